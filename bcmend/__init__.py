@@ -1,0 +1,58 @@
+"""bcmend: one graph from torch.compile, by rewriting bytecode.
+
+``bcmend.patch(model)`` is all that a user has to know; see ``docs/`` for the rest.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bcmend.api import compile, patch, patched, report, unpatch
+    from bcmend.errors import BcmendError, NotPatched, PolicyError, UnsupportedObject
+    from bcmend.policy import Policy
+    from bcmend.site_report import Report
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BcmendError",
+    "NotPatched",
+    "Policy",
+    "PolicyError",
+    "Report",
+    "UnsupportedObject",
+    "__version__",
+    "compile",
+    "patch",
+    "patched",
+    "report",
+    "unpatch",
+]
+
+# Loaded on first use: reading and analysing code needs no torch.
+_HOMES = {
+    "compile": "bcmend.api",
+    "patch": "bcmend.api",
+    "patched": "bcmend.api",
+    "report": "bcmend.api",
+    "unpatch": "bcmend.api",
+    "BcmendError": "bcmend.errors",
+    "NotPatched": "bcmend.errors",
+    "PolicyError": "bcmend.errors",
+    "UnsupportedObject": "bcmend.errors",
+    "Policy": "bcmend.policy",
+    "Report": "bcmend.site_report",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'bcmend' has no attribute {name!r}")
+    return getattr(import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | set(_HOMES))

@@ -1,0 +1,88 @@
+"""The frozen bundle of everything that rewriting reads about one function.
+
+Produced once from a decoded function; every field is the result of one analysis. Parts that only
+some functions need are computed on first use.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from bcmend.analysis.liveness import Liveness, liveness
+from bcmend.analysis.stack import operand_stacks
+from bcmend.cfg.graph import Graph, build_graph, decoded_index
+from bcmend.cfg.regions import Branch, branches
+from bcmend.codeobj.decode import FunctionCode, Instruction
+from bcmend.codeobj.opcodes import row
+
+__all__ = ["Facts", "facts_of"]
+
+Stack = tuple[frozenset[int], ...]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of one function.
+
+    Attributes:
+        function: its canonical instructions.
+        graph: its basic blocks.
+        stacks: the operand stack before each instruction; ``None`` where unreachable.
+    """
+
+    function: FunctionCode
+    graph: Graph
+    stacks: tuple[Stack | None, ...]
+
+    @cached_property
+    def liveness(self) -> Liveness:
+        return liveness(self.graph)
+
+    @cached_property
+    def branches(self) -> tuple[Branch, ...]:
+        return branches(self.graph)
+
+    @property
+    def instructions(self) -> tuple[Instruction, ...]:
+        return self.function.instructions
+
+    def depth_before(self, index: int) -> int | None:
+        """Return how many operands lie on the stack before an instruction."""
+        stack = self.stacks[index]
+        return None if stack is None else len(stack)
+
+    def indices_of(self, blocks: frozenset[int]) -> list[int]:
+        """Return the instructions of ``blocks``, in order."""
+        return [
+            index
+            for number in sorted(blocks)
+            for index in range(self.graph.blocks[number].start, self.graph.blocks[number].end)
+        ]
+
+    def handlers_over(self, index: int) -> list[int]:
+        """Return the positions in ``function.tries`` of the ranges that cover an instruction."""
+        return [
+            position
+            for position, entry in enumerate(self.function.tries)
+            if decoded_index(entry.start) <= index < decoded_index(entry.end)
+        ]
+
+    @cached_property
+    def stores(self) -> dict[str, list[int]]:
+        """For each local or cell, the instructions that bind it."""
+        found: dict[str, list[int]] = {}
+        for index, instruction in enumerate(self.instructions):
+            if row(instruction.op).writes in ("local", "cell"):
+                found.setdefault(instruction.arg, []).append(index)
+        return found
+
+
+def facts_of(function: FunctionCode) -> Facts:
+    """Analyse ``function``.
+
+    Raises:
+        ValueError: the code cannot be analysed (an unknown opcode, an inconsistent stack).
+    """
+    graph = build_graph(function)
+    return Facts(function, graph, operand_stacks(graph))

@@ -1,0 +1,149 @@
+"""Symbolic operand stacks: which instructions can have made each operand.
+
+Reads a ``Graph``; produces the stack before each instruction. Where ways join, a slot is the union
+of what the ways bring. Stacks are followed block by block until nothing changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+
+from bcmend.cfg.graph import Graph, decoded_index
+from bcmend.codeobj.decode import Instruction
+from bcmend.codeobj.opcodes import row
+
+#: Indices of the instructions that can have made a value; -1: exception handling made it.
+Slot = frozenset[int]
+Stack = tuple[Slot, ...]
+
+_FROM_EXCEPTION: Slot = frozenset({-1})
+
+
+class InconsistentStack(ValueError):
+    """Raised where depths disagree, or an instruction takes more operands than there are."""
+
+
+def operand_stacks(graph: Graph) -> tuple[Stack | None, ...]:
+    """Return the operands before each instruction, bottom first; ``None`` where unreachable.
+
+    A NULL counts as an operand, made by the instruction that pushes it. COPY and SWAP make nothing:
+    the slots they move keep their makers. A handler starts with the lowest operands of its range,
+    then one slot for the instruction's offset if the range asks for it, then the exception.
+
+    Raises:
+        InconsistentStack: no stack fits all the ways through the function.
+    """
+    arrivals = _Arrivals(graph)
+    arrivals.bring(0, ())
+    while arrivals.pending:
+        block = arrivals.pending.pop()
+        for target, stack in _ways_out(graph, block, arrivals.stacks[block]):
+            arrivals.bring(target, stack)
+    before: list[Stack | None] = [None] * len(graph.function.instructions)
+    for block, stack in arrivals.stacks.items():
+        for index, current in _through(graph, block, stack):
+            if index < graph.blocks[block].end:
+                before[index] = current
+    return tuple(before)
+
+
+@dataclass(slots=True)
+class _Arrivals:
+    """The stack that each block starts with, as far as it is known."""
+
+    graph: Graph
+    stacks: dict[int, Stack] = field(default_factory=dict)
+    pending: list[int] = field(default_factory=list)
+
+    def bring(self, block: int, stack: Stack) -> None:
+        known = self.stacks.get(block)
+        merged = stack if known is None else self._merge(block, known, stack)
+        if merged != known:
+            self.stacks[block] = merged
+            self.pending.append(block)
+
+    def _merge(self, block: int, one: Stack, other: Stack) -> Stack:
+        if len(one) != len(other):
+            start = self.graph.blocks[block].start
+            name = self.graph.function.shape.qualname
+            raise InconsistentStack(
+                f"{name}: instruction {start} is reached with {len(one)} and {len(other)} operands"
+            )
+        return tuple(a if a == b else a | b for a, b in zip(one, other, strict=True))
+
+
+def _through(graph: Graph, block: int, stack: Stack) -> Iterator[tuple[int, Stack]]:
+    """Yield each instruction of ``block`` with the stack before it, then the end of the block.
+
+    What comes with the end is the stack that falls through, or is left where nothing does.
+    """
+    bounds = graph.blocks[block]
+    for index in range(bounds.start, bounds.end):
+        yield index, stack
+        stack = _after(graph, index, graph.function.instructions[index], stack)
+    yield bounds.end, stack
+
+
+def _after(graph: Graph, index: int, instruction: Instruction, stack: Stack) -> Stack:
+    facts = row(instruction.op)
+    if facts.moves is not None:
+        depth = int(instruction.arg)
+        _require(graph, index, stack, depth)
+        if facts.moves == "copy":
+            return (*stack, stack[-depth])
+        return _swapped(stack, depth)
+    return _replaced(graph, index, stack, facts.effect(instruction.arg))
+
+
+def _swapped(stack: Stack, depth: int) -> Stack:
+    if depth == 1:
+        return stack
+    return (*stack[:-depth], stack[-1], *stack[1 - depth : -1], stack[-depth])
+
+
+def _replaced(graph: Graph, index: int, stack: Stack, effect: tuple[int, int]) -> Stack:
+    pops, pushes = effect
+    _require(graph, index, stack, pops)
+    return stack[: len(stack) - pops] + (_made_by(index),) * pushes
+
+
+def _require(graph: Graph, index: int, stack: Stack, count: int) -> None:
+    if len(stack) < count:
+        function = graph.function
+        raise InconsistentStack(
+            f"{function.shape.qualname}: {function.instructions[index].op} at {index} takes "
+            f"{count} operands of {len(stack)}"
+        )
+
+
+@cache
+def _made_by(index: int) -> Slot:
+    return frozenset({index})
+
+
+def _ways_out(graph: Graph, block: int, stack: Stack) -> Iterator[tuple[int, Stack]]:
+    handling = graph.handlers[block]
+    end = graph.blocks[block].end
+    last_stack = stack
+    for index, current in _through(graph, block, stack):
+        if index == end:
+            if row(graph.function.instructions[end - 1].op).falls_through:
+                yield graph.block_of[end], current
+            break
+        last_stack = current
+        if handling is not None:
+            if len(current) < handling.depth:
+                raise InconsistentStack(
+                    f"{graph.function.shape.qualname}: the handler of instruction {index} wants "
+                    f"{handling.depth} operands of {len(current)}"
+                )
+            pushed = (_FROM_EXCEPTION,) * (1 + handling.push_lasti)
+            handler = graph.block_of[decoded_index(handling.handler)]
+            yield handler, current[: handling.depth] + pushed
+    last = graph.function.instructions[end - 1]
+    if last.target is not None:
+        effect = row(last.op).jump_effect
+        target = graph.block_of[decoded_index(last.target)]
+        yield target, _replaced(graph, end - 1, last_stack, effect)

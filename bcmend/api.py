@@ -1,0 +1,169 @@
+"""The public functions."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FunctionType, MethodType
+from typing import Any, TypeVar
+
+import torch
+
+from bcmend import install as patching
+from bcmend.errors import PolicyError
+from bcmend.policy import DEFAULT, Policy
+from bcmend.reach import reach
+from bcmend.site_report import Report, SiteRecord
+from bcmend.rewrite.plan import Refusal, Site
+from bcmend.runtime import sites
+from bcmend.subject import path_of, uncompiled
+
+__all__ = ["compile", "patch", "patched", "report", "unpatch"]
+
+Subject = TypeVar("Subject")
+
+
+def patch(obj: Subject, *, policy: Policy | None = None) -> Subject:
+    """Mend everything that ``obj`` reaches, in place.
+
+    Outside ``torch.compile`` nothing changes. Patching twice is patching once; the policy of the
+    first time stands until ``unpatch``.
+
+    Args:
+        obj: an ``nn.Module``, a subclass of it, a Python function, a bound method, or what
+            ``torch.compile`` made of one of these.
+        policy: what to mend and how; the default suits most.
+
+    Returns:
+        ``obj`` itself.
+
+    Raises:
+        UnsupportedObject: ``obj`` has no bytecode that could be rewritten. Nothing is changed.
+        PolicyError: ``policy`` is no ``Policy``. Nothing is changed.
+    """
+    chosen = _policy(policy)
+    functions = [reached.function for reached in reach(obj, chosen)]
+    subject = uncompiled(obj)
+    patching.install(functions, chosen, owner=id(subject), entries=_entries(subject))
+    return obj
+
+
+def unpatch(obj: object = None) -> None:
+    """Give the functions that ``obj`` reaches their own code back; all functions if it is ``None``.
+
+    A function that another patched object reaches too stays mended.
+
+    Raises:
+        UnsupportedObject: ``obj`` is nothing that could have been patched.
+    """
+    if obj is None:
+        patching.remove()
+        return
+    functions = [reached.function for reached in reach(obj, DEFAULT)]
+    patching.remove(functions, owner=id(uncompiled(obj)))
+
+
+@contextmanager
+def patched(obj: Subject, *, policy: Policy | None = None) -> Iterator[Subject]:
+    """Mend ``obj`` for the length of a ``with`` block. Arguments as for ``patch``."""
+    patch(obj, policy=policy)
+    try:
+        yield obj
+    finally:
+        unpatch(obj)
+
+
+def compile(obj: Any, *, policy: Policy | None = None, **arguments: Any) -> Any:
+    """Patch ``obj`` and return ``torch.compile(obj, **arguments)``."""
+    patch(obj, policy=policy)
+    return torch.compile(uncompiled(obj), **arguments)  # type: ignore[call-overload]
+
+
+def report(obj: object, *, policy: Policy | None = None) -> Report:
+    """Return what was done, or would be done, at every site that ``obj`` reaches.
+
+    A site is ``planned`` until a traced call has reached it.
+
+    Raises:
+        UnsupportedObject: ``obj`` is nothing that could be patched.
+    """
+    chosen = _policy(policy)
+    functions = [reached.function for reached in reach(obj, chosen)]
+    records: dict[str, SiteRecord] = {}
+    for function in functions:
+        mended = patching.analysed(function, chosen)
+        if mended is not None:
+            for code, site in mended.sites:
+                records[site.name] = _record(code.co_filename, code.co_qualname, site)
+    changed = len(patching.patched_functions(functions))
+    name = path_of(obj) or type(uncompiled(obj)).__qualname__
+    return Report(name, tuple(records.values()), len(functions), changed)
+
+
+def _record(file: str, function: str, site: Site) -> SiteRecord:
+    status, lowering, slug, detail = _outcome(site)
+    return SiteRecord(
+        name=site.name,
+        file=file,
+        line=site.line,
+        function=function,
+        offset=site.offset,
+        kind=site.kind,
+        status=status,
+        lowering=lowering,
+        refusal=slug,
+        detail=detail,
+    )
+
+
+def _outcome(site: Site) -> tuple[str, str | None, str | None, str]:
+    if isinstance(site.decision, Refusal):
+        return "refused", None, site.decision.slug, site.decision.detail
+    live = sites.find(site.name)
+    if live is None:
+        return "planned", None, None, ""
+    if live.withdrawn:
+        return "withdrawn", None, live.withdrawn, live.detail
+    if live.refused:
+        slug, detail = next(iter(live.refused.items()))
+        return "refused", None, slug, detail
+    if live.lowering:
+        return "mended", live.lowering, None, ""
+    return "planned", None, None, ""
+
+
+def _policy(policy: object) -> Policy:
+    if policy is None:
+        return DEFAULT
+    if not isinstance(policy, Policy):
+        raise PolicyError(f"policy has to be a bcmend.Policy, got {type(policy).__qualname__}")
+    return policy
+
+
+def _entries(subject: object) -> frozenset[int]:
+    """Return the identities of the functions that Dynamo may enter first."""
+    if isinstance(subject, torch.nn.Module):
+        found = [each for module in subject.modules() for each in _entries_of_module(module)]
+    elif isinstance(subject, type):
+        found = [inspect.getattr_static(subject, "forward", None)]
+    else:
+        found = [subject]
+    functions = (_function_of(each) for each in found)
+    return frozenset(id(function) for function in functions if function is not None)
+
+
+def _entries_of_module(module: torch.nn.Module) -> Iterator[object]:
+    yield inspect.getattr_static(type(module), "forward", None)
+    yield vars(module).get("forward")
+    for name in ("_forward_hooks", "_forward_pre_hooks"):
+        yield from vars(module).get(name, {}).values()
+
+
+def _function_of(candidate: object) -> FunctionType | None:
+    while isinstance(candidate, functools.partial):
+        candidate = candidate.func
+    if isinstance(candidate, MethodType):
+        candidate = candidate.__func__
+    return candidate if isinstance(candidate, FunctionType) else None

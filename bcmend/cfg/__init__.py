@@ -1,0 +1,1 @@
+"""Control flow of canonical instructions: blocks, dominance, branches and loops."""

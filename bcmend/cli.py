@@ -1,0 +1,140 @@
+"""The command line: `demo`, `report MODULE:ATTRIBUTE`, `reasons`, `--version`.
+
+Reads the arguments, produces text on standard output and an exit code: 0 when the command did what
+it says, 1 when what it showed is not as it should be, 2 with one line on standard error when the
+input was wrong. Torch is imported only by the commands that need it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from operator import attrgetter
+from typing import Final, NoReturn
+
+from bcmend.errors import BcmendError
+from bcmend.reasons import REASONS
+
+__all__ = ["main", "reasons_page"]
+
+_USAGE_ERROR: Final = 2
+
+
+class _InputError(Exception):
+    """The user's input is wrong; the message is the one line to print."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser that answers a wrong command line with one line, without the usage text."""
+
+    def error(self, message: str) -> NoReturn:
+        raise _InputError(message)
+
+
+def _version() -> str:
+    try:
+        return version("bcmend")
+    except PackageNotFoundError:
+        return "unknown (running from a source tree that is not installed)"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="bcmend", description="Mends graph breaks of torch.compile in bytecode.")
+    parser.add_argument("--version", action="version", version=f"bcmend {_version()}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands.add_parser("demo", help="compile a Hugging Face model before and after mending")
+    report = commands.add_parser("report", help="patch an object and say what was mended")
+    report.add_argument("target", metavar="MODULE:ATTRIBUTE")
+    report.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    commands.add_parser("reasons", help="print every refusal reason as a Markdown page")
+    return parser
+
+
+def _first_line(error: BaseException) -> str:
+    text = str(error).strip()
+    return text.splitlines()[0] if text else type(error).__name__
+
+
+def _load(target: str) -> object:
+    """The object that "module:attribute" names; raises `_InputError` when there is none."""
+    module_name, separator, attribute = target.partition(":")
+    if not (module_name and separator and attribute):
+        raise _InputError(f"expected MODULE:ATTRIBUTE, got {target!r}")
+    here = os.getcwd()
+    sys.path.insert(0, here)  # a console script does not look there, `python -m` does
+    try:
+        module = importlib.import_module(module_name)
+    except Exception as error:
+        # importing runs the user's code, which may raise anything
+        raise _InputError(f"cannot import {module_name!r}: {_first_line(error)}") from error
+    finally:
+        sys.path.remove(here)
+    try:
+        return attrgetter(attribute)(module)
+    except AttributeError as error:
+        raise _InputError(_first_line(error)) from error
+
+
+def _report(target: str, *, as_json: bool) -> int:
+    subject = _load(target)
+    # both take long to import: only once the target is known to exist
+    from rich.console import Console
+
+    import bcmend
+
+    try:
+        with bcmend.patched(subject):
+            found = bcmend.report(subject)
+    except BcmendError as error:
+        raise _InputError(f"cannot patch {target}: {_first_line(error)}") from error
+    console = Console()
+    if as_json:
+        print(found.to_json())
+    elif console.is_terminal:
+        console.print(found)
+    else:
+        print(found)  # a table folds its columns to the width of a screen, a file needs none
+    return 0
+
+
+def reasons_page() -> str:
+    """The documentation page of every refusal reason, as Markdown."""
+    parts = [
+        "# Refusals",
+        "A site that bcmend declines to rewrite stays an ordinary graph break, and the report "
+        "names one of these reasons. This page is the output of `python -m bcmend reasons`.",
+    ]
+    for found in REASONS.values():
+        parts += [f"## {found.slug}", found.meaning, f"*What to do:* {found.hint}"]
+    return "\n\n".join(parts) + "\n"
+
+
+def _dispatch(arguments: Sequence[str] | None) -> int:
+    parsed = _parser().parse_args(arguments)
+    if parsed.command == "report":
+        return _report(parsed.target, as_json=parsed.json)
+    if parsed.command == "reasons":
+        print(reasons_page(), end="")
+        return 0
+    from bcmend import demo
+
+    try:
+        return demo.run()
+    except demo.MissingLibrary as error:
+        raise _InputError(str(error)) from error
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command and returns the exit code.
+
+    `arguments` are the words after the program's name; None takes them from `sys.argv`.
+    """
+    try:
+        return _dispatch(arguments)
+    except _InputError as error:
+        print(f"bcmend: error: {error}", file=sys.stderr)
+        return _USAGE_ERROR

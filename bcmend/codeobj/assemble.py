@@ -1,0 +1,130 @@
+"""Canonical instructions to code object.
+
+Reads a ``Shape``, instructions mixed with labels, and try ranges between labels; produces a code
+object of the running CPython. Verifies what CPython itself takes on trust: labels, operand depths,
+variables, arguments of the shape. The layout (directions and widths of jumps, inline caches, stack
+depth) is made here, and ``bytecode.ConcreteBytecode`` packs the line and exception tables.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import replace
+from types import CodeType
+
+from bcmend.codeobj.decode import FunctionCode, Instruction, Label, Shape, TryRange
+from bcmend.codeobj.depth import check_depths
+from bcmend.codeobj.errors import AssembleError
+from bcmend.codeobj.exception_ranges import flatten, placed_index
+from bcmend.codeobj.layout import lay_out, lower, pack
+from bcmend.codeobj.opcodes import row
+from bcmend.codeobj.tables import Tables
+
+__all__ = ["AssembleError", "Item", "assemble", "labelled"]
+
+Item = Instruction | Label
+
+
+def labelled(function: FunctionCode) -> tuple[list[Item], list[TryRange]]:
+    """Return the instructions and tries of ``function`` with labels in place of indices."""
+    labels: dict[int, Label] = {}
+
+    def label(index: int | Label | None) -> Label:
+        assert isinstance(index, int)
+        return labels.setdefault(index, Label(f"at {index}"))
+
+    tries = [
+        replace(entry, start=label(entry.start), end=label(entry.end), handler=label(entry.handler))
+        for entry in function.tries
+    ]
+    instructions = [
+        instruction
+        if instruction.target is None
+        else replace(instruction, target=label(instruction.target))
+        for instruction in function.instructions
+    ]
+    items: list[Item] = []
+    for index, instruction in enumerate(instructions):
+        if index in labels:
+            items.append(labels[index])
+        items.append(instruction)
+    if len(instructions) in labels:
+        items.append(labels[len(instructions)])
+    return items, tries
+
+
+def assemble(shape: Shape, items: Sequence[Item], tries: Sequence[TryRange]) -> CodeType:
+    """Return the code object of these instructions.
+
+    Args:
+        shape: everything but the instructions. Locals that only instructions name are added;
+            cells and free variables have to be in the shape.
+        items: instructions, and each label once, right before the instruction it stands for.
+        tries: ranges between labels, in any order. Where several cover an instruction, the
+            innermost has it.
+
+    Raises:
+        AssembleError: the instructions do not make a sound code object.
+        UnknownOpcode: an instruction has no facts.
+    """
+    instructions, label_index = _place_labels(items)
+    flat_tries = flatten(tries, label_index, len(instructions))
+    depth = check_depths(instructions, label_index, flat_tries)
+    _check_shape(shape, instructions)
+    tables = Tables.of(shape, instructions)
+    units = list(lower(instructions, label_index, tables))
+    offsets = lay_out(units, len(instructions))
+    return pack(shape, tables, units, offsets, flat_tries, depth)
+
+
+def _place_labels(items: Sequence[Item]) -> tuple[list[Instruction], dict[Label, int]]:
+    instructions: list[Instruction] = []
+    placed: dict[Label, int] = {}
+    for item in items:
+        if isinstance(item, Instruction):
+            instructions.append(item)
+        elif item in placed:
+            raise AssembleError(f"{item} is placed twice")
+        else:
+            placed[item] = len(instructions)
+    for instruction in instructions:
+        _check_argument(instruction)
+        jumps = row(instruction.op).jump is not None
+        if jumps != (instruction.target is not None):
+            raise AssembleError(f"{instruction.op} with target {instruction.target}")
+        if jumps and placed_index(instruction.target, placed) == len(instructions):
+            raise AssembleError(f"{instruction.op} jumps behind the last instruction")
+    return instructions, placed
+
+
+def _check_argument(instruction: Instruction) -> None:
+    """Refuse an argument from which not even an operand count can be told."""
+    kind, arg = row(instruction.op).argument, instruction.arg
+    if kind == "int":
+        fits = isinstance(arg, int) and arg >= 0
+    else:
+        fits = kind not in ("flagged_name", "super") or isinstance(arg, tuple)
+    if not fits:
+        raise AssembleError(f"{instruction.op} cannot have the argument {arg!r}")
+
+
+def _check_shape(shape: Shape, instructions: Sequence[Instruction]) -> None:
+    arguments = shape.argcount + shape.kwonlyargcount
+    arguments += bool(shape.flags & inspect.CO_VARARGS)
+    arguments += bool(shape.flags & inspect.CO_VARKEYWORDS)
+    if arguments != len(shape.argnames) or shape.posonlyargcount > shape.argcount:
+        raise AssembleError(f"{shape.name}: {arguments} arguments, names {shape.argnames}")
+    if shape.varnames[:arguments] != shape.argnames:
+        raise AssembleError(f"{shape.name}: locals {shape.varnames} do not begin with arguments")
+    for names in (shape.varnames, (*shape.cellvars, *shape.freevars)):
+        if len(set(names)) != len(names):
+            raise AssembleError(f"{shape.name}: a variable is named twice in {names}")
+    copied = sum(each.arg for each in instructions if each.op == "COPY_FREE_VARS")
+    if copied != len(shape.freevars):
+        raise AssembleError(
+            f"{shape.name}: copies {copied} of {len(shape.freevars)} free variables"
+        )
+    made = {each.arg for each in instructions if each.op == "MAKE_CELL"}
+    if not made.issuperset(shape.cellvars):
+        raise AssembleError(f"{shape.name}: no MAKE_CELL for some of {shape.cellvars}")

@@ -1,0 +1,37 @@
+"""A quick look at raw bytecode, for functions that need no closer one."""
+
+from __future__ import annotations
+
+import dis
+from types import CodeType
+from typing import Final
+
+__all__ = ["has_dropped_call", "has_truth_jump"]
+
+_TRUTH_JUMPS: Final = frozenset(
+    opcode
+    for name, opcode in dis.opmap.items()
+    if "JUMP" in name and ("IF_TRUE" in name or "IF_FALSE" in name)
+)
+_CALLS: Final = frozenset(
+    opcode for name, opcode in dis.opmap.items() if name in ("CALL", "CALL_KW", "CALL_FUNCTION_EX")
+)
+_POP_TOP: Final = dis.opmap["POP_TOP"]
+_CACHE: Final = dis.opmap["CACHE"]
+
+
+def has_truth_jump(code: CodeType) -> bool:
+    """Whether ``code`` jumps on the truth of a value anywhere."""
+    return not _TRUTH_JUMPS.isdisjoint(code.co_code[::2])
+
+
+def has_dropped_call(code: CodeType) -> bool:
+    """Whether ``code`` calls something and drops the result."""
+    after_call = False
+    for opcode in code.co_code[::2]:
+        if opcode == _CACHE:
+            continue
+        if after_call and opcode == _POP_TOP:
+            return True
+        after_call = opcode in _CALLS
+    return False

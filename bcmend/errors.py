@@ -1,0 +1,25 @@
+"""The exceptions that bcmend raises on its own behalf.
+
+A leaf: imports nothing of bcmend. Each exception is also an instance of the built-in exception that
+a caller would expect for the same mistake, so `except TypeError` and `except ValueError` work too.
+"""
+
+from __future__ import annotations
+
+__all__ = ["BcmendError", "NotPatched", "PolicyError", "UnsupportedObject"]
+
+
+class BcmendError(Exception):
+    """Base of every exception that bcmend raises on its own behalf."""
+
+
+class UnsupportedObject(BcmendError, TypeError):
+    """An object was passed whose bytecode cannot be rewritten; nothing has been changed."""
+
+
+class PolicyError(BcmendError, ValueError):
+    """A `Policy` field was given a value that it does not take."""
+
+
+class NotPatched(BcmendError, ValueError):
+    """An operation needs a patched object and was given one that is not patched."""

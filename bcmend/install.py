@@ -1,0 +1,313 @@
+"""Install mended code on functions, and take it away again.
+
+Reads an object; swaps the ``__code__`` of the functions that it reaches and that have something to
+mend, or that Dynamo may enter first. Keeps every original. One table, one lock.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from types import CodeType, FunctionType
+
+import torch
+from torch._C._dynamo.eval_frame import get_eval_frame_callback
+from torch._dynamo.eval_frame import skip_code
+
+import bcmend.entry
+from bcmend.pipeline import Context, Mended, may_have_sites, mend
+from bcmend.codeobj.decode import decode
+from bcmend.policy import DEFAULT, Policy
+from bcmend.reach import reach
+from bcmend.rewrite.names import CALLBACK, NAMESPACE, TRACING
+from bcmend.rewrite.plan import Refusal
+from bcmend.runtime import backoff, boundary, sites
+from bcmend.runtime.backoff import Stop
+
+__all__ = ["Patched", "functions_of", "install", "patched_functions", "remove"]
+
+
+@dataclass(slots=True, eq=False)
+class Patched:
+    """A function that carries mended code."""
+
+    function: weakref.ref[FunctionType]
+    original: CodeType
+    mended: Mended
+    policy: Policy
+    owners: set[int]
+
+
+@dataclass(slots=True, eq=False)
+class _Table:
+    """Everything that is installed in this process.
+
+    Code objects are keyed by identity, since equal ones of different modules are not the same.
+    ``by_code`` finds what a code object that was written belongs to; ``cache`` holds what each
+    original became under each policy; ``asked`` the jumps where Dynamo stopped.
+    """
+
+    by_function: dict[int, Patched] = field(default_factory=dict)
+    by_code: dict[int, Mended] = field(default_factory=dict)
+    cache: dict[tuple[int, Policy], Mended] = field(default_factory=dict)
+    asked: dict[int, tuple[CodeType, set[int]]] = field(default_factory=dict)
+    lock: threading.RLock = field(default_factory=threading.RLock)
+
+
+_TABLE = _Table()
+
+
+def functions_of(obj: object, policy: Policy) -> list[FunctionType]:
+    """Return the functions that ``obj`` reaches, each once."""
+    return [reached.function for reached in reach(obj, policy)]
+
+
+def install(
+    functions: Sequence[FunctionType],
+    policy: Policy,
+    *,
+    owner: int,
+    entries: frozenset[int] = frozenset(),
+) -> int:
+    """Mend ``functions``; return how many changed.
+
+    Args:
+        functions: what was reached.
+        policy: the user's choices.
+        owner: identity of the object in whose name it happens; what several own stays patched
+            until the last is unpatched.
+        entries: identities of the functions that Dynamo may enter first; each becomes a boundary
+            if anything reached has a site.
+    """
+    with _TABLE.lock:
+        changed = sum(_install_one(each, policy, owner, needed=False) for each in functions)
+        if any(id(function) in _TABLE.by_function for function in functions):
+            for function in functions:
+                if id(function) in entries:
+                    changed += _install_one(function, policy, owner, needed=True)
+        return changed
+
+
+def _install_one(function: FunctionType, policy: Policy, owner: int, *, needed: bool) -> bool:
+    """Mend one function if it has sites, or if it is ``needed`` as a boundary."""
+    known = _TABLE.by_function.get(id(function))
+    if known is not None:
+        known.owners.add(owner)
+        return False
+    mended = _mended(function, function.__code__, policy, needed=needed)
+    if mended is None or not (mended.has_lowerings or needed):
+        return False
+    if not mended.has_lowerings and mended.original.co_flags & _SUSPENDS:
+        return False
+    _put(function, Patched(_reference(function), mended.original, mended, policy, {owner}))
+    return True
+
+
+_SUSPENDS = 0x20 | 0x80 | 0x200  # generator, coroutine, asynchronous generator
+
+
+def _reference(function: FunctionType) -> weakref.ref[FunctionType]:
+    key = id(function)
+
+    def gone(_: object) -> None:
+        _TABLE.by_function.pop(key, None)
+
+    return weakref.ref(function, gone)
+
+
+def _put(function: FunctionType, patched: Patched) -> None:
+    names = function.__globals__
+    names[NAMESPACE] = bcmend.entry
+    names[TRACING] = torch.compiler.is_dynamo_compiling
+    names[CALLBACK] = get_eval_frame_callback
+    _TABLE.by_function[id(function)] = patched
+    function.__code__ = patched.mended.shell
+
+
+def _mended(
+    function: FunctionType, code: CodeType, policy: Policy, *, needed: bool = False
+) -> Mended | None:
+    """Return what ``code`` becomes; ``None`` where it cannot be read or has nothing to mend."""
+    key = (id(code), policy)
+    if key in _TABLE.cache:
+        return _TABLE.cache[key]
+    module = str(function.__globals__.get("__name__", ""))
+    asked = frozenset(
+        (id(stopped), offset) for stopped, offsets in _TABLE.asked.values() for offset in offsets
+    )
+    context = Context(module, function.__globals__, policy, asked)
+    if not needed and not may_have_sites(code):
+        return None
+    try:
+        mended = mend(code, context)
+    except ValueError:
+        return None
+    _register(mended, policy)
+    _TABLE.cache[key] = mended
+    return mended
+
+
+def _register(mended: Mended, policy: Policy) -> None:
+    """Make the sites known to the runtime, and the code to the search for where Dynamo stopped."""
+    skip_code(mended.shell)
+    for code in mended.origins:
+        _TABLE.by_code[id(code)] = mended
+    for code, site in mended.sites:
+        if not isinstance(site.decision, Refusal):
+            live = sites.LiveSite(
+                site.name, site.kind, code, policy.branch, policy.output, policy.guards
+            )
+            sites.register(live)
+
+
+def remove(functions: Iterable[FunctionType] | None = None, owner: int | None = None) -> int:
+    """Give functions their original code back; return how many.
+
+    Args:
+        functions: which; all that are patched if ``None``.
+        owner: in whose name; a function that others own too keeps its mended code.
+    """
+    with _TABLE.lock:
+        chosen = list(_installed()) if functions is None else list(functions)
+        removed = [function for function in chosen if _remove_one(function, owner)]
+        _clean_globals(removed)
+        return len(removed)
+
+
+def _remove_one(function: FunctionType, owner: int | None) -> bool:
+    patched = _TABLE.by_function.get(id(function))
+    if patched is None:
+        return False
+    if owner is not None:
+        patched.owners.discard(owner)
+        if patched.owners:
+            return False
+    del _TABLE.by_function[id(function)]
+    if function.__code__ is patched.mended.shell:
+        function.__code__ = patched.original
+    return True
+
+
+def _installed() -> Iterator[FunctionType]:
+    for patched in list(_TABLE.by_function.values()):
+        function = patched.function()
+        if function is not None:
+            yield function
+
+
+def _clean_globals(removed: Iterable[FunctionType]) -> None:
+    """Take bcmend's names out of modules in which nothing is patched any more."""
+    in_use = {id(function.__globals__) for function in _installed()}
+    for function in removed:
+        names = function.__globals__
+        if id(names) not in in_use:
+            for name in (NAMESPACE, TRACING, CALLBACK):
+                names.pop(name, None)
+
+
+def patched_functions(functions: Iterable[FunctionType]) -> list[Patched]:
+    """Return the records of those of ``functions`` that are patched."""
+    found = (_TABLE.by_function.get(id(function)) for function in functions)
+    return [patched for patched in found if patched is not None]
+
+
+def analysed(function: FunctionType, policy: Policy) -> Mended | None:
+    """Return what a function has become, or would; ``None`` where there is nothing to say."""
+    with _TABLE.lock:
+        known = _TABLE.by_function.get(id(function))
+        return known.mended if known is not None else _mended(function, function.__code__, policy)
+
+
+# Where Dynamo stopped
+
+
+def _mend_where_stopped(stops: list[Stop]) -> bool:
+    """Mend the innermost code that can be mended and was not."""
+    with _TABLE.lock:
+        policy = next(
+            (patched.policy for stop in stops for patched in _owners(stop.code)), DEFAULT
+        )
+        return any(_mend_stop(stop, policy) for stop in stops)
+
+
+def _owners(code: CodeType) -> list[Patched]:
+    mended = _TABLE.by_code.get(id(code))
+    if mended is None:
+        return []
+    return [each for each in _TABLE.by_function.values() if each.mended is mended]
+
+
+def _mend_stop(stop: Stop, policy: Policy) -> bool:
+    owners = _owners(stop.code)
+    if owners:
+        original = _original_offset(owners[0].mended, stop)
+        if original is None:
+            return False
+        return _mend_asked(owners[0].mended.sources[stop.code], original, owners)
+    function = stop.function
+    if function is None or not policy.touches(str(function.__globals__.get("__name__", ""))):
+        return False
+    known = _TABLE.by_function.get(id(function))
+    if known is None:
+        return _mend_newly_found(function, stop, policy)
+    return stop.code is known.original and _mend_asked(stop.code, stop.offset, [known])
+
+
+def _mend_newly_found(function: FunctionType, stop: Stop, policy: Policy) -> bool:
+    """Mend a function that was not reached before, and what it reaches."""
+    if function.__code__.co_flags & _SUSPENDS:
+        return False
+    reached = [each.function for each in reach(function, policy)]
+    fresh = [each for each in reached if id(each) not in _TABLE.by_function]
+    if install(fresh, policy, owner=id(function)):
+        return True
+    if stop.code is not function.__code__ or not _note_asked(stop.code, stop.offset):
+        return False
+    _TABLE.cache.pop((id(function.__code__), policy), None)
+    return _install_one(function, policy, id(function), needed=False)
+
+
+def _note_asked(code: CodeType, offset: int) -> bool:
+    """Remember that Dynamo stopped at a jump; ``False`` if that was known."""
+    _, offsets = _TABLE.asked.setdefault(id(code), (code, set()))
+    if offset in offsets:
+        return False
+    offsets.add(offset)
+    return True
+
+
+def _mend_asked(code: CodeType, offset: int, owners: list[Patched]) -> bool:
+    """Mend a jump of patched code that was not thought to test a tensor."""
+    if not _note_asked(code, offset):
+        return False
+    again = False
+    for patched in owners:
+        function, old = patched.function(), patched.mended
+        if function is None:
+            continue
+        _TABLE.cache.pop((id(patched.original), patched.policy), None)
+        fresh = _mended(function, patched.original, patched.policy)
+        if fresh is None or len(_lowered(fresh)) <= len(_lowered(old)):
+            continue
+        backoff.state_of(old.body).newer = fresh.body
+        _put(function, replace(patched, mended=fresh))
+        again = True
+    return again
+
+
+def _lowered(mended: Mended) -> list[str]:
+    return [site.name for _, site in mended.sites if not isinstance(site.decision, Refusal)]
+
+
+def _original_offset(mended: Mended, stop: Stop) -> int | None:
+    offsets = [instruction.offset for instruction in decode(stop.code).instructions]
+    origins = mended.origins[stop.code]
+    if stop.offset not in offsets or len(offsets) != len(origins):
+        return None
+    original = origins[offsets.index(stop.offset)]
+    return original if original >= 0 else None
+
+
+boundary.install(_mend_where_stopped)

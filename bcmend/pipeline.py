@@ -1,0 +1,216 @@
+"""From a code object to a mended one: the stages, in their order.
+
+    code object
+      -> decode          codeobj.decode     canonical instructions
+      -> analyse         analysis.facts     blocks, operand stacks, liveness, branches
+      -> plan            rewrite.branch,    one lowering, or one refusal, for each site
+                         rewrite.defer
+      -> write           rewrite.write      the body, its arms and deferred statements
+      -> shell           rewrite.shell      the original with a gate in front
+
+Each stage is a function from frozen data to frozen data. Nested code objects go through the same
+stages; their mended form stands in the body.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import CodeType
+from typing import Any
+
+from bcmend.analysis.conditions import may_be_tensor
+from bcmend.analysis.effects import touched
+from bcmend.analysis.facts import Facts, facts_of
+from bcmend.cfg.dominance import EXIT
+from bcmend.cfg.regions import Branch, loops
+from bcmend.codeobj.decode import decode
+from bcmend.codeobj.scan import has_dropped_call, has_truth_jump
+from bcmend.policy import Policy
+from bcmend.rewrite.branch import propose_branch, propose_guard
+from bcmend.rewrite.defer import output_statements, propose_output
+from bcmend.rewrite.plan import BranchLowering, Lowering, Plan, Refusal, Site
+from bcmend.rewrite.shell import write_shell
+from bcmend.rewrite.write import CodeWriter
+
+__all__ = ["Context", "Mended", "may_have_sites", "mend"]
+
+_SUSPENDED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What mending needs to know beside the code.
+
+    Attributes:
+        module: name of the module that the function belongs to.
+        names: the module's globals.
+        policy: the user's choices.
+        asked: (identity of code, offset) of jumps at which Dynamo was seen to stop; they are mended
+            even if nothing in the code says that their conditions may be tensors.
+    """
+
+    module: str
+    names: Mapping[str, Any]
+    policy: Policy
+    asked: frozenset[tuple[int, int]] = frozenset()
+
+
+@dataclass(frozen=True)
+class Mended:
+    """What became of one function.
+
+    Attributes:
+        original: the code object it was made from.
+        sites: of the function and of the functions nested in it, with the code each belongs to.
+        shell: what the function's ``__code__`` becomes.
+        body: what the shell calls.
+        origins: for each code object written, the offset in its original of each instruction.
+        sources: for each code object written, the original code it was made from.
+    """
+
+    original: CodeType
+    sites: tuple[tuple[CodeType, Site], ...]
+    shell: CodeType
+    body: CodeType
+    origins: Mapping[CodeType, tuple[int, ...]] = field(default_factory=dict)
+    sources: Mapping[CodeType, CodeType] = field(default_factory=dict)
+
+    @property
+    def has_lowerings(self) -> bool:
+        return any(not isinstance(site.decision, Refusal) for _, site in self.sites)
+
+
+def mend(code: CodeType, context: Context) -> Mended:
+    """Mend a function. Raises ``ValueError`` for code that cannot be decoded or analysed."""
+    gathered = _Gathered()
+    facts = facts_of(decode(code))
+    body = _mend_code(code, facts, context, gathered, with_buffer=True)
+    lowered = any(not isinstance(site.decision, Refusal) for _, site in gathered.sites)
+    shell = write_shell(facts.function, body, has_sites=lowered)
+    return Mended(
+        code, tuple(gathered.sites), shell, body, gathered.origins, gathered.sources
+    )
+
+
+@dataclass
+class _Gathered:
+    """Results of a function and of those nested in it."""
+
+    sites: list[tuple[CodeType, Site]] = field(default_factory=list)
+    origins: dict[CodeType, tuple[int, ...]] = field(default_factory=dict)
+    sources: dict[CodeType, CodeType] = field(default_factory=dict)
+    names: Counter[str] = field(default_factory=Counter)
+
+
+def _mend_code(
+    code: CodeType, facts: Facts, context: Context, gathered: _Gathered, *, with_buffer: bool
+) -> CodeType:
+    plan = _plan(code, facts, context, gathered.names)
+    gathered.sites.extend((code, site) for site in plan.sites)
+    nested = _mend_nested(code, context, gathered)
+    writer = CodeWriter(facts, plan, lambda site: site.name, nested)
+    body = writer.body(with_buffer=with_buffer)
+    gathered.origins.update(writer.origins)
+    gathered.sources.update(dict.fromkeys(writer.origins, code))
+    return body
+
+
+def _mend_nested(
+    code: CodeType, context: Context, gathered: _Gathered
+) -> dict[CodeType, CodeType]:
+    """Mend the functions that a function makes; those without sites stay the same objects."""
+    replaced = {}
+    for constant in code.co_consts:
+        if not isinstance(constant, CodeType) or not may_have_sites(constant):
+            continue
+        if constant.co_flags & inspect.CO_OPTIMIZED == 0:
+            continue  # a class body
+        try:
+            facts = facts_of(decode(constant))
+            inner = _Gathered(names=gathered.names)
+            body = _mend_code(constant, facts, context, inner, with_buffer=False)
+        except ValueError:
+            continue
+        gathered.sites.extend(inner.sites)
+        if any(not isinstance(site.decision, Refusal) for _, site in inner.sites):
+            gathered.origins.update(inner.origins)
+            gathered.sources.update(inner.sources)
+            replaced[constant] = body
+    return replaced
+
+
+def may_have_sites(code: CodeType) -> bool:
+    """Whether it is worth decoding ``code``: a cheap look that never misses a site."""
+    return (
+        has_truth_jump(code)
+        or has_dropped_call(code)
+        or any(
+            isinstance(constant, CodeType) and may_have_sites(constant)
+            for constant in code.co_consts
+        )
+    )
+
+
+def _plan(code: CodeType, facts: Facts, context: Context, names: Counter[str]) -> Plan:
+    """Decide about every site of one code object, innermost rules first."""
+    prefix = f"{context.module}.{code.co_qualname}"
+    sites = []
+    for index, kind, decision in sorted(
+        _decisions(code, facts, context), key=lambda each: each[0]
+    ):
+        instruction = facts.instructions[index]
+        line = None if instruction.location is None else instruction.location.lineno
+        name = f"{prefix}:{line}:{kind}"
+        names[name] += 1
+        if names[name] > 1:
+            name = f"{name}#{names[name]}"
+        if context.policy.is_off(name):
+            decision = Refusal("switched-off")
+        sites.append(Site(name, kind, index, line, instruction.offset, decision))
+    return Plan(tuple(sites))
+
+
+def _decisions(
+    code: CodeType, facts: Facts, context: Context
+) -> Iterator[tuple[int, str, Lowering | Refusal]]:
+    whole = _refusal_of_all(code, facts)
+    if context.policy.output != "keep" or whole is not None:
+        for statement in output_statements(facts, context.names):
+            yield statement.start, "output", whole or propose_output(facts, statement)
+    in_loops = frozenset(block for loop in loops(facts.graph) for block in loop.blocks)
+    for branch in facts.branches:
+        asked = (id(code), facts.instructions[branch.jump].offset) in context.asked
+        if not asked and may_be_tensor(facts, branch.jump) != "likely":
+            continue
+        if branch.taken_raises and branch.fallthrough_raises:
+            continue
+        if branch.taken_raises or branch.fallthrough_raises:
+            if context.policy.guards == "keep":
+                yield branch.jump, "guard", Refusal("policy-keep")
+            else:
+                yield branch.jump, "guard", whole or propose_guard(facts, branch)
+            continue
+        yield branch.jump, "branch", whole or _propose(facts, branch, in_loops)
+
+
+def _propose(
+    facts: Facts, branch: Branch, in_loops: frozenset[int]
+) -> BranchLowering | Refusal:
+    if branch.join == EXIT and facts.graph.block_of[branch.jump] in in_loops:
+        return Refusal("consumes-iterator")
+    return propose_branch(facts, branch)
+
+
+def _refusal_of_all(code: CodeType, facts: Facts) -> Refusal | None:
+    """Refuse every site of a function whose frame cannot become another one."""
+    if code.co_flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
+        return Refusal("coroutine")
+    if code.co_flags & inspect.CO_GENERATOR:
+        return Refusal("generator")
+    touches = touched(facts, range(len(facts.instructions)))
+    if touches.introspects:
+        return Refusal("frame-introspection", touches.introspects)
+    return None

@@ -1,0 +1,165 @@
+"""Every reason for which bcmend leaves a site as it was.
+
+A leaf: imports nothing of bcmend. Analysis and rewriting name a reason by its slug; reports and the
+documentation read its meaning and hint here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+__all__ = ["REASONS", "Reason", "reason"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a site is refused.
+
+    Attributes:
+        slug: the stable identifier, in lower case with hyphens.
+        meaning: what was found, in one sentence.
+        hint: what to change in the program or in the policy so that the site can be mended.
+    """
+
+    slug: str
+    meaning: str
+    hint: str
+
+
+_TABLE: Final = (
+    Reason(
+        "switched-off",
+        "The policy switches this site off by name or by pattern.",
+        "Remove the name or the pattern that matches it from `Policy(off=...)`.",
+    ),
+    Reason(
+        "policy-keep",
+        "The policy keeps statements of this kind as they are.",
+        'Choose "defer" for `output` or `guards` in the policy.',
+    ),
+    Reason(
+        "generator",
+        "The function is a generator, whose frame is suspended between values and cannot be split.",
+        "Move the statement into an ordinary function that the generator calls.",
+    ),
+    Reason(
+        "coroutine",
+        "The function is a coroutine or an asynchronous generator, whose frame cannot be split.",
+        "Move the statement into an ordinary function that the coroutine calls.",
+    ),
+    Reason(
+        "unknown-opcode",
+        "The function uses a bytecode instruction that bcmend has no facts about.",
+        "Move the statement into a function without the unusual construct, or run a CPython "
+        "version that bcmend supports.",
+    ),
+    Reason(
+        "frame-introspection",
+        "The region looks at its own frame (`locals`, `exec`, `eval`, `sys._getframe` or "
+        "`inspect.stack`), and would see another frame once moved.",
+        "Take the introspection out of the branch, or pass the values it looks up explicitly.",
+    ),
+    Reason(
+        "maybe-unbound",
+        "A local variable that the region reads or leaves behind may have no value there.",
+        "Give the variable a value on every path before the branch.",
+    ),
+    Reason(
+        "return-in-try",
+        "The region returns from inside a `try` or `with` block, whose exit must still run.",
+        "Assign the result to a variable in the block and return it after the block.",
+    ),
+    Reason(
+        "yield-in-region",
+        "The region suspends its frame with `yield` or `await`.",
+        "Move the `yield` or `await` out of the branch.",
+    ),
+    Reason(
+        "consumes-iterator",
+        "A `break` or `return` on a tensor leaves a loop over an iterator, and whoever else holds "
+        "the iterator would see it consumed further.",
+        "Loop over a list, a tuple or a range instead of a generator or another iterator.",
+    ),
+    Reason(
+        "cell-store",
+        "The region assigns a variable that a nested function captures.",
+        "Assign to a fresh local variable in the branch, and to the captured one after it.",
+    ),
+    Reason(
+        "deletes-local",
+        "The region deletes a local variable.",
+        "Move the `del` after the branch, or set the variable to None instead.",
+    ),
+    Reason(
+        "arms-differ",
+        "The two arms leave values behind that cannot be merged into one, such as None and a "
+        "tensor, or containers of another structure.",
+        "Make both arms produce the same structure with the same dtypes, for example a tensor of "
+        "zeros in place of None.",
+    ),
+    Reason(
+        "arm-effects",
+        "An arm changes something that outlives it in a way that cannot be made conditional.",
+        "Compute the new value in the branch and store it once after the branch.",
+    ),
+    Reason(
+        "arm-untraceable",
+        "An arm contains an operation that Dynamo cannot capture.",
+        "Move that operation out of the branch, or replace it by tensor operations.",
+    ),
+    Reason(
+        "random-under-gradients",
+        "An arm draws random numbers while gradients flow, where `torch.cond` computes wrong "
+        "gradients and running both arms would change the random stream.",
+        "Draw the random numbers before the branch, and only use them in the arm.",
+    ),
+    Reason(
+        "multi-element-condition",
+        "The condition is a tensor with several elements, whose truth value is an error in eager "
+        "execution too.",
+        "Reduce the condition to one element with `.any()` or `.all()`.",
+    ),
+    Reason(
+        "not-captured",
+        "The mended code did not compile, so this site was put back as it was.",
+        "Read the detail of the record for the compiler's own message, or try another back end.",
+    ),
+    Reason(
+        "handler-in-caller",
+        "The check may raise inside a `try` that catches the exception, and raising it at the end "
+        "of the call would pass that handler by.",
+        "Make the check outside the `try`, or test the condition instead of catching.",
+    ),
+    Reason(
+        "output-result-used",
+        "The program uses what the output call returns, which does not exist before the output "
+        "has been emitted.",
+        "Leave the output call as a statement of its own.",
+    ),
+    Reason(
+        "stack-shape",
+        "The region takes or leaves unfinished operands of a larger expression that cannot be "
+        "handed over.",
+        "Assign the conditional expression to a variable in a statement of its own.",
+    ),
+    Reason(
+        "too-large",
+        "The function or the region is larger than bcmend analyses.",
+        "Split the function, or move the branch into a smaller one.",
+    ),
+)
+
+REASONS: Final[Mapping[str, Reason]] = MappingProxyType({row.slug: row for row in _TABLE})
+"""Every reason by its slug, in the order of the table."""
+
+
+def reason(slug: str) -> Reason:
+    """Return the reason called `slug`.
+
+    Raises:
+        KeyError: no reason is called that.
+    """
+    return REASONS[slug]

@@ -1,0 +1,261 @@
+"""Propose to defer a statement that prints, logs or warns.
+
+The statement is a call whose result is dropped. It becomes a function to be called when the records
+are delivered. What can be evaluated while Dynamo traces is, where the statement stands, and handed
+over: arguments as they are, and, of an argument that Dynamo cannot evaluate (it takes a number out
+of a tensor, say), the variables and attributes that it reads.
+"""
+
+from __future__ import annotations
+
+import builtins
+import logging
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bcmend.analysis.effects import names_of, touched
+from bcmend.analysis.facts import Facts
+from bcmend.codeobj.opcodes import row
+from bcmend.rewrite.plan import OutputLowering, Refusal, Slice
+from bcmend.torch_knowledge import (
+    DEFERRED_ARGUMENT_CALLS,
+    LOGGER_METHODS,
+    LOGGING_FUNCTIONS,
+    WARNING_FUNCTIONS,
+)
+
+__all__ = ["OutputStatement", "output_statements", "propose_output"]
+
+_CALLS = frozenset(["CALL", "CALL_KW", "CALL_FUNCTION_EX"])
+_MISSING = object()
+
+
+@dataclass(frozen=True, slots=True)
+class OutputStatement:
+    """A call that writes something, its result dropped.
+
+    ``start`` is its first instruction, ``call`` the call; the POP_TOP follows. ``receiver`` is what
+    has to be a logger, where names alone do not tell.
+    """
+
+    start: int
+    call: int
+    receiver: Slice | None
+
+
+def output_statements(
+    facts: Facts, module_names: Mapping[str, Any]
+) -> Iterator[OutputStatement]:
+    """Find the output statements of a function.
+
+    Args:
+        facts: the function.
+        module_names: the globals of the function.
+    """
+    instructions = facts.instructions
+    for index, instruction in enumerate(instructions[:-1]):
+        if instruction.op not in _CALLS or instructions[index + 1].op != "POP_TOP":
+            continue
+        if facts.stacks[index] is None:
+            continue
+        start = _start_of(facts, index, row(instruction.op).effect(instruction.arg)[0])
+        if start is None:
+            continue
+        statement = _classify(facts, start, index, module_names)
+        if statement is not None:
+            yield statement
+
+
+def _start_of(facts: Facts, index: int, count: int) -> int | None:
+    """Return where the pushing of the top ``count`` operands before ``index`` begins."""
+    depth = facts.depth_before(index)
+    assert depth is not None
+    base = depth - count
+    for candidate in range(index - 1, -1, -1):
+        at = facts.depth_before(candidate)
+        if at is None or at < base:
+            return None
+        if at == base:
+            return candidate
+    return None
+
+
+def _classify(
+    facts: Facts, start: int, call: int, module_names: Mapping[str, Any]
+) -> OutputStatement | None:
+    """Say whether the call that begins at ``start`` writes something."""
+    position = start
+    if facts.instructions[position].op == "PUSH_NULL":
+        position += 1
+    first = facts.instructions[position]
+    kind = row(first.op).reads
+    path: list[str] = []
+    root = names_of(first)
+    begin = position
+    position += 1
+    while position < call and _is_attribute_load(facts, position):
+        path.append(names_of(facts.instructions[position]))
+        position += 1
+    if kind == "global":
+        value = module_names.get(root, getattr(builtins, root, _MISSING))
+        if value is not _MISSING:
+            return _of_object(start, call, value, path, Slice(begin, position - 1))
+    if kind in ("local", "cell", "global") and path and path[-1] in LOGGER_METHODS:
+        return OutputStatement(start, call, Slice(begin, position - 1))
+    return None
+
+
+def _is_attribute_load(facts: Facts, index: int) -> bool:
+    known = row(facts.instructions[index].op)
+    return (
+        known.argument in ("name", "flagged_name")
+        and known.reads is None
+        and known.effect(facts.instructions[index].arg)[0] == 1
+        and known.effect(facts.instructions[index].arg)[1] >= 1
+    )
+
+
+def _of_object(
+    start: int, call: int, value: object, path: list[str], receiver: Slice
+) -> OutputStatement | None:
+    plain = OutputStatement(start, call, None)
+    if not path:
+        writes = value in _written_by_functions()
+        return plain if writes else None
+    if len(path) == 1:
+        if value is warnings:
+            return plain if path[0] in WARNING_FUNCTIONS else None
+        if value is logging:
+            return plain if path[0] in LOGGING_FUNCTIONS else None
+        if value is builtins and path[0] == "print":
+            return plain
+        if isinstance(value, (logging.Logger, logging.LoggerAdapter)):
+            return plain if path[0] in LOGGER_METHODS else None
+    if value is sys and path in (["stdout", "write"], ["stderr", "write"]):
+        return plain
+    if path[-1] in LOGGER_METHODS and not isinstance(value, type(sys)):
+        return OutputStatement(start, call, receiver)
+    return None
+
+
+def _written_by_functions() -> tuple[object, ...]:
+    functions: list[Callable[..., object]] = [print, warnings.warn, warnings.warn_explicit]
+    functions += [getattr(logging, name) for name in LOGGING_FUNCTIONS if hasattr(logging, name)]
+    return tuple(functions)
+
+
+def propose_output(facts: Facts, statement: OutputStatement) -> OutputLowering | Refusal:
+    """Propose the deferral of an output statement."""
+    start, call = statement.start, statement.call
+    end = call + 2
+    if not _is_closed(facts, start, end):
+        return Refusal("output-shape")
+    touches = touched(facts, range(start, end))
+    if touches.introspects:
+        return Refusal("frame-introspection", touches.introspects)
+    if touches.suspends:
+        return Refusal("yield-in-region")
+    if touches.written or touches.cells_written or touches.deleted:
+        return Refusal("output-shape", "a variable is bound inside the statement")
+    inputs: list[Slice] = []
+    arguments = _arguments(facts, start, call)
+    for part in _parts(start, call, arguments):
+        if part in arguments and not _must_wait(facts, part):
+            if not _is_constant(facts, part):
+                inputs.append(part)
+        else:
+            inputs += _chains(facts, part)
+    rest = set(range(start, end)) - {i for part in inputs for i in range(part.start, part.end)}
+    left = touched(facts, rest)
+    if left.read or left.cells:
+        return Refusal("output-shape", "a nested function in an argument")
+    return OutputLowering(start, end, tuple(inputs), statement.receiver)
+
+
+def _is_closed(facts: Facts, start: int, end: int) -> bool:
+    """Whether control enters only at ``start`` and leaves only at ``end``."""
+    for index, instruction in enumerate(facts.instructions):
+        target = instruction.target
+        if not isinstance(target, int):
+            continue
+        if start <= index < end:
+            if not start < target <= end:
+                return False
+        elif start < target < end:
+            return False
+    return True
+
+
+def _arguments(facts: Facts, start: int, call: int) -> list[Slice]:
+    """Return the slices of the arguments of a plain call."""
+    instruction = facts.instructions[call]
+    if instruction.op == "CALL_FUNCTION_EX":
+        return []
+    top = call
+    if instruction.op == "CALL":
+        if top > start and facts.instructions[top - 1].op == "KW_NAMES":
+            top -= 1
+    else:
+        top -= 1  # the names of the keywords
+    slices = []
+    for _ in range(instruction.arg):
+        begin = _start_of(facts, top, 1)
+        if begin is None or begin <= start:
+            return []
+        slices.append(Slice(begin, top))
+        top = begin
+    return slices[::-1]
+
+
+def _parts(start: int, call: int, arguments: list[Slice]) -> Iterator[Slice]:
+    """Yield the statement in order: its arguments, and what lies before and between them."""
+    position = start
+    for argument in arguments:
+        if position < argument.start:
+            yield Slice(position, argument.start)
+        yield argument
+        position = argument.end
+    if position < call:
+        yield Slice(position, call)
+
+
+def _must_wait(facts: Facts, part: Slice) -> bool:
+    """Whether Dynamo could not evaluate an argument on tensors."""
+    for index in range(part.start, part.end):
+        instruction = facts.instructions[index]
+        if instruction.target is not None or instruction.op == "CONVERT_VALUE":
+            return True
+        if instruction.op == "FORMAT_VALUE" and instruction.arg & 3:
+            return True
+        if names_of(instruction) in DEFERRED_ARGUMENT_CALLS:
+            return True
+        if instruction.op in ("MAKE_FUNCTION", "LOAD_CLOSURE"):
+            return True
+    return False
+
+
+def _is_constant(facts: Facts, part: Slice) -> bool:
+    return part.end - part.start == 1 and facts.instructions[part.start].op == "LOAD_CONST"
+
+
+def _chains(facts: Facts, part: Slice) -> Iterator[Slice]:
+    """Yield the longest reads of a variable and attributes of it, such as ``self.loss``."""
+    index = part.start
+    while index < part.end:
+        known = row(facts.instructions[index].op)
+        if known.reads in ("local", "cell") and known.pops == 0 and known.pushes == 1:
+            end = index + 1
+            while end < part.end and _is_plain_attribute(facts, end):
+                end += 1
+            yield Slice(index, end)
+            index = end
+        else:
+            index += 1
+
+
+def _is_plain_attribute(facts: Facts, index: int) -> bool:
+    instruction = facts.instructions[index]
+    return _is_attribute_load(facts, index) and row(instruction.op).effect(instruction.arg)[1] == 1

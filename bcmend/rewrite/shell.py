@@ -1,0 +1,65 @@
+"""Write the shell of a function: what its ``__code__`` becomes.
+
+The shell is the original code with a gate in front. Where Dynamo does not ask for this frame, the
+gate falls through to the original instructions. Where Dynamo runs the frame as a root, the gate
+hands over to the boundary, which has the body compiled; where Dynamo traces the frame as part of
+another, it calls the body itself.
+"""
+
+from __future__ import annotations
+
+from types import CodeType
+
+from bcmend.codeobj import emit
+from bcmend.codeobj.assemble import Item, assemble, labelled
+from bcmend.codeobj.decode import FunctionCode, Instruction, Label
+from bcmend.rewrite.names import CALLBACK, NAMESPACE, TRACING
+
+__all__ = ["write_shell"]
+
+
+def write_shell(function: FunctionCode, body: CodeType, *, has_sites: bool) -> CodeType:
+    """Return the shell of ``function``.
+
+    Args:
+        function: the original code.
+        body: what a root frame, and, if ``has_sites``, an inlined one, runs instead.
+        has_sites: whether body and original differ at all.
+    """
+    items, tries = labelled(function)
+    start = 1 + next(
+        position
+        for position, item in enumerate(items)
+        if isinstance(item, Instruction) and item.op == "RESUME"
+    )
+    gate = _gate(function, body, has_sites=has_sites)
+    return assemble(function.shape, [*items[:start], *gate, *items[start:]], tries)
+
+
+def _gate(function: FunctionCode, body: CodeType, *, has_sites: bool) -> list[Item]:
+    original, traced = Label("original"), Label("traced")
+    shape = function.shape
+    arguments = [
+        emit.load_cell(name) if name in shape.cellvars else emit.load_local(name)
+        for name in shape.argnames
+    ]
+    make_body = emit.make_function(body, shape.freevars)
+    everything = [*(each for load in arguments for each in load)]
+    packed = [*everything, *emit.build_tuple(len(arguments))]
+    inlined: list[Item] = []
+    if has_sites:
+        inlined = [
+            traced,
+            *emit.call_value(make_body, [*arguments, emit.load_const(None)]),
+            *emit.return_value(),
+        ]
+    return [
+        *emit.call_global((TRACING,), []),
+        *emit.jump_if_true(traced if has_sites else original),
+        *emit.call_global((CALLBACK,), []),
+        *emit.jump_if_false(original),
+        *emit.call_global((NAMESPACE, "run"), [make_body, packed]),
+        *emit.return_value(),
+        *inlined,
+        original,
+    ]

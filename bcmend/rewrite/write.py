@@ -1,0 +1,459 @@
+"""Write new code: the only place where instructions are put together.
+
+Reads facts and a plan; produces code objects. A body is the whole function with every planned site
+mended; an arm, a raising arm or a deferred statement is a stretch of it that becomes a function of
+its own. Each mended site keeps the original instructions behind it, for the calls in which there is
+nothing to mend.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from types import CodeType
+
+from bcmend.analysis.facts import Facts
+from bcmend.cfg.dominance import EXIT
+from bcmend.cfg.graph import decoded_index
+from bcmend.codeobj import emit
+from bcmend.codeobj.assemble import Item, assemble
+from bcmend.codeobj.decode import Instruction, Label, Location, Shape, TryRange
+from bcmend.codeobj.opcodes import row
+from bcmend.rewrite.names import BUFFER, CONDITION, INPUT, NAMESPACE, OPERAND, RESULT
+from bcmend.rewrite.plan import (
+    ArmRegion,
+    BranchLowering,
+    GuardLowering,
+    OutputLowering,
+    Plan,
+    Site,
+    Slice,
+)
+
+__all__ = ["CodeWriter"]
+
+Emitted = Sequence[Instruction]
+
+
+@dataclass(slots=True)
+class _Stretch:
+    """Code being written.
+
+    Attributes:
+        items: what has been written.
+        base: operands that lie under the stretch in the function and not in the new code.
+        outer: positions of try ranges that cover the whole stretch and stay outside.
+        wraps_returns: whether a returned value is put in a tuple (in arms).
+        marks: for each run of items, the index of the instruction that they were written for.
+    """
+
+    base: int = 0
+    outer: frozenset[int] = frozenset()
+    wraps_returns: bool = False
+    keeps_buffer: bool = False
+    items: list[Item] = field(default_factory=list)
+    marks: list[tuple[int, int, int]] = field(default_factory=list)
+    labels: dict[int, Label] = field(default_factory=dict)
+    places: dict[int, Label] = field(default_factory=dict)
+
+    def add(self, emitted: Iterable[Item]) -> None:
+        self.items.extend(emitted)
+
+    def label(self, block: int) -> Label:
+        return self.labels.setdefault(block, Label(f"block {block}"))
+
+
+class CodeWriter:
+    """Writes the code objects of one function.
+
+    ``key_of`` names a site in the bytecode; ``nested`` maps code objects among the constants to
+    what replaces them.
+    """
+
+    def __init__(
+        self,
+        facts: Facts,
+        plan: Plan,
+        key_of: Callable[[Site], str],
+        nested: dict[CodeType, CodeType],
+    ) -> None:
+        self._facts = facts
+        self._sites = plan.lowerings
+        self._key_of = key_of
+        self._nested = nested
+        self._arms: dict[tuple[int, int], CodeType] = {}
+        #: For each code object written, the original offset of each of its instructions.
+        self.origins: dict[CodeType, tuple[int, ...]] = {}
+
+    # Whole functions
+
+    def body(self, *, with_buffer: bool) -> CodeType:
+        """Write the function with its sites mended.
+
+        With a buffer, every argument is passed by position, ``*args`` and ``**kwargs`` as the tuple
+        and the dictionary that they are, and the buffer of the call is the last.
+        """
+        facts = self._facts
+        stretch = _Stretch(keeps_buffer=with_buffer)
+        self._write_blocks(stretch, facts.graph.reachable, None)
+        shape = facts.function.shape
+        return self._finish(stretch, _flattened(shape) if with_buffer else shape)
+
+    def _arm(self, region: ArmRegion, lowering: BranchLowering) -> CodeType:
+        """Write one arm of a branch as a function from live-ins to a tuple of live-outs."""
+        key = (lowering.jump, region.entry if region.blocks else EXIT - 1)
+        if key not in self._arms:
+            stretch = self._open(lowering.jump, region, wraps_returns=True)
+            self._write_region(stretch, region)
+            if region.join != EXIT:
+                stretch.add([stretch.label(region.join)])
+                stretch.add(_pack_results(lowering.outputs, region.extra))
+            self._arms[key] = self._finish(stretch, self._inner(lowering.inputs, lowering.cells))
+        return self._arms[key]
+
+    def _raising_arm(self, lowering: GuardLowering) -> CodeType:
+        stretch = self._open(lowering.jump, lowering.arm, wraps_returns=False)
+        self._write_region(stretch, lowering.arm)
+        return self._finish(stretch, self._inner(lowering.inputs, lowering.cells))
+
+    def _statement(self, lowering: OutputLowering) -> CodeType:
+        """Write an output statement as a function of its inputs."""
+        stretch = _Stretch(base=self._facts.depth_before(lowering.start) or 0)
+        starts = {part.start: (number, part) for number, part in enumerate(lowering.inputs)}
+        stretch.add(emit.prologue(self._inner((), ())))
+        index = lowering.start
+        self._mark_targets(stretch, Slice(lowering.start, lowering.end))
+        while index < lowering.end:
+            if index in stretch.places:
+                stretch.add([stretch.places[index]])
+            if index in starts:
+                number, part = starts[index]
+                stretch.add(emit.load_local(INPUT.format(number)))
+                index = part.end
+            else:
+                stretch.add([self._copied(stretch, index)])
+                index += 1
+        stretch.add([*emit.load_const(None), *emit.return_value()])
+        names = tuple(INPUT.format(number) for number in range(len(lowering.inputs)))
+        return self._finish(stretch, self._inner(names, ()))
+
+    def _open(self, jump: int, region: ArmRegion, *, wraps_returns: bool) -> _Stretch:
+        outer = frozenset(self._facts.handlers_over(jump))
+        return _Stretch(region.base, outer, wraps_returns)
+
+    def _inner(self, arguments: tuple[str, ...], cells: tuple[str, ...]) -> Shape:
+        """Return the shape of a function made of a part of this one."""
+        shape = self._facts.function.shape
+        flags = inspect.CO_OPTIMIZED | inspect.CO_NEWLOCALS
+        return replace(
+            shape,
+            argcount=len(arguments),
+            posonlyargcount=0,
+            kwonlyargcount=0,
+            flags=flags | (inspect.CO_NESTED if cells else 0),
+            argnames=arguments,
+            varnames=arguments,
+            cellvars=(),
+            freevars=cells,
+            docstring=None,
+        )
+
+    def _write_region(self, stretch: _Stretch, region: ArmRegion) -> None:
+        cells = self._cells_of(region)
+        stretch.add(emit.prologue(self._inner((), cells)))
+        if region.blocks:
+            self._write_blocks(stretch, region.blocks, region.entry)
+        elif region.join == EXIT:
+            raise AssertionError("an arm without blocks has a join")
+
+    def _cells_of(self, region: ArmRegion) -> tuple[str, ...]:
+        site = next(
+            site.decision
+            for site in self._sites.values()
+            if isinstance(site.decision, (BranchLowering, GuardLowering))
+            and region in _regions_of(site.decision)
+        )
+        assert isinstance(site, (BranchLowering, GuardLowering))
+        return site.cells
+
+    # Stretches of blocks
+
+    def _write_blocks(
+        self, stretch: _Stretch, blocks: frozenset[int], entry: int | None
+    ) -> None:
+        facts, order = self._facts, sorted(blocks)
+        if entry is not None and order[0] != entry:
+            stretch.add(emit.jump(stretch.label(entry)))
+        for position, number in enumerate(order):
+            block = facts.graph.blocks[number]
+            stretch.add([stretch.label(number)])
+            for index in range(block.start, block.end):
+                start = len(stretch.items)
+                self._write_instruction(stretch, index)
+                stretch.marks.append((start, len(stretch.items), index))
+            following = order[position + 1] if position + 1 < len(order) else None
+            falls = row(facts.instructions[block.end - 1].op).falls_through
+            if falls and following != number + 1:
+                stretch.add(emit.jump(stretch.label(number + 1)))
+
+    def _write_instruction(self, stretch: _Stretch, index: int) -> None:
+        if index in stretch.places:
+            stretch.add([stretch.places[index]])
+        site = self._sites.get(index)
+        instruction = self._facts.instructions[index]
+        if site is not None:
+            self._write_site(stretch, site, instruction.location)
+        elif self._tests_for_a_site(index):
+            return  # the site decides first; it makes the test itself
+        elif row(instruction.op).ends == "return":
+            self._write_return(stretch, instruction)
+            return
+        self._write_copy(stretch, index)
+
+    def _write_copy(self, stretch: _Stretch, index: int) -> None:
+        copy = self._copied(stretch, index)
+        if index + 1 in self._sites and _jumps(self._sites[index + 1]):
+            copy = emit.without_cast(copy)
+        stretch.add([copy])
+
+    def _tests_for_a_site(self, index: int) -> bool:
+        """Whether this is the TO_BOOL right before a jump that is a site."""
+        site = self._sites.get(index + 1)
+        return (
+            site is not None and _jumps(site) and self._facts.instructions[index].op == "TO_BOOL"
+        )
+
+    def _copied(self, stretch: _Stretch, index: int) -> Instruction:
+        instruction = self._facts.instructions[index]
+        if instruction.target is not None:
+            target = decoded_index(instruction.target)
+            place = stretch.places.get(target)
+            label = place if place is not None else stretch.label(self._facts.graph.block_of[target])
+            return replace(instruction, target=label)
+        if isinstance(instruction.arg, CodeType):
+            return replace(instruction, arg=self._nested.get(instruction.arg, instruction.arg))
+        return instruction
+
+    def _mark_targets(self, stretch: _Stretch, part: Slice) -> None:
+        """Prepare labels for jumps inside a statement."""
+        for index in range(part.start, part.end):
+            target = self._facts.instructions[index].target
+            if isinstance(target, int):
+                stretch.places.setdefault(target, Label(f"at {target}"))
+
+    def _write_return(self, stretch: _Stretch, instruction: Instruction) -> None:
+        if instruction.op == "RETURN_CONST" and stretch.wraps_returns:
+            stretch.add(emit.load_const((instruction.arg,), instruction.location))
+            stretch.add(emit.return_value(instruction.location))
+            return
+        if stretch.wraps_returns:
+            stretch.add(emit.build_tuple(1, instruction.location))
+        if stretch.keeps_buffer:
+            # A use at the end keeps the buffer among the live variables after a graph break.
+            stretch.add([*emit.load_local(BUFFER), *emit.pop_top()])
+        stretch.add([instruction])
+
+    # Sites
+
+    def _write_site(self, stretch: _Stretch, site: Site, location: Location | None) -> None:
+        decision = site.decision
+        if isinstance(decision, BranchLowering):
+            self._write_branch(stretch, site, decision, location)
+        elif isinstance(decision, GuardLowering):
+            self._write_guard(stretch, site, decision, location)
+        elif isinstance(decision, OutputLowering):
+            self._write_output(stretch, site, decision, location)
+
+    def _ask(self, site: Site, name: str, *arguments: Emitted, at: Location | None) -> Emitted:
+        key = emit.load_const(self._key_of(site), at)
+        return emit.call_global((NAMESPACE, name), [key, *arguments], at)
+
+    def _write_branch(
+        self, stretch: _Stretch, site: Site, lowering: BranchLowering, at: Location | None
+    ) -> None:
+        original = Label("original")
+        then_code = self._arm(lowering.then_arm, lowering)
+        else_code = self._arm(lowering.else_arm, lowering)
+        condition = emit.load_local(CONDITION, at)
+        stretch.add(emit.store_local(CONDITION, at))
+        stretch.add(self._ask(site, "data_dependent", condition, at=at))
+        stretch.add(emit.jump_if_false(original, at))
+        stretch.add(
+            self._ask(
+                site,
+                "branch",
+                condition,
+                emit.make_function(then_code, lowering.cells, at),
+                emit.make_function(else_code, lowering.cells, at),
+                _tuple_of(lowering.inputs, at),
+                at=at,
+            )
+        )
+        stretch.add([*emit.store_local(RESULT, at), *emit.load_local(RESULT, at)])
+        stretch.add(emit.jump_if_none(original, at))
+        if lowering.returns:
+            self._return_result(stretch, at)
+        else:
+            stretch.add(_unpack_results(lowering, at))
+            stretch.add(emit.jump(stretch.label(lowering.then_arm.join), at))
+        self._write_original_test(stretch, site.index, original, at)
+
+    def _return_result(self, stretch: _Stretch, at: Location | None) -> None:
+        stretch.add(emit.load_local(RESULT, at))
+        if not stretch.wraps_returns:
+            stretch.add(emit.unpack_sequence(1, at))
+        if stretch.keeps_buffer:
+            stretch.add([*emit.load_local(BUFFER), *emit.pop_top()])
+        stretch.add(emit.return_value(at))
+
+    def _write_guard(
+        self, stretch: _Stretch, site: Site, lowering: GuardLowering, at: Location | None
+    ) -> None:
+        original = Label("original")
+        condition = emit.load_local(CONDITION, at)
+        code = self._raising_arm(lowering)
+        stretch.add(emit.store_local(CONDITION, at))
+        stretch.add(self._ask(site, "data_dependent", condition, at=at))
+        stretch.add(emit.jump_if_false(original, at))
+        stretch.add(
+            self._ask(
+                site,
+                "guard",
+                condition,
+                emit.load_const(lowering.raises_if, at),
+                emit.make_function(code, lowering.cells, at),
+                _tuple_of(lowering.inputs, at),
+                at=at,
+            )
+        )
+        stretch.add(emit.jump_if_false(original, at))
+        stretch.add(emit.jump(stretch.label(lowering.goes_on), at))
+        self._write_original_test(stretch, site.index, original, at)
+
+    def _write_original_test(
+        self, stretch: _Stretch, jump: int, original: Label, at: Location | None
+    ) -> None:
+        """Come back to where the untouched jump follows, its condition on the stack."""
+        stretch.add([original, *emit.load_local(CONDITION, at), *emit.as_condition(at)])
+
+    def _write_output(
+        self, stretch: _Stretch, site: Site, lowering: OutputLowering, at: Location | None
+    ) -> None:
+        original = Label("original")
+        receiver = () if lowering.receiver is None else (self._slice(stretch, lowering.receiver),)
+        stretch.add(self._ask(site, "recording", *receiver, at=at))
+        stretch.add(emit.jump_if_false(original, at))
+        inputs = [each for part in lowering.inputs for each in self._slice(stretch, part)]
+        action = emit.make_function(self._statement(lowering), (), at)
+        values = [*inputs, *emit.build_tuple(len(lowering.inputs), at)]
+        stretch.add(self._ask(site, "record", action, values, at=at))
+        stretch.add(emit.pop_top(at))
+        stretch.add([*emit.jump(self._place(stretch, lowering.end), at), original])
+
+    def _slice(self, stretch: _Stretch, part: Slice) -> list[Instruction]:
+        return [self._copied(stretch, index) for index in range(part.start, part.end)]
+
+    def _place(self, stretch: _Stretch, index: int) -> Label:
+        """Return a label for an instruction of this stretch, at a block's start or not."""
+        graph = self._facts.graph
+        block = graph.block_of[index]
+        if graph.blocks[block].start == index:
+            return stretch.label(block)
+        return stretch.places.setdefault(index, Label(f"at {index}"))
+
+    # The end of a code object
+
+    def _finish(self, stretch: _Stretch, shape: Shape) -> CodeType:
+        items, tries = self._with_tries(stretch)
+        code = assemble(shape, items, tries)
+        self.origins[code] = tuple(
+            item.offset for item in items if isinstance(item, Instruction)
+        )
+        return code
+
+    def _with_tries(self, stretch: _Stretch) -> tuple[list[Item], list[TryRange]]:
+        """Put labels around the runs of items that each try range of the function covers."""
+        tries: list[TryRange] = []
+        inserted: dict[int, list[Label]] = {}
+        for position, entry in enumerate(self._facts.function.tries):
+            handler = self._facts.graph.block_of[decoded_index(entry.handler)]
+            if position in stretch.outer or handler not in stretch.labels:
+                continue
+            for first, last in _runs(stretch.marks, entry):
+                start, end = Label("try"), Label("end of try")
+                inserted.setdefault(first, []).append(start)
+                inserted.setdefault(last, []).append(end)
+                depth = entry.depth - stretch.base
+                tries.append(
+                    TryRange(start, end, stretch.labels[handler], depth, entry.push_lasti)
+                )
+        items: list[Item] = []
+        for index, item in enumerate(stretch.items):
+            items.extend(inserted.get(index, ()))
+            items.append(item)
+        items.extend(inserted.get(len(stretch.items), ()))
+        return items, tries
+
+
+def _runs(marks: Sequence[tuple[int, int, int]], entry: TryRange) -> list[tuple[int, int]]:
+    """Return the stretches of items written for the instructions that ``entry`` covers."""
+    start, end = decoded_index(entry.start), decoded_index(entry.end)
+    runs: list[tuple[int, int]] = []
+    for first, last, index in marks:
+        if not start <= index < end or first == last:
+            continue
+        if runs and runs[-1][1] == first:
+            runs[-1] = (runs[-1][0], last)
+        else:
+            runs.append((first, last))
+    return runs
+
+
+def _jumps(site: Site) -> bool:
+    return isinstance(site.decision, (BranchLowering, GuardLowering))
+
+
+def _regions_of(decision: BranchLowering | GuardLowering) -> tuple[ArmRegion, ...]:
+    if isinstance(decision, GuardLowering):
+        return (decision.arm,)
+    return (decision.then_arm, decision.else_arm)
+
+
+def _tuple_of(names: Sequence[str], at: Location | None) -> Emitted:
+    loads = [each for name in names for each in emit.load_local(name, at)]
+    return [*loads, *emit.build_tuple(len(names), at)]
+
+
+def _pack_results(outputs: Sequence[str], extra: int) -> Emitted:
+    """Return the results of an arm: its outputs, then its operands from the top down."""
+    operands = [OPERAND.format(number) for number in range(extra)]
+    stores = [each for name in operands for each in emit.store_local(name)]
+    loads = [each for name in (*outputs, *operands) for each in emit.load_local(name)]
+    count = len(outputs) + extra
+    return [*stores, *loads, *emit.build_tuple(count), *emit.return_value()]
+
+
+def _unpack_results(lowering: BranchLowering, at: Location | None) -> Emitted:
+    """Bind the outputs and leave the operands on the stack as the arm had them."""
+    count = len(lowering.outputs) + lowering.then_arm.extra
+    if count == 0:
+        return ()
+    stores = [each for name in lowering.outputs for each in emit.store_local(name, at)]
+    return [*emit.load_local(RESULT, at), *emit.unpack_sequence(count, at), *stores]
+
+
+def _flattened(shape: Shape) -> Shape:
+    """Return a shape in which every argument is positional and the buffer comes last."""
+    arguments = (*shape.argnames, BUFFER)
+    flags = shape.flags & ~(inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
+    others = tuple(name for name in shape.varnames if name not in shape.argnames)
+    return replace(
+        shape,
+        argcount=len(arguments),
+        posonlyargcount=0,
+        kwonlyargcount=0,
+        flags=flags,
+        argnames=arguments,
+        varnames=(*arguments, *others),
+    )

@@ -1,0 +1,216 @@
+"""Trace one arm of a branch beside the main graph, and keep every effect it would have.
+
+Reads a callable as Dynamo models it and its arguments; produces an ``ArmTrace``: the value it
+returned, its operations as a graph of its own, and what it would have changed. Nothing of the main
+trace is different afterwards. Relies on Dynamo's ``SubgraphTracer`` (torch/_dynamo/output_graph.py)
+and on every change that Dynamo models passing through ``SideEffects.mutation`` or ``store_attr``.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch._dynamo import exc
+from torch._dynamo.current_scope_id import current_scope_id
+from torch._dynamo.side_effects import SideEffects
+from torch._dynamo.variables.base import VariableTracker, is_side_effect_safe
+from torch.fx import Graph, Proxy
+
+__all__ = ["ArmFailure", "ArmTrace", "Effects", "trace_arm"]
+
+_CONTAINERS = (list, dict, set, OrderedDict, deque)
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerChange:
+    """A list, dictionary or set of the main trace that an arm changed."""
+
+    variable: VariableTracker
+    before: dict[str, Any]
+    after: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """What an arm would have changed outside itself.
+
+    ``attributes`` maps (variable, name) to the value stored; ``kinds`` to Dynamo's kind of store.
+    ``tensors`` are the proxies of the main trace whose tensors were changed in place.
+    """
+
+    attributes: dict[tuple[VariableTracker, str], VariableTracker] = field(default_factory=dict)
+    kinds: dict[tuple[VariableTracker, str], Any] = field(default_factory=dict)
+    containers: tuple[ContainerChange, ...] = ()
+    tensors: tuple[Proxy, ...] = ()
+    other: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.attributes or self.containers or self.tensors or self.other)
+
+
+@dataclass(frozen=True, slots=True)
+class ArmTrace:
+    """One arm, traced.
+
+    ``lifted`` maps proxies of the main trace to the placeholders that stand for them in ``graph``.
+    ``records`` are the output and guard records that the arm would have made, in order.
+    """
+
+    result: VariableTracker
+    graph: Graph
+    lifted: dict[Proxy, Proxy]
+    effects: Effects
+    records: tuple[VariableTracker, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ArmFailure:
+    """An arm that could not be traced: it raised, or Dynamo cannot follow it."""
+
+    raised: bool
+    detail: str
+
+
+class _RecordingSideEffects(SideEffects):
+    """Lets an arm change what lies outside it, and remembers how that was before."""
+
+    _remembered: dict[int, tuple[VariableTracker, dict[str, Any]]]
+
+    def check_allowed_side_effect(self, item: VariableTracker) -> bool:
+        if item.mutation_type is not None and is_side_effect_safe(item.mutation_type):
+            return False
+        if id(item) not in self._remembered:
+            self._remembered[id(item)] = (item, _state(item))
+        return True
+
+    def should_allow_side_effects_in_hop(self) -> bool:
+        # Without this, stores of constants would be put off until Dynamo sees them undone.
+        return True
+
+
+def _state(variable: VariableTracker) -> dict[str, Any]:
+    state = {
+        name: copy.copy(value) if type(value) in _CONTAINERS else value
+        for name, value in vars(variable).items()
+    }
+    state["is_modified"] = getattr(variable.mutation_type, "is_modified", None)
+    return state
+
+
+def _set_state(variable: VariableTracker, state: dict[str, Any]) -> None:
+    values = dict(state)
+    is_modified = values.pop("is_modified")
+    vars(variable).clear()
+    vars(variable).update(
+        (name, copy.copy(value) if type(value) in _CONTAINERS else value)
+        for name, value in values.items()
+    )
+    if is_modified is not None:
+        variable.mutation_type.is_modified = is_modified  # type: ignore[union-attr]
+
+
+@contextmanager
+def _exceptions_of_the_arm_stay_inside(tx: Any) -> Iterator[None]:
+    """Dynamo keeps the exceptions being handled in a stack shared by all inlined frames."""
+    stack = tx.exn_vt_stack
+    before = {name: copy.copy(value) for name, value in vars(stack).items()}
+    try:
+        yield
+    finally:
+        vars(stack).update(before)
+
+
+def trace_arm(
+    tx: Any,
+    target: Any,
+    arm: VariableTracker,
+    arguments: Sequence[VariableTracker],
+    open_sink: Callable[[], Any],
+) -> ArmTrace | ArmFailure:
+    """Trace ``arm(*arguments)`` without a mark on the main trace.
+
+    Args:
+        tx: the instruction translator of the frame that holds the branch.
+        target: the higher-order operator in whose name it happens.
+        arm: the arm, a function that Dynamo can inline.
+        arguments: its live-ins.
+        open_sink: context manager factory; records made under it are gathered in what it yields.
+    """
+    output = tx.output
+    before: SideEffects = output.side_effects
+    scope = current_scope_id()
+    recording = before.clone()
+    recording.__class__ = _RecordingSideEffects
+    recording._remembered = {}  # type: ignore[attr-defined]
+    output.side_effects = recording
+    try:
+        with (
+            _exceptions_of_the_arm_stay_inside(tx),
+            output.subtracer(target, None, "arm") as tracer,
+            open_sink() as records,
+        ):
+            result = arm.call_function(tx, list(arguments), {})
+            graph = tracer.graph
+            lifted = dict(tracer.lifted_freevars)
+            tensors = _changed_in_place(tracer, lifted)
+        effects = _effects(before, recording, tensors, scope)
+        return ArmTrace(result, graph, lifted, effects, tuple(records))
+    except (exc.RestartAnalysis, exc.SkipFrame):
+        raise
+    except exc.ObservedException as error:
+        return ArmFailure(True, type(error).__name__)
+    except Exception as error:
+        return ArmFailure(False, f"{type(error).__name__}: {str(error).strip().splitlines()[0:1]}")
+    finally:
+        for variable, state in recording._remembered.values():  # type: ignore[attr-defined]
+            _set_state(variable, state)
+        before.track_runahead_tensor_and_symvar_side_effects(recording)
+        output.side_effects = before
+
+
+def _changed_in_place(tracer: Any, lifted: dict[Proxy, Proxy]) -> tuple[Proxy, ...]:
+    indices = set(tracer.has_input_mutation().mutated_input_indices)
+    placeholders = [node for node in tracer.graph.nodes if node.op == "placeholder"]
+    changed = {placeholders[index] for index in indices}
+    return tuple(outer for outer, inner in lifted.items() if inner.node in changed)
+
+
+def _effects(
+    before: SideEffects, recording: Any, tensors: tuple[Proxy, ...], scope: int
+) -> Effects:
+    attributes, kinds, containers = {}, {}, []
+    other = ""
+    for variable, stores in recording.store_attr_mutations.items():
+        if variable.mutation_type is None or variable.mutation_type.scope > scope:
+            continue  # made by the arm itself
+        known = before.store_attr_mutations.get(variable, {})
+        for name, value in stores.items():
+            if known.get(name) is not value:
+                attributes[variable, name] = value
+                kinds[variable, name] = recording.attr_mutation_kinds[variable][name]
+    stored = {id(variable) for variable, _ in attributes}
+    for variable, state in recording._remembered.values():
+        after = _state(variable)
+        if _holds_items(variable):
+            if after["items"] != state["items"]:
+                containers.append(ContainerChange(variable, state, after))
+        elif id(variable) not in stored and _differs(state, after):
+            other = other or type(variable).__name__
+    if recording.save_for_backward != before.save_for_backward:
+        other = other or "save_for_backward"
+    return Effects(attributes, kinds, tuple(containers), tensors, other)
+
+
+def _holds_items(variable: VariableTracker) -> bool:
+    return type(getattr(variable, "items", None)) in _CONTAINERS
+
+
+def _differs(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    if one.keys() != other.keys():
+        return True
+    return any(one[name] is not other[name] and one[name] != other[name] for name in one)

@@ -1,0 +1,134 @@
+"""What to do when a mended body does not compile.
+
+Reads the exception that Dynamo raised and the state of the body; says whether to try again. In this
+order: mend the code where Dynamo stopped, if it can be mended and was not; else let the graph break
+there, as it would have without bcmend; else, where the failure is not a graph break, withdraw the
+sites that the failed trace had mended.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from types import CodeType, FunctionType, TracebackType
+from typing import Any, Final
+
+from torch._dynamo import exc
+from torch._dynamo.symbolic_convert import InstructionTranslatorBase
+
+from bcmend.runtime import sites
+
+__all__ = ["BodyState", "Stop", "on_stop", "state_of", "try_again"]
+
+#: A body is mended further at most so many times for one call.
+MOST_TRIES: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """A frame that Dynamo was tracing when it stopped.
+
+    ``function`` is ``None`` for a frame that no function object is known of.
+    """
+
+    function: FunctionType | None
+    code: CodeType
+    offset: int
+
+
+@dataclass(slots=True, eq=False)
+class BodyState:
+    """What is known of one body.
+
+    ``code``: the body itself, kept so that its identity stays its own.
+    ``may_break``: it cannot be captured whole, so graph breaks are allowed again.
+    ``newer``: code that replaced it since, from which to make the function for the next try.
+    """
+
+    code: CodeType
+    may_break: bool = False
+    tries: int = 0
+    generation: int = 0
+    newer: CodeType | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def replacement(self, body: FunctionType) -> FunctionType:
+        if self.newer is None:
+            return body
+        return FunctionType(
+            self.newer, body.__globals__, body.__name__, body.__defaults__, body.__closure__
+        )
+
+
+_STATES: dict[int, BodyState] = {}
+
+
+def state_of(code: CodeType) -> BodyState:
+    """Return the state of a body, by the identity of its code."""
+    state = _STATES.get(id(code))
+    if state is None:
+        state = _STATES.setdefault(id(code), BodyState(code))
+    return state
+
+
+def _nobody(stops: list[Stop]) -> bool:
+    return False
+
+
+#: Asked to mend the code where Dynamo stopped, innermost frame first; says whether it mended any.
+on_stop: Callable[[list[Stop]], bool] = _nobody
+
+
+def try_again(state: BodyState, generation: int, error: exc.TorchDynamoException) -> bool:
+    """Change something so that the next try may do better; ``False`` if nothing is left."""
+    with state.lock:
+        if state.generation != generation:
+            return True  # another thread met the same failure and has acted on it
+        state.generation += 1
+        state.tries += 1
+        if state.tries > MOST_TRIES:
+            return False
+        if isinstance(error, exc.Unsupported):
+            if on_stop(list(_stops(error))):
+                return True
+            state.may_break = True
+            return True
+        withdrawn = sites.withdraw_recent("not-captured", _first_line(error))
+        if not withdrawn:
+            state.may_break = True
+        return True
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0] if lines else ''}"
+
+
+def _stops(error: BaseException) -> Iterator[Stop]:
+    """Return the frames being traced when ``error`` was raised, innermost first."""
+    translators: dict[int, Any] = {}
+    pending: list[BaseException | None] = [error]
+    while pending:
+        current = pending.pop()
+        if current is None:
+            continue
+        _collect(current.__traceback__, translators)
+        pending.append(current.__cause__)
+    for translator in reversed(translators.values()):
+        instruction = translator.current_instruction
+        yield Stop(_function_of(translator), translator.f_code, instruction.offset or 0)
+
+
+def _collect(traceback: TracebackType | None, translators: dict[int, Any]) -> None:
+    while traceback is not None:
+        owner = traceback.tb_frame.f_locals.get("self")
+        if isinstance(owner, InstructionTranslatorBase):
+            translators.setdefault(id(owner), owner)
+        traceback = traceback.tb_next
+
+
+def _function_of(translator: Any) -> FunctionType | None:
+    variable = getattr(translator, "funcvar", None)
+    function = getattr(variable, "fn", None)
+    return function if isinstance(function, FunctionType) else None

@@ -1,0 +1,89 @@
+"""One call of a patched function that Dynamo is asked to compile.
+
+A patched function that runs as plain Python under a Dynamo callback is a boundary: it gives the
+call a fresh buffer, has Dynamo compile the mended body, and delivers the records when the body is
+done. Here is also what happens when the mended body does not compile: sites are found, withdrawn or
+left to break the graph, and the call is tried again. Nothing of the body has run by then, since a
+body that is tried again is always compiled whole.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import nullcontext
+from types import CodeType, FunctionType
+from typing import Any
+
+import torch
+from torch._dynamo import exc, trace_rules
+from torch._dynamo.eval_frame import skip_code
+
+from bcmend.runtime import backoff, sites
+from bcmend.runtime.records import Buffer, deliver
+
+__all__ = ["run"]
+
+
+class _Call(threading.local):
+    """The buffer of the boundary that this thread is in."""
+
+    buffer: Buffer | None = None
+
+
+_CALL = _Call()
+
+
+def run(body: FunctionType, arguments: tuple[Any, ...]) -> Any:
+    """Call ``body(*arguments, buffer)`` for Dynamo to compile, then deliver its records."""
+    outer = _CALL.buffer
+    if outer:
+        deliver(outer)  # what an enclosing frame recorded before its graph broke comes first
+    buffer: Buffer = []
+    _CALL.buffer = buffer
+    failure = None
+    result = None
+    try:
+        result = _compiled(body, arguments, buffer)
+    except BaseException as error:
+        failure = error
+    finally:
+        _CALL.buffer = outer
+    if buffer:
+        deliver(buffer)
+    if failure is not None:
+        raise failure
+    return result
+
+
+def _compiled(body: FunctionType, arguments: tuple[Any, ...], buffer: Buffer) -> Any:
+    """Call the body; where it does not compile, mend more, or less, and call again."""
+    state = backoff.state_of(body.__code__)
+    while True:
+        whole = not state.may_break
+        generation = state.generation
+        sites.clear_recent()
+        try:
+            with torch._dynamo.error_on_graph_break(True) if whole else nullcontext():
+                return body(*arguments, buffer)
+        except exc.TorchDynamoException as error:
+            if not whole or not backoff.try_again(state, generation, error):
+                raise
+            buffer.clear()
+            body = state.replacement(body)
+            state = backoff.state_of(body.__code__)
+
+
+def install(on_stop: Callable[[list[backoff.Stop]], bool]) -> None:
+    """Keep Dynamo out of this package's own frames, and say whom to ask about unmended code."""
+    backoff.on_stop = on_stop
+
+
+def _skip(function: Any) -> None:
+    code: CodeType = function.__code__
+    skip_code(code)
+
+
+trace_rules.add("bcmend")
+for _function in (run, _compiled, _skip, install):
+    _skip(_function)

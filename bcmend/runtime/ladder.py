@@ -1,0 +1,270 @@
+"""Mend one branch: trace both arms, take the first lowering that is equal to eager, or none.
+
+Reads the site, the condition, the two arms and their live-ins as Dynamo models them; returns the
+live-outs after the branch, or ``None``, in which case the original jump follows. The lowerings and
+the order in which they are tried:
+
+- nothing: the arms change nothing that is seen later;
+- guard: one arm raised while it was traced; a record raises for it after the graph;
+- where: both arms run; only where neither can fail on the data, draws random numbers that the
+  other side would miss, or is dear;
+- cond: the taken arm runs; never where an arm draws random numbers and gradients flow, since the
+  backward of ``torch.cond`` draws them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._dynamo import exc
+from torch._dynamo.variables import TensorVariable, TupleVariable
+from torch._dynamo.variables.base import VariableTracker
+
+from bcmend.runtime import lower, sinks, watches
+from bcmend.runtime.arms import ArmFailure, ArmTrace, trace_arm
+from bcmend.runtime.changes import apply_changes, plan_changes
+from bcmend.runtime.merge import Build, CannotMerge, Merger, Pair, example_of
+from bcmend.runtime.operations import Hazards, hazards_of
+from bcmend.runtime.sinks import Draft
+from bcmend.runtime.sites import LiveSite
+
+__all__ = ["mend_branch"]
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """The two traced arms of one branch and the condition between them."""
+
+    site: LiveSite
+    target: Any
+    predicate: TensorVariable
+    then_arm: ArmTrace
+    else_arm: ArmTrace
+
+    @property
+    def arms(self) -> tuple[ArmTrace, ArmTrace]:
+        return self.then_arm, self.else_arm
+
+
+def mend_branch(
+    tx: Any,
+    target: Any,
+    site: LiveSite,
+    condition: VariableTracker,
+    arms: tuple[VariableTracker, VariableTracker],
+    inputs: Sequence[VariableTracker],
+) -> VariableTracker | None:
+    """Return the live-outs of the branch, a tuple; ``None`` where the jump has to stay."""
+    traced = []
+    for arm in arms:
+        trace = trace_arm(tx, target, arm, inputs, lambda: sinks.open_arm(tx))
+        traced.append(trace)
+    if any(isinstance(trace, ArmFailure) for trace in traced):
+        return _guard_by_raising_arm(tx, site, condition, arms, inputs, traced)
+    predicate = lower.as_predicate(tx, condition)
+    branch = Branch(site, target, predicate, *traced)
+    try:
+        return _lower(tx, branch)
+    except CannotMerge as reason:
+        site.refuse("arms-differ", str(reason))
+    except (exc.RestartAnalysis, exc.SkipFrame):
+        raise
+    except exc.TorchDynamoException as error:
+        site.refuse("arm-untraceable", str(error).strip().splitlines()[0])
+    return None
+
+
+def _guard_by_raising_arm(
+    tx: Any,
+    site: LiveSite,
+    condition: VariableTracker,
+    arms: tuple[VariableTracker, VariableTracker],
+    inputs: Sequence[VariableTracker],
+    traced: Sequence[ArmTrace | ArmFailure],
+) -> VariableTracker | None:
+    """Record the exception of the arm that raised and go on with the other arm."""
+    failures = [trace for trace in traced if isinstance(trace, ArmFailure)]
+    if len(failures) == 2 or not failures[0].raised:
+        broken = next((failure for failure in failures if not failure.raised), failures[0])
+        site.refuse("arm-untraceable", broken.detail)
+        return None
+    raising = 0 if isinstance(traced[0], ArmFailure) else 1
+    predicate = lower.as_predicate(tx, condition)
+    if raising == 1:
+        predicate = lower.negated(tx, predicate)
+    if not make_record(tx, site, arms[raising], TupleVariable(list(inputs)), predicate):
+        return None
+    site.mended("guard")
+    return arms[1 - raising].call_function(tx, list(inputs), {})
+
+
+def make_record(
+    tx: Any,
+    site: LiveSite,
+    action: VariableTracker,
+    inputs: VariableTracker,
+    predicate: TensorVariable | None,
+) -> bool:
+    """Add a record; say whether that was possible."""
+    if not sinks.is_open(tx):
+        site.refuse("no-boundary")
+        return False
+    if predicate is not None and handled_by_a_caller(tx):
+        site.refuse("handler-in-caller")
+        return False
+    try:
+        kept = sinks.snapshot(tx, site, inputs)
+    except sinks.CannotSnapshot as reason:
+        site.withdraw("cannot-snapshot", str(reason))
+        raise watches.SiteChanged(restart_reason="bcmend: a value cannot be kept") from None
+    sinks.append(tx, Draft(site, action, predicate, kept))
+    return True
+
+
+def handled_by_a_caller(tx: Any) -> bool:
+    """Whether an exception raised here could be caught in the code being traced."""
+    frame = tx
+    while frame is not None:
+        if any(_may_swallow(block) for block in frame.block_stack):
+            return True
+        if _caught_in(frame, frame.current_instruction.exn_tab_entry):
+            return True
+        frame = getattr(frame, "parent", None)
+    return False
+
+
+def _may_swallow(block: Any) -> bool:
+    """Whether the exit of an open ``with`` is user code, which may swallow an exception."""
+    return type(block.with_context).__name__ == "GenericContextWrappingVariable"
+
+
+def _caught_in(frame: Any, entry: Any) -> bool:
+    """Follow the handlers from ``entry`` outwards; those of a ``with`` pass exceptions on."""
+    while entry is not None:
+        start = frame.indexof[entry.target]
+        names = [one.opname for one in frame.instructions[start : start + 12]]
+        if names[:2] == ["PUSH_EXC_INFO", "WITH_EXCEPT_START"] and "RERAISE" in names:
+            entry = frame.instructions[start + names.index("RERAISE")].exn_tab_entry
+        elif names[:3] == ["COPY", "POP_EXCEPT", "RERAISE"]:
+            entry = frame.instructions[start + 2].exn_tab_entry
+        else:
+            return True
+    return False
+
+
+def _lower(tx: Any, branch: Branch) -> VariableTracker | None:
+    then_arm, else_arm = branch.arms
+    merger = Merger(lambda value: value.as_proxy().node.graph in (then_arm.graph, else_arm.graph))
+    build_result = merger.merge(then_arm.result, else_arm.result)
+    changes = plan_changes(tx, merger, branch.arms)
+    records = [
+        (draft, taken, _adopt_record(merger, draft, taken))
+        for taken, arm in ((True, then_arm), (False, else_arm))
+        for draft in arm.records
+    ]
+    how = _choose(tx, branch, merger.pairs)
+    if how is None:
+        return None
+    operation = {"where": lower.by_where, "cond": lower.by_cond}[how]
+    merged = operation(tx, branch.predicate, then_arm, else_arm, merger.pairs)
+    if how == "where" and not merger.pairs:
+        how = "nothing to merge"
+    _watch_aliases(tx, branch, merger.pairs, merged)
+    apply_changes(tx, branch.site, branch.predicate, changes, merged)
+    for draft, taken, build in records:
+        _append_under(tx, branch.predicate, draft, taken, build(merged))
+    branch.site.mended(how if not (changes or records) else f"{how} with effects")
+    return build_result(merged)
+
+
+def _adopt_record(merger: Merger, draft: Draft, taken: bool) -> Build:
+    parts = [draft.inputs] if draft.predicate is None else [draft.predicate, draft.inputs]
+    return merger.adopt(TupleVariable(parts), then_side=taken)
+
+
+def _append_under(
+    tx: Any, predicate: TensorVariable, draft: Draft, taken: bool, values: Any
+) -> None:
+    """Append a record of an arm to the enclosing list, under the arm's side of the condition."""
+    condition = predicate if taken else lower.negated(tx, predicate)
+    *inner, inputs = values.items
+    if inner:
+        condition = lower.both(tx, condition, inner[0])
+    sinks.append(tx, Draft(draft.site, draft.action, condition, inputs))
+
+
+def _choose(tx: Any, branch: Branch, pairs: Sequence[Pair]) -> str | None:
+    """Choose "where" or "cond"; note the refusal and return ``None`` where neither is right."""
+    site = branch.site
+    if any(arm.effects.other for arm in branch.arms):
+        site.refuse("arm-effects", next(a.effects.other for a in branch.arms if a.effects.other))
+        return None
+    if any(arm.effects.tensors for arm in branch.arms):
+        # In-place changes of outer tensors: only cond keeps them to the taken side.
+        if torch.is_grad_enabled() or site.branch == "where":
+            site.refuse("arm-effects", "a tensor is changed in place")
+            return None
+        return "cond"
+    hazards = [hazards_of(arm.graph.nodes, tx.fake_mode) for arm in branch.arms]
+    gradients = lower.gradients_flow(*branch.arms)
+    return _weigh(site, hazards, gradients, bool(pairs))
+
+
+def _weigh(
+    site: LiveSite, hazards: Sequence[Hazards], gradients: bool, has_results: bool
+) -> str | None:
+    partial = next((one.partial for one in hazards if one.partial), "")
+    random = next((one.random for one in hazards if one.random), "")
+    dear = next((one.dear for one in hazards if one.dear), "")
+    cond_is_wrong = bool(random) and gradients
+    where_is_wrong = bool(partial) or (bool(random) and not gradients)
+    if not has_results and not random:
+        return "where" if not partial else "cond"
+    if site.branch == "where":
+        choice = None if where_is_wrong else "where"
+    elif site.branch == "cond":
+        choice = None if cond_is_wrong else "cond"
+    elif cond_is_wrong:
+        choice = None if partial else "where"
+    else:
+        choice = "cond" if where_is_wrong or dear else "where"
+    if choice is None:
+        slug = "random-under-gradients" if cond_is_wrong else "where-would-speculate"
+        site.refuse(slug, partial or random)
+    return choice
+
+
+def _watch_aliases(
+    tx: Any, branch: Branch, pairs: Sequence[Pair], merged: Sequence[VariableTracker]
+) -> None:
+    """A merged tensor is a new one. Where eager has an old one, no later change may show that."""
+    site = branch.site
+
+    def withdraw() -> None:
+        site.withdraw("alias-changed", "a value of the branch is changed in place later")
+
+    for pair, result in zip(pairs, merged, strict=True):
+        for value, arm in ((pair.then_value, branch.then_arm), (pair.else_value, branch.else_arm)):
+            if value is None or pair.is_number:
+                continue
+            outer = _outer_tensor_of(value, arm)
+            if outer is not None:
+                assert isinstance(result, TensorVariable)
+                watches.add(tx, example_of(result), withdraw)
+                watches.add(tx, outer, withdraw)
+
+
+def _outer_tensor_of(value: TensorVariable, arm: ArmTrace) -> torch.Tensor | None:
+    """Return the tensor of the main trace that ``value`` is, or is a view of."""
+    example = example_of(value)
+    if value.as_proxy().node.graph is not arm.graph:
+        return example
+    storage = example.untyped_storage()._cdata
+    for outer in arm.lifted:
+        other = outer.node.meta.get("example_value")
+        if isinstance(other, torch.Tensor) and other.untyped_storage()._cdata == storage:
+            return other
+    return None

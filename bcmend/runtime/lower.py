@@ -1,0 +1,220 @@
+"""Write a branch into the graph: both arms and ``torch.where``, or ``torch.cond``.
+
+Reads two traced arms and the pairs of tensors to merge; adds nodes to the main graph; returns the
+merged tensors in the order of the pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch._dynamo.variables import SymNodeVariable, TensorVariable
+from torch._dynamo.variables.base import VariableTracker
+from torch._dynamo.variables.builder import wrap_fx_proxy
+from torch.fx import Graph, GraphModule, Node, Proxy
+
+from bcmend.runtime.arms import ArmTrace
+from bcmend.runtime.merge import CannotMerge, Pair, example_of
+
+__all__ = ["as_predicate", "by_cond", "by_where", "gradients_flow", "negated"]
+
+
+def as_predicate(tx: Any, condition: VariableTracker) -> TensorVariable:
+    """Return the truth of a one-element tensor or symbolic number as a 0-d boolean tensor."""
+    if isinstance(condition, SymNodeVariable):
+        value = _call(tx, torch.tensor, condition.as_proxy())
+    else:
+        value = condition  # type: ignore[assignment]
+    example = example_of(value)
+    if example.dim() != 0:
+        value = _method(tx, "reshape", value.as_proxy(), ())
+    if example.dtype is not torch.bool:
+        value = _method(tx, "to", value.as_proxy(), torch.bool)  # NaN is true, as in Python
+    return value
+
+
+def negated(tx: Any, predicate: TensorVariable) -> TensorVariable:
+    return _call(tx, torch.logical_not, predicate.as_proxy())
+
+
+def both(tx: Any, one: TensorVariable, other: TensorVariable) -> TensorVariable:
+    return _call(tx, torch.logical_and, one.as_proxy(), other.as_proxy())
+
+
+def gradients_flow(*arms: ArmTrace) -> bool:
+    """Whether gradients can flow into anything that the arms read."""
+    return torch.is_grad_enabled() and any(
+        _requires_grad(outer) for arm in arms for outer in arm.lifted
+    )
+
+
+def by_where(
+    tx: Any,
+    predicate: TensorVariable,
+    then_arm: ArmTrace,
+    else_arm: ArmTrace,
+    pairs: Sequence[Pair],
+) -> list[VariableTracker]:
+    """Run both arms and choose, value by value.
+
+    Where gradients flow, what enters an arm goes through a gate: the tensor itself where the arm is
+    taken, a detached one where not, so that no NaN or infinity of the untaken arm's gradient gets
+    back (multiplying it by zero would keep it).
+    """
+    then_values = _splice(tx, then_arm, _Gate(tx, predicate, taken=True))
+    else_values = _splice(tx, else_arm, _Gate(tx, predicate, taken=False))
+    merged: list[VariableTracker] = []
+    for pair in pairs:
+        one = _mapped(pair.then_value, then_values)
+        other = _mapped(pair.else_value, else_values)
+        if one is None or other is None or pair.is_number:
+            merged.append(_rewrap(tx, pair, one if one is not None else other))
+        else:
+            merged.append(_call(tx, torch.where, predicate.as_proxy(), one, other))
+    return merged
+
+
+def by_cond(
+    tx: Any,
+    predicate: TensorVariable,
+    then_arm: ArmTrace,
+    else_arm: ArmTrace,
+    pairs: Sequence[Pair],
+) -> list[VariableTracker]:
+    """Run the taken arm only. Raises ``CannotMerge`` for what ``torch.cond`` cannot return."""
+    if any(pair.is_number for pair in pairs):
+        raise CannotMerge("a size computed inside an arm")
+    operands = _operands(then_arm, else_arm, pairs)
+    names = []
+    for suffix, arm, values, others in (
+        ("true", then_arm, [p.then_value for p in pairs], [p.else_value for p in pairs]),
+        ("false", else_arm, [p.else_value for p in pairs], [p.then_value for p in pairs]),
+    ):
+        graph = _arm_graph(arm, operands, values, others)
+        module = GraphModule(dict(tx.output.nn_modules), graph)
+        names.append(tx.output.install_subgraph(f"cond_{suffix}", module))
+    attributes = [tx.output.create_proxy("get_attr", name, (), {}) for name in names]
+    proxy = tx.output.create_proxy(
+        "call_function",
+        torch.ops.higher_order.cond,
+        (predicate.as_proxy(), attributes[0], attributes[1], tuple(operands)),
+        {},
+    )
+    result = wrap_fx_proxy(tx, proxy)
+    return list(result.items)  # type: ignore[attr-defined]
+
+
+class _Gate:
+    """The form in which a tensor of the main graph enters a speculated arm."""
+
+    def __init__(self, tx: Any, predicate: TensorVariable, *, taken: bool) -> None:
+        self._tx, self._predicate, self._taken = tx, predicate, taken
+
+    def __call__(self, outer: Proxy) -> Proxy:
+        if not (torch.is_grad_enabled() and _requires_grad(outer)):
+            return outer
+        detached = _method(self._tx, "detach", outer).as_proxy()
+        sides = (outer, detached) if self._taken else (detached, outer)
+        gated = _call(self._tx, torch.where, self._predicate.as_proxy(), *sides)
+        return gated.as_proxy()  # type: ignore[no-any-return]
+
+
+def _requires_grad(outer: Proxy) -> bool:
+    example = outer.node.meta.get("example_value")
+    return isinstance(example, torch.Tensor) and example.requires_grad
+
+
+def _splice(tx: Any, arm: ArmTrace, gate: _Gate) -> dict[Node, Proxy]:
+    """Copy the arm's operations into the main graph; return where each of its values is now."""
+    values: dict[Node, Proxy] = {inner.node: gate(outer) for outer, inner in arm.lifted.items()}
+    for node in arm.graph.nodes:
+        if node in values or node.op == "placeholder":
+            continue
+        arguments = torch.fx.node.map_arg(node.args, values.__getitem__)
+        keywords = torch.fx.node.map_arg(node.kwargs, values.__getitem__)
+        copy = tx.output.create_proxy(node.op, node.target, arguments, keywords)
+        copy.node.meta.update(node.meta)
+        values[node] = copy
+    return values
+
+
+def _mapped(value: Any, values: dict[Node, Proxy]) -> Any:
+    if value is None:
+        return None
+    proxy = value.as_proxy()
+    return values.get(proxy.node, proxy)
+
+
+def _rewrap(tx: Any, pair: Pair, proxy: Proxy) -> VariableTracker:
+    if pair.is_number:
+        result = SymNodeVariable.create(tx, proxy, pair.present.sym_num)
+    else:
+        result = wrap_fx_proxy(tx, proxy, example_value=example_of(pair.present))
+    assert isinstance(result, VariableTracker)
+    return result
+
+
+def _operands(then_arm: ArmTrace, else_arm: ArmTrace, pairs: Sequence[Pair]) -> list[Proxy]:
+    """Return what both arms read, each tensor of the main graph once."""
+    outer: dict[Node, Proxy] = {}
+    for arm in (then_arm, else_arm):
+        for proxy in arm.lifted:
+            outer.setdefault(proxy.node, proxy)
+    for pair in pairs:
+        for value, arm in ((pair.then_value, then_arm), (pair.else_value, else_arm)):
+            if value is not None and value.as_proxy().node.graph is not arm.graph:
+                outer.setdefault(value.as_proxy().node, value.as_proxy())
+    return list(outer.values())
+
+
+def _arm_graph(
+    arm: ArmTrace, operands: Sequence[Proxy], values: Sequence[Any], others: Sequence[Any]
+) -> Graph:
+    """Return the arm as a graph over all operands that returns ``values``.
+
+    Where a side has no value, zeros of the form of the other side's stand in; nobody reads them.
+    Results are copied: a branch may not return its input or a view of it.
+    """
+    graph = Graph()
+    known: dict[Node, Node] = {}
+    for operand in operands:
+        placeholder = graph.placeholder(operand.node.name)
+        placeholder.meta.update(operand.node.meta)
+        known[operand.node] = placeholder
+    for outer, inner in arm.lifted.items():
+        known[inner.node] = known[outer.node]
+    for node in arm.graph.nodes:
+        if node not in known:
+            known[node] = graph.node_copy(node, known.__getitem__)
+    results = []
+    for value, other in zip(values, others, strict=True):
+        if value is None:
+            example = example_of(other)
+            result = graph.call_function(
+                torch.zeros,
+                (tuple(example.shape),),
+                {"dtype": example.dtype, "device": example.device},
+            )
+            result.meta["example_value"] = example
+        else:
+            result = graph.call_method("clone", (known[value.as_proxy().node],))
+            result.meta["example_value"] = example_of(value)
+        results.append(result)
+    graph.output(tuple(results))
+    return graph
+
+
+def _call(tx: Any, function: Any, *arguments: Any) -> TensorVariable:
+    proxy = tx.output.create_proxy("call_function", function, arguments, {})
+    result = wrap_fx_proxy(tx, proxy)
+    assert isinstance(result, TensorVariable)
+    return result
+
+
+def _method(tx: Any, name: str, *arguments: Any) -> TensorVariable:
+    proxy = tx.output.create_proxy("call_method", name, arguments, {})
+    result = wrap_fx_proxy(tx, proxy)
+    assert isinstance(result, TensorVariable)
+    return result

@@ -1,0 +1,235 @@
+"""Decide how two values of Dynamo's, one from each arm, become one.
+
+Reads pairs of variable trackers and produces a plan: a function from the merged tensors to the
+merged value, plus the list of tensor pairs that have to be merged. Knows nothing of how tensors are
+merged. Raises ``CannotMerge`` where no single value would equal what eager has on both sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch._dynamo.variables import (
+    ConstantVariable,
+    ConstDictVariable,
+    ListVariable,
+    SymNodeVariable,
+    TensorVariable,
+    TupleVariable,
+)
+from torch._dynamo.variables.base import ValueMutationNew, VariableTracker
+from torch._dynamo.variables.misc import StringFormatVariable
+from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+__all__ = ["CannotMerge", "Merger", "Pair"]
+
+Build = Callable[[Sequence[VariableTracker]], VariableTracker]
+
+
+class CannotMerge(Exception):
+    """The two sides have no common form."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two tensors (or equal symbolic numbers) to become one; ``None`` where a side has no value."""
+
+    then_value: Any
+    else_value: Any
+
+    @property
+    def present(self) -> Any:
+        """Return a side that has a value."""
+        return self.else_value if self.then_value is None else self.then_value
+
+    @property
+    def is_number(self) -> bool:
+        return isinstance(self.present, SymNodeVariable)
+
+
+def example_of(value: TensorVariable) -> torch.Tensor:
+    """Return the fake tensor behind ``value``."""
+    example = value.as_proxy().node.meta["example_value"]
+    assert isinstance(example, torch.Tensor)
+    return example
+
+
+@dataclass(slots=True)
+class Merger:
+    """Collects the tensor pairs of one branch.
+
+    Attributes:
+        belongs: whether a tensor was made inside an arm, and so does not exist outside it.
+        pairs: what has to be merged, in the order of the merged tensors that a plan expects.
+    """
+
+    belongs: Callable[[VariableTracker], bool]
+    pairs: list[Pair] = field(default_factory=list)
+
+    def merge(self, one: VariableTracker, other: VariableTracker) -> Build:
+        """Plan the value that is ``one`` where the condition holds and ``other`` where not."""
+        one, other = one.realize(), other.realize()
+        if one is other:
+            return self.adopt(one)
+        if isinstance(one, TensorVariable) and isinstance(other, TensorVariable):
+            return self._merge_tensors(one, other)
+        if one.is_python_constant() and other.is_python_constant():
+            return _merge_constants(one, other)
+        if isinstance(one, SymNodeVariable) and isinstance(other, SymNodeVariable):
+            if one.sym_num is other.sym_num or statically_known_true(one.sym_num == other.sym_num):
+                return self.adopt(one)
+            raise CannotMerge("numbers that depend on the data differ")
+        if type(one) is not type(other):
+            raise CannotMerge(f"{_describe(one)} on one side, {_describe(other)} on the other")
+        if type(one) in (ListVariable, TupleVariable):
+            return self._merge_sequences(one, other)
+        if type(one) is ConstDictVariable:
+            return self._merge_dictionaries(one, other)
+        if one.source is not None and one.source == other.source:
+            return lambda merged: one
+        raise CannotMerge(f"two different objects of type {_describe(one)}")
+
+    def adopt(self, value: VariableTracker, *, then_side: bool | None = None) -> Build:
+        """Plan to bring a value that only one side has into the main trace."""
+        value = value.realize()
+        if isinstance(value, SymNodeVariable) and _is_unbacked(value):
+            raise CannotMerge("a number taken out of a tensor inside an arm")
+        if isinstance(value, (TensorVariable, SymNodeVariable)):
+            if not self.belongs(value):
+                return lambda merged: value
+            return self._leaf(Pair(value, None) if then_side is not False else Pair(None, value))
+        if type(value) in (ListVariable, TupleVariable):
+            parts = [self.adopt(item, then_side=then_side) for item in _sequence_items(value)]
+            if _is_new(value) or type(value) is TupleVariable:
+                return _rebuild_sequence(type(value), parts)
+            return lambda merged: value
+        if type(value) is ConstDictVariable and _is_new(value):
+            plans = {
+                key: self.adopt(item, then_side=then_side) for key, item in _dict_items(value)
+            }
+            return lambda merged: _new_dict(value, {k: p(merged) for k, p in plans.items()})
+        if isinstance(value, StringFormatVariable):
+            arguments = [self.adopt(item, then_side=then_side) for item in value.sym_args]
+            keywords = {
+                key: self.adopt(item, then_side=then_side)
+                for key, item in value.sym_kwargs.items()
+            }
+            return lambda merged: StringFormatVariable.create(
+                value.format_string,
+                [plan(merged) for plan in arguments],
+                {key: plan(merged) for key, plan in keywords.items()},
+            )
+        return lambda merged: value
+
+    def _leaf(self, pair: Pair) -> Build:
+        for index, known in enumerate(self.pairs):
+            if known.then_value is pair.then_value and known.else_value is pair.else_value:
+                return lambda merged: merged[index]
+        self.pairs.append(pair)
+        position = len(self.pairs) - 1
+        return lambda merged: merged[position]
+
+    def _merge_tensors(self, one: TensorVariable, other: TensorVariable) -> Build:
+        if one.as_proxy().node is other.as_proxy().node and not self.belongs(one):
+            return lambda merged: one
+        if type(one) is not type(other):
+            raise CannotMerge("tensors of different kinds")
+        difference = _difference(example_of(one), example_of(other))
+        if difference:
+            raise CannotMerge(difference)
+        return self._leaf(Pair(one, other))
+
+    def _merge_sequences(self, one: VariableTracker, other: VariableTracker) -> Build:
+        items, others = _sequence_items(one), _sequence_items(other)
+        if len(items) != len(others):
+            raise CannotMerge(f"{len(items)} items on one side, {len(others)} on the other")
+        if type(one) is ListVariable and not (_is_new(one) and _is_new(other)):
+            raise CannotMerge("two different lists")
+        parts = [self.merge(left, right) for left, right in zip(items, others, strict=True)]
+        return _rebuild_sequence(type(one), parts)
+
+    def _merge_dictionaries(self, one: VariableTracker, other: VariableTracker) -> Build:
+        items, others = dict(_dict_items(one)), dict(_dict_items(other))
+        if list(items) != list(others):
+            raise CannotMerge("dictionaries with different keys")
+        if not (_is_new(one) and _is_new(other)):
+            raise CannotMerge("two different dictionaries")
+        plans = {key: self.merge(items[key], others[key]) for key in items}
+        return lambda merged: _new_dict(one, {k: plan(merged) for k, plan in plans.items()})
+
+
+def _merge_constants(one: VariableTracker, other: VariableTracker) -> Build:
+    left, right = one.as_python_constant(), other.as_python_constant()
+    if left is right or (type(left) is type(right) and left == right and repr(left) == repr(right)):
+        return lambda merged: one
+    raise CannotMerge(f"{left!r} on one side, {right!r} on the other")
+
+
+def _difference(one: torch.Tensor, other: torch.Tensor) -> str:
+    """Say in which visible respect two tensors differ; empty if in none."""
+    for what in ("dtype", "device", "layout"):
+        left, right = getattr(one, what), getattr(other, what)
+        if left != right:
+            return f"{what} {left} on one side, {right} on the other"
+    if one.layout is not torch.strided:
+        return f"layout {one.layout}"
+    same = one.dim() == other.dim() and all(
+        statically_known_true(left == right)
+        for left, right in zip(one.shape, other.shape, strict=True)
+    )
+    if not same:
+        return f"shape {tuple(one.shape)} on one side, {tuple(other.shape)} on the other"
+    for size, left, right in zip(one.shape, one.stride(), other.stride(), strict=True):
+        if not statically_known_true(size == 1) and not statically_known_true(left == right):
+            return f"strides {one.stride()} on one side, {other.stride()} on the other"
+    return ""
+
+
+def _describe(value: VariableTracker) -> str:
+    try:
+        return value.python_type_name()
+    except Exception:
+        return type(value).__name__
+
+
+def _is_new(value: VariableTracker) -> bool:
+    return isinstance(value.mutation_type, ValueMutationNew)
+
+
+def _is_unbacked(value: SymNodeVariable) -> bool:
+    node = getattr(value.sym_num, "node", None)
+    return node is not None and bool(
+        torch.fx.experimental.symbolic_shapes.free_unbacked_symbols(value.sym_num)
+    )
+
+
+def _sequence_items(value: Any) -> list[VariableTracker]:
+    return list(value.items)
+
+
+def _dict_items(value: Any) -> list[tuple[Any, VariableTracker]]:
+    return list(value.items.items())
+
+
+def _rebuild_sequence(kind: type[VariableTracker], parts: list[Build]) -> Build:
+    def build(merged: Sequence[VariableTracker]) -> VariableTracker:
+        items = [part(merged) for part in parts]
+        if kind is ListVariable:
+            return ListVariable(items, mutation_type=ValueMutationNew())
+        return TupleVariable(items)
+
+    return build
+
+
+def _new_dict(model: Any, items: dict[Any, VariableTracker]) -> VariableTracker:
+    return ConstDictVariable(items, model.user_cls, mutation_type=ValueMutationNew())
+
+
+def constant(value: object) -> VariableTracker:
+    """Return Dynamo's model of a constant."""
+    result = ConstantVariable.create(value)
+    assert isinstance(result, VariableTracker)
+    return result

@@ -1,0 +1,202 @@
+"""What the operations of a traced arm would do if they ran without being asked for.
+
+Reads the FX nodes of an arm, runs each once more on fake tensors while a dispatch mode writes down
+the ATen operators that it consists of, and sums up: may one fail on the data, does one draw random
+numbers, is one dear. The facts come from the operators' own tags and from two short tables; an
+operator that is in neither is taken to be able to fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+from torch.fx import Node
+from torch.fx.node import map_aggregate
+from torch.utils._python_dispatch import TorchDispatchMode
+
+__all__ = ["Hazards", "hazards_of"]
+
+#: Matrix products, convolutions, attention and the like: running them for nothing costs.
+DEAR: Final = frozenset(
+    """
+    mm bmm addmm addbmm baddbmm addmv addr mv dot vdot matmul linear einsum tensordot
+    convolution _convolution convolution_overrideable mkldnn_convolution _slow_conv2d_forward
+    _scaled_dot_product_flash_attention _scaled_dot_product_flash_attention_for_cpu
+    _scaled_dot_product_efficient_attention _scaled_dot_product_attention_math
+    _scaled_dot_product_cudnn_attention _scaled_dot_product_fused_attention_overrideable
+    scaled_dot_product_attention _scaled_mm _int_mm _grouped_mm lstm gru rnn_tanh rnn_relu
+    _thnn_fused_lstm_cell mkldnn_rnn_layer sort topk kthvalue median nanmedian mode _fft_c2c
+    _fft_r2c _fft_c2r native_batch_norm _native_batch_norm_legit
+    """.split()
+)
+
+#: Operators beside the pointwise ones and the views that cannot fail on the values of their inputs
+#: (what depends on shapes and dtypes alone shows while tracing).
+TOTAL: Final = frozenset(
+    """
+    sum mean prod amax amin max min any all argmax argmin aminmax std var std_mean var_mean norm
+    linalg_vector_norm logsumexp cumsum cumprod cummax cummin logcumsumexp count_nonzero
+    _softmax _log_softmax softmax log_softmax native_layer_norm native_group_norm
+    _fused_rms_norm rms_norm
+    full full_like zeros zeros_like ones ones_like empty empty_like empty_strided empty_permuted
+    new_empty new_empty_strided new_zeros new_ones new_full arange linspace logspace eye
+    scalar_tensor lift_fresh lift_fresh_copy _to_copy to clone copy copy_ contiguous
+    cat stack hstack vstack repeat tile constant_pad_nd pad reflection_pad1d reflection_pad2d
+    replication_pad1d replication_pad2d tril triu tril_indices triu_indices flip roll rot90
+    where masked_fill masked_fill_ fill fill_ zero_ nan_to_num detach alias expand unfold
+    diag diagonal diag_embed slice_scatter select_scatter diagonal_scatter as_strided_scatter
+    im2col col2im upsample_nearest1d upsample_nearest2d upsample_bilinear2d avg_pool2d
+    max_pool2d_with_indices adaptive_avg_pool2d _adaptive_avg_pool2d outer cross cdist
+    _unsafe_view reshape view_as_real view_as_complex complex polar isin bucketize searchsorted
+    glu
+    """.split()
+)
+
+_INTEGER_DIVISION: Final = frozenset(
+    ["div", "divide", "floor_divide", "remainder", "fmod", "true_divide"]
+)
+#: So many operators are dear however cheap each is.
+MANY_OPERATORS: Final = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Hazards:
+    """What speculation of an arm would risk.
+
+    Attributes:
+        partial: name of an operator that may fail on the data; empty if none.
+        random: name of an operator that draws random numbers; empty if none.
+        dear: name of an operator that is too costly to run for nothing; empty if none.
+        operators: how many ATen operators the arm consists of.
+    """
+
+    partial: str = ""
+    random: str = ""
+    dear: str = ""
+    operators: int = 0
+
+
+class _OperatorLog(TorchDispatchMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[tuple[torch._ops.OpOverload, Any]] = []
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        self.calls.append((func, result))
+        return result
+
+
+def hazards_of(nodes: Iterable[Node], fake_mode: Any) -> Hazards:
+    """Return what running ``nodes`` without being asked would risk.
+
+    Args:
+        nodes: FX nodes in order, their ``example_value`` filled in by Dynamo.
+        fake_mode: the ``FakeTensorMode`` of the trace.
+    """
+    partial = random = dear = ""
+    count = 0
+    for node in nodes:
+        if node.op in ("placeholder", "output", "get_attr"):
+            continue
+        calls = _operators_of(node, fake_mode)
+        if calls is None:
+            partial = partial or _target_name(node)
+            dear = dear or _target_name(node)
+            continue
+        for operator, result in calls:
+            name = operator.overloadpacket.__name__
+            count += 1
+            if torch.Tag.nondeterministic_seeded in operator.tags:
+                random = random or name
+            elif not _is_total(operator, name, result):
+                partial = partial or name
+            if name in DEAR:
+                dear = dear or name
+    if count > MANY_OPERATORS:
+        dear = dear or f"{count} operators"
+    return Hazards(partial, random, dear, count)
+
+
+def _is_total(operator: torch._ops.OpOverload, name: str, result: Any) -> bool:
+    base = name[:-1] if name.endswith("_") and not name.endswith("__") else name
+    if base in _INTEGER_DIVISION and not _all_floating(result):
+        return False
+    if torch.Tag.dynamic_output_shape in operator.tags:
+        return False
+    if torch.Tag.data_dependent_output in operator.tags:
+        return False
+    return (
+        torch.Tag.pointwise in operator.tags
+        or base in TOTAL
+        or name in TOTAL
+        or name in DEAR
+        or operator.is_view
+    )
+
+
+def _all_floating(result: Any) -> bool:
+    return isinstance(result, torch.Tensor) and (
+        result.is_floating_point() or result.is_complex()
+    )
+
+
+def _target_name(node: Node) -> str:
+    target = node.target
+    return target if isinstance(target, str) else getattr(target, "__name__", repr(target))
+
+
+def _operators_of(node: Node, fake_mode: Any) -> list[tuple[Any, Any]] | None:
+    """Return the ATen calls behind one node; ``None`` where the node cannot be run again."""
+    if isinstance(node.target, torch._ops.HigherOrderOperator) or node.op == "call_module":
+        return None
+    missing = object()
+
+    def value(argument: Any) -> Any:
+        if not isinstance(argument, Node):
+            return argument
+        example = argument.meta.get("example_value", missing)
+        # An operation in place must not happen to the trace's own tensor a second time.
+        return _stand_in(example) if in_place else example
+
+    in_place = _is_in_place(node)
+    log = _OperatorLog()
+    try:
+        with fake_mode, torch.no_grad(), fake_mode.shape_env.ignore_fresh_unbacked_symbols():
+            arguments = map_aggregate(node.args, value)
+            keywords = map_aggregate(node.kwargs, value)
+            with log:
+                _run(node, arguments, keywords)
+    except Exception:
+        return None
+    return log.calls
+
+
+def _run(node: Node, arguments: Any, keywords: Any) -> None:
+    if node.op == "call_method":
+        assert isinstance(node.target, str)
+        receiver, *rest = arguments
+        getattr(receiver, node.target)(*rest, **keywords)
+    else:
+        node.target(*arguments, **keywords)  # type: ignore[operator]
+
+
+def _is_in_place(node: Node) -> bool:
+    name = _target_name(node)
+    if "out" in node.kwargs or node.kwargs.get("inplace") is True:
+        return True
+    return name.endswith("_") or name in ("setitem", "iadd", "isub", "imul", "itruediv", "ipow")
+
+
+def _stand_in(example: Any) -> Any:
+    if isinstance(example, torch.Tensor):
+        with torch.no_grad():
+            return torch.empty_strided(
+                example.size(), example.stride(), dtype=example.dtype, device=example.device
+            )
+    return example

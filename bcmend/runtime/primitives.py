@@ -1,0 +1,159 @@
+"""The callables that rewritten bytecode names, and what Dynamo does when it meets one.
+
+Each is a higher-order operator, Dynamo's own extension point: while a frame is traced, the
+variable class registered for its name decides; in plain Python the call returns at once, with the
+answer that sends control to the original instructions.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch._dynamo.variables import SymNodeVariable, TensorVariable, TupleVariable
+from torch._dynamo.variables import higher_order_ops
+from torch._dynamo.variables.base import VariableTracker
+from torch._dynamo.variables.higher_order_ops import TorchHigherOrderOperatorVariable
+from torch._ops import HigherOrderOperator
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+
+from bcmend.runtime import ladder, lower, sinks, sites
+from bcmend.runtime.merge import constant, example_of
+
+__all__ = ["branch", "data_dependent", "guard", "record", "recording"]
+
+
+class _Primitive(HigherOrderOperator):
+    """A callable that only means something while Dynamo traces."""
+
+    def __init__(self, name: str, otherwise: object) -> None:
+        super().__init__(f"bcmend_{name}")
+        self._otherwise = otherwise
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        return self._otherwise
+
+
+data_dependent = _Primitive("data_dependent", False)
+branch = _Primitive("branch", None)
+guard = _Primitive("guard", False)
+recording = _Primitive("recording", False)
+record = _Primitive("record", None)
+
+
+class _DataDependent(TorchHigherOrderOperatorVariable):
+    """``data_dependent(key, condition)``: whether Dynamo would stop at a jump on ``condition``."""
+
+    _HOP_NAME = "bcmend.data_dependent"
+    _ALLOW_FALLBACK_TO_EAGER = True
+
+    def _call_function(
+        self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        key, condition = args[0].as_python_constant(), args[1].realize()
+        site = sites.find(key)
+        return constant(site is not None and site.active and _depends_on_data(site, condition))
+
+
+def _depends_on_data(site: sites.LiveSite, condition: VariableTracker) -> bool:
+    if isinstance(condition, SymNodeVariable):
+        return bool(free_unbacked_symbols(condition.sym_num))
+    if type(condition) is not TensorVariable:
+        return False
+    count = example_of(condition).numel()
+    if not isinstance(count, int) or count != 1:
+        site.refuse("multi-element-condition", f"{count} elements")
+        return False
+    return True
+
+
+class _Branch(TorchHigherOrderOperatorVariable):
+    """``branch(key, condition, then_arm, else_arm, live_ins)``: live-outs, or ``None``."""
+
+    _HOP_NAME = "bcmend.branch"
+    _ALLOW_FALLBACK_TO_EAGER = True
+
+    def _call_function(
+        self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        key, condition, then_arm, else_arm, inputs = args
+        site = sites.find(key.as_python_constant())
+        assert site is not None and isinstance(inputs, TupleVariable)
+        outcome = ladder.mend_branch(
+            tx, self.value, site, condition.realize(), (then_arm, else_arm), inputs.items
+        )
+        return constant(None) if outcome is None else outcome
+
+
+class _Guard(TorchHigherOrderOperatorVariable):
+    """``guard(key, condition, raises_if, action, live_ins)``: whether the exception is deferred."""
+
+    _HOP_NAME = "bcmend.guard"
+    _ALLOW_FALLBACK_TO_EAGER = True
+
+    def _call_function(
+        self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        key, condition, raises_if, action, inputs = args
+        site = sites.find(key.as_python_constant())
+        assert site is not None
+        if site.guards == "keep" or not sinks.is_open(tx):
+            return constant(False)
+        predicate = lower.as_predicate(tx, condition.realize())
+        if not raises_if.as_python_constant():
+            predicate = lower.negated(tx, predicate)
+        made = ladder.make_record(tx, site, action, inputs, predicate)
+        if made:
+            site.mended("deferred")
+        return constant(made)
+
+
+class _Recording(TorchHigherOrderOperatorVariable):
+    """``recording(key)``: whether an output statement is to become a record."""
+
+    _HOP_NAME = "bcmend.recording"
+    _ALLOW_FALLBACK_TO_EAGER = True
+
+    def _call_function(
+        self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        site = sites.find(args[0].as_python_constant())
+        return constant(
+            site is not None and site.active and site.output != "keep" and sinks.is_open(tx)
+        )
+
+
+class _Record(TorchHigherOrderOperatorVariable):
+    """``record(key, action, inputs)``: defer an output statement; whether that was possible."""
+
+    _HOP_NAME = "bcmend.record"
+    _ALLOW_FALLBACK_TO_EAGER = True
+
+    def _call_function(
+        self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        key, action, inputs = args
+        site = sites.find(key.as_python_constant())
+        assert site is not None
+        if site.output == "drop":
+            site.mended("dropped")
+            return constant(True)
+        made = ladder.make_record(tx, site, action, inputs, None)
+        if made:
+            site.mended("deferred")
+        return constant(made)
+
+
+def _install() -> None:
+    table = higher_order_ops._hop_name_to_variable_class
+    for operator, variable in (
+        (data_dependent, _DataDependent),
+        (branch, _Branch),
+        (guard, _Guard),
+        (recording, _Recording),
+        (record, _Record),
+    ):
+        table[operator.__name__] = variable  # type: ignore[index,assignment]
+
+
+_install()

@@ -1,0 +1,159 @@
+"""Where records go while a frame is traced.
+
+The frame that a boundary runs has the buffer of the call as its last argument, under a name that
+no source can spell. Records of that frame and of all that it inlines are appended to it; Dynamo
+replays the appends after the graph. Inside an arm, records gather in a list of the tracer's own
+until the branch is lowered. One trace, one stack of open lists, kept on its ``OutputGraph``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from torch._dynamo.variables import (
+    ConstantVariable,
+    ConstDictVariable,
+    ListVariable,
+    SymNodeVariable,
+    TensorVariable,
+    TupleVariable,
+)
+from torch._dynamo.variables.base import ValueMutationNew, VariableTracker
+from torch._dynamo.variables.builder import wrap_fx_proxy
+from torch._dynamo.variables.misc import StringFormatVariable
+
+from bcmend.runtime import watches
+from bcmend.runtime.merge import constant, example_of
+from bcmend.runtime.sites import LiveSite
+
+__all__ = ["BUFFER", "Draft", "append", "is_open", "open_arm", "snapshot"]
+
+#: Name of the argument that holds the buffer of a call.
+BUFFER: Final = "@buffer"
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A record as the tracer has it.
+
+    ``predicate`` is a 0-d boolean tensor, or ``None`` for a record that is always delivered.
+    """
+
+    site: LiveSite
+    action: VariableTracker
+    predicate: VariableTracker | None
+    inputs: VariableTracker
+
+    def under(self, predicate: VariableTracker) -> Draft:
+        return replace(self, predicate=predicate)
+
+
+def _stack(tx: Any) -> list[list[Draft]]:
+    output = tx.output
+    stack = getattr(output, "_bcmend_open_arms", None)
+    if stack is None:
+        stack = output._bcmend_open_arms = []
+    return stack  # type: ignore[no-any-return]
+
+
+def _buffer(tx: Any) -> Any:
+    buffer = tx.output.root_tx.symbolic_locals.get(BUFFER)
+    return None if buffer is None else buffer.realize()
+
+
+def is_open(tx: Any) -> bool:
+    """Whether a record made now would reach somebody."""
+    return bool(_stack(tx)) or isinstance(_buffer(tx), ListVariable)
+
+
+@contextmanager
+def open_arm(tx: Any) -> Iterator[list[Draft]]:
+    """Gather the records of an arm."""
+    drafts: list[Draft] = []
+    _stack(tx).append(drafts)
+    try:
+        yield drafts
+    finally:
+        _stack(tx).pop()
+
+
+def append(tx: Any, draft: Draft) -> None:
+    """Add a record to the innermost open list."""
+    stack = _stack(tx)
+    if stack:
+        stack[-1].append(draft)
+        return
+    predicate = constant(None) if draft.predicate is None else draft.predicate
+    record = TupleVariable([constant(draft.site.key), predicate, draft.action, draft.inputs])
+    _buffer(tx).call_method(tx, "append", [record], {})
+
+
+class CannotSnapshot(Exception):
+    """A value whose later changes could not be told from its present."""
+
+
+def snapshot(tx: Any, site: LiveSite, value: VariableTracker) -> VariableTracker:
+    """Return ``value`` as it is now, whatever is changed later.
+
+    Containers are copied. A tensor is copied only where the site says so: at first it is watched,
+    and the trace is made again with copies if it turns out to be changed later.
+    """
+    value = value.realize()
+    if isinstance(value, TensorVariable):
+        return _snapshot_tensor(tx, site, value)
+    if type(value) in (ListVariable, TupleVariable):
+        items = [snapshot(tx, site, item) for item in value.items]  # type: ignore[attr-defined]
+        if type(value) is ListVariable:
+            return ListVariable(items, mutation_type=ValueMutationNew())
+        return TupleVariable(items)
+    if type(value) is ConstDictVariable:
+        pairs = {key: snapshot(tx, site, item) for key, item in value.items.items()}
+        return ConstDictVariable(pairs, value.user_cls, mutation_type=ValueMutationNew())
+    if isinstance(value, StringFormatVariable):
+        return StringFormatVariable.create(
+            value.format_string,
+            [snapshot(tx, site, item) for item in value.sym_args],
+            {key: snapshot(tx, site, item) for key, item in value.sym_kwargs.items()},
+        )
+    if isinstance(value, (ConstantVariable, SymNodeVariable)) or value.source is not None:
+        return value
+    if value.is_python_constant():
+        return value
+    if _can_be_rebuilt(value):
+        return value
+    raise CannotSnapshot(type(value).__name__)
+
+
+def _can_be_rebuilt(value: VariableTracker) -> bool:
+    """Objects made in the traced code that Dynamo builds again after the graph."""
+    return type(value).__name__ in (
+        "NestedUserFunctionVariable",
+        "UserDefinedObjectVariable",
+        "UserDefinedExceptionObjectVariable",
+        "ExceptionVariable",
+        "NamedTupleVariable",
+        "SizeVariable",
+        "SliceVariable",
+        "RangeVariable",
+        "SetVariable",
+        "FrozensetVariable",
+    )
+
+
+def _snapshot_tensor(tx: Any, site: LiveSite, value: TensorVariable) -> VariableTracker:
+    one_graph = tx.one_graph or tx.error_on_graph_break
+    if site.clone_inputs or not one_graph:
+        proxy = tx.output.create_proxy("call_method", "clone", (value.as_proxy(),), {})
+        copy = wrap_fx_proxy(tx, proxy)
+        assert isinstance(copy, VariableTracker)
+        return copy
+    watches.add(tx, example_of(value), lambda: _ask_for_clones(site))
+    return value
+
+
+def _ask_for_clones(site: LiveSite) -> None:
+    site.clone_inputs = True
+

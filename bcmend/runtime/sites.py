@@ -1,0 +1,100 @@
+"""The live sites: what the traced code consults and what tracing found out.
+
+Rewritten bytecode names a site by its key, a string constant. Here is the one mutable table behind
+those keys: whether the site is switched on, what the policy asks of it, and what became of it.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from types import CodeType
+
+__all__ = ["LiveSite", "clear_recent", "find", "forget", "register", "withdraw_recent"]
+
+
+@dataclass(slots=True, eq=False)
+class LiveSite:
+    """One site of one code object.
+
+    Attributes:
+        key: unique name, a constant in the rewritten bytecode.
+        kind: "branch", "guard" or "output".
+        origin: the code object before it was rewritten.
+        branch, output, guards: what the policy asks for (see ``bcmend.policy``).
+        withdrawn: slug of the reason for which the site is off; empty while it is on.
+        detail: one line beside the slug.
+        lowering: what the site became at the last trace that reached it; empty before.
+        clone_inputs: records of this site must copy tensors, since they were seen to change later.
+        refused: slug and detail of why the last trace that reached the site left it alone.
+    """
+
+    key: str
+    kind: str
+    origin: CodeType
+    branch: str = "auto"
+    output: str = "defer"
+    guards: str = "defer"
+    withdrawn: str = ""
+    detail: str = ""
+    lowering: str = ""
+    clone_inputs: bool = False
+    refused: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def active(self) -> bool:
+        return not self.withdrawn
+
+    def mended(self, lowering: str) -> None:
+        self.lowering = lowering
+        self.refused.clear()
+        _RECENT.sites[self.key] = self
+
+    def refuse(self, slug: str, detail: str = "") -> None:
+        """Note that this trace could not mend the site; a later one, on other values, may."""
+        self.refused = {slug: detail}
+
+    def withdraw(self, slug: str, detail: str = "") -> None:
+        """Switch the site off for good."""
+        self.withdrawn, self.detail = slug, detail
+        self.lowering = ""
+
+
+class _Recent(threading.local):
+    """The sites that this thread's traces mended since it was last cleared."""
+
+    def __init__(self) -> None:
+        self.sites: dict[str, LiveSite] = {}
+
+
+_RECENT = _Recent()
+_SITES: dict[str, LiveSite] = {}
+_LOCK = threading.Lock()
+
+
+def register(site: LiveSite) -> None:
+    with _LOCK:
+        _SITES[site.key] = site
+
+
+def find(key: str) -> LiveSite | None:
+    return _SITES.get(key)
+
+
+def forget(key: str) -> None:
+    with _LOCK:
+        _SITES.pop(key, None)
+
+
+def clear_recent() -> None:
+    """Start a new list of the sites that a trace mends."""
+    _RECENT.sites.clear()
+
+
+def withdraw_recent(slug: str, detail: str) -> bool:
+    """Withdraw the sites mended since ``clear_recent``; say whether there were any."""
+    recent = [site for site in _RECENT.sites.values() if site.active]
+    for site in recent:
+        site.withdraw(slug, detail)
+    _RECENT.sites.clear()
+    return bool(recent)

@@ -1,0 +1,231 @@
+"""What was mended, what was not, and why.
+
+Reads the records that patching made of each site; produces text, JSON, HTML and a rich table.
+Relies on `bcmend.reasons` for the meaning and the hint of each refusal. Sites are always in the
+order of file, line and offset, so that two reports of the same program are equal.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+from collections import Counter
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Final
+
+from bcmend.reasons import REASONS, Reason
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+__all__ = ["Report", "SiteRecord"]
+
+_STATUSES: Final = ("mended", "planned", "refused", "withdrawn")
+_COLORS: Final = {"mended": "green", "planned": "cyan", "refused": "yellow", "withdrawn": "red"}
+_COLUMNS: Final = ("status", "kind", "line", "function", "how or why")
+_HTML_COLUMNS: Final = ("where", "status", "kind", "function", "how or why")
+
+_HTML_STYLE: Final = """
+body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 72rem; padding: 0 1rem }
+table { border-collapse: collapse; width: 100% }
+th, td { border-bottom: 1px solid #8884; padding: .35rem .6rem; text-align: left;
+         vertical-align: top }
+.mended { color: #1a7f37 } .planned { color: #0969da }
+.refused { color: #9a6700 } .withdrawn { color: #cf222e }
+small { opacity: .75 }
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class SiteRecord:
+    """One place in the program where a graph break was found, and what became of it.
+
+    Attributes:
+        name: the name by which a policy can switch the site off.
+        file: the source file that the code object names.
+        line: the source line, or None where the code object has none.
+        function: the qualified name of the function.
+        offset: the offset of the site's instruction in the original bytecode, in bytes.
+        kind: "branch", "loop", "guard", "output" or another kind of site.
+        status: "mended", "refused", "withdrawn" or "planned".
+        lowering: what the site was rewritten to; None where it was not rewritten.
+        refusal: the slug of the reason why it was not rewritten; None where it was.
+        detail: anything more that is known of this very site, such as a compiler's message.
+    """
+
+    name: str
+    file: str
+    line: int | None
+    function: str
+    offset: int
+    kind: str
+    status: str
+    lowering: str | None
+    refusal: str | None
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Everything that patching did to one object.
+
+    Attributes:
+        subject: what was patched, in words.
+        sites: one record per site, ordered by file, line and offset.
+        functions_reached: how many Python functions the object can reach.
+        functions_changed: how many of them got new bytecode.
+    """
+
+    subject: str
+    sites: tuple[SiteRecord, ...]
+    functions_reached: int
+    functions_changed: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sites", tuple(sorted(self.sites, key=_position)))
+
+    @property
+    def mended(self) -> tuple[SiteRecord, ...]:
+        """The sites that were rewritten."""
+        return tuple(site for site in self.sites if site.status == "mended")
+
+    @property
+    def refused(self) -> tuple[SiteRecord, ...]:
+        """The sites that were left as they were."""
+        return tuple(site for site in self.sites if site.status == "refused")
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the report as dictionaries, lists, strings and numbers alone."""
+        return {
+            "subject": self.subject,
+            "functions_reached": self.functions_reached,
+            "functions_changed": self.functions_changed,
+            "counts": _counts(self.sites),
+            "sites": [_site_dict(site) for site in self.sites],
+        }
+
+    def to_json(self, indent: int | None = 2) -> str:
+        """Return `to_dict()` as JSON text; `indent` is the number of spaces, None for one line."""
+        return json.dumps(self.to_dict(), indent=indent)
+
+    def to_html(self) -> str:
+        """Return the report as one HTML page that needs no other file."""
+        title = html.escape(f"bcmend: {self.subject}")
+        head = "".join(f"<th>{column}</th>" for column in _HTML_COLUMNS)
+        rows = "\n".join(_html_row(site) for site in self.sites)
+        table = f"<table><thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody></table>"
+        return (
+            '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+            f"<title>{title}</title><style>{_HTML_STYLE}</style></head>\n<body>"
+            f"<h1>{title}</h1>\n<p>{html.escape(_summary(self))}</p>\n"
+            f"{table if self.sites else ''}</body></html>\n"
+        )
+
+    def __str__(self) -> str:
+        lines = [f"bcmend: {self.subject}", _summary(self)]
+        cells = [_cells(site) for site in self.sites]
+        # The last column is free to run on, the others are aligned over the whole report.
+        widths = [max(map(len, column)) for column in zip(_COLUMNS[:-1], *cells, strict=False)]
+        previous_file: str | None = None
+        for site, row in zip(self.sites, cells, strict=True):
+            if site.file != previous_file:
+                lines += ["", site.file]
+                previous_file = site.file
+            lines.append("  " + _aligned(row, widths))
+        for found in _reasons_given(self.sites):
+            lines += ["", f"{found.slug}: {found.meaning}", f"  Hint: {found.hint}"]
+        return "\n".join(lines)
+
+    def __rich__(self) -> Table:
+        from rich.table import Table
+        from rich.text import Text
+
+        hints = [f"{found.slug}: {found.hint}" for found in _reasons_given(self.sites)]
+        table = Table(
+            title=Text(f"bcmend: {self.subject}\n{_summary(self)}"),
+            caption=Text("\n".join(hints)),
+            caption_justify="left",
+        )
+        for column in (*_COLUMNS, "file"):
+            table.add_column(column, overflow="fold")
+        for site in self.sites:
+            status, *others = _cells(site)
+            styled = Text(status, style=_COLORS.get(status, ""))
+            table.add_row(styled, *map(Text, others), Text(site.file))
+        return table
+
+
+def _position(site: SiteRecord) -> tuple[str, int, int, str, str]:
+    line = -1 if site.line is None else site.line
+    return site.file, line, site.offset, site.kind, site.name
+
+
+def _counts(sites: tuple[SiteRecord, ...]) -> dict[str, int]:
+    """Return how many sites have each status; the four usual ones always, zero or not."""
+    found = Counter(site.status for site in sites)
+    return {status: found[status] for status in sorted({*_STATUSES, *found})}
+
+
+def _summary(report: Report) -> str:
+    counts = [f"{count} {status}" for status, count in _counts(report.sites).items() if count]
+    return (
+        f"{_plural(len(report.sites), 'site')}{': ' if counts else ''}{', '.join(counts)}; "
+        f"{_plural(report.functions_reached, 'function')} reached, "
+        f"{report.functions_changed} changed"
+    )
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _explanation(site: SiteRecord) -> str:
+    """Return the lowering or the refusal, and the first line of the detail."""
+    first_line = site.detail.strip().partition("\n")[0]
+    parts = (site.lowering, site.refusal, first_line)
+    return ": ".join(part for part in parts if part)
+
+
+def _cells(site: SiteRecord) -> tuple[str, ...]:
+    line = "?" if site.line is None else str(site.line)
+    return site.status, site.kind, line, site.function, _explanation(site)
+
+
+def _aligned(row: tuple[str, ...], widths: list[int]) -> str:
+    aligned = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
+    return "  ".join([*aligned, row[-1]]).rstrip()
+
+
+def _reasons_given(sites: tuple[SiteRecord, ...]) -> list[Reason]:
+    """Return each reason that a site names, once, in the order of first use."""
+    slugs = dict.fromkeys(site.refusal for site in sites if site.refusal is not None)
+    return [REASONS[slug] for slug in slugs if slug in REASONS]
+
+
+def _site_dict(site: SiteRecord) -> dict[str, object]:
+    fields: dict[str, object] = asdict(site)
+    if site.refusal is not None:
+        # A slug that is missing from the table must not cost the user the whole report.
+        known = REASONS.get(site.refusal, Reason(site.refusal, "", ""))
+        fields["refusal"] = asdict(known)
+    return fields
+
+
+def _html_row(site: SiteRecord) -> str:
+    line = "" if site.line is None else f":{site.line}"
+    why = html.escape(" ".join(filter(None, (site.lowering, site.refusal))))
+    found = None if site.refusal is None else REASONS.get(site.refusal)
+    if found is not None:
+        why += f"<br>{html.escape(found.meaning)}<br><small>{html.escape(found.hint)}</small>"
+    if site.detail:
+        why += f"<pre>{html.escape(site.detail)}</pre>"
+    where = f"{html.escape(site.file)}{line}<br><small>{html.escape(site.name)}</small>"
+    status = html.escape(site.status)
+    cells = (
+        where,
+        f'<span class="{status}">{status}</span>',
+        html.escape(site.kind),
+        html.escape(site.function),
+        why,
+    )
+    return "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"

@@ -1,0 +1,63 @@
+"""What is known by name of torch's, Python's and common libraries' callables.
+
+Tables only, so that rewriting asks and does not guess. Names are all that bytecode shows; where a
+wrong guess could change a program, the traced code checks the object itself.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = [
+    "DEFERRED_ARGUMENT_CALLS",
+    "LOGGER_METHODS",
+    "NEVER_TENSOR_ATTRIBUTES",
+    "NEVER_TENSOR_CALLS",
+    "WARNING_FUNCTIONS",
+]
+
+#: Functions and methods that never return a tensor (or a number taken out of one).
+NEVER_TENSOR_CALLS: Final = frozenset(
+    """
+    isinstance issubclass hasattr callable len id hash type iter repr format sorted
+    is_grad_enabled is_inference_mode_enabled is_tracing is_scripting is_compiling is_exporting
+    is_dynamo_compiling is_available is_autocast_enabled is_floating_point is_complex is_contiguous
+    is_tensor is_cuda is_initialized is_torch_available is_torchdynamo_compiling is_flash_attn_2_available
+    dim ndimension startswith endswith isdigit get_device keys items is_leaf
+    is_parameter is_nested is_sparse
+    """.split()
+)
+
+#: Attributes of tensors and modules that are never tensors.
+NEVER_TENSOR_ATTRIBUTES: Final = frozenset(
+    """
+    shape dtype device ndim training requires_grad is_cuda is_leaf is_sparse is_quantized layout
+    itemsize config
+    """.split()
+)
+
+#: Methods of ``logging.Logger`` that write a record (``..._once`` and ``..._advice`` are added by
+#: transformers to its loggers).
+LOGGER_METHODS: Final = frozenset(
+    """
+    debug info warning warn error critical fatal exception log
+    debug_once info_once warning_once error_once warning_advice
+    """.split()
+)
+
+#: Functions of the ``logging`` module that write a record to the root logger.
+LOGGING_FUNCTIONS: Final = LOGGER_METHODS & frozenset(
+    "debug info warning warn error critical fatal exception log".split()
+)
+
+#: Functions of the ``warnings`` module that issue a warning.
+WARNING_FUNCTIONS: Final = frozenset(["warn", "warn_explicit"])
+
+#: Calls that Dynamo cannot make on tensors while it traces: an argument of an output statement that
+#: makes one is evaluated when the record is delivered.
+DEFERRED_ARGUMENT_CALLS: Final = frozenset(
+    """
+    item tolist numpy float int str repr bool format ascii round hex bin oct sorted sum min max
+    join strip ljust rjust pformat dumps
+    """.split()
+)

@@ -1,0 +1,145 @@
+"""The command line: what each command prints, and one line and exit code 2 for wrong input."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bcmend import cli
+from bcmend.reasons import REASONS
+
+ROOT = Path(__file__).parents[1]
+
+MODEL = """
+import torch
+
+class Net(torch.nn.Module):
+    def forward(self, x):
+        if x.sum() > 0:
+            return x + 1
+        return x - 1
+
+net = Net()
+number = 3
+"""
+
+
+@pytest.fixture
+def model_module(tmp_path, monkeypatch):
+    """A module called `cli_model` that can be imported from the working directory."""
+    (tmp_path / "cli_model.py").write_text(MODEL)
+    (tmp_path / "cli_broken.py").write_text("raise RuntimeError('two\\nlines')\n")
+    monkeypatch.chdir(tmp_path)
+    yield
+    for name in ("cli_model", "cli_broken"):
+        sys.modules.pop(name, None)
+
+
+def test_a_report_is_a_table(model_module, capsys):
+    assert cli.main(["report", "cli_model:net"]) == 0
+    shown = capsys.readouterr().out
+    assert "Net.forward" in shown
+    assert "branch" in shown
+
+
+def test_a_report_can_be_json(model_module, capsys):
+    assert cli.main(["report", "cli_model:net", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [site["function"] for site in document["sites"]] == ["Net.forward"]
+
+
+def test_a_report_leaves_nothing_patched(model_module, monkeypatch):
+    monkeypatch.syspath_prepend(".")
+    cli_model = importlib.import_module("cli_model")
+
+    before = cli_model.Net.forward.__code__
+    assert cli.main(["report", "cli_model:Net"]) == 0
+    assert cli_model.Net.forward.__code__ is before
+
+
+WRONG = {
+    "no command": ([], "required: COMMAND"),
+    "unknown command": (["mend"], "invalid choice: 'mend'"),
+    "unknown option": (["demo", "--fast"], "unrecognized arguments: --fast"),
+    "no target": (["report"], "required: MODULE:ATTRIBUTE"),
+    "no colon": (["report", "cli_model"], "expected MODULE:ATTRIBUTE, got 'cli_model'"),
+    "no attribute": (["report", "cli_model:"], "expected MODULE:ATTRIBUTE, got 'cli_model:'"),
+    "no such module": (["report", "cli_nowhere:x"], "cannot import 'cli_nowhere'"),
+    "no such attribute": (["report", "cli_model:nope"], "no attribute 'nope'"),
+    "a module that fails": (["report", "cli_broken:x"], "cannot import 'cli_broken': two"),
+    "not a model": (["report", "cli_model:number"], "cannot patch cli_model:number"),
+}
+
+
+@pytest.mark.parametrize("arguments, expected", WRONG.values(), ids=WRONG)
+def test_wrong_input_is_one_line_and_exit_code_2(model_module, capsys, arguments, expected):
+    assert cli.main(arguments) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("bcmend: error: ")
+    assert expected in printed.err
+    assert printed.err.count("\n") == 1
+
+
+def test_an_import_that_fails_leaves_the_import_path_alone(model_module):
+    before = sys.path[:]
+    cli.main(["report", "cli_broken:x"])
+    assert sys.path == before
+
+
+def test_the_version_is_printed(capsys):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.startswith("bcmend ")
+
+
+def test_every_reason_is_on_the_page(capsys):
+    assert cli.main(["reasons"]) == 0
+    page = capsys.readouterr().out
+    for reason in REASONS.values():
+        assert f"## {reason.slug}\n\n{reason.meaning}\n\n*What to do:* {reason.hint}\n" in page
+
+
+def test_the_documentation_of_refusals_is_up_to_date():
+    assert (ROOT / "docs" / "refusals.md").read_text(encoding="utf-8") == cli.reasons_page()
+
+
+def test_the_command_line_needs_no_torch_for_its_reasons():
+    program = (
+        "import sys; from bcmend import cli; "
+        "code = cli.main(['reasons']); sys.exit(code or 'torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_module_runs_the_command_line():
+    done = subprocess.run(
+        [sys.executable, "-m", "bcmend", "mend"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("bcmend: error: ")
+
+
+def test_the_demo_says_what_is_missing(monkeypatch, capsys):
+    pytest.importorskip("torch")
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    assert cli.main(["demo"]) == 2
+    printed = capsys.readouterr().err
+    assert "pip install 'bcmend[hf]'" in printed
+    assert printed.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_the_demo_ends_well(capsys):
+    pytest.importorskip("transformers")
+    assert cli.main(["demo"]) == 0
+    shown = capsys.readouterr().out
+    assert "Stock torch.compile: 8 graphs" in shown
+    assert "past_key_values" in shown

@@ -1,0 +1,28 @@
+"""Each exception is a BcmendError, and the built-in exception that a caller would expect."""
+
+from __future__ import annotations
+
+import pytest
+
+from bcmend import errors
+
+
+@pytest.mark.parametrize(
+    ("own", "builtin"),
+    [
+        (errors.UnsupportedObject, TypeError),
+        (errors.PolicyError, ValueError),
+        (errors.NotPatched, ValueError),
+    ],
+)
+def test_exception_can_be_caught_by_either_name(
+    own: type[Exception], builtin: type[Exception]
+) -> None:
+    for expected in (errors.BcmendError, builtin):
+        with pytest.raises(expected, match="what happened"):
+            raise own("what happened")
+
+
+def test_every_exported_name_is_an_exception_of_bcmend() -> None:
+    for name in errors.__all__:
+        assert issubclass(getattr(errors, name), errors.BcmendError)

@@ -1,0 +1,195 @@
+"""A report orders its sites, and shows them as text, JSON, HTML and a rich table."""
+
+from __future__ import annotations
+
+import html.parser
+import io
+import itertools
+import json
+from dataclasses import replace
+
+import pytest
+
+from bcmend.reasons import REASONS
+from bcmend.site_report import Report, SiteRecord
+
+MENDED = SiteRecord(
+    name="net.Net.forward:12:branch",
+    file="net.py",
+    line=12,
+    function="Net.forward",
+    offset=40,
+    kind="branch",
+    status="mended",
+    lowering="where",
+    refusal=None,
+)
+REFUSED = SiteRecord(
+    name="net.Net.forward:30:branch",
+    file="net.py",
+    line=30,
+    function="Net.forward",
+    offset=90,
+    kind="branch",
+    status="refused",
+    lowering=None,
+    refusal="arms-differ",
+    detail="y is [None] or <tensor>\nsecond line",
+)
+WITHDRAWN = replace(
+    MENDED, name="a.f:3:guard", file="a.py", line=3, status="withdrawn", refusal="not-captured"
+)
+
+
+def _report(*sites: SiteRecord) -> Report:
+    return Report("Net", sites, functions_reached=9, functions_changed=2)
+
+
+def _many(count: int) -> tuple[SiteRecord, ...]:
+    return tuple(replace(MENDED, line=line, name=f"site {line}") for line in range(count))
+
+
+def test_sites_are_ordered_by_file_line_and_offset_however_they_come() -> None:
+    nowhere = replace(MENDED, line=None)
+    earlier = replace(MENDED, offset=8)
+    expected = (WITHDRAWN, nowhere, earlier, MENDED, REFUSED)
+    for order in itertools.permutations(expected):
+        assert _report(*order).sites == expected
+
+
+def test_sites_are_told_apart_by_status() -> None:
+    report = _report(REFUSED, WITHDRAWN, MENDED)
+    assert report.mended == (MENDED,)
+    assert report.refused == (REFUSED,)
+
+
+def test_dictionary_survives_json_and_explains_refusals() -> None:
+    report = _report(MENDED, REFUSED)
+    loaded = json.loads(report.to_json())
+    assert loaded == report.to_dict()
+    assert loaded["counts"] == {"mended": 1, "planned": 0, "refused": 1, "withdrawn": 0}
+    assert (loaded["functions_reached"], loaded["functions_changed"]) == (9, 2)
+    mended, refused = loaded["sites"]
+    assert mended["refusal"] is None
+    assert mended["lowering"] == "where"
+    reason = REASONS["arms-differ"]
+    assert refused["refusal"] == {
+        "slug": "arms-differ",
+        "meaning": reason.meaning,
+        "hint": reason.hint,
+    }
+    assert set(mended) == set(SiteRecord.__slots__)
+
+
+def test_json_indentation_is_the_callers() -> None:
+    report = _report(MENDED)
+    assert "\n" not in report.to_json(indent=None)
+    assert '\n    "subject": "Net"' in report.to_json(indent=4)
+
+
+def test_text_without_sites_is_a_heading_and_a_summary() -> None:
+    assert str(_report()).splitlines() == [
+        "bcmend: Net",
+        "0 sites; 9 functions reached, 2 changed",
+    ]
+
+
+def test_text_counts_one_in_the_singular() -> None:
+    report = Report("Net", (MENDED,), functions_reached=1, functions_changed=1)
+    assert "1 site: 1 mended; 1 function reached, 1 changed" in str(report)
+
+
+def test_text_names_file_line_function_and_reason() -> None:
+    text = str(_report(REFUSED, MENDED))
+    lines = text.splitlines()
+    assert lines.count("net.py") == 1
+    (row,) = [line for line in lines if line.startswith("  refused")]
+    assert (
+        row.split() == "refused branch 30 Net.forward arms-differ: y is [None] or <tensor>".split()
+    )
+    assert "second line" not in text, "a row is one line"
+    assert REASONS["arms-differ"].meaning in text
+    assert REASONS["arms-differ"].hint in text
+
+
+def test_text_of_two_hundred_sites_has_one_aligned_row_each() -> None:
+    rows = [line for line in str(_report(*_many(200))).splitlines() if line.startswith("  ")]
+    assert len(rows) == 200
+    assert len({row.index("Net.forward") for row in rows}) == 1
+
+
+def test_text_gives_each_reason_once() -> None:
+    text = str(_report(REFUSED, replace(REFUSED, line=31), replace(REFUSED, line=32)))
+    assert text.count(REASONS["arms-differ"].meaning) == 1
+
+
+class _Page(html.parser.HTMLParser):
+    """Collects the text of a page, and fails on a tag that is not closed in order."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.text = ""
+        self.links: list[str] = []
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.links += [value or "" for name, value in attrs if name in {"src", "href"}]
+        if tag not in {"meta", "br"}:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+@pytest.mark.parametrize("count", [0, 1, 200])
+def test_html_is_one_closed_page_with_a_row_per_site(count: int) -> None:
+    page = _Page(_report(*_many(count)).to_html())
+    assert page.open == []
+    assert page.links == []
+    assert page.tags.count("tr") == (count + 1 if count else 0)
+
+
+def test_html_escapes_what_the_program_is_called() -> None:
+    script = "<script>alert('&')</script>"
+    hostile = replace(REFUSED, name=script, file=script, function=script, detail=script)
+    page = _Page(Report(script, (hostile,), 1, 0).to_html())
+    assert "script" not in page.tags
+    assert page.text.count(script) == 6, "title, heading, file, name, function, detail"
+    assert REASONS["arms-differ"].hint in page.text
+
+
+@pytest.mark.parametrize("count", [0, 1, 200])
+def test_rich_table_has_a_row_per_site(count: int) -> None:
+    rich_table = pytest.importorskip("rich.table")
+    table = _report(*_many(count)).__rich__()
+    assert isinstance(table, rich_table.Table)
+    assert table.row_count == count
+
+
+def test_rich_shows_square_brackets_as_they_are() -> None:
+    rich_console = pytest.importorskip("rich.console")
+    console = rich_console.Console(width=200, record=True, file=io.StringIO())
+    console.print(_report(REFUSED))
+    shown = console.export_text()
+    assert "y is [None] or <tensor>" in shown
+    assert "Make both arms produce" in shown
+
+
+def test_a_slug_that_is_not_in_the_table_costs_no_report() -> None:
+    report = _report(replace(REFUSED, refusal="from-the-future"))
+    assert "from-the-future" in str(report)
+    assert "from-the-future" in report.to_html()
+    (site,) = json.loads(report.to_json())["sites"]
+    assert site["refusal"] == {"slug": "from-the-future", "meaning": "", "hint": ""}
+
+
+def test_equal_reports_have_equal_text() -> None:
+    assert _report(MENDED, REFUSED) == _report(REFUSED, MENDED)
+    assert str(_report(MENDED, REFUSED)) == str(_report(REFUSED, MENDED))
