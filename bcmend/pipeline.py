@@ -24,14 +24,12 @@ from typing import Any
 from bcmend.analysis.conditions import may_be_tensor
 from bcmend.analysis.effects import touched
 from bcmend.analysis.facts import Facts, facts_of
-from bcmend.cfg.dominance import EXIT
-from bcmend.cfg.regions import Branch, loops
 from bcmend.codeobj.decode import decode
 from bcmend.codeobj.scan import has_dropped_call, has_truth_jump
 from bcmend.policy import Policy
 from bcmend.rewrite.branch import propose_branch, propose_guard
 from bcmend.rewrite.defer import output_statements, propose_output
-from bcmend.rewrite.plan import BranchLowering, Lowering, Plan, Refusal, Site
+from bcmend.rewrite.plan import Lowering, Plan, Refusal, Site
 from bcmend.rewrite.shell import write_shell
 from bcmend.rewrite.write import CodeWriter
 
@@ -180,7 +178,6 @@ def _decisions(
     if context.policy.output != "keep" or whole is not None:
         for statement in output_statements(facts, context.names):
             yield statement.start, "output", whole or propose_output(facts, statement)
-    in_loops = frozenset(block for loop in loops(facts.graph) for block in loop.blocks)
     for branch in facts.branches:
         asked = (id(code), facts.instructions[branch.jump].offset) in context.asked
         if not asked and may_be_tensor(facts, branch.jump) != "likely":
@@ -193,15 +190,7 @@ def _decisions(
             else:
                 yield branch.jump, "guard", whole or propose_guard(facts, branch)
             continue
-        yield branch.jump, "branch", whole or _propose(facts, branch, in_loops)
-
-
-def _propose(
-    facts: Facts, branch: Branch, in_loops: frozenset[int]
-) -> BranchLowering | Refusal:
-    if branch.join == EXIT and facts.graph.block_of[branch.jump] in in_loops:
-        return Refusal("consumes-iterator")
-    return propose_branch(facts, branch)
+        yield branch.jump, "branch", whole or propose_branch(facts, branch)
 
 
 def _refusal_of_all(code: CodeType, facts: Facts) -> Refusal | None:

@@ -84,6 +84,8 @@ def _region(
     if entry == join:
         blocks = frozenset()
     blocks = _with_own_handlers(facts, jump, blocks, join)
+    if facts.graph.block_of[jump] in blocks:
+        return Refusal("loop-exit")
     refusal = _leaves_elsewhere(facts, blocks, join) or _reaches_below(facts, blocks, base)
     if refusal is not None:
         return refusal

@@ -1,4 +1,9 @@
-"""Names that rewritten code uses and that no source can spell."""
+"""Names that rewritten code uses and that no source can spell.
+
+Globals can have any name. Arguments have to be identifiers for Dynamo, which reads signatures:
+theirs begin with a full-width letter, which Python's parser replaces by the common one wherever it
+stands in a source (PEP 3131).
+"""
 
 from __future__ import annotations
 
@@ -11,12 +16,12 @@ TRACING: Final = "@bcmend_tracing"
 #: Global: the callback by which Dynamo compiles frames; false where it does not.
 CALLBACK: Final = "@bcmend_callback"
 #: Argument: the buffer of records of one call.
-BUFFER: Final = "@buffer"
+BUFFER: Final = "\uff42cmend_buffer"
 #: Local: a condition.
-CONDITION: Final = "@condition"
+CONDITION: Final = "\uff42cmend_condition"
 #: Local: what a branch returned.
-RESULT: Final = "@result"
+RESULT: Final = "\uff42cmend_result"
 #: Locals: operands on their way out of an arm.
-OPERAND: Final = "@operand_{}"
+OPERAND: Final = "\uff42cmend_operand_{}"
 #: Arguments of a deferred statement.
-INPUT: Final = "@input_{}"
+INPUT: Final = "\uff42cmend_input_{}"

@@ -105,7 +105,7 @@ class CodeWriter:
         key = (lowering.jump, region.entry if region.blocks else EXIT - 1)
         if key not in self._arms:
             stretch = self._open(lowering.jump, region, wraps_returns=True)
-            self._write_region(stretch, region)
+            self._write_region(stretch, region, lowering.cells)
             if region.join != EXIT:
                 stretch.add([stretch.label(region.join)])
                 stretch.add(_pack_results(lowering.outputs, region.extra))
@@ -114,7 +114,7 @@ class CodeWriter:
 
     def _raising_arm(self, lowering: GuardLowering) -> CodeType:
         stretch = self._open(lowering.jump, lowering.arm, wraps_returns=False)
-        self._write_region(stretch, lowering.arm)
+        self._write_region(stretch, lowering.arm, lowering.cells)
         return self._finish(stretch, self._inner(lowering.inputs, lowering.cells))
 
     def _statement(self, lowering: OutputLowering) -> CodeType:
@@ -159,23 +159,12 @@ class CodeWriter:
             docstring=None,
         )
 
-    def _write_region(self, stretch: _Stretch, region: ArmRegion) -> None:
-        cells = self._cells_of(region)
+    def _write_region(
+        self, stretch: _Stretch, region: ArmRegion, cells: tuple[str, ...]
+    ) -> None:
         stretch.add(emit.prologue(self._inner((), cells)))
         if region.blocks:
             self._write_blocks(stretch, region.blocks, region.entry)
-        elif region.join == EXIT:
-            raise AssertionError("an arm without blocks has a join")
-
-    def _cells_of(self, region: ArmRegion) -> tuple[str, ...]:
-        site = next(
-            site.decision
-            for site in self._sites.values()
-            if isinstance(site.decision, (BranchLowering, GuardLowering))
-            and region in _regions_of(site.decision)
-        )
-        assert isinstance(site, (BranchLowering, GuardLowering))
-        return site.cells
 
     # Stretches of blocks
 
@@ -412,12 +401,6 @@ def _runs(marks: Sequence[tuple[int, int, int]], entry: TryRange) -> list[tuple[
 
 def _jumps(site: Site) -> bool:
     return isinstance(site.decision, (BranchLowering, GuardLowering))
-
-
-def _regions_of(decision: BranchLowering | GuardLowering) -> tuple[ArmRegion, ...]:
-    if isinstance(decision, GuardLowering):
-        return (decision.arm,)
-    return (decision.then_arm, decision.else_arm)
 
 
 def _tuple_of(names: Sequence[str], at: Location | None) -> Emitted:

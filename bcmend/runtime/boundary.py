@@ -16,6 +16,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 import torch
+from torch._C._dynamo.eval_frame import get_eval_frame_callback, set_eval_frame
 from torch._dynamo import exc, trace_rules
 from torch._dynamo.eval_frame import skip_code
 
@@ -59,6 +60,7 @@ def run(body: FunctionType, arguments: tuple[Any, ...]) -> Any:
 def _compiled(body: FunctionType, arguments: tuple[Any, ...], buffer: Buffer) -> Any:
     """Call the body; where it does not compile, mend more, or less, and call again."""
     state = backoff.state_of(body.__code__)
+    callback = get_eval_frame_callback()
     while True:
         whole = not state.may_break
         generation = state.generation
@@ -67,11 +69,14 @@ def _compiled(body: FunctionType, arguments: tuple[Any, ...], buffer: Buffer) ->
             with torch._dynamo.error_on_graph_break(True) if whole else nullcontext():
                 return body(*arguments, buffer)
         except exc.TorchDynamoException as error:
+            # An exception out of the compiler leaves Dynamo switched off for this thread; what
+            # follows does not need it.
             if not whole or not backoff.try_again(state, generation, error):
                 raise
             buffer.clear()
             body = state.replacement(body)
             state = backoff.state_of(body.__code__)
+            set_eval_frame(callback)
 
 
 def install(on_stop: Callable[[list[backoff.Stop]], bool]) -> None:

@@ -32,7 +32,7 @@ from bcmend.runtime.sites import LiveSite
 __all__ = ["BUFFER", "Draft", "append", "is_open", "open_arm", "snapshot"]
 
 #: Name of the argument that holds the buffer of a call.
-BUFFER: Final = "@buffer"
+BUFFER: Final = "\uff42cmend_buffer"
 
 
 @dataclass(frozen=True, slots=True)
