@@ -46,13 +46,15 @@ class _Table:
 
     Code objects are keyed by identity, since equal ones of different modules are not the same.
     ``by_code`` finds what a code object that was written belongs to; ``cache`` holds what each
-    original became under each policy; ``asked`` the jumps where Dynamo stopped.
+    original became under each policy; ``asked`` the jumps where Dynamo stopped;
+    ``reached`` all code that was found, mended or not.
     """
 
     by_function: dict[int, Patched] = field(default_factory=dict)
     by_code: dict[int, Mended] = field(default_factory=dict)
     cache: dict[tuple[int, Policy], Mended] = field(default_factory=dict)
     asked: dict[int, tuple[CodeType, set[int]]] = field(default_factory=dict)
+    reached: dict[int, CodeType] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
 
@@ -82,6 +84,9 @@ def install(
             if anything reached has a site.
     """
     with _TABLE.lock:
+        for function in functions:
+            if id(function) not in _TABLE.by_function:
+                _TABLE.reached[id(function.__code__)] = function.__code__
         changed = sum(_install_one(each, policy, owner, needed=False) for each in functions)
         if any(id(function) in _TABLE.by_function for function in functions):
             for function in functions:
@@ -310,4 +315,20 @@ def _original_offset(mended: Mended, stop: Stop) -> int | None:
     return original if original >= 0 else None
 
 
+def _named_elsewhere(name: str, code: CodeType) -> bool:
+    """Whether code that was reached, other than ``code``, names an attribute."""
+    return any(other is not code and _names(other, name, code) for other in _TABLE.reached.values())
+
+
+def _names(code: CodeType, name: str, but: CodeType) -> bool:
+    if name in code.co_names or name in code.co_consts:
+        return code is not but
+    return any(
+        _names(constant, name, but)
+        for constant in code.co_consts
+        if isinstance(constant, CodeType) and constant is not but
+    )
+
+
+sites.named_elsewhere = _named_elsewhere
 boundary.install(_mend_where_stopped)

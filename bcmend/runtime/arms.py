@@ -170,7 +170,22 @@ def trace_arm(
         for variable, state in recording._remembered.values():  # type: ignore[attr-defined]
             _set_state(variable, state)
         before.track_runahead_tensor_and_symvar_side_effects(recording)
+        _keep_track(before, recording, scope)
         output.side_effects = before
+
+
+def _keep_track(before: SideEffects, recording: SideEffects, scope: int) -> None:
+    """Objects that the arm was the first to look at are tracked from now on."""
+    for key, variable in recording.id_to_variable.items():
+        kind = variable.mutation_type
+        if key not in before.id_to_variable and kind is not None and kind.scope <= scope:
+            before.id_to_variable[key] = variable
+    known = {id(item) for item in before.keepalive}
+    before.keepalive += [
+        item
+        for item in recording.keepalive
+        if id(item) in before.id_to_variable and id(item) not in known
+    ]
 
 
 def _changed_in_place(tracer: Any, lifted: dict[Proxy, Proxy]) -> tuple[Proxy, ...]:

@@ -6,23 +6,43 @@ arm stores to, of a value merged from both sides (the present value where a side
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dis
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import CodeType
 from typing import Any
 
+from torch._dynamo.source import AttrSource
 from torch._dynamo.variables import (
     ConstDictVariable,
     DeletedVariable,
     ListVariable,
     TensorVariable,
+    TupleVariable,
 )
 from torch._dynamo.variables.base import VariableTracker
 
+from bcmend.runtime import lower, records, sinks, sites
 from bcmend.runtime.arms import ArmTrace, ContainerChange
-from bcmend.runtime.merge import Build, CannotMerge, Merger
+from bcmend.runtime.merge import Build, CannotMerge, Merger, constant
+from bcmend.runtime.sinks import Draft
 from bcmend.runtime.sites import LiveSite
 
-__all__ = ["Change", "apply_changes", "plan_changes"]
+__all__ = ["Change", "Creation", "apply_changes", "plan_changes"]
+
+
+@dataclass(frozen=True, slots=True)
+class Creation:
+    """An attribute that only one side creates: stored at the end of the call, if that side was taken.
+
+    Until then no other code may look for it (``_nobody_looks_for`` makes sure).
+    """
+
+    variable: VariableTracker
+    name: str
+    build: Build
+    value: VariableTracker
+    taken: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,21 +52,33 @@ class Change:
     variable: VariableTracker
     key: Any
     build: Build
+    sides: tuple[VariableTracker, VariableTracker]
     kind: Any = None  # Dynamo's kind of attribute store; None for an item of a container
 
 
 def plan_changes(
-    tx: Any, merger: Merger, arms: tuple[ArmTrace, ArmTrace]
-) -> list[Change]:
-    """Plan the stores of both arms. Raises ``CannotMerge``."""
-    return [*_attribute_changes(tx, merger, arms), *_item_changes(merger, arms)]
+    tx: Any,
+    site: LiveSite,
+    merger: Merger,
+    arms: tuple[ArmTrace, ArmTrace],
+    codes: Sequence[CodeType],
+) -> list[Change | Creation]:
+    """Plan the stores of both arms, whose code objects are ``codes``. Raises ``CannotMerge``."""
+    return [
+        *_attribute_changes(tx, site, merger, arms, codes),
+        *_item_changes(merger, arms),
+    ]
 
 
 def _attribute_changes(
-    tx: Any, merger: Merger, arms: tuple[ArmTrace, ArmTrace]
-) -> list[Change]:
+    tx: Any,
+    site: LiveSite,
+    merger: Merger,
+    arms: tuple[ArmTrace, ArmTrace],
+    codes: Sequence[CodeType],
+) -> list[Change | Creation]:
     places = dict.fromkeys(place for arm in arms for place in arm.effects.attributes)
-    changes = []
+    changes: list[Change | Creation] = []
     for variable, name in places:
         sides = [arm.effects.attributes.get((variable, name)) for arm in arms]
         kind = next(
@@ -59,9 +91,32 @@ def _attribute_changes(
         present = _present_attribute(tx, variable, name) if None in sides else None
         one, other = (present if side is None else side for side in sides)
         if one is None or other is None:
-            raise CannotMerge(f"the attribute {name} is created on one side only")
-        changes.append(Change(variable, name, merger.merge(one, other), kind))
+            created = other if one is None else one
+            assert created is not None
+            _require_creatable(tx, site, variable, name, codes)
+            build = merger.adopt(created, then_side=one is not None)
+            changes.append(Creation(variable, name, build, created, one is not None))
+            continue
+        changes.append(Change(variable, name, merger.merge(one, other), (one, other), kind))
     return changes
+
+
+def _require_creatable(
+    tx: Any, site: LiveSite, variable: VariableTracker, name: str, codes: Sequence[CodeType]
+) -> None:
+    """Raise ``CannotMerge`` unless nobody can miss the attribute before the end of the call."""
+    if name == "cell_contents" or variable.source is None:
+        raise CannotMerge(f"{name} is bound on one side only")
+    if not sinks.is_open(tx):
+        raise CannotMerge(f"the attribute {name} is created on one side only, outside a boundary")
+    inside = sum(_mentions(code, name) for code in codes)
+    if _mentions(site.origin, name) > inside or sites.named_elsewhere(name, site.origin):
+        raise CannotMerge(f"the attribute {name}, created on one side only, is used elsewhere")
+
+
+def _mentions(code: CodeType, name: str) -> int:
+    """Count the instructions that name ``name``, as an attribute or as a string."""
+    return sum(each.argval == name for each in dis.get_instructions(code))
 
 
 def _present_attribute(tx: Any, variable: VariableTracker, name: str) -> VariableTracker | None:
@@ -104,7 +159,7 @@ def _dict_changes(
     if list(one)[: len(before)] != list(before):
         raise CannotMerge("a key is deleted from a dictionary")
     return [
-        Change(known.variable, key, merger.merge(one[key], other[key]))
+        Change(known.variable, key, merger.merge(one[key], other[key]), (one[key], other[key]))
         for key in one
         if not (one[key] is other[key] is before.get(key))
     ]
@@ -118,7 +173,7 @@ def _list_changes(
         raise CannotMerge("a list grows or shrinks on one side only")
     before = known.before["items"]
     return [
-        Change(known.variable, position, merger.merge(left, right))
+        Change(known.variable, position, merger.merge(left, right), (left, right))
         for position, (left, right) in enumerate(zip(one, other, strict=True))
         if position >= len(before) or not (left is right is before[position])
     ]
@@ -128,19 +183,80 @@ def apply_changes(
     tx: Any,
     site: LiveSite,
     predicate: TensorVariable,
-    changes: Sequence[Change],
+    changes: Sequence[Change | Creation],
     merged: Sequence[VariableTracker],
+    belongs: Callable[[VariableTracker], bool],
 ) -> None:
-    """Make the planned stores in the main trace."""
-    effects = tx.output.side_effects
+    """Make the planned stores in the main trace.
+
+    ``belongs`` says whether a tensor was made inside an arm.
+    """
+    exact: dict[VariableTracker, VariableTracker] = {}
     for change in changes:
         value = change.build(merged)
-        if change.kind is not None:
-            effects.store_attr(change.variable, change.key, value, change.kind)
+        if isinstance(change, Creation):
+            exact[change.value] = value
+            _create_later(tx, site, predicate, change, value)
             continue
-        effects.mutation(change.variable)
-        items = change.variable.items  # type: ignore[attr-defined]
-        if isinstance(items, list) and change.key == len(items):
-            items.append(value)
-        else:
-            items[change.key] = value
+        _store(tx, change, value)
+        if value not in change.sides:
+            sides = [
+                exact.get(side, value)
+                if not isinstance(side, TensorVariable) or belongs(side)
+                else side
+                for side in change.sides
+            ]
+            _settle_later(tx, site, predicate, change, value, sides)
+
+
+def _store(tx: Any, change: Change, value: VariableTracker) -> None:
+    effects = tx.output.side_effects
+    if change.kind is not None:
+        effects.store_attr(change.variable, change.key, value, change.kind)
+        return
+    effects.mutation(change.variable)
+    items = change.variable.items  # type: ignore[attr-defined]
+    if isinstance(items, list) and change.key == len(items):
+        items.append(value)
+    else:
+        items[change.key] = value
+
+
+def _settle_later(
+    tx: Any,
+    site: LiveSite,
+    predicate: TensorVariable,
+    change: Change,
+    value: VariableTracker,
+    sides: Sequence[VariableTracker],
+) -> None:
+    """Where a side stores a tensor that was there before, have that very tensor stored in the end.
+
+    The merged one only has its values; who compares objects, or changes one of them in place after
+    the call, could tell.
+    """
+    is_list = isinstance(getattr(change.variable, "items", None), list)
+    if all(side is value for side in sides) or change.variable.source is None or is_list:
+        return
+    if change.key == "cell_contents" or not sinks.is_open(tx):
+        return
+    name = "settle_item" if change.kind is None else "settle_attribute"
+    source = AttrSource(tx.import_source(records.__name__), name)
+    action = VariableTracker.build(tx, getattr(records, name), source)
+    key = change.key.vt if change.kind is None else constant(change.key)
+    inputs = TupleVariable([change.variable, key, value, predicate, *sides])
+    sinks.append(tx, Draft(site, action, None, inputs))
+
+
+def _create_later(
+    tx: Any,
+    site: LiveSite,
+    predicate: TensorVariable,
+    creation: Creation,
+    value: VariableTracker,
+) -> None:
+    """Record the store of an attribute that exists only if its side was taken."""
+    condition = predicate if creation.taken else lower.negated(tx, predicate)
+    store = VariableTracker.build(tx, setattr)
+    inputs = TupleVariable([creation.variable, constant(creation.name), value])
+    sinks.append(tx, Draft(site, store, condition, inputs))

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import CodeType
 from typing import Any
 
 import torch
@@ -43,6 +44,7 @@ class Branch:
     predicate: TensorVariable
     then_arm: ArmTrace
     else_arm: ArmTrace
+    codes: tuple[CodeType, ...]
 
     @property
     def arms(self) -> tuple[ArmTrace, ArmTrace]:
@@ -65,7 +67,8 @@ def mend_branch(
     if any(isinstance(trace, ArmFailure) for trace in traced):
         return _guard_by_raising_arm(tx, site, condition, arms, inputs, traced)
     predicate = lower.as_predicate(tx, condition)
-    branch = Branch(site, target, predicate, *traced)
+    codes = tuple(arm.get_code() for arm in arms)  # type: ignore[attr-defined]
+    branch = Branch(site, target, predicate, *traced, codes)
     try:
         return _lower(tx, branch)
     except CannotMerge as reason:
@@ -159,7 +162,7 @@ def _lower(tx: Any, branch: Branch) -> VariableTracker | None:
     then_arm, else_arm = branch.arms
     merger = Merger(lambda value: value.as_proxy().node.graph in (then_arm.graph, else_arm.graph))
     build_result = merger.merge(then_arm.result, else_arm.result)
-    changes = plan_changes(tx, merger, branch.arms)
+    changes = plan_changes(tx, branch.site, merger, branch.arms, branch.codes)
     records = [
         (draft, taken, _adopt_record(merger, draft, taken))
         for taken, arm in ((True, then_arm), (False, else_arm))
@@ -173,7 +176,7 @@ def _lower(tx: Any, branch: Branch) -> VariableTracker | None:
     if how == "where" and not merger.pairs:
         how = "nothing to merge"
     _watch_aliases(tx, branch, merger.pairs, merged)
-    apply_changes(tx, branch.site, branch.predicate, changes, merged)
+    apply_changes(tx, branch.site, branch.predicate, changes, merged, merger.belongs)
     for draft, taken, build in records:
         _append_under(tx, branch.predicate, draft, taken, build(merged))
     branch.site.mended(how if not (changes or records) else f"{how} with effects")

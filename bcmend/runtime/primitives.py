@@ -7,9 +7,11 @@ answer that sends control to the original instructions.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-import torch
+from torch._dynamo import exc
 from torch._dynamo.variables import SymNodeVariable, TensorVariable, TupleVariable
 from torch._dynamo.variables import higher_order_ops
 from torch._dynamo.variables.base import VariableTracker
@@ -19,6 +21,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from bcmend.runtime import ladder, lower, sinks, sites
 from bcmend.runtime.merge import constant, example_of
+from bcmend.runtime.watches import SiteChanged
 
 __all__ = ["branch", "data_dependent", "guard", "record", "recording"]
 
@@ -39,6 +42,19 @@ branch = _Primitive("branch", None)
 guard = _Primitive("guard", False)
 recording = _Primitive("recording", False)
 record = _Primitive("record", None)
+
+
+@contextmanager
+def _withdrawn_if_it_fails(site: sites.LiveSite) -> Iterator[None]:
+    """Have the frame traced again without the site, where mending it goes wrong half-way."""
+    try:
+        yield
+    except (exc.RestartAnalysis, exc.SkipFrame):
+        raise
+    except Exception as error:
+        first = str(error).strip().splitlines()[:1]
+        site.withdraw("not-captured", f"{type(error).__name__}: {' '.join(first)}")
+        raise SiteChanged(restart_reason=f"bcmend: {site.key} withdrawn") from error
 
 
 class _DataDependent(TorchHigherOrderOperatorVariable):
@@ -79,9 +95,10 @@ class _Branch(TorchHigherOrderOperatorVariable):
         key, condition, then_arm, else_arm, inputs = args
         site = sites.find(key.as_python_constant())
         assert site is not None and isinstance(inputs, TupleVariable)
-        outcome = ladder.mend_branch(
-            tx, self.value, site, condition.realize(), (then_arm, else_arm), inputs.items
-        )
+        with _withdrawn_if_it_fails(site):
+            outcome = ladder.mend_branch(
+                tx, self.value, site, condition.realize(), (then_arm, else_arm), inputs.items
+            )
         return constant(None) if outcome is None else outcome
 
 
@@ -99,10 +116,11 @@ class _Guard(TorchHigherOrderOperatorVariable):
         assert site is not None
         if site.guards == "keep" or not sinks.is_open(tx):
             return constant(False)
-        predicate = lower.as_predicate(tx, condition.realize())
-        if not raises_if.as_python_constant():
-            predicate = lower.negated(tx, predicate)
-        made = ladder.make_record(tx, site, action, inputs, predicate)
+        with _withdrawn_if_it_fails(site):
+            predicate = lower.as_predicate(tx, condition.realize())
+            if not raises_if.as_python_constant():
+                predicate = lower.negated(tx, predicate)
+            made = ladder.make_record(tx, site, action, inputs, predicate)
         if made:
             site.mended("deferred")
         return constant(made)
@@ -138,7 +156,8 @@ class _Record(TorchHigherOrderOperatorVariable):
         if site.output == "drop":
             site.mended("dropped")
             return constant(True)
-        made = ladder.make_record(tx, site, action, inputs, None)
+        with _withdrawn_if_it_fails(site):
+            made = ladder.make_record(tx, site, action, inputs, None)
         if made:
             site.mended("deferred")
         return constant(made)

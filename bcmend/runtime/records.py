@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["Buffer", "deliver"]
+__all__ = ["Buffer", "deliver", "settle_attribute", "settle_item"]
 
 Buffer = list[tuple[str, "torch.Tensor | None", Any, tuple[Any, ...]]]
 
@@ -24,3 +24,19 @@ def deliver(buffer: Buffer) -> None:
     for _, predicate, action, inputs in records:
         if predicate is None or bool(predicate):
             action(*inputs)
+
+
+def settle_attribute(
+    owner: Any, name: str, merged: Any, predicate: torch.Tensor, one: Any, other: Any
+) -> None:
+    """Replace a merged value of an attribute by the very object that eager would have stored."""
+    if getattr(owner, name, None) is merged:
+        setattr(owner, name, one if predicate else other)
+
+
+def settle_item(
+    owner: dict[Any, Any], key: Any, merged: Any, predicate: torch.Tensor, one: Any, other: Any
+) -> None:
+    """Replace a merged value of a dictionary by the very object that eager would have stored."""
+    if owner.get(key) is merged:
+        owner[key] = one if predicate else other

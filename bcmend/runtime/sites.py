@@ -7,6 +7,7 @@ those keys: whether the site is switched on, what the policy asks of it, and wha
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import CodeType
 
@@ -58,6 +59,14 @@ class LiveSite:
         """Switch the site off for good."""
         self.withdrawn, self.detail = slug, detail
         self.lowering = ""
+
+
+def _unknown(name: str, code: CodeType) -> bool:
+    return True
+
+
+#: Whether code that is reached, other than ``code``, names an attribute; set by the installation.
+named_elsewhere: Callable[[str, CodeType], bool] = _unknown
 
 
 class _Recent(threading.local):

@@ -1,0 +1,222 @@
+"""Frozen copies of nested values, their comparison, and who shares memory with whom.
+
+Reads any value: tensors, containers, modules, functions with their cells, plain objects. Produces
+`Frozen` values that nothing changes later, and the paths at which two of them differ.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+# Bookkeeping of torch that says nothing about the program.
+_NOT_STATE = frozenset({"_compiled_call_impl", "_non_persistent_buffers_set", "grad", "__weakref__"})
+_INTEGER_OF_SIZE = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Frozen:
+    """A copy of a value.
+
+    `kind` names its type; an atom has a `text`, a tensor its `data`, anything else its `parts`.
+    """
+
+    kind: str
+    text: str = ""
+    data: Tensor | None = None
+    requires_grad: bool = False
+    parts: Mapping[str, Frozen] | None = None
+
+
+def freeze(value: object) -> Frozen:
+    """Return a copy of `value`. An object met a second time is a reference to the first place."""
+    return _frozen(value, "", {})
+
+
+def _frozen(value: object, path: str, seen: dict[int, tuple[str, object]]) -> Frozen:
+    kind = type(value).__qualname__
+    if isinstance(value, Tensor):
+        return Frozen(kind, data=value.detach().clone(), requires_grad=value.requires_grad)
+    if _is_atom(value):
+        return Frozen(kind, text=_text_of(value))
+    if id(value) in seen:
+        return Frozen("reference", text=seen[id(value)][0])
+    seen[id(value)] = (path, value)  # kept, so that the identity is not used again
+    parts = {
+        name: _frozen(part, f"{path}.{name}", seen) for name, part in _parts(value).items()
+    }
+    return Frozen(kind, text=getattr(value, "__qualname__", ""), parts=parts)
+
+
+def _is_atom(value: object) -> bool:
+    if value is None or isinstance(value, (ModuleType, BuiltinFunctionType)):
+        return True
+    if isinstance(value, type):
+        return value.__module__.partition(".")[0] in ("builtins", "torch", "logging")
+    return type(value) in (bool, int, float, complex, str, bytes, range, slice) or isinstance(
+        value, (torch.dtype, torch.device, torch.Size, torch.Generator)
+    )
+
+
+def _text_of(value: object) -> str:
+    if isinstance(value, (ModuleType, type, BuiltinFunctionType)):
+        return value.__name__
+    return "" if isinstance(value, torch.Generator) else repr(value)
+
+
+def _parts(value: Any) -> dict[str, object]:
+    """What `value` is made of, in order, by a name for each part."""
+    found: dict[str, object] = {}
+    if isinstance(value, Mapping):
+        found = {f"[{key!r}]": part for key, part in value.items()}
+    elif isinstance(value, (set, frozenset)):
+        found = {f"{{{part!r}}}": part for part in sorted(value, key=repr)}
+    elif isinstance(value, (list, tuple)):
+        found = {f"[{index}]": part for index, part in enumerate(value)}
+    elif isinstance(value, FunctionType):
+        return _cells(value)
+    elif isinstance(value, (MethodType, functools.partial)):
+        return {"function": getattr(value, "__func__", None) or value.func, **_bound(value)}
+    elif isinstance(value, type):
+        return {key: part for key, part in vars(value).items() if _is_data(key, part)}
+    found.update(
+        (key, part)
+        for key, part in getattr(value, "__dict__", {}).items()
+        if key not in _NOT_STATE
+    )
+    return found
+
+
+def _bound(value: Any) -> dict[str, object]:
+    if isinstance(value, functools.partial):
+        return {"arguments": value.args, "keywords": value.keywords}
+    return {"self": value.__self__}
+
+
+def _cells(function: FunctionType) -> dict[str, object]:
+    names = function.__code__.co_freevars
+    cells = zip(names, function.__closure__ or (), strict=False)
+    found = {name: cell.cell_contents for name, cell in cells if _is_filled(cell)}
+    return {**found, **vars(function)}
+
+
+def _is_filled(cell: Any) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018
+    except ValueError:
+        return False
+    return True
+
+
+def _is_data(name: str, part: object) -> bool:
+    if name.startswith("__") or callable(part):
+        return False
+    return not hasattr(part, "__get__")
+
+
+def frozen_differences(
+    first: Frozen | None, second: Frozen | None, path: str, tolerance: float = 0.0
+) -> Iterator[str]:
+    """Yield each place where `second` is not what `first` is, as "path: what differs"."""
+    if first is None or second is None:
+        if first is not second:
+            yield f"{path}: {_shown(first)} and {_shown(second)}"
+    elif first.kind != second.kind or first.text != second.text:
+        yield f"{path}: {_shown(first)} and {_shown(second)}"
+    elif first.data is not None and second.data is not None:
+        yield from _tensor_differences(first, second, path, tolerance)
+    elif first.parts is not None and second.parts is not None:
+        if list(first.parts) != list(second.parts):
+            yield f"{path}: parts {list(first.parts)} and {list(second.parts)}"
+            return
+        for name in first.parts:
+            yield from frozen_differences(
+                first.parts[name], second.parts[name], f"{path}.{name}", tolerance
+            )
+
+
+def _shown(value: Frozen | None) -> str:
+    if value is None:
+        return "nothing"
+    if value.parts is not None and "[\'text\']" in value.parts:
+        texts = [f"{name[2:-2]} {_shown(value.parts[name])}" for name in value.parts]
+        return "; ".join(texts)
+    inside = "" if value.parts is None else ", ".join(map(_shown, value.parts.values()))
+    return f"{value.kind} {value.text}{f'({inside})' if inside else ''}".strip()
+
+
+def _tensor_differences(
+    first: Frozen, second: Frozen, path: str, tolerance: float
+) -> Iterator[str]:
+    one, other = first.data, second.data
+    assert one is not None and other is not None
+    for aspect in ("dtype", "shape", "device", "layout"):
+        left, right = getattr(one, aspect), getattr(other, aspect)
+        if left != right:
+            yield f"{path}: {aspect} {left} and {right}"
+            return
+    if one.stride() != other.stride():
+        yield f"{path}: strides {one.stride()} and {other.stride()}"
+    if first.requires_grad != second.requires_grad:
+        yield f"{path}: requires_grad {first.requires_grad} and {second.requires_grad}"
+    if not same_values(one, other, tolerance):
+        yield f"{path}: values {one.flatten()[:8].tolist()} and {other.flatten()[:8].tolist()}"
+
+
+def same_values(one: Tensor, other: Tensor, tolerance: float = 0.0) -> bool:
+    """Whether two tensors of one dtype and shape have the same bits, any NaN equal to any NaN."""
+    if one.is_complex():
+        one, other = torch.view_as_real(one), torch.view_as_real(other)
+    if not one.is_floating_point():
+        return torch.equal(one, other)
+    if tolerance:
+        return torch.allclose(one, other, rtol=tolerance, atol=tolerance, equal_nan=True)
+    integer = _INTEGER_OF_SIZE[one.element_size()]
+    same_bits = one.contiguous().view(integer) == other.contiguous().view(integer)
+    return bool((same_bits | (one.isnan() & other.isnan())).all())
+
+
+def tensors_in(value: object) -> Iterator[tuple[str, Tensor]]:
+    """Yield every tensor inside `value` with its path, in order."""
+    yield from _tensors(value, "", set(), [])
+
+
+def _tensors(
+    value: object, path: str, seen: set[int], kept: list[object]
+) -> Iterator[tuple[str, Tensor]]:
+    if isinstance(value, Tensor):
+        yield path, value
+    elif not _is_atom(value) and id(value) not in seen:
+        seen.add(id(value))
+        parts = _parts(value)
+        kept.append((value, parts))
+        for name, part in parts.items():
+            yield from _tensors(part, f"{path}.{name}", seen, kept)
+
+
+def aliases(roots: Mapping[str, object]) -> frozenset[tuple[str, str, str]]:
+    """Return the pairs of paths that lead to one tensor ("same") or one storage ("shared")."""
+    found = [
+        (f"{name}{path}", tensor)
+        for name, root in roots.items()
+        for path, tensor in tensors_in(root)
+    ]
+    pairs = set()
+    for position, (path, tensor) in enumerate(found):
+        for other_path, other in found[position + 1 :]:
+            if tensor is other:
+                pairs.add((path, other_path, "same"))
+            elif _storage(tensor) == _storage(other):
+                pairs.add((path, other_path, "shared"))
+    return frozenset(pairs)
+
+
+def _storage(tensor: Tensor) -> int:
+    pointer = tensor.untyped_storage().data_ptr()
+    return pointer if pointer else id(tensor)

@@ -1,0 +1,252 @@
+"""One call of a program, and everything that can be seen of it.
+
+Runs a callable under capture and produces an `Observation`: frozen copies of the result or the
+exception, of all state that the call could have changed, of the gradients, of who shares memory with
+whom, and the output in the order in which it came. `differences` lists where two observations
+are not the same.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import random
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tests.freezing import Frozen, aliases, freeze, frozen_differences
+
+_COMPILER = ("torch", "bcmend", "<")
+_OWN_FILES = ("observation.py", "equivalence.py", "freezing.py")
+
+Event = tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What one call showed, each aspect by itself.
+
+    `result` is the frozen result, or `None` where the call raised; `raised` describes the
+    exception. `state` is what the arguments and the program hold afterwards, `aliases` the pairs of
+    names under which one storage can be reached, `events` what was written, logged and warned.
+    """
+
+    result: Frozen
+    raised: Frozen
+    gradients: Mapping[str, Tensor | None]
+    state: Frozen
+    aliases: frozenset[tuple[str, str, str]]
+    events: tuple[Event, ...]
+    random_state: Frozen
+
+
+@dataclass(slots=True)
+class _Events:
+    """Gathers output of all kinds in one order; neighbouring writes to one stream are one event."""
+
+    found: list[Event] = field(default_factory=list)
+
+    def write(self, stream: str, text: str) -> None:
+        if self.found and self.found[-1][0] == stream:
+            text = f"{self.found.pop()[1]}{text}"
+        self.found.append((stream, text))
+
+
+class _Stream(io.TextIOBase):
+    def __init__(self, events: _Events, name: str) -> None:
+        self._events, self._name = events, name
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        if text:
+            self._events.write(self._name, text)
+        return len(text)
+
+
+class _Handler(logging.Handler):
+    def __init__(self, events: _Events) -> None:
+        super().__init__(logging.NOTSET)
+        self._events = events
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.name.partition(".")[0] == "torch":
+            return
+        where = (record.pathname, record.lineno, record.funcName)
+        error = None if not record.exc_info else repr(record.exc_info[1])
+        text = record.getMessage()
+        self._events.found.append(("log", record.name, record.levelname, text, *where, error))
+
+
+@contextmanager
+def captured() -> Iterator[list[Event]]:
+    """Capture what is written to the two streams, logged below the root logger, and warned."""
+    events = _Events()
+
+    def keep(message: Any, category: Any, filename: str, lineno: int, *_: object) -> None:
+        if not _is_of_the_compiler(filename):
+            events.found.append(("warning", category.__name__, str(message), filename, lineno))
+
+    root, handler = logging.getLogger(), _Handler(events)
+    root.addHandler(handler)
+    try:
+        with (
+            warnings.catch_warnings(),
+            redirect_stdout(_Stream(events, "stdout")),  # type: ignore[type-var]
+            redirect_stderr(_Stream(events, "stderr")),  # type: ignore[type-var]
+        ):
+            warnings.simplefilter("always")
+            warnings.showwarning = keep  # type: ignore[assignment]
+            yield events.found
+    finally:
+        root.removeHandler(handler)
+
+
+def _is_of_the_compiler(filename: str) -> bool:
+    return "/site-packages/torch/" in filename or filename.startswith("<")
+
+
+def observe(
+    call: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    keywords: Mapping[str, Any],
+    program: object,
+    *,
+    training: bool,
+) -> Observation:
+    """Call `call(*arguments, **keywords)` and keep all that it showed.
+
+    Args:
+        call: what is called: `program` itself, or what it was compiled to.
+        arguments: positional arguments; gradients of the tensors among them are kept.
+        keywords: keyword arguments, likewise.
+        program: the function or module whose state is looked at afterwards.
+        training: whether gradients are recorded, and a backward pass made through the result.
+    """
+    result, error = None, None
+    given = {"arguments": arguments, "keywords": dict(keywords)}
+    _forget_gradients(program)
+    with captured() as events, torch.set_grad_enabled(training):
+        try:
+            result = call(*arguments, **keywords)
+        except Exception as caught:
+            error = caught
+        random_state = freeze((torch.get_rng_state(), random.getstate()))
+    before = freeze(result)  # a backward pass adds gradients, and changes nothing else
+    state = freeze({**given, "program": program})
+    shared = aliases({"result": result, **given, "program": program})
+    gradients = _gradients(result, given, program) if training else {}
+    raised = None if error is None else _described(error)
+    return Observation(before, raised, gradients, state, shared, tuple(events), random_state)
+
+
+def _forget_gradients(program: object) -> None:
+    if isinstance(program, torch.nn.Module):
+        program.zero_grad(set_to_none=True)
+
+
+def _described(error: BaseException) -> Frozen:
+    cause = error.__cause__
+    return freeze(
+        {
+            "type": f"{type(error).__module__}.{type(error).__qualname__}",
+            "args": error.args,
+            "text": str(error),
+            "attributes": {k: v for k, v in vars(error).items() if not k.startswith("_torch")},
+            "cause": None if cause is None else (type(cause).__qualname__, cause.args),
+            "where": _last_frame_of_the_program(error.__traceback__),
+        }
+    )
+
+
+def _last_frame_of_the_program(trace: TracebackType | None) -> tuple[str, int | None] | None:
+    frames = traceback.extract_tb(trace)
+    for frame in reversed(frames):
+        if not _is_of_the_compiler(frame.filename) and "/bcmend/" not in frame.filename:
+            if not frame.filename.endswith(_OWN_FILES):
+                return frame.filename, frame.lineno
+    return None
+
+
+def _gradients(
+    result: object, given: Mapping[str, Any], program: object
+) -> dict[str, Tensor | None]:
+    """Make a backward pass in which every element has a weight of its own."""
+    from tests.freezing import tensors_in
+
+    total = None
+    for _, tensor in tensors_in(result):
+        if tensor.requires_grad and tensor.grad_fn is not None:
+            weights = torch.linspace(0.5, 1.5, tensor.numel(), dtype=torch.float64)
+            part = (tensor.double() * weights.reshape(tensor.shape)).sum()
+            total = part if total is None else total + part
+    if total is not None:
+        total.backward()
+    leaves = [(name, each) for name, each in tensors_in(given) if each.is_leaf]
+    if isinstance(program, torch.nn.Module):
+        leaves += program.named_parameters()
+    return {
+        name: None if each.grad is None else each.grad.detach().clone()
+        for name, each in leaves
+        if each.requires_grad
+    }
+
+
+def differences(
+    first: Observation,
+    second: Observation,
+    *,
+    tolerance: float = 0.0,
+    may_copy: bool = False,
+    zero_gradients: bool = False,
+    any_random_state: bool = False,
+) -> Iterator[str]:
+    """Yield each place where `second` is not what `first` is.
+
+    Args:
+        first: the reference, from eager execution.
+        second: what is compared with it.
+        tolerance: by how much values of tensors may differ, absolutely and relatively.
+        may_copy: whether tensors that share memory in `first` may be separate in `second`.
+        zero_gradients: whether a gradient that `first` lacks may be all zeros in `second`.
+        any_random_state: whether the state of the random number generators is left out.
+    """
+    for aspect in ("result", "raised", "state"):
+        yield from frozen_differences(
+            getattr(first, aspect), getattr(second, aspect), aspect, tolerance
+        )
+    yield from _gradient_differences(first, second, tolerance, zero_gradients)
+    for pair in sorted(first.aliases ^ second.aliases):
+        if pair in second.aliases:
+            yield f"aliases: only the second has {pair}"
+        elif not may_copy:
+            yield f"aliases: only the first has {pair}"
+    if first.events != second.events:
+        yield f"events: {first.events} and {second.events}"
+    if not any_random_state:
+        yield from frozen_differences(first.random_state, second.random_state, "random_state", 0.0)
+
+
+def _gradient_differences(
+    first: Observation, second: Observation, tolerance: float, zero_gradients: bool
+) -> Iterator[str]:
+    for name in {**first.gradients, **second.gradients}:
+        one, other = first.gradients.get(name), second.gradients.get(name)
+        if one is None and other is not None and zero_gradients and not other.any():
+            continue
+        yield from frozen_differences(freeze(one), freeze(other), f"gradient of {name}", tolerance)
+
+
+def python_name_of_stream() -> str:
+    """The name of the class that stands for standard output at the moment."""
+    return type(sys.stdout).__name__

@@ -1,0 +1,211 @@
+"""Run mended functions in plain Python, with stand-ins for what decides while Dynamo traces.
+
+A stand-in answers for the five primitives that rewritten code calls, and for the boundary. Every
+truth jump of a function is asked for, whatever is tested, so that ordinary numbers can stand where
+a model has tensors.
+"""
+
+from __future__ import annotations
+
+import dis
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import CodeType, FunctionType
+from typing import Any
+
+from bcmend.pipeline import Context, Mended, mend
+from bcmend.policy import DEFAULT, Policy
+from bcmend.rewrite.names import CALLBACK, NAMESPACE, TRACING
+from bcmend.rewrite.plan import Refusal, Site
+
+
+@dataclass
+class NothingToMend:
+    """Answers as the primitives do outside a trace: control goes to the original instructions."""
+
+    asked: list[str] = field(default_factory=list)
+
+    def data_dependent(self, key: str, condition: object) -> bool:
+        self.asked.append(key)
+        return False
+
+    def recording(self, key: str, *receiver: object) -> bool:
+        self.asked.append(key)
+        return False
+
+    def branch(self, *arguments: object) -> None:
+        raise AssertionError("asked for a branch after the answer no")
+
+    guard = record = branch
+
+    def run(self, body: FunctionType, arguments: tuple[Any, ...]) -> Any:
+        return body(*arguments, [])
+
+
+class EverythingMended(NothingToMend):
+    """Calls the arm that the condition chooses, and every action at its place."""
+
+    def data_dependent(self, key: str, condition: object) -> bool:
+        self.asked.append(key)
+        return True
+
+    def recording(self, key: str, *receiver: object) -> bool:
+        self.asked.append(key)
+        return True
+
+    def branch(  # type: ignore[override]
+        self,
+        key: str,
+        condition: object,
+        then_arm: FunctionType,
+        else_arm: FunctionType,
+        inputs: tuple[Any, ...],
+    ) -> Any:
+        return then_arm(*inputs) if condition else else_arm(*inputs)
+
+    def guard(  # type: ignore[override]
+        self,
+        key: str,
+        condition: object,
+        raises_if: bool,
+        action: FunctionType,
+        inputs: tuple[Any, ...],
+    ) -> bool:
+        if bool(condition) is raises_if:
+            action(*inputs)
+            raise AssertionError("the raising arm came back")
+        return True
+
+    def record(  # type: ignore[override]
+        self, key: str, action: FunctionType, inputs: tuple[Any, ...]
+    ) -> bool:
+        action(*inputs)
+        return True
+
+
+class RefusedWhileTraced(EverythingMended):
+    """Says that there is something to mend, then that it cannot be mended."""
+
+    def branch(self, *arguments: object) -> None:  # type: ignore[override]
+        return None
+
+    def guard(self, *arguments: object) -> bool:  # type: ignore[override]
+        return False
+
+
+class TakenBack(EverythingMended):
+    """Takes back what an arm did if it raises, as a trace of an arm is thrown away.
+
+    ``log`` is the only object that the arms change.
+    """
+
+    def __init__(self, log: list[object]) -> None:
+        super().__init__()
+        self.log = log
+
+    def branch(  # type: ignore[override]
+        self,
+        key: str,
+        condition: object,
+        then_arm: FunctionType,
+        else_arm: FunctionType,
+        inputs: tuple[Any, ...],
+    ) -> Any:
+        cells = then_arm.__closure__ or ()
+        before = list(self.log)
+        contents = [_content(cell) for cell in cells]
+        try:
+            return super().branch(key, condition, then_arm, else_arm, inputs)
+        except Exception:
+            self.log[:] = before
+            for cell, content in zip(cells, contents, strict=True):
+                _fill(cell, content)
+            return None
+
+    def guard(self, *arguments: object) -> bool:  # type: ignore[override]
+        return False
+
+
+_EMPTY = object()
+
+
+def _content(cell: Any) -> object:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return _EMPTY
+
+
+def _fill(cell: Any, content: object) -> None:
+    if content is not _EMPTY:
+        cell.cell_contents = content
+    elif _content(cell) is not _EMPTY:
+        del cell.cell_contents
+
+
+def mended(
+    code: CodeType, names: Mapping[str, Any], policy: Policy = DEFAULT, *, ask: bool = True
+) -> Mended:
+    """Mend ``code``, and with ``ask`` as if Dynamo had stopped at each of its jumps."""
+    asked = frozenset(_jumps(code)) if ask else frozenset()
+    return mend(code, Context("module", names, policy, asked))
+
+
+def _jumps(code: CodeType) -> Iterator[tuple[int, int]]:
+    for instruction in dis.get_instructions(code):
+        yield id(code), instruction.offset
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _jumps(constant)
+
+
+def installed(function: FunctionType, primitives: object, *, ask: bool = True) -> FunctionType:
+    """Return ``function`` with its shell, which takes the body as if traced by Dynamo."""
+    names = {
+        **function.__globals__,
+        NAMESPACE: primitives,
+        TRACING: lambda: True,
+        CALLBACK: lambda: None,
+    }
+    return with_code(function, mended(function.__code__, names, ask=ask).shell, names)
+
+
+def with_code(
+    function: FunctionType, code: CodeType, names: dict[str, Any]
+) -> FunctionType:
+    """Return a function that differs from ``function`` in its code and globals alone."""
+    copy = FunctionType(
+        code, names, function.__name__, function.__defaults__, function.__closure__
+    )
+    copy.__kwdefaults__ = function.__kwdefaults__
+    return copy
+
+
+def sites_of(function: FunctionType, *, ask: bool = True) -> list[Site]:
+    """Return the planned sites of ``function`` and of those nested in it."""
+    found = mended(function.__code__, function.__globals__, ask=ask).sites
+    return [site for _, site in found]
+
+
+def refusals_of(function: FunctionType, *, ask: bool = True) -> set[str]:
+    """Return the slugs with which sites of ``function`` are refused."""
+    decisions = [site.decision for site in sites_of(function, ask=ask)]
+    return {each.slug for each in decisions if isinstance(each, Refusal)}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What can be seen of a call: the value or the error, and the last line of the traceback."""
+
+    value: object
+    error: tuple[type[BaseException], tuple[object, ...], int | None] | None
+
+
+def outcome_of(function: Callable[..., object], *arguments: object, **keywords: object) -> Outcome:
+    """Call ``function`` and say what became of it."""
+    try:
+        return Outcome(function(*arguments, **keywords), None)
+    except Exception as error:
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__)]
+        return Outcome(None, (type(error), error.args, lines[-1]))
