@@ -11,22 +11,23 @@ from __future__ import annotations
 import io
 import logging
 import random
-import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import Tensor
 
-from tests.freezing import Frozen, aliases, freeze, frozen_differences
+import bcmend
+from tests.freezing import Frozen, aliases, freeze, frozen_differences, tensors_in
 
-_COMPILER = ("torch", "bcmend", "<")
-_OWN_FILES = ("observation.py", "equivalence.py", "freezing.py")
+_COMPILER: Final = (f"{Path(torch.__file__).parent}/", f"{Path(bcmend.__file__).parent}/", "<")
+_OWN_FILES: Final = (__file__, str(Path(__file__).with_name("equivalence.py")))
 
 Event = tuple[object, ...]
 
@@ -113,7 +114,7 @@ def captured() -> Iterator[list[Event]]:
 
 
 def _is_of_the_compiler(filename: str) -> bool:
-    return "/site-packages/torch/" in filename or filename.startswith("<")
+    return filename.startswith(_COMPILER)
 
 
 def observe(
@@ -172,9 +173,8 @@ def _described(error: BaseException) -> Frozen:
 def _last_frame_of_the_program(trace: TracebackType | None) -> tuple[str, int | None] | None:
     frames = traceback.extract_tb(trace)
     for frame in reversed(frames):
-        if not _is_of_the_compiler(frame.filename) and "/bcmend/" not in frame.filename:
-            if not frame.filename.endswith(_OWN_FILES):
-                return frame.filename, frame.lineno
+        if not _is_of_the_compiler(frame.filename) and frame.filename not in _OWN_FILES:
+            return frame.filename, frame.lineno
     return None
 
 
@@ -182,8 +182,6 @@ def _gradients(
     result: object, given: Mapping[str, Any], program: object
 ) -> dict[str, Tensor | None]:
     """Make a backward pass in which every element has a weight of its own."""
-    from tests.freezing import tensors_in
-
     total = None
     for _, tensor in tensors_in(result):
         if tensor.requires_grad and tensor.grad_fn is not None:
@@ -246,7 +244,3 @@ def _gradient_differences(
             continue
         yield from frozen_differences(freeze(one), freeze(other), f"gradient of {name}", tolerance)
 
-
-def python_name_of_stream() -> str:
-    """The name of the class that stands for standard output at the moment."""
-    return type(sys.stdout).__name__

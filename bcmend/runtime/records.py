@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["Buffer", "deliver", "settle_attribute", "settle_item"]
+__all__ = ["OUTLET", "Buffer", "deliver", "settle_attribute", "settle_item"]
 
 Buffer = list[tuple[str, "torch.Tensor | None", Any, tuple[Any, ...]]]
 
@@ -24,6 +24,26 @@ def deliver(buffer: Buffer) -> None:
     for _, predicate, action, inputs in records:
         if predicate is None or bool(predicate):
             action(*inputs)
+
+
+class _Outlet:
+    """Delivers what is assigned to ``records``.
+
+    A frame that Dynamo enters without a boundary of ours (``nn.Sequential``, a function of the
+    user's that calls a patched model) has nobody to deliver its records. Dynamo replays stores to
+    attributes when the graph has run: such a frame's trace ends with one to this object.
+    """
+
+    @property
+    def records(self) -> Buffer:
+        return []
+
+    @records.setter
+    def records(self, buffer: Buffer) -> None:
+        deliver(buffer)
+
+
+OUTLET = _Outlet()
 
 
 def settle_attribute(

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from torch._dynamo.source import AttrSource
 from torch._dynamo.variables import (
     ConstantVariable,
     ConstDictVariable,
@@ -25,7 +26,7 @@ from torch._dynamo.variables.base import ValueMutationNew, VariableTracker
 from torch._dynamo.variables.builder import wrap_fx_proxy
 from torch._dynamo.variables.misc import StringFormatVariable
 
-from bcmend.runtime import watches
+from bcmend.runtime import records, watches
 from bcmend.runtime.merge import constant, example_of
 from bcmend.runtime.sites import LiveSite
 
@@ -60,13 +61,23 @@ def _stack(tx: Any) -> list[list[Draft]]:
 
 
 def _buffer(tx: Any) -> Any:
-    buffer = tx.output.root_tx.symbolic_locals.get(BUFFER)
-    return None if buffer is None else buffer.realize()
+    """Return the buffer of the root frame, or make one that is delivered when its graph has run."""
+    output = tx.output
+    given = output.root_tx.symbolic_locals.get(BUFFER)
+    if given is not None:
+        return given.realize()
+    made = getattr(output, "_bcmend_buffer", None)
+    if made is None:
+        made = output._bcmend_buffer = ListVariable([], mutation_type=ValueMutationNew())
+        source = AttrSource(tx.import_source(records.__name__), "OUTLET")
+        outlet = VariableTracker.build(tx, records.OUTLET, source).realize()
+        output.side_effects.store_attr(outlet, "records", made)
+    return made
 
 
 def is_open(tx: Any) -> bool:
     """Whether a record made now would reach somebody."""
-    return bool(_stack(tx)) or isinstance(_buffer(tx), ListVariable)
+    return bool(_stack(tx)) or not tx.export
 
 
 @contextmanager
