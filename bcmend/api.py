@@ -15,9 +15,9 @@ from bcmend import install as patching
 from bcmend.errors import PolicyError
 from bcmend.policy import DEFAULT, Policy
 from bcmend.reach import reach
-from bcmend.site_report import Report, SiteRecord
 from bcmend.rewrite.plan import Refusal, Site
 from bcmend.runtime import sites
+from bcmend.site_report import Report, SiteRecord
 from bcmend.subject import path_of, uncompiled
 
 __all__ = ["compile", "patch", "patched", "report", "unpatch"]

@@ -17,8 +17,8 @@ from torch._C._dynamo.eval_frame import get_eval_frame_callback
 from torch._dynamo.eval_frame import skip_code
 
 import bcmend.entry
-from bcmend.pipeline import Context, Mended, may_have_sites, mend
 from bcmend.codeobj.decode import decode
+from bcmend.pipeline import Context, Mended, may_have_sites, mend
 from bcmend.policy import DEFAULT, Policy
 from bcmend.reach import reach
 from bcmend.rewrite.names import CALLBACK, NAMESPACE, TRACING
@@ -106,11 +106,20 @@ def _install_one(function: FunctionType, policy: Policy, owner: int, *, needed: 
         return False
     if not mended.has_lowerings and mended.original.co_flags & _SUSPENDS:
         return False
+    if not _can_be_written(mended):
+        return False
     _put(function, Patched(_reference(function), mended.original, mended, policy, {owner}))
     return True
 
 
 _SUSPENDS = 0x20 | 0x80 | 0x200  # generator, coroutine, asynchronous generator
+
+
+def _can_be_written(mended: Mended) -> bool:
+    try:
+        return mended.shell is not None
+    except ValueError:
+        return False
 
 
 def _reference(function: FunctionType) -> weakref.ref[FunctionType]:
@@ -128,6 +137,9 @@ def _put(function: FunctionType, patched: Patched) -> None:
     names[TRACING] = torch.compiler.is_dynamo_compiling
     names[CALLBACK] = get_eval_frame_callback
     _TABLE.by_function[id(function)] = patched
+    for code in patched.mended.origins:
+        _TABLE.by_code[id(code)] = patched.mended
+    skip_code(patched.mended.shell)
     function.__code__ = patched.mended.shell
 
 
@@ -143,7 +155,7 @@ def _mended(
         (id(stopped), offset) for stopped, offsets in _TABLE.asked.values() for offset in offsets
     )
     context = Context(module, function.__globals__, policy, asked)
-    if not needed and not may_have_sites(code):
+    if not needed and not may_have_sites(code, context):
         return None
     try:
         mended = mend(code, context)
@@ -155,10 +167,7 @@ def _mended(
 
 
 def _register(mended: Mended, policy: Policy) -> None:
-    """Make the sites known to the runtime, and the code to the search for where Dynamo stopped."""
-    skip_code(mended.shell)
-    for code in mended.origins:
-        _TABLE.by_code[id(code)] = mended
+    """Make the sites known to the runtime."""
     for code, site in mended.sites:
         if not isinstance(site.decision, Refusal):
             live = sites.LiveSite(
@@ -231,9 +240,7 @@ def analysed(function: FunctionType, policy: Policy) -> Mended | None:
 def _mend_where_stopped(stops: list[Stop]) -> bool:
     """Mend the innermost code that can be mended and was not."""
     with _TABLE.lock:
-        policy = next(
-            (patched.policy for stop in stops for patched in _owners(stop.code)), DEFAULT
-        )
+        policy = next((patched.policy for stop in stops for patched in _owners(stop.code)), DEFAULT)
         return any(_mend_stop(stop, policy) for stop in stops)
 
 

@@ -16,19 +16,20 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import CodeType
 from typing import Any
 
 from bcmend.analysis.conditions import may_be_tensor
 from bcmend.analysis.effects import touched
 from bcmend.analysis.facts import Facts, facts_of
+from bcmend.analysis.sketch import may_branch_on_tensor
 from bcmend.codeobj.decode import decode
-from bcmend.codeobj.scan import has_dropped_call, has_truth_jump
 from bcmend.policy import Policy
 from bcmend.rewrite.branch import propose_branch, propose_guard
-from bcmend.rewrite.defer import output_statements, propose_output
+from bcmend.rewrite.defer import may_write_output, output_statements, propose_output
 from bcmend.rewrite.plan import Lowering, Plan, Refusal, Site
 from bcmend.rewrite.shell import write_shell
 from bcmend.rewrite.write import CodeWriter
@@ -56,6 +57,23 @@ class Context:
     asked: frozenset[tuple[int, int]] = frozenset()
 
 
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The code objects that were written for one function.
+
+    Attributes:
+        shell: what the function's ``__code__`` becomes.
+        body: what the shell calls.
+        origins: for each code object written, the offset in its original of each instruction.
+        sources: for each code object written, the original code it was made from.
+    """
+
+    shell: CodeType
+    body: CodeType
+    origins: Mapping[CodeType, tuple[int, ...]]
+    sources: Mapping[CodeType, CodeType]
+
+
 @dataclass(frozen=True)
 class Mended:
     """What became of one function.
@@ -63,34 +81,51 @@ class Mended:
     Attributes:
         original: the code object it was made from.
         sites: of the function and of the functions nested in it, with the code each belongs to.
-        shell: what the function's ``__code__`` becomes.
-        body: what the shell calls.
-        origins: for each code object written, the offset in its original of each instruction.
-        sources: for each code object written, the original code it was made from.
+        write: writes the code objects; asked once, and at once only if there is a lowering.
     """
 
     original: CodeType
     sites: tuple[tuple[CodeType, Site], ...]
-    shell: CodeType
-    body: CodeType
-    origins: Mapping[CodeType, tuple[int, ...]] = field(default_factory=dict)
-    sources: Mapping[CodeType, CodeType] = field(default_factory=dict)
+    write: Callable[[], Written] = field(repr=False)
 
     @property
     def has_lowerings(self) -> bool:
-        return any(not isinstance(site.decision, Refusal) for _, site in self.sites)
+        return _any_lowered(self.sites)
+
+    @cached_property
+    def written(self) -> Written:
+        """The code objects. Raises ``ValueError`` where they cannot be made."""
+        return self.write()
+
+    @property
+    def shell(self) -> CodeType:
+        return self.written.shell
+
+    @property
+    def body(self) -> CodeType:
+        return self.written.body
+
+    @property
+    def origins(self) -> Mapping[CodeType, tuple[int, ...]]:
+        return self.written.origins
+
+    @property
+    def sources(self) -> Mapping[CodeType, CodeType]:
+        return self.written.sources
 
 
 def mend(code: CodeType, context: Context) -> Mended:
-    """Mend a function. Raises ``ValueError`` for code that cannot be decoded or analysed."""
+    """Mend a function. Raises ``ValueError`` for code that cannot be decoded, analysed or written.
+
+    A function in which nothing is lowered is written when that is asked for.
+    """
     gathered = _Gathered()
-    facts = facts_of(decode(code))
-    body = _mend_code(code, facts, context, gathered, with_buffer=True)
-    lowered = any(not isinstance(site.decision, Refusal) for _, site in gathered.sites)
-    shell = write_shell(facts.function, body, has_sites=lowered)
-    return Mended(
-        code, tuple(gathered.sites), shell, body, gathered.origins, gathered.sources
-    )
+    writer = _planned(code, context, gathered)
+    sites = tuple(gathered.sites)
+    mended = Mended(code, sites, lambda: _written(code, writer, gathered, _any_lowered(sites)))
+    if mended.has_lowerings:
+        mended.written  # noqa: B018
+    return mended
 
 
 @dataclass
@@ -102,18 +137,32 @@ class _Gathered:
     sources: dict[CodeType, CodeType] = field(default_factory=dict)
     names: Counter[str] = field(default_factory=Counter)
 
+    def take(self, code: CodeType, origins: Mapping[CodeType, tuple[int, ...]]) -> None:
+        """Note which code objects were written for ``code``."""
+        self.origins.update(origins)
+        self.sources.update(dict.fromkeys(origins, code))
 
-def _mend_code(
-    code: CodeType, facts: Facts, context: Context, gathered: _Gathered, *, with_buffer: bool
-) -> CodeType:
+
+def _any_lowered(sites: Iterable[tuple[CodeType, Site]]) -> bool:
+    return any(not isinstance(site.decision, Refusal) for _, site in sites)
+
+
+def _written(
+    code: CodeType, writer: CodeWriter, gathered: _Gathered, has_sites: bool
+) -> Written:
+    body = writer.body(with_buffer=True)
+    gathered.take(code, writer.origins)
+    shell = write_shell(code, body, has_sites=has_sites)
+    return Written(shell, body, gathered.origins, gathered.sources)
+
+
+def _planned(code: CodeType, context: Context, gathered: _Gathered) -> CodeWriter:
+    """Decide about every site of ``code``, and mend the functions nested in it."""
+    facts = facts_of(decode(code))
     plan = _plan(code, facts, context, gathered.names)
     gathered.sites.extend((code, site) for site in plan.sites)
     nested = _mend_nested(code, context, gathered)
-    writer = CodeWriter(facts, plan, lambda site: site.name, nested)
-    body = writer.body(with_buffer=with_buffer)
-    gathered.origins.update(writer.origins)
-    gathered.sources.update(dict.fromkeys(writer.origins, code))
-    return body
+    return CodeWriter(facts, plan, lambda site: site.name, nested)
 
 
 def _mend_nested(
@@ -122,31 +171,32 @@ def _mend_nested(
     """Mend the functions that a function makes; those without sites stay the same objects."""
     replaced = {}
     for constant in code.co_consts:
-        if not isinstance(constant, CodeType) or not may_have_sites(constant):
+        if not isinstance(constant, CodeType) or not may_have_sites(constant, context):
             continue
         if constant.co_flags & inspect.CO_OPTIMIZED == 0:
             continue  # a class body
+        inner = _Gathered(names=gathered.names)
         try:
-            facts = facts_of(decode(constant))
-            inner = _Gathered(names=gathered.names)
-            body = _mend_code(constant, facts, context, inner, with_buffer=False)
+            writer = _planned(constant, context, inner)
+            if _any_lowered(inner.sites):
+                replaced[constant] = writer.body(with_buffer=False)
+                inner.take(constant, writer.origins)
         except ValueError:
             continue
         gathered.sites.extend(inner.sites)
-        if any(not isinstance(site.decision, Refusal) for _, site in inner.sites):
-            gathered.origins.update(inner.origins)
-            gathered.sources.update(inner.sources)
-            replaced[constant] = body
+        gathered.origins.update(inner.origins)
+        gathered.sources.update(inner.sources)
     return replaced
 
 
-def may_have_sites(code: CodeType) -> bool:
+def may_have_sites(code: CodeType, context: Context) -> bool:
     """Whether it is worth decoding ``code``: a cheap look that never misses a site."""
     return (
-        has_truth_jump(code)
-        or has_dropped_call(code)
+        any(code_id == id(code) for code_id, _ in context.asked)
+        or may_branch_on_tensor(code)
+        or may_write_output(code, context.names)
         or any(
-            isinstance(constant, CodeType) and may_have_sites(constant)
+            isinstance(constant, CodeType) and may_have_sites(constant, context)
             for constant in code.co_consts
         )
     )

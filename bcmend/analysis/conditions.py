@@ -8,17 +8,16 @@ Dynamo stops there) and ``"likely"``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Protocol
 
 from bcmend.analysis.effects import names_of
-from bcmend.analysis.facts import Facts
+from bcmend.codeobj.decode import Instruction
 from bcmend.codeobj.opcodes import row
 from bcmend.torch_knowledge import NEVER_TENSOR_ATTRIBUTES, NEVER_TENSOR_CALLS
 
-__all__ = ["may_be_tensor"]
+__all__ = ["Evidence", "may_be_tensor"]
 
-_RANKS: Final = ("never", "unlikely", "likely")
 _ALWAYS_BOOL: Final = frozenset(
     ["IS_OP", "CONTAINS_OP", "CHECK_EXC_MATCH", "CHECK_EG_MATCH", "WITH_EXCEPT_START"]
 )
@@ -32,98 +31,110 @@ _DISPLAYS: Final = frozenset(
 _FOLLOW_AT_MOST: Final = 6
 
 
-def may_be_tensor(facts: Facts, jump: int) -> str:
+class Evidence(Protocol):
+    """What conditions are judged by: all the facts about a function, or a sketch of it."""
+
+    @property
+    def instructions(self) -> Sequence[Instruction]: ...
+
+    @property
+    def stores(self) -> Mapping[str, Sequence[int]]:
+        """For each local or cell, the instructions that bind it."""
+
+    @property
+    def argument_names(self) -> Sequence[str]: ...
+
+    def operand(self, index: int, position: int) -> Iterable[int]:
+        """Return what can have made an operand of an instruction; ``position`` is -1 at the top."""
+
+
+def may_be_tensor(evidence: Evidence, jump: int) -> str:
     """Return "never", "unlikely" or "likely" for the condition of the jump at ``jump``."""
-    stack = facts.stacks[jump]
-    if not stack:
-        return "never"
-    return _most(_of_maker(facts, maker, _FOLLOW_AT_MOST) for maker in stack[-1])
+    return _of_operand(evidence, jump, -1, _FOLLOW_AT_MOST + 1)
 
 
 def _most(answers: Iterable[str]) -> str:
-    return max(answers, key=_RANKS.index, default="never")
+    most = "never"
+    for answer in answers:
+        if answer == "likely":
+            return answer
+        if answer == "unlikely":
+            most = answer
+    return most
 
 
-def _of_maker(facts: Facts, maker: int, follow: int) -> str:
+def _of_maker(evidence: Evidence, maker: int, follow: int) -> str:
     if maker < 0:
         return "never"
     if follow == 0:
         return "likely"
-    instruction = facts.instructions[maker]
+    instruction = evidence.instructions[maker]
     op, known = instruction.op, row(instruction.op)
     if op in _ALWAYS_BOOL or op in _DISPLAYS or op == "LOAD_CONST":
         return "never"
     if op in _PASSES_ON:
-        return _of_operand(facts, maker, -1, follow)
+        return _of_operand(evidence, maker, -1, follow)
     if op == "COMPARE_OP":
-        return _of_comparison(facts, maker, follow)
+        return _of_comparison(evidence, maker, follow)
     if known.reads in ("local", "cell"):
-        return _of_variable(facts, instruction.arg, follow)
+        return _of_variable(evidence, instruction.arg, follow)
     if known.reads == "global":
         return "unlikely"
     if known.argument in ("name", "flagged_name") and known.pops == 1:
         return "never" if names_of(instruction) in NEVER_TENSOR_ATTRIBUTES else "unlikely"
     if op.startswith("CALL"):
-        return _of_call(facts, maker)
+        return _of_call(evidence, maker)
     if op in ("BINARY_SUBSCR", "BINARY_OP"):
         sides = (-2,) if op == "BINARY_SUBSCR" else (-2, -1)
-        return _most(_of_operand(facts, maker, side, follow) for side in sides)
+        return _most(_of_operand(evidence, maker, side, follow) for side in sides)
     if op in _MADE_FROM_TOP:
-        return _of_operand(facts, maker, -1, follow)
+        return _of_operand(evidence, maker, -1, follow)
     return "likely"
 
 
-def _of_operand(facts: Facts, index: int, position: int, follow: int) -> str:
-    stack = facts.stacks[index]
-    if stack is None or len(stack) < -position:
-        return "never"
-    return _most(_of_maker(facts, maker, follow - 1) for maker in stack[position])
+def _of_operand(evidence: Evidence, index: int, position: int, follow: int) -> str:
+    makers = evidence.operand(index, position)
+    return _most(_of_maker(evidence, maker, follow - 1) for maker in makers)
 
 
-def _of_variable(facts: Facts, name: str, follow: int) -> str:
+def _of_variable(evidence: Evidence, name: str, follow: int) -> str:
     """A parameter is unlikely; a local is what was stored to it."""
-    stores = facts.stores.get(name, ())
-    answers = [_of_operand(facts, store, -1, follow) for store in stores]
-    if name in facts.function.shape.argnames or not answers:
+    stores = evidence.stores.get(name, ())
+    answers = [_of_operand(evidence, store, -1, follow) for store in stores]
+    if name in evidence.argument_names or not answers:
         answers.append("unlikely")
     return _most(answers)
 
 
-def _of_comparison(facts: Facts, maker: int, follow: int) -> str:
+def _of_comparison(evidence: Evidence, maker: int, follow: int) -> str:
     """A comparison with a string, or of two things that are no tensors, gives a bool."""
-    stack = facts.stacks[maker]
-    assert stack is not None
-    for slot in stack[-2:]:
-        for source in slot:
-            if source >= 0 and _is_plain_constant(facts, source):
-                return "never"
-    sides = [_most(_of_maker(facts, source, follow - 1) for source in slot) for slot in stack[-2:]]
-    return _most(sides)
+    for side in (-2, -1):
+        if any(_is_plain_constant(evidence, source) for source in evidence.operand(maker, side)):
+            return "never"
+    return _most(_of_operand(evidence, maker, side, follow) for side in (-2, -1))
 
 
-def _is_plain_constant(facts: Facts, source: int) -> bool:
-    instruction = facts.instructions[source]
+def _is_plain_constant(evidence: Evidence, source: int) -> bool:
+    if source < 0:
+        return False
+    instruction = evidence.instructions[source]
     return instruction.op == "LOAD_CONST" and isinstance(
         instruction.arg, (str, bytes, tuple, type(None), frozenset)
     )
 
 
-def _of_call(facts: Facts, maker: int) -> str:
-    called = called_name(facts, maker)
+def _of_call(evidence: Evidence, maker: int) -> str:
+    called = called_name(evidence, maker)
     return "never" if called in NEVER_TENSOR_CALLS else "likely"
 
 
-def called_name(facts: Facts, call: int) -> str:
+def called_name(evidence: Evidence, call: int) -> str:
     """Return the last name of what a call calls (``any`` for ``x.any()``); empty if unknown."""
-    stack = facts.stacks[call]
-    instruction = facts.instructions[call]
+    instruction = evidence.instructions[call]
     pops, _ = row(instruction.op).effect(instruction.arg)
-    if stack is None or len(stack) < pops:
-        return ""
-    for slot in stack[-pops:][:2]:
-        for source in slot:
-            if source >= 0:
-                name = names_of(facts.instructions[source])
-                if name:
-                    return name
+    for position in range(-pops, 0)[:2]:
+        for source in evidence.operand(call, position):
+            name = names_of(evidence.instructions[source]) if source >= 0 else ""
+            if name:
+                return name
     return ""

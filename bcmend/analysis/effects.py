@@ -20,6 +20,9 @@ _LOOKS_AT_ITS_FRAME: Final = frozenset(["locals", "vars", "dir", "exec", "eval"]
 _LOOKS_AT_ITS_FRAME_BY_ATTRIBUTE: Final = frozenset(["_getframe", "currentframe", "getouterframes"])
 _SUSPENDS: Final = frozenset(["YIELD_VALUE", "SEND", "RETURN_GENERATOR", "GET_AWAITABLE"])
 
+#: What ``super()`` without arguments reads, though on Python 3.11 no instruction names it.
+_CLASS_CELL = "__class__"
+
 
 @dataclass(frozen=True, slots=True)
 class Touched:
@@ -67,6 +70,8 @@ def touched(facts: Facts, indices: Iterable[int]) -> Touched:
         introspects = introspects or _introspection(instruction.op, instruction.arg)
         suspends = suspends or instruction.op in _SUSPENDS
         uses_super = uses_super or (known.reads == "global" and names_of(instruction) == "super")
+    if uses_super and _CLASS_CELL in facts.function.shape.freevars:
+        cells.add(_CLASS_CELL)
     return Touched(
         frozenset(sets["read"]),
         frozenset(sets["written"]),

@@ -47,6 +47,18 @@ class Facts:
     def instructions(self) -> tuple[Instruction, ...]:
         return self.function.instructions
 
+    @property
+    def argument_names(self) -> tuple[str, ...]:
+        return self.function.shape.argnames
+
+    def operand(self, index: int, position: int) -> frozenset[int]:
+        """Return what can have made an operand of an instruction, ``position`` -1 being the top.
+
+        Empty where there is no such operand.
+        """
+        stack = self.stacks[index]
+        return frozenset() if stack is None or len(stack) < -position else stack[position]
+
     def depth_before(self, index: int) -> int | None:
         """Return how many operands lie on the stack before an instruction."""
         stack = self.stacks[index]

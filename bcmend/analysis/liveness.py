@@ -120,6 +120,40 @@ def maybe_bound_before(graph: Graph, liveness: Liveness, instruction: int) -> fr
     return _names(_run(earlier, tracked.maybe_bound_in[block], any))
 
 
+def live_into(
+    graph: Graph,
+    liveness: Liveness,
+    entry: int,
+    blocks: frozenset[int],
+    wanted: frozenset[str],
+) -> frozenset[str]:
+    """Return the locals whose values a stretch of code needs when it begins.
+
+    An exception that leaves the stretch is not counted: who handles it finds in the frame what was
+    there before the stretch.
+
+    Args:
+        graph: the function.
+        liveness: its facts.
+        entry: the block at which the stretch begins; outside ``blocks`` for an empty stretch.
+        blocks: the blocks of the stretch.
+        wanted: the locals that are needed where control leaves ``blocks``.
+    """
+    events = liveness.tracked.events
+    live: dict[int, Variables] = dict.fromkeys(blocks, _NONE)
+    changed = True
+    while changed:
+        changed = False
+        for block in sorted(blocks, reverse=True):
+            after = _union(live.get(each, wanted) for each in graph.successors[block])
+            handler = graph.handler_block(block)
+            in_handler = _NONE if handler is None else live.get(handler, _NONE)
+            before = _backward(events[block], after, in_handler)
+            if before != live[block]:
+                live[block], changed = before, True
+    return _names(live.get(entry, wanted))
+
+
 def _names(variables: Iterable[Variable]) -> frozenset[str]:
     return frozenset(each for each in variables if isinstance(each, str))
 

@@ -68,7 +68,7 @@ def assemble(shape: Shape, items: Sequence[Item], tries: Sequence[TryRange]) -> 
         AssembleError: the instructions do not make a sound code object.
         UnknownOpcode: an instruction has no facts.
     """
-    instructions, label_index = _place_labels(items)
+    instructions, label_index = place_labels(items)
     flat_tries = flatten(tries, label_index, len(instructions))
     depth = check_depths(instructions, label_index, flat_tries)
     _check_shape(shape, instructions)
@@ -78,7 +78,12 @@ def assemble(shape: Shape, items: Sequence[Item], tries: Sequence[TryRange]) -> 
     return pack(shape, tables, units, offsets, flat_tries, depth)
 
 
-def _place_labels(items: Sequence[Item]) -> tuple[list[Instruction], dict[Label, int]]:
+def place_labels(items: Sequence[Item]) -> tuple[list[Instruction], dict[Label, int]]:
+    """Return the instructions alone, and which of them each label stands before.
+
+    Raises:
+        AssembleError: a label is placed twice or not at all, or an argument is of no use.
+    """
     instructions: list[Instruction] = []
     placed: dict[Label, int] = {}
     for item in items:

@@ -134,7 +134,7 @@ class FunctionCode:
     tries: tuple[TryRange, ...]
 
 
-class _Opcode(NamedTuple):
+class Opcode(NamedTuple):
     """How one raw opcode is read."""
 
     name: str  # canonical
@@ -167,7 +167,7 @@ def cache_words(raw_name: str) -> int:
     return instruction.use_cache_opcodes()
 
 
-def _read_opcodes() -> dict[int, _Opcode]:
+def _read_opcodes() -> dict[int, Opcode]:
     known = {}
     for raw_name, opcode in dis.opmap.items():
         name = _CANONICAL_NAMES.get(raw_name, raw_name)
@@ -176,11 +176,11 @@ def _read_opcodes() -> dict[int, _Opcode]:
         if opcode < 256 and (name in ROWS or parts):
             argument = "pair" if parts else ROWS[name].argument
             words = 1 + cache_words(raw_name)
-            known[opcode] = _Opcode(name, argument, words, "BACKWARD" in raw_name, parts)
+            known[opcode] = Opcode(name, argument, words, "BACKWARD" in raw_name, parts)
     return known
 
 
-_OPCODES: Final = _read_opcodes()
+OPCODES: Final = _read_opcodes()
 _PRECALL_WORDS: Final = 1 + cache_words("PRECALL") if behavior.CALL_HAS_PRECALL else 0
 
 
@@ -214,10 +214,11 @@ def decode(code: CodeType) -> FunctionCode:
         raise DecodeError(f"{code.co_qualname}: one name is both a cell and a free variable")
     raw_instructions, index_at = _decode_instructions(code)
     instructions = tuple(_with_targets(raw_instructions, index_at))
-    return FunctionCode(_decode_shape(code), instructions, tuple(_decode_tries(code, index_at)))
+    return FunctionCode(decode_shape(code), instructions, tuple(_decode_tries(code, index_at)))
 
 
-def _decode_shape(code: CodeType) -> Shape:
+def decode_shape(code: CodeType) -> Shape:
+    """Return everything of ``code`` that is not its instructions."""
     arguments = code.co_argcount + code.co_kwonlyargcount
     arguments += bool(code.co_flags & inspect.CO_VARARGS)
     arguments += bool(code.co_flags & inspect.CO_VARKEYWORDS)
@@ -251,7 +252,7 @@ def slot_names(
     return (*varnames, *(name for name in cellvars if name not in varnames), *freevars)
 
 
-def _argument_readers(code: CodeType) -> dict[str, Callable[[int], Any]]:
+def argument_readers(code: CodeType) -> dict[str, Callable[[int], Any]]:
     """Return, by ``Row.argument``, the function from raw to canonical argument."""
     names = code.co_names
     slots = slot_names(code.co_varnames, code.co_cellvars, code.co_freevars)
@@ -275,37 +276,22 @@ def _decode_instructions(code: CodeType) -> tuple[list[Instruction], list[int]]:
     Returns the instructions, and for each code unit the index of the instruction that it belongs
     to, or, for an inline cache, that follows it.
     """
-    raw_code = code.co_code
     positions = list(code.co_positions())
     locations: dict[tuple[int | None, ...], Location] = {}
-    readers = _argument_readers(code)
+    readers = argument_readers(code)
     closure_slots = _closure_slots(code)
     instructions: list[Instruction] = []
     index_at: list[int] = []
-    unit, units, extended = 0, len(raw_code) // 2, 0
-    while unit < units:
-        opcode, raw = raw_code[2 * unit], raw_code[2 * unit + 1] | extended
-        index_at.append(len(instructions))
-        if opcode == _EXTENDED_ARG:
-            extended = raw << 8
-            unit += 1
-            continue
-        extended = 0
-        if opcode == _PRECALL:
-            unit += _PRECALL_WORDS
-            index_at.extend([len(instructions)] * (_PRECALL_WORDS - 1))
-            continue
-        known = _OPCODES.get(opcode)
-        if known is None:
-            raise UnknownOpcode(f"no facts are known about the opcode {dis.opname[opcode]}")
+    for unit, known, raw in raw_steps(code):
+        # What lies before the opcode itself belongs to it: wider arguments, PRECALL.
+        index_at.extend([len(instructions)] * (unit + 1 - len(index_at)))
         position = positions[unit]
         location = locations.get(position)
         if location is None:
             location = locations[position] = Location(*position)
         offset = 2 * unit
-        unit += known.words
         if known.argument == "jump":
-            target = unit - raw if known.backward else unit + raw
+            target = jump_target(unit, known, raw)
             instructions.append(Instruction(known.name, None, target, offset, location))
         elif known.argument == "pair":
             instructions.extend(_split(known.parts, raw, readers["local"], offset, location))
@@ -315,9 +301,39 @@ def _decode_instructions(code: CodeType) -> tuple[list[Instruction], list[int]]:
         else:
             arg = readers[known.argument](raw)
             instructions.append(Instruction(known.name, arg, None, offset, location))
-        index_at.extend([len(instructions)] * (known.words - 1))
-    index_at.append(len(instructions))
+    index_at.extend([len(instructions)] * (len(positions) + 1 - len(index_at)))
     return instructions, index_at
+
+
+def raw_steps(code: CodeType) -> Iterator[tuple[int, Opcode, int]]:
+    """Yield the code unit of each opcode, how to read it, and its argument in full width.
+
+    Raises:
+        UnknownOpcode: one of them has no facts.
+    """
+    raw_code = code.co_code
+    unit, units, extended = 0, len(raw_code) // 2, 0
+    while unit < units:
+        opcode, raw = raw_code[2 * unit], raw_code[2 * unit + 1] | extended
+        known = OPCODES.get(opcode)
+        if known is not None:
+            yield unit, known, raw
+            unit += known.words
+            extended = 0
+        elif opcode == _EXTENDED_ARG:
+            extended = raw << 8
+            unit += 1
+        elif opcode == _PRECALL:
+            unit += _PRECALL_WORDS
+            extended = 0
+        else:
+            raise UnknownOpcode(f"no facts are known about the opcode {dis.opname[opcode]}")
+
+
+def jump_target(unit: int, known: Opcode, raw: int) -> int:
+    """Return the code unit that the jump at ``unit`` goes to."""
+    after = unit + known.words
+    return after - raw if known.backward else after + raw
 
 
 def _closure_slots(code: CodeType) -> range | frozenset[int]:
@@ -354,10 +370,8 @@ def _with_targets(instructions: list[Instruction], index_at: list[int]) -> Itera
 
 
 def _decode_tries(code: CodeType, index_at: list[int]) -> Iterator[TryRange]:
-    """Read the exception table: four numbers an entry (CPython's exception_handling_notes.txt)."""
-    numbers = _variable_length_numbers(code.co_exceptiontable)
-    for start in numbers:
-        length, handler, depth_and_lasti = next(numbers), next(numbers), next(numbers)
+    """Read the exception table (CPython's exception_handling_notes.txt)."""
+    for start, length, handler, depth_and_lasti in table_rows(code.co_exceptiontable):
         yield TryRange(
             index_at[start],
             index_at[start + length],
@@ -365,6 +379,13 @@ def _decode_tries(code: CodeType, index_at: list[int]) -> Iterator[TryRange]:
             depth_and_lasti >> 1,
             bool(depth_and_lasti & 1),
         )
+
+
+def table_rows(table: bytes) -> Iterator[tuple[int, int, int, int]]:
+    """Yield the rows of an exception table: start, length, handler, twice the depth plus lasti."""
+    numbers = _variable_length_numbers(table)
+    for start in numbers:
+        yield start, next(numbers), next(numbers), next(numbers)
 
 
 def _variable_length_numbers(table: bytes) -> Iterator[int]:

@@ -34,7 +34,6 @@ def check_depths(
         index = pending.pop()
         depth = depths[index]
         assert depth is not None
-        deepest = max(deepest, depth)
         for successor, arrival in _ways_out(index, depth, instructions[index], placed, handling):
             if successor == len(instructions):
                 raise AssembleError(f"{instructions[index].op} falls off the end")
@@ -65,20 +64,14 @@ def _ways_out(
     handling: Sequence[TryRange | None],
 ) -> list[tuple[int, int]]:
     """Return each instruction that can be next, with the depth it starts with."""
-    facts = row(instruction.op)
-    ways = []
-    needed = int(instruction.arg) if facts.moves else 0
-    if facts.ends is None and facts.falls_through:
-        pops, pushes = facts.effect(instruction.arg)
-        needed = max(needed, pops)
-        ways.append((index + 1, depth - pops + pushes))
-    elif facts.ends is not None:
-        needed = facts.effect(instruction.arg)[0]
+    facts, entry = row(instruction.op), handling[index]
+    pops, pushes = facts.effect(instruction.arg)
+    needed = max(pops, int(instruction.arg)) if facts.moves else pops
+    ways = [(index + 1, depth - pops + pushes)] if facts.falls_through else []
     if isinstance(instruction.target, Label):
         pops, pushes = facts.jump_effect
         needed = max(needed, pops)
         ways.append((placed[instruction.target], depth - pops + pushes))
-    entry = handling[index]
     if entry is not None:
         needed = max(needed, entry.depth)
         assert isinstance(entry.handler, int)

@@ -1,23 +1,21 @@
 """Canonical instructions to raw ones, laid out and packed.
 
 Reads instructions with placed labels, flat try ranges and tables; chooses the raw form, direction
-and width of every instruction, adds inline caches, and has ``bytecode.ConcreteBytecode`` pack the
-bytes, the line table and the exception table.
+and width of every instruction, adds inline caches, and packs the bytes, the line table and the
+exception table. The library's ``ConcreteBytecode`` would pack them too, at three times the cost of
+all the rest of assembling.
 """
 
 from __future__ import annotations
 
+import dis
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from types import CodeType
 from typing import Final
 
-from bytecode import CompilerFlags, ConcreteBytecode, ConcreteInstr
-from bytecode.concrete import ExceptionTableEntry
-from bytecode.instr import UNSET, InstrLocation
-
-from bcmend.codeobj import behavior
+from bcmend.codeobj import behavior, line_table
 from bcmend.codeobj.decode import (
     Instruction,
     Label,
@@ -35,26 +33,26 @@ from bcmend.codeobj.tables import Tables
 class Unit:
     """One raw instruction being laid out: ``argument`` of a jump is only known at the end."""
 
-    name: str
-    argument: int | None
+    opcode: int
+    argument: int
     target: int | None  # index of the canonical instruction that is jumped to
     index: int  # index of the canonical instruction it comes from
-    location: InstrLocation
-    width: int = 1  # code units, EXTENDED_ARG included
-    cache: int = 0
-
-    def __post_init__(self) -> None:
-        self.cache = _cache_words(self.name)
-        self.width = _width(self.argument or 0)
+    location: Location
+    cache: int  # code units of inline cache
+    width: int  # code units, EXTENDED_ARG included
 
 
-_cache_words: Final = cache(cache_words)
+@cache
+def _form(name: str) -> tuple[int, int]:
+    """Return the opcode of a raw name, and how many units of inline cache follow it."""
+    return dis.opmap[name], cache_words(name)
 
 
 def _width(argument: int) -> int:
     return 1 if argument < 256 else (argument.bit_length() + 7) // 8
 
 
+_EXTENDED_ARG: Final = dis.opmap["EXTENDED_ARG"]
 _INVERSE: Final = {
     "POP_JUMP_IF_TRUE": "POP_JUMP_IF_FALSE",
     "POP_JUMP_IF_FALSE": "POP_JUMP_IF_TRUE",
@@ -67,55 +65,46 @@ def lower(
     instructions: Sequence[Instruction], placed: Mapping[Label, int], tables: Tables
 ) -> Iterator[Unit]:
     """Turn canonical instructions into raw ones."""
-    location = InstrLocation(None, None, None, None)
-    converted: dict[Location, InstrLocation] = {}
+    given: Location | None = None
+    location = Location()
     for index, instruction in enumerate(instructions):
-        if instruction.location is not None:
-            location = converted.setdefault(instruction.location, _location(instruction.location))
+        if instruction.location is not None and instruction.location is not given:
+            given = instruction.location
+            location = line_table.checked(given)
+        op = instruction.op
         if instruction.target is not None:
             target = placed_index(instruction.target, placed)
-            yield from _lower_jump(instruction.op, index, target, location)
+            for name, goal in _jump_forms(op, index, target):
+                opcode, words = _form(name)
+                yield Unit(opcode, 0, goal, index, location, words, 1)
             continue
         raw = tables.raw(instruction)
-        if instruction.op == "CALL" and behavior.CALL_HAS_PRECALL:
-            yield Unit("PRECALL", raw, None, index, location)
-        name = instruction.op
-        if name == "LOAD_CLOSURE" and not behavior.HAS_CLOSURE_OPCODE:
-            name = "LOAD_FAST"
-        yield Unit(name, raw, None, index, location)
+        width = _width(raw)
+        if op == "CALL" and behavior.CALL_HAS_PRECALL:
+            opcode, words = _form("PRECALL")
+            yield Unit(opcode, raw, None, index, location, words, width)
+        elif op == "LOAD_CLOSURE" and not behavior.HAS_CLOSURE_OPCODE:
+            op = "LOAD_FAST"
+        opcode, words = _form(op)
+        yield Unit(opcode, raw, None, index, location, words, width)
 
 
-def _lower_jump(op: str, index: int, target: int, location: InstrLocation) -> Iterator[Unit]:
+def _jump_forms(op: str, index: int, target: int) -> Iterator[tuple[str, int]]:
+    """Yield the raw jumps that make up a canonical one, each with where it goes."""
     backward = target <= index
     if op == "JUMP":
-        yield Unit("JUMP_BACKWARD" if backward else "JUMP_FORWARD", 0, target, index, location)
+        yield "JUMP_BACKWARD" if backward else "JUMP_FORWARD", target
     elif op == "JUMP_NO_INTERRUPT":
-        name = "JUMP_BACKWARD_NO_INTERRUPT" if backward else "JUMP_FORWARD"
-        yield Unit(name, 0, target, index, location)
+        yield "JUMP_BACKWARD_NO_INTERRUPT" if backward else "JUMP_FORWARD", target
     elif op in _INVERSE and behavior.JUMPS_CARRY_DIRECTION:
-        direction = "_BACKWARD_IF_" if backward else "_FORWARD_IF_"
-        yield Unit(op.replace("_IF_", direction), 0, target, index, location)
+        yield op.replace("_IF_", "_BACKWARD_IF_" if backward else "_FORWARD_IF_"), target
     elif not backward:
-        yield Unit(op, 0, target, index, location)
+        yield op, target
     elif op in _INVERSE:
-        yield Unit(_INVERSE[op], 0, index + 1, index, location)
-        yield Unit("JUMP_BACKWARD", 0, target, index, location)
+        yield _INVERSE[op], index + 1
+        yield "JUMP_BACKWARD", target
     else:
         raise AssembleError(f"{op} cannot jump backward")
-
-
-def _location(location: Location) -> InstrLocation:
-    line, end_line = location.lineno, location.end_lineno
-    column, end_column = location.col_offset, location.end_col_offset
-    if line is None:
-        return InstrLocation(None, None, None, None)
-    if column is None or end_column is None or end_line is None:
-        # The line table has no form for columns that are known in part.
-        return InstrLocation(line, line, None, None)
-    try:
-        return InstrLocation(line, end_line, column, end_column)
-    except ValueError as error:
-        raise AssembleError(f"{location}: {error}") from error
 
 
 def lay_out(units: Sequence[Unit], count: int) -> list[int]:
@@ -156,30 +145,29 @@ def pack(
     tries: Sequence[TryRange],
     depth: int,
 ) -> CodeType:
-    slots = list(tables.locals)
-    local_count = _local_count(shape, tables)
-    packed = ConcreteBytecode(
-        _concrete(units),
-        consts=tuple(tables.constant_values),
-        names=tuple(tables.names),
-        varnames=sorted(slots, key=tables.locals.__getitem__)[:local_count],
-        exception_table=[
-            ExceptionTableEntry(
-                starts[start_of(entry)],
-                starts[end_of(entry)] - 1,
-                starts[entry.handler] if isinstance(entry.handler, int) else -1,
-                entry.depth,
-                entry.push_lasti,
-            )
-            for entry in tries
-        ],
+    """Return the code object of units whose widths and arguments are settled."""
+    slots = sorted(tables.locals, key=tables.locals.__getitem__)
+    local_names = slots[: _local_count(shape, tables)]
+    return CodeType(
+        shape.argcount,
+        shape.posonlyargcount,
+        shape.kwonlyargcount,
+        len(local_names),
+        depth,
+        shape.flags,
+        raw_bytes(units),
+        tuple(tables.constant_values),
+        tuple(tables.names),
+        tuple(local_names),
+        shape.filename,
+        shape.name,
+        shape.qualname,
+        shape.first_lineno,
+        line_table.encode(_runs(units), shape.first_lineno),
+        exception_table(_table_row(entry, starts) for entry in tries),
+        shape.freevars,
+        shape.cellvars,
     )
-    packed.name, packed.qualname, packed.filename = shape.name, shape.qualname, shape.filename
-    packed.first_lineno, packed.flags = shape.first_lineno, CompilerFlags(shape.flags)
-    packed.argcount, packed.kwonlyargcount = shape.argcount, shape.kwonlyargcount
-    packed.posonlyargcount = shape.posonlyargcount
-    packed.cellvars, packed.freevars = list(shape.cellvars), list(shape.freevars)
-    return packed.to_code(stacksize=depth, compute_exception_stack_depths=False)
 
 
 def _local_count(shape: Shape, tables: Tables) -> int:
@@ -187,13 +175,55 @@ def _local_count(shape: Shape, tables: Tables) -> int:
     return len(tables.locals) - len(separate) - len({*shape.freevars} - {*shape.varnames})
 
 
-def _concrete(units: Iterable[Unit]) -> Iterator[ConcreteInstr]:
+def raw_bytes(units: Iterable[Unit]) -> bytes:
+    """Return the bytecode of units whose widths and arguments are settled."""
+    code = bytearray()
     for unit in units:
-        yield ConcreteInstr(
-            unit.name,
-            UNSET if unit.argument is None else unit.argument,
-            location=unit.location,
-            extended_args=unit.width - 1,
-        )
-        for _ in range(unit.cache):
-            yield ConcreteInstr("CACHE", 0, location=unit.location)
+        argument = unit.argument
+        for position in range(unit.width - 1, 0, -1):
+            code += bytes((_EXTENDED_ARG, argument >> 8 * position & 255))
+        code += bytes((unit.opcode, argument & 255))
+        if unit.cache:
+            code += bytes(2 * unit.cache)
+    return bytes(code)
+
+
+def _runs(units: Iterable[Unit]) -> Iterator[tuple[Location, int]]:
+    """Join neighbours that have the same location."""
+    location, count = Location(), 0
+    for unit in units:
+        if unit.location is not location and unit.location != location:
+            yield location, count
+            location, count = unit.location, 0
+        count += unit.width + unit.cache
+    yield location, count
+
+
+def _table_row(entry: TryRange, starts: Sequence[int]) -> tuple[int, int, int, int]:
+    assert isinstance(entry.handler, int)
+    start, end = starts[start_of(entry)], starts[end_of(entry)]
+    return start, end - start, starts[entry.handler], entry.depth << 1 | entry.push_lasti
+
+
+def exception_table(rows: Iterable[tuple[int, int, int, int]]) -> bytes:
+    """Return an exception table.
+
+    Args:
+        rows: of each range the first code unit, how many there are, the unit of the handler, and
+            twice the depth, plus one if the offset of the failing instruction is pushed.
+    """
+    table = bytearray()
+    for numbers in rows:
+        first = len(table)
+        for number in numbers:
+            table += _number(number)
+        table[first] |= 128
+    return bytes(table)
+
+
+def _number(number: int) -> bytes:
+    """Return six bits a byte, the highest first; bit 64 says that more follow."""
+    digits = [number & 63]
+    while number := number >> 6:
+        digits.append(64 | number & 63)
+    return bytes(reversed(digits))

@@ -9,7 +9,7 @@ whose meaning is not known here: ``row`` raises, and the code that holds it is l
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from bcmend.codeobj import behavior
@@ -43,6 +43,9 @@ class Row:
         deletes: the kind of variable unbound.
         may_raise: whether an exception can come out of it.
         moves: ``"copy"`` or ``"swap"`` where operands are moved, not made.
+        jump_effect: how many operands are popped and pushed on the way to the jump's target.
+        falls_through: whether control can go on to the next instruction.
+        tests_truth: whether it jumps on the truth of its condition.
     """
 
     name: str
@@ -59,8 +62,30 @@ class Row:
     may_raise: bool = True
     moves: str | None = None
 
+    # What follows from the fields above, kept since it is asked of every instruction.
+    jump_effect: tuple[int, int] = field(init=False, repr=False)
+    falls_through: bool = field(init=False, repr=False)
+    tests_truth: bool = field(init=False, repr=False)
+    _fixed_effect: tuple[int, int] | None = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        derived = {
+            "jump_effect": (self.jump_pops, self.jump_pushes),
+            "falls_through": self.ends is None and self.jump != "always",
+            "tests_truth": self.jump in ("if_true", "if_false"),
+            "_fixed_effect": (
+                (self.pops, self.pushes)
+                if isinstance(self.pops, int) and isinstance(self.pushes, int)
+                else None
+            ),
+        }
+        for name, value in derived.items():
+            object.__setattr__(self, name, value)
+
     def effect(self, arg: object) -> tuple[int, int]:
         """Return how many operands are popped and pushed on the way to the next instruction."""
+        if self._fixed_effect is not None:
+            return self._fixed_effect
         pops, pushes = self.pops, self.pushes
         return (
             pops if isinstance(pops, int) else pops(arg),
@@ -68,24 +93,9 @@ class Row:
         )
 
     @property
-    def jump_effect(self) -> tuple[int, int]:
-        """How many operands are popped and pushed on the way to the jump's target."""
-        return self.jump_pops, self.jump_pushes
-
-    @property
     def pops_condition(self) -> bool:
         """Whether a conditional jump takes its condition off the stack on both ways out."""
         return self.jump is not None and self.pops == 1 and self.jump_pops == 1
-
-    @property
-    def falls_through(self) -> bool:
-        """Whether control can go on to the next instruction."""
-        return self.ends is None and self.jump != "always"
-
-    @property
-    def tests_truth(self) -> bool:
-        """Whether it jumps on the truth of its condition."""
-        return self.jump in ("if_true", "if_false")
 
 
 def row(name: str) -> Row:

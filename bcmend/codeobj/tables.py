@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import CodeType
 from typing import Any, Final
 
 from bcmend.codeobj.decode import ENUMERATIONS, Instruction, Shape, slot_names
@@ -26,6 +27,7 @@ class Tables:
 
     constants: dict[object, int]
     constant_values: list[object]
+    constant_places: dict[int, int]  # by identity: making the key of a constant takes longer
     names: dict[str, int]
     locals: dict[str, int]
     cells: dict[str, int]
@@ -38,60 +40,72 @@ class Tables:
         for each in instructions:
             if row(each.op).argument == "local" and each.arg not in others:
                 local_names[each.arg] = None
-        slots = slot_names(tuple(local_names), shape.cellvars, shape.freevars)
-        locals_ = {name: index for index, name in reversed(list(enumerate(slots)))}
-        # A free variable can share its name with the local of an inlined comprehension.
-        cells = {name: locals_[name] for name in shape.cellvars}
-        first_free = len(slots) - len(shape.freevars)
-        cells.update({name: first_free + index for index, name in enumerate(shape.freevars)})
-        tables = cls({}, [], {}, locals_, cells)
+        tables = cls({}, [], {}, {}, *_slots(shape, tuple(local_names)))
         # The first constant is the docstring if it is a string, so something has to be there.
         tables.constant(shape.docstring)
         return tables
 
+    @classmethod
+    def of_code(cls, shape: Shape, code: CodeType) -> Tables:
+        """Take over the tables of ``code``, each entry at the place that it has there."""
+        names = {name: index for index, name in enumerate(code.co_names)}
+        places = {id(value): index for index, value in enumerate(code.co_consts)}
+        return cls({}, list(code.co_consts), places, names, *_slots(shape, shape.varnames))
+
     def constant(self, value: object) -> int:
         """Return the index of ``value``, which is added if it is new."""
-        key = _constant_key(value)
-        index = self.constants.setdefault(key, len(self.constant_values))
-        if index == len(self.constant_values):
-            self.constant_values.append(value)
-        return index
+        place = self.constant_places.get(id(value))
+        if place is None:
+            place = self.constants.setdefault(_constant_key(value), len(self.constant_values))
+            if place == len(self.constant_values):
+                self.constant_values.append(value)
+                # An equal constant that is not kept could hand its identity on to another.
+                self.constant_places[id(value)] = place
+        return place
 
     def name(self, name: str) -> int:
         """Return the index of ``name``, which is added if it is new."""
         return self.names.setdefault(name, len(self.names))
 
-    def raw(self, instruction: Instruction) -> int | None:
-        """Return the number that stands for the argument of ``instruction``."""
+    def raw(self, instruction: Instruction) -> int:
+        """Return the number that stands for the argument of ``instruction``; 0 if it has none."""
         kind, arg = row(instruction.op).argument, instruction.arg
         try:
-            return self._raw(kind, arg)
+            if kind == "local":
+                return self.locals[arg]
+            if kind == "const":
+                return self.constant(arg)
+            if kind == "none":
+                return 0
+            return self._other(kind, arg)
         except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
             raise AssembleError(f"{instruction.op} cannot have the argument {arg!r}") from error
 
-    def _raw(self, kind: str, arg: Any) -> int | None:
-        if kind == "none":
-            return None
+    def _other(self, kind: str, arg: Any) -> int:
         if kind == "int":
             return int(arg)
-        if kind == "const":
-            return self.constant(arg)
-        if kind == "local":
-            return self.locals[arg]
-        if kind == "cell":
-            return self.cells[arg]
-        if kind in _RAW_MEMBERS:
-            return _RAW_MEMBERS[kind][arg]
-        return self._raw_name(kind, arg)
-
-    def _raw_name(self, kind: str, arg: Any) -> int:
+        if kind == "name":
+            return self.name(arg)
         if kind == "flagged_name":
             flag, name = arg
             return self.name(name) << 1 | bool(flag)
         if kind == "super":
             method, two_arguments, name = arg
             return self.name(name) << 2 | bool(two_arguments) << 1 | bool(method)
-        return self.name(arg)
+        if kind == "cell":
+            return self.cells[arg]
+        return _RAW_MEMBERS[kind][arg]
+
+
+def _slots(shape: Shape, local_names: tuple[str, ...]) -> tuple[dict[str, int], dict[str, int]]:
+    """Return the slots of locals, and those of cells and free variables."""
+    slots = slot_names(local_names, shape.cellvars, shape.freevars)
+    places = {name: index for index, name in reversed(list(enumerate(slots)))}
+    # A free variable can share its name with the local of an inlined comprehension.
+    cells = {name: places[name] for name in shape.cellvars}
+    first_free = len(slots) - len(shape.freevars)
+    cells.update({name: first_free + index for index, name in enumerate(shape.freevars)})
+    return places, cells
 
 
 def _constant_key(value: object) -> object:

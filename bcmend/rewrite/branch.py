@@ -9,13 +9,15 @@ returning).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from bcmend.analysis.effects import Touched, touched
 from bcmend.analysis.facts import Facts
-from bcmend.analysis.liveness import bound_before
+from bcmend.analysis.liveness import bound_before, live_into
 from bcmend.cfg.dominance import EXIT
 from bcmend.cfg.graph import walk
 from bcmend.cfg.regions import Branch
+from bcmend.codeobj.decode import Instruction
 from bcmend.codeobj.opcodes import row
 from bcmend.rewrite.plan import ArmRegion, BranchLowering, GuardLowering, Refusal
 
@@ -48,14 +50,14 @@ def propose_branch(facts: Facts, branch: Branch) -> BranchLowering | Refusal:
     jump = facts.instructions[branch.jump]
     if not row(jump.op).pops_condition:
         return Refusal("stack-shape", "the condition is itself the value of an `and` or `or`")
+    if branch.join == EXIT and facts.handlers_over(branch.jump):
+        return Refusal("return-in-try")
     taken = _region(facts, branch.jump, branch.taken, branch.taken_blocks, branch.join)
     other = _region(facts, branch.jump, branch.fallthrough, branch.fallthrough_blocks, branch.join)
     for region in (taken, other):
         if isinstance(region, Refusal):
             return region
     assert isinstance(taken, ArmRegion) and isinstance(other, ArmRegion)
-    if branch.join == EXIT and facts.handlers_over(branch.jump):
-        return Refusal("return-in-try")
     touches = touched(facts, facts.indices_of(taken.blocks | other.blocks))
     refusal = _unmovable(touches)
     if refusal is not None:
@@ -138,16 +140,49 @@ def _reaches_below(facts: Facts, blocks: frozenset[int], base: int) -> Refusal |
     """Refuse an arm that takes, copies or moves an operand from before it."""
     for index in facts.indices_of(blocks):
         instruction = facts.instructions[index]
-        known = row(instruction.op)
         depth = facts.depth_before(index)
         if depth is None:
             continue
-        needed = known.effect(instruction.arg)[0]
-        if known.moves or instruction.op in ("LIST_APPEND", "SET_ADD", "MAP_ADD"):
-            needed = max(needed, instruction.arg + (instruction.op == "LIST_APPEND"))
-        if depth - needed < base:
+        if depth - _operands_needed(instruction) < base:
             return Refusal("stack-shape", f"{instruction.op} reaches below the branch")
     return None
+
+
+#: How far an instruction looks at operands that it does not take: from the top, before it runs,
+#: and as much further as its argument says if it is counted there.
+_LOOKS_AT: Final = {
+    "LIST_APPEND": 1,
+    "LIST_EXTEND": 1,
+    "SET_ADD": 1,
+    "SET_UPDATE": 1,
+    "DICT_UPDATE": 1,
+    "MAP_ADD": 2,
+    "DICT_MERGE": 4,  # down to the callable, which it names in its error
+    "RERAISE": 1,
+}
+_LOOKS_AT_FIXED: Final = {
+    "FOR_ITER": 1,
+    "SEND": 2,
+    "GET_ANEXT": 1,
+    "GET_LEN": 1,
+    "IMPORT_FROM": 1,
+    "MATCH_MAPPING": 1,
+    "MATCH_SEQUENCE": 1,
+    "MATCH_KEYS": 2,
+    "CHECK_EXC_MATCH": 2,
+    "WITH_EXCEPT_START": 4,
+}
+
+
+def _operands_needed(instruction: Instruction) -> int:
+    """Return how many operands have to be there when an instruction runs."""
+    known = row(instruction.op)
+    needed = known.effect(instruction.arg)[0]
+    if known.moves:
+        return max(needed, int(instruction.arg))
+    if instruction.op in _LOOKS_AT:
+        return max(needed, int(instruction.arg) + _LOOKS_AT[instruction.op])
+    return max(needed, _LOOKS_AT_FIXED.get(instruction.op, 0))
 
 
 def _unmovable(touches: Touched) -> Refusal | None:
@@ -169,8 +204,10 @@ def _inputs(
     names = touches.read | touches.written | touches.deleted | frozenset(outputs)
     live: frozenset[str] = frozenset()
     for region in regions:
-        if region.entry >= 0:
-            live |= facts.liveness.live_in[region.entry]
+        # An arm that raises is not mended, so what only a handler around it reads does not count.
+        live |= live_into(
+            facts.graph, facts.liveness, region.entry, region.blocks, frozenset(outputs)
+        )
     needed = sorted(names & live)
     if needed:
         unbound = set(needed) - bound_before(facts.graph, facts.liveness, jump)

@@ -14,11 +14,13 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from types import CodeType
 from typing import Any
 
 from bcmend.analysis.effects import names_of, touched
 from bcmend.analysis.facts import Facts
 from bcmend.codeobj.opcodes import row
+from bcmend.codeobj.scan import has_dropped_call
 from bcmend.rewrite.plan import OutputLowering, Refusal, Slice
 from bcmend.torch_knowledge import (
     DEFERRED_ARGUMENT_CALLS,
@@ -27,10 +29,12 @@ from bcmend.torch_knowledge import (
     WARNING_FUNCTIONS,
 )
 
-__all__ = ["OutputStatement", "output_statements", "propose_output"]
+__all__ = ["OutputStatement", "may_write_output", "output_statements", "propose_output"]
 
 _CALLS = frozenset(["CALL", "CALL_KW", "CALL_FUNCTION_EX"])
 _MISSING = object()
+#: One of these, or another name of a function that writes, is named by every output statement.
+_OUTPUT_NAMES = LOGGER_METHODS | WARNING_FUNCTIONS | {"print", "write"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,15 @@ class OutputStatement:
     start: int
     call: int
     receiver: Slice | None
+
+
+def may_write_output(code: CodeType, module_names: Mapping[str, Any]) -> bool:
+    """Whether ``code`` can hold an output statement: a cheap look that never misses one."""
+    written_by = frozenset(map(id, _written_by_functions()))
+    return (
+        not _OUTPUT_NAMES.isdisjoint(code.co_names)
+        or any(id(module_names.get(name)) in written_by for name in code.co_names)
+    ) and has_dropped_call(code)
 
 
 def output_statements(

@@ -11,34 +11,31 @@ from __future__ import annotations
 from types import CodeType
 
 from bcmend.codeobj import emit
-from bcmend.codeobj.assemble import Item, assemble, labelled
-from bcmend.codeobj.decode import FunctionCode, Instruction, Label
+from bcmend.codeobj.assemble import Item
+from bcmend.codeobj.decode import Label, Shape, decode_shape
+from bcmend.codeobj.insert import insert_at_start
 from bcmend.rewrite.names import CALLBACK, NAMESPACE, TRACING
 
 __all__ = ["write_shell"]
 
 
-def write_shell(function: FunctionCode, body: CodeType, *, has_sites: bool) -> CodeType:
-    """Return the shell of ``function``.
+def write_shell(original: CodeType, body: CodeType, *, has_sites: bool) -> CodeType:
+    """Return the shell of a function.
 
     Args:
-        function: the original code.
+        original: the code of the function.
         body: what a root frame, and, if ``has_sites``, an inlined one, runs instead.
         has_sites: whether body and original differ at all.
+
+    Raises:
+        AssembleError: nothing can be put in front of the function.
     """
-    items, tries = labelled(function)
-    start = 1 + next(
-        position
-        for position, item in enumerate(items)
-        if isinstance(item, Instruction) and item.op == "RESUME"
-    )
-    gate = _gate(function, body, has_sites=has_sites)
-    return assemble(function.shape, [*items[:start], *gate, *items[start:]], tries)
+    gate = _gate(decode_shape(original), body, has_sites=has_sites)
+    return insert_at_start(original, gate)
 
 
-def _gate(function: FunctionCode, body: CodeType, *, has_sites: bool) -> list[Item]:
-    original, traced = Label("original"), Label("traced")
-    shape = function.shape
+def _gate(shape: Shape, body: CodeType, *, has_sites: bool) -> list[Item]:
+    go_on, traced = Label("go on"), Label("traced")
     arguments = [
         emit.load_cell(name) if name in shape.cellvars else emit.load_local(name)
         for name in shape.argnames
@@ -55,11 +52,11 @@ def _gate(function: FunctionCode, body: CodeType, *, has_sites: bool) -> list[It
         ]
     return [
         *emit.call_global((TRACING,), []),
-        *emit.jump_if_true(traced if has_sites else original),
+        *emit.jump_if_true(traced if has_sites else go_on),
         *emit.call_global((CALLBACK,), []),
-        *emit.jump_if_false(original),
+        *emit.jump_if_false(go_on),
         *emit.call_global((NAMESPACE, "run"), [make_body, packed]),
         *emit.return_value(),
         *inlined,
-        original,
+        go_on,
     ]

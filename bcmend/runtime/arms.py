@@ -65,7 +65,7 @@ class ArmTrace:
     graph: Graph
     lifted: dict[Proxy, Proxy]
     effects: Effects
-    records: tuple[VariableTracker, ...]
+    records: tuple[Any, ...]  # of sinks.Draft
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ __all__ = ["Change", "Creation", "apply_changes", "plan_changes"]
 
 @dataclass(frozen=True, slots=True)
 class Creation:
-    """An attribute that only one side creates: stored at the end of the call, if that side was taken.
+    """An attribute that one side creates: stored at the end of the call, if that side was taken.
 
     Until then no other code may look for it (``_nobody_looks_for`` makes sure).
     """

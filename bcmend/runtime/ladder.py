@@ -60,15 +60,14 @@ def mend_branch(
     inputs: Sequence[VariableTracker],
 ) -> VariableTracker | None:
     """Return the live-outs of the branch, a tuple; ``None`` where the jump has to stay."""
-    traced = []
-    for arm in arms:
-        trace = trace_arm(tx, target, arm, inputs, lambda: sinks.open_arm(tx))
-        traced.append(trace)
-    if any(isinstance(trace, ArmFailure) for trace in traced):
-        return _guard_by_raising_arm(tx, site, condition, arms, inputs, traced)
+    then_arm, else_arm = (
+        trace_arm(tx, target, arm, inputs, lambda: sinks.open_arm(tx)) for arm in arms
+    )
+    if isinstance(then_arm, ArmFailure) or isinstance(else_arm, ArmFailure):
+        return _guard_by_raising_arm(tx, site, condition, arms, inputs, (then_arm, else_arm))
     predicate = lower.as_predicate(tx, condition)
     codes = tuple(arm.get_code() for arm in arms)  # type: ignore[attr-defined]
-    branch = Branch(site, target, predicate, *traced, codes)
+    branch = Branch(site, target, predicate, then_arm, else_arm, codes)
     try:
         return _lower(tx, branch)
     except CannotMerge as reason:

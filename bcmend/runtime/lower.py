@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch._dynamo.variables import SymNodeVariable, TensorVariable
+from torch._dynamo.variables import TensorVariable
 from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.builder import wrap_fx_proxy
+from torch._dynamo.variables.tensor import SymNodeVariable
 from torch.fx import Graph, GraphModule, Node, Proxy
 
 from bcmend.runtime.arms import ArmTrace
@@ -118,7 +119,7 @@ class _Gate:
         detached = _method(self._tx, "detach", outer).as_proxy()
         sides = (outer, detached) if self._taken else (detached, outer)
         gated = _call(self._tx, torch.where, self._predicate.as_proxy(), *sides)
-        return gated.as_proxy()  # type: ignore[no-any-return]
+        return gated.as_proxy()
 
 
 def _requires_grad(outer: Proxy) -> bool:
@@ -132,12 +133,17 @@ def _splice(tx: Any, arm: ArmTrace, gate: _Gate) -> dict[Node, Proxy]:
     for node in arm.graph.nodes:
         if node in values or node.op == "placeholder":
             continue
-        arguments = torch.fx.node.map_arg(node.args, values.__getitem__)
-        keywords = torch.fx.node.map_arg(node.kwargs, values.__getitem__)
+        arguments, keywords = (_outside(each, values) for each in (node.args, node.kwargs))
         copy = tx.output.create_proxy(node.op, node.target, arguments, keywords)
         copy.node.meta.update(node.meta)
         values[node] = copy
     return values
+
+
+def _outside(arguments: Any, values: dict[Node, Proxy]) -> Any:
+    """Return arguments of an arm's node with the main graph's values in place of the arm's."""
+    replaced: Any = values.__getitem__  # map_arg's own annotation only foresees nodes
+    return torch.fx.node.map_arg(arguments, replaced)
 
 
 def _mapped(value: Any, values: dict[Node, Proxy]) -> Any:

@@ -16,12 +16,12 @@ from torch._dynamo.variables import (
     ConstantVariable,
     ConstDictVariable,
     ListVariable,
-    SymNodeVariable,
     TensorVariable,
     TupleVariable,
 )
 from torch._dynamo.variables.base import ValueMutationNew, VariableTracker
 from torch._dynamo.variables.misc import StringFormatVariable
+from torch._dynamo.variables.tensor import SymNodeVariable
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 __all__ = ["CannotMerge", "Merger", "Pair"]
@@ -107,15 +107,12 @@ class Merger:
                 return _rebuild_sequence(type(value), parts)
             return lambda merged: value
         if type(value) is ConstDictVariable and _is_new(value):
-            plans = {
-                key: self.adopt(item, then_side=then_side) for key, item in _dict_items(value)
-            }
+            plans = {key: self.adopt(item, then_side=then_side) for key, item in _dict_items(value)}
             return lambda merged: _new_dict(value, {k: p(merged) for k, p in plans.items()})
         if isinstance(value, StringFormatVariable):
             arguments = [self.adopt(item, then_side=then_side) for item in value.sym_args]
             keywords = {
-                key: self.adopt(item, then_side=then_side)
-                for key, item in value.sym_kwargs.items()
+                key: self.adopt(item, then_side=then_side) for key, item in value.sym_kwargs.items()
             }
             return lambda merged: StringFormatVariable.create(
                 value.format_string,

@@ -40,18 +40,17 @@ TOTAL: Final = frozenset(
     sum mean prod amax amin max min any all argmax argmin aminmax std var std_mean var_mean norm
     linalg_vector_norm logsumexp cumsum cumprod cummax cummin logcumsumexp count_nonzero
     _softmax _log_softmax softmax log_softmax native_layer_norm native_group_norm
-    _fused_rms_norm rms_norm
-    full full_like zeros zeros_like ones ones_like empty empty_like empty_strided empty_permuted
-    new_empty new_empty_strided new_zeros new_ones new_full arange linspace logspace eye
-    scalar_tensor lift_fresh lift_fresh_copy _to_copy to clone copy copy_ contiguous
-    cat stack hstack vstack repeat tile constant_pad_nd pad reflection_pad1d reflection_pad2d
-    replication_pad1d replication_pad2d tril triu tril_indices triu_indices flip roll rot90
-    where masked_fill masked_fill_ fill fill_ zero_ nan_to_num detach alias expand unfold
-    diag diagonal diag_embed slice_scatter select_scatter diagonal_scatter as_strided_scatter
-    im2col col2im upsample_nearest1d upsample_nearest2d upsample_bilinear2d avg_pool2d
-    max_pool2d_with_indices adaptive_avg_pool2d _adaptive_avg_pool2d outer cross cdist
-    _unsafe_view reshape view_as_real view_as_complex complex polar isin bucketize searchsorted
-    glu
+    _fused_rms_norm rms_norm full full_like zeros zeros_like ones ones_like empty empty_like
+    empty_strided empty_permuted new_empty new_empty_strided new_zeros new_ones new_full arange
+    linspace logspace eye scalar_tensor lift_fresh lift_fresh_copy _to_copy to clone copy copy_
+    contiguous cat stack hstack vstack repeat tile constant_pad_nd pad reflection_pad1d
+    reflection_pad2d replication_pad1d replication_pad2d tril triu tril_indices triu_indices
+    flip roll rot90 where masked_fill masked_fill_ fill fill_ zero_ nan_to_num detach alias
+    expand unfold diag diagonal diag_embed slice_scatter select_scatter diagonal_scatter
+    as_strided_scatter im2col col2im upsample_nearest1d upsample_nearest2d upsample_bilinear2d
+    avg_pool2d max_pool2d_with_indices adaptive_avg_pool2d _adaptive_avg_pool2d outer cross
+    cdist _unsafe_view reshape view_as_real view_as_complex complex polar isin bucketize
+    searchsorted glu
     """.split()
 )
 
@@ -79,14 +78,12 @@ class Hazards:
     operators: int = 0
 
 
-class _OperatorLog(TorchDispatchMode):
+class _OperatorLog(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.calls: list[tuple[torch._ops.OpOverload, Any]] = []
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         self.calls.append((func, result))
         return result
@@ -141,9 +138,7 @@ def _is_total(operator: torch._ops.OpOverload, name: str, result: Any) -> bool:
 
 
 def _all_floating(result: Any) -> bool:
-    return isinstance(result, torch.Tensor) and (
-        result.is_floating_point() or result.is_complex()
-    )
+    return isinstance(result, torch.Tensor) and (result.is_floating_point() or result.is_complex())
 
 
 def _target_name(node: Node) -> str:

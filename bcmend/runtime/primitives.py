@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from torch._dynamo import exc
-from torch._dynamo.variables import SymNodeVariable, TensorVariable, TupleVariable
-from torch._dynamo.variables import higher_order_ops
+from torch._dynamo.variables import TensorVariable, TupleVariable, higher_order_ops
 from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.higher_order_ops import TorchHigherOrderOperatorVariable
+from torch._dynamo.variables.tensor import SymNodeVariable
 from torch._ops import HigherOrderOperator
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
@@ -30,7 +30,7 @@ class _Primitive(HigherOrderOperator):
     """A callable that only means something while Dynamo traces."""
 
     def __init__(self, name: str, otherwise: object) -> None:
-        super().__init__(f"bcmend_{name}")
+        super().__init__(f"bcmend_{name}")  # type: ignore[no-untyped-call]
         self._otherwise = otherwise
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:

@@ -18,13 +18,13 @@ from torch._dynamo.variables import (
     ConstantVariable,
     ConstDictVariable,
     ListVariable,
-    SymNodeVariable,
     TensorVariable,
     TupleVariable,
 )
 from torch._dynamo.variables.base import ValueMutationNew, VariableTracker
 from torch._dynamo.variables.builder import wrap_fx_proxy
 from torch._dynamo.variables.misc import StringFormatVariable
+from torch._dynamo.variables.tensor import SymNodeVariable
 
 from bcmend.runtime import records, watches
 from bcmend.runtime.merge import constant, example_of
@@ -57,7 +57,7 @@ def _stack(tx: Any) -> list[list[Draft]]:
     stack = getattr(output, "_bcmend_open_arms", None)
     if stack is None:
         stack = output._bcmend_open_arms = []
-    return stack  # type: ignore[no-any-return]
+    return stack
 
 
 def _buffer(tx: Any) -> Any:
@@ -167,4 +167,3 @@ def _snapshot_tensor(tx: Any, site: LiveSite, value: TensorVariable) -> Variable
 
 def _ask_for_clones(site: LiveSite) -> None:
     site.clone_inputs = True
-

@@ -1,0 +1,150 @@
+"""A sketch of a function, for judging its conditions without the cost of analysing it.
+
+Reads a code object; produces a ``Sketch``, which answers the same questions as ``Facts``, or says
+that it cannot. It looks back from an operand along straight code alone: most conditions are made
+right before they are tested, so that most functions without a site need no closer look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from types import CodeType
+from typing import overload
+
+from bcmend.analysis.conditions import may_be_tensor
+from bcmend.codeobj.decode import (
+    Instruction,
+    Opcode,
+    argument_readers,
+    decode_shape,
+    jump_target,
+    raw_steps,
+    table_rows,
+)
+from bcmend.codeobj.errors import UnknownOpcode
+from bcmend.codeobj.opcodes import row
+from bcmend.codeobj.scan import has_truth_jump
+
+__all__ = ["Sketch", "Unclear", "may_branch_on_tensor"]
+
+
+class Unclear(Exception):
+    """Raised where ways join before an operand, so that looking straight back is not enough."""
+
+
+def may_branch_on_tensor(code: CodeType) -> bool:
+    """Whether a condition of ``code`` is likely to be a tensor; ``True`` where that is unclear."""
+    if not has_truth_jump(code):
+        return False
+    try:
+        sketch = Sketch(code)
+        return any(may_be_tensor(sketch, jump) == "likely" for jump in sketch.truth_jumps())
+    except (Unclear, UnknownOpcode):
+        return True
+
+
+class _Instructions(Sequence[Instruction]):
+    """Instructions without locations, each made when it is asked for."""
+
+    def __init__(self, code: CodeType, steps: Sequence[tuple[str, str, int]]) -> None:
+        self._readers = argument_readers(code)
+        self._steps = steps
+
+    def __len__(self) -> int:
+        return len(self._steps)
+
+    @overload
+    def __getitem__(self, index: int) -> Instruction: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Instruction]: ...
+
+    def __getitem__(self, index: int | slice) -> Instruction | Sequence[Instruction]:
+        if isinstance(index, slice):
+            return [self[each] for each in range(*index.indices(len(self)))]
+        op, argument, raw = self._steps[index]
+        return Instruction(op, None if argument == "jump" else self._readers[argument](raw))
+
+
+class Sketch:
+    """The instructions of a function and where ways join, read in one go.
+
+    Raises:
+        UnknownOpcode: an opcode has no facts.
+    """
+
+    def __init__(self, code: CodeType) -> None:
+        self._code = code
+        #: Of each instruction its name, the kind of its argument and the argument as a number.
+        self._steps: list[tuple[str, str, int]] = []
+        starts: list[int] = []
+        targets = {handler for _, _, handler, _ in table_rows(code.co_exceptiontable)}
+        end = 0
+        for unit, known, raw in raw_steps(code):
+            for step in _parts(known, raw):
+                self._steps.append(step)
+                starts.append(end)
+            if known.argument == "jump":
+                targets.add(jump_target(unit, known, raw))
+            end = unit + known.words
+        self._joins = frozenset(i for i, start in enumerate(starts) if start in targets)
+        self.instructions = _Instructions(code, self._steps)
+
+    @cached_property
+    def argument_names(self) -> Sequence[str]:
+        return decode_shape(self._code).argnames
+
+    @cached_property
+    def stores(self) -> dict[str, list[int]]:
+        """For each local or cell, the instructions that bind it."""
+        found: dict[str, list[int]] = {}
+        for index, (op, _, _) in enumerate(self._steps):
+            if row(op).writes in ("local", "cell"):
+                found.setdefault(self.instructions[index].arg, []).append(index)
+        return found
+
+    def truth_jumps(self) -> Iterator[int]:
+        """Yield the jumps on the truth of a value."""
+        for index, (op, argument, _) in enumerate(self._steps):
+            if argument == "jump" and row(op).tests_truth:
+                yield index
+
+    def operand(self, index: int, position: int) -> tuple[int, ...]:
+        """Return what made an operand of an instruction, ``position`` -1 being the top.
+
+        Raises:
+            Unclear: it may have been made on more than one way.
+        """
+        depth = -position
+        while True:
+            if index in self._joins or index == 0:
+                raise Unclear
+            index -= 1
+            facts = row(self._steps[index][0])
+            if not facts.falls_through:
+                raise Unclear
+            if facts.moves is not None:
+                depth = _moved(facts.moves, self._steps[index][2], depth)
+                continue
+            pops, pushes = facts.effect(self.instructions[index].arg)
+            if depth <= pushes:
+                return (index,)
+            depth += pops - pushes
+
+
+def _parts(known: Opcode, raw: int) -> Iterator[tuple[str, str, int]]:
+    if known.argument == "pair":
+        yield known.parts[0], "local", raw >> 4
+        yield known.parts[1], "local", raw & 15
+    else:
+        yield known.name, known.argument, raw
+
+
+def _moved(how: str, distance: int, depth: int) -> int:
+    """Return where the operand at ``depth`` was before it was copied or swapped; 1 is the top."""
+    if depth == 1:
+        return distance
+    if how == "copy":
+        return depth - 1
+    return 1 if depth == distance else depth

@@ -1,0 +1,71 @@
+"""Put instructions in front of a function without taking the function apart.
+
+Reads a code object and instructions; produces the code object that runs them first. Jumps are
+relative and none crosses the start of a function, so that the bytes behind it stay as they are;
+only the exception table and the line table have to learn that they lie further back.
+"""
+
+from __future__ import annotations
+
+import dis
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from types import CodeType
+from typing import Final
+
+from bcmend.codeobj import emit, line_table
+from bcmend.codeobj.assemble import Item, place_labels
+from bcmend.codeobj.decode import Location, decode_shape, table_rows
+from bcmend.codeobj.depth import check_depths
+from bcmend.codeobj.errors import AssembleError
+from bcmend.codeobj.layout import exception_table, lay_out, lower, raw_bytes
+from bcmend.codeobj.tables import Tables
+
+__all__ = ["insert_at_start"]
+
+_RESUME: Final = dis.opmap["RESUME"]
+# Stands for the function behind the inserted instructions while these are verified.
+_REST: Final = (*emit.load_const(None), *emit.return_value())
+
+
+def insert_at_start(code: CodeType, items: Sequence[Item]) -> CodeType:
+    """Return ``code`` with ``items`` run before its first statement.
+
+    Args:
+        code: of a plain function; one that suspends its frame resumes in more than one place.
+        items: instructions and labels. They name no local that ``code`` does not have, take the
+            location of the ``def``, and go on to the function with no operand left.
+
+    Raises:
+        AssembleError: the instructions make no sense, or would come inside a try range.
+    """
+    start = code.co_code[::2].index(_RESUME) + 1
+    instructions, placed = place_labels([*items, *_REST])
+    depth = check_depths(instructions, placed, ())
+    del instructions[-len(_REST) :]
+    tables = Tables.of_code(decode_shape(code), code)
+    units = list(lower(instructions, placed, tables))
+    count = lay_out(units, len(instructions))[-1]
+    return code.replace(
+        co_code=code.co_code[: 2 * start] + raw_bytes(units) + code.co_code[2 * start :],
+        co_consts=tuple(tables.constant_values),
+        co_names=tuple(tables.names),
+        co_linetable=_line_table(code, start, count),
+        co_exceptiontable=exception_table(_moved(code, start, count)),
+        co_stacksize=max(code.co_stacksize, depth),
+    )
+
+
+def _line_table(code: CodeType, start: int, count: int) -> bytes:
+    position = next(islice(code.co_positions(), start - 1, None))
+    location = line_table.checked(Location(*position))
+    before, uncovered, after = line_table.split(code.co_linetable, start)
+    line = code.co_firstlineno if location.lineno is None else location.lineno
+    return before + line_table.encode([(location, count + uncovered)], line) + after
+
+
+def _moved(code: CodeType, start: int, count: int) -> Iterator[tuple[int, int, int, int]]:
+    for first, length, handler, depth_and_lasti in table_rows(code.co_exceptiontable):
+        if min(first, handler) < start:
+            raise AssembleError(f"{code.co_qualname} begins inside a try range")
+        yield first + count, length, handler + count, depth_and_lasti
