@@ -51,12 +51,6 @@ _TABLE: Final = (
         "Move the statement into an ordinary function that the coroutine calls.",
     ),
     Reason(
-        "unknown-opcode",
-        "The function uses a bytecode instruction that bcmend has no facts about.",
-        "Move the statement into a function without the unusual construct, or run a CPython "
-        "version that bcmend supports.",
-    ),
-    Reason(
         "frame-introspection",
         "The region looks at its own frame (`locals`, `exec`, `eval`, `sys._getframe` or "
         "`inspect.stack`), and would see another frame once moved.",
@@ -82,11 +76,6 @@ _TABLE: Final = (
         "A `break` or `return` on a tensor leaves a loop over an iterator, and whoever else holds "
         "the iterator would see it consumed further.",
         "Loop over a list, a tuple or a range instead of a generator or another iterator.",
-    ),
-    Reason(
-        "cell-store",
-        "The region assigns a variable that a nested function captures.",
-        "Assign to a fresh local variable in the branch, and to the captured one after it.",
     ),
     Reason(
         "deletes-local",
@@ -134,21 +123,47 @@ _TABLE: Final = (
         "Make the check outside the `try`, or test the condition instead of catching.",
     ),
     Reason(
-        "output-result-used",
-        "The program uses what the output call returns, which does not exist before the output "
-        "has been emitted.",
-        "Leave the output call as a statement of its own.",
-    ),
-    Reason(
         "stack-shape",
         "The region takes or leaves unfinished operands of a larger expression that cannot be "
         "handed over.",
         "Assign the conditional expression to a variable in a statement of its own.",
     ),
     Reason(
-        "too-large",
-        "The function or the region is larger than bcmend analyses.",
-        "Split the function, or move the branch into a smaller one.",
+        "loop-exit",
+        "A loop is left, or goes on, by a jump on a tensor, so that the number of its turns depends "
+        "on the data.",
+        "Run a fixed number of turns and keep earlier values with `torch.where`, or use "
+        "`torch.while_loop`.",
+    ),
+    Reason(
+        "alias-changed",
+        "A value that the branch leaves behind is, on one side, an older tensor, and one of the two "
+        "is changed in place later, which the other would have to show.",
+        "Copy the tensor in the branch (`.clone()`), or make the later change out of place.",
+    ),
+    Reason(
+        "where-would-speculate",
+        'The policy asks for "where", but an arm has an operation that may fail on the data, or '
+        "draws random numbers, and it would run although its side was not taken.",
+        'Choose `Policy(branch="auto")` or "cond".',
+    ),
+    Reason(
+        "output-shape",
+        "An argument of the output call binds a variable or makes a function of the frame's "
+        "variables, so that it cannot be evaluated later.",
+        "Compute the argument in a statement of its own before the output call.",
+    ),
+    Reason(
+        "cannot-snapshot",
+        "A value that the output or the exception needs is of a kind that cannot be kept as it is "
+        "until the end of the call, such as an iterator.",
+        "Hand over a tensor, a number, a string or a container of these.",
+    ),
+    Reason(
+        "export",
+        "The function is being exported, and an exported program has no end of the call at which "
+        "output could appear.",
+        'Remove the output for export, or choose `Policy(output="drop")`.',
     ),
 )
 

@@ -16,7 +16,9 @@ import torch
 from torch import Tensor
 
 # Bookkeeping of torch that says nothing about the program.
-_NOT_STATE = frozenset({"_compiled_call_impl", "_non_persistent_buffers_set", "grad", "__weakref__"})
+_NOT_STATE = frozenset(
+    {"_is_torch_compile", "_compiled_call_impl", "_non_persistent_buffers_set", "grad", "__weakref__"}
+)
 _INTEGER_OF_SIZE = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
@@ -88,7 +90,7 @@ def _parts(value: Any) -> dict[str, object]:
     found.update(
         (key, part)
         for key, part in getattr(value, "__dict__", {}).items()
-        if key not in _NOT_STATE
+        if key not in _NOT_STATE and not key.endswith("_hooks")
     )
     return found
 
@@ -133,12 +135,18 @@ def frozen_differences(
         yield from _tensor_differences(first, second, path, tolerance)
     elif first.parts is not None and second.parts is not None:
         if list(first.parts) != list(second.parts):
-            yield f"{path}: parts {list(first.parts)} and {list(second.parts)}"
+            yield f"{path}: parts {_only(first, second)} and {_only(second, first)}"
             return
         for name in first.parts:
             yield from frozen_differences(
                 first.parts[name], second.parts[name], f"{path}.{name}", tolerance
             )
+
+
+def _only(first: Frozen, second: Frozen) -> list[str]:
+    """The names of the parts that only `first` has; all of them where just the order differs."""
+    one, other = first.parts or {}, second.parts or {}
+    return [name for name in one if name not in other or one.keys() == other.keys()]
 
 
 def _shown(value: Frozen | None) -> str:

@@ -157,6 +157,8 @@ def _forget_gradients(program: object) -> None:
 
 
 def _described(error: BaseException) -> Frozen:
+    if type(error).__module__.startswith("torch._dynamo"):
+        return Frozen(type(error).__qualname__, text=str(error).strip().partition("\n")[0])
     cause = error.__cause__
     return freeze(
         {

@@ -180,7 +180,7 @@ def _read_opcodes() -> dict[int, Opcode]:
     return known
 
 
-OPCODES: Final = _read_opcodes()
+_OPCODES: Final = _read_opcodes()
 _PRECALL_WORDS: Final = 1 + cache_words("PRECALL") if behavior.CALL_HAS_PRECALL else 0
 
 
@@ -315,7 +315,7 @@ def raw_steps(code: CodeType) -> Iterator[tuple[int, Opcode, int]]:
     unit, units, extended = 0, len(raw_code) // 2, 0
     while unit < units:
         opcode, raw = raw_code[2 * unit], raw_code[2 * unit + 1] | extended
-        known = OPCODES.get(opcode)
+        known = _OPCODES.get(opcode)
         if known is not None:
             yield unit, known, raw
             unit += known.words

@@ -13,7 +13,7 @@ from typing import Final
 
 from bcmend.analysis.effects import Touched, touched
 from bcmend.analysis.facts import Facts
-from bcmend.analysis.liveness import bound_before, live_into
+from bcmend.analysis.liveness import bound_before, live_into, maybe_bound_before
 from bcmend.cfg.dominance import EXIT
 from bcmend.cfg.graph import walk
 from bcmend.cfg.regions import Branch
@@ -210,6 +210,9 @@ def _inputs(
         )
     needed = sorted(names & live)
     if needed:
+        never_bound = set(needed) - maybe_bound_before(facts.graph, facts.liveness, jump)
+        # An arm that leaves nothing of such a variable begins without it, as the frame would.
+        needed = [name for name in needed if name not in never_bound or name in outputs]
         unbound = set(needed) - bound_before(facts.graph, facts.liveness, jump)
         if unbound:
             return Refusal("maybe-unbound", ", ".join(sorted(unbound)))

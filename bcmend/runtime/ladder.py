@@ -112,7 +112,7 @@ def make_record(
 ) -> bool:
     """Add a record; say whether that was possible."""
     if not sinks.is_open(tx):
-        site.refuse("no-boundary")
+        site.refuse("export")
         return False
     if predicate is not None and handled_by_a_caller(tx):
         site.refuse("handler-in-caller")

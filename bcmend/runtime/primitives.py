@@ -172,7 +172,7 @@ def _install() -> None:
         (recording, _Recording),
         (record, _Record),
     ):
-        table[operator.__name__] = variable  # type: ignore[index,assignment]
+        table[operator.__name__] = variable
 
 
 _install()

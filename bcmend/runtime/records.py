@@ -16,7 +16,7 @@ __all__ = ["OUTLET", "Buffer", "deliver", "settle_attribute", "settle_item"]
 Buffer = list[tuple[str, "torch.Tensor | None", Any, tuple[Any, ...]]]
 
 
-@torch.compiler.disable
+@torch.compiler.disable  # type: ignore[untyped-decorator]
 def deliver(buffer: Buffer) -> None:
     """Run the records of ``buffer`` and leave it empty, whatever happens."""
     records = list(buffer)

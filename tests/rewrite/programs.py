@@ -242,7 +242,7 @@ def while_true(x):
             if x % 2:
                 break
             else:
-                x += 5
+                x += 4
     return x
 
 

@@ -7,6 +7,9 @@ from types import FunctionType
 from typing import Any
 
 import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from tests.random_programs import function_of, program
 from tests.rewrite.programs import PROGRAMS, Derived, Program
 from tests.stand_ins import (
     EverythingMended,
@@ -43,3 +46,46 @@ def test_a_body_does_what_its_original_does(name: str, answers: type[NothingToMe
     expected = _outcomes(program, program.function, _logs(program))
     mended = installed(program.function, primitives)
     assert _outcomes(program, mended, _logs(program)) == expected
+
+
+def _seen(function: FunctionType, arguments: tuple[int, int]) -> tuple[object, list[object]]:
+    log: list[object] = []
+    return _without_kind_of_variable(_comparable(outcome_of(function, log, *arguments))), log
+
+
+def _without_kind_of_variable(outcome: tuple[str, Any]) -> tuple[str, Any]:
+    """A captured variable without a value is reported as a free one in an arm."""
+    value, error = outcome
+    if error is not None and issubclass(error[0], NameError):
+        error = (NameError, error[1][0].split("'")[1], error[2])
+    return value, error
+
+
+SEEDS = st.integers(0, 2**32)
+ARGUMENTS = ((0, 0), (1, -1), (-1, 2), (3, 3))
+
+
+@pytest.mark.filterwarnings("ignore::SyntaxWarning")
+@settings(max_examples=200, deadline=None, phases=[Phase.generate])
+@given(SEEDS)
+def test_a_random_program_without_handlers(seed: int) -> None:
+    function = function_of(program(seed, with_handlers=False))
+    mended = installed(function, EverythingMended())
+    refused = installed(function, RefusedWhileTraced())
+    for arguments in ARGUMENTS:
+        expected = _seen(function, arguments)
+        assert _seen(mended, arguments) == expected
+        assert _seen(refused, arguments) == expected
+
+
+@pytest.mark.filterwarnings("ignore::SyntaxWarning")
+@settings(max_examples=200, deadline=None, phases=[Phase.generate])
+@given(SEEDS)
+def test_a_random_program_with_handlers(seed: int) -> None:
+    """An arm that raises is no mended arm: the original is taken, whose handlers see its variables."""
+    function = function_of(program(seed, with_handlers=True))
+    for arguments in ARGUMENTS:
+        log: list[object] = []
+        mended = installed(function, TakenBack(log))
+        outcome = _without_kind_of_variable(_comparable(outcome_of(mended, log, *arguments)))
+        assert (outcome, log) == _seen(function, arguments)

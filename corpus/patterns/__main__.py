@@ -1,0 +1,90 @@
+"""`python -m corpus.patterns [--training] [--backend NAME] [PART OF A NAME ...]`.
+
+Runs the patterns and shows a table: what was expected of each, what became of it, and whether it
+could be told from eager execution. Exits with 1 if anything is not as expected.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from corpus.patterns.pattern import Pattern, found_outcome
+from corpus.patterns.registry import PATTERNS
+from tests.equivalence import Comparison, compare
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m corpus.patterns", description=__doc__)
+    parser.add_argument("names", nargs="*", help="run the patterns with such a part in the name")
+    parser.add_argument("--training", action="store_true", help="with gradients")
+    parser.add_argument("--backend", default="eager", help="eager, aot_eager or inductor")
+    parser.add_argument("--details", action="store_true", help="show every difference")
+    return parser
+
+
+def _run(pattern: Pattern, backend: str, training: bool) -> Comparison:
+    return compare(
+        pattern.make,
+        pattern.inputs,
+        backend=backend,
+        fullgraph=pattern.is_whole(training=training),
+        training=training,
+        may_copy=pattern.may_copy,
+        zero_gradients=pattern.zero_gradients,
+        way=pattern.way,
+    )
+
+
+def wrong_with(pattern: Pattern, found: Comparison, *, training: bool) -> list[str]:
+    """What is not as the pattern expects."""
+    wrong = [f"eager: {each}" for each in found.eager_differences]
+    wrong += [f"compiled: {each}" for each in found.differences]
+    outcome = found_outcome(found.report) if found.report is not None else ()
+    if outcome != pattern.expected(training=training):
+        wrong.append("another outcome")
+    if pattern.graphs is not None and found.graphs != pattern.graphs:
+        if pattern.is_whole(training=training) or pattern.graphs != 1:
+            wrong.append(f"{found.graphs} graphs, not {pattern.graphs}")
+    if pattern.is_whole(training=training) and found.recompiles > pattern.recompiles:
+        wrong.append(f"{found.recompiles} frames compiled after the first call")
+    return wrong
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the patterns and show the table; 1 if anything is not as expected."""
+    options = _parser().parse_args(arguments)
+    logging.getLogger("torch._dynamo").setLevel(logging.CRITICAL)
+    table = Table(title=f"Patterns, back end {options.backend}")
+    for heading in ("pattern", "expected", "found", "graphs", "as expected"):
+        table.add_column(heading, overflow="fold")
+    chosen = [
+        each
+        for each in PATTERNS
+        if not options.names or any(part in each.name for part in options.names)
+    ]
+    failed = 0
+    for pattern in chosen:
+        if options.training and not pattern.training:
+            continue
+        found = _run(pattern, options.backend, options.training)
+        wrong = wrong_with(pattern, found, training=options.training)
+        failed += bool(wrong) and not pattern.unsettled
+        verdict = "yes" if not wrong else "; ".join(wrong if options.details else wrong[:1])
+        if wrong and pattern.unsettled:
+            verdict = f"not yet: {pattern.unsettled}"
+        outcome = found_outcome(found.report) if found.report is not None else ()
+        expected = pattern.expected(training=options.training)
+        cells = (pattern.name, ", ".join(expected), ", ".join(outcome), str(found.graphs))
+        table.add_row(*map(Text, (*cells, verdict)))
+    Console(width=160).print(table)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

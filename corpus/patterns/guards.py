@@ -1,0 +1,300 @@
+"""Checks that only raise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from corpus.patterns.pattern import (
+    GUARD,
+    OUTPUT,
+    WHERE,
+    pattern,
+    patterns_among,
+    refused,
+    signs,
+)
+from tests.equivalence import Call, call
+
+Program = Callable[..., Any]
+
+
+class WrongTotal(ValueError):
+    """An exception with attributes."""
+
+    def __init__(self, total: float, limit: int) -> None:
+        super().__init__(f"total {total:.2f} is over {limit}")
+        self.total, self.limit = total, limit
+
+
+@pattern(signs, GUARD)
+def check_with_a_fixed_message() -> Program:
+    def program(x: Tensor) -> Tensor:
+        if x.sum() < 0:
+            raise ValueError("negative")
+        return x * 2
+
+    return program
+
+
+@pattern(signs, GUARD)
+def check_with_a_number_in_the_message() -> Program:
+    def program(x: Tensor) -> Tensor:
+        total = x.sum()
+        if total < 0:
+            raise ValueError(f"total {total.item():.3f} of {tuple(x.shape)} is negative")
+        return x * 2
+
+    return program
+
+
+@pattern(signs, GUARD)
+def check_with_the_class_alone() -> Program:
+    def program(x: Tensor) -> Tensor:
+        if (x < 0).any():
+            raise NotImplementedError
+        return x * 2
+
+    return program
+
+
+@pattern(signs, GUARD)
+def check_with_an_exception_of_its_own() -> Program:
+    def program(x: Tensor) -> Tensor:
+        if x.sum() < 0:
+            raise WrongTotal(x.sum().item(), 3)
+        return x * 2
+
+    return program
+
+
+@pattern(signs, GUARD)
+def check_with_a_cause() -> Program:
+    def program(x: Tensor) -> Tensor:
+        if x.sum() < 0:
+            raise ValueError("negative") from KeyError("the cause")
+        return x * 2
+
+    return program
+
+
+@pattern(signs, GUARD)
+def check_that_hides_its_context() -> Program:
+    def program(x: Tensor) -> Tensor:
+        if x.sum() < 0:
+            raise ValueError("negative", 4) from None
+        return x * 2
+
+    return program
+
+
+@pattern(signs, GUARD)
+def assertion() -> Program:
+    def program(x: Tensor) -> Tensor:
+        assert x.sum() > 0
+        return x * 2
+
+    return program
+
+
+@pattern(signs, GUARD)
+def assertion_with_a_message() -> Program:
+    def program(x: Tensor) -> Tensor:
+        assert (x > -3).all(), f"too small: {x.min().item()}"
+        return x * 2
+
+    return program
+
+
+@pattern(signs, GUARD)
+def assertion_of_two_conditions() -> Program:
+    def program(x: Tensor) -> Tensor:
+        assert x.sum() > -5 and x.max() < 3, "out of range"
+        return x * 2
+
+    return program
+
+
+@pattern(signs, GUARD)
+def checks_in_order() -> Program:
+    def program(x: Tensor) -> Tensor:
+        if x.min() < -3:
+            raise ValueError("first")
+        y = x * 2
+        if y.sum() < 0:
+            raise TypeError("second")
+        return y
+
+    return program
+
+
+@pattern(signs, GUARD, OUTPUT)
+def check_after_output() -> Program:
+    def program(x: Tensor) -> Tensor:
+        print("before", x.sum().item())
+        if x.sum() < 0:
+            raise ValueError("negative")
+        print("after")
+        return x * 2
+
+    return program
+
+
+@pattern(signs, GUARD)
+def check_in_a_submodule() -> Any:
+    class Checked(torch.nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            if x.sum() < 0:
+                raise ValueError(f"negative in {type(self).__name__}")
+            return x + 1
+
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.checked = Checked()
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.checked(x * 2) + 1
+
+    return Net()
+
+
+@pattern(signs, GUARD, WHERE)
+def check_in_an_arm() -> Program:
+    def program(x: Tensor) -> Tensor:
+        if x.sum() < 0:
+            if x.min() < -3:
+                raise ValueError("far too small")
+            y = x - 1
+        else:
+            y = x * 2
+        return y
+
+    return program
+
+
+@pattern(signs, GUARD)
+def check_in_a_function_that_is_called() -> Program:
+    def check(x: Tensor) -> None:
+        if x.sum() < 0:
+            raise WrongTotal(float(x.sum()), limit=4)
+
+    def program(x: Tensor) -> Tensor:
+        check(x)
+        return x * 2
+
+    return program
+
+
+@pattern(signs, GUARD)
+def exception_raised_by_a_call_in_the_arm() -> Program:
+    def fail(text: str) -> None:
+        raise RuntimeError(text)
+
+    def program(x: Tensor) -> Tensor:
+        if x.sum() < 0:
+            fail("negative")
+        return x * 2
+
+    return program
+
+
+@pattern(signs, GUARD)
+def check_that_raises_in_the_else() -> Program:
+    def program(x: Tensor) -> Tensor:
+        if x.sum() > 0:
+            y = x * 2
+        else:
+            raise ValueError("not positive")
+        return y
+
+    return program
+
+
+@pattern(signs, GUARD)
+def exception_built_before() -> Program:
+    def program(x: Tensor) -> Tensor:
+        error = ValueError("built before", 3)
+        if x.sum() < 0:
+            raise error
+        return x * 2
+
+    return program
+
+
+@pattern(signs, refused("handler-in-caller"), graphs=None)
+def check_caught_in_the_same_function() -> Program:
+    def program(x: Tensor) -> Tensor:
+        try:
+            if x.sum() < 0:
+                raise ValueError("negative")
+            y = x * 2
+        except ValueError:
+            y = x - 1
+        return y
+
+    return program
+
+
+@pattern(signs, refused("handler-in-caller"), graphs=None)
+def check_caught_by_the_caller() -> Program:
+    def check(x: Tensor) -> Tensor:
+        if x.sum() < 0:
+            raise ValueError("negative")
+        return x * 2
+
+    def program(x: Tensor) -> Tensor:
+        try:
+            return check(x)
+        except ValueError as error:
+            return x - len(error.args)
+
+    return program
+
+
+@pattern(signs, GUARD)
+def check_under_no_grad() -> Program:
+    def program(x: Tensor) -> Tensor:
+        with torch.no_grad():
+            if x.sum() < 0:
+                raise ValueError("negative")
+        return x * 2
+
+    return program
+
+
+@pattern(signs, GUARD)
+def state_changed_before_the_check() -> Any:
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("seen", torch.zeros(3))
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.seen = self.seen + x.detach()
+            if x.sum() < 0:
+                raise ValueError("negative")
+            return x + self.seen
+
+    return Net()
+
+
+def _indices() -> list[Call]:
+    table = torch.arange(12.0).reshape(4, 3)
+    return [call(table.clone(), torch.tensor(each)) for each in ([0, 3], [1, 2], [0, 7])]
+
+
+@pattern(_indices, GUARD)
+def check_before_an_operation_that_fails() -> Program:
+    def program(table: Tensor, index: Tensor) -> Tensor:
+        if index.max() >= table.shape[0]:
+            raise ValueError(f"index {index.max().item()} is out of range")
+        return table[index] * 2
+
+    return program
+
+
+PATTERNS = patterns_among(list(vars().values()))

@@ -1,0 +1,125 @@
+"""What one pattern of the corpus is: a small program, calls of it, and what has to become of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+
+from bcmend.site_report import Report
+from tests.equivalence import Call, Way, call, patch_then_compile
+
+WHERE: Final = "branch by where"
+COND: Final = "branch by cond"
+SPLIT: Final = "branch by split"
+LOOP: Final = "loop by while_loop"
+NO_MERGE: Final = "branch without a merge"
+GUARD: Final = "guard deferred"
+OUTPUT: Final = "output deferred"
+
+Outcome = tuple[str, ...]
+
+
+def refused(slug: str) -> str:
+    """The outcome of a site that is left as it was."""
+    return f"refused: {slug}"
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """One small program.
+
+    Attributes:
+        name: the name of its factory.
+        make: builds the program, a function or a module.
+        inputs: builds the arguments of calls that take every path.
+        outcome: what becomes of its sites, each kind once, in alphabetical order.
+        training: whether it is tried with gradients and a backward pass too.
+        training_outcome: what becomes of its sites then, where that differs.
+        graphs: how many graphs it takes in one piece; `None` where a site stays as it was.
+        recompiles: how many frames may be compiled after the first call.
+        may_copy: eager execution gives an alias of an input on one side of a branch; a merged
+            value is a tensor of its own.
+        zero_gradients: eager execution leaves gradients `None` on one side of a branch.
+        way: how it gets patched and compiled.
+        unsettled: what is not as it should be yet; empty where all is.
+    """
+
+    name: str
+    make: Callable[[], Any]
+    inputs: Callable[[], Sequence[Call]]
+    outcome: Outcome
+    training: bool = True
+    training_outcome: Outcome | None = None
+    graphs: int | None = 1
+    recompiles: int = 0
+    may_copy: bool = False
+    zero_gradients: bool = False
+    way: Way = patch_then_compile
+    unsettled: str = ""
+
+    def expected(self, *, training: bool) -> Outcome:
+        """What has to become of the sites."""
+        chosen = self.training_outcome if training else None
+        return self.outcome if chosen is None else chosen
+
+    def is_whole(self, *, training: bool) -> bool:
+        """Whether nothing is refused, so that `fullgraph=True` has to work."""
+        expected = self.expected(training=training)
+        return self.graphs == 1 and not any(each.startswith("refused") for each in expected)
+
+
+def pattern(
+    inputs: Callable[[], Sequence[Call]], *outcome: str, **facts: Any
+) -> Callable[[Callable[[], Any]], Pattern]:
+    """Make a pattern of the factory that is decorated."""
+
+    def decorate(make: Callable[[], Any]) -> Pattern:
+        name = make.__name__.replace("_", "-")
+        return Pattern(name, make, inputs, tuple(sorted(outcome)), **facts)
+
+    return decorate
+
+
+def patterns_among(values: Iterable[object]) -> tuple[Pattern, ...]:
+    """The patterns among the values of a module, in its order."""
+    return tuple(value for value in values if isinstance(value, Pattern))
+
+
+def found_outcome(report: Report) -> Outcome:
+    """What a report says of the sites that a call has reached, in the words of `Pattern`."""
+    words = {_word(site.kind, site.status, site.lowering, site.refusal) for site in report.sites}
+    return tuple(sorted(words - {""}))
+
+
+def _word(kind: str, status: str, lowering: str | None, slug: str | None) -> str:
+    if status in ("refused", "withdrawn"):
+        return refused(slug or "")
+    if status != "mended" or lowering is None:
+        return ""
+    if lowering == "guard" or kind == "guard":
+        return GUARD
+    if kind == "output":
+        return OUTPUT
+    base = lowering.removesuffix(" with effects")
+    return NO_MERGE if base == "nothing to merge" else f"branch by {base}"
+
+
+def signs() -> list[Call]:
+    """Three calls with one vector: of positive sum, of negative sum, of mixed signs."""
+    vectors = ([1.0, 2.0, 3.0], [-1.0, -2.0, -3.0], [1.0, -4.0, 0.5])
+    return [call(torch.tensor(vector)) for vector in vectors]
+
+
+def rows() -> list[Call]:
+    """Calls with a matrix of two rows and four columns, of positive and of negative sum."""
+    values = torch.arange(1.0, 9.0).reshape(2, 4) / 4
+    return [call(values.clone()), call(-values), call(values + 0.5)]
+
+
+def pairs() -> list[Call]:
+    """Calls with two vectors: equal, different, different the other way round."""
+    one, other = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([3.0, -2.0, 1.0])
+    return [call(one.clone(), one.clone()), call(one.clone(), other.clone()), call(-one, other)]

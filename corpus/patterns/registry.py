@@ -1,0 +1,27 @@
+"""All patterns of the corpus."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from corpus.patterns import branches, effects, guards, hard, modules, output
+from corpus.patterns.pattern import Pattern
+
+PATTERNS: Final[tuple[Pattern, ...]] = (
+    *branches.PATTERNS,
+    *effects.PATTERNS,
+    *guards.PATTERNS,
+    *output.PATTERNS,
+    *modules.PATTERNS,
+    *hard.PATTERNS,
+)
+"""Every pattern, by file and in the order of each file."""
+
+
+def pattern_named(name: str) -> Pattern:
+    """Return the pattern called `name`.
+
+    Raises:
+        KeyError: no pattern is called that.
+    """
+    return {each.name: each for each in PATTERNS}[name]
