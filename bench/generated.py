@@ -6,9 +6,10 @@ a code object: patching one says nothing about, and prepares nothing for, the ne
 
 from __future__ import annotations
 
+import sys
 from enum import Enum
 from itertools import count
-from typing import Any
+from types import ModuleType
 
 import torch
 from torch import Tensor
@@ -53,7 +54,11 @@ def generated_model(layers: int, form: Form = Form.BRANCH) -> Module:
     for number in range(layers):
         choice = form.value.format(number=number)
         source = _LAYER.format(number=number, width=WIDTH, choice=choice)
-        namespace: dict[str, Any] = {"torch": torch, "__name__": f"bench_model_{serial}"}
+        # Dynamo imports the modules of the functions that it inlines, so each has to be known.
+        module = ModuleType(f"bench_model_{serial}_layer_{number}")
+        sys.modules[module.__name__] = module
+        namespace = vars(module)
+        namespace["torch"] = torch
         exec(compile(source, f"<model {serial}, layer {number}>", "exec"), namespace)
         made.append(namespace[f"Layer{number}"]())
     return Sequential(*made).eval()

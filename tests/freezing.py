@@ -123,23 +123,36 @@ def _is_data(name: str, part: object) -> bool:
 
 
 def frozen_differences(
-    first: Frozen | None, second: Frozen | None, path: str, tolerance: float = 0.0
+    first: Frozen | None,
+    second: Frozen | None,
+    path: str,
+    tolerance: float = 0.0,
+    *,
+    may_require_grad: bool = False,
 ) -> Iterator[str]:
-    """Yield each place where `second` is not what `first` is, as "path: what differs"."""
+    """Yield each place where `second` is not what `first` is, as "path: what differs".
+
+    Values of tensors may differ by `tolerance`, absolutely and relatively; with
+    `may_require_grad`, gradients may flow through a tensor of `second` alone.
+    """
     if first is None or second is None:
         if first is not second:
             yield f"{path}: {_shown(first)} and {_shown(second)}"
     elif first.kind != second.kind or first.text != second.text:
         yield f"{path}: {_shown(first)} and {_shown(second)}"
     elif first.data is not None and second.data is not None:
-        yield from _tensor_differences(first, second, path, tolerance)
+        yield from _tensor_differences(first, second, path, tolerance, may_require_grad)
     elif first.parts is not None and second.parts is not None:
         if list(first.parts) != list(second.parts):
             yield f"{path}: parts {_only(first, second)} and {_only(second, first)}"
             return
         for name in first.parts:
             yield from frozen_differences(
-                first.parts[name], second.parts[name], f"{path}.{name}", tolerance
+                first.parts[name],
+                second.parts[name],
+                f"{path}.{name}",
+                tolerance,
+                may_require_grad=may_require_grad,
             )
 
 
@@ -160,7 +173,7 @@ def _shown(value: Frozen | None) -> str:
 
 
 def _tensor_differences(
-    first: Frozen, second: Frozen, path: str, tolerance: float
+    first: Frozen, second: Frozen, path: str, tolerance: float, may_require_grad: bool
 ) -> Iterator[str]:
     one, other = first.data, second.data
     assert one is not None and other is not None
@@ -171,7 +184,9 @@ def _tensor_differences(
             return
     if one.stride() != other.stride():
         yield f"{path}: strides {one.stride()} and {other.stride()}"
-    if first.requires_grad != second.requires_grad:
+    if first.requires_grad != second.requires_grad and not (
+        may_require_grad and second.requires_grad
+    ):
         yield f"{path}: requires_grad {first.requires_grad} and {second.requires_grad}"
     if not same_values(one, other, tolerance):
         yield f"{path}: values {one.flatten()[:8].tolist()} and {other.flatten()[:8].tolist()}"

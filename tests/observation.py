@@ -95,7 +95,7 @@ def captured() -> Iterator[list[Event]]:
     events = _Events()
 
     def keep(message: Any, category: Any, filename: str, lineno: int, *_: object) -> None:
-        if not _is_of_the_compiler(filename):
+        if not _is_of_the_compiler(filename) and "Triggered internally" not in str(message):
             events.found.append(("warning", category.__name__, str(message), filename, lineno))
 
     root, handler = logging.getLogger(), _Handler(events)
@@ -186,7 +186,7 @@ def _gradients(
     """Make a backward pass in which every element has a weight of its own."""
     total = None
     for _, tensor in tensors_in(result):
-        if tensor.requires_grad and tensor.grad_fn is not None:
+        if tensor.requires_grad:
             weights = torch.linspace(0.5, 1.5, tensor.numel(), dtype=torch.float64)
             part = (tensor.double() * weights.reshape(tensor.shape)).sum()
             total = part if total is None else total + part
@@ -218,12 +218,17 @@ def differences(
         second: what is compared with it.
         tolerance: by how much values of tensors may differ, absolutely and relatively.
         may_copy: whether tensors that share memory in `first` may be separate in `second`.
-        zero_gradients: whether a gradient that `first` lacks may be all zeros in `second`.
+        zero_gradients: whether a gradient that `first` lacks may be all zeros in `second`, and a
+            tensor through which none flows in `first` may require them.
         any_random_state: whether the state of the random number generators is left out.
     """
     for aspect in ("result", "raised", "state"):
         yield from frozen_differences(
-            getattr(first, aspect), getattr(second, aspect), aspect, tolerance
+            getattr(first, aspect),
+            getattr(second, aspect),
+            aspect,
+            tolerance,
+            may_require_grad=zero_gradients,
         )
     yield from _gradient_differences(first, second, tolerance, zero_gradients)
     for pair in sorted(first.aliases ^ second.aliases):

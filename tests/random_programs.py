@@ -84,7 +84,7 @@ def program(seed: int, *, with_handlers: bool) -> str:
             "        return a",
         ]
         writer.has_inner = True
-    body = writer.block(1, 3, in_loop=False)
+    body = writer.block(1, 2 + writer.maybe(3), in_loop=False)
     return "\n".join([*head, *body, "    return a, b, c, d", ""])
 
 

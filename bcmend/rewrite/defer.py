@@ -216,11 +216,20 @@ def _arguments(facts: Facts, start: int, call: int) -> list[Slice]:
     slices = []
     for _ in range(instruction.arg):
         begin = _start_of(facts, top, 1)
+        while begin is not None and _is_jumped_into(facts, start, begin, top):
+            # Only one of the ways to this argument begins here: it is an `or`, or a ternary.
+            begin = _start_of(facts, begin, 0)
         if begin is None or begin <= start:
             return []
         slices.append(Slice(begin, top))
         top = begin
     return slices[::-1]
+
+
+def _is_jumped_into(facts: Facts, start: int, begin: int, end: int) -> bool:
+    """Whether a jump of the statement from before ``begin`` lands behind it."""
+    targets = (facts.instructions[index].target for index in range(start, begin))
+    return any(isinstance(target, int) and begin < target <= end for target in targets)
 
 
 def _parts(start: int, call: int, arguments: list[Slice]) -> Iterator[Slice]:

@@ -291,7 +291,7 @@ def intermediate_changed_in_place() -> Program:
     return program
 
 
-@pattern(signs, WHERE)
+@pattern(signs, COND)
 def own_tensor_changed_in_place() -> Program:
     def program(x: Tensor) -> Tensor:
         if x.sum() > 0:

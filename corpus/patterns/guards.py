@@ -239,7 +239,7 @@ def check_caught_in_the_same_function() -> Program:
     return program
 
 
-@pattern(signs, refused("handler-in-caller"), graphs=None)
+@pattern(signs, GUARD, graphs=None)
 def check_caught_by_the_caller() -> Program:
     def check(x: Tensor) -> Tensor:
         if x.sum() < 0:

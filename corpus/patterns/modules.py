@@ -250,7 +250,7 @@ def _with_keywords() -> list[Call]:
     return [call(x.clone(), 2, extra=x + 1), call(-x, 2, extra=x + 1)]
 
 
-@pattern(_with_keywords, OUTPUT, WHERE)
+@pattern(_with_keywords, OUTPUT, WHERE, zero_gradients=True)
 def variable_arguments() -> Program:
     def program(*values: Any, scale: float = 2.0, **named: Tensor) -> Tensor:
         x, count = values
@@ -295,7 +295,7 @@ def decorated_forward() -> Any:
     return Net()
 
 
-@pattern(signs, WHERE)
+@pattern(signs, WHERE, graphs=3)
 def forward_hooks() -> Any:
     def before(module: Any, arguments: tuple[Tensor]) -> tuple[Tensor]:
         (x,) = arguments

@@ -66,7 +66,7 @@ ARGUMENTS = ((0, 0), (1, -1), (-1, 2), (3, 3))
 
 
 @pytest.mark.filterwarnings("ignore::SyntaxWarning")
-@settings(max_examples=200, deadline=None, phases=[Phase.generate])
+@settings(max_examples=60, deadline=None, phases=[Phase.generate])
 @given(SEEDS)
 def test_a_random_program_without_handlers(seed: int) -> None:
     function = function_of(program(seed, with_handlers=False))
@@ -79,13 +79,14 @@ def test_a_random_program_without_handlers(seed: int) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::SyntaxWarning")
-@settings(max_examples=200, deadline=None, phases=[Phase.generate])
+@settings(max_examples=60, deadline=None, phases=[Phase.generate])
 @given(SEEDS)
 def test_a_random_program_with_handlers(seed: int) -> None:
     """An arm that raises is no mended arm: the original is taken, whose handlers see its variables."""
     function = function_of(program(seed, with_handlers=True))
+    log: list[object] = []
+    mended = installed(function, TakenBack(log))
     for arguments in ARGUMENTS:
-        log: list[object] = []
-        mended = installed(function, TakenBack(log))
+        log.clear()
         outcome = _without_kind_of_variable(_comparable(outcome_of(mended, log, *arguments)))
         assert (outcome, log) == _seen(function, arguments)
