@@ -153,9 +153,8 @@ def _observe_all(
     _set_mode(program, training)
     found = []
     for one in calls:
-        found.append(
-            observe(entry, one.arguments, one.keywords, program, training=training)
-        )
+        _seed()  # a call may draw more or fewer numbers, and the next one not show it
+        found.append(observe(entry, one.arguments, one.keywords, program, training=training))
     return found
 
 

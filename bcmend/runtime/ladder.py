@@ -15,7 +15,7 @@ the order in which they are tried:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import CodeType
 from typing import Any
 
@@ -122,7 +122,7 @@ def make_record(
     except sinks.CannotSnapshot as reason:
         site.withdraw("cannot-snapshot", str(reason))
         raise watches.SiteChanged(restart_reason="bcmend: a value cannot be kept") from None
-    sinks.append(tx, Draft(site, action, predicate, kept))
+    sinks.append(tx, Draft(site, action, predicate, kept, raises=predicate is not None))
     return True
 
 
@@ -195,7 +195,7 @@ def _append_under(
     *inner, inputs = values.items
     if inner:
         condition = lower.both(tx, condition, inner[0])
-    sinks.append(tx, Draft(draft.site, draft.action, condition, inputs))
+    sinks.append(tx, replace(draft, predicate=condition, inputs=inputs))
 
 
 def _choose(tx: Any, branch: Branch, pairs: Sequence[Pair]) -> str | None:

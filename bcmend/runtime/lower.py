@@ -93,7 +93,7 @@ def by_cond(
         ("true", then_arm, [p.then_value for p in pairs], [p.else_value for p in pairs]),
         ("false", else_arm, [p.else_value for p in pairs], [p.then_value for p in pairs]),
     ):
-        graph = _arm_graph(arm, operands, values, others)
+        graph = _arm_graph(arm, operands, values, others, predicate)
         module = GraphModule(dict(tx.output.nn_modules), graph)
         names.append(tx.output.install_subgraph(f"cond_{suffix}", module))
     attributes = [tx.output.create_proxy("get_attr", name, (), {}) for name in names]
@@ -104,7 +104,7 @@ def by_cond(
         {},
     )
     result = wrap_fx_proxy(tx, proxy)
-    return list(result.items)  # type: ignore[attr-defined]
+    return list(result.items)[: len(pairs)]  # type: ignore[attr-defined]
 
 
 class _Gate:
@@ -176,7 +176,11 @@ def _operands(then_arm: ArmTrace, else_arm: ArmTrace, pairs: Sequence[Pair]) -> 
 
 
 def _arm_graph(
-    arm: ArmTrace, operands: Sequence[Proxy], values: Sequence[Any], others: Sequence[Any]
+    arm: ArmTrace,
+    operands: Sequence[Proxy],
+    values: Sequence[Any],
+    others: Sequence[Any],
+    predicate: TensorVariable,
 ) -> Graph:
     """Return the arm as a graph over all operands that returns ``values``.
 
@@ -207,6 +211,10 @@ def _arm_graph(
         else:
             result = graph.call_method("clone", (known[value.as_proxy().node],))
             result.meta["example_value"] = example_of(value)
+        results.append(result)
+    if not results:  # an operator has to return something
+        result = graph.call_function(torch.zeros, ((),))
+        result.meta["example_value"] = example_of(predicate)
         results.append(result)
     graph.output(tuple(results))
     return graph

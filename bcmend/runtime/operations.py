@@ -124,6 +124,8 @@ def _is_total(operator: torch._ops.OpOverload, name: str, result: Any) -> bool:
     base = name[:-1] if name.endswith("_") and not name.endswith("__") else name
     if base in _INTEGER_DIVISION and not _all_floating(result):
         return False
+    if operator.namespace == "prim":
+        return True  # reads what is known of a tensor without its data
     if torch.Tag.dynamic_output_shape in operator.tags:
         return False
     if torch.Tag.data_dependent_output in operator.tags:

@@ -1,8 +1,8 @@
 """Deliver what one call recorded, in the order of the program.
 
-A record is ``(site key, predicate, action, inputs)``. An output record's action makes the call of
-the original statement; a guard's action raises the original exception, from the original file and
-line. Delivery stops at the first guard that failed: eager would not have gone further.
+A record is ``(site key, predicate, raises, action, inputs)``. An output record's action makes the
+call of the original statement; a guard's action raises the original exception, from the original
+file and line. Delivery stops at the first guard that failed: eager would not have gone further.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import torch
 
 __all__ = ["OUTLET", "Buffer", "deliver", "settle_attribute", "settle_item"]
 
-Buffer = list[tuple[str, "torch.Tensor | None", Any, tuple[Any, ...]]]
+Record = tuple[str, "torch.Tensor | None", bool, Any, tuple[Any, ...]]
+Buffer = list[Record]
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
@@ -21,9 +22,14 @@ def deliver(buffer: Buffer) -> None:
     """Run the records of ``buffer`` and leave it empty, whatever happens."""
     records = list(buffer)
     buffer.clear()
-    for _, predicate, action, inputs in records:
+    for key, predicate, raises, action, inputs in records:
         if predicate is None or bool(predicate):
             action(*inputs)
+            if raises:
+                raise AssertionError(
+                    f"{key}: this code raised while it was traced and does not now, so the result "
+                    f'of the call is unknown; switch the site off with Policy(off=("{key}",))'
+                )
 
 
 class _Outlet:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from torch._dynamo.source import AttrSource
@@ -40,16 +40,15 @@ BUFFER: Final = "\uff42cmend_buffer"
 class Draft:
     """A record as the tracer has it.
 
-    ``predicate`` is a 0-d boolean tensor, or ``None`` for a record that is always delivered.
+    ``predicate`` is a 0-d boolean tensor, or ``None`` for a record that is always delivered;
+    ``raises`` says that the action has to end in an exception.
     """
 
     site: LiveSite
     action: VariableTracker
     predicate: VariableTracker | None
     inputs: VariableTracker
-
-    def under(self, predicate: VariableTracker) -> Draft:
-        return replace(self, predicate=predicate)
+    raises: bool = False
 
 
 def _stack(tx: Any) -> list[list[Draft]]:
@@ -98,7 +97,8 @@ def append(tx: Any, draft: Draft) -> None:
         stack[-1].append(draft)
         return
     predicate = constant(None) if draft.predicate is None else draft.predicate
-    record = TupleVariable([constant(draft.site.key), predicate, draft.action, draft.inputs])
+    key, raises = constant(draft.site.key), constant(draft.raises)
+    record = TupleVariable([key, predicate, raises, draft.action, draft.inputs])
     _buffer(tx).call_method(tx, "append", [record], {})
 
 

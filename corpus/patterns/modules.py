@@ -66,7 +66,7 @@ def linear_in_each_arm() -> Any:
     return Net()
 
 
-@pattern(rows, WHERE, training_outcome=(WHERE,))
+@pattern(rows, WHERE, any_random_state=True)
 def dropout_in_one_arm() -> Any:
     class Net(torch.nn.Module):
         def __init__(self) -> None:
@@ -77,7 +77,7 @@ def dropout_in_one_arm() -> Any:
             if x.sum() > 0:
                 y = self.dropout(x * 2)
             else:
-                y = self.dropout(x - 1)
+                y = x - 1
             return y + 1
 
     return Net()

@@ -9,7 +9,7 @@ from typing import Any, Final
 import torch
 
 from bcmend.site_report import Report
-from tests.equivalence import Call, Way, call, patch_then_compile
+from tests.equivalence import Call, Comparison, Way, call, compare, patch_then_compile
 
 WHERE: Final = "branch by where"
 COND: Final = "branch by cond"
@@ -43,8 +43,10 @@ class Pattern:
         may_copy: eager execution gives an alias of an input on one side of a branch; a merged
             value is a tensor of its own.
         zero_gradients: eager execution leaves gradients `None` on one side of a branch.
+        any_random_state: an arm draws random numbers, and running both arms draws them always.
         way: how it gets patched and compiled.
-        unsettled: what is not as it should be yet; empty where all is.
+        unsettled: why the outcome is not reached yet; empty where it is.
+        unequal: in which way it can be told from eager execution yet; empty where it cannot.
     """
 
     name: str
@@ -57,8 +59,10 @@ class Pattern:
     recompiles: int = 0
     may_copy: bool = False
     zero_gradients: bool = False
+    any_random_state: bool = False
     way: Way = patch_then_compile
     unsettled: str = ""
+    unequal: str = ""
 
     def expected(self, *, training: bool) -> Outcome:
         """What has to become of the sites."""
@@ -69,6 +73,40 @@ class Pattern:
         """Whether nothing is refused, so that `fullgraph=True` has to work."""
         expected = self.expected(training=training)
         return self.graphs == 1 and not any(each.startswith("refused") for each in expected)
+
+
+def run(
+    pattern: Pattern, *, backend: str = "eager", fullgraph: bool = True, training: bool = False
+) -> Comparison:
+    """Compare a pattern, patched and compiled, with eager execution."""
+    return compare(
+        pattern.make,
+        pattern.inputs,
+        backend=backend,
+        fullgraph=fullgraph,
+        training=training,
+        may_copy=pattern.may_copy,
+        zero_gradients=pattern.zero_gradients,
+        any_random_state=pattern.any_random_state,
+        way=pattern.way,
+    )
+
+
+def wrong_with(pattern: Pattern, found: Comparison, *, training: bool) -> list[str]:
+    """What a run has shown that the pattern does not expect."""
+    wrong = [f"patched, in eager execution: {each}" for each in found.eager_differences]
+    wrong += [f"compiled: {each}" for each in found.differences]
+    expected = pattern.expected(training=training)
+    outcome = () if found.report is None else found_outcome(found.report)
+    if outcome != expected:
+        wrong.append(f"outcome {outcome}, not {expected}")
+    if pattern.graphs is None or any(each.startswith("refused") for each in expected):
+        return wrong
+    if found.graphs != pattern.graphs:
+        wrong.append(f"{found.graphs} graphs, not {pattern.graphs}")
+    if found.recompiles > pattern.recompiles:
+        wrong.append(f"{found.recompiles} frames compiled after the first call")
+    return wrong
 
 
 def pattern(

@@ -1,0 +1,90 @@
+"""Every pattern of the corpus is mended as it says, and cannot be told from eager execution."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from corpus.patterns import PATTERNS, Pattern, pattern_named
+from corpus.patterns.pattern import run, wrong_with
+from tests.equivalence import leave_unpatched, run_compiled
+
+SAMPLE = (
+    "if-else",
+    "early-returns-in-sequence",
+    "clamp-of-half-precision",
+    "linear-in-each-arm",
+    "check-after-output",
+)
+NAMES = [pattern.name for pattern in PATTERNS]
+
+
+def _modes(*, whole: bool | None, until_equal_only: bool = False) -> Iterator[object]:
+    """Each pattern in inference, and in training where there are gradients.
+
+    Args:
+        whole: take the patterns that have to become one piece, those that need not, or all.
+        until_equal_only: expect failure of those that differ from eager execution yet, and success
+            of those whose outcome alone is not reached yet.
+    """
+    for pattern in PATTERNS:
+        for training in (False, True) if pattern.training else (False,):
+            if whole is not None and pattern.is_whole(training=training) is not whole:
+                continue
+            reason = pattern.unequal or ("" if until_equal_only else pattern.unsettled)
+            marks = [pytest.mark.xfail(reason=reason)] if reason else []
+            mode = "training" if training else "inference"
+            yield pytest.param(pattern, training, id=f"{pattern.name}-{mode}", marks=marks)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize(("pattern", "training"), _modes(whole=True))
+def test_one_piece(pattern: Pattern, training: bool, backend: str):
+    found = run(pattern, backend=backend, training=training)
+    assert wrong_with(pattern, found, training=training) == []
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize(("pattern", "training"), _modes(whole=False))
+def test_what_stays_in_pieces(pattern: Pattern, training: bool, backend: str):
+    found = run(pattern, backend=backend, fullgraph=False, training=training)
+    assert wrong_with(pattern, found, training=training) == []
+
+
+@pytest.mark.parametrize(("pattern", "training"), _modes(whole=None, until_equal_only=True))
+def test_never_worse_where_breaks_are_allowed(pattern: Pattern, training: bool):
+    found = run(pattern, fullgraph=False, training=training)
+    assert (found.eager_differences, found.differences) == ((), ())
+    stock = run_compiled(
+        pattern.make, pattern.inputs, fullgraph=False, training=training, way=leave_unpatched
+    )
+    # Stock that gives a whole frame up has no graph at all.
+    assert found.graphs <= stock.graphs or stock.graphs == 0
+
+
+@pytest.mark.parametrize(
+    "pattern", [each for each in PATTERNS if each.graphs is None], ids=lambda each: each.name
+)
+def test_what_is_refused_fails_in_one_piece_as_stock_does(pattern: Pattern):
+    mended = run_compiled(pattern.make, pattern.inputs).observations
+    stock = run_compiled(pattern.make, pattern.inputs, way=leave_unpatched).observations
+    for one, other in zip(mended, stock, strict=True):
+        assert one.raised is not None and other.raised is not None
+        assert one.raised.kind == other.raised.kind
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=() if n in SAMPLE else pytest.mark.slow) for n in NAMES]
+)
+def test_inductor(name: str):
+    pattern = pattern_named(name)
+    if pattern.unsettled or pattern.unequal:
+        pytest.skip(pattern.unsettled or pattern.unequal)
+    fullgraph = pattern.is_whole(training=False)
+    found = run(pattern, backend="inductor", fullgraph=fullgraph)
+    assert wrong_with(pattern, found, training=False) == []
+
+
+def test_names_are_unique():
+    assert len(set(NAMES)) == len(NAMES) >= 60
