@@ -173,7 +173,9 @@ def _register(mended: Mended, policy: Policy) -> None:
             live = sites.LiveSite(
                 site.name, site.kind, code, policy.branch, policy.output, policy.guards
             )
-            sites.register(live)
+            known = sites.find(site.name)
+            if known is None or not known.is_like(live):
+                sites.register(live)
 
 
 def remove(functions: Iterable[FunctionType] | None = None, owner: int | None = None) -> int:
@@ -292,7 +294,8 @@ def _note_asked(code: CodeType, offset: int) -> bool:
 
 def _mend_asked(code: CodeType, offset: int, owners: list[Patched]) -> bool:
     """Mend a jump of patched code that was not thought to test a tensor."""
-    if not _note_asked(code, offset):
+    known = {(id(source), site.offset) for source, site in owners[0].mended.sites}
+    if (id(code), offset) in known or not _note_asked(code, offset):
         return False
     again = False
     for patched in owners:

@@ -23,7 +23,7 @@ from types import CodeType
 from typing import Any
 
 from bcmend.analysis.conditions import may_be_tensor
-from bcmend.analysis.effects import touched
+from bcmend.analysis.effects import LOOKING_AT_FRAMES, touched
 from bcmend.analysis.facts import Facts, facts_of
 from bcmend.analysis.sketch import may_branch_on_tensor
 from bcmend.codeobj.decode import decode
@@ -249,6 +249,8 @@ def _refusal_of_all(code: CodeType, facts: Facts) -> Refusal | None:
         return Refusal("coroutine")
     if code.co_flags & inspect.CO_GENERATOR:
         return Refusal("generator")
+    if LOOKING_AT_FRAMES.isdisjoint(code.co_names):
+        return None
     touches = touched(facts, range(len(facts.instructions)))
     if touches.introspects:
         return Refusal("frame-introspection", touches.introspects)

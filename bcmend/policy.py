@@ -34,16 +34,30 @@ _LEFT_ALONE: Final = frozenset(
         "_pytest",
         "bytecode",
         "functorch",
+        "huggingface_hub",
         "networkx",
         "numpy",
+        "packaging",
         "pytest",
         "rich",
         "sympy",
         "torch",
         "torchgen",
+        "tqdm",
         "triton",
         "xdis",
     }
+)
+
+# Parts of packages that are touched otherwise: they read configurations and look for installed
+# packages. A forward comes by many of them and tests no tensor in any.
+_LEFT_ALONE_PARTS: Final = (
+    "transformers.configuration_utils",
+    "transformers.dynamic_module_utils",
+    "transformers.generation.configuration_utils",
+    "transformers.utils.hub",
+    "transformers.utils.import_utils",
+    "transformers.utils.versions",
 )
 
 
@@ -95,7 +109,9 @@ class Policy:
             return False
         if _covers(self.include, module_name):
             return True
-        return top_level not in _LEFT_ALONE and top_level not in sys.stdlib_module_names
+        if top_level in _LEFT_ALONE or top_level in sys.stdlib_module_names:
+            return False
+        return not _covers(_LEFT_ALONE_PARTS, module_name)
 
     def is_off(self, site_name: str) -> bool:
         """Whether the site is switched off, by its name or by a pattern that matches it."""

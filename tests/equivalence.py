@@ -8,14 +8,14 @@ each through all calls on one object; produces a `Comparison`, or asserts that i
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from types import CodeType, FunctionType
 from typing import Any, Final
 
 import torch
-from torch._dynamo.utils import counters
+from torch._dynamo.callback import callback_handler
 
 import bcmend
 from bcmend.site_report import Report
@@ -169,12 +169,12 @@ def run_eagerly(make: Make, inputs: Inputs, *, training: bool, patched: bool) ->
 
 @dataclass(frozen=True, slots=True)
 class CompiledRun:
-    """All calls of one compiled program. `first_frames`, `frames`: compiled by the first and all."""
+    """All calls of one compiled program; `first_frames`: what the first of them had compiled."""
 
     observations: tuple[Observation, ...]
     graphs: int
     first_frames: int
-    frames: int
+    later_frames: int
     report: Report | None
 
 
@@ -195,16 +195,32 @@ def run_compiled(
         program, compiled = way(make, {"backend": counting, "fullgraph": fullgraph})
         try:
             calls = _calls(inputs, training)
-            start = counters["frames"]["ok"]
-            observations = _observe_all(program, compiled, calls[:1], training)
-            first = counters["frames"]["ok"] - start
-            observations += _observe_all(program, compiled, calls[1:], training)
-            frames = counters["frames"]["ok"] - start
+            with _counted_compilations() as first:
+                observations = _observe_all(program, compiled, calls[:1], training)
+            with _counted_compilations() as later:
+                observations += _observe_all(program, compiled, calls[1:], training)
             report = None if way is leave_unpatched else bcmend.report(program)
         finally:
             bcmend.unpatch()
             torch._dynamo.reset()
-    return CompiledRun(tuple(observations), counting.graphs, first, frames, report)
+    return CompiledRun(
+        tuple(observations), counting.graphs, sum(first), sum(later), report
+    )
+
+
+@contextmanager
+def _counted_compilations() -> Iterator[list[int]]:
+    """Yield a list that gets a 1 for each frame that Dynamo begins to compile."""
+    begun: list[int] = []
+
+    def note(_: object) -> None:
+        begun.append(1)
+
+    callback_handler.register_start_callback(note)
+    try:
+        yield begun
+    finally:
+        callback_handler.remove_start_callback(note)
 
 
 def _settings_for(backend: str) -> AbstractContextManager[Any]:
@@ -250,8 +266,7 @@ def compare(
         for number, (one, other) in enumerate(zip(original, patched, strict=True))
         for each in differences(one, other)
     ]
-    recompiles = run.frames - run.first_frames
-    return Comparison(tuple(in_eager), tuple(found), run.graphs, recompiles, run.report)
+    return Comparison(tuple(in_eager), tuple(found), run.graphs, run.later_frames, run.report)
 
 
 def assert_equivalent(

@@ -13,11 +13,13 @@ from typing import Final
 from bcmend.analysis.facts import Facts
 from bcmend.codeobj.opcodes import row
 
-__all__ = ["Touched", "names_of", "touched"]
+__all__ = ["LOOKING_AT_FRAMES", "Touched", "names_of", "touched"]
 
 #: Calls that read or write the frame that they are in.
 _LOOKS_AT_ITS_FRAME: Final = frozenset(["locals", "vars", "dir", "exec", "eval"])
 _LOOKS_AT_ITS_FRAME_BY_ATTRIBUTE: Final = frozenset(["_getframe", "currentframe", "getouterframes"])
+#: Names of all of these. Code that uses none of them looks at no frame.
+LOOKING_AT_FRAMES: Final = _LOOKS_AT_ITS_FRAME | _LOOKS_AT_ITS_FRAME_BY_ATTRIBUTE
 _SUSPENDS: Final = frozenset(["YIELD_VALUE", "SEND", "RETURN_GENERATOR", "GET_AWAITABLE"])
 
 #: What ``super()`` without arguments reads, though on Python 3.11 no instruction names it.

@@ -109,8 +109,9 @@ def split(table: bytes, units: int) -> tuple[bytes, int, bytes]:
     """
     for start, end, covered in _entries(table):
         if covered >= units:
-            header = table[start] & ~7 | units - 1
-            return table[:start] + bytes([header]) + table[start + 1 : end], covered - units, table[end:]
+            header = bytes([table[start] & ~7 | units - 1])
+            before = table[:start] + header + table[start + 1 : end]
+            return before, covered - units, table[end:]
         units -= covered
     return table, 0, b""
 

@@ -98,18 +98,6 @@ class Row:
         return self.jump is not None and self.pops == 1 and self.jump_pops == 1
 
 
-def row(name: str) -> Row:
-    """Return the facts about the canonical opcode ``name``.
-
-    Raises:
-        UnknownOpcode: there is no row for it.
-    """
-    try:
-        return ROWS[name]
-    except KeyError:
-        raise UnknownOpcode(f"no facts are known about the opcode {name}") from None
-
-
 def _same(arg: int) -> int:
     return arg
 
@@ -299,9 +287,14 @@ def _protocol_rows() -> tuple[Row, ...]:
     )
 
 
+class _Rows(dict[str, Row]):
+    def __missing__(self, name: str) -> Row:
+        raise UnknownOpcode(f"no facts are known about the opcode {name}")
+
+
 #: Every row, by canonical name.
-ROWS: Final[dict[str, Row]] = {
-    entry.name: entry
+ROWS: Final[dict[str, Row]] = _Rows(
+    (entry.name, entry)
     for group in (
         _stack_rows(),
         _variable_rows(),
@@ -312,4 +305,8 @@ ROWS: Final[dict[str, Row]] = {
         _protocol_rows(),
     )
     for entry in group
-}
+)
+
+#: Return the facts about a canonical opcode, by its name; raise ``UnknownOpcode`` without a row.
+#: The bound method itself, since it is asked of every instruction many times.
+row: Final[Callable[[str], Row]] = ROWS.__getitem__

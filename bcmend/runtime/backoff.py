@@ -94,15 +94,16 @@ def try_again(state: BodyState, generation: int, error: exc.TorchDynamoException
                 return True
             state.may_break = True
             return True
-        withdrawn = sites.withdraw_recent("not-captured", _first_line(error))
+        withdrawn = sites.withdraw_recent("not-captured", _summary(error))
         if not withdrawn:
             state.may_break = True
         return True
 
 
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0] if lines else ''}"
+def _summary(error: BaseException) -> str:
+    """Return the first two lines of a message; the first alone often only names the back end."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {' '.join(lines[:2])}"
 
 
 def _stops(error: BaseException) -> Iterator[Stop]:

@@ -42,6 +42,14 @@ class LiveSite:
     clone_inputs: bool = False
     refused: dict[str, str] = field(default_factory=dict)
 
+    def is_like(self, other: LiveSite) -> bool:
+        """Whether both are the same place under the same choices."""
+        return self.origin is other.origin and (self.branch, self.output, self.guards) == (
+            other.branch,
+            other.output,
+            other.guards,
+        )
+
     @property
     def active(self) -> bool:
         return not self.withdrawn
