@@ -155,7 +155,7 @@ def live_into(
 
 
 def _names(variables: Iterable[Variable]) -> frozenset[str]:
-    return frozenset(each for each in variables if isinstance(each, str))
+    return frozenset([each for each in variables if isinstance(each, str)])
 
 
 def _union(sets: Iterable[Variables]) -> Variables:

@@ -32,6 +32,8 @@ def propose_guard(facts: Facts, branch: Branch) -> GuardLowering | Refusal:
     region = _region(facts, branch.jump, raising, blocks, EXIT)
     if isinstance(region, Refusal):
         return region
+    if not _always_raising(facts, region.blocks):
+        return Refusal("return-in-try", "the arm handles its own exception")
     touches = touched(facts, facts.indices_of(region.blocks))
     refusal = _unmovable(touches)
     if refusal is not None:
@@ -202,20 +204,21 @@ def _inputs(
 ) -> tuple[str, ...] | Refusal:
     """Return the locals that the arms need from the frame."""
     names = touches.read | touches.written | touches.deleted | frozenset(outputs)
+    graph, after = facts.graph, frozenset(outputs)
+    required: frozenset[str] = frozenset()
     live: frozenset[str] = frozenset()
     for region in regions:
-        # An arm that raises is not mended, so what only a handler around it reads does not count.
-        live |= live_into(
-            facts.graph, facts.liveness, region.entry, region.blocks, frozenset(outputs)
-        )
-    needed = sorted(names & live)
-    if needed:
-        never_bound = set(needed) - maybe_bound_before(facts.graph, facts.liveness, jump)
-        # An arm that leaves nothing of such a variable begins without it, as the frame would.
-        needed = [name for name in needed if name not in never_bound or name in outputs]
-        unbound = set(needed) - bound_before(facts.graph, facts.liveness, jump)
-        if unbound:
-            return Refusal("maybe-unbound", ", ".join(sorted(unbound)))
+        # An arm that raises is not mended, so what only a handler around it reads is not required.
+        # A branch inside the arm may pass it on nevertheless, so it is given where there is one.
+        required |= live_into(graph, facts.liveness, region.entry, region.blocks, after)
+        live |= after if region.entry < 0 else facts.liveness.live_in[region.entry]
+    bound = bound_before(graph, facts.liveness, jump)
+    # An arm that leaves nothing of a variable never bound begins without it, as the frame would.
+    started = maybe_bound_before(graph, facts.liveness, jump) | after
+    unbound = (names & required & started) - bound
+    if unbound:
+        return Refusal("maybe-unbound", ", ".join(sorted(unbound)))
+    needed = sorted(names & (required | live) & bound)
     if touches.uses_super:
         first = facts.function.shape.argnames[:1]
         if not first or first[0] in facts.function.shape.cellvars:

@@ -1,0 +1,127 @@
+"""What speculation of an operation would risk, read off real traces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch.nn import functional
+
+from bcmend.runtime.operations import MANY_OPERATORS, Hazards, hazards_of
+
+VECTOR = torch.ones(4)
+MATRIX = torch.eye(4)
+NUMBERS = torch.tensor([1, 2, 3, 1])
+
+
+def _hazards(function: Callable[..., object], *arguments: torch.Tensor) -> Hazards:
+    """Trace ``function`` with Dynamo and return the hazards of its graph."""
+    found: list[Hazards] = []
+
+    def back_end(module: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> object:
+        examples = [node.meta.get("example_value") for node in module.graph.nodes]
+        mode = next(each.fake_mode for each in examples if each is not None)
+        found.append(hazards_of(module.graph.nodes, mode))
+        return module.forward
+
+    torch._dynamo.reset()
+    torch.compile(function, backend=back_end, fullgraph=True)(*arguments)
+    (hazards,) = found
+    return hazards
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x * 2 + 1,
+        lambda x: torch.clamp(x, -1, 1).exp(),
+        lambda x: functional.gelu(x).sum(),
+        lambda x: x.reshape(2, 2).transpose(0, 1)[0],
+        lambda x: torch.softmax(x, 0),
+        lambda x: functional.layer_norm(x, (4,)),
+        lambda x: torch.cat([x, torch.zeros_like(x)]),
+        lambda x: x / 0,
+        lambda x: x.log(),
+    ],
+)
+def test_harmless(function: Callable[..., object]) -> None:
+    hazards = _hazards(function, VECTOR)
+    assert (hazards.partial, hazards.random, hazards.dear) == ("", "", "")
+    assert hazards.operators > 0
+
+
+@pytest.mark.parametrize(
+    ("function", "argument"),
+    [
+        (lambda n: n // n, NUMBERS),
+        (lambda n: n % n, NUMBERS),
+        (lambda n: functional.embedding(n, MATRIX), NUMBERS),
+        (lambda n: VECTOR.gather(0, n), NUMBERS),
+        (lambda n: VECTOR[n], NUMBERS),
+        (lambda m: torch.linalg.inv(m), MATRIX),
+    ],
+)
+def test_may_fail_on_the_data(function: Callable[..., object], argument: torch.Tensor) -> None:
+    assert _hazards(function, argument).partial
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: functional.dropout(x, 0.5, training=True),
+        lambda x: x + torch.rand(4),
+        lambda x: torch.empty(4).normal_() + x,
+    ],
+)
+def test_draws_random_numbers(function: Callable[..., object]) -> None:
+    assert _hazards(function, VECTOR).random
+
+
+def test_dropout_in_evaluation_draws_nothing() -> None:
+    assert not _hazards(lambda x: functional.dropout(x, 0.5, training=False) + 1, VECTOR).random
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda m: m @ m,
+        lambda m: functional.linear(m, m),
+        lambda m: functional.scaled_dot_product_attention(m[None], m[None], m[None]),
+        lambda m: functional.conv1d(m[None], m[:, :, None]),
+    ],
+)
+def test_dear(function: Callable[..., object]) -> None:
+    assert _hazards(function, MATRIX).dear
+
+
+def test_many_cheap_operators_are_dear() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(MANY_OPERATORS + 1):
+            x = x + 1
+        return x
+
+    assert _hazards(function, VECTOR).dear
+
+
+def test_looking_does_not_change_the_trace() -> None:
+    """Operations in place are run again on stand-ins, not on the trace's own tensors."""
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        y = x + 1
+        y.add_(1)
+        return y.unsqueeze_(0)
+
+    torch._dynamo.reset()
+    shapes = []
+
+    def back_end(module: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> object:
+        nodes = list(module.graph.nodes)
+        values = [n.meta["example_value"] for n in nodes if "example_value" in n.meta]
+        before = [(value.shape, value._version) for value in values]
+        hazards_of(nodes, values[0].fake_mode)
+        shapes.append(before == [(value.shape, value._version) for value in values])
+        return module.forward
+
+    torch.compile(function, backend=back_end, fullgraph=True)(VECTOR)
+    assert shapes == [True]
