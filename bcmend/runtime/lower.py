@@ -157,6 +157,7 @@ def _rewrap(tx: Any, pair: Pair, proxy: Proxy) -> VariableTracker:
     if pair.is_number:
         result = SymNodeVariable.create(tx, proxy, pair.present.sym_num)
     else:
+        proxy.node.meta.pop("example_value", None)  # the copy's; Dynamo sets it itself
         result = wrap_fx_proxy(tx, proxy, example_value=example_of(pair.present))
     assert isinstance(result, VariableTracker)
     return result
