@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from types import CodeType, FunctionType
 
 import torch
@@ -18,6 +18,8 @@ from torch._dynamo.eval_frame import skip_code
 
 import bcmend.entry
 from bcmend.codeobj.decode import decode
+from bcmend.codeobj.opcodes import row
+from bcmend.codeobj.scan import has_truth_jump
 from bcmend.pipeline import Context, Mended, may_have_sites, mend
 from bcmend.policy import DEFAULT, Policy
 from bcmend.reach import reach
@@ -81,14 +83,17 @@ def install(
         owner: identity of the object in whose name it happens; what several own stays patched
             until the last is unpatched.
         entries: identities of the functions that Dynamo may enter first; each becomes a boundary
-            if anything reached has a site.
+            if anything reached may turn out to have a site.
     """
     with _TABLE.lock:
         for function in functions:
             if id(function) not in _TABLE.by_function:
                 _TABLE.reached[id(function.__code__)] = function.__code__
         changed = sum(_install_one(each, policy, owner, needed=False) for each in functions)
-        if any(id(function) in _TABLE.by_function for function in functions):
+        if any(
+            has_truth_jump(function.__code__) or id(function) in _TABLE.by_function
+            for function in functions
+        ):
             for function in functions:
                 if id(function) in entries:
                     changed += _install_one(function, policy, owner, needed=True)
@@ -256,17 +261,14 @@ def _owners(code: CodeType) -> list[Patched]:
 def _mend_stop(stop: Stop, policy: Policy) -> bool:
     owners = _owners(stop.code)
     if owners:
-        original = _original_offset(owners[0].mended, stop)
-        if original is None:
-            return False
-        return _mend_asked(owners[0].mended.sources[stop.code], original, owners)
+        return _mend_asked(owners[0].mended.sources[stop.code], stop, owners)
     function = stop.function
     if function is None or not policy.touches(str(function.__globals__.get("__name__", ""))):
         return False
     known = _TABLE.by_function.get(id(function))
     if known is None:
         return _mend_newly_found(function, stop, policy)
-    return stop.code is known.original and _mend_asked(stop.code, stop.offset, [known])
+    return stop.code is known.original and _mend_asked(stop.code, stop, [known])
 
 
 def _mend_newly_found(function: FunctionType, stop: Stop, policy: Policy) -> bool:
@@ -277,25 +279,35 @@ def _mend_newly_found(function: FunctionType, stop: Stop, policy: Policy) -> boo
     fresh = [each for each in reached if id(each) not in _TABLE.by_function]
     if install(fresh, policy, owner=id(function)):
         return True
-    if stop.code is not function.__code__ or not _note_asked(stop.code, stop.offset):
+    if stop.code is not function.__code__ or not _note_asked(stop.code, stop):
         return False
     _TABLE.cache.pop((id(function.__code__), policy), None)
     return _install_one(function, policy, id(function), needed=False)
 
 
-def _note_asked(code: CodeType, offset: int) -> bool:
-    """Remember that Dynamo stopped at a jump; ``False`` if that was known."""
+def _note_asked(code: CodeType, stop: Stop) -> bool:
+    """Remember that Dynamo stopped at a jump of ``code``; ``False`` if that was known."""
     _, offsets = _TABLE.asked.setdefault(id(code), (code, set()))
-    if offset in offsets:
-        return False
-    offsets.add(offset)
-    return True
+    found = _jumps_at(code, stop.position) - offsets
+    offsets |= found
+    return bool(found)
 
 
-def _mend_asked(code: CodeType, offset: int, owners: list[Patched]) -> bool:
+def _jumps_at(code: CodeType, position: tuple[int | None, ...]) -> set[int]:
+    """Return the offsets of the jumps on truth at a source position."""
+    return {
+        instruction.offset
+        for instruction in decode(code).instructions
+        if row(instruction.op).tests_truth
+        and instruction.location is not None
+        and astuple(instruction.location) == position
+    }
+
+
+def _mend_asked(code: CodeType, stop: Stop, owners: list[Patched]) -> bool:
     """Mend a jump of patched code that was not thought to test a tensor."""
-    known = {(id(source), site.offset) for source, site in owners[0].mended.sites}
-    if (id(code), offset) in known or not _note_asked(code, offset):
+    known = {site.offset for source, site in owners[0].mended.sites if source is code}
+    if known & _jumps_at(code, stop.position) or not _note_asked(code, stop):
         return False
     again = False
     for patched in owners:
@@ -314,15 +326,6 @@ def _mend_asked(code: CodeType, offset: int, owners: list[Patched]) -> bool:
 
 def _lowered(mended: Mended) -> list[str]:
     return [site.name for _, site in mended.sites if not isinstance(site.decision, Refusal)]
-
-
-def _original_offset(mended: Mended, stop: Stop) -> int | None:
-    offsets = [instruction.offset for instruction in decode(stop.code).instructions]
-    origins = mended.origins[stop.code]
-    if stop.offset not in offsets or len(offsets) != len(origins):
-        return None
-    original = origins[offsets.index(stop.offset)]
-    return original if original >= 0 else None
 
 
 def _named_elsewhere(name: str, code: CodeType) -> bool:

@@ -29,12 +29,14 @@ MOST_TRIES: Final = 64
 class Stop:
     """A frame that Dynamo was tracing when it stopped.
 
-    ``function`` is ``None`` for a frame that no function object is known of.
+    ``function`` is ``None`` for a frame that no function object is known of. ``position`` is the
+    source position of the instruction: line, last line, column, last column (Dynamo renumbers
+    instructions, so an offset would not do).
     """
 
     function: FunctionType | None
     code: CodeType
-    offset: int
+    position: tuple[int | None, ...]
 
 
 @dataclass(slots=True, eq=False)
@@ -117,8 +119,9 @@ def _stops(error: BaseException) -> Iterator[Stop]:
         _collect(current.__traceback__, translators)
         pending.append(current.__cause__)
     for translator in reversed(translators.values()):
-        instruction = translator.current_instruction
-        yield Stop(_function_of(translator), translator.f_code, instruction.offset or 0)
+        place = translator.current_instruction.positions
+        position = () if place is None else tuple(place)
+        yield Stop(_function_of(translator), translator.f_code, position)
 
 
 def _collect(traceback: TracebackType | None, translators: dict[int, Any]) -> None:

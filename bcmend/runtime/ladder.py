@@ -6,10 +6,11 @@ the order in which they are tried:
 
 - nothing: the arms change nothing that is seen later;
 - guard: one arm raised while it was traced; a record raises for it after the graph;
-- where: both arms run; only where neither can fail on the data, draws random numbers that the
-  other side would miss, or is dear;
+- where: both arms run; only where neither can fail on the data, draws random numbers (all later
+  ones would be others than in eager), or is dear;
 - cond: the taken arm runs; never where an arm draws random numbers and gradients flow, since the
-  backward of ``torch.cond`` draws them again.
+  backward of ``torch.cond`` draws them again. Such a branch is mended only where the policy asks
+  for where, with gradients that fit the numbers drawn.
 """
 
 from __future__ import annotations
@@ -229,10 +230,9 @@ def _weigh(
         choice = None if where_is_wrong else "where"
     elif site.branch == "cond":
         choice = None if cond_is_wrong else "cond"
-    elif cond_is_wrong:
-        choice = None if partial else "where"
     else:
         choice = "cond" if where_is_wrong or dear else "where"
+        choice = None if cond_is_wrong else choice
     if choice is None:
         slug = "random-under-gradients" if cond_is_wrong else "where-would-speculate"
         site.refuse(slug, partial or random)

@@ -6,6 +6,7 @@ merged tensors in the order of the pairs.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,7 +26,7 @@ __all__ = ["as_predicate", "by_cond", "by_where", "gradients_flow", "negated"]
 def as_predicate(tx: Any, condition: VariableTracker) -> TensorVariable:
     """Return the truth of a one-element tensor or symbolic number as a 0-d boolean tensor."""
     if isinstance(condition, SymNodeVariable):
-        value = _call(tx, torch.tensor, condition.as_proxy())
+        value = _tensor_of_number(tx, condition)
     else:
         value = condition  # type: ignore[assignment]
     example = example_of(value)
@@ -34,6 +35,20 @@ def as_predicate(tx: Any, condition: VariableTracker) -> TensorVariable:
     if example.dtype is not torch.bool:
         value = _method(tx, "to", value.as_proxy(), torch.bool)  # NaN is true, as in Python
     return value
+
+
+def _tensor_of_number(tx: Any, condition: SymNodeVariable) -> TensorVariable:
+    """Return the truth of a number taken out of a tensor as a tensor again."""
+    proxy = condition.as_proxy()
+    if not isinstance(condition.sym_num, torch.SymBool):
+        proxy = tx.output.create_proxy("call_function", operator.ne, (proxy, 0), {})
+        wrap_fx_proxy(tx, proxy)
+    truth = tx.output.create_proxy(
+        "call_function", torch.scalar_tensor, (proxy,), {"dtype": torch.bool}
+    )
+    result = wrap_fx_proxy(tx, truth)
+    assert isinstance(result, TensorVariable)
+    return result
 
 
 def negated(tx: Any, predicate: TensorVariable) -> TensorVariable:
@@ -194,6 +209,12 @@ def _arm_graph(
         placeholder = graph.placeholder(operand.node.name)
         placeholder.meta.update(operand.node.meta)
         known[operand.node] = placeholder
+        if torch.is_grad_enabled() and _requires_grad(operand):
+            # The backward of torch.cond wants the gradients of both sides laid out alike; that of
+            # a sum, for one, comes as an expanded number. Multiplied by one it is dense.
+            entered = graph.call_function(torch.mul, (placeholder, 1))
+            entered.meta["example_value"] = operand.node.meta["example_value"]
+            known[operand.node] = entered
     for outer, inner in arm.lifted.items():
         known[inner.node] = known[outer.node]
     for node in arm.graph.nodes:

@@ -39,7 +39,7 @@ TOTAL: Final = frozenset(
     """
     sum mean prod amax amin max min any all argmax argmin aminmax std var std_mean var_mean norm
     linalg_vector_norm logsumexp cumsum cumprod cummax cummin logcumsumexp count_nonzero
-    _softmax _log_softmax softmax log_softmax native_layer_norm native_group_norm
+    _softmax _safe_softmax _log_softmax softmax log_softmax native_layer_norm native_group_norm
     _fused_rms_norm rms_norm full full_like zeros zeros_like ones ones_like empty empty_like
     empty_strided empty_permuted new_empty new_empty_strided new_zeros new_ones new_full arange
     linspace logspace eye scalar_tensor lift_fresh lift_fresh_copy _to_copy to clone copy copy_

@@ -31,7 +31,7 @@ def test_auto_speculates_only_what_is_harmless_and_cheap(
 
 
 def test_auto_never_lets_cond_draw_random_numbers_while_gradients_flow() -> None:
-    assert _choice("auto", RANDOM, gradients=True) == ("where", "")
+    assert _choice("auto", RANDOM, gradients=True) == (None, "random-under-gradients")
     assert _choice("auto", RANDOM, gradients=False) == ("cond", "")
 
 
@@ -44,6 +44,10 @@ def test_a_wish_for_where_is_refused_where_it_would_be_wrong() -> None:
     assert _choice("where", PARTIAL, gradients=False) == (None, "where-would-speculate")
     assert _choice("where", RANDOM, gradients=False) == (None, "where-would-speculate")
     assert _choice("where", DEAR, gradients=False) == ("where", "")
+
+
+def test_a_wish_for_where_lets_both_sides_draw_where_gradients_fit() -> None:
+    assert _choice("where", RANDOM, gradients=True) == ("where", "")
 
 
 def test_a_wish_for_cond_is_refused_where_it_would_be_wrong() -> None:
