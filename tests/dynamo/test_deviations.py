@@ -1,0 +1,226 @@
+"""What differs from eager execution on purpose: each row of docs/deviations.md, pinned.
+
+Each test shows eager's behaviour beside the compiled one, so that it fails when the two become
+equal: then the row can go.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import bcmend
+
+POSITIVE, NEGATIVE = torch.ones(3), -torch.ones(3)
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    bcmend.unpatch()
+    torch._dynamo.reset()
+
+
+def _mended(program: Any, *, backend: str = "eager", policy: bcmend.Policy | None = None) -> Any:
+    return bcmend.compile(program, policy=policy, backend=backend, fullgraph=True)
+
+
+def test_output_appears_at_the_end_of_the_call() -> None:
+    seen: list[str] = []
+
+    class Watch:
+        def write(self, text: str) -> int:
+            seen.append(text)
+            return len(text)
+
+    sink = Watch()
+
+    class Program(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            print("first", file=sink)
+            self.seen_inside = len(seen)
+            return x + 1
+
+    eager, mended = Program(), Program()
+    eager(POSITIVE)
+    assert eager.seen_inside > 0
+    seen.clear()
+    _mended(mended)(POSITIVE)
+    assert mended.seen_inside == 0
+    assert "".join(seen) == "first\n"
+
+
+def test_work_after_a_failed_guard_has_been_done() -> None:
+    class Program(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            if (x < 0).any():
+                raise ValueError("negative")
+            self.last = x
+            return x + 1
+
+    eager, mended = Program(), Program()
+    for program in (eager, _mended(mended)):
+        with pytest.raises(ValueError, match="negative"):
+            program(NEGATIVE)
+    assert not hasattr(eager, "last")
+    assert torch.equal(mended.last, NEGATIVE)
+
+
+def test_parameters_of_the_untaken_side_get_zero_gradients() -> None:
+    class Program(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.one, self.other = nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(3))
+
+        def forward(self, x: Tensor) -> Tensor:
+            if x.sum() > 0:
+                return x * self.one
+            return x + self.other
+
+    eager, mended = Program(), Program()
+    eager(POSITIVE).sum().backward()
+    _mended(mended, backend="aot_eager")(POSITIVE).sum().backward()
+    assert torch.equal(mended.one.grad, eager.one.grad)
+    assert eager.other.grad is None
+    assert torch.equal(mended.other.grad, torch.zeros(3))
+
+
+def test_a_merged_value_is_a_new_tensor() -> None:
+    def program(x: Tensor) -> Tensor:
+        if x.sum() > 0:
+            x = x + 1
+        return x
+
+    assert program(NEGATIVE) is NEGATIVE
+    result = _mended(program)(NEGATIVE)
+    assert torch.equal(result, NEGATIVE)
+    assert result.data_ptr() != NEGATIVE.data_ptr()
+
+
+def test_the_traceback_of_a_deferred_exception_ends_at_its_line_without_inner_callers() -> None:
+    def check(x: Tensor) -> None:
+        if (x < 0).any():
+            raise ValueError("negative")
+
+    def program(x: Tensor) -> Tensor:
+        check(x)
+        return x + 1
+
+    def frames(run: Callable[[Tensor], Tensor]) -> list[tuple[str, int]]:
+        with pytest.raises(ValueError, match="negative") as caught:
+            run(NEGATIVE)
+        return [
+            (entry.name, entry.lineno + 1)
+            for entry in caught.traceback
+            if Path(str(entry.path)) == Path(__file__)
+        ]
+
+    eager, mended = frames(program), frames(_mended(program))
+    assert eager[-1] == mended[-1]
+    assert "program" in [name for name, _ in eager]
+    body = [entry for entry in eager if entry[0] == "program"]
+    assert body[-1] not in mended
+
+
+def test_a_tensor_that_has_a_history_prints_another_name_for_it() -> None:
+    texts: list[str] = []
+
+    class Keep:
+        def write(self, text: str) -> int:
+            texts.append(text)
+            return len(text)
+
+    sink = Keep()
+
+    def program(x: Tensor) -> Tensor:
+        y = x * 2
+        print(y, file=sink)
+        return y
+
+    program(POSITIVE.clone().requires_grad_())
+    eager = "".join(texts)
+    texts.clear()
+    _mended(program, backend="aot_eager")(POSITIVE.clone().requires_grad_())
+    mended = "".join(texts)
+    assert "grad_fn=<MulBackward0>" in eager
+    assert "grad_fn=<" in mended
+    assert eager != mended
+    assert eager.partition(", grad_fn")[0] == mended.partition(", grad_fn")[0]
+
+
+def test_an_error_inside_the_graph_comes_before_the_records_of_the_call() -> None:
+    texts: list[str] = []
+
+    class Keep:
+        def write(self, text: str) -> int:
+            texts.append(text)
+            return len(text)
+
+    sink = Keep()
+    table = torch.ones(2, 2)
+
+    def program(x: Tensor) -> Tensor:
+        print("looking up", file=sink)
+        return nn.functional.embedding(x, table)
+
+    with pytest.raises(IndexError):
+        program(torch.tensor([5]))
+    assert "".join(texts) == "looking up\n"
+    texts.clear()
+    with pytest.raises(IndexError):
+        _mended(program)(torch.tensor([5]))
+    assert texts == []
+
+
+def test_an_attribute_that_one_side_creates_is_there_at_the_end_of_the_call() -> None:
+    class Program(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            if x.sum() > 0:
+                self.first = x * 2
+                x = x + 1
+            self.size = len(self.__dict__)
+            return x
+
+    eager, mended = Program(), Program()
+    eager(POSITIVE)
+    _mended(mended)(POSITIVE)
+    assert mended.size == eager.size - 1
+    assert torch.equal(mended.first, eager.first)
+
+
+def test_a_warning_with_a_stack_level_names_another_place() -> None:
+    def helper(x: Tensor) -> Tensor:
+        warnings.warn("old", FutureWarning, stacklevel=2)
+        return x + 1
+
+    def program(x: Tensor) -> Tensor:
+        return helper(x)
+
+    with pytest.warns(FutureWarning) as eager:
+        program(POSITIVE)
+    assert eager[0].filename == __file__
+    with pytest.warns(FutureWarning) as mended:
+        _mended(program)(POSITIVE)
+    assert [str(each.message) for each in mended] == ["old"]
+    assert mended[0].filename != __file__
+
+
+def test_random_numbers_of_both_sides_are_drawn_where_the_policy_asks_for_where() -> None:
+    def program(x: Tensor) -> Tensor:
+        if x.sum() > 0:
+            x = nn.functional.dropout(x, 0.5, training=True)
+        return x + torch.rand(3)
+
+    given = NEGATIVE.clone().requires_grad_()
+    torch.manual_seed(0)
+    eager = program(given)
+    torch.manual_seed(0)
+    mended = _mended(program, policy=bcmend.Policy(branch="where"))(given)
+    assert not torch.equal(eager, mended)
