@@ -49,14 +49,14 @@ class _Table:
     Code objects are keyed by identity, since equal ones of different modules are not the same.
     ``by_code`` finds what a code object that was written belongs to; ``cache`` holds what each
     original became under each policy; ``asked`` the jumps where Dynamo stopped;
-    ``reached`` all code that was found, mended or not.
+    ``reached`` all code that was found for each owner, mended or not.
     """
 
     by_function: dict[int, Patched] = field(default_factory=dict)
     by_code: dict[int, Mended] = field(default_factory=dict)
     cache: dict[tuple[int, Policy], Mended] = field(default_factory=dict)
     asked: dict[int, tuple[CodeType, set[int]]] = field(default_factory=dict)
-    reached: dict[int, CodeType] = field(default_factory=dict)
+    reached: dict[int, dict[int, CodeType]] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
 
@@ -86,9 +86,11 @@ def install(
             if anything reached may turn out to have a site.
     """
     with _TABLE.lock:
+        found = _TABLE.reached.setdefault(owner, {})
         for function in functions:
-            if id(function) not in _TABLE.by_function:
-                _TABLE.reached[id(function.__code__)] = function.__code__
+            known = _TABLE.by_function.get(id(function))
+            code = function.__code__ if known is None else known.original
+            found[id(code)] = code
         changed = sum(_install_one(each, policy, owner, needed=False) for each in functions)
         if any(
             has_truth_jump(function.__code__) or id(function) in _TABLE.by_function
@@ -192,6 +194,10 @@ def remove(functions: Iterable[FunctionType] | None = None, owner: int | None = 
     """
     with _TABLE.lock:
         chosen = list(_installed()) if functions is None else list(functions)
+        if owner is None:
+            _TABLE.reached.clear()
+        else:
+            _TABLE.reached.pop(owner, None)
         removed = [function for function in chosen if _remove_one(function, owner)]
         _clean_globals(removed)
         return len(removed)
@@ -329,17 +335,29 @@ def _lowered(mended: Mended) -> list[str]:
 
 
 def _named_elsewhere(name: str, code: CodeType) -> bool:
-    """Whether code that was reached, other than ``code``, names an attribute."""
-    return any(other is not code and _names(other, name, code) for other in _TABLE.reached.values())
+    """Whether code that is reached together with ``code``, other than it, names an attribute."""
+    return any(
+        _names(other, name, code)
+        for found in _TABLE.reached.values()
+        if any(_within(code, each) for each in found.values())
+        for other in found.values()
+    )
+
+
+def _within(code: CodeType, outer: CodeType) -> bool:
+    return code is outer or any(
+        _within(code, constant) for constant in outer.co_consts if isinstance(constant, CodeType)
+    )
 
 
 def _names(code: CodeType, name: str, but: CodeType) -> bool:
-    if name in code.co_names or name in code.co_consts:
-        return code is not but
+    """Whether ``code``, or code nested in it, names ``name``; ``but`` does not count."""
+    if code is not but and (name in code.co_names or name in code.co_consts):
+        return True
     return any(
         _names(constant, name, but)
         for constant in code.co_consts
-        if isinstance(constant, CodeType) and constant is not but
+        if isinstance(constant, CodeType)
     )
 
 
