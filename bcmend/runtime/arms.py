@@ -18,7 +18,9 @@ from typing import Any
 from torch._dynamo import exc
 from torch._dynamo.current_scope_id import current_scope_id
 from torch._dynamo.side_effects import SideEffects
+from torch._dynamo.variables import TensorVariable
 from torch._dynamo.variables.base import VariableTracker, is_side_effect_safe
+from torch._dynamo.variables.tensor import SymNodeVariable
 from torch.fx import Graph, Proxy
 
 __all__ = ["ArmFailure", "ArmTrace", "Effects", "trace_arm"]
@@ -142,50 +144,68 @@ def trace_arm(
         open_sink: context manager factory; records made under it are gathered in what it yields.
     """
     output = tx.output
-    before: SideEffects = output.side_effects
     scope = current_scope_id()
-    recording = before.clone()
-    recording.__class__ = _RecordingSideEffects
-    recording._remembered = {}  # type: ignore[attr-defined]
-    output.side_effects = recording
+    with _recording(output.side_effects, scope) as (before, recording):
+        try:
+            with (
+                _exceptions_of_the_arm_stay_inside(tx),
+                output.subtracer(target, None, "arm") as tracer,
+                open_sink() as records,
+            ):
+                result = arm.call_function(tx, list(arguments), {})
+                graph = tracer.graph
+                lifted = dict(tracer.lifted_freevars)
+                tensors = _changed_in_place(tracer, lifted)
+            effects = _effects(before, recording, tensors, scope)
+            return ArmTrace(result, graph, lifted, effects, tuple(records))
+        except (exc.RestartAnalysis, exc.SkipFrame):
+            raise
+        except exc.ObservedException as error:
+            return ArmFailure(True, type(error).__name__)
+        except Exception as error:
+            first = str(error).strip().splitlines()[:1]
+            return ArmFailure(False, f"{type(error).__name__}: {' '.join(first)}")
+
+
+@contextmanager
+def _recording(live: SideEffects, scope: int) -> Iterator[tuple[SideEffects, Any]]:
+    """Let changes happen for the length of a block; yield (what was, what is being changed).
+
+    The object itself stays the same, since Dynamo's models of ``__dict__`` keep a reference to it.
+    """
+    before = live.clone()
+    outer_kind, outer_remembered = live.__class__, getattr(live, "_remembered", None)
+    dictionaries_changed = live._has_existing_dict_mutation
+    live.__class__ = _RecordingSideEffects
+    recording: Any = live
+    recording._remembered = {}
     try:
-        with (
-            _exceptions_of_the_arm_stay_inside(tx),
-            output.subtracer(target, None, "arm") as tracer,
-            open_sink() as records,
-        ):
-            result = arm.call_function(tx, list(arguments), {})
-            graph = tracer.graph
-            lifted = dict(tracer.lifted_freevars)
-            tensors = _changed_in_place(tracer, lifted)
-        effects = _effects(before, recording, tensors, scope)
-        return ArmTrace(result, graph, lifted, effects, tuple(records))
-    except (exc.RestartAnalysis, exc.SkipFrame):
-        raise
-    except exc.ObservedException as error:
-        return ArmFailure(True, type(error).__name__)
-    except Exception as error:
-        return ArmFailure(False, f"{type(error).__name__}: {str(error).strip().splitlines()[0:1]}")
+        yield before, recording
     finally:
-        for variable, state in recording._remembered.values():  # type: ignore[attr-defined]
+        for variable, state in recording._remembered.values():
             _set_state(variable, state)
-        before.track_runahead_tensor_and_symvar_side_effects(recording)
-        _keep_track(before, recording, scope)
-        output.side_effects = before
+        live.__class__, recording._remembered = outer_kind, outer_remembered
+        live._has_existing_dict_mutation = dictionaries_changed
+        _forget_the_arm(live, before, scope)
 
 
-def _keep_track(before: SideEffects, recording: SideEffects, scope: int) -> None:
-    """Objects that the arm was the first to look at are tracked from now on."""
-    for key, variable in recording.id_to_variable.items():
-        kind = variable.mutation_type
-        if key not in before.id_to_variable and kind is not None and kind.scope <= scope:
-            before.id_to_variable[key] = variable
-    known = {id(item) for item in before.keepalive}
-    before.keepalive += [
-        item
-        for item in recording.keepalive
-        if id(item) in before.id_to_variable and id(item) not in known
-    ]
+def _forget_the_arm(live: SideEffects, before: SideEffects, scope: int) -> None:
+    """Take stores back, and stop tracking what the arm made; what it only looked at stays known."""
+    live.store_attr_mutations = before.store_attr_mutations
+    live.attr_mutation_kinds = before.attr_mutation_kinds
+    live.id_to_variable = {
+        key: variable
+        for key, variable in live.id_to_variable.items()
+        if key in before.id_to_variable or _was_there(variable, scope)
+    }
+    live.keepalive = [item for item in live.keepalive if id(item) in live.id_to_variable]
+
+
+def _was_there(variable: VariableTracker, scope: int) -> bool:
+    kind = variable.mutation_type
+    if kind is None:
+        return isinstance(variable, (TensorVariable, SymNodeVariable))
+    return kind.scope <= scope
 
 
 def _changed_in_place(tracer: Any, lifted: dict[Proxy, Proxy]) -> tuple[Proxy, ...]:
