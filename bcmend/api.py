@@ -43,15 +43,12 @@ def patch(obj: Subject, *, policy: Policy | None = None) -> Subject:
         UnsupportedObject: ``obj`` has no bytecode that could be rewritten. Nothing is changed.
         PolicyError: ``policy`` is no ``Policy``. Nothing is changed.
     """
-    chosen = _policy(policy)
-    functions = [reached.function for reached in reach(obj, chosen)]
-    subject = uncompiled(obj)
-    patching.install(functions, chosen, owner=id(subject), entries=_entries(subject))
+    _install(obj, _policy(policy), _owner(obj))
     return obj
 
 
 def unpatch(obj: object = None) -> None:
-    """Give the functions that ``obj`` reaches their own code back; all functions if it is ``None``.
+    """Give the functions that ``patch(obj)`` mended their own code back; all if it is ``None``.
 
     A function that another patched object reaches too stays mended.
 
@@ -61,24 +58,39 @@ def unpatch(obj: object = None) -> None:
     if obj is None:
         patching.remove()
         return
-    functions = [reached.function for reached in reach(obj, DEFAULT)]
-    patching.remove(functions, owner=id(uncompiled(obj)))
+    path_of(obj)
+    patching.remove(_owner(obj))
 
 
 @contextmanager
 def patched(obj: Subject, *, policy: Policy | None = None) -> Iterator[Subject]:
     """Mend ``obj`` for the length of a ``with`` block. Arguments as for ``patch``."""
-    patch(obj, policy=policy)
+    chosen = _policy(policy)
+    owner = object()
+    _install(obj, chosen, id(owner))
     try:
         yield obj
     finally:
-        unpatch(obj)
+        patching.remove(id(owner))
 
 
 def compile(obj: Any, *, policy: Policy | None = None, **arguments: Any) -> Any:
     """Patch ``obj`` and return ``torch.compile(obj, **arguments)``."""
     patch(obj, policy=policy)
     return torch.compile(uncompiled(obj), **arguments)  # type: ignore[call-overload]
+
+
+def _install(obj: object, policy: Policy, owner: int) -> None:
+    functions = [reached.function for reached in reach(obj, policy)]
+    patching.install(functions, policy, owner=owner, entries=_entries(uncompiled(obj)))
+
+
+def _owner(obj: object) -> int:
+    """Return what stands for ``obj``; a bound method is another object at every look."""
+    subject = uncompiled(obj)
+    if isinstance(subject, MethodType):
+        return hash((id(subject.__self__), id(subject.__func__)))
+    return id(subject)
 
 
 def report(obj: object, *, policy: Policy | None = None) -> Report:

@@ -185,30 +185,29 @@ def _register(mended: Mended, policy: Policy) -> None:
                 sites.register(live)
 
 
-def remove(functions: Iterable[FunctionType] | None = None, owner: int | None = None) -> int:
+def remove(owner: int | None = None) -> int:
     """Give functions their original code back; return how many.
 
     Args:
-        functions: which; all that are patched if ``None``.
-        owner: in whose name; a function that others own too keeps its mended code.
+        owner: in whose name; a function that others own too keeps its mended code. ``None`` stands
+            for all owners.
     """
     with _TABLE.lock:
-        chosen = list(_installed()) if functions is None else list(functions)
         if owner is None:
             _TABLE.reached.clear()
         else:
             _TABLE.reached.pop(owner, None)
-        removed = [function for function in chosen if _remove_one(function, owner)]
+        removed = [function for function in list(_installed()) if _remove_one(function, owner)]
         _clean_globals(removed)
         return len(removed)
 
 
 def _remove_one(function: FunctionType, owner: int | None) -> bool:
     patched = _TABLE.by_function.get(id(function))
-    if patched is None:
+    if patched is None or (owner is not None and owner not in patched.owners):
         return False
     if owner is not None:
-        patched.owners.discard(owner)
+        patched.owners.remove(owner)
         if patched.owners:
             return False
     del _TABLE.by_function[id(function)]
@@ -253,8 +252,11 @@ def analysed(function: FunctionType, policy: Policy) -> Mended | None:
 def _mend_where_stopped(stops: list[Stop]) -> bool:
     """Mend the innermost code that can be mended and was not."""
     with _TABLE.lock:
-        policy = next((patched.policy for stop in stops for patched in _owners(stop.code)), DEFAULT)
-        return any(_mend_stop(stop, policy) for stop in stops)
+        on_stack = [patched for stop in stops for patched in _owners(stop.code)]
+        if not on_stack:
+            return False
+        owners = {owner for patched in on_stack for owner in patched.owners}
+        return any(_mend_stop(stop, on_stack[0].policy, owners) for stop in stops)
 
 
 def _owners(code: CodeType) -> list[Patched]:
@@ -264,31 +266,30 @@ def _owners(code: CodeType) -> list[Patched]:
     return [each for each in _TABLE.by_function.values() if each.mended is mended]
 
 
-def _mend_stop(stop: Stop, policy: Policy) -> bool:
-    owners = _owners(stop.code)
-    if owners:
-        return _mend_asked(owners[0].mended.sources[stop.code], stop, owners)
+def _mend_stop(stop: Stop, policy: Policy, owners: set[int]) -> bool:
+    patched = _owners(stop.code)
+    if patched:
+        return _mend_asked(patched[0].mended.sources[stop.code], stop, patched)
     function = stop.function
     if function is None or not policy.touches(str(function.__globals__.get("__name__", ""))):
         return False
     known = _TABLE.by_function.get(id(function))
     if known is None:
-        return _mend_newly_found(function, stop, policy)
+        return _mend_newly_found(function, stop, policy, owners)
     return stop.code is known.original and _mend_asked(stop.code, stop, [known])
 
 
-def _mend_newly_found(function: FunctionType, stop: Stop, policy: Policy) -> bool:
-    """Mend a function that was not reached before, and what it reaches."""
+def _mend_newly_found(function: FunctionType, stop: Stop, policy: Policy, owners: set[int]) -> bool:
+    """Mend a function that was not reached before, and what it reaches, in the callers' names."""
     if function.__code__.co_flags & _SUSPENDS:
         return False
     reached = [each.function for each in reach(function, policy)]
     fresh = [each for each in reached if id(each) not in _TABLE.by_function]
-    if install(fresh, policy, owner=id(function)):
-        return True
-    if stop.code is not function.__code__ or not _note_asked(stop.code, stop):
-        return False
-    _TABLE.cache.pop((id(function.__code__), policy), None)
-    return _install_one(function, policy, id(function), needed=False)
+    changed = sum(install(fresh, policy, owner=owner) for owner in owners)
+    if not changed and stop.code is function.__code__ and _note_asked(stop.code, stop):
+        _TABLE.cache.pop((id(function.__code__), policy), None)
+        changed = sum(_install_one(function, policy, owner, needed=False) for owner in owners)
+    return changed > 0
 
 
 def _note_asked(code: CodeType, stop: Stop) -> bool:
@@ -355,9 +356,7 @@ def _names(code: CodeType, name: str, but: CodeType) -> bool:
     if code is not but and (name in code.co_names or name in code.co_consts):
         return True
     return any(
-        _names(constant, name, but)
-        for constant in code.co_consts
-        if isinstance(constant, CodeType)
+        _names(constant, name, but) for constant in code.co_consts if isinstance(constant, CodeType)
     )
 
 

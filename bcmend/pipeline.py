@@ -147,9 +147,7 @@ def _any_lowered(sites: Iterable[tuple[CodeType, Site]]) -> bool:
     return any(not isinstance(site.decision, Refusal) for _, site in sites)
 
 
-def _written(
-    code: CodeType, writer: CodeWriter, gathered: _Gathered, has_sites: bool
-) -> Written:
+def _written(code: CodeType, writer: CodeWriter, gathered: _Gathered, has_sites: bool) -> Written:
     body = writer.body(with_buffer=True)
     gathered.take(code, writer.origins)
     shell = write_shell(code, body, has_sites=has_sites)
@@ -165,9 +163,7 @@ def _planned(code: CodeType, context: Context, gathered: _Gathered) -> CodeWrite
     return CodeWriter(facts, plan, lambda site: site.name, nested)
 
 
-def _mend_nested(
-    code: CodeType, context: Context, gathered: _Gathered
-) -> dict[CodeType, CodeType]:
+def _mend_nested(code: CodeType, context: Context, gathered: _Gathered) -> dict[CodeType, CodeType]:
     """Mend the functions that a function makes; those without sites stay the same objects."""
     replaced = {}
     for constant in code.co_consts:
@@ -206,9 +202,7 @@ def _plan(code: CodeType, facts: Facts, context: Context, names: Counter[str]) -
     """Decide about every site of one code object, innermost rules first."""
     prefix = f"{context.module}.{code.co_qualname}"
     sites = []
-    for index, kind, decision in sorted(
-        _decisions(code, facts, context), key=lambda each: each[0]
-    ):
+    for index, kind, decision in sorted(_decisions(code, facts, context), key=lambda each: each[0]):
         instruction = facts.instructions[index]
         line = None if instruction.location is None else instruction.location.lineno
         name = f"{prefix}:{line}:{kind}"

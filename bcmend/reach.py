@@ -69,6 +69,12 @@ _IMPLICIT_METHODS: Final = (
 # reach the constructor of every class.
 _CONSTRUCTORS: Final = frozenset({"__new__", "__init__", "__post_init__"})
 _NOT_BY_NAME: Final = _CONSTRUCTORS | _IMPLICIT_METHODS
+# What moves, converts or configures a whole module. Code that names one of these mostly means the
+# tensor's method of that name, and no forward does it to a module.
+_MODULE_UPKEEP: Final = frozenset(
+    {"to", "cuda", "cpu", "xpu", "ipu", "float", "double", "half", "bfloat16"}
+    | {"train", "eval", "requires_grad_", "zero_grad", "state_dict", "load_state_dict"}
+)
 
 _HOOKS: Final = frozenset(
     {"_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"}
@@ -172,6 +178,7 @@ class _Walk:
         # The name index: who first named each name, and every value known under it.
         self._namers: dict[str, str] = {}
         self._members: dict[str, list[object]] = {}
+        self._module_classes = frozenset(map(id, module_classes()))
         self._visitors = self._visitor_table()
 
     def _visitor_table(self) -> dict[int, Callable[[Any, str, int], None]]:
@@ -324,12 +331,16 @@ class _Walk:
 
     def _register(self, cls: object, path: str) -> None:
         """Make the members of a class and of its bases known by name."""
-        for base in ancestors(cls) if is_a(cls, type) else ():
+        known = ancestors(cls) if is_a(cls, type) else ()
+        is_module = any(id(base) in self._module_classes for base in known)
+        for base in known:
             if id(base) in self._registered:
                 continue
             self._registered[id(base)] = base
             touched = self._touches_class(base)
             for name, value in namespace(base).items():
+                if is_module and name in _MODULE_UPKEEP:
+                    continue
                 if name in _IMPLICIT_METHODS and touched:
                     location = f" ({path})" if path else ""
                     self._add(value, f"{qualified_name(base)}.{name}{location}")

@@ -130,15 +130,15 @@ _TABLE: Final = (
     ),
     Reason(
         "loop-exit",
-        "A loop is left, or goes on, by a jump on a tensor, so that the number of its turns depends "
-        "on the data.",
+        "A loop is left, or goes on, by a jump on a tensor, so that the number of its turns "
+        "depends on the data.",
         "Run a fixed number of turns and keep earlier values with `torch.where`, or use "
         "`torch.while_loop`.",
     ),
     Reason(
         "alias-changed",
-        "A value that the branch leaves behind is, on one side, an older tensor, and one of the two "
-        "is changed in place later, which the other would have to show.",
+        "A value that the branch leaves behind is, on one side, an older tensor, and one of the "
+        "two is changed in place later, which the other would have to show.",
         "Copy the tensor in the branch (`.clone()`), or make the later change out of place.",
     ),
     Reason(

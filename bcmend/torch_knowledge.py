@@ -13,6 +13,7 @@ __all__ = [
     "LOGGER_METHODS",
     "NEVER_TENSOR_ATTRIBUTES",
     "NEVER_TENSOR_CALLS",
+    "REPEATABLE_CALLS",
     "WARNING_FUNCTIONS",
 ]
 
@@ -22,7 +23,8 @@ NEVER_TENSOR_CALLS: Final = frozenset(
     isinstance issubclass hasattr callable len id hash type iter repr format sorted
     is_grad_enabled is_inference_mode_enabled is_tracing is_scripting is_compiling is_exporting
     is_dynamo_compiling is_available is_autocast_enabled is_floating_point is_complex is_contiguous
-    is_tensor is_cuda is_initialized is_torch_available is_torchdynamo_compiling is_flash_attn_2_available
+    is_tensor is_cuda is_initialized is_torch_available is_torchdynamo_compiling
+    is_flash_attn_2_available
     dim ndimension startswith endswith isdigit get_device keys items is_leaf
     is_parameter is_nested is_sparse
     """.split()
@@ -60,4 +62,19 @@ DEFERRED_ARGUMENT_CALLS: Final = frozenset(
     item tolist numpy float int str repr bool format ascii round hex bin oct sorted sum min max
     join strip ljust rjust pformat dumps
     """.split()
+)
+
+#: Methods and functions that change nothing and give the same later, when what they are called with
+#: is the same: they may wait with the number that is taken out of their result.
+REPEATABLE_CALLS: Final = (
+    DEFERRED_ARGUMENT_CALLS
+    | NEVER_TENSOR_CALLS
+    | frozenset(
+        """
+        abs all any argmax argmin clone count_nonzero cpu cumsum detach dict div exp flatten get
+        isfinite isinf isnan list log log10 map mean median mul norm numel permute pow prod
+        range reshape select set size softmax sqrt square squeeze std sub to transpose tuple
+        unique unsqueeze values var view zip enumerate long double half add amax amin
+        """.split()
+    )
 )

@@ -15,7 +15,7 @@ from types import CodeType, FunctionType
 from typing import Any, Final
 
 import torch
-from torch._dynamo.callback import callback_handler
+from torch._dynamo.callback import CallbackArgs, CallbackTrigger, callback_handler
 
 import bcmend
 from bcmend.site_report import Report
@@ -213,8 +213,9 @@ def _counted_compilations() -> Iterator[list[int]]:
     """Yield a list that gets a 1 for each frame that Dynamo begins to compile."""
     begun: list[int] = []
 
-    def note(_: object) -> None:
-        begun.append(1)
+    def note(arguments: CallbackArgs) -> None:
+        if arguments.callback_trigger is CallbackTrigger.DYNAMO:  # not a backward pass
+            begun.append(1)
 
     callback_handler.register_start_callback(note)
     try:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 # Bookkeeping of torch that says nothing about the program.
 _NOT_STATE = frozenset(
-    {"_is_torch_compile", "_compiled_call_impl", "_non_persistent_buffers_set", "grad", "__weakref__"}
+    ["_is_torch_compile", "_compiled_call_impl", "_non_persistent_buffers_set", "__weakref__"]
 )
 _INTEGER_OF_SIZE = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 

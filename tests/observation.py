@@ -1,8 +1,8 @@
 """One call of a program, and everything that can be seen of it.
 
 Runs a callable under capture and produces an `Observation`: frozen copies of the result or the
-exception, of all state that the call could have changed, of the gradients, of who shares memory with
-whom, and the output in the order in which it came. `differences` lists where two observations
+exception, of all state that the call could have changed, of the gradients, of who shares memory
+with whom, and the output in the order in which it came. `differences` lists where two observations
 are not the same.
 """
 

@@ -2,8 +2,8 @@
 
 Bytecode has no types, but most conditions show what they are: the result of ``is``, of ``len``, of
 a comparison with a string. Follows the value back to the instructions that made it. Three answers:
-``"never"``, ``"unlikely"`` (a bare parameter or attribute, mostly a flag; such a jump is mended when
-Dynamo stops there) and ``"likely"``.
+``"never"``, ``"unlikely"`` (a bare parameter or attribute, mostly a flag; such a jump is mended
+when Dynamo stops there) and ``"likely"``.
 """
 
 from __future__ import annotations
@@ -18,16 +18,25 @@ from bcmend.torch_knowledge import NEVER_TENSOR_ATTRIBUTES, NEVER_TENSOR_CALLS
 
 __all__ = ["Evidence", "may_be_tensor"]
 
-_ALWAYS_BOOL: Final = frozenset(
-    ["IS_OP", "CONTAINS_OP", "CHECK_EXC_MATCH", "CHECK_EG_MATCH", "WITH_EXCEPT_START"]
+_NEVER_TENSOR: Final = frozenset(
+    """
+    IS_OP CONTAINS_OP CHECK_EXC_MATCH CHECK_EG_MATCH WITH_EXCEPT_START LOAD_CONST BUILD_TUPLE
+    BUILD_LIST BUILD_MAP BUILD_SET BUILD_STRING BUILD_CONST_KEY_MAP
+    """.split()
 )
-_PASSES_ON: Final = frozenset(["TO_BOOL", "UNARY_NOT", "COPY", "SWAP", "NOP"])
-_MADE_FROM_TOP: Final = frozenset(
-    ["UNPACK_SEQUENCE", "FOR_ITER", "GET_ITER", "UNARY_NEGATIVE", "UNARY_INVERT", "UNARY_POSITIVE"]
-)
-_DISPLAYS: Final = frozenset(
-    ["BUILD_TUPLE", "BUILD_LIST", "BUILD_MAP", "BUILD_SET", "BUILD_STRING", "BUILD_CONST_KEY_MAP"]
-)
+#: Instructions that make a tensor only of one: their operands, -1 being the top.
+_MADE_FROM: Final = {
+    "TO_BOOL": (-1,),
+    "UNARY_NOT": (-1,),
+    "UNARY_NEGATIVE": (-1,),
+    "UNARY_INVERT": (-1,),
+    "UNARY_POSITIVE": (-1,),
+    "GET_ITER": (-1,),
+    "FOR_ITER": (-1,),
+    "UNPACK_SEQUENCE": (-1,),
+    "BINARY_SUBSCR": (-2,),
+    "BINARY_OP": (-2, -1),
+}
 _FOLLOW_AT_MOST: Final = 6
 
 
@@ -70,10 +79,11 @@ def _of_maker(evidence: Evidence, maker: int, follow: int) -> str:
         return "likely"
     instruction = evidence.instructions[maker]
     op, known = instruction.op, row(instruction.op)
-    if op in _ALWAYS_BOOL or op in _DISPLAYS or op == "LOAD_CONST":
+    if op in _NEVER_TENSOR:
         return "never"
-    if op in _PASSES_ON:
-        return _of_operand(evidence, maker, -1, follow)
+    if op in _MADE_FROM:
+        sides = _MADE_FROM[op]
+        return _most(_of_operand(evidence, maker, side, follow) for side in sides)
     if op == "COMPARE_OP":
         return _of_comparison(evidence, maker, follow)
     if known.reads in ("local", "cell"):
@@ -82,14 +92,7 @@ def _of_maker(evidence: Evidence, maker: int, follow: int) -> str:
         return "unlikely"
     if known.argument in ("name", "flagged_name") and known.pops == 1:
         return "never" if names_of(instruction) in NEVER_TENSOR_ATTRIBUTES else "unlikely"
-    if op.startswith("CALL"):
-        return _of_call(evidence, maker)
-    if op in ("BINARY_SUBSCR", "BINARY_OP"):
-        sides = (-2,) if op == "BINARY_SUBSCR" else (-2, -1)
-        return _most(_of_operand(evidence, maker, side, follow) for side in sides)
-    if op in _MADE_FROM_TOP:
-        return _of_operand(evidence, maker, -1, follow)
-    return "likely"
+    return _of_call(evidence, maker) if op.startswith("CALL") else "likely"
 
 
 def _of_operand(evidence: Evidence, index: int, position: int, follow: int) -> str:

@@ -37,15 +37,14 @@ def operand_stacks(graph: Graph) -> tuple[Stack | None, ...]:
     """
     arrivals = _Arrivals(graph)
     arrivals.bring(0, ())
-    while arrivals.pending:
-        block = arrivals.pending.pop()
-        for target, stack in _ways_out(graph, block, arrivals.stacks[block]):
-            arrivals.bring(target, stack)
     before: list[Stack | None] = [None] * len(graph.function.instructions)
-    for block, stack in arrivals.stacks.items():
-        for index, current in _through(graph, block, stack):
-            if index < graph.blocks[block].end:
-                before[index] = current
+    while arrivals.pending:
+        number = arrivals.pending.pop()
+        block = graph.blocks[number]
+        stacks = _through(graph, number, arrivals.stacks[number])
+        before[block.start : block.end] = stacks[:-1]
+        for target, stack in _ways_out(graph, number, stacks):
+            arrivals.bring(target, stack)
     return tuple(before)
 
 
@@ -74,16 +73,17 @@ class _Arrivals:
         return tuple(a if a == b else a | b for a, b in zip(one, other, strict=True))
 
 
-def _through(graph: Graph, block: int, stack: Stack) -> Iterator[tuple[int, Stack]]:
-    """Yield each instruction of ``block`` with the stack before it, then the end of the block.
+def _through(graph: Graph, block: int, stack: Stack) -> list[Stack]:
+    """Return the stack before each instruction of ``block``, and the one at its end.
 
-    What comes with the end is the stack that falls through, or is left where nothing does.
+    The last is the stack that falls through, or is left where nothing does.
     """
     bounds = graph.blocks[block]
+    stacks = [stack]
     for index in range(bounds.start, bounds.end):
-        yield index, stack
         stack = _after(graph, index, graph.function.instructions[index], stack)
-    yield bounds.end, stack
+        stacks.append(stack)
+    return stacks
 
 
 def _after(graph: Graph, index: int, instruction: Instruction, stack: Stack) -> Stack:
@@ -123,27 +123,29 @@ def _made_by(index: int) -> Slot:
     return frozenset({index})
 
 
-def _ways_out(graph: Graph, block: int, stack: Stack) -> Iterator[tuple[int, Stack]]:
-    handling = graph.handlers[block]
-    end = graph.blocks[block].end
-    last_stack = stack
-    for index, current in _through(graph, block, stack):
-        if index == end:
-            if row(graph.function.instructions[end - 1].op).falls_through:
-                yield graph.block_of[end], current
-            break
-        last_stack = current
-        if handling is not None:
-            if len(current) < handling.depth:
-                raise InconsistentStack(
-                    f"{graph.function.shape.qualname}: the handler of instruction {index} wants "
-                    f"{handling.depth} operands of {len(current)}"
-                )
-            pushed = (_FROM_EXCEPTION,) * (1 + handling.push_lasti)
-            handler = graph.block_of[decoded_index(handling.handler)]
-            yield handler, current[: handling.depth] + pushed
-    last = graph.function.instructions[end - 1]
+def _ways_out(graph: Graph, number: int, stacks: list[Stack]) -> Iterator[tuple[int, Stack]]:
+    """Yield the blocks that can follow, with the stack that each begins with."""
+    block = graph.blocks[number]
+    last = graph.function.instructions[block.end - 1]
+    facts = row(last.op)
+    if graph.handlers[number] is not None:
+        yield from _ways_to_handler(graph, number, stacks[:-1])
+    if facts.falls_through:
+        yield graph.block_of[block.end], stacks[-1]
     if last.target is not None:
-        effect = row(last.op).jump_effect
         target = graph.block_of[decoded_index(last.target)]
-        yield target, _replaced(graph, end - 1, last_stack, effect)
+        yield target, _replaced(graph, block.end - 1, stacks[-2], facts.jump_effect)
+
+
+def _ways_to_handler(graph: Graph, number: int, stacks: list[Stack]) -> Iterator[tuple[int, Stack]]:
+    handling = graph.handlers[number]
+    assert handling is not None
+    handler = graph.block_of[decoded_index(handling.handler)]
+    pushed = (_FROM_EXCEPTION,) * (1 + handling.push_lasti)
+    for index, stack in enumerate(stacks, graph.blocks[number].start):
+        if len(stack) < handling.depth:
+            raise InconsistentStack(
+                f"{graph.function.shape.qualname}: the handler of instruction {index} wants "
+                f"{handling.depth} operands of {len(stack)}"
+            )
+        yield handler, stack[: handling.depth] + pushed

@@ -12,6 +12,7 @@ import inspect
 from collections.abc import Sequence
 from dataclasses import replace
 from types import CodeType
+from typing import Final
 
 from bcmend.codeobj.decode import FunctionCode, Instruction, Label, Shape, TryRange
 from bcmend.codeobj.depth import check_depths
@@ -73,7 +74,7 @@ def assemble(shape: Shape, items: Sequence[Item], tries: Sequence[TryRange]) -> 
     depth = check_depths(instructions, label_index, flat_tries)
     _check_shape(shape, instructions)
     tables = Tables.of(shape, instructions)
-    units = list(lower(instructions, label_index, tables))
+    units = lower(instructions, label_index, tables)
     offsets = lay_out(units, len(instructions))
     return pack(shape, tables, units, offsets, flat_tries, depth)
 
@@ -94,13 +95,18 @@ def place_labels(items: Sequence[Item]) -> tuple[list[Instruction], dict[Label, 
         else:
             placed[item] = len(instructions)
     for instruction in instructions:
-        _check_argument(instruction)
-        jumps = row(instruction.op).jump is not None
+        facts = row(instruction.op)
+        if facts.argument in _CHECKED_ARGUMENTS:
+            _check_argument(instruction)
+        jumps = facts.jump is not None
         if jumps != (instruction.target is not None):
             raise AssembleError(f"{instruction.op} with target {instruction.target}")
         if jumps and placed_index(instruction.target, placed) == len(instructions):
             raise AssembleError(f"{instruction.op} jumps behind the last instruction")
     return instructions, placed
+
+
+_CHECKED_ARGUMENTS: Final = frozenset(["int", "flagged_name", "super"])
 
 
 def _check_argument(instruction: Instruction) -> None:
@@ -109,7 +115,7 @@ def _check_argument(instruction: Instruction) -> None:
     if kind == "int":
         fits = isinstance(arg, int) and arg >= 0
     else:
-        fits = kind not in ("flagged_name", "super") or isinstance(arg, tuple)
+        fits = isinstance(arg, tuple)
     if not fits:
         raise AssembleError(f"{instruction.op} cannot have the argument {arg!r}")
 

@@ -6,7 +6,8 @@ where control flow makes no sense: depths that disagree, too few operands, an en
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from bcmend.codeobj.decode import Instruction, Label, TryRange
 from bcmend.codeobj.errors import AssembleError
@@ -26,26 +27,61 @@ def check_depths(
     """
     if not instructions:
         raise AssembleError("there are no instructions")
+    depths = _Depths(instructions)
+    depths.arrive(0, 0)
     handling = _handlers(len(instructions), tries)
-    depths: list[int | None] = [None] * len(instructions)
-    depths[0] = 0
-    pending, deepest = [0], 1
-    while pending:
-        index = pending.pop()
-        depth = depths[index]
-        assert depth is not None
-        for successor, arrival in _ways_out(index, depth, instructions[index], placed, handling):
-            if successor == len(instructions):
-                raise AssembleError(f"{instructions[index].op} falls off the end")
-            deepest = max(deepest, arrival)
-            known = depths[successor]
-            if known is None:
-                depths[successor] = arrival
-                pending.append(successor)
-            elif known != arrival:
-                op = instructions[successor].op
-                raise AssembleError(f"{op} at {successor} has {known} operands or {arrival}")
-    return deepest
+    while depths.pending:
+        index = depths.pending.pop()
+        depth = depths.known[index]
+        while depth is not None:
+            instruction = instructions[index]
+            facts = row(instruction.op)
+            pops, pushes = facts.effect(instruction.arg)
+            _require(index, instruction, depth, int(instruction.arg) if facts.moves else pops)
+            if instruction.target is not None or handling[index] is not None:
+                for successor, arrival in _sideways(index, depth, instruction, placed, handling):
+                    depths.arrive(successor, arrival)
+            if not facts.falls_through:
+                break
+            index, depth = index + 1, depth - pops + pushes
+            depth = depth if depths.is_news(index, depth) else None
+    return depths.deepest
+
+
+@dataclass(slots=True)
+class _Depths:
+    """The depth before each instruction, as far as it is known."""
+
+    instructions: Sequence[Instruction]
+    known: list[int | None] = field(init=False)
+    pending: list[int] = field(default_factory=list)
+    deepest: int = 1
+
+    def __post_init__(self) -> None:
+        self.known = [None] * len(self.instructions)
+
+    def arrive(self, index: int, depth: int) -> None:
+        if self.is_news(index, depth):
+            self.pending.append(index)
+
+    def is_news(self, index: int, depth: int) -> bool:
+        """Note that ``index`` is reached with ``depth`` operands; say whether it was not yet."""
+        if index == len(self.known):
+            raise AssembleError(f"{self.instructions[-1].op} falls off the end")
+        known = self.known[index]
+        if known is None:
+            self.known[index] = depth
+            self.deepest = max(self.deepest, depth)
+            return True
+        if known != depth:
+            op = self.instructions[index].op
+            raise AssembleError(f"{op} at {index} has {known} operands or {depth}")
+        return False
+
+
+def _require(index: int, instruction: Instruction, depth: int, needed: int) -> None:
+    if needed > depth:
+        raise AssembleError(f"{instruction.op} at {index} needs {needed} operands, has {depth}")
 
 
 def _handlers(count: int, tries: Sequence[TryRange]) -> list[TryRange | None]:
@@ -56,26 +92,20 @@ def _handlers(count: int, tries: Sequence[TryRange]) -> list[TryRange | None]:
     return handling
 
 
-def _ways_out(
+def _sideways(
     index: int,
     depth: int,
     instruction: Instruction,
     placed: Mapping[Label, int],
     handling: Sequence[TryRange | None],
-) -> list[tuple[int, int]]:
-    """Return each instruction that can be next, with the depth it starts with."""
-    facts, entry = row(instruction.op), handling[index]
-    pops, pushes = facts.effect(instruction.arg)
-    needed = max(pops, int(instruction.arg)) if facts.moves else pops
-    ways = [(index + 1, depth - pops + pushes)] if facts.falls_through else []
+) -> Iterator[tuple[int, int]]:
+    """Yield where control can go but to the next instruction, with the depth it brings."""
     if isinstance(instruction.target, Label):
-        pops, pushes = facts.jump_effect
-        needed = max(needed, pops)
-        ways.append((placed[instruction.target], depth - pops + pushes))
+        pops, pushes = row(instruction.op).jump_effect
+        _require(index, instruction, depth, pops)
+        yield placed[instruction.target], depth - pops + pushes
+    entry = handling[index]
     if entry is not None:
-        needed = max(needed, entry.depth)
+        _require(index, instruction, depth, entry.depth)
         assert isinstance(entry.handler, int)
-        ways.append((entry.handler, entry.depth + entry.push_lasti + 1))
-    if needed > depth:
-        raise AssembleError(f"{instruction.op} at {index} needs {needed} operands, has {depth}")
-    return ways
+        yield entry.handler, entry.depth + entry.push_lasti + 1

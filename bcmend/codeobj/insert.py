@@ -44,7 +44,7 @@ def insert_at_start(code: CodeType, items: Sequence[Item]) -> CodeType:
     depth = check_depths(instructions, placed, ())
     del instructions[-len(_REST) :]
     tables = Tables.of_code(decode_shape(code), code)
-    units = list(lower(instructions, placed, tables))
+    units = lower(instructions, placed, tables)
     count = lay_out(units, len(instructions))[-1]
     return code.replace(
         co_code=code.co_code[: 2 * start] + raw_bytes(units) + code.co_code[2 * start :],

@@ -52,7 +52,13 @@ def _width(argument: int) -> int:
     return 1 if argument < 256 else (argument.bit_length() + 7) // 8
 
 
+_CACHES: Final = tuple(bytes(2 * count) for count in range(32))
 _EXTENDED_ARG: Final = dis.opmap["EXTENDED_ARG"]
+#: Canonical instructions that stand for others.
+_RAW_NAMES: Final = {
+    **({"CALL": ("PRECALL", "CALL")} if behavior.CALL_HAS_PRECALL else {}),
+    **({} if behavior.HAS_CLOSURE_OPCODE else {"LOAD_CLOSURE": ("LOAD_FAST",)}),
+}
 _INVERSE: Final = {
     "POP_JUMP_IF_TRUE": "POP_JUMP_IF_FALSE",
     "POP_JUMP_IF_FALSE": "POP_JUMP_IF_TRUE",
@@ -63,30 +69,27 @@ _INVERSE: Final = {
 
 def lower(
     instructions: Sequence[Instruction], placed: Mapping[Label, int], tables: Tables
-) -> Iterator[Unit]:
+) -> list[Unit]:
     """Turn canonical instructions into raw ones."""
     given: Location | None = None
     location = Location()
+    units: list[Unit] = []
     for index, instruction in enumerate(instructions):
-        if instruction.location is not None and instruction.location is not given:
-            given = instruction.location
-            location = line_table.checked(given)
-        op = instruction.op
+        op, own = instruction.op, instruction.location
+        if own is not None and own is not given:
+            given, location = own, line_table.checked(own)
         if instruction.target is not None:
             target = placed_index(instruction.target, placed)
             for name, goal in _jump_forms(op, index, target):
                 opcode, words = _form(name)
-                yield Unit(opcode, 0, goal, index, location, words, 1)
+                units.append(Unit(opcode, 0, goal, index, location, words, 1))
             continue
         raw = tables.raw(instruction)
-        width = _width(raw)
-        if op == "CALL" and behavior.CALL_HAS_PRECALL:
-            opcode, words = _form("PRECALL")
-            yield Unit(opcode, raw, None, index, location, words, width)
-        elif op == "LOAD_CLOSURE" and not behavior.HAS_CLOSURE_OPCODE:
-            op = "LOAD_FAST"
-        opcode, words = _form(op)
-        yield Unit(opcode, raw, None, index, location, words, width)
+        width = 1 if raw < 256 else _width(raw)
+        for name in _RAW_NAMES.get(op) or (op,):
+            opcode, words = _form(name)
+            units.append(Unit(opcode, raw, None, index, location, words, width))
+    return units
 
 
 def _jump_forms(op: str, index: int, target: int) -> Iterator[tuple[str, int]]:
@@ -179,12 +182,12 @@ def raw_bytes(units: Iterable[Unit]) -> bytes:
     """Return the bytecode of units whose widths and arguments are settled."""
     code = bytearray()
     for unit in units:
-        argument = unit.argument
         for position in range(unit.width - 1, 0, -1):
-            code += bytes((_EXTENDED_ARG, argument >> 8 * position & 255))
-        code += bytes((unit.opcode, argument & 255))
-        if unit.cache:
-            code += bytes(2 * unit.cache)
+            code.append(_EXTENDED_ARG)
+            code.append(unit.argument >> 8 * position & 255)
+        code.append(unit.opcode)
+        code.append(unit.argument & 255)
+        code += _CACHES[unit.cache]
     return bytes(code)
 
 

@@ -54,7 +54,8 @@ def encode(runs: Iterable[tuple[Location, int]], previous_line: int) -> bytes:
     for location, units in runs:
         while units > 0:
             _append_entry(table, location, min(units, _UNITS_OF_AN_ENTRY), previous_line)
-            previous_line = previous_line if location.lineno is None else location.lineno
+            if location.lineno is not None:
+                previous_line = location.lineno
             units -= _UNITS_OF_AN_ENTRY
     return bytes(table)
 

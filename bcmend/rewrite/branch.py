@@ -74,9 +74,8 @@ def propose_branch(facts: Facts, branch: Branch) -> BranchLowering | Refusal:
     if isinstance(inputs, Refusal):
         return inputs
     then_arm, else_arm = (taken, other) if row(jump.op).jump == "if_true" else (other, taken)
-    return BranchLowering(
-        branch.jump, then_arm, else_arm, inputs, tuple(sorted(outputs)), tuple(sorted(touches.cells))
-    )
+    cells = tuple(sorted(touches.cells))
+    return BranchLowering(branch.jump, then_arm, else_arm, inputs, tuple(sorted(outputs)), cells)
 
 
 def _region(

@@ -17,8 +17,10 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
+from bcmend.analysis.conditions import called_name
 from bcmend.analysis.effects import names_of, touched
 from bcmend.analysis.facts import Facts
+from bcmend.analysis.liveness import bound_before
 from bcmend.codeobj.opcodes import row
 from bcmend.codeobj.scan import has_dropped_call
 from bcmend.rewrite.plan import OutputLowering, Refusal, Slice
@@ -26,6 +28,8 @@ from bcmend.torch_knowledge import (
     DEFERRED_ARGUMENT_CALLS,
     LOGGER_METHODS,
     LOGGING_FUNCTIONS,
+    NEVER_TENSOR_ATTRIBUTES,
+    REPEATABLE_CALLS,
     WARNING_FUNCTIONS,
 )
 
@@ -59,9 +63,7 @@ def may_write_output(code: CodeType, module_names: Mapping[str, Any]) -> bool:
     ) and has_dropped_call(code)
 
 
-def output_statements(
-    facts: Facts, module_names: Mapping[str, Any]
-) -> Iterator[OutputStatement]:
+def output_statements(facts: Facts, module_names: Mapping[str, Any]) -> Iterator[OutputStatement]:
     """Find the output statements of a function.
 
     Args:
@@ -166,13 +168,9 @@ def propose_output(facts: Facts, statement: OutputStatement) -> OutputLowering |
     end = call + 2
     if not _is_closed(facts, start, end):
         return Refusal("output-shape")
-    touches = touched(facts, range(start, end))
-    if touches.introspects:
-        return Refusal("frame-introspection", touches.introspects)
-    if touches.suspends:
-        return Refusal("yield-in-region")
-    if touches.written or touches.cells_written or touches.deleted:
-        return Refusal("output-shape", "a variable is bound inside the statement")
+    refusal = _unmovable(facts, start, call)
+    if refusal is not None:
+        return refusal
     inputs: list[Slice] = []
     arguments = _arguments(facts, start, call)
     for part in _parts(start, call, arguments):
@@ -180,12 +178,40 @@ def propose_output(facts: Facts, statement: OutputStatement) -> OutputLowering |
             if not _is_constant(facts, part):
                 inputs.append(part)
         else:
-            inputs += _chains(facts, part)
+            chains = list(_chains(facts, part))
+            if None in chains:
+                return Refusal("output-shape", "an argument is read on one way only")
+            inputs += [chain for chain in chains if chain is not None]
     rest = set(range(start, end)) - {i for part in inputs for i in range(part.start, part.end)}
     left = touched(facts, rest)
     if left.read or left.cells:
         return Refusal("output-shape", "a nested function in an argument")
     return OutputLowering(start, end, tuple(inputs), statement.receiver)
+
+
+def _unmovable(facts: Facts, start: int, call: int) -> Refusal | None:
+    """Refuse a statement that is bound to its frame or its moment."""
+    touches = touched(facts, range(start, call + 2))
+    if touches.introspects:
+        return Refusal("frame-introspection", touches.introspects)
+    if touches.suspends:
+        return Refusal("yield-in-region")
+    if touches.written or touches.cells_written or touches.deleted:
+        return Refusal("output-shape", "a variable is bound inside the statement")
+    if _needs_the_exception(facts, start, call):
+        return Refusal("output-shape", "the exception being handled is written too")
+    return None
+
+
+def _needs_the_exception(facts: Facts, start: int, call: int) -> bool:
+    """Whether the call looks at the exception being handled, which is gone at the end."""
+    for index in range(start, call):
+        instruction = facts.instructions[index]
+        if names_of(instruction) == "exception":
+            return True
+        if isinstance(instruction.arg, tuple) and "exc_info" in instruction.arg:
+            return True
+    return False
 
 
 def _is_closed(facts: Facts, start: int, end: int) -> bool:
@@ -263,19 +289,94 @@ def _is_constant(facts: Facts, part: Slice) -> bool:
     return part.end - part.start == 1 and facts.instructions[part.start].op == "LOAD_CONST"
 
 
-def _chains(facts: Facts, part: Slice) -> Iterator[Slice]:
-    """Yield the longest reads of a variable and attributes of it, such as ``self.loss``."""
-    index = part.start
+def _chains(facts: Facts, part: Slice) -> Iterator[Slice | None]:
+    """Yield the longest reads of a variable and attributes of it, such as ``self.loss``.
+
+    What stands behind a test is read before the test is made, and so as far only as that cannot
+    fail. Yields ``None`` for a read that may fail, of which nothing can be left for later either.
+    """
+    certain: set[tuple[object, ...]] = set()
+    bound = bound_before(facts.graph, facts.liveness, part.start)
+    reach = index = part.start  # how far the jumps made so far go
     while index < part.end:
-        known = row(facts.instructions[index].op)
-        if known.reads in ("local", "cell") and known.pops == 0 and known.pushes == 1:
-            end = index + 1
-            while end < part.end and _is_plain_attribute(facts, end):
-                end += 1
-            yield Slice(index, end)
-            index = end
-        else:
+        instruction = facts.instructions[index]
+        if isinstance(instruction.target, int):
+            reach = max(reach, instruction.target)
+        now = None if index < reach else _made_now(facts, Slice(index, part.end))
+        if now is not None:
+            yield now
+            index = now.end
+            continue
+        if not _is_variable_load(facts, index):
             index += 1
+            continue
+        end = index + 1
+        while end < part.end and _is_plain_attribute(facts, end):
+            end += 1
+        if row(instruction.op).reads == "local" and instruction.arg not in bound:
+            yield None
+        elif index >= reach:
+            certain.update(_path(facts, index, last) for last in range(index + 1, end + 1))
+            yield Slice(index, end)
+        else:
+            yield _certain_read(facts, Slice(index, end), certain, bound)
+        index = end
+
+
+def _made_now(facts: Facts, part: Slice) -> Slice | None:
+    """Return what is to be evaluated at once of an expression that begins with ``part``.
+
+    That is the longest operand that Dynamo can make and that a call makes which may do something,
+    or may give something else later.
+    """
+    base = facts.depth_before(part.start)
+    assert base is not None
+    longest = None
+    calls = False
+    for index in range(part.start, part.end):
+        instruction = facts.instructions[index]
+        if _must_wait(facts, Slice(index, index + 1)):
+            break
+        after = facts.depth_before(index + 1)
+        if after is None or after <= base:
+            break
+        if instruction.op in _CALLS:
+            calls = calls or called_name(facts, index) not in REPEATABLE_CALLS
+        if calls and after == base + 1:
+            longest = Slice(part.start, index + 1)
+    return longest
+
+
+def _certain_read(
+    facts: Facts, chain: Slice, certain: set[tuple[object, ...]], bound: frozenset[str]
+) -> Slice | None:
+    """Return as much of ``chain`` as can be read where it may not be reached.
+
+    That is what the statement reads in any case, or else a variable that is bound. Attributes left
+    for later have to be such as do not change.
+    """
+    end = chain.end
+    while end > chain.start and _path(facts, chain.start, end) not in certain:
+        end -= 1
+    if end == chain.start:
+        first = facts.instructions[chain.start]
+        captured = row(first.op).reads == "cell" and first.arg in facts.function.shape.freevars
+        if first.arg not in bound and not captured:
+            return None
+        end += 1
+    left = (facts.instructions[index] for index in range(end, chain.end))
+    if any(names_of(each) not in NEVER_TENSOR_ATTRIBUTES for each in left):
+        return None
+    return Slice(chain.start, end)
+
+
+def _path(facts: Facts, start: int, end: int) -> tuple[object, ...]:
+    return tuple(facts.instructions[index].arg for index in range(start, end))
+
+
+def _is_variable_load(facts: Facts, index: int) -> bool:
+    known = row(facts.instructions[index].op)
+    return known.reads in ("local", "cell") and known.pops == 0 and known.pushes == 1
 
 
 def _is_plain_attribute(facts: Facts, index: int) -> bool:

@@ -130,6 +130,4 @@ class Plan:
     @property
     def lowerings(self) -> dict[int, Site]:
         """The sites to be lowered, by the instruction where each begins."""
-        return {
-            site.index: site for site in self.sites if not isinstance(site.decision, Refusal)
-        }
+        return {site.index: site for site in self.sites if not isinstance(site.decision, Refusal)}

@@ -83,6 +83,7 @@ class CodeWriter:
         self._key_of = key_of
         self._nested = nested
         self._arms: dict[tuple[int, int], CodeType] = {}
+        self._unchanged = self._find_unchanged()
         #: For each code object written, the original offset of each of its instructions.
         self.origins: dict[CodeType, tuple[int, ...]] = {}
 
@@ -159,18 +160,14 @@ class CodeWriter:
             docstring=None,
         )
 
-    def _write_region(
-        self, stretch: _Stretch, region: ArmRegion, cells: tuple[str, ...]
-    ) -> None:
+    def _write_region(self, stretch: _Stretch, region: ArmRegion, cells: tuple[str, ...]) -> None:
         stretch.add(emit.prologue(self._inner((), cells)))
         if region.blocks:
             self._write_blocks(stretch, region.blocks, region.entry)
 
     # Stretches of blocks
 
-    def _write_blocks(
-        self, stretch: _Stretch, blocks: frozenset[int], entry: int | None
-    ) -> None:
+    def _write_blocks(self, stretch: _Stretch, blocks: frozenset[int], entry: int | None) -> None:
         facts, order = self._facts, sorted(blocks)
         if entry is not None and order[0] != entry:
             stretch.add(emit.jump(stretch.label(entry)))
@@ -179,12 +176,28 @@ class CodeWriter:
             stretch.add([stretch.label(number)])
             for index in range(block.start, block.end):
                 start = len(stretch.items)
-                self._write_instruction(stretch, index)
+                if index in self._unchanged and index not in stretch.places:
+                    stretch.items.append(facts.instructions[index])
+                else:
+                    self._write_instruction(stretch, index)
                 stretch.marks.append((start, len(stretch.items), index))
             following = order[position + 1] if position + 1 < len(order) else None
             falls = row(facts.instructions[block.end - 1].op).falls_through
             if falls and following != number + 1:
                 stretch.add(emit.jump(stretch.label(number + 1)))
+
+    def _find_unchanged(self) -> frozenset[int]:
+        """Return the instructions that are copied as they are, wherever they are written."""
+        tested = {index - 1 for index, site in self._sites.items() if _jumps(site)}
+        return frozenset(
+            index
+            for index, instruction in enumerate(self._facts.instructions)
+            if instruction.target is None
+            and index not in self._sites
+            and index not in tested
+            and not isinstance(instruction.arg, CodeType)
+            and row(instruction.op).ends != "return"
+        )
 
     def _write_instruction(self, stretch: _Stretch, index: int) -> None:
         if index in stretch.places:
@@ -209,17 +222,17 @@ class CodeWriter:
     def _tests_for_a_site(self, index: int) -> bool:
         """Whether this is the TO_BOOL right before a jump that is a site."""
         site = self._sites.get(index + 1)
-        return (
-            site is not None and _jumps(site) and self._facts.instructions[index].op == "TO_BOOL"
-        )
+        return site is not None and _jumps(site) and self._facts.instructions[index].op == "TO_BOOL"
 
     def _copied(self, stretch: _Stretch, index: int) -> Instruction:
         instruction = self._facts.instructions[index]
         if instruction.target is not None:
             target = decoded_index(instruction.target)
             place = stretch.places.get(target)
-            label = place if place is not None else stretch.label(self._facts.graph.block_of[target])
-            return replace(instruction, target=label)
+            if place is None:
+                place = stretch.label(self._facts.graph.block_of[target])
+            offset, location = instruction.offset, instruction.location
+            return Instruction(instruction.op, None, place, offset, location)
         if isinstance(instruction.arg, CodeType):
             return replace(instruction, arg=self._nested.get(instruction.arg, instruction.arg))
         return instruction
@@ -356,9 +369,7 @@ class CodeWriter:
     def _finish(self, stretch: _Stretch, shape: Shape) -> CodeType:
         items, tries = self._with_tries(stretch)
         code = assemble(shape, items, tries)
-        self.origins[code] = tuple(
-            item.offset for item in items if isinstance(item, Instruction)
-        )
+        self.origins[code] = tuple(item.offset for item in items if isinstance(item, Instruction))
         return code
 
     def _with_tries(self, stretch: _Stretch) -> tuple[list[Item], list[TryRange]]:
@@ -374,9 +385,7 @@ class CodeWriter:
                 inserted.setdefault(first, []).append(start)
                 inserted.setdefault(last, []).append(end)
                 depth = entry.depth - stretch.base
-                tries.append(
-                    TryRange(start, end, stretch.labels[handler], depth, entry.push_lasti)
-                )
+                tries.append(TryRange(start, end, stretch.labels[handler], depth, entry.push_lasti))
         items: list[Item] = []
         for index, item in enumerate(stretch.items):
             items.extend(inserted.get(index, ()))

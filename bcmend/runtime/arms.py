@@ -90,6 +90,14 @@ class _RecordingSideEffects(SideEffects):
             self._remembered[id(item)] = (item, _state(item))
         return True
 
+    def _track_obj(self, item: Any, variable: VariableTracker, *more: Any, **named: Any) -> Any:
+        tracked = super()._track_obj(item, variable, *more, **named)
+        if _holds_items(variable):
+            self.check_allowed_side_effect(variable)
+        return tracked
+
+    track_mutable = _track_obj
+
     def should_allow_side_effects_in_hop(self) -> bool:
         # Without this, stores of constants would be put off until Dynamo sees them undone.
         return True
@@ -152,6 +160,7 @@ def trace_arm(
                 output.subtracer(target, None, "arm") as tracer,
                 open_sink() as records,
             ):
+                _remember_containers(recording, arguments)
                 result = arm.call_function(tx, list(arguments), {})
                 graph = tracer.graph
                 lifted = dict(tracer.lifted_freevars)
@@ -179,6 +188,7 @@ def _recording(live: SideEffects, scope: int) -> Iterator[tuple[SideEffects, Any
     live.__class__ = _RecordingSideEffects
     recording: Any = live
     recording._remembered = {}
+    live.save_for_backward = list(live.save_for_backward)
     try:
         yield before, recording
     finally:
@@ -189,10 +199,23 @@ def _recording(live: SideEffects, scope: int) -> Iterator[tuple[SideEffects, Any
         _forget_the_arm(live, before, scope)
 
 
+def _remember_containers(recording: Any, arguments: Sequence[VariableTracker]) -> None:
+    """Note what containers hold now: some of Dynamo's models announce a change after making it."""
+
+    def remember(variable: VariableTracker) -> None:
+        if _holds_items(variable):
+            recording.check_allowed_side_effect(variable)
+
+    for variable in list(recording.id_to_variable.values()):
+        remember(variable)
+    VariableTracker.visit(remember, list(arguments), side_effects=recording)
+
+
 def _forget_the_arm(live: SideEffects, before: SideEffects, scope: int) -> None:
     """Take stores back, and stop tracking what the arm made; what it only looked at stays known."""
     live.store_attr_mutations = before.store_attr_mutations
     live.attr_mutation_kinds = before.attr_mutation_kinds
+    live.save_for_backward = before.save_for_backward
     live.id_to_variable = {
         key: variable
         for key, variable in live.id_to_variable.items()
@@ -242,7 +265,7 @@ def _effects(
 
 
 def _holds_items(variable: VariableTracker) -> bool:
-    return type(getattr(variable, "items", None)) in _CONTAINERS
+    return type(vars(variable).get("items")) in _CONTAINERS
 
 
 def _differs(one: dict[str, Any], other: dict[str, Any]) -> bool:

@@ -45,11 +45,14 @@ class BodyState:
 
     ``code``: the body itself, kept so that its identity stays its own.
     ``may_break``: it cannot be captured whole, so graph breaks are allowed again.
+    ``repeatable``: no graph of it changed an argument in place or drew random numbers, so that a
+    call that failed can be made once more; ``None`` before there was one with records.
     ``newer``: code that replaced it since, from which to make the function for the next try.
     """
 
     code: CodeType
     may_break: bool = False
+    repeatable: bool | None = None
     tries: int = 0
     generation: int = 0
     newer: CodeType | None = None

@@ -53,8 +53,37 @@ def run(body: FunctionType, arguments: tuple[Any, ...]) -> Any:
     if buffer:
         deliver(buffer)
     if failure is not None:
+        if _can_be_repeated(body, failure):
+            return _plainly(body, arguments)
         raise failure
     return result
+
+
+def _can_be_repeated(body: FunctionType, failure: BaseException) -> bool:
+    """Whether the call can be made again, since it failed inside its one graph without a trace.
+
+    The records of that graph are lost: they are replayed after it. But so are all its effects on
+    Python objects, so the original code can be run instead, and does what eager does: it prints
+    what comes before the failure, or fails earlier, at a check.
+    """
+    state = backoff.state_of(body.__code__)
+    while state.newer is not None:
+        state = backoff.state_of(state.newer)
+    return (
+        isinstance(failure, Exception)
+        and not isinstance(failure, exc.TorchDynamoException)
+        and not state.may_break
+        and bool(state.repeatable)
+    )
+
+
+def _plainly(body: FunctionType, arguments: tuple[Any, ...]) -> Any:
+    """Run the original instructions of a body."""
+    callback = set_eval_frame(None)
+    try:
+        return body(*arguments, [])
+    finally:
+        set_eval_frame(callback)
 
 
 def _compiled(body: FunctionType, arguments: tuple[Any, ...], buffer: Buffer) -> Any:
@@ -90,5 +119,5 @@ def _skip(function: Any) -> None:
 
 
 trace_rules.add("bcmend")
-for _function in (run, _compiled, _skip, install):
+for _function in (run, _compiled, _can_be_repeated, _plainly, _skip, install):
     _skip(_function)

@@ -6,6 +6,7 @@ arm stores to, of a value merged from both sides (the present value where a side
 
 from __future__ import annotations
 
+import copy
 import dis
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from torch._dynamo.variables import (
     TupleVariable,
 )
 from torch._dynamo.variables.base import VariableTracker
+from torch._dynamo.variables.sets import SetVariable
 
 from bcmend.runtime import lower, records, sinks, sites
 from bcmend.runtime.arms import ArmTrace, ContainerChange
@@ -46,6 +48,14 @@ class Creation:
 
 
 @dataclass(frozen=True, slots=True)
+class Contents:
+    """A container that both sides leave with the same contents."""
+
+    variable: VariableTracker
+    items: Any
+
+
+@dataclass(frozen=True, slots=True)
 class Change:
     """One place of the main trace that gets a merged value."""
 
@@ -56,13 +66,16 @@ class Change:
     kind: Any = None  # Dynamo's kind of attribute store; None for an item of a container
 
 
+AnyChange = Change | Creation | Contents
+
+
 def plan_changes(
     tx: Any,
     site: LiveSite,
     merger: Merger,
     arms: tuple[ArmTrace, ArmTrace],
     codes: Sequence[CodeType],
-) -> list[Change | Creation]:
+) -> list[AnyChange]:
     """Plan the stores of both arms, whose code objects are ``codes``. Raises ``CannotMerge``."""
     return [
         *_attribute_changes(tx, site, merger, arms, codes),
@@ -76,9 +89,9 @@ def _attribute_changes(
     merger: Merger,
     arms: tuple[ArmTrace, ArmTrace],
     codes: Sequence[CodeType],
-) -> list[Change | Creation]:
+) -> list[AnyChange]:
     places = dict.fromkeys(place for arm in arms for place in arm.effects.attributes)
-    changes: list[Change | Creation] = []
+    changes: list[AnyChange] = []
     for variable, name in places:
         sides = [arm.effects.attributes.get((variable, name)) for arm in arms]
         kind = next(
@@ -131,12 +144,12 @@ def _present_attribute(tx: Any, variable: VariableTracker, name: str) -> Variabl
         return None
 
 
-def _item_changes(merger: Merger, arms: tuple[ArmTrace, ArmTrace]) -> list[Change]:
+def _item_changes(merger: Merger, arms: tuple[ArmTrace, ArmTrace]) -> list[AnyChange]:
     by_variable: dict[int, list[ContainerChange | None]] = {}
     for side, arm in enumerate(arms):
         for change in arm.effects.containers:
             by_variable.setdefault(id(change.variable), [None, None])[side] = change
-    changes: list[Change] = []
+    changes: list[AnyChange] = []
     for sides in by_variable.values():
         known = next(side for side in sides if side is not None)
         contents = [(known.before if side is None else side.after)["items"] for side in sides]
@@ -144,6 +157,8 @@ def _item_changes(merger: Merger, arms: tuple[ArmTrace, ArmTrace]) -> list[Chang
             changes += _dict_changes(merger, known, contents)
         elif type(known.variable) is ListVariable:
             changes += _list_changes(merger, known, contents)
+        elif type(known.variable) is SetVariable and list(contents[0]) == list(contents[1]):
+            changes.append(Contents(known.variable, contents[0]))
         else:
             raise CannotMerge(f"an arm changes a {type(known.variable).__name__}")
     return changes
@@ -183,7 +198,7 @@ def apply_changes(
     tx: Any,
     site: LiveSite,
     predicate: TensorVariable,
-    changes: Sequence[Change | Creation],
+    changes: Sequence[AnyChange],
     merged: Sequence[VariableTracker],
     belongs: Callable[[VariableTracker], bool],
 ) -> None:
@@ -193,6 +208,10 @@ def apply_changes(
     """
     exact: dict[VariableTracker, VariableTracker] = {}
     for change in changes:
+        if isinstance(change, Contents):
+            tx.output.side_effects.mutation(change.variable)
+            vars(change.variable)["items"] = copy.copy(change.items)
+            continue
         value = change.build(merged)
         if isinstance(change, Creation):
             exact[change.value] = value

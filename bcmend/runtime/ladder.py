@@ -61,6 +61,22 @@ def mend_branch(
     inputs: Sequence[VariableTracker],
 ) -> VariableTracker | None:
     """Return the live-outs of the branch, a tuple; ``None`` where the jump has to stay."""
+    guards = set(tx.output.guards.inner)
+    outcome = _mend(tx, target, site, condition, arms, inputs)
+    if outcome is None:
+        # The trace ends at the jump. What only the arms looked at must not make it compile again.
+        tx.output.guards.inner = guards
+    return outcome
+
+
+def _mend(
+    tx: Any,
+    target: Any,
+    site: LiveSite,
+    condition: VariableTracker,
+    arms: tuple[VariableTracker, VariableTracker],
+    inputs: Sequence[VariableTracker],
+) -> VariableTracker | None:
     then_arm, else_arm = (
         trace_arm(tx, target, arm, inputs, lambda: sinks.open_arm(tx)) for arm in arms
     )

@@ -26,7 +26,7 @@ from torch._dynamo.variables.builder import wrap_fx_proxy
 from torch._dynamo.variables.misc import StringFormatVariable
 from torch._dynamo.variables.tensor import SymNodeVariable
 
-from bcmend.runtime import records, watches
+from bcmend.runtime import records, repeats, watches
 from bcmend.runtime.merge import constant, example_of
 from bcmend.runtime.sites import LiveSite
 
@@ -97,6 +97,7 @@ def append(tx: Any, draft: Draft) -> None:
         stack[-1].append(draft)
         return
     predicate = constant(None) if draft.predicate is None else draft.predicate
+    repeats.note(tx)
     key, raises = constant(draft.site.key), constant(draft.raises)
     record = TupleVariable([key, predicate, raises, draft.action, draft.inputs])
     _buffer(tx).call_method(tx, "append", [record], {})

@@ -8,16 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from corpus.patterns.pattern import (
-    COND,
-    LOOP,
-    WHERE,
-    pairs,
-    pattern,
-    patterns_among,
-    rows,
-    signs,
-)
+from corpus.patterns.pattern import WHERE, pairs, pattern, patterns_among, signs
 from tests.equivalence import Call, call
 
 Program = Callable[..., Any]
@@ -384,96 +375,10 @@ def containers_bound() -> Program:
     return program
 
 
-@pattern(signs, WHERE)
-def branch_in_a_range_loop() -> Program:
-    def program(x: Tensor) -> Tensor:
-        for step in range(3):
-            if x.sum() > step:
-                x = x - 1
-            else:
-                x = x + 3
-        return x
-
-    return program
-
-
-@pattern(signs, WHERE, may_copy=True)
-def continue_in_a_loop() -> Program:
-    def program(x: Tensor) -> Tensor:
-        y = x * 1
-        for factor in (2, 3, 4):
-            if y.sum() < 0:
-                continue
-            y = y * factor - 1
-        return y
-
-    return program
-
-
-@pattern(rows, COND, may_copy=True, zero_gradients=True)
-def continue_in_a_loop_over_modules() -> Any:
-    class Net(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layers = torch.nn.ModuleList(torch.nn.Linear(4, 4) for _ in range(3))
-
-        def forward(self, x: Tensor) -> Tensor:
-            x = x * 1
-            for layer in self.layers:
-                if x.sum() < 0:
-                    continue
-                x = layer(x)
-            return x
-
-    return Net()
-
-
-@pattern(signs, WHERE, unsettled="a break on a tensor is not lowered")
-def break_out_of_a_loop() -> Program:
-    def program(x: Tensor) -> Tensor:
-        for step in range(4):
-            x = x + step
-            if x.sum() > 3:
-                break
-        return x * 2
-
-    return program
-
-
-@pattern(signs, WHERE, unsettled="a return out of a loop on a tensor is not lowered")
-def return_out_of_a_loop() -> Program:
-    def program(x: Tensor) -> Tensor:
-        for step in range(4):
-            x = x + step
-            if x.sum() > 3:
-                return x * 10
-        return x * 2
-
-    return program
-
-
-@pattern(signs, LOOP, training=False, unsettled="a loop bounded by a tensor is not lowered")
-def while_on_a_tensor() -> Program:
-    def program(x: Tensor) -> Tensor:
-        while x.sum() < 10:
-            x = x + 1
-        return x
-
-    return program
-
-
 @pattern(signs, WHERE, may_copy=True, unsettled="the value of an `and` is not merged")
 def value_of_and() -> Program:
     def program(x: Tensor) -> Tensor:
         return (x.sum() > 0) and (x.max() > 2)
-
-    return program
-
-
-@pattern(signs, WHERE)
-def ternary_in_a_comprehension() -> Program:
-    def program(x: Tensor) -> list[Tensor]:
-        return [y * 2 if y.sum() > 0 else y - 1 for y in (x, x + 2, x - 3)]
 
     return program
 

@@ -71,7 +71,12 @@ def attribute_of_a_plain_object() -> Program:
     return program
 
 
-@pattern(signs, refused("arms-differ"), graphs=None)
+@pattern(
+    signs,
+    refused("arms-differ"),
+    graphs=None,
+    worse="the attempt leaves Dynamo guards on what the arms read, and one more recompile",
+)
 def number_counted_in_one_arm() -> Any:
     class Net(torch.nn.Module):
         def __init__(self) -> None:
@@ -118,7 +123,7 @@ def buffer_changed_in_place() -> Any:
     return Net()
 
 
-@pattern(signs, WHERE, recompiles=1)
+@pattern(signs, WHERE, recompiles=1, unsettled="a set that an arm changes is not merged")
 def buffer_registered_in_both_arms() -> Any:
     class Net(torch.nn.Module):
         def __init__(self) -> None:
@@ -136,7 +141,9 @@ def buffer_registered_in_both_arms() -> Any:
     return Net()
 
 
-@pattern(signs, WHERE, recompiles=2)
+@pattern(
+    signs, WHERE, recompiles=2, unsettled="a key that an arm adds to a dictionary is not merged"
+)
 def attribute_initialised_in_one_arm() -> Any:
     class Net(torch.nn.Module):
         def __init__(self) -> None:
@@ -171,6 +178,36 @@ def item_of_a_list_argument() -> Program:
         else:
             items[1] = x - 1
         return items[0] + items[1]
+
+    return program
+
+
+@pattern(signs, WHERE)
+def item_of_a_list_attribute() -> Any:
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.history = [torch.zeros(3), torch.ones(3)]
+
+        def forward(self, x: Tensor) -> Tensor:
+            if x.sum() > 0:
+                self.history[0] = x.detach() * 2
+            else:
+                self.history[1] = x.detach() - 1
+            return self.history[0] * x + self.history[1]
+
+    return Net()
+
+
+@pattern(signs, WHERE)
+def item_of_a_local_list() -> Program:
+    def program(x: Tensor) -> list[Tensor]:
+        items = [x + 1, x + 2]
+        if x.sum() > 0:
+            items[0] = x * 2
+        else:
+            items[1] = x - 1
+        return items
 
     return program
 
@@ -252,7 +289,7 @@ def variable_kept_between_calls() -> Program:
     return program
 
 
-@pattern(signs, WHERE)
+@pattern(signs, WHERE, unsettled="a function that closes over an empty cell is not traced")
 def variable_that_a_nested_function_reads() -> Program:
     def program(x: Tensor) -> Tensor:
         if x.sum() > 0:
@@ -291,7 +328,7 @@ def intermediate_changed_in_place() -> Program:
     return program
 
 
-@pattern(signs, COND)
+@pattern(signs, WHERE)
 def own_tensor_changed_in_place() -> Program:
     def program(x: Tensor) -> Tensor:
         if x.sum() > 0:

@@ -66,7 +66,7 @@ def linear_in_each_arm() -> Any:
     return Net()
 
 
-@pattern(rows, WHERE, any_random_state=True)
+@pattern(rows, WHERE, training_outcome=(refused("random-under-gradients"),))
 def dropout_in_one_arm() -> Any:
     class Net(torch.nn.Module):
         def __init__(self) -> None:

@@ -195,7 +195,8 @@ def print_in_nested_arms() -> Program:
 @pattern(signs, OUTPUT)
 def string_representation() -> Program:
     def program(x: Tensor) -> Tensor:
-        print(str(x), repr(x.shape), "%.2f" % x.sum().item(), "{:.1f}".format(float(x.max())))
+        print(str(x), repr(x.shape), "%.2f" % x.sum().item())  # noqa: UP031
+        print("{:.1f} {}".format(float(x.max()), x.ndim))  # noqa: UP032
         print(x.tolist(), *[1, 2], sep="-")
         return x * 2
 
@@ -260,7 +261,7 @@ def warning_in_an_arm() -> Program:
     return program
 
 
-@pattern(signs, OUTPUT)
+@pattern(signs, OUTPUT, unequal="the exception being handled is not kept with the record")
 def exception_logged_by_its_handler() -> Program:
     def program(x: Tensor) -> Tensor:
         try:

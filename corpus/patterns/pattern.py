@@ -47,6 +47,7 @@ class Pattern:
         way: how it gets patched and compiled.
         unsettled: why the outcome is not reached yet; empty where it is.
         unequal: in which way it can be told from eager execution yet; empty where it cannot.
+        worse: in which way it is worse than stock `torch.compile` yet; empty where it is not.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Pattern:
     way: Way = patch_then_compile
     unsettled: str = ""
     unequal: str = ""
+    worse: str = ""
 
     def expected(self, *, training: bool) -> Outcome:
         """What has to become of the sites."""

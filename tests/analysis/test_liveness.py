@@ -7,7 +7,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from bcmend.analysis.liveness import bound_before, live_before, liveness, maybe_bound_before
+from bcmend.analysis.liveness import (
+    bound_before,
+    live_before,
+    live_into,
+    liveness,
+    maybe_bound_before,
+)
 from bcmend.cfg.graph import build_graph
 from bcmend.codeobj import behavior
 from bcmend.codeobj.decode import FunctionCode, decode
@@ -40,6 +46,30 @@ def test_diamond() -> None:
     assert found.live_out == ({"a", "b"}, {"x"}, {"x"}, frozenset())
     assert found.bound_in[3] == {"a", "b", "c", "x"}
     assert found.maybe_bound_in[3] == {"a", "b", "c", "x", "only"}
+
+
+def test_a_stretch_needs_nothing_that_only_a_handler_around_it_reads() -> None:
+    def function(condition: Any, used: Any) -> Any:
+        try:
+            if condition:
+                shift = used
+            else:
+                shift = 1
+        except ValueError:
+            pass
+        return shift
+
+    graph = build_graph(decode(function.__code__))
+    found = liveness(graph)
+    instructions = graph.function.instructions
+    stores = [i for i, each in enumerate(instructions) if each.op.startswith("STORE_FAST")]
+    blocks = [graph.block_of[index] for index in stores]
+    assert all("shift" in found.live_in[block] for block in blocks)  # if the arm raised first
+    wanted = frozenset(["shift"])
+    needs = [live_into(graph, found, each, frozenset([each]), wanted) for each in blocks]
+    assert needs == [{"used"}, frozenset()]
+    empty = live_into(graph, found, blocks[0], frozenset(), wanted)
+    assert empty == wanted
 
 
 def test_moments_inside_a_block() -> None:

@@ -155,7 +155,8 @@ def test_a_tensor_that_has_a_history_prints_another_name_for_it() -> None:
     assert eager.partition(", grad_fn")[0] == mended.partition(", grad_fn")[0]
 
 
-def test_an_error_inside_the_graph_comes_before_the_records_of_the_call() -> None:
+def test_an_error_after_a_random_draw_comes_before_the_records_of_the_call() -> None:
+    """A call that cannot be made twice is not made once more to write what came before."""
     texts: list[str] = []
 
     class Keep:
@@ -168,7 +169,7 @@ def test_an_error_inside_the_graph_comes_before_the_records_of_the_call() -> Non
 
     def program(x: Tensor) -> Tensor:
         print("looking up", file=sink)
-        return nn.functional.embedding(x, table)
+        return nn.functional.embedding(x, table) + torch.rand(2)
 
     with pytest.raises(IndexError):
         program(torch.tensor([5]))
@@ -225,3 +226,18 @@ def test_random_numbers_of_both_sides_are_drawn_where_the_policy_asks_for_where(
     torch.manual_seed(0)
     mended = _mended(program, policy=bcmend.Policy(branch="where"))(given)
     assert not torch.equal(eager, mended)
+
+
+def test_a_result_may_require_gradients_for_the_side_that_was_not_taken() -> None:
+    class Program(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(3))
+
+        def forward(self, x: Tensor) -> Tensor:
+            if x.sum() > 0:
+                return x * self.weight
+            return x + 1
+
+    assert not Program()(NEGATIVE).requires_grad
+    assert _mended(Program(), backend="aot_eager")(NEGATIVE).requires_grad

@@ -144,8 +144,8 @@ def ternary_of_ternaries(x, y):
 def and_or_not(x, y):
     a = x and y
     b = x or y
-    c = not x and not y or x == y
-    if x and y or not x:
+    c = (not x and not y) or x == y
+    if (x and y) or not x:
         return a, b, c, 1
     return a, b, c, 2
 
@@ -274,7 +274,7 @@ def comprehension_in_arm(x, y):
     if x > 0:
         result = [each * x for each in range(3) if each > y]
     else:
-        result = [x for x in range(2)]
+        result = [x for x in range(2)]  # noqa: C416
     return x, result
 
 
@@ -382,7 +382,7 @@ def deletes_what_is_read(x, y):
 def unbound(x):
     if x:
         y = 1
-    return y  # noqa: F821
+    return y
 
 
 @called_with((1, 1), (1, 0), (0, 1), (0, 0))
@@ -485,7 +485,7 @@ def return_overrides_in_finally(x, y):
         return 1 // x
     finally:
         if y > 0:
-            return "override"
+            return "override"  # noqa: B012
 
 
 @called_with(*PAIRS)
@@ -568,6 +568,12 @@ def validates(x, y):
         message = "y is zero"
         raise KeyError(message, y)
     return x + y
+
+
+@called_with(*PAIRS)
+def asserts(x, y):
+    assert x, y
+    return y
 
 
 @called_with(*PAIRS)

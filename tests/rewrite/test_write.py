@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+
 from tests.random_programs import function_of, program
-from tests.rewrite.programs import PROGRAMS, Derived, Program
+from tests.rewrite.programs import PROGRAMS, Program
 from tests.stand_ins import (
     EverythingMended,
     NothingToMend,
@@ -82,7 +83,7 @@ def test_a_random_program_without_handlers(seed: int) -> None:
 @settings(max_examples=60, deadline=None, phases=[Phase.generate])
 @given(SEEDS)
 def test_a_random_program_with_handlers(seed: int) -> None:
-    """An arm that raises is no mended arm: the original is taken, whose handlers see its variables."""
+    """An arm that raises is not mended: handlers see the variables of the original."""
     function = function_of(program(seed, with_handlers=True))
     log: list[object] = []
     mended = installed(function, TakenBack(log))

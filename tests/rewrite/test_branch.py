@@ -1,0 +1,305 @@
+"""What is proposed for a jump: inputs, outputs and cells of its arms, or why there is nothing."""
+
+from __future__ import annotations
+
+from types import FunctionType
+from typing import Any
+
+import pytest
+
+from bcmend.rewrite.plan import BranchLowering, GuardLowering, Refusal
+from tests.rewrite.programs import PROGRAMS
+from tests.stand_ins import (
+    EverythingMended,
+    TakenBack,
+    installed,
+    outcome_of,
+    refusals_of,
+    sites_of,
+)
+
+
+def _the_same(value: object) -> object:
+    """Make a return too long for the compiler to put a copy of it into each arm."""
+    return value
+
+
+def _decisions(function: FunctionType) -> list[Any]:
+    return [site.decision for site in sites_of(function)]
+
+
+def _branch(function: FunctionType) -> BranchLowering:
+    (decision,) = _decisions(function)
+    assert isinstance(decision, BranchLowering)
+    return decision
+
+
+def _guard(function: FunctionType) -> GuardLowering:
+    (decision,) = _decisions(function)
+    assert isinstance(decision, GuardLowering)
+    return decision
+
+
+def test_what_is_read_comes_in_and_what_is_read_later_goes_out() -> None:
+    def f(x, read, unread, passed):
+        if x:
+            passed = read
+            temporary = unread
+        else:
+            temporary = passed
+            passed = temporary
+        return max(passed, x, key=_the_same)
+
+    lowering = _branch(f)
+    assert lowering.inputs == ("passed", "read", "unread")
+    assert lowering.outputs == ("passed",)
+    assert lowering.cells == () and not lowering.returns
+
+
+def test_a_variable_that_one_arm_leaves_alone_comes_in() -> None:
+    def f(x, y):
+        if x:
+            y = 1
+        return y
+
+    lowering = _branch(f)
+    assert lowering.inputs == lowering.outputs == ("y",)
+
+
+def test_a_variable_that_both_arms_bind_does_not_come_in() -> None:
+    def f(x):
+        if x:
+            y = 1
+        else:
+            y = 2
+        return max(y, x, key=_the_same)
+
+    lowering = _branch(f)
+    assert lowering.inputs == () and lowering.outputs == ("y",)
+
+
+def test_arms_that_return() -> None:
+    def f(x, y):
+        if x:
+            return y
+        z = y + 1
+        return z
+
+    lowering = _branch(f)
+    assert lowering.returns
+    assert lowering.inputs == ("y",) and lowering.outputs == ()
+
+
+def test_operands_that_the_arms_leave_on_the_stack() -> None:
+    def f(x, y):
+        z = [y, (y if x else 0)]
+        return max(z, [x], key=_the_same)
+
+    lowering = _branch(f)
+    assert lowering.then_arm.extra == lowering.else_arm.extra == 1
+    assert lowering.then_arm.base == lowering.else_arm.base == 1
+    assert lowering.outputs == ()
+
+
+def test_variables_that_a_nested_function_captures_are_cells() -> None:
+    def f(x, y):
+        if x:
+            y = y + 1
+        else:
+            x = y
+        return (lambda: y), x
+
+    lowering = _branch(f)
+    assert lowering.cells == ("y",)
+    assert lowering.inputs == lowering.outputs == ("x",)
+
+
+def test_super_without_arguments_brings_the_first_argument() -> None:
+    class Some:
+        def method(self, x, y):
+            if x:
+                y = super().__init__()
+            return y
+
+    lowering = _branch(Some.method)
+    assert lowering.inputs == ("self", "y") and "__class__" in lowering.cells
+
+
+def test_the_arm_where_the_condition_is_true_comes_first() -> None:
+    def f(x):
+        if x:
+            y = 1
+        else:
+            y = 2
+        return y
+
+    def g(x):
+        if not x:
+            y = 2
+        else:
+            y = 1
+        return y
+
+    for function in (f, g):
+        mended = installed(function, EverythingMended())
+        assert mended(True) == 1 and mended(False) == 2
+
+
+def test_a_guard_raises_on_the_side_that_the_source_says() -> None:
+    def f(x, y):
+        if x:
+            raise ValueError(y)
+        return y
+
+    asserting = PROGRAMS["asserts"].function
+    assert _guard(f).raises_if is True and _guard(asserting).raises_if is False
+    assert _guard(f).inputs == _guard(asserting).inputs == ("y",)
+
+
+# --- refusals ------------------------------------------------------------------------------------
+
+
+def _uses_locals(x):
+    if x:
+        y = locals()
+    else:
+        y = {}
+    return y
+
+
+def _deletes(x, y):
+    if x:
+        del y
+    return y
+
+
+def _may_be_unbound(x, z):
+    if z:
+        y = 1
+    if x:
+        y = 2
+    return y
+
+
+def _returns_in_with(x, y):
+    with y:
+        if x:
+            return 1
+        return 2
+
+
+def _handles_its_own_exception(x, y):
+    while x:
+        if y:
+            try:
+                raise ValueError
+            finally:
+                break  # noqa: B012
+    return x
+
+
+def _loop_with_break(x, y):
+    for each in y:
+        if each > x:
+            break
+        x += 1
+    return max(y, x, key=_the_same)
+
+
+def _value_of_and(x, y):
+    return [x and y]
+
+
+def _chained(x, y):
+    return 0 < x < y
+
+
+def _comprehension(x, y):
+    return {each: 1 for each in y if each}
+
+
+@pytest.mark.parametrize(
+    ("function", "slug"),
+    [
+        (_uses_locals, "frame-introspection"),
+        (_deletes, "deletes-local"),
+        (_may_be_unbound, "maybe-unbound"),
+        (_returns_in_with, "return-in-try"),
+        (_handles_its_own_exception, "return-in-try"),
+        (_loop_with_break, "loop-exit"),
+        (_chained, "stack-shape"),
+        (_comprehension, "stack-shape"),
+    ],
+)
+def test_a_refusal(function: FunctionType, slug: str) -> None:
+    assert slug in refusals_of(function)
+
+
+def test_a_local_that_an_arm_reads_unbound_is_refused() -> None:
+    def f(x, z):
+        for y in z:  # noqa: B007
+            pass
+        if x:
+            x = y
+        return x
+
+    assert [each.detail for each in _decisions(f) if isinstance(each, Refusal)] == ["y"]
+
+
+# --- found by random programs --------------------------------------------------------------------
+
+
+def test_a_dictionary_comprehension_keeps_its_dictionary() -> None:
+    """The dictionary lies under two operands more than the argument of MAP_ADD says."""
+
+    def f(y):
+        return {each: -each for each in y if each}
+
+    mended = installed(f, EverythingMended())
+    assert mended([0, 1, 2]) == {1: -1, 2: -2}
+
+
+def test_an_arm_that_handles_its_own_exception_is_no_guard() -> None:
+    def f(x, y, z):
+        while x:
+            if y:
+                try:
+                    raise ValueError
+                finally:
+                    break  # noqa: B012
+            x -= 1
+        return x, y, z
+
+    mended = installed(f, EverythingMended())
+    assert mended(3, 1, 2) == (3, 1, 2) and mended(3, 0, 2) == (0, 0, 2)
+
+
+def test_a_variable_that_a_handler_reads_goes_through_inner_arms() -> None:
+    def f(x, y, z):
+        try:
+            t = z
+            if x:
+                if y:
+                    t = 1
+                z = 1 // y
+        except ZeroDivisionError:
+            z = t
+        return z
+
+    for arguments in [(0, 0, 7), (0, 1, 7), (1, 0, 7), (1, 1, 7)]:
+        mended = installed(f, TakenBack([]))
+        assert outcome_of(mended, *arguments).value == f(*arguments)
+
+
+def test_variables_bound_in_a_with_block_need_no_value_before() -> None:
+    def f(x, y):
+        with y:
+            if x:
+                z = 1
+            else:
+                z = 2
+        return z
+
+    decisions = _decisions(f)
+    lowered = [each for each in decisions if isinstance(each, BranchLowering)]
+    assert [each.inputs for each in lowered if "z" in each.outputs] == [()]
