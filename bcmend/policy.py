@@ -49,12 +49,13 @@ _LEFT_ALONE: Final = frozenset(
     }
 )
 
-# Parts of packages that are touched otherwise: they read configurations and look for installed
-# packages. A forward comes by many of them and tests no tensor in any.
-_LEFT_ALONE_PARTS: Final = (
+# Parts of packages that every forward names and hardly any runs: they read configurations, look for
+# installed packages, or hold the losses of all models. What Dynamo meets there is mended then.
+_SELDOM_RUN: Final = (
     "transformers.configuration_utils",
     "transformers.dynamic_module_utils",
     "transformers.generation.configuration_utils",
+    "transformers.loss",
     "transformers.utils.hub",
     "transformers.utils.import_utils",
     "transformers.utils.versions",
@@ -109,9 +110,18 @@ class Policy:
             return False
         if _covers(self.include, module_name):
             return True
-        if top_level in _LEFT_ALONE or top_level in sys.stdlib_module_names:
-            return False
-        return not _covers(_LEFT_ALONE_PARTS, module_name)
+        return top_level not in _LEFT_ALONE and top_level not in sys.stdlib_module_names
+
+    def follows(self, module_name: str) -> bool:
+        """Whether code of that module is mended because other code names it.
+
+        Code that is touched and not followed is mended once Dynamo stops in it.
+
+        Args:
+            module_name: a dotted module name, as for `touches`.
+        """
+        seldom = _covers(_SELDOM_RUN, module_name) and not _covers(self.include, module_name)
+        return self.touches(module_name) and not seldom
 
     def is_off(self, site_name: str) -> bool:
         """Whether the site is switched off, by its name or by a pattern that matches it."""

@@ -136,7 +136,9 @@ class Reached:
 
 
 def reach(obj: object, policy: Policy) -> tuple[Reached, ...]:
-    """Return every Python function that calling `obj` can reach, and that `policy` touches.
+    """Return every Python function that calling `obj` can reach, and that `policy` follows.
+
+    The module that `obj` comes from is followed as soon as it is touched.
 
     Args:
         obj: an `nn.Module`, a subclass of `nn.Module`, a function, a bound method, a
@@ -151,9 +153,21 @@ def reach(obj: object, policy: Policy) -> tuple[Reached, ...]:
             function, or is a TorchScript object.
     """
     path = path_of(obj)
-    walk = _Walk(policy)
-    walk.run(uncompiled(obj), path)
+    subject = uncompiled(obj)
+    walk = _Walk(policy, _home(subject))
+    walk.run(subject, path)
     return tuple(walk.found)
+
+
+def _home(obj: object) -> object:
+    """Return the name of the module that the code of `obj` comes from."""
+    while is_a(obj, functools.partial):
+        obj = read_slot(obj, functools.partial, "func")
+    if is_a(obj, MethodType):
+        obj = read_slot(obj, MethodType, "__func__")
+    if is_a(obj, FunctionType):
+        return dict.get(obj.__globals__, "__name__")
+    return namespace(obj if is_a(obj, type) else type(obj)).get("__module__")
 
 
 class _Pending(NamedTuple):
@@ -167,9 +181,12 @@ class _Pending(NamedTuple):
 class _Walk:
     """The state of one walk: what is known, and what is still to be looked at."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, home: object) -> None:
         self.found: list[Reached] = []
-        self._touches = functools.cache(policy.touches)
+        def touches(name: str) -> bool:
+            return policy.follows(name) or (name == home and policy.touches(name))
+
+        self._touches = functools.cache(touches)
         self._queue: deque[_Pending] = deque()
         # By id: the least nesting at which a value was looked at, and the value itself, so that
         # no other object can come to have its id.

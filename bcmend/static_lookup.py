@@ -66,7 +66,10 @@ def qualified_name(cls: type) -> str:
 
 def is_a(value: object, kind: type[Kind]) -> TypeGuard[Kind]:
     """Whether the type of `value` is `kind` or derives from it; `isinstance` asks the object."""
-    return any(base is kind for base in ancestors(type(value)))
+    for base in ancestors(type(value)):
+        if base is kind:
+            return True
+    return False
 
 
 def read_slot(value: object, owner: type, name: str) -> Any:

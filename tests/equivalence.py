@@ -114,9 +114,7 @@ def fresh(make: Make) -> Make:
     if not isinstance(make, FunctionType):
         return make
     code = _copied(make.__code__)
-    return FunctionType(
-        code, make.__globals__, make.__name__, make.__defaults__, make.__closure__
-    )
+    return FunctionType(code, make.__globals__, make.__name__, make.__defaults__, make.__closure__)
 
 
 def _copied(code: CodeType) -> CodeType:
@@ -203,9 +201,7 @@ def run_compiled(
         finally:
             bcmend.unpatch()
             torch._dynamo.reset()
-    return CompiledRun(
-        tuple(observations), counting.graphs, sum(first), sum(later), report
-    )
+    return CompiledRun(tuple(observations), counting.graphs, sum(first), sum(later), report)
 
 
 @contextmanager

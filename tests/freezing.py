@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from logging import Logger
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -50,14 +51,12 @@ def _frozen(value: object, path: str, seen: dict[int, tuple[str, object]]) -> Fr
     if id(value) in seen:
         return Frozen("reference", text=seen[id(value)][0])
     seen[id(value)] = (path, value)  # kept, so that the identity is not used again
-    parts = {
-        name: _frozen(part, f"{path}.{name}", seen) for name, part in _parts(value).items()
-    }
+    parts = {name: _frozen(part, f"{path}.{name}", seen) for name, part in _parts(value).items()}
     return Frozen(kind, text=getattr(value, "__qualname__", ""), parts=parts)
 
 
 def _is_atom(value: object) -> bool:
-    if value is None or isinstance(value, (ModuleType, BuiltinFunctionType)):
+    if value is None or isinstance(value, (ModuleType, BuiltinFunctionType, Logger)):
         return True
     if isinstance(value, type):
         return value.__module__.partition(".")[0] in ("builtins", "torch", "logging")
@@ -69,6 +68,8 @@ def _is_atom(value: object) -> bool:
 def _text_of(value: object) -> str:
     if isinstance(value, (ModuleType, type, BuiltinFunctionType)):
         return value.__name__
+    if isinstance(value, Logger):
+        return value.name  # its handlers, and all the loggers above, are no part of a program
     return "" if isinstance(value, torch.Generator) else repr(value)
 
 
@@ -165,7 +166,7 @@ def _only(first: Frozen, second: Frozen) -> list[str]:
 def _shown(value: Frozen | None) -> str:
     if value is None:
         return "nothing"
-    if value.parts is not None and "[\'text\']" in value.parts:
+    if value.parts is not None and "['text']" in value.parts:
         texts = [f"{name[2:-2]} {_shown(value.parts[name])}" for name in value.parts]
         return "; ".join(texts)
     inside = "" if value.parts is None else ", ".join(map(_shown, value.parts.values()))

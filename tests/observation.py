@@ -250,4 +250,3 @@ def _gradient_differences(
         if one is None and other is not None and zero_gradients and not other.any():
             continue
         yield from frozen_differences(freeze(one), freeze(other), f"gradient of {name}", tolerance)
-

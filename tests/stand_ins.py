@@ -171,13 +171,9 @@ def installed(function: FunctionType, primitives: object, *, ask: bool = True) -
     return with_code(function, mended(function.__code__, names, ask=ask).shell, names)
 
 
-def with_code(
-    function: FunctionType, code: CodeType, names: dict[str, Any]
-) -> FunctionType:
+def with_code(function: FunctionType, code: CodeType, names: dict[str, Any]) -> FunctionType:
     """Return a function that differs from ``function`` in its code and globals alone."""
-    copy = FunctionType(
-        code, names, function.__name__, function.__defaults__, function.__closure__
-    )
+    copy = FunctionType(code, names, function.__name__, function.__defaults__, function.__closure__)
     copy.__kwdefaults__ = function.__kwdefaults__
     return copy
 

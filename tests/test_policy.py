@@ -72,6 +72,7 @@ def test_user_modules_are_touched(module: str) -> None:
         *("torch", "torch.nn.functional", "functorch.dim", "torchgen.model"),
         *("collections.abc", "functools", "logging", "sys", "builtins"),
         *("numpy.linalg", "triton.language", "sympy", "networkx", "rich.table"),
+        *("packaging.version", "huggingface_hub.file_download", "tqdm.auto"),
         *("bytecode", "xdis", "bcmend", "bcmend.runtime", "pytest", "_pytest.python"),
     ],
 )
@@ -91,6 +92,22 @@ def test_include_wins_over_the_default_for_the_package_and_below() -> None:
     assert policy.touches("json.decoder")
     assert not policy.touches("torch.nnx")
     assert not policy.touches("torch")
+
+
+@pytest.mark.parametrize(
+    "module",
+    ["transformers.loss.loss_utils", "transformers.utils.import_utils", "transformers.utils.hub"],
+)
+def test_what_forwards_name_and_seldom_run_is_touched_and_not_followed(module: str) -> None:
+    assert DEFAULT.touches(module)
+    assert not DEFAULT.follows(module)
+    assert Policy(include=("transformers.loss", "transformers.utils")).follows(module)
+
+
+def test_nothing_is_followed_that_is_not_touched() -> None:
+    assert DEFAULT.follows("transformers.utils.generic")
+    assert not DEFAULT.follows("torch.nn")
+    assert not Policy(exclude=("mymodel",), include=("mymodel",)).follows("mymodel.layers")
 
 
 def test_include_never_reaches_bcmend_itself() -> None:

@@ -11,9 +11,7 @@ import bcmend
 from bcmend.reasons import REASONS, reason
 
 PACKAGE = Path(bcmend.__file__).parent
-SOURCES = {
-    path: path.read_text() for path in PACKAGE.rglob("*.py") if path.name != "reasons.py"
-}
+SOURCES = {path: path.read_text() for path in PACKAGE.rglob("*.py") if path.name != "reasons.py"}
 GIVEN = re.compile(r'(?:Refusal|refuse|withdraw|withdraw_recent)\(\s*"([^"]+)"')
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 from bcmend.analysis.stack import Slot, operand_stacks
 from bcmend.cfg.graph import Graph
@@ -90,11 +91,13 @@ def liveness(graph: Graph) -> Liveness:
     arguments: Variables = frozenset(graph.function.shape.argnames) - _cells(graph)
     bound = _forward(graph, events, arguments, all)
     maybe_bound = _forward(graph, events, arguments, any)
+    saves = any(event.kind == "save" for each in events for event in each)
+    names = _names if saves else _only_names
     return Liveness(
-        tuple(map(_names, live_in)),
-        tuple(map(_names, live_out)),
-        tuple(map(_names, bound)),
-        tuple(map(_names, maybe_bound)),
+        tuple(map(names, live_in)),
+        tuple(map(names, live_out)),
+        tuple(map(names, bound)),
+        tuple(map(names, maybe_bound)),
         Tracked(events, live_out, in_handler, bound, maybe_bound),
     )
 
@@ -156,6 +159,11 @@ def live_into(
 
 def _names(variables: Iterable[Variable]) -> frozenset[str]:
     return frozenset([each for each in variables if isinstance(each, str)])
+
+
+def _only_names(variables: Variables) -> frozenset[str]:
+    """Return ``variables``, of which none is a saved value: most functions save none."""
+    return cast(frozenset[str], variables)
 
 
 def _union(sets: Iterable[Variables]) -> Variables:

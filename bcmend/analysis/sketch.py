@@ -15,7 +15,6 @@ from typing import overload
 from bcmend.analysis.conditions import may_be_tensor
 from bcmend.codeobj.decode import (
     Instruction,
-    Opcode,
     argument_readers,
     decode_shape,
     jump_target,
@@ -82,11 +81,15 @@ class Sketch:
         targets = {handler for _, _, handler, _ in table_rows(code.co_exceptiontable)}
         end = 0
         for unit, known, raw in raw_steps(code):
-            for step in _parts(known, raw):
-                self._steps.append(step)
+            if known.parts:
+                pair = zip(known.parts, (raw >> 4, raw & 15), strict=True)
+                self._steps.extend((name, "local", number) for name, number in pair)
                 starts.append(end)
-            if known.argument == "jump":
-                targets.add(jump_target(unit, known, raw))
+            else:
+                self._steps.append((known.name, known.argument, raw))
+                if known.argument == "jump":
+                    targets.add(jump_target(unit, known, raw))
+            starts.append(end)
             end = unit + known.words
         self._joins = frozenset(i for i, start in enumerate(starts) if start in targets)
         self.instructions = _Instructions(code, self._steps)
@@ -131,14 +134,6 @@ class Sketch:
             if depth <= pushes:
                 return (index,)
             depth += pops - pushes
-
-
-def _parts(known: Opcode, raw: int) -> Iterator[tuple[str, str, int]]:
-    if known.argument == "pair":
-        yield known.parts[0], "local", raw >> 4
-        yield known.parts[1], "local", raw & 15
-    else:
-        yield known.name, known.argument, raw
 
 
 def _moved(how: str, distance: int, depth: int) -> int:

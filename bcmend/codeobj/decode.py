@@ -284,7 +284,9 @@ def _decode_instructions(code: CodeType) -> tuple[list[Instruction], list[int]]:
     index_at: list[int] = []
     for unit, known, raw in raw_steps(code):
         # What lies before the opcode itself belongs to it: wider arguments, PRECALL.
-        index_at.extend([len(instructions)] * (unit + 1 - len(index_at)))
+        index = len(instructions)
+        while len(index_at) <= unit:
+            index_at.append(index)
         position = positions[unit]
         location = locations.get(position)
         if location is None:

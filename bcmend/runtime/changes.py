@@ -45,6 +45,7 @@ class Creation:
     build: Build
     value: VariableTracker
     taken: bool
+    place: str = "attribute"  # or "item" of a dictionary, or "member" of a set
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ def plan_changes(
     """Plan the stores of both arms, whose code objects are ``codes``. Raises ``CannotMerge``."""
     return [
         *_attribute_changes(tx, site, merger, arms, codes),
-        *_item_changes(merger, arms),
+        *_item_changes(tx, site, merger, arms, codes),
     ]
 
 
@@ -144,7 +145,13 @@ def _present_attribute(tx: Any, variable: VariableTracker, name: str) -> Variabl
         return None
 
 
-def _item_changes(merger: Merger, arms: tuple[ArmTrace, ArmTrace]) -> list[AnyChange]:
+def _item_changes(
+    tx: Any,
+    site: LiveSite,
+    merger: Merger,
+    arms: tuple[ArmTrace, ArmTrace],
+    codes: Sequence[CodeType],
+) -> list[AnyChange]:
     by_variable: dict[int, list[ContainerChange | None]] = {}
     for side, arm in enumerate(arms):
         for change in arm.effects.containers:
@@ -153,15 +160,66 @@ def _item_changes(merger: Merger, arms: tuple[ArmTrace, ArmTrace]) -> list[AnyCh
     for sides in by_variable.values():
         known = next(side for side in sides if side is not None)
         contents = [(known.before if side is None else side.after)["items"] for side in sides]
-        if type(known.variable) is ConstDictVariable:
-            changes += _dict_changes(merger, known, contents)
-        elif type(known.variable) is ListVariable:
-            changes += _list_changes(merger, known, contents)
-        elif type(known.variable) is SetVariable and list(contents[0]) == list(contents[1]):
-            changes.append(Contents(known.variable, contents[0]))
-        else:
-            raise CannotMerge(f"an arm changes a {type(known.variable).__name__}")
+        added = _added_by_one_side(known, contents)
+        for key, taken in added:
+            _require_creatable(tx, site, known.variable, key, codes)
+            changes.append(_created_entry(merger, known.variable, key, contents, taken))
+        if added:
+            contents = [
+                {key: value for key, value in content.items() if not _is_among(key, added)}
+                for content in contents
+            ]
+        changes += _same_form_changes(merger, known, contents)
     return changes
+
+
+def _same_form_changes(
+    merger: Merger, known: ContainerChange, contents: Sequence[Any]
+) -> Sequence[AnyChange]:
+    """Plan the changes of a container that has the same form after both sides."""
+    if type(known.variable) is ConstDictVariable:
+        return _dict_changes(merger, known, contents)
+    if type(known.variable) is ListVariable:
+        return _list_changes(merger, known, contents)
+    if type(known.variable) is SetVariable and list(contents[0]) == list(contents[1]):
+        return [Contents(known.variable, contents[0])]
+    raise CannotMerge(f"an arm changes a {type(known.variable).__name__}")
+
+
+#: Tables of a module in which an entry is a name that code would have to spell to find it.
+_TABLES_OF_NAMES = ("_buffers", "_parameters", "_modules", "_non_persistent_buffers_set")
+
+
+def _added_by_one_side(known: ContainerChange, contents: Sequence[Any]) -> list[tuple[str, bool]]:
+    """Return the names that one side alone adds to a table of a module, and whether it is then."""
+    source = known.variable.source
+    if type(known.variable) not in (ConstDictVariable, SetVariable) or source is None:
+        return []
+    if not source.name.rstrip("']").endswith(_TABLES_OF_NAMES):
+        return []
+    found = []
+    for side, content in enumerate(contents):
+        for key in content:
+            if key not in contents[1 - side] and key.vt.is_python_constant():
+                found.append((key.vt.as_python_constant(), side == 0))
+    return found
+
+
+def _is_among(key: Any, added: Sequence[tuple[str, bool]]) -> bool:
+    return key.vt.is_python_constant() and key.vt.as_python_constant() in dict(added)
+
+
+def _created_entry(
+    merger: Merger, variable: VariableTracker, name: str, contents: Sequence[Any], taken: bool
+) -> Creation:
+    content = contents[0 if taken else 1]
+    key = next(each for each in content if _is_among(each, [(name, taken)]))
+    if type(variable) is SetVariable:
+        nothing = constant(None)
+        return Creation(variable, name, lambda merged: nothing, nothing, taken, "member")
+    value = content[key]
+    build = merger.adopt(value, then_side=taken)
+    return Creation(variable, name, build, value, taken, "item")
 
 
 def _dict_changes(
@@ -260,8 +318,7 @@ def _settle_later(
     if change.key == "cell_contents" or not sinks.is_open(tx):
         return
     name = "settle_item" if change.kind is None else "settle_attribute"
-    source = AttrSource(tx.import_source(records.__name__), name)
-    action = VariableTracker.build(tx, getattr(records, name), source)
+    action = _function_of_records(tx, name)
     key = change.key.vt if change.kind is None else constant(change.key)
     inputs = TupleVariable([change.variable, key, value, predicate, *sides])
     sinks.append(tx, Draft(site, action, None, inputs))
@@ -276,6 +333,16 @@ def _create_later(
 ) -> None:
     """Record the store of an attribute that exists only if its side was taken."""
     condition = predicate if creation.taken else lower.negated(tx, predicate)
-    store = VariableTracker.build(tx, setattr)
+    if creation.place == "attribute":
+        store = VariableTracker.build(tx, setattr)
+    else:
+        name = "store_item" if creation.place == "item" else "add_member"
+        store = _function_of_records(tx, name)
     inputs = TupleVariable([creation.variable, constant(creation.name), value])
     sinks.append(tx, Draft(site, store, condition, inputs))
+
+
+def _function_of_records(tx: Any, name: str) -> VariableTracker:
+    source = AttrSource(tx.import_source(records.__name__), name)
+    function: VariableTracker = VariableTracker.build(tx, getattr(records, name), source)
+    return function

@@ -11,7 +11,15 @@ from typing import Any
 
 import torch
 
-__all__ = ["OUTLET", "Buffer", "deliver", "settle_attribute", "settle_item"]
+__all__ = [
+    "OUTLET",
+    "Buffer",
+    "add_member",
+    "deliver",
+    "settle_attribute",
+    "settle_item",
+    "store_item",
+]
 
 Record = tuple[str, "torch.Tensor | None", bool, Any, tuple[Any, ...]]
 Buffer = list[Record]
@@ -50,6 +58,16 @@ class _Outlet:
 
 
 OUTLET = _Outlet()
+
+
+def store_item(owner: dict[Any, Any], key: Any, value: Any) -> None:
+    """Store what only the taken side adds to a dictionary."""
+    owner[key] = value
+
+
+def add_member(owner: set[Any], key: Any, value: Any) -> None:
+    """Add what only the taken side adds to a set."""
+    owner.add(key)
 
 
 def settle_attribute(

@@ -18,6 +18,7 @@ from corpus.patterns.pattern import (
     WHERE,
     pattern,
     patterns_among,
+    refused,
     signs,
 )
 
@@ -261,7 +262,7 @@ def warning_in_an_arm() -> Program:
     return program
 
 
-@pattern(signs, OUTPUT, unequal="the exception being handled is not kept with the record")
+@pattern(signs, refused("output-shape"), graphs=None)
 def exception_logged_by_its_handler() -> Program:
     def program(x: Tensor) -> Tensor:
         try:

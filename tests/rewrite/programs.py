@@ -320,6 +320,7 @@ def nonlocal_in_nested(x, y):
 @called_with(*PAIRS)
 def function_made_in_arm(x, y):
     if x > y:
+
         def chosen(value):
             return value - y
     else:
@@ -592,10 +593,7 @@ def fails_in_arm(x, y):
         z = x
         z = z.missing
     else:
-        z = y // (
-            x
-            - x
-        )
+        z = y // (x - x)
     return z
 
 
@@ -649,6 +647,7 @@ def generator_inside(x, y):
 @called_with(*PAIRS)
 def class_inside(x, y):
     if x > 0:
+
         class Inner:
             if y > 0:
                 value = y
@@ -658,9 +657,11 @@ def class_inside(x, y):
             def get(self):
                 return self.value if x else y
     else:
+
         class Inner:
             def get(self):
                 return "other"
+
     return Inner().get()
 
 
