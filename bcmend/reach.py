@@ -183,6 +183,7 @@ class _Walk:
 
     def __init__(self, policy: Policy, home: object) -> None:
         self.found: list[Reached] = []
+
         def touches(name: str) -> bool:
             return policy.follows(name) or (name == home and policy.touches(name))
 

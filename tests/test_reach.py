@@ -671,3 +671,31 @@ def test_the_walk_is_linear_in_the_functions_reached() -> None:
 
     few, many = calls(50), calls(400)
     assert many < 8 * few * 1.1
+
+
+def test_modules_of_losses_are_followed_from_within_or_when_included_alone() -> None:
+    scope: dict[str, Any] = {"__name__": "transformers.loss.loss_made"}
+    exec("def matches(x): return scores(x)\ndef scores(x): return x", scope)
+    matches, scores = scope["matches"], scope["scores"]
+    net = _module_calling("losses['made'](x)", losses={"made": matches})
+    forward = type(net).forward
+    assert _reached(net) == [forward]
+    assert _reached(net, Policy(include=("transformers.loss",))) == [forward, matches, scores]
+    assert _reached(matches) == [matches, scores]
+
+
+def test_what_converts_or_saves_a_module_is_not_reached_by_name() -> None:
+    class Quantized(nn.Module):
+        def to(self, *arguments: Any) -> Any:
+            _explode()
+
+        def float(self) -> Any:
+            _explode()
+
+        def convert(self) -> Any:
+            return self
+
+        def forward(self, x: Any) -> Any:
+            return self.convert() and x.to("cpu").float()
+
+    assert _reached(Quantized()) == [Quantized.forward, Quantized.convert]
