@@ -21,7 +21,7 @@ from bcmend.codeobj.decode import decode
 from bcmend.codeobj.opcodes import row
 from bcmend.codeobj.scan import has_truth_jump
 from bcmend.pipeline import Context, Mended, may_have_sites, mend
-from bcmend.policy import DEFAULT, Policy
+from bcmend.policy import Policy
 from bcmend.reach import reach
 from bcmend.rewrite.names import CALLBACK, NAMESPACE, TRACING
 from bcmend.rewrite.plan import Refusal
@@ -144,7 +144,7 @@ def _put(function: FunctionType, patched: Patched) -> None:
     names[TRACING] = torch.compiler.is_dynamo_compiling
     names[CALLBACK] = get_eval_frame_callback
     _TABLE.by_function[id(function)] = patched
-    for code in patched.mended.origins:
+    for code in patched.mended.sources:
         _TABLE.by_code[id(code)] = patched.mended
     skip_code(patched.mended.shell)
     function.__code__ = patched.mended.shell

@@ -64,13 +64,11 @@ class Written:
     Attributes:
         shell: what the function's ``__code__`` becomes.
         body: what the shell calls.
-        origins: for each code object written, the offset in its original of each instruction.
         sources: for each code object written, the original code it was made from.
     """
 
     shell: CodeType
     body: CodeType
-    origins: Mapping[CodeType, tuple[int, ...]]
     sources: Mapping[CodeType, CodeType]
 
 
@@ -106,10 +104,6 @@ class Mended:
         return self.written.body
 
     @property
-    def origins(self) -> Mapping[CodeType, tuple[int, ...]]:
-        return self.written.origins
-
-    @property
     def sources(self) -> Mapping[CodeType, CodeType]:
         return self.written.sources
 
@@ -133,14 +127,12 @@ class _Gathered:
     """Results of a function and of those nested in it."""
 
     sites: list[tuple[CodeType, Site]] = field(default_factory=list)
-    origins: dict[CodeType, tuple[int, ...]] = field(default_factory=dict)
     sources: dict[CodeType, CodeType] = field(default_factory=dict)
     names: Counter[str] = field(default_factory=Counter)
 
-    def take(self, code: CodeType, origins: Mapping[CodeType, tuple[int, ...]]) -> None:
+    def take(self, code: CodeType, written: Iterable[CodeType]) -> None:
         """Note which code objects were written for ``code``."""
-        self.origins.update(origins)
-        self.sources.update(dict.fromkeys(origins, code))
+        self.sources.update(dict.fromkeys(written, code))
 
 
 def _any_lowered(sites: Iterable[tuple[CodeType, Site]]) -> bool:
@@ -149,9 +141,9 @@ def _any_lowered(sites: Iterable[tuple[CodeType, Site]]) -> bool:
 
 def _written(code: CodeType, writer: CodeWriter, gathered: _Gathered, has_sites: bool) -> Written:
     body = writer.body(with_buffer=True)
-    gathered.take(code, writer.origins)
+    gathered.take(code, writer.written)
     shell = write_shell(code, body, has_sites=has_sites)
-    return Written(shell, body, gathered.origins, gathered.sources)
+    return Written(shell, body, gathered.sources)
 
 
 def _planned(code: CodeType, context: Context, gathered: _Gathered) -> CodeWriter:
@@ -176,11 +168,10 @@ def _mend_nested(code: CodeType, context: Context, gathered: _Gathered) -> dict[
             writer = _planned(constant, context, inner)
             if _any_lowered(inner.sites):
                 replaced[constant] = writer.body(with_buffer=False)
-                inner.take(constant, writer.origins)
+                inner.take(constant, writer.written)
         except ValueError:
             continue
         gathered.sites.extend(inner.sites)
-        gathered.origins.update(inner.origins)
         gathered.sources.update(inner.sources)
     return replaced
 

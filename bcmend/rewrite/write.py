@@ -84,8 +84,8 @@ class CodeWriter:
         self._nested = nested
         self._arms: dict[tuple[int, int], CodeType] = {}
         self._unchanged = self._find_unchanged()
-        #: For each code object written, the original offset of each of its instructions.
-        self.origins: dict[CodeType, tuple[int, ...]] = {}
+        #: Every code object written so far.
+        self.written: list[CodeType] = []
 
     # Whole functions
 
@@ -369,7 +369,7 @@ class CodeWriter:
     def _finish(self, stretch: _Stretch, shape: Shape) -> CodeType:
         items, tries = self._with_tries(stretch)
         code = assemble(shape, items, tries)
-        self.origins[code] = tuple(item.offset for item in items if isinstance(item, Instruction))
+        self.written.append(code)
         return code
 
     def _with_tries(self, stretch: _Stretch) -> tuple[list[Item], list[TryRange]]:
