@@ -66,7 +66,7 @@ def qualified_name(cls: type) -> str:
 
 def is_a(value: object, kind: type[Kind]) -> TypeGuard[Kind]:
     """Whether the type of `value` is `kind` or derives from it; `isinstance` asks the object."""
-    for base in ancestors(type(value)):
+    for base in ancestors(type(value)):  # noqa: SIM110 - any() takes three times as long
         if base is kind:
             return True
     return False

@@ -112,10 +112,7 @@ _CHECKED_ARGUMENTS: Final = frozenset(["int", "flagged_name", "super"])
 def _check_argument(instruction: Instruction) -> None:
     """Refuse an argument from which not even an operand count can be told."""
     kind, arg = row(instruction.op).argument, instruction.arg
-    if kind == "int":
-        fits = isinstance(arg, int) and arg >= 0
-    else:
-        fits = isinstance(arg, tuple)
+    fits = isinstance(arg, int) and arg >= 0 if kind == "int" else isinstance(arg, tuple)
     if not fits:
         raise AssembleError(f"{instruction.op} cannot have the argument {arg!r}")
 

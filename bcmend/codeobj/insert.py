@@ -9,20 +9,22 @@ from __future__ import annotations
 
 import dis
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import islice, pairwise
 from types import CodeType
 from typing import Final
 
 from bcmend.codeobj import emit, line_table
 from bcmend.codeobj.assemble import Item, place_labels
-from bcmend.codeobj.decode import Location, decode_shape, table_rows
+from bcmend.codeobj.decode import Instruction, Location, decode_shape, table_rows
 from bcmend.codeobj.depth import check_depths
 from bcmend.codeobj.errors import AssembleError
 from bcmend.codeobj.layout import exception_table, lay_out, lower, raw_bytes
 from bcmend.codeobj.tables import Tables
 
-__all__ = ["insert_at_start"]
+__all__ = ["NOWHERE", "insert_at_start"]
 
+#: The location of instructions that no line of the source stands for.
+NOWHERE: Final = Location()
 _RESUME: Final = dis.opmap["RESUME"]
 # Stands for the function behind the inserted instructions while these are verified.
 _REST: Final = (*emit.load_const(None), *emit.return_value())
@@ -33,8 +35,9 @@ def insert_at_start(code: CodeType, items: Sequence[Item]) -> CodeType:
 
     Args:
         code: of a plain function; one that suspends its frame resumes in more than one place.
-        items: instructions and labels. They name no local that ``code`` does not have, take the
-            location of the ``def``, and go on to the function with no operand left.
+        items: instructions and labels. They name no local that ``code`` does not have, and go on
+            to the function with no operand left. They take the location of the ``def``, but for
+            those that say that they are ``NOWHERE``.
 
     Raises:
         AssembleError: the instructions make no sense, or would come inside a try range.
@@ -45,23 +48,31 @@ def insert_at_start(code: CodeType, items: Sequence[Item]) -> CodeType:
     del instructions[-len(_REST) :]
     tables = Tables.of_code(decode_shape(code), code)
     units = lower(instructions, placed, tables)
-    count = lay_out(units, len(instructions))[-1]
+    offsets = lay_out(units, len(instructions))
+    count = offsets[-1]
+    lengths = [after - before for before, after in pairwise(offsets)]
     return code.replace(
         co_code=code.co_code[: 2 * start] + raw_bytes(units) + code.co_code[2 * start :],
         co_consts=tuple(tables.constant_values),
         co_names=tuple(tables.names),
-        co_linetable=_line_table(code, start, count),
+        co_linetable=_line_table(code, start, instructions, lengths),
         co_exceptiontable=exception_table(_moved(code, start, count)),
         co_stacksize=max(code.co_stacksize, depth),
     )
 
 
-def _line_table(code: CodeType, start: int, count: int) -> bytes:
+def _line_table(
+    code: CodeType, start: int, instructions: Sequence[Instruction], lengths: Sequence[int]
+) -> bytes:
     position = next(islice(code.co_positions(), start - 1, None))
     location = line_table.checked(Location(*position))
     before, uncovered, after = line_table.split(code.co_linetable, start)
     line = code.co_firstlineno if location.lineno is None else location.lineno
-    return before + line_table.encode([(location, count + uncovered)], line) + after
+    runs = [
+        (NOWHERE if instruction.location == NOWHERE else location, length)
+        for instruction, length in zip(instructions, lengths, strict=True)
+    ]
+    return before + line_table.encode([*runs, (location, uncovered)], line) + after
 
 
 def _moved(code: CodeType, start: int, count: int) -> Iterator[tuple[int, int, int, int]]:

@@ -13,7 +13,7 @@ from types import CodeType
 from bcmend.codeobj import emit
 from bcmend.codeobj.assemble import Item
 from bcmend.codeobj.decode import Label, Shape, decode_shape
-from bcmend.codeobj.insert import insert_at_start
+from bcmend.codeobj.insert import NOWHERE, insert_at_start
 from bcmend.rewrite.names import CALLBACK, NAMESPACE, TRACING
 
 __all__ = ["write_shell"]
@@ -51,10 +51,11 @@ def _gate(shape: Shape, body: CodeType, *, has_sites: bool) -> list[Item]:
             *emit.return_value(),
         ]
     return [
-        *emit.call_global((TRACING,), []),
-        *emit.jump_if_true(traced if has_sites else go_on),
-        *emit.call_global((CALLBACK,), []),
-        *emit.jump_if_false(go_on),
+        # In eager execution no more than this runs, and no tracing function sees a line of it.
+        *emit.call_global((TRACING,), [], NOWHERE),
+        *emit.jump_if_true(traced if has_sites else go_on, NOWHERE),
+        *emit.call_global((CALLBACK,), [], NOWHERE),
+        *emit.jump_if_false(go_on, NOWHERE),
         *emit.call_global((NAMESPACE, "run"), [make_body, packed]),
         *emit.return_value(),
         *inlined,

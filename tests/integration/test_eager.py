@@ -99,7 +99,6 @@ def test_the_same_operations_run(
     assert _operations(lambda: model(x)) == operations
 
 
-@pytest.mark.xfail(strict=True, reason="the gate adds a line event for the line of the def")
 @pytest.mark.parametrize("x", [UP, DOWN])
 def test_the_same_lines_run(model: Branching, x: torch.Tensor) -> None:
     lines = _lines(lambda: model(x))
