@@ -1,15 +1,17 @@
 """Dominators and post-dominators of the blocks of a graph.
 
 Reads a ``Graph``; produces, for each block, the nearest block that every way to it (or from it to a
-return) passes. The algorithm is that of Cooper, Harvey and Kennedy, "A Simple, Fast Dominance
+return) passes. ``networkx`` computes them, by Cooper, Harvey and Kennedy, "A Simple, Fast Dominance
 Algorithm". Dominators count exception edges, since a handler and what follows it can be entered
 from anywhere in its range. Post-dominators do not: where control goes unless something raises.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from typing import Final
+
+import networkx
 
 from bcmend.cfg.graph import Graph, walk
 from bcmend.codeobj.opcodes import row
@@ -42,58 +44,12 @@ def immediate_post_dominators(graph: Graph) -> tuple[int | None, ...]:
 
 
 def _dominators(root: int, edges: Iterable[tuple[int, int]], count: int) -> tuple[int | None, ...]:
-    predecessors: dict[int, list[int]] = {}
-    successors: dict[int, list[int]] = {}
-    for source, target in edges:
-        successors.setdefault(source, []).append(target)
-        predecessors.setdefault(target, []).append(source)
-    order = _postorder(root, successors)
-    number = {block: position for position, block in enumerate(order)}
-    found = {root: root}
-    changed = True
-    while changed:
-        changed = False
-        for block in reversed(order[:-1]):
-            nearest = _common(
-                (each for each in predecessors[block] if each in found), found, number
-            )
-            if found.get(block) != nearest:
-                found[block], changed = nearest, True
-    del found[root]
-    return tuple(map(found.get, range(count)))
-
-
-def _common(blocks: Iterable[int], found: Mapping[int, int], number: Mapping[int, int]) -> int:
-    """Return the nearest dominator that all of ``blocks``, of which there is one, have in common.
-
-    ``number`` is the postorder: a dominator has a higher one than what it dominates.
-    """
-    nearest, *others = blocks
-    for other in others:
-        while nearest != other:
-            if number[nearest] < number[other]:
-                nearest = found[nearest]
-            else:
-                other = found[other]
-    return nearest
-
-
-def _postorder(root: int, successors: Mapping[int, Sequence[int]]) -> list[int]:
-    """Return what can be reached from ``root``, each block after all that it leads to first."""
-    order: list[int] = []
-    seen = {root}
-    pending = [(root, iter(successors.get(root, ())))]
-    while pending:
-        block, targets = pending[-1]
-        for target in targets:
-            if target not in seen:
-                seen.add(target)
-                pending.append((target, iter(successors.get(target, ()))))
-                break
-        else:
-            order.append(block)
-            pending.pop()
-    return order
+    digraph = networkx.DiGraph()
+    digraph.add_node(root)
+    digraph.add_edges_from(edges)
+    found = networkx.immediate_dominators(digraph, root)
+    # Versions of networkx differ in what they say of the root.
+    return tuple(None if block == root else found.get(block) for block in range(count))
 
 
 def _ending(graph: Graph, kind: str) -> frozenset[int]:
