@@ -104,7 +104,7 @@ def eager_overhead(layers: int = 20) -> Ratio:
     given = generated_input()
     with bcmend.patched(patched), torch.no_grad():
         measured, baseline = interleaved_medians(lambda: patched(given), lambda: unpatched(given))
-    return Ratio("eager call: patched / unpatched", measured, baseline, limit=1.1)
+    return Ratio("eager call: patched / unpatched", measured, baseline, limit=1.02)
 
 
 def call_overhead(layers: int = 20) -> Ratio:
