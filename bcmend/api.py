@@ -102,7 +102,11 @@ def report(obj: object, *, policy: Policy | None = None) -> Report:
         UnsupportedObject: ``obj`` is nothing that could be patched.
     """
     chosen = _policy(policy)
-    functions = [reached.function for reached in reach(obj, chosen)]
+    reached = [each.function for each in reach(obj, chosen)]
+    # What was found at a call belongs to the object as well.
+    functions = list(
+        {id(each): each for each in (*reached, *patching.owned_by(_owner(obj)))}.values()
+    )
     records: dict[str, SiteRecord] = {}
     for function in functions:
         mended = patching.analysed(function, chosen)

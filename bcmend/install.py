@@ -28,7 +28,7 @@ from bcmend.rewrite.plan import Refusal
 from bcmend.runtime import backoff, boundary, sites
 from bcmend.runtime.backoff import Stop
 
-__all__ = ["Patched", "functions_of", "install", "patched_functions", "remove"]
+__all__ = ["Patched", "analysed", "install", "owned_by", "patched_functions", "remove"]
 
 
 @dataclass(slots=True, eq=False)
@@ -61,11 +61,6 @@ class _Table:
 
 
 _TABLE = _Table()
-
-
-def functions_of(obj: object, policy: Policy) -> list[FunctionType]:
-    """Return the functions that ``obj`` reaches, each once."""
-    return [reached.function for reached in reach(obj, policy)]
 
 
 def install(
@@ -237,6 +232,13 @@ def patched_functions(functions: Iterable[FunctionType]) -> list[Patched]:
     """Return the records of those of ``functions`` that are patched."""
     found = (_TABLE.by_function.get(id(function)) for function in functions)
     return [patched for patched in found if patched is not None]
+
+
+def owned_by(owner: int) -> list[FunctionType]:
+    """Return the functions that are patched in the name of ``owner``."""
+    with _TABLE.lock:
+        found = [each for each in _TABLE.by_function.values() if owner in each.owners]
+    return [function for each in found if (function := each.function()) is not None]
 
 
 def analysed(function: FunctionType, policy: Policy) -> Mended | None:
