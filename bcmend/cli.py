@@ -1,4 +1,4 @@
-"""The command line: `demo`, `report MODULE:ATTRIBUTE`, `reasons`, `--version`.
+"""The command line: `demo`, `report MODULE:ATTRIBUTE`, `scan PATH`, `reasons`, `--version`.
 
 Reads the arguments, produces text on standard output and an exit code: 0 when the command did what
 it says, 1 when what it showed is not as it should be, 2 with one line on standard error when the
@@ -14,10 +14,14 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from operator import attrgetter
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from bcmend.errors import BcmendError
 from bcmend.reasons import REASONS
+
+if TYPE_CHECKING:
+    from bcmend.scan import Scan
+    from bcmend.site_report import Report
 
 __all__ = ["main", "reasons_page"]
 
@@ -50,6 +54,9 @@ def _parser() -> argparse.ArgumentParser:
     report = commands.add_parser("report", help="patch an object and say what was mended")
     report.add_argument("target", metavar="MODULE:ATTRIBUTE")
     report.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    scan = commands.add_parser("scan", help="say where files have sites, running none of them")
+    scan.add_argument("paths", metavar="PATH", nargs="+", help="a .py or .pyc file, or a folder")
+    scan.add_argument("--json", action="store_true", help="print JSON instead of a table")
     commands.add_parser("reasons", help="print every refusal reason as a Markdown page")
     return parser
 
@@ -81,16 +88,33 @@ def _load(target: str) -> object:
 
 def _report(target: str, *, as_json: bool) -> int:
     subject = _load(target)
-    # both take long to import: only once the target is known to exist
-    from rich.console import Console
-
-    import bcmend
+    import bcmend  # takes long: only once the target is known to exist
 
     try:
         with bcmend.patched(subject):
             found = bcmend.report(subject)
     except BcmendError as error:
         raise _InputError(f"cannot patch {target}: {_first_line(error)}") from error
+    _show(found, as_json=as_json)
+    return 0
+
+
+def _scan(paths: Sequence[str], *, as_json: bool) -> int:
+    from bcmend import scan
+
+    try:
+        found = scan.scan(paths)
+    except scan.UnusablePath as error:
+        raise _InputError(str(error)) from error
+    for problem in found.warnings:
+        print(f"bcmend: warning: {problem}", file=sys.stderr)
+    _show(found, as_json=as_json)
+    return 0
+
+
+def _show(found: Report | Scan, *, as_json: bool) -> None:
+    from rich.console import Console
+
     console = Console()
     if as_json:
         print(found.to_json())
@@ -98,7 +122,6 @@ def _report(target: str, *, as_json: bool) -> int:
         console.print(found)
     else:
         print(found)  # a table folds its columns to the width of a screen, a file needs none
-    return 0
 
 
 def reasons_page() -> str:
@@ -117,6 +140,8 @@ def _dispatch(arguments: Sequence[str] | None) -> int:
     parsed = _parser().parse_args(arguments)
     if parsed.command == "report":
         return _report(parsed.target, as_json=parsed.json)
+    if parsed.command == "scan":
+        return _scan(parsed.paths, as_json=parsed.json)
     if parsed.command == "reasons":
         print(reasons_page(), end="")
         return 0

@@ -388,7 +388,12 @@ class CodeWriter:
                 tries.append(TryRange(start, end, stretch.labels[handler], depth, entry.push_lasti))
         items: list[Item] = []
         for index, item in enumerate(stretch.items):
-            items.extend(inserted.get(index, ()))
+            around = inserted.get(index, ())
+            items.extend(around)
+            if any(entry.start in around for entry in tries):
+                # Dynamo (torch/_dynamo/bytecode_transformation.py, fix_extended_args) cannot
+                # write a range that begins with an instruction that needs EXTENDED_ARG.
+                items.append(Instruction("NOP"))
             items.append(item)
         items.extend(inserted.get(len(stretch.items), ()))
         return items, tries

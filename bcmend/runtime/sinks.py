@@ -2,8 +2,10 @@
 
 The frame that a boundary runs has the buffer of the call as its last argument, under a name that
 no source can spell. Records of that frame and of all that it inlines are appended to it; Dynamo
-replays the appends after the graph. Inside an arm, records gather in a list of the tracer's own
-until the branch is lowered. One trace, one stack of open lists, kept on its ``OutputGraph``.
+replays the appends after the graph. Where the graph may break, other code runs before the call has
+ended, so the records of each graph are delivered as soon as it has run. Inside an arm, records
+gather in a list of the tracer's own until the branch is lowered. One trace, one stack of open
+lists, kept on its ``OutputGraph``.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
+from torch._dynamo.side_effects import SideEffects
 from torch._dynamo.source import AttrSource
 from torch._dynamo.variables import (
     ConstantVariable,
@@ -63,7 +66,7 @@ def _buffer(tx: Any) -> Any:
     """Return the buffer of the root frame, or make one that is delivered when its graph has run."""
     output = tx.output
     given = output.root_tx.symbolic_locals.get(BUFFER)
-    if given is not None:
+    if given is not None and _is_captured_whole(tx):
         return given.realize()
     made = getattr(output, "_bcmend_buffer", None)
     if made is None:
@@ -71,7 +74,23 @@ def _buffer(tx: Any) -> Any:
         source = AttrSource(tx.import_source(records.__name__), "OUTLET")
         outlet = VariableTracker.build(tx, records.OUTLET, source).realize()
         output.side_effects.store_attr(outlet, "records", made)
+        _replay_last(output.side_effects, outlet)
     return made
+
+
+def _is_captured_whole(tx: Any) -> bool:
+    """Whether nothing runs between what is traced and the end of the call."""
+    return bool(tx.one_graph or tx.error_on_graph_break)
+
+
+def _replay_last(effects: SideEffects, outlet: VariableTracker) -> None:
+    """Have ``outlet`` stored to when all else that the graph changed is in its place.
+
+    Dynamo replays changes in the reverse of the order in which it met the objects.
+    """
+    others = effects.id_to_variable
+    first = {key: each for key, each in others.items() if each is outlet}
+    effects.id_to_variable = {**first, **others}
 
 
 def is_open(tx: Any) -> bool:
@@ -156,8 +175,7 @@ def _can_be_rebuilt(value: VariableTracker) -> bool:
 
 
 def _snapshot_tensor(tx: Any, site: LiveSite, value: TensorVariable) -> VariableTracker:
-    one_graph = tx.one_graph or tx.error_on_graph_break
-    if site.clone_inputs or not one_graph:
+    if site.clone_inputs or not _is_captured_whole(tx):
         proxy = tx.output.create_proxy("call_method", "clone", (value.as_proxy(),), {})
         copy = wrap_fx_proxy(tx, proxy)
         assert isinstance(copy, VariableTracker)
