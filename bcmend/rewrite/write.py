@@ -343,7 +343,7 @@ class CodeWriter:
         self, stretch: _Stretch, site: Site, lowering: OutputLowering, at: Location | None
     ) -> None:
         original = Label("original")
-        receiver = () if lowering.receiver is None else (self._slice(stretch, lowering.receiver),)
+        receiver = () if lowering.receiver is None else (self._load(stretch, lowering.receiver),)
         stretch.add(self._ask(site, "recording", *receiver, at=at))
         stretch.add(emit.jump_if_false(original, at))
         inputs = [each for part in lowering.inputs for each in self._slice(stretch, part)]
@@ -355,6 +355,13 @@ class CodeWriter:
 
     def _slice(self, stretch: _Stretch, part: Slice) -> list[Instruction]:
         return [self._copied(stretch, index) for index in range(part.start, part.end)]
+
+    def _load(self, stretch: _Stretch, part: Slice) -> list[Instruction]:
+        """Return the loads of ``part`` alone, without the NULL of a call that they begin."""
+        first, *rest = self._slice(stretch, part)
+        if isinstance(first.arg, tuple):
+            first = replace(first, arg=(False, *first.arg[1:]))
+        return [first, *rest]
 
     def _place(self, stretch: _Stretch, index: int) -> Label:
         """Return a label for an instruction of this stretch, at a block's start or not."""

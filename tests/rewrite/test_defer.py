@@ -7,11 +7,13 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any
 
 import pytest
 
+from bcmend.pipeline import Context, mend
+from bcmend.policy import Policy
 from bcmend.rewrite.plan import OutputLowering, Refusal
 from tests.stand_ins import NothingToMend, installed, sites_of
 
@@ -300,3 +302,21 @@ def test_a_call_with_a_number_of_a_tensor_is_made_at_its_place() -> None:
         later.deliver()
         if notes != [3, 0]:
             pytest.fail("called in another order")
+
+
+IMPORTED = """
+import warnings
+
+def program(log):
+    warnings.warn("first")
+    log.append(1)
+    return log
+"""
+
+
+def test_a_module_that_only_its_name_tells_is_loaded_without_the_slot_of_its_call() -> None:
+    """CPython 3.11 fuses the load of an imported module with the NULL of the call that follows."""
+    module = compile(IMPORTED, "m", "exec")
+    code = next(each for each in module.co_consts if isinstance(each, CodeType))
+    found = mend(code, Context("m", {}, Policy()))
+    assert [type(site.decision) for _, site in found.sites] == [OutputLowering]
