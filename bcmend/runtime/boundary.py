@@ -10,8 +10,8 @@ body that is tried again is always compiled whole.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -95,7 +95,7 @@ def _compiled(body: FunctionType, arguments: tuple[Any, ...], buffer: Buffer) ->
         generation = state.generation
         sites.clear_recent()
         try:
-            with torch._dynamo.error_on_graph_break(True) if whole else nullcontext():
+            with _captured_whole(callback) if whole else nullcontext():
                 return body(*arguments, buffer)
         except exc.TorchDynamoException as error:
             # An exception out of the compiler leaves Dynamo switched off for this thread; what
@@ -106,6 +106,25 @@ def _compiled(body: FunctionType, arguments: tuple[Any, ...], buffer: Buffer) ->
             body = state.replacement(body)
             state = backoff.state_of(body.__code__)
             set_eval_frame(callback)
+
+
+@contextmanager
+def _captured_whole(callback: Any) -> Iterator[None]:
+    """Make every graph break an error, and leave no trace of that.
+
+    Dynamo remembers the mode of the last frame that it compiled, and goes by it for a frame that it
+    does not compile because the limit of recompilations is reached (``ConvertFrameBox`` in
+    torch/_dynamo/convert_frame.py).
+    """
+    converter = getattr(getattr(callback, "_torchdynamo_orig_backend", None), "_inner_convert", None)
+    remembered = getattr(converter, "_box", None)
+    before = getattr(remembered, "error_on_graph_break", None)
+    try:
+        with torch._dynamo.error_on_graph_break(True):
+            yield
+    finally:
+        if remembered is not None:
+            remembered.error_on_graph_break = before
 
 
 def install(on_stop: Callable[[list[backoff.Stop]], bool]) -> None:

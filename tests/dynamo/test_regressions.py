@@ -1,0 +1,163 @@
+"""Programs that once differed from eager execution or from stock torch.compile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import CodeType
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import bcmend
+from bcmend.policy import DEFAULT
+from tests.equivalence import assert_equivalent, call
+
+POSITIVE, NEGATIVE = torch.ones(3), -torch.ones(3)
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    bcmend.unpatch()
+    torch._dynamo.reset()
+
+
+@torch.compiler.disable
+def _say(text: str) -> None:
+    print(text)
+
+
+def test_output_around_a_graph_break_keeps_its_order() -> None:
+    def make() -> Any:
+        def program(x: Tensor) -> Tensor:
+            print("before")
+            _say("in between")
+            print("after")
+            return x + 1
+
+        return program
+
+    assert_equivalent(make, lambda: [call(POSITIVE), call(NEGATIVE)], fullgraph=False, graphs=None)
+
+
+def test_nothing_after_a_graph_break_runs_when_a_check_before_it_has_failed() -> None:
+    def make() -> Any:
+        def program(x: Tensor) -> Tensor:
+            assert x.sum() > 0, "not positive"
+            _say("in between")
+            return x + 1
+
+        return program
+
+    assert_equivalent(make, lambda: [call(POSITIVE), call(NEGATIVE)], fullgraph=False, graphs=None)
+
+
+class _Counting(nn.Module):
+    """Changes its state before a check that may fail, and breaks the graph inside ``no_grad``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+        self.seen: list[Tensor] = []
+        self.table: dict[str, Tensor] = {}
+
+    def forward(self, x: Tensor) -> Tensor:
+        assert x.max() < 100, "too big"
+        self.calls += 1
+        self.seen.append(x)
+        self.table["last"] = x
+        with torch.no_grad():
+            assert x.sum() > 0, "not positive"
+            _say("in between")
+        return x + 1
+
+
+def test_changes_before_a_check_that_fails_at_a_graph_break_are_made() -> None:
+    inputs = [call(POSITIVE), call(NEGATIVE), call(POSITIVE.clone())]
+    assert_equivalent(_Counting, lambda: inputs, fullgraph=False, graphs=None, recompiles=None)
+    assert not torch.is_inference_mode_enabled()
+    assert torch.is_grad_enabled()
+
+
+class _Layer(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1  # a new value at every call: Dynamo compiles again, up to its limit
+        if x.sum() > 1:
+            return x * 2
+        return x + 1
+
+
+class _CallsPastTheLimit(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = _Layer()
+
+    def forward(self, x: Tensor) -> Tensor:
+        for _ in range(2 * torch._dynamo.config.recompile_limit):
+            x = self.layer(x)
+            torch._dynamo.graph_break()
+        return x
+
+
+def test_a_frame_beyond_the_limit_of_recompilations_runs_uncompiled() -> None:
+    inputs = [call(POSITIVE * 0.1), call(NEGATIVE), call(POSITIVE)]
+    assert_equivalent(
+        _CallsPastTheLimit, lambda: inputs, fullgraph=False, graphs=None, recompiles=None
+    )
+
+
+def _with_a_long_jump_at_the_start_of_a_try_range() -> Any:
+    """Return a function whose first ``try`` ends by jumping over more than 256 instructions."""
+    lines = [
+        "def program(x):",
+        "    try:",
+        "        y = x + 1",
+        "    except ValueError:",
+        *[f"        y = x + {number}" for number in range(90)],
+        "    finally:",
+        "        torch._dynamo.graph_break()",
+        "        if x.sum() > 0:",
+        "            y = y * 2",
+        "    torch._dynamo.graph_break()",
+        "    return y",
+    ]
+    names: dict[str, Any] = {"torch": torch, "__name__": "long_jump"}
+    exec("\n".join(lines), names)
+    return names["program"]
+
+
+def test_a_try_range_begins_with_an_instruction_that_dynamo_can_place() -> None:
+    program = _with_a_long_jump_at_the_start_of_a_try_range()
+    assert_equivalent(
+        lambda: program,
+        lambda: [call(POSITIVE), call(NEGATIVE)],
+        fullgraph=False,
+        graphs=None,
+        recompiles=None,
+    )
+
+
+def test_no_try_range_of_a_body_begins_with_a_jump() -> None:
+    import dis
+
+    from bcmend.install import analysed
+
+    program = _with_a_long_jump_at_the_start_of_a_try_range()
+    mended = analysed(program, DEFAULT)
+    assert mended is not None and mended.has_lowerings
+    starts = {entry.start for entry in dis.Bytecode(mended.body).exception_entries}
+    first = {each.opname for each in _instructions(mended.body) if each.offset in starts}
+    assert first == {"NOP"}
+
+
+def _instructions(code: CodeType) -> Any:
+    import dis
+
+    return dis.get_instructions(code)
