@@ -26,10 +26,12 @@ from bcmend.analysis.conditions import may_be_tensor
 from bcmend.analysis.effects import LOOKING_AT_FRAMES, touched
 from bcmend.analysis.facts import Facts, facts_of
 from bcmend.analysis.sketch import may_branch_on_tensor
+from bcmend.cfg.regions import Branch
 from bcmend.codeobj.decode import decode
 from bcmend.policy import Policy
 from bcmend.rewrite.branch import propose_branch, propose_guard
 from bcmend.rewrite.defer import may_write_output, output_statements, propose_output
+from bcmend.rewrite.flags import over_flags
 from bcmend.rewrite.plan import Lowering, Plan, Refusal, Site
 from bcmend.rewrite.shell import write_shell
 from bcmend.rewrite.write import CodeWriter
@@ -225,7 +227,17 @@ def _decisions(
             else:
                 yield branch.jump, "guard", whole or propose_guard(facts, branch)
             continue
-        yield branch.jump, "branch", whole or propose_branch(facts, branch)
+        yield branch.jump, "branch", whole or _proposed(facts, branch)
+
+
+def _proposed(facts: Facts, branch: Branch) -> Lowering | Refusal:
+    """Propose a branch over the tests of the flags it sets, or else the branch alone."""
+    wide = over_flags(facts, branch)
+    if wide is not branch:
+        proposal = propose_branch(facts, wide)
+        if not isinstance(proposal, Refusal):
+            return proposal
+    return propose_branch(facts, branch)
 
 
 def _refusal_of_all(code: CodeType, facts: Facts) -> Refusal | None:

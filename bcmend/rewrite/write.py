@@ -397,13 +397,20 @@ class CodeWriter:
         for index, item in enumerate(stretch.items):
             around = inserted.get(index, ())
             items.extend(around)
-            if any(entry.start in around for entry in tries):
+            if any(entry.start in around for entry in tries) and _begins_with_jump(stretch, index):
                 # Dynamo (torch/_dynamo/bytecode_transformation.py, fix_extended_args) cannot
                 # write a range that begins with an instruction that needs EXTENDED_ARG.
                 items.append(Instruction("NOP"))
             items.append(item)
         items.extend(inserted.get(len(stretch.items), ()))
         return items, tries
+
+
+def _begins_with_jump(stretch: _Stretch, index: int) -> bool:
+    """Whether the first instruction from an item on is a jump."""
+    rest = (item for item in stretch.items[index:] if isinstance(item, Instruction))
+    first = next(rest, None)
+    return first is not None and first.target is not None
 
 
 def _runs(marks: Sequence[tuple[int, int, int]], entry: TryRange) -> list[tuple[int, int]]:

@@ -38,6 +38,8 @@ _CALL = _Call()
 def run(body: FunctionType, arguments: tuple[Any, ...]) -> Any:
     """Call ``body(*arguments, buffer)`` for Dynamo to compile, then deliver its records."""
     outer = _CALL.buffer
+    if outer is None:
+        sites.begin_call()
     if outer:
         deliver(outer)  # what an enclosing frame recorded before its graph broke comes first
     buffer: Buffer = []
@@ -116,7 +118,9 @@ def _captured_whole(callback: Any) -> Iterator[None]:
     does not compile because the limit of recompilations is reached (``ConvertFrameBox`` in
     torch/_dynamo/convert_frame.py).
     """
-    converter = getattr(getattr(callback, "_torchdynamo_orig_backend", None), "_inner_convert", None)
+    converter = getattr(
+        getattr(callback, "_torchdynamo_orig_backend", None), "_inner_convert", None
+    )
     remembered = getattr(converter, "_box", None)
     before = getattr(remembered, "error_on_graph_break", None)
     try:

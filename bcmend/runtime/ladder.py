@@ -164,11 +164,13 @@ def _caught_in(frame: Any, entry: Any) -> bool:
     """Follow the handlers from ``entry`` outwards; those of a ``with`` pass exceptions on."""
     while entry is not None:
         start = frame.indexof[entry.target]
-        names = [one.opname for one in frame.instructions[start : start + 12]]
+        window = frame.instructions[start : start + 12]
+        handler = [one for one in window if one.opname != "NOP"]  # ranges may begin with one
+        names = [one.opname for one in handler]
         if names[:2] == ["PUSH_EXC_INFO", "WITH_EXCEPT_START"] and "RERAISE" in names:
-            entry = frame.instructions[start + names.index("RERAISE")].exn_tab_entry
+            entry = handler[names.index("RERAISE")].exn_tab_entry
         elif names[:3] == ["COPY", "POP_EXCEPT", "RERAISE"]:
-            entry = frame.instructions[start + 2].exn_tab_entry
+            entry = handler[2].exn_tab_entry
         else:
             return True
     return False

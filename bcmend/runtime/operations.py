@@ -78,14 +78,34 @@ class Hazards:
     operators: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class _Call:
+    operator: torch._ops.OpOverload
+    result: Any
+    arguments: tuple[Any, ...]
+    keywords: dict[str, Any]
+
+    @property
+    def draws(self) -> bool:
+        """Whether it draws random numbers; attention without dropout is tagged so and does not."""
+        if torch.Tag.nondeterministic_seeded not in self.operator.tags:
+            return False
+        for position, parameter in enumerate(self.operator._schema.arguments):
+            if parameter.name == "dropout_p":
+                given = self.arguments[position : position + 1]
+                value = given[0] if given else self.keywords.get("dropout_p", 0.0)
+                return bool(value != 0)
+        return True
+
+
 class _OperatorLog(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.calls: list[tuple[torch._ops.OpOverload, Any]] = []
+        self.calls: list[_Call] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        self.calls.append((func, result))
+        self.calls.append(_Call(func, result, args, kwargs or {}))
         return result
 
 
@@ -106,12 +126,12 @@ def hazards_of(nodes: Iterable[Node], fake_mode: Any) -> Hazards:
             partial = partial or _target_name(node)
             dear = dear or _target_name(node)
             continue
-        for operator, result in calls:
-            name = operator.overloadpacket.__name__
+        for call in calls:
+            name = call.operator.overloadpacket.__name__
             count += 1
-            if torch.Tag.nondeterministic_seeded in operator.tags:
+            if call.draws:
                 random = random or name
-            elif not _is_total(operator, name, result):
+            elif not _is_total(call.operator, name, call.result):
                 partial = partial or name
             if name in DEAR:
                 dear = dear or name
@@ -148,7 +168,7 @@ def _target_name(node: Node) -> str:
     return target if isinstance(target, str) else getattr(target, "__name__", repr(target))
 
 
-def _operators_of(node: Node, fake_mode: Any) -> list[tuple[Any, Any]] | None:
+def _operators_of(node: Node, fake_mode: Any) -> list[_Call] | None:
     """Return the ATen calls behind one node; ``None`` where the node cannot be run again."""
     if isinstance(node.target, torch._ops.HigherOrderOperator) or node.op == "call_module":
         return None

@@ -68,7 +68,9 @@ class _DataDependent(TorchHigherOrderOperatorVariable):
     ) -> VariableTracker:
         key, condition = args[0].as_python_constant(), args[1].realize()
         site = sites.find(key)
-        return constant(site is not None and site.active and _depends_on_data(site, condition))
+        if site is None or not site.active or sites.not_now(site):
+            return constant(False)
+        return constant(_depends_on_data(site, condition))
 
 
 def _depends_on_data(site: sites.LiveSite, condition: VariableTracker) -> bool:

@@ -11,7 +11,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import CodeType
 
-__all__ = ["LiveSite", "clear_recent", "find", "forget", "register", "withdraw_recent"]
+__all__ = [
+    "LiveSite",
+    "begin_call",
+    "clear_recent",
+    "find",
+    "forget",
+    "not_now",
+    "register",
+    "withdraw_recent",
+]
 
 
 @dataclass(slots=True, eq=False)
@@ -62,6 +71,8 @@ class LiveSite:
     def refuse(self, slug: str, detail: str = "") -> None:
         """Note that this trace could not mend the site; a later one, on other values, may."""
         self.refused = {slug: detail}
+        if slug == "random-under-gradients":
+            _RECENT.not_now.add(self.key)
 
     def withdraw(self, slug: str, detail: str = "") -> None:
         """Switch the site off for good."""
@@ -82,6 +93,7 @@ class _Recent(threading.local):
 
     def __init__(self) -> None:
         self.sites: dict[str, LiveSite] = {}
+        self.not_now: set[str] = set()
 
 
 _RECENT = _Recent()
@@ -101,6 +113,19 @@ def find(key: str) -> LiveSite | None:
 def forget(key: str) -> None:
     with _LOCK:
         _SITES.pop(key, None)
+
+
+def not_now(site: LiveSite) -> bool:
+    """Whether the outermost call being made found, in another of its frames, that a site must stay.
+
+    Tracing the arms again in each frame that a broken graph leaves would come to the same.
+    """
+    return site.key in _RECENT.not_now
+
+
+def begin_call() -> None:
+    """Forget what an earlier outermost call of this thread found."""
+    _RECENT.not_now.clear()
 
 
 def clear_recent() -> None:

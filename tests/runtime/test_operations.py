@@ -78,6 +78,15 @@ def test_draws_random_numbers(function: Callable[..., object]) -> None:
     assert _hazards(function, VECTOR).random
 
 
+@pytest.mark.parametrize("probability", [0.0, 0.5])
+def test_attention_draws_only_with_dropout(probability: float) -> None:
+    def function(m: torch.Tensor) -> torch.Tensor:
+        q = m[None, None]
+        return functional.scaled_dot_product_attention(q, q, q, dropout_p=probability)
+
+    assert bool(_hazards(function, MATRIX).random) is (probability > 0)
+
+
 def test_dropout_in_evaluation_draws_nothing() -> None:
     assert not _hazards(lambda x: functional.dropout(x, 0.5, training=False) + 1, VECTOR).random
 
