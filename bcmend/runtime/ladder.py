@@ -15,6 +15,7 @@ the order in which they are tried:
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from types import CodeType
@@ -61,7 +62,7 @@ def mend_branch(
     inputs: Sequence[VariableTracker],
 ) -> VariableTracker | None:
     """Return the live-outs of the branch, a tuple; ``None`` where the jump has to stay."""
-    guards = set(tx.output.guards.inner)
+    guards = copy.copy(tx.output.guards.inner)
     outcome = _mend(tx, target, site, condition, arms, inputs)
     if outcome is None:
         # The trace ends at the jump. What only the arms looked at must not make it compile again.

@@ -37,11 +37,18 @@ class _Primitive(HigherOrderOperator):
         return self._otherwise
 
 
+class _RecordPrimitive(_Primitive):
+    """``record`` where Dynamo broke the graph right at it: the statement runs now."""
+
+    def __call__(self, key: str, action: Any, inputs: tuple[Any, ...]) -> Any:
+        return action(*inputs)
+
+
 data_dependent = _Primitive("data_dependent", False)
 branch = _Primitive("branch", None)
 guard = _Primitive("guard", False)
 recording = _Primitive("recording", False)
-record = _Primitive("record", None)
+record = _RecordPrimitive("record", None)
 
 
 @contextmanager

@@ -175,7 +175,7 @@ def _can_be_rebuilt(value: VariableTracker) -> bool:
 
 
 def _snapshot_tensor(tx: Any, site: LiveSite, value: TensorVariable) -> VariableTracker:
-    if site.clone_inputs or not _is_captured_whole(tx):
+    if site.clone_inputs:
         proxy = tx.output.create_proxy("call_method", "clone", (value.as_proxy(),), {})
         copy = wrap_fx_proxy(tx, proxy)
         assert isinstance(copy, VariableTracker)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 import bcmend
 from bcmend.install import analysed
 from bcmend.policy import DEFAULT
-from tests.equivalence import assert_equivalent, call
+from tests.equivalence import assert_equivalent, call, leave_unpatched, run_compiled
 
 POSITIVE, NEGATIVE = torch.ones(3), -torch.ones(3)
 
@@ -57,6 +57,40 @@ def test_nothing_after_a_graph_break_runs_when_a_check_before_it_has_failed() ->
     assert_equivalent(make, lambda: [call(POSITIVE), call(NEGATIVE)], fullgraph=False, graphs=None)
 
 
+def test_a_record_in_a_frame_without_operations_makes_no_graph() -> None:
+    def make() -> Any:
+        def program(x: Tensor) -> Tensor | None:
+            if x.sum() > 0:
+                print(x)
+                return x
+            return None
+
+        return program
+
+    inputs = [call(POSITIVE), call(NEGATIVE)]
+    stock = run_compiled(make, lambda: inputs, fullgraph=False, way=leave_unpatched)
+    assert_equivalent(
+        make, lambda: inputs, fullgraph=False, graphs=stock.graphs, recompiles=stock.later_frames
+    )
+
+
+def test_output_before_a_graph_break_shows_tensors_as_they_were() -> None:
+    def make() -> Any:
+        def program(x: Tensor) -> Tensor:
+            print("first", x)
+            x.add_(1)
+            torch._dynamo.graph_break()
+            print("second", x)
+            torch._dynamo.graph_break()
+            return x.add_(1)
+
+        return program
+
+    assert_equivalent(
+        make, lambda: [call(POSITIVE.clone())], fullgraph=False, graphs=None, recompiles=None
+    )
+
+
 class _Counting(nn.Module):
     """Changes its state before a check that may fail, and breaks the graph inside ``no_grad``."""
 
@@ -80,7 +114,6 @@ class _Counting(nn.Module):
 def test_changes_before_a_check_that_fails_at_a_graph_break_are_made() -> None:
     inputs = [call(POSITIVE), call(NEGATIVE), call(POSITIVE.clone())]
     assert_equivalent(_Counting, lambda: inputs, fullgraph=False, graphs=None, recompiles=None)
-    assert not torch.is_inference_mode_enabled()
     assert torch.is_grad_enabled()
 
 
@@ -162,3 +195,17 @@ def _first_of_try_ranges(code: CodeType) -> set[str]:
     starts = {entry.start for entry in found.exception_entries}
     operations = [each for each in found if each.opname != "EXTENDED_ARG"]
     return {next(each.opname for each in operations if each.offset >= start) for start in starts}
+
+
+def test_output_is_not_lost_where_the_graph_breaks_inside_its_arguments() -> None:
+    """Dynamo cannot put a number that became symbolic into a string, and breaks the graph there."""
+
+    def make() -> Any:
+        def program(x: Tensor, n: int) -> Tensor:
+            print(f"number {n}")
+            return x + n
+
+        return program
+
+    inputs = [call(POSITIVE, number) for number in (3, 5, 7)]
+    assert_equivalent(make, lambda: inputs, fullgraph=False, graphs=None, recompiles=None)
