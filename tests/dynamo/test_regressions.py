@@ -197,13 +197,14 @@ def _first_of_try_ranges(code: CodeType) -> set[str]:
     return {next(each.opname for each in operations if each.offset >= start) for start in starts}
 
 
-def test_output_is_not_lost_where_the_graph_breaks_inside_its_arguments() -> None:
+def test_output_of_a_number_that_becomes_symbolic() -> None:
     """Dynamo cannot put a number that became symbolic into a string, and breaks the graph there."""
 
     def make() -> Any:
         def program(x: Tensor, n: int) -> Tensor:
+            y = x + n
             print(f"number {n}")
-            return x + n
+            return y
 
         return program
 
