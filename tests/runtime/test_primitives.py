@@ -1,4 +1,4 @@
-"""What the primitives do in plain Python: nothing, but for a record that Dynamo broke the graph at."""
+"""The primitives in plain Python: they do nothing, but for a record at which the graph broke."""
 
 from __future__ import annotations
 
