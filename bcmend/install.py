@@ -20,10 +20,10 @@ import bcmend.entry
 from bcmend.codeobj.decode import decode
 from bcmend.codeobj.opcodes import row
 from bcmend.codeobj.scan import has_truth_jump
+from bcmend.names import CALLBACK, NAMESPACE, TRACING
 from bcmend.pipeline import Context, Mended, may_have_sites, mend
 from bcmend.policy import Policy
 from bcmend.reach import reach
-from bcmend.rewrite.names import CALLBACK, NAMESPACE, TRACING
 from bcmend.rewrite.plan import Refusal
 from bcmend.runtime import backoff, boundary, sites
 from bcmend.runtime.backoff import Stop
@@ -288,18 +288,22 @@ def _mend_newly_found(function: FunctionType, stop: Stop, policy: Policy, owners
     reached = [each.function for each in reach(function, policy)]
     fresh = [each for each in reached if id(each) not in _TABLE.by_function]
     changed = sum(install(fresh, policy, owner=owner) for owner in owners)
-    if not changed and stop.code is function.__code__ and _note_asked(stop.code, stop):
+    if (
+        not changed
+        and stop.code is function.__code__
+        and _note_asked(stop.code, _jumps_at(stop.code, stop.position))
+    ):
         _TABLE.cache.pop((id(function.__code__), policy), None)
         changed = sum(_install_one(function, policy, owner, needed=False) for owner in owners)
     return changed > 0
 
 
-def _note_asked(code: CodeType, stop: Stop) -> bool:
-    """Remember that Dynamo stopped at a jump of ``code``; ``False`` if that was known."""
+def _note_asked(code: CodeType, jumps: set[int]) -> bool:
+    """Remember that Dynamo stopped at jumps of ``code``; ``False`` if that was known."""
     _, offsets = _TABLE.asked.setdefault(id(code), (code, set()))
-    found = _jumps_at(code, stop.position) - offsets
-    offsets |= found
-    return bool(found)
+    fresh = jumps - offsets
+    offsets |= fresh
+    return bool(fresh)
 
 
 def _jumps_at(code: CodeType, position: tuple[int | None, ...]) -> set[int]:
@@ -316,7 +320,8 @@ def _jumps_at(code: CodeType, position: tuple[int | None, ...]) -> set[int]:
 def _mend_asked(code: CodeType, stop: Stop, owners: list[Patched]) -> bool:
     """Mend a jump of patched code that was not thought to test a tensor."""
     known = {site.offset for source, site in owners[0].mended.sites if source is code}
-    if known & _jumps_at(code, stop.position) or not _note_asked(code, stop):
+    jumps = _jumps_at(code, stop.position)
+    if known & jumps or not _note_asked(code, jumps):
         return False
     again = False
     for patched in owners:

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from types import CodeType, FunctionType
 from typing import Any
 
+from bcmend.names import CALLBACK, NAMESPACE, TRACING
 from bcmend.pipeline import Context, Mended, mend
 from bcmend.policy import DEFAULT, Policy
-from bcmend.rewrite.names import CALLBACK, NAMESPACE, TRACING
 from bcmend.rewrite.plan import Refusal, Site
 
 

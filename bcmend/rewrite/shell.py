@@ -14,7 +14,7 @@ from bcmend.codeobj import emit
 from bcmend.codeobj.assemble import Item
 from bcmend.codeobj.decode import Label, Shape, decode_shape
 from bcmend.codeobj.insert import NOWHERE, insert_at_start
-from bcmend.rewrite.names import CALLBACK, NAMESPACE, TRACING
+from bcmend.names import CALLBACK, NAMESPACE, TRACING
 
 __all__ = ["write_shell"]
 

@@ -20,7 +20,7 @@ from bcmend.codeobj import emit
 from bcmend.codeobj.assemble import Item, assemble
 from bcmend.codeobj.decode import Instruction, Label, Location, Shape, TryRange
 from bcmend.codeobj.opcodes import row
-from bcmend.rewrite.names import BUFFER, CONDITION, INPUT, NAMESPACE, OPERAND, RESULT
+from bcmend.names import BUFFER, CONDITION, INPUT, NAMESPACE, OPERAND, RESULT
 from bcmend.rewrite.plan import (
     ArmRegion,
     BranchLowering,

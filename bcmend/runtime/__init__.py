@@ -1,4 +1,4 @@
 """What rewritten bytecode calls: decided while Dynamo traces, inert in plain Python.
 
-Imports torch and nothing else of bcmend.
+Imports torch, and of bcmend the names that it shares with the rewritten code.
 """

@@ -37,7 +37,7 @@ __all__ = ["Change", "Creation", "apply_changes", "plan_changes"]
 class Creation:
     """An attribute that one side creates: stored at the end of the call, if that side was taken.
 
-    Until then no other code may look for it (``_nobody_looks_for`` makes sure).
+    Until then no other code may look for it (``_require_creatable`` makes sure).
     """
 
     variable: VariableTracker

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from torch._dynamo.side_effects import SideEffects
 from torch._dynamo.source import AttrSource
@@ -29,14 +29,12 @@ from torch._dynamo.variables.builder import wrap_fx_proxy
 from torch._dynamo.variables.misc import StringFormatVariable
 from torch._dynamo.variables.tensor import SymNodeVariable
 
+from bcmend.names import BUFFER
 from bcmend.runtime import records, repeats, watches
 from bcmend.runtime.merge import constant, example_of
 from bcmend.runtime.sites import LiveSite
 
-__all__ = ["BUFFER", "Draft", "append", "is_open", "open_arm", "snapshot"]
-
-#: Name of the argument that holds the buffer of a call.
-BUFFER: Final = "\uff42cmend_buffer"
+__all__ = ["Draft", "append", "is_open", "open_arm", "snapshot"]
 
 
 @dataclass(frozen=True, slots=True)

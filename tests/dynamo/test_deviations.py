@@ -20,6 +20,23 @@ import bcmend
 POSITIVE, NEGATIVE = torch.ones(3), -torch.ones(3)
 
 
+class Sink:
+    """A file for ``print`` that keeps what is written to it."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def write(self, text: str) -> int:
+        self.texts.append(text)
+        return len(text)
+
+    def taken(self) -> str:
+        """Return what was written, and begin anew."""
+        text = "".join(self.texts)
+        self.texts.clear()
+        return text
+
+
 @pytest.fixture(autouse=True)
 def _fresh() -> Iterator[None]:
     torch._dynamo.reset()
@@ -33,28 +50,21 @@ def _mended(program: Any, *, backend: str = "eager", policy: bcmend.Policy | Non
 
 
 def test_output_appears_at_the_end_of_the_call() -> None:
-    seen: list[str] = []
-
-    class Watch:
-        def write(self, text: str) -> int:
-            seen.append(text)
-            return len(text)
-
-    sink = Watch()
+    sink = Sink()
 
     class Program(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
             print("first", file=sink)
-            self.seen_inside = len(seen)
+            self.seen_inside = len(sink.texts)
             return x + 1
 
     eager, mended = Program(), Program()
     eager(POSITIVE)
     assert eager.seen_inside > 0
-    seen.clear()
+    sink.taken()
     _mended(mended)(POSITIVE)
     assert mended.seen_inside == 0
-    assert "".join(seen) == "first\n"
+    assert sink.taken() == "first\n"
 
 
 def test_work_after_a_failed_guard_has_been_done() -> None:
@@ -130,14 +140,7 @@ def test_the_traceback_of_a_deferred_exception_ends_at_its_line_without_inner_ca
 
 
 def test_a_tensor_that_has_a_history_prints_another_name_for_it() -> None:
-    texts: list[str] = []
-
-    class Keep:
-        def write(self, text: str) -> int:
-            texts.append(text)
-            return len(text)
-
-    sink = Keep()
+    sink = Sink()
 
     def program(x: Tensor) -> Tensor:
         y = x * 2
@@ -145,10 +148,9 @@ def test_a_tensor_that_has_a_history_prints_another_name_for_it() -> None:
         return y
 
     program(POSITIVE.clone().requires_grad_())
-    eager = "".join(texts)
-    texts.clear()
+    eager = sink.taken()
     _mended(program, backend="aot_eager")(POSITIVE.clone().requires_grad_())
-    mended = "".join(texts)
+    mended = sink.taken()
     assert "grad_fn=<MulBackward0>" in eager
     assert "grad_fn=<" in mended
     assert eager != mended
@@ -157,14 +159,7 @@ def test_a_tensor_that_has_a_history_prints_another_name_for_it() -> None:
 
 def test_an_error_after_a_random_draw_comes_before_the_records_of_the_call() -> None:
     """A call that cannot be made twice is not made once more to write what came before."""
-    texts: list[str] = []
-
-    class Keep:
-        def write(self, text: str) -> int:
-            texts.append(text)
-            return len(text)
-
-    sink = Keep()
+    sink = Sink()
     table = torch.ones(2, 2)
 
     def program(x: Tensor) -> Tensor:
@@ -173,11 +168,10 @@ def test_an_error_after_a_random_draw_comes_before_the_records_of_the_call() -> 
 
     with pytest.raises(IndexError):
         program(torch.tensor([5]))
-    assert "".join(texts) == "looking up\n"
-    texts.clear()
+    assert sink.taken() == "looking up\n"
     with pytest.raises(IndexError):
         _mended(program)(torch.tensor([5]))
-    assert texts == []
+    assert sink.taken() == ""
 
 
 def test_an_attribute_that_one_side_creates_is_there_at_the_end_of_the_call() -> None:

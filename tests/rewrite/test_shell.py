@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bcmend.rewrite.names import CALLBACK, NAMESPACE, TRACING
+from bcmend.names import CALLBACK, NAMESPACE, TRACING
 from tests.rewrite.programs import PROGRAMS, Derived
 from tests.stand_ins import EverythingMended, NothingToMend, mended, outcome_of, with_code
 

@@ -1,5 +1,7 @@
 """Names that rewritten code uses and that no source can spell.
 
+A leaf, read by what writes the code and by what runs beside it.
+
 Globals can have any name. Arguments have to be identifiers for Dynamo, which reads signatures:
 theirs begin with a full-width letter, which Python's parser replaces by the common one wherever it
 stands in a source (PEP 3131).
