@@ -24,7 +24,7 @@ from bcmend.names import CALLBACK, NAMESPACE, TRACING
 from bcmend.pipeline import Context, Mended, may_have_sites, mend
 from bcmend.policy import Policy
 from bcmend.reach import reach
-from bcmend.rewrite.plan import Refusal
+from bcmend.rewrite.plan import BranchLowering, Refusal
 from bcmend.runtime import backoff, boundary, sites
 from bcmend.runtime.backoff import Stop
 
@@ -48,7 +48,8 @@ class _Table:
 
     Code objects are keyed by identity, since equal ones of different modules are not the same.
     ``by_code`` finds what a code object that was written belongs to; ``cache`` holds what each
-    original became under each policy; ``asked`` the jumps where Dynamo stopped;
+    original became under each policy; ``asked`` the jumps where Dynamo stopped; ``wide`` those whose
+    arms have nothing in common where they meet;
     ``reached`` all code that was found for each owner, mended or not.
     """
 
@@ -56,6 +57,7 @@ class _Table:
     by_code: dict[int, Mended] = field(default_factory=dict)
     cache: dict[tuple[int, Policy], Mended] = field(default_factory=dict)
     asked: dict[int, tuple[CodeType, set[int]]] = field(default_factory=dict)
+    wide: dict[int, tuple[CodeType, set[int]]] = field(default_factory=dict)
     reached: dict[int, dict[int, CodeType]] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -153,10 +155,11 @@ def _mended(
     if key in _TABLE.cache:
         return _TABLE.cache[key]
     module = str(function.__globals__.get("__name__", ""))
-    asked = frozenset(
-        (id(stopped), offset) for stopped, offsets in _TABLE.asked.values() for offset in offsets
+    asked, wide = (
+        frozenset((id(stopped), offset) for stopped, offsets in table.values() for offset in offsets)
+        for table in (_TABLE.asked, _TABLE.wide)
     )
-    context = Context(module, function.__globals__, policy, asked)
+    context = Context(module, function.__globals__, policy, asked, wide)
     if not needed and not may_have_sites(code, context):
         return None
     try:
@@ -178,6 +181,8 @@ def _register(mended: Mended, policy: Policy) -> None:
             known = sites.find(site.name)
             if known is None or not known.is_like(live):
                 sites.register(live)
+                known = live
+            known.inside = site.inside
 
 
 def remove(owner: int | None = None) -> int:
@@ -291,16 +296,18 @@ def _mend_newly_found(function: FunctionType, stop: Stop, policy: Policy, owners
     if (
         not changed
         and stop.code is function.__code__
-        and _note_asked(stop.code, _jumps_at(stop.code, stop.position))
+        and _note(_TABLE.asked, stop.code, _jumps_at(stop.code, stop.position))
     ):
         _TABLE.cache.pop((id(function.__code__), policy), None)
         changed = sum(_install_one(function, policy, owner, needed=False) for owner in owners)
     return changed > 0
 
 
-def _note_asked(code: CodeType, jumps: set[int]) -> bool:
-    """Remember that Dynamo stopped at jumps of ``code``; ``False`` if that was known."""
-    _, offsets = _TABLE.asked.setdefault(id(code), (code, set()))
+def _note(
+    table: dict[int, tuple[CodeType, set[int]]], code: CodeType, jumps: set[int]
+) -> bool:
+    """Add jumps of ``code`` to a table; ``False`` if they were there."""
+    _, offsets = table.setdefault(id(code), (code, set()))
     fresh = jumps - offsets
     offsets |= fresh
     return bool(fresh)
@@ -318,10 +325,13 @@ def _jumps_at(code: CodeType, position: tuple[int | None, ...]) -> set[int]:
 
 
 def _mend_asked(code: CodeType, stop: Stop, owners: list[Patched]) -> bool:
-    """Mend a jump of patched code that was not thought to test a tensor."""
+    """Mend a jump of patched code that was not thought to test a tensor, or mend it otherwise."""
     known = {site.offset for source, site in owners[0].mended.sites if source is code}
     jumps = _jumps_at(code, stop.position)
-    if known & jumps or not _note_asked(code, jumps):
+    if known & jumps:
+        if not _note(_TABLE.wide, code, _to_be_widened(owners[0].mended, code)):
+            return False
+    elif not _note(_TABLE.asked, code, jumps):
         return False
     again = False
     for patched in owners:
@@ -330,7 +340,7 @@ def _mend_asked(code: CodeType, stop: Stop, owners: list[Patched]) -> bool:
             continue
         _TABLE.cache.pop((id(patched.original), patched.policy), None)
         fresh = _mended(function, patched.original, patched.policy)
-        if fresh is None or len(_lowered(fresh)) <= len(_lowered(old)):
+        if fresh is None or _forms(fresh) <= _forms(old):
             continue
         backoff.state_of(old.body).newer = fresh.body
         _put(function, replace(patched, mended=fresh))
@@ -338,8 +348,26 @@ def _mend_asked(code: CodeType, stop: Stop, owners: list[Patched]) -> bool:
     return again
 
 
-def _lowered(mended: Mended) -> list[str]:
-    return [site.name for _, site in mended.sites if not isinstance(site.decision, Refusal)]
+def _to_be_widened(mended: Mended, code: CodeType) -> set[int]:
+    """Return the branches of ``code`` whose arms turned out to have nothing in common."""
+    return {
+        site.offset
+        for source, site in mended.sites
+        if source is code
+        and isinstance(site.decision, BranchLowering)
+        and site.decision.wider is None
+        and (live := sites.find(site.name)) is not None
+        and live.is_worth_widening
+    }
+
+
+def _forms(mended: Mended) -> int:
+    """Count the ways in which sites can be mended."""
+    return sum(
+        len(site.decision.alternatives) if isinstance(site.decision, BranchLowering) else 1
+        for _, site in mended.sites
+        if not isinstance(site.decision, Refusal)
+    )
 
 
 def _named_elsewhere(name: str, code: CodeType) -> bool:

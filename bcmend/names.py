@@ -17,6 +17,8 @@ NAMESPACE: Final = "@bcmend"
 TRACING: Final = "@bcmend_tracing"
 #: Global: the callback by which Dynamo compiles frames; false where it does not.
 CALLBACK: Final = "@bcmend_callback"
+#: What locals and arguments begin with.
+PREFIX: Final = "\uff42cmend_"
 #: Argument: the buffer of records of one call.
 BUFFER: Final = "\uff42cmend_buffer"
 #: Local: a condition.
@@ -27,3 +29,7 @@ RESULT: Final = "\uff42cmend_result"
 OPERAND: Final = "\uff42cmend_operand_{}"
 #: Arguments of a deferred statement.
 INPUT: Final = "\uff42cmend_input_{}"
+#: Arguments of a region function: itself, the number of the entry, and the live-ins.
+FUNCTION: Final = "\uff42cmend_function"
+ENTRY: Final = "\uff42cmend_entry"
+INPUTS: Final = "\uff42cmend_inputs"

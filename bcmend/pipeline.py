@@ -17,7 +17,7 @@ from __future__ import annotations
 import inspect
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import CodeType
 from typing import Any
@@ -31,9 +31,9 @@ from bcmend.codeobj.decode import decode
 from bcmend.policy import Policy
 from bcmend.rewrite.branch import propose_branch, propose_guard
 from bcmend.rewrite.defer import may_write_output, output_statements, propose_output
-from bcmend.rewrite.flags import over_flags
-from bcmend.rewrite.plan import Lowering, Plan, Refusal, Site
+from bcmend.rewrite.plan import BranchLowering, Lowering, Plan, Refusal, Site
 from bcmend.rewrite.shell import write_shell
+from bcmend.rewrite.widen import over_flags, wider_forms
 from bcmend.rewrite.write import CodeWriter
 
 __all__ = ["Context", "Mended", "may_have_sites", "mend"]
@@ -51,12 +51,15 @@ class Context:
         policy: the user's choices.
         asked: (identity of code, offset) of jumps at which Dynamo was seen to stop; they are mended
             even if nothing in the code says that their conditions may be tensors.
+        wide: those of them whose arms turned out to have nothing in common where they meet; they
+            get wider forms to try.
     """
 
     module: str
     names: Mapping[str, Any]
     policy: Policy
     asked: frozenset[tuple[int, int]] = frozenset()
+    wide: frozenset[tuple[int, int]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,8 +207,25 @@ def _plan(code: CodeType, facts: Facts, context: Context, names: Counter[str]) -
             name = f"{name}#{names[name]}"
         if context.policy.is_off(name):
             decision = Refusal("switched-off")
-        sites.append(Site(name, kind, index, line, instruction.offset, decision))
+        inside = _inside(facts, decision)
+        sites.append(Site(name, kind, index, line, instruction.offset, decision, inside))
     return Plan(tuple(sites))
+
+
+def _inside(
+    facts: Facts, decision: Lowering | Refusal
+) -> tuple[tuple[tuple[int, int], ...], ...]:
+    """Return the offsets of the stretches of a branch's arms, for each of its forms."""
+    if not isinstance(decision, BranchLowering):
+        return ()
+    offsets = [
+        [facts.instructions[index].offset for index in (block.start, block.end - 1)]
+        for block in facts.graph.blocks
+    ]
+    return tuple(
+        tuple((offsets[block][0], offsets[block][1]) for block in sorted(form.blocks))
+        for form in decision.alternatives
+    )
 
 
 def _decisions(
@@ -216,8 +236,8 @@ def _decisions(
         for statement in output_statements(facts, context.names):
             yield statement.start, "output", whole or propose_output(facts, statement)
     for branch in facts.branches:
-        asked = (id(code), facts.instructions[branch.jump].offset) in context.asked
-        if not asked and may_be_tensor(facts, branch.jump) != "likely":
+        place = (id(code), facts.instructions[branch.jump].offset)
+        if place not in context.asked and may_be_tensor(facts, branch.jump) != "likely":
             continue
         if branch.taken_raises and branch.fallthrough_raises:
             continue
@@ -227,17 +247,27 @@ def _decisions(
             else:
                 yield branch.jump, "guard", whole or propose_guard(facts, branch)
             continue
-        yield branch.jump, "branch", whole or _proposed(facts, branch)
+        is_wide = place in context.wide
+        yield branch.jump, "branch", whole or _proposed(facts, branch, is_wide=is_wide)
 
 
-def _proposed(facts: Facts, branch: Branch) -> Lowering | Refusal:
-    """Propose a branch over the tests of the flags it sets, or else the branch alone."""
-    wide = over_flags(facts, branch)
-    if wide is not branch:
-        proposal = propose_branch(facts, wide)
-        if not isinstance(proposal, Refusal):
-            return proposal
-    return propose_branch(facts, branch)
+def _proposed(facts: Facts, branch: Branch, *, is_wide: bool) -> Lowering | Refusal:
+    """Propose a branch over the tests of the flags it sets, or else the branch alone.
+
+    With ``is_wide``, wider forms of it are proposed too, for where that turns out not to do.
+    """
+    forms = dict.fromkeys([over_flags(facts, branch), branch])
+    if is_wide:
+        forms.update(dict.fromkeys(wider_forms(facts, branch)))
+    proposals = [propose_branch(facts, form) for form in forms]
+    found = [each for each in proposals if not isinstance(each, Refusal)]
+    if not found:
+        return proposals[-1]
+    chosen = found if is_wide else found[:1]
+    lowering = chosen.pop()
+    while chosen:
+        lowering = replace(chosen.pop(), wider=lowering)
+    return lowering
 
 
 def _refusal_of_all(code: CodeType, facts: Facts) -> Refusal | None:

@@ -57,12 +57,14 @@ class EverythingMended(NothingToMend):
     def branch(  # type: ignore[override]
         self,
         key: str,
+        form: int,
         condition: object,
-        then_arm: FunctionType,
-        else_arm: FunctionType,
+        function: FunctionType,
+        first: tuple[Any, ...],
+        entry: int,
         inputs: tuple[Any, ...],
     ) -> Any:
-        return then_arm(*inputs) if condition else else_arm(*inputs)
+        return function(*first, function, entry if condition else entry + 1, inputs)
 
     def guard(  # type: ignore[override]
         self,
@@ -107,16 +109,18 @@ class TakenBack(EverythingMended):
     def branch(  # type: ignore[override]
         self,
         key: str,
+        form: int,
         condition: object,
-        then_arm: FunctionType,
-        else_arm: FunctionType,
+        function: FunctionType,
+        first: tuple[Any, ...],
+        entry: int,
         inputs: tuple[Any, ...],
     ) -> Any:
-        cells = then_arm.__closure__ or ()
+        cells = function.__closure__ or ()
         before = list(self.log)
         contents = [_content(cell) for cell in cells]
         try:
-            return super().branch(key, condition, then_arm, else_arm, inputs)
+            return super().branch(key, form, condition, function, first, entry, inputs)
         except Exception:
             self.log[:] = before
             for cell, content in zip(cells, contents, strict=True):

@@ -210,6 +210,11 @@ def copy(depth: int, location: Location | None = None) -> Instructions:
     return _one("COPY", depth, location)
 
 
+def equal(location: Location | None = None) -> Instructions:
+    """Replace the top two operands by whether they are equal."""
+    return _one("COMPARE_OP", Compare.EQ, location)
+
+
 def as_condition(location: Location | None = None) -> Instructions:
     """Make the top operand what a conditional jump takes: a bool, where the version wants one."""
     return _one("TO_BOOL", None, location) if behavior.HAS_TO_BOOL else ()

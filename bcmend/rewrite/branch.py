@@ -29,7 +29,7 @@ def propose_guard(facts: Facts, branch: Branch) -> GuardLowering | Refusal:
     raising = branch.taken if branch.taken_raises else branch.fallthrough
     blocks = branch.taken_blocks if branch.taken_raises else branch.fallthrough_blocks
     goes_on = branch.fallthrough if branch.taken_raises else branch.taken
-    region = _region(facts, branch.jump, raising, blocks, EXIT)
+    region = _raising_region(facts, branch.jump, raising, blocks)
     if isinstance(region, Refusal):
         return region
     if not _always_raising(facts, region.blocks):
@@ -38,7 +38,8 @@ def propose_guard(facts: Facts, branch: Branch) -> GuardLowering | Refusal:
     refusal = _unmovable(touches)
     if refusal is not None:
         return refusal
-    inputs = _inputs(facts, branch.jump, (region,), touches, ())
+    way = (raising, region.blocks)
+    inputs = _inputs(facts, branch.jump, (way,), touches, ())
     if isinstance(inputs, Refusal):
         return inputs
     jumps_if = row(facts.instructions[branch.jump].op).jump == "if_true"
@@ -48,59 +49,114 @@ def propose_guard(facts: Facts, branch: Branch) -> GuardLowering | Refusal:
 
 
 def propose_branch(facts: Facts, branch: Branch) -> BranchLowering | Refusal:
-    """Propose two outlined arms."""
+    """Propose a region with two entries."""
     jump = facts.instructions[branch.jump]
-    if not row(jump.op).pops_condition:
-        return Refusal("stack-shape", "the condition is itself the value of an `and` or `or`")
-    if branch.join == EXIT and facts.handlers_over(branch.jump):
+    outer = frozenset(facts.handlers_over(branch.jump))
+    if branch.join == EXIT and outer:
         return Refusal("return-in-try")
-    taken = _region(facts, branch.jump, branch.taken, branch.taken_blocks, branch.join)
-    other = _region(facts, branch.jump, branch.fallthrough, branch.fallthrough_blocks, branch.join)
-    for region in (taken, other):
-        if isinstance(region, Refusal):
-            return region
-    assert isinstance(taken, ArmRegion) and isinstance(other, ArmRegion)
-    touches = touched(facts, facts.indices_of(taken.blocks | other.blocks))
-    refusal = _unmovable(touches)
+    ways = tuple(
+        (entry, _with_own_handlers(facts, branch.jump, blocks, branch.join))
+        for entry, blocks in (
+            (branch.taken, branch.taken_blocks),
+            (branch.fallthrough, branch.fallthrough_blocks),
+        )
+    )
+    blocks = ways[0][1] | ways[1][1]
+    operands = _operands(facts, branch, blocks)
+    if isinstance(operands, Refusal):
+        return operands
+    touches = touched(facts, facts.indices_of(blocks))
+    refusal = _leaves_elsewhere(facts, blocks, branch.join) or _unmovable(touches)
     if refusal is not None:
         return refusal
-    outputs: frozenset[str] = frozenset()
+    outputs: tuple[str, ...] = ()
     if branch.join != EXIT:
         later = facts.liveness.live_in[branch.join]
-        outputs = touches.written & later
+        outputs = tuple(sorted(touches.written & later))
         if touches.deleted & later:
             return Refusal("deletes-local", ", ".join(sorted(touches.deleted & later)))
-    inputs = _inputs(facts, branch.jump, (taken, other), touches, sorted(outputs))
+    inputs = _inputs(facts, branch.jump, ways, touches, outputs)
     if isinstance(inputs, Refusal):
         return inputs
-    then_arm, else_arm = (taken, other) if row(jump.op).jump == "if_true" else (other, taken)
-    cells = tuple(sorted(touches.cells))
-    return BranchLowering(branch.jump, then_arm, else_arm, inputs, tuple(sorted(outputs)), cells)
+    jumps_if = row(jump.op).jump == "if_true"
+    then_way, else_way = ways if jumps_if else ways[::-1]
+    base, given, extra = operands
+    return BranchLowering(
+        branch.jump,
+        then_way[0],
+        else_way[0],
+        branch.join,
+        blocks,
+        base,
+        given,
+        extra,
+        None if row(jump.op).pops_condition else jumps_if,
+        inputs,
+        outputs,
+        tuple(sorted(touches.cells)),
+        _first_argument(facts) if touches.uses_super else (),
+        outer,
+    )
 
 
-def _region(
-    facts: Facts, jump: int, entry: int, blocks: frozenset[int], join: int
+def _first_argument(facts: Facts) -> tuple[str, ...]:
+    return facts.function.shape.argnames[:1]
+
+
+def _raising_region(
+    facts: Facts, jump: int, entry: int, blocks: frozenset[int]
 ) -> ArmRegion | Refusal:
     depth = facts.depth_before(jump)
     assert depth is not None
     base = depth - 1
-    if entry == join:
-        blocks = frozenset()
-    blocks = _with_own_handlers(facts, jump, blocks, join)
+    blocks = _with_own_handlers(facts, jump, blocks, EXIT)
     if facts.graph.block_of[jump] in blocks:
         return Refusal("loop-exit")
-    refusal = _leaves_elsewhere(facts, blocks, join) or _reaches_below(facts, blocks, base)
-    if refusal is not None:
-        return refusal
-    extra = 0
-    if join != EXIT:
-        at_join = facts.depth_before(facts.graph.blocks[join].start)
-        if at_join is None or at_join < base:
-            return Refusal("stack-shape", "the arms take operands away")
-        extra = at_join - base
-    elif base and not _always_raising(facts, blocks):
-        return Refusal("consumes-iterator")
-    return ArmRegion(entry, blocks, join, base, extra)
+    if _lowest_operand(facts, blocks, base) < base:
+        return Refusal("stack-shape", "the arm reaches below the branch")
+    return ArmRegion(entry, blocks, base)
+
+
+def _operands(
+    facts: Facts, branch: Branch, blocks: frozenset[int]
+) -> tuple[int, int, int] | Refusal:
+    """Return the operands of a region: how many under it, given to it, and left at its join."""
+    depth = facts.depth_before(branch.jump)
+    assert depth is not None
+    base, at_join = 0, 0
+    if branch.join != EXIT:
+        found = facts.depth_before(facts.graph.blocks[branch.join].start)
+        assert found is not None
+        at_join = found
+        base = _lowest_operand(facts, blocks, min(depth - 1, at_join))
+    for position in range(base, depth - 1):
+        refusal = _cannot_be_given(facts, branch.jump, position)
+        if refusal is not None:
+            return refusal
+    return base, depth - 1 - base, max(at_join - base, 0)
+
+
+def _cannot_be_given(facts: Facts, jump: int, position: int) -> Refusal | None:
+    """Refuse an operand that is no value of its own: a NULL, or a part of a ``with`` or handler."""
+    stack = facts.stacks[jump]
+    assert stack is not None
+    for maker in stack[position]:
+        if maker < 0:
+            return Refusal("return-in-try", "the region ends an exception handler")
+        instruction = facts.instructions[maker]
+        if instruction.op in _ENTERS_WITH:
+            return Refusal("return-in-try")
+        if instruction.op in _MAY_PUSH_NULL or _has_null_bit(instruction):
+            return Refusal("stack-shape", f"the region would take over a part of {instruction.op}")
+    return None
+
+
+_ENTERS_WITH: Final = frozenset(["BEFORE_WITH", "BEFORE_ASYNC_WITH", "PUSH_EXC_INFO"])
+_MAY_PUSH_NULL: Final = frozenset(["PUSH_NULL", "LOAD_METHOD", "LOAD_FAST_AND_CLEAR"])
+
+
+def _has_null_bit(instruction: Instruction) -> bool:
+    return isinstance(instruction.arg, tuple) and instruction.arg[:1] == (True,)
 
 
 def _with_own_handlers(
@@ -137,16 +193,13 @@ def _leaves_elsewhere(facts: Facts, blocks: frozenset[int], join: int) -> Refusa
     return None
 
 
-def _reaches_below(facts: Facts, blocks: frozenset[int], base: int) -> Refusal | None:
-    """Refuse an arm that takes, copies or moves an operand from before it."""
+def _lowest_operand(facts: Facts, blocks: frozenset[int], depth: int) -> int:
+    """Return how many operands no instruction of ``blocks`` takes, copies or moves."""
     for index in facts.indices_of(blocks):
-        instruction = facts.instructions[index]
-        depth = facts.depth_before(index)
-        if depth is None:
-            continue
-        if depth - _operands_needed(instruction) < base:
-            return Refusal("stack-shape", f"{instruction.op} reaches below the branch")
-    return None
+        here = facts.depth_before(index)
+        if here is not None:
+            depth = min(depth, here - _operands_needed(facts.instructions[index]))
+    return depth
 
 
 #: How far an instruction looks at operands that it does not take: from the top, before it runs,
@@ -197,7 +250,7 @@ def _unmovable(touches: Touched) -> Refusal | None:
 def _inputs(
     facts: Facts,
     jump: int,
-    regions: Sequence[ArmRegion],
+    ways: Sequence[tuple[int, frozenset[int]]],
     touches: Touched,
     outputs: Sequence[str],
 ) -> tuple[str, ...] | Refusal:
@@ -206,21 +259,23 @@ def _inputs(
     graph, after = facts.graph, frozenset(outputs)
     required: frozenset[str] = frozenset()
     live: frozenset[str] = frozenset()
-    for region in regions:
+    for entry, blocks in ways:
         # An arm that raises is not mended, so what only a handler around it reads is not required.
         # A branch inside the arm may pass it on nevertheless, so it is given where there is one.
-        required |= live_into(graph, facts.liveness, region.entry, region.blocks, after)
-        live |= after if region.entry < 0 else facts.liveness.live_in[region.entry]
+        required |= live_into(graph, facts.liveness, entry, blocks, after)
+        live |= facts.liveness.live_in[entry]
     bound = bound_before(graph, facts.liveness, jump)
     # An arm that leaves nothing of a variable never bound begins without it, as the frame would.
     started = maybe_bound_before(graph, facts.liveness, jump) | after
     unbound = (names & required & started) - bound
     if unbound:
         return Refusal("maybe-unbound", ", ".join(sorted(unbound)))
-    needed = sorted(names & (required | live) & bound)
-    if touches.uses_super:
-        first = facts.function.shape.argnames[:1]
-        if not first or first[0] in facts.function.shape.cellvars:
-            return Refusal("frame-introspection", "super() without arguments")
-        needed = [*first, *(name for name in needed if name != first[0])]
-    return tuple(needed)
+    needed = names & (required | live) & bound
+    if touches.uses_super and not _has_plain_first_argument(facts):
+        return Refusal("frame-introspection", "super() without arguments")
+    return tuple(sorted(needed))
+
+
+def _has_plain_first_argument(facts: Facts) -> bool:
+    first = _first_argument(facts)
+    return bool(first) and first[0] not in facts.function.shape.cellvars

@@ -17,6 +17,7 @@ __all__ = [
     "OutputLowering",
     "Plan",
     "Refusal",
+    "RegionKey",
     "Site",
     "Slice",
 ]
@@ -32,40 +33,80 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class ArmRegion:
-    """An arm that can become a function.
+    """A raising arm, which can become a function.
 
     Attributes:
-        entry: its first block; the join for an empty arm.
+        entry: its first block.
         blocks: its blocks, handlers of its own try ranges included.
-        join: the block after it, or ``EXIT`` where it returns.
         base: how many operands lie under everything that it does.
-        extra: how many operands it leaves on the stack for the join.
     """
 
     entry: int
     blocks: frozenset[int]
-    join: int
     base: int
-    extra: int
 
 
 @dataclass(frozen=True, slots=True)
 class BranchLowering:
-    """Both arms become functions of ``inputs`` that return ``outputs`` and the extra operands.
+    """Both arms become entries of a region function.
 
-    ``then_arm`` is the arm where the condition is true.
+    Attributes:
+        jump: the conditional jump.
+        then_entry: the block where control goes on if the condition is true.
+        else_entry: the block where it goes on if not.
+        join: the block where the arms meet, or ``EXIT`` where they return.
+        blocks: the blocks of both arms, handlers of their own try ranges included.
+        base: how many operands lie under everything that the arms do.
+        operands: how many operands on top of those the arms are given.
+        extra: how many operands lie on top of those at the join.
+        kept: for which truth of the condition it stays on the stack as a value of its own.
+        inputs: the locals that the arms are given.
+        outputs: the locals that they give back.
+        cells: the cells that they need.
+        first: the function's first argument, where an arm calls ``super()``.
+        outer: positions of the try ranges that cover the jump.
+        wider: what to try next where the arms turn out to have nothing in common at the join: the
+            same branch with its join further down.
     """
 
     jump: int
-    then_arm: ArmRegion
-    else_arm: ArmRegion
+    then_entry: int
+    else_entry: int
+    join: int
+    blocks: frozenset[int]
+    base: int
+    operands: int
+    extra: int
+    kept: bool | None
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     cells: tuple[str, ...]
+    first: tuple[str, ...]
+    outer: frozenset[int]
+    wider: BranchLowering | None = None
 
     @property
     def returns(self) -> bool:
-        return self.then_arm.join < 0
+        return self.join < 0
+
+    @property
+    def alternatives(self) -> tuple[BranchLowering, ...]:
+        """The branch, then its wider forms, in the order in which they are tried."""
+        return (self, *(self.wider.alternatives if self.wider else ()))
+
+    @property
+    def region(self) -> RegionKey:
+        return RegionKey(self.join, self.base, self.outputs, self.outer)
+
+
+@dataclass(frozen=True, slots=True)
+class RegionKey:
+    """What branches have to agree on so that one region function serves them all."""
+
+    join: int
+    base: int
+    outputs: tuple[str, ...]
+    outer: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +152,11 @@ Lowering = BranchLowering | GuardLowering | OutputLowering
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One place of a function that stops Dynamo, and what is to become of it."""
+    """One place of a function that stops Dynamo, and what is to become of it.
+
+    ``inside`` holds, for each form of a branch, the stretches of instructions that make up its
+    arms, by the offsets of the first and the last of each.
+    """
 
     name: str
     kind: str
@@ -119,6 +164,7 @@ class Site:
     line: int | None
     offset: int
     decision: Lowering | Refusal
+    inside: tuple[tuple[tuple[int, int], ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,14 @@
 """Write new code: the only place where instructions are put together.
 
 Reads facts and a plan; produces code objects. A body is the whole function with every planned site
-mended; an arm, a raising arm or a deferred statement is a stretch of it that becomes a function of
-its own. Each mended site keeps the original instructions behind it, for the calls in which there is
-nothing to mend.
+mended; a region, a raising arm or a deferred statement is a stretch of it that becomes a function
+of its own. Each mended site keeps the original instructions behind it, for the calls in which there
+is nothing to mend.
+
+A region function is entered at any of the arms that meet at one join, by number, and is given
+itself as an argument: a branch inside it that meets at the same join calls it again. So the code of
+a function grows with its length however many early returns it has, and an arm may go round the loop
+that it is in.
 """
 
 from __future__ import annotations
@@ -20,13 +25,23 @@ from bcmend.codeobj import emit
 from bcmend.codeobj.assemble import Item, assemble
 from bcmend.codeobj.decode import Instruction, Label, Location, Shape, TryRange
 from bcmend.codeobj.opcodes import row
-from bcmend.names import BUFFER, CONDITION, INPUT, NAMESPACE, OPERAND, RESULT
+from bcmend.names import (
+    BUFFER,
+    CONDITION,
+    ENTRY,
+    FUNCTION,
+    INPUT,
+    INPUTS,
+    NAMESPACE,
+    OPERAND,
+    RESULT,
+)
 from bcmend.rewrite.plan import (
-    ArmRegion,
     BranchLowering,
     GuardLowering,
     OutputLowering,
     Plan,
+    RegionKey,
     Site,
     Slice,
 )
@@ -45,6 +60,8 @@ class _Stretch:
         base: operands that lie under the stretch in the function and not in the new code.
         outer: positions of try ranges that cover the whole stretch and stay outside.
         wraps_returns: whether a returned value is put in a tuple (in arms).
+        keeps_buffer: whether it is a body with the buffer of the call.
+        region: which region the stretch is the function of, if it is one.
         marks: for each run of items, the index of the instruction that they were written for.
     """
 
@@ -52,6 +69,7 @@ class _Stretch:
     outer: frozenset[int] = frozenset()
     wraps_returns: bool = False
     keeps_buffer: bool = False
+    region: RegionKey | None = None
     items: list[Item] = field(default_factory=list)
     marks: list[tuple[int, int, int]] = field(default_factory=list)
     labels: dict[int, Label] = field(default_factory=dict)
@@ -82,7 +100,8 @@ class CodeWriter:
         self._sites = plan.lowerings
         self._key_of = key_of
         self._nested = nested
-        self._arms: dict[tuple[int, int], CodeType] = {}
+        self._regions = _regions(self._sites.values())
+        self._codes: dict[RegionKey, CodeType] = {}
         self._unchanged = self._find_unchanged()
         #: Every code object written so far.
         self.written: list[CodeType] = []
@@ -101,21 +120,53 @@ class CodeWriter:
         shape = facts.function.shape
         return self._finish(stretch, _flattened(shape) if with_buffer else shape)
 
-    def _arm(self, region: ArmRegion, lowering: BranchLowering) -> CodeType:
-        """Write one arm of a branch as a function from live-ins to a tuple of live-outs."""
-        key = (lowering.jump, region.entry if region.blocks else EXIT - 1)
-        if key not in self._arms:
-            stretch = self._open(lowering.jump, region, wraps_returns=True)
-            self._write_region(stretch, region, lowering.cells)
-            if region.join != EXIT:
-                stretch.add([stretch.label(region.join)])
-                stretch.add(_pack_results(lowering.outputs, region.extra))
-            self._arms[key] = self._finish(stretch, self._inner(lowering.inputs, lowering.cells))
-        return self._arms[key]
+    def _region_code(self, key: RegionKey) -> CodeType:
+        """Write a region as a function from an entry and live-ins to a tuple of live-outs."""
+        if key not in self._codes:
+            members = self._regions[key]
+            first = next((each.first for each in members if each.first), ())
+            cells = self._cells_of(key)
+            stretch = _Stretch(key.base, key.outer, key.join == EXIT, region=key)
+            shape = self._inner((*first, FUNCTION, ENTRY, INPUTS), cells)
+            stretch.add(emit.prologue(self._inner((), cells)))
+            for number, member in enumerate(members):
+                self._write_entry(stretch, 2 * number, member, taken=True)
+                self._write_entry(stretch, 2 * number + 1, member, taken=False)
+            stretch.add([*emit.load_const(None), *emit.return_value()])
+            blocks = frozenset().union(*(each.blocks for each in members))
+            if blocks:
+                self._write_blocks(stretch, blocks, None)
+            if key.join != EXIT:
+                stretch.add([stretch.label(key.join)])
+                stretch.add(_pack_results(key.outputs, members[0].extra))
+            self._codes[key] = self._finish(stretch, shape)
+        return self._codes[key]
+
+    def _cells_of(self, key: RegionKey) -> tuple[str, ...]:
+        return tuple(sorted({name for each in self._regions[key] for name in each.cells}))
+
+    def _write_entry(
+        self, stretch: _Stretch, number: int, member: BranchLowering, *, taken: bool
+    ) -> None:
+        """Write: if this is the entry asked for, put the live-ins in place and go there."""
+        following = Label("next entry")
+        stretch.add([*emit.load_local(ENTRY), *emit.load_const(number), *emit.equal()])
+        stretch.add(emit.jump_if_false(following))
+        values = len(member.inputs) + member.operands + (member.kept is not None)
+        if values:
+            stretch.add([*emit.load_local(INPUTS), *emit.unpack_sequence(values)])
+        for name in member.inputs:
+            stretch.add(emit.store_local(name))
+        if member.kept is not None and member.kept is not taken:
+            stretch.add(emit.pop_top())
+        place = member.then_entry if taken else member.else_entry
+        stretch.add([*emit.jump(stretch.label(place)), following])
 
     def _raising_arm(self, lowering: GuardLowering) -> CodeType:
-        stretch = self._open(lowering.jump, lowering.arm, wraps_returns=False)
-        self._write_region(stretch, lowering.arm, lowering.cells)
+        outer = frozenset(self._facts.handlers_over(lowering.jump))
+        stretch = _Stretch(lowering.arm.base, outer)
+        stretch.add(emit.prologue(self._inner((), lowering.cells)))
+        self._write_blocks(stretch, lowering.arm.blocks, lowering.arm.entry)
         return self._finish(stretch, self._inner(lowering.inputs, lowering.cells))
 
     def _statement(self, lowering: OutputLowering) -> CodeType:
@@ -139,10 +190,6 @@ class CodeWriter:
         names = tuple(INPUT.format(number) for number in range(len(lowering.inputs)))
         return self._finish(stretch, self._inner(names, ()))
 
-    def _open(self, jump: int, region: ArmRegion, *, wraps_returns: bool) -> _Stretch:
-        outer = frozenset(self._facts.handlers_over(jump))
-        return _Stretch(region.base, outer, wraps_returns)
-
     def _inner(self, arguments: tuple[str, ...], cells: tuple[str, ...]) -> Shape:
         """Return the shape of a function made of a part of this one."""
         shape = self._facts.function.shape
@@ -159,11 +206,6 @@ class CodeWriter:
             freevars=cells,
             docstring=None,
         )
-
-    def _write_region(self, stretch: _Stretch, region: ArmRegion, cells: tuple[str, ...]) -> None:
-        stretch.add(emit.prologue(self._inner((), cells)))
-        if region.blocks:
-            self._write_blocks(stretch, region.blocks, region.entry)
 
     # Stretches of blocks
 
@@ -275,31 +317,66 @@ class CodeWriter:
         self, stretch: _Stretch, site: Site, lowering: BranchLowering, at: Location | None
     ) -> None:
         original = Label("original")
-        then_code = self._arm(lowering.then_arm, lowering)
-        else_code = self._arm(lowering.else_arm, lowering)
-        condition = emit.load_local(CONDITION, at)
         stretch.add(emit.store_local(CONDITION, at))
-        stretch.add(self._ask(site, "data_dependent", condition, at=at))
+        stretch.add(self._ask(site, "data_dependent", emit.load_local(CONDITION, at), at=at))
         stretch.add(emit.jump_if_false(original, at))
+        for form, wider in enumerate(lowering.alternatives):
+            if self._can_be_called(stretch, wider):
+                self._write_attempt(stretch, site, form, wider, at)
+        self._write_original_test(stretch, site.index, original, at)
+
+    def _can_be_called(self, stretch: _Stretch, lowering: BranchLowering) -> bool:
+        """Whether the join of a branch is in the code being written, or is its own end."""
+        key = stretch.region
+        if key is None or lowering.join == key.join:
+            return True
+        return any(lowering.join in member.blocks for member in self._regions[key])
+
+    def _write_attempt(
+        self,
+        stretch: _Stretch,
+        site: Site,
+        form: int,
+        lowering: BranchLowering,
+        at: Location | None,
+    ) -> None:
+        """Write: call the region; where that gives something, go on at the join."""
+        key, following = lowering.region, Label("not mended")
+        entry = 2 * self._regions[key].index(lowering)
+        operands = [OPERAND.format(number) for number in range(lowering.operands)]
+        for name in operands:
+            stretch.add(emit.store_local(name, at))
+        for name in reversed(operands):
+            stretch.add(emit.load_local(name, at))
+        given = [CONDITION] if lowering.kept is not None else []
         stretch.add(
             self._ask(
                 site,
                 "branch",
-                condition,
-                emit.make_function(then_code, lowering.cells, at),
-                emit.make_function(else_code, lowering.cells, at),
-                _tuple_of(lowering.inputs, at),
+                emit.load_const(form, at),
+                emit.load_local(CONDITION, at),
+                self._load_region(stretch, key, at),
+                _tuple_of(next((m.first for m in self._regions[key] if m.first), ()), at),
+                emit.load_const(entry, at),
+                _tuple_of([*lowering.inputs, *given, *operands], at),
                 at=at,
             )
         )
         stretch.add([*emit.store_local(RESULT, at), *emit.load_local(RESULT, at)])
-        stretch.add(emit.jump_if_none(original, at))
+        stretch.add(emit.jump_if_none(following, at))
+        for _ in operands:
+            stretch.add(emit.pop_top(at))
         if lowering.returns:
             self._return_result(stretch, at)
         else:
             stretch.add(_unpack_results(lowering, at))
-            stretch.add(emit.jump(stretch.label(lowering.then_arm.join), at))
-        self._write_original_test(stretch, site.index, original, at)
+            stretch.add(emit.jump(stretch.label(lowering.join), at))
+        stretch.add([following])
+
+    def _load_region(self, stretch: _Stretch, key: RegionKey, at: Location | None) -> Emitted:
+        if stretch.region == key:
+            return emit.load_local(FUNCTION, at)
+        return emit.make_function(self._region_code(key), self._cells_of(key), at)
 
     def _return_result(self, stretch: _Stretch, at: Location | None) -> None:
         stretch.add(emit.load_local(RESULT, at))
@@ -427,6 +504,16 @@ def _runs(marks: Sequence[tuple[int, int, int]], entry: TryRange) -> list[tuple[
     return runs
 
 
+def _regions(sites: Iterable[Site]) -> dict[RegionKey, list[BranchLowering]]:
+    """Return the branches that share each region function, in the order of their entries."""
+    regions: dict[RegionKey, list[BranchLowering]] = {}
+    for site in sites:
+        if isinstance(site.decision, BranchLowering):
+            for lowering in site.decision.alternatives:
+                regions.setdefault(lowering.region, []).append(lowering)
+    return regions
+
+
 def _jumps(site: Site) -> bool:
     return isinstance(site.decision, (BranchLowering, GuardLowering))
 
@@ -447,7 +534,7 @@ def _pack_results(outputs: Sequence[str], extra: int) -> Emitted:
 
 def _unpack_results(lowering: BranchLowering, at: Location | None) -> Emitted:
     """Bind the outputs and leave the operands on the stack as the arm had them."""
-    count = len(lowering.outputs) + lowering.then_arm.extra
+    count = len(lowering.outputs) + lowering.extra
     if count == 0:
         return ()
     stores = [each for name in lowering.outputs for each in emit.store_local(name, at)]

@@ -20,12 +20,25 @@ from torch._dynamo.current_scope_id import current_scope_id
 from torch._dynamo.side_effects import SideEffects
 from torch._dynamo.variables import TensorVariable
 from torch._dynamo.variables.base import VariableTracker, is_side_effect_safe
+from torch._dynamo.variables.iter import IteratorVariable
 from torch._dynamo.variables.tensor import SymNodeVariable
 from torch.fx import Graph, Proxy
 
-__all__ = ["ArmFailure", "ArmTrace", "Effects", "trace_arm"]
+__all__ = ["Arm", "ArmFailure", "ArmTrace", "Effects", "trace_arm"]
 
 _CONTAINERS = (list, dict, set, OrderedDict, deque)
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """A function that Dynamo can inline, and what to call it with."""
+
+    function: VariableTracker
+    arguments: tuple[VariableTracker, ...]
+
+    def call(self, tx: Any) -> VariableTracker:
+        result: VariableTracker = self.function.call_function(tx, list(self.arguments), {})
+        return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +55,15 @@ class Effects:
     """What an arm would have changed outside itself.
 
     ``attributes`` maps (variable, name) to the value stored; ``kinds`` to Dynamo's kind of store.
-    ``tensors`` are the proxies of the main trace whose tensors were changed in place.
+    ``tensors`` are the proxies of the main trace whose tensors were changed in place;
+    ``consumed`` its iterators that were advanced.
     """
 
     attributes: dict[tuple[VariableTracker, str], VariableTracker] = field(default_factory=dict)
     kinds: dict[tuple[VariableTracker, str], Any] = field(default_factory=dict)
     containers: tuple[ContainerChange, ...] = ()
     tensors: tuple[Proxy, ...] = ()
+    consumed: tuple[IteratorVariable, ...] = ()
     other: str = ""
 
     def __bool__(self) -> bool:
@@ -81,13 +96,13 @@ class ArmFailure:
 class _RecordingSideEffects(SideEffects):
     """Lets an arm change what lies outside it, and remembers how that was before."""
 
-    _remembered: dict[int, tuple[VariableTracker, dict[str, Any]]]
+    _remembered: dict[int, _Remembered]
 
     def check_allowed_side_effect(self, item: VariableTracker) -> bool:
         if item.mutation_type is not None and is_side_effect_safe(item.mutation_type):
             return False
         if id(item) not in self._remembered:
-            self._remembered[id(item)] = (item, _state(item))
+            self._remembered[id(item)] = _Remembered(item, _state(item), _containers(item))
         return True
 
     def _track_obj(self, item: Any, variable: VariableTracker, *more: Any, **named: Any) -> Any:
@@ -103,6 +118,41 @@ class _RecordingSideEffects(SideEffects):
         return True
 
 
+@dataclass(frozen=True, slots=True)
+class _Remembered:
+    """How a variable was: its fields, with copies of containers, and those containers themselves.
+
+    Others may hold the very containers: an iterator has the list of what it goes over.
+    """
+
+    variable: VariableTracker
+    state: dict[str, Any]
+    containers: dict[str, Any]
+
+    def restore(self) -> None:
+        values = dict(self.state)
+        is_modified = values.pop("is_modified")
+        for name, container in self.containers.items():
+            _refill(container, values[name])
+            values[name] = container
+        vars(self.variable).clear()
+        vars(self.variable).update(values)
+        if is_modified is not None:
+            self.variable.mutation_type.is_modified = is_modified  # type: ignore[union-attr]
+
+
+def _containers(variable: VariableTracker) -> dict[str, Any]:
+    return {name: value for name, value in vars(variable).items() if type(value) in _CONTAINERS}
+
+
+def _refill(container: Any, contents: Any) -> None:
+    container.clear()
+    if isinstance(container, (list, deque)):
+        container.extend(contents)
+    else:
+        container.update(contents)
+
+
 def _state(variable: VariableTracker) -> dict[str, Any]:
     state = {
         name: copy.copy(value) if type(value) in _CONTAINERS else value
@@ -110,18 +160,6 @@ def _state(variable: VariableTracker) -> dict[str, Any]:
     }
     state["is_modified"] = getattr(variable.mutation_type, "is_modified", None)
     return state
-
-
-def _set_state(variable: VariableTracker, state: dict[str, Any]) -> None:
-    values = dict(state)
-    is_modified = values.pop("is_modified")
-    vars(variable).clear()
-    vars(variable).update(
-        (name, copy.copy(value) if type(value) in _CONTAINERS else value)
-        for name, value in values.items()
-    )
-    if is_modified is not None:
-        variable.mutation_type.is_modified = is_modified  # type: ignore[union-attr]
 
 
 @contextmanager
@@ -138,17 +176,15 @@ def _exceptions_of_the_arm_stay_inside(tx: Any) -> Iterator[None]:
 def trace_arm(
     tx: Any,
     target: Any,
-    arm: VariableTracker,
-    arguments: Sequence[VariableTracker],
+    arm: Arm,
     open_sink: Callable[[], Any],
 ) -> ArmTrace | ArmFailure:
-    """Trace ``arm(*arguments)`` without a mark on the main trace.
+    """Trace a call of ``arm`` without a mark on the main trace.
 
     Args:
         tx: the instruction translator of the frame that holds the branch.
         target: the higher-order operator in whose name it happens.
-        arm: the arm, a function that Dynamo can inline.
-        arguments: its live-ins.
+        arm: the arm with its live-ins.
         open_sink: context manager factory; records made under it are gathered in what it yields.
     """
     output = tx.output
@@ -160,8 +196,8 @@ def trace_arm(
                 output.subtracer(target, None, "arm") as tracer,
                 open_sink() as records,
             ):
-                _remember_containers(recording, arguments)
-                result = arm.call_function(tx, list(arguments), {})
+                _remember_containers(recording, arm.arguments)
+                result = arm.call(tx)
                 graph = tracer.graph
                 lifted = dict(tracer.lifted_freevars)
                 tensors = _changed_in_place(tracer, lifted)
@@ -192,18 +228,21 @@ def _recording(live: SideEffects, scope: int) -> Iterator[tuple[SideEffects, Any
     try:
         yield before, recording
     finally:
-        for variable, state in recording._remembered.values():
-            _set_state(variable, state)
+        for remembered in recording._remembered.values():
+            remembered.restore()
         live.__class__, recording._remembered = outer_kind, outer_remembered
         live._has_existing_dict_mutation = dictionaries_changed
         _forget_the_arm(live, before, scope)
 
 
 def _remember_containers(recording: Any, arguments: Sequence[VariableTracker]) -> None:
-    """Note what containers hold now: some of Dynamo's models announce a change after making it."""
+    """Note what containers and iterators hold now.
+
+    Some of Dynamo's models announce a change after making it, and some iterators never do.
+    """
 
     def remember(variable: VariableTracker) -> None:
-        if _holds_items(variable):
+        if _holds_items(variable) or isinstance(variable, IteratorVariable):
             recording.check_allowed_side_effect(variable)
 
     for variable in list(recording.id_to_variable.values()):
@@ -241,7 +280,7 @@ def _changed_in_place(tracer: Any, lifted: dict[Proxy, Proxy]) -> tuple[Proxy, .
 def _effects(
     before: SideEffects, recording: Any, tensors: tuple[Proxy, ...], scope: int
 ) -> Effects:
-    attributes, kinds, containers = {}, {}, []
+    attributes, kinds, containers, consumed = {}, {}, [], []
     other = ""
     for variable, stores in recording.store_attr_mutations.items():
         if variable.mutation_type is None or variable.mutation_type.scope > scope:
@@ -252,16 +291,20 @@ def _effects(
                 attributes[variable, name] = value
                 kinds[variable, name] = recording.attr_mutation_kinds[variable][name]
     stored = {id(variable) for variable, _ in attributes}
-    for variable, state in recording._remembered.values():
+    for remembered in recording._remembered.values():
+        variable, state = remembered.variable, remembered.state
         after = _state(variable)
-        if _holds_items(variable):
+        if isinstance(variable, IteratorVariable):
+            if _differs(state, after):
+                consumed.append(variable)
+        elif _holds_items(variable):
             if after["items"] != state["items"]:
                 containers.append(ContainerChange(variable, state, after))
         elif id(variable) not in stored and _differs(state, after):
             other = other or type(variable).__name__
     if recording.save_for_backward != before.save_for_backward:
         other = other or "save_for_backward"
-    return Effects(attributes, kinds, tuple(containers), tensors, other)
+    return Effects(attributes, kinds, tuple(containers), tensors, tuple(consumed), other)
 
 
 def _holds_items(variable: VariableTracker) -> bool:

@@ -10,7 +10,6 @@ import copy
 import dis
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import CodeType
 from typing import Any
 
 from torch._dynamo.source import AttrSource
@@ -75,12 +74,12 @@ def plan_changes(
     site: LiveSite,
     merger: Merger,
     arms: tuple[ArmTrace, ArmTrace],
-    codes: Sequence[CodeType],
+    form: int,
 ) -> list[AnyChange]:
-    """Plan the stores of both arms, whose code objects are ``codes``. Raises ``CannotMerge``."""
+    """Plan the stores of both arms, those of the branch in its ``form``. Raises ``CannotMerge``."""
     return [
-        *_attribute_changes(tx, site, merger, arms, codes),
-        *_item_changes(tx, site, merger, arms, codes),
+        *_attribute_changes(tx, site, merger, arms, form),
+        *_item_changes(tx, site, merger, arms, form),
     ]
 
 
@@ -89,7 +88,7 @@ def _attribute_changes(
     site: LiveSite,
     merger: Merger,
     arms: tuple[ArmTrace, ArmTrace],
-    codes: Sequence[CodeType],
+    form: int,
 ) -> list[AnyChange]:
     places = dict.fromkeys(place for arm in arms for place in arm.effects.attributes)
     changes: list[AnyChange] = []
@@ -107,7 +106,7 @@ def _attribute_changes(
         if one is None or other is None:
             created = other if one is None else one
             assert created is not None
-            _require_creatable(tx, site, variable, name, codes)
+            _require_creatable(tx, site, variable, name, form)
             build = merger.adopt(created, then_side=one is not None)
             changes.append(Creation(variable, name, build, created, one is not None))
             continue
@@ -116,21 +115,24 @@ def _attribute_changes(
 
 
 def _require_creatable(
-    tx: Any, site: LiveSite, variable: VariableTracker, name: str, codes: Sequence[CodeType]
+    tx: Any, site: LiveSite, variable: VariableTracker, name: str, form: int
 ) -> None:
     """Raise ``CannotMerge`` unless nobody can miss the attribute before the end of the call."""
     if name == "cell_contents" or variable.source is None:
         raise CannotMerge(f"{name} is bound on one side only")
     if not sinks.is_open(tx):
         raise CannotMerge(f"the attribute {name} is created on one side only, outside a boundary")
-    inside = sum(_mentions(code, name) for code in codes)
-    if _mentions(site.origin, name) > inside or sites.named_elsewhere(name, site.origin):
+    if _is_mentioned_outside(site, form, name) or sites.named_elsewhere(name, site.origin):
         raise CannotMerge(f"the attribute {name}, created on one side only, is used elsewhere")
 
 
-def _mentions(code: CodeType, name: str) -> int:
-    """Count the instructions that name ``name``, as an attribute or as a string."""
-    return sum(each.argval == name for each in dis.get_instructions(code))
+def _is_mentioned_outside(site: LiveSite, form: int, name: str) -> bool:
+    """Whether an instruction behind or before the arms names ``name``, as attribute or string."""
+    inside = site.inside[form]
+    return any(
+        each.argval == name and not any(first <= each.offset <= last for first, last in inside)
+        for each in dis.get_instructions(site.origin)
+    )
 
 
 def _present_attribute(tx: Any, variable: VariableTracker, name: str) -> VariableTracker | None:
@@ -150,7 +152,7 @@ def _item_changes(
     site: LiveSite,
     merger: Merger,
     arms: tuple[ArmTrace, ArmTrace],
-    codes: Sequence[CodeType],
+    form: int,
 ) -> list[AnyChange]:
     by_variable: dict[int, list[ContainerChange | None]] = {}
     for side, arm in enumerate(arms):
@@ -162,7 +164,7 @@ def _item_changes(
         contents = [(known.before if side is None else side.after)["items"] for side in sides]
         added = _added_by_one_side(known, contents)
         for key, taken in added:
-            _require_creatable(tx, site, known.variable, key, codes)
+            _require_creatable(tx, site, known.variable, key, form)
             changes.append(_created_entry(merger, known.variable, key, contents, taken))
         if added:
             contents = [

@@ -18,7 +18,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from types import CodeType
 from typing import Any
 
 import torch
@@ -26,8 +25,8 @@ from torch._dynamo import exc
 from torch._dynamo.variables import TensorVariable, TupleVariable
 from torch._dynamo.variables.base import VariableTracker
 
-from bcmend.runtime import lower, sinks, watches
-from bcmend.runtime.arms import ArmFailure, ArmTrace, trace_arm
+from bcmend.runtime import iterators, lower, sinks, sites, watches
+from bcmend.runtime.arms import Arm, ArmFailure, ArmTrace, trace_arm
 from bcmend.runtime.changes import apply_changes, plan_changes
 from bcmend.runtime.merge import Build, CannotMerge, Merger, Pair, example_of
 from bcmend.runtime.operations import Hazards, hazards_of
@@ -46,7 +45,7 @@ class Branch:
     predicate: TensorVariable
     then_arm: ArmTrace
     else_arm: ArmTrace
-    codes: tuple[CodeType, ...]
+    form: int
 
     @property
     def arms(self) -> tuple[ArmTrace, ArmTrace]:
@@ -57,13 +56,15 @@ def mend_branch(
     tx: Any,
     target: Any,
     site: LiveSite,
+    form: int,
     condition: VariableTracker,
-    arms: tuple[VariableTracker, VariableTracker],
-    inputs: Sequence[VariableTracker],
+    arms: tuple[Arm, Arm],
 ) -> VariableTracker | None:
     """Return the live-outs of the branch, a tuple; ``None`` where the jump has to stay."""
+    if form and not site.is_worth_widening:
+        return None
     guards = copy.copy(tx.output.guards.inner)
-    outcome = _mend(tx, target, site, condition, arms, inputs)
+    outcome = _mend(tx, target, site, form, condition, arms)
     if outcome is None:
         # The trace ends at the jump. What only the arms looked at must not make it compile again.
         tx.output.guards.inner = guards
@@ -74,18 +75,19 @@ def _mend(
     tx: Any,
     target: Any,
     site: LiveSite,
+    form: int,
     condition: VariableTracker,
-    arms: tuple[VariableTracker, VariableTracker],
-    inputs: Sequence[VariableTracker],
+    arms: tuple[Arm, Arm],
 ) -> VariableTracker | None:
-    then_arm, else_arm = (
-        trace_arm(tx, target, arm, inputs, lambda: sinks.open_arm(tx)) for arm in arms
-    )
+    if iterators.hold_a_generator(arms[0].arguments):
+        site.refuse("consumes-iterator", "a generator cannot be taken back")
+        return None
+    sites.forget_refusal()
+    then_arm, else_arm = (trace_arm(tx, target, arm, lambda: sinks.open_arm(tx)) for arm in arms)
     if isinstance(then_arm, ArmFailure) or isinstance(else_arm, ArmFailure):
-        return _guard_by_raising_arm(tx, site, condition, arms, inputs, (then_arm, else_arm))
+        return _guard_by_raising_arm(tx, site, condition, arms, (then_arm, else_arm))
     predicate = lower.as_predicate(tx, condition)
-    codes = tuple(arm.get_code() for arm in arms)  # type: ignore[attr-defined]
-    branch = Branch(site, target, predicate, then_arm, else_arm, codes)
+    branch = Branch(site, target, predicate, then_arm, else_arm, form)
     try:
         return _lower(tx, branch)
     except CannotMerge as reason:
@@ -101,24 +103,25 @@ def _guard_by_raising_arm(
     tx: Any,
     site: LiveSite,
     condition: VariableTracker,
-    arms: tuple[VariableTracker, VariableTracker],
-    inputs: Sequence[VariableTracker],
+    arms: tuple[Arm, Arm],
     traced: Sequence[ArmTrace | ArmFailure],
 ) -> VariableTracker | None:
     """Record the exception of the arm that raised and go on with the other arm."""
     failures = [trace for trace in traced if isinstance(trace, ArmFailure)]
     if len(failures) == 2 or not failures[0].raised:
         broken = next((failure for failure in failures if not failure.raised), failures[0])
-        site.refuse("arm-untraceable", broken.detail)
+        # Where a branch inside the arm is the reason, its refusal says more.
+        site.refuse(*(sites.recent_refusal() or ("arm-untraceable", broken.detail)))
         return None
     raising = 0 if isinstance(traced[0], ArmFailure) else 1
     predicate = lower.as_predicate(tx, condition)
     if raising == 1:
         predicate = lower.negated(tx, predicate)
-    if not make_record(tx, site, arms[raising], TupleVariable(list(inputs)), predicate):
+    arm = arms[raising]
+    if not make_record(tx, site, arm.function, TupleVariable(list(arm.arguments)), predicate):
         return None
     site.mended("guard")
-    return arms[1 - raising].call_function(tx, list(inputs), {})
+    return arms[1 - raising].call(tx)
 
 
 def make_record(
@@ -181,7 +184,7 @@ def _lower(tx: Any, branch: Branch) -> VariableTracker | None:
     then_arm, else_arm = branch.arms
     merger = Merger(lambda value: value.as_proxy().node.graph in (then_arm.graph, else_arm.graph))
     build_result = merger.merge(then_arm.result, else_arm.result)
-    changes = plan_changes(tx, branch.site, merger, branch.arms, branch.codes)
+    changes = plan_changes(tx, branch.site, merger, branch.arms, branch.form)
     records = [
         (draft, taken, _adopt_record(merger, draft, taken))
         for taken, arm in ((True, then_arm), (False, else_arm))
@@ -198,6 +201,7 @@ def _lower(tx: Any, branch: Branch) -> VariableTracker | None:
     apply_changes(tx, branch.site, branch.predicate, changes, merged, merger.belongs)
     for draft, taken, build in records:
         _append_under(tx, branch.predicate, draft, taken, build(merged))
+    how = f"split by {how}" if branch.form else how
     branch.site.mended(how if not (changes or records) else f"{how} with effects")
     return build_result(merged)
 
@@ -221,6 +225,10 @@ def _append_under(
 def _choose(tx: Any, branch: Branch, pairs: Sequence[Pair]) -> str | None:
     """Choose "where" or "cond"; note the refusal and return ``None`` where neither is right."""
     site = branch.site
+    consumed = [each for arm in branch.arms for each in arm.effects.consumed]
+    if not iterators.end_here(tx, consumed, [arm.result for arm in branch.arms]):
+        site.refuse("consumes-iterator", "it can be seen later how far an iterator has come")
+        return None
     if any(arm.effects.other for arm in branch.arms):
         site.refuse("arm-effects", next(a.effects.other for a in branch.arms if a.effects.other))
         return None

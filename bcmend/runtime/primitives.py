@@ -20,6 +20,7 @@ from torch._ops import HigherOrderOperator
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from bcmend.runtime import ladder, lower, sinks, sites
+from bcmend.runtime.arms import Arm
 from bcmend.runtime.merge import constant, example_of
 from bcmend.runtime.watches import SiteChanged
 
@@ -93,7 +94,11 @@ def _depends_on_data(site: sites.LiveSite, condition: VariableTracker) -> bool:
 
 
 class _Branch(TorchHigherOrderOperatorVariable):
-    """``branch(key, condition, then_arm, else_arm, live_ins)``: live-outs, or ``None``."""
+    """``branch(key, form, condition, function, first, entry, live_ins)``: live-outs, or ``None``.
+
+    ``function`` is a region function, entered at ``entry`` if the condition is true and at the next
+    one if not; ``form`` is how far the region goes (0: up to where the arms meet).
+    """
 
     _HOP_NAME = "bcmend.branch"
     _ALLOW_FALLBACK_TO_EAGER = True
@@ -101,12 +106,22 @@ class _Branch(TorchHigherOrderOperatorVariable):
     def _call_function(
         self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:
-        key, condition, then_arm, else_arm, inputs = args
+        key, form, condition, function, first, entry, inputs = args
         site = sites.find(key.as_python_constant())
-        assert site is not None and isinstance(inputs, TupleVariable)
+        assert site is not None and isinstance(first, TupleVariable)
+        number = entry.as_python_constant()
+        then_arm, else_arm = (
+            Arm(function, (*first.items, function, constant(each), inputs))
+            for each in (number, number + 1)
+        )
         with _withdrawn_if_it_fails(site):
             outcome = ladder.mend_branch(
-                tx, self.value, site, condition.realize(), (then_arm, else_arm), inputs.items
+                tx,
+                self.value,
+                site,
+                form.as_python_constant(),
+                condition.realize(),
+                (then_arm, else_arm),
             )
         return constant(None) if outcome is None else outcome
 

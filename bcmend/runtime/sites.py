@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import CodeType
+from typing import Final
 
 __all__ = [
     "LiveSite",
@@ -17,7 +18,9 @@ __all__ = [
     "clear_recent",
     "find",
     "forget",
+    "forget_refusal",
     "not_now",
+    "recent_refusal",
     "register",
     "withdraw_recent",
 ]
@@ -35,6 +38,8 @@ class LiveSite:
         withdrawn: slug of the reason for which the site is off; empty while it is on.
         detail: one line beside the slug.
         lowering: what the site became at the last trace that reached it; empty before.
+        inside: for each form of a branch, the offsets in ``origin`` of the stretches of its arms,
+            first and last.
         clone_inputs: records of this site must copy tensors, since they were seen to change later.
         refused: slug and detail of why the last trace that reached the site left it alone.
     """
@@ -49,6 +54,7 @@ class LiveSite:
     detail: str = ""
     lowering: str = ""
     clone_inputs: bool = False
+    inside: tuple[tuple[tuple[int, int], ...], ...] = ()
     refused: dict[str, str] = field(default_factory=dict)
 
     def is_like(self, other: LiveSite) -> bool:
@@ -63,6 +69,11 @@ class LiveSite:
     def active(self) -> bool:
         return not self.withdrawn
 
+    @property
+    def is_worth_widening(self) -> bool:
+        """Whether the branch might be mended if its arms went on further."""
+        return not _WIDENED.isdisjoint(self.refused)
+
     def mended(self, lowering: str) -> None:
         self.lowering = lowering
         self.refused.clear()
@@ -71,6 +82,7 @@ class LiveSite:
     def refuse(self, slug: str, detail: str = "") -> None:
         """Note that this trace could not mend the site; a later one, on other values, may."""
         self.refused = {slug: detail}
+        _RECENT.refusal = (slug, detail)
         if slug == "random-under-gradients":
             _RECENT.not_now.add(self.key)
 
@@ -88,12 +100,17 @@ def _unknown(name: str, code: CodeType) -> bool:
 named_elsewhere: Callable[[str, CodeType], bool] = _unknown
 
 
+#: Why a branch is refused that can be mended if its arms share more of what follows.
+_WIDENED: Final = frozenset(["arms-differ", "arm-untraceable", "alias-changed"])
+
+
 class _Recent(threading.local):
     """The sites that this thread's traces mended since it was last cleared."""
 
     def __init__(self) -> None:
         self.sites: dict[str, LiveSite] = {}
         self.not_now: set[str] = set()
+        self.refusal: tuple[str, str] | None = None
 
 
 _RECENT = _Recent()
@@ -126,6 +143,16 @@ def not_now(site: LiveSite) -> bool:
 def begin_call() -> None:
     """Forget what an earlier outermost call of this thread found."""
     _RECENT.not_now.clear()
+
+
+def forget_refusal() -> None:
+    """Have ``recent_refusal`` know of later ones only."""
+    _RECENT.refusal = None
+
+
+def recent_refusal() -> tuple[str, str] | None:
+    """Return slug and detail of this thread's last refusal since ``forget_refusal``."""
+    return _RECENT.refusal
 
 
 def clear_recent() -> None:

@@ -217,7 +217,7 @@ def clamp_of_half_precision() -> Program:
     return program
 
 
-@pattern(signs, WHERE, unsettled="a branch that consumes an operand is refused")
+@pattern(signs, WHERE)
 def chained_comparison() -> Program:
     def program(x: Tensor) -> Tensor:
         if 0 < x.sum() < 100:
@@ -375,7 +375,7 @@ def containers_bound() -> Program:
     return program
 
 
-@pattern(signs, WHERE, may_copy=True, unsettled="the value of an `and` is not merged")
+@pattern(signs, WHERE, may_copy=True)
 def value_of_and() -> Program:
     def program(x: Tensor) -> Tensor:
         return (x.sum() > 0) and (x.max() > 2)

@@ -94,7 +94,7 @@ def condition_of_several_elements() -> Program:
     return program
 
 
-@pattern(signs, SPLIT, unsettled="values that cannot be merged do not split the rest yet")
+@pattern(signs, SPLIT)
 def numbers_that_differ() -> Program:
     def program(x: Tensor) -> Tensor:
         if x.sum() > 0:
@@ -106,7 +106,7 @@ def numbers_that_differ() -> Program:
     return program
 
 
-@pattern(signs, SPLIT, unsettled="values that cannot be merged do not split the rest yet")
+@pattern(signs, SPLIT)
 def none_in_one_arm() -> Program:
     def program(x: Tensor) -> Tensor:
         mask = None

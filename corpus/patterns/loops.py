@@ -57,7 +57,7 @@ def continue_in_a_loop_over_modules() -> Any:
     return Net()
 
 
-@pattern(signs, WHERE, unsettled="a break on a tensor is not lowered")
+@pattern(signs, WHERE)
 def break_out_of_a_loop() -> Program:
     def program(x: Tensor) -> Tensor:
         for step in range(4):
@@ -69,7 +69,7 @@ def break_out_of_a_loop() -> Program:
     return program
 
 
-@pattern(signs, WHERE, unsettled="a return out of a loop on a tensor is not lowered")
+@pattern(signs, WHERE)
 def return_out_of_a_loop() -> Program:
     def program(x: Tensor) -> Tensor:
         for step in range(4):

@@ -144,6 +144,8 @@ def _word(kind: str, status: str, lowering: str | None, slug: str | None) -> str
     if kind == "output":
         return OUTPUT
     base = lowering.removesuffix(" with effects")
+    if base.startswith("split"):
+        return SPLIT
     return NO_MERGE if base == "nothing to merge" else f"branch by {base}"
 
 
