@@ -182,7 +182,7 @@ def _register(mended: Mended, policy: Policy) -> None:
             if known is None or not known.is_like(live):
                 sites.register(live)
                 known = live
-            known.inside = site.inside
+            known.inside, known.place = site.inside, site.place
 
 
 def remove(owner: int | None = None) -> int:

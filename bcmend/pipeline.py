@@ -209,7 +209,21 @@ def _plan(code: CodeType, facts: Facts, context: Context, names: Counter[str]) -
             decision = Refusal("switched-off")
         inside = _inside(facts, decision)
         sites.append(Site(name, kind, index, line, instruction.offset, decision, inside))
-    return Plan(tuple(sites))
+    return Plan(_with_places(facts, sites))
+
+
+def _with_places(facts: Facts, sites: Iterable[Site]) -> tuple[Site, ...]:
+    """Mark the branches that a turn of a loop comes back to, before the loop and in it."""
+    branches = [site.decision for site in sites if isinstance(site.decision, BranchLowering)]
+    places = {
+        branch.place for branch in branches if facts.graph.block_of[branch.jump] in branch.blocks
+    }
+    return tuple(
+        replace(site, place=site.decision.place)
+        if isinstance(site.decision, BranchLowering) and site.decision.place in places
+        else site
+        for site in sites
+    )
 
 
 def _inside(

@@ -90,6 +90,10 @@ class BranchLowering:
         return self.join < 0
 
     @property
+    def place(self) -> tuple[int, int, int]:
+        return self.then_entry, self.else_entry, self.join
+
+    @property
     def alternatives(self) -> tuple[BranchLowering, ...]:
         """The branch, then its wider forms, in the order in which they are tried."""
         return (self, *(self.wider.alternatives if self.wider else ()))
@@ -155,7 +159,8 @@ class Site:
     """One place of a function that stops Dynamo, and what is to become of it.
 
     ``inside`` holds, for each form of a branch, the stretches of instructions that make up its
-    arms, by the offsets of the first and the last of each.
+    arms, by the offsets of the first and the last of each. ``place`` is there for a branch that a
+    turn of a loop comes back to: its two entries and its join.
     """
 
     name: str
@@ -165,6 +170,7 @@ class Site:
     offset: int
     decision: Lowering | Refusal
     inside: tuple[tuple[tuple[int, int], ...], ...] = ()
+    place: tuple[int, int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

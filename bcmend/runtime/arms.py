@@ -18,7 +18,7 @@ from typing import Any
 from torch._dynamo import exc
 from torch._dynamo.current_scope_id import current_scope_id
 from torch._dynamo.side_effects import SideEffects
-from torch._dynamo.variables import TensorVariable
+from torch._dynamo.variables import TensorVariable, TupleVariable
 from torch._dynamo.variables.base import VariableTracker, is_side_effect_safe
 from torch._dynamo.variables.iter import IteratorVariable
 from torch._dynamo.variables.tensor import SymNodeVariable
@@ -31,12 +31,27 @@ _CONTAINERS = (list, dict, set, OrderedDict, deque)
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """A function that Dynamo can inline, and what to call it with."""
+    """An entry of a region function, and what to call it with; the live-ins come last.
+
+    ``calls`` is what is done in place of a call, given the tracer of the arm.
+    """
 
     function: VariableTracker
     arguments: tuple[VariableTracker, ...]
+    calls: Callable[[Any], VariableTracker] | None = None
+
+    @property
+    def inputs(self) -> TupleVariable:
+        inputs = self.arguments[-1].realize()
+        assert isinstance(inputs, TupleVariable)
+        return inputs
+
+    def with_inputs(self, inputs: Sequence[VariableTracker]) -> Arm:
+        return Arm(self.function, (*self.arguments[:-1], TupleVariable(list(inputs))))
 
     def call(self, tx: Any) -> VariableTracker:
+        if self.calls is not None:
+            return self.calls(tx.output.current_tracer)
         result: VariableTracker = self.function.call_function(tx, list(self.arguments), {})
         return result
 

@@ -25,7 +25,7 @@ from torch._dynamo import exc
 from torch._dynamo.variables import TensorVariable, TupleVariable
 from torch._dynamo.variables.base import VariableTracker
 
-from bcmend.runtime import iterators, lower, sinks, sites, watches
+from bcmend.runtime import iterators, loops, lower, sinks, sites, watches
 from bcmend.runtime.arms import Arm, ArmFailure, ArmTrace, trace_arm
 from bcmend.runtime.changes import apply_changes, plan_changes
 from bcmend.runtime.merge import Build, CannotMerge, Merger, Pair, example_of
@@ -82,6 +82,22 @@ def _mend(
     if iterators.hold_a_generator(arms[0].arguments):
         site.refuse("consumes-iterator", "a generator cannot be taken back")
         return None
+    if site.place is not None and not form:
+        loops.at_the_jump(tx, site, condition, arms[0].inputs)
+        end = loops.run_loop(tx, target, site, condition, arms)
+        if end is not None:
+            return _behind_the_loop(tx, target, site, end, arms)
+    return _branch(tx, target, site, form, condition, arms)
+
+
+def _branch(
+    tx: Any,
+    target: Any,
+    site: LiveSite,
+    form: int,
+    condition: VariableTracker,
+    arms: tuple[Arm, Arm],
+) -> VariableTracker | None:
     sites.forget_refusal()
     then_arm, else_arm = (trace_arm(tx, target, arm, lambda: sinks.open_arm(tx)) for arm in arms)
     if isinstance(then_arm, ArmFailure) or isinstance(else_arm, ArmFailure):
@@ -97,6 +113,20 @@ def _mend(
     except exc.TorchDynamoException as error:
         site.refuse("arm-untraceable", str(error).strip().splitlines()[0])
     return None
+
+
+def _behind_the_loop(
+    tx: Any, target: Any, site: LiveSite, end: loops.LoopEnd, arms: tuple[Arm, Arm]
+) -> VariableTracker | None:
+    """Go on where a loop was left."""
+    one, other = (arm.with_inputs(end.inputs.items) for arm in arms)
+    if end.by_exhaustion:
+        outcome = _branch(tx, target, site, 0, end.predicate, (one, other))
+    else:
+        outcome = (one, other)[end.leaving].call(tx)
+    if outcome is not None:
+        site.mended("while_loop")
+    return outcome
 
 
 def _guard_by_raising_arm(

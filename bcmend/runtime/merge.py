@@ -24,7 +24,7 @@ from torch._dynamo.variables.misc import StringFormatVariable
 from torch._dynamo.variables.tensor import SymNodeVariable
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-__all__ = ["CannotMerge", "Merger", "Pair"]
+__all__ = ["CannotMerge", "Merger", "Pair", "difference"]
 
 Build = Callable[[Sequence[VariableTracker]], VariableTracker]
 
@@ -134,9 +134,9 @@ class Merger:
             return lambda merged: one
         if type(one) is not type(other):
             raise CannotMerge("tensors of different kinds")
-        difference = _difference(example_of(one), example_of(other))
-        if difference:
-            raise CannotMerge(difference)
+        visible = difference(example_of(one), example_of(other))
+        if visible:
+            raise CannotMerge(visible)
         return self._leaf(Pair(one, other))
 
     def _merge_sequences(self, one: VariableTracker, other: VariableTracker) -> Build:
@@ -165,7 +165,7 @@ def _merge_constants(one: VariableTracker, other: VariableTracker) -> Build:
     raise CannotMerge(f"{left!r} on one side, {right!r} on the other")
 
 
-def _difference(one: torch.Tensor, other: torch.Tensor) -> str:
+def difference(one: torch.Tensor, other: torch.Tensor) -> str:
     """Say in which visible respect two tensors differ; empty if in none."""
     for what in ("dtype", "device", "layout"):
         left, right = getattr(one, what), getattr(other, what)

@@ -40,6 +40,8 @@ class LiveSite:
         lowering: what the site became at the last trace that reached it; empty before.
         inside: for each form of a branch, the offsets in ``origin`` of the stretches of its arms,
             first and last.
+        place: of a branch that a turn of a loop comes back to, the blocks where it goes on and
+            where its arms meet; the tests before and behind a ``while`` loop have the same.
         clone_inputs: records of this site must copy tensors, since they were seen to change later.
         refused: slug and detail of why the last trace that reached the site left it alone.
     """
@@ -55,6 +57,7 @@ class LiveSite:
     lowering: str = ""
     clone_inputs: bool = False
     inside: tuple[tuple[tuple[int, int], ...], ...] = ()
+    place: tuple[int, int, int] | None = None
     refused: dict[str, str] = field(default_factory=dict)
 
     def is_like(self, other: LiveSite) -> bool:
