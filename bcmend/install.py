@@ -88,7 +88,7 @@ def install(
             found[id(code)] = code
         changed = sum(_install_one(each, policy, owner, needed=False) for each in functions)
         if any(
-            has_truth_jump(function.__code__) or id(function) in _TABLE.by_function
+            has_truth_jump(function.__code__, nested=True) or id(function) in _TABLE.by_function
             for function in functions
         ):
             for function in functions:
@@ -268,12 +268,24 @@ def _owners(code: CodeType) -> list[Patched]:
     return [each for each in _TABLE.by_function.values() if each.mended is mended]
 
 
+def _holders(code: CodeType) -> list[Patched]:
+    """Return the records of the functions in which ``code`` is nested, itself not yet rewritten."""
+    return [
+        each
+        for each in _TABLE.by_function.values()
+        if code is not each.original and _within(code, each.original)
+    ]
+
+
 def _mend_stop(stop: Stop, policy: Policy, owners: set[int]) -> bool:
     patched = _owners(stop.code)
     if patched:
         return _mend_asked(patched[0].mended.sources[stop.code], stop, patched)
     function = stop.function
-    if function is None or not policy.touches(str(function.__globals__.get("__name__", ""))):
+    if function is None:
+        holders = _holders(stop.code)
+        return bool(holders) and _mend_asked(stop.code, stop, holders)
+    if not policy.touches(str(function.__globals__.get("__name__", ""))):
         return False
     known = _TABLE.by_function.get(id(function))
     if known is None:

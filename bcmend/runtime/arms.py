@@ -23,6 +23,8 @@ from torch._dynamo.variables.base import VariableTracker, is_side_effect_safe
 from torch._dynamo.variables.tensor import SymNodeVariable
 from torch.fx import Graph, Proxy
 
+from bcmend.runtime import scalars
+
 __all__ = ["ArmFailure", "ArmTrace", "Effects", "trace_arm"]
 
 _CONTAINERS = (list, dict, set, OrderedDict, deque)
@@ -163,6 +165,7 @@ def trace_arm(
                 _remember_containers(recording, arguments)
                 result = arm.call_function(tx, list(arguments), {})
                 graph = tracer.graph
+                scalars.drop_unread(graph)
                 lifted = dict(tracer.lifted_freevars)
                 tensors = _changed_in_place(tracer, lifted)
             effects = _effects(before, recording, tensors, scope)

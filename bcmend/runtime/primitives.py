@@ -19,7 +19,7 @@ from torch._dynamo.variables.tensor import SymNodeVariable
 from torch._ops import HigherOrderOperator
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from bcmend.runtime import ladder, lower, sinks, sites
+from bcmend.runtime import ladder, lower, sinks, sites, truths
 from bcmend.runtime.merge import constant, example_of
 from bcmend.runtime.watches import SiteChanged
 
@@ -173,6 +173,7 @@ class _Record(TorchHigherOrderOperatorVariable):
 
 
 def _install() -> None:
+    truths.install()
     table = higher_order_ops._hop_name_to_variable_class
     for operator, variable in (
         (data_dependent, _DataDependent),
