@@ -8,12 +8,14 @@ operator that is in neither is taken to be able to fail.
 
 from __future__ import annotations
 
+import operator as op
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
 from torch.fx import Node
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.fx.node import map_aggregate
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -122,9 +124,9 @@ def hazards_of(nodes: Iterable[Node], fake_mode: Any) -> Hazards:
         if node.op in ("placeholder", "output", "get_attr"):
             continue
         calls = _operators_of(node, fake_mode)
-        if calls is None:
+        if calls is None or _may_fail_on_numbers(node):
             partial = partial or _target_name(node)
-            dear = dear or _target_name(node)
+            dear = dear or ("" if calls is not None else _target_name(node))
             continue
         for call in calls:
             name = call.operator.overloadpacket.__name__
@@ -140,10 +142,34 @@ def hazards_of(nodes: Iterable[Node], fake_mode: Any) -> Hazards:
     return Hazards(partial, random, dear, count)
 
 
+#: Arithmetic on numbers taken out of tensors that never raises; ``int(nan)`` and ``1 / 0`` do.
+_TOTAL_ON_NUMBERS: Final = frozenset(
+    [
+        *(op.add, op.sub, op.mul, op.neg, op.not_, op.and_, op.or_),
+        *(op.gt, op.ge, op.lt, op.le, op.eq, op.ne),
+        *(torch.sym_not, torch.sym_float, torch.sym_ite, torch.sym_max, torch.sym_min),
+    ]
+)
+
+
+def _may_fail_on_numbers(node: Node) -> bool:
+    """Whether a node computes with numbers out of tensors, and their values may make it raise."""
+    if node.op != "call_function" or node.target in _TOTAL_ON_NUMBERS:
+        return False
+    examples = [each.meta.get("example_value") for each in node.all_input_nodes]
+    return not any(isinstance(each, torch.Tensor) for each in examples) and any(
+        isinstance(each, (torch.SymInt, torch.SymFloat, torch.SymBool))
+        and free_unbacked_symbols(each)
+        for each in examples
+    )
+
+
 def _is_total(operator: torch._ops.OpOverload, name: str, result: Any) -> bool:
     base = name[:-1] if name.endswith("_") and not name.endswith("__") else name
     if base in _INTEGER_DIVISION and not _all_floating(result):
         return False
+    if name == "_local_scalar_dense":
+        return True  # that a tensor has one element shows while tracing
     if operator.namespace == "prim":
         return True  # reads what is known of a tensor without its data
     if torch.Tag.dynamic_output_shape in operator.tags:

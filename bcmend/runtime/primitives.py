@@ -19,7 +19,7 @@ from torch._dynamo.variables.tensor import SymNodeVariable
 from torch._ops import HigherOrderOperator
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from bcmend.runtime import ladder, lower, sinks, sites, truths
+from bcmend.runtime import ladder, lower, scalars, sinks, sites, truths
 from bcmend.runtime.merge import constant, example_of
 from bcmend.runtime.watches import SiteChanged
 
@@ -77,12 +77,13 @@ class _DataDependent(TorchHigherOrderOperatorVariable):
         site = sites.find(key)
         if site is None or not site.active or sites.not_now(site):
             return constant(False)
-        return constant(_depends_on_data(site, condition))
+        return constant(_depends_on_data(tx, site, condition))
 
 
-def _depends_on_data(site: sites.LiveSite, condition: VariableTracker) -> bool:
+def _depends_on_data(tx: Any, site: sites.LiveSite, condition: VariableTracker) -> bool:
     if isinstance(condition, SymNodeVariable):
-        return bool(free_unbacked_symbols(condition.sym_num))
+        # A number out of an argument has a known value, and a guard on it; better none.
+        return bool(free_unbacked_symbols(condition.sym_num)) or scalars.has_tensor(tx, condition)
     if type(condition) is not TensorVariable:
         return False
     count = example_of(condition).numel()

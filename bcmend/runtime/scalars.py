@@ -15,6 +15,7 @@ again with breaks in their place.
 from __future__ import annotations
 
 import dataclasses
+import math
 import operator
 from collections.abc import Mapping
 from typing import Any, Final
@@ -29,16 +30,19 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from bcmend.names import BUFFER
 from bcmend.runtime import backoff
+from bcmend.runtime.merge import example_of
 from bcmend.runtime.watches import SiteChanged
 
-__all__ = ["drop_unread", "may_take", "take", "tensor_of"]
+__all__ = ["drop_unread", "has_tensor", "may_take", "take", "tensor_of"]
 
 _KEPT: Final = "bcmend_kept"  # in the meta of the nodes of a tensor that is kept beside a number
-_COMPARISONS: Final = frozenset(
-    [operator.gt, operator.ge, operator.lt, operator.le, operator.eq, operator.ne]
-)
+_ORDERS: Final = frozenset([operator.gt, operator.ge, operator.lt, operator.le])
+_COMPARISONS: Final = _ORDERS | {operator.eq, operator.ne}
+#: Of an integer and a fraction: what holds for the fraction holds for the integer below it.
+_TIGHT_BELOW: Final = frozenset([operator.gt, operator.le])
 _NEGATIONS: Final = frozenset([operator.not_, torch.sym_not])
 _CASTS: Final = frozenset([torch.sym_float, torch.sym_ite])
+_SAME_VALUE: Final = frozenset([(torch.sym_float, torch.float64), (torch.sym_int, torch.int64)])
 _RANGE: Final = torch.ops.aten._assert_scalar.default
 #: Up to here every integer is a double, and a comparison with a double is exact.
 _EXACT_IN_DOUBLE: Final = 2**53
@@ -162,6 +166,11 @@ def _method(
 # Conditions as tensors
 
 
+def has_tensor(tx: Any, condition: SymNodeVariable) -> bool:
+    """Whether the truth of a number can be had from the tensor that it was taken out of."""
+    return _kind(condition.as_proxy().node, _kept_by_node(tx)) is not None
+
+
 def tensor_of(tx: Any, condition: SymNodeVariable) -> TensorVariable | None:
     """Return a 0-d boolean tensor with the truth of a number that was taken out of a tensor.
 
@@ -169,64 +178,69 @@ def tensor_of(tx: Any, condition: SymNodeVariable) -> TensorVariable | None:
     """
     known = _kept_by_node(tx)
     node = condition.as_proxy().node
+    kind = _kind(node, known)
+    if kind is None:
+        return None
     found = _tensor_of(tx, node, known)
-    if found is None or _dtype(found) is torch.bool:
-        return found
-    return _function(tx, torch.ne, found.as_proxy(), 0)  # NaN is true, as in Python
+    if kind is not torch.bool:
+        found = _function(tx, torch.ne, found, 0)  # NaN is true, as in Python
+    found.as_proxy().node.meta.pop(_KEPT, None)  # from now on somebody has it
+    return found
 
 
-def _tensor_of(tx: Any, node: Node, known: Mapping[Node, TensorVariable]) -> TensorVariable | None:
+def _kind(node: Node, known: Mapping[Node, TensorVariable]) -> torch.dtype | None:
+    """Return the dtype of the tensor that stands for a number; ``None`` if none does exactly."""
     if node in known:
-        return known[node]
+        return example_of(known[node]).dtype
     if node.op != "call_function" or not node.args or not isinstance(node.args[0], Node):
         return None
-    inner = _tensor_of(tx, node.args[0], known)
+    inner = _kind(node.args[0], known)
     if inner is None:
         return None
     if node.target in _NEGATIONS:
-        return _function(tx, torch.logical_not, inner.as_proxy())
+        return torch.bool
     if node.target in _COMPARISONS:
-        return _compared(tx, node, inner, known)
-    return inner if _keeps_value(node.target, _dtype(inner)) else None
+        other = node.args[1]
+        if isinstance(other, Node):
+            return torch.bool if _kind(other, known) is inner else None
+        return torch.bool if _is_exact_beside(node.target, other, inner) else None
+    return inner if (node.target, inner) in _SAME_VALUE else None
 
 
-def _keeps_value(conversion: Any, dtype: torch.dtype) -> bool:
-    """Whether ``float(number)`` or ``int(number)`` is the number itself."""
-    return (conversion, dtype) in (
-        (torch.sym_float, torch.float64),
-        (torch.sym_int, torch.int64),
-    )
-
-
-def _compared(
-    tx: Any, node: Node, one: TensorVariable, known: Mapping[Node, TensorVariable]
-) -> TensorVariable | None:
-    """Compare as Python does, which never rounds a number for it."""
-    other = node.args[1]
+def _tensor_of(tx: Any, node: Node, known: Mapping[Node, TensorVariable]) -> TensorVariable:
+    """Compute what ``_kind`` has promised. Python never rounds a number to compare it."""
+    if node in known:
+        return known[node]
+    assert isinstance(node.args[0], Node)
+    one = _tensor_of(tx, node.args[0], known)
+    if node.target in _NEGATIONS:
+        return _function(tx, torch.logical_not, one)
+    if node.target not in _COMPARISONS:
+        return one
+    other: Any = node.args[1]
     if isinstance(other, Node):
-        second = _tensor_of(tx, other, known)
-        if second is None or _dtype(second) is not _dtype(one):
-            return None
-        return _function(tx, node.target, one.as_proxy(), second.as_proxy())
-    if not _is_exact_beside(other, _dtype(one)):
-        return None
-    return _function(tx, node.target, one.as_proxy(), other)
+        return _function(tx, node.target, one, _tensor_of(tx, other, known))
+    if type(other) is float and example_of(one).dtype is torch.int64:
+        whole = math.floor(other) if node.target in _TIGHT_BELOW else math.ceil(other)
+        return _function(tx, node.target, one, whole)
+    return _function(tx, node.target, one, other)
 
 
-def _is_exact_beside(constant: Any, dtype: torch.dtype) -> bool:
-    if dtype is torch.float64 and type(constant) is float:
-        return True
-    return type(constant) is int and abs(constant) <= _EXACT_IN_DOUBLE and dtype is not torch.bool
-
-
-def _dtype(variable: TensorVariable) -> torch.dtype:
-    example = variable.as_proxy().node.meta["example_value"]
-    assert isinstance(example, torch.Tensor)
-    return example.dtype
+def _is_exact_beside(comparison: Any, constant: Any, dtype: torch.dtype) -> bool:
+    """Whether a tensor of ``dtype`` can be compared with a constant without a rounding."""
+    if dtype is torch.bool or type(constant) not in (int, float):
+        return False
+    if type(constant) is int or dtype is torch.int64:
+        whole = type(constant) is int or constant.is_integer()
+        return abs(constant) <= _EXACT_IN_DOUBLE and (whole or comparison in _ORDERS)
+    return True
 
 
 def _function(tx: Any, function: Any, *arguments: Any) -> TensorVariable:
-    result = wrap_fx_proxy(tx, tx.output.create_proxy("call_function", function, arguments, {}))
+    inputs = tuple(
+        each.as_proxy() if isinstance(each, TensorVariable) else each for each in arguments
+    )
+    result = wrap_fx_proxy(tx, tx.output.create_proxy("call_function", function, inputs, {}))
     assert isinstance(result, TensorVariable)
     return result
 

@@ -17,9 +17,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import torch
-from torch._dynamo.variables import TensorVariable, TorchInGraphFunctionVariable
+from torch._dynamo.variables import (
+    BuiltinVariable,
+    TensorVariable,
+    TorchInGraphFunctionVariable,
+)
 from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.builder import wrap_fx_proxy
+from torch._dynamo.variables.tensor import SymNodeVariable
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from bcmend.runtime import scalars
@@ -141,6 +146,23 @@ def _item(variable: TensorVariable, tx: Any, *arguments: Any, **keywords: Any) -
     return _DYNAMOS_ITEM(variable, tx, *arguments, **keywords) if taken is None else taken
 
 
+_DYNAMOS_NOT: Final = BuiltinVariable.call_not_
+
+
+def _not(variable: BuiltinVariable, tx: Any, operand: VariableTracker) -> Any:
+    """``not number``, where Dynamo would ask for the number itself."""
+    unknown = isinstance(operand, SymNodeVariable) and free_unbacked_symbols(operand.sym_num)
+    if not unknown or not scalars.may_take(tx):
+        return _DYNAMOS_NOT(variable, tx, operand)
+    assert isinstance(operand, SymNodeVariable)
+    proxy = operand.as_proxy()
+    if not isinstance(operand.sym_num, torch.SymBool):
+        proxy = SymNodeVariable.create(tx, proxy != 0).as_proxy()
+    return SymNodeVariable.create(
+        tx, tx.output.create_proxy("call_function", torch.sym_not, (proxy,), {})
+    )
+
+
 def install() -> None:
     """Let Dynamo ask here first."""
     handlers = TorchInGraphFunctionVariable._get_handlers()
@@ -152,4 +174,5 @@ def install() -> None:
         handlers.setdefault(getattr(torch, name), _of_function(answer))
         if not hasattr(TensorVariable, f"method_{name}"):
             setattr(TensorVariable, f"method_{name}", _of_method(answer))
+    BuiltinVariable.call_not_ = _not  # type: ignore[assignment, method-assign]
     TensorVariable.method_item = _item  # type: ignore[assignment, method-assign]
