@@ -35,6 +35,7 @@ class LiveSite:
         withdrawn: slug of the reason for which the site is off; empty while it is on.
         detail: one line beside the slug.
         lowering: what the site became at the last trace that reached it; empty before.
+        why: why it became that and nothing else, where there was a choice.
         clone_inputs: records of this site must copy tensors, since they were seen to change later.
         refused: slug and detail of why the last trace that reached the site left it alone.
     """
@@ -48,6 +49,7 @@ class LiveSite:
     withdrawn: str = ""
     detail: str = ""
     lowering: str = ""
+    why: str = ""
     clone_inputs: bool = False
     refused: dict[str, str] = field(default_factory=dict)
 
@@ -63,8 +65,8 @@ class LiveSite:
     def active(self) -> bool:
         return not self.withdrawn
 
-    def mended(self, lowering: str) -> None:
-        self.lowering = lowering
+    def mended(self, lowering: str, why: str = "") -> None:
+        self.lowering, self.why = lowering, why
         self.refused.clear()
         _RECENT.sites[self.key] = self
 
