@@ -89,6 +89,8 @@ def _region(
     blocks = _with_own_handlers(facts, jump, blocks, join)
     if facts.graph.block_of[jump] in blocks:
         return Refusal("loop-exit")
+    if join == EXIT and base and not _always_raising(facts, blocks):
+        return Refusal("consumes-iterator")
     refusal = _leaves_elsewhere(facts, blocks, join) or _reaches_below(facts, blocks, base)
     if refusal is not None:
         return refusal
@@ -98,8 +100,6 @@ def _region(
         if at_join is None or at_join < base:
             return Refusal("stack-shape", "the arms take operands away")
         extra = at_join - base
-    elif base and not _always_raising(facts, blocks):
-        return Refusal("consumes-iterator")
     return ArmRegion(entry, blocks, join, base, extra)
 
 
@@ -189,8 +189,6 @@ def _operands_needed(instruction: Instruction) -> int:
 def _unmovable(touches: Touched) -> Refusal | None:
     if touches.introspects:
         return Refusal("frame-introspection", touches.introspects)
-    if touches.suspends:
-        return Refusal("yield-in-region")
     return None
 
 

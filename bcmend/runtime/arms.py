@@ -173,10 +173,17 @@ def trace_arm(
         except (exc.RestartAnalysis, exc.SkipFrame):
             raise
         except exc.ObservedException as error:
-            return ArmFailure(True, type(error).__name__)
+            return ArmFailure(True, _exception_name(error))
         except Exception as error:
             first = str(error).strip().splitlines()[:1]
             return ArmFailure(False, f"{type(error).__name__}: {' '.join(first)}")
+
+
+def _exception_name(error: exc.ObservedException) -> str:
+    """Return the name of the exception that Dynamo saw raised."""
+    known = exc.observed_exception_map.items()
+    names = (raised.__name__ for raised, observed in known if observed is type(error))
+    return next(names, type(error).__name__)
 
 
 @contextmanager

@@ -112,6 +112,13 @@ class _Branch(TorchHigherOrderOperatorVariable):
         return constant(None) if outcome is None else outcome
 
 
+def _is_open_for(tx: Any, site: sites.LiveSite) -> bool:
+    is_open = sinks.is_open(tx)
+    if not is_open:
+        site.refuse("export")
+    return is_open
+
+
 class _Guard(TorchHigherOrderOperatorVariable):
     """``guard(key, condition, raises_if, action, live_ins)``: whether the exception is deferred."""
 
@@ -124,7 +131,7 @@ class _Guard(TorchHigherOrderOperatorVariable):
         key, condition, raises_if, action, inputs = args
         site = sites.find(key.as_python_constant())
         assert site is not None
-        if site.guards == "keep" or not sinks.is_open(tx):
+        if site.guards == "keep" or not _is_open_for(tx, site):
             return constant(False)
         with _withdrawn_if_it_fails(site):
             predicate = lower.as_predicate(tx, condition.realize())
@@ -146,9 +153,9 @@ class _Recording(TorchHigherOrderOperatorVariable):
         self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:
         site = sites.find(args[0].as_python_constant())
-        return constant(
-            site is not None and site.active and site.output != "keep" and sinks.is_open(tx)
-        )
+        if site is None or not site.active or site.output == "keep":
+            return constant(False)
+        return constant(site.output == "drop" or _is_open_for(tx, site))
 
 
 class _Record(TorchHigherOrderOperatorVariable):
