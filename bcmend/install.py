@@ -268,13 +268,24 @@ def _owners(code: CodeType) -> list[Patched]:
     return [each for each in _TABLE.by_function.values() if each.mended is mended]
 
 
-def _holders(code: CodeType) -> list[Patched]:
-    """Return the records of the functions in which ``code`` is nested, itself not yet rewritten."""
+def _holders(code: CodeType) -> list[tuple[Patched, CodeType]]:
+    """Return the functions in which ``code`` is nested, itself not yet rewritten, and where.
+
+    Dynamo may have met an equal constant before, and then it names that one.
+    """
     return [
-        each
+        (each, nested)
         for each in _TABLE.by_function.values()
-        if code is not each.original and _within(code, each.original)
+        for nested in _nested_in(each.original)
+        if nested == code and nested.co_filename == code.co_filename
     ]
+
+
+def _nested_in(outer: CodeType) -> Iterator[CodeType]:
+    for constant in outer.co_consts:
+        if isinstance(constant, CodeType):
+            yield constant
+            yield from _nested_in(constant)
 
 
 def _mend_stop(stop: Stop, policy: Policy, owners: set[int]) -> bool:
@@ -283,8 +294,7 @@ def _mend_stop(stop: Stop, policy: Policy, owners: set[int]) -> bool:
         return _mend_asked(patched[0].mended.sources[stop.code], stop, patched)
     function = stop.function
     if function is None:
-        holders = _holders(stop.code)
-        return bool(holders) and _mend_asked(stop.code, stop, holders)
+        return any(_mend_asked(nested, stop, [holder]) for holder, nested in _holders(stop.code))
     if not policy.touches(str(function.__globals__.get("__name__", ""))):
         return False
     known = _TABLE.by_function.get(id(function))
