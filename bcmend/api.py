@@ -146,7 +146,7 @@ def _outcome(site: Site) -> tuple[str, str | None, str | None, str]:
         slug, detail = next(iter(live.refused.items()))
         return "refused", None, slug, detail
     if live.lowering:
-        return "mended", live.lowering, None, ""
+        return "mended", live.lowering, None, live.why
     return "planned", None, None, ""
 
 

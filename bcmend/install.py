@@ -90,7 +90,7 @@ def install(
             found[id(code)] = code
         changed = sum(_install_one(each, policy, owner, needed=False) for each in functions)
         if any(
-            has_truth_jump(function.__code__) or id(function) in _TABLE.by_function
+            has_truth_jump(function.__code__, nested=True) or id(function) in _TABLE.by_function
             for function in functions
         ):
             for function in functions:
@@ -273,12 +273,34 @@ def _owners(code: CodeType) -> list[Patched]:
     return [each for each in _TABLE.by_function.values() if each.mended is mended]
 
 
+def _holders(code: CodeType) -> list[tuple[Patched, CodeType]]:
+    """Return the functions in which ``code`` is nested, itself not yet rewritten, and where.
+
+    Dynamo may have met an equal constant before, and then it names that one.
+    """
+    return [
+        (each, nested)
+        for each in _TABLE.by_function.values()
+        for nested in _nested_in(each.original)
+        if nested == code and nested.co_filename == code.co_filename
+    ]
+
+
+def _nested_in(outer: CodeType) -> Iterator[CodeType]:
+    for constant in outer.co_consts:
+        if isinstance(constant, CodeType):
+            yield constant
+            yield from _nested_in(constant)
+
+
 def _mend_stop(stop: Stop, policy: Policy, owners: set[int]) -> bool:
     patched = _owners(stop.code)
     if patched:
         return _mend_asked(patched[0].mended.sources[stop.code], stop, patched)
     function = stop.function
-    if function is None or not policy.touches(str(function.__globals__.get("__name__", ""))):
+    if function is None:
+        return any(_mend_asked(nested, stop, [holder]) for holder, nested in _holders(stop.code))
+    if not policy.touches(str(function.__globals__.get("__name__", ""))):
         return False
     known = _TABLE.by_function.get(id(function))
     if known is None:

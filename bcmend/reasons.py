@@ -67,15 +67,10 @@ _TABLE: Final = (
         "Assign the result to a variable in the block and return it after the block.",
     ),
     Reason(
-        "yield-in-region",
-        "The region suspends its frame with `yield` or `await`.",
-        "Move the `yield` or `await` out of the branch.",
-    ),
-    Reason(
         "consumes-iterator",
-        "A `break` or `return` on a tensor leaves a loop over an iterator, and whoever else holds "
-        "the iterator would see it consumed further.",
-        "Loop over a list, a tuple or a range instead of a generator or another iterator.",
+        "Both sides of the branch return out of a loop, whose iterator lies under everything that "
+        "they do and would have to go with them.",
+        "Assign the result to a variable, leave the loop, and return the variable after it.",
     ),
     Reason(
         "deletes-local",

@@ -20,7 +20,6 @@ _LOOKS_AT_ITS_FRAME: Final = frozenset(["locals", "vars", "dir", "exec", "eval"]
 _LOOKS_AT_ITS_FRAME_BY_ATTRIBUTE: Final = frozenset(["_getframe", "currentframe", "getouterframes"])
 #: Names of all of these. Code that uses none of them looks at no frame.
 LOOKING_AT_FRAMES: Final = _LOOKS_AT_ITS_FRAME | _LOOKS_AT_ITS_FRAME_BY_ATTRIBUTE
-_SUSPENDS: Final = frozenset(["YIELD_VALUE", "SEND", "RETURN_GENERATOR", "GET_AWAITABLE"])
 
 #: What ``super()`` without arguments reads, though on Python 3.11 no instruction names it.
 _CLASS_CELL = "__class__"
@@ -35,7 +34,6 @@ class Touched:
         cells: cells and free variables that are read, bound or captured.
         cells_written: those of them that are bound or unbound.
         introspects: name of a call that looks at its own frame; empty if none.
-        suspends: whether the frame is suspended in between.
         uses_super: whether ``super()`` is called without arguments.
     """
 
@@ -45,7 +43,6 @@ class Touched:
     cells: frozenset[str]
     cells_written: frozenset[str]
     introspects: str
-    suspends: bool
     uses_super: bool
 
 
@@ -54,7 +51,7 @@ def touched(facts: Facts, indices: Iterable[int]) -> Touched:
     sets: dict[str, set[str]] = {key: set() for key in ("read", "written", "deleted")}
     cells: set[str] = set()
     cells_written: set[str] = set()
-    introspects, suspends, uses_super = "", False, False
+    introspects, uses_super = "", False
     for index in indices:
         instruction = facts.instructions[index]
         known = row(instruction.op)
@@ -70,7 +67,6 @@ def touched(facts: Facts, indices: Iterable[int]) -> Touched:
             if known.writes == "cell" or known.deletes == "cell":
                 cells_written.add(instruction.arg)
         introspects = introspects or _introspection(instruction.op, instruction.arg)
-        suspends = suspends or instruction.op in _SUSPENDS
         uses_super = uses_super or (known.reads == "global" and names_of(instruction) == "super")
     if uses_super and _CLASS_CELL in facts.function.shape.freevars:
         cells.add(_CLASS_CELL)
@@ -81,7 +77,6 @@ def touched(facts: Facts, indices: Iterable[int]) -> Touched:
         frozenset(cells),
         frozenset(cells_written),
         introspects,
-        suspends,
         uses_super,
     )
 

@@ -20,9 +20,15 @@ _POP_TOP: Final = dis.opmap["POP_TOP"]
 _CACHE: Final = dis.opmap["CACHE"]
 
 
-def has_truth_jump(code: CodeType) -> bool:
-    """Whether ``code`` jumps on the truth of a value anywhere."""
-    return not _TRUTH_JUMPS.isdisjoint(code.co_code[::2])
+def has_truth_jump(code: CodeType, *, nested: bool = False) -> bool:
+    """Whether ``code`` (or, if asked, code nested in it) jumps on the truth of a value anywhere."""
+    if not _TRUTH_JUMPS.isdisjoint(code.co_code[::2]):
+        return True
+    return nested and any(
+        has_truth_jump(constant, nested=True)
+        for constant in code.co_consts
+        if isinstance(constant, CodeType)
+    )
 
 
 def has_dropped_call(code: CodeType) -> bool:

@@ -194,8 +194,6 @@ def _unmovable(facts: Facts, start: int, call: int) -> Refusal | None:
     touches = touched(facts, range(start, call + 2))
     if touches.introspects:
         return Refusal("frame-introspection", touches.introspects)
-    if touches.suspends:
-        return Refusal("yield-in-region")
     if touches.written or touches.cells_written or touches.deleted:
         return Refusal("output-shape", "a variable is bound inside the statement")
     if _needs_the_exception(facts, start, call):

@@ -24,6 +24,8 @@ from torch._dynamo.variables.iter import IteratorVariable
 from torch._dynamo.variables.tensor import SymNodeVariable
 from torch.fx import Graph, Proxy
 
+from bcmend.runtime import scalars
+
 __all__ = ["Arm", "ArmFailure", "ArmTrace", "Effects", "trace_arm"]
 
 _CONTAINERS = (list, dict, set, OrderedDict, deque)
@@ -214,6 +216,7 @@ def trace_arm(
                 _remember_containers(recording, arm.arguments)
                 result = arm.call(tx)
                 graph = tracer.graph
+                scalars.drop_unread(graph)
                 lifted = dict(tracer.lifted_freevars)
                 tensors = _changed_in_place(tracer, lifted)
             effects = _effects(before, recording, tensors, scope)
@@ -221,10 +224,17 @@ def trace_arm(
         except (exc.RestartAnalysis, exc.SkipFrame):
             raise
         except exc.ObservedException as error:
-            return ArmFailure(True, type(error).__name__)
+            return ArmFailure(True, _exception_name(error))
         except Exception as error:
             first = str(error).strip().splitlines()[:1]
             return ArmFailure(False, f"{type(error).__name__}: {' '.join(first)}")
+
+
+def _exception_name(error: exc.ObservedException) -> str:
+    """Return the name of the exception that Dynamo saw raised."""
+    known = exc.observed_exception_map.items()
+    names = (raised.__name__ for raised, observed in known if observed is type(error))
+    return next(names, type(error).__name__)
 
 
 @contextmanager

@@ -47,16 +47,26 @@ class BodyState:
     ``may_break``: it cannot be captured whole, so graph breaks are allowed again.
     ``repeatable``: no graph of it changed an argument in place or drew random numbers, so that a
     call that failed can be made once more; ``None`` before there was one with records.
+    ``takes_numbers``: a trace of it has taken numbers out of tensors without having been asked for
+    one graph; ``leaves_numbers``: that went wrong, so that later traces leave it.
     ``newer``: code that replaced it since, from which to make the function for the next try.
     """
 
     code: CodeType
     may_break: bool = False
     repeatable: bool | None = None
+    takes_numbers: bool = False
+    leaves_numbers: bool = False
     tries: int = 0
     generation: int = 0
     newer: CodeType | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def leave_numbers(self) -> bool:
+        """Take no more numbers out of tensors; ``False`` if none were."""
+        taken, self.takes_numbers = self.takes_numbers, False
+        self.leaves_numbers = self.leaves_numbers or taken
+        return taken
 
     def replacement(self, body: FunctionType) -> FunctionType:
         if self.newer is None:
@@ -94,10 +104,12 @@ def try_again(state: BodyState, generation: int, error: exc.TorchDynamoException
         state.tries += 1
         if state.tries > MOST_TRIES:
             return False
-        if isinstance(error, exc.Unsupported):
+        if isinstance(error, (exc.Unsupported, exc.UserError)):
             if on_stop(list(_stops(error))):
                 return True
             state.may_break = True
+            return True
+        if state.leave_numbers():
             return True
         withdrawn = sites.withdraw_recent("not-captured", _summary(error))
         if not withdrawn:

@@ -29,9 +29,10 @@ from bcmend.runtime import iterators, loops, lower, sinks, sites, watches
 from bcmend.runtime.arms import Arm, ArmFailure, ArmTrace, trace_arm
 from bcmend.runtime.changes import apply_changes, plan_changes
 from bcmend.runtime.merge import Build, CannotMerge, Merger, Pair, example_of
-from bcmend.runtime.operations import Hazards, hazards_of
+from bcmend.runtime.operations import hazards_of
 from bcmend.runtime.sinks import Draft
 from bcmend.runtime.sites import LiveSite
+from bcmend.runtime.weigh import Choice, weigh
 
 __all__ = ["mend_branch"]
 
@@ -125,7 +126,7 @@ def _behind_the_loop(
     else:
         outcome = (one, other)[end.leaving].call(tx)
     if outcome is not None:
-        site.mended("while_loop")
+        site.mended("while_loop", "the number of turns depends on a tensor")
     return outcome
 
 
@@ -150,7 +151,7 @@ def _guard_by_raising_arm(
     arm = arms[raising]
     if not make_record(tx, site, arm.function, TupleVariable(list(arm.arguments)), predicate):
         return None
-    site.mended("guard")
+    site.mended("guard", f"one side raises {failures[0].detail}")
     return arms[1 - raising].call(tx)
 
 
@@ -220,9 +221,10 @@ def _lower(tx: Any, branch: Branch) -> VariableTracker | None:
         for taken, arm in ((True, then_arm), (False, else_arm))
         for draft in arm.records
     ]
-    how = _choose(tx, branch, merger.pairs)
-    if how is None:
+    choice = _choose(tx, branch, merger.pairs)
+    if choice is None:
         return None
+    how = choice.how
     operation = {"where": lower.by_where, "cond": lower.by_cond}[how]
     merged = operation(tx, branch.predicate, then_arm, else_arm, merger.pairs)
     if how == "where" and not merger.pairs:
@@ -232,7 +234,7 @@ def _lower(tx: Any, branch: Branch) -> VariableTracker | None:
     for draft, taken, build in records:
         _append_under(tx, branch.predicate, draft, taken, build(merged))
     how = f"split by {how}" if branch.form else how
-    branch.site.mended(how if not (changes or records) else f"{how} with effects")
+    branch.site.mended(how if not (changes or records) else f"{how} with effects", choice.why)
     return build_result(merged)
 
 
@@ -252,8 +254,8 @@ def _append_under(
     sinks.append(tx, replace(draft, predicate=condition, inputs=inputs))
 
 
-def _choose(tx: Any, branch: Branch, pairs: Sequence[Pair]) -> str | None:
-    """Choose "where" or "cond"; note the refusal and return ``None`` where neither is right."""
+def _choose(tx: Any, branch: Branch, pairs: Sequence[Pair]) -> Choice | None:
+    """Choose where or cond; note the refusal and return ``None`` where neither is right."""
     site = branch.site
     consumed = [each for arm in branch.arms for each in arm.effects.consumed]
     if not iterators.end_here(tx, consumed, [arm.result for arm in branch.arms]):
@@ -267,32 +269,12 @@ def _choose(tx: Any, branch: Branch, pairs: Sequence[Pair]) -> str | None:
         if torch.is_grad_enabled() or site.branch == "where":
             site.refuse("arm-effects", "a tensor is changed in place")
             return None
-        return "cond"
+        return Choice("cond", "a tensor is changed in place")
     hazards = [hazards_of(arm.graph.nodes, tx.fake_mode) for arm in branch.arms]
     gradients = lower.gradients_flow(*branch.arms)
-    return _weigh(site, hazards, gradients, bool(pairs))
-
-
-def _weigh(
-    site: LiveSite, hazards: Sequence[Hazards], gradients: bool, has_results: bool
-) -> str | None:
-    partial = next((one.partial for one in hazards if one.partial), "")
-    random = next((one.random for one in hazards if one.random), "")
-    dear = next((one.dear for one in hazards if one.dear), "")
-    cond_is_wrong = bool(random) and gradients
-    where_is_wrong = bool(partial) or (bool(random) and not gradients)
-    if not has_results and not random:
-        return "where" if not partial else "cond"
-    if site.branch == "where":
-        choice = None if where_is_wrong else "where"
-    elif site.branch == "cond":
-        choice = None if cond_is_wrong else "cond"
-    else:
-        choice = "cond" if where_is_wrong or dear else "where"
-        choice = None if cond_is_wrong else choice
-    if choice is None:
-        slug = "random-under-gradients" if cond_is_wrong else "where-would-speculate"
-        site.refuse(slug, partial or random)
+    choice, refusal = weigh(site.branch, hazards, gradients, bool(pairs))
+    if refusal is not None:
+        site.refuse(*refusal)
     return choice
 
 

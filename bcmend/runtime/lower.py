@@ -17,6 +17,7 @@ from torch._dynamo.variables.builder import wrap_fx_proxy
 from torch._dynamo.variables.tensor import SymNodeVariable
 from torch.fx import Graph, GraphModule, Node, Proxy
 
+from bcmend.runtime import scalars
 from bcmend.runtime.arms import ArmTrace
 from bcmend.runtime.merge import CannotMerge, Pair, example_of
 
@@ -26,6 +27,9 @@ __all__ = ["as_predicate", "by_cond", "by_where", "gradients_flow", "negated"]
 def as_predicate(tx: Any, condition: VariableTracker) -> TensorVariable:
     """Return the truth of a one-element tensor or symbolic number as a 0-d boolean tensor."""
     if isinstance(condition, SymNodeVariable):
+        kept = scalars.tensor_of(tx, condition)
+        if kept is not None:
+            return kept
         value = _tensor_of_number(tx, condition)
     else:
         value = condition  # type: ignore[assignment]

@@ -95,11 +95,11 @@ class Merger:
     def adopt(self, value: VariableTracker, *, then_side: bool | None = None) -> Build:
         """Plan to bring a value that only one side has into the main trace."""
         value = value.realize()
-        if isinstance(value, SymNodeVariable) and _is_unbacked(value):
-            raise CannotMerge("a number taken out of a tensor inside an arm")
         if isinstance(value, (TensorVariable, SymNodeVariable)):
             if not self.belongs(value):
                 return lambda merged: value
+            if isinstance(value, SymNodeVariable) and _is_unbacked(value):
+                raise CannotMerge("a number taken out of a tensor inside an arm")
             return self._leaf(Pair(value, None) if then_side is not False else Pair(None, value))
         if type(value) in (ListVariable, TupleVariable):
             parts = [self.adopt(item, then_side=then_side) for item in _sequence_items(value)]

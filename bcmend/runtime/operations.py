@@ -8,14 +8,19 @@ operator that is in neither is taken to be able to fail.
 
 from __future__ import annotations
 
+import math
+import operator as op
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import torch
 from torch.fx import Node
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.fx.node import map_aggregate
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from bcmend.runtime import costs
 
 __all__ = ["Hazards", "hazards_of"]
 
@@ -57,6 +62,7 @@ TOTAL: Final = frozenset(
 _INTEGER_DIVISION: Final = frozenset(
     ["div", "divide", "floor_divide", "remainder", "fmod", "true_divide"]
 )
+_FOUND: Final = "bcmend_hazards"  # in the meta of a node
 #: So many operators are dear however cheap each is.
 MANY_OPERATORS: Final = 128
 
@@ -68,14 +74,26 @@ class Hazards:
     Attributes:
         partial: name of an operator that may fail on the data; empty if none.
         random: name of an operator that draws random numbers; empty if none.
-        dear: name of an operator that is too costly to run for nothing; empty if none.
+        dear: name of an operator that is costly to run for nothing; empty if none.
         operators: how many ATen operators the arm consists of.
+        waste: seconds that the dear operators take beside the price of a decision
+            (``bcmend.runtime.costs``); infinite where deciding is free.
     """
 
     partial: str = ""
     random: str = ""
     dear: str = ""
     operators: int = 0
+    waste: float = 0.0
+
+    def and_then(self, other: Hazards) -> Hazards:
+        return Hazards(
+            self.partial or other.partial,
+            self.random or other.random,
+            self.dear or other.dear,
+            self.operators + other.operators,
+            self.waste + other.waste,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,38 +130,80 @@ class _OperatorLog(TorchDispatchMode):  # type: ignore[no-untyped-call]
 def hazards_of(nodes: Iterable[Node], fake_mode: Any) -> Hazards:
     """Return what running ``nodes`` without being asked would risk.
 
+    Each node is looked at once, whatever branches enclose it: what was found is kept with it.
+
     Args:
         nodes: FX nodes in order, their ``example_value`` filled in by Dynamo.
         fake_mode: the ``FakeTensorMode`` of the trace.
     """
-    partial = random = dear = ""
-    count = 0
+    found = Hazards()
     for node in nodes:
         if node.op in ("placeholder", "output", "get_attr"):
             continue
-        calls = _operators_of(node, fake_mode)
-        if calls is None:
-            partial = partial or _target_name(node)
-            dear = dear or _target_name(node)
-            continue
-        for call in calls:
-            name = call.operator.overloadpacket.__name__
-            count += 1
-            if call.draws:
-                random = random or name
-            elif not _is_total(call.operator, name, call.result):
-                partial = partial or name
-            if name in DEAR:
-                dear = dear or name
-    if count > MANY_OPERATORS:
-        dear = dear or f"{count} operators"
-    return Hazards(partial, random, dear, count)
+        if _FOUND not in node.meta:
+            node.meta[_FOUND] = _hazards_of_node(node, fake_mode)
+        found = found.and_then(node.meta[_FOUND])
+        if found.partial and found.random and found.waste == math.inf:
+            break  # nothing that follows can change a decision
+    if found.operators > MANY_OPERATORS:
+        dear = found.dear or f"{found.operators} operators"
+        found = replace(found, dear=dear, waste=math.inf)
+    return found
+
+
+def _hazards_of_node(node: Node, fake_mode: Any) -> Hazards:
+    calls = _operators_of(node, fake_mode)
+    if calls is None:
+        name = _target_name(node)
+        return Hazards(partial=name, dear=name, waste=math.inf)
+    found = Hazards(partial=_target_name(node) if _may_fail_on_numbers(node) else "")
+    for call in calls:
+        found = found.and_then(_hazards_of_call(call))
+    return found
+
+
+def _hazards_of_call(call: _Call) -> Hazards:
+    name = call.operator.overloadpacket.__name__
+    is_dear = name in DEAR
+    return Hazards(
+        partial="" if call.draws or _is_total(call.operator, name, call.result) else name,
+        random=name if call.draws else "",
+        dear=name if is_dear else "",
+        operators=1,
+        waste=costs.seconds_of(call.operator, call.arguments, call.keywords, call.result)
+        if is_dear
+        else 0.0,
+    )
+
+
+#: Arithmetic on numbers taken out of tensors that never raises; ``int(nan)`` and ``1 / 0`` do.
+_TOTAL_ON_NUMBERS: Final = frozenset(
+    [
+        *(op.add, op.sub, op.mul, op.neg, op.not_, op.and_, op.or_),
+        *(op.gt, op.ge, op.lt, op.le, op.eq, op.ne),
+        *(torch.sym_not, torch.sym_float, torch.sym_ite, torch.sym_max, torch.sym_min),
+    ]
+)
+
+
+def _may_fail_on_numbers(node: Node) -> bool:
+    """Whether a node computes with numbers out of tensors, and their values may make it raise."""
+    if node.op != "call_function" or node.target in _TOTAL_ON_NUMBERS:
+        return False
+    examples = [each.meta.get("example_value") for each in node.all_input_nodes]
+    return not any(isinstance(each, torch.Tensor) for each in examples) and any(
+        isinstance(each, (torch.SymInt, torch.SymFloat, torch.SymBool))
+        and free_unbacked_symbols(each)
+        for each in examples
+    )
 
 
 def _is_total(operator: torch._ops.OpOverload, name: str, result: Any) -> bool:
     base = name[:-1] if name.endswith("_") and not name.endswith("__") else name
     if base in _INTEGER_DIVISION and not _all_floating(result):
         return False
+    if name == "_local_scalar_dense":
+        return True  # that a tensor has one element shows while tracing
     if operator.namespace == "prim":
         return True  # reads what is known of a tensor without its data
     if torch.Tag.dynamic_output_shape in operator.tags:

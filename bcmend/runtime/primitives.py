@@ -19,7 +19,7 @@ from torch._dynamo.variables.tensor import SymNodeVariable
 from torch._ops import HigherOrderOperator
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from bcmend.runtime import ladder, lower, sinks, sites
+from bcmend.runtime import ladder, lower, scalars, sinks, sites, truths
 from bcmend.runtime.arms import Arm
 from bcmend.runtime.merge import constant, example_of
 from bcmend.runtime.watches import SiteChanged
@@ -78,12 +78,13 @@ class _DataDependent(TorchHigherOrderOperatorVariable):
         site = sites.find(key)
         if site is None or not site.active or sites.not_now(site):
             return constant(False)
-        return constant(_depends_on_data(site, condition))
+        return constant(_depends_on_data(tx, site, condition))
 
 
-def _depends_on_data(site: sites.LiveSite, condition: VariableTracker) -> bool:
+def _depends_on_data(tx: Any, site: sites.LiveSite, condition: VariableTracker) -> bool:
     if isinstance(condition, SymNodeVariable):
-        return bool(free_unbacked_symbols(condition.sym_num))
+        # A number out of an argument has a known value, and a guard on it; better none.
+        return bool(free_unbacked_symbols(condition.sym_num)) or scalars.has_tensor(tx, condition)
     if type(condition) is not TensorVariable:
         return False
     count = example_of(condition).numel()
@@ -126,6 +127,13 @@ class _Branch(TorchHigherOrderOperatorVariable):
         return constant(None) if outcome is None else outcome
 
 
+def _is_open_for(tx: Any, site: sites.LiveSite) -> bool:
+    is_open = sinks.is_open(tx)
+    if not is_open:
+        site.refuse("export")
+    return is_open
+
+
 class _Guard(TorchHigherOrderOperatorVariable):
     """``guard(key, condition, raises_if, action, live_ins)``: whether the exception is deferred."""
 
@@ -138,7 +146,7 @@ class _Guard(TorchHigherOrderOperatorVariable):
         key, condition, raises_if, action, inputs = args
         site = sites.find(key.as_python_constant())
         assert site is not None
-        if site.guards == "keep" or not sinks.is_open(tx):
+        if site.guards == "keep" or not _is_open_for(tx, site):
             return constant(False)
         with _withdrawn_if_it_fails(site):
             predicate = lower.as_predicate(tx, condition.realize())
@@ -160,9 +168,9 @@ class _Recording(TorchHigherOrderOperatorVariable):
         self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:
         site = sites.find(args[0].as_python_constant())
-        return constant(
-            site is not None and site.active and site.output != "keep" and sinks.is_open(tx)
-        )
+        if site is None or not site.active or site.output == "keep":
+            return constant(False)
+        return constant(site.output == "drop" or _is_open_for(tx, site))
 
 
 class _Record(TorchHigherOrderOperatorVariable):
@@ -188,6 +196,7 @@ class _Record(TorchHigherOrderOperatorVariable):
 
 
 def _install() -> None:
+    truths.install()
     table = higher_order_ops._hop_name_to_variable_class
     for operator, variable in (
         (data_dependent, _DataDependent),

@@ -42,6 +42,7 @@ class LiveSite:
             first and last.
         place: of a branch that a turn of a loop comes back to, the blocks where it goes on and
             where its arms meet; the tests before and behind a ``while`` loop have the same.
+        why: why it became that and nothing else, where there was a choice.
         clone_inputs: records of this site must copy tensors, since they were seen to change later.
         refused: slug and detail of why the last trace that reached the site left it alone.
     """
@@ -55,6 +56,7 @@ class LiveSite:
     withdrawn: str = ""
     detail: str = ""
     lowering: str = ""
+    why: str = ""
     clone_inputs: bool = False
     inside: tuple[tuple[tuple[int, int], ...], ...] = ()
     place: tuple[int, int, int] | None = None
@@ -77,8 +79,8 @@ class LiveSite:
         """Whether the branch might be mended if its arms went on further."""
         return not _WIDENED.isdisjoint(self.refused)
 
-    def mended(self, lowering: str) -> None:
-        self.lowering = lowering
+    def mended(self, lowering: str, why: str = "") -> None:
+        self.lowering, self.why = lowering, why
         self.refused.clear()
         _RECENT.sites[self.key] = self
 

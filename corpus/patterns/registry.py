@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from corpus.patterns import branches, effects, guards, hard, loops, modules, output
+from corpus.patterns import branches, effects, guards, hard, loops, modules, output, truths
 from corpus.patterns.pattern import Pattern
 
 PATTERNS: Final[tuple[Pattern, ...]] = (
     *branches.PATTERNS,
+    *truths.PATTERNS,
     *loops.PATTERNS,
     *effects.PATTERNS,
     *guards.PATTERNS,

@@ -1,0 +1,314 @@
+"""Numbers and truths that traced code takes out of tensors.
+
+``x.item()``, ``float(x)``, ``torch.equal(x, y)`` and their kin give Python numbers, which end a
+graph, or make it impossible. In code that is mended, while a call is captured whole, they become
+symbolic numbers instead, so that a branch on one can be mended like a branch on a tensor. Beside
+each number the graph keeps its tensor, for predicates to be computed from; whichever of the two
+nobody reads is taken out of the graph again.
+
+A symbolic number is a Python number wherever it can be seen. But torch may assume of one that sets
+the size of a tensor what need not hold (that it is not 1, say). Unless the user asked for one graph
+(``fullgraph=True``, where stock Dynamo does the same), a graph in which that happens is traced
+again with breaks in their place.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import operator
+from collections.abc import Mapping
+from typing import Any, Final
+
+import torch
+from torch._dynamo.variables import TensorVariable
+from torch._dynamo.variables.base import VariableTracker
+from torch._dynamo.variables.builder import wrap_fx_proxy
+from torch._dynamo.variables.tensor import SymNodeVariable
+from torch.fx import Graph, GraphModule, Node
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+
+from bcmend.names import BUFFER
+from bcmend.runtime import backoff
+from bcmend.runtime.merge import example_of
+from bcmend.runtime.watches import SiteChanged
+
+__all__ = ["drop_unread", "has_tensor", "may_take", "take", "tensor_of"]
+
+_KEPT: Final = "bcmend_kept"  # in the meta of the nodes of a tensor that is kept beside a number
+_ORDERS: Final = frozenset([operator.gt, operator.ge, operator.lt, operator.le])
+_COMPARISONS: Final = _ORDERS | {operator.eq, operator.ne}
+#: Of an integer and a fraction: what holds for the fraction holds for the integer below it.
+_TIGHT_BELOW: Final = frozenset([operator.gt, operator.le])
+_NEGATIONS: Final = frozenset([operator.not_, torch.sym_not])
+_CASTS: Final = frozenset([torch.sym_float, torch.sym_ite])
+_SAME_VALUE: Final = frozenset([(torch.sym_float, torch.float64), (torch.sym_int, torch.int64)])
+_RANGE: Final = torch.ops.aten._assert_scalar.default
+#: Up to here every integer is a double, and a comparison with a double is exact.
+_EXACT_IN_DOUBLE: Final = 2**53
+
+
+# Taking numbers out
+
+
+def may_take(tx: Any) -> bool:
+    """Whether ``tx`` traces mended code in one piece."""
+    if not _is_mended(tx):
+        return False
+    if tx.one_graph:
+        return True
+    root = tx.output.root_tx
+    return bool(
+        tx.error_on_graph_break
+        and root.symbolic_locals.get(BUFFER) is not None
+        and not backoff.state_of(root.f_code).leaves_numbers
+    )
+
+
+def _is_mended(tx: Any) -> bool:
+    frame = tx
+    while frame is not None:
+        if BUFFER in frame.symbolic_locals:
+            return True
+        frame = getattr(frame, "parent", None)
+    return False
+
+
+def _begin(tx: Any) -> None:
+    """Let this trace have numbers from tensors, and look at its graph when it is complete."""
+    output = tx.output
+    if getattr(output, "_bcmend_takes_numbers", False):
+        return
+    output._bcmend_takes_numbers = True
+    environment, code = output.shape_env, output.root_tx.f_code
+    asked_for = environment.settings.allow_scalar_outputs
+    if not asked_for:
+        environment.settings = dataclasses.replace(environment.settings, allow_scalar_outputs=True)
+        backoff.state_of(code).takes_numbers = True
+
+    def finish(module: GraphModule) -> None:
+        if not asked_for and _assumes(environment, module):
+            backoff.state_of(code).leave_numbers()
+            raise SiteChanged(restart_reason="bcmend: a number out of a tensor shapes another")
+        if drop_unread(module.graph):
+            module.recompile()
+
+    output.register_finalizer_fns.append(finish)
+
+
+def _assumes(environment: Any, module: GraphModule) -> bool:
+    """Whether torch assumed something about a number that only the data can tell."""
+    return bool(environment.deferred_runtime_asserts) or any(
+        _symbols(node)
+        for part in module.modules()
+        if isinstance(part, GraphModule)
+        for node in part.graph.nodes
+    )
+
+
+def take(tx: Any, variable: TensorVariable) -> VariableTracker | None:
+    """Take the number out of a tensor of one element; ``None`` where Dynamo's own way is as good.
+
+    The tensor is kept as it is now, whatever is written to it later.
+    """
+    proxy = variable.as_proxy()
+    example = proxy.node.meta["example_value"]
+    count = example.numel()
+    if type(variable) is not TensorVariable or not isinstance(count, int) or count != 1:
+        return None
+    _begin(tx)
+    kept = _kept(tx, variable, example)
+    number = wrap_fx_proxy(tx, tx.output.create_proxy("call_method", "item", (proxy,), {}))
+    if kept is not None and isinstance(number, SymNodeVariable):
+        _kept_by_node(tx)[number.as_proxy().node] = kept
+    assert isinstance(number, VariableTracker)
+    return number
+
+
+def _kept_by_node(tx: Any) -> dict[Node, TensorVariable]:
+    known = getattr(tx.output, "_bcmend_kept", None)
+    if known is None:
+        known = tx.output._bcmend_kept = {}
+    return known
+
+
+def _kept(tx: Any, variable: TensorVariable, example: torch.Tensor) -> TensorVariable | None:
+    """Copy a tensor in a type that has each of its values as Python has it; ``None`` if none."""
+    dtype = _python_like(example)
+    if dtype is None:
+        return None
+    if example.requires_grad:
+        variable = _method(tx, variable, "detach")
+    kept = _method(tx, variable, "to", dtype=dtype, copy=True)
+    return _method(tx, kept, "reshape", ()) if example.dim() else kept
+
+
+def _python_like(example: torch.Tensor) -> torch.dtype | None:
+    if example.dtype is torch.bool:
+        return torch.bool
+    if example.is_floating_point():
+        return None if example.device.type == "mps" else torch.float64  # which has no doubles
+    if example.is_complex() or example.dtype is torch.uint64 or example.is_quantized:
+        return None
+    return torch.int64
+
+
+def _method(
+    tx: Any, variable: TensorVariable, name: str, *rest: Any, **named: Any
+) -> TensorVariable:
+    proxy = tx.output.create_proxy("call_method", name, (variable.as_proxy(), *rest), named)
+    proxy.node.meta[_KEPT] = True
+    result = wrap_fx_proxy(tx, proxy)
+    assert isinstance(result, TensorVariable)
+    return result
+
+
+# Conditions as tensors
+
+
+def has_tensor(tx: Any, condition: SymNodeVariable) -> bool:
+    """Whether the truth of a number can be had from the tensor that it was taken out of."""
+    return _kind(condition.as_proxy().node, _kept_by_node(tx)) is not None
+
+
+def tensor_of(tx: Any, condition: SymNodeVariable) -> TensorVariable | None:
+    """Return a 0-d boolean tensor with the truth of a number that was taken out of a tensor.
+
+    ``None`` where only the number itself is known to be exact.
+    """
+    known = _kept_by_node(tx)
+    node = condition.as_proxy().node
+    kind = _kind(node, known)
+    if kind is None:
+        return None
+    found = _tensor_of(tx, node, known)
+    if kind is not torch.bool:
+        found = _function(tx, torch.ne, found, 0)  # NaN is true, as in Python
+    found.as_proxy().node.meta.pop(_KEPT, None)  # from now on somebody has it
+    return found
+
+
+def _kind(node: Node, known: Mapping[Node, TensorVariable]) -> torch.dtype | None:
+    """Return the dtype of the tensor that stands for a number; ``None`` if none does exactly."""
+    if node in known:
+        return example_of(known[node]).dtype
+    if node.op != "call_function" or not node.args or not isinstance(node.args[0], Node):
+        return None
+    inner = _kind(node.args[0], known)
+    if inner is None:
+        return None
+    if node.target in _NEGATIONS:
+        return torch.bool
+    if node.target in _COMPARISONS:
+        other = node.args[1]
+        if isinstance(other, Node):
+            return torch.bool if _kind(other, known) is inner else None
+        return torch.bool if _is_exact_beside(node.target, other, inner) else None
+    return inner if (node.target, inner) in _SAME_VALUE else None
+
+
+def _tensor_of(tx: Any, node: Node, known: Mapping[Node, TensorVariable]) -> TensorVariable:
+    """Compute what ``_kind`` has promised. Python never rounds a number to compare it."""
+    if node in known:
+        return known[node]
+    assert isinstance(node.args[0], Node)
+    one = _tensor_of(tx, node.args[0], known)
+    if node.target in _NEGATIONS:
+        return _function(tx, torch.logical_not, one)
+    if node.target not in _COMPARISONS:
+        return one
+    other: Any = node.args[1]
+    if isinstance(other, Node):
+        return _function(tx, node.target, one, _tensor_of(tx, other, known))
+    if type(other) is float and example_of(one).dtype is torch.int64:
+        whole = math.floor(other) if node.target in _TIGHT_BELOW else math.ceil(other)
+        return _function(tx, node.target, one, whole)
+    return _function(tx, node.target, one, other)
+
+
+def _is_exact_beside(comparison: Any, constant: Any, dtype: torch.dtype) -> bool:
+    """Whether a tensor of ``dtype`` can be compared with a constant without a rounding."""
+    if dtype is torch.bool or type(constant) not in (int, float):
+        return False
+    if type(constant) is int or dtype is torch.int64:
+        whole = type(constant) is int or constant.is_integer()
+        return abs(constant) <= _EXACT_IN_DOUBLE and (whole or comparison in _ORDERS)
+    return True
+
+
+def _function(tx: Any, function: Any, *arguments: Any) -> TensorVariable:
+    inputs = tuple(
+        each.as_proxy() if isinstance(each, TensorVariable) else each for each in arguments
+    )
+    result = wrap_fx_proxy(tx, tx.output.create_proxy("call_function", function, inputs, {}))
+    assert isinstance(result, TensorVariable)
+    return result
+
+
+# What nobody reads
+
+
+def drop_unread(graph: Graph) -> bool:
+    """Take out numbers, comparisons of numbers and kept tensors that nobody reads.
+
+    Says whether there were any. A number stays while another value is described by it.
+    """
+    droppable = _droppable(graph)
+    read = {node for node in graph.nodes if node not in droppable}
+    described = {symbol for node in read for symbol in _symbols(node)}
+    _close(read, [*read, *(node for node in droppable if _symbols_taken(node) & described)])
+    for node in droppable:
+        if node.target is _RANGE:  # torch's note of what it knows of a number
+            numbers: set[Node] = set()
+            _close(numbers, [node])
+            if any(_is_item(each) for each in numbers & read):
+                _close(read, [node])
+    unread = [node for node in reversed(graph.nodes) if node not in read]
+    for node in unread:
+        graph.erase_node(node)
+    return bool(unread)
+
+
+def _close(found: set[Node], pending: list[Node]) -> None:
+    """Add to ``found`` everything that the pending nodes are computed from."""
+    while pending:
+        node = pending.pop()
+        found.add(node)
+        pending.extend(each for each in node.all_input_nodes if each not in found)
+
+
+def _droppable(graph: Graph) -> dict[Node, None]:
+    """Return the nodes, in order, that do nothing but compute a value about numbers."""
+    found: dict[Node, None] = {}
+    for node in graph.nodes:
+        if _KEPT in node.meta or _is_item(node) or _is_about_numbers(node, found):
+            found[node] = None
+    return found
+
+
+def _is_item(node: Node) -> bool:
+    return node.op == "call_method" and node.target == "item" and bool(_symbols_taken(node))
+
+
+def _is_about_numbers(node: Node, numbers: Mapping[Node, None]) -> bool:
+    if node.op != "call_function" or not any(each in numbers for each in node.all_input_nodes):
+        return False
+    if isinstance(node.meta.get("example_value"), torch.Tensor):
+        return False
+    if node.target is _RANGE:
+        return not node.meta.get("_fx_runtime_assert_preserve", False)  # the user's own
+    return node.target in _COMPARISONS or node.target in _NEGATIONS or node.target in _CASTS
+
+
+def _symbols_taken(node: Node) -> set[Any]:
+    """Return the unbacked symbols of a number."""
+    example = node.meta.get("example_value")
+    if not isinstance(example, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        return set()
+    return set(free_unbacked_symbols(example))
+
+
+def _symbols(node: Node) -> set[Any]:
+    """Return the unbacked symbols in the form of a tensor."""
+    example = node.meta.get("example_value")
+    return set(free_unbacked_symbols(example)) if isinstance(example, torch.Tensor) else set()

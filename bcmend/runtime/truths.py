@@ -1,0 +1,178 @@
+"""Calls that answer a question about the data of tensors, traced without leaving the graph.
+
+``torch.equal``, ``torch.allclose``, ``torch.is_nonzero``, their methods and ``x.item()`` end
+Dynamo's graph. While mended code is captured whole, the answer is computed by tensor operations and
+taken out as a symbolic number (``bcmend.runtime.scalars``); elsewhere, and for arguments that are
+not plain tensors, Dynamo does what it always does.
+
+Extends ``TensorVariable`` by methods that Dynamo looks up by name (``method_equal`` for
+``x.equal(y)``), and its table of handlers for torch's functions (torch/_dynamo/variables/torch.py).
+A handler that returns ``None`` leaves the call to Dynamo.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import torch
+from torch._dynamo.variables import (
+    BuiltinVariable,
+    TensorVariable,
+    TorchInGraphFunctionVariable,
+)
+from torch._dynamo.variables.base import VariableTracker
+from torch._dynamo.variables.builder import wrap_fx_proxy
+from torch._dynamo.variables.tensor import SymNodeVariable
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+
+from bcmend.runtime import scalars
+from bcmend.runtime.merge import constant, example_of
+
+__all__ = ["install"]
+
+Answer = Callable[..., VariableTracker | None]
+
+
+def _equal(tx: Any, input: TensorVariable, other: TensorVariable) -> VariableTracker | None:
+    """``torch.equal``: the same sizes, and the same elements; NaN equals nothing."""
+    one, two = example_of(input), example_of(other)
+    if one.dtype is not two.dtype or one.device != two.device:
+        return None
+    if free_unbacked_symbols(one) or free_unbacked_symbols(two):
+        return None
+    if one.dim() != two.dim() or any(a != b for a, b in zip(one.shape, two.shape, strict=True)):
+        return constant(False)
+    same = _call(tx, torch.eq, input.as_proxy(), other.as_proxy())
+    return _call(tx, torch.all, same.as_proxy())
+
+
+def _allclose(
+    tx: Any,
+    input: TensorVariable,
+    other: TensorVariable,
+    rtol: float = 1e-05,
+    atol: float = 1e-08,
+    equal_nan: bool = False,
+) -> VariableTracker | None:
+    """``torch.allclose``, which is ``torch.isclose`` of every element, in ATen too."""
+    one, two = example_of(input), example_of(other)
+    if one.dtype is not two.dtype or one.device != two.device or rtol < 0 or atol < 0:
+        return None
+    if free_unbacked_symbols(one) or free_unbacked_symbols(two):
+        return None
+    try:
+        torch.broadcast_shapes(one.shape, two.shape)  # type: ignore[no-untyped-call]
+    except RuntimeError:
+        return None
+    options = {"rtol": rtol, "atol": atol, "equal_nan": equal_nan}
+    close = _call(tx, torch.isclose, input.as_proxy(), other.as_proxy(), **options)
+    return _call(tx, torch.all, close.as_proxy())
+
+
+def _is_nonzero(tx: Any, input: TensorVariable) -> VariableTracker | None:
+    """``torch.is_nonzero``; a tensor of more or less than one element is an error."""
+    count = example_of(input).numel()
+    if not isinstance(count, int) or count != 1:
+        return None
+    return _call(tx, torch.ne, input.as_proxy(), 0)
+
+
+def _answered(
+    answer: Answer, tx: Any, arguments: Sequence[Any], keywords: Mapping[str, Any]
+) -> VariableTracker | None:
+    """Return the answer as a Python bool that Dynamo knows, or ``None`` to leave it to Dynamo."""
+    if not scalars.may_take(tx):
+        return None
+    try:
+        bound = inspect.signature(answer).bind(tx, *arguments, **keywords)
+    except TypeError:
+        return None
+    given = {name: _plain(value) for name, value in list(bound.arguments.items())[1:]}
+    if any(value is None for value in given.values()):
+        return None
+    result = answer(tx, **given)
+    return scalars.take(tx, result) if isinstance(result, TensorVariable) else result
+
+
+def _plain(value: VariableTracker) -> Any:
+    """Return a plain tensor as it is, a number as itself, and ``None`` for anything else."""
+    value = value.realize()
+    if type(value) is TensorVariable:
+        example = example_of(value)
+        fine = example.layout is torch.strided and not example.is_quantized
+        return value if fine and not example.is_nested else None
+    number = value.as_python_constant() if value.is_python_constant() else None
+    return number if isinstance(number, (bool, int, float)) else None
+
+
+def _call(tx: Any, function: Any, *arguments: Any, **keywords: Any) -> TensorVariable:
+    result = wrap_fx_proxy(
+        tx, tx.output.create_proxy("call_function", function, arguments, keywords)
+    )
+    assert isinstance(result, TensorVariable)
+    return result
+
+
+# What Dynamo calls
+
+
+def _of_method(answer: Answer) -> Callable[..., VariableTracker | None]:
+    def method(
+        variable: TensorVariable, tx: Any, *arguments: Any, **keywords: Any
+    ) -> VariableTracker | None:
+        return _answered(answer, tx, (variable, *arguments), keywords)
+
+    return method
+
+
+def _of_function(answer: Answer) -> Callable[..., VariableTracker | None]:
+    def function(
+        called: VariableTracker, tx: Any, *arguments: Any, **keywords: Any
+    ) -> VariableTracker | None:
+        return _answered(answer, tx, arguments, keywords)
+
+    return function
+
+
+_DYNAMOS_ITEM: Final = TensorVariable.method_item
+
+
+def _item(variable: TensorVariable, tx: Any, *arguments: Any, **keywords: Any) -> Any:
+    taken = None
+    if not arguments and not keywords and scalars.may_take(tx):
+        taken = scalars.take(tx, variable)
+    return _DYNAMOS_ITEM(variable, tx, *arguments, **keywords) if taken is None else taken
+
+
+_DYNAMOS_NOT: Final = BuiltinVariable.call_not_
+
+
+def _not(variable: BuiltinVariable, tx: Any, operand: VariableTracker) -> Any:
+    """``not number``, where Dynamo would ask for the number itself."""
+    unknown = isinstance(operand, SymNodeVariable) and free_unbacked_symbols(operand.sym_num)
+    if not unknown or not scalars.may_take(tx):
+        return _DYNAMOS_NOT(variable, tx, operand)
+    assert isinstance(operand, SymNodeVariable)
+    proxy = operand.as_proxy()
+    if not isinstance(operand.sym_num, torch.SymBool):
+        proxy = SymNodeVariable.create(tx, proxy != 0).as_proxy()
+    return SymNodeVariable.create(
+        tx, tx.output.create_proxy("call_function", torch.sym_not, (proxy,), {})
+    )
+
+
+def install() -> None:
+    """Let Dynamo ask here first."""
+    handlers = TorchInGraphFunctionVariable._get_handlers()
+    for name, answer in (
+        ("equal", _equal),
+        ("allclose", _allclose),
+        ("is_nonzero", _is_nonzero),
+    ):
+        handlers.setdefault(getattr(torch, name), _of_function(answer))
+        if not hasattr(TensorVariable, f"method_{name}"):
+            setattr(TensorVariable, f"method_{name}", _of_method(answer))
+    BuiltinVariable.call_not_ = _not  # type: ignore[assignment, method-assign]
+    TensorVariable.method_item = _item  # type: ignore[assignment, method-assign]

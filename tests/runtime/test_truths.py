@@ -1,0 +1,223 @@
+"""Questions about the data of tensors: the same answers, in one graph, and only in mended code."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import bcmend
+from tests.equivalence import (
+    Call,
+    assert_equivalent,
+    call,
+    compare,
+    leave_unpatched,
+    run_compiled,
+)
+
+NAN, INFINITY = float("nan"), float("inf")
+EDGES = (0.0, -0.0, 0.1, 2.0, -2.0, NAN, INFINITY, -INFINITY, 1e-320)
+INTEGERS = (0, 3, -3, 2**53, 2**53 + 1, -(2**53) - 1, 2**63 - 1, -(2**63))
+COMPARISONS = (operator.gt, operator.ge, operator.lt, operator.le, operator.eq, operator.ne)
+
+
+def _chosen_by(condition: Callable[..., bool]) -> Callable[[], Callable[..., Tensor]]:
+    def make() -> Callable[..., Tensor]:
+        def program(x: Tensor, *others: Tensor) -> Tensor:
+            if condition(*others):
+                return x + 1
+            return x - 1
+
+        return program
+
+    return make
+
+
+def _calls(*values: Tensor | tuple[Tensor, ...]) -> Callable[[], list[Call]]:
+    def inputs() -> list[Call]:
+        groups = (each if isinstance(each, tuple) else (each,) for each in values)
+        return [call(torch.ones(2), *(each.clone() for each in group)) for group in groups]
+
+    return inputs
+
+
+@pytest.mark.parametrize("fullgraph", [True, False])
+@pytest.mark.parametrize("compare", COMPARISONS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+def test_a_float_out_of_a_tensor_is_compared_as_a_double(
+    dtype: torch.dtype, compare: Callable[[Any, Any], bool], fullgraph: bool
+) -> None:
+    values = [torch.tensor([each], dtype=dtype) for each in EDGES]
+    make = _chosen_by(lambda t: compare(t.item(), 0.1))
+    assert_equivalent(make, _calls(*values), fullgraph=fullgraph)
+
+
+@pytest.mark.parametrize("bound", [3, 2.5, 3.0, 2**53, float(2**53), -2.5])
+@pytest.mark.parametrize("compare", COMPARISONS)
+def test_an_integer_out_of_a_tensor_is_compared_exactly(
+    compare: Callable[[Any, Any], bool], bound: float
+) -> None:
+    values = [torch.tensor([each, each]) for each in INTEGERS]
+    make = _chosen_by(lambda t: compare(t.amax().item(), bound))
+    mixed = isinstance(bound, float) and not bound.is_integer()
+    if mixed and compare in (operator.eq, operator.ne):
+        assert_equivalent(make, _calls(*values[:3]))  # by the number itself
+        return
+    assert_equivalent(make, _calls(*values))
+
+
+def test_truth_of_numbers_and_their_negation() -> None:
+    values = [torch.tensor([each]) for each in EDGES]
+    for condition in (
+        lambda t: t.item(),
+        lambda t: not t.item(),
+        lambda t: not t.item() > 1,
+        lambda t: float(t),
+        lambda t: bool(t),
+        lambda t: t.sum().item() == t.amax().item(),
+        torch.is_nonzero,
+    ):
+        assert_equivalent(_chosen_by(condition), _calls(*values), fullgraph=False)
+
+
+PAIRS = [
+    (torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.0])),
+    (torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.0001])),
+    (torch.tensor([1.0, NAN]), torch.tensor([1.0, NAN])),
+    (torch.tensor([INFINITY, 2.0]), torch.tensor([INFINITY, 2.0])),
+    (torch.tensor([INFINITY, 2.0]), torch.tensor([-INFINITY, 2.0])),
+    (torch.tensor([0.0, -0.0]), torch.tensor([-0.0, 1e-9])),
+]
+
+
+@pytest.mark.parametrize("fullgraph", [True, False])
+@pytest.mark.parametrize(
+    "condition",
+    [
+        torch.equal,
+        lambda a, b: a.equal(b),
+        torch.allclose,
+        lambda a, b: torch.allclose(a, b, 1e-3, 1e-2, True),
+        lambda a, b: a.allclose(b, atol=1e-3, equal_nan=True),
+        lambda a, b: a.allclose(b[:1]),
+        lambda a, b: not torch.equal(a[:0], b[:0]),
+        lambda a, b: torch.equal(a, b[:1]) or torch.equal(a[None], b),
+    ],
+)
+def test_equality_of_tensors(condition: Callable[..., bool], fullgraph: bool) -> None:
+    assert_equivalent(
+        _chosen_by(condition),
+        _calls(*PAIRS),
+        fullgraph=fullgraph,
+        graphs=None,  # one, or none where the sizes decide
+    )
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        lambda a, b: torch.equal(a, b.double()),
+        lambda a, b: torch.allclose(a, b.double()),
+        lambda a, b: torch.allclose(a, torch.cat([b, b[:1]])),
+        lambda a, b: a.equal(b, 1),
+        lambda a, b: torch.allclose(a, b, rtol=-1.0),
+    ],
+)
+def test_what_may_be_an_error_is_left_to_torch(condition: Callable[..., bool]) -> None:
+    found = compare(_chosen_by(condition), _calls(*PAIRS[:2]), fullgraph=False)
+    assert (found.eager_differences, found.differences) == ((), ())
+
+
+def test_unpatched_programs_break_as_before() -> None:
+    make = _chosen_by(torch.equal)
+    before = run_compiled(make, _calls(*PAIRS[:2]), fullgraph=False, way=leave_unpatched)
+    assert before.graphs > 1, "stock Dynamo stops at torch.equal"
+
+
+def test_a_number_that_shapes_a_tensor_stays_a_graph_break() -> None:
+    def make() -> Callable[..., Tensor]:
+        def program(x: Tensor, count: Tensor) -> Tensor:
+            size = int(count.sum())
+            if size > 1:
+                x = x + 1
+            return x[:size] * torch.ones(size)
+
+        return program
+
+    values = [torch.tensor([each, 0]) for each in (2, 1, 0)]
+    found = compare(make, _calls(*values), fullgraph=False)
+    assert (found.eager_differences, found.differences) == ((), ())
+    assert found.graphs > 1
+
+
+def test_a_number_is_a_number_wherever_it_can_be_seen(capsys: pytest.CaptureFixture[str]) -> None:
+    def program(x: Tensor) -> tuple[Tensor, dict[str, object]]:
+        flag, total = (x > 2).any().item(), x.sum().item()
+        if flag:
+            x = x + 1
+        return x, {"flag": flag, "total": total, "items": [total, not flag], "count": int(x.amax())}
+
+    expected = program(torch.tensor([1.0, 3.0]))
+    compiled = torch.compile(bcmend.patch(program), backend="eager")
+    try:
+        result = compiled(torch.tensor([1.0, 3.0]))
+    finally:
+        bcmend.unpatch()
+    assert result[1] == expected[1]
+    assert repr(result[1]) == repr(expected[1])
+    assert [type(each) for each in result[1].values()] == [bool, float, list, int]
+
+
+def test_an_untaken_conversion_does_not_raise() -> None:
+    def make() -> Callable[..., Tensor]:
+        def program(x: Tensor, value: Tensor) -> Tensor:
+            if torch.isfinite(value).all():
+                if int(value) == 3:
+                    return x * 2
+                return x + 1
+            return x - 1
+
+        return program
+
+    values = [torch.tensor([each]) for each in (3.0, NAN, INFINITY, 4.0)]
+    for fullgraph in (True, False):
+        assert_equivalent(make, _calls(*values), fullgraph=fullgraph)
+
+
+def test_an_answer_inside_an_arm_decides_a_check() -> None:
+    def make() -> Callable[..., Tensor]:
+        def program(x: Tensor, one: Tensor, other: Tensor) -> Tensor:
+            if one.sum() > 0:
+                if torch.equal(one, other):
+                    raise ValueError("equal")
+                x = x + 1
+            return x
+
+        return program
+
+    assert_equivalent(make, _calls(*PAIRS[:2]), may_copy=True)
+
+
+def test_no_number_is_taken_out_where_only_its_truth_is_read() -> None:
+    targets: list[object] = []
+
+    def backend(module: torch.fx.GraphModule, inputs: list[Tensor]) -> Any:
+        targets.extend(node.target for node in module.graph.nodes)
+        return module
+
+    def program(x: Tensor) -> Tensor:
+        if x.sum().item() > 2 and not torch.equal(x, x + 1):
+            return x + 1
+        return x - 1
+
+    try:
+        torch.compile(bcmend.patch(program), backend=backend)(torch.ones(3))
+    finally:
+        bcmend.unpatch()
+    assert "item" not in targets
+    assert torch.where in targets

@@ -1,0 +1,415 @@
+"""Every reason in the table is given to a program that deserves it, and its hint helps.
+
+Beside each program stands the same program changed as the hint says, which has that refusal no
+more.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+import bcmend
+from bcmend.reasons import REASONS
+from tests.equivalence import fresh
+
+Program = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Provocation:
+    """A program that gets a refusal, and one that follows the hint.
+
+    ``run`` makes one call; ``None`` where the refusal shows without.
+    """
+
+    slug: str
+    program: Program
+    better: Program
+    policy: bcmend.Policy = field(default_factory=bcmend.Policy)
+    better_policy: bcmend.Policy = field(default_factory=bcmend.Policy)
+    run: Callable[[Program], object] | None = None
+
+
+def _compiled(*arguments: Tensor, grad: bool = False) -> Callable[[Program], object]:
+    def run(program: Program) -> object:
+        inputs = [each.clone().requires_grad_(grad) for each in arguments]
+        with torch.set_grad_enabled(grad):
+            return torch.compile(program, backend="eager")(*inputs)
+
+    return run
+
+
+X = torch.tensor([1.0, 2.0, 3.0])
+ON_X = _compiled(X)
+
+
+def _simple(x: Tensor) -> Tensor:
+    if x.sum() > 0:
+        return x + 1
+    return x - 1
+
+
+def _printing(x: Tensor) -> Tensor:
+    print("shape", x.shape)
+    return x + 1
+
+
+def _generator(x: Tensor) -> Iterator[Tensor]:
+    if x.sum() > 0:
+        x = x + 1
+    yield x
+
+
+async def _coroutine(x: Tensor) -> Tensor:
+    if x.sum() > 0:
+        x = x + 1
+    return x
+
+
+def _listing(x: Tensor) -> list[Tensor]:
+    return list(_generator(x))
+
+
+def _starting(x: Tensor) -> object:
+    return _coroutine
+
+
+def _introspecting(x: Tensor) -> int:
+    if x.sum() > 0:
+        return len(locals())
+    return 0
+
+
+def _unbound(x: Tensor, known: bool) -> Tensor:
+    if known:
+        y = x + 1
+    if x.sum() > 0:
+        x = y + 1
+    return x
+
+
+def _bound(x: Tensor, known: bool) -> Tensor:
+    y = x
+    if known:
+        y = x + 1
+    if x.sum() > 0:
+        x = y + 1
+    return x
+
+
+def _returning_in_try(x: Tensor) -> Tensor:
+    try:
+        if x.sum() > 0:
+            return x + 1
+        return x - 1
+    finally:
+        x.size()
+
+
+def _returning_after_try(x: Tensor) -> Tensor:
+    try:
+        if x.sum() > 0:
+            y = x + 1
+        else:
+            y = x - 1
+    finally:
+        x.size()
+    return y
+
+
+def _deleting_later(x: Tensor, y: Tensor | None) -> Tensor:
+    if x.sum() > 0:
+        x = x + 1
+    z = x + y
+    del y
+    return z
+
+
+def _deleting_a_local(x: Tensor, y: Tensor) -> Tensor:
+    if x.sum() > 0:
+        del y
+    return y + x
+
+
+def _none_or_tensor(x: Tensor) -> tuple[Tensor | None, Tensor]:
+    y = None
+    if x.sum() > 0:
+        y = x + 1
+    return y, x
+
+
+def _zeros_or_tensor(x: Tensor) -> tuple[Tensor, Tensor]:
+    y = torch.zeros_like(x)
+    if x.sum() > 0:
+        y = x + 1
+    return y, x
+
+
+def _writing_in_an_arm(x: Tensor, total: Tensor) -> Tensor:
+    y = x * 1
+    if x.sum() > 0:
+        y.add_(total)
+    return y
+
+
+def _writing_after_the_arms(x: Tensor, total: Tensor) -> Tensor:
+    y = x * 1
+    if x.sum() > 0:
+        y = y + total
+    return y
+
+
+def _leaving_the_graph(x: Tensor) -> Tensor:
+    if x.sum() > 0:
+        torch._dynamo.graph_break()
+        x = x + 1
+    return x
+
+
+def _dropping_in_an_arm(x: Tensor) -> Tensor:
+    if x.sum() > 0:
+        return functional.dropout(x, 0.5, training=True)
+    return x + 1
+
+
+def _dropping_before(x: Tensor) -> Tensor:
+    dropped = functional.dropout(x, 0.5, training=True)
+    if x.sum() > 0:
+        return dropped * 1
+    return x + 1
+
+
+def _testing_many(x: Tensor) -> Tensor:
+    if x > 0:
+        return x + 1
+    return x - 1
+
+
+def _testing_any(x: Tensor) -> Tensor:
+    if (x > 0).any():
+        return x + 1
+    return x - 1
+
+
+def _run_with_a_failing_back_end(program: Program) -> object:
+    calls = []
+
+    def back_end(module: torch.fx.GraphModule, inputs: list[Tensor]) -> Any:
+        calls.append(module)
+        if len(calls) == 1 and any(node.target is torch.where for node in module.graph.nodes):
+            raise RuntimeError("cannot compile")
+        return module
+
+    return torch.compile(program, backend=back_end)(X)
+
+
+def _run_with_a_sound_back_end(program: Program) -> object:
+    return torch.compile(program, backend="eager")(X)
+
+
+def _checking(x: Tensor) -> Tensor:
+    if x.sum() < 0:
+        raise ValueError("negative")
+    return x + 1
+
+
+def _handling(x: Tensor) -> Tensor:
+    try:
+        if x.sum() < 0:
+            raise ValueError("negative")
+        y = x + 1
+    except ValueError:
+        y = x - 1
+    return y
+
+
+def _testing_instead(x: Tensor) -> Tensor:
+    if x.sum() < 0:
+        return x - 1
+    return x + 1
+
+
+def _value_of_an_or(x: Tensor) -> Tensor:
+    return (x.sum() > 0) or (x.amin() > 1)
+
+
+def _value_assigned(x: Tensor) -> Tensor:
+    value = x.sum() > 0
+    if not value:
+        value = x.amin() > 1
+    return value
+
+
+def _looping_on_data(x: Tensor) -> Tensor:
+    while x.sum() < 100:
+        x = x * 2
+    return x
+
+
+def _returning_from_a_loop(x: Tensor, count: int) -> Tensor:
+    for _ in range(count):
+        if x.sum() > 0:
+            return x + 1
+        return x - 1
+    return x
+
+
+def _returning_after_the_loop(x: Tensor, count: int) -> Tensor:
+    y = x
+    for _ in range(count):
+        if x.sum() > 0:
+            y = x + 1
+        else:
+            y = x - 1
+        break
+    return y
+
+
+def _looping_so_often(x: Tensor) -> Tensor:
+    for _ in range(5):
+        x = torch.where(x.sum() < 100, x * 2, x)
+    return x
+
+
+def _alias_written_later(x: Tensor) -> Tensor:
+    y = x * 1
+    z = y
+    if x.sum() > 0:
+        z = x + 1
+    y.add_(1)
+    return z
+
+
+def _copy_made_in_the_branch(x: Tensor) -> Tensor:
+    y = x * 1
+    if x.sum() > 0:
+        z = x + 1
+    else:
+        z = y.clone()
+    y.add_(1)
+    return z
+
+
+def _indexing(x: Tensor, index: Tensor) -> Tensor:
+    if x.sum() > 0:
+        return x[index]
+    return x - 1
+
+
+def _binding_in_an_argument(x: Tensor) -> Tensor:
+    print(total := f"{x.sum().item():.1f}", total)
+    return x
+
+
+def _binding_before(x: Tensor) -> Tensor:
+    total = x.sum()
+    print(f"{total.item():.1f}")
+    return x
+
+
+def _printing_an_iterator(x: Tensor) -> Tensor:
+    shown = map(str, [1, 2])
+    print(shown)
+    return x + 1
+
+
+def _printing_a_list(x: Tensor) -> Tensor:
+    print([x])
+    return x + 1
+
+
+def _export(program: Program) -> object:
+    return torch._dynamo.export(program)(X)
+
+
+ON_NUMBERS = _compiled(X, torch.tensor([0, 1, 2]))
+
+PROVOCATIONS = (
+    Provocation("switched-off", _simple, _simple, policy=bcmend.Policy(off=("*",))),
+    Provocation("policy-keep", _checking, _checking, policy=bcmend.Policy(guards="keep")),
+    Provocation("generator", _listing, _simple),
+    Provocation("coroutine", _starting, _simple),
+    Provocation("frame-introspection", _introspecting, _simple),
+    Provocation("maybe-unbound", _unbound, _bound),
+    Provocation("return-in-try", _returning_in_try, _returning_after_try),
+    Provocation("consumes-iterator", _returning_from_a_loop, _returning_after_the_loop),
+    Provocation("deletes-local", _deleting_a_local, _deleting_later),
+    Provocation("arms-differ", _none_or_tensor, _zeros_or_tensor, run=ON_X),
+    Provocation(
+        "arm-effects", _writing_in_an_arm, _writing_after_the_arms, run=_compiled(X, X, grad=True)
+    ),
+    Provocation("arm-untraceable", _leaving_the_graph, _simple, run=ON_X),
+    Provocation(
+        "random-under-gradients",
+        _dropping_in_an_arm,
+        _dropping_before,
+        run=_compiled(X, grad=True),
+    ),
+    Provocation("multi-element-condition", _testing_many, _testing_any, run=ON_X),
+    Provocation("not-captured", _simple, _simple, run=_run_with_a_failing_back_end),
+    Provocation("handler-in-caller", _handling, _testing_instead, run=ON_X),
+    Provocation("stack-shape", _value_of_an_or, _value_assigned),
+    Provocation("loop-exit", _looping_on_data, _looping_so_often),
+    Provocation("alias-changed", _alias_written_later, _copy_made_in_the_branch, run=ON_X),
+    Provocation(
+        "where-would-speculate",
+        _indexing,
+        _indexing,
+        policy=bcmend.Policy(branch="where"),
+        run=ON_NUMBERS,
+    ),
+    Provocation("output-shape", _binding_in_an_argument, _binding_before),
+    Provocation("cannot-snapshot", _printing_an_iterator, _printing_a_list, run=ON_X),
+    Provocation(
+        "export",
+        _printing,
+        _printing,
+        better_policy=bcmend.Policy(output="drop"),
+        run=_export,
+    ),
+)
+
+
+@pytest.fixture(autouse=True)
+def _clean() -> Iterator[None]:
+    yield
+    bcmend.unpatch()
+    torch._dynamo.reset()
+
+
+def _refusals(
+    program: Program, policy: bcmend.Policy, run: Callable[[Program], object] | None
+) -> set[str | None]:
+    torch._dynamo.reset()
+    program = fresh(program)  # a site that was withdrawn stays so, for the same code
+    bcmend.patch(program, policy=policy)
+    try:
+        if run is not None:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                try:
+                    run(program)
+                except (RuntimeError, torch._dynamo.exc.TorchDynamoException):
+                    pass  # as it would without bcmend
+        return {site.refusal for site in bcmend.report(program, policy=policy).sites}
+    finally:
+        bcmend.unpatch()
+
+
+@pytest.mark.parametrize("case", PROVOCATIONS, ids=lambda case: case.slug)
+def test_a_program_gets_the_refusal_and_following_its_hint_removes_it(case: Provocation) -> None:
+    assert case.slug in _refusals(case.program, case.policy, case.run)
+    run = _run_with_a_sound_back_end if case.slug == "not-captured" else case.run
+    assert case.slug not in _refusals(case.better, case.better_policy, run)
+
+
+def test_every_reason_is_provoked() -> None:
+    assert {case.slug for case in PROVOCATIONS} == set(REASONS)
