@@ -26,11 +26,12 @@ from torch._dynamo import exc
 from torch._dynamo.variables import TensorVariable, TupleVariable
 from torch._dynamo.variables.base import VariableTracker
 
-from bcmend.runtime import lower, sinks, watches
+from bcmend.runtime import in_place, lower, sinks, watches
 from bcmend.runtime.arms import ArmFailure, ArmTrace, trace_arm
 from bcmend.runtime.changes import apply_changes, plan_changes
+from bcmend.runtime.in_place import InPlace
 from bcmend.runtime.merge import Build, CannotMerge, Merger, Pair, example_of
-from bcmend.runtime.operations import Hazards, hazards_of
+from bcmend.runtime.operations import Hazards, hazards_of, storage_of
 from bcmend.runtime.sinks import Draft
 from bcmend.runtime.sites import LiveSite
 
@@ -83,7 +84,7 @@ def _mend(
     )
     if isinstance(then_arm, ArmFailure) or isinstance(else_arm, ArmFailure):
         return _guard_by_raising_arm(tx, site, condition, arms, inputs, (then_arm, else_arm))
-    predicate = lower.as_predicate(tx, condition)
+    predicate = predicate_of(tx, site, condition)
     codes = tuple(arm.get_code() for arm in arms)  # type: ignore[attr-defined]
     branch = Branch(site, target, predicate, then_arm, else_arm, codes)
     try:
@@ -111,14 +112,29 @@ def _guard_by_raising_arm(
         broken = next((failure for failure in failures if not failure.raised), failures[0])
         site.refuse("arm-untraceable", broken.detail)
         return None
+    if failures[0].spoiled:
+        site.withdraw("arm-effects", "the arm that raises changes the form of a tensor in place")
+        raise watches.SiteChanged(restart_reason="bcmend: a tensor has another form")
     raising = 0 if isinstance(traced[0], ArmFailure) else 1
-    predicate = lower.as_predicate(tx, condition)
+    predicate = predicate_of(tx, site, condition)
     if raising == 1:
         predicate = lower.negated(tx, predicate)
     if not make_record(tx, site, arms[raising], TupleVariable(list(inputs)), predicate):
         return None
     site.mended("guard")
     return arms[1 - raising].call_function(tx, list(inputs), {})
+
+
+def predicate_of(tx: Any, site: LiveSite, condition: VariableTracker) -> TensorVariable:
+    """Return the truth of ``condition`` as it is now, whatever is changed later."""
+    predicate = lower.as_predicate(tx, condition)
+    if not isinstance(condition, TensorVariable):
+        return predicate
+    if storage_of(example_of(predicate)) != storage_of(example_of(condition)):
+        return predicate
+    kept = sinks.snapshot(tx, site, predicate)
+    assert isinstance(kept, TensorVariable)
+    return kept
 
 
 def make_record(
@@ -179,7 +195,10 @@ def _caught_in(frame: Any, entry: Any) -> bool:
 
 def _lower(tx: Any, branch: Branch) -> VariableTracker | None:
     then_arm, else_arm = branch.arms
-    merger = Merger(lambda value: value.as_proxy().node.graph in (then_arm.graph, else_arm.graph))
+    merger = Merger(
+        lambda value: value.as_proxy().node.graph in (then_arm.graph, else_arm.graph),
+        lambda value: in_place.outer_form(value, branch.arms),
+    )
     build_result = merger.merge(then_arm.result, else_arm.result)
     changes = plan_changes(tx, branch.site, merger, branch.arms, branch.codes)
     records = [
@@ -187,19 +206,31 @@ def _lower(tx: Any, branch: Branch) -> VariableTracker | None:
         for taken, arm in ((True, then_arm), (False, else_arm))
         for draft in arm.records
     ]
-    how = _choose(tx, branch, merger.pairs)
-    if how is None:
+    chosen = _choose(tx, branch, bool(merger.pairs))
+    if chosen is None:
         return None
-    operation = {"where": lower.by_where, "cond": lower.by_cond}[how]
-    merged = operation(tx, branch.predicate, then_arm, else_arm, merger.pairs)
-    if how == "where" and not merger.pairs:
+    how, tensors = chosen
+    merged = _write_lowering(tx, branch, how, merger.pairs, tensors)
+    if how == "where" and not (merger.pairs or tensors):
         how = "nothing to merge"
     _watch_aliases(tx, branch, merger.pairs, merged)
     apply_changes(tx, branch.site, branch.predicate, changes, merged, merger.belongs)
     for draft, taken, build in records:
         _append_under(tx, branch.predicate, draft, taken, build(merged))
-    branch.site.mended(how if not (changes or records) else f"{how} with effects")
+    branch.site.mended(how if not (changes or records or tensors) else f"{how} with effects")
     return build_result(merged)
+
+
+def _write_lowering(
+    tx: Any, branch: Branch, how: str, pairs: Sequence[Pair], tensors: Sequence[InPlace]
+) -> list[VariableTracker]:
+    """Write the branch into the graph, and the changes in place after it."""
+    operation = {"where": lower.by_where, "cond": lower.by_cond}[how]
+    wanted = [*pairs, *(each.pair for each in tensors)]
+    changed = [each.outer for each in tensors]
+    values = operation(tx, branch.predicate, *branch.arms, wanted, changed)
+    in_place.write_back(tx, tensors, values[len(pairs) :])
+    return values[: len(pairs)]
 
 
 def _adopt_record(merger: Merger, draft: Draft, taken: bool) -> Build:
@@ -218,21 +249,26 @@ def _append_under(
     sinks.append(tx, replace(draft, predicate=condition, inputs=inputs))
 
 
-def _choose(tx: Any, branch: Branch, pairs: Sequence[Pair]) -> str | None:
-    """Choose "where" or "cond"; note the refusal and return ``None`` where neither is right."""
+def _choose(tx: Any, branch: Branch, has_results: bool) -> tuple[str, list[InPlace]] | None:
+    """Choose "where" or "cond", and the tensors whose changes in place are taken out of the arms.
+
+    Note the refusal and return ``None`` where neither lowering is right.
+    """
     site = branch.site
     if any(arm.effects.other for arm in branch.arms):
         site.refuse("arm-effects", next(a.effects.other for a in branch.arms if a.effects.other))
         return None
-    if any(arm.effects.tensors for arm in branch.arms):
-        # In-place changes of outer tensors: only cond keeps them to the taken side.
-        if torch.is_grad_enabled() or site.branch == "where":
-            site.refuse("arm-effects", "a tensor is changed in place")
-            return None
-        return "cond"
     hazards = [hazards_of(arm.graph.nodes, tx.fake_mode) for arm in branch.arms]
+    try:
+        tensors = in_place.plan_in_place(tx, branch.arms, hazards)
+    except in_place.CannotSettle as problem:
+        if problem.cond_may and not torch.is_grad_enabled() and site.branch != "where":
+            return "cond", []  # changes what it is given, on the taken side only
+        site.refuse("arm-effects", str(problem))
+        return None
     gradients = lower.gradients_flow(*branch.arms)
-    return _weigh(site, hazards, gradients, bool(pairs))
+    how = _weigh(site, hazards, gradients, has_results or bool(tensors))
+    return None if how is None else (how, tensors)
 
 
 def _weigh(

@@ -2,14 +2,14 @@
 
 Reads the FX nodes of an arm, runs each once more on fake tensors while a dispatch mode writes down
 the ATen operators that it consists of, and sums up: may one fail on the data, does one draw random
-numbers, is one dear. The facts come from the operators' own tags and from two short tables; an
-operator that is in neither is taken to be able to fail.
+numbers, is one dear, which memory do they write to. The facts come from the operators' own tags and
+from short tables; an operator that no table knows to be harmless is taken to be able to fail.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import torch
@@ -17,7 +17,7 @@ from torch.fx import Node
 from torch.fx.node import map_aggregate
 from torch.utils._python_dispatch import TorchDispatchMode
 
-__all__ = ["Hazards", "hazards_of"]
+__all__ = ["Hazards", "hazards_of", "storage_of"]
 
 #: Matrix products, convolutions, attention and the like: running them for nothing costs.
 DEAR: Final = frozenset(
@@ -54,6 +54,14 @@ TOTAL: Final = frozenset(
     """.split()
 )
 
+#: Of the module ``operator``: the statements ``x[i] = v``, ``x += v`` and their kin.
+_IN_PLACE_STATEMENTS: Final = frozenset(
+    "setitem iadd isub imul itruediv ifloordiv imod ipow iand ior ixor ilshift irshift".split()
+)
+
+#: Write their running statistics in training although their schemas do not say so.
+_BATCH_NORMS: Final = frozenset(["native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm"])
+
 _INTEGER_DIVISION: Final = frozenset(
     ["div", "divide", "floor_divide", "remainder", "fmod", "true_divide"]
 )
@@ -70,12 +78,16 @@ class Hazards:
         random: name of an operator that draws random numbers; empty if none.
         dear: name of an operator that is too costly to run for nothing; empty if none.
         operators: how many ATen operators the arm consists of.
+        writes: the storages that are written to, by ``storage_of``.
+        reshapes: the storages of tensors that get other sizes, strides or memory in place.
     """
 
     partial: str = ""
     random: str = ""
     dear: str = ""
     operators: int = 0
+    writes: frozenset[int] = frozenset()
+    reshapes: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +108,44 @@ class _Call:
                 value = given[0] if given else self.keywords.get("dropout_p", 0.0)
                 return bool(value != 0)
         return True
+
+    def written(self) -> Iterator[torch.Tensor]:
+        """Yield the tensors that it writes to."""
+        training_norm = self.operator.overloadpacket.__name__ in _BATCH_NORMS and self._trains
+        for position, parameter in enumerate(self.operator._schema.arguments):
+            info = parameter.alias_info
+            statistics = training_norm and parameter.name in ("running_mean", "running_var")
+            if not (statistics or (info is not None and info.is_write)):
+                continue
+            given = self._argument(position, parameter.name)
+            for each in given if isinstance(given, (list, tuple)) else (given,):
+                if isinstance(each, torch.Tensor):
+                    yield each
+
+    @property
+    def _trains(self) -> bool:
+        names = [parameter.name for parameter in self.operator._schema.arguments]
+        return bool(self._argument(names.index("training"), "training"))
+
+    def _argument(self, position: int, name: str) -> Any:
+        if position < len(self.arguments):
+            return self.arguments[position]
+        return self.keywords.get(name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """The ATen calls behind one node, and which storages stood in for which."""
+
+    calls: list[_Call]
+    stands_for: dict[int, int] = field(default_factory=dict)
+
+    def storages_written(self, *, reshaped: bool) -> set[int]:
+        found: set[int] = set()
+        for call in self.calls:
+            if not reshaped or torch.Tag.inplace_view in call.operator.tags:
+                found.update(storage_of(tensor) for tensor in call.written())
+        return {self.stands_for.get(each, each) for each in found}
 
 
 class _OperatorLog(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -118,15 +168,19 @@ def hazards_of(nodes: Iterable[Node], fake_mode: Any) -> Hazards:
     """
     partial = random = dear = ""
     count = 0
+    writes: set[int] = set()
+    reshapes: set[int] = set()
     for node in nodes:
         if node.op in ("placeholder", "output", "get_attr"):
             continue
-        calls = _operators_of(node, fake_mode)
-        if calls is None:
+        run = _operators_of(node, fake_mode)
+        if run is None:
             partial = partial or _target_name(node)
             dear = dear or _target_name(node)
             continue
-        for call in calls:
+        writes |= run.storages_written(reshaped=False)
+        reshapes |= run.storages_written(reshaped=True)
+        for call in run.calls:
             name = call.operator.overloadpacket.__name__
             count += 1
             if call.draws:
@@ -137,7 +191,15 @@ def hazards_of(nodes: Iterable[Node], fake_mode: Any) -> Hazards:
                 dear = dear or name
     if count > MANY_OPERATORS:
         dear = dear or f"{count} operators"
-    return Hazards(partial, random, dear, count)
+    return Hazards(partial, random, dear, count, frozenset(writes), frozenset(reshapes))
+
+
+def storage_of(tensor: torch.Tensor) -> int:
+    """Return what is equal for tensors that share memory: views, their base, two names of one."""
+    try:
+        return int(tensor.untyped_storage()._cdata)
+    except (NotImplementedError, RuntimeError):  # a sparse one, or a subclass that has none
+        return -id(tensor)
 
 
 def _is_total(operator: torch._ops.OpOverload, name: str, result: Any) -> bool:
@@ -168,18 +230,23 @@ def _target_name(node: Node) -> str:
     return target if isinstance(target, str) else getattr(target, "__name__", repr(target))
 
 
-def _operators_of(node: Node, fake_mode: Any) -> list[_Call] | None:
+def _operators_of(node: Node, fake_mode: Any) -> _Run | None:
     """Return the ATen calls behind one node; ``None`` where the node cannot be run again."""
     if isinstance(node.target, torch._ops.HigherOrderOperator) or node.op == "call_module":
         return None
     missing = object()
+    stands_for: dict[int, int] = {}
 
     def value(argument: Any) -> Any:
         if not isinstance(argument, Node):
             return argument
         example = argument.meta.get("example_value", missing)
         # An operation in place must not happen to the trace's own tensor a second time.
-        return _stand_in(example) if in_place else example
+        if not in_place or not isinstance(example, torch.Tensor):
+            return example
+        stand_in = _stand_in(example)
+        stands_for[storage_of(stand_in)] = storage_of(example)
+        return stand_in
 
     in_place = _is_in_place(node)
     log = _OperatorLog()
@@ -191,7 +258,7 @@ def _operators_of(node: Node, fake_mode: Any) -> list[_Call] | None:
                 _run(node, arguments, keywords)
     except Exception:
         return None
-    return log.calls
+    return _Run(log.calls, stands_for)
 
 
 def _run(node: Node, arguments: Any, keywords: Any) -> None:
@@ -207,13 +274,11 @@ def _is_in_place(node: Node) -> bool:
     name = _target_name(node)
     if "out" in node.kwargs or node.kwargs.get("inplace") is True:
         return True
-    return name.endswith("_") or name in ("setitem", "iadd", "isub", "imul", "itruediv", "ipow")
+    return name.endswith("_") or name in _IN_PLACE_STATEMENTS
 
 
-def _stand_in(example: Any) -> Any:
-    if isinstance(example, torch.Tensor):
-        with torch.no_grad():
-            return torch.empty_strided(
-                example.size(), example.stride(), dtype=example.dtype, device=example.device
-            )
-    return example
+def _stand_in(example: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        return torch.empty_strided(
+            example.size(), example.stride(), dtype=example.dtype, device=example.device
+        )
