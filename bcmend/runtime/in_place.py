@@ -23,6 +23,7 @@ from torch._dynamo.variables import TensorVariable
 from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.builder import wrap_fx_proxy
 from torch._subclasses import FakeTensor
+from torch.autograd.graph import increment_version
 from torch.fx import Node, Proxy
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils.checkpoint import CheckpointPolicy
@@ -35,15 +36,7 @@ __all__ = ["CannotSettle", "InPlace", "outer_form", "plan_in_place", "write_back
 
 
 class CannotSettle(Exception):
-    """A change in place that cannot be taken out of its arm.
-
-    Attributes:
-        cond_may: whether ``torch.cond`` over the arm as it is would be right, without gradients.
-    """
-
-    def __init__(self, detail: str, *, cond_may: bool = False) -> None:
-        super().__init__(detail)
-        self.cond_may = cond_may
+    """A change in place that cannot be taken out of its arm."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +57,14 @@ class InPlace:
         outer: the tensor.
         pair: what it holds after each side.
         in_history: whether gradients flow through the change.
+        counted: whether eager counts it as a change of the tensor, so that a backward that has kept
+            the tensor fails. Running statistics and ``x.data`` are changed without.
     """
 
     outer: Proxy
     pair: Pair
     in_history: bool
+    counted: bool
 
 
 def plan_in_place(
@@ -90,12 +86,14 @@ def plan_in_place(
     _require_apart(outers)
     _require_arms_apart(arms)
     for outer in outers:
-        _require_not_kept(tx, _example(outer), arms)
+        if any(_is_counted(arm, outer) for arm in arms):
+            _require_not_kept(tx, _example(outer), arms)
     return [
         InPlace(
             outer,
             Pair(_final(outer, arms[0]), _final(outer, arms[1])),
             any(_history_changed(arm, outer) for arm in arms),
+            any(_is_counted(arm, outer) for arm in arms),
         )
         for outer in outers
     ]
@@ -118,6 +116,10 @@ def _changed(arm: ArmTrace, writes: frozenset[int]) -> list[Proxy]:
     return _once_each([*arm.effects.tensors, *written])
 
 
+def _is_counted(arm: ArmTrace, outer: Proxy) -> bool:
+    return any(_example(each) is _example(outer) for each in arm.effects.tensors)
+
+
 def _once_each(outers: Iterable[Proxy]) -> list[Proxy]:
     """Drop further names of the same tensor."""
     return list({id(_example(outer)): outer for outer in outers}.values())
@@ -135,9 +137,7 @@ def _require_own_memory(arm: ArmTrace, outer: Proxy) -> None:
     storage = storage_of(example)
     others = [_example(other) for other in arm.lifted if _example(other) is not example]
     if any(isinstance(other, torch.Tensor) and storage_of(other) == storage for other in others):
-        raise CannotSettle(
-            "a tensor is changed in place, and the arm reads another of its memory", cond_may=True
-        )
+        raise CannotSettle("a tensor is changed in place, and the arm reads another of its memory")
     for value in _values_of(arm):
         node = value.as_proxy().node
         if node.graph is arm.graph or example_of(value) is example:
@@ -145,7 +145,6 @@ def _require_own_memory(arm: ArmTrace, outer: Proxy) -> None:
         if storage_of(example_of(value)) == storage:
             raise CannotSettle(
                 "a tensor is changed in place, and the arm leaves another of its memory",
-                cond_may=True,
             )
 
 
@@ -171,13 +170,13 @@ def _require_settled_form(arm: ArmTrace, outer: Proxy, reshaped: bool) -> None:
     """Refuse a tensor whose change is more than one of its contents."""
     example, entry = _example(outer), arm.entries.get(outer)
     if not isinstance(example, FakeTensor):
-        raise CannotSettle("a tensor of a special kind is changed in place", cond_may=True)
+        raise CannotSettle("a tensor of a special kind is changed in place")
     if reshaped or entry is None or entry.form_changed:
         raise CannotSettle("a tensor gets another form in place")
     if example.layout is not torch.strided:
-        raise CannotSettle("a sparse tensor is changed in place", cond_may=True)
+        raise CannotSettle("a sparse tensor is changed in place")
     if _may_overlap_itself(example):
-        raise CannotSettle("a tensor that overlaps itself is changed in place", cond_may=True)
+        raise CannotSettle("a tensor that overlaps itself is changed in place")
     if not torch.is_grad_enabled():
         return
     if _history_changed(arm, outer) and _is_view_of_a_leaf(example):
@@ -227,7 +226,7 @@ def _require_apart(outers: Sequence[Proxy]) -> None:
     """Two views of one tensor, changed on different sides, would be written over each other."""
     storages = [storage_of(_example(outer)) for outer in outers]
     if len(set(storages)) < len(storages):
-        raise CannotSettle("two tensors that share memory are changed in place", cond_may=True)
+        raise CannotSettle("two tensors that share memory are changed in place")
 
 
 def _require_arms_apart(arms: tuple[ArmTrace, ArmTrace]) -> None:
@@ -320,18 +319,42 @@ def write_back(tx: Any, changes: Sequence[InPlace], finals: Sequence[VariableTra
     """Give each changed tensor its merged contents."""
     _keep_for_backward(tx, changes)
     for change, final in zip(changes, finals, strict=True):
-        gradients = torch.is_grad_enabled()
-        if gradients and not change.in_history:
-            _set_grad_enabled(tx, False)
-        arguments = (change.outer, final.as_proxy())
         try:
-            wrap_fx_proxy(tx, tx.output.create_proxy("call_method", "copy_", arguments, {}))
+            if change.in_history:
+                _copy(tx, change.outer, final)
+            else:
+                _copy_without_history(tx, change, final)
         except exc.TorchDynamoException as error:
             # Half of the branch stands in the graph: only tracing again without it helps.
             raise CannotSettle(str(error).strip().splitlines()[0]) from error
-        finally:
-            if gradients and not change.in_history:
-                _set_grad_enabled(tx, True)
+
+
+def _copy(tx: Any, target: Proxy, final: VariableTracker) -> None:
+    arguments = (target, final.as_proxy())
+    wrap_fx_proxy(tx, tx.output.create_proxy("call_method", "copy_", arguments, {}))
+
+
+def _copy_without_history(tx: Any, change: InPlace, final: VariableTracker) -> None:
+    gradients = torch.is_grad_enabled()
+    target = change.outer
+    if gradients:
+        _set_grad_enabled(tx, False)
+    try:
+        if not change.counted:
+            data = tx.output.create_proxy(
+                "call_function",
+                torch._C._autograd._get_data_attr,  # type: ignore[attr-defined]
+                (change.outer,),
+                {},
+            )
+            wrap_fx_proxy(tx, data)
+            # The graph does not count the change, but what watches the tensor has to notice.
+            increment_version(_example(change.outer))
+            target = data
+        _copy(tx, target, final)
+    finally:
+        if gradients:
+            _set_grad_enabled(tx, True)
 
 
 def _keep_for_backward(tx: Any, changes: Sequence[InPlace]) -> None:

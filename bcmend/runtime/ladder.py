@@ -262,8 +262,6 @@ def _choose(tx: Any, branch: Branch, has_results: bool) -> tuple[str, list[InPla
     try:
         tensors = in_place.plan_in_place(tx, branch.arms, hazards)
     except in_place.CannotSettle as problem:
-        if problem.cond_may and not torch.is_grad_enabled() and site.branch != "where":
-            return "cond", []  # changes what it is given, on the taken side only
         site.refuse("arm-effects", str(problem))
         return None
     gradients = lower.gradients_flow(*branch.arms)

@@ -153,8 +153,8 @@ def _kept_apart(
 ) -> list[Proxy]:
     """Return the operands, with a copy of each that is changed later.
 
-    The copy is made by a choice between two equal values: Inductor takes a clone out again before it
-    settles what is kept for backward.
+    The copy is made by a choice between two equal values: Inductor takes a clone out again before
+    it settles what is kept for backward.
     """
     return [
         _call(tx, torch.where, predicate.as_proxy(), each, each).as_proxy()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from corpus.patterns import branches, effects, guards, hard, loops, modules, output
+from corpus.patterns import branches, effects, guards, hard, in_place, loops, modules, output
 from corpus.patterns.pattern import Pattern
 
 PATTERNS: Final[tuple[Pattern, ...]] = (
     *branches.PATTERNS,
     *loops.PATTERNS,
     *effects.PATTERNS,
+    *in_place.PATTERNS,
     *guards.PATTERNS,
     *output.PATTERNS,
     *modules.PATTERNS,
