@@ -87,7 +87,8 @@ _TABLE: Final = (
     Reason(
         "arm-effects",
         "An arm changes something that outlives it in a way that cannot be made conditional.",
-        "Compute the new value in the branch and store it once after the branch.",
+        "Compute the new value in the branch and store it once after the branch; before that, "
+        "copy what an earlier operation may have kept for its backward or another view shares.",
     ),
     Reason(
         "arm-untraceable",

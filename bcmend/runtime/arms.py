@@ -25,6 +25,7 @@ from torch._dynamo.variables.tensor import SymNodeVariable
 from torch.fx import Graph, Proxy
 
 from bcmend.runtime import scalars
+from bcmend.runtime.entries import Entry, Lifted
 
 __all__ = ["Arm", "ArmFailure", "ArmTrace", "Effects", "trace_arm"]
 
@@ -93,6 +94,7 @@ class ArmTrace:
 
     ``lifted`` maps proxies of the main trace to the placeholders that stand for them in ``graph``.
     ``records`` are the output and guard records that the arm would have made, in order.
+    ``entries`` say how the lifted tensors were when the arm first met them.
     """
 
     result: VariableTracker
@@ -100,14 +102,19 @@ class ArmTrace:
     lifted: dict[Proxy, Proxy]
     effects: Effects
     records: tuple[Any, ...]  # of sinks.Draft
+    entries: dict[Proxy, Entry] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class ArmFailure:
-    """An arm that could not be traced: it raised, or Dynamo cannot follow it."""
+    """An arm that could not be traced: it raised, or Dynamo cannot follow it.
+
+    ``spoiled`` says that it has left a tensor of the main trace in another form.
+    """
 
     raised: bool
     detail: str
+    spoiled: bool = False
 
 
 class _RecordingSideEffects(SideEffects):
@@ -206,6 +213,7 @@ def trace_arm(
     """
     output = tx.output
     scope = current_scope_id()
+    lifted = Lifted()
     with _recording(output.side_effects, scope) as (before, recording):
         try:
             with (
@@ -213,21 +221,22 @@ def trace_arm(
                 output.subtracer(target, None, "arm") as tracer,
                 open_sink() as records,
             ):
+                tracer.lifted_freevars = lifted
                 _remember_containers(recording, arm.arguments)
                 result = arm.call(tx)
                 graph = tracer.graph
                 scalars.drop_unread(graph)
-                lifted = dict(tracer.lifted_freevars)
                 tensors = _changed_in_place(tracer, lifted)
             effects = _effects(before, recording, tensors, scope)
-            return ArmTrace(result, graph, lifted, effects, tuple(records))
+            return ArmTrace(result, graph, dict(lifted), effects, tuple(records), lifted.entries)
         except (exc.RestartAnalysis, exc.SkipFrame):
             raise
         except exc.ObservedException as error:
-            return ArmFailure(True, _exception_name(error))
+            return ArmFailure(True, _exception_name(error), lifted.spoiled)
         except Exception as error:
             first = str(error).strip().splitlines()[:1]
-            return ArmFailure(False, f"{type(error).__name__}: {' '.join(first)}")
+            detail = f"{type(error).__name__}: {' '.join(first)}"
+            return ArmFailure(False, detail, lifted.spoiled)
 
 
 def _exception_name(error: exc.ObservedException) -> str:

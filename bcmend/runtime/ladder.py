@@ -25,11 +25,12 @@ from torch._dynamo import exc
 from torch._dynamo.variables import TensorVariable, TupleVariable
 from torch._dynamo.variables.base import VariableTracker
 
-from bcmend.runtime import iterators, loops, lower, sinks, sites, watches
+from bcmend.runtime import in_place, iterators, loops, lower, sinks, sites, watches
 from bcmend.runtime.arms import Arm, ArmFailure, ArmTrace, trace_arm
 from bcmend.runtime.changes import apply_changes, plan_changes
+from bcmend.runtime.in_place import InPlace
 from bcmend.runtime.merge import Build, CannotMerge, Merger, Pair, example_of
-from bcmend.runtime.operations import hazards_of
+from bcmend.runtime.operations import hazards_of, storage_of
 from bcmend.runtime.sinks import Draft
 from bcmend.runtime.sites import LiveSite
 from bcmend.runtime.weigh import Choice, weigh
@@ -103,7 +104,7 @@ def _branch(
     then_arm, else_arm = (trace_arm(tx, target, arm, lambda: sinks.open_arm(tx)) for arm in arms)
     if isinstance(then_arm, ArmFailure) or isinstance(else_arm, ArmFailure):
         return _guard_by_raising_arm(tx, site, condition, arms, (then_arm, else_arm))
-    predicate = lower.as_predicate(tx, condition)
+    predicate = predicate_of(tx, site, condition)
     branch = Branch(site, target, predicate, then_arm, else_arm, form)
     try:
         return _lower(tx, branch)
@@ -144,8 +145,11 @@ def _guard_by_raising_arm(
         # Where a branch inside the arm is the reason, its refusal says more.
         site.refuse(*(sites.recent_refusal() or ("arm-untraceable", broken.detail)))
         return None
+    if failures[0].spoiled:
+        site.withdraw("arm-effects", "the arm that raises changes the form of a tensor in place")
+        raise watches.SiteChanged(restart_reason="bcmend: a tensor has another form")
     raising = 0 if isinstance(traced[0], ArmFailure) else 1
-    predicate = lower.as_predicate(tx, condition)
+    predicate = predicate_of(tx, site, condition)
     if raising == 1:
         predicate = lower.negated(tx, predicate)
     arm = arms[raising]
@@ -153,6 +157,18 @@ def _guard_by_raising_arm(
         return None
     site.mended("guard", f"one side raises {failures[0].detail}")
     return arms[1 - raising].call(tx)
+
+
+def predicate_of(tx: Any, site: LiveSite, condition: VariableTracker) -> TensorVariable:
+    """Return the truth of ``condition`` as it is now, whatever is changed later."""
+    predicate = lower.as_predicate(tx, condition)
+    if not isinstance(condition, TensorVariable):
+        return predicate
+    if storage_of(example_of(predicate)) != storage_of(example_of(condition)):
+        return predicate
+    kept = sinks.snapshot(tx, site, predicate)
+    assert isinstance(kept, TensorVariable)
+    return kept
 
 
 def make_record(
@@ -213,7 +229,10 @@ def _caught_in(frame: Any, entry: Any) -> bool:
 
 def _lower(tx: Any, branch: Branch) -> VariableTracker | None:
     then_arm, else_arm = branch.arms
-    merger = Merger(lambda value: value.as_proxy().node.graph in (then_arm.graph, else_arm.graph))
+    merger = Merger(
+        lambda value: value.as_proxy().node.graph in (then_arm.graph, else_arm.graph),
+        lambda value: in_place.outer_form(value, branch.arms),
+    )
     build_result = merger.merge(then_arm.result, else_arm.result)
     changes = plan_changes(tx, branch.site, merger, branch.arms, branch.form)
     records = [
@@ -221,21 +240,34 @@ def _lower(tx: Any, branch: Branch) -> VariableTracker | None:
         for taken, arm in ((True, then_arm), (False, else_arm))
         for draft in arm.records
     ]
-    choice = _choose(tx, branch, merger.pairs)
-    if choice is None:
+    chosen = _choose(tx, branch, bool(merger.pairs))
+    if chosen is None:
         return None
+    choice, tensors = chosen
     how = choice.how
-    operation = {"where": lower.by_where, "cond": lower.by_cond}[how]
-    merged = operation(tx, branch.predicate, then_arm, else_arm, merger.pairs)
-    if how == "where" and not merger.pairs:
+    merged = _write_lowering(tx, branch, how, merger.pairs, tensors)
+    if how == "where" and not (merger.pairs or tensors):
         how = "nothing to merge"
     _watch_aliases(tx, branch, merger.pairs, merged)
     apply_changes(tx, branch.site, branch.predicate, changes, merged, merger.belongs)
     for draft, taken, build in records:
         _append_under(tx, branch.predicate, draft, taken, build(merged))
     how = f"split by {how}" if branch.form else how
-    branch.site.mended(how if not (changes or records) else f"{how} with effects", choice.why)
+    has_effects = bool(changes or records or tensors)
+    branch.site.mended(f"{how} with effects" if has_effects else how, choice.why)
     return build_result(merged)
+
+
+def _write_lowering(
+    tx: Any, branch: Branch, how: str, pairs: Sequence[Pair], tensors: Sequence[InPlace]
+) -> list[VariableTracker]:
+    """Write the branch into the graph, and the changes in place after it."""
+    operation = {"where": lower.by_where, "cond": lower.by_cond}[how]
+    wanted = [*pairs, *(each.pair for each in tensors)]
+    changed = [each.outer for each in tensors]
+    values = operation(tx, branch.predicate, *branch.arms, wanted, changed)
+    in_place.write_back(tx, tensors, values[len(pairs) :])
+    return values[: len(pairs)]
 
 
 def _adopt_record(merger: Merger, draft: Draft, taken: bool) -> Build:
@@ -254,8 +286,11 @@ def _append_under(
     sinks.append(tx, replace(draft, predicate=condition, inputs=inputs))
 
 
-def _choose(tx: Any, branch: Branch, pairs: Sequence[Pair]) -> Choice | None:
-    """Choose where or cond; note the refusal and return ``None`` where neither is right."""
+def _choose(tx: Any, branch: Branch, has_results: bool) -> tuple[Choice, list[InPlace]] | None:
+    """Choose "where" or "cond", and the tensors whose changes in place are taken out of the arms.
+
+    Note the refusal and return ``None`` where neither lowering is right.
+    """
     site = branch.site
     consumed = [each for arm in branch.arms for each in arm.effects.consumed]
     if not iterators.end_here(tx, consumed, [arm.result for arm in branch.arms]):
@@ -264,18 +299,17 @@ def _choose(tx: Any, branch: Branch, pairs: Sequence[Pair]) -> Choice | None:
     if any(arm.effects.other for arm in branch.arms):
         site.refuse("arm-effects", next(a.effects.other for a in branch.arms if a.effects.other))
         return None
-    if any(arm.effects.tensors for arm in branch.arms):
-        # In-place changes of outer tensors: only cond keeps them to the taken side.
-        if torch.is_grad_enabled() or site.branch == "where":
-            site.refuse("arm-effects", "a tensor is changed in place")
-            return None
-        return Choice("cond", "a tensor is changed in place")
     hazards = [hazards_of(arm.graph.nodes, tx.fake_mode) for arm in branch.arms]
+    try:
+        tensors = in_place.plan_in_place(tx, branch.arms, hazards)
+    except in_place.CannotSettle as problem:
+        site.refuse("arm-effects", str(problem))
+        return None
     gradients = lower.gradients_flow(*branch.arms)
-    choice, refusal = weigh(site.branch, hazards, gradients, bool(pairs))
+    choice, refusal = weigh(site.branch, hazards, gradients, has_results or bool(tensors))
     if refusal is not None:
         site.refuse(*refusal)
-    return choice
+    return None if choice is None else (choice, tensors)
 
 
 def _watch_aliases(

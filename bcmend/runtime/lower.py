@@ -76,15 +76,16 @@ def by_where(
     then_arm: ArmTrace,
     else_arm: ArmTrace,
     pairs: Sequence[Pair],
+    changed: Sequence[Proxy] = (),
 ) -> list[VariableTracker]:
     """Run both arms and choose, value by value.
 
     Where gradients flow, what enters an arm goes through a gate: the tensor itself where the arm is
     taken, a detached one where not, so that no NaN or infinity of the untaken arm's gradient gets
-    back (multiplying it by zero would keep it).
+    back (multiplying it by zero would keep it). Of what is ``changed``, each arm gets its own copy.
     """
-    then_values = _splice(tx, then_arm, _Gate(tx, predicate, taken=True))
-    else_values = _splice(tx, else_arm, _Gate(tx, predicate, taken=False))
+    then_values = _splice(tx, then_arm, _Gate(tx, predicate, taken=True), changed)
+    else_values = _splice(tx, else_arm, _Gate(tx, predicate, taken=False), changed)
     merged: list[VariableTracker] = []
     for pair in pairs:
         one = _mapped(pair.then_value, then_values)
@@ -102,8 +103,12 @@ def by_cond(
     then_arm: ArmTrace,
     else_arm: ArmTrace,
     pairs: Sequence[Pair],
+    changed: Sequence[Proxy] = (),
 ) -> list[VariableTracker]:
-    """Run the taken arm only. Raises ``CannotMerge`` for what ``torch.cond`` cannot return."""
+    """Run the taken arm only. Raises ``CannotMerge`` for what ``torch.cond`` cannot return.
+
+    Of what is ``changed``, the operator gets a copy, since it may keep its operands for backward.
+    """
     if any(pair.is_number for pair in pairs):
         raise CannotMerge("a size computed inside an arm")
     operands = _operands(then_arm, else_arm, pairs)
@@ -112,18 +117,61 @@ def by_cond(
         ("true", then_arm, [p.then_value for p in pairs], [p.else_value for p in pairs]),
         ("false", else_arm, [p.else_value for p in pairs], [p.then_value for p in pairs]),
     ):
-        graph = _arm_graph(arm, operands, values, others, predicate)
+        graph = _arm_graph(arm, operands, values, others, predicate, changed)
         module = GraphModule(dict(tx.output.nn_modules), graph)
         names.append(tx.output.install_subgraph(f"cond_{suffix}", module))
     attributes = [tx.output.create_proxy("get_attr", name, (), {}) for name in names]
     proxy = tx.output.create_proxy(
         "call_function",
         torch.ops.higher_order.cond,
-        (predicate.as_proxy(), attributes[0], attributes[1], tuple(operands)),
+        (predicate.as_proxy(), *attributes, tuple(_kept_apart(tx, predicate, operands, changed))),
         {},
     )
-    result = wrap_fx_proxy(tx, proxy)
-    return list(result.items)[: len(pairs)]  # type: ignore[attr-defined]
+    results = list(wrap_fx_proxy(tx, proxy).items)[: len(pairs)]  # type: ignore[attr-defined]
+    return [
+        _uncovered(tx, result, example_of(pair.present))
+        for pair, result in zip(pairs, results, strict=True)
+    ]
+
+
+def _has_to_be_covered(example: torch.Tensor) -> bool:
+    """The backward of torch.cond counts results that are no floating numbers wrongly."""
+    return torch.is_grad_enabled() and not (example.is_floating_point() or example.is_complex())
+
+
+def _covered(graph: Graph, result: Node) -> Node:
+    """Return the bits of a tensor of integers as floating numbers; nobody calculates with them."""
+    wide = graph.call_method("to", (result, torch.int64))
+    return graph.call_method("view", (wide, torch.float64))
+
+
+def _uncovered(tx: Any, result: VariableTracker, example: torch.Tensor) -> VariableTracker:
+    if not _has_to_be_covered(example):
+        return result
+    bits = _method(tx, "view", result.as_proxy(), torch.int64)
+    return _method(tx, "to", bits.as_proxy(), example.dtype)
+
+
+def _kept_apart(
+    tx: Any, predicate: TensorVariable, operands: Sequence[Proxy], changed: Sequence[Proxy]
+) -> list[Proxy]:
+    """Return the operands, with a copy of each that is changed later.
+
+    The copy is made by a choice between two equal values: Inductor takes a clone out again before
+    it settles what is kept for backward.
+    """
+    return [
+        _call(tx, torch.where, predicate.as_proxy(), each, each).as_proxy()
+        if _is_among(each, changed)
+        else each
+        for each in operands
+    ]
+
+
+def _is_among(outer: Proxy, changed: Sequence[Proxy]) -> bool:
+    """Whether ``outer`` is one of ``changed``, by whatever name."""
+    example = outer.node.meta.get("example_value")
+    return any(example is each.node.meta.get("example_value") for each in changed)
 
 
 class _Gate:
@@ -146,9 +194,19 @@ def _requires_grad(outer: Proxy) -> bool:
     return isinstance(example, torch.Tensor) and example.requires_grad
 
 
-def _splice(tx: Any, arm: ArmTrace, gate: _Gate) -> dict[Node, Proxy]:
+def _splice(tx: Any, arm: ArmTrace, gate: _Gate, changed: Sequence[Proxy]) -> dict[Node, Proxy]:
     """Copy the arm's operations into the main graph; return where each of its values is now."""
-    values: dict[Node, Proxy] = {inner.node: gate(outer) for outer, inner in arm.lifted.items()}
+    values: dict[Node, Proxy] = {}
+    copies: dict[int, Proxy] = {}
+    for outer, inner in arm.lifted.items():
+        if _is_among(outer, changed):
+            # What the arm changes is one tensor by all its names, also where it is a result.
+            example = outer.node.meta["example_value"]
+            if id(example) not in copies:
+                copies[id(example)] = _own_copy(tx, outer, gate)
+            values[inner.node] = values[outer.node] = copies[id(example)]
+        else:
+            values[inner.node] = gate(outer)
     for node in arm.graph.nodes:
         if node in values or node.op == "placeholder":
             continue
@@ -157,6 +215,15 @@ def _splice(tx: Any, arm: ArmTrace, gate: _Gate) -> dict[Node, Proxy]:
         copy.node.meta.update(node.meta)
         values[node] = copy
     return values
+
+
+def _own_copy(tx: Any, outer: Proxy, gate: _Gate) -> Proxy:
+    entered = gate(outer)
+    if entered is outer:
+        entered = _method(tx, "clone", outer).as_proxy()
+    # The arm's operations have run on the original's fake tensor, which knows what they made of it.
+    entered.node.meta["example_value"] = outer.node.meta["example_value"]
+    return entered
 
 
 def _outside(arguments: Any, values: dict[Node, Proxy]) -> Any:
@@ -201,6 +268,7 @@ def _arm_graph(
     values: Sequence[Any],
     others: Sequence[Any],
     predicate: TensorVariable,
+    changed: Sequence[Proxy],
 ) -> Graph:
     """Return the arm as a graph over all operands that returns ``values``.
 
@@ -219,6 +287,8 @@ def _arm_graph(
             entered = graph.call_function(torch.mul, (placeholder, 1))
             entered.meta["example_value"] = operand.node.meta["example_value"]
             known[operand.node] = entered
+        if _is_among(operand, changed):
+            known[operand.node] = _copy_within(graph, operand, operands, known)
     for outer, inner in arm.lifted.items():
         known[inner.node] = known[outer.node]
     for node in arm.graph.nodes:
@@ -237,13 +307,28 @@ def _arm_graph(
         else:
             result = graph.call_method("clone", (known[value.as_proxy().node],))
             result.meta["example_value"] = example_of(value)
-        results.append(result)
+        covered = _has_to_be_covered(example_of(other if value is None else value))
+        results.append(_covered(graph, result) if covered else result)
     if not results:  # an operator has to return something
         result = graph.call_function(torch.zeros, ((),))
         result.meta["example_value"] = example_of(predicate)
         results.append(result)
     graph.output(tuple(results))
     return graph
+
+
+def _copy_within(
+    graph: Graph, operand: Proxy, operands: Sequence[Proxy], known: dict[Node, Node]
+) -> Node:
+    """Return a copy of an operand that the arm may change, the same one for all its names."""
+    for earlier in operands:
+        if earlier is operand:
+            break
+        if _is_among(earlier, [operand]):
+            return known[earlier.node]
+    copied = graph.call_method("clone", (known[operand.node],))
+    copied.meta["example_value"] = operand.node.meta["example_value"]
+    return copied
 
 
 def _call(tx: Any, function: Any, *arguments: Any) -> TensorVariable:

@@ -63,15 +63,17 @@ class Merger:
 
     Attributes:
         belongs: whether a tensor was made inside an arm, and so does not exist outside it.
+        outer_form: the tensor of the main trace that a value is by another name; else the value.
         pairs: what has to be merged, in the order of the merged tensors that a plan expects.
     """
 
     belongs: Callable[[VariableTracker], bool]
+    outer_form: Callable[[VariableTracker], VariableTracker] = lambda value: value
     pairs: list[Pair] = field(default_factory=list)
 
     def merge(self, one: VariableTracker, other: VariableTracker) -> Build:
         """Plan the value that is ``one`` where the condition holds and ``other`` where not."""
-        one, other = one.realize(), other.realize()
+        one, other = self.outer_form(one.realize()), self.outer_form(other.realize())
         if one is other:
             return self.adopt(one)
         if isinstance(one, TensorVariable) and isinstance(other, TensorVariable):
@@ -94,7 +96,7 @@ class Merger:
 
     def adopt(self, value: VariableTracker, *, then_side: bool | None = None) -> Build:
         """Plan to bring a value that only one side has into the main trace."""
-        value = value.realize()
+        value = self.outer_form(value.realize())
         if isinstance(value, (TensorVariable, SymNodeVariable)):
             if not self.belongs(value):
                 return lambda merged: value

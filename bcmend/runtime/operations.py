@@ -2,16 +2,16 @@
 
 Reads the FX nodes of an arm, runs each once more on fake tensors while a dispatch mode writes down
 the ATen operators that it consists of, and sums up: may one fail on the data, does one draw random
-numbers, is one dear. The facts come from the operators' own tags and from two short tables; an
-operator that is in neither is taken to be able to fail.
+numbers, is one dear, which memory do they write to. The facts come from the operators' own tags and
+from short tables; an operator that no table knows to be harmless is taken to be able to fail.
 """
 
 from __future__ import annotations
 
 import math
 import operator as op
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import torch
@@ -22,7 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from bcmend.runtime import costs
 
-__all__ = ["Hazards", "hazards_of"]
+__all__ = ["Hazards", "hazards_of", "storage_of"]
 
 #: Matrix products, convolutions, attention and the like: running them for nothing costs.
 DEAR: Final = frozenset(
@@ -59,6 +59,14 @@ TOTAL: Final = frozenset(
     """.split()
 )
 
+#: Of the module ``operator``: the statements ``x[i] = v``, ``x += v`` and their kin.
+_IN_PLACE_STATEMENTS: Final = frozenset(
+    "setitem iadd isub imul itruediv ifloordiv imod ipow iand ior ixor ilshift irshift".split()
+)
+
+#: Write their running statistics in training although their schemas do not say so.
+_BATCH_NORMS: Final = frozenset(["native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm"])
+
 _INTEGER_DIVISION: Final = frozenset(
     ["div", "divide", "floor_divide", "remainder", "fmod", "true_divide"]
 )
@@ -78,6 +86,8 @@ class Hazards:
         operators: how many ATen operators the arm consists of.
         waste: seconds that the dear operators take beside the price of a decision
             (``bcmend.runtime.costs``); infinite where deciding is free.
+        writes: the storages that are written to, by ``storage_of``.
+        reshapes: the storages of tensors that get other sizes, strides or memory in place.
     """
 
     partial: str = ""
@@ -85,6 +95,8 @@ class Hazards:
     dear: str = ""
     operators: int = 0
     waste: float = 0.0
+    writes: frozenset[int] = frozenset()
+    reshapes: frozenset[int] = frozenset()
 
     def and_then(self, other: Hazards) -> Hazards:
         return Hazards(
@@ -93,6 +105,8 @@ class Hazards:
             self.dear or other.dear,
             self.operators + other.operators,
             self.waste + other.waste,
+            self.writes | other.writes,
+            self.reshapes | other.reshapes,
         )
 
 
@@ -114,6 +128,44 @@ class _Call:
                 value = given[0] if given else self.keywords.get("dropout_p", 0.0)
                 return bool(value != 0)
         return True
+
+    def written(self) -> Iterator[torch.Tensor]:
+        """Yield the tensors that it writes to."""
+        training_norm = self.operator.overloadpacket.__name__ in _BATCH_NORMS and self._trains
+        for position, parameter in enumerate(self.operator._schema.arguments):
+            info = parameter.alias_info
+            statistics = training_norm and parameter.name in ("running_mean", "running_var")
+            if not (statistics or (info is not None and info.is_write)):
+                continue
+            given = self._argument(position, parameter.name)
+            for each in given if isinstance(given, (list, tuple)) else (given,):
+                if isinstance(each, torch.Tensor):
+                    yield each
+
+    @property
+    def _trains(self) -> bool:
+        names = [parameter.name for parameter in self.operator._schema.arguments]
+        return bool(self._argument(names.index("training"), "training"))
+
+    def _argument(self, position: int, name: str) -> Any:
+        if position < len(self.arguments):
+            return self.arguments[position]
+        return self.keywords.get(name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """The ATen calls behind one node, and which storages stood in for which."""
+
+    calls: list[_Call]
+    stands_for: dict[int, int] = field(default_factory=dict)
+
+    def storages_written(self, *, reshaped: bool) -> set[int]:
+        found: set[int] = set()
+        for call in self.calls:
+            if not reshaped or torch.Tag.inplace_view in call.operator.tags:
+                found.update(storage_of(tensor) for tensor in call.written())
+        return {self.stands_for.get(each, each) for each in found}
 
 
 class _OperatorLog(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -140,11 +192,9 @@ def hazards_of(nodes: Iterable[Node], fake_mode: Any) -> Hazards:
     for node in nodes:
         if node.op in ("placeholder", "output", "get_attr"):
             continue
-        if _FOUND not in node.meta:
+        if _FOUND not in node.meta or _is_in_place(node):  # what it writes to depends on the trace
             node.meta[_FOUND] = _hazards_of_node(node, fake_mode)
         found = found.and_then(node.meta[_FOUND])
-        if found.partial and found.random and found.waste == math.inf:
-            break  # nothing that follows can change a decision
     if found.operators > MANY_OPERATORS:
         dear = found.dear or f"{found.operators} operators"
         found = replace(found, dear=dear, waste=math.inf)
@@ -152,12 +202,16 @@ def hazards_of(nodes: Iterable[Node], fake_mode: Any) -> Hazards:
 
 
 def _hazards_of_node(node: Node, fake_mode: Any) -> Hazards:
-    calls = _operators_of(node, fake_mode)
-    if calls is None:
+    run = _operators_of(node, fake_mode)
+    if run is None:
         name = _target_name(node)
         return Hazards(partial=name, dear=name, waste=math.inf)
-    found = Hazards(partial=_target_name(node) if _may_fail_on_numbers(node) else "")
-    for call in calls:
+    found = Hazards(
+        partial=_target_name(node) if _may_fail_on_numbers(node) else "",
+        writes=frozenset(run.storages_written(reshaped=False)),
+        reshapes=frozenset(run.storages_written(reshaped=True)),
+    )
+    for call in run.calls:
         found = found.and_then(_hazards_of_call(call))
     return found
 
@@ -198,6 +252,14 @@ def _may_fail_on_numbers(node: Node) -> bool:
     )
 
 
+def storage_of(tensor: torch.Tensor) -> int:
+    """Return what is equal for tensors that share memory: views, their base, two names of one."""
+    try:
+        return int(tensor.untyped_storage()._cdata)
+    except (NotImplementedError, RuntimeError):  # a sparse one, or a subclass that has none
+        return -id(tensor)
+
+
 def _is_total(operator: torch._ops.OpOverload, name: str, result: Any) -> bool:
     base = name[:-1] if name.endswith("_") and not name.endswith("__") else name
     if base in _INTEGER_DIVISION and not _all_floating(result):
@@ -228,18 +290,23 @@ def _target_name(node: Node) -> str:
     return target if isinstance(target, str) else getattr(target, "__name__", repr(target))
 
 
-def _operators_of(node: Node, fake_mode: Any) -> list[_Call] | None:
+def _operators_of(node: Node, fake_mode: Any) -> _Run | None:
     """Return the ATen calls behind one node; ``None`` where the node cannot be run again."""
     if isinstance(node.target, torch._ops.HigherOrderOperator) or node.op == "call_module":
         return None
     missing = object()
+    stands_for: dict[int, int] = {}
 
     def value(argument: Any) -> Any:
         if not isinstance(argument, Node):
             return argument
         example = argument.meta.get("example_value", missing)
         # An operation in place must not happen to the trace's own tensor a second time.
-        return _stand_in(example) if in_place else example
+        if not in_place or not isinstance(example, torch.Tensor):
+            return example
+        stand_in = _stand_in(example)
+        stands_for[storage_of(stand_in)] = storage_of(example)
+        return stand_in
 
     in_place = _is_in_place(node)
     log = _OperatorLog()
@@ -251,7 +318,7 @@ def _operators_of(node: Node, fake_mode: Any) -> list[_Call] | None:
                 _run(node, arguments, keywords)
     except Exception:
         return None
-    return log.calls
+    return _Run(log.calls, stands_for)
 
 
 def _run(node: Node, arguments: Any, keywords: Any) -> None:
@@ -267,13 +334,11 @@ def _is_in_place(node: Node) -> bool:
     name = _target_name(node)
     if "out" in node.kwargs or node.kwargs.get("inplace") is True:
         return True
-    return name.endswith("_") or name in ("setitem", "iadd", "isub", "imul", "itruediv", "ipow")
+    return name.endswith("_") or name in _IN_PLACE_STATEMENTS
 
 
-def _stand_in(example: Any) -> Any:
-    if isinstance(example, torch.Tensor):
-        with torch.no_grad():
-            return torch.empty_strided(
-                example.size(), example.stride(), dtype=example.dtype, device=example.device
-            )
-    return example
+def _stand_in(example: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        return torch.empty_strided(
+            example.size(), example.stride(), dtype=example.dtype, device=example.device
+        )

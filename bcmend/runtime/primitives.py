@@ -149,7 +149,7 @@ class _Guard(TorchHigherOrderOperatorVariable):
         if site.guards == "keep" or not _is_open_for(tx, site):
             return constant(False)
         with _withdrawn_if_it_fails(site):
-            predicate = lower.as_predicate(tx, condition.realize())
+            predicate = ladder.predicate_of(tx, site, condition.realize())
             if not raises_if.as_python_constant():
                 predicate = lower.negated(tx, predicate)
             made = ladder.make_record(tx, site, action, inputs, predicate)

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from corpus.patterns.pattern import (
-    COND,
     WHERE,
     pattern,
     patterns_among,
@@ -107,7 +106,7 @@ def buffer_assigned() -> Any:
     return Net()
 
 
-@pattern(signs, COND, training_outcome=(refused("arm-effects"),))
+@pattern(signs, WHERE)
 def buffer_changed_in_place() -> Any:
     class Net(torch.nn.Module):
         def __init__(self) -> None:
@@ -308,7 +307,7 @@ def variable_that_a_nested_function_reads() -> Program:
     return program
 
 
-@pattern(signs, COND, training=False)
+@pattern(signs, WHERE, training=False)
 def argument_changed_in_place() -> Program:
     def program(x: Tensor) -> Tensor:
         if x.sum() > 0:
@@ -318,7 +317,7 @@ def argument_changed_in_place() -> Program:
     return program
 
 
-@pattern(signs, COND, training_outcome=(refused("arm-effects"),))
+@pattern(signs, WHERE)
 def intermediate_changed_in_place() -> Program:
     def program(x: Tensor) -> Tensor:
         y = x * 2

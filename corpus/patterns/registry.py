@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from corpus.patterns import branches, effects, guards, hard, loops, modules, output, truths
+from corpus.patterns import (
+    branches,
+    effects,
+    guards,
+    hard,
+    in_place,
+    loops,
+    modules,
+    output,
+    truths,
+)
 from corpus.patterns.pattern import Pattern
 
 PATTERNS: Final[tuple[Pattern, ...]] = (
@@ -12,6 +22,7 @@ PATTERNS: Final[tuple[Pattern, ...]] = (
     *truths.PATTERNS,
     *loops.PATTERNS,
     *effects.PATTERNS,
+    *in_place.PATTERNS,
     *guards.PATTERNS,
     *output.PATTERNS,
     *modules.PATTERNS,

@@ -235,3 +235,40 @@ def test_a_result_may_require_gradients_for_the_side_that_was_not_taken() -> Non
 
     assert not Program()(NEGATIVE).requires_grad
     assert _mended(Program(), backend="aot_eager")(NEGATIVE).requires_grad
+
+
+def test_a_tensor_counts_as_changed_though_the_side_was_not_taken() -> None:
+    def program(x: Tensor, total: Tensor) -> Tensor:
+        if x.sum() > 0:
+            total.add_(1)
+        return x * 2
+
+    totals = torch.zeros(3), torch.zeros(3)
+    for call, total in zip((program, _mended(program)), totals, strict=True):
+        weight = torch.ones(3, requires_grad=True)
+        kept = weight * total
+        call(NEGATIVE, total)
+        if call is program:
+            kept.sum().backward()
+        else:
+            with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+                kept.sum().backward()
+    assert [total._version for total in totals] == [0, 1]
+    assert torch.equal(*totals)
+
+
+def test_arguments_that_share_memory_at_a_later_call() -> None:
+    def program(x: Tensor, one: Tensor, other: Tensor) -> Tensor:
+        y = x
+        if x.sum() > 0:
+            one.add_(1)
+            y = x + other
+        return y
+
+    results = []
+    for call in (program, _mended(program)):
+        call(POSITIVE, torch.zeros(3), torch.zeros(3))
+        memory = torch.zeros(6)
+        results.append(call(POSITIVE, memory[:3], memory[1:4]))
+    assert torch.equal(results[0], torch.tensor([2.0, 2.0, 1.0]))
+    assert torch.equal(results[1], torch.ones(3))

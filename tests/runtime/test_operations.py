@@ -134,3 +134,21 @@ def test_looking_does_not_change_the_trace() -> None:
 
     torch.compile(function, backend=back_end, fullgraph=True)(VECTOR)
     assert shapes == [True]
+
+
+def test_what_is_written_to_by_whatever_way() -> None:
+    def through_data(x: torch.Tensor) -> torch.Tensor:
+        x.data.add_(1)
+        return x * 2
+
+    def normalised(x: torch.Tensor, mean: torch.Tensor, var: torch.Tensor) -> torch.Tensor:
+        return functional.batch_norm(x, mean, var, training=True)
+
+    def used(x: torch.Tensor, mean: torch.Tensor, var: torch.Tensor) -> torch.Tensor:
+        return functional.batch_norm(x, mean, var, training=False)
+
+    assert len(_hazards(through_data, VECTOR.clone()).writes) == 1
+    statistics = torch.zeros(4), torch.ones(4)
+    assert len(_hazards(normalised, MATRIX, *statistics).writes) == 2
+    assert not _hazards(used, MATRIX, *statistics).writes
+    assert not _hazards(lambda x: x.sin() + 1, VECTOR).writes

@@ -1,0 +1,177 @@
+"""Changes in place inside arms: what is noticed of them, and that gradients survive them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch._subclasses import FakeTensorMode
+
+import bcmend
+from bcmend.runtime.entries import Entry
+from bcmend.runtime.in_place import _kept_for_backward, _may_overlap_itself
+from bcmend.runtime.operations import storage_of
+
+POSITIVE, NEGATIVE = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([-3.0, 1.0, -2.0])
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    bcmend.unpatch()
+    torch._dynamo.reset()
+
+
+def test_an_entry_notices_what_a_change_in_place_leaves() -> None:
+    with FakeTensorMode():
+        weight = torch.ones(3, requires_grad=True)
+        plain, derived = torch.zeros(3), weight * 2
+        entries = [Entry.of(plain), Entry.of(derived)]
+        assert not any(each.history_changed or each.form_changed for each in entries)
+        plain.add_(weight)
+        assert entries[0].gained_gradients and entries[0].history_changed
+        derived.unsqueeze_(0)
+        assert entries[1].form_changed and not entries[1].gained_gradients
+
+
+def test_a_change_without_gradients_leaves_the_history() -> None:
+    with FakeTensorMode():
+        derived = torch.ones(3, requires_grad=True) * 2
+        entry = Entry.of(derived)
+        with torch.no_grad():
+            derived.mul_(2)
+        assert not entry.history_changed
+
+
+@pytest.mark.parametrize(
+    ("tensor", "overlaps"),
+    [
+        (torch.zeros(2, 3), False),
+        (torch.zeros(2, 3).t(), False),
+        (torch.zeros(4, 6)[::2, 1:3], False),
+        (torch.zeros(1).expand(1, 1), False),
+        (torch.zeros(1).expand(3), True),
+        (torch.zeros(4).unfold(0, 2, 1), True),
+    ],
+)
+def test_what_may_overlap_itself(tensor: Tensor, overlaps: bool) -> None:
+    assert _may_overlap_itself(tensor) is overlaps
+
+
+def test_what_a_backward_has_kept() -> None:
+    x = torch.ones(3, requires_grad=True)
+    kept, read = x * 1, x * 1
+    result = kept.sin() + (read + 1)
+    storages = {
+        storage_of(each) for each in _kept_for_backward([result.grad_fn]) if each is not None
+    }
+    assert storage_of(kept) in storages
+    assert storage_of(read) not in storages
+    with torch.no_grad():
+        kept.add_(1)
+    assert None in set(_kept_for_backward([result.grad_fn]))
+
+
+class Scaled(nn.Module):
+    """Reads a buffer before, in and after the branch that changes it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("scale", torch.tensor([1.0, 2.0, 3.0]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        before = x * (self.scale * 2)
+        if x.sum() > 0:
+            x = x * (self.scale * 3)
+            self.scale.mul_(1.5)
+            x = x * (self.scale + 1)
+        return before + x * (self.scale + 2)
+
+
+class Normalised(nn.Module):
+    """Uses one normalisation before and in a branch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = self.norm(torch.stack([x, x * x, x.sin()]))
+        if x.sum() > 0:
+            rows = self.norm(rows * rows + rows)
+        return rows
+
+
+def _gradients(program: nn.Module, call: object) -> list[Tensor]:
+    """Call twice on each side and go backward once through all, as a siamese network does."""
+    inputs = [each.clone().requires_grad_() for each in (POSITIVE, NEGATIVE, POSITIVE, NEGATIVE)]
+    total = sum(call(each).square().sum() for each in inputs)  # type: ignore[operator]
+    total.backward()
+    return [*(each.grad for each in inputs), *(each.clone() for each in program.buffers())]
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("make", [Scaled, Normalised])
+def test_a_backward_reads_what_was_there_before_the_change(
+    make: type[nn.Module], backend: str
+) -> None:
+    eager, mended = make(), make()
+    call = bcmend.compile(mended, backend=backend, fullgraph=True)
+    for one, other in zip(_gradients(eager, eager), _gradients(mended, call), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+
+
+def _refusal(program: object, *inputs: Tensor) -> str:
+    bcmend.compile(program, backend="eager")(*inputs)
+    (site,) = bcmend.report(program).sites
+    return f"{site.refusal}: {site.detail}"
+
+
+def test_another_tensor_of_the_same_memory_is_refused() -> None:
+    def reads(x: Tensor) -> Tensor:
+        y = x * 2
+        head = y[:2]
+        if x.sum() > 0:
+            y.add_(1)
+            x = x + head.sum()
+        return x + y
+
+    def leaves(x: Tensor) -> Tensor:
+        y = x * 2
+        head = y[:3]
+        z = x
+        if x.sum() > 0:
+            y.add_(1)
+            z = head
+        return z + y
+
+    assert "reads another of its memory" in _refusal(reads, POSITIVE)
+    assert "leaves another of its memory" in _refusal(leaves, POSITIVE)
+
+
+def test_a_tensor_that_overlaps_itself_is_refused() -> None:
+    def program(x: Tensor) -> Tensor:
+        y = (x[:1] * 2).expand(3)
+        if x.sum() > 100:
+            y.add_(1)
+        return y + 1
+
+    assert "overlaps itself" in _refusal(program, POSITIVE)
+
+
+def test_a_view_of_a_parameter_is_refused() -> None:
+    class Program(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(3))
+
+        def forward(self, x: Tensor) -> Tensor:
+            part = self.weight[:2]
+            if x.sum() > 100:
+                part.add_(1)
+            return x * self.weight
+
+    assert "arm" in _refusal(Program(), POSITIVE)
