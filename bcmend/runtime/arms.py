@@ -60,7 +60,8 @@ class ArmTrace:
     """One arm, traced.
 
     ``lifted`` maps proxies of the main trace to the placeholders that stand for them in ``graph``.
-    ``records`` are the output and guard records that the arm would have made, in order.
+    ``records`` are the output and guard records that the arm would have made, in order; ``draws``
+    the random draws taken out of ``graph`` since, in order.
     """
 
     result: VariableTracker
@@ -68,6 +69,7 @@ class ArmTrace:
     lifted: dict[Proxy, Proxy]
     effects: Effects
     records: tuple[Any, ...]  # of sinks.Draft
+    draws: list[Any] = field(default_factory=list)  # of draws.Draw
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,10 @@ the order in which they are tried:
 - where: both arms run; only where neither can fail on the data, draws random numbers (all later
   ones would be others than in eager), or is dear;
 - cond: the taken arm runs; never where an arm draws random numbers and gradients flow, since the
-  backward of ``torch.cond`` draws them again. Such a branch is mended only where the policy asks
-  for where, with gradients that fit the numbers drawn.
+  backward of ``torch.cond`` draws them again.
+
+Where gradients flow, what the arms draw is taken out of them first (``draws``). What cannot be is
+left alone, unless the policy asks for where: then both sides draw.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from torch._dynamo import exc
 from torch._dynamo.variables import TensorVariable, TupleVariable
 from torch._dynamo.variables.base import VariableTracker
 
-from bcmend.runtime import lower, sinks, watches
+from bcmend.runtime import draws, lower, sinks, watches
 from bcmend.runtime.arms import ArmFailure, ArmTrace, trace_arm
 from bcmend.runtime.changes import apply_changes, plan_changes
 from bcmend.runtime.merge import Build, CannotMerge, Merger, Pair, example_of
@@ -89,12 +91,20 @@ def _mend(
     try:
         return _lower(tx, branch)
     except CannotMerge as reason:
-        site.refuse("arms-differ", str(reason))
+        _give_up(branch, "arms-differ", str(reason))
     except (exc.RestartAnalysis, exc.SkipFrame):
         raise
     except exc.TorchDynamoException as error:
-        site.refuse("arm-untraceable", str(error).strip().splitlines()[0])
+        _give_up(branch, "arm-untraceable", str(error).strip().splitlines()[0])
     return None
+
+
+def _give_up(branch: Branch, slug: str, detail: str) -> None:
+    """Refuse the site; where its random numbers may be drawn by now, trace again without it."""
+    if any(arm.draws for arm in branch.arms):
+        branch.site.withdraw(slug, detail)
+        raise watches.SiteChanged(restart_reason=f"bcmend: {branch.site.key} withdrawn")
+    branch.site.refuse(slug, detail)
 
 
 def _guard_by_raising_arm(
@@ -191,7 +201,8 @@ def _lower(tx: Any, branch: Branch) -> VariableTracker | None:
     if how is None:
         return None
     operation = {"where": lower.by_where, "cond": lower.by_cond}[how]
-    merged = operation(tx, branch.predicate, then_arm, else_arm, merger.pairs)
+    arms = draws.drawn_before(tx, branch.predicate, branch.arms)
+    merged = operation(tx, branch.predicate, *arms, merger.pairs)
     if how == "where" and not merger.pairs:
         how = "nothing to merge"
     _watch_aliases(tx, branch, merger.pairs, merged)
@@ -230,9 +241,17 @@ def _choose(tx: Any, branch: Branch, pairs: Sequence[Pair]) -> str | None:
             site.refuse("arm-effects", "a tensor is changed in place")
             return None
         return "cond"
-    hazards = [hazards_of(arm.graph.nodes, tx.fake_mode) for arm in branch.arms]
+    hazards = _hazards(tx, branch)
     gradients = lower.gradients_flow(*branch.arms)
+    if gradients and any(each.random for each in hazards):
+        stays = draws.take_out(tx, branch.arms)
+        hazards = [replace(each, random=stays) for each in hazards] if stays else _hazards(tx, branch)
     return _weigh(site, hazards, gradients, bool(pairs))
+
+
+def _hazards(tx: Any, branch: Branch) -> list[Hazards]:
+    modules = tx.output.nn_modules
+    return [hazards_of(arm.graph.nodes, tx.fake_mode, modules) for arm in branch.arms]
 
 
 def _weigh(
@@ -254,7 +273,7 @@ def _weigh(
         choice = None if cond_is_wrong else choice
     if choice is None:
         slug = "random-under-gradients" if cond_is_wrong else "where-would-speculate"
-        site.refuse(slug, partial or random)
+        site.refuse(slug, random if cond_is_wrong else partial or random)
     return choice
 
 

@@ -8,8 +8,9 @@ operator that is in neither is taken to be able to fail.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
 
 import torch
@@ -17,7 +18,9 @@ from torch.fx import Node
 from torch.fx.node import map_aggregate
 from torch.utils._python_dispatch import TorchDispatchMode
 
-__all__ = ["Hazards", "hazards_of"]
+from bcmend.runtime.repeats import may_draw
+
+__all__ = ["Hazards", "draws", "hazards_of", "is_in_place", "run", "stand_in"]
 
 #: Matrix products, convolutions, attention and the like: running them for nothing costs.
 DEAR: Final = frozenset(
@@ -88,14 +91,25 @@ class _Call:
     @property
     def draws(self) -> bool:
         """Whether it draws random numbers; attention without dropout is tagged so and does not."""
-        if torch.Tag.nondeterministic_seeded not in self.operator.tags:
-            return False
-        for position, parameter in enumerate(self.operator._schema.arguments):
-            if parameter.name == "dropout_p":
-                given = self.arguments[position : position + 1]
-                value = given[0] if given else self.keywords.get("dropout_p", 0.0)
-                return bool(value != 0)
-        return True
+        return _draws(self.operator, self.arguments, self.keywords)
+
+
+def draws(node: Node) -> bool:
+    """Whether a node that calls an ATen operator draws random numbers."""
+    return isinstance(node.target, torch._ops.OpOverload) and _draws(
+        node.target, node.args, node.kwargs
+    )
+
+
+def _draws(operator: torch._ops.OpOverload, arguments: Any, keywords: Any) -> bool:
+    if torch.Tag.nondeterministic_seeded not in operator.tags:
+        return False
+    for position, parameter in enumerate(operator._schema.arguments):
+        if parameter.name == "dropout_p":
+            given = arguments[position : position + 1]
+            value = given[0] if given else keywords.get("dropout_p", 0.0)
+            return bool(value != 0)
+    return True
 
 
 class _OperatorLog(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -109,12 +123,15 @@ class _OperatorLog(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return result
 
 
-def hazards_of(nodes: Iterable[Node], fake_mode: Any) -> Hazards:
+def hazards_of(
+    nodes: Iterable[Node], fake_mode: Any, modules: Mapping[str, Any] = MappingProxyType({})
+) -> Hazards:
     """Return what running ``nodes`` without being asked would risk.
 
     Args:
         nodes: FX nodes in order, their ``example_value`` filled in by Dynamo.
         fake_mode: the ``FakeTensorMode`` of the trace.
+        modules: the graphs that operators among the nodes take as arguments, by name.
     """
     partial = random = dear = ""
     count = 0
@@ -125,6 +142,7 @@ def hazards_of(nodes: Iterable[Node], fake_mode: Any) -> Hazards:
         if calls is None:
             partial = partial or _target_name(node)
             dear = dear or _target_name(node)
+            random = random or _draw_inside(node, modules)
             continue
         for call in calls:
             name = call.operator.overloadpacket.__name__
@@ -163,6 +181,18 @@ def _all_floating(result: Any) -> bool:
     return isinstance(result, torch.Tensor) and (result.is_floating_point() or result.is_complex())
 
 
+def _draw_inside(node: Node, modules: Mapping[str, Any]) -> str:
+    """Return the name of what may draw random numbers in the graphs that ``node`` runs."""
+    for each in node.all_input_nodes:
+        module = modules.get(each.target) if isinstance(each.target, str) else None
+        if each.op == "get_attr" and isinstance(module, torch.fx.GraphModule):
+            for inner in module.graph.nodes:
+                found = _target_name(inner) if may_draw(inner) else _draw_inside(inner, modules)
+                if found:
+                    return found
+    return ""
+
+
 def _target_name(node: Node) -> str:
     target = node.target
     return target if isinstance(target, str) else getattr(target, "__name__", repr(target))
@@ -179,38 +209,38 @@ def _operators_of(node: Node, fake_mode: Any) -> list[_Call] | None:
             return argument
         example = argument.meta.get("example_value", missing)
         # An operation in place must not happen to the trace's own tensor a second time.
-        return _stand_in(example) if in_place else example
+        return stand_in(example) if in_place else example
 
-    in_place = _is_in_place(node)
+    in_place = is_in_place(node)
     log = _OperatorLog()
     try:
         with fake_mode, torch.no_grad(), fake_mode.shape_env.ignore_fresh_unbacked_symbols():
             arguments = map_aggregate(node.args, value)
             keywords = map_aggregate(node.kwargs, value)
             with log:
-                _run(node, arguments, keywords)
+                run(node, arguments, keywords)
     except Exception:
         return None
     return log.calls
 
 
-def _run(node: Node, arguments: Any, keywords: Any) -> None:
+def run(node: Node, arguments: Any, keywords: Any) -> Any:
+    """Make the call of ``node`` with other arguments."""
     if node.op == "call_method":
         assert isinstance(node.target, str)
         receiver, *rest = arguments
-        getattr(receiver, node.target)(*rest, **keywords)
-    else:
-        node.target(*arguments, **keywords)  # type: ignore[operator]
+        return getattr(receiver, node.target)(*rest, **keywords)
+    return node.target(*arguments, **keywords)  # type: ignore[operator]
 
 
-def _is_in_place(node: Node) -> bool:
+def is_in_place(node: Node) -> bool:
     name = _target_name(node)
     if "out" in node.kwargs or node.kwargs.get("inplace") is True:
         return True
     return name.endswith("_") or name in ("setitem", "iadd", "isub", "imul", "itruediv", "ipow")
 
 
-def _stand_in(example: Any) -> Any:
+def stand_in(example: Any) -> Any:
     if isinstance(example, torch.Tensor):
         with torch.no_grad():
             return torch.empty_strided(
