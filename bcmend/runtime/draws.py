@@ -30,7 +30,7 @@ from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.reference import PythonReferenceAnalysis
 
 from bcmend.runtime.arms import ArmTrace
-from bcmend.runtime.operations import draws, hazards_of, is_in_place, run, stand_in
+from bcmend.runtime.operations import AUTOCAST, draws, hazards_of, is_in_place, run, stand_in
 
 __all__ = ["drawn_before", "take_out"]
 
@@ -40,8 +40,6 @@ _OVERWRITING: Final = frozenset(
 )
 #: Operators that read only the size, strides, dtype and device of their first argument.
 _ALIKE: Final = frozenset(["bernoulli", "rand_like", "randint_like", "randn_like"])
-#: Nodes after which operators mean something else than when they are asked for what they draw.
-_AUTOCAST: Final = frozenset([torch.amp._enter_autocast, torch.amp._exit_autocast])
 
 
 class _Stays(Exception):
@@ -118,7 +116,7 @@ def _plan(tx: Any, arm: ArmTrace) -> Iterator[tuple[Node, GraphModule]]:
         if hazards.random:
             if partial:  # it would draw although the arm has failed before it in eager execution
                 raise _Stays(f"{hazards.random} after {partial}, which may fail")
-            if any(each.target in _AUTOCAST for each in arm.graph.nodes):
+            if any(each.target in AUTOCAST for each in arm.graph.nodes):
                 raise _Stays(f"{hazards.random} in an arm that enters autocast")
             module = _decomposed(node, tx.fake_mode, hazards.random)
             for each in module.graph.nodes:
@@ -215,6 +213,7 @@ def _expand(tx: Any, node: Node, module: GraphModule) -> Iterator[Draw]:
     graph = node.graph
     known: dict[Node, Node] = {}
     inputs = iter(node.all_input_nodes)
+    entered = _leave_autocast(node, module)
     for each in module.graph.nodes:
         if each.op == "placeholder":
             known[each] = next(inputs)
@@ -231,11 +230,29 @@ def _expand(tx: Any, node: Node, module: GraphModule) -> Iterator[Draw]:
             else:
                 known[each] = graph.node_copy(each, known.__getitem__)
             known[each].meta = {**node.meta, "example_value": each.meta["val"]}
+    with graph.inserting_before(node):
+        for each in reversed(entered):
+            graph.call_function(torch.amp._exit_autocast, (each,))
     node.op, node.kwargs = "call_function", {}
     if isinstance(result, Node):
         node.target, node.args = torch.ops.aten.alias.default, (result,)
     else:
         node.target, node.args = _packed, tuple(result)
+
+
+def _leave_autocast(node: Node, module: GraphModule) -> list[Node]:
+    """Switch autocast off before ``node``: below ATen operators its casts are already made."""
+    values = [each.meta.get("val") for each in module.graph.nodes]
+    kinds = {each.device.type for each in values if isinstance(each, torch.Tensor)}
+    cached = torch.is_autocast_cache_enabled()
+    with node.graph.inserting_before(node):
+        return [
+            node.graph.call_function(
+                torch.amp._enter_autocast, (kind, torch.get_autocast_dtype(kind), False, cached)
+            )
+            for kind in sorted(kinds)
+            if torch.is_autocast_enabled(kind)
+        ]
 
 
 def _with_drawn(graph: Graph, node: Node, drawn: Node, known: dict[Node, Node]) -> Node:

@@ -20,7 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from bcmend.runtime.repeats import may_draw
 
-__all__ = ["Hazards", "draws", "hazards_of", "is_in_place", "run", "stand_in"]
+__all__ = ["AUTOCAST", "Hazards", "draws", "hazards_of", "is_in_place", "run", "stand_in"]
 
 #: Matrix products, convolutions, attention and the like: running them for nothing costs.
 DEAR: Final = frozenset(
@@ -60,6 +60,8 @@ TOTAL: Final = frozenset(
 _INTEGER_DIVISION: Final = frozenset(
     ["div", "divide", "floor_divide", "remainder", "fmod", "true_divide"]
 )
+#: Calls that change what operators after them mean; making one more would change it for good.
+AUTOCAST: Final = frozenset([torch.amp._enter_autocast, torch.amp._exit_autocast])
 #: So many operators are dear however cheap each is.
 MANY_OPERATORS: Final = 128
 
@@ -136,7 +138,7 @@ def hazards_of(
     partial = random = dear = ""
     count = 0
     for node in nodes:
-        if node.op in ("placeholder", "output", "get_attr"):
+        if node.op in ("placeholder", "output", "get_attr") or node.target in AUTOCAST:
             continue
         calls = _operators_of(node, fake_mode)
         if calls is None:
