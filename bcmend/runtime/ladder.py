@@ -35,6 +35,7 @@ from bcmend.runtime.merge import Build, CannotMerge, Merger, Pair, example_of
 from bcmend.runtime.operations import Hazards, hazards_of
 from bcmend.runtime.sinks import Draft
 from bcmend.runtime.sites import LiveSite
+from bcmend.runtime.unmerged import merge_live_outs
 
 __all__ = ["mend_branch"]
 
@@ -190,7 +191,7 @@ def _caught_in(frame: Any, entry: Any) -> bool:
 def _lower(tx: Any, branch: Branch) -> VariableTracker | None:
     then_arm, else_arm = branch.arms
     merger = Merger(lambda value: value.as_proxy().node.graph in (then_arm.graph, else_arm.graph))
-    build_result = merger.merge(then_arm.result, else_arm.result)
+    build_result = merge_live_outs(branch.site, merger, then_arm.result, else_arm.result)
     changes = plan_changes(tx, branch.site, merger, branch.arms, branch.codes)
     records = [
         (draft, taken, _adopt_record(merger, draft, taken))

@@ -36,6 +36,7 @@ class LiveSite:
         detail: one line beside the slug.
         lowering: what the site became at the last trace that reached it; empty before.
         clone_inputs: records of this site must copy tensors, since they were seen to change later.
+        merge_all: a live-out that has no common form was seen to be read.
         refused: slug and detail of why the last trace that reached the site left it alone.
     """
 
@@ -49,6 +50,7 @@ class LiveSite:
     detail: str = ""
     lowering: str = ""
     clone_inputs: bool = False
+    merge_all: bool = False
     refused: dict[str, str] = field(default_factory=dict)
 
     def is_like(self, other: LiveSite) -> bool:
