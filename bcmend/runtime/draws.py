@@ -135,7 +135,9 @@ def _decomposed(node: Node, fake_mode: Any, name: str) -> GraphModule:
 
     def call(*values: Any) -> Any:
         known = dict(zip(inputs, values, strict=True))
-        arguments, keywords = (map_arg(each, known.__getitem__) for each in (node.args, node.kwargs))
+        arguments, keywords = (
+            map_arg(each, known.__getitem__) for each in (node.args, node.kwargs)
+        )
         return run(node, arguments, keywords)
 
     try:

@@ -246,7 +246,9 @@ def _choose(tx: Any, branch: Branch, pairs: Sequence[Pair]) -> str | None:
     gradients = lower.gradients_flow(*branch.arms)
     if gradients and any(each.random for each in hazards):
         stays = draws.take_out(tx, branch.arms)
-        hazards = [replace(each, random=stays) for each in hazards] if stays else _hazards(tx, branch)
+        hazards = (
+            [replace(each, random=stays) for each in hazards] if stays else _hazards(tx, branch)
+        )
     return _weigh(site, hazards, gradients, bool(pairs))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from corpus.patterns import branches, effects, guards, hard, loops, modules, output
+from corpus.patterns import branches, draws, effects, guards, hard, loops, modules, output
 from corpus.patterns.pattern import Pattern
 
 PATTERNS: Final[tuple[Pattern, ...]] = (
@@ -14,6 +14,7 @@ PATTERNS: Final[tuple[Pattern, ...]] = (
     *guards.PATTERNS,
     *output.PATTERNS,
     *modules.PATTERNS,
+    *draws.PATTERNS,
     *hard.PATTERNS,
 )
 """Every pattern, by file and in the order of each file."""
