@@ -22,6 +22,7 @@ import torch
 from torch._dynamo.variables import TensorVariable
 from torch._dynamo.variables.builder import wrap_fx_proxy
 from torch._prims_common import is_non_overlapping_and_dense_or_false
+from torch.amp.autocast_mode import _enter_autocast, _exit_autocast
 from torch.fx import Graph, GraphModule, Node, Proxy
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import free_symbols
@@ -163,30 +164,31 @@ def _form_of_draw(tx: Any, node: Node) -> Draw:
     def value(argument: Any) -> Any:
         if isinstance(argument, torch.Generator):
             raise _Stays(f"{name} with a generator")
-        example = argument.meta.get("val") if isinstance(argument, Node) else argument
+        if not isinstance(argument, Node):
+            return argument
+        example = argument.meta.get("val")
         if isinstance(example, torch.SymInt):
             symbols.update(_held(tx, example))
-        elif isinstance(example, torch.Tensor):
-            if argument is not node.args[0] or not _reads_only_the_form(operator):
-                raise _Stays(f"{name} from data")
-            return form(example)
-        elif isinstance(argument, Node):
-            raise _Stays(name)
-        return example
+            return example
+        if argument is not node.args[0] or not _reads_only_the_form(operator):
+            raise _Stays(f"{name} from data")
+        return _form(tx, name, example, symbols)
 
-    def form(example: torch.Tensor) -> Form:
-        if not is_non_overlapping_and_dense_or_false(example):
-            raise _Stays(f"{name} into a part of a tensor")
-        found = Form.of(example)
-        for number in (*found.size, *found.stride):
-            symbols.update(_held(tx, number))
-        return found
-
-    result = node.meta.get("val")
-    if not isinstance(result, torch.Tensor):
-        raise _Stays(name)
     arguments, keywords = (map_aggregate(each, value) for each in (node.args, node.kwargs))
-    return Draw(operator, arguments, keywords, form(result), node, symbols)  # type: ignore[arg-type]
+    result = _form(tx, name, node.meta.get("val"), symbols)
+    return Draw(operator, arguments, keywords, result, node, symbols)  # type: ignore[arg-type]
+
+
+def _form(tx: Any, name: str, example: Any, symbols: dict[Any, Proxy]) -> Form:
+    """Return the form of what an operator reads or returns; add the symbols of its sizes."""
+    if not isinstance(example, torch.Tensor):
+        raise _Stays(name)
+    if not is_non_overlapping_and_dense_or_false(example):
+        raise _Stays(f"{name} into a part of a tensor")
+    found = Form.of(example)
+    for number in (*found.size, *found.stride):
+        symbols.update(_held(tx, number))
+    return found
 
 
 def _reads_only_the_form(operator: torch._ops.OpOverload) -> bool:
@@ -234,7 +236,7 @@ def _expand(tx: Any, node: Node, module: GraphModule) -> Iterator[Draw]:
             known[each].meta = {**node.meta, "example_value": each.meta["val"]}
     with graph.inserting_before(node):
         for each in reversed(entered):
-            graph.call_function(torch.amp._exit_autocast, (each,))
+            graph.call_function(_exit_autocast, (each,))
     node.op, node.kwargs = "call_function", {}
     if isinstance(result, Node):
         node.target, node.args = torch.ops.aten.alias.default, (result,)
@@ -250,7 +252,7 @@ def _leave_autocast(node: Node, module: GraphModule) -> list[Node]:
     with node.graph.inserting_before(node):
         return [
             node.graph.call_function(
-                torch.amp._enter_autocast, (kind, torch.get_autocast_dtype(kind), False, cached)
+                _enter_autocast, (kind, torch.get_autocast_dtype(kind), False, cached)
             )
             for kind in sorted(kinds)
             if torch.is_autocast_enabled(kind)
@@ -312,7 +314,7 @@ def _drawing(drawn: Sequence[Draw], taken: Sequence[Draw], symbols: dict[Any, Pr
     def bernoulli(form: Form, *arguments: Any) -> Node:
         order = form.order
         size = tuple(inside(form.size[each]) for each in order)
-        kind = {"dtype": form.dtype, "device": form.device}
+        kind: dict[str, Any] = {"dtype": form.dtype, "device": form.device}
         filled = graph.call_function(torch.empty, (size,), kind)
         drawn = graph.call_function(torch.ops.aten.bernoulli_.float, (filled, *arguments))
         back = tuple(order.index(each) for each in range(len(order)))
@@ -321,7 +323,7 @@ def _drawing(drawn: Sequence[Draw], taken: Sequence[Draw], symbols: dict[Any, Pr
     def inside(value: Any) -> Any:
         if isinstance(value, Form):
             size, stride = (tuple(map(inside, each)) for each in (value.size, value.stride))
-            form = {"dtype": value.dtype, "device": value.device}
+            form: dict[str, Any] = {"dtype": value.dtype, "device": value.device}
             return graph.call_function(torch.empty_strided, (size, stride), form)
         if isinstance(value, torch.SymInt):
             found = sympy_interp(PythonReferenceAnalysis, numbers, value.node.expr)

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 import torch
+from torch.amp.autocast_mode import _enter_autocast, _exit_autocast
 from torch.fx import Node
 from torch.fx.node import map_aggregate
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -61,7 +62,7 @@ _INTEGER_DIVISION: Final = frozenset(
     ["div", "divide", "floor_divide", "remainder", "fmod", "true_divide"]
 )
 #: Calls that change what operators after them mean; making one more would change it for good.
-AUTOCAST: Final = frozenset([torch.amp._enter_autocast, torch.amp._exit_autocast])
+AUTOCAST: Final = frozenset([_enter_autocast, _exit_autocast])
 #: So many operators are dear however cheap each is.
 MANY_OPERATORS: Final = 128
 

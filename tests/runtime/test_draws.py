@@ -1,4 +1,4 @@
-"""Random numbers of an arm while gradients flow: the same ones, the same gradients, or a refusal."""
+"""Random numbers of an arm while gradients flow: the same ones and gradients, or a refusal."""
 
 from __future__ import annotations
 
