@@ -101,9 +101,9 @@ _TABLE: Final = (
     ),
     Reason(
         "random-under-gradients",
-        "An arm draws random numbers while gradients flow, and they cannot be drawn before it: their "
-        "chances or their number depend on data of the arm, another operation could fail before they "
-        "are drawn, or they are drawn inside a checkpoint, another operator or a nested branch. "
+        "An arm draws random numbers while gradients flow, and they cannot be drawn before it: "
+        "their chances or their number depend on data of the arm, another operation could fail "
+        "before they are drawn, or it happens in a checkpoint, another operator or a nested branch. "
         "`torch.cond` would compute wrong gradients, and running both arms would change the random "
         "stream.",
         "Draw the random numbers before the branch, and only use them in the arm.",

@@ -17,7 +17,10 @@ transformers = pytest.importorskip("transformers")
 SEEDS = range(4)
 DROP: dict[str, Any] = {"dropout": 0.1, "attention_dropout": 0.2}
 SMALL: dict[str, Any] = {
-    **{"vocab_size": 50, "d_model": 16, "encoder_layerdrop": 0.5, "decoder_layerdrop": 0.5},
+    "vocab_size": 50,
+    "d_model": 16,
+    "encoder_layerdrop": 0.5,
+    "decoder_layerdrop": 0.5,
     **{f"{side}_layers": 2 for side in ("encoder", "decoder")},
     **{f"{side}_attention_heads": 2 for side in ("encoder", "decoder")},
     **{f"{side}_ffn_dim": 32 for side in ("encoder", "decoder")},
@@ -46,8 +49,11 @@ def _speech_to_text(attention: str) -> tuple[Any, dict[str, Any]]:
     config = transformers.Speech2TextConfig(
         **SMALL,
         **DROP,
-        **{"max_source_positions": 64, "max_target_positions": 32},
-        **{"input_feat_per_channel": 8, "conv_channels": 16, "attn_implementation": attention},
+        max_source_positions=64,
+        max_target_positions=32,
+        input_feat_per_channel=8,
+        conv_channels=16,
+        attn_implementation=attention,
     )
     sound, labels = torch.randn(2, 20, 8), torch.randint(3, 50, (2, 5))
     model = transformers.Speech2TextForConditionalGeneration(config)
@@ -57,9 +63,15 @@ def _speech_to_text(attention: str) -> tuple[Any, dict[str, Any]]:
 def _opt(attention: str) -> tuple[Any, dict[str, Any]]:
     config = transformers.OPTConfig(
         **DROP,
-        **{"vocab_size": 50, "hidden_size": 16, "num_hidden_layers": 3, "ffn_dim": 32},
-        **{"num_attention_heads": 2, "max_position_embeddings": 32, "word_embed_proj_dim": 16},
-        **{"layerdrop": 0.5, "attn_implementation": attention},
+        vocab_size=50,
+        hidden_size=16,
+        num_hidden_layers=3,
+        ffn_dim=32,
+        num_attention_heads=2,
+        max_position_embeddings=32,
+        word_embed_proj_dim=16,
+        layerdrop=0.5,
+        attn_implementation=attention,
     )
     tokens = torch.randint(3, 50, (2, 7))
     model = transformers.OPTForCausalLM(config)
