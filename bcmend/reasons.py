@@ -101,11 +101,9 @@ _TABLE: Final = (
     ),
     Reason(
         "random-under-gradients",
-        "An arm draws random numbers while gradients flow, and they cannot be drawn before it: "
-        "their chances or their number depend on data of the arm, another operation could fail "
-        "before they are drawn, or it happens in a checkpoint, another operator or a nested branch. "
-        "`torch.cond` would compute wrong gradients, and running both arms would change the random "
-        "stream.",
+        "An arm draws random numbers while gradients flow that cannot be drawn before it, because "
+        "they depend on the arm's data, because another operation could fail first, or because they "
+        "are drawn in a checkpoint, in another operator or in a nested branch.",
         "Draw the random numbers before the branch, and only use them in the arm.",
     ),
     Reason(

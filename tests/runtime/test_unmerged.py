@@ -1,4 +1,4 @@
-"""Live-outs without a common form: mended where nobody reads them, left alone where somebody may."""
+"""Live-outs without a common form: mended where nobody reads them, else left alone."""
 
 from __future__ import annotations
 
