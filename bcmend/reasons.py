@@ -97,8 +97,9 @@ _TABLE: Final = (
     ),
     Reason(
         "random-under-gradients",
-        "An arm draws random numbers while gradients flow, where `torch.cond` computes wrong "
-        "gradients and running both arms would change the random stream.",
+        "An arm draws random numbers while gradients flow that cannot be drawn before it, because "
+        "they depend on the arm's data, because another operation could fail first, or because "
+        "they are drawn in a checkpoint, in another operator or in a nested branch.",
         "Draw the random numbers before the branch, and only use them in the arm.",
     ),
     Reason(

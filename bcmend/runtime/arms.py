@@ -93,8 +93,9 @@ class ArmTrace:
     """One arm, traced.
 
     ``lifted`` maps proxies of the main trace to the placeholders that stand for them in ``graph``.
-    ``records`` are the output and guard records that the arm would have made, in order.
-    ``entries`` say how the lifted tensors were when the arm first met them.
+    ``records`` are the output and guard records that the arm would have made, in order;
+    ``entries`` say how the lifted tensors were when the arm first met them; ``draws`` are the
+    random draws taken out of ``graph`` since, in order.
     """
 
     result: VariableTracker
@@ -103,6 +104,7 @@ class ArmTrace:
     effects: Effects
     records: tuple[Any, ...]  # of sinks.Draft
     entries: dict[Proxy, Entry] = field(default_factory=dict)
+    draws: list[Any] = field(default_factory=list)  # of draws.Draw
 
 
 @dataclass(frozen=True, slots=True)

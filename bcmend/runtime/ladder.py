@@ -9,8 +9,10 @@ the order in which they are tried:
 - where: both arms run; only where neither can fail on the data, draws random numbers (all later
   ones would be others than in eager), or is dear;
 - cond: the taken arm runs; never where an arm draws random numbers and gradients flow, since the
-  backward of ``torch.cond`` draws them again. Such a branch is mended only where the policy asks
-  for where, with gradients that fit the numbers drawn.
+  backward of ``torch.cond`` draws them again.
+
+Where gradients flow, what the arms draw is taken out of them first (``draws``). What cannot be is
+left alone, unless the policy asks for where: then both sides draw.
 """
 
 from __future__ import annotations
@@ -25,14 +27,15 @@ from torch._dynamo import exc
 from torch._dynamo.variables import TensorVariable, TupleVariable
 from torch._dynamo.variables.base import VariableTracker
 
-from bcmend.runtime import in_place, iterators, loops, lower, sinks, sites, watches
+from bcmend.runtime import draws, in_place, iterators, loops, lower, sinks, sites, watches
 from bcmend.runtime.arms import Arm, ArmFailure, ArmTrace, trace_arm
 from bcmend.runtime.changes import apply_changes, plan_changes
 from bcmend.runtime.in_place import InPlace
 from bcmend.runtime.merge import Build, CannotMerge, Merger, Pair, example_of
-from bcmend.runtime.operations import hazards_of, storage_of
+from bcmend.runtime.operations import Hazards, hazards_of, storage_of
 from bcmend.runtime.sinks import Draft
 from bcmend.runtime.sites import LiveSite
+from bcmend.runtime.unmerged import merge_live_outs
 from bcmend.runtime.weigh import Choice, weigh
 
 __all__ = ["mend_branch"]
@@ -109,11 +112,11 @@ def _branch(
     try:
         return _lower(tx, branch)
     except CannotMerge as reason:
-        site.refuse("arms-differ", str(reason))
+        _give_up(branch, "arms-differ", str(reason))
     except (exc.RestartAnalysis, exc.SkipFrame):
         raise
     except exc.TorchDynamoException as error:
-        site.refuse("arm-untraceable", str(error).strip().splitlines()[0])
+        _give_up(branch, "arm-untraceable", str(error).strip().splitlines()[0])
     return None
 
 
@@ -129,6 +132,14 @@ def _behind_the_loop(
     if outcome is not None:
         site.mended("while_loop", "the number of turns depends on a tensor")
     return outcome
+
+
+def _give_up(branch: Branch, slug: str, detail: str) -> None:
+    """Refuse the site; where its random numbers may be drawn by now, trace again without it."""
+    if any(arm.draws for arm in branch.arms):
+        branch.site.withdraw(slug, detail)
+        raise watches.SiteChanged(restart_reason=f"bcmend: {branch.site.key} withdrawn")
+    branch.site.refuse(slug, detail)
 
 
 def _guard_by_raising_arm(
@@ -233,7 +244,7 @@ def _lower(tx: Any, branch: Branch) -> VariableTracker | None:
         lambda value: value.as_proxy().node.graph in (then_arm.graph, else_arm.graph),
         lambda value: in_place.outer_form(value, branch.arms),
     )
-    build_result = merger.merge(then_arm.result, else_arm.result)
+    build_result = merge_live_outs(branch.site, merger, then_arm.result, else_arm.result)
     changes = plan_changes(tx, branch.site, merger, branch.arms, branch.form)
     records = [
         (draft, taken, _adopt_record(merger, draft, taken))
@@ -265,7 +276,8 @@ def _write_lowering(
     operation = {"where": lower.by_where, "cond": lower.by_cond}[how]
     wanted = [*pairs, *(each.pair for each in tensors)]
     changed = [each.outer for each in tensors]
-    values = operation(tx, branch.predicate, *branch.arms, wanted, changed)
+    arms = draws.drawn_before(tx, branch.predicate, branch.arms)
+    values = operation(tx, branch.predicate, *arms, wanted, changed)
     in_place.write_back(tx, tensors, values[len(pairs) :])
     return values[: len(pairs)]
 
@@ -299,17 +311,33 @@ def _choose(tx: Any, branch: Branch, has_results: bool) -> tuple[Choice, list[In
     if any(arm.effects.other for arm in branch.arms):
         site.refuse("arm-effects", next(a.effects.other for a in branch.arms if a.effects.other))
         return None
-    hazards = [hazards_of(arm.graph.nodes, tx.fake_mode) for arm in branch.arms]
+    gradients = lower.gradients_flow(*branch.arms)
+    hazards = _hazards_without_draws(tx, branch) if gradients else _hazards(tx, branch)
     try:
         tensors = in_place.plan_in_place(tx, branch.arms, hazards)
     except in_place.CannotSettle as problem:
         site.refuse("arm-effects", str(problem))
         return None
-    gradients = lower.gradients_flow(*branch.arms)
     choice, refusal = weigh(site.branch, hazards, gradients, has_results or bool(tensors))
     if refusal is not None:
         site.refuse(*refusal)
     return None if choice is None else (choice, tensors)
+
+
+def _hazards(tx: Any, branch: Branch) -> list[Hazards]:
+    modules = tx.output.nn_modules
+    return [hazards_of(arm.graph.nodes, tx.fake_mode, modules) for arm in branch.arms]
+
+
+def _hazards_without_draws(tx: Any, branch: Branch) -> list[Hazards]:
+    """Take random draws out of the arms, if there are any; return the hazards of what is left."""
+    hazards = _hazards(tx, branch)
+    if not any(each.random for each in hazards):
+        return hazards
+    stays = draws.take_out(tx, branch.arms)
+    if not stays:
+        return _hazards(tx, branch)
+    return [replace(each, random=stays) for each in hazards]
 
 
 def _watch_aliases(

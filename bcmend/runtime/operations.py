@@ -10,19 +10,31 @@ from __future__ import annotations
 
 import math
 import operator as op
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, Final
 
 import torch
+from torch.amp.autocast_mode import _enter_autocast, _exit_autocast
 from torch.fx import Node
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.fx.node import map_aggregate
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from bcmend.runtime import costs
+from bcmend.runtime.repeats import may_draw
 
-__all__ = ["Hazards", "hazards_of", "storage_of"]
+__all__ = [
+    "AUTOCAST",
+    "Hazards",
+    "draws",
+    "hazards_of",
+    "is_in_place",
+    "run",
+    "stand_in",
+    "storage_of",
+]
 
 #: Matrix products, convolutions, attention and the like: running them for nothing costs.
 DEAR: Final = frozenset(
@@ -71,6 +83,8 @@ _INTEGER_DIVISION: Final = frozenset(
     ["div", "divide", "floor_divide", "remainder", "fmod", "true_divide"]
 )
 _FOUND: Final = "bcmend_hazards"  # in the meta of a node
+#: Calls that change what operators after them mean; making one more would change it for good.
+AUTOCAST: Final = frozenset([_enter_autocast, _exit_autocast])
 #: So many operators are dear however cheap each is.
 MANY_OPERATORS: Final = 128
 
@@ -120,14 +134,7 @@ class _Call:
     @property
     def draws(self) -> bool:
         """Whether it draws random numbers; attention without dropout is tagged so and does not."""
-        if torch.Tag.nondeterministic_seeded not in self.operator.tags:
-            return False
-        for position, parameter in enumerate(self.operator._schema.arguments):
-            if parameter.name == "dropout_p":
-                given = self.arguments[position : position + 1]
-                value = given[0] if given else self.keywords.get("dropout_p", 0.0)
-                return bool(value != 0)
-        return True
+        return _draws(self.operator, self.arguments, self.keywords)
 
     def written(self) -> Iterator[torch.Tensor]:
         """Yield the tensors that it writes to."""
@@ -151,6 +158,24 @@ class _Call:
         if position < len(self.arguments):
             return self.arguments[position]
         return self.keywords.get(name)
+
+
+def draws(node: Node) -> bool:
+    """Whether a node that calls an ATen operator draws random numbers."""
+    return isinstance(node.target, torch._ops.OpOverload) and _draws(
+        node.target, node.args, node.kwargs
+    )
+
+
+def _draws(operator: torch._ops.OpOverload, arguments: Any, keywords: Any) -> bool:
+    if torch.Tag.nondeterministic_seeded not in operator.tags:
+        return False
+    for position, parameter in enumerate(operator._schema.arguments):
+        if parameter.name == "dropout_p":
+            given = arguments[position : position + 1]
+            value = given[0] if given else keywords.get("dropout_p", 0.0)
+            return bool(value != 0)
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +204,9 @@ class _OperatorLog(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return result
 
 
-def hazards_of(nodes: Iterable[Node], fake_mode: Any) -> Hazards:
+def hazards_of(
+    nodes: Iterable[Node], fake_mode: Any, modules: Mapping[str, Any] = MappingProxyType({})
+) -> Hazards:
     """Return what running ``nodes`` without being asked would risk.
 
     Each node is looked at once, whatever branches enclose it: what was found is kept with it.
@@ -187,13 +214,14 @@ def hazards_of(nodes: Iterable[Node], fake_mode: Any) -> Hazards:
     Args:
         nodes: FX nodes in order, their ``example_value`` filled in by Dynamo.
         fake_mode: the ``FakeTensorMode`` of the trace.
+        modules: the graphs that operators among the nodes take as arguments, by name.
     """
     found = Hazards()
     for node in nodes:
-        if node.op in ("placeholder", "output", "get_attr"):
+        if node.op in ("placeholder", "output", "get_attr") or node.target in AUTOCAST:
             continue
-        if _FOUND not in node.meta or _is_in_place(node):  # what it writes to depends on the trace
-            node.meta[_FOUND] = _hazards_of_node(node, fake_mode)
+        if _FOUND not in node.meta or is_in_place(node):  # what it writes to depends on the trace
+            node.meta[_FOUND] = _hazards_of_node(node, fake_mode, modules)
         found = found.and_then(node.meta[_FOUND])
     if found.operators > MANY_OPERATORS:
         dear = found.dear or f"{found.operators} operators"
@@ -201,11 +229,12 @@ def hazards_of(nodes: Iterable[Node], fake_mode: Any) -> Hazards:
     return found
 
 
-def _hazards_of_node(node: Node, fake_mode: Any) -> Hazards:
+def _hazards_of_node(node: Node, fake_mode: Any, modules: Mapping[str, Any]) -> Hazards:
     run = _operators_of(node, fake_mode)
     if run is None:
         name = _target_name(node)
-        return Hazards(partial=name, dear=name, waste=math.inf)
+        random = _draw_inside(node, modules)
+        return Hazards(partial=name, random=random, dear=name, waste=math.inf)
     found = Hazards(
         partial=_target_name(node) if _may_fail_on_numbers(node) else "",
         writes=frozenset(run.storages_written(reshaped=False)),
@@ -285,6 +314,18 @@ def _all_floating(result: Any) -> bool:
     return isinstance(result, torch.Tensor) and (result.is_floating_point() or result.is_complex())
 
 
+def _draw_inside(node: Node, modules: Mapping[str, Any]) -> str:
+    """Return the name of what may draw random numbers in the graphs that ``node`` runs."""
+    for each in node.all_input_nodes:
+        module = modules.get(each.target) if isinstance(each.target, str) else None
+        if each.op == "get_attr" and isinstance(module, torch.fx.GraphModule):
+            for inner in module.graph.nodes:
+                found = _target_name(inner) if may_draw(inner) else _draw_inside(inner, modules)
+                if found:
+                    return found
+    return ""
+
+
 def _target_name(node: Node) -> str:
     target = node.target
     return target if isinstance(target, str) else getattr(target, "__name__", repr(target))
@@ -304,41 +345,43 @@ def _operators_of(node: Node, fake_mode: Any) -> _Run | None:
         # An operation in place must not happen to the trace's own tensor a second time.
         if not in_place or not isinstance(example, torch.Tensor):
             return example
-        stand_in = _stand_in(example)
-        stands_for[storage_of(stand_in)] = storage_of(example)
-        return stand_in
+        other = stand_in(example)
+        stands_for[storage_of(other)] = storage_of(example)
+        return other
 
-    in_place = _is_in_place(node)
+    in_place = is_in_place(node)
     log = _OperatorLog()
     try:
         with fake_mode, torch.no_grad(), fake_mode.shape_env.ignore_fresh_unbacked_symbols():
             arguments = map_aggregate(node.args, value)
             keywords = map_aggregate(node.kwargs, value)
             with log:
-                _run(node, arguments, keywords)
+                run(node, arguments, keywords)
     except Exception:
         return None
     return _Run(log.calls, stands_for)
 
 
-def _run(node: Node, arguments: Any, keywords: Any) -> None:
+def run(node: Node, arguments: Any, keywords: Any) -> Any:
+    """Make the call of ``node`` with other arguments."""
     if node.op == "call_method":
         assert isinstance(node.target, str)
         receiver, *rest = arguments
-        getattr(receiver, node.target)(*rest, **keywords)
-    else:
-        node.target(*arguments, **keywords)  # type: ignore[operator]
+        return getattr(receiver, node.target)(*rest, **keywords)
+    return node.target(*arguments, **keywords)  # type: ignore[operator]
 
 
-def _is_in_place(node: Node) -> bool:
+def is_in_place(node: Node) -> bool:
     name = _target_name(node)
     if "out" in node.kwargs or node.kwargs.get("inplace") is True:
         return True
     return name.endswith("_") or name in _IN_PLACE_STATEMENTS
 
 
-def _stand_in(example: torch.Tensor) -> torch.Tensor:
-    with torch.no_grad():
-        return torch.empty_strided(
-            example.size(), example.stride(), dtype=example.dtype, device=example.device
-        )
+def stand_in(example: Any) -> Any:
+    if isinstance(example, torch.Tensor):
+        with torch.no_grad():
+            return torch.empty_strided(
+                example.size(), example.stride(), dtype=example.dtype, device=example.device
+            )
+    return example

@@ -12,7 +12,7 @@ from torch.fx import Node
 
 from bcmend.runtime import backoff
 
-__all__ = ["note"]
+__all__ = ["may_draw", "note"]
 
 #: Parts of the names of functions and methods that draw random numbers.
 _RANDOM: Final = (
@@ -32,7 +32,7 @@ def note(tx: Any) -> None:
     def examine(module: Any) -> None:
         state = backoff.state_of(code)
         repeatable = not output.root_tracer.has_input_mutation().has_mutation and not any(
-            _may_draw(node) for graph in _graphs(module) for node in graph.nodes
+            may_draw(node) for graph in _graphs(module) for node in graph.nodes
         )
         state.repeatable = repeatable and state.repeatable is not False
 
@@ -43,7 +43,8 @@ def _graphs(module: Any) -> list[Any]:
     return [each.graph for each in module.modules() if hasattr(each, "graph")]
 
 
-def _may_draw(node: Node) -> bool:
+def may_draw(node: Node) -> bool:
+    """Whether a node may draw random numbers, going by its name and arguments."""
     if node.op not in ("call_function", "call_method"):
         return False
     name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")

@@ -44,6 +44,7 @@ class LiveSite:
             where its arms meet; the tests before and behind a ``while`` loop have the same.
         why: why it became that and nothing else, where there was a choice.
         clone_inputs: records of this site must copy tensors, since they were seen to change later.
+        merge_all: a live-out that has no common form was seen to be read.
         refused: slug and detail of why the last trace that reached the site left it alone.
     """
 
@@ -60,6 +61,7 @@ class LiveSite:
     clone_inputs: bool = False
     inside: tuple[tuple[tuple[int, int], ...], ...] = ()
     place: tuple[int, int, int] | None = None
+    merge_all: bool = False
     refused: dict[str, str] = field(default_factory=dict)
 
     def is_like(self, other: LiveSite) -> bool:

@@ -63,7 +63,7 @@ def weigh(
             return None, ("random-under-gradients", both.random)
         return Choice("where", _why_where(both)), None
     if cond_is_wrong:
-        return None, ("random-under-gradients", both.partial or both.random)
+        return None, ("random-under-gradients", both.random)
     return Choice("cond", _why_not_where(both) if where_is_wrong else _why_dear(both)), None
 
 
@@ -72,8 +72,9 @@ def _wish(
 ) -> tuple[Choice | None, Refused | None]:
     if not is_wrong:
         return Choice(how, f"Policy(branch={how!r})"), None
-    slug = "random-under-gradients" if cond_is_wrong else "where-would-speculate"
-    return None, (slug, both.partial or both.random)
+    if cond_is_wrong:
+        return None, ("random-under-gradients", both.random)
+    return None, ("where-would-speculate", both.partial or both.random)
 
 
 def _is_wasteful(both: Hazards) -> bool:

@@ -15,7 +15,6 @@ from corpus.patterns.pattern import (
     WHERE,
     pattern,
     patterns_among,
-    refused,
     rows,
     signs,
 )
@@ -66,7 +65,7 @@ def linear_in_each_arm() -> Any:
     return Net()
 
 
-@pattern(rows, WHERE, training_outcome=(refused("random-under-gradients"),))
+@pattern(rows, WHERE)
 def dropout_in_one_arm() -> Any:
     class Net(torch.nn.Module):
         def __init__(self) -> None:
@@ -83,7 +82,7 @@ def dropout_in_one_arm() -> Any:
     return Net()
 
 
-@pattern(rows, COND, training=False)
+@pattern(rows, COND, training_outcome=(WHERE,))
 def random_numbers_in_one_arm() -> Program:
     def program(x: Tensor) -> Tensor:
         if x.sum() > 0:

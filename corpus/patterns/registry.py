@@ -6,6 +6,7 @@ from typing import Final
 
 from corpus.patterns import (
     branches,
+    draws,
     effects,
     guards,
     hard,
@@ -26,6 +27,7 @@ PATTERNS: Final[tuple[Pattern, ...]] = (
     *guards.PATTERNS,
     *output.PATTERNS,
     *modules.PATTERNS,
+    *draws.PATTERNS,
     *hard.PATTERNS,
 )
 """Every pattern, by file and in the order of each file."""
