@@ -112,14 +112,30 @@ def by_cond(
         module = GraphModule(dict(tx.output.nn_modules), graph)
         names.append(tx.output.install_subgraph(f"cond_{suffix}", module))
     attributes = [tx.output.create_proxy("get_attr", name, (), {}) for name in names]
+    changed = any(arm.effects.tensors for arm in (then_arm, else_arm))
+    given = operands if changed else _without_aliases(tx, operands)
     proxy = tx.output.create_proxy(
         "call_function",
         torch.ops.higher_order.cond,
-        (predicate.as_proxy(), attributes[0], attributes[1], tuple(operands)),
+        (predicate.as_proxy(), attributes[0], attributes[1], tuple(given)),
         {},
     )
     result = wrap_fx_proxy(tx, proxy)
     return list(result.items)[: len(pairs)]  # type: ignore[attr-defined]
+
+
+def _without_aliases(tx: Any, operands: Sequence[Proxy]) -> list[Proxy]:
+    """Copy what shares memory with another operand, which ``torch.cond`` takes for a result's."""
+    given, seen = [], set()
+    for operand in operands:
+        example = operand.node.meta.get("example_value")
+        if isinstance(example, torch.Tensor) and example.layout is torch.strided:
+            storage = example.untyped_storage()._cdata
+            if storage in seen:
+                operand = _method(tx, "clone", operand).as_proxy()
+            seen.add(storage)
+        given.append(operand)
+    return given
 
 
 class _Gate:

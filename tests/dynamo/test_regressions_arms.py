@@ -138,3 +138,34 @@ def test_a_function_called_by_an_arm_has_a_condition_that_does_not_look_like_a_t
         return [call(each, torch.tensor(flag)) for each in (x, -x) for flag in (True, False)]
 
     assert_equivalent(make, inputs)
+
+
+def test_an_arm_that_stops_is_equal_to_one_of_an_earlier_function() -> None:
+    def make() -> Any:
+        def program(x: Tensor, step: Tensor) -> Tensor:
+            if step > 5 or step == 3:
+                x = x + 1
+            return x * 3
+
+        return program
+
+    for _ in range(2):
+        assert_equivalent(make, lambda: [call(torch.ones(2), torch.tensor(n)) for n in (3, 4, 6)])
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_an_arm_under_cond_reads_a_tensor_and_a_view_of_it(training: bool) -> None:
+    def make() -> Any:
+        def program(x: Tensor, w: Tensor) -> Tensor:
+            first, rest = x[0], x[1:]
+            if x.sum() > 0:
+                return (x @ w) * first
+            return x * rest.sum() - first
+
+        return program
+
+    def inputs() -> Sequence[Call]:
+        x = torch.arange(1.0, 10.0).reshape(3, 3)
+        return [call(x.clone(), x / 9), call(-x, x / 9)]
+
+    assert_equivalent(make, inputs, backend="aot_eager", training=training, zero_gradients=True)
