@@ -4,7 +4,24 @@ from __future__ import annotations
 
 from typing import Final
 
-from corpus.patterns import branches, effects, guards, hard, loops, modules, output
+from corpus.patterns import (
+    branches,
+    conditions,
+    continuations,
+    effects,
+    exits,
+    guards,
+    hard,
+    iteration,
+    loops,
+    modules,
+    operands,
+    output,
+    scopes,
+    searches,
+    speculation,
+    state,
+)
 from corpus.patterns.pattern import Pattern
 
 PATTERNS: Final[tuple[Pattern, ...]] = (
@@ -15,6 +32,15 @@ PATTERNS: Final[tuple[Pattern, ...]] = (
     *output.PATTERNS,
     *modules.PATTERNS,
     *hard.PATTERNS,
+    *conditions.PATTERNS,
+    *operands.PATTERNS,
+    *exits.PATTERNS,
+    *continuations.PATTERNS,
+    *iteration.PATTERNS,
+    *searches.PATTERNS,
+    *scopes.PATTERNS,
+    *state.PATTERNS,
+    *speculation.PATTERNS,
 )
 """Every pattern, by file and in the order of each file."""
 
