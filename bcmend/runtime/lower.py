@@ -226,11 +226,7 @@ def _arm_graph(
         placeholder.meta.update(operand.node.meta)
         known[operand.node] = placeholder
         if torch.is_grad_enabled() and _requires_grad(operand):
-            # The backward of torch.cond wants the gradients of both sides laid out alike; that of
-            # a sum, for one, comes as an expanded number. Multiplied by one it is dense.
-            entered = graph.call_function(torch.mul, (placeholder, 1))
-            entered.meta["example_value"] = operand.node.meta["example_value"]
-            known[operand.node] = entered
+            known[operand.node] = _entered(graph, placeholder, operand)
     for outer, inner in arm.lifted.items():
         known[inner.node] = known[outer.node]
     for node in arm.graph.nodes:
@@ -256,6 +252,25 @@ def _arm_graph(
         results.append(result)
     graph.output(tuple(results))
     return graph
+
+
+def _entered(graph: Graph, placeholder: Node, operand: Proxy) -> Node:
+    """Return an operand in a form whose gradient is laid out alike in every arm.
+
+    The backward of torch.cond asks for that. The gradient of a sum, for one, comes as an expanded
+    number: multiplied by one it is dense. That of a factorisation comes transposed: flattened and
+    unflattened it is contiguous, as the operand is.
+    """
+    example = operand.node.meta["example_value"]
+    entered = graph.call_function(torch.mul, (placeholder, 1))
+    entered.meta["example_value"] = example
+    if not example.is_contiguous():
+        return entered
+    flat = graph.call_method("reshape", (entered, -1))
+    flat.meta["example_value"] = example.reshape(-1)
+    shaped = graph.call_method("view_as", (flat, placeholder))
+    shaped.meta["example_value"] = example
+    return shaped
 
 
 def _call(tx: Any, function: Any, *arguments: Any) -> TensorVariable:

@@ -169,3 +169,19 @@ def test_an_arm_under_cond_reads_a_tensor_and_a_view_of_it(training: bool) -> No
         return [call(x.clone(), x / 9), call(-x, x / 9)]
 
     assert_equivalent(make, inputs, backend="aot_eager", training=training, zero_gradients=True)
+
+
+def test_the_gradient_out_of_an_arm_under_cond_is_laid_out_otherwise() -> None:
+    def make() -> Any:
+        def program(x: Tensor) -> Tensor:
+            determinant = x[0, 0] * x[1, 1] - x[0, 1] * x[1, 0]
+            if x[0, 0] > 0 and determinant > 0:
+                return torch.linalg.cholesky(x).sum()
+            return x.diagonal().sum()
+
+        return program
+
+    def inputs() -> Sequence[Call]:
+        return [call(torch.eye(2) * 2 + 0.5), call(-torch.eye(2))]
+
+    assert_equivalent(make, inputs, training=True)
