@@ -47,14 +47,15 @@ class _Table:
     """Everything that is installed in this process.
 
     Code objects are keyed by identity, since equal ones of different modules are not the same.
-    ``by_code`` finds what a code object that was written belongs to; ``cache`` holds what each
-    original became under each policy; ``asked`` the jumps where Dynamo stopped; ``wide`` those whose
-    arms have nothing in common where they meet;
+    Only ``by_code``, which finds what a code object that was written may belong to, goes by
+    equality: Dynamo keeps constants, and may trace an equal arm that it met before. ``cache`` holds
+    what each original became under each policy; ``asked`` the jumps where Dynamo stopped; ``wide``
+    those whose arms have nothing in common where they meet;
     ``reached`` all code that was found for each owner, mended or not.
     """
 
     by_function: dict[int, Patched] = field(default_factory=dict)
-    by_code: dict[int, Mended] = field(default_factory=dict)
+    by_code: dict[CodeType, dict[int, Mended]] = field(default_factory=dict)
     cache: dict[tuple[int, Policy], Mended] = field(default_factory=dict)
     asked: dict[int, tuple[CodeType, set[int]]] = field(default_factory=dict)
     wide: dict[int, tuple[CodeType, set[int]]] = field(default_factory=dict)
@@ -142,7 +143,7 @@ def _put(function: FunctionType, patched: Patched) -> None:
     names[CALLBACK] = get_eval_frame_callback
     _TABLE.by_function[id(function)] = patched
     for code in patched.mended.sources:
-        _TABLE.by_code[id(code)] = patched.mended
+        _TABLE.by_code.setdefault(code, {})[id(patched.mended)] = patched.mended
     skip_code(patched.mended.shell)
     function.__code__ = patched.mended.shell
 
@@ -259,18 +260,20 @@ def analysed(function: FunctionType, policy: Policy) -> Mended | None:
 def _mend_where_stopped(stops: list[Stop]) -> bool:
     """Mend the innermost code that can be mended and was not."""
     with _TABLE.lock:
-        on_stack = [patched for stop in stops for patched in _owners(stop.code)]
+        on_stack = [each for stop in stops for found in _owners(stop.code) for each in found]
         if not on_stack:
             return False
         owners = {owner for patched in on_stack for owner in patched.owners}
         return any(_mend_stop(stop, on_stack[0].policy, owners) for stop in stops)
 
 
-def _owners(code: CodeType) -> list[Patched]:
-    mended = _TABLE.by_code.get(id(code))
-    if mended is None:
-        return []
-    return [each for each in _TABLE.by_function.values() if each.mended is mended]
+def _owners(code: CodeType) -> list[list[Patched]]:
+    """Return the functions that ``code`` was written for; those with one result together."""
+    found = [
+        [each for each in _TABLE.by_function.values() if each.mended is mended]
+        for mended in _TABLE.by_code.get(code, {}).values()
+    ]
+    return [patched for patched in found if patched]
 
 
 def _holders(code: CodeType) -> list[tuple[Patched, CodeType]]:
@@ -294,9 +297,10 @@ def _nested_in(outer: CodeType) -> Iterator[CodeType]:
 
 
 def _mend_stop(stop: Stop, policy: Policy, owners: set[int]) -> bool:
-    patched = _owners(stop.code)
-    if patched:
-        return _mend_asked(patched[0].mended.sources[stop.code], stop, patched)
+    found = _owners(stop.code)
+    if found:
+        mended = [_mend_asked(each[0].mended.sources[stop.code], stop, each) for each in found]
+        return any(mended)
     function = stop.function
     if function is None:
         return any(_mend_asked(nested, stop, [holder]) for holder, nested in _holders(stop.code))

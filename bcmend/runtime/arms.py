@@ -19,12 +19,12 @@ from torch._dynamo import exc
 from torch._dynamo.current_scope_id import current_scope_id
 from torch._dynamo.side_effects import SideEffects
 from torch._dynamo.variables import TensorVariable, TupleVariable
-from torch._dynamo.variables.base import VariableTracker, is_side_effect_safe
+from torch._dynamo.variables.base import AttrMutationKind, VariableTracker, is_side_effect_safe
 from torch._dynamo.variables.iter import IteratorVariable
 from torch._dynamo.variables.tensor import SymNodeVariable
 from torch.fx import Graph, Proxy
 
-from bcmend.runtime import scalars
+from bcmend.runtime import backoff, scalars
 from bcmend.runtime.entries import Entry, Lifted
 
 __all__ = ["Arm", "ArmFailure", "ArmTrace", "Effects", "trace_arm"]
@@ -123,6 +123,7 @@ class _RecordingSideEffects(SideEffects):
     """Lets an arm change what lies outside it, and remembers how that was before."""
 
     _remembered: dict[int, _Remembered]
+    _outside: Any  # what was known before the arm; that knows what was before an enclosing arm
 
     def check_allowed_side_effect(self, item: VariableTracker) -> bool:
         if item.mutation_type is not None and is_side_effect_safe(item.mutation_type):
@@ -138,6 +139,34 @@ class _RecordingSideEffects(SideEffects):
         return tracked
 
     track_mutable = _track_obj
+
+    def track_global_existing(self, source: Any, item: Any) -> VariableTracker:
+        """Have all stores to a global variable go to one model of it, which has its value now.
+
+        Dynamo makes a new model at every store, and forgets the stores to the one before.
+        """
+        known = self.id_to_variable.get(id(item))
+        if known is not None:
+            return known
+        variable = super().track_global_existing(source, item)
+        self._note_present_value(source, item, variable)
+        return variable
+
+    def _note_present_value(self, source: Any, item: Any, variable: VariableTracker) -> None:
+        output: Any = self.output_graph_weakref()
+        name = source.global_name
+        if name not in output.global_scope:
+            return
+        value = output.global_scope[name]
+        present = VariableTracker.build(output.current_tx, value, source)
+        effects: Any = self
+        while effects is not None:
+            effects.id_to_variable[id(item)] = variable
+            effects.keepalive.append(item)
+            effects.store_attr_mutations.setdefault(variable, {})[name] = present
+            kinds = effects.attr_mutation_kinds.setdefault(variable, {})
+            kinds[name] = AttrMutationKind.GENERIC_SETATTR
+            effects = getattr(effects, "_outside", None)
 
     def should_allow_side_effects_in_hop(self) -> bool:
         # Without this, stores of constants would be put off until Dynamo sees them undone.
@@ -189,14 +218,20 @@ def _state(variable: VariableTracker) -> dict[str, Any]:
 
 
 @contextmanager
-def _exceptions_of_the_arm_stay_inside(tx: Any) -> Iterator[None]:
-    """Dynamo keeps the exceptions being handled in a stack shared by all inlined frames."""
-    stack = tx.exn_vt_stack
+def _state_of_the_tracer_stays(tx: Any) -> Iterator[None]:
+    """Put back what Dynamo keeps for all inlined frames together.
+
+    That is the stack of the exceptions being handled, and a table of signatures, which are objects
+    that the arm made.
+    """
+    stack, output = tx.exn_vt_stack, tx.output
     before = {name: copy.copy(value) for name, value in vars(stack).items()}
+    signatures = dict(output.signature_cache)
     try:
         yield
     finally:
         vars(stack).update(before)
+        output.signature_cache = signatures
 
 
 def trace_arm(
@@ -219,7 +254,7 @@ def trace_arm(
     with _recording(output.side_effects, scope) as (before, recording):
         try:
             with (
-                _exceptions_of_the_arm_stay_inside(tx),
+                _state_of_the_tracer_stays(tx),
                 output.subtracer(target, None, "arm") as tracer,
                 open_sink() as records,
             ):
@@ -231,11 +266,13 @@ def trace_arm(
                 tensors = _changed_in_place(tracer, lifted)
             effects = _effects(before, recording, tensors, scope)
             return ArmTrace(result, graph, dict(lifted), effects, tuple(records), lifted.entries)
-        except (exc.RestartAnalysis, exc.SkipFrame):
+        except (exc.RestartAnalysis, exc.SkipFrame, backoff.MendedFurther):
             raise
         except exc.ObservedException as error:
             return ArmFailure(True, _exception_name(error), lifted.spoiled)
         except Exception as error:
+            if isinstance(error, exc.Unsupported):
+                backoff.mend_inside(tx, error)
             first = str(error).strip().splitlines()[:1]
             detail = f"{type(error).__name__}: {' '.join(first)}"
             return ArmFailure(False, detail, lifted.spoiled)
@@ -254,12 +291,13 @@ def _recording(live: SideEffects, scope: int) -> Iterator[tuple[SideEffects, Any
 
     The object itself stays the same, since Dynamo's models of ``__dict__`` keep a reference to it.
     """
-    before = live.clone()
+    before: Any = live.clone()
     outer_kind, outer_remembered = live.__class__, getattr(live, "_remembered", None)
+    before._outside = getattr(live, "_outside", None)
     dictionaries_changed = live._has_existing_dict_mutation
     live.__class__ = _RecordingSideEffects
     recording: Any = live
-    recording._remembered = {}
+    recording._remembered, recording._outside = {}, before
     live.save_for_backward = list(live.save_for_backward)
     try:
         yield before, recording
@@ -267,6 +305,7 @@ def _recording(live: SideEffects, scope: int) -> Iterator[tuple[SideEffects, Any
         for remembered in recording._remembered.values():
             remembered.restore()
         live.__class__, recording._remembered = outer_kind, outer_remembered
+        recording._outside = before._outside
         live._has_existing_dict_mutation = dictionaries_changed
         _forget_the_arm(live, before, scope)
 

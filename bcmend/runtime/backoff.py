@@ -19,7 +19,7 @@ from torch._dynamo.symbolic_convert import InstructionTranslatorBase
 
 from bcmend.runtime import sites
 
-__all__ = ["BodyState", "Stop", "on_stop", "state_of", "try_again"]
+__all__ = ["BodyState", "MendedFurther", "Stop", "mend_inside", "on_stop", "state_of", "try_again"]
 
 #: A body is mended further at most so many times for one call.
 MOST_TRIES: Final = 64
@@ -95,6 +95,24 @@ def _nobody(stops: list[Stop]) -> bool:
 on_stop: Callable[[list[Stop]], bool] = _nobody
 
 
+class MendedFurther(exc.Unsupported):
+    """The code being traced has meanwhile been mended further, and is to be traced anew."""
+
+    def __init__(self) -> None:
+        super().__init__("bcmend: mended where an arm stopped")
+
+
+def mend_inside(tx: Any, error: exc.Unsupported) -> None:
+    """Mend what an arm stopped at, which the boundary would not see, since the branch stops first.
+
+    Raises:
+        MendedFurther: something was mended.
+    """
+    captured_whole = tx.one_graph or tx.error_on_graph_break
+    if captured_whole and on_stop(list(_stops(error))):
+        raise MendedFurther from error
+
+
 def try_again(state: BodyState, generation: int, error: exc.TorchDynamoException) -> bool:
     """Change something so that the next try may do better; ``False`` if nothing is left."""
     with state.lock:
@@ -104,6 +122,8 @@ def try_again(state: BodyState, generation: int, error: exc.TorchDynamoException
         state.tries += 1
         if state.tries > MOST_TRIES:
             return False
+        if isinstance(error, MendedFurther):
+            return True
         if isinstance(error, (exc.Unsupported, exc.UserError)):
             if on_stop(list(_stops(error))):
                 return True

@@ -245,9 +245,9 @@ def _lower(
         inputs[position] = result
     for position in carried.ranges:
         inputs[position] = _exhausted(inputs[position])
-    predicate = results[0]
-    assert isinstance(predicate, TensorVariable)
-    return LoopEnd(predicate, TupleVariable(inputs), 1 - staying, turns_left is not None)
+    end = results[0]
+    assert isinstance(end, TensorVariable)
+    return LoopEnd(end, TupleVariable(inputs), 1 - staying, turns_left is not None)
 
 
 def _length_of(variable: Any) -> int:

@@ -121,10 +121,11 @@ def by_cond(
         module = GraphModule(dict(tx.output.nn_modules), graph)
         names.append(tx.output.install_subgraph(f"cond_{suffix}", module))
     attributes = [tx.output.create_proxy("get_attr", name, (), {}) for name in names]
+    given = _without_aliases(tx, _kept_apart(tx, predicate, operands, changed))
     proxy = tx.output.create_proxy(
         "call_function",
         torch.ops.higher_order.cond,
-        (predicate.as_proxy(), *attributes, tuple(_kept_apart(tx, predicate, operands, changed))),
+        (predicate.as_proxy(), *attributes, tuple(given)),
         {},
     )
     results = list(wrap_fx_proxy(tx, proxy).items)[: len(pairs)]  # type: ignore[attr-defined]
@@ -172,6 +173,20 @@ def _is_among(outer: Proxy, changed: Sequence[Proxy]) -> bool:
     """Whether ``outer`` is one of ``changed``, by whatever name."""
     example = outer.node.meta.get("example_value")
     return any(example is each.node.meta.get("example_value") for each in changed)
+
+
+def _without_aliases(tx: Any, operands: Sequence[Proxy]) -> list[Proxy]:
+    """Copy what shares memory with another operand, which ``torch.cond`` takes for a result's."""
+    given, seen = [], set()
+    for operand in operands:
+        example = operand.node.meta.get("example_value")
+        if isinstance(example, torch.Tensor) and example.layout is torch.strided:
+            storage = example.untyped_storage()._cdata
+            if storage in seen:
+                operand = _method(tx, "clone", operand).as_proxy()
+            seen.add(storage)
+        given.append(operand)
+    return given
 
 
 class _Gate:
@@ -282,11 +297,7 @@ def _arm_graph(
         placeholder.meta.update(operand.node.meta)
         known[operand.node] = placeholder
         if torch.is_grad_enabled() and _requires_grad(operand):
-            # The backward of torch.cond wants the gradients of both sides laid out alike; that of
-            # a sum, for one, comes as an expanded number. Multiplied by one it is dense.
-            entered = graph.call_function(torch.mul, (placeholder, 1))
-            entered.meta["example_value"] = operand.node.meta["example_value"]
-            known[operand.node] = entered
+            known[operand.node] = _entered(graph, placeholder, operand)
         if _is_among(operand, changed):
             known[operand.node] = _copy_within(graph, operand, operands, known)
     for outer, inner in arm.lifted.items():
@@ -329,6 +340,25 @@ def _copy_within(
     copied = graph.call_method("clone", (known[operand.node],))
     copied.meta["example_value"] = operand.node.meta["example_value"]
     return copied
+
+
+def _entered(graph: Graph, placeholder: Node, operand: Proxy) -> Node:
+    """Return an operand in a form whose gradient is laid out alike in every arm.
+
+    The backward of torch.cond asks for that. The gradient of a sum, for one, comes as an expanded
+    number: multiplied by one it is dense. That of a factorisation comes transposed: flattened and
+    unflattened it is contiguous, as the operand is.
+    """
+    example = operand.node.meta["example_value"]
+    entered = graph.call_function(torch.mul, (placeholder, 1))
+    entered.meta["example_value"] = example
+    if not example.is_contiguous():
+        return entered
+    flat = graph.call_method("reshape", (entered, -1))
+    flat.meta["example_value"] = example.reshape(-1)
+    shaped = graph.call_method("view_as", (flat, placeholder))
+    shaped.meta["example_value"] = example
+    return shaped
 
 
 def _call(tx: Any, function: Any, *arguments: Any) -> TensorVariable:

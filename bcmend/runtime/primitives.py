@@ -19,7 +19,7 @@ from torch._dynamo.variables.tensor import SymNodeVariable
 from torch._ops import HigherOrderOperator
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from bcmend.runtime import ladder, lower, scalars, sinks, sites, truths
+from bcmend.runtime import backoff, ladder, lower, scalars, sinks, sites, truths
 from bcmend.runtime.arms import Arm
 from bcmend.runtime.merge import constant, example_of
 from bcmend.runtime.watches import SiteChanged
@@ -57,7 +57,7 @@ def _withdrawn_if_it_fails(site: sites.LiveSite) -> Iterator[None]:
     """Have the frame traced again without the site, where mending it goes wrong half-way."""
     try:
         yield
-    except (exc.RestartAnalysis, exc.SkipFrame):
+    except (exc.RestartAnalysis, exc.SkipFrame, backoff.MendedFurther):
         raise
     except Exception as error:
         first = str(error).strip().splitlines()[:1]

@@ -1,7 +1,8 @@
 """`python -m corpus.patterns [--training] [--backend NAME] [PART OF A NAME ...]`.
 
 Runs the patterns and shows a table: what was expected of each, what became of it, and whether it
-could be told from eager execution. Exits with 1 if anything is not as expected.
+could be told from eager execution. Then says how many there are of each kind. Exits with 1 if
+anything is not as expected.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from corpus.patterns.pattern import found_outcome, run, wrong_with
+from corpus.patterns.pattern import Pattern, found_outcome, run, wrong_with
 from corpus.patterns.registry import PATTERNS
 
 
@@ -25,6 +26,16 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--backend", default="eager", help="eager, aot_eager or inductor")
     parser.add_argument("--details", action="store_true", help="show every difference")
     return parser
+
+
+def _totals(patterns: Sequence[Pattern]) -> str:
+    branching = [each for each in patterns if each.is_control_flow]
+    refused = sum(each.is_refused for each in branching)
+    unsettled = sum(bool(each.unsettled or each.unequal) for each in branching)
+    return (
+        f"{len(patterns)} patterns, {len(branching)} of them of control flow: "
+        f"{refused} refused for good, {unsettled} not as expected yet"
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -59,7 +70,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         expected = pattern.expected(training=options.training)
         cells = (pattern.name, ", ".join(expected), ", ".join(outcome), str(found.graphs))
         table.add_row(*map(Text, (*cells, verdict)))
-    Console(width=160).print(table)
+    console = Console(width=160)
+    console.print(table)
+    console.print(_totals(chosen))
     return 1 if failed else 0
 
 

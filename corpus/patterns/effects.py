@@ -9,15 +9,18 @@ import torch
 from torch import Tensor
 
 from corpus.patterns.pattern import (
+    SPLIT,
     WHERE,
     pattern,
     patterns_among,
-    refused,
     signs,
 )
 from tests.equivalence import Call, call
 
 Program = Callable[..., Any]
+
+UNLIKE = "values that cannot be merged do not split the rest yet"
+ALIAS = "a changed alias is refused, not split"
 
 
 @pattern(signs, WHERE)
@@ -70,11 +73,7 @@ def attribute_of_a_plain_object() -> Program:
     return program
 
 
-@pattern(
-    signs,
-    refused("arms-differ"),
-    graphs=None,
-)
+@pattern(signs, SPLIT, unsettled=UNLIKE)
 def number_counted_in_one_arm() -> Any:
     class Net(torch.nn.Module):
         def __init__(self) -> None:
@@ -245,7 +244,7 @@ def local_list_appended_in_both_arms() -> Program:
     return program
 
 
-@pattern(signs, refused("arms-differ"), graphs=None)
+@pattern(signs, SPLIT, unsettled=UNLIKE)
 def list_appended_in_one_arm() -> Program:
     def program(x: Tensor) -> list[Tensor]:
         items = [x + 1]
@@ -344,7 +343,7 @@ def own_tensor_changed_in_place() -> Program:
     return program
 
 
-@pattern(signs, refused("alias-changed"), graphs=None)
+@pattern(signs, SPLIT, may_copy=True, unsettled=ALIAS)
 def alias_changed_after_the_branch() -> Program:
     def program(x: Tensor) -> tuple[Tensor, Tensor]:
         w = x * 1
@@ -358,7 +357,7 @@ def alias_changed_after_the_branch() -> Program:
     return program
 
 
-@pattern(signs, refused("alias-changed"), graphs=None)
+@pattern(signs, SPLIT, may_copy=True, unsettled=ALIAS)
 def source_of_an_alias_changed_after_the_branch() -> Program:
     def program(x: Tensor) -> tuple[Tensor, Tensor]:
         w = x * 1

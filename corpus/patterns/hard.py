@@ -24,8 +24,11 @@ from tests.equivalence import Call, call
 
 Program = Callable[..., Any]
 
+UNLIKE = "values that cannot be merged do not split the rest yet"
+SHAPE = "a failure of an operator on shapes is not deferred"
 
-@pattern(rows, refused("arm-untraceable"), graphs=None)
+
+@pattern(rows, GUARD, unsettled=SHAPE)
 def view_to_a_bad_shape() -> Program:
     def program(x: Tensor) -> Tensor:
         if x.sum() > 100:
@@ -120,7 +123,7 @@ def none_in_one_arm() -> Program:
     return program
 
 
-@pattern(signs, refused("arms-differ"), graphs=None)
+@pattern(signs, SPLIT, unsettled=UNLIKE)
 def none_returned_by_one_arm() -> Program:
     def program(x: Tensor) -> Tensor | None:
         if x.sum() > 0:
@@ -130,7 +133,7 @@ def none_returned_by_one_arm() -> Program:
     return program
 
 
-@pattern(signs, refused("arms-differ"), graphs=None)
+@pattern(signs, SPLIT, unsettled=UNLIKE)
 def dtypes_that_differ() -> Program:
     def program(x: Tensor) -> Tensor:
         if x.sum() > 0:
@@ -140,7 +143,7 @@ def dtypes_that_differ() -> Program:
     return program
 
 
-@pattern(rows, refused("arms-differ"), graphs=None)
+@pattern(rows, SPLIT, unsettled=UNLIKE)
 def shapes_that_differ() -> Program:
     def program(x: Tensor) -> Tensor:
         if x.sum() > 0:
@@ -150,7 +153,7 @@ def shapes_that_differ() -> Program:
     return program
 
 
-@pattern(rows, refused("arms-differ"), graphs=None)
+@pattern(rows, SPLIT, unsettled=UNLIKE)
 def strides_that_differ() -> Program:
     def program(x: Tensor) -> Tensor:
         square = x @ x.t()
@@ -161,7 +164,7 @@ def strides_that_differ() -> Program:
     return program
 
 
-@pattern(signs, refused("arms-differ"), graphs=None)
+@pattern(signs, SPLIT, unsettled=UNLIKE)
 def containers_that_differ() -> Program:
     def program(x: Tensor) -> tuple[Tensor, ...]:
         if x.sum() > 0:
@@ -171,7 +174,7 @@ def containers_that_differ() -> Program:
     return program
 
 
-@pattern(signs, refused("arms-differ"), graphs=None)
+@pattern(signs, SPLIT, unsettled=UNLIKE)
 def flag_set_by_a_branch() -> Program:
     def program(x: Tensor) -> tuple[Tensor, bool]:
         if x.sum() > 0:
@@ -274,7 +277,7 @@ def branch_in_a_context_manager_of_its_own() -> Program:
     return program
 
 
-@pattern(signs, refused("return-in-try"), graphs=None)
+@pattern(signs, WHERE, unsettled="a return out of a with or try block is refused")
 def return_from_inside_with() -> Program:
     def program(x: Tensor) -> Tensor:
         with torch.no_grad():
@@ -285,7 +288,7 @@ def return_from_inside_with() -> Program:
     return program
 
 
-@pattern(signs, refused("maybe-unbound"), graphs=None)
+@pattern(signs, GUARD, unsettled="a variable that one side leaves unbound is refused")
 def variable_bound_in_one_arm() -> Program:
     def program(x: Tensor) -> Tensor:
         if x.sum() > 0:
@@ -307,7 +310,7 @@ def locals_inside_an_arm() -> Program:
     return program
 
 
-@pattern(signs, refused("stack-shape"), graphs=None)
+@pattern(signs, SPLIT, unsettled="a filter in a comprehension is refused")
 def filtered_comprehension() -> Program:
     def program(x: Tensor) -> list[Tensor]:
         return [y for y in (x, x + 2, x - 3) if y.sum() > 0]

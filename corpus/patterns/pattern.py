@@ -71,6 +71,21 @@ class Pattern:
         chosen = self.training_outcome if training else None
         return self.outcome if chosen is None else chosen
 
+    @property
+    def outcomes(self) -> frozenset[str]:
+        """What has to become of the sites, in inference or in training."""
+        return frozenset(self.expected(training=False)) | frozenset(self.expected(training=True))
+
+    @property
+    def is_control_flow(self) -> bool:
+        """Whether it is more than output: it branches, loops or raises on a tensor."""
+        return not self.outcomes <= {OUTPUT, refused("output-shape")}
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether it is right that a site stays as it was."""
+        return any(each.startswith("refused") for each in self.outcomes)
+
     def is_whole(self, *, training: bool) -> bool:
         """Whether nothing is refused, so that `fullgraph=True` has to work."""
         expected = self.expected(training=training)

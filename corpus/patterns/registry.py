@@ -6,14 +6,23 @@ from typing import Final
 
 from corpus.patterns import (
     branches,
+    conditions,
+    continuations,
     draws,
     effects,
+    exits,
     guards,
     hard,
     in_place,
+    iteration,
     loops,
     modules,
+    operands,
     output,
+    scopes,
+    searches,
+    speculation,
+    state,
     truths,
 )
 from corpus.patterns.pattern import Pattern
@@ -29,6 +38,15 @@ PATTERNS: Final[tuple[Pattern, ...]] = (
     *modules.PATTERNS,
     *draws.PATTERNS,
     *hard.PATTERNS,
+    *conditions.PATTERNS,
+    *operands.PATTERNS,
+    *exits.PATTERNS,
+    *continuations.PATTERNS,
+    *iteration.PATTERNS,
+    *searches.PATTERNS,
+    *scopes.PATTERNS,
+    *state.PATTERNS,
+    *speculation.PATTERNS,
 )
 """Every pattern, by file and in the order of each file."""
 

@@ -86,5 +86,11 @@ def test_inductor(name: str):
     assert wrong_with(pattern, found, training=False) == []
 
 
+def test_control_flow_is_covered_and_seldom_refused():
+    branching = [pattern for pattern in PATTERNS if pattern.is_control_flow]
+    assert len(branching) >= 120
+    assert sum(pattern.is_refused for pattern in branching) <= 12
+
+
 def test_names_are_unique():
     assert len(set(NAMES)) == len(NAMES) >= 60
