@@ -157,7 +157,9 @@ def _mended(
         return _TABLE.cache[key]
     module = str(function.__globals__.get("__name__", ""))
     asked, wide = (
-        frozenset((id(stopped), offset) for stopped, offsets in table.values() for offset in offsets)
+        frozenset(
+            (id(stopped), offset) for stopped, offsets in table.values() for offset in offsets
+        )
         for table in (_TABLE.asked, _TABLE.wide)
     )
     context = Context(module, function.__globals__, policy, asked, wide)
@@ -329,9 +331,7 @@ def _mend_newly_found(function: FunctionType, stop: Stop, policy: Policy, owners
     return changed > 0
 
 
-def _note(
-    table: dict[int, tuple[CodeType, set[int]]], code: CodeType, jumps: set[int]
-) -> bool:
+def _note(table: dict[int, tuple[CodeType, set[int]]], code: CodeType, jumps: set[int]) -> bool:
     """Add jumps of ``code`` to a table; ``False`` if they were there."""
     _, offsets = table.setdefault(id(code), (code, set()))
     fresh = jumps - offsets

@@ -226,9 +226,7 @@ def _with_places(facts: Facts, sites: Iterable[Site]) -> tuple[Site, ...]:
     )
 
 
-def _inside(
-    facts: Facts, decision: Lowering | Refusal
-) -> tuple[tuple[tuple[int, int], ...], ...]:
+def _inside(facts: Facts, decision: Lowering | Refusal) -> tuple[tuple[tuple[int, int], ...], ...]:
     """Return the offsets of the stretches of a branch's arms, for each of its forms."""
     if not isinstance(decision, BranchLowering):
         return ()

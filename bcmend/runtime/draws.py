@@ -31,7 +31,15 @@ from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.reference import PythonReferenceAnalysis
 
 from bcmend.runtime.arms import ArmTrace
-from bcmend.runtime.operations import AUTOCAST, draws, hazards_of, is_in_place, run, stand_in
+from bcmend.runtime.operations import (
+    AUTOCAST,
+    draws,
+    hazards_of,
+    is_in_place,
+    run,
+    stand_in,
+    unjudged,
+)
 
 __all__ = ["drawn_before", "take_out"]
 
@@ -233,11 +241,11 @@ def _expand(tx: Any, node: Node, module: GraphModule) -> Iterator[Draw]:
                 known[each] = _with_drawn(graph, each, drawn, known)
             else:
                 known[each] = graph.node_copy(each, known.__getitem__)
-            known[each].meta = {**node.meta, "example_value": each.meta["val"]}
+            known[each].meta = {**unjudged(node.meta), "example_value": each.meta["val"]}
     with graph.inserting_before(node):
         for each in reversed(entered):
             graph.call_function(_exit_autocast, (each,))
-    node.op, node.kwargs = "call_function", {}
+    node.op, node.kwargs, node.meta = "call_function", {}, unjudged(node.meta)
     if isinstance(result, Node):
         node.target, node.args = torch.ops.aten.alias.default, (result,)
     else:

@@ -92,9 +92,7 @@ def _turns(tx: Any) -> list[tuple[object, Any]]:
     return turns
 
 
-def at_the_jump(
-    tx: Any, site: LiveSite, condition: VariableTracker, inputs: TupleVariable
-) -> None:
+def at_the_jump(tx: Any, site: LiveSite, condition: VariableTracker, inputs: TupleVariable) -> None:
     """End the turn being traced, if this is the jump of its loop."""
     for place, tracer in reversed(_turns(tx)):
         if place == site.place:
@@ -151,9 +149,7 @@ def _turn(tx: Any, site: LiveSite, arm: Arm) -> tuple[Any, ...]:
     return ()
 
 
-def _what_changes(
-    before: Sequence[VariableTracker], after: Sequence[VariableTracker]
-) -> _Carried:
+def _what_changes(before: Sequence[VariableTracker], after: Sequence[VariableTracker]) -> _Carried:
     """Return what a turn changes. Raises ``_NoLoop`` for what cannot be carried."""
     tensors, numbers, ranges = [], [], []
     if len(before) != len(after):
@@ -320,8 +316,8 @@ def _carried_values(
 def _require_pure(tx: Any, trace: ArmTrace, entered: Sequence[Proxy], *, gradients: bool) -> None:
     own = {proxy.node for proxy in entered}
     for node in trace.graph.nodes:
-        target = node.target if isinstance(node.target, str) else getattr(
-            node.target, "__name__", ""
+        target = (
+            node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
         )
         changes = target.endswith("_") and not target.endswith("__")
         changes = changes or target in ("setitem", "iadd", "isub", "imul", "itruediv")

@@ -34,6 +34,7 @@ __all__ = [
     "run",
     "stand_in",
     "storage_of",
+    "unjudged",
 ]
 
 #: Matrix products, convolutions, attention and the like: running them for nothing costs.
@@ -279,6 +280,11 @@ def _may_fail_on_numbers(node: Node) -> bool:
         and free_unbacked_symbols(each)
         for each in examples
     )
+
+
+def unjudged(meta: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the meta of a node for another node, without what was found out about this one."""
+    return {name: value for name, value in meta.items() if name != _FOUND}
 
 
 def storage_of(tensor: torch.Tensor) -> int:
