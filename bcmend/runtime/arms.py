@@ -9,7 +9,6 @@ and on every change that Dynamo models passing through ``SideEffects.mutation`` 
 from __future__ import annotations
 
 import copy
-from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,16 +19,13 @@ from torch._dynamo.current_scope_id import current_scope_id
 from torch._dynamo.side_effects import SideEffects
 from torch._dynamo.variables import TensorVariable, TupleVariable
 from torch._dynamo.variables.base import AttrMutationKind, VariableTracker, is_side_effect_safe
-from torch._dynamo.variables.iter import IteratorVariable
 from torch._dynamo.variables.tensor import SymNodeVariable
 from torch.fx import Graph, Proxy
 
-from bcmend.runtime import backoff, scalars
+from bcmend.runtime import backoff, scalars, snapshots
 from bcmend.runtime.entries import Entry, Lifted
 
 __all__ = ["Arm", "ArmFailure", "ArmTrace", "Effects", "trace_arm"]
-
-_CONTAINERS = (list, dict, set, OrderedDict, deque)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +77,7 @@ class Effects:
     kinds: dict[tuple[VariableTracker, str], Any] = field(default_factory=dict)
     containers: tuple[ContainerChange, ...] = ()
     tensors: tuple[Proxy, ...] = ()
-    consumed: tuple[IteratorVariable, ...] = ()
+    consumed: tuple[VariableTracker, ...] = ()
     other: str = ""
 
     def __bool__(self) -> bool:
@@ -122,19 +118,19 @@ class ArmFailure:
 class _RecordingSideEffects(SideEffects):
     """Lets an arm change what lies outside it, and remembers how that was before."""
 
-    _remembered: dict[int, _Remembered]
+    _remembered: dict[int, snapshots.Remembered]
     _outside: Any  # what was known before the arm; that knows what was before an enclosing arm
 
     def check_allowed_side_effect(self, item: VariableTracker) -> bool:
         if item.mutation_type is not None and is_side_effect_safe(item.mutation_type):
             return False
         if id(item) not in self._remembered:
-            self._remembered[id(item)] = _Remembered(item, _state(item), _containers(item))
+            self._remembered[id(item)] = snapshots.remember(item)
         return True
 
     def _track_obj(self, item: Any, variable: VariableTracker, *more: Any, **named: Any) -> Any:
         tracked = super()._track_obj(item, variable, *more, **named)
-        if _holds_items(variable):
+        if snapshots.holds_items(variable):
             self.check_allowed_side_effect(variable)
         return tracked
 
@@ -171,50 +167,6 @@ class _RecordingSideEffects(SideEffects):
     def should_allow_side_effects_in_hop(self) -> bool:
         # Without this, stores of constants would be put off until Dynamo sees them undone.
         return True
-
-
-@dataclass(frozen=True, slots=True)
-class _Remembered:
-    """How a variable was: its fields, with copies of containers, and those containers themselves.
-
-    Others may hold the very containers: an iterator has the list of what it goes over.
-    """
-
-    variable: VariableTracker
-    state: dict[str, Any]
-    containers: dict[str, Any]
-
-    def restore(self) -> None:
-        values = dict(self.state)
-        is_modified = values.pop("is_modified")
-        for name, container in self.containers.items():
-            _refill(container, values[name])
-            values[name] = container
-        vars(self.variable).clear()
-        vars(self.variable).update(values)
-        if is_modified is not None:
-            self.variable.mutation_type.is_modified = is_modified  # type: ignore[union-attr]
-
-
-def _containers(variable: VariableTracker) -> dict[str, Any]:
-    return {name: value for name, value in vars(variable).items() if type(value) in _CONTAINERS}
-
-
-def _refill(container: Any, contents: Any) -> None:
-    container.clear()
-    if isinstance(container, (list, deque)):
-        container.extend(contents)
-    else:
-        container.update(contents)
-
-
-def _state(variable: VariableTracker) -> dict[str, Any]:
-    state = {
-        name: copy.copy(value) if type(value) in _CONTAINERS else value
-        for name, value in vars(variable).items()
-    }
-    state["is_modified"] = getattr(variable.mutation_type, "is_modified", None)
-    return state
 
 
 @contextmanager
@@ -316,13 +268,13 @@ def _remember_containers(recording: Any, arguments: Sequence[VariableTracker]) -
     Some of Dynamo's models announce a change after making it, and some iterators never do.
     """
 
-    def remember(variable: VariableTracker) -> None:
-        if _holds_items(variable) or isinstance(variable, IteratorVariable):
+    def note(variable: VariableTracker) -> None:
+        if snapshots.holds_items(variable) or snapshots.is_consumable(variable):
             recording.check_allowed_side_effect(variable)
 
     for variable in list(recording.id_to_variable.values()):
-        remember(variable)
-    VariableTracker.visit(remember, list(arguments), side_effects=recording)
+        note(variable)
+    snapshots.visit(note, arguments, recording)
 
 
 def _forget_the_arm(live: SideEffects, before: SideEffects, scope: int) -> None:
@@ -355,8 +307,7 @@ def _changed_in_place(tracer: Any, lifted: dict[Proxy, Proxy]) -> tuple[Proxy, .
 def _effects(
     before: SideEffects, recording: Any, tensors: tuple[Proxy, ...], scope: int
 ) -> Effects:
-    attributes, kinds, containers, consumed = {}, {}, [], []
-    other = ""
+    attributes, kinds = {}, {}
     for variable, stores in recording.store_attr_mutations.items():
         if variable.mutation_type is None or variable.mutation_type.scope > scope:
             continue  # made by the arm itself
@@ -366,27 +317,27 @@ def _effects(
                 attributes[variable, name] = value
                 kinds[variable, name] = recording.attr_mutation_kinds[variable][name]
     stored = {id(variable) for variable, _ in attributes}
-    for remembered in recording._remembered.values():
-        variable, state = remembered.variable, remembered.state
-        after = _state(variable)
-        if isinstance(variable, IteratorVariable):
-            if _differs(state, after):
-                consumed.append(variable)
-        elif _holds_items(variable):
-            if after["items"] != state["items"]:
-                containers.append(ContainerChange(variable, state, after))
-        elif id(variable) not in stored and _differs(state, after):
-            other = other or type(variable).__name__
+    containers, consumed, other = _changes_of_objects(recording, stored)
     if recording.save_for_backward != before.save_for_backward:
         other = other or "save_for_backward"
-    return Effects(attributes, kinds, tuple(containers), tensors, tuple(consumed), other)
+    return Effects(attributes, kinds, containers, tensors, consumed, other)
 
 
-def _holds_items(variable: VariableTracker) -> bool:
-    return type(vars(variable).get("items")) in _CONTAINERS
-
-
-def _differs(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    if one.keys() != other.keys():
-        return True
-    return any(one[name] is not other[name] and one[name] != other[name] for name in one)
+def _changes_of_objects(
+    recording: Any, stored: set[int]
+) -> tuple[tuple[ContainerChange, ...], tuple[VariableTracker, ...], str]:
+    """Return changed containers, advanced iterators, and the kind of another changed object."""
+    containers, consumed, other = [], [], ""
+    for remembered in recording._remembered.values():
+        variable, state = remembered.variable, remembered.state
+        if snapshots.holds_items(variable):
+            after = remembered.now()
+            if after["items"] != state["items"]:
+                containers.append(ContainerChange(variable, state, after))
+        elif not remembered.has_changed():
+            continue
+        elif snapshots.is_consumable(variable):
+            consumed.append(variable)
+        elif id(variable) not in stored:
+            other = other or type(variable).__name__
+    return tuple(containers), tuple(consumed), other

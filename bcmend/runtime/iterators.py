@@ -2,7 +2,7 @@
 
 A loop that is left on a tensor goes on in one arm and not in the other, so that the state of its
 iterator differs afterwards. Nobody can tell where nothing else holds the iterator. A generator is
-another matter: Dynamo traces it as a frame of its own, which cannot be traced twice.
+set back like an iterator (``snapshots``), unless it stands in a block that has an exit of its own.
 """
 
 from __future__ import annotations
@@ -14,19 +14,22 @@ from torch._dynamo.variables.base import ValueMutationNew, VariableTracker
 from torch._dynamo.variables.functions import LocalGeneratorObjectVariable
 
 from bcmend.names import PREFIX
+from bcmend.runtime import snapshots
 
-__all__ = ["end_here", "hold_a_generator"]
+__all__ = ["end_here", "hold_an_open_generator"]
 
 
-def hold_a_generator(values: Sequence[VariableTracker]) -> bool:
-    """Whether a running generator is among ``values`` or in them."""
+def hold_an_open_generator(values: Sequence[VariableTracker], effects: Any) -> bool:
+    """Whether a generator that stands inside a ``with`` or ``try`` is in ``values``."""
     found: list[VariableTracker] = []
 
     def note(variable: VariableTracker) -> None:
         if isinstance(variable, LocalGeneratorObjectVariable):
-            found.append(variable)
+            frame: Any = variable.inline_tracer
+            if frame.block_stack:
+                found.append(variable)
 
-    VariableTracker.visit(note, list(values))
+    snapshots.visit(note, values, effects)
     return bool(found)
 
 

@@ -84,8 +84,8 @@ def _mend(
     condition: VariableTracker,
     arms: tuple[Arm, Arm],
 ) -> VariableTracker | None:
-    if iterators.hold_a_generator(arms[0].arguments):
-        site.refuse("consumes-iterator", "a generator cannot be taken back")
+    if iterators.hold_an_open_generator(arms[0].arguments, tx.output.side_effects):
+        site.refuse("consumes-iterator", "a generator that stands in a block cannot be taken back")
         return None
     if site.place is not None and not form:
         loops.at_the_jump(tx, site, condition, arms[0].inputs)

@@ -7,7 +7,8 @@ which live-ins it changes, then with those as inputs of a graph of their own. Wh
 anything but compute tensors and count, there is no such operator, and the caller unrolls the loop.
 
 A loop over a range is one that a tensor ends too, if its ``break`` depends on one: the operator
-counts its turns, and what the range still holds is known at the end, where the condition never held.
+counts its turns, and what the range still holds is known at the end, where the condition never
+held.
 """
 
 from __future__ import annotations
@@ -151,35 +152,40 @@ def _turn(tx: Any, site: LiveSite, arm: Arm) -> tuple[Any, ...]:
 
 def _what_changes(before: Sequence[VariableTracker], after: Sequence[VariableTracker]) -> _Carried:
     """Return what a turn changes. Raises ``_NoLoop`` for what cannot be carried."""
-    tensors, numbers, ranges = [], [], []
+    kinds: dict[str, list[int]] = {"tensor": [], "number": [], "range": [], "same": []}
     if len(before) != len(after):
         raise _NoLoop("other live-ins")
     for position, (one, other) in enumerate(zip(before, after, strict=True)):
-        one, other = one.realize(), other.realize()
-        if isinstance(one, RangeIteratorVariable) and one is other:
-            ranges.append(position)
-        elif isinstance(one, IteratorVariable):
-            raise _NoLoop("an iterator")
-        elif one is other:
-            continue
-        elif isinstance(one, TensorVariable) and isinstance(other, TensorVariable):
-            if difference(example_of(one), example_of(other)):
-                raise _NoLoop("a tensor of another form")
-            tensors.append(position)
-        elif _is_number(one) and _is_number(other):
-            if not _is_same_constant(one, other):
-                numbers.append(position)
-        elif not _is_same_constant(one, other):
-            raise _NoLoop("a Python value")
-    if len(ranges) > 1:
+        kinds[_kind_of_change(one.realize(), other.realize())].append(position)
+    if len(kinds["range"]) > 1:
         raise _NoLoop("two ranges")
-    return _Carried(tuple(tensors), tuple(numbers), tuple(ranges))
+    return _Carried(tuple(kinds["tensor"]), tuple(kinds["number"]), tuple(kinds["range"]))
+
+
+def _kind_of_change(one: VariableTracker, other: VariableTracker) -> str:
+    if isinstance(one, RangeIteratorVariable) and one is other:
+        return "range"
+    if snapshots.is_consumable(one):
+        raise _NoLoop("an iterator")
+    if _is_same(one, other):
+        return "same"
+    if isinstance(one, TensorVariable) and isinstance(other, TensorVariable):
+        if difference(example_of(one), example_of(other)):
+            raise _NoLoop("a tensor of another form")
+        return "tensor"
+    if _is_number(one) and _is_number(other):
+        return "number"
+    raise _NoLoop("a Python value")
 
 
 def _is_number(value: VariableTracker) -> bool:
     if isinstance(value, SymNodeVariable):
         return isinstance(value.sym_num, torch.SymInt)
     return value.is_python_constant() and type(value.as_python_constant()) is int
+
+
+def _is_same(one: VariableTracker, other: VariableTracker) -> bool:
+    return one is other or _is_same_constant(one, other)
 
 
 def _is_same_constant(one: VariableTracker, other: VariableTracker) -> bool:
@@ -307,9 +313,8 @@ def _carried_values(
         values.append(value)
     moving = {*carried.tensors, *carried.numbers}
     for position, (one, other) in enumerate(zip(before, after, strict=True)):
-        if position not in moving and one.realize() is not other.realize():
-            if not _is_same_constant(one.realize(), other.realize()):
-                raise _NoLoop("a value that a turn changes now and then")
+        if position not in moving and not _is_same(one.realize(), other.realize()):
+            raise _NoLoop("a value that a turn changes now and then")
     return values
 
 

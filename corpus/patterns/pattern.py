@@ -159,6 +159,8 @@ def _word(kind: str, status: str, lowering: str | None, slug: str | None) -> str
     if kind == "output":
         return OUTPUT
     base = lowering.removesuffix(" with effects")
+    if base == "while_loop":
+        return LOOP
     if base.startswith("split"):
         return SPLIT
     return NO_MERGE if base == "nothing to merge" else f"branch by {base}"
