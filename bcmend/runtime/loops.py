@@ -28,7 +28,7 @@ from torch._dynamo.variables.tensor import SymNodeVariable
 from torch._higher_order_ops.while_loop import _create_unbacked_symint
 from torch.fx import Graph, GraphModule, Node, Proxy
 
-from bcmend.runtime import lower, sinks
+from bcmend.runtime import lower, sinks, snapshots
 from bcmend.runtime.arms import Arm, ArmTrace, trace_arm
 from bcmend.runtime.merge import constant, difference, example_of
 from bcmend.runtime.operations import hazards_of
