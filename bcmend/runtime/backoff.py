@@ -49,6 +49,7 @@ class BodyState:
     call that failed can be made once more; ``None`` before there was one with records.
     ``takes_numbers``: a trace of it has taken numbers out of tensors without having been asked for
     one graph; ``leaves_numbers``: that went wrong, so that later traces leave it.
+    ``has_choices``: what it returns may hold choices that are made after the graph.
     ``newer``: code that replaced it since, from which to make the function for the next try.
     """
 
@@ -60,6 +61,7 @@ class BodyState:
     tries: int = 0
     generation: int = 0
     newer: CodeType | None = None
+    has_choices: bool = False
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def leave_numbers(self) -> bool:

@@ -20,7 +20,7 @@ from torch._C._dynamo.eval_frame import get_eval_frame_callback, set_eval_frame
 from torch._dynamo import exc, trace_rules
 from torch._dynamo.eval_frame import skip_code
 
-from bcmend.runtime import backoff, sites
+from bcmend.runtime import backoff, choices, sites
 from bcmend.runtime.records import Buffer, deliver
 
 __all__ = ["run"]
@@ -98,7 +98,8 @@ def _compiled(body: FunctionType, arguments: tuple[Any, ...], buffer: Buffer) ->
         sites.clear_recent()
         try:
             with _captured_whole(callback) if whole else nullcontext():
-                return body(*arguments, buffer)
+                result = body(*arguments, buffer)
+            return choices.resolve(result) if state.has_choices else result
         except exc.TorchDynamoException as error:
             # An exception out of the compiler leaves Dynamo switched off for this thread; what
             # follows does not need it.

@@ -28,6 +28,7 @@ from bcmend.runtime.arms import ArmTrace, ContainerChange
 from bcmend.runtime.merge import Build, CannotMerge, Merger, constant
 from bcmend.runtime.sinks import Draft
 from bcmend.runtime.sites import LiveSite
+from bcmend.runtime.unmerged import Pending, Unmerged
 
 __all__ = ["Change", "Creation", "apply_changes", "plan_changes"]
 
@@ -110,8 +111,38 @@ def _attribute_changes(
             build = merger.adopt(created, then_side=one is not None)
             changes.append(Creation(variable, name, build, created, one is not None))
             continue
-        changes.append(Change(variable, name, merger.merge(one, other), (one, other), kind))
+        changes += _attribute_change(tx, site, merger, (variable, name), (one, other), kind, form)
     return changes
+
+
+def _attribute_change(
+    tx: Any,
+    site: LiveSite,
+    merger: Merger,
+    place: tuple[VariableTracker, str],
+    sides: tuple[VariableTracker, VariableTracker],
+    kind: Any,
+    form: int,
+) -> list[AnyChange]:
+    """Plan the store of a merged value, or of each side's own when the graph has run."""
+    variable, name = place
+    known = len(merger.pairs)
+    try:
+        if not any(isinstance(side, Unmerged) for side in sides):
+            return [Change(variable, name, merger.merge(*sides), sides, kind)]
+    except CannotMerge:
+        if name == "cell_contents" or variable.source is None or not sinks.is_open(tx):
+            raise
+    if form in site.reads:
+        raise CannotMerge(f"the attribute {name} has no common form, and is read later")
+    del merger.pairs[known:]
+    value = Pending(site, form, tx.output)
+    stores: list[AnyChange] = [Change(variable, name, lambda merged: value, (value, value), kind)]
+    for taken, side in ((True, sides[0]), (False, sides[1])):
+        if not isinstance(side, Pending):  # records of the arm store what that stands for
+            build = merger.adopt(side, then_side=taken)
+            stores.append(Creation(variable, name, build, side, taken))
+    return stores
 
 
 def _require_creatable(

@@ -35,7 +35,7 @@ from bcmend.runtime.merge import Build, CannotMerge, Merger, Pair, example_of
 from bcmend.runtime.operations import Hazards, hazards_of, storage_of
 from bcmend.runtime.sinks import Draft
 from bcmend.runtime.sites import LiveSite
-from bcmend.runtime.unmerged import merge_live_outs
+from bcmend.runtime.unmerged import has_choice, merge_live_outs
 from bcmend.runtime.weigh import Choice, weigh
 
 __all__ = ["mend_branch"]
@@ -244,7 +244,10 @@ def _lower(tx: Any, branch: Branch) -> VariableTracker | None:
         lambda value: value.as_proxy().node.graph in (then_arm.graph, else_arm.graph),
         lambda value: in_place.outer_form(value, branch.arms),
     )
-    build_result = merge_live_outs(branch.site, merger, then_arm.result, else_arm.result)
+    sides = (then_arm.result, else_arm.result)
+    build_result = merge_live_outs(
+        tx.output, branch.site, branch.form, branch.predicate, merger, sides
+    )
     changes = plan_changes(tx, branch.site, merger, branch.arms, branch.form)
     records = [
         (draft, taken, _adopt_record(merger, draft, taken))
@@ -263,10 +266,12 @@ def _lower(tx: Any, branch: Branch) -> VariableTracker | None:
     apply_changes(tx, branch.site, branch.predicate, changes, merged, merger.belongs)
     for draft, taken, build in records:
         _append_under(tx, branch.predicate, draft, taken, build(merged))
+    result = build_result(merged)
     how = f"split by {how}" if branch.form else how
+    how = f"choice by {how}" if has_choice(result) else how
     has_effects = bool(changes or records or tensors)
     branch.site.mended(f"{how} with effects" if has_effects else how, choice.why)
-    return build_result(merged)
+    return result
 
 
 def _write_lowering(

@@ -91,6 +91,11 @@ def _replay_last(effects: SideEffects, outlet: VariableTracker) -> None:
     effects.id_to_variable = {**first, **others}
 
 
+def ends_at_a_boundary(tx: Any) -> bool:
+    """Whether what the root frame returns goes to a boundary, with nothing in between."""
+    return BUFFER in tx.output.root_tx.f_code.co_varnames and _is_captured_whole(tx)
+
+
 def is_open(tx: Any) -> bool:
     """Whether a record made now would reach somebody."""
     return bool(_stack(tx)) or not tx.export

@@ -44,7 +44,8 @@ class LiveSite:
             where its arms meet; the tests before and behind a ``while`` loop have the same.
         why: why it became that and nothing else, where there was a choice.
         clone_inputs: records of this site must copy tensors, since they were seen to change later.
-        merge_all: a live-out that has no common form was seen to be read.
+        reads: the forms in which a live-out that has no common form was seen to be read.
+        returns: the forms in which one was seen to be returned by the call.
         refused: slug and detail of why the last trace that reached the site left it alone.
     """
 
@@ -61,7 +62,8 @@ class LiveSite:
     clone_inputs: bool = False
     inside: tuple[tuple[tuple[int, int], ...], ...] = ()
     place: tuple[int, int, int] | None = None
-    merge_all: bool = False
+    reads: set[int] = field(default_factory=set)
+    returns: set[int] = field(default_factory=set)
     refused: dict[str, str] = field(default_factory=dict)
 
     def is_like(self, other: LiveSite) -> bool:

@@ -1,24 +1,31 @@
-"""Live-outs that have no common form and that, as it turns out, nobody reads.
+"""Live-outs that have no common form, and that nobody looks at while the call is traced.
 
 What is live after a branch is known from bytecode alone, which has to take every later jump for
 possible. While tracing most of those jumps are decided, and a value that only the untaken ones read
 needs no form. ``Unmerged`` stands in its place. Whatever asks it anything makes Dynamo trace the
-frame again, with the site told to merge all its live-outs or none.
+frame again, with the site told to merge all its live-outs or none. What turns out to be returned by
+the call, unlooked at, becomes a ``Choice`` in a further trace; what is stored as an attribute is a
+``Pending``, for which records store the right value at the end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from torch._dynamo.variables import TupleVariable
-from torch._dynamo.variables.base import VariableTracker
+from torch._dynamo.variables.base import (
+    AttributeMutationNew,
+    ValueMutationExisting,
+    VariableTracker,
+)
 
-from bcmend.runtime.merge import Build, CannotMerge, Merger
+from bcmend.runtime import backoff, choices, sinks
+from bcmend.runtime.merge import Build, CannotMerge, Merger, constant
 from bcmend.runtime.sites import LiveSite
 from bcmend.runtime.watches import SiteChanged
 
-__all__ = ["merge_live_outs"]
+__all__ = ["Choice", "Pending", "Unmerged", "has_choice", "merge_live_outs"]
 
 #: What Dynamo does to any value that it only moves from place to place.
 _MOVING: Final = frozenset(
@@ -31,13 +38,13 @@ _MOVING: Final = frozenset(
 class Unmerged(VariableTracker):
     """A value that is one thing after one arm and another after the other."""
 
-    def __init__(self, site: LiveSite, **more: Any) -> None:
+    def __init__(self, site: LiveSite, form: int, output: Any, **more: Any) -> None:
         super().__init__(**more)
-        self.site = site
+        self.site, self.form, self.output = site, form, output
 
     def ask(self) -> None:
         """Have the frame traced again without values like this one."""
-        self.site.merge_all = True
+        self.site.reads.add(self.form)
         raise SiteChanged(restart_reason=f"bcmend: {self.site.key} has to merge every live-out")
 
 
@@ -54,26 +61,142 @@ for _name, _method in vars(VariableTracker).items():
         setattr(Unmerged, _name, _asking(_name))
 
 
+def _no_while_written_out(name: str) -> Callable[..., bool]:
+    def method(self: Unmerged) -> bool:
+        if not self.output.should_exit:
+            self.ask()
+        return False
+
+    method.__name__ = name
+    return method
+
+
+for _name in ("is_tensor", "is_python_constant"):  # Dynamo writes code for what is neither
+    setattr(Unmerged, _name, _no_while_written_out(_name))
+
+
+class _Returned(Unmerged):
+    """One that nobody has looked at yet; if it is returned, the choice is made after the graph."""
+
+    def reconstruct(self, codegen: Any) -> None:
+        if not _is_handed_out(codegen.tx, self):
+            self.ask()
+        self.site.returns.add(self.form)
+        raise SiteChanged(restart_reason=f"bcmend: {self.site.key} has its choice made later")
+
+
+class Choice(Unmerged):
+    """Both sides and the condition, on their way out of the graph."""
+
+    def __init__(
+        self,
+        site: LiveSite,
+        form: int,
+        output: Any,
+        predicate: VariableTracker,
+        one: VariableTracker,
+        other: VariableTracker,
+        **more: Any,
+    ) -> None:
+        super().__init__(site, form, output, **more)
+        self.predicate, self.one, self.other = predicate, one, other
+
+    @property
+    def parts(self) -> TupleVariable:
+        return TupleVariable([self.predicate, self.one, self.other])
+
+    def reconstruct(self, codegen: Any) -> None:
+        if not _is_handed_out(codegen.tx, self):
+            self.ask()
+        backoff.state_of(codegen.tx.output.root_tx.f_code).has_choices = True
+        codegen(TupleVariable([constant(choices.MARK), *self.parts.items]))
+
+
+class Pending(Unmerged):
+    """The value of an attribute that records will store when the graph has run."""
+
+    def reconstruct(self, codegen: Any) -> None:
+        codegen(constant(None))
+
+
+def _is_handed_out(tx: Any, value: Unmerged) -> bool:
+    """Whether ``value`` reaches the boundary, and no object that was there before the call."""
+    if not sinks.ends_at_a_boundary(tx):
+        return False
+    found: list[VariableTracker] = []
+
+    def note(variable: VariableTracker) -> None:
+        if variable is value:
+            found.append(variable)
+
+    effects = tx.output.side_effects
+    for variable, stores in effects.store_attr_mutations.items():
+        if not isinstance(variable.mutation_type, AttributeMutationNew):
+            VariableTracker.visit(note, list(stores.values()), side_effects=effects)
+    for variable in effects.id_to_variable.values():
+        if isinstance(variable.mutation_type, ValueMutationExisting):
+            VariableTracker.visit(note, variable, side_effects=effects)
+    return not found
+
+
 def merge_live_outs(
-    site: LiveSite, merger: Merger, one: VariableTracker, other: VariableTracker
+    output: Any,
+    site: LiveSite,
+    form: int,
+    predicate: VariableTracker,
+    merger: Merger,
+    sides: tuple[VariableTracker, VariableTracker],
 ) -> Build:
     """Plan the live-outs, a tuple. Raises ``CannotMerge`` where the site has to merge them all."""
-    if not (type(one) is type(other) is TupleVariable) or site.merge_all:
+    one, other = sides
+    if not (type(one) is type(other) is TupleVariable) or form in site.reads:
         return merger.merge(one, other)
+
+    def choice(sides: Sequence[VariableTracker]) -> VariableTracker:
+        return Choice(site, form, output, predicate, *sides)
+
+    later = choice if form in site.returns else lambda sides: _Returned(site, form, output)
     parts = [
-        _merge_if_possible(site, merger, left, right)
+        _merge_if_possible(merger, later, left, right)
         for left, right in zip(one.items, other.items, strict=True)
     ]
     return lambda merged: TupleVariable([part(merged) for part in parts])
 
 
 def _merge_if_possible(
-    site: LiveSite, merger: Merger, one: VariableTracker, other: VariableTracker
+    merger: Merger,
+    later: Callable[[Sequence[VariableTracker]], VariableTracker],
+    one: VariableTracker,
+    other: VariableTracker,
 ) -> Build:
     known = len(merger.pairs)
     try:
-        return merger.merge(one, other)
+        if not any(isinstance(side, Unmerged) for side in (one, other)):
+            return merger.merge(one, other)
     except CannotMerge:
-        del merger.pairs[known:]
-        value = Unmerged(site)
+        pass
+    del merger.pairs[known:]
+    plans = [_adopted(merger, one, then_side=True), _adopted(merger, other, then_side=False)]
+    return lambda merged: later([plan(merged) for plan in plans])
+
+
+def has_choice(result: VariableTracker) -> bool:
+    """Whether a choice is among live-outs."""
+    return isinstance(result, TupleVariable) and any(
+        isinstance(each, Choice) for each in result.items
+    )
+
+
+def _adopted(merger: Merger, value: VariableTracker, *, then_side: bool) -> Build:
+    """Plan to bring one side's value, which may be a choice itself, into the main trace."""
+    if not isinstance(value, Unmerged):
+        return merger.adopt(value, then_side=then_side)
+    if not isinstance(value, Choice):
         return lambda merged: value
+    inner, parts = value, merger.adopt(value.parts, then_side=then_side)
+
+    def build(merged: Sequence[VariableTracker]) -> VariableTracker:
+        predicate, *sides = parts(merged).items  # type: ignore[attr-defined]
+        return Choice(inner.site, inner.form, inner.output, predicate, *sides)
+
+    return build

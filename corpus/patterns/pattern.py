@@ -14,6 +14,7 @@ from tests.equivalence import Call, Comparison, Way, call, compare, patch_then_c
 WHERE: Final = "branch by where"
 COND: Final = "branch by cond"
 SPLIT: Final = "branch by split"
+CHOICE: Final = "branch by choice"
 LOOP: Final = "loop by while_loop"
 NO_MERGE: Final = "branch without a merge"
 GUARD: Final = "guard deferred"
@@ -161,6 +162,8 @@ def _word(kind: str, status: str, lowering: str | None, slug: str | None) -> str
     base = lowering.removesuffix(" with effects")
     if base == "while_loop":
         return LOOP
+    if base.startswith("choice"):
+        return CHOICE
     if base.startswith("split"):
         return SPLIT
     return NO_MERGE if base == "nothing to merge" else f"branch by {base}"
