@@ -186,6 +186,8 @@ def _register(mended: Mended, policy: Policy) -> None:
                 sites.register(live)
                 known = live
             known.inside, known.place = site.inside, site.place
+            if isinstance(site.decision, BranchLowering):
+                known.returning = tuple(form.returns for form in site.decision.alternatives)
 
 
 def remove(owner: int | None = None) -> int:

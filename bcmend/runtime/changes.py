@@ -23,7 +23,7 @@ from torch._dynamo.variables import (
 from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.sets import SetVariable
 
-from bcmend.runtime import lower, records, sinks, sites
+from bcmend.runtime import iterators, lower, records, sinks, sites
 from bcmend.runtime.arms import ArmTrace, ContainerChange
 from bcmend.runtime.merge import Build, CannotMerge, Merger, constant
 from bcmend.runtime.sinks import Draft
@@ -190,8 +190,11 @@ def _item_changes(
         for change in arm.effects.containers:
             by_variable.setdefault(id(change.variable), [None, None])[side] = change
     changes: list[AnyChange] = []
+    results, returns = [arm.result for arm in arms], site.returning[form]
     for sides in by_variable.values():
         known = next(side for side in sides if side is not None)
+        if returns and iterators.end_here(tx, [known.variable], results, returns=True):
+            continue  # the frame ends, and the container with it
         contents = [(known.before if side is None else side.after)["items"] for side in sides]
         added = _added_by_one_side(known, contents)
         for key, taken in added:

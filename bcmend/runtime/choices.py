@@ -1,8 +1,9 @@
 """What a call returns where the two sides of a branch have nothing in common.
 
-No value of the graph can be None on one side and a tensor on the other. But both sides can be handed
-out of it, with the condition: a ``Choice`` among what a frame returns is rebuilt as a tuple that no
-program makes, and the boundary, which runs when the graph is done, puts the side taken in its place.
+No value of the graph can be None on one side and a tensor on the other. But both sides can be
+handed out of it, with the condition: a ``Choice`` among what a frame returns is rebuilt as a tuple
+that no program makes, and the boundary, which runs when the graph is done, puts the side taken in
+its place.
 """
 
 from __future__ import annotations

@@ -8,13 +8,17 @@ set back like an iterator (``snapshots``), unless it stands in a block that has 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from contextlib import contextmanager
+from typing import Any, Final
 
+from torch._dynamo.variables import LazyVariableTracker
 from torch._dynamo.variables.base import ValueMutationNew, VariableTracker
 from torch._dynamo.variables.functions import LocalGeneratorObjectVariable
 
 from bcmend.names import PREFIX
 from bcmend.runtime import snapshots
+
+_LAZY: Final = LazyVariableTracker  # holds what was there before the call
 
 __all__ = ["end_here", "hold_an_open_generator"]
 
@@ -33,10 +37,38 @@ def hold_an_open_generator(values: Sequence[VariableTracker], effects: Any) -> b
     return bool(found)
 
 
+@contextmanager
+def ending(tx: Any, *, returns: bool) -> Iterator[None]:
+    """For the length of a block, know that what is traced goes on to the end of the frame."""
+    frames = _ending_frames(tx)
+    if returns:
+        frames.append(tx)
+    try:
+        yield
+    finally:
+        if returns:
+            frames.pop()
+
+
+def _ending_frames(tx: Any) -> list[Any]:
+    output = tx.output
+    frames = getattr(output, "_bcmend_ending_frames", None)
+    if frames is None:
+        frames = output._bcmend_ending_frames = []
+    return frames
+
+
 def end_here(
-    tx: Any, consumed: Sequence[VariableTracker], results: Sequence[VariableTracker]
+    tx: Any,
+    consumed: Sequence[VariableTracker],
+    results: Sequence[VariableTracker],
+    *,
+    returns: bool = False,
 ) -> bool:
-    """Whether nobody can see, after the branch, how far the iterators in ``consumed`` have come."""
+    """Whether nobody can see, after the branch, what has become of the objects in ``consumed``.
+
+    ``returns`` says that the frame ends with the branch.
+    """
     if not consumed:
         return True
     if not all(_was_made_here(each) for each in consumed):
@@ -50,25 +82,29 @@ def end_here(
 
     effects = tx.output.side_effects
     cache: dict[int, Any] = {}
-    for value in (*results, *_held_by_frames(tx), *effects.store_attr_mutations.values()):
+    held = _held_by_frames(tx, [*_ending_frames(tx), *([tx] if returns else [])])
+    for value in (*results, *held, *effects.store_attr_mutations.values()):
         VariableTracker.visit(note, value, cache, side_effects=effects)
     return not seen
 
 
-def _was_made_here(iterator: VariableTracker) -> bool:
-    """Whether the trace made the iterator; of a range's, Dynamo does not track changes."""
-    kind = iterator.mutation_type
-    return iterator.source is None and (kind is None or isinstance(kind, ValueMutationNew))
+def _was_made_here(variable: VariableTracker) -> bool:
+    """Whether the trace made an object; of a range's iterator, Dynamo does not track changes."""
+    kind = variable.mutation_type
+    return variable.source is None and (kind is None or isinstance(kind, ValueMutationNew))
 
 
-def _held_by_frames(tx: Any) -> Iterator[VariableTracker]:
-    """Yield what the frames being traced hold under names of the program.
+def _held_by_frames(tx: Any, but: Sequence[Any]) -> Iterator[Any]:
+    """Yield what the frames being traced hold under names of the program, and in their operands.
 
-    Operands are left out: a loop has its own iterator there, which it drops where it is left.
+    Operands themselves are left out: a loop has its own iterator there, which it drops where it is
+    left.
     """
     frame = tx
     while frame is not None:
-        yield from _values(frame.symbolic_locals.items())
+        if not any(frame is each for each in but):
+            yield from _values(frame.symbolic_locals.items())
+            yield from (vars(each) for each in frame.stack if type(each) is not _LAZY)
         frame = getattr(frame, "parent", None)
 
 

@@ -56,6 +56,14 @@ class Branch:
     def arms(self) -> tuple[ArmTrace, ArmTrace]:
         return self.then_arm, self.else_arm
 
+    @property
+    def results(self) -> tuple[VariableTracker, VariableTracker]:
+        return self.then_arm.result, self.else_arm.result
+
+    @property
+    def returns(self) -> bool:
+        return self.site.returning[self.form]
+
 
 def mend_branch(
     tx: Any,
@@ -84,6 +92,9 @@ def _mend(
     condition: VariableTracker,
     arms: tuple[Arm, Arm],
 ) -> VariableTracker | None:
+    if form in site.aliased:
+        site.refuse("alias-changed", "a value of the branch is changed in place later")
+        return None
     if iterators.hold_an_open_generator(arms[0].arguments, tx.output.side_effects):
         site.refuse("consumes-iterator", "a generator that stands in a block cannot be taken back")
         return None
@@ -104,7 +115,10 @@ def _branch(
     arms: tuple[Arm, Arm],
 ) -> VariableTracker | None:
     sites.forget_refusal()
-    then_arm, else_arm = (trace_arm(tx, target, arm, lambda: sinks.open_arm(tx)) for arm in arms)
+    with iterators.ending(tx, returns=site.returning[form]):
+        then_arm, else_arm = (
+            trace_arm(tx, target, arm, lambda: sinks.open_arm(tx)) for arm in arms
+        )
     if isinstance(then_arm, ArmFailure) or isinstance(else_arm, ArmFailure):
         return _guard_by_raising_arm(tx, site, condition, arms, (then_arm, else_arm))
     predicate = predicate_of(tx, site, condition)
@@ -244,9 +258,8 @@ def _lower(tx: Any, branch: Branch) -> VariableTracker | None:
         lambda value: value.as_proxy().node.graph in (then_arm.graph, else_arm.graph),
         lambda value: in_place.outer_form(value, branch.arms),
     )
-    sides = (then_arm.result, else_arm.result)
     build_result = merge_live_outs(
-        tx.output, branch.site, branch.form, branch.predicate, merger, sides
+        tx.output, branch.site, branch.form, branch.predicate, merger, branch.results
     )
     changes = plan_changes(tx, branch.site, merger, branch.arms, branch.form)
     records = [
@@ -310,7 +323,7 @@ def _choose(tx: Any, branch: Branch, has_results: bool) -> tuple[Choice, list[In
     """
     site = branch.site
     consumed = [each for arm in branch.arms for each in arm.effects.consumed]
-    if not iterators.end_here(tx, consumed, [arm.result for arm in branch.arms]):
+    if not iterators.end_here(tx, consumed, branch.results, returns=branch.returns):
         site.refuse("consumes-iterator", "it can be seen later how far an iterator has come")
         return None
     if any(arm.effects.other for arm in branch.arms):
@@ -351,8 +364,8 @@ def _watch_aliases(
     """A merged tensor is a new one. Where eager has an old one, no later change may show that."""
     site = branch.site
 
-    def withdraw() -> None:
-        site.withdraw("alias-changed", "a value of the branch is changed in place later")
+    def give_up_form() -> None:
+        site.aliased.add(branch.form)
 
     for pair, result in zip(pairs, merged, strict=True):
         for value, arm in ((pair.then_value, branch.then_arm), (pair.else_value, branch.else_arm)):
@@ -361,8 +374,8 @@ def _watch_aliases(
             outer = _outer_tensor_of(value, arm)
             if outer is not None:
                 assert isinstance(result, TensorVariable)
-                watches.add(tx, example_of(result), withdraw)
-                watches.add(tx, outer, withdraw)
+                watches.add(tx, example_of(result), give_up_form)
+                watches.add(tx, outer, give_up_form)
 
 
 def _outer_tensor_of(value: TensorVariable, arm: ArmTrace) -> torch.Tensor | None:

@@ -40,12 +40,14 @@ class LiveSite:
         lowering: what the site became at the last trace that reached it; empty before.
         inside: for each form of a branch, the offsets in ``origin`` of the stretches of its arms,
             first and last.
+        returning: for each form of a branch, whether its arms return.
         place: of a branch that a turn of a loop comes back to, the blocks where it goes on and
             where its arms meet; the tests before and behind a ``while`` loop have the same.
         why: why it became that and nothing else, where there was a choice.
         clone_inputs: records of this site must copy tensors, since they were seen to change later.
         reads: the forms in which a live-out that has no common form was seen to be read.
         returns: the forms in which one was seen to be returned by the call.
+        aliased: the forms in which a merged tensor would have to be an older one.
         refused: slug and detail of why the last trace that reached the site left it alone.
     """
 
@@ -62,8 +64,10 @@ class LiveSite:
     clone_inputs: bool = False
     inside: tuple[tuple[tuple[int, int], ...], ...] = ()
     place: tuple[int, int, int] | None = None
+    returning: tuple[bool, ...] = ()
     reads: set[int] = field(default_factory=set)
     returns: set[int] = field(default_factory=set)
+    aliased: set[int] = field(default_factory=set)
     refused: dict[str, str] = field(default_factory=dict)
 
     def is_like(self, other: LiveSite) -> bool:
