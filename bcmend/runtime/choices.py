@@ -26,6 +26,7 @@ def is_choice(value: object) -> bool:
     return type(value) is tuple and len(value) == 4 and type(value[0]) is str and value[0] == MARK
 
 
+@torch.compiler.disable  # type: ignore[untyped-decorator]
 def resolve(value: Any) -> Any:
     """Return ``value`` with every choice in it made; lists, dictionaries and objects are kept."""
     return _resolved(value, {})
@@ -35,6 +36,8 @@ def _resolved(value: Any, seen: dict[int, Any]) -> Any:
     while is_choice(value):
         _, condition, one, other = value
         value = one if bool(condition) else other
+    if isinstance(value, torch.Tensor):
+        return value
     if isinstance(value, tuple):
         return _resolved_tuple(value, seen)
     if id(value) in seen:

@@ -95,7 +95,7 @@ def layer_drop_decided_in_a_flag() -> Any:
     return Encoder()
 
 
-@pattern(rows, SPLIT, zero_gradients=True, unsettled=UNLIKE)
+@pattern(rows, SPLIT, zero_gradients=True)
 def layer_drop_decided_in_a_ternary() -> Any:
     class Encoder(nn.Module):
         def __init__(self) -> None:
@@ -115,7 +115,7 @@ def layer_drop_decided_in_a_ternary() -> Any:
     return Encoder()
 
 
-@pattern(signs, WHERE, unsettled=CONSUMES)
+@pattern(signs, WHERE)
 def score_between_two_thresholds() -> Any:
     class Gate(nn.Module):
         low, high = -3.0, 3.0
@@ -129,7 +129,7 @@ def score_between_two_thresholds() -> Any:
     return Gate()
 
 
-@pattern(signs, WHERE, unsettled=CONSUMES)
+@pattern(signs, WHERE)
 def chained_comparison_negated_within_and() -> Program:
     def program(x: Tensor) -> Tensor:
         if x.shape[0] > 1 and not -5.0 < x.min() < x.max() < 2.0:
@@ -139,7 +139,7 @@ def chained_comparison_negated_within_and() -> Program:
     return program
 
 
-@pattern(signs, WHERE, unsettled=CONSUMES)
+@pattern(signs, WHERE)
 def chained_comparison_as_a_loop_condition_of_many() -> Program:
     def program(x: Tensor) -> Tensor:
         weight = x * 0
@@ -228,7 +228,7 @@ def truth_of_an_integer_tensor_negated() -> Program:
     return program
 
 
-@pattern(_masks, WHERE, unsettled="torch.is_nonzero is not replaced by an equal expression")
+@pattern(_masks, WHERE)
 def condition_by_is_nonzero() -> Program:
     def program(x: Tensor, mask: Tensor) -> Tensor:
         if torch.is_nonzero(mask.any()):
@@ -238,7 +238,7 @@ def condition_by_is_nonzero() -> Program:
     return program
 
 
-@pattern(pairs, WHERE, unsettled="torch.equal is not replaced by an equal expression")
+@pattern(pairs, WHERE)
 def tied_weights_by_equal() -> Program:
     def program(embedding: Tensor, head: Tensor) -> Tensor:
         if not embedding.equal(head):
@@ -254,7 +254,7 @@ def _labels() -> list[Call]:
     return [call(x.clone(), torch.tensor(each)) for each in labels]
 
 
-@pattern(_labels, WHERE, unsettled="a length that depends on the data stops the trace")
+@pattern(_labels, WHERE)
 def number_of_distinct_labels() -> Program:
     def program(logits: Tensor, labels: Tensor) -> Tensor:
         if len(labels.unique()) > 2:
@@ -264,7 +264,7 @@ def number_of_distinct_labels() -> Program:
     return program
 
 
-@pattern(_masks, WHERE, unsettled=NUMBER)
+@pattern(_masks, WHERE)
 def flag_tested_again_in_other_functions() -> Any:
     class Block(nn.Module):
         def shift(self, x: Tensor, has_padding: bool) -> Tensor:
@@ -342,7 +342,7 @@ def flag_now_a_tensor_now_a_bool() -> Program:
     return program
 
 
-@pattern(signs, WHERE, unsettled=CONSUMES)
+@pattern(signs, WHERE)
 def guard_of_a_match_statement() -> Program:
     def program(x: Tensor, mode: str = "auto") -> Tensor:
         match mode:

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from corpus.patterns.pattern import (
+    CHOICE,
     COND,
     OUTPUT,
     SPLIT,
@@ -35,7 +36,7 @@ def _attention() -> list[Call]:
     return [call(hidden.clone(), torch.tensor(mask)) for mask in masks]
 
 
-@pattern(_attention, SPLIT, unsettled=UNLIKE)
+@pattern(_attention, SPLIT)
 def full_mask_dropped_before_attention() -> Any:
     class SelfAttention(nn.Module):
         def __init__(self) -> None:
@@ -82,7 +83,7 @@ def mask_made_in_one_function_and_used_in_layers() -> Any:
     return Encoder()
 
 
-@pattern(signs, SPLIT, unsettled=UNLIKE)
+@pattern(signs, SPLIT)
 def optional_term_of_a_loss() -> Program:
     def program(logits: Tensor) -> dict[str, Tensor]:
         regulariser = None
@@ -97,7 +98,7 @@ def optional_term_of_a_loss() -> Program:
     return program
 
 
-@pattern(rows, SPLIT, unsettled=UNLIKE)
+@pattern(rows, SPLIT)
 def number_of_steps_chosen() -> Program:
     def program(x: Tensor) -> Tensor:
         steps = 3 if x.mean() > 0 else 1
@@ -108,7 +109,7 @@ def number_of_steps_chosen() -> Program:
     return program
 
 
-@pattern(rows, SPLIT, unsettled=UNLIKE)
+@pattern(rows, SPLIT)
 def number_of_columns_kept() -> Program:
     def program(x: Tensor) -> Tensor:
         if x.std() > 0.6 and x.mean() > 0:
@@ -121,7 +122,7 @@ def number_of_columns_kept() -> Program:
     return program
 
 
-@pattern(rows, SPLIT, unsettled=UNLIKE)
+@pattern(rows, SPLIT)
 def axis_kept_in_a_variable() -> Program:
     def program(x: Tensor) -> Tensor:
         axis = 0
@@ -132,7 +133,7 @@ def axis_kept_in_a_variable() -> Program:
     return program
 
 
-@pattern(signs, SPLIT, unsettled=UNLIKE)
+@pattern(signs, SPLIT)
 def key_of_a_dictionary_chosen() -> Any:
     class Heads(nn.Module):
         def __init__(self) -> None:
@@ -146,7 +147,7 @@ def key_of_a_dictionary_chosen() -> Any:
     return Heads()
 
 
-@pattern(signs, SPLIT, unsettled=UNLIKE)
+@pattern(signs, SPLIT)
 def index_into_a_list_of_constants() -> Program:
     slopes = [0.1, 0.5, 0.9]
 
@@ -161,7 +162,7 @@ def index_into_a_list_of_constants() -> Program:
     return program
 
 
-@pattern(signs, OUTPUT, SPLIT, unsettled=UNLIKE, worse=SPLIT_GRAPHS)
+@pattern(signs, OUTPUT, SPLIT, worse=SPLIT_GRAPHS)
 def word_chosen_and_printed() -> Program:
     def program(x: Tensor) -> Tensor:
         if x.sum() > 0:
@@ -174,7 +175,7 @@ def word_chosen_and_printed() -> Program:
     return program
 
 
-@pattern(signs, SPLIT, unsettled=UNLIKE)
+@pattern(signs, CHOICE)
 def count_returned_beside_a_tensor() -> Program:
     def program(x: Tensor) -> tuple[Tensor, int]:
         retries = 0
@@ -189,7 +190,7 @@ def count_returned_beside_a_tensor() -> Program:
     return program
 
 
-@pattern(signs, SPLIT, unsettled=UNLIKE)
+@pattern(signs, WHERE)
 def boolean_set_and_tested_later() -> Program:
     def program(x: Tensor) -> Tensor:
         clipped = False
@@ -205,7 +206,7 @@ def boolean_set_and_tested_later() -> Program:
     return program
 
 
-@pattern(signs, SPLIT, unsettled=UNLIKE)
+@pattern(signs, SPLIT)
 def function_chosen_and_called() -> Program:
     def program(x: Tensor) -> Tensor:
         activation = torch.tanh if x.sum() > 0 else F.softplus
@@ -214,7 +215,7 @@ def function_chosen_and_called() -> Program:
     return program
 
 
-@pattern(rows, SPLIT, zero_gradients=True, unsettled=UNLIKE)
+@pattern(rows, SPLIT, zero_gradients=True)
 def module_chosen_and_called() -> Any:
     class Router(nn.Module):
         def __init__(self) -> None:
@@ -230,7 +231,7 @@ def module_chosen_and_called() -> Any:
     return Router()
 
 
-@pattern(signs, SPLIT, unsettled=UNLIKE)
+@pattern(signs, SPLIT)
 def partial_chosen_and_called() -> Program:
     def program(x: Tensor) -> Tensor:
         if x.sum() > 0:
@@ -242,7 +243,7 @@ def partial_chosen_and_called() -> Program:
     return program
 
 
-@pattern(signs, SPLIT, unsettled=UNLIKE)
+@pattern(signs, CHOICE)
 def integer_in_one_arm_and_float_in_the_other() -> Program:
     def program(x: Tensor) -> Tensor:
         if x.sum() > 0:
@@ -254,7 +255,7 @@ def integer_in_one_arm_and_float_in_the_other() -> Program:
     return program
 
 
-@pattern(rows, SPLIT, unsettled=UNLIKE)
+@pattern(rows, SPLIT)
 def shapes_that_broadcast_later() -> Program:
     def program(x: Tensor) -> Tensor:
         if x.mean() > 0:
@@ -266,7 +267,7 @@ def shapes_that_broadcast_later() -> Program:
     return program
 
 
-@pattern(rows, SPLIT, unsettled=UNLIKE)
+@pattern(rows, SPLIT)
 def longer_sequence_in_one_arm() -> Program:
     def program(x: Tensor) -> Tensor:
         if x[:, -1].sum() > 0:
@@ -276,7 +277,7 @@ def longer_sequence_in_one_arm() -> Program:
     return program
 
 
-@pattern(signs, SPLIT, unsettled=UNLIKE)
+@pattern(signs, SPLIT)
 def precision_chosen() -> Program:
     def program(x: Tensor) -> Tensor:
         dtype = torch.float64 if x.abs().max() > 3.5 else torch.float32
@@ -285,7 +286,7 @@ def precision_chosen() -> Program:
     return program
 
 
-@pattern(rows, SPLIT, unsettled=UNLIKE)
+@pattern(rows, SPLIT)
 def shape_chosen() -> Program:
     def program(x: Tensor) -> Tensor:
         size = (4, 2) if x.sum() > 0 else (8, 1)
@@ -294,7 +295,7 @@ def shape_chosen() -> Program:
     return program
 
 
-@pattern(signs, SPLIT, unsettled=UNLIKE)
+@pattern(signs, SPLIT)
 def terms_gathered_in_a_list() -> Program:
     def program(x: Tensor) -> Tensor:
         terms = [x.mean()]
@@ -307,7 +308,7 @@ def terms_gathered_in_a_list() -> Program:
     return program
 
 
-@pattern(signs, SPLIT, unsettled=UNLIKE)
+@pattern(signs, SPLIT)
 def options_gathered_in_a_dictionary() -> Program:
     def program(x: Tensor) -> Tensor:
         options: dict[str, float] = {"max": 2.0}
@@ -345,7 +346,7 @@ def result_object_with_an_optional_field() -> Program:
     return program
 
 
-@pattern(signs, WHERE, unsettled="named tuples are not merged field by field")
+@pattern(signs, SPLIT)
 def named_tuple_in_each_arm() -> Program:
     def program(x: Tensor) -> Tensor:
         if x.sum() > 0:
@@ -361,7 +362,7 @@ def _two_vectors() -> list[Call]:
     return [call(torch.tensor([2.0, first]), torch.tensor([1.0, 3.0])) for first in (1.0, -5.0)]
 
 
-@pattern(_two_vectors, SPLIT, training=False, unsettled="a changed alias is refused, not split")
+@pattern(_two_vectors, SPLIT, training=False)
 def alias_chosen_and_then_changed() -> Program:
     def program(w: Tensor, v: Tensor) -> Tensor:
         z = v
@@ -373,7 +374,7 @@ def alias_chosen_and_then_changed() -> Program:
     return program
 
 
-@pattern(rows, COND, SPLIT, zero_gradients=True, unsettled=UNLIKE, worse=SPLIT_GRAPHS)
+@pattern(rows, COND, SPLIT, zero_gradients=True, worse=SPLIT_GRAPHS)
 def depth_chosen_for_a_stack_of_layers() -> Any:
     class Adaptive(nn.Module):
         def __init__(self) -> None:

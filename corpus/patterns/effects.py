@@ -8,13 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from corpus.patterns.pattern import (
-    SPLIT,
-    WHERE,
-    pattern,
-    patterns_among,
-    signs,
-)
+from corpus.patterns.pattern import SPLIT, WHERE, pattern, patterns_among, signs
 from tests.equivalence import Call, call
 
 Program = Callable[..., Any]
@@ -343,7 +337,7 @@ def own_tensor_changed_in_place() -> Program:
     return program
 
 
-@pattern(signs, SPLIT, may_copy=True, unsettled=ALIAS)
+@pattern(signs, SPLIT, may_copy=True)
 def alias_changed_after_the_branch() -> Program:
     def program(x: Tensor) -> tuple[Tensor, Tensor]:
         w = x * 1
@@ -357,7 +351,7 @@ def alias_changed_after_the_branch() -> Program:
     return program
 
 
-@pattern(signs, SPLIT, may_copy=True, unsettled=ALIAS)
+@pattern(signs, SPLIT, may_copy=True)
 def source_of_an_alias_changed_after_the_branch() -> Program:
     def program(x: Tensor) -> tuple[Tensor, Tensor]:
         w = x * 1

@@ -9,7 +9,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from corpus.patterns.pattern import COND, GUARD, SPLIT, WHERE, pattern, patterns_among, rows, signs
+from corpus.patterns.pattern import (
+    CHOICE,
+    COND,
+    GUARD,
+    SPLIT,
+    WHERE,
+    pattern,
+    patterns_among,
+    rows,
+    signs,
+)
 from tests.equivalence import Call, call
 
 Program = Callable[..., Any]
@@ -157,7 +167,7 @@ def classifier_with_two_early_exits() -> Any:
     return Branchy()
 
 
-@pattern(_images, COND, zero_gradients=True, unsettled=OUT_OF_LOOP)
+@pattern(_images, COND, zero_gradients=True)
 def classifier_that_exits_out_of_its_loop() -> Any:
     class EarlyExit(nn.Module):
         def __init__(self) -> None:
@@ -178,7 +188,7 @@ def classifier_that_exits_out_of_its_loop() -> Any:
     return EarlyExit()
 
 
-@pattern(_images, SPLIT, zero_gradients=True, unsettled=OUT_OF_LOOP)
+@pattern(_images, CHOICE, zero_gradients=True)
 def exit_that_tells_its_number() -> Any:
     class EarlyExit(nn.Module):
         def __init__(self) -> None:
@@ -197,7 +207,7 @@ def exit_that_tells_its_number() -> Any:
     return EarlyExit()
 
 
-@pattern(signs, SPLIT, unsettled=UNLIKE)
+@pattern(signs, CHOICE)
 def nothing_found_is_none() -> Program:
     def program(scores: Tensor) -> Tensor | None:
         keep = scores > 0
@@ -208,7 +218,7 @@ def nothing_found_is_none() -> Program:
     return program
 
 
-@pattern(signs, SPLIT, unsettled=UNLIKE)
+@pattern(signs, CHOICE)
 def none_within_the_returned_tuple() -> Program:
     def program(x: Tensor) -> tuple[Tensor, Tensor | None]:
         y = x * 2
@@ -219,7 +229,7 @@ def none_within_the_returned_tuple() -> Program:
     return program
 
 
-@pattern(signs, SPLIT, unsettled=UNLIKE)
+@pattern(signs, CHOICE)
 def tuples_of_other_lengths() -> Program:
     def program(logits: Tensor) -> tuple[Tensor, ...]:
         loss = logits.square().mean()
@@ -230,7 +240,7 @@ def tuples_of_other_lengths() -> Program:
     return program
 
 
-@pattern(signs, SPLIT, unsettled=UNLIKE)
+@pattern(signs, CHOICE)
 def tuple_or_list() -> Program:
     def program(x: Tensor) -> tuple[Tensor, ...] | list[Tensor]:
         if x.sum() > 0:
@@ -240,7 +250,7 @@ def tuple_or_list() -> Program:
     return program
 
 
-@pattern(signs, SPLIT, unsettled=UNLIKE)
+@pattern(signs, CHOICE)
 def verdict_as_a_string() -> Program:
     def program(x: Tensor) -> str:
         if (x > 0).all():

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from corpus.patterns.pattern import (
+    CHOICE,
     COND,
     GUARD,
     SPLIT,
@@ -123,7 +124,7 @@ def none_in_one_arm() -> Program:
     return program
 
 
-@pattern(signs, SPLIT, unsettled=UNLIKE)
+@pattern(signs, CHOICE)
 def none_returned_by_one_arm() -> Program:
     def program(x: Tensor) -> Tensor | None:
         if x.sum() > 0:
@@ -133,7 +134,7 @@ def none_returned_by_one_arm() -> Program:
     return program
 
 
-@pattern(signs, SPLIT, unsettled=UNLIKE)
+@pattern(signs, CHOICE)
 def dtypes_that_differ() -> Program:
     def program(x: Tensor) -> Tensor:
         if x.sum() > 0:
@@ -143,7 +144,7 @@ def dtypes_that_differ() -> Program:
     return program
 
 
-@pattern(rows, SPLIT, unsettled=UNLIKE)
+@pattern(rows, CHOICE)
 def shapes_that_differ() -> Program:
     def program(x: Tensor) -> Tensor:
         if x.sum() > 0:
@@ -153,7 +154,7 @@ def shapes_that_differ() -> Program:
     return program
 
 
-@pattern(rows, SPLIT, unsettled=UNLIKE)
+@pattern(rows, CHOICE)
 def strides_that_differ() -> Program:
     def program(x: Tensor) -> Tensor:
         square = x @ x.t()
@@ -164,7 +165,7 @@ def strides_that_differ() -> Program:
     return program
 
 
-@pattern(signs, SPLIT, unsettled=UNLIKE)
+@pattern(signs, CHOICE)
 def containers_that_differ() -> Program:
     def program(x: Tensor) -> tuple[Tensor, ...]:
         if x.sum() > 0:
@@ -174,7 +175,7 @@ def containers_that_differ() -> Program:
     return program
 
 
-@pattern(signs, SPLIT, unsettled=UNLIKE)
+@pattern(signs, CHOICE)
 def flag_set_by_a_branch() -> Program:
     def program(x: Tensor) -> tuple[Tensor, bool]:
         if x.sum() > 0:

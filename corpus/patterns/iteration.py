@@ -9,7 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from corpus.patterns.pattern import (
+    CHOICE,
     COND,
+    NO_MERGE,
     SPLIT,
     WHERE,
     pattern,
@@ -27,7 +29,7 @@ RETURN = "a return out of a loop on a tensor is not lowered"
 UNLIKE = "values that cannot be merged do not split the rest yet"
 
 
-@pattern(rows, COND, may_copy=True, zero_gradients=True, unsettled=BREAK)
+@pattern(rows, COND, may_copy=True, zero_gradients=True)
 def break_out_of_a_stack_of_layers() -> Any:
     class Refiner(nn.Module):
         def __init__(self) -> None:
@@ -59,7 +61,7 @@ def number_of_turns_returned() -> Program:
     return program
 
 
-@pattern(signs, WHERE, unsettled=BREAK)
+@pattern(signs, WHERE)
 def else_of_a_for_loop() -> Program:
     def program(x: Tensor) -> Tensor:
         for offset in (0, 1, 2):
@@ -73,7 +75,7 @@ def else_of_a_for_loop() -> Program:
     return program
 
 
-@pattern(rows, WHERE, unsettled=BREAK)
+@pattern(rows, WHERE)
 def break_out_of_the_inner_of_two_loops() -> Program:
     def program(x: Tensor) -> Tensor:
         total = x[0] * 0
@@ -88,7 +90,7 @@ def break_out_of_the_inner_of_two_loops() -> Program:
     return program
 
 
-@pattern(rows, WHERE, unsettled=BREAK)
+@pattern(rows, WHERE)
 def break_and_continue_in_one_loop() -> Program:
     def program(x: Tensor) -> Tensor:
         kept = x[:, 0] * 0
@@ -103,7 +105,7 @@ def break_and_continue_in_one_loop() -> Program:
     return program
 
 
-@pattern(signs, WHERE, may_copy=True, unsettled=RETURN)
+@pattern(signs, WHERE, may_copy=True)
 def first_candidate_that_fits() -> Program:
     def program(x: Tensor) -> Tensor:
         for scale in (1.0, 0.5, 0.25, 0.125):
@@ -115,7 +117,7 @@ def first_candidate_that_fits() -> Program:
     return program
 
 
-@pattern(signs, SPLIT, unsettled=RETURN)
+@pattern(signs, CHOICE)
 def first_candidate_or_none() -> Program:
     def program(x: Tensor) -> Tensor | None:
         for scale in (1.0, 0.5):
@@ -165,7 +167,7 @@ def branch_over_zipped_sequences() -> Program:
     return program
 
 
-@pattern(rows, SPLIT, unsettled=UNLIKE)
+@pattern(rows, CHOICE)
 def rows_kept_in_a_list() -> Program:
     def program(x: Tensor) -> Tensor:
         kept = []
@@ -202,7 +204,7 @@ def ternary_in_a_dictionary_comprehension() -> Program:
     return program
 
 
-@pattern(signs, refused("consumes-iterator"), graphs=None, unsettled="refused as loop-exit")
+@pattern(signs, refused("consumes-iterator"), graphs=None)
 def break_out_of_a_generator_that_goes_on() -> Program:
     def program(x: Tensor) -> tuple[Tensor, list[int]]:
         # How far the generator has run shows in what is left of it.
@@ -219,7 +221,7 @@ def break_out_of_a_generator_that_goes_on() -> Program:
     return program
 
 
-@pattern(signs, WHERE, unsettled=BREAK)
+@pattern(signs, WHERE)
 def break_out_of_a_reversed_range() -> Program:
     def program(x: Tensor) -> Tensor:
         y = x * 1
@@ -232,7 +234,7 @@ def break_out_of_a_reversed_range() -> Program:
     return program
 
 
-@pattern(signs, WHERE, unsettled=BREAK)
+@pattern(signs, WHERE, NO_MERGE)
 def nested_conditions_before_a_break() -> Program:
     def program(x: Tensor) -> Tensor:
         best = x * 0
@@ -272,7 +274,7 @@ def _tokens() -> list[Call]:
     return [call(torch.tensor(each)) for each in prompts]
 
 
-@pattern(_tokens, SPLIT, training=False, unsettled=BREAK)
+@pattern(_tokens, CHOICE, training=False)
 def greedy_decoding_until_the_end_token() -> Any:
     class Decoder(nn.Module):
         def __init__(self) -> None:
@@ -293,7 +295,7 @@ def greedy_decoding_until_the_end_token() -> Any:
     return Decoder()
 
 
-@pattern(_tokens, WHERE, training=False, may_copy=True, unsettled=BREAK)
+@pattern(_tokens, COND, training=False, may_copy=True)
 def decoding_that_stops_when_all_are_finished() -> Program:
     def program(tokens: Tensor) -> Tensor:
         unfinished = torch.ones_like(tokens)
@@ -308,7 +310,7 @@ def decoding_that_stops_when_all_are_finished() -> Program:
     return program
 
 
-@pattern(rows, COND, training=False, may_copy=True, unsettled=BREAK)
+@pattern(rows, COND, training=False, may_copy=True)
 def beam_search_that_stops_when_nothing_improves() -> Program:
     def program(scores: Tensor) -> Tensor:
         beams, _ = scores.topk(2, dim=-1)

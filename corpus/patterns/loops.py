@@ -81,7 +81,7 @@ def return_out_of_a_loop() -> Program:
     return program
 
 
-@pattern(signs, LOOP, training=False, unsettled="a loop bounded by a tensor is not lowered")
+@pattern(signs, LOOP, training=False)
 def while_on_a_tensor() -> Program:
     def program(x: Tensor) -> Tensor:
         while x.sum() < 10:

@@ -9,15 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from corpus.patterns.pattern import (
-    COND,
-    OUTPUT,
-    WHERE,
-    pattern,
-    patterns_among,
-    rows,
-    signs,
-)
+from corpus.patterns.pattern import COND, OUTPUT, WHERE, pattern, patterns_among, rows, signs
 from tests.equivalence import Call, call, compile_in_place, compile_then_patch, patch_the_class
 
 Program = Callable[..., Any]

@@ -22,7 +22,7 @@ def _scales() -> list[Call]:
     return [call(torch.tensor(each)) for each in ([2.0, -4.0], [0.0, 0.0], [float("nan"), 1.0])]
 
 
-@pattern(_scales, WHERE, unsettled=VALUE)
+@pattern(_scales, WHERE)
 def default_by_or() -> Program:
     def program(x: Tensor) -> Tensor:
         scale = x.abs().max() or torch.ones(())
@@ -31,7 +31,7 @@ def default_by_or() -> Program:
     return program
 
 
-@pattern(_scales, SPLIT, unsettled=VALUE)
+@pattern(_scales, SPLIT)
 def number_as_default_by_or() -> Program:
     def program(x: Tensor) -> Tensor:
         scale = x.abs().max() or 1.0
@@ -40,7 +40,7 @@ def number_as_default_by_or() -> Program:
     return program
 
 
-@pattern(signs, WHERE, unsettled=VALUE)
+@pattern(signs, WHERE)
 def two_flags_joined_and_tested_later() -> Program:
     def program(x: Tensor) -> tuple[Tensor, Tensor]:
         usable = (x > -3).all() and (x.sum() > 0)
@@ -109,7 +109,7 @@ def number_as_a_keyword_of_a_call() -> Program:
     return program
 
 
-@pattern(rows, SPLIT, unsettled=UNLIKE)
+@pattern(rows, SPLIT)
 def index_by_a_ternary() -> Program:
     def program(x: Tensor) -> Tensor:
         return x[0 if x.sum() > 0 else 1] * 2

@@ -17,7 +17,7 @@ WHILE = "a loop bounded by a tensor is not lowered"
 BREAK = "a break on a tensor is not lowered"
 
 
-@pattern(signs, LOOP, training=False, may_copy=True, unsettled=WHILE)
+@pattern(signs, LOOP, training=False, may_copy=True)
 def halved_until_small() -> Program:
     def program(x: Tensor) -> Tensor:
         while x.abs().max() > 1:
@@ -27,7 +27,7 @@ def halved_until_small() -> Program:
     return program
 
 
-@pattern(signs, LOOP, training=False, may_copy=True, unsettled=WHILE)
+@pattern(signs, LOOP, training=False, may_copy=True)
 def turns_counted_beside_the_loop() -> Program:
     def program(x: Tensor) -> tuple[Tensor, int]:
         turns = 0
@@ -39,7 +39,7 @@ def turns_counted_beside_the_loop() -> Program:
     return program
 
 
-@pattern(signs, LOOP, training=False, may_copy=True, unsettled=WHILE)
+@pattern(signs, WHERE, training=False, may_copy=True)
 def turns_bounded_by_a_budget() -> Program:
     def program(x: Tensor, budget: int = 5) -> Tensor:
         turn = 0
@@ -51,7 +51,7 @@ def turns_bounded_by_a_budget() -> Program:
     return program
 
 
-@pattern(signs, LOOP, training=False, may_copy=True, unsettled=WHILE)
+@pattern(signs, LOOP, training=False, may_copy=True)
 def endless_loop_with_a_break() -> Program:
     def program(x: Tensor) -> Tensor:
         while True:
@@ -63,7 +63,7 @@ def endless_loop_with_a_break() -> Program:
     return program
 
 
-@pattern(signs, LOOP, training=False, unsettled=WHILE)
+@pattern(signs, LOOP, training=False)
 def endless_loop_with_a_return() -> Program:
     def program(x: Tensor) -> Tensor:
         estimate = x.abs() + 1
@@ -80,7 +80,7 @@ def _radicands() -> list[Call]:
     return [call(torch.tensor(each)) for each in ([1.0, 1.0], [4.0, 9.0], [100.0, 0.5])]
 
 
-@pattern(_radicands, LOOP, training=False, unsettled=WHILE)
+@pattern(_radicands, LOOP, training=False)
 def newton_until_it_converges() -> Program:
     def program(a: Tensor) -> Tensor:
         root = torch.ones_like(a)
@@ -93,7 +93,7 @@ def newton_until_it_converges() -> Program:
     return program
 
 
-@pattern(_radicands, WHERE, unsettled=BREAK)
+@pattern(_radicands, WHERE)
 def newton_with_a_budget() -> Program:
     def program(a: Tensor) -> Tensor:
         root = torch.ones_like(a)
@@ -112,7 +112,7 @@ def _matrices() -> list[Call]:
     return [call(one.clone()), call(torch.eye(2) * 4), call(one * 0.1 + torch.eye(2))]
 
 
-@pattern(_matrices, COND, unsettled=BREAK)
+@pattern(_matrices, COND)
 def power_iteration_with_a_budget() -> Program:
     def program(matrix: Tensor) -> tuple[Tensor, Tensor]:
         vector = torch.ones(2) / 2**0.5
@@ -128,7 +128,7 @@ def power_iteration_with_a_budget() -> Program:
     return program
 
 
-@pattern(_matrices, WHERE, unsettled=BREAK)
+@pattern(_matrices, WHERE)
 def sinkhorn_with_a_budget() -> Program:
     def program(cost: Tensor) -> Tensor:
         log_plan = -cost / 0.5
@@ -143,7 +143,7 @@ def sinkhorn_with_a_budget() -> Program:
     return program
 
 
-@pattern(_matrices, WHERE, may_copy=True, unsettled="torch.allclose is not replaced by a tensor")
+@pattern(_matrices, WHERE, may_copy=True)
 def fixed_point_tested_by_allclose() -> Program:
     def program(x: Tensor) -> Tensor:
         for _ in range(3):
@@ -156,7 +156,7 @@ def fixed_point_tested_by_allclose() -> Program:
     return program
 
 
-@pattern(rows, COND, zero_gradients=True, unsettled=BREAK)
+@pattern(rows, COND, zero_gradients=True)
 def equilibrium_of_a_layer() -> Any:
     class Equilibrium(nn.Module):
         def __init__(self) -> None:
@@ -177,7 +177,7 @@ def equilibrium_of_a_layer() -> Any:
     return Equilibrium()
 
 
-@pattern(rows, COND, zero_gradients=True, unsettled=BREAK)
+@pattern(rows, COND, zero_gradients=True)
 def adaptive_computation_time() -> Any:
     class Halting(nn.Module):
         def __init__(self) -> None:
@@ -201,7 +201,7 @@ def adaptive_computation_time() -> Any:
     return Halting()
 
 
-@pattern(rows, LOOP, training=False, unsettled=WHILE)
+@pattern(rows, COND, training=False)
 def halting_in_a_while_loop() -> Any:
     class Halting(nn.Module):
         def __init__(self) -> None:
@@ -220,7 +220,7 @@ def halting_in_a_while_loop() -> Any:
     return Halting()
 
 
-@pattern(signs, WHERE, may_copy=True, unsettled=BREAK)
+@pattern(signs, WHERE, may_copy=True)
 def line_search_that_backtracks() -> Program:
     def loss(x: Tensor) -> Tensor:
         return (x * x).sum() + x.abs().sum()
@@ -238,7 +238,7 @@ def line_search_that_backtracks() -> Program:
     return program
 
 
-@pattern(signs, SPLIT, unsettled=BREAK)
+@pattern(signs, SPLIT)
 def patience_counted_until_it_is_used_up() -> Program:
     def program(x: Tensor) -> Tensor:
         best, patience = x.sum(), 0
@@ -269,7 +269,7 @@ def repeated_as_often_as_a_tensor_says() -> Program:
     return program
 
 
-@pattern(_sizes, LOOP, training=False, may_copy=True, unsettled=WHILE)
+@pattern(_sizes, LOOP, training=False, may_copy=True)
 def counted_down_in_a_tensor() -> Program:
     def program(x: Tensor, count: Tensor) -> Tensor:
         while count:

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from corpus.patterns.pattern import (
-    COND,
     GUARD,
+    NO_MERGE,
     OUTPUT,
     SPLIT,
     WHERE,
@@ -63,7 +63,7 @@ def average_that_starts_with_the_first_value() -> Any:
     return Average()
 
 
-@pattern(signs, COND, training=False)
+@pattern(signs, WHERE, training=False)
 def codebook_initialised_once() -> Any:
     class Codebook(nn.Module):
         def __init__(self) -> None:
@@ -118,7 +118,7 @@ def skipped_steps_counted() -> Any:
     return Trainer()
 
 
-@pattern(signs, SPLIT, unsettled=UNLIKE)
+@pattern(signs, NO_MERGE)
 def cache_dropped_in_one_arm() -> Any:
     class Cached(nn.Module):
         def __init__(self) -> None:
@@ -135,7 +135,7 @@ def cache_dropped_in_one_arm() -> Any:
     return Cached()
 
 
-@pattern(signs, SPLIT, unsettled=UNLIKE)
+@pattern(signs, NO_MERGE)
 def mode_of_a_module_as_a_string() -> Any:
     class Net(nn.Module):
         def __init__(self) -> None:
@@ -285,7 +285,7 @@ def total_increased_by_augmented_assignment() -> Program:
     return program
 
 
-@pattern(signs, COND, training=False)
+@pattern(signs, WHERE, training=False)
 def parameter_clipped_when_too_large() -> Any:
     class Clipped(nn.Module):
         def __init__(self) -> None:
