@@ -275,6 +275,7 @@ def _lower(tx: Any, branch: Branch) -> VariableTracker | None:
     merged = _write_lowering(tx, branch, how, merger.pairs, tensors)
     if how == "where" and not (merger.pairs or tensors):
         how = "nothing to merge"
+        lower.keep_draws(tx, branch.predicate)
     _watch_aliases(tx, branch, merger.pairs, merged)
     apply_changes(tx, branch.site, branch.predicate, changes, merged, merger.belongs)
     for draft, taken, build in records:

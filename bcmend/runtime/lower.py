@@ -20,6 +20,7 @@ from torch.fx import Graph, GraphModule, Node, Proxy
 from bcmend.runtime import scalars
 from bcmend.runtime.arms import ArmTrace
 from bcmend.runtime.merge import CannotMerge, Pair, example_of
+from bcmend.runtime.repeats import may_draw
 
 __all__ = ["as_predicate", "by_cond", "by_where", "gradients_flow", "negated"]
 
@@ -61,6 +62,28 @@ def negated(tx: Any, predicate: TensorVariable) -> TensorVariable:
 
 def both(tx: Any, one: TensorVariable, other: TensorVariable) -> TensorVariable:
     return _call(tx, torch.logical_and, one.as_proxy(), other.as_proxy())
+
+
+def keep_draws(tx: Any, predicate: TensorVariable) -> None:
+    """Keep the random draws that a condition comes from, although nothing depends on it any more.
+
+    A back end takes operations without a use out of the graph, and with a draw every later number
+    would be another. An assertion that cannot fail is a use that stays.
+    """
+    seen: set[Node] = set()
+    pending = [predicate.as_proxy().node]
+    while pending:
+        node = pending.pop()
+        if may_draw(node):
+            break
+        fresh = [each for each in node.all_input_nodes if each not in seen]
+        seen.update(fresh)
+        pending.extend(fresh)
+    else:
+        return
+    holds = _call(tx, torch.logical_or, predicate.as_proxy(), negated(tx, predicate).as_proxy())
+    arguments = (holds.as_proxy(), "a truth or its contrary holds")
+    tx.output.create_proxy("call_function", torch.ops.aten._assert_async.msg, arguments, {})
 
 
 def gradients_flow(*arms: ArmTrace) -> bool:

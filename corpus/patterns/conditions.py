@@ -238,7 +238,7 @@ def condition_by_is_nonzero() -> Program:
     return program
 
 
-@pattern(pairs, WHERE)
+@pattern(pairs, WHERE, zero_gradients=True)
 def tied_weights_by_equal() -> Program:
     def program(embedding: Tensor, head: Tensor) -> Tensor:
         if not embedding.equal(head):

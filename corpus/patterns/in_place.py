@@ -286,7 +286,7 @@ def result_written_into_an_argument_of_the_call() -> Program:
     return program
 
 
-@pattern(signs, COND, training_outcome=(refused("random-under-gradients"),))
+@pattern(signs, COND, training_outcome=(WHERE,))
 def filled_with_random_numbers() -> Program:
     def program(x: Tensor) -> Tensor:
         y = x * 2
