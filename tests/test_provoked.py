@@ -155,16 +155,18 @@ def _zeros_or_tensor(x: Tensor) -> tuple[Tensor, Tensor]:
 
 def _writing_in_an_arm(x: Tensor, total: Tensor) -> Tensor:
     y = x * 1
+    z = y * total
     if x.sum() > 0:
         y.add_(total)
-    return y
+    return y + z
 
 
 def _writing_after_the_arms(x: Tensor, total: Tensor) -> Tensor:
     y = x * 1
+    z = y * total
     if x.sum() > 0:
         y = y + total
-    return y
+    return y + z
 
 
 def _leaving_the_graph(x: Tensor) -> Tensor:
@@ -176,7 +178,7 @@ def _leaving_the_graph(x: Tensor) -> Tensor:
 
 def _dropping_in_an_arm(x: Tensor) -> Tensor:
     if x.sum() > 0:
-        return functional.dropout(x, 0.5, training=True)
+        return x * torch.bernoulli((x * 0.1).detach())
     return x + 1
 
 
@@ -238,13 +240,15 @@ def _testing_instead(x: Tensor) -> Tensor:
 
 
 def _checking_a_chain(x: Tensor) -> Tensor:
-    assert 0 < x.sum() < 10
+    if not 0 < x.sum() < 10:
+        raise ValueError("out of range")
     return x + 1
 
 
 def _checking_two_comparisons(x: Tensor) -> Tensor:
     total = x.sum()
-    assert total > 0 and total < 10
+    if total <= 0 or total >= 10:
+        raise ValueError("out of range")
     return x + 1
 
 

@@ -1,5 +1,7 @@
 """Loops that a tensor ends: one operator, or turns one after the other, and always the same."""
 
+# The programs begin with a copy, so that a loop of no turns does not give back its argument.
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -23,12 +25,14 @@ def _lowerings(found: Comparison) -> set[str | None]:
 
 
 def _doubled(x: Tensor) -> Tensor:
+    x = x * 1
     while x.sum() < 100:
         x = x * 2
     return x
 
 
 def _counted(x: Tensor) -> tuple[Tensor, int]:
+    x = x * 1
     turns = 0
     while x.sum() < 100:
         x = x * 2
@@ -37,6 +41,7 @@ def _counted(x: Tensor) -> tuple[Tensor, int]:
 
 
 def _left_in_a_range(x: Tensor) -> Tensor:
+    x = x * 1
     for _ in range(40):
         if x.sum() > 100:
             break
@@ -61,6 +66,7 @@ def test_a_loop_of_tensors_has_gradients() -> None:
 
 
 def _few_turns(x: Tensor) -> Tensor:
+    x = x * 1
     for _ in range(3):
         if x.sum() > 10:
             break
@@ -69,6 +75,7 @@ def _few_turns(x: Tensor) -> Tensor:
 
 
 def _uses_its_number(x: Tensor) -> Tensor:
+    x = x * 1
     for turn in range(12):
         if x.sum() > 100:
             break
@@ -77,6 +84,7 @@ def _uses_its_number(x: Tensor) -> Tensor:
 
 
 def _over_a_list(x: Tensor) -> Tensor:
+    x = x * 1
     for each in [1.0, 2.0, 3.0]:
         if x.sum() > 4:
             break
@@ -93,6 +101,7 @@ def _grows(x: Tensor) -> Tensor:
 
 
 def _keeps_a_python_value(x: Tensor) -> tuple[Tensor, float]:
+    x = x * 1
     factor = 1.0
     for _ in range(9):
         if x.sum() > 10:
@@ -112,6 +121,7 @@ def _changes_in_place(x: Tensor) -> Tensor:
 
 
 def _changes_a_value_now_and_then(x: Tensor) -> Tensor:
+    x = x * 1
     first = True
     for _ in range(9):
         if x.sum() > 10:
@@ -122,6 +132,7 @@ def _changes_a_value_now_and_then(x: Tensor) -> Tensor:
 
 
 def _has_effects(x: Tensor) -> Tensor:
+    x = x * 1
     for _ in range(9):
         if x.sum() > 10:
             break
