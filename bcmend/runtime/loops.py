@@ -244,12 +244,32 @@ def _lower(
     body = _Body(trace, entered, outcome[0][0], outcome[0][1])
     results = _while(tx, body, start, stays_if=staying == 0, turns_left=turns_left)
     for position, result in zip((*carried.tensors, *carried.numbers), results[1:], strict=False):
+        if gradients:
+            result = _unless_left_at_once(tx, predicate, result, inputs[position], staying == 0)
         inputs[position] = result
     for position in carried.ranges:
         inputs[position] = _exhausted(inputs[position])
     end = results[0]
     assert isinstance(end, TensorVariable)
     return LoopEnd(end, TupleVariable(inputs), 1 - staying, turns_left is not None)
+
+
+def _unless_left_at_once(
+    tx: Any,
+    predicate: VariableTracker,
+    end: VariableTracker,
+    start: VariableTracker,
+    stays_if: bool,
+) -> VariableTracker:
+    """Return what a loop leaves of a tensor; what it began with, if it made no turn.
+
+    The backward of ``torch.while_loop`` goes through one turn even where there was none.
+    """
+    sides = (end, start) if stays_if else (start, end)
+    proxies = tuple(each.as_proxy() for each in (predicate, *sides))
+    proxy = tx.output.create_proxy("call_function", torch.where, proxies, {})
+    chosen: VariableTracker = wrap_fx_proxy(tx, proxy)
+    return chosen
 
 
 def _length_of(variable: Any) -> int:
