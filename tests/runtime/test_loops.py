@@ -65,6 +65,33 @@ def test_a_loop_of_tensors_has_gradients() -> None:
     assert "while_loop" in _lowerings(found)
 
 
+def test_a_turn_that_is_not_made_sends_no_gradient_back() -> None:
+    def program(x: Tensor) -> Tensor:
+        x = x * 1
+        while x.sum() < 100:
+            x = x + torch.sqrt(100 - x.sum())
+        return x
+
+    found = assert_equivalent(lambda: fresh(program), _inputs(99.0, 200.0), training=True)
+    assert "while_loop" in _lowerings(found)
+
+
+def test_what_only_a_turn_reads_gets_no_gradient_where_there_is_none() -> None:
+    def program(x: Tensor, weight: Tensor) -> Tensor:
+        x = x * 1
+        while x.sum() < 100:
+            x = x * 2 + torch.sqrt(weight)
+        return x
+
+    found = assert_equivalent(
+        lambda: fresh(program),
+        lambda: [call(torch.tensor([each, 1.0]), torch.zeros(2)) for each in (200.0, 300.0)],
+        training=True,
+        zero_gradients=True,
+    )
+    assert "while_loop" in _lowerings(found)
+
+
 def _few_turns(x: Tensor) -> Tensor:
     x = x * 1
     for _ in range(3):
