@@ -63,14 +63,16 @@ _TABLE: Final = (
     ),
     Reason(
         "return-in-try",
-        "The region returns from inside a `try` or `with` block, whose exit must still run.",
+        "The region returns from inside a `try` or `with` block, whose exit must still run, or "
+        "holds a part of an exception handler without the rest.",
         "Assign the result to a variable in the block and return it after the block.",
     ),
     Reason(
         "consumes-iterator",
-        "Both sides of the branch return out of a loop, whose iterator lies under everything that "
-        "they do and would have to go with them.",
-        "Assign the result to a variable, leave the loop, and return the variable after it.",
+        "The branch decides how far an iterator goes, and that can be seen later; or it may resume "
+        "a generator that stands inside a `with` or `try`, which cannot be set back.",
+        "Let nothing but the loop hold the iterator, or make a list of its items before the "
+        "branch.",
     ),
     Reason(
         "deletes-local",
@@ -122,15 +124,9 @@ _TABLE: Final = (
     Reason(
         "stack-shape",
         "The region takes or leaves unfinished operands of a larger expression that cannot be "
-        "handed over.",
-        "Assign the conditional expression to a variable in a statement of its own.",
-    ),
-    Reason(
-        "loop-exit",
-        "A loop is left, or goes on, by a jump on a tensor, so that the number of its turns "
-        "depends on the data.",
-        "Run a fixed number of turns and keep earlier values with `torch.where`, or use "
-        "`torch.while_loop`.",
+        "handed over, as in a check of `a < b < c`.",
+        "Write a chained comparison as two, or assign the conditional expression to a variable "
+        "in a statement of its own.",
     ),
     Reason(
         "alias-changed",

@@ -155,16 +155,18 @@ def _zeros_or_tensor(x: Tensor) -> tuple[Tensor, Tensor]:
 
 def _writing_in_an_arm(x: Tensor, total: Tensor) -> Tensor:
     y = x * 1
+    z = y * total
     if x.sum() > 0:
         y.add_(total)
-    return y
+    return y + z
 
 
 def _writing_after_the_arms(x: Tensor, total: Tensor) -> Tensor:
     y = x * 1
+    z = y * total
     if x.sum() > 0:
         y = y + total
-    return y
+    return y + z
 
 
 def _leaving_the_graph(x: Tensor) -> Tensor:
@@ -176,7 +178,7 @@ def _leaving_the_graph(x: Tensor) -> Tensor:
 
 def _dropping_in_an_arm(x: Tensor) -> Tensor:
     if x.sum() > 0:
-        return functional.dropout(x, 0.5, training=True)
+        return x * torch.bernoulli((x * 0.1).detach())
     return x + 1
 
 
@@ -237,45 +239,33 @@ def _testing_instead(x: Tensor) -> Tensor:
     return x + 1
 
 
-def _value_of_an_or(x: Tensor) -> Tensor:
-    return (x.sum() > 0) or (x.amin() > 1)
+def _checking_a_chain(x: Tensor) -> Tensor:
+    if not 0 < x.sum() < 10:
+        raise ValueError("out of range")
+    return x + 1
 
 
-def _value_assigned(x: Tensor) -> Tensor:
-    value = x.sum() > 0
-    if not value:
-        value = x.amin() > 1
-    return value
+def _checking_two_comparisons(x: Tensor) -> Tensor:
+    total = x.sum()
+    if total <= 0 or total >= 10:
+        raise ValueError("out of range")
+    return x + 1
 
 
-def _looping_on_data(x: Tensor) -> Tensor:
-    while x.sum() < 100:
-        x = x * 2
-    return x
-
-
-def _returning_from_a_loop(x: Tensor, count: int) -> Tensor:
-    for _ in range(count):
+def _what_is_left_to_see(x: Tensor) -> tuple[Tensor, list[int]]:
+    numbers = iter([1, 2, 3])
+    for each in numbers:
         if x.sum() > 0:
-            return x + 1
-        return x - 1
-    return x
+            break
+        x = x + each
+    return x, list(numbers)
 
 
-def _returning_after_the_loop(x: Tensor, count: int) -> Tensor:
-    y = x
-    for _ in range(count):
+def _nothing_left_to_see(x: Tensor) -> Tensor:
+    for each in [1, 2, 3]:
         if x.sum() > 0:
-            y = x + 1
-        else:
-            y = x - 1
-        break
-    return y
-
-
-def _looping_so_often(x: Tensor) -> Tensor:
-    for _ in range(5):
-        x = torch.where(x.sum() < 100, x * 2, x)
+            break
+        x = x + each
     return x
 
 
@@ -340,7 +330,7 @@ PROVOCATIONS = (
     Provocation("frame-introspection", _introspecting, _simple),
     Provocation("maybe-unbound", _unbound, _bound),
     Provocation("return-in-try", _returning_in_try, _returning_after_try),
-    Provocation("consumes-iterator", _returning_from_a_loop, _returning_after_the_loop),
+    Provocation("consumes-iterator", _what_is_left_to_see, _nothing_left_to_see, run=ON_X),
     Provocation("deletes-local", _deleting_a_local, _deleting_later),
     Provocation("arms-differ", _none_or_tensor, _zeros_or_tensor, run=ON_X),
     Provocation(
@@ -356,8 +346,7 @@ PROVOCATIONS = (
     Provocation("multi-element-condition", _testing_many, _testing_any, run=ON_X),
     Provocation("not-captured", _simple, _simple, run=_run_with_a_failing_back_end),
     Provocation("handler-in-caller", _handling, _testing_instead, run=ON_X),
-    Provocation("stack-shape", _value_of_an_or, _value_assigned),
-    Provocation("loop-exit", _looping_on_data, _looping_so_often),
+    Provocation("stack-shape", _checking_a_chain, _checking_two_comparisons, run=ON_X),
     Provocation("alias-changed", _alias_written_later, _copy_made_in_the_branch, run=ON_X),
     Provocation(
         "where-would-speculate",

@@ -111,7 +111,7 @@ def _raising_region(
     base = depth - 1
     blocks = _with_own_handlers(facts, jump, blocks, EXIT)
     if facts.graph.block_of[jump] in blocks:
-        return Refusal("loop-exit")
+        return Refusal("return-in-try", "the arm handles its own exception")
     if _lowest_operand(facts, blocks, base) < base:
         return Refusal("stack-shape", "the arm reaches below the branch")
     return ArmRegion(entry, blocks, base)

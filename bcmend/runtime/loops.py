@@ -244,12 +244,34 @@ def _lower(
     body = _Body(trace, entered, outcome[0][0], outcome[0][1])
     results = _while(tx, body, start, stays_if=staying == 0, turns_left=turns_left)
     for position, result in zip((*carried.tensors, *carried.numbers), results[1:], strict=False):
+        if gradients:
+            result = _unless_left_at_once(
+                tx, predicate, result, inputs[position], stays_if=staying == 0
+            )
         inputs[position] = result
     for position in carried.ranges:
         inputs[position] = _exhausted(inputs[position])
     end = results[0]
     assert isinstance(end, TensorVariable)
     return LoopEnd(end, TupleVariable(inputs), 1 - staying, turns_left is not None)
+
+
+def _unless_left_at_once(
+    tx: Any,
+    predicate: VariableTracker,
+    end: VariableTracker,
+    start: VariableTracker,
+    stays_if: bool,
+) -> VariableTracker:
+    """Return what a loop leaves of a tensor; what it began with, if it made no turn.
+
+    The backward of ``torch.while_loop`` goes through one turn even where there was none.
+    """
+    sides = (end, start) if stays_if else (start, end)
+    proxies = tuple(each.as_proxy() for each in (predicate, *sides))
+    proxy = tx.output.create_proxy("call_function", torch.where, proxies, {})
+    chosen: VariableTracker = wrap_fx_proxy(tx, proxy)
+    return chosen
 
 
 def _length_of(variable: Any) -> int:
@@ -368,6 +390,9 @@ def _while(
         names.append(tx.output.install_subgraph(f"while_{name}", module))
     attributes = [tx.output.create_proxy("get_attr", name, (), {}) for name in names]
     operands = tuple(each.as_proxy() for each in given)
+    if torch.is_grad_enabled():
+        operands = tuple(_gated(tx, operands[0], each, stays_if=stays_if) for each in operands)
+        additional = [_gated(tx, operands[0], each, stays_if=stays_if) for each in additional]
     proxy = tx.output.create_proxy(
         "call_function",
         torch.ops.higher_order.while_loop,
@@ -376,6 +401,18 @@ def _while(
     )
     result = wrap_fx_proxy(tx, proxy)
     return list(result.items)  # type: ignore[attr-defined]
+
+
+def _gated(tx: Any, predicate: Proxy, entering: Any, *, stays_if: bool) -> Any:
+    """Return what enters a loop, so that no gradient comes back out of a turn that was not made."""
+    example = getattr(entering, "node", None) and entering.node.meta.get("example_value")
+    if not isinstance(example, torch.Tensor) or not example.requires_grad:
+        return entering
+    apart = tx.output.create_proxy("call_method", "detach", (entering,), {})
+    wrap_fx_proxy(tx, apart)
+    sides = (entering, apart) if stays_if else (apart, entering)
+    gated = tx.output.create_proxy("call_function", torch.where, (predicate, *sides), {})
+    return wrap_fx_proxy(tx, gated).as_proxy()
 
 
 def _number_of_turns(tx: Any, like: VariableTracker) -> VariableTracker:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from types import FunctionType
 from typing import Any
 
 import pytest
 
+from bcmend.analysis.facts import facts_of
+from bcmend.codeobj.decode import decode
 from bcmend.rewrite.plan import BranchLowering, GuardLowering, Refusal
 from tests.rewrite.programs import PROGRAMS
 from tests.stand_ins import (
@@ -26,6 +29,10 @@ def _the_same(value: object) -> object:
 
 def _decisions(function: FunctionType) -> list[Any]:
     return [site.decision for site in sites_of(function)]
+
+
+def _instructions_of(function: FunctionType, lowering: BranchLowering) -> list[int]:
+    return facts_of(decode(function.__code__)).indices_of(lowering.blocks)
 
 
 def _branch(function: FunctionType) -> BranchLowering:
@@ -155,6 +162,75 @@ def test_a_guard_raises_on_the_side_that_the_source_says() -> None:
     assert _guard(f).inputs == _guard(asserting).inputs == ("y",)
 
 
+def test_an_operand_that_an_arm_takes_from_under_the_condition_is_given() -> None:
+    def f(x, y):
+        z = [0 < x < y]
+        return max(z, [x], key=_the_same)
+
+    lowering = _branch(f)
+    assert (lowering.operands, lowering.extra) == (1, 1)
+    mended = installed(f, EverythingMended())
+    for arguments in ((1, 2), (1, 1), (0, 2)):
+        assert mended(*arguments) == f(*arguments)
+
+
+def test_a_condition_that_is_the_value_of_its_arm_is_kept() -> None:
+    def either(x, y):
+        return [x or y]
+
+    def both(x, y):
+        return [x and y]
+
+    for function in (either, both):
+        mended = installed(function, EverythingMended())
+        for arguments in ((0, 0.0), (0, 2), (3, 0), (3, 2)):
+            assert mended(*arguments) == function(*arguments)
+        if sys.version_info < (3, 12):  # later ones copy the condition and pop the copy
+            assert _branch(function).kept is (function is either)
+
+
+def test_branches_that_meet_at_one_join_share_a_region() -> None:
+    def f(x, y):
+        if x > 2:
+            return y
+        if x > 1:
+            return -y
+        return 0
+
+    first, second = _decisions(f)
+    assert first.region == second.region and first.returns
+    assert second.blocks < first.blocks
+    mended = installed(f, EverythingMended())
+    assert [mended(x, 5) for x in (3, 2, 1)] == [5, -5, 0]
+
+
+def test_an_arm_that_goes_round_its_loop_comes_back_to_its_own_jump() -> None:
+    def f(x, y):
+        while x < y:
+            x = x * 2
+        return x
+
+    before, inside = sites_of(f)
+    assert before.place == inside.place is not None
+    assert inside.decision.jump in _instructions_of(f, inside.decision)
+    mended = installed(f, EverythingMended())
+    assert [mended(1, 9), mended(9, 1)] == [16, 9]
+
+
+def test_the_iterator_of_a_loop_is_given_to_a_branch_that_leaves_it() -> None:
+    def f(x, y):
+        for each in y:
+            if each > x:
+                break
+            x += 1
+        return x
+
+    (lowering,) = [each for each in _decisions(f) if isinstance(each, BranchLowering)]
+    assert (lowering.base, lowering.operands) == (0, 1)
+    mended = installed(f, EverythingMended())
+    assert [mended(0, [0, 1, 9]), mended(0, [5]), mended(0, [])] == [2, 0, 0]
+
+
 # --- refusals ------------------------------------------------------------------------------------
 
 
@@ -197,24 +273,21 @@ def _handles_its_own_exception(x, y):
     return x
 
 
-def _loop_with_break(x, y):
-    for each in y:
-        if each > x:
-            break
-        x += 1
-    return max(y, x, key=_the_same)
+def _goes_on_after_its_own_exception(x, y):
+    while y:
+        y -= 1
+        if x:
+            try:
+                raise ValueError
+            except ValueError:
+                continue
+    return x
 
 
-def _value_of_and(x, y):
-    return [x and y]
-
-
-def _chained(x, y):
-    return 0 < x < y
-
-
-def _comprehension(x, y):
-    return {each: 1 for each in y if each}
+def _checks_a_chain(x, y):
+    if not 0 < x < y:
+        raise ValueError
+    return x
 
 
 @pytest.mark.parametrize(
@@ -225,6 +298,8 @@ def _comprehension(x, y):
         (_may_be_unbound, "maybe-unbound"),
         (_returns_in_with, "return-in-try"),
         (_handles_its_own_exception, "return-in-try"),
+        (_goes_on_after_its_own_exception, "return-in-try"),
+        (_checks_a_chain, "stack-shape"),
     ],
 )
 def test_a_refusal(function: FunctionType, slug: str) -> None:

@@ -1,0 +1,122 @@
+"""Iterators that a branch advances are where eager execution leaves them, or the branch is left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.equivalence import Comparison, assert_equivalent, call, fresh
+
+
+def _refusals(found: Comparison) -> set[str | None]:
+    assert found.report is not None
+    return {site.refusal for site in found.report.sites}
+
+
+def _compare(program: Any, *, fullgraph: bool = True) -> Comparison:
+    return assert_equivalent(
+        lambda: fresh(program),
+        lambda: [call(torch.tensor([value, 1.0])) for value in (0.5, -9.0, -2.5)],
+        fullgraph=fullgraph,
+        graphs=1 if fullgraph else None,
+        recompiles=0 if fullgraph else None,
+    )
+
+
+def _left_early(x: Tensor) -> Tensor:
+    x = x * 1
+    for each in [1, 2, 3]:
+        if x.sum() > 0:
+            break
+        x = x + each
+    return x + 1
+
+
+def _zipped(x: Tensor) -> Tensor:
+    x = x * 1
+    for one, other in zip([1, 2, 3], (3, 2, 1), strict=True):
+        if x.sum() > 0:
+            break
+        x = x + one * other
+    return x + 1
+
+
+def _over_a_dictionary(x: Tensor) -> Tensor:
+    x = x * 1
+    for one, other in {1: 2, 3: 4}.items():
+        if x.sum() > 0:
+            return x - one
+        x = x + other
+    return x
+
+
+def _advanced_in_an_arm(x: Tensor) -> Tensor:
+    if x.sum() > 0:
+        numbers = iter([1, 2, 3])
+        return x + next(numbers)
+    return x - 1
+
+
+def _over_a_generator(x: Tensor) -> Tensor:
+    def numbers() -> Iterator[int]:
+        yield from (1, 2, 3)
+
+    x = x * 1
+    for each in numbers():
+        if x.sum() > 0:
+            break
+        x = x + each
+    return x + 1
+
+
+@pytest.mark.parametrize(
+    "program",
+    [_left_early, _zipped, _over_a_dictionary, _advanced_in_an_arm, _over_a_generator],
+    ids=lambda program: program.__name__[1:],
+)
+def test_an_iterator_that_nobody_sees_later_is_no_obstacle(program: Any) -> None:
+    assert _refusals(_compare(program)) == {None}
+
+
+def _rest_returned(x: Tensor) -> tuple[Tensor, list[int]]:
+    x = x * 1
+    numbers = iter([1, 2, 3])
+    for each in numbers:
+        if x.sum() > 0:
+            break
+        x = x + each
+    return x, list(numbers)
+
+
+def _rest_in_a_list(x: Tensor) -> tuple[Tensor, list[int]]:
+    kept = [iter([1, 2, 3])]
+    y = x * 1
+    if x.sum() > 0:
+        y = x + next(kept[0])
+    return y, list(kept[0])
+
+
+def _open_generator(x: Tensor) -> Tensor:
+    def numbers() -> Iterator[int]:
+        with torch.no_grad():
+            yield 1
+            yield 2
+
+    given = numbers()
+    y = x + next(given)
+    if x.sum() > 0:
+        y = x + next(given)
+    return y
+
+
+@pytest.mark.parametrize(
+    "program",
+    [_rest_returned, _rest_in_a_list, _open_generator],
+    ids=lambda program: program.__name__[1:],
+)
+def test_an_iterator_that_can_be_seen_later_keeps_the_jump(program: Any) -> None:
+    assert "consumes-iterator" in _refusals(_compare(program, fullgraph=False))
