@@ -139,18 +139,25 @@ def _deleting_a_local(x: Tensor, y: Tensor) -> Tensor:
     return y + x
 
 
-def _none_or_tensor(x: Tensor) -> tuple[Tensor | None, Tensor]:
-    y = None
+def _bonus_or_none(x: Tensor) -> Tensor | None:
     if x.sum() > 0:
-        y = x + 1
-    return y, x
+        return x + 1
+    return None
 
 
-def _zeros_or_tensor(x: Tensor) -> tuple[Tensor, Tensor]:
-    y = torch.zeros_like(x)
+def _none_or_tensor(x: Tensor) -> Tensor:
+    bonus = _bonus_or_none(x)
+    return x if bonus is None else x + bonus
+
+
+def _bonus_or_zeros(x: Tensor) -> Tensor:
     if x.sum() > 0:
-        y = x + 1
-    return y, x
+        return x + 1
+    return torch.zeros_like(x)
+
+
+def _zeros_or_tensor(x: Tensor) -> Tensor:
+    return x + _bonus_or_zeros(x)
 
 
 def _writing_in_an_arm(x: Tensor, total: Tensor) -> Tensor:
@@ -269,21 +276,28 @@ def _nothing_left_to_see(x: Tensor) -> Tensor:
     return x
 
 
+def _chosen(x: Tensor, y: Tensor) -> Tensor:
+    if x.sum() > 0:
+        return x + 1
+    return y
+
+
 def _alias_written_later(x: Tensor) -> Tensor:
     y = x * 1
-    z = y
-    if x.sum() > 0:
-        z = x + 1
+    z = _chosen(x, y)
     y.add_(1)
     return z
 
 
+def _copied_or_new(x: Tensor, y: Tensor) -> Tensor:
+    if x.sum() > 0:
+        return x + 1
+    return y.clone()
+
+
 def _copy_made_in_the_branch(x: Tensor) -> Tensor:
     y = x * 1
-    if x.sum() > 0:
-        z = x + 1
-    else:
-        z = y.clone()
+    z = _copied_or_new(x, y)
     y.add_(1)
     return z
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any
 
 from torch._dynamo.variables import LazyVariableTracker
 from torch._dynamo.variables.base import ValueMutationNew, VariableTracker
@@ -17,8 +17,6 @@ from torch._dynamo.variables.functions import LocalGeneratorObjectVariable
 
 from bcmend.names import PREFIX
 from bcmend.runtime import snapshots
-
-_LAZY: Final = LazyVariableTracker  # holds what was there before the call
 
 __all__ = ["end_here", "hold_an_open_generator"]
 
@@ -104,8 +102,13 @@ def _held_by_frames(tx: Any, but: Sequence[Any]) -> Iterator[Any]:
     while frame is not None:
         if not any(frame is each for each in but):
             yield from _values(frame.symbolic_locals.items())
-            yield from (vars(each) for each in frame.stack if type(each) is not _LAZY)
+            yield from (vars(each) for each in frame.stack if not _is_left_out(each))
         frame = getattr(frame, "parent", None)
+
+
+def _is_left_out(operand: VariableTracker) -> bool:
+    """Whether an operand is the iterator of a loop, or was there before the call."""
+    return type(operand) is LazyVariableTracker or snapshots.is_consumable(operand)
 
 
 def _values(pairs: Iterable[tuple[str, VariableTracker]]) -> Iterator[VariableTracker]:
