@@ -75,6 +75,15 @@ for _name in ("is_tensor", "is_python_constant"):  # Dynamo writes code for what
     setattr(Unmerged, _name, _no_while_written_out(_name))
 
 
+def _no_constant(self: Unmerged) -> None:
+    if not self.output.should_exit:
+        self.ask()
+    raise NotImplementedError
+
+
+setattr(Unmerged, "as_python_constant", _no_constant)  # noqa: B010
+
+
 class _Returned(Unmerged):
     """One that nobody has looked at yet; if it is returned, the choice is made after the graph."""
 
