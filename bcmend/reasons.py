@@ -129,6 +129,13 @@ _TABLE: Final = (
         "in a statement of its own.",
     ),
     Reason(
+        "too-deep",
+        "Branches stand in each other, as early returns and loops that are left do, deeper than "
+        "can be traced or compiled in reasonable time.",
+        "Leave fewer branches after each other in one call: merge their conditions, or move the "
+        "later ones out of what is compiled.",
+    ),
+    Reason(
         "alias-changed",
         "A value that the branch leaves behind is, on one side, an older tensor, and one of the "
         "two is changed in place later, which the other would have to show.",

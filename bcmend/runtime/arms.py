@@ -22,7 +22,7 @@ from torch._dynamo.variables.base import AttrMutationKind, VariableTracker, is_s
 from torch._dynamo.variables.tensor import SymNodeVariable
 from torch.fx import Graph, Proxy
 
-from bcmend.runtime import backoff, scalars, snapshots
+from bcmend.runtime import backoff, depth, scalars, snapshots
 from bcmend.runtime.entries import Entry, Lifted
 
 __all__ = ["Arm", "ArmFailure", "ArmTrace", "Effects", "trace_arm"]
@@ -200,6 +200,7 @@ def trace_arm(
         arm: the arm with its live-ins.
         open_sink: context manager factory; records made under it are gathered in what it yields.
     """
+    depth.count_arm(tx)
     output = tx.output
     scope = current_scope_id()
     lifted = Lifted()
@@ -222,6 +223,8 @@ def trace_arm(
             raise
         except exc.ObservedException as error:
             return ArmFailure(True, _exception_name(error), lifted.spoiled)
+        except RecursionError:
+            raise depth.TooDeep("more than Python's stack can hold") from None
         except Exception as error:
             if isinstance(error, exc.Unsupported):
                 backoff.mend_inside(tx, error)

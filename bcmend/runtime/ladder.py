@@ -27,7 +27,7 @@ from torch._dynamo import exc
 from torch._dynamo.variables import TensorVariable, TupleVariable
 from torch._dynamo.variables.base import VariableTracker
 
-from bcmend.runtime import draws, in_place, iterators, loops, lower, sinks, sites, watches
+from bcmend.runtime import depth, draws, in_place, iterators, loops, lower, sinks, sites, watches
 from bcmend.runtime.arms import Arm, ArmFailure, ArmTrace, trace_arm
 from bcmend.runtime.changes import apply_changes, plan_changes
 from bcmend.runtime.in_place import InPlace
@@ -77,7 +77,8 @@ def mend_branch(
     if form and not site.is_worth_widening:
         return None
     guards = copy.copy(tx.output.guards.inner)
-    outcome = _mend(tx, target, site, form, condition, arms)
+    with depth.inside(tx, site):
+        outcome = _mend(tx, target, site, form, condition, arms)
     if outcome is None:
         # The trace ends at the jump. What only the arms looked at must not make it compile again.
         tx.output.guards.inner = guards
@@ -100,6 +101,7 @@ def _mend(
         return None
     if site.place is not None and not form:
         loops.at_the_jump(tx, site, condition, arms[0].inputs)
+    if site.place is not None and not form and depth.times(tx, site) <= loops.TRIED_AT_MOST:
         end = loops.run_loop(tx, target, site, condition, arms)
         if end is not None:
             return _behind_the_loop(tx, target, site, end, arms)
@@ -267,6 +269,7 @@ def _lower(tx: Any, branch: Branch) -> VariableTracker | None:
         for taken, arm in ((True, then_arm), (False, else_arm))
         for draft in arm.records
     ]
+    _require_gradients_stay(merger.pairs)
     chosen = _choose(tx, branch, bool(merger.pairs))
     if chosen is None:
         return None
@@ -286,6 +289,16 @@ def _lower(tx: Any, branch: Branch) -> VariableTracker | None:
     has_effects = bool(changes or records or tensors)
     branch.site.mended(f"{how} with effects" if has_effects else how, choice.why)
     return result
+
+
+def _require_gradients_stay(pairs: Sequence[Pair]) -> None:
+    """Raise ``CannotMerge`` for an older tensor with gradients, where none are recorded."""
+    if torch.is_grad_enabled():
+        return
+    for pair in pairs:
+        values = [value for value in (pair.then_value, pair.else_value) if value is not None]
+        if not pair.is_number and any(example_of(value).requires_grad for value in values):
+            raise CannotMerge("a tensor that requires gradients, where none are recorded")
 
 
 def _write_lowering(

@@ -28,16 +28,20 @@ from torch._dynamo.variables.tensor import SymNodeVariable
 from torch._higher_order_ops.while_loop import _create_unbacked_symint
 from torch.fx import Graph, GraphModule, Node, Proxy
 
-from bcmend.runtime import lower, sinks, snapshots
+from bcmend.runtime import iterators, lower, sinks, snapshots, watches
 from bcmend.runtime.arms import Arm, ArmTrace, trace_arm
 from bcmend.runtime.merge import constant, difference, example_of
 from bcmend.runtime.operations import hazards_of
 from bcmend.runtime.sites import LiveSite
 
-__all__ = ["LoopEnd", "at_the_jump", "run_loop"]
+__all__ = ["TRIED_AT_MOST", "LoopEnd", "at_the_jump", "run_loop"]
 
 #: A range with at most so many turns left is unrolled.
 UNROLLED_AT_MOST: Final = 8
+
+
+#: Turns after which an unrolled loop is not tried again: the first one may change a form for good.
+TRIED_AT_MOST: Final = 2
 
 
 class _TurnEnds(BaseException):
@@ -217,13 +221,8 @@ def _lower(
 ) -> LoopEnd:
     gradients = torch.is_grad_enabled()
     inputs = list(arm.inputs.items)
-    turns_left = None
-    if carried.ranges:
-        turns_left = _length_of(inputs[carried.ranges[0]])
-        if turns_left <= UNROLLED_AT_MOST:
-            raise _NoLoop("few turns")
-    if carried.numbers and gradients:
-        raise _NoLoop("numbers, where gradients flow")
+    turns_left = _turns_left(tx, inputs, carried)
+    _require_gradients_fit(inputs, carried, gradients=gradients)
     entered: list[Proxy] = []
     outcome: list[Any] = []
 
@@ -244,10 +243,7 @@ def _lower(
     body = _Body(trace, entered, outcome[0][0], outcome[0][1])
     results = _while(tx, body, start, stays_if=staying == 0, turns_left=turns_left)
     for position, result in zip((*carried.tensors, *carried.numbers), results[1:], strict=False):
-        if gradients:
-            result = _unless_left_at_once(
-                tx, predicate, result, inputs[position], stays_if=staying == 0
-            )
+        _watch(tx, site, inputs[position], result)
         inputs[position] = result
     for position in carried.ranges:
         inputs[position] = _exhausted(inputs[position])
@@ -256,22 +252,42 @@ def _lower(
     return LoopEnd(end, TupleVariable(inputs), 1 - staying, turns_left is not None)
 
 
-def _unless_left_at_once(
-    tx: Any,
-    predicate: VariableTracker,
-    end: VariableTracker,
-    start: VariableTracker,
-    stays_if: bool,
-) -> VariableTracker:
-    """Return what a loop leaves of a tensor; what it began with, if it made no turn.
+def _turns_left(tx: Any, inputs: Sequence[VariableTracker], carried: _Carried) -> int | None:
+    """Return what is left of the range that a loop goes over, if it goes over one."""
+    if not carried.ranges:
+        return None
+    if not iterators.end_here(tx, [inputs[each] for each in carried.ranges], []):
+        raise _NoLoop("a range that is seen elsewhere")
+    left = _length_of(inputs[carried.ranges[0]])
+    if left <= UNROLLED_AT_MOST:
+        raise _NoLoop("few turns")
+    return left
 
-    The backward of ``torch.while_loop`` goes through one turn even where there was none.
+
+def _require_gradients_fit(
+    inputs: Sequence[VariableTracker], carried: _Carried, *, gradients: bool
+) -> None:
+    if gradients:
+        if carried.numbers:
+            raise _NoLoop("numbers, where gradients flow")
+        return
+    tensors = (inputs[each].realize() for each in carried.tensors)
+    if any(example_of(each).requires_grad for each in tensors):  # type: ignore[arg-type]
+        raise _NoLoop("a tensor that requires gradients, where none are recorded")
+
+
+def _watch(tx: Any, site: LiveSite, before: VariableTracker, after: VariableTracker) -> None:
+    """See to it that nobody changes a carried tensor that eager execution has twice, in place.
+
+    Without a turn, the tensor after the loop is the one before it.
     """
-    sides = (end, start) if stays_if else (start, end)
-    proxies = tuple(each.as_proxy() for each in (predicate, *sides))
-    proxy = tx.output.create_proxy("call_function", torch.where, proxies, {})
-    chosen: VariableTracker = wrap_fx_proxy(tx, proxy)
-    return chosen
+
+    def withdraw() -> None:
+        site.withdraw("alias-changed", "a value of the loop is changed in place later")
+
+    for value in (before.realize(), after):
+        if isinstance(value, TensorVariable):
+            watches.add(tx, example_of(value), withdraw)
 
 
 def _length_of(variable: Any) -> int:
@@ -350,8 +366,15 @@ def _require_pure(tx: Any, trace: ArmTrace, entered: Sequence[Proxy], *, gradien
         changes = changes or target in ("setitem", "iadd", "isub", "imul", "itruediv")
         if node.op.startswith("call") and changes and node.args and node.args[0] in own:
             raise _NoLoop("a turn changes a tensor in place")
-    if gradients and hazards_of(trace.graph.nodes, tx.fake_mode).random:
+    if not gradients:
+        return
+    # The turns of a loop inside were judged when that loop was written.
+    nodes = [n for n in trace.graph.nodes if n.target is not torch.ops.higher_order.while_loop]
+    hazards = hazards_of(nodes, tx.fake_mode)
+    if hazards.random:
         raise _NoLoop("a turn draws random numbers, where gradients flow")
+    if hazards.partial:
+        raise _NoLoop("a turn may fail on the data, and the backward makes one that was not made")
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,6 +397,8 @@ def _while(
 ) -> list[VariableTracker]:
     """Add the operator; return the condition at the end and the carried values."""
     given = list(start)
+    first = start[0]
+    assert isinstance(first, TensorVariable)
     if turns_left is not None:
         given.append(_number_of_turns(tx, start[0]))
     outer = {proxy.node: proxy for proxy in body.trace.lifted}
@@ -384,35 +409,45 @@ def _while(
         "cond": _condition_graph(given, additional, stays_if=stays_if, turns_left=turns_left),
         "body": _body_graph(body, given, additional),
     }
+    gradients = torch.is_grad_enabled()
     names = []
     for name, graph in graphs.items():
         module = GraphModule(dict(tx.output.nn_modules), graph)
         names.append(tx.output.install_subgraph(f"while_{name}", module))
     attributes = [tx.output.create_proxy("get_attr", name, (), {}) for name in names]
-    operands = tuple(each.as_proxy() for each in given)
-    if torch.is_grad_enabled():
-        operands = tuple(_gated(tx, operands[0], each, stays_if=stays_if) for each in operands)
-        additional = [_gated(tx, operands[0], each, stays_if=stays_if) for each in additional]
+    operands = lower.without_aliases(tx, [each.as_proxy() for each in given])
+    if gradients:
+        operands, additional = (
+            lower.gated(tx, first, each, taken=stays_if) for each in (operands, additional)
+        )
     proxy = tx.output.create_proxy(
         "call_function",
         torch.ops.higher_order.while_loop,
-        (*attributes, operands, tuple(additional)),
+        (*attributes, tuple(operands), tuple(additional)),
         {},
     )
-    result = wrap_fx_proxy(tx, proxy)
-    return list(result.items)  # type: ignore[attr-defined]
+    results = list(wrap_fx_proxy(tx, proxy).items)  # type: ignore[attr-defined]
+    if not gradients:
+        return results
+    return [
+        results[0],
+        *(
+            _unless_no_turn(tx, first, one, other, stays_if)
+            for one, other in zip(start[1:], results[1:], strict=False)
+        ),
+    ]
 
 
-def _gated(tx: Any, predicate: Proxy, entering: Any, *, stays_if: bool) -> Any:
-    """Return what enters a loop, so that no gradient comes back out of a turn that was not made."""
-    example = getattr(entering, "node", None) and entering.node.meta.get("example_value")
-    if not isinstance(example, torch.Tensor) or not example.requires_grad:
-        return entering
-    apart = tx.output.create_proxy("call_method", "detach", (entering,), {})
-    wrap_fx_proxy(tx, apart)
-    sides = (entering, apart) if stays_if else (apart, entering)
-    gated = tx.output.create_proxy("call_function", torch.where, (predicate, *sides), {})
-    return wrap_fx_proxy(tx, gated).as_proxy()
+def _unless_no_turn(
+    tx: Any, first: TensorVariable, before: VariableTracker, after: VariableTracker, stays_if: bool
+) -> VariableTracker:
+    """Return a carried value after the loop, which is the one before it if there was no turn.
+
+    Torch's backward of the operator goes through one turn even where the forward made none.
+    """
+    sides = (after, before) if stays_if else (before, after)
+    one, other = (side.as_proxy() for side in sides)
+    return lower.chosen(tx, first, one, other)
 
 
 def _number_of_turns(tx: Any, like: VariableTracker) -> VariableTracker:

@@ -17,12 +17,21 @@ from torch._dynamo.variables.builder import wrap_fx_proxy
 from torch._dynamo.variables.tensor import SymNodeVariable
 from torch.fx import Graph, GraphModule, Node, Proxy
 
-from bcmend.runtime import scalars
+from bcmend.runtime import depth, scalars
 from bcmend.runtime.arms import ArmTrace
 from bcmend.runtime.merge import CannotMerge, Pair, example_of
 from bcmend.runtime.repeats import may_draw
 
-__all__ = ["as_predicate", "by_cond", "by_where", "gradients_flow", "negated"]
+__all__ = [
+    "as_predicate",
+    "by_cond",
+    "by_where",
+    "chosen",
+    "gated",
+    "gradients_flow",
+    "negated",
+    "without_aliases",
+]
 
 
 def as_predicate(tx: Any, condition: VariableTracker) -> TensorVariable:
@@ -134,6 +143,7 @@ def by_cond(
     """
     if any(pair.is_number for pair in pairs):
         raise CannotMerge("a size computed inside an arm")
+    size = depth.require_shallow([then_arm.graph, else_arm.graph])
     operands = _operands(then_arm, else_arm, pairs)
     names = []
     for suffix, arm, values, others in (
@@ -144,13 +154,14 @@ def by_cond(
         module = GraphModule(dict(tx.output.nn_modules), graph)
         names.append(tx.output.install_subgraph(f"cond_{suffix}", module))
     attributes = [tx.output.create_proxy("get_attr", name, (), {}) for name in names]
-    given = _without_aliases(tx, _kept_apart(tx, predicate, operands, changed))
+    given = without_aliases(tx, _kept_apart(tx, predicate, operands, changed))
     proxy = tx.output.create_proxy(
         "call_function",
         torch.ops.higher_order.cond,
         (predicate.as_proxy(), *attributes, tuple(given)),
         {},
     )
+    depth.mark_cond(proxy.node, size)
     results = list(wrap_fx_proxy(tx, proxy).items)[: len(pairs)]  # type: ignore[attr-defined]
     return [
         _uncovered(tx, result, example_of(pair.present))
@@ -198,7 +209,7 @@ def _is_among(outer: Proxy, changed: Sequence[Proxy]) -> bool:
     return any(example is each.node.meta.get("example_value") for each in changed)
 
 
-def _without_aliases(tx: Any, operands: Sequence[Proxy]) -> list[Proxy]:
+def without_aliases(tx: Any, operands: Sequence[Proxy]) -> list[Proxy]:
     """Copy what shares memory with another operand, which ``torch.cond`` takes for a result's."""
     given, seen = [], set()
     for operand in operands:
@@ -210,6 +221,18 @@ def _without_aliases(tx: Any, operands: Sequence[Proxy]) -> list[Proxy]:
             seen.add(storage)
         given.append(operand)
     return given
+
+
+def gated(
+    tx: Any, predicate: TensorVariable, values: Sequence[Proxy], *, taken: bool
+) -> list[Proxy]:
+    """Return ``values`` in the form in which they enter what may have run in vain."""
+    gate = _Gate(tx, predicate, taken=taken)
+    return [gate(value) for value in values]
+
+
+def chosen(tx: Any, predicate: TensorVariable, one: Proxy, other: Proxy) -> TensorVariable:
+    return _call(tx, torch.where, predicate.as_proxy(), one, other)
 
 
 class _Gate:

@@ -96,7 +96,7 @@ class LiveSite:
         """Note that this trace could not mend the site; a later one, on other values, may."""
         self.refused = {slug: detail}
         _RECENT.refusal = (slug, detail)
-        if slug == "random-under-gradients":
+        if slug in ("random-under-gradients", "too-deep"):
             _RECENT.not_now.add(self.key)
 
     def withdraw(self, slug: str, detail: str = "") -> None:

@@ -1,0 +1,111 @@
+"""How deep branches may stand in each other, and how much of them is traced, before they are left.
+
+Where a branch returns, or leaves a loop, the rest of the function is part of one of its arms, with
+all later branches in it. Dynamo needs Python frames for each level; where both arms have the rest,
+each level doubles what is traced; and torch compiles a ``torch.cond`` inside another more than
+once. Past the bounds below the whole chain is left alone: the innermost branch raises ``TooDeep``,
+and the outermost has the frame traced again without any of them, at the cost of one trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+from torch.fx import Graph, Node
+
+from bcmend.runtime.sites import LiveSite
+from bcmend.runtime.watches import SiteChanged
+
+__all__ = ["TooDeep", "count_arm", "inside", "mark_cond", "require_shallow", "times"]
+
+#: Branches that may stand in each other.
+LEVELS: Final = 24
+
+#: Arms that may be traced for the sake of one outermost branch.
+ARMS: Final = 400
+
+#: Operators ``torch.cond`` that may stand in each other.
+CONDS: Final = 5
+
+#: Operations that torch may have to look at for one ``torch.cond``, those of each one inside twice.
+OPERATIONS: Final = 2500
+
+_MARK: Final = "bcmend_conds"
+
+
+class TooDeep(BaseException):
+    """A chain of branches is to be left alone.
+
+    No ``Exception``, since what traces arms in between takes those for failures of its own.
+    """
+
+
+class _Chain:
+    """The branches being mended, outermost first, and how many arms were traced for the first."""
+
+    def __init__(self) -> None:
+        self.sites: list[LiveSite] = []
+        self.arms = 0
+
+
+def _chain_of(tx: Any) -> _Chain:
+    chain = getattr(tx.output, "_bcmend_chain", None)
+    if chain is None:
+        chain = tx.output._bcmend_chain = _Chain()
+    return chain
+
+
+@contextmanager
+def inside(tx: Any, site: LiveSite) -> Iterator[None]:
+    """Mend ``site`` for the length of a block, inside the branches that are being mended."""
+    chain = _chain_of(tx)
+    if not chain.sites:
+        chain.arms = 0
+    chain.sites.append(site)
+    try:
+        if len(chain.sites) > LEVELS:
+            raise TooDeep(f"more than {LEVELS} branches, one in another")
+        yield
+    except TooDeep as reason:
+        site.refuse("too-deep", str(reason))
+        if len(chain.sites) > 1:
+            raise
+        raise SiteChanged(restart_reason=f"bcmend: {site.key} is left alone") from None
+    finally:
+        chain.sites.pop()
+
+
+def times(tx: Any, site: LiveSite) -> int:
+    """Return how many of the branches being mended are ``site``."""
+    return _chain_of(tx).sites.count(site)
+
+
+def count_arm(tx: Any) -> None:
+    """Note that one more arm is traced. Raises ``TooDeep`` past the bound."""
+    chain = _chain_of(tx)
+    chain.arms += 1
+    if chain.sites and chain.arms > ARMS:
+        raise TooDeep(f"more than {ARMS} arms to trace")
+
+
+def require_shallow(graphs: Sequence[Graph]) -> tuple[int, int]:
+    """Return how deep a ``torch.cond`` over ``graphs`` is, and how many operations it comes to.
+
+    Raises ``TooDeep`` past the bounds. Each level takes torch nearly twice as long to compile as
+    the one inside it.
+    """
+    within = [node.meta.get(_MARK, (0, 1)) for graph in graphs for node in graph.nodes]
+    conds = 1 + max((levels for levels, _ in within), default=0)
+    operations = 2 * sum(count for _, count in within)
+    if conds > CONDS:
+        raise TooDeep(f"more than {CONDS} operators torch.cond, one in another")
+    if conds > 1 and operations > OPERATIONS:
+        raise TooDeep(f"{operations} operations for operators torch.cond, one in another")
+    return conds, operations
+
+
+def mark_cond(node: Node, size: tuple[int, int]) -> None:
+    """Note on the node of a ``torch.cond`` what ``require_shallow`` found."""
+    node.meta[_MARK] = size
