@@ -106,7 +106,7 @@ def live_before(graph: Graph, liveness: Liveness, instruction: int) -> frozenset
     """Return the locals that are live just before ``instruction``."""
     tracked, block = liveness.tracked, graph.block_of[instruction]
     later = [each for each in tracked.events[block] if each.instruction >= instruction]
-    return _names(_backward(later, tracked.live_out[block], tracked.live_in_handler[block]))
+    return _names(needed_before(later, tracked.live_out[block], tracked.live_in_handler[block]))
 
 
 def bound_before(graph: Graph, liveness: Liveness, instruction: int) -> frozenset[str]:
@@ -151,7 +151,7 @@ def live_into(
             after = _union(live.get(each, wanted) for each in graph.successors[block])
             handler = graph.handler_block(block)
             in_handler = _NONE if handler is None else live.get(handler, _NONE)
-            before = _backward(events[block], after, in_handler)
+            before = needed_before(events[block], after, in_handler)
             if before != live[block]:
                 live[block], changed = before, True
     return _names(live.get(entry, wanted))
@@ -220,7 +220,7 @@ def _live_in(graph: Graph, events: Sequence[Sequence[Event]]) -> list[Variables]
         for block in reversed(range(len(graph.blocks))):
             live_out = _union(live_in[each] for each in graph.successors[block])
             in_handler = _in_handler(graph, block, live_in)
-            live = _backward(events[block], live_out, in_handler)
+            live = needed_before(events[block], live_out, in_handler)
             if live != live_in[block]:
                 live_in[block], changed = live, True
     return live_in
@@ -231,7 +231,7 @@ def _in_handler(graph: Graph, block: int, live_in: Sequence[Variables]) -> Varia
     return _NONE if handler is None else live_in[handler]
 
 
-def _backward(events: Sequence[Event], live_out: Variables, in_handler: Variables) -> Variables:
+def needed_before(events: Sequence[Event], live_out: Variables, in_handler: Variables) -> Variables:
     """Return what is live before ``events``, which are followed by the end of their block."""
     live = {*live_out, *in_handler}
     for event in reversed(events):

@@ -13,6 +13,7 @@ from typing import Final
 
 from bcmend.analysis.effects import Touched, touched
 from bcmend.analysis.facts import Facts
+from bcmend.analysis.flags import flags_inside, live_by_flags
 from bcmend.analysis.liveness import bound_before, live_into, maybe_bound_before
 from bcmend.cfg.dominance import EXIT
 from bcmend.cfg.graph import walk
@@ -69,15 +70,12 @@ def propose_branch(facts: Facts, branch: Branch) -> BranchLowering | Refusal:
     refusal = _leaves_elsewhere(facts, blocks, branch.join) or _unmovable(touches)
     if refusal is not None:
         return refusal
-    outputs: tuple[str, ...] = ()
-    if branch.join != EXIT:
-        later = facts.liveness.live_in[branch.join]
-        outputs = tuple(sorted(touches.written & later))
-        if touches.deleted & later:
-            return Refusal("deletes-local", ", ".join(sorted(touches.deleted & later)))
-    inputs = _inputs(facts, branch.jump, ways, touches, outputs)
-    if isinstance(inputs, Refusal):
-        return inputs
+    passed = _passed(facts, branch, ways, touches, None)
+    if isinstance(passed, Refusal) and (flags := flags_inside(facts, branch)):
+        passed = _passed(facts, branch, ways, touches, flags)
+    if isinstance(passed, Refusal):
+        return passed
+    inputs, outputs = passed
     jumps_if = row(jump.op).jump == "if_true"
     then_way, else_way = ways if jumps_if else ways[::-1]
     base, given, extra = operands
@@ -97,6 +95,33 @@ def propose_branch(facts: Facts, branch: Branch) -> BranchLowering | Refusal:
         _first_argument(facts) if touches.uses_super else (),
         outer,
     )
+
+
+Way = tuple[int, frozenset[int]]
+
+
+def _passed(
+    facts: Facts,
+    branch: Branch,
+    ways: Sequence[Way],
+    touches: Touched,
+    flags: frozenset[str] | None,
+) -> tuple[tuple[str, ...], tuple[str, ...]] | Refusal:
+    """Return the locals that go into a region and that come out of it.
+
+    With ``flags``, only the ways that these leave open are counted.
+    """
+    outputs: tuple[str, ...] = ()
+    if branch.join != EXIT:
+        later = facts.liveness.live_in[branch.join]
+        if flags is not None:
+            everywhere = frozenset(range(len(facts.graph.blocks)))
+            later = live_by_flags(facts, flags, branch.join, everywhere, frozenset())
+        outputs = tuple(sorted(touches.written & later))
+        if touches.deleted & later:
+            return Refusal("deletes-local", ", ".join(sorted(touches.deleted & later)))
+    inputs = _inputs(facts, branch.jump, ways, touches, outputs, flags)
+    return inputs if isinstance(inputs, Refusal) else (inputs, outputs)
 
 
 def _first_argument(facts: Facts) -> tuple[str, ...]:
@@ -248,9 +273,10 @@ def _unmovable(touches: Touched) -> Refusal | None:
 def _inputs(
     facts: Facts,
     jump: int,
-    ways: Sequence[tuple[int, frozenset[int]]],
+    ways: Sequence[Way],
     touches: Touched,
     outputs: Sequence[str],
+    flags: frozenset[str] | None = None,
 ) -> tuple[str, ...] | Refusal:
     """Return the locals that the arms need from the frame."""
     names = touches.read | touches.written | touches.deleted | frozenset(outputs)
@@ -260,7 +286,10 @@ def _inputs(
     for entry, blocks in ways:
         # An arm that raises is not mended, so what only a handler around it reads is not required.
         # A branch inside the arm may pass it on nevertheless, so it is given where there is one.
-        required |= live_into(graph, facts.liveness, entry, blocks, after)
+        if flags is None:
+            required |= live_into(graph, facts.liveness, entry, blocks, after)
+        else:
+            required |= live_by_flags(facts, flags, entry, blocks, after)
         live |= facts.liveness.live_in[entry]
     bound = bound_before(graph, facts.liveness, jump)
     # An arm that leaves nothing of a variable never bound begins without it, as the frame would.

@@ -13,18 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Final
 
 from bcmend.analysis.facts import Facts
+from bcmend.analysis.flags import flags_of, tested_local
 from bcmend.cfg.dominance import EXIT, immediate_post_dominators
 from bcmend.cfg.graph import walk
 from bcmend.cfg.regions import Branch
-from bcmend.codeobj.opcodes import row
 
 __all__ = ["over_flags", "wider_forms"]
-
-#: Between a flag and the jump that tests it.
-_TESTS: Final = frozenset(["TO_BOOL", "UNARY_NOT"])
 
 
 def over_flags(facts: Facts, branch: Branch) -> Branch:
@@ -34,12 +30,12 @@ def over_flags(facts: Facts, branch: Branch) -> Branch:
     """
     if branch.join == EXIT or branch.taken_raises or branch.fallthrough_raises:
         return branch
-    flags = _flags(facts, branch)
-    if not flags or _tested(facts, branch.join) not in flags:
+    flags = flags_of(facts, branch)
+    if not flags or tested_local(facts, branch.join) not in flags:
         return branch
     post_dominators = immediate_post_dominators(facts.graph)
     join = branch.join
-    while join != EXIT and _tested(facts, join) in flags:
+    while join != EXIT and tested_local(facts, join) in flags:
         after = post_dominators[join]
         join = EXIT if after is None else after
     return _joined_at(facts, branch, join)
@@ -73,39 +69,3 @@ def _joined_at(facts: Facts, branch: Branch, join: int) -> Branch:
         taken_blocks=walk(branch.taken, successors, join),
         fallthrough_blocks=walk(branch.fallthrough, successors, join),
     )
-
-
-def _tested(facts: Facts, block: int) -> str:
-    """Return the local that the jump at the end of ``block`` tests; empty if it is another test."""
-    index = facts.graph.last(block)
-    if not row(facts.instructions[index].op).jump:
-        return ""
-    start = facts.graph.blocks[block].start
-    index -= 1
-    while index > start and facts.instructions[index].op in _TESTS:
-        index -= 1
-    instruction = facts.instructions[index]
-    return str(instruction.arg) if row(instruction.op).reads == "local" else ""
-
-
-def _flags(facts: Facts, branch: Branch) -> frozenset[str]:
-    """Return the locals that an arm sets to True, False or None, unless both set the same."""
-    taken = _constants_set(facts, branch.taken_blocks)
-    other = _constants_set(facts, branch.fallthrough_blocks)
-    return frozenset(
-        name
-        for name in taken.keys() | other.keys()
-        if len(taken.get(name, set())) != 1 or taken.get(name) != other.get(name)
-    )
-
-
-def _constants_set(facts: Facts, blocks: frozenset[int]) -> dict[str, set[bool | None]]:
-    found: dict[str, set[bool | None]] = {}
-    for index in facts.indices_of(blocks):
-        name = facts.instructions[index].arg
-        if row(facts.instructions[index].op).writes != "local" or index == 0:
-            continue
-        before = facts.instructions[index - 1]
-        if before.op == "LOAD_CONST" and (before.arg is None or isinstance(before.arg, bool)):
-            found.setdefault(name, set()).add(before.arg)
-    return found
