@@ -78,6 +78,41 @@ def _opt(attention: str) -> tuple[Any, dict[str, Any]]:
     return model, {"input_ids": tokens, "labels": tokens, "use_cache": False}
 
 
+def _m2m100(attention: str) -> tuple[Any, dict[str, Any]]:
+    config = transformers.M2M100Config(
+        **SMALL, **DROP, max_position_embeddings=32, attn_implementation=attention
+    )
+    tokens, labels = torch.randint(3, 50, (2, 7)), torch.randint(3, 50, (2, 5))
+    model = transformers.M2M100ForConditionalGeneration(config)
+    return model, {"input_ids": tokens, "labels": labels, "use_cache": False}
+
+
+def _of_sound(family: str) -> Build:
+    def build(attention: str) -> tuple[Any, dict[str, Any]]:
+        config = getattr(transformers, f"{family}Config")(
+            vocab_size=50,
+            hidden_size=16,
+            num_hidden_layers=3,
+            num_attention_heads=2,
+            intermediate_size=32,
+            layerdrop=0.5,
+            conv_dim=(8, 8),
+            conv_stride=(5, 2),
+            conv_kernel=(10, 3),
+            num_feat_extract_layers=2,
+            num_conv_pos_embeddings=8,
+            num_conv_pos_embedding_groups=2,
+            mask_time_prob=0.0,
+            attn_implementation=attention,
+        )
+        model = getattr(transformers, f"{family}ForSequenceClassification")(config)
+        model.freeze_feature_encoder()
+        return model, {"input_values": torch.randn(2, 400), "labels": torch.tensor([0, 1])}
+
+    build.__name__ = family
+    return build
+
+
 Build = Callable[[str], tuple[Any, dict[str, Any]]]
 
 
@@ -122,6 +157,11 @@ class _Counting:
         (_speech_to_text, "eager", {}),
         (_opt, "eager", {"output_hidden_states": True}),
         (_opt, "sdpa", {}),
+        (_m2m100, "eager", {}),
+        (_m2m100, "sdpa", {"output_hidden_states": True}),
+        (_of_sound("Wav2Vec2"), "eager", {}),
+        (_of_sound("Wav2Vec2"), "sdpa", {"output_hidden_states": True}),
+        (_of_sound("Hubert"), "eager", {}),
     ],
 )
 def test_a_training_step_is_one_graph(build: Build, attention: str, more: dict[str, Any]) -> None:
