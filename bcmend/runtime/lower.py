@@ -209,10 +209,16 @@ def _is_among(outer: Proxy, changed: Sequence[Proxy]) -> bool:
     return any(example is each.node.meta.get("example_value") for each in changed)
 
 
-def without_aliases(tx: Any, operands: Sequence[Proxy]) -> list[Proxy]:
-    """Copy what shares memory with another operand, which ``torch.cond`` takes for a result's."""
+def without_aliases(tx: Any, operands: Sequence[Any]) -> list[Any]:
+    """Copy what shares memory with another operand, which ``torch.cond`` takes for a result's.
+
+    Plain numbers, which a loop may carry, stay as they are.
+    """
     given, seen = [], set()
     for operand in operands:
+        if not isinstance(operand, Proxy):
+            given.append(operand)
+            continue
         example = operand.node.meta.get("example_value")
         if isinstance(example, torch.Tensor) and example.layout is torch.strided:
             storage = example.untyped_storage()._cdata
