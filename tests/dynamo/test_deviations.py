@@ -272,3 +272,24 @@ def test_arguments_that_share_memory_at_a_later_call() -> None:
         results.append(call(POSITIVE, memory[:3], memory[1:4]))
     assert torch.equal(results[0], torch.tensor([2.0, 2.0, 1.0]))
     assert torch.equal(results[1], torch.ones(3))
+
+
+def test_gradients_are_equal_but_for_rounding():
+    def scaled(x: torch.Tensor, by_range: torch.Tensor) -> torch.Tensor:
+        low, high = (x.min(), x.max()) if by_range else (x.mean(), x.mean() + 1)
+        return (x - low) / (high - low + 1)
+
+    def gradient(function: Any, by_range: bool) -> tuple[torch.Tensor, torch.Tensor]:
+        x = torch.linspace(0.1, 0.9, 7).requires_grad_()
+        result = function(x, torch.tensor(by_range))
+        result.pow(2).sum().backward()
+        return result.detach(), x.grad
+
+    expected = [gradient(scaled, each) for each in (True, False)]
+    bcmend.patch(scaled)
+    compiled = torch.compile(scaled, backend="aot_eager", fullgraph=True)
+    for by_range, (result, grad) in zip((True, False), expected, strict=True):
+        found, found_grad = gradient(compiled, by_range)
+        assert found.equal(result)
+        torch.testing.assert_close(found_grad, grad, rtol=1e-6, atol=1e-7)
+    bcmend.unpatch(scaled)
