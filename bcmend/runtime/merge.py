@@ -76,6 +76,11 @@ class Merger:
         one, other = self.outer_form(one.realize()), self.outer_form(other.realize())
         if one is other:
             return self.adopt(one)
+        return self._merge_different(one, other)
+
+    def _merge_different(self, one: VariableTracker, other: VariableTracker) -> Build:
+        if any(hasattr(side, "adopt_into") for side in (one, other)):
+            raise CannotMerge("a value that is chosen when the graph has run")
         if isinstance(one, TensorVariable) and isinstance(other, TensorVariable):
             return self._merge_tensors(one, other)
         if one.is_python_constant() and other.is_python_constant():
@@ -97,6 +102,9 @@ class Merger:
     def adopt(self, value: VariableTracker, *, then_side: bool | None = None) -> Build:
         """Plan to bring a value that only one side has into the main trace."""
         value = self.outer_form(value.realize())
+        if hasattr(value, "adopt_into"):  # a stand-in of ``unmerged``, which builds on this module
+            plan: Build = value.adopt_into(self, then_side)
+            return plan
         if isinstance(value, (TensorVariable, SymNodeVariable)):
             if not self.belongs(value):
                 return lambda merged: value

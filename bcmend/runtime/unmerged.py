@@ -42,6 +42,10 @@ class Unmerged(VariableTracker):
         super().__init__(**more)
         self.site, self.form, self.output = site, form, output
 
+    def adopt_into(self, merger: Merger, then_side: bool | None) -> Build:
+        """Plan to bring what an arm has of it into the main trace."""
+        return lambda merged: self
+
     def ask(self) -> None:
         """Have the frame traced again without values like this one."""
         self.site.reads.add(self.form)
@@ -114,6 +118,14 @@ class Choice(Unmerged):
     def parts(self) -> TupleVariable:
         return TupleVariable([self.predicate, self.one, self.other])
 
+    def adopt_into(self, merger: Merger, then_side: bool | None) -> Build:
+        plan = merger.adopt(self.parts, then_side=then_side)
+
+        def build(merged: Sequence[VariableTracker]) -> VariableTracker:
+            return Choice(self.site, self.form, self.output, *plan(merged).items)  # type: ignore[attr-defined]
+
+        return build
+
     def reconstruct(self, codegen: Any) -> None:
         if not _is_handed_out(codegen.tx, self):
             self.ask()
@@ -185,7 +197,7 @@ def _merge_if_possible(
     except CannotMerge:
         pass
     del merger.pairs[known:]
-    plans = [_adopted(merger, one, then_side=True), _adopted(merger, other, then_side=False)]
+    plans = [merger.adopt(one, then_side=True), merger.adopt(other, then_side=False)]
     return lambda merged: later([plan(merged) for plan in plans])
 
 
@@ -194,18 +206,3 @@ def has_choice(result: VariableTracker) -> bool:
     return isinstance(result, TupleVariable) and any(
         isinstance(each, Choice) for each in result.items
     )
-
-
-def _adopted(merger: Merger, value: VariableTracker, *, then_side: bool) -> Build:
-    """Plan to bring one side's value, which may be a choice itself, into the main trace."""
-    if not isinstance(value, Unmerged):
-        return merger.adopt(value, then_side=then_side)
-    if not isinstance(value, Choice):
-        return lambda merged: value
-    inner, parts = value, merger.adopt(value.parts, then_side=then_side)
-
-    def build(merged: Sequence[VariableTracker]) -> VariableTracker:
-        predicate, *sides = parts(merged).items  # type: ignore[attr-defined]
-        return Choice(inner.site, inner.form, inner.output, predicate, *sides)
-
-    return build

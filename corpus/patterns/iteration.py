@@ -47,7 +47,7 @@ def break_out_of_a_stack_of_layers() -> Any:
     return Refiner()
 
 
-@pattern(signs, SPLIT, may_copy=True, unsettled=BREAK)
+@pattern(signs, CHOICE, may_copy=True)
 def number_of_turns_returned() -> Program:
     def program(x: Tensor) -> tuple[Tensor, int]:
         turns = 0
@@ -128,7 +128,7 @@ def first_candidate_or_none() -> Program:
     return program
 
 
-@pattern(signs, SPLIT, unsettled=RETURN)
+@pattern(signs, CHOICE)
 def position_of_the_first_negative() -> Program:
     def program(x: Tensor) -> int:
         for position, value in enumerate(x):

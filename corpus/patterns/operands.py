@@ -117,7 +117,7 @@ def index_by_a_ternary() -> Program:
     return program
 
 
-@pattern(rows, SPLIT, unsettled=UNLIKE)
+@pattern(rows, SPLIT)
 def axis_by_a_ternary() -> Program:
     def program(x: Tensor) -> Tensor:
         square = x @ x.t()
