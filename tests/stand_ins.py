@@ -99,8 +99,8 @@ class RefusedWhileTraced(EverythingMended):
 class TakenBack(EverythingMended):
     """Takes back what an arm did if it raises, as a trace of an arm is thrown away.
 
-    ``log`` is the only object that the arms change. A loop whose turns are arms in one another would
-    be run again at every level, so after some branches the rest is left alone.
+    ``log`` is the only object that the arms change. A loop whose turns are arms in one another
+    would be run again at every level, so after some branches the rest is left alone.
     """
 
     MOST_CALLS = 60
