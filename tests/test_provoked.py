@@ -139,6 +139,22 @@ def _deleting_a_local(x: Tensor, y: Tensor) -> Tensor:
     return y + x
 
 
+def _exits(x: Tensor, steps: tuple[float, ...]) -> Tensor:
+    for step in steps:
+        x = x * step
+        if x.sum() > 1e6:
+            break
+    return x
+
+
+def _thirty_exits(x: Tensor) -> Tensor:
+    return _exits(x, (1.5,) * 30)
+
+
+def _five_exits(x: Tensor) -> Tensor:
+    return _exits(x, (1.5,) * 5)
+
+
 def _bonus_or_none(x: Tensor) -> Tensor | None:
     if x.sum() > 0:
         return x + 1
@@ -345,6 +361,7 @@ PROVOCATIONS = (
     Provocation("maybe-unbound", _unbound, _bound),
     Provocation("return-in-try", _returning_in_try, _returning_after_try),
     Provocation("consumes-iterator", _what_is_left_to_see, _nothing_left_to_see, run=ON_X),
+    Provocation("too-deep", _thirty_exits, _five_exits, run=ON_X),
     Provocation("deletes-local", _deleting_a_local, _deleting_later),
     Provocation("arms-differ", _none_or_tensor, _zeros_or_tensor, run=ON_X),
     Provocation(

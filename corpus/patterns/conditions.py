@@ -14,10 +14,6 @@ from tests.equivalence import Call, call
 
 Program = Callable[..., Any]
 
-CONSUMES = "a branch that consumes an operand is refused"
-UNLIKE = "values that cannot be merged do not split the rest yet"
-NUMBER = "a number taken out of a tensor and kept in a variable is not tested in the graph"
-
 
 def _half_rows() -> list[Call]:
     finite = torch.arange(8.0).reshape(2, 4).half() / 8

@@ -26,8 +26,7 @@ from tests.equivalence import Call, call
 
 Program = Callable[..., Any]
 
-SPLIT_GRAPHS = "what follows the branch is captured once for each side, where stock runs it eagerly"
-UNLIKE = "values that cannot be merged do not split the rest yet"
+UNLIKE = "values without a common form are refused where the caller or a container has them"
 
 
 def _attention() -> list[Call]:
@@ -162,7 +161,7 @@ def index_into_a_list_of_constants() -> Program:
     return program
 
 
-@pattern(signs, OUTPUT, SPLIT, worse=SPLIT_GRAPHS)
+@pattern(signs, OUTPUT, SPLIT)
 def word_chosen_and_printed() -> Program:
     def program(x: Tensor) -> Tensor:
         if x.sum() > 0:
@@ -374,7 +373,7 @@ def alias_chosen_and_then_changed() -> Program:
     return program
 
 
-@pattern(rows, COND, SPLIT, zero_gradients=True, worse=SPLIT_GRAPHS)
+@pattern(rows, COND, SPLIT, zero_gradients=True)
 def depth_chosen_for_a_stack_of_layers() -> Any:
     class Adaptive(nn.Module):
         def __init__(self) -> None:

@@ -13,7 +13,7 @@ from tests.equivalence import Call, call
 
 Program = Callable[..., Any]
 
-UNLIKE = "values that cannot be merged do not split the rest yet"
+UNLIKE = "values without a common form are refused where the caller or a container has them"
 ALIAS = "a changed alias is refused, not split"
 
 

@@ -24,7 +24,7 @@ from tests.equivalence import Call, call
 
 Program = Callable[..., Any]
 
-UNLIKE = "values that cannot be merged do not split the rest yet"
+UNLIKE = "values without a common form are refused where the caller or a container has them"
 IN_BLOCK = "a return out of a with or try block is refused"
 OUT_OF_LOOP = "a return out of a loop on a tensor is not lowered"
 

@@ -25,7 +25,6 @@ from tests.equivalence import Call, call
 
 Program = Callable[..., Any]
 
-UNLIKE = "values that cannot be merged do not split the rest yet"
 SHAPE = "a failure of an operator on shapes is not deferred"
 
 

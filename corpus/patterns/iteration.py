@@ -24,9 +24,7 @@ from tests.equivalence import Call, call
 
 Program = Callable[..., Any]
 
-BREAK = "a break on a tensor is not lowered"
 RETURN = "a return out of a loop on a tensor is not lowered"
-UNLIKE = "values that cannot be merged do not split the rest yet"
 
 
 @pattern(rows, COND, may_copy=True, zero_gradients=True)

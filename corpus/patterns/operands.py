@@ -15,7 +15,7 @@ from tests.equivalence import Call, call
 Program = Callable[..., Any]
 
 VALUE = "the value of an `and` or `or` is not merged"
-UNLIKE = "values that cannot be merged do not split the rest yet"
+UNLIKE = "values without a common form are refused where the caller or a container has them"
 
 
 def _scales() -> list[Call]:

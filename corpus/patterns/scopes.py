@@ -176,7 +176,11 @@ def nonlocal_updated_in_an_arm() -> Program:
     return program
 
 
-@pattern(signs, SPLIT, unsettled="values that cannot be merged do not split the rest yet")
+@pattern(
+    signs,
+    SPLIT,
+    unsettled="values without a common form are refused where the caller or a container has them",
+)
 def nonlocal_number_counted_in_an_arm() -> Program:
     def program(x: Tensor) -> tuple[Tensor, int]:
         hits = 0

@@ -14,7 +14,6 @@ from tests.equivalence import Call, call
 Program = Callable[..., Any]
 
 WHILE = "a loop bounded by a tensor is not lowered"
-BREAK = "a break on a tensor is not lowered"
 
 
 @pattern(signs, LOOP, training=False, may_copy=True)
