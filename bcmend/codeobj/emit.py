@@ -200,11 +200,6 @@ def pop_top(location: Location | None = None) -> Instructions:
     return _one("POP_TOP", None, location)
 
 
-def push_null(location: Location | None = None) -> Instructions:
-    """Push the NULL of a call."""
-    return _one("PUSH_NULL", None, location)
-
-
 def swap(depth: int, location: Location | None = None) -> Instructions:
     """Exchange the top operand with the one at ``depth``, counted from 1 at the top."""
     return _one("SWAP", depth, location)

@@ -18,7 +18,6 @@ from bcmend.analysis.liveness import bound_before, live_into, maybe_bound_before
 from bcmend.cfg.dominance import EXIT
 from bcmend.cfg.graph import walk
 from bcmend.cfg.regions import Branch
-from bcmend.codeobj import behavior
 from bcmend.codeobj.decode import Instruction
 from bcmend.codeobj.opcodes import row
 from bcmend.rewrite.plan import ArmRegion, BranchLowering, GuardLowering, Refusal
@@ -145,8 +144,8 @@ def _raising_region(
 
 def _operands(
     facts: Facts, branch: Branch, blocks: frozenset[int]
-) -> tuple[int, tuple[bool, ...], int] | Refusal:
-    """Return the operands of a region: how many under it, which given to it, how many left."""
+) -> tuple[int, int, int] | Refusal:
+    """Return the operands of a region: how many under it, given to it, and left at its join."""
     depth = facts.depth_before(branch.jump)
     assert depth is not None
     base, at_join = 0, 0
@@ -155,55 +154,34 @@ def _operands(
         assert found is not None
         at_join = found
         base = _lowest_operand(facts, blocks, min(depth - 1, at_join))
-    given = []
     for position in range(base, depth - 1):
-        is_value = _is_value(facts, branch.jump, position)
-        if isinstance(is_value, Refusal):
-            return is_value
-        given.append(is_value)
-    return base, tuple(given), max(at_join - base, 0)
+        refusal = _cannot_be_given(facts, branch.jump, position)
+        if refusal is not None:
+            return refusal
+    return base, depth - 1 - base, max(at_join - base, 0)
 
 
-def _is_value(facts: Facts, jump: int, position: int) -> bool | Refusal:
-    """Whether an operand is a value and not a NULL; refuse a part of a ``with`` or a handler."""
+def _cannot_be_given(facts: Facts, jump: int, position: int) -> Refusal | None:
+    """Refuse an operand that is no value of its own: a NULL, or a part of a ``with`` or handler."""
     stack = facts.stacks[jump]
     assert stack is not None
-    ops = set()
     for maker in stack[position]:
         if maker < 0:
             return Refusal("return-in-try", "the region ends an exception handler")
         instruction = facts.instructions[maker]
         if instruction.op in _ENTERS_WITH:
             return Refusal("return-in-try")
-        ops.add("pair" if _pushes_pair(instruction) else instruction.op)
-    if not ops & {"pair", *_MAY_PUSH_NULL}:
-        return True
-    if ops == {"PUSH_NULL"}:
-        return False
-    if ops == {"pair"} and len(stack[position]) == 1:
-        return _is_value_of_pair(stack, position)
-    return Refusal("stack-shape", "the region would take over a part of a call")
+        if instruction.op in _MAY_PUSH_NULL or _has_null_bit(instruction):
+            return Refusal("stack-shape", f"the region would take over a part of {instruction.op}")
+    return None
 
 
 _ENTERS_WITH: Final = frozenset(["BEFORE_WITH", "BEFORE_ASYNC_WITH", "PUSH_EXC_INFO"])
-_MAY_PUSH_NULL: Final = frozenset(["PUSH_NULL", "LOAD_FAST_AND_CLEAR"])
+_MAY_PUSH_NULL: Final = frozenset(["PUSH_NULL", "LOAD_METHOD", "LOAD_FAST_AND_CLEAR"])
 
 
-def _pushes_pair(instruction: Instruction) -> bool:
-    """Whether an instruction pushes a callable and the NULL that belongs to it.
-
-    A method may be pushed with its receiver instead, but not while Dynamo traces.
-    """
-    has_null_bit = isinstance(instruction.arg, tuple) and instruction.arg[:1] == (True,)
-    return instruction.op == "LOAD_METHOD" or has_null_bit
-
-
-def _is_value_of_pair(stack: Sequence[frozenset[int]], position: int) -> bool | Refusal:
-    around = [each for each in (position - 1, position + 1) if 0 <= each < len(stack)]
-    partners = [each for each in around if stack[each] == stack[position]]
-    if len(partners) != 1:
-        return Refusal("stack-shape", "the region would take over a part of a call")
-    return (partners[0] < position) is behavior.NULL_BEFORE_CALLABLE
+def _has_null_bit(instruction: Instruction) -> bool:
+    return isinstance(instruction.arg, tuple) and instruction.arg[:1] == (True,)
 
 
 def _with_own_handlers(

@@ -57,8 +57,7 @@ class BranchLowering:
         join: the block where the arms meet, or ``EXIT`` where they return.
         blocks: the blocks of both arms, handlers of their own try ranges included.
         base: how many operands lie under everything that the arms do.
-        operands: of each operand on top of those, from the lowest, whether it is a value that the
-            arms are given; a NULL is not handed over but pushed anew.
+        operands: how many operands on top of those the arms are given.
         extra: how many operands lie on top of those at the join.
         kept: for which truth of the condition it stays on the stack as a value of its own.
         inputs: the locals that the arms are given.
@@ -76,7 +75,7 @@ class BranchLowering:
     join: int
     blocks: frozenset[int]
     base: int
-    operands: tuple[bool, ...]
+    operands: int
     extra: int
     kept: bool | None
     inputs: tuple[str, ...]

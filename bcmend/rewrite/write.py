@@ -152,19 +152,13 @@ class CodeWriter:
         following = Label("next entry")
         stretch.add([*emit.load_local(ENTRY), *emit.load_const(number), *emit.equal()])
         stretch.add(emit.jump_if_false(following))
-        values = len(member.inputs) + sum(member.operands) + (member.kept is not None)
+        values = len(member.inputs) + member.operands + (member.kept is not None)
         if values:
             stretch.add([*emit.load_local(INPUTS), *emit.unpack_sequence(values)])
         for name in member.inputs:
             stretch.add(emit.store_local(name))
-        keeps = member.kept is taken
-        if member.kept is not None and (not keeps or not all(member.operands)):
-            stretch.add(emit.store_local(CONDITION))
-        if not all(member.operands):
-            stretch.add(_taken_off([each for each in member.operands if each], None))
-            stretch.add(_put_back(member.operands, None))
-        if keeps and not all(member.operands):
-            stretch.add(emit.load_local(CONDITION))
+        if member.kept is not None and member.kept is not taken:
+            stretch.add(emit.pop_top())
         place = member.then_entry if taken else member.else_entry
         stretch.add([*emit.jump(stretch.label(place)), following])
 
@@ -349,9 +343,11 @@ class CodeWriter:
         """Write: call the region; where that gives something, go on at the join."""
         key, following = lowering.region, Label("not mended")
         entry = 2 * self._regions[key].index(lowering)
-        stretch.add(_taken_off(lowering.operands, at))
-        stretch.add(_put_back(lowering.operands, at))
-        operands = [OPERAND.format(number) for number in range(sum(lowering.operands))][::-1]
+        operands = [OPERAND.format(number) for number in range(lowering.operands)]
+        for name in operands:
+            stretch.add(emit.store_local(name, at))
+        for name in reversed(operands):
+            stretch.add(emit.load_local(name, at))
         given = [CONDITION] if lowering.kept is not None else []
         stretch.add(
             self._ask(
@@ -368,7 +364,7 @@ class CodeWriter:
         )
         stretch.add([*emit.store_local(RESULT, at), *emit.load_local(RESULT, at)])
         stretch.add(emit.jump_if_none(following, at))
-        for _ in lowering.operands:
+        for _ in operands:
             stretch.add(emit.pop_top(at))
         if lowering.returns:
             self._return_result(stretch, at)
@@ -525,25 +521,6 @@ def _jumps(site: Site) -> bool:
 def _tuple_of(names: Sequence[str], at: Location | None) -> Emitted:
     loads = [each for name in names for each in emit.load_local(name, at)]
     return [*loads, *emit.build_tuple(len(names), at)]
-
-
-def _taken_off(operands: Sequence[bool], at: Location | None) -> Emitted:
-    """Store operands in locals, numbered from the lowest value; drop the NULLs among them."""
-    number = sum(operands)
-    emitted: list[Instruction] = []
-    for is_value in reversed(operands):
-        number -= is_value
-        emitted += emit.store_local(OPERAND.format(number), at) if is_value else emit.pop_top(at)
-    return emitted
-
-
-def _put_back(operands: Sequence[bool], at: Location | None) -> Emitted:
-    number = 0
-    emitted: list[Instruction] = []
-    for is_value in operands:
-        emitted += emit.load_local(OPERAND.format(number), at) if is_value else emit.push_null(at)
-        number += is_value
-    return emitted
 
 
 def _pack_results(outputs: Sequence[str], extra: int) -> Emitted:

@@ -117,7 +117,7 @@ def index_by_a_ternary() -> Program:
     return program
 
 
-@pattern(rows, SPLIT)
+@pattern(rows, SPLIT, unsettled="the callable and its NULL cannot be handed to the arms")
 def axis_by_a_ternary() -> Program:
     def program(x: Tensor) -> Tensor:
         square = x @ x.t()
