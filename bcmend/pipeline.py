@@ -26,8 +26,10 @@ from bcmend.analysis.conditions import may_be_tensor
 from bcmend.analysis.effects import LOOKING_AT_FRAMES, touched
 from bcmend.analysis.facts import Facts, facts_of
 from bcmend.analysis.sketch import may_branch_on_tensor
+from bcmend.cfg.graph import decoded_index
 from bcmend.cfg.regions import Branch
 from bcmend.codeobj.decode import decode
+from bcmend.codeobj.opcodes import row
 from bcmend.policy import Policy
 from bcmend.rewrite.branch import propose_branch, propose_guard
 from bcmend.rewrite.defer import may_write_output, output_statements, propose_output
@@ -214,16 +216,41 @@ def _plan(code: CodeType, facts: Facts, context: Context, names: Counter[str]) -
 
 def _with_places(facts: Facts, sites: Iterable[Site]) -> tuple[Site, ...]:
     """Mark the branches that a turn of a loop comes back to, before the loop and in it."""
-    branches = [site.decision for site in sites if isinstance(site.decision, BranchLowering)]
     places = {
-        branch.place for branch in branches if facts.graph.block_of[branch.jump] in branch.blocks
+        site.index: _place(facts, site.decision)
+        for site in sites
+        if isinstance(site.decision, BranchLowering)
+    }
+    in_loops = {
+        places[site.index]
+        for site in sites
+        if isinstance(site.decision, BranchLowering)
+        and facts.graph.block_of[site.index] in site.decision.blocks
     }
     return tuple(
-        replace(site, place=site.decision.place)
-        if isinstance(site.decision, BranchLowering) and site.decision.place in places
-        else site
+        replace(site, place=places[site.index]) if places.get(site.index) in in_loops else site
         for site in sites
     )
+
+
+def _place(facts: Facts, branch: BranchLowering) -> tuple[int, int, int]:
+    """Return where a branch goes on, and its join, whatever jumps lie in between."""
+    then_entry, else_entry = (
+        _past_jumps(facts, each) for each in (branch.then_entry, branch.else_entry)
+    )
+    return then_entry, else_entry, branch.join
+
+
+def _past_jumps(facts: Facts, block: int) -> int:
+    """Follow blocks that hold nothing but a jump, as Python 3.12 puts before a loop's next turn."""
+    graph = facts.graph
+    for _ in graph.blocks:
+        first, last = graph.blocks[block].start, graph.last(block)
+        instruction = facts.instructions[first]
+        if first != last or instruction.target is None or row(instruction.op).falls_through:
+            break
+        block = graph.block_of[decoded_index(instruction.target)]
+    return block
 
 
 def _inside(facts: Facts, decision: Lowering | Refusal) -> tuple[tuple[tuple[int, int], ...], ...]:

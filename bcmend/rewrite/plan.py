@@ -90,10 +90,6 @@ class BranchLowering:
         return self.join < 0
 
     @property
-    def place(self) -> tuple[int, int, int]:
-        return self.then_entry, self.else_entry, self.join
-
-    @property
     def alternatives(self) -> tuple[BranchLowering, ...]:
         """The branch, then its wider forms, in the order in which they are tried."""
         return (self, *(self.wider.alternatives if self.wider else ()))
