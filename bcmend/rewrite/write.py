@@ -124,7 +124,7 @@ class CodeWriter:
         """Write a region as a function from an entry and live-ins to a tuple of live-outs."""
         if key not in self._codes:
             members = self._regions[key]
-            first = next((each.first for each in members if each.first), ())
+            first = self._first_of(key)
             cells = self._cells_of(key)
             stretch = _Stretch(key.base, key.outer, key.join == EXIT, region=key)
             shape = self._inner((*first, FUNCTION, ENTRY, INPUTS), cells)
@@ -141,6 +141,9 @@ class CodeWriter:
                 stretch.add(_pack_results(key.outputs, members[0].extra))
             self._codes[key] = self._finish(stretch, shape)
         return self._codes[key]
+
+    def _first_of(self, key: RegionKey) -> tuple[str, ...]:
+        return next((each.first for each in self._regions[key] if each.first), ())
 
     def _cells_of(self, key: RegionKey) -> tuple[str, ...]:
         return tuple(sorted({name for each in self._regions[key] for name in each.cells}))
@@ -356,7 +359,7 @@ class CodeWriter:
                 emit.load_const(form, at),
                 emit.load_local(CONDITION, at),
                 self._load_region(stretch, key, at),
-                _tuple_of(next((m.first for m in self._regions[key] if m.first), ()), at),
+                _tuple_of(self._first_of(key), at),
                 emit.load_const(entry, at),
                 _tuple_of([*lowering.inputs, *given, *operands], at),
                 at=at,

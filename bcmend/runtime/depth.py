@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from torch.fx import Graph, Node
 
+from bcmend.runtime.per_trace import kept
 from bcmend.runtime.sites import LiveSite
 from bcmend.runtime.watches import SiteChanged
 
@@ -51,10 +52,7 @@ class _Chain:
 
 
 def _chain_of(tx: Any) -> _Chain:
-    chain = getattr(tx.output, "_bcmend_chain", None)
-    if chain is None:
-        chain = tx.output._bcmend_chain = _Chain()
-    return chain
+    return kept(tx.output, "chain", _Chain)
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from torch._dynamo.variables.functions import LocalGeneratorObjectVariable
 
 from bcmend.names import PREFIX
 from bcmend.runtime import snapshots
+from bcmend.runtime.per_trace import kept
 
 __all__ = ["end_here", "hold_an_open_generator"]
 
@@ -49,11 +50,7 @@ def ending(tx: Any, *, returns: bool) -> Iterator[None]:
 
 
 def _ending_frames(tx: Any) -> list[Any]:
-    output = tx.output
-    frames = getattr(output, "_bcmend_ending_frames", None)
-    if frames is None:
-        frames = output._bcmend_ending_frames = []
-    return frames
+    return kept(tx.output, "ending_frames", list)
 
 
 def end_here(

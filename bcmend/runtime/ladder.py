@@ -397,9 +397,9 @@ def _outer_tensor_of(value: TensorVariable, arm: ArmTrace) -> torch.Tensor | Non
     example = example_of(value)
     if value.as_proxy().node.graph is not arm.graph:
         return example
-    storage = example.untyped_storage()._cdata
+    storage = storage_of(example)
     for outer in arm.lifted:
         other = outer.node.meta.get("example_value")
-        if isinstance(other, torch.Tensor) and other.untyped_storage()._cdata == storage:
+        if isinstance(other, torch.Tensor) and storage_of(other) == storage:
             return other
     return None

@@ -32,6 +32,7 @@ from bcmend.runtime import iterators, lower, sinks, snapshots, watches
 from bcmend.runtime.arms import Arm, ArmTrace, trace_arm
 from bcmend.runtime.merge import constant, difference, example_of
 from bcmend.runtime.operations import hazards_of
+from bcmend.runtime.per_trace import kept
 from bcmend.runtime.sites import LiveSite
 
 __all__ = ["TRIED_AT_MOST", "LoopEnd", "at_the_jump", "run_loop"]
@@ -90,11 +91,7 @@ class _NoLoop(Exception):
 
 def _turns(tx: Any) -> list[tuple[object, Any]]:
     """Return the turns being traced: the place of each loop's jump and its tracer."""
-    output = tx.output
-    turns = getattr(output, "_bcmend_turns", None)
-    if turns is None:
-        turns = output._bcmend_turns = []
-    return turns
+    return kept(tx.output, "turns", list)
 
 
 def at_the_jump(tx: Any, site: LiveSite, condition: VariableTracker, inputs: TupleVariable) -> None:

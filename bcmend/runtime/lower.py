@@ -20,6 +20,7 @@ from torch.fx import Graph, GraphModule, Node, Proxy
 from bcmend.runtime import depth, scalars
 from bcmend.runtime.arms import ArmTrace
 from bcmend.runtime.merge import CannotMerge, Pair, example_of
+from bcmend.runtime.operations import storage_of
 from bcmend.runtime.repeats import may_draw
 
 __all__ = [
@@ -221,7 +222,7 @@ def without_aliases(tx: Any, operands: Sequence[Any]) -> list[Any]:
             continue
         example = operand.node.meta.get("example_value")
         if isinstance(example, torch.Tensor) and example.layout is torch.strided:
-            storage = example.untyped_storage()._cdata
+            storage = storage_of(example)
             if storage in seen:
                 operand = _method(tx, "clone", operand).as_proxy()
             seen.add(storage)

@@ -29,7 +29,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from bcmend.names import BUFFER
-from bcmend.runtime import backoff
+from bcmend.runtime import backoff, per_trace
 from bcmend.runtime.merge import example_of
 from bcmend.runtime.watches import SiteChanged
 
@@ -126,10 +126,7 @@ def take(tx: Any, variable: TensorVariable) -> VariableTracker | None:
 
 
 def _kept_by_node(tx: Any) -> dict[Node, TensorVariable]:
-    known = getattr(tx.output, "_bcmend_kept", None)
-    if known is None:
-        known = tx.output._bcmend_kept = {}
-    return known
+    return per_trace.kept(tx.output, "kept", dict)
 
 
 def _kept(tx: Any, variable: TensorVariable, example: torch.Tensor) -> TensorVariable | None:

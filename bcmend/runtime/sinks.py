@@ -32,6 +32,7 @@ from torch._dynamo.variables.tensor import SymNodeVariable
 from bcmend.names import BUFFER
 from bcmend.runtime import records, repeats, watches
 from bcmend.runtime.merge import constant, example_of
+from bcmend.runtime.per_trace import kept
 from bcmend.runtime.sites import LiveSite
 
 __all__ = ["Draft", "append", "is_open", "open_arm", "snapshot"]
@@ -53,11 +54,7 @@ class Draft:
 
 
 def _stack(tx: Any) -> list[list[Draft]]:
-    output = tx.output
-    stack = getattr(output, "_bcmend_open_arms", None)
-    if stack is None:
-        stack = output._bcmend_open_arms = []
-    return stack
+    return kept(tx.output, "open_arms", list)
 
 
 def _buffer(tx: Any) -> Any:
