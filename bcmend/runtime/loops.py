@@ -31,7 +31,7 @@ from torch.fx import Graph, GraphModule, Node, Proxy
 from bcmend.runtime import iterators, lower, sinks, snapshots, watches
 from bcmend.runtime.arms import Arm, ArmTrace, trace_arm
 from bcmend.runtime.merge import constant, difference, example_of
-from bcmend.runtime.operations import hazards_of
+from bcmend.runtime.operations import hazards_of, storage_of
 from bcmend.runtime.per_trace import kept
 from bcmend.runtime.sites import LiveSite
 
@@ -354,20 +354,15 @@ def _carried_values(
 
 
 def _require_pure(tx: Any, trace: ArmTrace, entered: Sequence[Proxy], *, gradients: bool) -> None:
-    own = {proxy.node for proxy in entered}
-    for node in trace.graph.nodes:
-        target = (
-            node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
-        )
-        changes = target.endswith("_") and not target.endswith("__")
-        changes = changes or target in ("setitem", "iadd", "isub", "imul", "itruediv")
-        if node.op.startswith("call") and changes and node.args and node.args[0] in own:
-            raise _NoLoop("a turn changes a tensor in place")
-    if not gradients:
-        return
     # The turns of a loop inside were judged when that loop was written.
     nodes = [n for n in trace.graph.nodes if n.target is not torch.ops.higher_order.while_loop]
     hazards = hazards_of(nodes, tx.fake_mode)
+    from_outside = [proxy.node.meta["example_value"] for proxy in (*entered, *trace.lifted)]
+    tensors = [each for each in from_outside if isinstance(each, torch.Tensor)]
+    if any(storage_of(each) in hazards.writes for each in tensors):
+        raise _NoLoop("a turn changes a tensor in place")
+    if not gradients:
+        return
     if hazards.random:
         raise _NoLoop("a turn draws random numbers, where gradients flow")
     if hazards.partial:

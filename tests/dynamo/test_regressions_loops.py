@@ -181,3 +181,44 @@ def test_a_loop_of_dear_turns_with_many_exits_is_left_alone() -> None:
         found = assert_equivalent(make, _both, fullgraph=False, graphs=None, recompiles=None)
 
     assert "too-deep" in _slugs(found)
+
+
+def _view_changed(x: Tensor, mean: Tensor) -> Tensor:
+    while x.sum() < 50:
+        first = x[0]
+        first.add_(1)
+        x = x * 2
+    return x
+
+
+def _changed_by_a_keyword(x: Tensor, mean: Tensor) -> Tensor:
+    while x.sum() < 50:
+        x = torch.nn.functional.relu(x, inplace=True) + x + 1
+    return x
+
+
+def _statistics_changed(x: Tensor, mean: Tensor) -> Tensor:
+    while x.sum() < 50:
+        x = torch.nn.functional.batch_norm(x, mean, torch.ones(2), training=True) + x.abs() + 5
+    return x
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("program", [_view_changed, _changed_by_a_keyword, _statistics_changed])
+def test_a_turn_that_changes_what_was_there_is_no_operator(program: Any, backend: str) -> None:
+    """A view, a keyword and running statistics do not show in the name of the operation."""
+
+    def inputs() -> tuple[Tensor, Tensor]:
+        return torch.tensor([[1.0, 2.0], [-1.0, 2.5]]), torch.zeros(2)
+
+    with torch.no_grad():
+        expected = inputs()
+        result = program(*expected)
+        bcmend.patch(program)
+        try:
+            found = inputs()
+            assert torch.compile(program, backend=backend)(*found).equal(result)
+            assert all(one.equal(other) for one, other in zip(found, expected, strict=True))
+            assert "while_loop" not in str(bcmend.report(program))
+        finally:
+            bcmend.unpatch(program)
