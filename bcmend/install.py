@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from types import CodeType, FunctionType
 
@@ -50,7 +50,8 @@ class _Table:
     Only ``by_code``, which finds what a code object that was written may belong to, goes by
     equality: Dynamo keeps constants, and may trace an equal arm that it met before. ``cache`` holds
     what each original became under each policy; ``asked`` the jumps where Dynamo stopped; ``wide``
-    those whose arms have nothing in common where they meet;
+    those whose arms have nothing in common where they meet; ``splits`` the instructions that read
+    what such arms left;
     ``reached`` all code that was found for each owner, mended or not.
     """
 
@@ -59,6 +60,7 @@ class _Table:
     cache: dict[tuple[int, Policy], Mended] = field(default_factory=dict)
     asked: dict[int, tuple[CodeType, set[int]]] = field(default_factory=dict)
     wide: dict[int, tuple[CodeType, set[int]]] = field(default_factory=dict)
+    splits: dict[int, tuple[CodeType, set[int]]] = field(default_factory=dict)
     reached: dict[int, dict[int, CodeType]] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -156,13 +158,13 @@ def _mended(
     if key in _TABLE.cache:
         return _TABLE.cache[key]
     module = str(function.__globals__.get("__name__", ""))
-    asked, wide = (
+    asked, wide, splits = (
         frozenset(
             (id(stopped), offset) for stopped, offsets in table.values() for offset in offsets
         )
-        for table in (_TABLE.asked, _TABLE.wide)
+        for table in (_TABLE.asked, _TABLE.wide, _TABLE.splits)
     )
-    context = Context(module, function.__globals__, policy, asked, wide)
+    context = Context(module, function.__globals__, policy, asked, wide, splits)
     if not needed and not may_have_sites(code, context):
         return None
     try:
@@ -264,11 +266,47 @@ def analysed(function: FunctionType, policy: Policy) -> Mended | None:
 def _mend_where_stopped(stops: list[Stop]) -> bool:
     """Mend the innermost code that can be mended and was not."""
     with _TABLE.lock:
-        on_stack = [each for stop in stops for found in _owners(stop.code) for each in found]
+        on_stack = _on_stack(stops)
         if not on_stack:
             return False
         owners = {owner for patched in on_stack for owner in patched.owners}
-        return any(_mend_stop(stop, on_stack[0].policy, owners) for stop in stops)
+        return any(_mend_stop(stop, on_stack[0].policy, owners, _mend_asked) for stop in stops)
+
+
+def _split_where_read(stops: list[Stop], site: sites.LiveSite) -> bool:
+    """Split the innermost code that can be mended, where it reads what ``site`` has left.
+
+    Code that has the site itself is not, before its wider forms have been tried.
+    """
+    with _TABLE.lock:
+        on_stack = _on_stack(stops)
+        if not on_stack:
+            return False
+        owners = {owner for patched in on_stack for owner in patched.owners}
+        policy = on_stack[0].policy
+        for stop in stops:
+            code = _original(stop, policy)
+            if code is not None:
+                is_own = code == site.origin and not site.goes_on_in_halves
+                return not is_own and _mend_stop(stop, policy, owners, _split_asked)
+        return False
+
+
+def _on_stack(stops: Iterable[Stop]) -> list[Patched]:
+    return [each for stop in stops for found in _owners(stop.code) for each in found]
+
+
+def _original(stop: Stop, policy: Policy) -> CodeType | None:
+    """Return the code behind a frame, as it was; ``None`` for code that is not to be touched."""
+    for owners in _owners(stop.code):
+        return owners[0].mended.sources[stop.code]
+    for _, nested in _holders(stop.code):
+        return nested
+    function = stop.function
+    if function is None or not policy.touches(str(function.__globals__.get("__name__", ""))):
+        return None
+    known = _TABLE.by_function.get(id(function))
+    return known.original if known is not None and _runs(known, stop.code) else stop.code
 
 
 def _owners(code: CodeType) -> list[list[Patched]]:
@@ -300,20 +338,42 @@ def _nested_in(outer: CodeType) -> Iterator[CodeType]:
             yield from _nested_in(constant)
 
 
-def _mend_stop(stop: Stop, policy: Policy, owners: set[int]) -> bool:
+_Mend = Callable[[CodeType, Stop, list[Patched]], bool]
+
+
+def _mend_stop(stop: Stop, policy: Policy, owners: set[int], mend: _Mend) -> bool:
     found = _owners(stop.code)
     if found:
-        mended = [_mend_asked(each[0].mended.sources[stop.code], stop, each) for each in found]
+        mended = [mend(each[0].mended.sources[stop.code], stop, each) for each in found]
         return any(mended)
     function = stop.function
     if function is None:
-        return any(_mend_asked(nested, stop, [holder]) for holder, nested in _holders(stop.code))
+        return any(mend(nested, stop, [holder]) for holder, nested in _holders(stop.code))
     if not policy.touches(str(function.__globals__.get("__name__", ""))):
         return False
     known = _TABLE.by_function.get(id(function))
+    if known is None and mend is _split_asked:
+        return _split_newly_found(function, stop, policy, owners)
     if known is None:
         return _mend_newly_found(function, stop, policy, owners)
-    return stop.code is known.original and _mend_asked(stop.code, stop, [known])
+    return _runs(known, stop.code) and mend(known.original, stop, [known])
+
+
+def _runs(patched: Patched, code: CodeType) -> bool:
+    """Whether ``code`` has the original instructions of a function; a shell has them too."""
+    return code is patched.original or code is patched.mended.shell
+
+
+def _split_newly_found(
+    function: FunctionType, stop: Stop, policy: Policy, owners: set[int]
+) -> bool:
+    code = function.__code__
+    if code.co_flags & _SUSPENDS or stop.code is not code:
+        return False
+    if not _note(_TABLE.splits, code, _reads_at(code, stop)):
+        return False
+    _TABLE.cache.pop((id(code), policy), None)
+    return sum(_install_one(function, policy, owner, needed=False) for owner in owners) > 0
 
 
 def _mend_newly_found(function: FunctionType, stop: Stop, policy: Policy, owners: set[int]) -> bool:
@@ -352,15 +412,49 @@ def _jumps_at(code: CodeType, position: tuple[int | None, ...]) -> set[int]:
     }
 
 
+def _reads_at(code: CodeType, stop: Stop) -> set[int]:
+    """Return the offsets of the instructions that a frame may have stopped at."""
+    here = [
+        instruction
+        for instruction in decode(code).instructions
+        if instruction.location is not None and astuple(instruction.location) == stop.position
+    ]
+    name = stop.opname.replace("FORWARD_", "").replace("BACKWARD_", "").replace("PRECALL", "CALL")
+    return {each.offset for each in here if each.op == name} or {each.offset for each in here[-1:]}
+
+
+def _split_asked(code: CodeType, stop: Stop, owners: list[Patched]) -> bool:
+    """Split patched code in front of an instruction."""
+    if not _note(_TABLE.splits, code, _reads_at(code, stop)):
+        return False
+    return _mend_again(owners)
+
+
 def _mend_asked(code: CodeType, stop: Stop, owners: list[Patched]) -> bool:
     """Mend a jump of patched code that was not thought to test a tensor, or mend it otherwise."""
     known = {site.offset for source, site in owners[0].mended.sites if source is code}
     jumps = _jumps_at(code, stop.position)
     if known & jumps:
         if not _note(_TABLE.wide, code, _to_be_widened(owners[0].mended, code)):
-            return False
+            return _go_on_in_halves(owners[0].mended, code)
     elif not _note(_TABLE.asked, code, jumps):
         return False
+    return _mend_again(owners) or _go_on_in_halves(owners[0].mended, code)
+
+
+def _go_on_in_halves(mended: Mended, code: CodeType) -> bool:
+    """Have code split where it reads what branches of its own have left; ``False`` if it was."""
+    changed = False
+    for source, site in mended.sites:
+        live = sites.find(site.name)
+        if source is code and live is not None and live.reads and not live.goes_on_in_halves:
+            live.reads.clear()
+            live.goes_on_in_halves = changed = True
+    return changed
+
+
+def _mend_again(owners: list[Patched]) -> bool:
+    """Mend functions anew, by what has been found out since; say whether more is mended now."""
     again = False
     for patched in owners:
         function, old = patched.function(), patched.mended
@@ -424,4 +518,4 @@ def _names(code: CodeType, name: str, but: CodeType) -> bool:
 
 
 sites.named_elsewhere = _named_elsewhere
-boundary.install(_mend_where_stopped)
+boundary.install(_mend_where_stopped, _split_where_read)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import CodeType
@@ -24,7 +24,7 @@ from typing import Any
 
 from bcmend.analysis.conditions import may_be_tensor
 from bcmend.analysis.effects import LOOKING_AT_FRAMES, touched
-from bcmend.analysis.facts import Facts, facts_of
+from bcmend.analysis.facts import Facts
 from bcmend.analysis.sketch import may_branch_on_tensor
 from bcmend.cfg.graph import decoded_index
 from bcmend.cfg.regions import Branch
@@ -33,8 +33,9 @@ from bcmend.codeobj.opcodes import row
 from bcmend.policy import Policy
 from bcmend.rewrite.branch import propose_branch, propose_guard
 from bcmend.rewrite.defer import may_write_output, output_statements, propose_output
-from bcmend.rewrite.plan import BranchLowering, Lowering, Plan, Refusal, Site
+from bcmend.rewrite.plan import SPLIT, BranchLowering, Lowering, Plan, Refusal, Site, chained
 from bcmend.rewrite.shell import write_shell
+from bcmend.rewrite.splits import facts_with_splits, propose_split
 from bcmend.rewrite.widen import over_flags, wider_forms
 from bcmend.rewrite.write import CodeWriter
 
@@ -55,6 +56,8 @@ class Context:
             even if nothing in the code says that their conditions may be tensors.
         wide: those of them whose arms turned out to have nothing in common where they meet; they
             get wider forms to try.
+        splits: (identity of code, offset) of instructions that were seen to read a value which has
+            one form on each side of a branch.
     """
 
     module: str
@@ -62,6 +65,11 @@ class Context:
     policy: Policy
     asked: frozenset[tuple[int, int]] = frozenset()
     wide: frozenset[tuple[int, int]] = frozenset()
+    splits: frozenset[tuple[int, int]] = frozenset()
+
+    def splits_in(self, code: CodeType) -> list[int]:
+        """Return the offsets at which ``code`` is to be split."""
+        return [offset for code_id, offset in self.splits if code_id == id(code)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +163,8 @@ def _written(code: CodeType, writer: CodeWriter, gathered: _Gathered, has_sites:
 
 def _planned(code: CodeType, context: Context, gathered: _Gathered) -> CodeWriter:
     """Decide about every site of ``code``, and mend the functions nested in it."""
-    facts = facts_of(decode(code))
-    plan = _plan(code, facts, context, gathered.names)
+    facts, splits = facts_with_splits(decode(code), context.splits_in(code))
+    plan = _plan(code, facts, splits, context, gathered.names)
     gathered.sites.extend((code, site) for site in plan.sites)
     nested = _mend_nested(code, context, gathered)
     return CodeWriter(facts, plan, lambda site: site.name, nested)
@@ -186,7 +194,7 @@ def _mend_nested(code: CodeType, context: Context, gathered: _Gathered) -> dict[
 def may_have_sites(code: CodeType, context: Context) -> bool:
     """Whether it is worth decoding ``code``: a cheap look that never misses a site."""
     return (
-        any(code_id == id(code) for code_id, _ in context.asked)
+        any(code_id == id(code) for code_id, _ in (*context.asked, *context.splits))
         or may_branch_on_tensor(code)
         or may_write_output(code, context.names)
         or any(
@@ -196,11 +204,22 @@ def may_have_sites(code: CodeType, context: Context) -> bool:
     )
 
 
-def _plan(code: CodeType, facts: Facts, context: Context, names: Counter[str]) -> Plan:
+def _plan(
+    code: CodeType,
+    facts: Facts,
+    splits: Sequence[int],
+    context: Context,
+    names: Counter[str],
+) -> Plan:
     """Decide about every site of one code object, innermost rules first."""
     prefix = f"{context.module}.{code.co_qualname}"
     sites = []
-    for index, kind, decision in sorted(_decisions(code, facts, context), key=lambda each: each[0]):
+    whole = _refusal_of_all(code, facts)
+    decisions = [
+        *_decisions(code, facts, whole, context),
+        *((index, SPLIT, whole or propose_split(facts, index)) for index in splits),
+    ]
+    for index, kind, decision in sorted(decisions, key=lambda each: each[0]):
         instruction = facts.instructions[index]
         line = None if instruction.location is None else instruction.location.lineno
         name = f"{prefix}:{line}:{kind}"
@@ -219,16 +238,19 @@ def _with_places(facts: Facts, sites: Iterable[Site]) -> tuple[Site, ...]:
     places = {
         site.index: _place(facts, site.decision)
         for site in sites
-        if isinstance(site.decision, BranchLowering)
+        if isinstance(site.decision, BranchLowering) and site.kind != SPLIT
     }
     in_loops = {
         places[site.index]
         for site in sites
-        if isinstance(site.decision, BranchLowering)
+        if site.index in places
+        and isinstance(site.decision, BranchLowering)
         and facts.graph.block_of[site.index] in site.decision.blocks
     }
     return tuple(
-        replace(site, place=places[site.index]) if places.get(site.index) in in_loops else site
+        replace(site, place=places[site.index])
+        if site.kind != SPLIT and places.get(site.index) in in_loops
+        else site
         for site in sites
     )
 
@@ -268,9 +290,8 @@ def _inside(facts: Facts, decision: Lowering | Refusal) -> tuple[tuple[tuple[int
 
 
 def _decisions(
-    code: CodeType, facts: Facts, context: Context
+    code: CodeType, facts: Facts, whole: Refusal | None, context: Context
 ) -> Iterator[tuple[int, str, Lowering | Refusal]]:
-    whole = _refusal_of_all(code, facts)
     if context.policy.output != "keep" or whole is not None:
         for statement in output_statements(facts, context.names):
             yield statement.start, "output", whole or propose_output(facts, statement)
@@ -302,11 +323,7 @@ def _proposed(facts: Facts, branch: Branch, *, is_wide: bool) -> Lowering | Refu
     found = [each for each in proposals if not isinstance(each, Refusal)]
     if not found:
         return proposals[-1]
-    chosen = found if is_wide else found[:1]
-    lowering = chosen.pop()
-    while chosen:
-        lowering = replace(chosen.pop(), wider=lowering)
-    return lowering
+    return chained(found if is_wide else found[:1])
 
 
 def _refusal_of_all(code: CodeType, facts: Facts) -> Refusal | None:

@@ -6,6 +6,7 @@ some functions need are computed on first use.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -90,11 +91,11 @@ class Facts:
         return found
 
 
-def facts_of(function: FunctionCode) -> Facts:
-    """Analyse ``function``.
+def facts_of(function: FunctionCode, starts_too: Collection[int] = ()) -> Facts:
+    """Analyse ``function``; a block begins at each of ``starts_too`` as well.
 
     Raises:
         ValueError: the code cannot be analysed (an unknown opcode, an inconsistent stack).
     """
-    graph = build_graph(function)
+    graph = build_graph(function, starts_too)
     return Facts(function, graph, operand_stacks(graph))

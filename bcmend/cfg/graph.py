@@ -7,7 +7,7 @@ from the others: ``successors`` and ``predecessors`` leave them out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from bcmend.codeobj.decode import FunctionCode, TryRange
@@ -77,9 +77,12 @@ def decoded_index(place: object) -> int:
     return place
 
 
-def build_graph(function: FunctionCode) -> Graph:
-    """Return the control-flow graph of ``function``, which has at least one instruction."""
-    starts = sorted(_leaders(function))
+def build_graph(function: FunctionCode, starts_too: Collection[int] = ()) -> Graph:
+    """Return the control-flow graph of ``function``, which has at least one instruction.
+
+    A block begins at each of ``starts_too`` as well.
+    """
+    starts = sorted(_leaders(function).union(starts_too))
     count = len(function.instructions)
     blocks = tuple(
         Block(index, start, end)

@@ -118,6 +118,21 @@ def call_global(
     return call_value(load_callable, arguments, location)
 
 
+def push_null(location: Location | None = None) -> Instructions:
+    """Push the NULL that a call takes in place of a missing ``self``."""
+    return _one("PUSH_NULL", None, location)
+
+
+def call_over_null(function_path: Sequence[str], location: Location | None = None) -> Instructions:
+    """Call a global, or an attribute of one, with the NULL that is on the stack already."""
+    name, *attributes = function_path
+    load = list(load_global(name, location))
+    for attribute in attributes:
+        load.extend(load_attribute(attribute, location))
+    order = () if behavior.NULL_BEFORE_CALLABLE else swap(2, location)
+    return (*load, *order, *_one("CALL", 0, location))
+
+
 def make_function(
     code: CodeType, closure_names: Sequence[str] = (), location: Location | None = None
 ) -> Instructions:

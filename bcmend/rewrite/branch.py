@@ -49,8 +49,13 @@ def propose_guard(facts: Facts, branch: Branch) -> GuardLowering | Refusal:
     return GuardLowering(branch.jump, region, raises_if, goes_on, inputs, cells)
 
 
-def propose_branch(facts: Facts, branch: Branch) -> BranchLowering | Refusal:
-    """Propose a region with two entries."""
+def propose_branch(
+    facts: Facts, branch: Branch, *, is_split: bool = False
+) -> BranchLowering | Refusal:
+    """Propose a region with two entries.
+
+    A split has no jump: both its arms begin with the instruction that it stands in front of.
+    """
     jump = facts.instructions[branch.jump]
     outer = frozenset(facts.handlers_over(branch.jump))
     if branch.join == EXIT and outer:
@@ -63,7 +68,7 @@ def propose_branch(facts: Facts, branch: Branch) -> BranchLowering | Refusal:
         )
     )
     blocks = ways[0][1] | ways[1][1]
-    operands = _operands(facts, branch, blocks)
+    operands = _operands(facts, branch, blocks, is_split=is_split)
     if isinstance(operands, Refusal):
         return operands
     touches = touched(facts, facts.indices_of(blocks))
@@ -78,7 +83,7 @@ def propose_branch(facts: Facts, branch: Branch) -> BranchLowering | Refusal:
     inputs, outputs = passed
     jumps_if = row(jump.op).jump == "if_true"
     then_way, else_way = ways if jumps_if else ways[::-1]
-    base, given, extra = operands
+    base, given, extra, nulls = operands
     return BranchLowering(
         branch.jump,
         then_way[0],
@@ -88,12 +93,13 @@ def propose_branch(facts: Facts, branch: Branch) -> BranchLowering | Refusal:
         base,
         given,
         extra,
-        None if row(jump.op).pops_condition else jumps_if,
+        None if is_split or row(jump.op).pops_condition else jumps_if,
         inputs,
         outputs,
         tuple(sorted(touches.cells)),
         _first_argument(facts) if touches.uses_super else (),
         outer,
+        nulls,
     )
 
 
@@ -143,22 +149,35 @@ def _raising_region(
 
 
 def _operands(
-    facts: Facts, branch: Branch, blocks: frozenset[int]
-) -> tuple[int, int, int] | Refusal:
-    """Return the operands of a region: how many under it, given to it, and left at its join."""
-    depth = facts.depth_before(branch.jump)
-    assert depth is not None
+    facts: Facts, branch: Branch, blocks: frozenset[int], *, is_split: bool
+) -> tuple[int, int, int, frozenset[int]] | Refusal:
+    """Return the operands of a region.
+
+    How many lie under it, how many are given to it, how many are left at its join, and which of
+    those given are NULLs; those of a split may be.
+    """
+    stack = facts.stacks[branch.jump]
+    assert stack is not None
+    depth = len(stack) if is_split else len(stack) - 1
     base, at_join = 0, 0
     if branch.join != EXIT:
         found = facts.depth_before(facts.graph.blocks[branch.join].start)
         assert found is not None
         at_join = found
-        base = _lowest_operand(facts, blocks, min(depth - 1, at_join))
-    for position in range(base, depth - 1):
+        base = _lowest_operand(facts, blocks, min(depth, at_join))
+    nulls = set()
+    for position in range(base, depth):
+        if is_split and _is_null(facts, stack[position]):
+            nulls.add(position - base)
+            continue
         refusal = _cannot_be_given(facts, branch.jump, position)
         if refusal is not None:
             return refusal
-    return base, depth - 1 - base, max(at_join - base, 0)
+    return base, depth - base, max(at_join - base, 0), frozenset(nulls)
+
+
+def _is_null(facts: Facts, makers: frozenset[int]) -> bool:
+    return all(maker >= 0 and facts.instructions[maker].op == "PUSH_NULL" for maker in makers)
 
 
 def _cannot_be_given(facts: Facts, jump: int, position: int) -> Refusal | None:

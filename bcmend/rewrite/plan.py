@@ -7,9 +7,11 @@ list of all of them for one function, at most one lowering for an instruction.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 __all__ = [
+    "SPLIT",
     "ArmRegion",
     "BranchLowering",
     "GuardLowering",
@@ -20,7 +22,11 @@ __all__ = [
     "RegionKey",
     "Site",
     "Slice",
+    "chained",
 ]
+
+#: The kind of a site that splits the code where it reads a value that has one form on each side.
+SPLIT: Final = "split"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +57,7 @@ class BranchLowering:
     """Both arms become entries of a region function.
 
     Attributes:
-        jump: the conditional jump.
+        jump: the conditional jump; of a split, the instruction that both arms begin with.
         then_entry: the block where control goes on if the condition is true.
         else_entry: the block where it goes on if not.
         join: the block where the arms meet, or ``EXIT`` where they return.
@@ -65,6 +71,7 @@ class BranchLowering:
         cells: the cells that they need.
         first: the function's first argument, where an arm calls ``super()``.
         outer: positions of the try ranges that cover the jump.
+        nulls: which of the operands that the arms are given are NULLs, counted from the lowest.
         wider: what to try next where the arms turn out to have nothing in common at the join: the
             same branch with its join further down.
     """
@@ -83,6 +90,7 @@ class BranchLowering:
     cells: tuple[str, ...]
     first: tuple[str, ...]
     outer: frozenset[int]
+    nulls: frozenset[int] = frozenset()
     wider: BranchLowering | None = None
 
     @property
@@ -97,6 +105,14 @@ class BranchLowering:
     @property
     def region(self) -> RegionKey:
         return RegionKey(self.join, self.base, self.outputs, self.outer)
+
+
+def chained(forms: Sequence[BranchLowering]) -> BranchLowering:
+    """Return the first of ``forms``, with the others as what to try next, in their order."""
+    *narrower, lowering = forms
+    for form in reversed(narrower):
+        lowering = replace(form, wider=lowering)
+    return lowering
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,5 +193,17 @@ class Plan:
 
     @property
     def lowerings(self) -> dict[int, Site]:
-        """The sites to be lowered, by the instruction where each begins."""
-        return {site.index: site for site in self.sites if not isinstance(site.decision, Refusal)}
+        """The sites to be lowered, by the instruction where each begins; splits left out."""
+        return self._lowered(is_split=False)
+
+    @property
+    def splits(self) -> dict[int, Site]:
+        """The splits to be made, by the instruction that each stands in front of."""
+        return self._lowered(is_split=True)
+
+    def _lowered(self, *, is_split: bool) -> dict[int, Site]:
+        return {
+            site.index: site
+            for site in self.sites
+            if not isinstance(site.decision, Refusal) and (site.kind == SPLIT) is is_split
+        }

@@ -98,9 +98,10 @@ class CodeWriter:
     ) -> None:
         self._facts = facts
         self._sites = plan.lowerings
+        self._splits = plan.splits
         self._key_of = key_of
         self._nested = nested
-        self._regions = _regions(self._sites.values())
+        self._regions = _regions([*self._sites.values(), *self._splits.values()])
         self._codes: dict[RegionKey, CodeType] = {}
         self._unchanged = self._find_unchanged()
         #: Every code object written so far.
@@ -156,10 +157,13 @@ class CodeWriter:
         stretch.add([*emit.load_local(ENTRY), *emit.load_const(number), *emit.equal()])
         stretch.add(emit.jump_if_false(following))
         values = len(member.inputs) + member.operands + (member.kept is not None)
+        values -= len(member.nulls)
         if values:
             stretch.add([*emit.load_local(INPUTS), *emit.unpack_sequence(values)])
         for name in member.inputs:
             stretch.add(emit.store_local(name))
+        if member.nulls:
+            stretch.add(_with_nulls(member))
         if member.kept is not None and member.kept is not taken:
             stretch.add(emit.pop_top())
         place = member.then_entry if taken else member.else_entry
@@ -239,6 +243,7 @@ class CodeWriter:
             for index, instruction in enumerate(self._facts.instructions)
             if instruction.target is None
             and index not in self._sites
+            and index not in self._splits
             and index not in tested
             and not isinstance(instruction.arg, CodeType)
             and row(instruction.op).ends != "return"
@@ -249,6 +254,8 @@ class CodeWriter:
             stretch.add([stretch.places[index]])
         site = self._sites.get(index)
         instruction = self._facts.instructions[index]
+        if index in self._splits:
+            self._write_split(stretch, self._splits[index], instruction.location)
         if site is not None:
             self._write_site(stretch, site, instruction.location)
         elif self._tests_for_a_site(index):
@@ -374,6 +381,70 @@ class CodeWriter:
         else:
             stretch.add(_unpack_results(lowering, at))
             stretch.add(emit.jump(stretch.label(lowering.join), at))
+        stretch.add([following])
+
+    def _write_split(self, stretch: _Stretch, site: Site, at: Location | None) -> None:
+        """Write: where an operand has one form on each side, go on from here in either form.
+
+        All operands are kept in variables for as long as that is being decided, but for NULLs,
+        which are used up and pushed anew.
+        """
+        narrowest = site.decision
+        assert isinstance(narrowest, BranchLowering)
+        forms = [form for form in narrowest.alternatives if self._can_be_called(stretch, form)]
+        if not forms:
+            return
+        lowest = min(form.base for form in forms)
+        widest = next(form for form in forms if form.base == lowest)
+        names = [
+            None if number in widest.nulls else OPERAND.format(number)
+            for number in range(widest.operands)
+        ]
+        for name in reversed(names):
+            stretch.add(_drop_null(at) if name is None else emit.store_local(name, at))
+        original = Label("original")
+        read = [name for name in names[narrowest.base - lowest :] if name is not None]
+        stretch.add(self._ask(site, "undecided", _tuple_of(read, at), at=at))
+        stretch.add(emit.jump_if_false(original, at))
+        for form in forms:
+            self._write_half(stretch, site, form, names[: form.base - lowest], names, at)
+        stretch.add([original])
+        stretch.add(_pushed(names, at))
+
+    def _write_half(
+        self,
+        stretch: _Stretch,
+        site: Site,
+        form: BranchLowering,
+        under: Sequence[str | None],
+        names: Sequence[str | None],
+        at: Location | None,
+    ) -> None:
+        """Write one form of a split: call the region twice; if that works go on at the join."""
+        key, following = form.region, Label("not split")
+        narrowest = site.decision
+        assert isinstance(narrowest, BranchLowering)
+        given = [name for name in reversed(names[len(under) :]) if name is not None]
+        stretch.add(
+            self._ask(
+                site,
+                "split",
+                emit.load_const(narrowest.alternatives.index(form), at),
+                self._load_region(stretch, key, at),
+                _tuple_of(self._first_of(key), at),
+                emit.load_const(2 * self._regions[key].index(form), at),
+                _tuple_of([*form.inputs, *given], at),
+                at=at,
+            )
+        )
+        stretch.add([*emit.store_local(RESULT, at), *emit.load_local(RESULT, at)])
+        stretch.add(emit.jump_if_none(following, at))
+        if form.returns:
+            self._return_result(stretch, at)
+        else:
+            stretch.add(_pushed(under, at))
+            stretch.add(_unpack_results(form, at))
+            stretch.add(emit.jump(stretch.label(form.join), at))
         stretch.add([following])
 
     def _load_region(self, stretch: _Stretch, key: RegionKey, at: Location | None) -> Emitted:
@@ -524,6 +595,32 @@ def _jumps(site: Site) -> bool:
 def _tuple_of(names: Sequence[str], at: Location | None) -> Emitted:
     loads = [each for name in names for each in emit.load_local(name, at)]
     return [*loads, *emit.build_tuple(len(names), at)]
+
+
+def _with_nulls(member: BranchLowering) -> Emitted:
+    """Put the NULLs of a region among the operands that it is given."""
+    names = [
+        None if number in member.nulls else OPERAND.format(number)
+        for number in range(member.operands)
+    ]
+    stores = [
+        each for name in reversed(names) if name is not None for each in emit.store_local(name)
+    ]
+    return [*stores, *_pushed(names, None)]
+
+
+def _pushed(names: Sequence[str | None], at: Location | None) -> Emitted:
+    """Push variables, the first deepest; ``None`` stands for a NULL."""
+    return [
+        each
+        for name in names
+        for each in (emit.push_null(at) if name is None else emit.load_local(name, at))
+    ]
+
+
+def _drop_null(at: Location | None) -> Emitted:
+    """Use up the NULL on top of the stack: nothing but a call may take one."""
+    return [*emit.call_over_null((NAMESPACE, "nothing"), at), *emit.pop_top(at)]
 
 
 def _pack_results(outputs: Sequence[str], extra: int) -> Emitted:

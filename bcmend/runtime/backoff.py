@@ -19,7 +19,18 @@ from torch._dynamo.symbolic_convert import InstructionTranslatorBase
 
 from bcmend.runtime import sites
 
-__all__ = ["BodyState", "MendedFurther", "Stop", "mend_inside", "on_stop", "state_of", "try_again"]
+__all__ = [
+    "BodyState",
+    "MendedFurther",
+    "Stop",
+    "may_mend",
+    "mend_inside",
+    "on_read",
+    "on_stop",
+    "split_where_read",
+    "state_of",
+    "try_again",
+]
 
 #: A body is mended further at most so many times for one call.
 MOST_TRIES: Final = 64
@@ -31,12 +42,13 @@ class Stop:
 
     ``function`` is ``None`` for a frame that no function object is known of. ``position`` is the
     source position of the instruction: line, last line, column, last column (Dynamo renumbers
-    instructions, so an offset would not do).
+    instructions, so an offset would not do). ``opname`` is what Dynamo calls the instruction.
     """
 
     function: FunctionType | None
     code: CodeType
     position: tuple[int | None, ...]
+    opname: str = ""
 
 
 @dataclass(slots=True, eq=False)
@@ -93,8 +105,16 @@ def _nobody(stops: list[Stop]) -> bool:
     return False
 
 
+def _no_split(stops: list[Stop], site: sites.LiveSite) -> bool:
+    return False
+
+
 #: Asked to mend the code where Dynamo stopped, innermost frame first; says whether it mended any.
 on_stop: Callable[[list[Stop]], bool] = _nobody
+
+#: Asked to split the code that reads a value which a site has left with one form on each side,
+#: innermost frame first; says whether it did.
+on_read: Callable[[list[Stop], sites.LiveSite], bool] = _no_split
 
 
 class MendedFurther(exc.Unsupported):
@@ -110,9 +130,22 @@ def mend_inside(tx: Any, error: exc.Unsupported) -> None:
     Raises:
         MendedFurther: something was mended.
     """
-    captured_whole = tx.one_graph or tx.error_on_graph_break
-    if captured_whole and on_stop(list(_stops(error))):
+    if may_mend(tx) and on_stop(list(_stops(error))):
         raise MendedFurther from error
+
+
+def may_mend(tx: Any) -> bool:
+    """Whether nothing has run yet of what is being traced, so that it can be mended further."""
+    return bool(tx.one_graph or tx.error_on_graph_break)
+
+
+def split_where_read(tx: Any, site: sites.LiveSite) -> bool:
+    """Have the code being traced split where it is; say whether there is more mended code now."""
+    stops = []
+    while tx is not None:
+        stops.append(_stop_at(tx))
+        tx = getattr(tx, "parent", None)
+    return on_read(stops, site)
 
 
 def try_again(state: BodyState, generation: int, error: exc.TorchDynamoException) -> bool:
@@ -156,9 +189,13 @@ def _stops(error: BaseException) -> Iterator[Stop]:
         _collect(current.__traceback__, translators)
         pending.append(current.__cause__)
     for translator in reversed(translators.values()):
-        place = translator.current_instruction.positions
-        position = () if place is None else tuple(place)
-        yield Stop(_function_of(translator), translator.f_code, position)
+        yield _stop_at(translator)
+
+
+def _stop_at(translator: Any) -> Stop:
+    instruction = translator.current_instruction
+    position = () if instruction.positions is None else tuple(instruction.positions)
+    return Stop(_function_of(translator), translator.f_code, position, instruction.opname)
 
 
 def _collect(traceback: TracebackType | None, translators: dict[int, Any]) -> None:

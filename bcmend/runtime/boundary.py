@@ -132,9 +132,12 @@ def _captured_whole(callback: Any) -> Iterator[None]:
             remembered.error_on_graph_break = before
 
 
-def install(on_stop: Callable[[list[backoff.Stop]], bool]) -> None:
-    """Keep Dynamo out of this package's own frames, and say whom to ask about unmended code."""
-    backoff.on_stop = on_stop
+def install(
+    on_stop: Callable[[list[backoff.Stop]], bool],
+    on_read: Callable[[list[backoff.Stop], sites.LiveSite], bool],
+) -> None:
+    """Say whom to ask about unmended code."""
+    backoff.on_stop, backoff.on_read = on_stop, on_read
 
 
 def _skip(function: Any) -> None:

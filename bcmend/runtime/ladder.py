@@ -27,6 +27,7 @@ from torch._dynamo import exc
 from torch._dynamo.variables import TensorVariable, TupleVariable
 from torch._dynamo.variables.base import VariableTracker
 
+from bcmend.rewrite.plan import SPLIT
 from bcmend.runtime import depth, draws, in_place, iterators, loops, lower, sinks, sites, watches
 from bcmend.runtime.arms import Arm, ArmFailure, ArmTrace, trace_arm
 from bcmend.runtime.changes import apply_changes, plan_changes
@@ -284,11 +285,17 @@ def _lower(tx: Any, branch: Branch) -> VariableTracker | None:
     for draft, taken, build in records:
         _append_under(tx, branch.predicate, draft, taken, build(merged))
     result = build_result(merged)
-    how = f"split by {how}" if branch.form else how
-    how = f"choice by {how}" if has_choice(result) else how
+    how = _described(branch, how, is_chosen_later=has_choice(result))
     has_effects = bool(changes or records or tensors)
     branch.site.mended(f"{how} with effects" if has_effects else how, choice.why)
     return result
+
+
+def _described(branch: Branch, how: str, *, is_chosen_later: bool) -> str:
+    is_split = branch.site.kind == SPLIT
+    if branch.form or is_split:
+        how = f"split by {how}"
+    return f"choice by {how}" if is_chosen_later and not is_split else how
 
 
 def _require_gradients_stay(pairs: Sequence[Pair]) -> None:

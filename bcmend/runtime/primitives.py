@@ -19,12 +19,22 @@ from torch._dynamo.variables.tensor import SymNodeVariable
 from torch._ops import HigherOrderOperator
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from bcmend.runtime import backoff, ladder, lower, scalars, sinks, sites, truths
+from bcmend.runtime import backoff, ladder, lower, scalars, sinks, sites, splits, truths
 from bcmend.runtime.arms import Arm
 from bcmend.runtime.merge import constant, example_of
+from bcmend.runtime.unmerged import Choice
 from bcmend.runtime.watches import SiteChanged
 
-__all__ = ["branch", "data_dependent", "guard", "record", "recording"]
+__all__ = [
+    "branch",
+    "data_dependent",
+    "guard",
+    "nothing",
+    "record",
+    "recording",
+    "split",
+    "undecided",
+]
 
 
 class _Primitive(HigherOrderOperator):
@@ -50,6 +60,9 @@ branch = _Primitive("branch", None)
 guard = _Primitive("guard", False)
 recording = _Primitive("recording", False)
 record = _RecordPrimitive("record", None)
+undecided = _Primitive("undecided", False)
+split = _Primitive("split", None)
+nothing = _Primitive("nothing", None)
 
 
 @contextmanager
@@ -125,6 +138,61 @@ class _Branch(TorchHigherOrderOperatorVariable):
                 (then_arm, else_arm),
             )
         return constant(None) if outcome is None else outcome
+
+
+class _Undecided(TorchHigherOrderOperatorVariable):
+    """``undecided(key, operands)``: whether one of them has one form on each side of a branch."""
+
+    _HOP_NAME = "bcmend.undecided"
+    _ALLOW_FALLBACK_TO_EAGER = True
+
+    def _call_function(
+        self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        key, operands = args
+        site = sites.find(key.as_python_constant())
+        if site is None or not site.active or not isinstance(operands, TupleVariable):
+            return constant(False)
+        found = splits.first_open(operands.items)
+        if found is not None:
+            found.require_both_sides(site)
+        return constant(isinstance(found, Choice))
+
+
+class _Split(TorchHigherOrderOperatorVariable):
+    """``split(key, form, function, first, entry, inputs)``: live-outs, or ``None``."""
+
+    _HOP_NAME = "bcmend.split"
+    _ALLOW_FALLBACK_TO_EAGER = True
+
+    def _call_function(
+        self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        key, form, function, first, entry, inputs = args
+        site = sites.find(key.as_python_constant())
+        assert site is not None and isinstance(first, TupleVariable)
+        number = entry.as_python_constant()
+        then_arm, else_arm = (
+            Arm(function, (*first.items, function, constant(each), inputs))
+            for each in (number, number + 1)
+        )
+        with _withdrawn_if_it_fails(site):
+            outcome = splits.split(
+                tx, self.value, site, form.as_python_constant(), (then_arm, else_arm)
+            )
+        return constant(None) if outcome is None else outcome
+
+
+class _Nothing(TorchHigherOrderOperatorVariable):
+    """``nothing()``: ``None``."""
+
+    _HOP_NAME = "bcmend.nothing"
+    _ALLOW_FALLBACK_TO_EAGER = True
+
+    def _call_function(
+        self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        return constant(None)
 
 
 def _is_open_for(tx: Any, site: sites.LiveSite) -> bool:
@@ -204,6 +272,9 @@ def _install() -> None:
         (guard, _Guard),
         (recording, _Recording),
         (record, _Record),
+        (undecided, _Undecided),
+        (split, _Split),
+        (nothing, _Nothing),
     ):
         table[operator.__name__] = variable
 

@@ -46,7 +46,9 @@ class LiveSite:
         why: why it became that and nothing else, where there was a choice.
         clone_inputs: records of this site must copy tensors, since they were seen to change later.
         reads: the forms in which a live-out that has no common form was seen to be read.
-        returns: the forms in which one was seen to be returned by the call.
+        returns: the forms in which both sides of one are kept, since it was seen to be returned by
+            the call, or to be read by code that can go on in halves.
+        goes_on_in_halves: even the code that has the site is split where it reads one.
         aliased: the forms in which a merged tensor would have to be an older one.
         refused: slug and detail of why the last trace that reached the site left it alone.
     """
@@ -68,6 +70,7 @@ class LiveSite:
     reads: set[int] = field(default_factory=set)
     returns: set[int] = field(default_factory=set)
     aliased: set[int] = field(default_factory=set)
+    goes_on_in_halves: bool = False
     refused: dict[str, str] = field(default_factory=dict)
 
     def is_like(self, other: LiveSite) -> bool:

@@ -47,9 +47,17 @@ class Unmerged(VariableTracker):
         return lambda merged: self
 
     def ask(self) -> None:
-        """Have the frame traced again without values like this one."""
+        """Have the frame traced again: with both halves where this is read, or without it."""
+        tx = self.output.current_tx
+        if backoff.may_mend(tx) and backoff.split_where_read(tx, self.site):
+            self.site.returns.add(self.form)
+            raise backoff.MendedFurther
         self.site.reads.add(self.form)
         raise SiteChanged(restart_reason=f"bcmend: {self.site.key} has to merge every live-out")
+
+    def require_both_sides(self, reader: LiveSite) -> None:
+        """See to it that ``reader`` can go on in either form; else have the frame traced again."""
+        self.ask()
 
 
 def _asking(name: str) -> Callable[..., None]:
@@ -91,6 +99,10 @@ setattr(Unmerged, "as_python_constant", _no_constant)  # noqa: B010
 class _Returned(Unmerged):
     """One that nobody has looked at yet; if it is returned, the choice is made after the graph."""
 
+    def require_both_sides(self, reader: LiveSite) -> None:
+        self.site.returns.add(self.form)
+        raise SiteChanged(restart_reason=f"bcmend: {reader.key} goes on in either form")
+
     def reconstruct(self, codegen: Any) -> None:
         if not _is_handed_out(codegen.tx, self):
             self.ask()
@@ -113,6 +125,9 @@ class Choice(Unmerged):
     ) -> None:
         super().__init__(site, form, output, **more)
         self.predicate, self.one, self.other = predicate, one, other
+
+    def require_both_sides(self, reader: LiveSite) -> None:
+        """It has them."""
 
     @property
     def parts(self) -> TupleVariable:

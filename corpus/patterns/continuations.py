@@ -54,7 +54,7 @@ def full_mask_dropped_before_attention() -> Any:
     return SelfAttention()
 
 
-@pattern(_attention, SPLIT, unsettled=UNLIKE)
+@pattern(_attention, CHOICE, SPLIT)
 def mask_made_in_one_function_and_used_in_layers() -> Any:
     class Layer(nn.Module):
         def forward(self, hidden: Tensor, mask: Tensor | None) -> Tensor:

@@ -9,7 +9,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from corpus.patterns.pattern import COND, SPLIT, WHERE, pairs, pattern, patterns_among, rows, signs
+from corpus.patterns.pattern import (
+    CHOICE,
+    COND,
+    SPLIT,
+    WHERE,
+    pairs,
+    pattern,
+    patterns_among,
+    rows,
+    signs,
+)
 from tests.equivalence import Call, call
 
 Program = Callable[..., Any]
@@ -63,7 +73,7 @@ def flags_joined_in_a_helper() -> Program:
     return program
 
 
-@pattern(signs, WHERE, unsettled=VALUE)
+@pattern(signs, CHOICE, SPLIT)
 def or_of_three_in_a_call() -> Program:
     def program(x: Tensor) -> Tensor:
         return torch.add(x, (x[0] < 0) or (x[1] > 3) or x[2].abs(), alpha=2)
@@ -101,7 +111,7 @@ def ternary_as_a_keyword_of_a_call() -> Program:
     return program
 
 
-@pattern(signs, SPLIT, unsettled=UNLIKE)
+@pattern(signs, CHOICE, SPLIT)
 def number_as_a_keyword_of_a_call() -> Program:
     def program(x: Tensor) -> Tensor:
         return F.leaky_relu(x, negative_slope=0.1 if x.sum() > 0 else 0.3)
@@ -117,7 +127,7 @@ def index_by_a_ternary() -> Program:
     return program
 
 
-@pattern(rows, SPLIT, unsettled="the callable and its NULL cannot be handed to the arms")
+@pattern(rows, CHOICE, SPLIT)
 def axis_by_a_ternary() -> Program:
     def program(x: Tensor) -> Tensor:
         square = x @ x.t()

@@ -1,0 +1,111 @@
+"""Propose to split code in front of an instruction that reads a value with two forms.
+
+Where the arms of a branch have left None and a tensor, or two numbers, no single value stands for
+both, but both can be carried along with the condition. The first instruction that has to know which
+of the two it is becomes a branch on that condition: its arms run the same instructions, each with
+its own form. Reads facts and a place; produces a lowering or a refusal, as for any branch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Final
+
+from bcmend.analysis.facts import Facts, facts_of
+from bcmend.cfg.dominance import EXIT, immediate_post_dominators
+from bcmend.cfg.graph import walk
+from bcmend.cfg.regions import Branch
+from bcmend.codeobj.decode import FunctionCode
+from bcmend.codeobj.nulls import pushes_null, with_explicit_nulls
+from bcmend.codeobj.opcodes import row
+from bcmend.rewrite.branch import propose_branch
+from bcmend.rewrite.plan import BranchLowering, Refusal, chained
+from bcmend.rewrite.widen import wider_forms
+
+__all__ = ["facts_with_splits", "propose_split"]
+
+#: What leaves an operand on the stack for longer than a statement.
+_STAYS: Final = frozenset(
+    ["GET_ITER", "BEFORE_WITH", "BEFORE_ASYNC_WITH", "GET_AITER", "PUSH_EXC_INFO"]
+)
+
+
+def facts_with_splits(
+    function: FunctionCode, offsets: Collection[int]
+) -> tuple[Facts, tuple[int, ...]]:
+    """Analyse ``function`` so that it can be split at ``offsets``.
+
+    Returns the facts, in which the NULLs of the calls concerned are operands of their own and
+    blocks begin where a split does and where it may end, and the instructions to split in front of.
+    """
+    if not offsets:
+        return facts_of(function), ()
+    facts = facts_of(function)
+    loads = {
+        maker
+        for index in _places(function, offsets)
+        for makers in facts.stacks[index] or ()
+        for maker in makers
+        if maker >= 0 and pushes_null(facts.instructions[maker])
+    }
+    facts = facts_of(with_explicit_nulls(function, loads))
+    places = _places(facts.function, offsets)
+    starts = {each for index in places for each in (index, *_ends(facts, index))}
+    return facts_of(facts.function, starts), places
+
+
+def _places(function: FunctionCode, offsets: Collection[int]) -> tuple[int, ...]:
+    first: dict[int, int] = {}
+    for index, instruction in enumerate(function.instructions):
+        first.setdefault(instruction.offset, index)
+    found = (first[offset] for offset in sorted(offsets))
+    # The names of a call's keywords are set right before it, and belong to no operand.
+    return tuple(
+        index - (index > 0 and function.instructions[index - 1].op == "KW_NAMES") for index in found
+    )
+
+
+def _ends(facts: Facts, index: int) -> Iterator[int]:
+    """Yield where a split may end: behind the instruction, and behind its statement."""
+    if facts.instructions[index].op == "KW_NAMES":
+        index += 1
+    stack = facts.stacks[index]
+    assert stack is not None
+    lowest = next(
+        (depth for depth, makers in enumerate(stack) if not _stays(facts, makers)), len(stack)
+    )
+    following = index
+    while _falls_through(facts, following):
+        following += 1
+        depth = facts.depth_before(following)
+        if following == index + 1 or (depth is not None and depth <= lowest):
+            yield following
+        if depth is None or depth <= lowest:
+            break
+
+
+def _stays(facts: Facts, makers: frozenset[int]) -> bool:
+    return all(maker < 0 or facts.instructions[maker].op in _STAYS for maker in makers)
+
+
+def _falls_through(facts: Facts, index: int) -> bool:
+    instruction = facts.instructions[index]
+    return instruction.target is None and row(instruction.op).falls_through
+
+
+def propose_split(facts: Facts, index: int) -> BranchLowering | Refusal:
+    """Propose to split in front of an instruction, in all forms, narrowest first."""
+    forms = [_joined_at(facts, index, facts.graph.block_of[end]) for end in _ends(facts, index)]
+    if not forms:
+        after = immediate_post_dominators(facts.graph)[facts.graph.block_of[index]]
+        forms = [_joined_at(facts, index, EXIT if after is None else after)]
+    forms.extend(wider_forms(facts, forms[-1]))
+    proposals = [propose_branch(facts, form, is_split=True) for form in dict.fromkeys(forms)]
+    found = [each for each in proposals if isinstance(each, BranchLowering)]
+    return chained(found) if found else proposals[0]
+
+
+def _joined_at(facts: Facts, index: int, join: int) -> Branch:
+    entry = facts.graph.block_of[index]
+    blocks = walk(entry, facts.graph.successors, join)
+    return Branch(index, entry, entry, join, blocks, blocks, False, False)
