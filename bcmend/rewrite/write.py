@@ -407,7 +407,7 @@ class CodeWriter:
         stretch.add(self._ask(site, "undecided", _tuple_of(read, at), at=at))
         stretch.add(emit.jump_if_false(original, at))
         for form in forms:
-            self._write_half(stretch, site, form, names[: form.base - lowest], names, at)
+            self._write_half(stretch, site, form, names[: form.base - lowest], names, read, at)
         stretch.add([original])
         stretch.add(_pushed(names, at))
 
@@ -418,6 +418,7 @@ class CodeWriter:
         form: BranchLowering,
         under: Sequence[str | None],
         names: Sequence[str | None],
+        read: Sequence[str],
         at: Location | None,
     ) -> None:
         """Write one form of a split: call the region twice; if that works go on at the join."""
@@ -434,6 +435,7 @@ class CodeWriter:
                 _tuple_of(self._first_of(key), at),
                 emit.load_const(2 * self._regions[key].index(form), at),
                 _tuple_of([*form.inputs, *given], at),
+                _tuple_of(read, at),
                 at=at,
             )
         )

@@ -21,9 +21,9 @@ from bcmend.runtime import sites
 
 __all__ = [
     "BodyState",
+    "CodeSplit",
     "MendedFurther",
     "Stop",
-    "may_mend",
     "mend_inside",
     "on_read",
     "on_stop",
@@ -124,31 +124,45 @@ class MendedFurther(exc.Unsupported):
         super().__init__("bcmend: mended where an arm stopped")
 
 
+class CodeSplit(BaseException):
+    """The code being traced has meanwhile been split, and is to be traced anew.
+
+    No ``Exception``: many a place in Dynamo asks a value something and takes any of its own for
+    "no". Raised only where a boundary waits for it.
+    """
+
+
 def mend_inside(tx: Any, error: exc.Unsupported) -> None:
     """Mend what an arm stopped at, which the boundary would not see, since the branch stops first.
 
     Raises:
         MendedFurther: something was mended.
     """
-    if may_mend(tx) and on_stop(list(_stops(error))):
+    captured_whole = tx.one_graph or tx.error_on_graph_break
+    if captured_whole and on_stop(list(_stops(error))):
         raise MendedFurther from error
 
 
-def may_mend(tx: Any) -> bool:
-    """Whether nothing has run yet of what is being traced, so that it can be mended further."""
-    return bool(tx.one_graph or tx.error_on_graph_break)
+def split_where_read(tx: Any, site: sites.LiveSite) -> None:
+    """Have the code being traced split where it is, for it reads what ``site`` has left.
 
-
-def split_where_read(tx: Any, site: sites.LiveSite) -> bool:
-    """Have the code being traced split where it is; say whether there is more mended code now."""
+    Raises:
+        CodeSplit: that was possible.
+    """
+    state = state_of(tx.output.root_tx.f_code)
+    if state.may_break or state.tries >= MOST_TRIES:
+        return
     stops = []
     while tx is not None:
         stops.append(_stop_at(tx))
         tx = getattr(tx, "parent", None)
-    return on_read(stops, site)
+    if on_read(stops, site):
+        raise CodeSplit
 
 
-def try_again(state: BodyState, generation: int, error: exc.TorchDynamoException) -> bool:
+def try_again(
+    state: BodyState, generation: int, error: exc.TorchDynamoException | CodeSplit
+) -> bool:
     """Change something so that the next try may do better; ``False`` if nothing is left."""
     with state.lock:
         if state.generation != generation:
@@ -157,7 +171,7 @@ def try_again(state: BodyState, generation: int, error: exc.TorchDynamoException
         state.tries += 1
         if state.tries > MOST_TRIES:
             return False
-        if isinstance(error, MendedFurther):
+        if isinstance(error, (MendedFurther, CodeSplit)):
             return True
         if isinstance(error, (exc.Unsupported, exc.UserError)):
             if on_stop(list(_stops(error))):

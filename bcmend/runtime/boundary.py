@@ -100,7 +100,7 @@ def _compiled(body: FunctionType, arguments: tuple[Any, ...], buffer: Buffer) ->
             with _captured_whole(callback) if whole else nullcontext():
                 result = body(*arguments, buffer)
             return choices.resolve(result) if state.has_choices else result
-        except exc.TorchDynamoException as error:
+        except (exc.TorchDynamoException, backoff.CodeSplit) as error:
             # An exception out of the compiler leaves Dynamo switched off for this thread; what
             # follows does not need it.
             if not whole or not backoff.try_again(state, generation, error):

@@ -160,7 +160,10 @@ class _Undecided(TorchHigherOrderOperatorVariable):
 
 
 class _Split(TorchHigherOrderOperatorVariable):
-    """``split(key, form, function, first, entry, inputs)``: live-outs, or ``None``."""
+    """``split(key, form, function, first, entry, inputs, operands)``: live-outs, or ``None``.
+
+    The condition is the one behind the first of ``operands`` that has two forms.
+    """
 
     _HOP_NAME = "bcmend.split"
     _ALLOW_FALLBACK_TO_EAGER = True
@@ -168,9 +171,13 @@ class _Split(TorchHigherOrderOperatorVariable):
     def _call_function(
         self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:
-        key, form, function, first, entry, inputs = args
+        key, form, function, first, entry, inputs, operands = args
         site = sites.find(key.as_python_constant())
         assert site is not None and isinstance(first, TupleVariable)
+        assert isinstance(operands, TupleVariable)
+        found = splits.first_open(operands.items)
+        if not isinstance(found, Choice):
+            return constant(None)
         number = entry.as_python_constant()
         then_arm, else_arm = (
             Arm(function, (*first.items, function, constant(each), inputs))
@@ -178,7 +185,12 @@ class _Split(TorchHigherOrderOperatorVariable):
         )
         with _withdrawn_if_it_fails(site):
             outcome = splits.split(
-                tx, self.value, site, form.as_python_constant(), (then_arm, else_arm)
+                tx,
+                self.value,
+                site,
+                form.as_python_constant(),
+                found.predicate,
+                (then_arm, else_arm),
             )
         return constant(None) if outcome is None else outcome
 

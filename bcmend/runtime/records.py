@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from bcmend.runtime import choices
+
 __all__ = [
     "OUTLET",
     "Buffer",
@@ -32,7 +34,7 @@ def deliver(buffer: Buffer) -> None:
     buffer.clear()
     for key, predicate, raises, action, inputs in records:
         if predicate is None or bool(predicate):
-            action(*inputs)
+            action(*choices.resolve(inputs))
             if raises:
                 raise AssertionError(
                     f"{key}: this code raised while it was traced and does not now, so the result "

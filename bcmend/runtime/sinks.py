@@ -133,6 +133,9 @@ def snapshot(tx: Any, site: LiveSite, value: VariableTracker) -> VariableTracker
     and the trace is made again with copies if it turns out to be changed later.
     """
     value = value.realize()
+    if hasattr(value, "as_recorded"):  # a stand-in of ``unmerged``, which builds on this module
+        kept: VariableTracker = value.as_recorded(site, lambda side: snapshot(tx, site, side))
+        return kept
     if isinstance(value, TensorVariable):
         return _snapshot_tensor(tx, site, value)
     if type(value) in (ListVariable, TupleVariable):

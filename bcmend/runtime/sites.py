@@ -45,7 +45,8 @@ class LiveSite:
             where its arms meet; the tests before and behind a ``while`` loop have the same.
         why: why it became that and nothing else, where there was a choice.
         clone_inputs: records of this site must copy tensors, since they were seen to change later.
-        reads: the forms in which a live-out that has no common form was seen to be read.
+        reads: the forms in which a live-out that has no common form was seen to be read, where the
+            code could not be split, in the outermost call being made.
         returns: the forms in which both sides of one are kept, since it was seen to be returned by
             the call, or to be read by code that can go on in halves.
         goes_on_in_halves: even the code that has the site is split where it reads one.
@@ -102,6 +103,11 @@ class LiveSite:
         if slug in ("random-under-gradients", "too-deep"):
             _RECENT.not_now.add(self.key)
 
+    def note_read(self, form: int) -> None:
+        """Note, for as long as the outermost call lasts, that a form has to merge everything."""
+        self.reads.add(form)
+        _RECENT.read.append(self)
+
     def withdraw(self, slug: str, detail: str = "") -> None:
         """Switch the site off for good."""
         self.withdrawn, self.detail = slug, detail
@@ -126,6 +132,7 @@ class _Recent(threading.local):
     def __init__(self) -> None:
         self.sites: dict[str, LiveSite] = {}
         self.not_now: set[str] = set()
+        self.read: list[LiveSite] = []
         self.refusal: tuple[str, str] | None = None
 
 
@@ -159,6 +166,9 @@ def not_now(site: LiveSite) -> bool:
 def begin_call() -> None:
     """Forget what an earlier outermost call of this thread found."""
     _RECENT.not_now.clear()
+    for site in _RECENT.read:
+        site.reads.clear()
+    _RECENT.read.clear()
 
 
 def forget_refusal() -> None:

@@ -52,13 +52,10 @@ def split(
     target: Any,
     site: LiveSite,
     form: int,
+    condition: VariableTracker,
     arms: tuple[Arm, Arm],
 ) -> VariableTracker | None:
     """Return the live-outs of both halves, a tuple; ``None`` where that cannot be."""
-    found = first_open(arms[0].inputs.items)
-    if not isinstance(found, Choice):
-        return None
-    condition = found.predicate
     truth = next((truth for node, truth in _known(tx) if node is _node(condition)), None)
     halves = _half(arms[0], condition, True), _half(arms[1], condition, False)
     if truth is not None:

@@ -10,11 +10,13 @@ the call, unlooked at, becomes a ``Choice`` in a further trace; what is stored a
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from torch._dynamo.variables import TupleVariable
 from torch._dynamo.variables.base import (
+    AsPythonConstantNotImplementedError,
     AttributeMutationNew,
     ValueMutationExisting,
     VariableTracker,
@@ -49,15 +51,25 @@ class Unmerged(VariableTracker):
     def ask(self) -> None:
         """Have the frame traced again: with both halves where this is read, or without it."""
         tx = self.output.current_tx
-        if backoff.may_mend(tx) and backoff.split_where_read(tx, self.site):
+        if sinks.ends_at_a_boundary(tx):
+            keeps_sides = self.form in self.site.returns
             self.site.returns.add(self.form)
-            raise backoff.MendedFurther
-        self.site.reads.add(self.form)
+            backoff.split_where_read(tx, self.site)
+            if not keeps_sides:
+                self.site.returns.remove(self.form)
+        self.site.note_read(self.form)
         raise SiteChanged(restart_reason=f"bcmend: {self.site.key} has to merge every live-out")
 
     def require_both_sides(self, reader: LiveSite) -> None:
-        """See to it that ``reader`` can go on in either form; else have the frame traced again."""
+        """See to it that ``reader`` gets both sides; else have the frame traced again."""
         self.ask()
+
+    def as_recorded(
+        self, reader: LiveSite, keep: Callable[[VariableTracker], VariableTracker]
+    ) -> VariableTracker:
+        """Return the value for a record of ``reader``; ``keep`` gives each side as it is now."""
+        self.require_both_sides(reader)
+        raise CannotMerge("a value that is stored when the graph has run")
 
 
 def _asking(name: str) -> Callable[..., None]:
@@ -88,9 +100,21 @@ for _name in ("is_tensor", "is_python_constant"):  # Dynamo writes code for what
 
 
 def _no_constant(self: Unmerged) -> None:
-    if not self.output.should_exit:
+    if not self.output.should_exit and not _is_only_in_a_closure():
         self.ask()
-    raise NotImplementedError
+    raise AsPythonConstantNotImplementedError(self)
+
+
+def _is_only_in_a_closure() -> bool:
+    """Whether Dynamo asks because it would like to have a traced function as a real one.
+
+    It does so before every call of a nested function, and can do without.
+    """
+    frame = sys._getframe(2)
+    return any(
+        each is not None and each.f_code.co_name == "_get_function_impl"
+        for each in (frame, frame.f_back)
+    )
 
 
 setattr(Unmerged, "as_python_constant", _no_constant)  # noqa: B010
@@ -145,6 +169,19 @@ class Choice(Unmerged):
         if not _is_handed_out(codegen.tx, self):
             self.ask()
         backoff.state_of(codegen.tx.output.root_tx.f_code).has_choices = True
+        codegen(TupleVariable([constant(choices.MARK), *self.parts.items]))
+
+    def as_recorded(
+        self, reader: LiveSite, keep: Callable[[VariableTracker], VariableTracker]
+    ) -> VariableTracker:
+        sides = keep(self.one), keep(self.other)
+        return _Recorded(self.site, self.form, self.output, self.predicate, *sides)
+
+
+class _Recorded(Choice):
+    """One that a record holds, which is delivered when the graph has run."""
+
+    def reconstruct(self, codegen: Any) -> None:
         codegen(TupleVariable([constant(choices.MARK), *self.parts.items]))
 
 
