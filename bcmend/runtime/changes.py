@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from torch._dynamo.source import AttrSource
 from torch._dynamo.variables import (
     ConstDictVariable,
     DeletedVariable,
@@ -23,9 +22,10 @@ from torch._dynamo.variables import (
 from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.sets import SetVariable
 
-from bcmend.runtime import iterators, lower, records, sinks, sites
+from bcmend.runtime import iterators, lower, sinks, sites
 from bcmend.runtime.arms import ArmTrace, ContainerChange
 from bcmend.runtime.merge import Build, CannotMerge, Merger, constant
+from bcmend.runtime.opened import PlannedOpening, plan_opening
 from bcmend.runtime.sinks import Draft
 from bcmend.runtime.sites import LiveSite
 from bcmend.runtime.unmerged import Pending, Unmerged
@@ -67,7 +67,7 @@ class Change:
     kind: Any = None  # Dynamo's kind of attribute store; None for an item of a container
 
 
-AnyChange = Change | Creation | Contents
+AnyChange = Change | Creation | Contents | PlannedOpening
 
 
 def plan_changes(
@@ -196,17 +196,42 @@ def _item_changes(
         if returns and iterators.end_here(tx, [known.variable], results, returns=True):
             continue  # the frame ends, and the container with it
         contents = [(known.before if side is None else side.after)["items"] for side in sides]
-        added = _added_by_one_side(known, contents)
-        for key, taken in added:
-            _require_creatable(tx, site, known.variable, key, form)
-            changes.append(_created_entry(merger, known.variable, key, contents, taken))
-        if added:
-            contents = [
-                {key: value for key, value in content.items() if not _is_among(key, added)}
-                for content in contents
-            ]
-        changes += _same_form_changes(merger, known, contents)
+        if _is_table_of_names(known.variable):
+            changes += _table_changes(tx, site, merger, known, contents, form)
+            continue
+        pairs = len(merger.pairs)
+        try:
+            if not any(side is not None and side.is_open for side in sides):
+                changes += _same_form_changes(merger, known, contents)
+                continue
+        except CannotMerge:
+            pass
+        del merger.pairs[pairs:]
+        changes.append(
+            plan_opening(tx, site, merger, form, known.variable, known.before["items"], contents)
+        )
     return changes
+
+
+def _table_changes(
+    tx: Any,
+    site: LiveSite,
+    merger: Merger,
+    known: ContainerChange,
+    contents: Sequence[Any],
+    form: int,
+) -> list[AnyChange]:
+    """Plan the changes of a table of a module."""
+    added = _added_by_one_side(contents)
+    changes: list[AnyChange] = []
+    for key, taken in added:
+        _require_creatable(tx, site, known.variable, key, form)
+        changes.append(_created_entry(merger, known.variable, key, contents, taken))
+    others = [
+        {key: value for key, value in content.items() if not _is_among(key, added)}
+        for content in contents
+    ]
+    return [*changes, *_same_form_changes(merger, known, others)]
 
 
 def _same_form_changes(
@@ -226,13 +251,15 @@ def _same_form_changes(
 _TABLES_OF_NAMES = ("_buffers", "_parameters", "_modules", "_non_persistent_buffers_set")
 
 
-def _added_by_one_side(known: ContainerChange, contents: Sequence[Any]) -> list[tuple[str, bool]]:
+def _is_table_of_names(variable: VariableTracker) -> bool:
+    source = variable.source
+    if type(variable) not in (ConstDictVariable, SetVariable) or source is None:
+        return False
+    return source.name.rstrip("']").endswith(_TABLES_OF_NAMES)
+
+
+def _added_by_one_side(contents: Sequence[Any]) -> list[tuple[str, bool]]:
     """Return the names that one side alone adds to a table of a module, and whether it is then."""
-    source = known.variable.source
-    if type(known.variable) not in (ConstDictVariable, SetVariable) or source is None:
-        return []
-    if not source.name.rstrip("']").endswith(_TABLES_OF_NAMES):
-        return []
     found = []
     for side, content in enumerate(contents):
         for key in content:
@@ -302,6 +329,9 @@ def apply_changes(
     """
     exact: dict[VariableTracker, VariableTracker] = {}
     for change in changes:
+        if isinstance(change, PlannedOpening):
+            change.apply(tx, site, predicate, merged)
+            continue
         if isinstance(change, Contents):
             tx.output.side_effects.mutation(change.variable)
             vars(change.variable)["items"] = copy.copy(change.items)
@@ -354,7 +384,7 @@ def _settle_later(
     if change.key == "cell_contents" or not sinks.is_open(tx):
         return
     name = "settle_item" if change.kind is None else "settle_attribute"
-    action = _function_of_records(tx, name)
+    action = sinks.function_of_records(tx, name)
     key = change.key.vt if change.kind is None else constant(change.key)
     inputs = TupleVariable([change.variable, key, value, predicate, *sides])
     sinks.append(tx, Draft(site, action, None, inputs))
@@ -373,12 +403,6 @@ def _create_later(
         store = VariableTracker.build(tx, setattr)
     else:
         name = "store_item" if creation.place == "item" else "add_member"
-        store = _function_of_records(tx, name)
+        store = sinks.function_of_records(tx, name)
     inputs = TupleVariable([creation.variable, constant(creation.name), value])
     sinks.append(tx, Draft(site, store, condition, inputs))
-
-
-def _function_of_records(tx: Any, name: str) -> VariableTracker:
-    source = AttrSource(tx.import_source(records.__name__), name)
-    function: VariableTracker = VariableTracker.build(tx, getattr(records, name), source)
-    return function

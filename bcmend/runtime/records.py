@@ -7,7 +7,8 @@ file and line. Delivery stops at the first guard that failed: eager would not ha
 
 from __future__ import annotations
 
-from typing import Any
+from collections import OrderedDict, defaultdict, deque
+from typing import Any, Final
 
 import torch
 
@@ -17,7 +18,9 @@ __all__ = [
     "OUTLET",
     "Buffer",
     "add_member",
+    "alter",
     "deliver",
+    "refill",
     "settle_attribute",
     "settle_item",
     "store_item",
@@ -86,3 +89,38 @@ def settle_item(
     """Replace a merged value of a dictionary by the very object that eager would have stored."""
     if owner.get(key) is merged:
         owner[key] = one if predicate else other
+
+
+def alter(owner: Any, method: str, *arguments: Any) -> None:
+    """Do to a container what the program did when its contents were not known yet."""
+    getattr(_kind_of(owner), method)(owner, *arguments)
+
+
+def refill(owner: Any, removed: Any, added: tuple[Any, ...]) -> None:
+    """Turn what a container held before a branch into what it holds after the side taken.
+
+    ``removed`` is the position from which on a sequence is replaced; else the keys to be removed.
+    """
+    kind = _kind_of(owner)
+    if kind is deque:
+        while len(owner) > removed:
+            kind.pop(owner)
+        kind.extend(owner, added)
+    elif kind is list:
+        kind.__setitem__(owner, slice(removed, None), added)
+    else:
+        for key in removed:
+            (kind.discard(owner, key) if kind is set else kind.pop(owner, key, None))
+        kind.update(owner, added)
+
+
+#: The types of containers, those that are made of others first.
+_KINDS: Final = (OrderedDict, defaultdict, dict, list, set, deque)
+
+
+def _kind_of(owner: Any) -> Any:
+    """Return the type whose methods do no more than change a container.
+
+    A class of the user's may have methods of its own, whose other effects the graph already had.
+    """
+    return next(kind for kind in _KINDS if isinstance(owner, kind))
