@@ -12,10 +12,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch._dynamo.variables import (
+    CellVariable,
     ConstDictVariable,
     DeletedVariable,
     ListVariable,
+    NewGlobalVariable,
     TensorVariable,
     TupleVariable,
 )
@@ -28,7 +31,7 @@ from bcmend.runtime.merge import Build, CannotMerge, Merger, constant
 from bcmend.runtime.opened import PlannedOpening, plan_opening
 from bcmend.runtime.sinks import Draft
 from bcmend.runtime.sites import LiveSite
-from bcmend.runtime.unmerged import Pending, Unmerged
+from bcmend.runtime.unmerged import Choice, Stored, Unmerged
 
 __all__ = ["Change", "Creation", "apply_changes", "plan_changes"]
 
@@ -67,7 +70,34 @@ class Change:
     kind: Any = None  # Dynamo's kind of attribute store; None for an item of a container
 
 
-AnyChange = Change | Creation | Contents | PlannedOpening
+@dataclass(frozen=True, slots=True)
+class Storing:
+    """An attribute or cell that holds both sides until a record stores the one taken."""
+
+    variable: VariableTracker
+    name: str
+    kind: Any
+    form: int
+    sides: tuple[Build, Build]
+
+    def apply(
+        self, tx: Any, site: LiveSite, predicate: Any, merged: Sequence[VariableTracker]
+    ) -> None:
+        sides = (side(merged) for side in self.sides)
+        kept = (side.recorded() if isinstance(side, Choice) else side for side in sides)
+        choice = site, self.form, tx.output, predicate, *kept
+        effects = tx.output.side_effects
+        if _is_local_cell(self.variable):
+            effects.store_attr(self.variable, self.name, Choice(*choice), self.kind)
+            return
+        is_typed = self.name in _entries(self.variable, "_buffers")
+        value = Stored(*choice, place=(self.variable, self.name), is_typed=is_typed)
+        effects.store_attr(self.variable, self.name, value, self.kind)
+        action = sinks.function_of_records(tx, "store_choice")
+        sinks.append(tx, Draft(site, action, None, value.for_record))
+
+
+AnyChange = Change | Creation | Contents | PlannedOpening | Storing
 
 
 def plan_changes(
@@ -131,18 +161,41 @@ def _attribute_change(
         if not any(isinstance(side, Unmerged) for side in sides):
             return [Change(variable, name, merger.merge(*sides), sides, kind)]
     except CannotMerge:
-        if name == "cell_contents" or variable.source is None or not sinks.is_open(tx):
-            raise
+        pass
+    del merger.pairs[known:]
     if form in site.reads:
         raise CannotMerge(f"the attribute {name} has no common form, and is read later")
-    del merger.pairs[known:]
-    value = Pending(site, form, tx.output)
-    stores: list[AnyChange] = [Change(variable, name, lambda merged: value, (value, value), kind)]
-    for taken, side in ((True, sides[0]), (False, sides[1])):
-        if not isinstance(side, Pending):  # records of the arm store what that stands for
-            build = merger.adopt(side, then_side=taken)
-            stores.append(Creation(variable, name, build, side, taken))
-    return stores
+    _require_storable(tx, variable, name)
+    for side in sides:
+        if isinstance(side, Unmerged):
+            side.require_both_sides(site)
+    plans = [
+        merger.adopt(side, then_side=taken)
+        for taken, side in zip((True, False), sides, strict=True)
+    ]
+    return [Storing(variable, name, kind, form, (plans[0], plans[1]))]
+
+
+def _require_storable(tx: Any, variable: VariableTracker, name: str) -> None:
+    """Raise ``CannotMerge`` unless both sides can be kept in a place until the graph has run."""
+    if _is_local_cell(variable):
+        return  # it dies with the frame, or else both sides are asked for
+    if isinstance(variable, (CellVariable, NewGlobalVariable)):
+        raise CannotMerge(f"a variable of an enclosing scope has no common form: {name}")
+    if not sinks.is_open(tx):
+        raise CannotMerge(f"the attribute {name} has no common form, outside a boundary")
+    if name in _entries(variable, "_parameters") or name in _entries(variable, "_modules"):
+        raise CannotMerge(f"the parameter or submodule {name} has no common form")
+
+
+def _is_local_cell(variable: VariableTracker) -> bool:
+    return isinstance(variable, CellVariable) and variable.source is None
+
+
+def _entries(variable: VariableTracker, table: str) -> Any:
+    """Return a table of the module that ``variable`` stands for; empty for another object."""
+    owner = getattr(variable, "value", None)
+    return getattr(owner, table) if isinstance(owner, torch.nn.Module) else ()
 
 
 def _require_creatable(
@@ -329,7 +382,7 @@ def apply_changes(
     """
     exact: dict[VariableTracker, VariableTracker] = {}
     for change in changes:
-        if isinstance(change, PlannedOpening):
+        if isinstance(change, (PlannedOpening, Storing)):
             change.apply(tx, site, predicate, merged)
             continue
         if isinstance(change, Contents):

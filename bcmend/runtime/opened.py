@@ -126,9 +126,11 @@ class Opened:
             arguments = [self._as_it_is_now(tx, arguments[0])]
         elif method in ("__setitem__", "add", "discard") and not is_hashable(arguments[0]):
             self.ask()
+        site = self.opening.site
+        values = [_as_recorded(each, site) for each in arguments]
         action = sinks.function_of_records(tx, "alter")
-        inputs = TupleVariable([_owner(tx, self), constant(method), *arguments])
-        sinks.append(tx, Draft(self.opening.site, action, None, inputs))
+        inputs = TupleVariable([_owner(tx, self), constant(method), *values])
+        sinks.append(tx, Draft(site, action, None, inputs))
 
     def _as_it_is_now(self, tx: Any, argument: VariableTracker) -> VariableTracker:
         """Return what a container is extended by, whatever is changed later."""
@@ -196,6 +198,17 @@ class _Appender:
         self.owner.record(self.tx, "append", [item])
 
 
+def _as_recorded(value: Any, site: LiveSite) -> VariableTracker:
+    """Return a value for a record, which may hold both sides of a branch."""
+    if type(value) is TupleVariable:
+        return TupleVariable([_as_recorded(each, site) for each in value.items])
+    if not hasattr(value, "as_recorded"):
+        assert isinstance(value, VariableTracker)
+        return value
+    kept: VariableTracker = value.as_recorded(site, lambda side: side)
+    return kept
+
+
 def _is_appended_to(frame: Any, value: Any) -> bool:
     instruction = frame.current_instruction
     return instruction.opname == "LIST_APPEND" and frame.stack[-instruction.arg] is value
@@ -257,7 +270,8 @@ class PlannedOpening:
         action = sinks.function_of_records(tx, "refill")
         for refill in self.refills:
             condition = predicate if refill.taken else lower.negated(tx, predicate)
-            inputs = TupleVariable([owner, refill.removed, refill.added(merged)])
+            added = _as_recorded(refill.added(merged), site)
+            inputs = TupleVariable([owner, refill.removed, added])
             sinks.append(tx, Draft(site, action, condition, inputs))
         _open(self.variable, _Opening(site, self.form, tx.output))
 
