@@ -21,6 +21,7 @@ from torch._dynamo.variables import (
     TupleVariable,
 )
 from torch._dynamo.variables.base import ValueMutationNew, VariableTracker
+from torch._dynamo.variables.lists import DequeVariable
 from torch._dynamo.variables.misc import StringFormatVariable
 from torch._dynamo.variables.tensor import SymNodeVariable
 from torch.fx.experimental.symbolic_shapes import statically_known_true
@@ -126,6 +127,8 @@ class Merger:
             if is_made_inside(value) or type(value) is TupleVariable:
                 return _rebuild_sequence(type(value), parts)
             return lambda merged: value
+        if type(value) is DequeVariable and is_made_inside(value):
+            return self._adopt_deque(value, then_side)
         if type(value) is ConstDictVariable and is_made_inside(value):
             plans = {key: self.adopt(item, then_side=then_side) for key, item in _dict_items(value)}
             return lambda merged: _new_dict(value, {k: p(merged) for k, p in plans.items()})
@@ -140,6 +143,12 @@ class Merger:
                 {key: plan(merged) for key, plan in keywords.items()},
             )
         return lambda merged: value
+
+    def _adopt_deque(self, value: Any, then_side: bool | None) -> Build:
+        parts = [self.adopt(item, then_side=then_side) for item in value.items]
+        return lambda merged: DequeVariable(
+            [part(merged) for part in parts], value.maxlen, mutation_type=ValueMutationNew()
+        )
 
     def _leaf(self, pair: Pair) -> Build:
         for index, known in enumerate(self.pairs):

@@ -15,6 +15,7 @@ import torch
 from bcmend.runtime import choices
 
 __all__ = [
+    "MISSING",
     "OUTLET",
     "Buffer",
     "add_member",
@@ -92,12 +93,12 @@ def store_item(owner: dict[Any, Any], key: Any, value: Any) -> None:
 
 
 #: Stands for the value of an attribute that does not exist.
-_MISSING: Final = object()
+MISSING: Final = object()
 
 
 def present(owner: Any, name: str) -> Any:
     """Return the value of an attribute before the graph's changes are made."""
-    return getattr(owner, name, _MISSING)
+    return getattr(owner, name, MISSING)
 
 
 def store_choice(owner: Any, name: str, is_in_place: bool, choice: Any, before: Any) -> None:
@@ -114,7 +115,7 @@ _STORING: Final[tuple[Any, ...]] = (object.__setattr__, torch.nn.Module.__setatt
 
 
 def _store(owner: Any, name: str, value: Any) -> None:
-    if value is _MISSING:
+    if value is MISSING:
         delattr(owner, name)
     elif type(owner).__setattr__ in _STORING:
         setattr(owner, name, value)
