@@ -260,6 +260,8 @@ def _lower(tx: Any, branch: Branch) -> VariableTracker | None:
     merger = Merger(
         lambda value: value.as_proxy().node.graph in (then_arm.graph, else_arm.graph),
         lambda value: in_place.outer_form(value, branch.arms),
+        tx.output.side_effects,
+        {**then_arm.effects.made, **else_arm.effects.made},
     )
     build_result = merge_live_outs(
         tx.output, branch.site, branch.form, branch.predicate, merger, branch.results

@@ -174,7 +174,7 @@ def test_an_error_after_a_random_draw_comes_before_the_records_of_the_call() -> 
     assert sink.taken() == ""
 
 
-def test_an_attribute_that_one_side_creates_is_there_at_the_end_of_the_call() -> None:
+def test_an_attribute_of_one_side_is_listed_on_either_side_during_the_call() -> None:
     class Program(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
             if x.sum() > 0:
@@ -184,10 +184,14 @@ def test_an_attribute_that_one_side_creates_is_there_at_the_end_of_the_call() ->
             return x
 
     eager, mended = Program(), Program()
+    compiled = _mended(mended)
+    eager(NEGATIVE)
+    compiled(NEGATIVE)
+    assert "first" not in eager.names
+    assert "first" in mended.names
+    assert not hasattr(mended, "first")
     eager(POSITIVE)
-    _mended(mended)(POSITIVE)
-    assert "first" in eager.names
-    assert "first" not in mended.names
+    compiled(POSITIVE)
     assert torch.equal(mended.first, eager.first)
 
 
