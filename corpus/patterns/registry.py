@@ -7,6 +7,7 @@ from typing import Final
 from corpus.patterns import (
     branches,
     conditions,
+    containers,
     continuations,
     draws,
     effects,
@@ -32,6 +33,7 @@ PATTERNS: Final[tuple[Pattern, ...]] = (
     *truths.PATTERNS,
     *loops.PATTERNS,
     *effects.PATTERNS,
+    *containers.PATTERNS,
     *in_place.PATTERNS,
     *guards.PATTERNS,
     *output.PATTERNS,
