@@ -24,7 +24,7 @@ from bcmend.names import CALLBACK, NAMESPACE, TRACING
 from bcmend.pipeline import Context, Mended, may_have_sites, mend
 from bcmend.policy import Policy
 from bcmend.reach import reach
-from bcmend.rewrite.plan import BranchLowering, Refusal
+from bcmend.rewrite.plan import SPLIT, BranchLowering, Refusal
 from bcmend.runtime import backoff, boundary, sites
 from bcmend.runtime.backoff import Stop
 
@@ -287,8 +287,8 @@ def _split_where_read(stops: list[Stop], site: sites.LiveSite) -> bool:
         for stop in stops:
             code = _original(stop, policy)
             if code is not None:
-                is_own = code == site.origin and not site.goes_on_in_halves
-                return not is_own and _mend_stop(stop, policy, owners, _split_asked)
+                waits = site.kind != SPLIT and code == site.origin and not site.goes_on_in_halves
+                return not waits and _mend_stop(stop, policy, owners, _split_asked)
         return False
 
 

@@ -173,6 +173,11 @@ def _operands(
         refusal = _cannot_be_given(facts, branch.jump, position)
         if refusal is not None:
             return refusal
+    handlers = (facts.function.tries[entry] for entry in facts.handlers_over(branch.jump))
+    if any(handler.depth > base for handler in handlers):
+        return Refusal("stack-shape", "the region would take what a handler around it needs")
+    if any(position + base < at_join for position in nulls):
+        return Refusal("stack-shape", "a NULL outlasts the region")
     return base, depth - base, max(at_join - base, 0), frozenset(nulls)
 
 

@@ -15,6 +15,7 @@ from bcmend.analysis.facts import Facts, facts_of
 from bcmend.cfg.dominance import EXIT, immediate_post_dominators
 from bcmend.cfg.graph import walk
 from bcmend.cfg.regions import Branch
+from bcmend.codeobj import behavior
 from bcmend.codeobj.decode import FunctionCode
 from bcmend.codeobj.nulls import pushes_null, with_explicit_nulls
 from bcmend.codeobj.opcodes import row
@@ -28,6 +29,10 @@ __all__ = ["facts_with_splits", "propose_split"]
 _STAYS: Final = frozenset(
     ["GET_ITER", "BEFORE_WITH", "BEFORE_ASYNC_WITH", "GET_AITER", "PUSH_EXC_INFO"]
 )
+
+
+#: What the interpreter jumps over when an iterator is exhausted, wherever the jump points to.
+_END_FOR: Final = "END_FOR"
 
 
 def facts_with_splits(
@@ -51,7 +56,15 @@ def facts_with_splits(
     facts = facts_of(with_explicit_nulls(function, loads))
     places = _places(facts.function, offsets)
     starts = {each for index in places for each in (index, *_ends(facts, index))}
+    starts |= {
+        _behind_loop(index) for index, each in enumerate(facts.instructions) if each.op == _END_FOR
+    }
     return facts_of(facts.function, starts), places
+
+
+def _behind_loop(end: int) -> int:
+    """Return where control goes on that an exhausted iterator sends to the END_FOR at ``end``."""
+    return end + (1 if behavior.END_FOR_POPS_ITERATOR else 2)
 
 
 def _places(function: FunctionCode, offsets: Collection[int]) -> tuple[int, ...]:
@@ -95,6 +108,8 @@ def _falls_through(facts: Facts, index: int) -> bool:
 
 def propose_split(facts: Facts, index: int) -> BranchLowering | Refusal:
     """Propose to split in front of an instruction, in all forms, narrowest first."""
+    if any(each.op == _END_FOR for each in facts.instructions[max(index - 1, 0) : index + 1]):
+        return Refusal("stack-shape", "the end of a loop")
     forms = [_joined_at(facts, index, facts.graph.block_of[end]) for end in _ends(facts, index)]
     if not forms:
         after = immediate_post_dominators(facts.graph)[facts.graph.block_of[index]]
@@ -107,5 +122,8 @@ def propose_split(facts: Facts, index: int) -> BranchLowering | Refusal:
 
 def _joined_at(facts: Facts, index: int, join: int) -> Branch:
     entry = facts.graph.block_of[index]
+    start = 0 if join == EXIT else facts.graph.blocks[join].start
+    if facts.instructions[start].op == _END_FOR:
+        join = facts.graph.block_of[_behind_loop(start)]
     blocks = walk(entry, facts.graph.successors, join)
     return Branch(index, entry, entry, join, blocks, blocks, False, False)

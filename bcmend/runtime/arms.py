@@ -223,6 +223,8 @@ def trace_arm(
             raise
         except exc.ObservedException as error:
             return ArmFailure(True, _exception_name(error), lifted.spoiled)
+        except depth.Unreadable as problem:
+            return ArmFailure(False, str(problem), lifted.spoiled)
         except RecursionError:
             raise depth.TooDeep("more than Python's stack can hold") from None
         except Exception as error:

@@ -151,9 +151,10 @@ class _Undecided(TorchHigherOrderOperatorVariable):
     ) -> VariableTracker:
         key, operands = args
         site = sites.find(key.as_python_constant())
-        if site is None or not site.active or not isinstance(operands, TupleVariable):
+        assert isinstance(operands, TupleVariable)
+        if site is None or not site.active or sites.not_now(site):
             return constant(False)
-        found = splits.first_open(operands.items)
+        found = splits.first_open(tx, operands.items)
         if found is not None:
             found.require_both_sides(site)
         return constant(isinstance(found, Choice))
@@ -175,7 +176,7 @@ class _Split(TorchHigherOrderOperatorVariable):
         site = sites.find(key.as_python_constant())
         assert site is not None and isinstance(first, TupleVariable)
         assert isinstance(operands, TupleVariable)
-        found = splits.first_open(operands.items)
+        found = splits.first_open(tx, operands.items)
         if not isinstance(found, Choice):
             return constant(None)
         number = entry.as_python_constant()

@@ -22,7 +22,7 @@ from torch._dynamo.variables.base import (
     VariableTracker,
 )
 
-from bcmend.runtime import backoff, choices, sinks
+from bcmend.runtime import backoff, choices, depth, sinks
 from bcmend.runtime.merge import Build, CannotMerge, Merger, constant
 from bcmend.runtime.sites import LiveSite
 from bcmend.runtime.watches import SiteChanged
@@ -49,7 +49,7 @@ class Unmerged(VariableTracker):
         return lambda merged: self
 
     def ask(self) -> None:
-        """Have the frame traced again: with both halves where this is read, or without it."""
+        """Have the frame traced again: split where this is read, or without values like it."""
         tx = self.output.current_tx
         if sinks.ends_at_a_boundary(tx):
             keeps_sides = self.form in self.site.returns
@@ -57,6 +57,8 @@ class Unmerged(VariableTracker):
             backoff.split_where_read(tx, self.site)
             if not keeps_sides:
                 self.site.returns.remove(self.form)
+        if depth.is_in_half(tx):
+            raise depth.Unreadable("a value that has two forms is read")
         self.site.note_read(self.form)
         raise SiteChanged(restart_reason=f"bcmend: {self.site.key} has to merge every live-out")
 
