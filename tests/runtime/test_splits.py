@@ -175,7 +175,8 @@ class _Attention(nn.Module):
     def forward(self, x: Tensor) -> dict[str, Any]:
         mask = self.mask(x)
         y = self.attend(x, mask=mask)
-        return {"hidden": self.attend(y, **dict(mask=mask, other=1)), "mask": mask}
+        options = {"mask": mask, "other": 1}
+        return {"hidden": self.attend(y, **options), "mask": mask}
 
 
 def _rows() -> list[Call]:
