@@ -420,7 +420,10 @@ def _reads_at(code: CodeType, stop: Stop) -> set[int]:
         if instruction.location is not None and astuple(instruction.location) == stop.position
     ]
     name = stop.opname.replace("FORWARD_", "").replace("BACKWARD_", "").replace("PRECALL", "CALL")
-    return {each.offset for each in here if each.op == name} or {each.offset for each in here[-1:]}
+    found = [each for each in here if each.op == name]
+    # Dynamo takes a jump on None apart, into a comparison and a jump on its truth.
+    found = found or [each for each in here if each.target is not None] or here[-1:]
+    return {each.offset for each in found}
 
 
 def _split_asked(code: CodeType, stop: Stop, owners: list[Patched]) -> bool:
