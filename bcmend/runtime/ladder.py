@@ -27,7 +27,18 @@ from torch._dynamo import exc
 from torch._dynamo.variables import TensorVariable, TupleVariable
 from torch._dynamo.variables.base import VariableTracker
 
-from bcmend.runtime import depth, draws, in_place, iterators, loops, lower, sinks, sites, watches
+from bcmend.runtime import (
+    depth,
+    draws,
+    frames,
+    in_place,
+    iterators,
+    loops,
+    lower,
+    sinks,
+    sites,
+    watches,
+)
 from bcmend.runtime.arms import Arm, ArmFailure, ArmTrace, trace_arm
 from bcmend.runtime.changes import apply_changes, plan_changes
 from bcmend.runtime.in_place import InPlace
@@ -223,14 +234,11 @@ def make_record(
 
 def handled_by_a_caller(tx: Any) -> bool:
     """Whether an exception raised here could be caught in the code being traced."""
-    frame = tx
-    while frame is not None:
-        if any(_may_swallow(block) for block in frame.block_stack):
-            return True
-        if _caught_in(frame, frame.current_instruction.exn_tab_entry):
-            return True
-        frame = getattr(frame, "parent", None)
-    return False
+    return any(
+        any(_may_swallow(block) for block in frame.block_stack)
+        or _caught_in(frame, frame.current_instruction.exn_tab_entry)
+        for frame in frames.being_traced(tx)
+    )
 
 
 def _may_swallow(block: Any) -> bool:

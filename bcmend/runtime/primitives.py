@@ -19,7 +19,7 @@ from torch._dynamo.variables.tensor import SymNodeVariable
 from torch._ops import HigherOrderOperator
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from bcmend.runtime import backoff, ladder, lower, scalars, sinks, sites, truths
+from bcmend.runtime import backoff, frames, ladder, lower, scalars, sinks, sites, truths
 from bcmend.runtime.arms import Arm
 from bcmend.runtime.merge import constant, example_of
 from bcmend.runtime.watches import SiteChanged
@@ -77,6 +77,9 @@ class _DataDependent(TorchHigherOrderOperatorVariable):
         key, condition = args[0].as_python_constant(), args[1].realize()
         site = sites.find(key)
         if site is None or not site.active or sites.not_now(site):
+            return constant(False)
+        if frames.drains_for_the_caller(tx):
+            site.refuse("generator", "the call hands the generator out")
             return constant(False)
         return constant(_depends_on_data(tx, site, condition))
 
@@ -169,6 +172,9 @@ class _Recording(TorchHigherOrderOperatorVariable):
     ) -> VariableTracker:
         site = sites.find(args[0].as_python_constant())
         if site is None or not site.active or site.output == "keep":
+            return constant(False)
+        if frames.drains_for_the_caller(tx):
+            site.refuse("generator", "the call hands the generator out")
             return constant(False)
         return constant(site.output == "drop" or _is_open_for(tx, site))
 
