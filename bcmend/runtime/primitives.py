@@ -19,7 +19,7 @@ from torch._dynamo.variables.tensor import SymNodeVariable
 from torch._ops import HigherOrderOperator
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from bcmend.runtime import backoff, frames, ladder, lower, scalars, sinks, sites, truths
+from bcmend.runtime import backoff, frames, ladder, lower, scalars, searches, sinks, sites, truths
 from bcmend.runtime.arms import Arm
 from bcmend.runtime.merge import constant, example_of
 from bcmend.runtime.watches import SiteChanged
@@ -203,6 +203,7 @@ class _Record(TorchHigherOrderOperatorVariable):
 
 def _install() -> None:
     truths.install()
+    searches.install()
     table = higher_order_ops._hop_name_to_variable_class
     for operator, variable in (
         (data_dependent, _DataDependent),
