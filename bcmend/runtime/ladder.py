@@ -35,6 +35,7 @@ from bcmend.runtime import (
     iterators,
     loops,
     lower,
+    scalars,
     sinks,
     sites,
     watches,
@@ -267,6 +268,8 @@ def _lower(tx: Any, branch: Branch) -> VariableTracker | None:
     merger = Merger(
         lambda value: value.as_proxy().node.graph in (then_arm.graph, else_arm.graph),
         lambda value: in_place.outer_form(value, branch.arms),
+        lambda number: scalars.tensor_behind(tx, number),
+        lambda tensor: scalars.take(tx, tensor),
     )
     build_result = merge_live_outs(
         tx.output, branch.site, branch.form, branch.predicate, merger, branch.results

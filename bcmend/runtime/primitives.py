@@ -19,9 +19,21 @@ from torch._dynamo.variables.tensor import SymNodeVariable
 from torch._ops import HigherOrderOperator
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from bcmend.runtime import backoff, frames, ladder, lower, scalars, searches, sinks, sites, truths
+from bcmend.runtime import (
+    backoff,
+    frames,
+    ladder,
+    lower,
+    scalars,
+    searches,
+    sinks,
+    sites,
+    truths,
+    verdicts,
+)
 from bcmend.runtime.arms import Arm
 from bcmend.runtime.merge import constant, example_of
+from bcmend.runtime.unmerged import Unmerged
 from bcmend.runtime.watches import SiteChanged
 
 __all__ = ["branch", "data_dependent", "guard", "record", "recording"]
@@ -88,6 +100,8 @@ def _depends_on_data(tx: Any, site: sites.LiveSite, condition: VariableTracker) 
     if isinstance(condition, SymNodeVariable):
         # A number out of an argument has a known value, and a guard on it; better none.
         return bool(free_unbacked_symbols(condition.sym_num)) or scalars.has_tensor(tx, condition)
+    if isinstance(condition, Unmerged):
+        return verdicts.has_truth(condition)
     if type(condition) is not TensorVariable:
         return False
     count = example_of(condition).numel()
@@ -124,7 +138,7 @@ class _Branch(TorchHigherOrderOperatorVariable):
                 self.value,
                 site,
                 form.as_python_constant(),
-                condition.realize(),
+                verdicts.truth_of(tx, condition.realize()),
                 (then_arm, else_arm),
             )
         return constant(None) if outcome is None else outcome
@@ -152,7 +166,8 @@ class _Guard(TorchHigherOrderOperatorVariable):
         if site.guards == "keep" or not _is_open_for(tx, site):
             return constant(False)
         with _withdrawn_if_it_fails(site):
-            predicate = ladder.predicate_of(tx, site, condition.realize())
+            truth = verdicts.truth_of(tx, condition.realize())
+            predicate = ladder.predicate_of(tx, site, truth)
             if not raises_if.as_python_constant():
                 predicate = lower.negated(tx, predicate)
             made = ladder.make_record(tx, site, action, inputs, predicate)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import builtins
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, Final
 
 import torch
@@ -123,7 +123,7 @@ _DYNAMOS_CALL: Final = PolyfilledFunctionVariable.call_function
 def _call_function(
     variable: PolyfilledFunctionVariable,
     tx: Any,
-    args: Sequence[VariableTracker],
+    args: list[VariableTracker],
     kwargs: dict[str, VariableTracker],
 ) -> VariableTracker:
     if variable.fn in _SEARCHES and len(args) == 1 and not kwargs and scalars.may_take(tx):

@@ -262,7 +262,7 @@ def verdict_as_a_string() -> Program:
     return program
 
 
-@pattern(signs, SPLIT, unsettled=UNLIKE)
+@pattern(signs, CHOICE, WHERE)
 def verdict_of_a_helper_that_returns_a_bool() -> Program:
     def diverged(x: Tensor) -> bool:
         if x.abs().max() > 3.5:
