@@ -9,7 +9,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from corpus.patterns.pattern import COND, SPLIT, WHERE, pairs, pattern, patterns_among, rows, signs
+from corpus.patterns.pattern import (
+    CHOICE,
+    COND,
+    SPLIT,
+    WHERE,
+    pairs,
+    pattern,
+    patterns_among,
+    rows,
+    signs,
+)
 from tests.equivalence import Call, call
 
 Program = Callable[..., Any]
