@@ -6,6 +6,7 @@ mend, or that Dynamo may enter first. Keeps every original. One table, one lock.
 
 from __future__ import annotations
 
+import inspect
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -119,7 +120,8 @@ def _install_one(function: FunctionType, policy: Policy, owner: int, *, needed: 
     return True
 
 
-_SUSPENDS = 0x20 | 0x80 | 0x200  # generator, coroutine, asynchronous generator
+_COROUTINE = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+_SUSPENDS = _COROUTINE | inspect.CO_GENERATOR
 
 
 def _can_be_written(mended: Mended) -> bool:
@@ -378,9 +380,10 @@ def _split_newly_found(
 
 def _mend_newly_found(function: FunctionType, stop: Stop, policy: Policy, owners: set[int]) -> bool:
     """Mend a function that was not reached before, and what it reaches, in the callers' names."""
-    if function.__code__.co_flags & _SUSPENDS:
+    if function.__code__.co_flags & _COROUTINE:
         return False
-    reached = [each.function for each in reach(function, policy)]
+    suspends = function.__code__.co_flags & inspect.CO_GENERATOR  # which a call only makes
+    reached = [function] if suspends else [each.function for each in reach(function, policy)]
     fresh = [each for each in reached if id(each) not in _TABLE.by_function]
     changed = sum(install(fresh, policy, owner=owner) for owner in owners)
     if (

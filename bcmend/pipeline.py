@@ -34,14 +34,12 @@ from bcmend.policy import Policy
 from bcmend.rewrite.branch import propose_branch, propose_guard
 from bcmend.rewrite.defer import may_write_output, output_statements, propose_output
 from bcmend.rewrite.plan import SPLIT, BranchLowering, Lowering, Plan, Refusal, Site, chained
-from bcmend.rewrite.shell import write_shell
+from bcmend.rewrite.shell import generator_gate, write_shell
 from bcmend.rewrite.splits import facts_with_splits, propose_split
 from bcmend.rewrite.widen import over_flags, wider_forms
 from bcmend.rewrite.write import CodeWriter
 
 __all__ = ["Context", "Mended", "may_have_sites", "mend"]
-
-_SUSPENDED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +76,7 @@ class Written:
 
     Attributes:
         shell: what the function's ``__code__`` becomes.
-        body: what the shell calls.
+        body: what the shell calls; for a generator, the shell itself.
         sources: for each code object written, the original code it was made from.
     """
 
@@ -155,6 +153,10 @@ def _any_lowered(sites: Iterable[tuple[CodeType, Site]]) -> bool:
 
 
 def _written(code: CodeType, writer: CodeWriter, gathered: _Gathered, has_sites: bool) -> Written:
+    if code.co_flags & inspect.CO_GENERATOR:
+        both = writer.both_ways(generator_gate)
+        gathered.take(code, writer.written)
+        return Written(both, both, gathered.sources)
     body = writer.body(with_buffer=True)
     gathered.take(code, writer.written)
     shell = write_shell(code, body, has_sites=has_sites)
@@ -330,8 +332,6 @@ def _refusal_of_all(code: CodeType, facts: Facts) -> Refusal | None:
     """Refuse every site of a function whose frame cannot become another one."""
     if code.co_flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
         return Refusal("coroutine")
-    if code.co_flags & inspect.CO_GENERATOR:
-        return Refusal("generator")
     if LOOKING_AT_FRAMES.isdisjoint(code.co_names):
         return None
     touches = touched(facts, range(len(facts.instructions)))

@@ -42,8 +42,9 @@ _TABLE: Final = (
     ),
     Reason(
         "generator",
-        "The function is a generator, whose frame is suspended between values and cannot be split.",
-        "Move the statement into an ordinary function that the generator calls.",
+        "A generator yields a value inside the region, and its frame cannot be split there; or the "
+        "call hands the generator out before it has run.",
+        "Yield on every path, as in `yield a if t else b`, or collect the values in a list.",
     ),
     Reason(
         "coroutine",

@@ -291,6 +291,8 @@ def _operands_needed(instruction: Instruction) -> int:
 def _unmovable(touches: Touched) -> Refusal | None:
     if touches.introspects:
         return Refusal("frame-introspection", touches.introspects)
+    if touches.suspends:
+        return Refusal("generator")
     return None
 
 

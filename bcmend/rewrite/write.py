@@ -62,6 +62,7 @@ class _Stretch:
         wraps_returns: whether a returned value is put in a tuple (in arms).
         keeps_buffer: whether it is a body with the buffer of the call.
         region: which region the stretch is the function of, if it is one.
+        starts_at: the first instruction that is written.
         marks: for each run of items, the index of the instruction that they were written for.
     """
 
@@ -70,6 +71,7 @@ class _Stretch:
     wraps_returns: bool = False
     keeps_buffer: bool = False
     region: RegionKey | None = None
+    starts_at: int = 0
     items: list[Item] = field(default_factory=list)
     marks: list[tuple[int, int, int]] = field(default_factory=list)
     labels: dict[int, Label] = field(default_factory=dict)
@@ -120,6 +122,40 @@ class CodeWriter:
         self._write_blocks(stretch, facts.graph.reachable, None)
         shape = facts.function.shape
         return self._finish(stretch, _flattened(shape) if with_buffer else shape)
+
+    def both_ways(self, gate: Callable[[Label], Sequence[Item]]) -> CodeType:
+        """Write a function that holds its own instructions and, behind them, its mended form.
+
+        That is for a generator: the frame that is suspended is the one that was entered, so that
+        it cannot hand over to a body. ``gate`` is run before the first statement, and goes to the
+        label that it is given where the mended form is wanted.
+        """
+        facts, mended = self._facts, Label("mended")
+        start = 1 + next(i for i, each in enumerate(facts.instructions) if each.op == "RESUME")
+        plain = _Stretch()
+        self._write_originals(plain, start, gate(mended))
+        stretch = _Stretch(starts_at=start)
+        stretch.add([mended])
+        self._write_blocks(stretch, facts.graph.reachable, None)
+        items, tries = self._with_tries(plain)
+        more, more_tries = self._with_tries(stretch)
+        code = assemble(facts.function.shape, [*items, *more], [*tries, *more_tries])
+        self.written.append(code)
+        return code
+
+    def _write_originals(self, stretch: _Stretch, start: int, gate: Sequence[Item]) -> None:
+        """Write the function as it is, with ``gate`` before instruction ``start``."""
+        for block in self._facts.graph.blocks:
+            stretch.add([stretch.label(block.index)])
+            for index in range(block.start, block.end):
+                first = len(stretch.items)
+                if index == start:
+                    stretch.add(gate)
+                instruction = self._facts.instructions[index]
+                if instruction.target is not None:
+                    instruction = self._copied(stretch, index)
+                stretch.add([instruction])
+                stretch.marks.append((first, len(stretch.items), index))
 
     def _region_code(self, key: RegionKey) -> CodeType:
         """Write a region as a function from an entry and live-ins to a tuple of live-outs."""
@@ -223,7 +259,7 @@ class CodeWriter:
         for position, number in enumerate(order):
             block = facts.graph.blocks[number]
             stretch.add([stretch.label(number)])
-            for index in range(block.start, block.end):
+            for index in range(max(block.start, stretch.starts_at), block.end):
                 start = len(stretch.items)
                 if index in self._unchanged and index not in stretch.places:
                     stretch.items.append(facts.instructions[index])

@@ -215,6 +215,7 @@ def trace_arm(
                 _remember_containers(recording, arm.arguments)
                 result = arm.call(tx)
                 graph = tracer.graph
+                scalars.hand_on(tx, _numbers_in(result, graph))
                 scalars.drop_unread(graph)
                 tensors = _changed_in_place(tracer, lifted)
             effects = _effects(before, recording, tensors, scope)
@@ -233,6 +234,17 @@ def trace_arm(
             first = str(error).strip().splitlines()[:1]
             detail = f"{type(error).__name__}: {' '.join(first)}"
             return ArmFailure(False, detail, lifted.spoiled)
+
+
+def _numbers_in(result: VariableTracker, graph: Graph) -> list[SymNodeVariable]:
+    """Return the symbolic numbers among an arm's live-outs that the arm made."""
+    if not isinstance(result, TupleVariable):
+        return []
+    return [
+        each
+        for each in result.items
+        if isinstance(each, SymNodeVariable) and each.as_proxy().node.graph is graph
+    ]
 
 
 def _exception_name(error: exc.ObservedException) -> str:

@@ -28,7 +28,19 @@ from torch._dynamo.variables import TensorVariable, TupleVariable
 from torch._dynamo.variables.base import VariableTracker
 
 from bcmend.rewrite.plan import SPLIT
-from bcmend.runtime import depth, draws, in_place, iterators, loops, lower, sinks, sites, watches
+from bcmend.runtime import (
+    depth,
+    draws,
+    frames,
+    in_place,
+    iterators,
+    loops,
+    lower,
+    scalars,
+    sinks,
+    sites,
+    watches,
+)
 from bcmend.runtime.arms import Arm, ArmFailure, ArmTrace, trace_arm
 from bcmend.runtime.changes import apply_changes, plan_changes
 from bcmend.runtime.in_place import InPlace
@@ -224,14 +236,11 @@ def make_record(
 
 def handled_by_a_caller(tx: Any) -> bool:
     """Whether an exception raised here could be caught in the code being traced."""
-    frame = tx
-    while frame is not None:
-        if any(_may_swallow(block) for block in frame.block_stack):
-            return True
-        if _caught_in(frame, frame.current_instruction.exn_tab_entry):
-            return True
-        frame = getattr(frame, "parent", None)
-    return False
+    return any(
+        any(_may_swallow(block) for block in frame.block_stack)
+        or _caught_in(frame, frame.current_instruction.exn_tab_entry)
+        for frame in frames.being_traced(tx)
+    )
 
 
 def _may_swallow(block: Any) -> bool:
@@ -260,6 +269,8 @@ def _lower(tx: Any, branch: Branch) -> VariableTracker | None:
     merger = Merger(
         lambda value: value.as_proxy().node.graph in (then_arm.graph, else_arm.graph),
         lambda value: in_place.outer_form(value, branch.arms),
+        lambda number: scalars.tensor_behind(tx, number),
+        lambda tensor: scalars.take(tx, tensor),
     )
     build_result = merge_live_outs(
         tx.output, branch.site, branch.form, branch.predicate, merger, branch.results

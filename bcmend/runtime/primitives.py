@@ -19,10 +19,22 @@ from torch._dynamo.variables.tensor import SymNodeVariable
 from torch._ops import HigherOrderOperator
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from bcmend.runtime import backoff, ladder, lower, scalars, sinks, sites, splits, truths
+from bcmend.runtime import (
+    backoff,
+    frames,
+    ladder,
+    lower,
+    scalars,
+    searches,
+    sinks,
+    sites,
+    splits,
+    truths,
+    verdicts,
+)
 from bcmend.runtime.arms import Arm
 from bcmend.runtime.merge import constant, example_of
-from bcmend.runtime.unmerged import Choice
+from bcmend.runtime.unmerged import Choice, Unmerged
 from bcmend.runtime.watches import SiteChanged
 
 __all__ = [
@@ -91,6 +103,9 @@ class _DataDependent(TorchHigherOrderOperatorVariable):
         site = sites.find(key)
         if site is None or not site.active or sites.not_now(site):
             return constant(False)
+        if frames.drains_for_the_caller(tx):
+            site.refuse("generator", "the call hands the generator out")
+            return constant(False)
         return constant(_depends_on_data(tx, site, condition))
 
 
@@ -98,6 +113,10 @@ def _depends_on_data(tx: Any, site: sites.LiveSite, condition: VariableTracker) 
     if isinstance(condition, SymNodeVariable):
         # A number out of an argument has a known value, and a guard on it; better none.
         return bool(free_unbacked_symbols(condition.sym_num)) or scalars.has_tensor(tx, condition)
+    if isinstance(condition, Unmerged):
+        # What is decided by the side alone is left to a split, which knows the other values too.
+        is_left = sinks.ends_at_a_boundary(tx) and verdicts.is_decided_by_the_side(condition)
+        return not is_left and verdicts.has_truth(condition)
     if type(condition) is not TensorVariable:
         return False
     count = example_of(condition).numel()
@@ -134,7 +153,7 @@ class _Branch(TorchHigherOrderOperatorVariable):
                 self.value,
                 site,
                 form.as_python_constant(),
-                condition.realize(),
+                verdicts.truth_of(tx, condition.realize()),
                 (then_arm, else_arm),
             )
         return constant(None) if outcome is None else outcome
@@ -230,7 +249,8 @@ class _Guard(TorchHigherOrderOperatorVariable):
         if site.guards == "keep" or not _is_open_for(tx, site):
             return constant(False)
         with _withdrawn_if_it_fails(site):
-            predicate = ladder.predicate_of(tx, site, condition.realize())
+            truth = verdicts.truth_of(tx, condition.realize())
+            predicate = ladder.predicate_of(tx, site, truth)
             if not raises_if.as_python_constant():
                 predicate = lower.negated(tx, predicate)
             made = ladder.make_record(tx, site, action, inputs, predicate)
@@ -250,6 +270,9 @@ class _Recording(TorchHigherOrderOperatorVariable):
     ) -> VariableTracker:
         site = sites.find(args[0].as_python_constant())
         if site is None or not site.active or site.output == "keep":
+            return constant(False)
+        if frames.drains_for_the_caller(tx):
+            site.refuse("generator", "the call hands the generator out")
             return constant(False)
         return constant(site.output == "drop" or _is_open_for(tx, site))
 
@@ -278,6 +301,7 @@ class _Record(TorchHigherOrderOperatorVariable):
 
 def _install() -> None:
     truths.install()
+    searches.install()
     table = higher_order_ops._hop_name_to_variable_class
     for operator, variable in (
         (data_dependent, _DataDependent),

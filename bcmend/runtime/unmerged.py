@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from torch._dynamo.variables import TupleVariable
 from torch._dynamo.variables.base import (
@@ -27,7 +27,7 @@ from bcmend.runtime.merge import Build, CannotMerge, Merger, constant
 from bcmend.runtime.sites import LiveSite
 from bcmend.runtime.watches import SiteChanged
 
-__all__ = ["Choice", "Pending", "Unmerged", "has_choice", "merge_live_outs"]
+__all__ = ["Choice", "Pending", "Returned", "Unmerged", "has_choice", "merge_live_outs"]
 
 #: What Dynamo does to any value that it only moves from place to place.
 _MOVING: Final = frozenset(
@@ -122,18 +122,30 @@ def _is_only_in_a_closure() -> bool:
 setattr(Unmerged, "as_python_constant", _no_constant)  # noqa: B010
 
 
-class _Returned(Unmerged):
-    """One that nobody has looked at yet; if it is returned, the choice is made after the graph."""
+class Returned(Unmerged):
+    """One that nobody has looked at yet; if it is returned, the choice is made after the graph.
+
+    ``sides`` are what it is after either arm.
+    """
+
+    def __init__(
+        self, site: LiveSite, form: int, output: Any, sides: Sequence[VariableTracker], **more: Any
+    ) -> None:
+        super().__init__(site, form, output, **more)
+        self.sides = tuple(sides)
+
+    def keep_sides(self) -> NoReturn:
+        """Have the frame traced again with both sides and the condition kept."""
+        self.site.returns.add(self.form)
+        raise SiteChanged(restart_reason=f"bcmend: {self.site.key} has its choice made later")
 
     def require_both_sides(self, reader: LiveSite) -> None:
-        self.site.returns.add(self.form)
-        raise SiteChanged(restart_reason=f"bcmend: {reader.key} goes on in either form")
+        self.keep_sides()
 
     def reconstruct(self, codegen: Any) -> None:
         if not _is_handed_out(codegen.tx, self):
             self.ask()
-        self.site.returns.add(self.form)
-        raise SiteChanged(restart_reason=f"bcmend: {self.site.key} has its choice made later")
+        self.keep_sides()
 
 
 class Choice(Unmerged):
@@ -154,6 +166,10 @@ class Choice(Unmerged):
 
     def require_both_sides(self, reader: LiveSite) -> None:
         """It has them."""
+
+    @property
+    def sides(self) -> tuple[VariableTracker, VariableTracker]:
+        return self.one, self.other
 
     @property
     def parts(self) -> TupleVariable:
@@ -230,7 +246,10 @@ def merge_live_outs(
     def choice(sides: Sequence[VariableTracker]) -> VariableTracker:
         return Choice(site, form, output, predicate, *sides)
 
-    later = choice if form in site.returns else lambda sides: _Returned(site, form, output)
+    def returned(sides: Sequence[VariableTracker]) -> VariableTracker:
+        return Returned(site, form, output, sides)
+
+    later = choice if form in site.returns else returned
     parts = [
         _merge_if_possible(merger, later, left, right)
         for left, right in zip(one.items, other.items, strict=True)
