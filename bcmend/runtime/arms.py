@@ -57,11 +57,12 @@ class Arm:
 
 @dataclass(frozen=True, slots=True)
 class ContainerChange:
-    """A list, dictionary or set of the main trace that an arm changed."""
+    """A list, dictionary or set of the main trace that an arm changed, or opened (``opened``)."""
 
     variable: VariableTracker
     before: dict[str, Any]
     after: dict[str, Any]
+    is_open: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,8 +350,9 @@ def _changes_of_objects(
         variable, state = remembered.variable, remembered.state
         if snapshots.holds_items(variable):
             after = remembered.now()
-            if after["items"] != state["items"]:
-                containers.append(ContainerChange(variable, state, after))
+            is_open = type(variable) is not remembered.kind
+            if is_open or after["items"] != state["items"]:
+                containers.append(ContainerChange(variable, state, after, is_open))
         elif not remembered.has_changed():
             continue
         elif snapshots.is_consumable(variable):

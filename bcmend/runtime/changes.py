@@ -12,23 +12,26 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from torch._dynamo.source import AttrSource
+import torch
 from torch._dynamo.variables import (
+    CellVariable,
     ConstDictVariable,
     DeletedVariable,
     ListVariable,
+    NewGlobalVariable,
     TensorVariable,
     TupleVariable,
 )
 from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.sets import SetVariable
 
-from bcmend.runtime import iterators, lower, records, sinks, sites
+from bcmend.runtime import iterators, lower, sinks, sites
 from bcmend.runtime.arms import ArmTrace, ContainerChange
 from bcmend.runtime.merge import Build, CannotMerge, Merger, constant
+from bcmend.runtime.opened import PlannedOpening, plan_opening
 from bcmend.runtime.sinks import Draft
 from bcmend.runtime.sites import LiveSite
-from bcmend.runtime.unmerged import Pending, Unmerged
+from bcmend.runtime.unmerged import Choice, Stored, Unmerged
 
 __all__ = ["Change", "Creation", "apply_changes", "plan_changes"]
 
@@ -67,7 +70,34 @@ class Change:
     kind: Any = None  # Dynamo's kind of attribute store; None for an item of a container
 
 
-AnyChange = Change | Creation | Contents
+@dataclass(frozen=True, slots=True)
+class Storing:
+    """An attribute or cell that holds both sides until a record stores the one taken."""
+
+    variable: VariableTracker
+    name: str
+    kind: Any
+    form: int
+    sides: tuple[Build, Build]
+
+    def apply(
+        self, tx: Any, site: LiveSite, predicate: Any, merged: Sequence[VariableTracker]
+    ) -> None:
+        sides = (side(merged) for side in self.sides)
+        kept = (side.recorded() if isinstance(side, Choice) else side for side in sides)
+        choice = site, self.form, tx.output, predicate, *kept
+        effects = tx.output.side_effects
+        if _is_local_cell(self.variable):
+            effects.store_attr(self.variable, self.name, Choice(*choice), self.kind)
+            return
+        is_typed = self.name in _entries(self.variable, "_buffers")
+        value = Stored(*choice, place=(self.variable, self.name), is_typed=is_typed)
+        effects.store_attr(self.variable, self.name, value, self.kind)
+        action = sinks.function_of_records(tx, "store_choice")
+        sinks.append(tx, Draft(site, action, None, value.for_record))
+
+
+AnyChange = Change | Creation | Contents | PlannedOpening | Storing
 
 
 def plan_changes(
@@ -131,18 +161,41 @@ def _attribute_change(
         if not any(isinstance(side, Unmerged) for side in sides):
             return [Change(variable, name, merger.merge(*sides), sides, kind)]
     except CannotMerge:
-        if name == "cell_contents" or variable.source is None or not sinks.is_open(tx):
-            raise
+        pass
+    del merger.pairs[known:]
     if form in site.reads:
         raise CannotMerge(f"the attribute {name} has no common form, and is read later")
-    del merger.pairs[known:]
-    value = Pending(site, form, tx.output)
-    stores: list[AnyChange] = [Change(variable, name, lambda merged: value, (value, value), kind)]
-    for taken, side in ((True, sides[0]), (False, sides[1])):
-        if not isinstance(side, Pending):  # records of the arm store what that stands for
-            build = merger.adopt(side, then_side=taken)
-            stores.append(Creation(variable, name, build, side, taken))
-    return stores
+    _require_storable(tx, variable, name)
+    for side in sides:
+        if isinstance(side, Unmerged):
+            side.require_both_sides(site)
+    plans = [
+        merger.adopt(side, then_side=taken)
+        for taken, side in zip((True, False), sides, strict=True)
+    ]
+    return [Storing(variable, name, kind, form, (plans[0], plans[1]))]
+
+
+def _require_storable(tx: Any, variable: VariableTracker, name: str) -> None:
+    """Raise ``CannotMerge`` unless both sides can be kept in a place until the graph has run."""
+    if _is_local_cell(variable):
+        return  # it dies with the frame, or else both sides are asked for
+    if isinstance(variable, (CellVariable, NewGlobalVariable)):
+        raise CannotMerge(f"a variable of an enclosing scope has no common form: {name}")
+    if not sinks.is_open(tx):
+        raise CannotMerge(f"the attribute {name} has no common form, outside a boundary")
+    if name in _entries(variable, "_parameters") or name in _entries(variable, "_modules"):
+        raise CannotMerge(f"the parameter or submodule {name} has no common form")
+
+
+def _is_local_cell(variable: VariableTracker) -> bool:
+    return isinstance(variable, CellVariable) and variable.source is None
+
+
+def _entries(variable: VariableTracker, table: str) -> Any:
+    """Return a table of the module that ``variable`` stands for; empty for another object."""
+    owner = getattr(variable, "value", None)
+    return getattr(owner, table) if isinstance(owner, torch.nn.Module) else ()
 
 
 def _require_creatable(
@@ -196,17 +249,42 @@ def _item_changes(
         if returns and iterators.end_here(tx, [known.variable], results, returns=True):
             continue  # the frame ends, and the container with it
         contents = [(known.before if side is None else side.after)["items"] for side in sides]
-        added = _added_by_one_side(known, contents)
-        for key, taken in added:
-            _require_creatable(tx, site, known.variable, key, form)
-            changes.append(_created_entry(merger, known.variable, key, contents, taken))
-        if added:
-            contents = [
-                {key: value for key, value in content.items() if not _is_among(key, added)}
-                for content in contents
-            ]
-        changes += _same_form_changes(merger, known, contents)
+        if _is_table_of_names(known.variable):
+            changes += _table_changes(tx, site, merger, known, contents, form)
+            continue
+        pairs = len(merger.pairs)
+        try:
+            if not any(side is not None and side.is_open for side in sides):
+                changes += _same_form_changes(merger, known, contents)
+                continue
+        except CannotMerge:
+            pass
+        del merger.pairs[pairs:]
+        changes.append(
+            plan_opening(tx, site, merger, form, known.variable, known.before["items"], contents)
+        )
     return changes
+
+
+def _table_changes(
+    tx: Any,
+    site: LiveSite,
+    merger: Merger,
+    known: ContainerChange,
+    contents: Sequence[Any],
+    form: int,
+) -> list[AnyChange]:
+    """Plan the changes of a table of a module."""
+    added = _added_by_one_side(contents)
+    changes: list[AnyChange] = []
+    for key, taken in added:
+        _require_creatable(tx, site, known.variable, key, form)
+        changes.append(_created_entry(merger, known.variable, key, contents, taken))
+    others = [
+        {key: value for key, value in content.items() if not _is_among(key, added)}
+        for content in contents
+    ]
+    return [*changes, *_same_form_changes(merger, known, others)]
 
 
 def _same_form_changes(
@@ -226,13 +304,15 @@ def _same_form_changes(
 _TABLES_OF_NAMES = ("_buffers", "_parameters", "_modules", "_non_persistent_buffers_set")
 
 
-def _added_by_one_side(known: ContainerChange, contents: Sequence[Any]) -> list[tuple[str, bool]]:
+def _is_table_of_names(variable: VariableTracker) -> bool:
+    source = variable.source
+    if type(variable) not in (ConstDictVariable, SetVariable) or source is None:
+        return False
+    return source.name.rstrip("']").endswith(_TABLES_OF_NAMES)
+
+
+def _added_by_one_side(contents: Sequence[Any]) -> list[tuple[str, bool]]:
     """Return the names that one side alone adds to a table of a module, and whether it is then."""
-    source = known.variable.source
-    if type(known.variable) not in (ConstDictVariable, SetVariable) or source is None:
-        return []
-    if not source.name.rstrip("']").endswith(_TABLES_OF_NAMES):
-        return []
     found = []
     for side, content in enumerate(contents):
         for key in content:
@@ -302,6 +382,9 @@ def apply_changes(
     """
     exact: dict[VariableTracker, VariableTracker] = {}
     for change in changes:
+        if isinstance(change, (PlannedOpening, Storing)):
+            change.apply(tx, site, predicate, merged)
+            continue
         if isinstance(change, Contents):
             tx.output.side_effects.mutation(change.variable)
             vars(change.variable)["items"] = copy.copy(change.items)
@@ -354,7 +437,7 @@ def _settle_later(
     if change.key == "cell_contents" or not sinks.is_open(tx):
         return
     name = "settle_item" if change.kind is None else "settle_attribute"
-    action = _function_of_records(tx, name)
+    action = sinks.function_of_records(tx, name)
     key = change.key.vt if change.kind is None else constant(change.key)
     inputs = TupleVariable([change.variable, key, value, predicate, *sides])
     sinks.append(tx, Draft(site, action, None, inputs))
@@ -373,12 +456,6 @@ def _create_later(
         store = VariableTracker.build(tx, setattr)
     else:
         name = "store_item" if creation.place == "item" else "add_member"
-        store = _function_of_records(tx, name)
+        store = sinks.function_of_records(tx, name)
     inputs = TupleVariable([creation.variable, constant(creation.name), value])
     sinks.append(tx, Draft(site, store, condition, inputs))
-
-
-def _function_of_records(tx: Any, name: str) -> VariableTracker:
-    source = AttrSource(tx.import_source(records.__name__), name)
-    function: VariableTracker = VariableTracker.build(tx, getattr(records, name), source)
-    return function

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch._dynamo.current_scope_id import current_scope_id
 from torch._dynamo.variables import (
     ConstantVariable,
     ConstDictVariable,
@@ -24,7 +25,7 @@ from torch._dynamo.variables.misc import StringFormatVariable
 from torch._dynamo.variables.tensor import SymNodeVariable
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-__all__ = ["CannotMerge", "Merger", "Pair", "difference"]
+__all__ = ["CannotMerge", "Merger", "Pair", "difference", "is_made_inside"]
 
 Build = Callable[[Sequence[VariableTracker]], VariableTracker]
 
@@ -67,6 +68,7 @@ class Merger:
         tensor_behind: the tensor that a number of an arm was taken out of, if it is kept.
         take: takes a number out of a tensor of the main trace.
         pairs: what has to be merged, in the order of the merged tensors that a plan expects.
+        plans: what arms made and has been adopted, by identity, so that it stays one object.
     """
 
     belongs: Callable[[VariableTracker], bool]
@@ -74,6 +76,7 @@ class Merger:
     tensor_behind: Callable[[SymNodeVariable], TensorVariable | None] = lambda value: None
     take: Callable[[TensorVariable], VariableTracker | None] = lambda value: None
     pairs: list[Pair] = field(default_factory=list)
+    plans: dict[int, tuple[VariableTracker, Build]] = field(default_factory=dict)
 
     def merge(self, one: VariableTracker, other: VariableTracker) -> Build:
         """Plan the value that is ``one`` where the condition holds and ``other`` where not."""
@@ -87,7 +90,11 @@ class Merger:
             raise CannotMerge("a value that is chosen when the graph has run")
         if isinstance(one, TensorVariable) and isinstance(other, TensorVariable):
             return self._merge_tensors(one, other)
-        if one.is_python_constant() and other.is_python_constant():
+        if type(one) is type(other) and type(one) in (ListVariable, TupleVariable):
+            return self._merge_sequences(one, other)
+        if type(one) is type(other) is ConstDictVariable:
+            return self._merge_dictionaries(one, other)
+        if _is_constant(one) and _is_constant(other):
             return _merge_constants(one, other)
         if isinstance(one, SymNodeVariable) and isinstance(other, SymNodeVariable):
             if one.sym_num is other.sym_num or statically_known_true(one.sym_num == other.sym_num):
@@ -95,10 +102,6 @@ class Merger:
             raise CannotMerge("numbers that depend on the data differ")
         if type(one) is not type(other):
             raise CannotMerge(f"{_describe(one)} on one side, {_describe(other)} on the other")
-        if type(one) in (ListVariable, TupleVariable):
-            return self._merge_sequences(one, other)
-        if type(one) is ConstDictVariable:
-            return self._merge_dictionaries(one, other)
         if one.source is not None and one.source == other.source:
             return lambda merged: one
         raise CannotMerge(f"two different objects of type {_describe(one)}")
@@ -106,6 +109,13 @@ class Merger:
     def adopt(self, value: VariableTracker, *, then_side: bool | None = None) -> Build:
         """Plan to bring a value that only one side has into the main trace."""
         value = self.outer_form(value.realize())
+        if not is_made_inside(value):
+            return self._adopted(value, then_side)
+        if id(value) not in self.plans:
+            self.plans[id(value)] = value, _once(self._adopted(value, then_side))
+        return self.plans[id(value)][1]
+
+    def _adopted(self, value: VariableTracker, then_side: bool | None) -> Build:
         if hasattr(value, "adopt_into"):  # a stand-in of ``unmerged``, which builds on this module
             plan: Build = value.adopt_into(self, then_side)
             return plan
@@ -117,10 +127,10 @@ class Merger:
             return self._leaf(Pair(value, None) if then_side is not False else Pair(None, value))
         if type(value) in (ListVariable, TupleVariable):
             parts = [self.adopt(item, then_side=then_side) for item in _sequence_items(value)]
-            if _is_new(value) or type(value) is TupleVariable:
+            if is_made_inside(value) or type(value) is TupleVariable:
                 return _rebuild_sequence(type(value), parts)
             return lambda merged: value
-        if type(value) is ConstDictVariable and _is_new(value):
+        if type(value) is ConstDictVariable and is_made_inside(value):
             plans = {key: self.adopt(item, then_side=then_side) for key, item in _dict_items(value)}
             return lambda merged: _new_dict(value, {k: p(merged) for k, p in plans.items()})
         if isinstance(value, StringFormatVariable):
@@ -171,7 +181,7 @@ class Merger:
         items, others = _sequence_items(one), _sequence_items(other)
         if len(items) != len(others):
             raise CannotMerge(f"{len(items)} items on one side, {len(others)} on the other")
-        if type(one) is ListVariable and not (_is_new(one) and _is_new(other)):
+        if type(one) is ListVariable and not (is_made_inside(one) and is_made_inside(other)):
             raise CannotMerge("two different lists")
         parts = [self.merge(left, right) for left, right in zip(items, others, strict=True)]
         return _rebuild_sequence(type(one), parts)
@@ -180,10 +190,16 @@ class Merger:
         items, others = dict(_dict_items(one)), dict(_dict_items(other))
         if list(items) != list(others):
             raise CannotMerge("dictionaries with different keys")
-        if not (_is_new(one) and _is_new(other)):
+        if not (is_made_inside(one) and is_made_inside(other)):
             raise CannotMerge("two different dictionaries")
         plans = {key: self.merge(items[key], others[key]) for key in items}
         return lambda merged: _new_dict(one, {k: plan(merged) for k, plan in plans.items()})
+
+
+def _is_constant(value: VariableTracker) -> bool:
+    """Whether equal values cannot be told apart; two empty lists can, where each has a holder."""
+    may_be_held = value.mutation_type is not None and not is_made_inside(value)
+    return not may_be_held and value.is_python_constant()
 
 
 def _merge_constants(one: VariableTracker, other: VariableTracker) -> Build:
@@ -220,8 +236,21 @@ def _describe(value: VariableTracker) -> str:
         return type(value).__name__
 
 
-def _is_new(value: VariableTracker) -> bool:
-    return isinstance(value.mutation_type, ValueMutationNew)
+def is_made_inside(value: VariableTracker) -> bool:
+    """Whether the arms that are being lowered made an object; tensors apart."""
+    kind = value.mutation_type
+    return kind is not None and kind.scope > current_scope_id()
+
+
+def _once(build: Build) -> Build:
+    built: list[VariableTracker] = []
+
+    def build_once(merged: Sequence[VariableTracker]) -> VariableTracker:
+        if not built:
+            built.append(build(merged))
+        return built[0]
+
+    return build_once
 
 
 def _is_unbacked(value: SymNodeVariable) -> bool:

@@ -7,7 +7,8 @@ file and line. Delivery stops at the first guard that failed: eager would not ha
 
 from __future__ import annotations
 
-from typing import Any
+from collections import OrderedDict, defaultdict, deque
+from typing import Any, Final
 
 import torch
 
@@ -17,9 +18,12 @@ __all__ = [
     "OUTLET",
     "Buffer",
     "add_member",
+    "alter",
     "deliver",
+    "refill",
     "settle_attribute",
     "settle_item",
+    "store_choice",
     "store_item",
 ]
 
@@ -32,14 +36,34 @@ def deliver(buffer: Buffer) -> None:
     """Run the records of ``buffer`` and leave it empty, whatever happens."""
     records = list(buffer)
     buffer.clear()
-    for key, predicate, raises, action, inputs in records:
-        if predicate is None or bool(predicate):
-            action(*choices.resolve(inputs))
-            if raises:
-                raise AssertionError(
-                    f"{key}: this code raised while it was traced and does not now, so the result "
-                    f'of the call is unknown; switch the site off with Policy(off=("{key}",))'
-                )
+    for position, record in enumerate(records):
+        try:
+            _deliver_one(*record)
+        except BaseException:
+            _take_back(records[position + 1 :])
+            raise
+
+
+def _deliver_one(
+    key: str, predicate: torch.Tensor | None, raises: bool, action: Any, inputs: tuple[Any, ...]
+) -> None:
+    if predicate is not None and not bool(predicate):
+        return
+    action(*(inputs if action in _CHANGES else choices.resolve(inputs)))
+    if raises:
+        raise AssertionError(
+            f"{key}: this code raised while it was traced and does not now, so the result "
+            f'of the call is unknown; switch the site off with Policy(off=("{key}",))'
+        )
+
+
+def _take_back(records: list[Record]) -> None:
+    """Undo the stores of choices that were not made, for a check before them has failed."""
+    for _, _, _, action, inputs in records:
+        if action is store_choice:
+            owner, name, is_in_place, _, before = inputs
+            if is_in_place:
+                _store(owner, name, choices.resolve(before))
 
 
 class _Outlet:
@@ -67,6 +91,37 @@ def store_item(owner: dict[Any, Any], key: Any, value: Any) -> None:
     owner[key] = value
 
 
+#: Stands for the value of an attribute that does not exist.
+_MISSING: Final = object()
+
+
+def present(owner: Any, name: str) -> Any:
+    """Return the value of an attribute before the graph's changes are made."""
+    return getattr(owner, name, _MISSING)
+
+
+def store_choice(owner: Any, name: str, is_in_place: bool, choice: Any, before: Any) -> None:
+    """Store the side taken where both have waited, unless something else was stored since.
+
+    ``before`` is what was there before the branch.
+    """
+    if is_in_place:
+        _store(owner, name, choices.resolve(choice))
+
+
+#: Methods that do no more than store.
+_STORING: Final[tuple[Any, ...]] = (object.__setattr__, torch.nn.Module.__setattr__)
+
+
+def _store(owner: Any, name: str, value: Any) -> None:
+    if value is _MISSING:
+        delattr(owner, name)
+    elif type(owner).__setattr__ in _STORING:
+        setattr(owner, name, value)
+    else:  # what a method of the user's does beside storing has been done by the graph
+        object.__setattr__(owner, name, value)
+
+
 def add_member(owner: set[Any], key: Any, value: Any) -> None:
     """Add what only the taken side adds to a set."""
     owner.add(key)
@@ -86,3 +141,42 @@ def settle_item(
     """Replace a merged value of a dictionary by the very object that eager would have stored."""
     if owner.get(key) is merged:
         owner[key] = one if predicate else other
+
+
+def alter(owner: Any, method: str, *arguments: Any) -> None:
+    """Do to a container what the program did when its contents were not known yet."""
+    getattr(_kind_of(owner), method)(owner, *map(choices.resolve, arguments))
+
+
+def refill(owner: Any, removed: Any, added: tuple[Any, ...]) -> None:
+    """Turn what a container held before a branch into what it holds after the side taken.
+
+    ``removed`` is the position from which on a sequence is replaced; else the keys to be removed.
+    """
+    kind, added = _kind_of(owner), choices.resolve(added)
+    if kind is deque:
+        while len(owner) > removed:
+            kind.pop(owner)
+        kind.extend(owner, added)
+    elif kind is list:
+        kind.__setitem__(owner, slice(removed, None), added)
+    else:
+        for key in removed:
+            (kind.discard(owner, key) if kind is set else kind.pop(owner, key, None))
+        kind.update(owner, added)
+
+
+#: The types of containers, those that are made of others first.
+_KINDS: Final = (OrderedDict, defaultdict, dict, list, set, deque)
+
+
+def _kind_of(owner: Any) -> Any:
+    """Return the type whose methods do no more than change a container.
+
+    A class of the user's may have methods of its own, whose other effects the graph already had.
+    """
+    return next(kind for kind in _KINDS if isinstance(owner, kind))
+
+
+#: Actions on an object of the program, which may be large and holds nothing to be chosen.
+_CHANGES: Final[frozenset[Any]] = frozenset([alter, refill, store_choice])

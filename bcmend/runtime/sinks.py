@@ -35,7 +35,7 @@ from bcmend.runtime.merge import constant, example_of
 from bcmend.runtime.per_trace import kept
 from bcmend.runtime.sites import LiveSite
 
-__all__ = ["Draft", "append", "is_open", "open_arm", "snapshot"]
+__all__ = ["Draft", "append", "function_of_records", "is_open", "open_arm", "snapshot"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +120,13 @@ def append(tx: Any, draft: Draft) -> None:
     key, raises = constant(draft.site.key), constant(draft.raises)
     record = TupleVariable([key, predicate, raises, draft.action, draft.inputs])
     _buffer(tx).call_method(tx, "append", [record], {})
+
+
+def function_of_records(tx: Any, name: str) -> VariableTracker:
+    """Return Dynamo's model of a function of ``records``."""
+    source = AttrSource(tx.import_source(records.__name__), name)
+    function: VariableTracker = VariableTracker.build(tx, getattr(records, name), source)
+    return function
 
 
 class CannotSnapshot(Exception):

@@ -54,11 +54,13 @@ class Remembered:
         variable: the variable.
         state: its fields, with copies of containers; for a generator, those of its frame.
         containers: the containers themselves.
+        kind: its class, which is another one once it is opened (``opened``).
     """
 
     variable: VariableTracker
     state: dict[str, Any]
     containers: dict[str, Any]
+    kind: type[VariableTracker]
 
     def now(self) -> dict[str, Any]:
         return _state(self.variable)
@@ -85,6 +87,7 @@ class Remembered:
             values[name] = container
         vars(self.variable).clear()
         vars(self.variable).update(values)
+        self.variable.__class__ = self.kind
         if is_modified is not None:
             self.variable.mutation_type.is_modified = is_modified  # type: ignore[union-attr]
 
@@ -94,7 +97,7 @@ def remember(variable: VariableTracker) -> Remembered:
     containers = {
         name: value for name, value in vars(variable).items() if type(value) in _CONTAINERS
     }
-    return Remembered(variable, _state(variable), containers)
+    return Remembered(variable, _state(variable), containers, type(variable))
 
 
 def holds_items(variable: VariableTracker) -> bool:

@@ -4,8 +4,8 @@ What is live after a branch is known from bytecode alone, which has to take ever
 possible. While tracing most of those jumps are decided, and a value that only the untaken ones read
 needs no form. ``Unmerged`` stands in its place. Whatever asks it anything makes Dynamo trace the
 frame again, with the site told to merge all its live-outs or none. What turns out to be returned by
-the call, unlooked at, becomes a ``Choice`` in a further trace; what is stored as an attribute is a
-``Pending``, for which records store the right value at the end.
+the call, unlooked at, becomes a ``Choice`` in a further trace; what is stored as an attribute is
+``Stored``, and a record puts the side taken in its place at the end.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NoReturn
 
+from torch._dynamo.bytecode_transformation import create_call_function
 from torch._dynamo.variables import TupleVariable
 from torch._dynamo.variables.base import (
     AsPythonConstantNotImplementedError,
@@ -22,12 +23,12 @@ from torch._dynamo.variables.base import (
     VariableTracker,
 )
 
-from bcmend.runtime import backoff, choices, depth, sinks
+from bcmend.runtime import backoff, choices, depth, records, sinks
 from bcmend.runtime.merge import Build, CannotMerge, Merger, constant
 from bcmend.runtime.sites import LiveSite
 from bcmend.runtime.watches import SiteChanged
 
-__all__ = ["Choice", "Pending", "Returned", "Unmerged", "has_choice", "merge_live_outs"]
+__all__ = ["Choice", "Returned", "Stored", "Unmerged", "has_choice", "merge_live_outs"]
 
 #: What Dynamo does to any value that it only moves from place to place.
 _MOVING: Final = frozenset(
@@ -192,7 +193,16 @@ class Choice(Unmerged):
     def as_recorded(
         self, reader: LiveSite, keep: Callable[[VariableTracker], VariableTracker]
     ) -> VariableTracker:
-        sides = keep(self.one), keep(self.other)
+        return self.recorded(keep)
+
+    def recorded(
+        self, keep: Callable[[VariableTracker], VariableTracker] = lambda side: side
+    ) -> VariableTracker:
+        """Return the choice as a record has it; so are choices that are its sides."""
+        sides = (
+            side.recorded(keep) if isinstance(side, Choice) else keep(side)
+            for side in (self.one, self.other)
+        )
         return _Recorded(self.site, self.form, self.output, self.predicate, *sides)
 
 
@@ -203,11 +213,110 @@ class _Recorded(Choice):
         codegen(TupleVariable([constant(choices.MARK), *self.parts.items]))
 
 
-class Pending(Unmerged):
-    """The value of an attribute that records will store when the graph has run."""
+class Stored(Choice):
+    """One that an attribute holds until a record puts the side taken in its place.
+
+    ``place`` is the attribute, an object and a name. ``is_typed`` says that it cannot hold both
+    sides in the meantime, since it takes nothing but tensors and None. ``before`` is what a record
+    has of its value before the branch.
+    """
+
+    def __init__(
+        self, *choice: Any, place: tuple[VariableTracker, str], is_typed: bool, **more: Any
+    ) -> None:
+        super().__init__(*choice, **more)
+        self.place, self.is_typed = place, is_typed
+        owner, name = place
+        stored = self.output.side_effects.store_attr_mutations.get(owner, {}).get(name)
+        if isinstance(stored, Choice):
+            stored = stored.recorded()
+        self.before = stored or _Before(owner, name)
+
+    @property
+    def for_record(self) -> TupleVariable:
+        """What ``records.store_choice`` takes."""
+        owner, name = self.place
+        return TupleVariable(
+            [owner, constant(name), _IsInPlace(self), self.recorded(), self.before]
+        )
 
     def reconstruct(self, codegen: Any) -> None:
-        codegen(constant(None))
+        tx = codegen.tx
+        is_in_hand = self._is_in_hand(tx)
+        may_be_in_hand = sinks.ends_at_a_boundary(tx) and not self.is_typed
+        if (is_in_hand and not may_be_in_hand) or self._is_held_elsewhere(tx):
+            self.ask()
+        if self.is_typed:
+            codegen(constant(None))
+            return
+        if is_in_hand:
+            backoff.state_of(tx.output.root_tx.f_code).has_choices = True
+        codegen(self.recorded())
+
+    def is_in_place(self) -> bool:
+        owner, name = self.place
+        stores = self.output.side_effects.store_attr_mutations.get(owner, {})
+        return stores.get(name) is self
+
+    def _is_in_hand(self, tx: Any) -> bool:
+        """Whether the frame that was entered has it, and may return it."""
+        root = tx.output.root_tx
+        return _holds([root.stack, root.symbolic_locals], self)
+
+    def _is_held_elsewhere(self, tx: Any) -> bool:
+        effects = tx.output.side_effects
+        owner, name = self.place
+        for variable, stores in effects.store_attr_mutations.items():
+            others = [
+                held
+                for each, held in stores.items()
+                if not (held is self and variable is owner and each == name)
+            ]
+            if _holds(others, self):
+                return True
+        return any(
+            _holds(variable, self)
+            for variable in effects.id_to_variable.values()
+            if isinstance(variable.mutation_type, ValueMutationExisting)
+        )
+
+
+class _Before(VariableTracker):
+    """What an attribute is before the changes that a graph makes."""
+
+    def __init__(self, owner: VariableTracker, name: str, **more: Any) -> None:
+        super().__init__(**more)
+        self.owner, self.name = owner, name
+
+    def reconstruct(self, codegen: Any) -> None:
+        codegen.add_push_null(lambda: codegen.load_import_from(records.__name__, "present"))
+        codegen(self.owner)
+        codegen(constant(self.name))
+        codegen.extend_output(create_call_function(2, False))
+
+
+class _IsInPlace(VariableTracker):
+    """Whether nothing else has been stored over a ``Stored``; known when the trace is done."""
+
+    _nonvar_fields = {"stored", *VariableTracker._nonvar_fields}  # noqa: RUF012
+
+    def __init__(self, stored: Stored, **more: Any) -> None:
+        super().__init__(**more)
+        self.stored = stored
+
+    def reconstruct(self, codegen: Any) -> None:
+        codegen(constant(self.stored.is_in_place()))
+
+
+def _holds(values: Any, sought: VariableTracker) -> bool:
+    found: list[VariableTracker] = []
+
+    def note(variable: VariableTracker) -> None:
+        if variable is sought:
+            found.append(variable)
+
+    VariableTracker.visit(note, values)
+    return bool(found)
 
 
 def _is_handed_out(tx: Any, value: Unmerged) -> bool:

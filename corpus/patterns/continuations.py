@@ -333,7 +333,7 @@ class Interval(NamedTuple):
     high: Tensor
 
 
-@pattern(signs, SPLIT, unsettled=UNLIKE)
+@pattern(signs, WHERE)
 def result_object_with_an_optional_field() -> Program:
     def program(x: Tensor) -> Summary:
         summary = Summary(x * 2)

@@ -238,7 +238,7 @@ def local_list_appended_in_both_arms() -> Program:
     return program
 
 
-@pattern(signs, SPLIT, unsettled=UNLIKE)
+@pattern(signs, WHERE)
 def list_appended_in_one_arm() -> Program:
     def program(x: Tensor) -> list[Tensor]:
         items = [x + 1]

@@ -13,6 +13,7 @@ from corpus.patterns.pattern import (
     CHOICE,
     COND,
     GUARD,
+    NO_MERGE,
     SPLIT,
     WHERE,
     pattern,
@@ -310,7 +311,7 @@ def locals_inside_an_arm() -> Program:
     return program
 
 
-@pattern(signs, SPLIT, unsettled="a filter in a comprehension is refused")
+@pattern(signs, NO_MERGE)
 def filtered_comprehension() -> Program:
     def program(x: Tensor) -> list[Tensor]:
         return [y for y in (x, x + 2, x - 3) if y.sum() > 0]

@@ -176,11 +176,7 @@ def nonlocal_updated_in_an_arm() -> Program:
     return program
 
 
-@pattern(
-    signs,
-    SPLIT,
-    unsettled="values without a common form are refused where the caller or a container has them",
-)
+@pattern(signs, SPLIT, WHERE)
 def nonlocal_number_counted_in_an_arm() -> Program:
     def program(x: Tensor) -> tuple[Tensor, int]:
         hits = 0

@@ -156,7 +156,7 @@ def _logs() -> list[Call]:
     return [call(torch.tensor(each), []) for each in ([1.0, 2.0], [-1.0, -2.0])]
 
 
-@pattern(_logs, SPLIT, unsettled=UNLIKE)
+@pattern(_logs, WHERE)
 def history_of_the_caller_appended_to() -> Program:
     def program(x: Tensor, history: list[Tensor]) -> Tensor:
         if x.sum() > 0:
@@ -195,7 +195,7 @@ def statistics_kept_in_a_dictionary() -> Program:
     return program
 
 
-@pattern(_tables, SPLIT, training=False, unsettled=UNLIKE)
+@pattern(_tables, SPLIT, training=False)
 def key_added_in_one_arm_and_looked_for() -> Program:
     def program(x: Tensor, stats: dict[str, Tensor]) -> Tensor:
         if x.min() < 0:
@@ -207,7 +207,7 @@ def key_added_in_one_arm_and_looked_for() -> Program:
     return program
 
 
-@pattern(_tables, SPLIT, training=False, unsettled=UNLIKE)
+@pattern(_tables, SPLIT, training=False)
 def key_removed_in_one_arm() -> Program:
     def program(x: Tensor, stats: dict[str, Tensor]) -> Tensor:
         if x.sum() > 0:
