@@ -33,6 +33,7 @@ from bcmend.codeobj.opcodes import row
 from bcmend.policy import Policy
 from bcmend.rewrite.branch import propose_branch, propose_guard
 from bcmend.rewrite.defer import may_write_output, output_statements, propose_output
+from bcmend.rewrite.exits import with_shared_exits
 from bcmend.rewrite.plan import BranchLowering, Lowering, Plan, Refusal, Site
 from bcmend.rewrite.shell import write_shell
 from bcmend.rewrite.widen import over_flags, wider_forms
@@ -156,6 +157,8 @@ def _written(code: CodeType, writer: CodeWriter, gathered: _Gathered, has_sites:
 def _planned(code: CodeType, context: Context, gathered: _Gathered) -> CodeWriter:
     """Decide about every site of ``code``, and mend the functions nested in it."""
     facts = facts_of(decode(code))
+    if _refusal_of_all(code, facts) is None:
+        facts = with_shared_exits(facts, lambda *found: _is_branch_site(code, context, *found))
     plan = _plan(code, facts, context, gathered.names)
     gathered.sites.extend((code, site) for site in plan.sites)
     nested = _mend_nested(code, context, gathered)
@@ -275,10 +278,7 @@ def _decisions(
         for statement in output_statements(facts, context.names):
             yield statement.start, "output", whole or propose_output(facts, statement)
     for branch in facts.branches:
-        place = (id(code), facts.instructions[branch.jump].offset)
-        if place not in context.asked and may_be_tensor(facts, branch.jump) != "likely":
-            continue
-        if branch.taken_raises and branch.fallthrough_raises:
+        if not _is_site(code, context, facts, branch):
             continue
         if branch.taken_raises or branch.fallthrough_raises:
             if context.policy.guards == "keep":
@@ -286,8 +286,22 @@ def _decisions(
             else:
                 yield branch.jump, "guard", whole or propose_guard(facts, branch)
             continue
-        is_wide = place in context.wide
+        is_wide = (id(code), facts.instructions[branch.jump].offset) in context.wide
         yield branch.jump, "branch", whole or _proposed(facts, branch, is_wide=is_wide)
+
+
+def _is_site(code: CodeType, context: Context, facts: Facts, branch: Branch) -> bool:
+    """Whether a branch is likely to be one on a tensor, or Dynamo was seen to stop there."""
+    if branch.taken_raises and branch.fallthrough_raises:
+        return False
+    place = (id(code), facts.instructions[branch.jump].offset)
+    return place in context.asked or may_be_tensor(facts, branch.jump) == "likely"
+
+
+def _is_branch_site(code: CodeType, context: Context, facts: Facts, branch: Branch) -> bool:
+    """Whether a branch is such a site and no arm of it raises."""
+    raises = branch.taken_raises or branch.fallthrough_raises
+    return not raises and _is_site(code, context, facts, branch)
 
 
 def _proposed(facts: Facts, branch: Branch, *, is_wide: bool) -> Lowering | Refusal:

@@ -14,6 +14,7 @@ from typing import Final, Protocol
 from bcmend.analysis.effects import names_of
 from bcmend.codeobj.decode import Instruction
 from bcmend.codeobj.opcodes import row
+from bcmend.names import LEAVES_BEGINS
 from bcmend.torch_knowledge import NEVER_TENSOR_ATTRIBUTES, NEVER_TENSOR_CALLS
 
 __all__ = ["Evidence", "may_be_tensor"]
@@ -101,7 +102,9 @@ def _of_operand(evidence: Evidence, index: int, position: int, follow: int) -> s
 
 
 def _of_variable(evidence: Evidence, name: str, follow: int) -> str:
-    """A parameter is unlikely; a local is what was stored to it."""
+    """A parameter is unlikely; a local is what was stored to it; a flag of ours is likely."""
+    if name.startswith(LEAVES_BEGINS):
+        return "likely"
     stores = evidence.stores.get(name, ())
     answers = [_of_operand(evidence, store, -1, follow) for store in stores]
     if name in evidence.argument_names or not answers:

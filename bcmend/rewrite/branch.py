@@ -16,7 +16,7 @@ from bcmend.analysis.facts import Facts
 from bcmend.analysis.flags import flags_inside, live_by_flags
 from bcmend.analysis.liveness import bound_before, live_into, maybe_bound_before
 from bcmend.cfg.dominance import EXIT
-from bcmend.cfg.graph import walk
+from bcmend.cfg.graph import decoded_index, walk
 from bcmend.cfg.regions import Branch
 from bcmend.codeobj.decode import Instruction
 from bcmend.codeobj.opcodes import row
@@ -50,13 +50,42 @@ def propose_guard(facts: Facts, branch: Branch) -> GuardLowering | Refusal:
 
 
 def propose_branch(facts: Facts, branch: Branch) -> BranchLowering | Refusal:
-    """Propose a region with two entries."""
+    """Propose a region with two entries.
+
+    The handlers around the jump stay outside where they are around both arms too; else they become
+    part of the arms, but for those around the join.
+    """
+    around = frozenset(facts.handlers_over(branch.jump))
+    if branch.join == EXIT:
+        return _propose_within(facts, branch, frozenset())
+    proposed = _propose_within(facts, branch, around)
+    if isinstance(proposed, Refusal) and proposed.slug == "return-in-try":
+        around_join = _handlers_around(facts, facts.graph.blocks[branch.join].start)
+        if around_join != around:
+            return _propose_within(facts, branch, around_join)
+    return proposed
+
+
+def _handlers_around(facts: Facts, index: int) -> frozenset[int]:
+    """Return the positions of the handlers of an instruction, and of the handlers of those."""
+    found: set[int] = set()
+    pending = facts.handlers_over(index)
+    while pending:
+        position = pending.pop()
+        if position not in found:
+            found.add(position)
+            handler = decoded_index(facts.function.tries[position].handler)
+            pending.extend(facts.handlers_over(handler))
+    return frozenset(found)
+
+
+def _propose_within(
+    facts: Facts, branch: Branch, outer: frozenset[int]
+) -> BranchLowering | Refusal:
+    """Propose a region with the ranges ``outer`` around it."""
     jump = facts.instructions[branch.jump]
-    outer = frozenset(facts.handlers_over(branch.jump))
-    if branch.join == EXIT and outer:
-        return Refusal("return-in-try")
     ways = tuple(
-        (entry, _with_own_handlers(facts, branch.jump, blocks, branch.join))
+        (entry, _with_own_handlers(facts, outer, blocks, branch.join))
         for entry, blocks in (
             (branch.taken, branch.taken_blocks),
             (branch.fallthrough, branch.fallthrough_blocks),
@@ -134,7 +163,7 @@ def _raising_region(
     depth = facts.depth_before(jump)
     assert depth is not None
     base = depth - 1
-    blocks = _with_own_handlers(facts, jump, blocks, EXIT)
+    blocks = _with_own_handlers(facts, frozenset(facts.handlers_over(jump)), blocks, EXIT)
     if facts.graph.block_of[jump] in blocks:
         return Refusal("return-in-try", "the arm handles its own exception")
     if _lowest_operand(facts, blocks, base) < base:
@@ -185,11 +214,11 @@ def _has_null_bit(instruction: Instruction) -> bool:
 
 
 def _with_own_handlers(
-    facts: Facts, jump: int, blocks: frozenset[int], join: int
+    facts: Facts, around: frozenset[int], blocks: frozenset[int], join: int
 ) -> frozenset[int]:
-    """Add the handlers of try ranges that begin inside the arm."""
+    """Add the handlers of try ranges other than those ``around`` the arm."""
     graph = facts.graph
-    outer = {facts.function.tries[position] for position in facts.handlers_over(jump)}
+    outer = {facts.function.tries[position] for position in around}
     stop = None if join == EXIT else join
     known = set(blocks)
     pending = list(blocks)

@@ -62,7 +62,8 @@ class _Stretch:
         wraps_returns: whether a returned value is put in a tuple (in arms).
         keeps_buffer: whether it is a body with the buffer of the call.
         region: which region the stretch is the function of, if it is one.
-        marks: for each run of items, the index of the instruction that they were written for.
+        marks: for each run of items, the index of the instruction whose handlers are theirs: the
+            one that they were written for, or one at the join where they call a region.
     """
 
     base: int = 0
@@ -77,6 +78,12 @@ class _Stretch:
 
     def add(self, emitted: Iterable[Item]) -> None:
         self.items.extend(emitted)
+
+    def mark(self, start: int, index: int) -> None:
+        """Give the items from ``start`` on that have no mark yet the handlers of an instruction."""
+        marked = self.marks[-1][1] if self.marks else 0
+        if marked < len(self.items):
+            self.marks.append((max(start, marked), len(self.items), index))
 
     def label(self, block: int) -> Label:
         return self.labels.setdefault(block, Label(f"block {block}"))
@@ -225,7 +232,7 @@ class CodeWriter:
                     stretch.items.append(facts.instructions[index])
                 else:
                     self._write_instruction(stretch, index)
-                stretch.marks.append((start, len(stretch.items), index))
+                stretch.mark(start, index)
             following = order[position + 1] if position + 1 < len(order) else None
             falls = row(facts.instructions[block.end - 1].op).falls_through
             if falls and following != number + 1:
@@ -319,14 +326,25 @@ class CodeWriter:
     def _write_branch(
         self, stretch: _Stretch, site: Site, lowering: BranchLowering, at: Location | None
     ) -> None:
-        original = Label("original")
+        original, start = Label("original"), len(stretch.items)
         stretch.add(emit.store_local(CONDITION, at))
         stretch.add(self._ask(site, "data_dependent", emit.load_local(CONDITION, at), at=at))
         stretch.add(emit.jump_if_false(original, at))
         for form, wider in enumerate(lowering.alternatives):
             if self._can_be_called(stretch, wider):
-                self._write_attempt(stretch, site, form, wider, at)
+                if wider.outer != frozenset(self._facts.handlers_over(site.index)):
+                    stretch.mark(start, site.index)
+                    self._write_attempt(stretch, site, form, wider, at)
+                    stretch.mark(start, self._index_of_join(wider))
+                else:
+                    self._write_attempt(stretch, site, form, wider, at)
         self._write_original_test(stretch, site.index, original, at)
+
+    def _index_of_join(self, lowering: BranchLowering) -> int:
+        """Return the first instruction at the join; -1, which has no handler, for the end."""
+        if lowering.join == EXIT:
+            return -1
+        return self._facts.graph.blocks[lowering.join].start
 
     def _can_be_called(self, stretch: _Stretch, lowering: BranchLowering) -> bool:
         """Whether the join of a branch is in the code being written, or is its own end."""
@@ -522,7 +540,7 @@ def _jumps(site: Site) -> bool:
 
 
 def _tuple_of(names: Sequence[str], at: Location | None) -> Emitted:
-    loads = [each for name in names for each in emit.load_local(name, at)]
+    loads = [each for name in names for each in emit.load_local(name, at, may_be_unbound=True)]
     return [*loads, *emit.build_tuple(len(names), at)]
 
 
@@ -530,7 +548,11 @@ def _pack_results(outputs: Sequence[str], extra: int) -> Emitted:
     """Return the results of an arm: its outputs, then its operands from the top down."""
     operands = [OPERAND.format(number) for number in range(extra)]
     stores = [each for name in operands for each in emit.store_local(name)]
-    loads = [each for name in (*outputs, *operands) for each in emit.load_local(name)]
+    loads = [
+        each
+        for name in (*outputs, *operands)
+        for each in emit.load_local(name, may_be_unbound=True)
+    ]
     count = len(outputs) + extra
     return [*stores, *loads, *emit.build_tuple(count), *emit.return_value()]
 
