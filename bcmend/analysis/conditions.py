@@ -134,12 +134,21 @@ def _of_call(evidence: Evidence, maker: int) -> str:
     return "never" if called in NEVER_TENSOR_CALLS else "likely"
 
 
+def _is_null(evidence: Evidence, slot: Iterable[int]) -> bool:
+    """Whether an operand, made by other instructions than its neighbour, is a load's NULL."""
+    args = [evidence.instructions[source].arg for source in slot if source >= 0]
+    return bool(args) and all(isinstance(arg, tuple) and arg[:1] == (True,) for arg in args)
+
+
 def called_name(evidence: Evidence, call: int) -> str:
     """Return the last name of what a call calls (``any`` for ``x.any()``); empty if unknown."""
     instruction = evidence.instructions[call]
     pops, _ = row(instruction.op).effect(instruction.arg)
-    for position in range(-pops, 0)[:2]:
-        for source in evidence.operand(call, position):
+    slots = [frozenset(evidence.operand(call, position)) for position in range(-pops, 0)[:2]]
+    if len(slots) == 2 and slots[0] != slots[1] and _is_null(evidence, slots[0]):
+        del slots[0]
+    for slot in slots:
+        for source in slot:
             name = names_of(evidence.instructions[source]) if source >= 0 else ""
             if name:
                 return name

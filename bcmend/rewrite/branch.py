@@ -92,7 +92,7 @@ def _propose_within(
         )
     )
     blocks = ways[0][1] | ways[1][1]
-    operands = _operands(facts, branch, blocks)
+    operands = _operands(facts, branch, blocks, outer)
     if isinstance(operands, Refusal):
         return operands
     touches = touched(facts, facts.indices_of(blocks))
@@ -172,7 +172,7 @@ def _raising_region(
 
 
 def _operands(
-    facts: Facts, branch: Branch, blocks: frozenset[int]
+    facts: Facts, branch: Branch, blocks: frozenset[int], outer: frozenset[int]
 ) -> tuple[int, int, int] | Refusal:
     """Return the operands of a region: how many under it, given to it, and left at its join."""
     depth = facts.depth_before(branch.jump)
@@ -187,6 +187,9 @@ def _operands(
         refusal = _cannot_be_given(facts, branch.jump, position)
         if refusal is not None:
             return refusal
+    deepest = max((facts.function.tries[each].depth for each in outer), default=0)
+    if branch.join != EXIT and deepest > min(depth - 1, at_join):
+        return Refusal("stack-shape", "a handler around the branch wants more operands")
     return base, depth - 1 - base, max(at_join - base, 0)
 
 
@@ -315,6 +318,7 @@ def _inputs(
     for entry, blocks in ways:
         # An arm that raises is not mended, so what only a handler around it reads is not required.
         # A branch inside the arm may pass it on nevertheless, so it is given where there is one.
+        blocks = blocks - facts.liveness.tracked.never_swallowing
         if flags is None:
             required |= live_into(graph, facts.liveness, entry, blocks, after)
         else:

@@ -334,10 +334,8 @@ class CodeWriter:
             if self._can_be_called(stretch, wider):
                 if wider.outer != frozenset(self._facts.handlers_over(site.index)):
                     stretch.mark(start, site.index)
-                    self._write_attempt(stretch, site, form, wider, at)
-                    stretch.mark(start, self._index_of_join(wider))
-                else:
-                    self._write_attempt(stretch, site, form, wider, at)
+                self._write_attempt(stretch, site, form, wider, at)
+                stretch.mark(start, self._index_of_join(wider))
         self._write_original_test(stretch, site.index, original, at)
 
     def _index_of_join(self, lowering: BranchLowering) -> int:
@@ -347,11 +345,15 @@ class CodeWriter:
         return self._facts.graph.blocks[lowering.join].start
 
     def _can_be_called(self, stretch: _Stretch, lowering: BranchLowering) -> bool:
-        """Whether the join of a branch is in the code being written, or is its own end."""
+        """Whether the join of a branch is in the code being written, or is its own end.
+
+        A region with handlers that are outside this one has no place in it.
+        """
         key = stretch.region
-        if key is None or lowering.join == key.join:
+        if key is None or lowering.region == key:
             return True
-        return any(lowering.join in member.blocks for member in self._regions[key])
+        here = frozenset().union(*(member.blocks for member in self._regions[key]))
+        return lowering.blocks <= here and lowering.join in here | {key.join}
 
     def _write_attempt(
         self,
@@ -363,12 +365,10 @@ class CodeWriter:
     ) -> None:
         """Write: call the region; where that gives something, go on at the join."""
         key, following = lowering.region, Label("not mended")
-        entry = 2 * self._regions[key].index(lowering)
+        entry, start = 2 * self._regions[key].index(lowering), len(stretch.items)
         operands = [OPERAND.format(number) for number in range(lowering.operands)]
-        for name in operands:
-            stretch.add(emit.store_local(name, at))
-        for name in reversed(operands):
-            stretch.add(emit.load_local(name, at))
+        for number, name in enumerate(operands, 1):
+            stretch.add([*emit.copy(number, at), *emit.store_local(name, at)])
         given = [CONDITION] if lowering.kept is not None else []
         stretch.add(
             self._ask(
@@ -385,9 +385,11 @@ class CodeWriter:
         )
         stretch.add([*emit.store_local(RESULT, at), *emit.load_local(RESULT, at)])
         stretch.add(emit.jump_if_none(following, at))
-        for _ in operands:
-            stretch.add(emit.pop_top(at))
+        if lowering.outer == frozenset(self._facts.handlers_over(site.index)):
+            stretch.mark(start, site.index)
         if lowering.returns:
+            for _ in operands:
+                stretch.add(emit.pop_top(at))
             self._return_result(stretch, at)
         else:
             stretch.add(_unpack_results(lowering, at))
@@ -558,12 +560,25 @@ def _pack_results(outputs: Sequence[str], extra: int) -> Emitted:
 
 
 def _unpack_results(lowering: BranchLowering, at: Location | None) -> Emitted:
-    """Bind the outputs and leave the operands on the stack as the arm had them."""
+    """Bind the outputs and put the operands that the arm left in the place of those given to it.
+
+    The stack never gets lower than it is before or behind, since a handler may count on it.
+    """
     count = len(lowering.outputs) + lowering.extra
     if count == 0:
-        return ()
-    stores = [each for name in lowering.outputs for each in emit.store_local(name, at)]
-    return [*emit.load_local(RESULT, at), *emit.unpack_sequence(count, at), *stores]
+        return [each for _ in range(lowering.operands) for each in emit.pop_top(at)]
+    new = [OPERAND.format(number) for number in range(lowering.extra)]
+    code = [*emit.load_local(RESULT, at), *emit.unpack_sequence(count, at)]
+    code += [each for name in lowering.outputs for each in emit.store_local(name, at)]
+    if not lowering.operands:
+        return code
+    code += [each for name in new for each in emit.store_local(name, at)]
+    for _ in range(lowering.operands - lowering.extra):
+        code += emit.pop_top(at)
+    above = max(lowering.extra - lowering.operands, 0)
+    for depth, name in enumerate(new[above:], 2):
+        code += [*emit.load_local(name, at), *emit.swap(depth, at), *emit.pop_top(at)]
+    return [*code, *(each for name in reversed(new[:above]) for each in emit.load_local(name, at))]
 
 
 def _flattened(shape: Shape) -> Shape:
