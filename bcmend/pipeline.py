@@ -36,6 +36,7 @@ from bcmend.rewrite.defer import may_write_output, output_statements, propose_ou
 from bcmend.rewrite.exits import with_shared_exits
 from bcmend.rewrite.plan import BranchLowering, Lowering, Plan, Refusal, Site
 from bcmend.rewrite.shell import write_shell
+from bcmend.rewrite.swallowing import without_swallowing
 from bcmend.rewrite.widen import over_flags, wider_forms
 from bcmend.rewrite.write import CodeWriter
 
@@ -158,6 +159,7 @@ def _planned(code: CodeType, context: Context, gathered: _Gathered) -> CodeWrite
     """Decide about every site of ``code``, and mend the functions nested in it."""
     facts = facts_of(decode(code))
     if _refusal_of_all(code, facts) is None:
+        facts = without_swallowing(facts)
         facts = with_shared_exits(facts, lambda *found: _is_branch_site(code, context, *found))
     plan = _plan(code, facts, context, gathered.names)
     gathered.sites.extend((code, site) for site in plan.sites)

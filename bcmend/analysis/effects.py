@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from bcmend.analysis.facts import Facts
 from bcmend.codeobj.opcodes import row
-
-if TYPE_CHECKING:  # facts are gathered with what is known by name
-    from bcmend.analysis.facts import Facts
 
 __all__ = ["LOOKING_AT_FRAMES", "Touched", "names_of", "touched"]
 

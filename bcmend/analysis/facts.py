@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from bcmend.analysis.liveness import Liveness, liveness
-from bcmend.analysis.swallowing import never_swallowing
 from bcmend.analysis.stack import operand_stacks
 from bcmend.cfg.graph import Graph, build_graph, decoded_index
 from bcmend.cfg.regions import Branch, branches
@@ -38,7 +37,7 @@ class Facts:
 
     @cached_property
     def liveness(self) -> Liveness:
-        return liveness(self.graph, never_swallowing(self.graph, self))
+        return liveness(self.graph)
 
     @cached_property
     def branches(self) -> tuple[Branch, ...]:

@@ -26,7 +26,6 @@ Variable = str | int
 Variables = frozenset[Variable]
 
 _NONE: Variables = frozenset()
-_NOWHERE: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +76,10 @@ class Tracked:
     live_in_handler: tuple[Variables, ...]
     bound_in: tuple[Variables, ...]
     maybe_bound_in: tuple[Variables, ...]
-    never_swallowing: frozenset[int]
 
 
-def liveness(graph: Graph, never_swallowing: frozenset[int] = _NOWHERE) -> Liveness:
+def liveness(graph: Graph) -> Liveness:
     """Return liveness and boundness of the locals at every block of ``graph``.
-
-    ``never_swallowing`` are handlers of ``with`` blocks out of which every exception goes on.
 
     Raises:
         InconsistentStack: the function saves locals on an operand stack that has no sound form.
@@ -93,8 +89,8 @@ def liveness(graph: Graph, never_swallowing: frozenset[int] = _NOWHERE) -> Liven
     live_out = tuple(_union(live_in[each] for each in targets) for targets in graph.successors)
     in_handler = tuple(_in_handler(graph, block.index, live_in) for block in graph.blocks)
     arguments: Variables = frozenset(graph.function.shape.argnames) - _cells(graph)
-    bound = _forward(graph, events, arguments, all, never_swallowing)
-    maybe_bound = _forward(graph, events, arguments, any, _NOWHERE)
+    bound = _forward(graph, events, arguments, all)
+    maybe_bound = _forward(graph, events, arguments, any)
     saves = any(event.kind == "save" for each in events for event in each)
     names = _names if saves else _only_names
     return Liveness(
@@ -102,7 +98,7 @@ def liveness(graph: Graph, never_swallowing: frozenset[int] = _NOWHERE) -> Liven
         tuple(map(names, live_out)),
         tuple(map(names, bound)),
         tuple(map(names, maybe_bound)),
-        Tracked(events, live_out, in_handler, bound, maybe_bound, never_swallowing),
+        Tracked(events, live_out, in_handler, bound, maybe_bound),
     )
 
 
@@ -305,41 +301,18 @@ def _forward(
     events: Sequence[Sequence[Event]],
     arguments: Variables,
     choose: Choose,
-    ends: frozenset[int],
 ) -> tuple[Variables, ...]:
-    """Return what is bound at the beginning of each block, on all paths or on any.
-
-    Nothing goes on from ``ends`` to a block that is reached otherwise.
-    """
+    """Return what is bound at the beginning of each block, on all paths or on any."""
     meet = frozenset.intersection if choose is all else frozenset.union
     states: list[Variables | None] = [None] * len(graph.blocks)
     states[0] = arguments
-    everywhere = frozenset(range(len(graph.blocks)))
-    _spread(graph, events, choose, meet, states, [0], everywhere, ends)
-    for block in sorted(ends):
-        rest = frozenset(each for each in everywhere if states[each] is None) | {block}
-        if states[block] is not None:
-            _spread(graph, events, choose, meet, states, [block], rest, _NOWHERE)
-    return tuple(_NONE if state is None else state for state in states)
-
-
-def _spread(
-    graph: Graph,
-    events: Sequence[Sequence[Event]],
-    choose: Choose,
-    meet: Callable[..., Variables],
-    states: list[Variables | None],
-    pending: list[int],
-    within: frozenset[int],
-    ends: frozenset[int],
-) -> None:
-    """Bring what is bound from ``pending`` to all blocks ``within``; not on from ``ends``."""
+    pending = [0]
     while pending:
         block = pending.pop()
         before = states[block]
         assert before is not None
         after = _run(events[block], before, choose)
-        arrivals = [(each, after) for each in graph.successors[block] if block not in ends]
+        arrivals = [(target, after) for target in graph.successors[block]]
         handler = graph.handler_block(block)
         if handler is not None:
             moments = _moments(events[block], before, graph.last(block), choose)
@@ -347,6 +320,7 @@ def _spread(
         for target, arriving in arrivals:
             known = states[target]
             merged = arriving if known is None else meet(known, arriving)
-            if merged != known and target in within:
+            if merged != known:
                 states[target] = merged
                 pending.append(target)
+    return tuple(_NONE if state is None else state for state in states)

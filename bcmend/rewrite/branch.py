@@ -55,7 +55,7 @@ def propose_branch(facts: Facts, branch: Branch) -> BranchLowering | Refusal:
     The handlers around the jump stay outside where they are around both arms too; else they become
     part of the arms, but for those around the join.
     """
-    around = frozenset(facts.handlers_over(branch.jump))
+    around = _handlers_around(facts, branch.jump)
     if branch.join == EXIT:
         return _propose_within(facts, branch, frozenset())
     proposed = _propose_within(facts, branch, around)
@@ -187,10 +187,16 @@ def _operands(
         refusal = _cannot_be_given(facts, branch.jump, position)
         if refusal is not None:
             return refusal
-    deepest = max((facts.function.tries[each].depth for each in outer), default=0)
-    if branch.join != EXIT and deepest > min(depth - 1, at_join):
+    if branch.join != EXIT and _deepest(facts, branch, outer) > min(depth - 1, at_join):
         return Refusal("stack-shape", "a handler around the branch wants more operands")
     return base, depth - 1 - base, max(at_join - base, 0)
+
+
+def _deepest(facts: Facts, branch: Branch, outer: frozenset[int]) -> int:
+    """Return how many operands the handlers around the call of a region count on."""
+    at_join = facts.handlers_over(facts.graph.blocks[branch.join].start)
+    around = outer.intersection(facts.handlers_over(branch.jump)).union(at_join)
+    return max((facts.function.tries[each].depth for each in around), default=0)
 
 
 def _cannot_be_given(facts: Facts, jump: int, position: int) -> Refusal | None:
@@ -318,7 +324,6 @@ def _inputs(
     for entry, blocks in ways:
         # An arm that raises is not mended, so what only a handler around it reads is not required.
         # A branch inside the arm may pass it on nevertheless, so it is given where there is one.
-        blocks = blocks - facts.liveness.tracked.never_swallowing
         if flags is None:
             required |= live_into(graph, facts.liveness, entry, blocks, after)
         else:

@@ -28,17 +28,19 @@ from typing import Final
 
 from bcmend.analysis.facts import Facts, facts_of
 from bcmend.analysis.liveness import live_before
-from bcmend.cfg.graph import build_graph, decoded_index
+from bcmend.cfg.graph import decoded_index
 from bcmend.cfg.regions import Branch
 from bcmend.codeobj import emit
-from bcmend.codeobj.decode import FunctionCode, Instruction, Label, TryRange
+from bcmend.codeobj.decode import FunctionCode, Instruction, Label
 from bcmend.codeobj.opcodes import row
 from bcmend.names import DEAD, LEAVES, LEFT_WITH
+from bcmend.rewrite.rearrange import moved, without_unreachable
 
 __all__ = ["with_shared_exits"]
 
 #: The instructions of a call of ``__exit__`` when no exception is on its way.
 _CALL: Final = ("LOAD_CONST", "LOAD_CONST", "LOAD_CONST", "CALL", "POP_TOP")
+_BEFORE_TEST: Final = ("PUSH_EXC_INFO", "WITH_EXCEPT_START", "TO_BOOL")
 _MOST_WAYS: Final = 6
 _LONGEST_WAY: Final = 40
 
@@ -81,7 +83,7 @@ def with_shared_exits(facts: Facts, is_site: Callable[[Facts, Branch], bool]) ->
         done.add(facts.instructions[block].offset)
         exits = _exits_of(facts, block)
         if 1 < len(exits) <= _MOST_WAYS:
-            facts = facts_of(_without_unreachable(_Sharing(facts, block, exits).write()))
+            facts = facts_of(without_unreachable(_Sharing(facts, block, exits).write()))
     return facts
 
 
@@ -295,7 +297,9 @@ class _Sharing:
         handler = graph.handler_block(graph.block_of[self.block + 1])
         if handler is None:
             return -1
-        return self.facts.instructions[graph.last(handler)].offset
+        block = graph.blocks[handler]
+        code = self.facts.instructions[block.start : block.end]
+        return next((each.offset for each in code if each.op not in _BEFORE_TEST), -1)
 
     # Putting the function together
 
@@ -333,45 +337,5 @@ class _Sharing:
             for position, entry in enumerate(function.tries)
         }
         return FunctionCode(
-            function.shape, instructions, tuple(_moved(function.tries, origins, handlers))
+            function.shape, instructions, tuple(moved(function.tries, origins, handlers))
         )
-
-
-def _moved(
-    tries: Sequence[TryRange], origins: Sequence[int], handlers: dict[int, int]
-) -> Iterator[TryRange]:
-    """Yield the ranges over instructions that stand in the place of ``origins``."""
-    for position, entry in enumerate(tries):
-        first, last = decoded_index(entry.start), decoded_index(entry.end)
-        start = None
-        for index, origin in enumerate([*origins, -1]):
-            covered = first <= origin < last
-            if covered and start is None:
-                start = index
-            elif not covered and start is not None:
-                yield replace(entry, start=start, end=index, handler=handlers[position])
-                start = None
-
-
-def _without_unreachable(function: FunctionCode) -> FunctionCode:
-    """Leave out what has been copied to another place."""
-    graph = build_graph(function)
-    kept = [
-        index
-        for index in range(len(function.instructions))
-        if graph.block_of[index] in graph.reachable
-    ]
-    places = {index: place for place, index in enumerate(kept)}
-    instructions = tuple(
-        instruction
-        if instruction.target is None
-        else replace(instruction, target=places[decoded_index(instruction.target)])
-        for instruction in (function.instructions[index] for index in kept)
-    )
-    reachable = [
-        entry for entry in function.tries if decoded_index(entry.handler) in places
-    ]
-    handlers = {
-        position: places[decoded_index(entry.handler)] for position, entry in enumerate(reachable)
-    }
-    return FunctionCode(function.shape, instructions, tuple(_moved(reachable, kept, handlers)))

@@ -332,11 +332,14 @@ class CodeWriter:
         stretch.add(emit.jump_if_false(original, at))
         for form, wider in enumerate(lowering.alternatives):
             if self._can_be_called(stretch, wider):
-                if wider.outer != frozenset(self._facts.handlers_over(site.index)):
-                    stretch.mark(start, site.index)
+                stretch.mark(start, site.index)
                 self._write_attempt(stretch, site, form, wider, at)
                 stretch.mark(start, self._index_of_join(wider))
         self._write_original_test(stretch, site.index, original, at)
+
+    def _stays_in_its_try(self, site: Site, lowering: BranchLowering) -> bool:
+        """Whether the handlers of the jump are around the region too."""
+        return lowering.outer.issuperset(self._facts.handlers_over(site.index))
 
     def _index_of_join(self, lowering: BranchLowering) -> int:
         """Return the first instruction at the join; -1, which has no handler, for the end."""
@@ -385,7 +388,7 @@ class CodeWriter:
         )
         stretch.add([*emit.store_local(RESULT, at), *emit.load_local(RESULT, at)])
         stretch.add(emit.jump_if_none(following, at))
-        if lowering.outer == frozenset(self._facts.handlers_over(site.index)):
+        if self._stays_in_its_try(site, lowering):
             stretch.mark(start, site.index)
         if lowering.returns:
             for _ in operands:
