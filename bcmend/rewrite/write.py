@@ -140,7 +140,7 @@ class CodeWriter:
                 self._write_entry(stretch, 2 * number, member, taken=True)
                 self._write_entry(stretch, 2 * number + 1, member, taken=False)
             stretch.add([*emit.load_const(None), *emit.return_value()])
-            blocks = frozenset().union(*(each.blocks for each in members))
+            blocks = self._blocks_of(key)
             if blocks:
                 self._write_blocks(stretch, blocks, None)
             if key.join != EXIT:
@@ -150,10 +150,34 @@ class CodeWriter:
         return self._codes[key]
 
     def _first_of(self, key: RegionKey) -> tuple[str, ...]:
-        return next((each.first for each in self._regions[key] if each.first), ())
+        return next((each.first for each in self._all_of(key) if each.first), ())
 
     def _cells_of(self, key: RegionKey) -> tuple[str, ...]:
-        return tuple(sorted({name for each in self._regions[key] for name in each.cells}))
+        return tuple(sorted({name for each in self._all_of(key) for name in each.cells}))
+
+    def _all_of(self, key: RegionKey) -> list[BranchLowering]:
+        """Return the branches of a region, and of the regions that its code may call."""
+        found: dict[RegionKey, None] = {}
+        pending = [key]
+        while pending:
+            known = pending.pop()
+            if known in found:
+                continue
+            found[known] = None
+            here = self._blocks_of(known)
+            for index, site in self._sites.items():
+                if self._facts.graph.block_of[index] in here:
+                    pending.extend(self._called_by(site))
+        return [member for each in found for member in self._regions[each]]
+
+    def _blocks_of(self, key: RegionKey) -> frozenset[int]:
+        return frozenset().union(*(member.blocks for member in self._regions[key]))
+
+    @staticmethod
+    def _called_by(site: Site) -> list[RegionKey]:
+        if not isinstance(site.decision, BranchLowering):
+            return []
+        return [form.region for form in site.decision.alternatives]
 
     def _write_entry(
         self, stretch: _Stretch, number: int, member: BranchLowering, *, taken: bool
@@ -355,7 +379,7 @@ class CodeWriter:
         key = stretch.region
         if key is None or lowering.region == key:
             return True
-        here = frozenset().union(*(member.blocks for member in self._regions[key]))
+        here = self._blocks_of(key)
         return lowering.blocks <= here and lowering.join in here | {key.join}
 
     def _write_attempt(
