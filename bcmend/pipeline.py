@@ -32,6 +32,7 @@ from bcmend.codeobj.decode import decode
 from bcmend.codeobj.opcodes import row
 from bcmend.policy import Policy
 from bcmend.rewrite.branch import propose_branch, propose_guard
+from bcmend.rewrite.caught import propose_caught
 from bcmend.rewrite.defer import may_write_output, output_statements, propose_output
 from bcmend.rewrite.exits import with_shared_exits
 from bcmend.rewrite.plan import BranchLowering, Lowering, Plan, Refusal, Site
@@ -283,6 +284,10 @@ def _decisions(
         if not _is_site(code, context, facts, branch):
             continue
         if branch.taken_raises or branch.fallthrough_raises:
+            caught = None if whole else propose_caught(facts, branch)
+            if isinstance(caught, BranchLowering):
+                yield branch.jump, "branch", caught
+                continue
             if context.policy.guards == "keep":
                 yield branch.jump, "guard", Refusal("policy-keep")
             else:

@@ -22,7 +22,7 @@ from bcmend.codeobj.decode import Instruction
 from bcmend.codeobj.opcodes import row
 from bcmend.rewrite.plan import ArmRegion, BranchLowering, GuardLowering, Refusal
 
-__all__ = ["propose_branch", "propose_guard"]
+__all__ = ["propose_between", "propose_branch", "propose_guard"]
 
 
 def propose_guard(facts: Facts, branch: Branch) -> GuardLowering | Refusal:
@@ -55,15 +55,20 @@ def propose_branch(facts: Facts, branch: Branch) -> BranchLowering | Refusal:
     The handlers around the jump stay outside where they are around both arms too; else they become
     part of the arms, but for those around the join.
     """
-    around = _handlers_around(facts, branch.jump)
     if branch.join == EXIT:
-        return _propose_within(facts, branch, frozenset())
-    proposed = _propose_within(facts, branch, around)
+        return propose_between(facts, branch)
+    proposed = _propose_within(facts, branch, _handlers_around(facts, branch.jump))
     if isinstance(proposed, Refusal) and proposed.slug == "return-in-try":
-        around_join = _handlers_around(facts, facts.graph.blocks[branch.join].start)
-        if around_join != around:
-            return _propose_within(facts, branch, around_join)
+        return propose_between(facts, branch)
     return proposed
+
+
+def propose_between(facts: Facts, branch: Branch) -> BranchLowering | Refusal:
+    """Propose a region with all handlers between the jump and the join as parts of it."""
+    around: frozenset[int] = frozenset()
+    if branch.join != EXIT:
+        around = _handlers_around(facts, facts.graph.blocks[branch.join].start)
+    return _propose_within(facts, branch, around)
 
 
 def _handlers_around(facts: Facts, index: int) -> frozenset[int]:
