@@ -191,7 +191,9 @@ def _register(mended: Mended, policy: Policy) -> None:
                 known = live
             known.inside, known.place = site.inside, site.place
             if isinstance(site.decision, BranchLowering):
-                known.returning = tuple(form.returns for form in site.decision.alternatives)
+                forms = site.decision.alternatives
+                known.returning = tuple(form.returns for form in forms)
+                known.flags = tuple(form.flags for form in forms)
 
 
 def remove(owner: int | None = None) -> int:

@@ -24,7 +24,7 @@ from typing import Any
 
 from bcmend.analysis.conditions import may_be_tensor
 from bcmend.analysis.effects import LOOKING_AT_FRAMES, touched
-from bcmend.analysis.facts import Facts
+from bcmend.analysis.facts import Facts, facts_of
 from bcmend.analysis.sketch import may_branch_on_tensor
 from bcmend.cfg.graph import decoded_index
 from bcmend.cfg.regions import Branch
@@ -32,10 +32,13 @@ from bcmend.codeobj.decode import decode
 from bcmend.codeobj.opcodes import row
 from bcmend.policy import Policy
 from bcmend.rewrite.branch import propose_branch, propose_guard
+from bcmend.rewrite.caught import propose_caught
 from bcmend.rewrite.defer import may_write_output, output_statements, propose_output
+from bcmend.rewrite.exits import with_shared_exits
 from bcmend.rewrite.plan import SPLIT, BranchLowering, Lowering, Plan, Refusal, Site, chained
 from bcmend.rewrite.shell import generator_gate, write_shell
 from bcmend.rewrite.splits import facts_with_splits, propose_split
+from bcmend.rewrite.swallowing import without_swallowing
 from bcmend.rewrite.widen import over_flags, wider_forms
 from bcmend.rewrite.write import CodeWriter
 
@@ -165,7 +168,11 @@ def _written(code: CodeType, writer: CodeWriter, gathered: _Gathered, has_sites:
 
 def _planned(code: CodeType, context: Context, gathered: _Gathered) -> CodeWriter:
     """Decide about every site of ``code``, and mend the functions nested in it."""
-    facts, splits = facts_with_splits(decode(code), context.splits_in(code))
+    facts = facts_of(decode(code))
+    if _refusal_of_all(code, facts) is None:
+        facts = without_swallowing(facts)
+        facts = with_shared_exits(facts, lambda *found: _is_branch_site(code, context, *found))
+    facts, splits = facts_with_splits(facts, context.splits_in(code))
     plan = _plan(code, facts, splits, context, gathered.names)
     gathered.sites.extend((code, site) for site in plan.sites)
     nested = _mend_nested(code, context, gathered)
@@ -298,19 +305,34 @@ def _decisions(
         for statement in output_statements(facts, context.names):
             yield statement.start, "output", whole or propose_output(facts, statement)
     for branch in facts.branches:
-        place = (id(code), facts.instructions[branch.jump].offset)
-        if place not in context.asked and may_be_tensor(facts, branch.jump) != "likely":
-            continue
-        if branch.taken_raises and branch.fallthrough_raises:
+        if not _is_site(code, context, facts, branch):
             continue
         if branch.taken_raises or branch.fallthrough_raises:
+            caught = None if whole else propose_caught(facts, branch)
+            if isinstance(caught, BranchLowering):
+                yield branch.jump, "branch", caught
+                continue
             if context.policy.guards == "keep":
                 yield branch.jump, "guard", Refusal("policy-keep")
             else:
                 yield branch.jump, "guard", whole or propose_guard(facts, branch)
             continue
-        is_wide = place in context.wide
+        is_wide = (id(code), facts.instructions[branch.jump].offset) in context.wide
         yield branch.jump, "branch", whole or _proposed(facts, branch, is_wide=is_wide)
+
+
+def _is_site(code: CodeType, context: Context, facts: Facts, branch: Branch) -> bool:
+    """Whether a branch is likely to be one on a tensor, or Dynamo was seen to stop there."""
+    if branch.taken_raises and branch.fallthrough_raises:
+        return False
+    place = (id(code), facts.instructions[branch.jump].offset)
+    return place in context.asked or may_be_tensor(facts, branch.jump) == "likely"
+
+
+def _is_branch_site(code: CodeType, context: Context, facts: Facts, branch: Branch) -> bool:
+    """Whether a branch is such a site and no arm of it raises."""
+    raises = branch.taken_raises or branch.fallthrough_raises
+    return not raises and _is_site(code, context, facts, branch)
 
 
 def _proposed(facts: Facts, branch: Branch, *, is_wide: bool) -> Lowering | Refusal:

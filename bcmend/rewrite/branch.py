@@ -16,13 +16,13 @@ from bcmend.analysis.facts import Facts
 from bcmend.analysis.flags import flags_inside, live_by_flags
 from bcmend.analysis.liveness import bound_before, live_into, maybe_bound_before
 from bcmend.cfg.dominance import EXIT
-from bcmend.cfg.graph import walk
+from bcmend.cfg.graph import decoded_index, walk
 from bcmend.cfg.regions import Branch
 from bcmend.codeobj.decode import Instruction
 from bcmend.codeobj.opcodes import row
 from bcmend.rewrite.plan import ArmRegion, BranchLowering, GuardLowering, Refusal
 
-__all__ = ["propose_branch", "propose_guard"]
+__all__ = ["propose_between", "propose_branch", "propose_guard"]
 
 
 def propose_guard(facts: Facts, branch: Branch) -> GuardLowering | Refusal:
@@ -54,21 +54,56 @@ def propose_branch(
 ) -> BranchLowering | Refusal:
     """Propose a region with two entries.
 
-    A split has no jump: both its arms begin with the instruction that it stands in front of.
+    The handlers around the jump stay outside where they are around both arms too; else they become
+    part of the arms, but for those around the join. A split has no jump: both its arms begin with
+    the instruction that it stands in front of.
     """
+    if branch.join == EXIT:
+        return propose_between(facts, branch, is_split=is_split)
+    outer = _handlers_around(facts, branch.jump)
+    proposed = _propose_within(facts, branch, outer, is_split=is_split)
+    if isinstance(proposed, Refusal) and proposed.slug == "return-in-try":
+        return propose_between(facts, branch, is_split=is_split)
+    return proposed
+
+
+def propose_between(
+    facts: Facts, branch: Branch, *, is_split: bool = False
+) -> BranchLowering | Refusal:
+    """Propose a region with all handlers between the jump and the join as parts of it."""
+    around: frozenset[int] = frozenset()
+    if branch.join != EXIT:
+        around = _handlers_around(facts, facts.graph.blocks[branch.join].start)
+    return _propose_within(facts, branch, around, is_split=is_split)
+
+
+def _handlers_around(facts: Facts, index: int) -> frozenset[int]:
+    """Return the positions of the handlers of an instruction, and of the handlers of those."""
+    found: set[int] = set()
+    pending = facts.handlers_over(index)
+    while pending:
+        position = pending.pop()
+        if position not in found:
+            found.add(position)
+            handler = decoded_index(facts.function.tries[position].handler)
+            pending.extend(facts.handlers_over(handler))
+    return frozenset(found)
+
+
+def _propose_within(
+    facts: Facts, branch: Branch, outer: frozenset[int], *, is_split: bool
+) -> BranchLowering | Refusal:
+    """Propose a region with the ranges ``outer`` around it."""
     jump = facts.instructions[branch.jump]
-    outer = frozenset(facts.handlers_over(branch.jump))
-    if branch.join == EXIT and outer:
-        return Refusal("return-in-try")
     ways = tuple(
-        (entry, _with_own_handlers(facts, branch.jump, blocks, branch.join))
+        (entry, _with_own_handlers(facts, outer, blocks, branch.join))
         for entry, blocks in (
             (branch.taken, branch.taken_blocks),
             (branch.fallthrough, branch.fallthrough_blocks),
         )
     )
     blocks = ways[0][1] | ways[1][1]
-    operands = _operands(facts, branch, blocks, is_split=is_split)
+    operands = _operands(facts, branch, blocks, outer, is_split=is_split)
     if isinstance(operands, Refusal):
         return operands
     touches = touched(facts, facts.indices_of(blocks))
@@ -140,7 +175,7 @@ def _raising_region(
     depth = facts.depth_before(jump)
     assert depth is not None
     base = depth - 1
-    blocks = _with_own_handlers(facts, jump, blocks, EXIT)
+    blocks = _with_own_handlers(facts, frozenset(facts.handlers_over(jump)), blocks, EXIT)
     if facts.graph.block_of[jump] in blocks:
         return Refusal("return-in-try", "the arm handles its own exception")
     if _lowest_operand(facts, blocks, base) < base:
@@ -149,7 +184,12 @@ def _raising_region(
 
 
 def _operands(
-    facts: Facts, branch: Branch, blocks: frozenset[int], *, is_split: bool
+    facts: Facts,
+    branch: Branch,
+    blocks: frozenset[int],
+    outer: frozenset[int],
+    *,
+    is_split: bool,
 ) -> tuple[int, int, int, frozenset[int]] | Refusal:
     """Return the operands of a region.
 
@@ -173,9 +213,11 @@ def _operands(
         refusal = _cannot_be_given(facts, branch.jump, position)
         if refusal is not None:
             return refusal
-    handlers = (facts.function.tries[entry] for entry in facts.handlers_over(branch.jump))
-    if any(handler.depth > base for handler in handlers):
-        return Refusal("stack-shape", "the region would take what a handler around it needs")
+    if branch.join != EXIT and _deepest(facts, branch, outer) > min(depth, at_join):
+        return Refusal("stack-shape", "a handler around the branch wants more operands")
+    around = (facts.function.tries[position] for position in facts.handlers_over(branch.jump))
+    if is_split and any(handler.depth > base for handler in around):
+        return Refusal("stack-shape", "a handler around the split wants more operands")
     if any(position + base < at_join for position in nulls):
         return Refusal("stack-shape", "a NULL outlasts the region")
     return base, depth - base, max(at_join - base, 0), frozenset(nulls)
@@ -183,6 +225,13 @@ def _operands(
 
 def _is_null(facts: Facts, makers: frozenset[int]) -> bool:
     return all(maker >= 0 and facts.instructions[maker].op == "PUSH_NULL" for maker in makers)
+
+
+def _deepest(facts: Facts, branch: Branch, outer: frozenset[int]) -> int:
+    """Return how many operands the handlers around the call of a region count on."""
+    at_join = facts.handlers_over(facts.graph.blocks[branch.join].start)
+    around = outer.intersection(facts.handlers_over(branch.jump)).union(at_join)
+    return max((facts.function.tries[each].depth for each in around), default=0)
 
 
 def _cannot_be_given(facts: Facts, jump: int, position: int) -> Refusal | None:
@@ -209,11 +258,11 @@ def _has_null_bit(instruction: Instruction) -> bool:
 
 
 def _with_own_handlers(
-    facts: Facts, jump: int, blocks: frozenset[int], join: int
+    facts: Facts, around: frozenset[int], blocks: frozenset[int], join: int
 ) -> frozenset[int]:
-    """Add the handlers of try ranges that begin inside the arm."""
+    """Add the handlers of try ranges other than those ``around`` the arm."""
     graph = facts.graph
-    outer = {facts.function.tries[position] for position in facts.handlers_over(jump)}
+    outer = {facts.function.tries[position] for position in around}
     stop = None if join == EXIT else join
     known = set(blocks)
     pending = list(blocks)

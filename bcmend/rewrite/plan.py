@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from bcmend.names import LEAVES_BEGINS
+
 __all__ = [
     "SPLIT",
     "ArmRegion",
@@ -70,7 +72,7 @@ class BranchLowering:
         outputs: the locals that they give back.
         cells: the cells that they need.
         first: the function's first argument, where an arm calls ``super()``.
-        outer: positions of the try ranges that cover the jump.
+        outer: positions of the try ranges that stay around the region.
         nulls: which of the operands that the arms are given are NULLs, counted from the lowest.
         wider: what to try next where the arms turn out to have nothing in common at the join: the
             same branch with its join further down.
@@ -96,6 +98,12 @@ class BranchLowering:
     @property
     def returns(self) -> bool:
         return self.join < 0
+
+    @property
+    def flags(self) -> frozenset[int]:
+        """The positions of outputs that tell by which way a block is left."""
+        found = (n for n, name in enumerate(self.outputs) if name.startswith(LEAVES_BEGINS))
+        return frozenset(found)
 
     @property
     def alternatives(self) -> tuple[BranchLowering, ...]:

@@ -35,25 +35,22 @@ _STAYS: Final = frozenset(
 _END_FOR: Final = "END_FOR"
 
 
-def facts_with_splits(
-    function: FunctionCode, offsets: Collection[int]
-) -> tuple[Facts, tuple[int, ...]]:
-    """Analyse ``function`` so that it can be split at ``offsets``.
+def facts_with_splits(facts: Facts, offsets: Collection[int]) -> tuple[Facts, tuple[int, ...]]:
+    """Return facts about a form of the function that can be split at ``offsets``.
 
-    Returns the facts, in which the NULLs of the calls concerned are operands of their own and
+    Returns them, in which the NULLs of the calls concerned are operands of their own and
     blocks begin where a split does and where it may end, and the instructions to split in front of.
     """
     if not offsets:
-        return facts_of(function), ()
-    facts = facts_of(function)
+        return facts, ()
     loads = {
         maker
-        for index in _places(function, offsets)
+        for index in _places(facts.function, offsets)
         for makers in facts.stacks[index] or ()
         for maker in makers
         if maker >= 0 and pushes_null(facts.instructions[maker])
     }
-    facts = facts_of(with_explicit_nulls(function, loads))
+    facts = facts_of(with_explicit_nulls(facts.function, loads))
     places = _places(facts.function, offsets)
     starts = {each for index in places for each in (index, *_ends(facts, index))}
     starts |= {
@@ -68,13 +65,16 @@ def _behind_loop(end: int) -> int:
 
 
 def _places(function: FunctionCode, offsets: Collection[int]) -> tuple[int, ...]:
-    first: dict[int, int] = {}
-    for index, instruction in enumerate(function.instructions):
-        first.setdefault(instruction.offset, index)
-    found = (first[offset] for offset in sorted(offsets))
+    """Return the instructions decoded from ``offsets``, of those decoded from one the first."""
+    instructions = function.instructions
+    found = (
+        index
+        for index, each in enumerate(instructions)
+        if each.offset in offsets and (index == 0 or instructions[index - 1].offset != each.offset)
+    )
     # The names of a call's keywords are set right before it, and belong to no operand.
     return tuple(
-        index - (index > 0 and function.instructions[index - 1].op == "KW_NAMES") for index in found
+        index - (index > 0 and instructions[index - 1].op == "KW_NAMES") for index in found
     )
 
 

@@ -273,7 +273,7 @@ def _lower(tx: Any, branch: Branch) -> VariableTracker | None:
         lambda tensor: scalars.take(tx, tensor),
     )
     build_result = merge_live_outs(
-        tx.output, branch.site, branch.form, branch.predicate, merger, branch.results
+        tx, branch.site, branch.form, branch.predicate, merger, branch.results
     )
     changes = plan_changes(tx, branch.site, merger, branch.arms, branch.form)
     records = [

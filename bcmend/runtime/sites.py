@@ -41,6 +41,8 @@ class LiveSite:
         inside: for each form of a branch, the offsets in ``origin`` of the stretches of its arms,
             first and last.
         returning: for each form of a branch, whether its arms return.
+        flags: for each form of a branch, the positions of live-outs that tell by which way a block
+            is left.
         place: of a branch that a turn of a loop comes back to, the blocks where it goes on and
             where its arms meet; the tests before and behind a ``while`` loop have the same.
         why: why it became that and nothing else, where there was a choice.
@@ -68,6 +70,7 @@ class LiveSite:
     inside: tuple[tuple[tuple[int, int], ...], ...] = ()
     place: tuple[int, int, int] | None = None
     returning: tuple[bool, ...] = ()
+    flags: tuple[frozenset[int], ...] = ()
     reads: set[int] = field(default_factory=set)
     returns: set[int] = field(default_factory=set)
     aliased: set[int] = field(default_factory=set)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NoReturn
 
 from torch._dynamo.bytecode_transformation import create_call_function
-from torch._dynamo.variables import TupleVariable
+from torch._dynamo.variables import TensorVariable, TupleVariable
 from torch._dynamo.variables.base import (
     AsPythonConstantNotImplementedError,
     AttributeMutationNew,
@@ -23,7 +23,7 @@ from torch._dynamo.variables.base import (
     VariableTracker,
 )
 
-from bcmend.runtime import backoff, choices, depth, records, sinks
+from bcmend.runtime import backoff, choices, depth, exits, records, sinks
 from bcmend.runtime.merge import Build, CannotMerge, Merger, constant
 from bcmend.runtime.sites import LiveSite
 from bcmend.runtime.watches import SiteChanged
@@ -340,28 +340,38 @@ def _is_handed_out(tx: Any, value: Unmerged) -> bool:
 
 
 def merge_live_outs(
-    output: Any,
+    tx: Any,
     site: LiveSite,
     form: int,
-    predicate: VariableTracker,
+    predicate: TensorVariable,
     merger: Merger,
     sides: tuple[VariableTracker, VariableTracker],
 ) -> Build:
     """Plan the live-outs, a tuple. Raises ``CannotMerge`` where the site has to merge them all."""
     one, other = sides
-    if not (type(one) is type(other) is TupleVariable) or form in site.reads:
+    if not (type(one) is type(other) is TupleVariable):
         return merger.merge(one, other)
 
     def choice(sides: Sequence[VariableTracker]) -> VariableTracker:
-        return Choice(site, form, output, predicate, *sides)
+        return Choice(site, form, tx.output, predicate, *sides)
 
     def returned(sides: Sequence[VariableTracker]) -> VariableTracker:
-        return Returned(site, form, output, sides)
+        return Returned(site, form, tx.output, sides)
 
     later = choice if form in site.returns else returned
+
+    def plan(position: int, left: VariableTracker, right: VariableTracker) -> Build:
+        is_flag = position in site.flags[form]
+        found = exits.merge_exit(tx, predicate, merger, left, right, is_flag=is_flag)
+        if found is not None:
+            return found
+        if form in site.reads:
+            return merger.merge(left, right)
+        return _merge_if_possible(merger, later, left, right)
+
     parts = [
-        _merge_if_possible(merger, later, left, right)
-        for left, right in zip(one.items, other.items, strict=True)
+        plan(position, left.realize(), right.realize())
+        for position, (left, right) in enumerate(zip(one.items, other.items, strict=True))
     ]
     return lambda merged: TupleVariable([part(merged) for part in parts])
 

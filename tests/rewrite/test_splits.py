@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from bcmend.analysis.facts import facts_of
 from bcmend.codeobj.decode import decode
 from bcmend.codeobj.opcodes import row
 from bcmend.names import CALLBACK, NAMESPACE, TRACING
@@ -118,7 +119,7 @@ def _loop(values):
 def test_the_narrowest_form_ends_behind_the_instruction_the_next_behind_the_statement() -> None:
     code = decode(_loop.__code__)
     multiply = next(each for each in code.instructions if each.op == "BINARY_OP")
-    facts, (index,) = facts_with_splits(code, [multiply.offset])
+    facts, (index,) = facts_with_splits(facts_of(code), [multiply.offset])
     lowering = propose_split(facts, index)
     assert isinstance(lowering, BranchLowering)
     first, second, *_ = lowering.alternatives
