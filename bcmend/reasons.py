@@ -94,7 +94,8 @@ _TABLE: Final = (
     ),
     Reason(
         "arm-untraceable",
-        "An arm contains an operation that Dynamo cannot capture.",
+        "An arm contains an operation that Dynamo cannot capture, or one that fails while it is "
+        "captured, in a call that cannot be made again in plain Python.",
         "Move that operation out of the branch, or replace it by tensor operations.",
     ),
     Reason(
@@ -117,16 +118,16 @@ _TABLE: Final = (
     ),
     Reason(
         "handler-in-caller",
-        "The check may raise inside a `try` that catches the exception, and raising it at the end "
-        "of the call would pass that handler by.",
+        "The check may raise inside a `try` that catches the exception, so that raising it at the "
+        "end of the call would pass that handler by; nor can the call be made again in plain "
+        "Python, since its graph changes a tensor or draws random numbers, or may break.",
         "Make the check outside the `try`, or test the condition instead of catching.",
     ),
     Reason(
         "stack-shape",
         "The region takes or leaves unfinished operands of a larger expression that cannot be "
-        "handed over, as in a check of `a < b < c`.",
-        "Write a chained comparison as two, or assign the conditional expression to a variable "
-        "in a statement of its own.",
+        "handed over, such as the callable of a call that is being made.",
+        "Assign the conditional expression to a variable in a statement of its own.",
     ),
     Reason(
         "too-deep",

@@ -33,6 +33,8 @@ def propose_guard(facts: Facts, branch: Branch) -> GuardLowering | Refusal:
     region = _raising_region(facts, branch.jump, raising, blocks)
     if isinstance(region, Refusal):
         return region
+    depth = facts.depth_before(branch.jump)
+    assert depth is not None
     if not _always_raising(facts, region.blocks):
         return Refusal("return-in-try", "the arm handles its own exception")
     touches = touched(facts, facts.indices_of(region.blocks))
@@ -46,7 +48,8 @@ def propose_guard(facts: Facts, branch: Branch) -> GuardLowering | Refusal:
     jumps_if = row(facts.instructions[branch.jump].op).jump == "if_true"
     raises_if = jumps_if if branch.taken_raises else not jumps_if
     cells = tuple(sorted(touches.cells))
-    return GuardLowering(branch.jump, region, raises_if, goes_on, inputs, cells)
+    operands = depth - 1 - region.base
+    return GuardLowering(branch.jump, region, raises_if, goes_on, operands, inputs, cells)
 
 
 def propose_branch(facts: Facts, branch: Branch) -> BranchLowering | Refusal:
@@ -133,12 +136,14 @@ def _raising_region(
 ) -> ArmRegion | Refusal:
     depth = facts.depth_before(jump)
     assert depth is not None
-    base = depth - 1
     blocks = _with_own_handlers(facts, jump, blocks, EXIT)
     if facts.graph.block_of[jump] in blocks:
         return Refusal("return-in-try", "the arm handles its own exception")
-    if _lowest_operand(facts, blocks, base) < base:
-        return Refusal("stack-shape", "the arm reaches below the branch")
+    base = _lowest_operand(facts, blocks, depth - 1)
+    for position in range(base, depth - 1):
+        refusal = _cannot_be_given(facts, jump, position)
+        if refusal is not None:
+            return refusal
     return ArmRegion(entry, blocks, base)
 
 

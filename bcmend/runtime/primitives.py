@@ -19,7 +19,7 @@ from torch._dynamo.variables.tensor import SymNodeVariable
 from torch._ops import HigherOrderOperator
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from bcmend.runtime import backoff, ladder, lower, scalars, sinks, sites, truths
+from bcmend.runtime import backoff, guards, ladder, lower, scalars, sinks, sites, truths
 from bcmend.runtime.arms import Arm
 from bcmend.runtime.merge import constant, example_of
 from bcmend.runtime.watches import SiteChanged
@@ -149,10 +149,10 @@ class _Guard(TorchHigherOrderOperatorVariable):
         if site.guards == "keep" or not _is_open_for(tx, site):
             return constant(False)
         with _withdrawn_if_it_fails(site):
-            predicate = ladder.predicate_of(tx, site, condition.realize())
+            predicate = guards.predicate_of(tx, site, condition.realize())
             if not raises_if.as_python_constant():
                 predicate = lower.negated(tx, predicate)
-            made = ladder.make_record(tx, site, action, inputs, predicate)
+            made = guards.make_guard(tx, site, action, inputs, predicate)
         if made:
             site.mended("deferred")
         return constant(made)
@@ -189,7 +189,7 @@ class _Record(TorchHigherOrderOperatorVariable):
             site.mended("dropped")
             return constant(True)
         with _withdrawn_if_it_fails(site):
-            made = ladder.make_record(tx, site, action, inputs, None)
+            made = guards.make_record(tx, site, action, inputs, None)
         if made:
             site.mended("deferred")
         return constant(made)

@@ -19,6 +19,8 @@ __all__ = [
     "find",
     "forget",
     "forget_refusal",
+    "leave_without_exit",
+    "may_have_exit",
     "not_now",
     "recent_refusal",
     "register",
@@ -48,6 +50,8 @@ class LiveSite:
         reads: the forms in which a live-out that has no common form was seen to be read.
         returns: the forms in which one was seen to be returned by the call.
         aliased: the forms in which a merged tensor would have to be an older one.
+        side_exits: whether side exits are worth their while: no, once the plain call behind one has
+            not failed and the graph may break.
         refused: slug and detail of why the last trace that reached the site left it alone.
     """
 
@@ -62,6 +66,7 @@ class LiveSite:
     lowering: str = ""
     why: str = ""
     clone_inputs: bool = False
+    side_exits: bool = True
     inside: tuple[tuple[tuple[int, int], ...], ...] = ()
     place: tuple[int, int, int] | None = None
     returning: tuple[bool, ...] = ()
@@ -123,6 +128,7 @@ class _Recent(threading.local):
     def __init__(self) -> None:
         self.sites: dict[str, LiveSite] = {}
         self.not_now: set[str] = set()
+        self.without_exit: set[str] = set()
         self.refusal: tuple[str, str] | None = None
 
 
@@ -156,6 +162,17 @@ def not_now(site: LiveSite) -> bool:
 def begin_call() -> None:
     """Forget what an earlier outermost call of this thread found."""
     _RECENT.not_now.clear()
+    _RECENT.without_exit.clear()
+
+
+def leave_without_exit(site: LiveSite) -> None:
+    """Make no side exit for a site in the traces of the outermost call being made."""
+    _RECENT.without_exit.add(site.key)
+
+
+def may_have_exit(site: LiveSite) -> bool:
+    """Whether a side exit for a site makes sense, as far as is known."""
+    return site.side_exits and site.key not in _RECENT.without_exit
 
 
 def forget_refusal() -> None:

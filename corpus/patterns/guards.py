@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from corpus.patterns.pattern import GUARD, OUTPUT, WHERE, pattern, patterns_among, refused, signs
+from corpus.patterns.pattern import GUARD, OUTPUT, WHERE, pattern, patterns_among, signs
 from tests.equivalence import Call, call
 
 Program = Callable[..., Any]
@@ -217,7 +218,7 @@ def exception_built_before() -> Program:
     return program
 
 
-@pattern(signs, refused("handler-in-caller"), graphs=None)
+@pattern(signs, GUARD)
 def check_caught_in_the_same_function() -> Program:
     def program(x: Tensor) -> Tensor:
         try:
@@ -231,7 +232,7 @@ def check_caught_in_the_same_function() -> Program:
     return program
 
 
-@pattern(signs, GUARD, graphs=None)
+@pattern(signs, GUARD)
 def check_caught_by_the_caller() -> Program:
     def check(x: Tensor) -> Tensor:
         if x.sum() < 0:
@@ -285,6 +286,84 @@ def check_before_an_operation_that_fails() -> Program:
         if index.max() >= table.shape[0]:
             raise ValueError(f"index {index.max().item()} is out of range")
         return table[index] * 2
+
+    return program
+
+
+@pattern(signs, GUARD)
+def check_of_a_range() -> Program:
+    def program(x: Tensor) -> Tensor:
+        if not -3 < x.sum() < 5:
+            raise ValueError(f"sum {x.sum().item():.1f} is out of range")
+        return x * 2
+
+    return program
+
+
+@pattern(signs, GUARD)
+def assertion_of_a_range() -> Program:
+    def program(x: Tensor, low: float = -3.0) -> Tensor:
+        total = x.sum()
+        assert low < total < total.abs() + 1, (low, total.item())
+        return x * 2
+
+    return program
+
+
+@pattern(signs, GUARD, WHERE)
+def check_of_what_must_not_lie_between() -> Program:
+    def program(x: Tensor, low: float = -3.0, high: float = 0.0) -> Tensor:
+        if low < x.sum() < high:
+            raise ValueError("too close to zero")
+        return x * 2
+
+    return program
+
+
+@pattern(signs, GUARD, OUTPUT)
+def check_caught_and_told() -> Any:
+    class Net(torch.nn.Module):
+        def checked(self, x: Tensor) -> Tensor:
+            if x.sum() < 0:
+                raise WrongTotal(x.sum().item(), 0)
+            return x * 2
+
+        def forward(self, x: Tensor) -> Tensor:
+            try:
+                print("checking")
+                y = self.checked(x)
+            except WrongTotal as error:
+                print("wrong:", error, error.total)
+                y = x - 1
+            finally:
+                print("checked")
+            return y + 1
+
+    return Net()
+
+
+@pattern(signs, GUARD)
+def check_whose_exception_is_suppressed() -> Program:
+    def program(x: Tensor) -> Tensor:
+        y = x + 1
+        with contextlib.suppress(ValueError):
+            if x.sum() < 0:
+                raise ValueError("negative")
+            y = x * 2
+        return y
+
+    return program
+
+
+@pattern(signs, GUARD)
+def check_that_becomes_another_exception() -> Program:
+    def program(x: Tensor) -> Tensor:
+        try:
+            if x.sum() < 0:
+                raise KeyError("negative")
+        except KeyError as error:
+            raise WrongTotal(x.sum().item(), 1) from error
+        return x * 2
 
     return program
 

@@ -28,7 +28,7 @@ Program = Callable[..., Any]
 SHAPE = "a failure of an operator on shapes is not deferred"
 
 
-@pattern(rows, GUARD, unsettled=SHAPE)
+@pattern(rows, GUARD)
 def view_to_a_bad_shape() -> Program:
     def program(x: Tensor) -> Tensor:
         if x.sum() > 100:
