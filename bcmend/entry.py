@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from bcmend.runtime.boundary import run
-from bcmend.runtime.primitives import branch, data_dependent, guard, record, recording
+from bcmend.runtime.primitives import branch, data_dependent, guard, record, recording, unbound
 
-__all__ = ["branch", "data_dependent", "guard", "record", "recording", "run"]
+__all__ = ["branch", "data_dependent", "guard", "record", "recording", "run", "unbound"]

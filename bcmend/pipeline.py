@@ -3,8 +3,8 @@
     code object
       -> decode          codeobj.decode     canonical instructions
       -> analyse         analysis.facts     blocks, operand stacks, liveness, branches
-      -> plan            rewrite.branch,    one lowering, or one refusal, for each site
-                         rewrite.defer
+      -> plan            rewrite.branch,    one lowering, or one refusal, for each site;
+                         rewrite.defer      rewrite.unbound marks locals that stand in the way
       -> write           rewrite.write      the body, its arms and deferred statements
       -> shell           rewrite.shell      the original with a gate in front
 
@@ -35,6 +35,7 @@ from bcmend.rewrite.branch import propose_branch, propose_guard
 from bcmend.rewrite.defer import may_write_output, output_statements, propose_output
 from bcmend.rewrite.plan import BranchLowering, Lowering, Plan, Refusal, Site
 from bcmend.rewrite.shell import write_shell
+from bcmend.rewrite.unbound import with_marks
 from bcmend.rewrite.widen import over_flags, wider_forms
 from bcmend.rewrite.write import CodeWriter
 
@@ -155,8 +156,8 @@ def _written(code: CodeType, writer: CodeWriter, gathered: _Gathered, has_sites:
 
 def _planned(code: CodeType, context: Context, gathered: _Gathered) -> CodeWriter:
     """Decide about every site of ``code``, and mend the functions nested in it."""
-    facts = facts_of(decode(code))
-    plan = _plan(code, facts, context, gathered.names)
+    facts, decisions = _decided(code, context)
+    plan = _plan(code, facts, decisions, context, gathered.names)
     gathered.sites.extend((code, site) for site in plan.sites)
     nested = _mend_nested(code, context, gathered)
     return CodeWriter(facts, plan, lambda site: site.name, nested)
@@ -196,11 +197,36 @@ def may_have_sites(code: CodeType, context: Context) -> bool:
     )
 
 
-def _plan(code: CodeType, facts: Facts, context: Context, names: Counter[str]) -> Plan:
-    """Decide about every site of one code object, innermost rules first."""
+Decision = tuple[int, str, Lowering | Refusal]
+
+
+def _decided(code: CodeType, context: Context) -> tuple[Facts, list[Decision]]:
+    """Decide about every site of one code object, by their instructions.
+
+    Where locals stand in the way because they may be unbound, they get marks.
+    """
+    facts = facts_of(decode(code))
+    marked: frozenset[str] = frozenset()
+    while True:
+        unbound: set[str] = set()
+        decisions = sorted(_decisions(code, facts, context, unbound), key=lambda each: each[0])
+        if unbound <= marked:
+            return facts, decisions
+        marked |= unbound
+        facts = facts_of(with_marks(facts_of(decode(code)), marked))
+
+
+def _plan(
+    code: CodeType,
+    facts: Facts,
+    decisions: Iterable[Decision],
+    context: Context,
+    names: Counter[str],
+) -> Plan:
+    """Name every site of one code object."""
     prefix = f"{context.module}.{code.co_qualname}"
     sites = []
-    for index, kind, decision in sorted(_decisions(code, facts, context), key=lambda each: each[0]):
+    for index, kind, decision in decisions:
         instruction = facts.instructions[index]
         line = None if instruction.location is None else instruction.location.lineno
         name = f"{prefix}:{line}:{kind}"
@@ -258,39 +284,50 @@ def _inside(facts: Facts, decision: Lowering | Refusal) -> tuple[tuple[tuple[int
     if not isinstance(decision, BranchLowering):
         return ()
     offsets = [
-        [facts.instructions[index].offset for index in (block.start, block.end - 1)]
+        [each.offset for each in facts.instructions[block.start : block.end] if each.offset >= 0]
         for block in facts.graph.blocks
     ]
     return tuple(
-        tuple((offsets[block][0], offsets[block][1]) for block in sorted(form.blocks))
+        tuple((offsets[block][0], offsets[block][-1]) for block in sorted(form.blocks))
         for form in decision.alternatives
     )
 
 
 def _decisions(
-    code: CodeType, facts: Facts, context: Context
-) -> Iterator[tuple[int, str, Lowering | Refusal]]:
+    code: CodeType, facts: Facts, context: Context, unbound: set[str]
+) -> Iterator[Decision]:
+    """Yield what is decided of each site; add the locals whose marks would allow for more."""
     whole = _refusal_of_all(code, facts)
     if context.policy.output != "keep" or whole is not None:
         for statement in output_statements(facts, context.names):
             yield statement.start, "output", whole or propose_output(facts, statement)
     for branch in facts.branches:
+        if facts.instructions[branch.jump].offset < 0:
+            continue  # inserted
         place = (id(code), facts.instructions[branch.jump].offset)
         if place not in context.asked and may_be_tensor(facts, branch.jump) != "likely":
             continue
         if branch.taken_raises and branch.fallthrough_raises:
             continue
-        if branch.taken_raises or branch.fallthrough_raises:
-            if context.policy.guards == "keep":
-                yield branch.jump, "guard", Refusal("policy-keep")
-            else:
-                yield branch.jump, "guard", whole or propose_guard(facts, branch)
-            continue
-        is_wide = place in context.wide
-        yield branch.jump, "branch", whole or _proposed(facts, branch, is_wide=is_wide)
+        if not (branch.taken_raises or branch.fallthrough_raises):
+            is_wide = place in context.wide
+            yield branch.jump, "branch", whole or _proposed(facts, branch, unbound, is_wide=is_wide)
+        elif context.policy.guards == "keep":
+            yield branch.jump, "guard", Refusal("policy-keep")
+        else:
+            yield branch.jump, "guard", whole or _proposed_guard(facts, branch, unbound)
 
 
-def _proposed(facts: Facts, branch: Branch, *, is_wide: bool) -> Lowering | Refusal:
+def _proposed_guard(facts: Facts, branch: Branch, unbound: set[str]) -> Lowering | Refusal:
+    decision = propose_guard(facts, branch)
+    if isinstance(decision, Refusal):
+        unbound |= decision.unbound
+    return decision
+
+
+def _proposed(
+    facts: Facts, branch: Branch, unbound: set[str], *, is_wide: bool
+) -> Lowering | Refusal:
     """Propose a branch over the tests of the flags it sets, or else the branch alone.
 
     With ``is_wide``, wider forms of it are proposed too, for where that turns out not to do.
@@ -300,6 +337,8 @@ def _proposed(facts: Facts, branch: Branch, *, is_wide: bool) -> Lowering | Refu
         forms.update(dict.fromkeys(wider_forms(facts, branch)))
     proposals = [propose_branch(facts, form) for form in forms]
     found = [each for each in proposals if not isinstance(each, Refusal)]
+    if is_wide or not found:
+        unbound.update(*(each.unbound for each in proposals if isinstance(each, Refusal)))
     if not found:
         return proposals[-1]
     chosen = found if is_wide else found[:1]

@@ -57,11 +57,6 @@ _TABLE: Final = (
         "Take the introspection out of the branch, or pass the values it looks up explicitly.",
     ),
     Reason(
-        "maybe-unbound",
-        "A local variable that the region reads or leaves behind may have no value there.",
-        "Give the variable a value on every path before the branch.",
-    ),
-    Reason(
         "return-in-try",
         "The region returns from inside a `try` or `with` block, whose exit must still run, or "
         "holds a part of an exception handler without the rest.",
@@ -73,11 +68,6 @@ _TABLE: Final = (
         "a generator that stands inside a `with` or `try`, which cannot be set back.",
         "Let nothing but the loop hold the iterator, or make a list of its items before the "
         "branch.",
-    ),
-    Reason(
-        "deletes-local",
-        "The region deletes a local variable.",
-        "Move the `del` after the branch, or set the variable to None instead.",
     ),
     Reason(
         "arms-differ",
@@ -126,7 +116,8 @@ _TABLE: Final = (
     Reason(
         "stack-shape",
         "The region takes or leaves unfinished operands of a larger expression that cannot be "
-        "handed over, such as the callable of a call that is being made.",
+        "handed over, such as the callable of a call that is being made, or reads a variable that "
+        "a comprehension has set aside.",
         "Assign the conditional expression to a variable in a statement of its own.",
     ),
     Reason(

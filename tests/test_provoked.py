@@ -93,23 +93,6 @@ def _introspecting(x: Tensor) -> int:
     return 0
 
 
-def _unbound(x: Tensor, known: bool) -> Tensor:
-    if known:
-        y = x + 1
-    if x.sum() > 0:
-        x = y + 1
-    return x
-
-
-def _bound(x: Tensor, known: bool) -> Tensor:
-    y = x
-    if known:
-        y = x + 1
-    if x.sum() > 0:
-        x = y + 1
-    return x
-
-
 def _returning_in_try(x: Tensor) -> Tensor:
     try:
         if x.sum() > 0:
@@ -128,20 +111,6 @@ def _returning_after_try(x: Tensor) -> Tensor:
     finally:
         x.size()
     return y
-
-
-def _deleting_later(x: Tensor, y: Tensor | None) -> Tensor:
-    if x.sum() > 0:
-        x = x + 1
-    z = x + y
-    del y
-    return z
-
-
-def _deleting_a_local(x: Tensor, y: Tensor) -> Tensor:
-    if x.sum() > 0:
-        del y
-    return y + x
 
 
 def _exits(x: Tensor, steps: tuple[float, ...]) -> Tensor:
@@ -364,11 +333,9 @@ PROVOCATIONS = (
     Provocation("generator", _listing, _simple),
     Provocation("coroutine", _starting, _simple),
     Provocation("frame-introspection", _introspecting, _simple),
-    Provocation("maybe-unbound", _unbound, _bound),
     Provocation("return-in-try", _returning_in_try, _returning_after_try),
     Provocation("consumes-iterator", _what_is_left_to_see, _nothing_left_to_see, run=ON_X),
     Provocation("too-deep", _thirty_exits, _five_exits, run=ON_X),
-    Provocation("deletes-local", _deleting_a_local, _deleting_later),
     Provocation("arms-differ", _none_or_tensor, _zeros_or_tensor, run=ON_X),
     Provocation(
         "arm-effects", _writing_in_an_arm, _writing_after_the_arms, run=_compiled(X, X, grad=True)

@@ -122,7 +122,7 @@ def _passed(
             later = live_by_flags(facts, flags, branch.join, everywhere, frozenset())
         outputs = tuple(sorted(touches.written & later))
         if touches.deleted & later:
-            return Refusal("deletes-local", ", ".join(sorted(touches.deleted & later)))
+            return _unbound(touches.deleted & later)
     inputs = _inputs(facts, branch.jump, ways, touches, outputs, flags)
     return inputs if isinstance(inputs, Refusal) else (inputs, outputs)
 
@@ -301,11 +301,16 @@ def _inputs(
     started = maybe_bound_before(graph, facts.liveness, jump) | after
     unbound = (names & required & started) - bound
     if unbound:
-        return Refusal("maybe-unbound", ", ".join(sorted(unbound)))
+        return _unbound(unbound)
     needed = names & (required | live) & bound
     if touches.uses_super and not _has_plain_first_argument(facts):
         return Refusal("frame-introspection", "super() without arguments")
     return tuple(sorted(needed))
+
+
+def _unbound(names: frozenset[str]) -> Refusal:
+    """Refuse a region for locals without a value; it stays so for those without a mark alone."""
+    return Refusal("stack-shape", f"without a value: {', '.join(sorted(names))}", names)
 
 
 def _has_plain_first_argument(facts: Facts) -> bool:

@@ -25,10 +25,14 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a site is left as it was: a slug of ``bcmend.reasons``, and one line beside it."""
+    """Why a site is left as it was: a slug of ``bcmend.reasons``, and one line beside it.
+
+    ``unbound`` are locals that stand in the way because they may have no value.
+    """
 
     slug: str
     detail: str = ""
+    unbound: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

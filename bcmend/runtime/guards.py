@@ -64,12 +64,19 @@ def make_guard(
 ) -> bool:
     """Have ``action``, which raises, called after the graph; say whether that was possible.
 
-    Where the code that is being traced could catch the exception, all of it runs in plain Python
-    instead.
+    Where the code that is being traced could catch the exception, or ``action`` needs what cannot
+    be kept for it, the call is made in plain Python instead.
     """
-    if not handled_by_a_caller(tx):
-        return make_record(tx, site, action, inputs, predicate)
-    return _make_side_exit(tx, site, predicate, "handler-in-caller")
+    if handled_by_a_caller(tx):
+        return _make_side_exit(tx, site, predicate, "handler-in-caller")
+    if not _is_open(tx, site):
+        return False
+    try:
+        kept = sinks.snapshot(tx, site, inputs)
+    except sinks.CannotSnapshot as reason:
+        return _make_side_exit(tx, site, predicate, "cannot-snapshot", str(reason))
+    sinks.append(tx, Draft(site, action, predicate, kept, raises=True))
+    return True
 
 
 def _make_side_exit(
@@ -96,24 +103,24 @@ def predicate_of(tx: Any, site: LiveSite, condition: VariableTracker) -> TensorV
     return kept
 
 
-def make_record(
-    tx: Any,
-    site: LiveSite,
-    action: VariableTracker,
-    inputs: VariableTracker,
-    predicate: TensorVariable | None,
-) -> bool:
-    """Add a record; say whether that was possible."""
-    if not sinks.is_open(tx):
-        site.refuse("export")
+def make_record(tx: Any, site: LiveSite, action: VariableTracker, inputs: VariableTracker) -> bool:
+    """Have ``action`` called after the graph; say whether that was possible."""
+    if not _is_open(tx, site):
         return False
     try:
         kept = sinks.snapshot(tx, site, inputs)
     except sinks.CannotSnapshot as reason:
         site.withdraw("cannot-snapshot", str(reason))
         raise watches.SiteChanged(restart_reason="bcmend: a value cannot be kept") from None
-    sinks.append(tx, Draft(site, action, predicate, kept, raises=predicate is not None))
+    sinks.append(tx, Draft(site, action, None, kept))
     return True
+
+
+def _is_open(tx: Any, site: LiveSite) -> bool:
+    is_open = sinks.is_open(tx)
+    if not is_open:
+        site.refuse("export")
+    return is_open
 
 
 def handled_by_a_caller(tx: Any) -> bool:

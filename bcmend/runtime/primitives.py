@@ -19,12 +19,13 @@ from torch._dynamo.variables.tensor import SymNodeVariable
 from torch._ops import HigherOrderOperator
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from bcmend.runtime import backoff, guards, ladder, lower, scalars, sinks, sites, truths
+from bcmend.names import UNBOUND
+from bcmend.runtime import backoff, guards, ladder, lower, scalars, sinks, sites, truths, unmerged
 from bcmend.runtime.arms import Arm
 from bcmend.runtime.merge import constant, example_of
 from bcmend.runtime.watches import SiteChanged
 
-__all__ = ["branch", "data_dependent", "guard", "record", "recording"]
+__all__ = ["branch", "data_dependent", "guard", "record", "recording", "unbound"]
 
 
 class _Primitive(HigherOrderOperator):
@@ -45,11 +46,19 @@ class _RecordPrimitive(_Primitive):
         return action(*inputs)
 
 
+class _UnboundPrimitive(_Primitive):
+    """``unbound`` in plain Python."""
+
+    def __call__(self, value: Any) -> Any:
+        return value is UNBOUND
+
+
 data_dependent = _Primitive("data_dependent", False)
 branch = _Primitive("branch", None)
 guard = _Primitive("guard", False)
 recording = _Primitive("recording", False)
 record = _RecordPrimitive("record", None)
+unbound = _UnboundPrimitive("unbound", None)
 
 
 @contextmanager
@@ -158,6 +167,22 @@ class _Guard(TorchHigherOrderOperatorVariable):
         return constant(made)
 
 
+class _Unbound(TorchHigherOrderOperatorVariable):
+    """``unbound(value)``: whether a local holds the mark that it is unbound."""
+
+    _HOP_NAME = "bcmend.unbound"
+    _ALLOW_FALLBACK_TO_EAGER = True
+
+    def _call_function(
+        self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        (value,) = args
+        is_known = value.is_realized() and unmerged.may_be_unbound(value.unwrap())
+        if is_known and isinstance(value, unmerged.Unmerged):
+            value.ask()
+        return constant(is_known)
+
+
 class _Recording(TorchHigherOrderOperatorVariable):
     """``recording(key)``: whether an output statement is to become a record."""
 
@@ -189,7 +214,7 @@ class _Record(TorchHigherOrderOperatorVariable):
             site.mended("dropped")
             return constant(True)
         with _withdrawn_if_it_fails(site):
-            made = guards.make_record(tx, site, action, inputs, None)
+            made = guards.make_record(tx, site, action, inputs)
         if made:
             site.mended("deferred")
         return constant(made)
@@ -204,6 +229,7 @@ def _install() -> None:
         (guard, _Guard),
         (recording, _Recording),
         (record, _Record),
+        (unbound, _Unbound),
     ):
         table[operator.__name__] = variable
 

@@ -13,13 +13,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from torch._dynamo.variables import TupleVariable
+from torch._dynamo.variables import ConstantVariable, TupleVariable
 from torch._dynamo.variables.base import (
     AttributeMutationNew,
     ValueMutationExisting,
     VariableTracker,
 )
 
+from bcmend.names import UNBOUND
 from bcmend.runtime import backoff, choices, sinks
 from bcmend.runtime.merge import Build, CannotMerge, Merger, constant
 from bcmend.runtime.sites import LiveSite
@@ -39,8 +40,9 @@ class Unmerged(VariableTracker):
     """A value that is one thing after one arm and another after the other."""
 
     def __init__(self, site: LiveSite, form: int, output: Any, **more: Any) -> None:
+        unbound = more.pop("unbound", False)
         super().__init__(**more)
-        self.site, self.form, self.output = site, form, output
+        self.site, self.form, self.output, self.unbound = site, form, output, unbound
 
     def adopt_into(self, merger: Merger, then_side: bool | None) -> Build:
         """Plan to bring what an arm has of it into the main trace."""
@@ -174,9 +176,14 @@ def merge_live_outs(
         return merger.merge(one, other)
 
     def choice(sides: Sequence[VariableTracker]) -> VariableTracker:
+        if any(map(may_be_unbound, sides)):
+            return _Returned(site, form, output, unbound=True)
         return Choice(site, form, output, predicate, *sides)
 
-    later = choice if form in site.returns else lambda sides: _Returned(site, form, output)
+    def returned(sides: Sequence[VariableTracker]) -> VariableTracker:
+        return _Returned(site, form, output, unbound=any(map(may_be_unbound, sides)))
+
+    later = choice if form in site.returns else returned
     parts = [
         _merge_if_possible(merger, later, left, right)
         for left, right in zip(one.items, other.items, strict=True)
@@ -199,6 +206,13 @@ def _merge_if_possible(
     del merger.pairs[known:]
     plans = [merger.adopt(one, then_side=True), merger.adopt(other, then_side=False)]
     return lambda merged: later([plan(merged) for plan in plans])
+
+
+def may_be_unbound(value: VariableTracker) -> bool:
+    """Whether ``value`` is the mark of a local that is unbound, or one that may turn out to be."""
+    if isinstance(value, Unmerged):
+        return bool(value.unbound)
+    return type(value) is ConstantVariable and value.value is UNBOUND
 
 
 def has_choice(result: VariableTracker) -> bool:

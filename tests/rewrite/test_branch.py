@@ -10,7 +10,7 @@ import pytest
 
 from bcmend.analysis.facts import facts_of
 from bcmend.codeobj.decode import decode
-from bcmend.rewrite.plan import BranchLowering, GuardLowering, Refusal
+from bcmend.rewrite.plan import BranchLowering, GuardLowering
 from tests.rewrite.programs import PROGRAMS
 from tests.stand_ins import (
     EverythingMended,
@@ -255,20 +255,6 @@ def _uses_locals(x):
     return y
 
 
-def _deletes(x, y):
-    if x:
-        del y
-    return y
-
-
-def _may_be_unbound(x, z):
-    if z:
-        y = 1
-    if x:
-        y = 2
-    return y
-
-
 def _returns_in_with(x, y):
     with y:
         if x:
@@ -301,8 +287,6 @@ def _goes_on_after_its_own_exception(x, y):
     ("function", "slug"),
     [
         (_uses_locals, "frame-introspection"),
-        (_deletes, "deletes-local"),
-        (_may_be_unbound, "maybe-unbound"),
         (_returns_in_with, "return-in-try"),
         (_handles_its_own_exception, "return-in-try"),
         (_goes_on_after_its_own_exception, "return-in-try"),
@@ -310,17 +294,6 @@ def _goes_on_after_its_own_exception(x, y):
 )
 def test_a_refusal(function: FunctionType, slug: str) -> None:
     assert slug in refusals_of(function)
-
-
-def test_a_local_that_an_arm_reads_unbound_is_refused() -> None:
-    def f(x, z):
-        for y in z:  # noqa: B007
-            pass
-        if x:
-            x = y
-        return x
-
-    assert [each.detail for each in _decisions(f) if isinstance(each, Refusal)] == ["y"]
 
 
 # --- found by random programs --------------------------------------------------------------------
