@@ -1,4 +1,4 @@
-"""What it means that an arm cannot be traced: that it raises, perhaps, or nothing.
+"""What it means that an arm cannot be traced: that it raises for certain, perhaps, or who knows.
 
 Reads the exception that ended a trace. That the program itself raises is certain where Dynamo
 traced a ``raise`` statement, or a read of a variable that is not bound. Where an operation failed
@@ -22,10 +22,9 @@ LIKELY: Final = "likely"
 UNKNOWN: Final = "unknown"
 
 #: Graph breaks that stand for an error of the program, as torch/_dynamo names them.
-_UNBOUND: Final = frozenset(
-    ["Attempted to read undefined local variable", "Read uninitialized cell"]
-)
-_FAILED_OPERATION: Final = frozenset(["TypeError when making fake tensor call"])
+_UNBOUND: Final = "Attempted to read undefined local variable"
+#: A cell is known to be empty in the trace only: a record would find in it what came later.
+_FAILED: Final = frozenset(["TypeError when making fake tensor call", "Read uninitialized cell"])
 
 _RAISE: Final = InstructionTranslatorBase.RAISE_VARARGS.__code__
 _FAKE: Final = utils.get_fake_value.__code__
@@ -37,9 +36,9 @@ def whether_raised(error: Exception) -> str:
     if isinstance(error, exc.ObservedException):
         return CERTAIN if _is_raised_by_the_program(error.__traceback__) else LIKELY
     if isinstance(error, exc.Unsupported):
-        if error.gb_type in _UNBOUND:
+        if error.gb_type == _UNBOUND:
             return CERTAIN
-        return LIKELY if error.gb_type in _FAILED_OPERATION else UNKNOWN
+        return LIKELY if error.gb_type in _FAILED else UNKNOWN
     if isinstance(error, exc.TorchRuntimeError):
         return LIKELY
     if isinstance(error, exc.TorchDynamoException):

@@ -1,8 +1,8 @@
-"""Guards: exceptions that are raised when the graph has run, and what does as well.
+"""Guards: exceptions that are raised when the graph has run.
 
-Reads a condition and what raises under it: an arm, or the function made of one. It becomes a record
-with the condition as its predicate. Where an exception could be caught in the code being traced, or
-where it is not certain that eager execution raises too, it becomes a side exit instead.
+Reads a condition and what raises under it: an arm, or the function made of one. It becomes a side
+exit; where the graph cannot be thrown away, it becomes a record with the condition as predicate, if
+it is certain that eager execution raises and the exception leaves the code being traced.
 """
 
 from __future__ import annotations
@@ -46,10 +46,12 @@ def defer_raising_arm(
         predicate = lower.negated(tx, predicate)
     arm = arms[raising]
     if failure.raised == failures.CERTAIN:
-        made = make_guard(tx, site, arm.function, TupleVariable(list(arm.arguments)), predicate)
+        if not make_guard(tx, site, arm.function, TupleVariable(list(arm.arguments)), predicate):
+            return None
+    elif _can_exit(tx, site):
+        _make_side_exit(tx, site, predicate)
     else:
-        made = _make_side_exit(tx, site, predicate, "arm-untraceable", failure.detail)
-    if not made:
+        site.refuse("arm-untraceable", failure.detail)
         return None
     site.mended("guard", f"one side raises {failure.detail}")
     return arms[1 - raising].call(tx)
@@ -62,33 +64,28 @@ def make_guard(
     inputs: VariableTracker,
     predicate: TensorVariable,
 ) -> bool:
-    """Have ``action``, which raises, called after the graph; say whether that was possible.
+    """Have an exception raised if ``predicate`` holds; say whether that was possible.
 
-    Where the code that is being traced could catch the exception, or ``action`` needs what cannot
-    be kept for it, the call is made in plain Python instead.
+    A side exit does it just as eager execution. Where there can be none, a record calls ``action``,
+    which raises, when all else has been done: what the action finds in cells and in objects is what
+    is there by then.
     """
+    if _can_exit(tx, site):
+        _make_side_exit(tx, site, predicate)
+        return True
     if handled_by_a_caller(tx):
-        return _make_side_exit(tx, site, predicate, "handler-in-caller")
-    if not _is_open(tx, site):
+        site.refuse("handler-in-caller")
         return False
-    try:
-        kept = sinks.snapshot(tx, site, inputs)
-    except sinks.CannotSnapshot as reason:
-        return _make_side_exit(tx, site, predicate, "cannot-snapshot", str(reason))
-    sinks.append(tx, Draft(site, action, predicate, kept, raises=True))
-    return True
+    return make_record(tx, site, action, inputs, predicate)
 
 
-def _make_side_exit(
-    tx: Any, site: LiveSite, predicate: TensorVariable, slug: str, detail: str = ""
-) -> bool:
-    """Have the call made in plain Python if ``predicate`` holds; refuse where that cannot be."""
-    if tx.export or not (sinks.ends_at_a_boundary(tx) and sites.may_have_exit(site)):
-        site.refuse(slug, detail)
-        return False
+def _can_exit(tx: Any, site: LiveSite) -> bool:
+    return not tx.export and sinks.ends_at_a_boundary(tx) and sites.may_have_exit(site)
+
+
+def _make_side_exit(tx: Any, site: LiveSite, predicate: TensorVariable) -> None:
     nothing = TupleVariable([])
     sinks.append(tx, Draft(site, nothing, predicate, nothing, is_exit=True))
-    return True
 
 
 def predicate_of(tx: Any, site: LiveSite, condition: VariableTracker) -> TensorVariable:
@@ -103,24 +100,24 @@ def predicate_of(tx: Any, site: LiveSite, condition: VariableTracker) -> TensorV
     return kept
 
 
-def make_record(tx: Any, site: LiveSite, action: VariableTracker, inputs: VariableTracker) -> bool:
-    """Have ``action`` called after the graph; say whether that was possible."""
-    if not _is_open(tx, site):
+def make_record(
+    tx: Any,
+    site: LiveSite,
+    action: VariableTracker,
+    inputs: VariableTracker,
+    predicate: TensorVariable | None = None,
+) -> bool:
+    """Have ``action`` called after the graph, if ``predicate`` holds; say whether it can be."""
+    if not sinks.is_open(tx):
+        site.refuse("export")
         return False
     try:
         kept = sinks.snapshot(tx, site, inputs)
     except sinks.CannotSnapshot as reason:
         site.withdraw("cannot-snapshot", str(reason))
         raise watches.SiteChanged(restart_reason="bcmend: a value cannot be kept") from None
-    sinks.append(tx, Draft(site, action, None, kept))
+    sinks.append(tx, Draft(site, action, predicate, kept, raises=predicate is not None))
     return True
-
-
-def _is_open(tx: Any, site: LiveSite) -> bool:
-    is_open = sinks.is_open(tx)
-    if not is_open:
-        site.refuse("export")
-    return is_open
 
 
 def handled_by_a_caller(tx: Any) -> bool:

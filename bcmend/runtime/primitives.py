@@ -12,7 +12,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from torch._dynamo import exc
-from torch._dynamo.variables import TensorVariable, TupleVariable, higher_order_ops
+from torch._dynamo.trace_rules import SkipResult
+from torch._dynamo.variables import (
+    NestedUserFunctionVariable,
+    TensorVariable,
+    TupleVariable,
+    higher_order_ops,
+)
 from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.higher_order_ops import TorchHigherOrderOperatorVariable
 from torch._dynamo.variables.tensor import SymNodeVariable
@@ -103,6 +109,18 @@ def _depends_on_data(tx: Any, site: sites.LiveSite, condition: VariableTracker) 
     return True
 
 
+def _have_inlined(tx: Any, function: VariableTracker) -> None:
+    """Tell Dynamo that it may trace a region function, as it traces the function around it.
+
+    Finding out for itself, it would read all that the function closes over, and give up at a cell
+    that the arms are the first to fill (``trace_rules.check_verbose``).
+    """
+    context = tx.output.tracing_context
+    if isinstance(function, NestedUserFunctionVariable) and context is not None:
+        verdict = SkipResult(False, "a part of a function that is being traced")
+        context.previously_inlined_functions.setdefault(function.get_code(), verdict)
+
+
 class _Branch(TorchHigherOrderOperatorVariable):
     """``branch(key, form, condition, function, first, entry, live_ins)``: live-outs, or ``None``.
 
@@ -119,6 +137,7 @@ class _Branch(TorchHigherOrderOperatorVariable):
         key, form, condition, function, first, entry, inputs = args
         site = sites.find(key.as_python_constant())
         assert site is not None and isinstance(first, TupleVariable)
+        _have_inlined(tx, function)
         number = entry.as_python_constant()
         then_arm, else_arm = (
             Arm(function, (*first.items, function, constant(each), inputs))

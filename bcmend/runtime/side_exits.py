@@ -1,12 +1,12 @@
 """Side exits: where what a graph has computed is thrown away and the call is made in plain Python.
 
-Some arms can be traced no further than to a failure that eager execution may or may not share: an
-operation fails on fake tensors, or Dynamo's model of Python raises. Others raise where code that is
-being traced could catch the exception. The trace goes on with the other arm then, and a side exit
-(a term of trace compilers: Gal and others, "Trace-based just-in-time type specialization for
-dynamic languages", PLDI 2009) tests the condition when the graph has run, before any of its effects
-on Python objects are replayed. If the arm was to be taken, the boundary runs the original code,
-which does whatever eager execution does.
+An arm that raises is not traced to its end; the trace goes on with the other one. A side exit (a
+term of trace compilers: Gal and others, "Trace-based just-in-time type specialization for dynamic
+languages", PLDI 2009) tests the condition when the graph has run, before any of its effects on
+Python objects are replayed. If the arm was to be taken, the boundary runs the original code, which
+does whatever eager execution does. It does not matter then whether the arm would have raised (an
+operation may only have failed on fake tensors, or Dynamo's model of Python be wrong), nor who
+catches the exception.
 
 That is right only where the graph itself leaves no trace, which is known when it is complete: if it
 does, the frame is traced again without.
@@ -56,6 +56,7 @@ def add(tx: Any, site: LiveSite, predicate: VariableTracker) -> None:
     Dynamo calls what is in ``debug_locals`` when the graph has run, before it replays effects.
     """
     assert isinstance(predicate, TensorVariable)
+    repeats.note(tx)  # what comes after a check may fail inside the graph
     source = AttrSource(tx.import_source(__name__), take_if.__name__)
     function = VariableTracker.build(tx, take_if, source)
     arguments = [predicate, constant(site.key), constant(bool(tx.one_graph))]

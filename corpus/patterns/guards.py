@@ -291,6 +291,35 @@ def check_before_an_operation_that_fails() -> Program:
 
 
 @pattern(signs, GUARD)
+def check_that_names_a_stage() -> Any:
+    class Net(torch.nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            self.stage = "first"
+            if x.sum() < 0:
+                raise ValueError(f"negative in the {self.stage} stage")
+            self.stage = "second"
+            return x * 2
+
+    return Net()
+
+
+@pattern(signs, GUARD)
+def check_of_a_variable_that_a_function_shares() -> Program:
+    def program(x: Tensor) -> Tensor:
+        total = x.sum()
+
+        def share() -> Tensor:
+            return x / total
+
+        if total < 0:
+            raise WrongTotal(total.item(), 0)
+        total = total + 1
+        return share()
+
+    return program
+
+
+@pattern(signs, GUARD)
 def check_of_a_range() -> Program:
     def program(x: Tensor) -> Tensor:
         if not -3 < x.sum() < 5:

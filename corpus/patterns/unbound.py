@@ -11,6 +11,7 @@ from torch import Tensor
 from corpus.patterns.pattern import (
     CHOICE,
     GUARD,
+    NO_MERGE,
     SPLIT,
     WHERE,
     pattern,
@@ -116,7 +117,7 @@ def variable_deleted_in_an_arm_and_bound_again() -> Program:
     return program
 
 
-@pattern(signs, GUARD, SPLIT)
+@pattern(signs, GUARD, NO_MERGE)
 def message_bound_by_an_earlier_test() -> Program:
     def program(x: Tensor) -> Tensor:
         if x.sum() < 0:
@@ -155,6 +156,49 @@ def none_or_a_tensor_where_a_third_arm_raises() -> Program:
         elif x.min() < 0:
             y = x - 1
         return y
+
+    return program
+
+
+@pattern(signs, GUARD)
+def shared_variable_bound_in_one_arm() -> Program:
+    def program(x: Tensor) -> Tensor:
+        if x.sum() > 0:
+            y = x * 2
+
+        def reader() -> Tensor:
+            return y + 1
+
+        return reader()
+
+    return program
+
+
+@pattern(signs, WHERE)
+def shared_variable_bound_in_arms_that_read_it_elsewhere() -> Program:
+    def program(x: Tensor) -> Tensor:
+        def reader() -> Tensor:
+            return y + 1
+
+        if x.sum() > 0:
+            y = x * 2
+            z = reader()
+        else:
+            y = x - 1
+            z = reader() * 3
+        return z + reader()
+
+    return program
+
+
+@pattern(signs, WHERE)
+def mask_for_a_comprehension() -> Program:
+    def program(x: Tensor) -> list[Tensor]:
+        if x.sum() > 0:
+            mask = x > 1
+        else:
+            mask = x < -1
+        return [each * mask for each in (x, x + 1)]
 
     return program
 
