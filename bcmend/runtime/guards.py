@@ -20,7 +20,14 @@ from bcmend.runtime.operations import storage_of
 from bcmend.runtime.sinks import Draft
 from bcmend.runtime.sites import LiveSite
 
-__all__ = ["defer_raising_arm", "make_guard", "make_record", "predicate_of"]
+__all__ = [
+    "can_exit",
+    "defer_raising_arm",
+    "make_guard",
+    "make_record",
+    "make_side_exit",
+    "predicate_of",
+]
 
 
 def defer_raising_arm(
@@ -48,8 +55,8 @@ def defer_raising_arm(
     if failure.raised == failures.CERTAIN:
         if not make_guard(tx, site, arm.function, TupleVariable(list(arm.arguments)), predicate):
             return None
-    elif _can_exit(tx, site):
-        _make_side_exit(tx, site, predicate)
+    elif can_exit(tx, site):
+        make_side_exit(tx, site, predicate)
     else:
         site.refuse("arm-untraceable", failure.detail)
         return None
@@ -70,8 +77,8 @@ def make_guard(
     which raises, when all else has been done: what the action finds in cells and in objects is what
     is there by then.
     """
-    if _can_exit(tx, site):
-        _make_side_exit(tx, site, predicate)
+    if can_exit(tx, site):
+        make_side_exit(tx, site, predicate)
         return True
     if handled_by_a_caller(tx):
         site.refuse("handler-in-caller")
@@ -79,11 +86,13 @@ def make_guard(
     return make_record(tx, site, action, inputs, predicate)
 
 
-def _can_exit(tx: Any, site: LiveSite) -> bool:
+def can_exit(tx: Any, site: LiveSite) -> bool:
+    """Whether the frame being traced can have a side exit for ``site``, as far as is known."""
     return not tx.export and sinks.ends_at_a_boundary(tx) and sites.may_have_exit(site)
 
 
-def _make_side_exit(tx: Any, site: LiveSite, predicate: TensorVariable) -> None:
+def make_side_exit(tx: Any, site: LiveSite, predicate: TensorVariable) -> None:
+    """Have the call made in plain Python if ``predicate`` holds."""
     nothing = TupleVariable([])
     sinks.append(tx, Draft(site, nothing, predicate, nothing, is_exit=True))
 

@@ -26,7 +26,18 @@ from torch._ops import HigherOrderOperator
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from bcmend.names import UNBOUND
-from bcmend.runtime import backoff, guards, ladder, lower, scalars, sinks, sites, truths, unmerged
+from bcmend.runtime import (
+    assertions,
+    backoff,
+    guards,
+    ladder,
+    lower,
+    scalars,
+    sinks,
+    sites,
+    truths,
+    unmerged,
+)
 from bcmend.runtime.arms import Arm
 from bcmend.runtime.merge import constant, example_of
 from bcmend.runtime.watches import SiteChanged
@@ -241,6 +252,7 @@ class _Record(TorchHigherOrderOperatorVariable):
 
 def _install() -> None:
     truths.install()
+    assertions.install()
     table = higher_order_ops._hop_name_to_variable_class
     for operator, variable in (
         (data_dependent, _DataDependent),

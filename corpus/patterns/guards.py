@@ -320,6 +320,130 @@ def check_of_a_variable_that_a_function_shares() -> Program:
 
 
 @pattern(signs, GUARD)
+def checks_in_two_functions_that_are_called() -> Program:
+    def check_least(x: Tensor, low: float) -> Tensor:
+        if x.min() < low:
+            raise ValueError(f"least {x.min().item()}")
+        return x
+
+    def check_most(x: Tensor, high: float) -> None:
+        assert x.max() < high, ("most", x.max().item())
+
+    def program(x: Tensor) -> Tensor:
+        x = check_least(x, -3.5)
+        check_most(x, 2.5)
+        return x + 1
+
+    return program
+
+
+@pattern(signs, GUARD)
+def check_in_each_turn_of_a_loop() -> Program:
+    def program(x: Tensor) -> Tensor:
+        for index in range(3):
+            if x[index] < -3.5:
+                raise IndexError(f"item {index}: {x[index].item()}")
+            x = x + 1
+        return x
+
+    return program
+
+
+@pattern(signs, GUARD)  # only plain Python reaches the handler
+def call_tried_again_after_a_check() -> Any:
+    class Inner(torch.nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            if x.sum() < 0:
+                raise WrongTotal(x.sum().item(), 0)
+            return x * 2
+
+    class Outer(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = Inner()
+            self.layer = torch.nn.Linear(3, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            for number in range(3):
+                try:
+                    y = self.inner(x)
+                    break
+                except WrongTotal as error:
+                    print("try", number, "failed:", error.total)
+                    x = x + 2
+                    y = x
+            return self.layer(y)
+
+    return Outer()
+
+
+@pattern(signs, GUARD, OUTPUT)
+def check_past_a_finally() -> Program:
+    def program(x: Tensor) -> Tensor:
+        y = x * 2
+        try:
+            if x.sum() < 0:
+                raise ValueError("negative")
+            y = y + 1
+        finally:
+            print("done with", y.sum().item())
+        return y
+
+    return program
+
+
+@pattern(signs, GUARD)
+def exception_that_gets_a_note() -> Program:
+    def program(x: Tensor) -> Tensor:
+        try:
+            if x.sum() < 0:
+                raise ValueError("negative")
+        except ValueError as error:
+            error.add_note(f"of {tuple(x.shape)}")
+            raise
+        return x * 2
+
+    return program
+
+
+@pattern(signs, GUARD)
+def check_behind_a_batch_norm() -> Any:
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm = torch.nn.BatchNorm1d(3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            y = self.norm(x.expand(2, 3))
+            if x.min() < -3.5:
+                raise WrongTotal(x.min().item(), -3)
+            return y
+
+    return Net()
+
+
+@pattern(signs, WHERE)
+def assertion_by_a_function_of_torch() -> Program:
+    def program(x: Tensor) -> Tensor:
+        torch._assert(x.sum() > -3, "the sum is too small")
+        return x + 1 if x.max() > 1 else x * 2
+
+    return program
+
+
+@pattern(signs, WHERE)
+def check_by_a_function_of_torch() -> Program:
+    def program(x: Tensor) -> Tensor:
+        if x.max() > 1:
+            x = x + 1
+        number = x.abs().max().int().item()
+        torch._check(number < 4)
+        return x * number
+
+    return program
+
+
+@pattern(signs, GUARD)
 def check_of_a_range() -> Program:
     def program(x: Tensor) -> Tensor:
         if not -3 < x.sum() < 5:
