@@ -21,6 +21,8 @@ CALLBACK: Final = "@bcmend_callback"
 PREFIX: Final = "\uff42cmend_"
 #: Argument: the buffer of records of one call.
 BUFFER: Final = "\uff42cmend_buffer"
+#: What a local holds while it is unbound, where that has to be a value.
+UNBOUND: Final = "\uff42cmend_unbound"
 #: Local: a condition.
 CONDITION: Final = "\uff42cmend_condition"
 #: Local: what a branch returned.

@@ -33,6 +33,8 @@ def propose_guard(facts: Facts, branch: Branch) -> GuardLowering | Refusal:
     region = _raising_region(facts, branch.jump, raising, blocks)
     if isinstance(region, Refusal):
         return region
+    depth = facts.depth_before(branch.jump)
+    assert depth is not None
     if not _always_raising(facts, region.blocks):
         return Refusal("return-in-try", "the arm handles its own exception")
     touches = touched(facts, facts.indices_of(region.blocks))
@@ -46,7 +48,8 @@ def propose_guard(facts: Facts, branch: Branch) -> GuardLowering | Refusal:
     jumps_if = row(facts.instructions[branch.jump].op).jump == "if_true"
     raises_if = jumps_if if branch.taken_raises else not jumps_if
     cells = tuple(sorted(touches.cells))
-    return GuardLowering(branch.jump, region, raises_if, goes_on, inputs, cells)
+    operands = depth - 1 - region.base
+    return GuardLowering(branch.jump, region, raises_if, goes_on, operands, inputs, cells)
 
 
 def propose_branch(
@@ -160,7 +163,7 @@ def _passed(
             later = live_by_flags(facts, flags, branch.join, everywhere, frozenset())
         outputs = tuple(sorted(touches.written & later))
         if touches.deleted & later:
-            return Refusal("deletes-local", ", ".join(sorted(touches.deleted & later)))
+            return _unbound(touches.deleted & later)
     inputs = _inputs(facts, branch.jump, ways, touches, outputs, flags)
     return inputs if isinstance(inputs, Refusal) else (inputs, outputs)
 
@@ -174,12 +177,14 @@ def _raising_region(
 ) -> ArmRegion | Refusal:
     depth = facts.depth_before(jump)
     assert depth is not None
-    base = depth - 1
     blocks = _with_own_handlers(facts, frozenset(facts.handlers_over(jump)), blocks, EXIT)
     if facts.graph.block_of[jump] in blocks:
         return Refusal("return-in-try", "the arm handles its own exception")
-    if _lowest_operand(facts, blocks, base) < base:
-        return Refusal("stack-shape", "the arm reaches below the branch")
+    base = _lowest_operand(facts, blocks, depth - 1)
+    for position in range(base, depth - 1):
+        refusal = _cannot_be_given(facts, jump, position)
+        if refusal is not None:
+            return refusal
     return ArmRegion(entry, blocks, base)
 
 
@@ -371,11 +376,16 @@ def _inputs(
     started = maybe_bound_before(graph, facts.liveness, jump) | after
     unbound = (names & required & started) - bound
     if unbound:
-        return Refusal("maybe-unbound", ", ".join(sorted(unbound)))
+        return _unbound(unbound)
     needed = names & (required | live) & bound
     if touches.uses_super and not _has_plain_first_argument(facts):
         return Refusal("frame-introspection", "super() without arguments")
     return tuple(sorted(needed))
+
+
+def _unbound(names: frozenset[str]) -> Refusal:
+    """Refuse a region for locals without a value; it stays so for those without a mark alone."""
+    return Refusal("stack-shape", f"without a value: {', '.join(sorted(names))}", names)
 
 
 def _has_plain_first_argument(facts: Facts) -> bool:

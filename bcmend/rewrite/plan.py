@@ -33,10 +33,14 @@ SPLIT: Final = "split"
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a site is left as it was: a slug of ``bcmend.reasons``, and one line beside it."""
+    """Why a site is left as it was: a slug of ``bcmend.reasons``, and one line beside it.
+
+    ``unbound`` are locals that stand in the way because they may have no value.
+    """
 
     slug: str
     detail: str = ""
+    unbound: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,13 +142,15 @@ class GuardLowering:
     """The raising arm becomes a function, to be called when the records are delivered.
 
     ``raises_if`` is the truth of the condition under which it raises; ``goes_on`` the block where
-    control continues.
+    control continues; ``operands`` how many operands under the condition the arm is given, as the
+    two tests of a chained comparison share the middle one.
     """
 
     jump: int
     arm: ArmRegion
     raises_if: bool
     goes_on: int
+    operands: int
     inputs: tuple[str, ...]
     cells: tuple[str, ...]
 

@@ -239,9 +239,12 @@ class CodeWriter:
     def _raising_arm(self, lowering: GuardLowering) -> CodeType:
         outer = frozenset(self._facts.handlers_over(lowering.jump))
         stretch = _Stretch(lowering.arm.base, outer)
+        operands = _operand_names(lowering)
         stretch.add(emit.prologue(self._inner((), lowering.cells)))
+        for name in reversed(operands):
+            stretch.add(emit.load_local(name))
         self._write_blocks(stretch, lowering.arm.blocks, lowering.arm.entry)
-        return self._finish(stretch, self._inner(lowering.inputs, lowering.cells))
+        return self._finish(stretch, self._inner((*lowering.inputs, *operands), lowering.cells))
 
     def _statement(self, lowering: OutputLowering) -> CodeType:
         """Write an output statement as a function of its inputs."""
@@ -436,9 +439,8 @@ class CodeWriter:
         """Write: call the region; where that gives something, go on at the join."""
         key, following = lowering.region, Label("not mended")
         entry, start = 2 * self._regions[key].index(lowering), len(stretch.items)
-        operands = [OPERAND.format(number) for number in range(lowering.operands)]
-        for number, name in enumerate(operands, 1):
-            stretch.add([*emit.copy(number, at), *emit.store_local(name, at)])
+        operands = _operand_names(lowering)
+        stretch.add(_keep_operands(operands, at))
         given = [CONDITION] if lowering.kept is not None else []
         stretch.add(
             self._ask(
@@ -557,6 +559,8 @@ class CodeWriter:
         stretch.add(emit.store_local(CONDITION, at))
         stretch.add(self._ask(site, "data_dependent", condition, at=at))
         stretch.add(emit.jump_if_false(original, at))
+        operands = _operand_names(lowering)
+        stretch.add(_keep_operands(operands, at))
         stretch.add(
             self._ask(
                 site,
@@ -564,7 +568,7 @@ class CodeWriter:
                 condition,
                 emit.load_const(lowering.raises_if, at),
                 emit.make_function(code, lowering.cells, at),
-                _tuple_of(lowering.inputs, at),
+                _tuple_of([*lowering.inputs, *operands], at),
                 at=at,
             )
         )
@@ -678,6 +682,20 @@ def _regions(sites: Iterable[Site]) -> dict[RegionKey, list[BranchLowering]]:
 
 def _jumps(site: Site) -> bool:
     return isinstance(site.decision, (BranchLowering, GuardLowering))
+
+
+def _operand_names(lowering: BranchLowering | GuardLowering) -> list[str]:
+    """Return the locals for the operands that an arm is given, from the top down."""
+    return [OPERAND.format(number) for number in range(lowering.operands)]
+
+
+def _keep_operands(names: Sequence[str], at: Location | None) -> Emitted:
+    """Bind the topmost operands to locals, and leave them where they are."""
+    return [
+        each
+        for number, name in enumerate(names, 1)
+        for each in (*emit.copy(number, at), *emit.store_local(name, at))
+    ]
 
 
 def _tuple_of(names: Sequence[str], at: Location | None) -> Emitted:

@@ -12,16 +12,25 @@ from contextlib import contextmanager
 from typing import Any
 
 from torch._dynamo import exc
-from torch._dynamo.variables import TensorVariable, TupleVariable, higher_order_ops
+from torch._dynamo.trace_rules import SkipResult
+from torch._dynamo.variables import (
+    NestedUserFunctionVariable,
+    TensorVariable,
+    TupleVariable,
+    higher_order_ops,
+)
 from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.higher_order_ops import TorchHigherOrderOperatorVariable
 from torch._dynamo.variables.tensor import SymNodeVariable
 from torch._ops import HigherOrderOperator
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
+from bcmend.names import UNBOUND
 from bcmend.runtime import (
+    assertions,
     backoff,
     frames,
+    guards,
     ladder,
     lower,
     scalars,
@@ -30,6 +39,7 @@ from bcmend.runtime import (
     sites,
     splits,
     truths,
+    unmerged,
     verdicts,
 )
 from bcmend.runtime.arms import Arm
@@ -45,6 +55,7 @@ __all__ = [
     "record",
     "recording",
     "split",
+    "unbound",
     "undecided",
 ]
 
@@ -67,6 +78,13 @@ class _RecordPrimitive(_Primitive):
         return action(*inputs)
 
 
+class _UnboundPrimitive(_Primitive):
+    """``unbound`` in plain Python."""
+
+    def __call__(self, value: Any) -> Any:
+        return value is UNBOUND
+
+
 data_dependent = _Primitive("data_dependent", False)
 branch = _Primitive("branch", None)
 guard = _Primitive("guard", False)
@@ -75,6 +93,7 @@ record = _RecordPrimitive("record", None)
 undecided = _Primitive("undecided", False)
 split = _Primitive("split", None)
 nothing = _Primitive("nothing", None)
+unbound = _UnboundPrimitive("unbound", None)
 
 
 @contextmanager
@@ -126,6 +145,18 @@ def _depends_on_data(tx: Any, site: sites.LiveSite, condition: VariableTracker) 
     return True
 
 
+def _have_inlined(tx: Any, function: VariableTracker) -> None:
+    """Tell Dynamo that it may trace a region function, as it traces the function around it.
+
+    Finding out for itself, it would read all that the function closes over, and give up at a cell
+    that the arms are the first to fill (``trace_rules.check_verbose``).
+    """
+    context = tx.output.tracing_context
+    if isinstance(function, NestedUserFunctionVariable) and context is not None:
+        verdict = SkipResult(False, "a part of a function that is being traced")
+        context.previously_inlined_functions.setdefault(function.get_code(), verdict)
+
+
 class _Branch(TorchHigherOrderOperatorVariable):
     """``branch(key, form, condition, function, first, entry, live_ins)``: live-outs, or ``None``.
 
@@ -142,6 +173,7 @@ class _Branch(TorchHigherOrderOperatorVariable):
         key, form, condition, function, first, entry, inputs = args
         site = sites.find(key.as_python_constant())
         assert site is not None and isinstance(first, TupleVariable)
+        _have_inlined(tx, function)
         number = entry.as_python_constant()
         then_arm, else_arm = (
             Arm(function, (*first.items, function, constant(each), inputs))
@@ -250,13 +282,29 @@ class _Guard(TorchHigherOrderOperatorVariable):
             return constant(False)
         with _withdrawn_if_it_fails(site):
             truth = verdicts.truth_of(tx, condition.realize())
-            predicate = ladder.predicate_of(tx, site, truth)
+            predicate = guards.predicate_of(tx, site, truth)
             if not raises_if.as_python_constant():
                 predicate = lower.negated(tx, predicate)
-            made = ladder.make_record(tx, site, action, inputs, predicate)
+            made = guards.make_guard(tx, site, action, inputs, predicate)
         if made:
             site.mended("deferred")
         return constant(made)
+
+
+class _Unbound(TorchHigherOrderOperatorVariable):
+    """``unbound(value)``: whether a local holds the mark that it is unbound."""
+
+    _HOP_NAME = "bcmend.unbound"
+    _ALLOW_FALLBACK_TO_EAGER = True
+
+    def _call_function(
+        self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        (value,) = args
+        is_known = value.is_realized() and unmerged.may_be_unbound(value.unwrap())
+        if is_known and isinstance(value, unmerged.Unmerged):
+            value.ask()
+        return constant(is_known)
 
 
 class _Recording(TorchHigherOrderOperatorVariable):
@@ -293,7 +341,7 @@ class _Record(TorchHigherOrderOperatorVariable):
             site.mended("dropped")
             return constant(True)
         with _withdrawn_if_it_fails(site):
-            made = ladder.make_record(tx, site, action, inputs, None)
+            made = guards.make_record(tx, site, action, inputs)
         if made:
             site.mended("deferred")
         return constant(made)
@@ -302,6 +350,7 @@ class _Record(TorchHigherOrderOperatorVariable):
 def _install() -> None:
     truths.install()
     searches.install()
+    assertions.install()
     table = higher_order_ops._hop_name_to_variable_class
     for operator, variable in (
         (data_dependent, _DataDependent),
@@ -312,6 +361,7 @@ def _install() -> None:
         (undecided, _Undecided),
         (split, _Split),
         (nothing, _Nothing),
+        (unbound, _Unbound),
     ):
         table[operator.__name__] = variable
 

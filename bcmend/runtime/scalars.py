@@ -29,7 +29,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from bcmend.names import BUFFER
-from bcmend.runtime import backoff, per_trace
+from bcmend.runtime import backoff, per_trace, repeats
 from bcmend.runtime.merge import example_of
 from bcmend.runtime.watches import SiteChanged
 
@@ -88,6 +88,7 @@ def _begin(tx: Any) -> None:
     if getattr(output, "_bcmend_takes_numbers", False):
         return
     output._bcmend_takes_numbers = True
+    repeats.note(tx)  # torch asserts in the graph what it is told of a number, in its own words
     environment, code = output.shape_env, output.root_tx.f_code
     asked_for = environment.settings.allow_scalar_outputs
     if not asked_for:

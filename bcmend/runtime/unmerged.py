@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NoReturn
 
 from torch._dynamo.bytecode_transformation import create_call_function
-from torch._dynamo.variables import TensorVariable, TupleVariable
+from torch._dynamo.variables import ConstantVariable, TensorVariable, TupleVariable
 from torch._dynamo.variables.base import (
     AsPythonConstantNotImplementedError,
     AttributeMutationNew,
@@ -23,6 +23,7 @@ from torch._dynamo.variables.base import (
     VariableTracker,
 )
 
+from bcmend.names import UNBOUND
 from bcmend.runtime import backoff, choices, depth, exits, records, sinks
 from bcmend.runtime.merge import Build, CannotMerge, Merger, constant
 from bcmend.runtime.sites import LiveSite
@@ -42,8 +43,9 @@ class Unmerged(VariableTracker):
     """A value that is one thing after one arm and another after the other."""
 
     def __init__(self, site: LiveSite, form: int, output: Any, **more: Any) -> None:
+        unbound = more.pop("unbound", False)
         super().__init__(**more)
-        self.site, self.form, self.output = site, form, output
+        self.site, self.form, self.output, self.unbound = site, form, output, unbound
 
     def adopt_into(self, merger: Merger, then_side: bool | None) -> Build:
         """Plan to bring what an arm has of it into the main trace."""
@@ -137,6 +139,8 @@ class Returned(Unmerged):
 
     def keep_sides(self) -> NoReturn:
         """Have the frame traced again with both sides and the condition kept."""
+        if self.form in self.site.returns:  # and yet they are not, since one of them is unbound
+            self.ask()
         self.site.returns.add(self.form)
         raise SiteChanged(restart_reason=f"bcmend: {self.site.key} has its choice made later")
 
@@ -353,10 +357,13 @@ def merge_live_outs(
         return merger.merge(one, other)
 
     def choice(sides: Sequence[VariableTracker]) -> VariableTracker:
+        if any(map(may_be_unbound, sides)):
+            return Returned(site, form, tx.output, sides, unbound=True)
         return Choice(site, form, tx.output, predicate, *sides)
 
     def returned(sides: Sequence[VariableTracker]) -> VariableTracker:
-        return Returned(site, form, tx.output, sides)
+        is_unbound = any(map(may_be_unbound, sides))
+        return Returned(site, form, tx.output, sides, unbound=is_unbound)
 
     later = choice if form in site.returns else returned
 
@@ -391,6 +398,13 @@ def _merge_if_possible(
     del merger.pairs[known:]
     plans = [merger.adopt(one, then_side=True), merger.adopt(other, then_side=False)]
     return lambda merged: later([plan(merged) for plan in plans])
+
+
+def may_be_unbound(value: VariableTracker) -> bool:
+    """Whether ``value`` is the mark of a local that is unbound, or one that may turn out to be."""
+    if isinstance(value, Unmerged):
+        return bool(value.unbound)
+    return type(value) is ConstantVariable and value.value is UNBOUND
 
 
 def has_choice(result: VariableTracker) -> bool:

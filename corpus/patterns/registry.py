@@ -24,6 +24,7 @@ from corpus.patterns import (
     speculation,
     state,
     truths,
+    unbound,
 )
 from corpus.patterns.pattern import Pattern
 
@@ -47,6 +48,7 @@ PATTERNS: Final[tuple[Pattern, ...]] = (
     *scopes.PATTERNS,
     *state.PATTERNS,
     *speculation.PATTERNS,
+    *unbound.PATTERNS,
 )
 """Every pattern, by file and in the order of each file."""
 
