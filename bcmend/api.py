@@ -15,7 +15,7 @@ from bcmend import install as patching
 from bcmend.errors import PolicyError
 from bcmend.policy import DEFAULT, Policy
 from bcmend.reach import reach
-from bcmend.rewrite.plan import Refusal, Site
+from bcmend.rewrite.plan import SPLIT, Refusal, Site
 from bcmend.runtime import sites
 from bcmend.site_report import Report, SiteRecord
 from bcmend.subject import path_of, uncompiled
@@ -112,7 +112,10 @@ def report(obj: object, *, policy: Policy | None = None) -> Report:
         mended = patching.analysed(function, chosen)
         if mended is not None:
             for code, site in mended.sites:
-                records[site.name] = _record(code.co_filename, code.co_qualname, site)
+                record = _record(code.co_filename, code.co_qualname, site)
+                # A split that was not made is no stop: the branch behind it says what became of it.
+                if site.kind != SPLIT or record.status == "mended":
+                    records[site.name] = record
     changed = len(patching.patched_functions(functions))
     name = path_of(obj) or type(uncompiled(obj)).__qualname__
     return Report(name, tuple(records.values()), len(functions), changed)

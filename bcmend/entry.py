@@ -11,6 +11,7 @@ from bcmend.runtime.primitives import (
     record,
     recording,
     split,
+    unbound,
     undecided,
 )
 
@@ -23,5 +24,6 @@ __all__ = [
     "recording",
     "run",
     "split",
+    "unbound",
     "undecided",
 ]

@@ -6,6 +6,7 @@ mend, or that Dynamo may enter first. Keeps every original. One table, one lock.
 
 from __future__ import annotations
 
+import inspect
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,7 +25,7 @@ from bcmend.names import CALLBACK, NAMESPACE, TRACING
 from bcmend.pipeline import Context, Mended, may_have_sites, mend
 from bcmend.policy import Policy
 from bcmend.reach import reach
-from bcmend.rewrite.plan import BranchLowering, Refusal
+from bcmend.rewrite.plan import SPLIT, BranchLowering, Refusal
 from bcmend.runtime import backoff, boundary, sites
 from bcmend.runtime.backoff import Stop
 
@@ -119,7 +120,8 @@ def _install_one(function: FunctionType, policy: Policy, owner: int, *, needed: 
     return True
 
 
-_SUSPENDS = 0x20 | 0x80 | 0x200  # generator, coroutine, asynchronous generator
+_COROUTINE = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+_SUSPENDS = _COROUTINE | inspect.CO_GENERATOR
 
 
 def _can_be_written(mended: Mended) -> bool:
@@ -189,7 +191,9 @@ def _register(mended: Mended, policy: Policy) -> None:
                 known = live
             known.inside, known.place = site.inside, site.place
             if isinstance(site.decision, BranchLowering):
-                known.returning = tuple(form.returns for form in site.decision.alternatives)
+                forms = site.decision.alternatives
+                known.returning = tuple(form.returns for form in forms)
+                known.flags = tuple(form.flags for form in forms)
 
 
 def remove(owner: int | None = None) -> int:
@@ -287,8 +291,8 @@ def _split_where_read(stops: list[Stop], site: sites.LiveSite) -> bool:
         for stop in stops:
             code = _original(stop, policy)
             if code is not None:
-                is_own = code == site.origin and not site.goes_on_in_halves
-                return not is_own and _mend_stop(stop, policy, owners, _split_asked)
+                waits = site.kind != SPLIT and code == site.origin and not site.goes_on_in_halves
+                return not waits and _mend_stop(stop, policy, owners, _split_asked)
         return False
 
 
@@ -378,9 +382,10 @@ def _split_newly_found(
 
 def _mend_newly_found(function: FunctionType, stop: Stop, policy: Policy, owners: set[int]) -> bool:
     """Mend a function that was not reached before, and what it reaches, in the callers' names."""
-    if function.__code__.co_flags & _SUSPENDS:
+    if function.__code__.co_flags & _COROUTINE:
         return False
-    reached = [each.function for each in reach(function, policy)]
+    suspends = function.__code__.co_flags & inspect.CO_GENERATOR  # which a call only makes
+    reached = [function] if suspends else [each.function for each in reach(function, policy)]
     fresh = [each for each in reached if id(each) not in _TABLE.by_function]
     changed = sum(install(fresh, policy, owner=owner) for owner in owners)
     if (
@@ -420,7 +425,10 @@ def _reads_at(code: CodeType, stop: Stop) -> set[int]:
         if instruction.location is not None and astuple(instruction.location) == stop.position
     ]
     name = stop.opname.replace("FORWARD_", "").replace("BACKWARD_", "").replace("PRECALL", "CALL")
-    return {each.offset for each in here if each.op == name} or {each.offset for each in here[-1:]}
+    found = [each for each in here if each.op == name]
+    # Dynamo takes a jump on None apart, into a comparison and a jump on its truth.
+    found = found or [each for each in here if each.target is not None] or here[-1:]
+    return {each.offset for each in found}
 
 
 def _split_asked(code: CodeType, stop: Stop, owners: list[Patched]) -> bool:

@@ -21,6 +21,8 @@ CALLBACK: Final = "@bcmend_callback"
 PREFIX: Final = "\uff42cmend_"
 #: Argument: the buffer of records of one call.
 BUFFER: Final = "\uff42cmend_buffer"
+#: What a local holds while it is unbound, where that has to be a value.
+UNBOUND: Final = "\uff42cmend_unbound"
 #: Local: a condition.
 CONDITION: Final = "\uff42cmend_condition"
 #: Local: what a branch returned.
@@ -33,3 +35,10 @@ INPUT: Final = "\uff42cmend_input_{}"
 FUNCTION: Final = "\uff42cmend_function"
 ENTRY: Final = "\uff42cmend_entry"
 INPUTS: Final = "\uff42cmend_inputs"
+#: Locals: whether a block, known by its offset, is left by one of its ways out, which have numbers;
+#: and the value that it is left with.
+LEAVES: Final = "\uff42cmend_leaves_{}_{}"
+LEAVES_BEGINS: Final = LEAVES.partition("{")[0]
+LEFT_WITH: Final = "\uff42cmend_left_with_{}"
+#: Constant: in place of the value of a variable that is not read any more.
+DEAD: Final = "\uff42cmend_dead"

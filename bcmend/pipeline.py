@@ -3,8 +3,8 @@
     code object
       -> decode          codeobj.decode     canonical instructions
       -> analyse         analysis.facts     blocks, operand stacks, liveness, branches
-      -> plan            rewrite.branch,    one lowering, or one refusal, for each site
-                         rewrite.defer
+      -> plan            rewrite.branch,    one lowering, or one refusal, for each site;
+                         rewrite.defer      rewrite.unbound marks locals that stand in the way
       -> write           rewrite.write      the body, its arms and deferred statements
       -> shell           rewrite.shell      the original with a gate in front
 
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import CodeType
@@ -24,7 +24,7 @@ from typing import Any
 
 from bcmend.analysis.conditions import may_be_tensor
 from bcmend.analysis.effects import LOOKING_AT_FRAMES, touched
-from bcmend.analysis.facts import Facts
+from bcmend.analysis.facts import Facts, facts_of
 from bcmend.analysis.sketch import may_branch_on_tensor
 from bcmend.cfg.graph import decoded_index
 from bcmend.cfg.regions import Branch
@@ -32,16 +32,18 @@ from bcmend.codeobj.decode import decode
 from bcmend.codeobj.opcodes import row
 from bcmend.policy import Policy
 from bcmend.rewrite.branch import propose_branch, propose_guard
+from bcmend.rewrite.caught import propose_caught
 from bcmend.rewrite.defer import may_write_output, output_statements, propose_output
+from bcmend.rewrite.exits import with_shared_exits
 from bcmend.rewrite.plan import SPLIT, BranchLowering, Lowering, Plan, Refusal, Site, chained
-from bcmend.rewrite.shell import write_shell
+from bcmend.rewrite.shell import generator_gate, write_shell
 from bcmend.rewrite.splits import facts_with_splits, propose_split
+from bcmend.rewrite.swallowing import without_swallowing
+from bcmend.rewrite.unbound import with_marks
 from bcmend.rewrite.widen import over_flags, wider_forms
 from bcmend.rewrite.write import CodeWriter
 
 __all__ = ["Context", "Mended", "may_have_sites", "mend"]
-
-_SUSPENDED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,7 @@ class Written:
 
     Attributes:
         shell: what the function's ``__code__`` becomes.
-        body: what the shell calls.
+        body: what the shell calls; for a generator, the shell itself.
         sources: for each code object written, the original code it was made from.
     """
 
@@ -155,6 +157,10 @@ def _any_lowered(sites: Iterable[tuple[CodeType, Site]]) -> bool:
 
 
 def _written(code: CodeType, writer: CodeWriter, gathered: _Gathered, has_sites: bool) -> Written:
+    if code.co_flags & inspect.CO_GENERATOR:
+        both = writer.both_ways(generator_gate)
+        gathered.take(code, writer.written)
+        return Written(both, both, gathered.sources)
     body = writer.body(with_buffer=True)
     gathered.take(code, writer.written)
     shell = write_shell(code, body, has_sites=has_sites)
@@ -163,8 +169,8 @@ def _written(code: CodeType, writer: CodeWriter, gathered: _Gathered, has_sites:
 
 def _planned(code: CodeType, context: Context, gathered: _Gathered) -> CodeWriter:
     """Decide about every site of ``code``, and mend the functions nested in it."""
-    facts, splits = facts_with_splits(decode(code), context.splits_in(code))
-    plan = _plan(code, facts, splits, context, gathered.names)
+    facts, decisions = _decided(code, context)
+    plan = _plan(code, facts, decisions, context, gathered.names)
     gathered.sites.extend((code, site) for site in plan.sites)
     nested = _mend_nested(code, context, gathered)
     return CodeWriter(facts, plan, lambda site: site.name, nested)
@@ -204,22 +210,51 @@ def may_have_sites(code: CodeType, context: Context) -> bool:
     )
 
 
+Decision = tuple[int, str, Lowering | Refusal]
+
+
+def _decided(code: CodeType, context: Context) -> tuple[Facts, list[Decision]]:
+    """Decide about every site of one code object, by their instructions.
+
+    Where locals stand in the way because they may be unbound, they get marks.
+    """
+    facts = facts_of(decode(code))
+    whole = _refusal_of_all(code, facts)
+    if whole is None:
+        facts = without_swallowing(facts)
+        facts = with_shared_exits(facts, lambda *found: _is_branch_site(code, context, *found))
+    unmarked, marked = facts, frozenset[str]()
+    while True:
+        unbound: set[str] = set()
+        facts, splits = facts_with_splits(facts, context.splits_in(code))
+        decisions = [
+            *_decisions(code, facts, whole, context, unbound),
+            *((index, SPLIT, whole or _split(facts, index, unbound)) for index in splits),
+        ]
+        if unbound <= marked:
+            return facts, sorted(decisions, key=lambda each: each[0])
+        marked |= unbound
+        facts = facts_of(with_marks(unmarked, marked))
+
+
+def _split(facts: Facts, index: int, unbound: set[str]) -> Lowering | Refusal:
+    decision = propose_split(facts, index)
+    if isinstance(decision, Refusal):
+        unbound |= decision.unbound
+    return decision
+
+
 def _plan(
     code: CodeType,
     facts: Facts,
-    splits: Sequence[int],
+    decisions: Iterable[Decision],
     context: Context,
     names: Counter[str],
 ) -> Plan:
-    """Decide about every site of one code object, innermost rules first."""
+    """Name every site of one code object."""
     prefix = f"{context.module}.{code.co_qualname}"
     sites = []
-    whole = _refusal_of_all(code, facts)
-    decisions = [
-        *_decisions(code, facts, whole, context),
-        *((index, SPLIT, whole or propose_split(facts, index)) for index in splits),
-    ]
-    for index, kind, decision in sorted(decisions, key=lambda each: each[0]):
+    for index, kind, decision in decisions:
         instruction = facts.instructions[index]
         line = None if instruction.location is None else instruction.location.lineno
         name = f"{prefix}:{line}:{kind}"
@@ -280,38 +315,67 @@ def _inside(facts: Facts, decision: Lowering | Refusal) -> tuple[tuple[tuple[int
     if not isinstance(decision, BranchLowering):
         return ()
     offsets = [
-        [facts.instructions[index].offset for index in (block.start, block.end - 1)]
+        [each.offset for each in facts.instructions[block.start : block.end] if each.offset >= 0]
         for block in facts.graph.blocks
     ]
     return tuple(
-        tuple((offsets[block][0], offsets[block][1]) for block in sorted(form.blocks))
+        tuple((offsets[block][0], offsets[block][-1]) for block in sorted(form.blocks))
         for form in decision.alternatives
     )
 
 
 def _decisions(
-    code: CodeType, facts: Facts, whole: Refusal | None, context: Context
-) -> Iterator[tuple[int, str, Lowering | Refusal]]:
+    code: CodeType,
+    facts: Facts,
+    whole: Refusal | None,
+    context: Context,
+    unbound: set[str],
+) -> Iterator[Decision]:
+    """Yield what is decided of each site; add the locals whose marks would allow for more."""
     if context.policy.output != "keep" or whole is not None:
         for statement in output_statements(facts, context.names):
             yield statement.start, "output", whole or propose_output(facts, statement)
     for branch in facts.branches:
-        place = (id(code), facts.instructions[branch.jump].offset)
-        if place not in context.asked and may_be_tensor(facts, branch.jump) != "likely":
-            continue
-        if branch.taken_raises and branch.fallthrough_raises:
+        if not _is_site(code, context, facts, branch):
             continue
         if branch.taken_raises or branch.fallthrough_raises:
-            if context.policy.guards == "keep":
+            caught = None if whole else propose_caught(facts, branch)
+            if isinstance(caught, BranchLowering):
+                yield branch.jump, "branch", caught
+            elif context.policy.guards == "keep":
                 yield branch.jump, "guard", Refusal("policy-keep")
             else:
-                yield branch.jump, "guard", whole or propose_guard(facts, branch)
+                yield branch.jump, "guard", whole or _proposed_guard(facts, branch, unbound)
             continue
-        is_wide = place in context.wide
-        yield branch.jump, "branch", whole or _proposed(facts, branch, is_wide=is_wide)
+        is_wide = (id(code), facts.instructions[branch.jump].offset) in context.wide
+        yield branch.jump, "branch", whole or _proposed(facts, branch, unbound, is_wide=is_wide)
 
 
-def _proposed(facts: Facts, branch: Branch, *, is_wide: bool) -> Lowering | Refusal:
+def _is_site(code: CodeType, context: Context, facts: Facts, branch: Branch) -> bool:
+    """Whether a branch is likely to be one on a tensor, or Dynamo was seen to stop there."""
+    offset = facts.instructions[branch.jump].offset
+    if offset < 0 or (branch.taken_raises and branch.fallthrough_raises):
+        return False
+    is_asked = (id(code), offset) in context.asked
+    return is_asked or may_be_tensor(facts, branch.jump) == "likely"
+
+
+def _is_branch_site(code: CodeType, context: Context, facts: Facts, branch: Branch) -> bool:
+    """Whether a branch is such a site and no arm of it raises."""
+    raises = branch.taken_raises or branch.fallthrough_raises
+    return not raises and _is_site(code, context, facts, branch)
+
+
+def _proposed_guard(facts: Facts, branch: Branch, unbound: set[str]) -> Lowering | Refusal:
+    decision = propose_guard(facts, branch)
+    if isinstance(decision, Refusal):
+        unbound |= decision.unbound
+    return decision
+
+
+def _proposed(
+    facts: Facts, branch: Branch, unbound: set[str], *, is_wide: bool
+) -> Lowering | Refusal:
     """Propose a branch over the tests of the flags it sets, or else the branch alone.
 
     With ``is_wide``, wider forms of it are proposed too, for where that turns out not to do.
@@ -321,6 +385,8 @@ def _proposed(facts: Facts, branch: Branch, *, is_wide: bool) -> Lowering | Refu
         forms.update(dict.fromkeys(wider_forms(facts, branch)))
     proposals = [propose_branch(facts, form) for form in forms]
     found = [each for each in proposals if not isinstance(each, Refusal)]
+    if is_wide or not found:
+        unbound.update(*(each.unbound for each in proposals if isinstance(each, Refusal)))
     if not found:
         return proposals[-1]
     return chained(found if is_wide else found[:1])
@@ -330,8 +396,6 @@ def _refusal_of_all(code: CodeType, facts: Facts) -> Refusal | None:
     """Refuse every site of a function whose frame cannot become another one."""
     if code.co_flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
         return Refusal("coroutine")
-    if code.co_flags & inspect.CO_GENERATOR:
-        return Refusal("generator")
     if LOOKING_AT_FRAMES.isdisjoint(code.co_names):
         return None
     touches = touched(facts, range(len(facts.instructions)))

@@ -42,8 +42,9 @@ _TABLE: Final = (
     ),
     Reason(
         "generator",
-        "The function is a generator, whose frame is suspended between values and cannot be split.",
-        "Move the statement into an ordinary function that the generator calls.",
+        "A generator yields a value inside the region, and its frame cannot be split there; or the "
+        "call hands the generator out before it has run.",
+        "Yield on every path, as in `yield a if t else b`, or collect the values in a list.",
     ),
     Reason(
         "coroutine",
@@ -57,11 +58,6 @@ _TABLE: Final = (
         "Take the introspection out of the branch, or pass the values it looks up explicitly.",
     ),
     Reason(
-        "maybe-unbound",
-        "A local variable that the region reads or leaves behind may have no value there.",
-        "Give the variable a value on every path before the branch.",
-    ),
-    Reason(
         "return-in-try",
         "The region returns from inside a `try` or `with` block, whose exit must still run, or "
         "holds a part of an exception handler without the rest.",
@@ -73,11 +69,6 @@ _TABLE: Final = (
         "a generator that stands inside a `with` or `try`, which cannot be set back.",
         "Let nothing but the loop hold the iterator, or make a list of its items before the "
         "branch.",
-    ),
-    Reason(
-        "deletes-local",
-        "The region deletes a local variable.",
-        "Move the `del` after the branch, or set the variable to None instead.",
     ),
     Reason(
         "arms-differ",
@@ -94,7 +85,8 @@ _TABLE: Final = (
     ),
     Reason(
         "arm-untraceable",
-        "An arm contains an operation that Dynamo cannot capture.",
+        "An arm contains an operation that Dynamo cannot capture, or one that fails while it is "
+        "captured, in a call that cannot be made again in plain Python.",
         "Move that operation out of the branch, or replace it by tensor operations.",
     ),
     Reason(
@@ -117,16 +109,17 @@ _TABLE: Final = (
     ),
     Reason(
         "handler-in-caller",
-        "The check may raise inside a `try` that catches the exception, and raising it at the end "
-        "of the call would pass that handler by.",
+        "The check may raise inside a `try` that catches the exception, so that raising it at the "
+        "end of the call would pass that handler by; nor can the call be made again in plain "
+        "Python, since its graph changes a tensor or draws random numbers, or may break.",
         "Make the check outside the `try`, or test the condition instead of catching.",
     ),
     Reason(
         "stack-shape",
         "The region takes or leaves unfinished operands of a larger expression that cannot be "
-        "handed over, as in a check of `a < b < c`.",
-        "Write a chained comparison as two, or assign the conditional expression to a variable "
-        "in a statement of its own.",
+        "handed over, such as the callable of a call that is being made, or reads a variable that "
+        "a comprehension has set aside.",
+        "Assign the conditional expression to a variable in a statement of its own.",
     ),
     Reason(
         "too-deep",

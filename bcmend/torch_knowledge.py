@@ -11,6 +11,7 @@ from typing import Final
 __all__ = [
     "DEFERRED_ARGUMENT_CALLS",
     "LOGGER_METHODS",
+    "NEVER_SWALLOWING",
     "NEVER_TENSOR_ATTRIBUTES",
     "NEVER_TENSOR_CALLS",
     "REPEATABLE_CALLS",
@@ -35,6 +36,16 @@ NEVER_TENSOR_ATTRIBUTES: Final = frozenset(
     """
     shape dtype device ndim training requires_grad is_cuda is_leaf is_sparse is_quantized layout
     itemsize config
+    """.split()
+)
+
+#: Context managers that let every exception pass.
+NEVER_SWALLOWING: Final = frozenset(
+    """
+    no_grad enable_grad set_grad_enabled inference_mode autocast device stream record_function
+    profile nullcontext sdpa_kernel sdp_kernel set_multithreading_enabled saved_tensors_hooks
+    save_on_cpu disable_saved_tensors_hooks detect_anomaly set_detect_anomaly preserve_rng_state
+    fork_rng range annotate
     """.split()
 )
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from types import CodeType, FunctionType
 from typing import Any
 
-from bcmend.names import CALLBACK, NAMESPACE, TRACING
+from bcmend.names import CALLBACK, NAMESPACE, TRACING, UNBOUND
 from bcmend.pipeline import Context, Mended, mend
 from bcmend.policy import DEFAULT, Policy
 from bcmend.rewrite.plan import Refusal, Site
@@ -38,6 +38,9 @@ class NothingToMend:
         raise AssertionError("asked for a branch after the answer no")
 
     guard = record = branch
+
+    def unbound(self, value: object) -> bool:
+        return value is UNBOUND
 
     def run(self, body: FunctionType, arguments: tuple[Any, ...]) -> Any:
         return body(*arguments, [])

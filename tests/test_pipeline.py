@@ -125,10 +125,18 @@ def test_written_code_knows_what_it_was_made_from(name: str) -> None:
         assert code.co_filename == source.co_filename
 
 
-def _generator(x):
+def _filter(x):
     if x.any():
         yield x
-    print(x)
+    print((yield x))
+
+
+def _generator(x):
+    for each in x:
+        if each.any():
+            each = each + 1
+        print(each)
+        yield each
 
 
 async def _coroutine(x):
@@ -137,13 +145,18 @@ async def _coroutine(x):
     print(x)
 
 
-@pytest.mark.parametrize(
-    ("function", "slug"), [(_generator, "generator"), (_coroutine, "coroutine")]
-)
-def test_a_suspended_frame_refuses_all_sites(function: FunctionType, slug: str) -> None:
+@pytest.mark.parametrize(("function", "slug"), [(_filter, "generator"), (_coroutine, "coroutine")])
+def test_what_suspends_its_frame_is_refused(function: FunctionType, slug: str) -> None:
     sites = _sites(function)
     assert sites and all(isinstance(site.decision, Refusal) for site in sites)
     assert {site.decision.slug for site in sites} == {slug}
+
+
+def test_a_generator_is_mended_between_its_values() -> None:
+    assert not any(isinstance(site.decision, Refusal) for site in _sites(_generator))
+    found = mended(_generator.__code__, {}, ask=False)
+    assert found.shell is found.body
+    assert found.shell.co_flags == _generator.__code__.co_flags
 
 
 def test_code_that_looks_at_its_frame_refuses_all_sites() -> None:

@@ -6,6 +6,7 @@ more.
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -47,6 +48,10 @@ def _compiled(*arguments: Tensor, grad: bool = False) -> Callable[[Program], obj
     return run
 
 
+#: From Python 3.12 on a short call that is returned is copied into each way that leads to it, which
+#: then takes over the callable and its NULL.
+COPIES_RETURNS = sys.version_info >= (3, 12)
+
 X = torch.tensor([1.0, 2.0, 3.0])
 ON_X = _compiled(X)
 
@@ -64,8 +69,7 @@ def _printing(x: Tensor) -> Tensor:
 
 def _generator(x: Tensor) -> Iterator[Tensor]:
     if x.sum() > 0:
-        x = x + 1
-    yield x
+        yield x
 
 
 async def _coroutine(x: Tensor) -> Tensor:
@@ -88,23 +92,6 @@ def _introspecting(x: Tensor) -> int:
     return 0
 
 
-def _unbound(x: Tensor, known: bool) -> Tensor:
-    if known:
-        y = x + 1
-    if x.sum() > 0:
-        x = y + 1
-    return x
-
-
-def _bound(x: Tensor, known: bool) -> Tensor:
-    y = x
-    if known:
-        y = x + 1
-    if x.sum() > 0:
-        x = y + 1
-    return x
-
-
 def _returning_in_try(x: Tensor) -> Tensor:
     try:
         if x.sum() > 0:
@@ -123,20 +110,6 @@ def _returning_after_try(x: Tensor) -> Tensor:
     finally:
         x.size()
     return y
-
-
-def _deleting_later(x: Tensor, y: Tensor | None) -> Tensor:
-    if x.sum() > 0:
-        x = x + 1
-    z = x + y
-    del y
-    return z
-
-
-def _deleting_a_local(x: Tensor, y: Tensor) -> Tensor:
-    if x.sum() > 0:
-        del y
-    return y + x
 
 
 def _exits(x: Tensor, steps: tuple[float, ...]) -> Tensor:
@@ -247,6 +220,7 @@ def _checking(x: Tensor) -> Tensor:
 
 
 def _handling(x: Tensor) -> Tensor:
+    x.add_(1)  # so that the call cannot be made a second time
     try:
         if x.sum() < 0:
             raise ValueError("negative")
@@ -262,17 +236,17 @@ def _testing_instead(x: Tensor) -> Tensor:
     return x + 1
 
 
-def _checking_a_chain(x: Tensor) -> Tensor:
-    if not 0 < x.sum() < 10:
-        raise ValueError("out of range")
-    return x + 1
+def _maker(x: Tensor) -> Callable[[Tensor], Tensor]:
+    return x.add
 
 
-def _checking_two_comparisons(x: Tensor) -> Tensor:
-    total = x.sum()
-    if total <= 0 or total >= 10:
-        raise ValueError("out of range")
-    return x + 1
+def _choosing_an_argument_of_what_is_returned(x: Tensor) -> Tensor:
+    return _maker(x)(x if x.sum() > 0 else -x)
+
+
+def _choosing_before(x: Tensor) -> Tensor:
+    chosen = x if x.sum() > 0 else -x
+    return _maker(x)(chosen)
 
 
 def _what_is_left_to_see(x: Tensor) -> tuple[Tensor, list[int]]:
@@ -358,11 +332,9 @@ PROVOCATIONS = (
     Provocation("generator", _listing, _simple),
     Provocation("coroutine", _starting, _simple),
     Provocation("frame-introspection", _introspecting, _simple),
-    Provocation("maybe-unbound", _unbound, _bound),
     Provocation("return-in-try", _returning_in_try, _returning_after_try),
     Provocation("consumes-iterator", _what_is_left_to_see, _nothing_left_to_see, run=ON_X),
     Provocation("too-deep", _thirty_exits, _five_exits, run=ON_X),
-    Provocation("deletes-local", _deleting_a_local, _deleting_later),
     Provocation("arms-differ", _none_or_tensor, _zeros_or_tensor, run=ON_X),
     Provocation(
         "arm-effects", _writing_in_an_arm, _writing_after_the_arms, run=_compiled(X, X, grad=True)
@@ -377,7 +349,11 @@ PROVOCATIONS = (
     Provocation("multi-element-condition", _testing_many, _testing_any, run=ON_X),
     Provocation("not-captured", _simple, _simple, run=_run_with_a_failing_back_end),
     Provocation("handler-in-caller", _handling, _testing_instead, run=ON_X),
-    Provocation("stack-shape", _checking_a_chain, _checking_two_comparisons, run=ON_X),
+    *(
+        [Provocation("stack-shape", _choosing_an_argument_of_what_is_returned, _choosing_before)]
+        if COPIES_RETURNS
+        else []
+    ),
     Provocation("alias-changed", _alias_written_later, _copy_made_in_the_branch, run=ON_X),
     Provocation(
         "where-would-speculate",
@@ -432,4 +408,5 @@ def test_a_program_gets_the_refusal_and_following_its_hint_removes_it(case: Prov
 
 
 def test_every_reason_is_provoked() -> None:
-    assert {case.slug for case in PROVOCATIONS} == set(REASONS)
+    unknown_here = set() if COPIES_RETURNS else {"stack-shape"}
+    assert {case.slug for case in PROVOCATIONS} == set(REASONS) - unknown_here

@@ -14,6 +14,7 @@ from typing import Final, Protocol
 from bcmend.analysis.effects import names_of
 from bcmend.codeobj.decode import Instruction
 from bcmend.codeobj.opcodes import row
+from bcmend.names import LEAVES_BEGINS
 from bcmend.torch_knowledge import NEVER_TENSOR_ATTRIBUTES, NEVER_TENSOR_CALLS
 
 __all__ = ["Evidence", "may_be_tensor"]
@@ -101,7 +102,9 @@ def _of_operand(evidence: Evidence, index: int, position: int, follow: int) -> s
 
 
 def _of_variable(evidence: Evidence, name: str, follow: int) -> str:
-    """A parameter is unlikely; a local is what was stored to it."""
+    """A parameter is unlikely; a local is what was stored to it; a flag of ours is likely."""
+    if name.startswith(LEAVES_BEGINS):
+        return "likely"
     stores = evidence.stores.get(name, ())
     answers = [_of_operand(evidence, store, -1, follow) for store in stores]
     if name in evidence.argument_names or not answers:
@@ -131,12 +134,21 @@ def _of_call(evidence: Evidence, maker: int) -> str:
     return "never" if called in NEVER_TENSOR_CALLS else "likely"
 
 
+def _is_null(evidence: Evidence, slot: Iterable[int]) -> bool:
+    """Whether an operand, made by other instructions than its neighbour, is a load's NULL."""
+    args = [evidence.instructions[source].arg for source in slot if source >= 0]
+    return bool(args) and all(isinstance(arg, tuple) and arg[:1] == (True,) for arg in args)
+
+
 def called_name(evidence: Evidence, call: int) -> str:
     """Return the last name of what a call calls (``any`` for ``x.any()``); empty if unknown."""
     instruction = evidence.instructions[call]
     pops, _ = row(instruction.op).effect(instruction.arg)
-    for position in range(-pops, 0)[:2]:
-        for source in evidence.operand(call, position):
+    slots = [frozenset(evidence.operand(call, position)) for position in range(-pops, 0)[:2]]
+    if len(slots) == 2 and slots[0] != slots[1] and _is_null(evidence, slots[0]):
+        del slots[0]
+    for slot in slots:
+        for source in slot:
             name = names_of(evidence.instructions[source]) if source >= 0 else ""
             if name:
                 return name

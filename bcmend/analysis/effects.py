@@ -35,6 +35,7 @@ class Touched:
         cells_written: those of them that are bound or unbound.
         introspects: name of a call that looks at its own frame; empty if none.
         uses_super: whether ``super()`` is called without arguments.
+        suspends: whether the frame is left in the middle, to be resumed later.
     """
 
     read: frozenset[str]
@@ -44,6 +45,7 @@ class Touched:
     cells_written: frozenset[str]
     introspects: str
     uses_super: bool
+    suspends: bool
 
 
 def touched(facts: Facts, indices: Iterable[int]) -> Touched:
@@ -51,7 +53,7 @@ def touched(facts: Facts, indices: Iterable[int]) -> Touched:
     sets: dict[str, set[str]] = {key: set() for key in ("read", "written", "deleted")}
     cells: set[str] = set()
     cells_written: set[str] = set()
-    introspects, uses_super = "", False
+    introspects, uses_super, suspends = "", False, False
     for index in indices:
         instruction = facts.instructions[index]
         known = row(instruction.op)
@@ -67,6 +69,7 @@ def touched(facts: Facts, indices: Iterable[int]) -> Touched:
             if known.writes == "cell" or known.deletes == "cell":
                 cells_written.add(instruction.arg)
         introspects = introspects or _introspection(instruction.op, instruction.arg)
+        suspends = suspends or known.suspends
         uses_super = uses_super or (known.reads == "global" and names_of(instruction) == "super")
     if uses_super and _CLASS_CELL in facts.function.shape.freevars:
         cells.add(_CLASS_CELL)
@@ -78,6 +81,7 @@ def touched(facts: Facts, indices: Iterable[int]) -> Touched:
         frozenset(cells_written),
         introspects,
         uses_super,
+        suspends,
     )
 
 

@@ -74,12 +74,17 @@ class Facts:
         ]
 
     def handlers_over(self, index: int) -> list[int]:
-        """Return the positions in ``function.tries`` of the ranges that cover an instruction."""
-        return [
-            position
-            for position, entry in enumerate(self.function.tries)
+        """Return the positions in ``function.tries`` of the handlers of an instruction.
+
+        Where a block is left early its range has gaps: all ranges with one handler are counted.
+        """
+        tries = self.function.tries
+        covering = {
+            entry.handler
+            for entry in tries
             if decoded_index(entry.start) <= index < decoded_index(entry.end)
-        ]
+        }
+        return [position for position, entry in enumerate(tries) if entry.handler in covering]
 
     @cached_property
     def stores(self) -> dict[str, list[int]]:

@@ -19,6 +19,7 @@ from bcmend.cfg.graph import decoded_index
 from bcmend.cfg.regions import Branch
 from bcmend.codeobj.decode import Instruction
 from bcmend.codeobj.opcodes import row
+from bcmend.names import LEAVES_BEGINS
 
 __all__ = ["flags_inside", "flags_of", "live_by_flags", "tested_local"]
 
@@ -171,6 +172,8 @@ def _constants_set(facts: Facts, blocks: frozenset[int], join: int) -> dict[str,
         name = facts.instructions[index].arg
         if row(facts.instructions[index].op).writes != "local" or index == 0:
             continue
+        if name.startswith(LEAVES_BEGINS):
+            continue  # merged to a tensor, so that no way has to be followed
         before = facts.instructions[index - 1]
         if _is_constant(before):
             found.setdefault(name, set()).add(before.arg)

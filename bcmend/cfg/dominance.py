@@ -31,9 +31,11 @@ def immediate_post_dominators(graph: Graph) -> tuple[int | None, ...]:
     """Return each block's immediate post-dominator, which is ``EXIT`` where there is no block.
 
     Ways that end in a raise do not count, so ``if bad: raise X`` is post-dominated by what follows
-    it. A block that cannot reach a return has none.
+    it. A generator that never returns may end wherever it yields: nobody has to resume it. Any
+    other block that cannot reach a return has none.
     """
     returning = _ending(graph, "return")
+    returning |= _suspending(graph) - _leading_to(graph, returning)
     if len(graph.blocks) == 1:
         return (EXIT if returning else None,)
     backward = [
@@ -56,6 +58,13 @@ def _ending(graph: Graph, kind: str) -> frozenset[int]:
     instructions = graph.function.instructions
     return frozenset(
         block.index for block in graph.blocks if row(instructions[block.end - 1].op).ends == kind
+    )
+
+
+def _suspending(graph: Graph) -> frozenset[int]:
+    instructions = graph.function.instructions
+    return frozenset(
+        block.index for block in graph.blocks if row(instructions[block.end - 1].op).suspends
     )
 
 

@@ -114,7 +114,7 @@ def _leaders(function: FunctionCode) -> set[int]:
     for index, instruction in enumerate(function.instructions):
         if instruction.target is not None:
             leaders.update((decoded_index(instruction.target), index + 1))
-        elif row(instruction.op).ends is not None:
+        elif row(instruction.op).ends is not None or row(instruction.op).suspends:
             leaders.add(index + 1)
     for entry in function.tries:
         leaders.update(map(decoded_index, (entry.start, entry.end, entry.handler)))

@@ -43,6 +43,7 @@ class Row:
         deletes: the kind of variable unbound.
         may_raise: whether an exception can come out of it.
         moves: ``"copy"`` or ``"swap"`` where operands are moved, not made.
+        suspends: whether the frame is left there, to be resumed later or never.
         jump_effect: how many operands are popped and pushed on the way to the jump's target.
         falls_through: whether control can go on to the next instruction.
         tests_truth: whether it jumps on the truth of its condition.
@@ -61,6 +62,7 @@ class Row:
     deletes: str | None = None
     may_raise: bool = True
     moves: str | None = None
+    suspends: bool = False
 
     # What follows from the fields above, kept since it is asked of every instruction.
     jump_effect: tuple[int, int] = field(init=False, repr=False)
@@ -273,7 +275,7 @@ def _protocol_rows() -> tuple[Row, ...]:
         Row("END_ASYNC_FOR", pops=2),
         # The caller gets the generator here; whoever resumes it pushes a value first.
         Row("RETURN_GENERATOR", pushes=1, may_raise=False),
-        Row("YIELD_VALUE", "int" if behavior.YIELD_HAS_ARGUMENT else "none", 1, 1),
+        Row("YIELD_VALUE", "int" if behavior.YIELD_HAS_ARGUMENT else "none", 1, 1, suspends=True),
         Row("ASYNC_GEN_WRAP", pops=1, pushes=1),
         Row("CLEANUP_THROW", pops=3, pushes=2),
         Row("BEFORE_WITH", pops=1, pushes=2),

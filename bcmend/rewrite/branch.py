@@ -16,13 +16,13 @@ from bcmend.analysis.facts import Facts
 from bcmend.analysis.flags import flags_inside, live_by_flags
 from bcmend.analysis.liveness import bound_before, live_into, maybe_bound_before
 from bcmend.cfg.dominance import EXIT
-from bcmend.cfg.graph import walk
+from bcmend.cfg.graph import decoded_index, walk
 from bcmend.cfg.regions import Branch
 from bcmend.codeobj.decode import Instruction
 from bcmend.codeobj.opcodes import row
 from bcmend.rewrite.plan import ArmRegion, BranchLowering, GuardLowering, Refusal
 
-__all__ = ["propose_branch", "propose_guard"]
+__all__ = ["propose_between", "propose_branch", "propose_guard"]
 
 
 def propose_guard(facts: Facts, branch: Branch) -> GuardLowering | Refusal:
@@ -33,6 +33,8 @@ def propose_guard(facts: Facts, branch: Branch) -> GuardLowering | Refusal:
     region = _raising_region(facts, branch.jump, raising, blocks)
     if isinstance(region, Refusal):
         return region
+    depth = facts.depth_before(branch.jump)
+    assert depth is not None
     if not _always_raising(facts, region.blocks):
         return Refusal("return-in-try", "the arm handles its own exception")
     touches = touched(facts, facts.indices_of(region.blocks))
@@ -46,7 +48,8 @@ def propose_guard(facts: Facts, branch: Branch) -> GuardLowering | Refusal:
     jumps_if = row(facts.instructions[branch.jump].op).jump == "if_true"
     raises_if = jumps_if if branch.taken_raises else not jumps_if
     cells = tuple(sorted(touches.cells))
-    return GuardLowering(branch.jump, region, raises_if, goes_on, inputs, cells)
+    operands = depth - 1 - region.base
+    return GuardLowering(branch.jump, region, raises_if, goes_on, operands, inputs, cells)
 
 
 def propose_branch(
@@ -54,21 +57,56 @@ def propose_branch(
 ) -> BranchLowering | Refusal:
     """Propose a region with two entries.
 
-    A split has no jump: both its arms begin with the instruction that it stands in front of.
+    The handlers around the jump stay outside where they are around both arms too; else they become
+    part of the arms, but for those around the join. A split has no jump: both its arms begin with
+    the instruction that it stands in front of.
     """
+    if branch.join == EXIT:
+        return propose_between(facts, branch, is_split=is_split)
+    outer = _handlers_around(facts, branch.jump)
+    proposed = _propose_within(facts, branch, outer, is_split=is_split)
+    if isinstance(proposed, Refusal) and proposed.slug == "return-in-try":
+        return propose_between(facts, branch, is_split=is_split)
+    return proposed
+
+
+def propose_between(
+    facts: Facts, branch: Branch, *, is_split: bool = False
+) -> BranchLowering | Refusal:
+    """Propose a region with all handlers between the jump and the join as parts of it."""
+    around: frozenset[int] = frozenset()
+    if branch.join != EXIT:
+        around = _handlers_around(facts, facts.graph.blocks[branch.join].start)
+    return _propose_within(facts, branch, around, is_split=is_split)
+
+
+def _handlers_around(facts: Facts, index: int) -> frozenset[int]:
+    """Return the positions of the handlers of an instruction, and of the handlers of those."""
+    found: set[int] = set()
+    pending = facts.handlers_over(index)
+    while pending:
+        position = pending.pop()
+        if position not in found:
+            found.add(position)
+            handler = decoded_index(facts.function.tries[position].handler)
+            pending.extend(facts.handlers_over(handler))
+    return frozenset(found)
+
+
+def _propose_within(
+    facts: Facts, branch: Branch, outer: frozenset[int], *, is_split: bool
+) -> BranchLowering | Refusal:
+    """Propose a region with the ranges ``outer`` around it."""
     jump = facts.instructions[branch.jump]
-    outer = frozenset(facts.handlers_over(branch.jump))
-    if branch.join == EXIT and outer:
-        return Refusal("return-in-try")
     ways = tuple(
-        (entry, _with_own_handlers(facts, branch.jump, blocks, branch.join))
+        (entry, _with_own_handlers(facts, outer, blocks, branch.join))
         for entry, blocks in (
             (branch.taken, branch.taken_blocks),
             (branch.fallthrough, branch.fallthrough_blocks),
         )
     )
     blocks = ways[0][1] | ways[1][1]
-    operands = _operands(facts, branch, blocks, is_split=is_split)
+    operands = _operands(facts, branch, blocks, outer, is_split=is_split)
     if isinstance(operands, Refusal):
         return operands
     touches = touched(facts, facts.indices_of(blocks))
@@ -125,7 +163,7 @@ def _passed(
             later = live_by_flags(facts, flags, branch.join, everywhere, frozenset())
         outputs = tuple(sorted(touches.written & later))
         if touches.deleted & later:
-            return Refusal("deletes-local", ", ".join(sorted(touches.deleted & later)))
+            return _unbound(touches.deleted & later)
     inputs = _inputs(facts, branch.jump, ways, touches, outputs, flags)
     return inputs if isinstance(inputs, Refusal) else (inputs, outputs)
 
@@ -139,17 +177,24 @@ def _raising_region(
 ) -> ArmRegion | Refusal:
     depth = facts.depth_before(jump)
     assert depth is not None
-    base = depth - 1
-    blocks = _with_own_handlers(facts, jump, blocks, EXIT)
+    blocks = _with_own_handlers(facts, frozenset(facts.handlers_over(jump)), blocks, EXIT)
     if facts.graph.block_of[jump] in blocks:
         return Refusal("return-in-try", "the arm handles its own exception")
-    if _lowest_operand(facts, blocks, base) < base:
-        return Refusal("stack-shape", "the arm reaches below the branch")
+    base = _lowest_operand(facts, blocks, depth - 1)
+    for position in range(base, depth - 1):
+        refusal = _cannot_be_given(facts, jump, position)
+        if refusal is not None:
+            return refusal
     return ArmRegion(entry, blocks, base)
 
 
 def _operands(
-    facts: Facts, branch: Branch, blocks: frozenset[int], *, is_split: bool
+    facts: Facts,
+    branch: Branch,
+    blocks: frozenset[int],
+    outer: frozenset[int],
+    *,
+    is_split: bool,
 ) -> tuple[int, int, int, frozenset[int]] | Refusal:
     """Return the operands of a region.
 
@@ -173,11 +218,25 @@ def _operands(
         refusal = _cannot_be_given(facts, branch.jump, position)
         if refusal is not None:
             return refusal
+    if branch.join != EXIT and _deepest(facts, branch, outer) > min(depth, at_join):
+        return Refusal("stack-shape", "a handler around the branch wants more operands")
+    around = (facts.function.tries[position] for position in facts.handlers_over(branch.jump))
+    if is_split and any(handler.depth > base for handler in around):
+        return Refusal("stack-shape", "a handler around the split wants more operands")
+    if any(position + base < at_join for position in nulls):
+        return Refusal("stack-shape", "a NULL outlasts the region")
     return base, depth - base, max(at_join - base, 0), frozenset(nulls)
 
 
 def _is_null(facts: Facts, makers: frozenset[int]) -> bool:
     return all(maker >= 0 and facts.instructions[maker].op == "PUSH_NULL" for maker in makers)
+
+
+def _deepest(facts: Facts, branch: Branch, outer: frozenset[int]) -> int:
+    """Return how many operands the handlers around the call of a region count on."""
+    at_join = facts.handlers_over(facts.graph.blocks[branch.join].start)
+    around = outer.intersection(facts.handlers_over(branch.jump)).union(at_join)
+    return max((facts.function.tries[each].depth for each in around), default=0)
 
 
 def _cannot_be_given(facts: Facts, jump: int, position: int) -> Refusal | None:
@@ -204,11 +263,11 @@ def _has_null_bit(instruction: Instruction) -> bool:
 
 
 def _with_own_handlers(
-    facts: Facts, jump: int, blocks: frozenset[int], join: int
+    facts: Facts, around: frozenset[int], blocks: frozenset[int], join: int
 ) -> frozenset[int]:
-    """Add the handlers of try ranges that begin inside the arm."""
+    """Add the handlers of try ranges other than those ``around`` the arm."""
     graph = facts.graph
-    outer = {facts.function.tries[position] for position in facts.handlers_over(jump)}
+    outer = {facts.function.tries[position] for position in around}
     stop = None if join == EXIT else join
     known = set(blocks)
     pending = list(blocks)
@@ -286,6 +345,8 @@ def _operands_needed(instruction: Instruction) -> int:
 def _unmovable(touches: Touched) -> Refusal | None:
     if touches.introspects:
         return Refusal("frame-introspection", touches.introspects)
+    if touches.suspends:
+        return Refusal("generator")
     return None
 
 
@@ -315,11 +376,16 @@ def _inputs(
     started = maybe_bound_before(graph, facts.liveness, jump) | after
     unbound = (names & required & started) - bound
     if unbound:
-        return Refusal("maybe-unbound", ", ".join(sorted(unbound)))
+        return _unbound(unbound)
     needed = names & (required | live) & bound
     if touches.uses_super and not _has_plain_first_argument(facts):
         return Refusal("frame-introspection", "super() without arguments")
     return tuple(sorted(needed))
+
+
+def _unbound(names: frozenset[str]) -> Refusal:
+    """Refuse a region for locals without a value; it stays so for those without a mark alone."""
+    return Refusal("stack-shape", f"without a value: {', '.join(sorted(names))}", names)
 
 
 def _has_plain_first_argument(facts: Facts) -> bool:

@@ -196,6 +196,8 @@ def _unmovable(facts: Facts, start: int, call: int) -> Refusal | None:
         return Refusal("frame-introspection", touches.introspects)
     if touches.written or touches.cells_written or touches.deleted:
         return Refusal("output-shape", "a variable is bound inside the statement")
+    if touches.suspends:
+        return Refusal("generator")
     if _needs_the_exception(facts, start, call):
         return Refusal("output-shape", "the exception being handled is written too")
     return None

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from bcmend.names import LEAVES_BEGINS
+
 __all__ = [
     "SPLIT",
     "ArmRegion",
@@ -31,10 +33,14 @@ SPLIT: Final = "split"
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a site is left as it was: a slug of ``bcmend.reasons``, and one line beside it."""
+    """Why a site is left as it was: a slug of ``bcmend.reasons``, and one line beside it.
+
+    ``unbound`` are locals that stand in the way because they may have no value.
+    """
 
     slug: str
     detail: str = ""
+    unbound: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +76,7 @@ class BranchLowering:
         outputs: the locals that they give back.
         cells: the cells that they need.
         first: the function's first argument, where an arm calls ``super()``.
-        outer: positions of the try ranges that cover the jump.
+        outer: positions of the try ranges that stay around the region.
         nulls: which of the operands that the arms are given are NULLs, counted from the lowest.
         wider: what to try next where the arms turn out to have nothing in common at the join: the
             same branch with its join further down.
@@ -96,6 +102,12 @@ class BranchLowering:
     @property
     def returns(self) -> bool:
         return self.join < 0
+
+    @property
+    def flags(self) -> frozenset[int]:
+        """The positions of outputs that tell by which way a block is left."""
+        found = (n for n, name in enumerate(self.outputs) if name.startswith(LEAVES_BEGINS))
+        return frozenset(found)
 
     @property
     def alternatives(self) -> tuple[BranchLowering, ...]:
@@ -130,13 +142,15 @@ class GuardLowering:
     """The raising arm becomes a function, to be called when the records are delivered.
 
     ``raises_if`` is the truth of the condition under which it raises; ``goes_on`` the block where
-    control continues.
+    control continues; ``operands`` how many operands under the condition the arm is given, as the
+    two tests of a chained comparison share the middle one.
     """
 
     jump: int
     arm: ArmRegion
     raises_if: bool
     goes_on: int
+    operands: int
     inputs: tuple[str, ...]
     cells: tuple[str, ...]
 

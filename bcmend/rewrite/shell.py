@@ -3,11 +3,12 @@
 The shell is the original code with a gate in front. Where Dynamo does not ask for this frame, the
 gate falls through to the original instructions. Where Dynamo runs the frame as a root, the gate
 hands over to the boundary, which has the body compiled; where Dynamo traces the frame as part of
-another, it calls the body itself.
+another, it calls the body itself. A generator has both forms behind its gate, in one code object.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import CodeType
 
 from bcmend.codeobj import emit
@@ -16,7 +17,18 @@ from bcmend.codeobj.decode import Label, Shape, decode_shape
 from bcmend.codeobj.insert import NOWHERE, insert_at_start
 from bcmend.names import CALLBACK, NAMESPACE, TRACING
 
-__all__ = ["write_shell"]
+__all__ = ["generator_gate", "write_shell"]
+
+
+def generator_gate(mended: Label) -> Sequence[Item]:
+    """Return what a generator begins with: it goes to ``mended`` where Dynamo traces it.
+
+    Dynamo never enters a generator first.
+    """
+    return [
+        *emit.call_global((TRACING,), [], NOWHERE),
+        *emit.jump_if_true(mended, NOWHERE),
+    ]
 
 
 def write_shell(original: CodeType, body: CodeType, *, has_sites: bool) -> CodeType:

@@ -15,6 +15,7 @@ from bcmend.analysis.facts import Facts, facts_of
 from bcmend.cfg.dominance import EXIT, immediate_post_dominators
 from bcmend.cfg.graph import walk
 from bcmend.cfg.regions import Branch
+from bcmend.codeobj import behavior
 from bcmend.codeobj.decode import FunctionCode
 from bcmend.codeobj.nulls import pushes_null, with_explicit_nulls
 from bcmend.codeobj.opcodes import row
@@ -30,38 +31,50 @@ _STAYS: Final = frozenset(
 )
 
 
-def facts_with_splits(
-    function: FunctionCode, offsets: Collection[int]
-) -> tuple[Facts, tuple[int, ...]]:
-    """Analyse ``function`` so that it can be split at ``offsets``.
+#: What the interpreter jumps over when an iterator is exhausted, wherever the jump points to.
+_END_FOR: Final = "END_FOR"
 
-    Returns the facts, in which the NULLs of the calls concerned are operands of their own and
+
+def facts_with_splits(facts: Facts, offsets: Collection[int]) -> tuple[Facts, tuple[int, ...]]:
+    """Return facts about a form of the function that can be split at ``offsets``.
+
+    Returns them, in which the NULLs of the calls concerned are operands of their own and
     blocks begin where a split does and where it may end, and the instructions to split in front of.
     """
     if not offsets:
-        return facts_of(function), ()
-    facts = facts_of(function)
+        return facts, ()
     loads = {
         maker
-        for index in _places(function, offsets)
+        for index in _places(facts.function, offsets)
         for makers in facts.stacks[index] or ()
         for maker in makers
         if maker >= 0 and pushes_null(facts.instructions[maker])
     }
-    facts = facts_of(with_explicit_nulls(function, loads))
+    facts = facts_of(with_explicit_nulls(facts.function, loads))
     places = _places(facts.function, offsets)
     starts = {each for index in places for each in (index, *_ends(facts, index))}
+    starts |= {
+        _behind_loop(index) for index, each in enumerate(facts.instructions) if each.op == _END_FOR
+    }
     return facts_of(facts.function, starts), places
 
 
+def _behind_loop(end: int) -> int:
+    """Return where control goes on that an exhausted iterator sends to the END_FOR at ``end``."""
+    return end + (1 if behavior.END_FOR_POPS_ITERATOR else 2)
+
+
 def _places(function: FunctionCode, offsets: Collection[int]) -> tuple[int, ...]:
-    first: dict[int, int] = {}
-    for index, instruction in enumerate(function.instructions):
-        first.setdefault(instruction.offset, index)
-    found = (first[offset] for offset in sorted(offsets))
+    """Return the instructions decoded from ``offsets``, of those decoded from one the first."""
+    instructions = function.instructions
+    found = (
+        index
+        for index, each in enumerate(instructions)
+        if each.offset in offsets and (index == 0 or instructions[index - 1].offset != each.offset)
+    )
     # The names of a call's keywords are set right before it, and belong to no operand.
     return tuple(
-        index - (index > 0 and function.instructions[index - 1].op == "KW_NAMES") for index in found
+        index - (index > 0 and instructions[index - 1].op == "KW_NAMES") for index in found
     )
 
 
@@ -95,6 +108,8 @@ def _falls_through(facts: Facts, index: int) -> bool:
 
 def propose_split(facts: Facts, index: int) -> BranchLowering | Refusal:
     """Propose to split in front of an instruction, in all forms, narrowest first."""
+    if any(each.op == _END_FOR for each in facts.instructions[max(index - 1, 0) : index + 1]):
+        return Refusal("stack-shape", "the end of a loop")
     forms = [_joined_at(facts, index, facts.graph.block_of[end]) for end in _ends(facts, index)]
     if not forms:
         after = immediate_post_dominators(facts.graph)[facts.graph.block_of[index]]
@@ -107,5 +122,8 @@ def propose_split(facts: Facts, index: int) -> BranchLowering | Refusal:
 
 def _joined_at(facts: Facts, index: int, join: int) -> Branch:
     entry = facts.graph.block_of[index]
+    start = 0 if join == EXIT else facts.graph.blocks[join].start
+    if facts.instructions[start].op == _END_FOR:
+        join = facts.graph.block_of[_behind_loop(start)]
     blocks = walk(entry, facts.graph.successors, join)
     return Branch(index, entry, entry, join, blocks, blocks, False, False)

@@ -20,7 +20,7 @@ from bcmend.cfg.dominance import EXIT, immediate_post_dominators
 from bcmend.cfg.graph import walk
 from bcmend.cfg.regions import Branch
 
-__all__ = ["over_flags", "wider_forms"]
+__all__ = ["joined_at", "over_flags", "wider_forms"]
 
 
 def over_flags(facts: Facts, branch: Branch) -> Branch:
@@ -38,7 +38,7 @@ def over_flags(facts: Facts, branch: Branch) -> Branch:
     while join != EXIT and tested_local(facts, join) in flags:
         after = post_dominators[join]
         join = EXIT if after is None else after
-    return _joined_at(facts, branch, join)
+    return joined_at(facts, branch, join)
 
 
 def wider_forms(facts: Facts, branch: Branch) -> Iterator[Branch]:
@@ -50,10 +50,10 @@ def wider_forms(facts: Facts, branch: Branch) -> Iterator[Branch]:
     join = post_dominators[branch.join]
     while join is not None and join != EXIT:
         if _begins_a_turn(facts, join, here):
-            yield _joined_at(facts, branch, join)
+            yield joined_at(facts, branch, join)
             break
         join = post_dominators[join]
-    yield _joined_at(facts, branch, EXIT)
+    yield joined_at(facts, branch, EXIT)
 
 
 def _begins_a_turn(facts: Facts, block: int, inside: int) -> bool:
@@ -61,7 +61,8 @@ def _begins_a_turn(facts: Facts, block: int, inside: int) -> bool:
     return block <= inside <= max(facts.graph.predecessors[block], default=-1)
 
 
-def _joined_at(facts: Facts, branch: Branch, join: int) -> Branch:
+def joined_at(facts: Facts, branch: Branch, join: int) -> Branch:
+    """Return ``branch`` with another join."""
     successors = facts.graph.successors
     return replace(
         branch,

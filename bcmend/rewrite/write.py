@@ -62,7 +62,9 @@ class _Stretch:
         wraps_returns: whether a returned value is put in a tuple (in arms).
         keeps_buffer: whether it is a body with the buffer of the call.
         region: which region the stretch is the function of, if it is one.
-        marks: for each run of items, the index of the instruction that they were written for.
+        starts_at: the first instruction that is written.
+        marks: for each run of items, the index of the instruction whose handlers are theirs: the
+            one that they were written for, or one at the join where they call a region.
     """
 
     base: int = 0
@@ -70,6 +72,7 @@ class _Stretch:
     wraps_returns: bool = False
     keeps_buffer: bool = False
     region: RegionKey | None = None
+    starts_at: int = 0
     items: list[Item] = field(default_factory=list)
     marks: list[tuple[int, int, int]] = field(default_factory=list)
     labels: dict[int, Label] = field(default_factory=dict)
@@ -77,6 +80,12 @@ class _Stretch:
 
     def add(self, emitted: Iterable[Item]) -> None:
         self.items.extend(emitted)
+
+    def mark(self, start: int, index: int) -> None:
+        """Give the items from ``start`` on that have no mark yet the handlers of an instruction."""
+        marked = self.marks[-1][1] if self.marks else 0
+        if marked < len(self.items):
+            self.marks.append((max(start, marked), len(self.items), index))
 
     def label(self, block: int) -> Label:
         return self.labels.setdefault(block, Label(f"block {block}"))
@@ -121,6 +130,40 @@ class CodeWriter:
         shape = facts.function.shape
         return self._finish(stretch, _flattened(shape) if with_buffer else shape)
 
+    def both_ways(self, gate: Callable[[Label], Sequence[Item]]) -> CodeType:
+        """Write a function that holds its own instructions and, behind them, its mended form.
+
+        That is for a generator: the frame that is suspended is the one that was entered, so that
+        it cannot hand over to a body. ``gate`` is run before the first statement, and goes to the
+        label that it is given where the mended form is wanted.
+        """
+        facts, mended = self._facts, Label("mended")
+        start = 1 + next(i for i, each in enumerate(facts.instructions) if each.op == "RESUME")
+        plain = _Stretch()
+        self._write_originals(plain, start, gate(mended))
+        stretch = _Stretch(starts_at=start)
+        stretch.add([mended])
+        self._write_blocks(stretch, facts.graph.reachable, None)
+        items, tries = self._with_tries(plain)
+        more, more_tries = self._with_tries(stretch)
+        code = assemble(facts.function.shape, [*items, *more], [*tries, *more_tries])
+        self.written.append(code)
+        return code
+
+    def _write_originals(self, stretch: _Stretch, start: int, gate: Sequence[Item]) -> None:
+        """Write the function as it is, with ``gate`` before instruction ``start``."""
+        for block in self._facts.graph.blocks:
+            stretch.add([stretch.label(block.index)])
+            for index in range(block.start, block.end):
+                first = len(stretch.items)
+                if index == start:
+                    stretch.add(gate)
+                instruction = self._facts.instructions[index]
+                if instruction.target is not None:
+                    instruction = self._copied(stretch, index)
+                stretch.add([instruction])
+                stretch.marks.append((first, len(stretch.items), index))
+
     def _region_code(self, key: RegionKey) -> CodeType:
         """Write a region as a function from an entry and live-ins to a tuple of live-outs."""
         if key not in self._codes:
@@ -134,7 +177,7 @@ class CodeWriter:
                 self._write_entry(stretch, 2 * number, member, taken=True)
                 self._write_entry(stretch, 2 * number + 1, member, taken=False)
             stretch.add([*emit.load_const(None), *emit.return_value()])
-            blocks = frozenset().union(*(each.blocks for each in members))
+            blocks = self._blocks_of(key)
             if blocks:
                 self._write_blocks(stretch, blocks, None)
             if key.join != EXIT:
@@ -144,10 +187,34 @@ class CodeWriter:
         return self._codes[key]
 
     def _first_of(self, key: RegionKey) -> tuple[str, ...]:
-        return next((each.first for each in self._regions[key] if each.first), ())
+        return next((each.first for each in self._all_of(key) if each.first), ())
 
     def _cells_of(self, key: RegionKey) -> tuple[str, ...]:
-        return tuple(sorted({name for each in self._regions[key] for name in each.cells}))
+        return tuple(sorted({name for each in self._all_of(key) for name in each.cells}))
+
+    def _all_of(self, key: RegionKey) -> list[BranchLowering]:
+        """Return the branches of a region, and of the regions that its code may call."""
+        found: dict[RegionKey, None] = {}
+        pending = [key]
+        while pending:
+            known = pending.pop()
+            if known in found:
+                continue
+            found[known] = None
+            here = self._blocks_of(known)
+            for site in (*self._sites.values(), *self._splits.values()):
+                if self._facts.graph.block_of[site.index] in here:
+                    pending.extend(self._called_by(site))
+        return [member for each in found for member in self._regions[each]]
+
+    def _blocks_of(self, key: RegionKey) -> frozenset[int]:
+        return frozenset().union(*(member.blocks for member in self._regions[key]))
+
+    @staticmethod
+    def _called_by(site: Site) -> list[RegionKey]:
+        if not isinstance(site.decision, BranchLowering):
+            return []
+        return [form.region for form in site.decision.alternatives]
 
     def _write_entry(
         self, stretch: _Stretch, number: int, member: BranchLowering, *, taken: bool
@@ -172,9 +239,12 @@ class CodeWriter:
     def _raising_arm(self, lowering: GuardLowering) -> CodeType:
         outer = frozenset(self._facts.handlers_over(lowering.jump))
         stretch = _Stretch(lowering.arm.base, outer)
+        operands = _operand_names(lowering)
         stretch.add(emit.prologue(self._inner((), lowering.cells)))
+        for name in reversed(operands):
+            stretch.add(emit.load_local(name))
         self._write_blocks(stretch, lowering.arm.blocks, lowering.arm.entry)
-        return self._finish(stretch, self._inner(lowering.inputs, lowering.cells))
+        return self._finish(stretch, self._inner((*lowering.inputs, *operands), lowering.cells))
 
     def _statement(self, lowering: OutputLowering) -> CodeType:
         """Write an output statement as a function of its inputs."""
@@ -223,13 +293,13 @@ class CodeWriter:
         for position, number in enumerate(order):
             block = facts.graph.blocks[number]
             stretch.add([stretch.label(number)])
-            for index in range(block.start, block.end):
+            for index in range(max(block.start, stretch.starts_at), block.end):
                 start = len(stretch.items)
                 if index in self._unchanged and index not in stretch.places:
                     stretch.items.append(facts.instructions[index])
                 else:
                     self._write_instruction(stretch, index)
-                stretch.marks.append((start, len(stretch.items), index))
+                stretch.mark(start, index)
             following = order[position + 1] if position + 1 < len(order) else None
             falls = row(facts.instructions[block.end - 1].op).falls_through
             if falls and following != number + 1:
@@ -326,21 +396,37 @@ class CodeWriter:
     def _write_branch(
         self, stretch: _Stretch, site: Site, lowering: BranchLowering, at: Location | None
     ) -> None:
-        original = Label("original")
+        original, start = Label("original"), len(stretch.items)
         stretch.add(emit.store_local(CONDITION, at))
         stretch.add(self._ask(site, "data_dependent", emit.load_local(CONDITION, at), at=at))
         stretch.add(emit.jump_if_false(original, at))
         for form, wider in enumerate(lowering.alternatives):
             if self._can_be_called(stretch, wider):
+                stretch.mark(start, site.index)
                 self._write_attempt(stretch, site, form, wider, at)
+                stretch.mark(start, self._index_of_join(wider))
         self._write_original_test(stretch, site.index, original, at)
 
+    def _stays_in_its_try(self, site: Site, lowering: BranchLowering) -> bool:
+        """Whether the handlers of the jump are around the region too."""
+        return lowering.outer.issuperset(self._facts.handlers_over(site.index))
+
+    def _index_of_join(self, lowering: BranchLowering) -> int:
+        """Return the first instruction at the join; -1, which has no handler, for the end."""
+        if lowering.join == EXIT:
+            return -1
+        return self._facts.graph.blocks[lowering.join].start
+
     def _can_be_called(self, stretch: _Stretch, lowering: BranchLowering) -> bool:
-        """Whether the join of a branch is in the code being written, or is its own end."""
+        """Whether the join of a branch is in the code being written, or is its own end.
+
+        A region with handlers that are outside this one has no place in it.
+        """
         key = stretch.region
-        if key is None or lowering.join == key.join:
+        if key is None or lowering.region == key:
             return True
-        return any(lowering.join in member.blocks for member in self._regions[key])
+        here = self._blocks_of(key)
+        return lowering.blocks <= here and lowering.join in here | {key.join}
 
     def _write_attempt(
         self,
@@ -352,12 +438,9 @@ class CodeWriter:
     ) -> None:
         """Write: call the region; where that gives something, go on at the join."""
         key, following = lowering.region, Label("not mended")
-        entry = 2 * self._regions[key].index(lowering)
-        operands = [OPERAND.format(number) for number in range(lowering.operands)]
-        for name in operands:
-            stretch.add(emit.store_local(name, at))
-        for name in reversed(operands):
-            stretch.add(emit.load_local(name, at))
+        entry, start = 2 * self._regions[key].index(lowering), len(stretch.items)
+        operands = _operand_names(lowering)
+        stretch.add(_keep_operands(operands, at))
         given = [CONDITION] if lowering.kept is not None else []
         stretch.add(
             self._ask(
@@ -374,9 +457,11 @@ class CodeWriter:
         )
         stretch.add([*emit.store_local(RESULT, at), *emit.load_local(RESULT, at)])
         stretch.add(emit.jump_if_none(following, at))
-        for _ in operands:
-            stretch.add(emit.pop_top(at))
+        if self._stays_in_its_try(site, lowering):
+            stretch.mark(start, site.index)
         if lowering.returns:
+            for _ in operands:
+                stretch.add(emit.pop_top(at))
             self._return_result(stretch, at)
         else:
             stretch.add(_unpack_results(lowering, at))
@@ -402,12 +487,15 @@ class CodeWriter:
         ]
         for name in reversed(names):
             stretch.add(_drop_null(at) if name is None else emit.store_local(name, at))
-        original = Label("original")
+        original, start = Label("original"), len(stretch.items)
         read = [name for name in names[narrowest.base - lowest :] if name is not None]
         stretch.add(self._ask(site, "undecided", _tuple_of(read, at), at=at))
         stretch.add(emit.jump_if_false(original, at))
         for form in forms:
+            stretch.mark(start, site.index)
             self._write_half(stretch, site, form, names[: form.base - lowest], names, read, at)
+            within = self._stays_in_its_try(site, form)
+            stretch.mark(start, site.index if within else self._index_of_join(form))
         stretch.add([original])
         stretch.add(_pushed(names, at))
 
@@ -445,7 +533,7 @@ class CodeWriter:
             self._return_result(stretch, at)
         else:
             stretch.add(_pushed(under, at))
-            stretch.add(_unpack_results(form, at))
+            stretch.add(_unpack_results(replace(form, operands=0), at))
             stretch.add(emit.jump(stretch.label(form.join), at))
         stretch.add([following])
 
@@ -471,6 +559,8 @@ class CodeWriter:
         stretch.add(emit.store_local(CONDITION, at))
         stretch.add(self._ask(site, "data_dependent", condition, at=at))
         stretch.add(emit.jump_if_false(original, at))
+        operands = _operand_names(lowering)
+        stretch.add(_keep_operands(operands, at))
         stretch.add(
             self._ask(
                 site,
@@ -478,7 +568,7 @@ class CodeWriter:
                 condition,
                 emit.load_const(lowering.raises_if, at),
                 emit.make_function(code, lowering.cells, at),
-                _tuple_of(lowering.inputs, at),
+                _tuple_of([*lowering.inputs, *operands], at),
                 at=at,
             )
         )
@@ -594,8 +684,22 @@ def _jumps(site: Site) -> bool:
     return isinstance(site.decision, (BranchLowering, GuardLowering))
 
 
+def _operand_names(lowering: BranchLowering | GuardLowering) -> list[str]:
+    """Return the locals for the operands that an arm is given, from the top down."""
+    return [OPERAND.format(number) for number in range(lowering.operands)]
+
+
+def _keep_operands(names: Sequence[str], at: Location | None) -> Emitted:
+    """Bind the topmost operands to locals, and leave them where they are."""
+    return [
+        each
+        for number, name in enumerate(names, 1)
+        for each in (*emit.copy(number, at), *emit.store_local(name, at))
+    ]
+
+
 def _tuple_of(names: Sequence[str], at: Location | None) -> Emitted:
-    loads = [each for name in names for each in emit.load_local(name, at)]
+    loads = [each for name in names for each in emit.load_local(name, at, may_be_unbound=True)]
     return [*loads, *emit.build_tuple(len(names), at)]
 
 
@@ -629,18 +733,35 @@ def _pack_results(outputs: Sequence[str], extra: int) -> Emitted:
     """Return the results of an arm: its outputs, then its operands from the top down."""
     operands = [OPERAND.format(number) for number in range(extra)]
     stores = [each for name in operands for each in emit.store_local(name)]
-    loads = [each for name in (*outputs, *operands) for each in emit.load_local(name)]
+    loads = [
+        each
+        for name in (*outputs, *operands)
+        for each in emit.load_local(name, may_be_unbound=True)
+    ]
     count = len(outputs) + extra
     return [*stores, *loads, *emit.build_tuple(count), *emit.return_value()]
 
 
 def _unpack_results(lowering: BranchLowering, at: Location | None) -> Emitted:
-    """Bind the outputs and leave the operands on the stack as the arm had them."""
+    """Bind the outputs and put the operands that the arm left in the place of those given to it.
+
+    The stack never gets lower than it is before or behind, since a handler may count on it.
+    """
     count = len(lowering.outputs) + lowering.extra
     if count == 0:
-        return ()
-    stores = [each for name in lowering.outputs for each in emit.store_local(name, at)]
-    return [*emit.load_local(RESULT, at), *emit.unpack_sequence(count, at), *stores]
+        return [each for _ in range(lowering.operands) for each in emit.pop_top(at)]
+    new = [OPERAND.format(number) for number in range(lowering.extra)]
+    code = [*emit.load_local(RESULT, at), *emit.unpack_sequence(count, at)]
+    code += [each for name in lowering.outputs for each in emit.store_local(name, at)]
+    if not lowering.operands:
+        return code
+    code += [each for name in new for each in emit.store_local(name, at)]
+    for _ in range(lowering.operands - lowering.extra):
+        code += emit.pop_top(at)
+    above = max(lowering.extra - lowering.operands, 0)
+    for depth, name in enumerate(new[above:], 2):
+        code += [*emit.load_local(name, at), *emit.swap(depth, at), *emit.pop_top(at)]
+    return [*code, *(each for name in reversed(new[:above]) for each in emit.load_local(name, at))]
 
 
 def _flattened(shape: Shape) -> Shape:

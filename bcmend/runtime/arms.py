@@ -22,7 +22,7 @@ from torch._dynamo.variables.base import AttrMutationKind, VariableTracker, is_s
 from torch._dynamo.variables.tensor import SymNodeVariable
 from torch.fx import Graph, Proxy
 
-from bcmend.runtime import backoff, depth, scalars, snapshots
+from bcmend.runtime import backoff, depth, failures, scalars, snapshots
 from bcmend.runtime.entries import Entry, Lifted
 
 __all__ = ["Arm", "ArmFailure", "ArmTrace", "Effects", "trace_arm"]
@@ -114,10 +114,11 @@ class ArmTrace:
 class ArmFailure:
     """An arm that could not be traced: it raised, or Dynamo cannot follow it.
 
-    ``spoiled`` says that it has left a tensor of the main trace in another form.
+    ``raised`` says which, in the words of ``failures``; ``spoiled`` that it has left a tensor of
+    the main trace in another form.
     """
 
-    raised: bool
+    raised: str
     detail: str
     spoiled: bool = False
 
@@ -222,29 +223,40 @@ def trace_arm(
                 _remember_containers(recording, arm.arguments)
                 result = arm.call(tx)
                 graph = tracer.graph
+                scalars.hand_on(tx, _numbers_in(result, graph))
                 scalars.drop_unread(graph)
                 tensors = _changed_in_place(tracer, lifted)
             effects = _effects(before, recording, tensors, scope)
             return ArmTrace(result, graph, dict(lifted), effects, tuple(records), lifted.entries)
         except (exc.RestartAnalysis, exc.SkipFrame, backoff.MendedFurther):
             raise
-        except exc.ObservedException as error:
-            return ArmFailure(True, _exception_name(error), lifted.spoiled)
+        except depth.Unreadable as problem:
+            return ArmFailure(failures.UNKNOWN, str(problem), lifted.spoiled)
         except RecursionError:
             raise depth.TooDeep("more than Python's stack can hold") from None
         except Exception as error:
-            if isinstance(error, exc.Unsupported):
-                backoff.mend_inside(tx, error)
-            first = str(error).strip().splitlines()[:1]
-            detail = f"{type(error).__name__}: {' '.join(first)}"
-            return ArmFailure(False, detail, lifted.spoiled)
+            return _failure(tx, error, spoiled=lifted.spoiled)
 
 
-def _exception_name(error: exc.ObservedException) -> str:
-    """Return the name of the exception that Dynamo saw raised."""
-    known = exc.observed_exception_map.items()
-    names = (raised.__name__ for raised, observed in known if observed is type(error))
-    return next(names, type(error).__name__)
+def _numbers_in(result: VariableTracker, graph: Graph) -> list[SymNodeVariable]:
+    """Return the symbolic numbers among an arm's live-outs that the arm made."""
+    if not isinstance(result, TupleVariable):
+        return []
+    return [
+        each
+        for each in result.items
+        if isinstance(each, SymNodeVariable) and each.as_proxy().node.graph is graph
+    ]
+
+
+def _failure(tx: Any, error: Exception, *, spoiled: bool) -> ArmFailure:
+    raised = failures.whether_raised(error)
+    if isinstance(error, exc.ObservedException):
+        return ArmFailure(raised, failures.exception_name(error), spoiled)
+    if isinstance(error, exc.Unsupported) and raised == failures.UNKNOWN:
+        backoff.mend_inside(tx, error)
+    first = str(error).strip().splitlines()[:1]
+    return ArmFailure(raised, f"{type(error).__name__}: {' '.join(first)}", spoiled)
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from torch._C._dynamo.eval_frame import get_eval_frame_callback, set_eval_frame
 from torch._dynamo import exc, trace_rules
 from torch._dynamo.eval_frame import skip_code
 
-from bcmend.runtime import backoff, choices, sites
+from bcmend.runtime import backoff, choices, side_exits, sites
 from bcmend.runtime.records import Buffer, deliver
 
 __all__ = ["run"]
@@ -54,11 +54,21 @@ def run(body: FunctionType, arguments: tuple[Any, ...]) -> Any:
         _CALL.buffer = outer
     if buffer:
         deliver(buffer)
+    if isinstance(failure, side_exits.SideExit):
+        return _behind_a_side_exit(failure, body, arguments)
     if failure is not None:
         if _can_be_repeated(body, failure):
             return _plainly(body, arguments)
         raise failure
     return result
+
+
+def _latest(body: FunctionType) -> backoff.BodyState:
+    """Return the state of the code that is compiled for a body by now."""
+    state = backoff.state_of(body.__code__)
+    while state.newer is not None:
+        state = backoff.state_of(state.newer)
+    return state
 
 
 def _can_be_repeated(body: FunctionType, failure: BaseException) -> bool:
@@ -68,15 +78,22 @@ def _can_be_repeated(body: FunctionType, failure: BaseException) -> bool:
     Python objects, so the original code can be run instead, and does what eager does: it prints
     what comes before the failure, or fails earlier, at a check.
     """
-    state = backoff.state_of(body.__code__)
-    while state.newer is not None:
-        state = backoff.state_of(state.newer)
+    state = _latest(body)
     return (
         isinstance(failure, Exception)
         and not isinstance(failure, exc.TorchDynamoException)
         and not state.may_break
         and bool(state.repeatable)
     )
+
+
+def _behind_a_side_exit(
+    taken: side_exits.SideExit, body: FunctionType, arguments: tuple[Any, ...]
+) -> Any:
+    """Make the call in plain Python, for which its graph has left no trace."""
+    result = _plainly(body, arguments)
+    side_exits.came_back(taken, _latest(body).code)
+    return result
 
 
 def _plainly(body: FunctionType, arguments: tuple[Any, ...]) -> Any:
@@ -146,5 +163,14 @@ def _skip(function: Any) -> None:
 
 
 trace_rules.add("bcmend")
-for _function in (run, _compiled, _can_be_repeated, _plainly, _skip, install):
+for _function in (
+    run,
+    _compiled,
+    _latest,
+    _can_be_repeated,
+    _behind_a_side_exit,
+    _plainly,
+    _skip,
+    install,
+):
     _skip(_function)

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from torch.fx import Graph, Node
 
+from bcmend.rewrite.plan import SPLIT
 from bcmend.runtime.per_trace import kept
 from bcmend.runtime.sites import LiveSite
 from bcmend.runtime.watches import SiteChanged
@@ -40,6 +41,13 @@ class TooDeep(BaseException):
     """A chain of branches is to be left alone.
 
     No ``Exception``, since what traces arms in between takes those for failures of its own.
+    """
+
+
+class Unreadable(BaseException):
+    """A half of a split reads a value that has two forms there as well; the half cannot be traced.
+
+    No ``Exception``, since Dynamo would take it for the answer to a question of its own.
     """
 
 
@@ -73,6 +81,11 @@ def inside(tx: Any, site: LiveSite) -> Iterator[None]:
         raise SiteChanged(restart_reason=f"bcmend: {site.key} is left alone") from None
     finally:
         chain.sites.pop()
+
+
+def is_in_half(tx: Any) -> bool:
+    """Whether what is being traced is a half of a split."""
+    return any(site.kind == SPLIT for site in _chain_of(tx).sites)
 
 
 def times(tx: Any, site: LiveSite) -> int:

@@ -16,7 +16,7 @@ from torch._dynamo.variables.base import ValueMutationNew, VariableTracker
 from torch._dynamo.variables.functions import LocalGeneratorObjectVariable
 
 from bcmend.names import PREFIX
-from bcmend.runtime import snapshots
+from bcmend.runtime import frames, snapshots
 from bcmend.runtime.per_trace import kept
 
 __all__ = ["end_here", "hold_an_open_generator"]
@@ -95,12 +95,10 @@ def _held_by_frames(tx: Any, but: Sequence[Any]) -> Iterator[Any]:
     Operands themselves are left out: a loop has its own iterator there, which it drops where it is
     left.
     """
-    frame = tx
-    while frame is not None:
+    for frame in frames.being_traced(tx):
         if not any(frame is each for each in but):
             yield from _values(frame.symbolic_locals.items())
             yield from (vars(each) for each in frame.stack if not _is_left_out(each))
-        frame = getattr(frame, "parent", None)
 
 
 def _is_left_out(operand: VariableTracker) -> bool:

@@ -5,7 +5,8 @@ live-outs after the branch, or ``None``, in which case the original jump follows
 the order in which they are tried:
 
 - nothing: the arms change nothing that is seen later;
-- guard: one arm raised while it was traced; a record raises for it after the graph;
+- guard: one arm raised while it was traced; a record raises for it after the graph, or, where it
+  is not certain that eager execution raises too, the call is made again in plain Python;
 - where: both arms run; only where neither can fail on the data, draws random numbers (all later
   ones would be others than in eager), or is dear;
 - cond: the taken arm runs; never where an arm draws random numbers and gradients flow, since the
@@ -28,7 +29,19 @@ from torch._dynamo.variables import TensorVariable, TupleVariable
 from torch._dynamo.variables.base import VariableTracker
 
 from bcmend.rewrite.plan import SPLIT
-from bcmend.runtime import depth, draws, in_place, iterators, loops, lower, sinks, sites, watches
+from bcmend.runtime import (
+    depth,
+    draws,
+    guards,
+    in_place,
+    iterators,
+    loops,
+    lower,
+    scalars,
+    sinks,
+    sites,
+    watches,
+)
 from bcmend.runtime.arms import Arm, ArmFailure, ArmTrace, trace_arm
 from bcmend.runtime.changes import apply_changes, plan_changes
 from bcmend.runtime.in_place import InPlace
@@ -77,12 +90,12 @@ def mend_branch(
     """Return the live-outs of the branch, a tuple; ``None`` where the jump has to stay."""
     if form and not site.is_worth_widening:
         return None
-    guards = copy.copy(tx.output.guards.inner)
+    dynamo_guards = copy.copy(tx.output.guards.inner)
     with depth.inside(tx, site):
         outcome = _mend(tx, target, site, form, condition, arms)
     if outcome is None:
         # The trace ends at the jump. What only the arms looked at must not make it compile again.
-        tx.output.guards.inner = guards
+        tx.output.guards.inner = dynamo_guards
     return outcome
 
 
@@ -123,8 +136,8 @@ def _branch(
             trace_arm(tx, target, arm, lambda: sinks.open_arm(tx)) for arm in arms
         )
     if isinstance(then_arm, ArmFailure) or isinstance(else_arm, ArmFailure):
-        return _guard_by_raising_arm(tx, site, condition, arms, (then_arm, else_arm))
-    predicate = predicate_of(tx, site, condition)
+        return guards.defer_raising_arm(tx, site, condition, arms, (then_arm, else_arm))
+    predicate = guards.predicate_of(tx, site, condition)
     branch = Branch(site, target, predicate, then_arm, else_arm, form)
     try:
         return _lower(tx, branch)
@@ -159,112 +172,18 @@ def _give_up(branch: Branch, slug: str, detail: str) -> None:
     branch.site.refuse(slug, detail)
 
 
-def _guard_by_raising_arm(
-    tx: Any,
-    site: LiveSite,
-    condition: VariableTracker,
-    arms: tuple[Arm, Arm],
-    traced: Sequence[ArmTrace | ArmFailure],
-) -> VariableTracker | None:
-    """Record the exception of the arm that raised and go on with the other arm."""
-    failures = [trace for trace in traced if isinstance(trace, ArmFailure)]
-    if len(failures) == 2 or not failures[0].raised:
-        broken = next((failure for failure in failures if not failure.raised), failures[0])
-        # Where a branch inside the arm is the reason, its refusal says more.
-        site.refuse(*(sites.recent_refusal() or ("arm-untraceable", broken.detail)))
-        return None
-    if failures[0].spoiled:
-        site.withdraw("arm-effects", "the arm that raises changes the form of a tensor in place")
-        raise watches.SiteChanged(restart_reason="bcmend: a tensor has another form")
-    raising = 0 if isinstance(traced[0], ArmFailure) else 1
-    predicate = predicate_of(tx, site, condition)
-    if raising == 1:
-        predicate = lower.negated(tx, predicate)
-    arm = arms[raising]
-    if not make_record(tx, site, arm.function, TupleVariable(list(arm.arguments)), predicate):
-        return None
-    site.mended("guard", f"one side raises {failures[0].detail}")
-    return arms[1 - raising].call(tx)
-
-
-def predicate_of(tx: Any, site: LiveSite, condition: VariableTracker) -> TensorVariable:
-    """Return the truth of ``condition`` as it is now, whatever is changed later."""
-    predicate = lower.as_predicate(tx, condition)
-    if not isinstance(condition, TensorVariable):
-        return predicate
-    if storage_of(example_of(predicate)) != storage_of(example_of(condition)):
-        return predicate
-    kept = sinks.snapshot(tx, site, predicate)
-    assert isinstance(kept, TensorVariable)
-    return kept
-
-
-def make_record(
-    tx: Any,
-    site: LiveSite,
-    action: VariableTracker,
-    inputs: VariableTracker,
-    predicate: TensorVariable | None,
-) -> bool:
-    """Add a record; say whether that was possible."""
-    if not sinks.is_open(tx):
-        site.refuse("export")
-        return False
-    if predicate is not None and handled_by_a_caller(tx):
-        site.refuse("handler-in-caller")
-        return False
-    try:
-        kept = sinks.snapshot(tx, site, inputs)
-    except sinks.CannotSnapshot as reason:
-        site.withdraw("cannot-snapshot", str(reason))
-        raise watches.SiteChanged(restart_reason="bcmend: a value cannot be kept") from None
-    sinks.append(tx, Draft(site, action, predicate, kept, raises=predicate is not None))
-    return True
-
-
-def handled_by_a_caller(tx: Any) -> bool:
-    """Whether an exception raised here could be caught in the code being traced."""
-    frame = tx
-    while frame is not None:
-        if any(_may_swallow(block) for block in frame.block_stack):
-            return True
-        if _caught_in(frame, frame.current_instruction.exn_tab_entry):
-            return True
-        frame = getattr(frame, "parent", None)
-    return False
-
-
-def _may_swallow(block: Any) -> bool:
-    """Whether the exit of an open ``with`` is user code, which may swallow an exception."""
-    return type(block.with_context).__name__ == "GenericContextWrappingVariable"
-
-
-def _caught_in(frame: Any, entry: Any) -> bool:
-    """Follow the handlers from ``entry`` outwards; those of a ``with`` pass exceptions on."""
-    while entry is not None:
-        start = frame.indexof[entry.target]
-        window = frame.instructions[start : start + 12]
-        handler = [one for one in window if one.opname != "NOP"]  # ranges may begin with one
-        names = [one.opname for one in handler]
-        if names[:2] == ["PUSH_EXC_INFO", "WITH_EXCEPT_START"] and "RERAISE" in names:
-            entry = handler[names.index("RERAISE")].exn_tab_entry
-        elif names[:3] == ["COPY", "POP_EXCEPT", "RERAISE"]:
-            entry = handler[2].exn_tab_entry
-        else:
-            return True
-    return False
-
-
 def _lower(tx: Any, branch: Branch) -> VariableTracker | None:
     then_arm, else_arm = branch.arms
     merger = Merger(
         lambda value: value.as_proxy().node.graph in (then_arm.graph, else_arm.graph),
         lambda value: in_place.outer_form(value, branch.arms),
-        tx.output.side_effects,
-        {**then_arm.effects.made, **else_arm.effects.made},
+        lambda number: scalars.tensor_behind(tx, number),
+        lambda tensor: scalars.take(tx, tensor),
+        effects=tx.output.side_effects,
+        made={**then_arm.effects.made, **else_arm.effects.made},
     )
     build_result = merge_live_outs(
-        tx.output, branch.site, branch.form, branch.predicate, merger, branch.results
+        tx, branch.site, branch.form, branch.predicate, merger, branch.results
     )
     changes = plan_changes(tx, branch.site, merger, branch.arms, branch.form)
     records = [

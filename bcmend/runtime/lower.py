@@ -28,6 +28,7 @@ __all__ = [
     "by_cond",
     "by_where",
     "chosen",
+    "either",
     "gated",
     "gradients_flow",
     "negated",
@@ -72,6 +73,10 @@ def negated(tx: Any, predicate: TensorVariable) -> TensorVariable:
 
 def both(tx: Any, one: TensorVariable, other: TensorVariable) -> TensorVariable:
     return _call(tx, torch.logical_and, one.as_proxy(), other.as_proxy())
+
+
+def either(tx: Any, one: TensorVariable, other: TensorVariable) -> TensorVariable:
+    return _call(tx, torch.logical_or, one.as_proxy(), other.as_proxy())
 
 
 def keep_draws(tx: Any, predicate: TensorVariable) -> None:

@@ -83,6 +83,8 @@ class Merger:
     Attributes:
         belongs: whether a tensor was made inside an arm, and so does not exist outside it.
         outer_form: the tensor of the main trace that a value is by another name; else the value.
+        tensor_behind: the tensor that a number of an arm was taken out of, if it is kept.
+        take: takes a number out of a tensor of the main trace.
         effects: Dynamo's side effects in the main trace.
         made: attributes of objects that the arms made, by the identity of the object.
         pairs: what has to be merged, in the order of the merged tensors that a plan expects.
@@ -91,6 +93,8 @@ class Merger:
 
     belongs: Callable[[VariableTracker], bool]
     outer_form: Callable[[VariableTracker], VariableTracker] = lambda value: value
+    tensor_behind: Callable[[SymNodeVariable], TensorVariable | None] = lambda value: None
+    take: Callable[[TensorVariable], VariableTracker | None] = lambda value: None
     effects: Any = None
     made: Mapping[int, tuple[dict[str, VariableTracker], dict[str, Any]]] = field(
         default_factory=dict
@@ -143,7 +147,7 @@ class Merger:
             if not self.belongs(value):
                 return lambda merged: value
             if isinstance(value, SymNodeVariable) and _is_unbacked(value):
-                raise CannotMerge("a number taken out of a tensor inside an arm")
+                return self._number_taken_out(value, then_side)
             return self._leaf(Pair(value, None) if then_side is not False else Pair(None, value))
         if type(value) in (ListVariable, TupleVariable):
             parts = [self.adopt(item, then_side=then_side) for item in _sequence_items(value)]
@@ -200,6 +204,20 @@ class Merger:
                 self.effects.store_attr(value, name, plan(merged), kinds[name])
             made: VariableTracker = value
             return made
+
+        return build
+
+    def _number_taken_out(self, value: SymNodeVariable, then_side: bool | None) -> Build:
+        """Plan to bring the tensor along, and to take the number out of it once more."""
+        tensor = self.tensor_behind(value)
+        if tensor is None:
+            raise CannotMerge("a number taken out of a tensor inside an arm")
+        plan = self.adopt(tensor, then_side=then_side)
+
+        def build(merged: Sequence[VariableTracker]) -> VariableTracker:
+            number = self.take(plan(merged))  # type: ignore[arg-type]
+            assert number is not None
+            return number
 
         return build
 

@@ -12,17 +12,39 @@ from contextlib import contextmanager
 from typing import Any
 
 from torch._dynamo import exc
-from torch._dynamo.variables import TensorVariable, TupleVariable, higher_order_ops
+from torch._dynamo.trace_rules import SkipResult
+from torch._dynamo.variables import (
+    NestedUserFunctionVariable,
+    TensorVariable,
+    TupleVariable,
+    higher_order_ops,
+)
 from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.higher_order_ops import TorchHigherOrderOperatorVariable
 from torch._dynamo.variables.tensor import SymNodeVariable
 from torch._ops import HigherOrderOperator
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from bcmend.runtime import backoff, ladder, lower, scalars, sinks, sites, splits, truths
+from bcmend.names import UNBOUND
+from bcmend.runtime import (
+    assertions,
+    backoff,
+    frames,
+    guards,
+    ladder,
+    lower,
+    scalars,
+    searches,
+    sinks,
+    sites,
+    splits,
+    truths,
+    unmerged,
+    verdicts,
+)
 from bcmend.runtime.arms import Arm
 from bcmend.runtime.merge import constant, example_of
-from bcmend.runtime.unmerged import Choice
+from bcmend.runtime.unmerged import Choice, Unmerged
 from bcmend.runtime.watches import SiteChanged
 
 __all__ = [
@@ -33,6 +55,7 @@ __all__ = [
     "record",
     "recording",
     "split",
+    "unbound",
     "undecided",
 ]
 
@@ -55,6 +78,13 @@ class _RecordPrimitive(_Primitive):
         return action(*inputs)
 
 
+class _UnboundPrimitive(_Primitive):
+    """``unbound`` in plain Python."""
+
+    def __call__(self, value: Any) -> Any:
+        return value is UNBOUND
+
+
 data_dependent = _Primitive("data_dependent", False)
 branch = _Primitive("branch", None)
 guard = _Primitive("guard", False)
@@ -63,6 +93,7 @@ record = _RecordPrimitive("record", None)
 undecided = _Primitive("undecided", False)
 split = _Primitive("split", None)
 nothing = _Primitive("nothing", None)
+unbound = _UnboundPrimitive("unbound", None)
 
 
 @contextmanager
@@ -91,6 +122,9 @@ class _DataDependent(TorchHigherOrderOperatorVariable):
         site = sites.find(key)
         if site is None or not site.active or sites.not_now(site):
             return constant(False)
+        if frames.drains_for_the_caller(tx):
+            site.refuse("generator", "the call hands the generator out")
+            return constant(False)
         return constant(_depends_on_data(tx, site, condition))
 
 
@@ -98,6 +132,10 @@ def _depends_on_data(tx: Any, site: sites.LiveSite, condition: VariableTracker) 
     if isinstance(condition, SymNodeVariable):
         # A number out of an argument has a known value, and a guard on it; better none.
         return bool(free_unbacked_symbols(condition.sym_num)) or scalars.has_tensor(tx, condition)
+    if isinstance(condition, Unmerged):
+        # What is decided by the side alone is left to a split, which knows the other values too.
+        is_left = sinks.ends_at_a_boundary(tx) and verdicts.is_decided_by_the_side(condition)
+        return not is_left and verdicts.has_truth(condition)
     if type(condition) is not TensorVariable:
         return False
     count = example_of(condition).numel()
@@ -105,6 +143,18 @@ def _depends_on_data(tx: Any, site: sites.LiveSite, condition: VariableTracker) 
         site.refuse("multi-element-condition", f"{count} elements")
         return False
     return True
+
+
+def _have_inlined(tx: Any, function: VariableTracker) -> None:
+    """Tell Dynamo that it may trace a region function, as it traces the function around it.
+
+    Finding out for itself, it would read all that the function closes over, and give up at a cell
+    that the arms are the first to fill (``trace_rules.check_verbose``).
+    """
+    context = tx.output.tracing_context
+    if isinstance(function, NestedUserFunctionVariable) and context is not None:
+        verdict = SkipResult(False, "a part of a function that is being traced")
+        context.previously_inlined_functions.setdefault(function.get_code(), verdict)
 
 
 class _Branch(TorchHigherOrderOperatorVariable):
@@ -123,6 +173,7 @@ class _Branch(TorchHigherOrderOperatorVariable):
         key, form, condition, function, first, entry, inputs = args
         site = sites.find(key.as_python_constant())
         assert site is not None and isinstance(first, TupleVariable)
+        _have_inlined(tx, function)
         number = entry.as_python_constant()
         then_arm, else_arm = (
             Arm(function, (*first.items, function, constant(each), inputs))
@@ -134,7 +185,7 @@ class _Branch(TorchHigherOrderOperatorVariable):
                 self.value,
                 site,
                 form.as_python_constant(),
-                condition.realize(),
+                verdicts.truth_of(tx, condition.realize()),
                 (then_arm, else_arm),
             )
         return constant(None) if outcome is None else outcome
@@ -151,9 +202,10 @@ class _Undecided(TorchHigherOrderOperatorVariable):
     ) -> VariableTracker:
         key, operands = args
         site = sites.find(key.as_python_constant())
-        if site is None or not site.active or not isinstance(operands, TupleVariable):
+        assert isinstance(operands, TupleVariable)
+        if site is None or not site.active or sites.not_now(site):
             return constant(False)
-        found = splits.first_open(operands.items)
+        found = splits.first_open(tx, operands.items)
         if found is not None:
             found.require_both_sides(site)
         return constant(isinstance(found, Choice))
@@ -175,7 +227,7 @@ class _Split(TorchHigherOrderOperatorVariable):
         site = sites.find(key.as_python_constant())
         assert site is not None and isinstance(first, TupleVariable)
         assert isinstance(operands, TupleVariable)
-        found = splits.first_open(operands.items)
+        found = splits.first_open(tx, operands.items)
         if not isinstance(found, Choice):
             return constant(None)
         number = entry.as_python_constant()
@@ -229,13 +281,30 @@ class _Guard(TorchHigherOrderOperatorVariable):
         if site.guards == "keep" or not _is_open_for(tx, site):
             return constant(False)
         with _withdrawn_if_it_fails(site):
-            predicate = ladder.predicate_of(tx, site, condition.realize())
+            truth = verdicts.truth_of(tx, condition.realize())
+            predicate = guards.predicate_of(tx, site, truth)
             if not raises_if.as_python_constant():
                 predicate = lower.negated(tx, predicate)
-            made = ladder.make_record(tx, site, action, inputs, predicate)
+            made = guards.make_guard(tx, site, action, inputs, predicate)
         if made:
             site.mended("deferred")
         return constant(made)
+
+
+class _Unbound(TorchHigherOrderOperatorVariable):
+    """``unbound(value)``: whether a local holds the mark that it is unbound."""
+
+    _HOP_NAME = "bcmend.unbound"
+    _ALLOW_FALLBACK_TO_EAGER = True
+
+    def _call_function(
+        self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        (value,) = args
+        is_known = value.is_realized() and unmerged.may_be_unbound(value.unwrap())
+        if is_known and isinstance(value, unmerged.Unmerged):
+            value.ask()
+        return constant(is_known)
 
 
 class _Recording(TorchHigherOrderOperatorVariable):
@@ -249,6 +318,9 @@ class _Recording(TorchHigherOrderOperatorVariable):
     ) -> VariableTracker:
         site = sites.find(args[0].as_python_constant())
         if site is None or not site.active or site.output == "keep":
+            return constant(False)
+        if frames.drains_for_the_caller(tx):
+            site.refuse("generator", "the call hands the generator out")
             return constant(False)
         return constant(site.output == "drop" or _is_open_for(tx, site))
 
@@ -269,7 +341,7 @@ class _Record(TorchHigherOrderOperatorVariable):
             site.mended("dropped")
             return constant(True)
         with _withdrawn_if_it_fails(site):
-            made = ladder.make_record(tx, site, action, inputs, None)
+            made = guards.make_record(tx, site, action, inputs)
         if made:
             site.mended("deferred")
         return constant(made)
@@ -277,6 +349,8 @@ class _Record(TorchHigherOrderOperatorVariable):
 
 def _install() -> None:
     truths.install()
+    searches.install()
+    assertions.install()
     table = higher_order_ops._hop_name_to_variable_class
     for operator, variable in (
         (data_dependent, _DataDependent),
@@ -287,6 +361,7 @@ def _install() -> None:
         (undecided, _Undecided),
         (split, _Split),
         (nothing, _Nothing),
+        (unbound, _Unbound),
     ):
         table[operator.__name__] = variable
 

@@ -12,7 +12,7 @@ from torch.fx import Node
 
 from bcmend.runtime import backoff
 
-__all__ = ["may_draw", "note"]
+__all__ = ["is_repeatable", "may_draw", "note"]
 
 #: Parts of the names of functions and methods that draw random numbers.
 _RANDOM: Final = (
@@ -31,12 +31,18 @@ def note(tx: Any) -> None:
 
     def examine(module: Any) -> None:
         state = backoff.state_of(code)
-        repeatable = not output.root_tracer.has_input_mutation().has_mutation and not any(
-            may_draw(node) for graph in _graphs(module) for node in graph.nodes
-        )
-        state.repeatable = repeatable and state.repeatable is not False
+        state.repeatable = is_repeatable(output, module) and state.repeatable is not False
 
     output.register_finalizer_fns.append(examine)
+
+
+def is_repeatable(output: Any, module: Any) -> bool:
+    """Whether a run of a complete graph leaves no trace but its results."""
+    return (
+        not output.root_tracer.has_input_mutation().has_mutation
+        and not output.side_effects.tensor_hooks
+        and not any(may_draw(node) for graph in _graphs(module) for node in graph.nodes)
+    )
 
 
 def _graphs(module: Any) -> list[Any]:

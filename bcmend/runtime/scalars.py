@@ -17,7 +17,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import operator
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import torch
@@ -29,11 +29,19 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from bcmend.names import BUFFER
-from bcmend.runtime import backoff, per_trace
+from bcmend.runtime import backoff, per_trace, repeats
 from bcmend.runtime.merge import example_of
 from bcmend.runtime.watches import SiteChanged
 
-__all__ = ["drop_unread", "has_tensor", "may_take", "take", "tensor_of"]
+__all__ = [
+    "drop_unread",
+    "hand_on",
+    "has_tensor",
+    "may_take",
+    "take",
+    "tensor_behind",
+    "tensor_of",
+]
 
 _KEPT: Final = "bcmend_kept"  # in the meta of the nodes of a tensor that is kept beside a number
 _ORDERS: Final = frozenset([operator.gt, operator.ge, operator.lt, operator.le])
@@ -80,6 +88,7 @@ def _begin(tx: Any) -> None:
     if getattr(output, "_bcmend_takes_numbers", False):
         return
     output._bcmend_takes_numbers = True
+    repeats.note(tx)  # torch asserts in the graph what it is told of a number, in its own words
     environment, code = output.shape_env, output.root_tx.f_code
     asked_for = environment.settings.allow_scalar_outputs
     if not asked_for:
@@ -158,6 +167,23 @@ def _method(
     result = wrap_fx_proxy(tx, proxy)
     assert isinstance(result, TensorVariable)
     return result
+
+
+def hand_on(tx: Any, numbers: Iterable[SymNodeVariable]) -> None:
+    """Keep the tensors behind numbers that an arm leaves behind, which ends with its trace."""
+    known = _kept_by_node(tx)
+    for number in numbers:
+        node = number.as_proxy().node
+        kind = _kind(node, known)
+        if kind is torch.bool or node in known:
+            tensor = _tensor_of(tx, node, known)
+            tensor.as_proxy().node.meta.pop(_KEPT, None)
+            known[node] = tensor
+
+
+def tensor_behind(tx: Any, number: SymNodeVariable) -> TensorVariable | None:
+    """Return the tensor of exactly the value of a number, if it was kept."""
+    return _kept_by_node(tx).get(number.as_proxy().node)
 
 
 # Conditions as tensors

@@ -30,7 +30,7 @@ from torch._dynamo.variables.misc import StringFormatVariable
 from torch._dynamo.variables.tensor import SymNodeVariable
 
 from bcmend.names import BUFFER
-from bcmend.runtime import records, repeats, watches
+from bcmend.runtime import records, repeats, side_exits, watches
 from bcmend.runtime.merge import constant, example_of
 from bcmend.runtime.per_trace import kept
 from bcmend.runtime.sites import LiveSite
@@ -43,7 +43,8 @@ class Draft:
     """A record as the tracer has it.
 
     ``predicate`` is a 0-d boolean tensor, or ``None`` for a record that is always delivered;
-    ``raises`` says that the action has to end in an exception.
+    ``raises`` says that the action has to end in an exception; ``is_exit`` makes of it a
+    side exit, which does without an action.
     """
 
     site: LiveSite
@@ -51,6 +52,7 @@ class Draft:
     predicate: VariableTracker | None
     inputs: VariableTracker
     raises: bool = False
+    is_exit: bool = False
 
 
 def _stack(tx: Any) -> list[list[Draft]]:
@@ -114,6 +116,10 @@ def append(tx: Any, draft: Draft) -> None:
     stack = _stack(tx)
     if stack:
         stack[-1].append(draft)
+        return
+    if draft.is_exit:
+        assert draft.predicate is not None
+        side_exits.add(tx, draft.site, draft.predicate)
         return
     predicate = constant(None) if draft.predicate is None else draft.predicate
     repeats.note(tx)

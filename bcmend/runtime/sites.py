@@ -19,6 +19,8 @@ __all__ = [
     "find",
     "forget",
     "forget_refusal",
+    "leave_without_exit",
+    "may_have_exit",
     "not_now",
     "recent_refusal",
     "register",
@@ -41,6 +43,8 @@ class LiveSite:
         inside: for each form of a branch, the offsets in ``origin`` of the stretches of its arms,
             first and last.
         returning: for each form of a branch, whether its arms return.
+        flags: for each form of a branch, the positions of live-outs that tell by which way a block
+            is left.
         place: of a branch that a turn of a loop comes back to, the blocks where it goes on and
             where its arms meet; the tests before and behind a ``while`` loop have the same.
         why: why it became that and nothing else, where there was a choice.
@@ -51,6 +55,8 @@ class LiveSite:
             the call, or to be read by code that can go on in halves.
         goes_on_in_halves: even the code that has the site is split where it reads one.
         aliased: the forms in which a merged tensor would have to be an older one.
+        side_exits: whether side exits are worth their while: no, once the plain call behind one has
+            not failed and the graph may break.
         refused: slug and detail of why the last trace that reached the site left it alone.
     """
 
@@ -65,9 +71,11 @@ class LiveSite:
     lowering: str = ""
     why: str = ""
     clone_inputs: bool = False
+    side_exits: bool = True
     inside: tuple[tuple[tuple[int, int], ...], ...] = ()
     place: tuple[int, int, int] | None = None
     returning: tuple[bool, ...] = ()
+    flags: tuple[frozenset[int], ...] = ()
     reads: set[int] = field(default_factory=set)
     returns: set[int] = field(default_factory=set)
     aliased: set[int] = field(default_factory=set)
@@ -133,6 +141,7 @@ class _Recent(threading.local):
         self.sites: dict[str, LiveSite] = {}
         self.not_now: set[str] = set()
         self.read: list[LiveSite] = []
+        self.without_exit: set[str] = set()
         self.refusal: tuple[str, str] | None = None
 
 
@@ -169,6 +178,17 @@ def begin_call() -> None:
     for site in _RECENT.read:
         site.reads.clear()
     _RECENT.read.clear()
+    _RECENT.without_exit.clear()
+
+
+def leave_without_exit(site: LiveSite) -> None:
+    """Make no side exit for a site in the traces of the outermost call being made."""
+    _RECENT.without_exit.add(site.key)
+
+
+def may_have_exit(site: LiveSite) -> bool:
+    """Whether a side exit for a site makes sense, as far as is known."""
+    return site.side_exits and site.key not in _RECENT.without_exit
 
 
 def forget_refusal() -> None:

@@ -26,6 +26,7 @@ _PYTHON_ITERATORS = tuple({type(iter(each)) for each in _ITERABLES})
 
 #: What changes in the frame of a generator from one value to the next.
 _FRAME = (
+    "accept_prefix_inst",
     "stack",
     "symbolic_locals",
     "block_stack",

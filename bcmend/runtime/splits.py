@@ -7,13 +7,14 @@ condition that is known already, since the instruction stands in such a half, is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from torch._dynamo.variables import ConstDictVariable, TupleVariable
+from torch._dynamo.variables import ConstDictVariable, ListVariable, TupleVariable
 from torch._dynamo.variables.base import ValueMutationNew, VariableTracker
 
+from bcmend.names import PREFIX
 from bcmend.runtime import ladder
 from bcmend.runtime.arms import Arm
 from bcmend.runtime.per_trace import kept
@@ -23,28 +24,48 @@ from bcmend.runtime.unmerged import Choice, Unmerged
 __all__ = ["first_open", "split"]
 
 
-def first_open(values: Iterable[VariableTracker]) -> Unmerged | None:
-    """Return the first value among ``values``, and in tuples of them, that has two forms."""
-    return next(_open_in(values), None)
+def first_open(tx: Any, values: Iterable[VariableTracker]) -> Unmerged | None:
+    """Return the first value among ``values``, and in what only they hold, that has two forms."""
+    return next(_open_in(tx, values), None)
 
 
-def _open_in(values: Iterable[VariableTracker]) -> Iterator[Unmerged]:
+def _open_in(tx: Any, values: Iterable[VariableTracker]) -> Iterator[Unmerged]:
     for value in values:
         if isinstance(value, Unmerged):
             yield value
         elif value.is_realized():
-            yield from _open_in(_parts(value.realize()))
+            yield from _open_in(tx, _parts(tx, value.realize()))
 
 
-def _parts(value: VariableTracker) -> Sequence[VariableTracker]:
-    if isinstance(value, TupleVariable):
-        return list(value.items)
+def _parts(tx: Any, value: VariableTracker) -> list[VariableTracker]:
+    """Return what a container holds of which a copy would not be missed."""
     known: Any = value
-    return list(known.items.values()) if _is_made_for_a_call(value) else ()
+    if isinstance(value, TupleVariable):
+        return list(known.items)
+    if isinstance(value.mutation_type, ValueMutationNew) and not _is_held(tx, value):
+        if type(value) is ListVariable:
+            return list(known.items)
+        if type(value) is ConstDictVariable:
+            return list(known.items.values())
+    return []
 
 
-def _is_made_for_a_call(value: VariableTracker) -> bool:
-    return type(value) is ConstDictVariable and isinstance(value.mutation_type, ValueMutationNew)
+def _is_held(tx: Any, value: VariableTracker) -> bool:
+    """Whether a variable or an attribute may name ``value``, or a list that holds it."""
+    stores = tx.output.side_effects.store_attr_mutations.values()
+    named = [each for stored in stores for each in stored.values()]
+    while tx is not None:
+        frame = tx.symbolic_locals.items()
+        named += [each for name, each in frame if not name.startswith(PREFIX)]
+        tx = getattr(tx, "parent", None)
+    found: list[VariableTracker] = []
+
+    def note(variable: VariableTracker) -> None:
+        if variable is value:
+            found.append(variable)
+
+    VariableTracker.visit(note, named)
+    return bool(found)
 
 
 def split(
@@ -57,7 +78,7 @@ def split(
 ) -> VariableTracker | None:
     """Return the live-outs of both halves, a tuple; ``None`` where that cannot be."""
     truth = next((truth for node, truth in _known(tx) if node is _node(condition)), None)
-    halves = _half(arms[0], condition, True), _half(arms[1], condition, False)
+    halves = _half(tx, arms[0], condition, True), _half(tx, arms[1], condition, False)
     if truth is not None:
         return (halves[0] if truth else halves[1]).call(tx)
     return ladder.mend_branch(tx, target, site, form, condition, halves)
@@ -83,8 +104,8 @@ class _Half(Arm):
             known.pop()
 
 
-def _half(arm: Arm, condition: VariableTracker, truth: bool) -> _Half:
-    inputs = TupleVariable([_decided(each, condition, truth) for each in arm.inputs.items])
+def _half(tx: Any, arm: Arm, condition: VariableTracker, truth: bool) -> _Half:
+    inputs = TupleVariable([_decided(tx, each, condition, truth) for each in arm.inputs.items])
     arguments = (*arm.arguments[:-1], inputs)
     return _Half(arm.function, arguments, condition=condition, truth=truth)
 
@@ -94,20 +115,25 @@ def _known(tx: Any) -> list[tuple[Any, bool]]:
     return kept(tx.output, "known", list)
 
 
-def _decided(value: VariableTracker, condition: VariableTracker, truth: bool) -> VariableTracker:
+def _decided(
+    tx: Any, value: VariableTracker, condition: VariableTracker, truth: bool
+) -> VariableTracker:
     """Return ``value`` in the form that it has under the condition."""
     if isinstance(value, Choice):
         if _node(value.predicate) is _node(condition):
-            return _decided(value.one if truth else value.other, condition, truth)
+            return _decided(tx, value.one if truth else value.other, condition, truth)
         return value
     if isinstance(value, Unmerged) or not value.is_realized():
         return value
     value = value.realize()
-    parts = _parts(value)
-    decided = [_decided(each, condition, truth) for each in parts]
+    parts = _parts(tx, value)
+    decided = [_decided(tx, each, condition, truth) for each in parts]
     if all(before is after for before, after in zip(parts, decided, strict=True)):
         return value
+    known: Any = value
     if isinstance(value, TupleVariable):
-        return value.clone(items=decided)
-    items = dict(zip(value.items, decided, strict=True))  # type: ignore[attr-defined]
-    return ConstDictVariable(items, value.user_cls, mutation_type=ValueMutationNew())  # type: ignore[attr-defined]
+        return known.clone(items=decided)  # type: ignore[no-any-return]
+    if type(value) is ListVariable:
+        return ListVariable(decided, mutation_type=ValueMutationNew())
+    items = dict(zip(known.items, decided, strict=True))
+    return ConstDictVariable(items, known.user_cls, mutation_type=ValueMutationNew())

@@ -13,6 +13,7 @@ A handler that returns ``None`` leaves the call to Dynamo.
 from __future__ import annotations
 
 import inspect
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -27,7 +28,7 @@ from torch._dynamo.variables.builder import wrap_fx_proxy
 from torch._dynamo.variables.tensor import SymNodeVariable
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from bcmend.runtime import scalars
+from bcmend.runtime import lower, scalars
 from bcmend.runtime.merge import constant, example_of
 
 __all__ = ["install"]
@@ -147,6 +148,7 @@ def _item(variable: TensorVariable, tx: Any, *arguments: Any, **keywords: Any) -
 
 
 _DYNAMOS_NOT: Final = BuiltinVariable.call_not_
+_DYNAMOS_OPERATION: Final = BuiltinVariable._handle_insert_op_in_graph
 
 
 def _not(variable: BuiltinVariable, tx: Any, operand: VariableTracker) -> Any:
@@ -163,6 +165,20 @@ def _not(variable: BuiltinVariable, tx: Any, operand: VariableTracker) -> Any:
     )
 
 
+def _operation(variable: BuiltinVariable, tx: Any, arguments: Any, keywords: Any) -> Any:
+    """``not tensor``, where Dynamo would put Python's own ``not`` into the graph."""
+    taken = None
+    if variable.fn is operator.not_ and not keywords and scalars.may_take(tx):
+        taken = _not_tensor(tx, arguments[0].realize())
+    return _DYNAMOS_OPERATION(variable, tx, arguments, keywords) if taken is None else taken
+
+
+def _not_tensor(tx: Any, operand: VariableTracker) -> VariableTracker | None:
+    if type(operand) is not TensorVariable or example_of(operand).numel() != 1:
+        return None
+    return scalars.take(tx, lower.negated(tx, lower.as_predicate(tx, operand)))
+
+
 def install() -> None:
     """Let Dynamo ask here first."""
     handlers = TorchInGraphFunctionVariable._get_handlers()
@@ -175,4 +191,5 @@ def install() -> None:
         if not hasattr(TensorVariable, f"method_{name}"):
             setattr(TensorVariable, f"method_{name}", _of_method(answer))
     BuiltinVariable.call_not_ = _not  # type: ignore[assignment, method-assign]
+    BuiltinVariable._handle_insert_op_in_graph = _operation  # type: ignore[assignment, method-assign]
     TensorVariable.method_item = _item  # type: ignore[assignment, method-assign]

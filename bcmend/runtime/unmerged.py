@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from torch._dynamo.bytecode_transformation import create_call_function
-from torch._dynamo.variables import TupleVariable
+from torch._dynamo.variables import ConstantVariable, TensorVariable, TupleVariable
 from torch._dynamo.variables.base import (
     AsPythonConstantNotImplementedError,
     AttributeMutationNew,
@@ -23,12 +23,21 @@ from torch._dynamo.variables.base import (
     VariableTracker,
 )
 
-from bcmend.runtime import backoff, choices, records, sinks
+from bcmend.names import UNBOUND
+from bcmend.runtime import backoff, choices, depth, exits, records, sinks
 from bcmend.runtime.merge import Build, CannotMerge, Merger, constant
 from bcmend.runtime.sites import LiveSite
 from bcmend.runtime.watches import SiteChanged
 
-__all__ = ["Choice", "Missing", "Stored", "Unmerged", "has_choice", "merge_live_outs"]
+__all__ = [
+    "Choice",
+    "Missing",
+    "Returned",
+    "Stored",
+    "Unmerged",
+    "has_choice",
+    "merge_live_outs",
+]
 
 #: What Dynamo does to any value that it only moves from place to place.
 _MOVING: Final = frozenset(
@@ -42,15 +51,16 @@ class Unmerged(VariableTracker):
     """A value that is one thing after one arm and another after the other."""
 
     def __init__(self, site: LiveSite, form: int, output: Any, **more: Any) -> None:
+        unbound = more.pop("unbound", False)
         super().__init__(**more)
-        self.site, self.form, self.output = site, form, output
+        self.site, self.form, self.output, self.unbound = site, form, output, unbound
 
     def adopt_into(self, merger: Merger, then_side: bool | None) -> Build:
         """Plan to bring what an arm has of it into the main trace."""
         return lambda merged: self
 
     def ask(self) -> None:
-        """Have the frame traced again: with both halves where this is read, or without it."""
+        """Have the frame traced again: split where this is read, or without values like it."""
         tx = self.output.current_tx
         if sinks.ends_at_a_boundary(tx):
             keeps_sides = self.form in self.site.returns
@@ -58,6 +68,8 @@ class Unmerged(VariableTracker):
             backoff.split_where_read(tx, self.site)
             if not keeps_sides:
                 self.site.returns.remove(self.form)
+        if depth.is_in_half(tx):
+            raise depth.Unreadable("a value that has two forms is read")
         self.site.note_read(self.form)
         raise SiteChanged(restart_reason=f"bcmend: {self.site.key} has to merge every live-out")
 
@@ -121,18 +133,32 @@ def _is_only_in_a_closure() -> bool:
 setattr(Unmerged, "as_python_constant", _no_constant)  # noqa: B010
 
 
-class _Returned(Unmerged):
-    """One that nobody has looked at yet; if it is returned, the choice is made after the graph."""
+class Returned(Unmerged):
+    """One that nobody has looked at yet; if it is returned, the choice is made after the graph.
+
+    ``sides`` are what it is after either arm.
+    """
+
+    def __init__(
+        self, site: LiveSite, form: int, output: Any, sides: Sequence[VariableTracker], **more: Any
+    ) -> None:
+        super().__init__(site, form, output, **more)
+        self.sides = tuple(sides)
+
+    def keep_sides(self) -> NoReturn:
+        """Have the frame traced again with both sides and the condition kept."""
+        if self.form in self.site.returns:  # and yet they are not, since one of them is unbound
+            self.ask()
+        self.site.returns.add(self.form)
+        raise SiteChanged(restart_reason=f"bcmend: {self.site.key} has its choice made later")
 
     def require_both_sides(self, reader: LiveSite) -> None:
-        self.site.returns.add(self.form)
-        raise SiteChanged(restart_reason=f"bcmend: {reader.key} goes on in either form")
+        self.keep_sides()
 
     def reconstruct(self, codegen: Any) -> None:
         if not _is_handed_out(codegen.tx, self):
             self.ask()
-        self.site.returns.add(self.form)
-        raise SiteChanged(restart_reason=f"bcmend: {self.site.key} has its choice made later")
+        self.keep_sides()
 
 
 class Choice(Unmerged):
@@ -153,6 +179,10 @@ class Choice(Unmerged):
 
     def require_both_sides(self, reader: LiveSite) -> None:
         """It has them."""
+
+    @property
+    def sides(self) -> tuple[VariableTracker, VariableTracker]:
+        return self.one, self.other
 
     @property
     def parts(self) -> TupleVariable:
@@ -338,25 +368,41 @@ def _is_searched(variable: VariableTracker) -> bool:
 
 
 def merge_live_outs(
-    output: Any,
+    tx: Any,
     site: LiveSite,
     form: int,
-    predicate: VariableTracker,
+    predicate: TensorVariable,
     merger: Merger,
     sides: tuple[VariableTracker, VariableTracker],
 ) -> Build:
     """Plan the live-outs, a tuple. Raises ``CannotMerge`` where the site has to merge them all."""
     one, other = sides
-    if not (type(one) is type(other) is TupleVariable) or form in site.reads:
+    if not (type(one) is type(other) is TupleVariable):
         return merger.merge(one, other)
 
     def choice(sides: Sequence[VariableTracker]) -> VariableTracker:
-        return Choice(site, form, output, predicate, *sides)
+        if any(map(may_be_unbound, sides)):
+            return Returned(site, form, tx.output, sides, unbound=True)
+        return Choice(site, form, tx.output, predicate, *sides)
 
-    later = choice if form in site.returns else lambda sides: _Returned(site, form, output)
+    def returned(sides: Sequence[VariableTracker]) -> VariableTracker:
+        is_unbound = any(map(may_be_unbound, sides))
+        return Returned(site, form, tx.output, sides, unbound=is_unbound)
+
+    later = choice if form in site.returns else returned
+
+    def plan(position: int, left: VariableTracker, right: VariableTracker) -> Build:
+        is_flag = position in site.flags[form]
+        found = exits.merge_exit(tx, predicate, merger, left, right, is_flag=is_flag)
+        if found is not None:
+            return found
+        if form in site.reads:
+            return merger.merge(left, right)
+        return _merge_if_possible(merger, later, left, right)
+
     parts = [
-        _merge_if_possible(merger, later, left, right)
-        for left, right in zip(one.items, other.items, strict=True)
+        plan(position, left.realize(), right.realize())
+        for position, (left, right) in enumerate(zip(one.items, other.items, strict=True))
     ]
     return lambda merged: TupleVariable([part(merged) for part in parts])
 
@@ -376,6 +422,13 @@ def _merge_if_possible(
     del merger.pairs[known:]
     plans = [merger.adopt(one, then_side=True), merger.adopt(other, then_side=False)]
     return lambda merged: later([plan(merged) for plan in plans])
+
+
+def may_be_unbound(value: VariableTracker) -> bool:
+    """Whether ``value`` is the mark of a local that is unbound, or one that may turn out to be."""
+    if isinstance(value, Unmerged):
+        return bool(value.unbound)
+    return type(value) is ConstantVariable and value.value is UNBOUND
 
 
 def has_choice(result: VariableTracker) -> bool:

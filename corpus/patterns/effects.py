@@ -284,7 +284,7 @@ def variable_kept_between_calls() -> Program:
     return program
 
 
-@pattern(signs, WHERE, unsettled="a function that closes over an empty cell is not traced")
+@pattern(signs, WHERE)
 def variable_that_a_nested_function_reads() -> Program:
     def program(x: Tensor) -> Tensor:
         if x.sum() > 0:

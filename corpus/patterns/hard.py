@@ -26,10 +26,8 @@ from tests.equivalence import Call, call
 
 Program = Callable[..., Any]
 
-SHAPE = "a failure of an operator on shapes is not deferred"
 
-
-@pattern(rows, GUARD, unsettled=SHAPE)
+@pattern(rows, GUARD)
 def view_to_a_bad_shape() -> Program:
     def program(x: Tensor) -> Tensor:
         if x.sum() > 100:
@@ -289,7 +287,7 @@ def return_from_inside_with() -> Program:
     return program
 
 
-@pattern(signs, GUARD, unsettled="a variable that one side leaves unbound is refused")
+@pattern(signs, GUARD)
 def variable_bound_in_one_arm() -> Program:
     def program(x: Tensor) -> Tensor:
         if x.sum() > 0:

@@ -11,7 +11,9 @@ from torch import Tensor, nn
 from corpus.patterns.pattern import (
     CHOICE,
     COND,
+    GUARD,
     NO_MERGE,
+    OUTPUT,
     SPLIT,
     WHERE,
     pattern,
@@ -185,7 +187,7 @@ def rows_kept_by_a_comprehension() -> Program:
     return program
 
 
-@pattern(rows, WHERE, unsettled="an arm within a generator expression is refused")
+@pattern(rows, WHERE)
 def ternary_in_a_generator_expression() -> Program:
     def program(x: Tensor) -> Tensor:
         return sum(row.abs() if row.sum() < 0 else row * 2 for row in x)
@@ -198,6 +200,107 @@ def ternary_in_a_dictionary_comprehension() -> Program:
     def program(x: Tensor) -> dict[str, Tensor]:
         names = ("first", "second")
         return {n: r * 2 if r.max() > 0 else r - 1 for n, r in zip(names, x, strict=True)}
+
+    return program
+
+
+def _halved_if_large(rows: Tensor) -> Iterator[Tensor]:
+    for row in rows:
+        if row.abs().max() > 1.5:
+            row = row / 2
+        yield row
+
+
+@pattern(rows, WHERE)
+def branch_in_a_generator_function() -> Program:
+    def program(x: Tensor) -> Tensor:
+        total = x.new_zeros(4)
+        for number, row in enumerate(_halved_if_large(x), 1):
+            total = total + row * number
+        return total
+
+    return program
+
+
+@pattern(rows, WHERE)
+def generators_that_take_turns() -> Program:
+    def program(x: Tensor) -> list[Tensor]:
+        signed = (row if row.sum() > 0 else -row for row in x)
+        return [one * other for one, other in zip(_halved_if_large(x), signed, strict=True)]
+
+    return program
+
+
+def _announced(rows: Tensor) -> Iterator[Tensor]:
+    for number, row in enumerate(rows):
+        if row.isnan().any():
+            raise ValueError("not a number", number)
+        print(f"row {number}: {row.sum().item():.2f}")
+        yield row * number
+
+
+@pattern(rows, GUARD, OUTPUT)
+def generator_that_checks_and_prints() -> Program:
+    def program(x: Tensor) -> Tensor:
+        return torch.stack([row + 1 for row in _announced(x.log1p())])
+
+    return program
+
+
+@pattern(rows, WHERE, may_copy=True)
+def generator_that_is_sent_tensors() -> Program:
+    def averaged(value: Tensor) -> Iterator[Tensor]:
+        mean = value
+        while True:
+            value = yield mean
+            if value.sum() > mean.sum():
+                mean = value * 0.5 + mean * 0.5
+
+    def program(x: Tensor) -> tuple[Tensor, Tensor]:
+        means = averaged(x[0])
+        next(means)
+        return means.send(x[1]), means.send(x[1] - x[0])
+
+    return program
+
+
+@pattern(rows, WHERE)
+def generator_method_of_a_module() -> Any:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = nn.ModuleList(nn.Linear(4, 4) for _ in range(2))
+
+        def _steps(self, x: Tensor) -> Iterator[Tensor]:
+            for layer in self.layers:
+                residual = layer(x)
+                x = x + (residual if residual.mean() > 0 else -residual)
+                yield x
+
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.stack(list(self._steps(x))).mean(0)
+
+    return Net()
+
+
+@pattern(rows, refused("generator"), graphs=None)
+def generator_handed_out() -> Program:
+    def announced(rows: Tensor) -> Iterator[Tensor]:
+        for row in rows:
+            print("a row")
+            yield row if row.sum() > 0 else -row
+
+    def program(x: Tensor) -> Iterator[Tensor]:
+        # What is handed out has not run yet, and may never.
+        return announced(x)
+
+    return program
+
+
+@pattern(rows, refused("generator"), graphs=None)
+def filter_in_a_generator_expression() -> Program:
+    def program(x: Tensor) -> Tensor:
+        return sum((row for row in x if row.sum() > 0), torch.zeros(4))
 
     return program
 

@@ -62,7 +62,7 @@ def two_flags_joined_and_tested_later() -> Program:
     return program
 
 
-@pattern(signs, WHERE, unsettled=VALUE)
+@pattern(signs, CHOICE, WHERE)
 def flags_joined_in_a_helper() -> Program:
     def is_clean(x: Tensor) -> Tensor:
         return torch.isfinite(x).all() and not (x < -2).any()

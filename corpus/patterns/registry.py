@@ -25,6 +25,7 @@ from corpus.patterns import (
     speculation,
     state,
     truths,
+    unbound,
 )
 from corpus.patterns.pattern import Pattern
 
@@ -49,6 +50,7 @@ PATTERNS: Final[tuple[Pattern, ...]] = (
     *scopes.PATTERNS,
     *state.PATTERNS,
     *speculation.PATTERNS,
+    *unbound.PATTERNS,
 )
 """Every pattern, by file and in the order of each file."""
 

@@ -66,12 +66,7 @@ def position_out_of_a_list_in_an_arm() -> Program:
     return program
 
 
-@pattern(
-    signs,
-    GUARD,
-    unsettled="a failure of an operator on shapes is not deferred",
-    worse="as with stock, the failure is a TorchRuntimeError",
-)
+@pattern(signs, GUARD)
 def columns_that_do_not_exist_in_an_arm() -> Program:
     def program(x: Tensor) -> Tensor:
         if x.sum() < 0:
@@ -79,6 +74,36 @@ def columns_that_do_not_exist_in_an_arm() -> Program:
         else:
             y = x * 2
         return y + 1
+
+    return program
+
+
+@pattern(signs, GUARD)
+def row_that_does_not_exist_in_an_arm() -> Program:
+    def program(x: Tensor) -> Tensor:
+        if x.sum() < 0:
+            return x[7]
+        return x * 2
+
+    return program
+
+
+@pattern(signs, GUARD)
+def argument_that_does_not_exist_in_an_arm() -> Program:
+    def program(x: Tensor) -> Tensor:
+        if x.sum() < 0:
+            x = torch.add(x, "1")
+        return x * 2
+
+    return program
+
+
+@pattern(signs, GUARD)
+def length_of_a_text_in_an_arm() -> Program:
+    def program(x: Tensor) -> Tensor:
+        if x.sum() < 0:
+            return x * len(f"{x}")  # which Dynamo takes for an error
+        return x * 2
 
     return program
 

@@ -609,6 +609,16 @@ def guards_in_arms(x, y):
 
 
 @called_with(*PAIRS)
+def checks_chains(x, y):
+    if not -2 < x < 5:
+        raise ValueError(x, y)
+    assert 0 <= y <= x + 1 <= 9, (x, y)
+    if y < x < 3:
+        raise LookupError
+    return [x, y]
+
+
+@called_with(*PAIRS)
 def prints(log, x, y):
     if x > 0:
         log.append(x)

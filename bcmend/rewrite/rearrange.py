@@ -1,0 +1,52 @@
+"""Put the instructions of a function in another order, or leave some of them out.
+
+Reads a decoded function; produces one of the same kind, with its try ranges and jumps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from bcmend.cfg.graph import build_graph, decoded_index
+from bcmend.codeobj.decode import FunctionCode, TryRange
+
+__all__ = ["moved", "without_unreachable"]
+
+
+def moved(
+    tries: Sequence[TryRange], origins: Sequence[int], handlers: Mapping[int, int]
+) -> Iterator[TryRange]:
+    """Yield the ranges over instructions that stand in the place of ``origins``."""
+    for position, entry in enumerate(tries):
+        first, last = decoded_index(entry.start), decoded_index(entry.end)
+        start = None
+        for index, origin in enumerate([*origins, -1]):
+            covered = first <= origin < last
+            if covered and start is None:
+                start = index
+            elif not covered and start is not None:
+                yield replace(entry, start=start, end=index, handler=handlers[position])
+                start = None
+
+
+def without_unreachable(function: FunctionCode) -> FunctionCode:
+    """Leave out what has been copied to another place."""
+    graph = build_graph(function)
+    kept = [
+        index
+        for index in range(len(function.instructions))
+        if graph.block_of[index] in graph.reachable
+    ]
+    places = {index: place for place, index in enumerate(kept)}
+    instructions = tuple(
+        instruction
+        if instruction.target is None
+        else replace(instruction, target=places[decoded_index(instruction.target)])
+        for instruction in (function.instructions[index] for index in kept)
+    )
+    reachable = [entry for entry in function.tries if decoded_index(entry.handler) in places]
+    handlers = {
+        position: places[decoded_index(entry.handler)] for position, entry in enumerate(reachable)
+    }
+    return FunctionCode(function.shape, instructions, tuple(moved(reachable, kept, handlers)))

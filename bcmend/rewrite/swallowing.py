@@ -1,0 +1,74 @@
+"""Leave out what follows where a ``with`` block has swallowed an exception and none does.
+
+Behind a block that may swallow an exception, every variable bound in it may be unbound, as far as
+bytecode shows, and a branch that reads one would be refused. Most blocks in model code are entered
+by what is known by name never to swallow any. Reads facts; produces facts about a function whose
+handlers of such blocks raise again at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
+
+from bcmend.analysis.conditions import called_name
+from bcmend.analysis.facts import Facts, facts_of
+from bcmend.codeobj.decode import Instruction
+from bcmend.codeobj.opcodes import row
+from bcmend.rewrite.rearrange import without_unreachable
+from bcmend.torch_knowledge import NEVER_SWALLOWING
+
+__all__ = ["without_swallowing"]
+
+_FOLLOW_AT_MOST: Final = 3
+
+
+def without_swallowing(facts: Facts) -> Facts:
+    """Return facts about the function without the ways that are never taken."""
+    tests = {
+        test
+        for index, instruction in enumerate(facts.instructions)
+        if instruction.op == "BEFORE_WITH" and _never_swallows(facts, facts.operand(index, -1))
+        for test in _tests_behind(facts, index)
+    }
+    if not tests:
+        return facts
+    # Dropping what __exit__ returned lets control fall through to where it is raised again.
+    instructions = tuple(
+        Instruction("POP_TOP", None, None, each.offset, each.location) if index in tests else each
+        for index, each in enumerate(facts.instructions)
+    )
+    return facts_of(without_unreachable(replace(facts.function, instructions=instructions)))
+
+
+def _tests_behind(facts: Facts, block: int) -> list[int]:
+    """Return the jump on what the ``__exit__`` of a block returned for an exception."""
+    handler = facts.graph.handler_block(facts.graph.block_of[block + 1])
+    if handler is None:
+        return []
+    bounds = facts.graph.blocks[handler]
+    ops = [
+        each.op for each in facts.instructions[bounds.start : bounds.end] if each.op != "TO_BOOL"
+    ]
+    expected = ["PUSH_EXC_INFO", "WITH_EXCEPT_START", "POP_JUMP_IF_TRUE"]
+    raises = facts.instructions[bounds.end].op == "RERAISE"
+    return [bounds.end - 1] if ops == expected and raises else []
+
+
+def _never_swallows(facts: Facts, makers: Iterable[int], follow: int = _FOLLOW_AT_MOST) -> bool:
+    """Whether a context manager is made by calls that are known."""
+    known = list(makers)
+    return bool(known) and all(_is_known(facts, maker, follow) for maker in known)
+
+
+def _is_known(facts: Facts, maker: int, follow: int) -> bool:
+    if maker < 0 or follow == 0:
+        return False
+    instruction = facts.instructions[maker]
+    if row(instruction.op).reads == "local" and instruction.arg not in facts.argument_names:
+        stores = facts.stores.get(instruction.arg, ())
+        operands = (facts.operand(store, -1) for store in stores)
+        return all(_never_swallows(facts, operand, follow - 1) for operand in operands)
+    is_call = instruction.op.startswith("CALL")
+    return is_call and called_name(facts, maker) in NEVER_SWALLOWING

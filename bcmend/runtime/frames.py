@@ -1,0 +1,32 @@
+"""The frames that Dynamo is tracing: who called whom, and who resumed whom.
+
+Dynamo's ``parent`` of a generator's frame is the frame that made the generator. What resumes it may
+be another one, and what the generator raises or sees passes through both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+__all__ = ["being_traced", "drains_for_the_caller"]
+
+
+def being_traced(tx: Any) -> Iterator[Any]:
+    """Yield ``tx`` and every frame that waits for it, each once, innermost first."""
+    seen: set[int] = set()
+    for frame in (tx, *reversed(tx.output._current_tx)):
+        while frame is not None and id(frame) not in seen:
+            seen.add(id(frame))
+            yield frame
+            frame = getattr(frame, "parent", None)
+
+
+def drains_for_the_caller(tx: Any) -> bool:
+    """Whether Dynamo runs a generator to its end only because the call hands it out.
+
+    In eager execution it has not run by then. Nothing else is traced while the outermost frame
+    returns.
+    """
+    returns = tx.output.root_tx.current_instruction.opname == "RETURN_VALUE"
+    return returns or bool(tx.output.current_tracer.is_reconstructing_generator)

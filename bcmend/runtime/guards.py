@@ -1,0 +1,162 @@
+"""Guards: exceptions that are raised when the graph has run.
+
+Reads a condition and what raises under it: an arm, or the function made of one. It becomes a side
+exit; where the graph cannot be thrown away, it becomes a record with the condition as predicate, if
+it is certain that eager execution raises and the exception leaves the code being traced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch._dynamo.variables import TensorVariable, TupleVariable
+from torch._dynamo.variables.base import VariableTracker
+
+from bcmend.runtime import failures, lower, sinks, sites, watches
+from bcmend.runtime.arms import Arm, ArmFailure, ArmTrace
+from bcmend.runtime.merge import example_of
+from bcmend.runtime.operations import storage_of
+from bcmend.runtime.sinks import Draft
+from bcmend.runtime.sites import LiveSite
+
+__all__ = [
+    "can_exit",
+    "defer_raising_arm",
+    "make_guard",
+    "make_record",
+    "make_side_exit",
+    "predicate_of",
+]
+
+
+def defer_raising_arm(
+    tx: Any,
+    site: LiveSite,
+    condition: VariableTracker,
+    arms: tuple[Arm, Arm],
+    traced: Sequence[ArmTrace | ArmFailure],
+) -> VariableTracker | None:
+    """Record the exception of the arm that raised and go on with the other arm."""
+    failed = [trace for trace in traced if isinstance(trace, ArmFailure)]
+    failure = next((each for each in failed if each.raised == failures.UNKNOWN), failed[0])
+    if len(failed) == 2 or failure.raised == failures.UNKNOWN:
+        # Where a branch inside the arm is the reason, its refusal says more.
+        site.refuse(*(sites.recent_refusal() or ("arm-untraceable", failure.detail)))
+        return None
+    if failure.spoiled:
+        site.withdraw("arm-effects", "the arm that raises changes the form of a tensor in place")
+        raise watches.SiteChanged(restart_reason="bcmend: a tensor has another form")
+    raising = 0 if isinstance(traced[0], ArmFailure) else 1
+    predicate = predicate_of(tx, site, condition)
+    if raising == 1:
+        predicate = lower.negated(tx, predicate)
+    arm = arms[raising]
+    if failure.raised == failures.CERTAIN:
+        if not make_guard(tx, site, arm.function, TupleVariable(list(arm.arguments)), predicate):
+            return None
+    elif can_exit(tx, site):
+        make_side_exit(tx, site, predicate)
+    else:
+        site.refuse("arm-untraceable", failure.detail)
+        return None
+    site.mended("guard", f"one side raises {failure.detail}")
+    return arms[1 - raising].call(tx)
+
+
+def make_guard(
+    tx: Any,
+    site: LiveSite,
+    action: VariableTracker,
+    inputs: VariableTracker,
+    predicate: TensorVariable,
+) -> bool:
+    """Have an exception raised if ``predicate`` holds; say whether that was possible.
+
+    A side exit does it just as eager execution. Where there can be none, a record calls ``action``,
+    which raises, when all else has been done: what the action finds in cells and in objects is what
+    is there by then.
+    """
+    if can_exit(tx, site):
+        make_side_exit(tx, site, predicate)
+        return True
+    if handled_by_a_caller(tx):
+        site.refuse("handler-in-caller")
+        return False
+    return make_record(tx, site, action, inputs, predicate)
+
+
+def can_exit(tx: Any, site: LiveSite) -> bool:
+    """Whether the frame being traced can have a side exit for ``site``, as far as is known."""
+    return not tx.export and sinks.ends_at_a_boundary(tx) and sites.may_have_exit(site)
+
+
+def make_side_exit(tx: Any, site: LiveSite, predicate: TensorVariable) -> None:
+    """Have the call made in plain Python if ``predicate`` holds."""
+    nothing = TupleVariable([])
+    sinks.append(tx, Draft(site, nothing, predicate, nothing, is_exit=True))
+
+
+def predicate_of(tx: Any, site: LiveSite, condition: VariableTracker) -> TensorVariable:
+    """Return the truth of ``condition`` as it is now, whatever is changed later."""
+    predicate = lower.as_predicate(tx, condition)
+    if not isinstance(condition, TensorVariable):
+        return predicate
+    if storage_of(example_of(predicate)) != storage_of(example_of(condition)):
+        return predicate
+    kept = sinks.snapshot(tx, site, predicate)
+    assert isinstance(kept, TensorVariable)
+    return kept
+
+
+def make_record(
+    tx: Any,
+    site: LiveSite,
+    action: VariableTracker,
+    inputs: VariableTracker,
+    predicate: TensorVariable | None = None,
+) -> bool:
+    """Have ``action`` called after the graph, if ``predicate`` holds; say whether it can be."""
+    if not sinks.is_open(tx):
+        site.refuse("export")
+        return False
+    try:
+        kept = sinks.snapshot(tx, site, inputs)
+    except sinks.CannotSnapshot as reason:
+        site.withdraw("cannot-snapshot", str(reason))
+        raise watches.SiteChanged(restart_reason="bcmend: a value cannot be kept") from None
+    sinks.append(tx, Draft(site, action, predicate, kept, raises=predicate is not None))
+    return True
+
+
+def handled_by_a_caller(tx: Any) -> bool:
+    """Whether an exception raised here could be caught in the code being traced."""
+    frame = tx
+    while frame is not None:
+        if any(_may_swallow(block) for block in frame.block_stack):
+            return True
+        if _caught_in(frame, frame.current_instruction.exn_tab_entry):
+            return True
+        frame = getattr(frame, "parent", None)
+    return False
+
+
+def _may_swallow(block: Any) -> bool:
+    """Whether the exit of an open ``with`` is user code, which may swallow an exception."""
+    return type(block.with_context).__name__ == "GenericContextWrappingVariable"
+
+
+def _caught_in(frame: Any, entry: Any) -> bool:
+    """Follow the handlers from ``entry`` outwards; those of a ``with`` pass exceptions on."""
+    while entry is not None:
+        start = frame.indexof[entry.target]
+        window = frame.instructions[start : start + 12]
+        handler = [one for one in window if one.opname != "NOP"]  # ranges may begin with one
+        names = [one.opname for one in handler]
+        if names[:2] == ["PUSH_EXC_INFO", "WITH_EXCEPT_START"] and "RERAISE" in names:
+            entry = handler[names.index("RERAISE")].exn_tab_entry
+        elif names[:3] == ["COPY", "POP_EXCEPT", "RERAISE"]:
+            entry = handler[2].exn_tab_entry
+        else:
+            return True
+    return False

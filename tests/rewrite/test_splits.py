@@ -1,0 +1,138 @@
+"""Code that is split in front of an instruction does what it did, in either half."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import CodeType, FunctionType
+from typing import Any
+
+import pytest
+
+from bcmend.analysis.facts import facts_of
+from bcmend.codeobj.decode import decode
+from bcmend.codeobj.opcodes import row
+from bcmend.names import CALLBACK, NAMESPACE, TRACING
+from bcmend.pipeline import Context, mend
+from bcmend.policy import DEFAULT
+from bcmend.rewrite.plan import SPLIT, BranchLowering
+from bcmend.rewrite.splits import facts_with_splits, propose_split
+from tests.rewrite.programs import PROGRAMS
+from tests.stand_ins import NothingToMend, outcome_of, with_code
+
+
+class Halved(NothingToMend):
+    """Goes on in one half, and in the half past the instruction itself."""
+
+    def __init__(self, form: int, half: int) -> None:
+        super().__init__()
+        self.form, self.half = form, half
+        self.inside: set[str] = set()
+        self.splits = 0
+
+    def nothing(self) -> None:
+        return None
+
+    def undecided(self, key: str, operands: tuple[Any, ...]) -> bool:
+        return key not in self.inside
+
+    def split(
+        self,
+        key: str,
+        form: int,
+        function: FunctionType,
+        first: tuple[Any, ...],
+        entry: int,
+        inputs: tuple[Any, ...],
+        operands: tuple[Any, ...],
+    ) -> Any:
+        if form != self.form:
+            return None
+        self.splits += 1
+        self.inside.add(key)
+        try:
+            return function(*first, function, entry + self.half, inputs)
+        finally:
+            self.inside.discard(key)
+
+
+def _reading(code: CodeType) -> Iterator[int]:
+    """Yield the offsets of the instructions that take an operand, each to split in front of."""
+    for instruction in decode(code).instructions:
+        takes, _ = row(instruction.op).effect(instruction.arg)
+        if takes:
+            yield instruction.offset
+
+
+def _split_at(function: FunctionType, offset: int, primitives: object) -> FunctionType:
+    names = {
+        **function.__globals__,
+        NAMESPACE: primitives,
+        TRACING: lambda: True,
+        CALLBACK: lambda: None,
+    }
+    place = frozenset([(id(function.__code__), offset)])
+    context = Context("module", names, DEFAULT, splits=place)
+    return with_code(function, mend(function.__code__, context).shell, names)
+
+
+@pytest.mark.parametrize("form", [0, 1, 2])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_half_does_what_the_code_in_its_place_did(name: str, form: int) -> None:
+    program = PROGRAMS[name]
+    arguments = program.calls[0]
+    for number, offset in enumerate(_reading(program.function.__code__)):
+        primitives = Halved(form, number % 2)
+        split = _split_at(program.function, offset, primitives)
+        seen = []
+        for function in (program.function, split):
+            log: list[object] = []
+            given = (log, *arguments) if program.takes_log else arguments
+            outcome = outcome_of(function, *given)
+            seen.append((repr(outcome.value), outcome.error and outcome.error[0], repr(log)))
+        assert seen[1] == seen[0], offset
+
+
+def _call(values, scale):
+    result = sorted(values, key=abs)[0] + max(scale, 2).bit_length()
+    return result
+
+
+@pytest.mark.parametrize("form", [0, 1, 2])
+def test_calls_are_split_with_their_null_and_their_method(form: int) -> None:
+    """Every instruction can be split in its narrowest form, and most in the others."""
+    offsets = list(_reading(_call.__code__))
+    made = 0
+    for offset in offsets:
+        primitives = Halved(form, 1)
+        assert _split_at(_call, offset, primitives)([-3, 2, 1], 5) == 4
+        made += primitives.splits
+    assert made == len(offsets) if form == 0 else made
+
+
+def _loop(values):
+    total = 0
+    for value in values:
+        total = total + value * 2
+    return total
+
+
+def test_the_narrowest_form_ends_behind_the_instruction_the_next_behind_the_statement() -> None:
+    code = decode(_loop.__code__)
+    multiply = next(each for each in code.instructions if each.op == "BINARY_OP")
+    facts, (index,) = facts_with_splits(facts_of(code), [multiply.offset])
+    lowering = propose_split(facts, index)
+    assert isinstance(lowering, BranchLowering)
+    first, second, *_ = lowering.alternatives
+    starts = [facts.graph.blocks[form.join].start for form in (first, second)]
+    assert starts[0] == index + 1
+    assert facts.instructions[starts[1] - 1].op == "STORE_FAST"
+    assert (first.extra, second.outputs) == (1, ("total",))
+    assert lowering.alternatives[-1].returns
+
+
+def test_a_split_is_a_site_of_its_kind() -> None:
+    offset = next(iter(_reading(_loop.__code__)))
+    context = Context("module", {}, DEFAULT, splits=frozenset([(id(_loop.__code__), offset)]))
+    (site,) = [site for _, site in mend(_loop.__code__, context).sites]
+    assert site.kind == SPLIT
+    assert site.offset == offset

@@ -1,0 +1,208 @@
+"""Side exits: what they leave undone, when there are none, and when there are none any more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+import bcmend
+from bcmend.site_report import SiteRecord
+from tests.equivalence import assert_equivalent, call, fresh
+
+POSITIVE, NEGATIVE = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([-1.0, -2.0, -3.0])
+
+Program = Callable[[Tensor], Tensor]
+
+
+def _reshaping() -> Program:
+    def program(x: Tensor) -> Tensor:
+        if x.sum() < 0:
+            x = x.view(2, 2)
+        return x * 2
+
+    return program
+
+
+def _handling() -> Program:
+    def program(x: Tensor) -> Tensor:
+        try:
+            if x.sum() < 0:
+                raise ValueError("negative")
+            x = x * 2
+        except ValueError:
+            x = x - 1
+        return x
+
+    return program
+
+
+def _site(program: Program) -> SiteRecord:
+    (site,) = bcmend.report(program).sites
+    return site
+
+
+def _both() -> list[Any]:
+    return [call(POSITIVE.clone()), call(NEGATIVE.clone()), call(POSITIVE.clone())]
+
+
+@pytest.mark.parametrize("make", [_reshaping, _handling])
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_the_call_is_made_in_plain_python(
+    make: Callable[[], Program], backend: str, training: bool
+) -> None:
+    assert_equivalent(make, _both, backend=backend, training=training)
+
+
+def test_nothing_that_the_graph_would_have_changed_has_changed() -> None:
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.last: Tensor | None = None
+            self.seen: list[Tensor] = []
+
+        def forward(self, x: Tensor, into: dict[str, Tensor]) -> Tensor:
+            self.seen.append(x)
+            into["x"] = x
+            print("first")
+            if x.sum() < 0:
+                x = x.view(2, 2)
+            self.last = x
+            into["later"] = x
+            print("second")
+            return x * 2
+
+    calls = [call(POSITIVE.clone(), {}), call(NEGATIVE.clone(), {})]
+    assert_equivalent(Net, lambda: calls, recompiles=None, graphs=None)
+
+
+def test_the_first_of_several_failures_is_the_one() -> None:
+    def make() -> Program:
+        def program(x: Tensor) -> Tensor:
+            if x.max() < -5:
+                raise KeyError("first")
+            if x.sum() < 0:
+                x = x.view(2, 2)
+            if x.min() < -3:
+                raise ValueError("third")
+            return x * 2
+
+        return program
+
+    values = [POSITIVE, NEGATIVE, NEGATIVE * 2, NEGATIVE * 9, torch.tensor([9.0, 9.0, -4.0])]
+    assert_equivalent(make, lambda: [call(each.clone()) for each in values])
+
+
+def test_an_exit_in_an_arm_needs_both_conditions() -> None:
+    def make() -> Program:
+        def program(x: Tensor) -> Tensor:
+            if x.sum() > 0:
+                y = x * 2
+                if x.min() < -3:
+                    y = y.view(2, 2)
+            else:
+                y = x - 1
+            return y
+
+        return program
+
+    values = [POSITIVE, NEGATIVE, NEGATIVE * 9, torch.tensor([9.0, 9.0, -4.0])]
+    assert_equivalent(make, lambda: [call(each.clone()) for each in values])
+
+
+def _draws(x: Tensor) -> Tensor:
+    x = functional.dropout(x)
+    if x.sum() < -100:
+        x = x.view(2, 2)
+    return x
+
+
+def _changes_its_argument(x: Tensor) -> Tensor:
+    x.add_(1)
+    try:
+        if x.sum() < -100:
+            raise ValueError
+    except ValueError:
+        x = x - 1
+    return x
+
+
+@pytest.mark.parametrize(
+    ("function", "slug"),
+    [(_draws, "arm-untraceable"), (_changes_its_argument, "handler-in-caller")],
+)
+def test_a_graph_that_cannot_be_thrown_away_has_none(function: Program, slug: str) -> None:
+    def make() -> Program:
+        return fresh(function)
+
+    found = assert_equivalent(
+        make, lambda: [call(POSITIVE.clone())], fullgraph=False, graphs=None, recompiles=None
+    )
+    assert found.report is not None
+    assert slug in {site.refusal for site in found.report.sites}
+
+
+def test_a_check_is_made_by_a_record_where_there_can_be_no_exit() -> None:
+    def make() -> Program:
+        def program(x: Tensor) -> Tensor:
+            y = functional.dropout(x)
+            if x.sum() < 0:
+                raise ValueError("negative")
+            return y
+
+        return program
+
+    assert_equivalent(make, _both)
+
+
+def _compiled(program: Program, *, fullgraph: bool) -> Program:
+    torch._dynamo.reset()
+    bcmend.patch(program)
+    return torch.compile(program, backend="eager", fullgraph=fullgraph)
+
+
+@pytest.mark.parametrize("fullgraph", [True, False])
+def test_an_arm_that_does_not_fail_after_all_is_compiled_if_the_graph_may_break(
+    fullgraph: bool,
+) -> None:
+    program = fresh(_handling)()
+    compiled = _compiled(program, fullgraph=fullgraph)
+    for x in (POSITIVE, NEGATIVE, NEGATIVE, POSITIVE):
+        expected = x * 2 if x.sum() > 0 else x - 1
+        assert torch.equal(compiled(x), expected)
+    site = _site(program)
+    assert (site.status, site.refusal) == (
+        ("mended", None) if fullgraph else ("refused", "handler-in-caller")
+    )
+    bcmend.unpatch()
+
+
+def test_an_arm_that_does_fail_keeps_its_exit() -> None:
+    program = fresh(_reshaping)()
+    compiled = _compiled(program, fullgraph=False)
+    for x in (POSITIVE, NEGATIVE, POSITIVE, NEGATIVE):
+        if x is NEGATIVE:
+            with pytest.raises(RuntimeError, match="is invalid for input of size 3"):
+                compiled(x)
+        else:
+            assert torch.equal(compiled(x), x * 2)
+    assert _site(program).status == "mended"
+    bcmend.unpatch()
+
+
+def test_a_call_without_a_boundary_has_none() -> None:
+    inner = bcmend.patch(fresh(_reshaping)())
+
+    def caller(x: Tensor) -> Tensor:
+        return inner(x) + 1
+
+    torch._dynamo.reset()
+    with pytest.raises(torch._dynamo.exc.Unsupported):
+        torch.compile(caller, backend="eager", fullgraph=True)(POSITIVE)
+    assert _site(inner).refusal == "arm-untraceable"
+    bcmend.unpatch()
