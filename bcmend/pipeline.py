@@ -3,6 +3,7 @@
     code object
       -> decode          codeobj.decode     canonical instructions
       -> analyse         analysis.facts     blocks, operand stacks, liveness, branches
+      -> join chains     rewrite.chains     one branch of ``if a and b``
       -> plan            rewrite.branch,    one lowering, or one refusal, for each site
                          rewrite.defer
       -> write           rewrite.write      the body, its arms and deferred statements
@@ -32,6 +33,7 @@ from bcmend.codeobj.decode import decode
 from bcmend.codeobj.opcodes import row
 from bcmend.policy import Policy
 from bcmend.rewrite.branch import propose_branch, propose_guard
+from bcmend.rewrite.chains import with_chains_joined
 from bcmend.rewrite.defer import may_write_output, output_statements, propose_output
 from bcmend.rewrite.plan import BranchLowering, Lowering, Plan, Refusal, Site
 from bcmend.rewrite.shell import generator_gate, write_shell
@@ -157,11 +159,25 @@ def _written(code: CodeType, writer: CodeWriter, gathered: _Gathered, has_sites:
 
 def _planned(code: CodeType, context: Context, gathered: _Gathered) -> CodeWriter:
     """Decide about every site of ``code``, and mend the functions nested in it."""
-    facts = facts_of(decode(code))
+    facts = _with_chains_joined(code, facts_of(decode(code)), context)
     plan = _plan(code, facts, context, gathered.names)
     gathered.sites.extend((code, site) for site in plan.sites)
     nested = _mend_nested(code, context, gathered)
     return CodeWriter(facts, plan, lambda site: site.name, nested)
+
+
+def _with_chains_joined(code: CodeType, facts: Facts, context: Context) -> Facts:
+    """Make one branch of several conditions in a row; a generator keeps its instructions."""
+    if code.co_flags & inspect.CO_GENERATOR:
+        return facts
+    likely = {each.jump for each in facts.branches if _is_likely(code, facts, each.jump, context)}
+    joined = with_chains_joined(facts, likely)
+    return facts if joined is None else facts_of(joined)
+
+
+def _is_likely(code: CodeType, facts: Facts, jump: int, context: Context) -> bool:
+    place = (id(code), facts.instructions[jump].offset)
+    return place in context.asked or may_be_tensor(facts, jump) == "likely"
 
 
 def _mend_nested(code: CodeType, context: Context, gathered: _Gathered) -> dict[CodeType, CodeType]:
@@ -277,8 +293,7 @@ def _decisions(
         for statement in output_statements(facts, context.names):
             yield statement.start, "output", whole or propose_output(facts, statement)
     for branch in facts.branches:
-        place = (id(code), facts.instructions[branch.jump].offset)
-        if place not in context.asked and may_be_tensor(facts, branch.jump) != "likely":
+        if not _is_likely(code, facts, branch.jump, context):
             continue
         if branch.taken_raises and branch.fallthrough_raises:
             continue
@@ -288,7 +303,7 @@ def _decisions(
             else:
                 yield branch.jump, "guard", whole or propose_guard(facts, branch)
             continue
-        is_wide = place in context.wide
+        is_wide = (id(code), facts.instructions[branch.jump].offset) in context.wide
         yield branch.jump, "branch", whole or _proposed(facts, branch, is_wide=is_wide)
 
 
