@@ -101,7 +101,8 @@ def running_loss_scale() -> Any:
     return Scaler()
 
 
-@pattern(signs, SPLIT, unsettled=UNLIKE)
+# An int on a module is a constant of the graph, patched or not: another value, another graph.
+@pattern(signs, WHERE, graphs=3, recompiles=2)
 def skipped_steps_counted() -> Any:
     class Trainer(nn.Module):
         def __init__(self) -> None:
