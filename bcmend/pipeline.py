@@ -3,8 +3,10 @@
     code object
       -> decode          codeobj.decode     canonical instructions
       -> analyse         analysis.facts     blocks, operand stacks, liveness, branches
-      -> plan            rewrite.branch,    one lowering, or one refusal, for each site;
-                         rewrite.defer      rewrite.unbound marks locals that stand in the way
+      -> rearrange       rewrite.chains,    one branch of ``if a and b``; one way out of a ``with``;
+                         rewrite.exits      rewrite.unbound marks locals that may be unbound
+      -> plan            rewrite.branch,    one lowering, or one refusal, for each site
+                         rewrite.defer
       -> write           rewrite.write      the body, its arms and deferred statements
       -> shell           rewrite.shell      the original with a gate in front
 
@@ -33,6 +35,7 @@ from bcmend.codeobj.opcodes import row
 from bcmend.policy import Policy
 from bcmend.rewrite.branch import propose_branch, propose_guard
 from bcmend.rewrite.caught import propose_caught
+from bcmend.rewrite.chains import with_chains_joined
 from bcmend.rewrite.defer import may_write_output, output_statements, propose_output
 from bcmend.rewrite.exits import with_shared_exits
 from bcmend.rewrite.plan import SPLIT, BranchLowering, Lowering, Plan, Refusal, Site, chained
@@ -220,9 +223,9 @@ def _decided(code: CodeType, context: Context) -> tuple[Facts, list[Decision]]:
     """
     facts = facts_of(decode(code))
     whole = _refusal_of_all(code, facts)
-    if whole is None:
-        facts = without_swallowing(facts)
-        facts = with_shared_exits(facts, lambda *found: _is_branch_site(code, context, *found))
+    keeps_instructions = bool(whole or code.co_flags & inspect.CO_GENERATOR)
+    if not keeps_instructions:
+        facts = _rearranged(code, facts, context)
     unmarked, marked = facts, frozenset[str]()
     while True:
         unbound: set[str] = set()
@@ -231,10 +234,23 @@ def _decided(code: CodeType, context: Context) -> tuple[Facts, list[Decision]]:
             *_decisions(code, facts, whole, context, unbound),
             *((index, SPLIT, whole or _split(facts, index, unbound)) for index in splits),
         ]
-        if unbound <= marked:
+        if unbound <= marked or keeps_instructions:
             return facts, sorted(decisions, key=lambda each: each[0])
         marked |= unbound
         facts = facts_of(with_marks(unmarked, marked))
+
+
+def _rearranged(code: CodeType, facts: Facts, context: Context) -> Facts:
+    """Return facts about a form of the function in which more can be mended."""
+    likely = [each.jump for each in facts.branches if _is_likely(code, facts, each.jump, context)]
+    joined = with_chains_joined(facts, likely)
+    facts = without_swallowing(facts if joined is None else facts_of(joined))
+    return with_shared_exits(facts, lambda *found: _is_branch_site(code, context, *found))
+
+
+def _is_likely(code: CodeType, facts: Facts, jump: int, context: Context) -> bool:
+    place = (id(code), facts.instructions[jump].offset)
+    return place in context.asked or may_be_tensor(facts, jump) == "likely"
 
 
 def _split(facts: Facts, index: int, unbound: set[str]) -> Lowering | Refusal:
@@ -353,11 +369,10 @@ def _decisions(
 
 def _is_site(code: CodeType, context: Context, facts: Facts, branch: Branch) -> bool:
     """Whether a branch is likely to be one on a tensor, or Dynamo was seen to stop there."""
-    offset = facts.instructions[branch.jump].offset
-    if offset < 0 or (branch.taken_raises and branch.fallthrough_raises):
+    is_inserted = facts.instructions[branch.jump].offset < 0
+    if is_inserted or (branch.taken_raises and branch.fallthrough_raises):
         return False
-    is_asked = (id(code), offset) in context.asked
-    return is_asked or may_be_tensor(facts, branch.jump) == "likely"
+    return _is_likely(code, facts, branch.jump, context)
 
 
 def _is_branch_site(code: CodeType, context: Context, facts: Facts, branch: Branch) -> bool:

@@ -108,7 +108,7 @@ def number_of_steps_chosen() -> Program:
     return program
 
 
-@pattern(rows, CHOICE, SPLIT)
+@pattern(rows, SPLIT, WHERE)
 def number_of_columns_kept() -> Program:
     def program(x: Tensor) -> Tensor:
         if x.std() > 0.6 and x.mean() > 0:

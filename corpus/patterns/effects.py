@@ -66,7 +66,7 @@ def attribute_of_a_plain_object() -> Program:
     return program
 
 
-# Dynamo takes a number that an object has for a constant first, and has a guard on it.
+# An int on a module is a constant of the graph, patched or not: another value, another graph.
 @pattern(signs, WHERE, graphs=2, recompiles=1)
 def number_counted_in_one_arm() -> Any:
     class Net(torch.nn.Module):

@@ -102,7 +102,7 @@ def assertion_with_a_message() -> Program:
     return program
 
 
-@pattern(signs, GUARD)
+@pattern(signs, GUARD, WHERE)
 def assertion_of_two_conditions() -> Program:
     def program(x: Tensor) -> Tensor:
         assert x.sum() > -5 and x.max() < 3, "out of range"

@@ -99,7 +99,7 @@ def running_loss_scale() -> Any:
     return Scaler()
 
 
-# Dynamo takes numbers that an object has for constants first, and has guards on them.
+# An int on a module is a constant of the graph, patched or not: another value, another graph.
 @pattern(signs, WHERE, graphs=3, recompiles=2)
 def skipped_steps_counted() -> Any:
     class Trainer(nn.Module):
