@@ -37,7 +37,7 @@ from bcmend.rewrite.defer import may_write_output, output_statements, propose_ou
 from bcmend.rewrite.exits import with_shared_exits
 from bcmend.rewrite.plan import BranchLowering, Lowering, Plan, Refusal, Site
 from bcmend.rewrite.shell import write_shell
-from bcmend.rewrite.swallowing import without_swallowing
+from bcmend.rewrite.swallowing import asks_for_swallowing, without_swallowing
 from bcmend.rewrite.widen import over_flags, wider_forms
 from bcmend.rewrite.write import CodeWriter
 
@@ -300,6 +300,8 @@ def _decisions(
 def _is_site(code: CodeType, context: Context, facts: Facts, branch: Branch) -> bool:
     """Whether a branch is likely to be one on a tensor, or Dynamo was seen to stop there."""
     if branch.taken_raises and branch.fallthrough_raises:
+        return False
+    if asks_for_swallowing(facts, branch.jump):
         return False
     place = (id(code), facts.instructions[branch.jump].offset)
     return place in context.asked or may_be_tensor(facts, branch.jump) == "likely"

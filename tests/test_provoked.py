@@ -105,23 +105,25 @@ def _bound(x: Tensor, known: bool) -> Tensor:
     return x
 
 
-def _returning_in_try(x: Tensor) -> Tensor:
+def _returning_in_a_handler(x: Tensor) -> Tensor:
     try:
+        y = {"a": x}["b"]
+    except KeyError:
         if x.sum() > 0:
             return x + 1
         return x - 1
-    finally:
-        x.size()
+    return y
 
 
-def _returning_after_try(x: Tensor) -> Tensor:
+def _returning_after_the_handler(x: Tensor) -> Tensor:
     try:
+        y = {"a": x}["b"]
+    except KeyError:
+        y = None
+    if y is None:
         if x.sum() > 0:
-            y = x + 1
-        else:
-            y = x - 1
-    finally:
-        x.size()
+            return x + 1
+        return x - 1
     return y
 
 
@@ -359,7 +361,7 @@ PROVOCATIONS = (
     Provocation("coroutine", _starting, _simple),
     Provocation("frame-introspection", _introspecting, _simple),
     Provocation("maybe-unbound", _unbound, _bound),
-    Provocation("return-in-try", _returning_in_try, _returning_after_try),
+    Provocation("return-in-try", _returning_in_a_handler, _returning_after_the_handler),
     Provocation("consumes-iterator", _what_is_left_to_see, _nothing_left_to_see, run=ON_X),
     Provocation("too-deep", _thirty_exits, _five_exits, run=ON_X),
     Provocation("deletes-local", _deleting_a_local, _deleting_later),

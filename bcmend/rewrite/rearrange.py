@@ -45,9 +45,7 @@ def without_unreachable(function: FunctionCode) -> FunctionCode:
         else replace(instruction, target=places[decoded_index(instruction.target)])
         for instruction in (function.instructions[index] for index in kept)
     )
-    reachable = [
-        entry for entry in function.tries if decoded_index(entry.handler) in places
-    ]
+    reachable = [entry for entry in function.tries if decoded_index(entry.handler) in places]
     handlers = {
         position: places[decoded_index(entry.handler)] for position, entry in enumerate(reachable)
     }

@@ -19,7 +19,7 @@ from bcmend.codeobj.opcodes import row
 from bcmend.rewrite.rearrange import without_unreachable
 from bcmend.torch_knowledge import NEVER_SWALLOWING
 
-__all__ = ["without_swallowing"]
+__all__ = ["asks_for_swallowing", "without_swallowing"]
 
 _FOLLOW_AT_MOST: Final = 3
 
@@ -42,13 +42,21 @@ def without_swallowing(facts: Facts) -> Facts:
     return facts_of(without_unreachable(replace(facts.function, instructions=instructions)))
 
 
+def asks_for_swallowing(facts: Facts, jump: int) -> bool:
+    """Whether a jump tests what ``__exit__`` returned for an exception, which is no tensor."""
+    ops = [each.op for each in facts.instructions[max(jump - 2, 0) : jump] if each.op != "TO_BOOL"]
+    return ops[-1:] == ["WITH_EXCEPT_START"]
+
+
 def _tests_behind(facts: Facts, block: int) -> list[int]:
     """Return the jump on what the ``__exit__`` of a block returned for an exception."""
     handler = facts.graph.handler_block(facts.graph.block_of[block + 1])
     if handler is None:
         return []
     bounds = facts.graph.blocks[handler]
-    ops = [each.op for each in facts.instructions[bounds.start : bounds.end] if each.op != "TO_BOOL"]
+    ops = [
+        each.op for each in facts.instructions[bounds.start : bounds.end] if each.op != "TO_BOOL"
+    ]
     expected = ["PUSH_EXC_INFO", "WITH_EXCEPT_START", "POP_JUMP_IF_TRUE"]
     raises = facts.instructions[bounds.end].op == "RERAISE"
     return [bounds.end - 1] if ops == expected and raises else []

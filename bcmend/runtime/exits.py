@@ -7,7 +7,6 @@ branch itself. A variable that one arm leaves dead has the value of the other.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from torch._dynamo.variables import ConstantVariable, TensorVariable
@@ -15,7 +14,7 @@ from torch._dynamo.variables.base import VariableTracker
 
 from bcmend.names import DEAD
 from bcmend.runtime import lower
-from bcmend.runtime.merge import Build, CannotMerge, Merger, Pair
+from bcmend.runtime.merge import Build, CannotMerge, Merger
 
 __all__ = ["merge_exit"]
 

@@ -217,7 +217,7 @@ def exception_built_before() -> Program:
     return program
 
 
-@pattern(signs, refused("handler-in-caller"), graphs=None)
+@pattern(signs, WHERE)
 def check_caught_in_the_same_function() -> Program:
     def program(x: Tensor) -> Tensor:
         try:

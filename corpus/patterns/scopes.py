@@ -46,7 +46,7 @@ def branch_under_autocast() -> Any:
     return Mixed()
 
 
-@pattern(signs, WHERE, unsettled="a `with` might swallow, which leaves a variable unbound")
+@pattern(signs, WHERE)
 def autocast_switched_off_in_an_arm() -> Program:
     def program(x: Tensor) -> Tensor:
         if x.abs().max() > 3.5:

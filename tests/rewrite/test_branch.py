@@ -256,11 +256,14 @@ def _may_be_unbound(x, z):
     return y
 
 
-def _returns_in_with(x, y):
-    with y:
+def _returns_in_handler(x, y):
+    try:
+        y = y[0]
+    except TypeError:
         if x:
             return 1
         return 2
+    return y
 
 
 def _handles_its_own_exception(x, y):
@@ -296,7 +299,7 @@ def _checks_a_chain(x, y):
         (_uses_locals, "frame-introspection"),
         (_deletes, "deletes-local"),
         (_may_be_unbound, "maybe-unbound"),
-        (_returns_in_with, "return-in-try"),
+        (_returns_in_handler, "return-in-try"),
         (_handles_its_own_exception, "return-in-try"),
         (_goes_on_after_its_own_exception, "return-in-try"),
         (_checks_a_chain, "stack-shape"),
