@@ -248,20 +248,24 @@ def _checking(x: Tensor) -> Tensor:
     return x + 1
 
 
-def _handling(x: Tensor) -> Tensor:
+def _checking_in_try(x: Tensor) -> Tensor:
     try:
         if x.sum() < 0:
             raise ValueError("negative")
         y = x + 1
-    except ValueError:
-        y = x - 1
+    finally:
+        x.size()
     return y
 
 
-def _testing_instead(x: Tensor) -> Tensor:
+def _checking_before_try(x: Tensor) -> Tensor:
     if x.sum() < 0:
-        return x - 1
-    return x + 1
+        raise ValueError("negative")
+    try:
+        y = x + 1
+    finally:
+        x.size()
+    return y
 
 
 def _checking_a_chain(x: Tensor) -> Tensor:
@@ -378,7 +382,7 @@ PROVOCATIONS = (
     ),
     Provocation("multi-element-condition", _testing_many, _testing_any, run=ON_X),
     Provocation("not-captured", _simple, _simple, run=_run_with_a_failing_back_end),
-    Provocation("handler-in-caller", _handling, _testing_instead, run=ON_X),
+    Provocation("handler-in-caller", _checking_in_try, _checking_before_try, run=ON_X),
     Provocation("stack-shape", _checking_a_chain, _checking_two_comparisons, run=ON_X),
     Provocation("alias-changed", _alias_written_later, _copy_made_in_the_branch, run=ON_X),
     Provocation(

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from corpus.patterns.pattern import GUARD, OUTPUT, WHERE, pattern, patterns_among, refused, signs
+from corpus.patterns.pattern import GUARD, OUTPUT, WHERE, pattern, patterns_among, signs
 from tests.equivalence import Call, call
 
 Program = Callable[..., Any]
