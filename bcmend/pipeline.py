@@ -3,7 +3,10 @@
     code object
       -> decode          codeobj.decode     canonical instructions
       -> analyse         analysis.facts     blocks, operand stacks, liveness, branches
+      -> arrange         rewrite.swallowing no ways that are never taken,
+                         rewrite.exits      and blocks that are left in one place
       -> plan            rewrite.branch,    one lowering, or one refusal, for each site
+                         rewrite.caught,
                          rewrite.defer
       -> write           rewrite.write      the body, its arms and deferred statements
       -> shell           rewrite.shell      the original with a gate in front

@@ -1,4 +1,4 @@
-"""Blocks left by one arm of a branch: `with`, `try`, `finally`, by return, break, continue, raise."""
+"""Blocks that one arm of a branch leaves, by return, break, continue or raise."""
 
 from __future__ import annotations
 
