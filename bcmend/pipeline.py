@@ -3,9 +3,11 @@
     code object
       -> decode          codeobj.decode     canonical instructions
       -> analyse         analysis.facts     blocks, operand stacks, liveness, branches
-      -> rearrange       rewrite.chains,    one branch of ``if a and b``; one way out of a ``with``;
-                         rewrite.exits      rewrite.unbound marks locals that may be unbound
+      -> arrange         rewrite.chains,    one branch of ``if a and b``, no ways that are never
+                         swallowing, exits, taken, blocks left in one place, marks on locals
+                         unbound            that may be unbound
       -> plan            rewrite.branch,    one lowering, or one refusal, for each site
+                         rewrite.caught,
                          rewrite.defer
       -> write           rewrite.write      the body, its arms and deferred statements
       -> shell           rewrite.shell      the original with a gate in front
@@ -41,7 +43,7 @@ from bcmend.rewrite.exits import with_shared_exits
 from bcmend.rewrite.plan import SPLIT, BranchLowering, Lowering, Plan, Refusal, Site, chained
 from bcmend.rewrite.shell import generator_gate, write_shell
 from bcmend.rewrite.splits import facts_with_splits, propose_split
-from bcmend.rewrite.swallowing import without_swallowing
+from bcmend.rewrite.swallowing import asks_for_swallowing, without_swallowing
 from bcmend.rewrite.unbound import with_marks
 from bcmend.rewrite.widen import over_flags, wider_forms
 from bcmend.rewrite.write import CodeWriter
@@ -371,6 +373,8 @@ def _is_site(code: CodeType, context: Context, facts: Facts, branch: Branch) -> 
     """Whether a branch is likely to be one on a tensor, or Dynamo was seen to stop there."""
     is_inserted = facts.instructions[branch.jump].offset < 0
     if is_inserted or (branch.taken_raises and branch.fallthrough_raises):
+        return False
+    if asks_for_swallowing(facts, branch.jump):
         return False
     return _is_likely(code, facts, branch.jump, context)
 

@@ -299,7 +299,7 @@ class CodeWriter:
                     stretch.items.append(facts.instructions[index])
                 else:
                     self._write_instruction(stretch, index)
-                stretch.mark(start, index)
+                stretch.mark(start, facts.covered(index))
             following = order[position + 1] if position + 1 < len(order) else None
             falls = row(facts.instructions[block.end - 1].op).falls_through
             if falls and following != number + 1:
@@ -402,7 +402,7 @@ class CodeWriter:
         stretch.add(emit.jump_if_false(original, at))
         for form, wider in enumerate(lowering.alternatives):
             if self._can_be_called(stretch, wider):
-                stretch.mark(start, site.index)
+                stretch.mark(start, self._facts.covered(site.index))
                 self._write_attempt(stretch, site, form, wider, at)
                 stretch.mark(start, self._index_of_join(wider))
         self._write_original_test(stretch, site.index, original, at)
@@ -458,7 +458,7 @@ class CodeWriter:
         stretch.add([*emit.store_local(RESULT, at), *emit.load_local(RESULT, at)])
         stretch.add(emit.jump_if_none(following, at))
         if self._stays_in_its_try(site, lowering):
-            stretch.mark(start, site.index)
+            stretch.mark(start, self._facts.covered(site.index))
         if lowering.returns:
             for _ in operands:
                 stretch.add(emit.pop_top(at))

@@ -218,7 +218,7 @@ def exception_built_before() -> Program:
     return program
 
 
-@pattern(signs, GUARD)
+@pattern(signs, WHERE)
 def check_caught_in_the_same_function() -> Program:
     def program(x: Tensor) -> Tensor:
         try:

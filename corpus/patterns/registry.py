@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from corpus.patterns import (
+    blocks,
     branches,
     conditions,
     containers,
@@ -44,6 +45,7 @@ PATTERNS: Final[tuple[Pattern, ...]] = (
     *conditions.PATTERNS,
     *operands.PATTERNS,
     *exits.PATTERNS,
+    *blocks.PATTERNS,
     *continuations.PATTERNS,
     *iteration.PATTERNS,
     *searches.PATTERNS,

@@ -244,3 +244,28 @@ def variable_that_outlives_its_frame() -> Callable[[Tensor], Any]:
 @pytest.mark.parametrize("training", [False, True])
 def test_equal_in_one_graph(make: Callable[[], Any], training: bool) -> None:
     assert_equivalent(make, _vectors, backend="aot_eager", training=training, zero_gradients=True)
+
+
+class _Tied(nn.Module):
+    """Ties one of its two weights to an attribute that is a parameter already."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Parameter(torch.ones(3))
+        self.second = nn.Parameter(torch.zeros(3))
+        self.used = self.first
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.used = self.first if x.sum() > 0 else self.second
+        return x * 2
+
+
+def test_no_merged_tensor_is_stored_as_a_parameter() -> None:
+    for row in VECTORS:
+        torch._dynamo.reset()
+        expected, found = _Tied(), _Tied()
+        result = expected(torch.tensor(row))
+        bcmend.patch(found)
+        assert torch.compile(found, backend="eager")(torch.tensor(row)).equal(result)
+        owner = "first" if expected.used is expected.first else "second"
+        assert found.used is getattr(found, owner)
