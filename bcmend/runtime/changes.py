@@ -101,17 +101,7 @@ def _table_changes(
         {key: value for key, value in content.items() if not _is_among(key, added)}
         for content in contents
     ]
-    if known.variable.source.name.rstrip("']").endswith("_parameters"):
-        _require_same_parameters(others)
     return [*changes, *_same_form_changes(merger, known, others)]
-
-
-def _require_same_parameters(contents: Sequence[Any]) -> None:
-    """Raise ``CannotMerge`` where a module would have to take a merged tensor for a parameter."""
-    one, other = contents
-    for key in one:
-        if key in other and one[key] is not other[key]:
-            raise CannotMerge("a parameter is another one on each side")
 
 
 def _same_form_changes(

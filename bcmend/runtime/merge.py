@@ -234,6 +234,8 @@ class Merger:
             return lambda merged: one
         if type(one) is not type(other):
             raise CannotMerge("tensors of different kinds")
+        if any(isinstance(example_of(side), torch.nn.Parameter) for side in (one, other)):
+            raise CannotMerge("a parameter, which no merged tensor is")
         visible = difference(example_of(one), example_of(other))
         if visible:
             raise CannotMerge(visible)
