@@ -179,7 +179,7 @@ def rows_kept_in_a_list() -> Program:
     return program
 
 
-@pattern(rows, SPLIT, unsettled="a filter in a comprehension is refused")
+@pattern(rows, CHOICE, SPLIT)
 def rows_kept_by_a_comprehension() -> Program:
     def program(x: Tensor) -> int:
         return len([row for row in x if row.sum() > 0])
