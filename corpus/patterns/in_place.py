@@ -308,7 +308,7 @@ def kept_by_an_earlier_operation() -> Program:
     return program
 
 
-@pattern(signs, refused("arm-effects"), graphs=None)
+@pattern(signs, WHERE)
 def alias_read_by_the_arm() -> Program:
     def program(x: Tensor) -> Tensor:
         y = x * 2
@@ -321,7 +321,7 @@ def alias_read_by_the_arm() -> Program:
     return program
 
 
-@pattern(signs, refused("arm-effects"), graphs=None)
+@pattern(signs, WHERE)
 def views_of_one_tensor_on_two_sides() -> Program:
     def program(x: Tensor) -> Tensor:
         y = x * 2
