@@ -379,7 +379,7 @@ class Statements:
         )
         if "self" in scope.kinds:
             inside = replace(inside, in_function=False)
-        local = {each: kind for each, kind in inside.kinds.items()}
+        local = dict(inside.kinds)
         block, _ = self._closure_block(replace(inside, kinds=local), depth, changed)
         argument = self._of(VECTOR, scope, 1)
         lines = [f"def {name}(p):", *block, f"w = {name}({argument})"]
