@@ -16,7 +16,7 @@ __all__ = ["note"]
 def note(tx: Any) -> None:
     """Have the graph being traced examined when it is complete."""
     output = tx.output
-    if getattr(output, "_bcmend_noted", False):
+    if tx.export or getattr(output, "_bcmend_noted", False):
         return
     output._bcmend_noted = True
     code = output.root_tx.f_code
