@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bcmend.api import compile, patch, patched, report, unpatch
-    from bcmend.errors import BcmendError, NotPatched, PolicyError, UnsupportedObject
+    from bcmend.errors import (
+        BcmendError,
+        NotPatched,
+        OutputDropped,
+        PolicyError,
+        UnsupportedObject,
+    )
     from bcmend.policy import Policy
     from bcmend.site_report import Report
 
@@ -19,6 +25,7 @@ __version__ = "0.1.0"
 __all__ = [
     "BcmendError",
     "NotPatched",
+    "OutputDropped",
     "Policy",
     "PolicyError",
     "Report",
@@ -40,6 +47,7 @@ _HOMES = {
     "unpatch": "bcmend.api",
     "BcmendError": "bcmend.errors",
     "NotPatched": "bcmend.errors",
+    "OutputDropped": "bcmend.errors",
     "PolicyError": "bcmend.errors",
     "UnsupportedObject": "bcmend.errors",
     "Policy": "bcmend.policy",

@@ -156,8 +156,8 @@ _TABLE: Final = (
     Reason(
         "export",
         "The function is being exported, and an exported program has no end of the call at which "
-        "output could appear.",
-        'Remove the output for export, or choose `Policy(output="drop")`.',
+        "an exception could be raised or a side be chosen.",
+        "Remove the check for export, or make it with `torch._check`.",
     ),
 )
 

@@ -20,7 +20,7 @@ from torch._C._dynamo.eval_frame import get_eval_frame_callback, set_eval_frame
 from torch._dynamo import exc, trace_rules
 from torch._dynamo.eval_frame import skip_code
 
-from bcmend.runtime import backoff, choices, side_exits, sites
+from bcmend.runtime import backoff, choices, random_numbers, side_exits, sites
 from bcmend.runtime.records import Buffer, deliver
 
 __all__ = ["run"]
@@ -58,6 +58,7 @@ def run(body: FunctionType, arguments: tuple[Any, ...]) -> Any:
         return _behind_a_side_exit(failure, body, arguments)
     if failure is not None:
         if _can_be_repeated(body, failure):
+            random_numbers.put_back()
             return _plainly(body, arguments)
         raise failure
     return result
@@ -113,6 +114,7 @@ def _compiled(body: FunctionType, arguments: tuple[Any, ...], buffer: Buffer) ->
         whole = not state.may_break
         generation = state.generation
         sites.clear_recent()
+        random_numbers.forget()
         try:
             with _captured_whole(callback) if whole else nullcontext():
                 result = body(*arguments, buffer)

@@ -21,7 +21,7 @@ from bcmend.runtime import depth, scalars
 from bcmend.runtime.arms import ArmTrace
 from bcmend.runtime.merge import CannotMerge, Pair, example_of
 from bcmend.runtime.operations import storage_of
-from bcmend.runtime.repeats import may_draw
+from bcmend.runtime.random_numbers import may_draw
 
 __all__ = [
     "as_predicate",

@@ -29,6 +29,7 @@ from bcmend.names import UNBOUND
 from bcmend.runtime import (
     assertions,
     backoff,
+    exported,
     frames,
     guards,
     ladder,
@@ -322,7 +323,7 @@ class _Recording(TorchHigherOrderOperatorVariable):
         if frames.drains_for_the_caller(tx):
             site.refuse("generator", "the call hands the generator out")
             return constant(False)
-        return constant(site.output == "drop" or _is_open_for(tx, site))
+        return constant(True)
 
 
 class _Record(TorchHigherOrderOperatorVariable):
@@ -339,6 +340,9 @@ class _Record(TorchHigherOrderOperatorVariable):
         assert site is not None
         if site.output == "drop":
             site.mended("dropped")
+            return constant(True)
+        if not sinks.is_open(tx):
+            exported.drop(tx, site)
             return constant(True)
         with _withdrawn_if_it_fails(site):
             made = guards.make_record(tx, site, action, inputs)

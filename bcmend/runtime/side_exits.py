@@ -8,21 +8,23 @@ does whatever eager execution does. It does not matter then whether the arm woul
 operation may only have failed on fake tensors, or Dynamo's model of Python be wrong), nor who
 catches the exception.
 
-That is right only where the graph itself leaves no trace, which is known when it is complete: if it
-does, the frame is traced again without.
+That is right only where the graph itself leaves no trace, or one that can be put back (``undo``).
+That is known when it is complete; if it is not so, the frame is traced again without.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch._C._dynamo.eval_frame import reset_code
+from torch._dynamo.eval_frame import skip_code
 from torch._dynamo.source import AttrSource
-from torch._dynamo.variables import TensorVariable
+from torch._dynamo.variables import TensorVariable, TupleVariable
 from torch._dynamo.variables.base import VariableTracker
 
-from bcmend.runtime import repeats, sites
+from bcmend.runtime import repeats, sites, undo
 from bcmend.runtime.merge import constant
 from bcmend.runtime.per_trace import kept
 from bcmend.runtime.sites import LiveSite
@@ -43,34 +45,60 @@ class SideExit(Exception):
         self.key, self.lasting = key, lasting
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]
-def take_if(predicate: torch.Tensor, key: str, lasting: bool) -> None:
-    """Leave the compiled frame by its side exit if the condition holds."""
-    if bool(predicate):
-        raise SideExit(key, lasting)
+def take_first(keys: list[str], lasting: bool, before: Any, *predicates: torch.Tensor) -> None:
+    """Leave the compiled frame by the first of its side exits whose condition holds."""
+    for key, holds in zip(keys, _truths(predicates), strict=True):
+        if holds:
+            changes, draws = before
+            undo.put_back(changes, draws=draws)
+            raise SideExit(key, lasting)
+
+
+def _truths(predicates: tuple[torch.Tensor, ...]) -> Iterable[bool]:
+    """Return the truth of each condition, waiting for an accelerator only once."""
+    devices = {each.device for each in predicates}
+    if len(devices) == 1 and len(predicates) > 1 and not predicates[0].is_cpu:
+        return torch.stack(predicates).tolist()
+    return map(bool, predicates)
+
+
+for _function in (take_first, _truths):
+    skip_code(_function.__code__)
+
+
+class _Exits:
+    """The side exits of a frame being traced, and the call that takes the first of them.
+
+    Dynamo makes the calls in ``debug_locals`` when the graph has run, before it replays effects.
+    """
+
+    def __init__(self) -> None:
+        self.sites: list[LiveSite] = []
+        self.keys: list[VariableTracker] = []
+        self.arguments: list[VariableTracker] = []
 
 
 def add(tx: Any, site: LiveSite, predicate: VariableTracker) -> None:
-    """Add a side exit to the frame being traced, which has to end at a boundary.
-
-    Dynamo calls what is in ``debug_locals`` when the graph has run, before it replays effects.
-    """
+    """Add a side exit to the frame being traced, which has to end at a boundary."""
     assert isinstance(predicate, TensorVariable)
     repeats.note(tx)  # what comes after a check may fail inside the graph
-    source = AttrSource(tx.import_source(__name__), take_if.__name__)
-    function = VariableTracker.build(tx, take_if, source)
-    arguments = [predicate, constant(site.key), constant(bool(tx.one_graph))]
-    tx.output.root_tx.debug_locals.append((function, arguments))
-    exits: list[LiveSite] = kept(tx.output, "side_exits", list)
-    if not exits:
-        output = tx.output
-        output.register_finalizer_fns.append(lambda module: _check(output, module, exits))
-    exits.append(site)
+    output = tx.output
+    exits: _Exits = kept(output, "side_exits", _Exits)
+    if not exits.sites:
+        source = AttrSource(tx.import_source(__name__), take_first.__name__)
+        function = VariableTracker.build(tx, take_first, source)
+        lasting = constant(bool(tx.one_graph))
+        exits.arguments += [TupleVariable(exits.keys), lasting, undo.Kept(output)]
+        output.root_tx.debug_locals.append((function, exits.arguments))
+        output.register_finalizer_fns.append(lambda module: _check(output, exits.sites))
+    exits.sites.append(site)
+    exits.keys.append(constant(site.key))
+    exits.arguments.append(predicate)
 
 
-def _check(output: Any, module: Any, exits: list[LiveSite]) -> None:
+def _check(output: Any, exits: list[LiveSite]) -> None:
     """Have the frame traced without its side exits, if its graph cannot be thrown away."""
-    if repeats.is_repeatable(output, module):
+    if not undo.obstacle(output):
         return
     for site in exits:
         sites.leave_without_exit(site)
