@@ -1,4 +1,4 @@
-"""Records that run inside the graph: the operator that stands for one, and what it finds at run time.
+"""Records that run inside the graph: their operator, and what it finds at run time.
 
 A graph holds tensors, so an operator cannot be given a logger or a module. Before the graph runs,
 the compiled frame calls ``begin`` with the objects that its records need, and passes what that
@@ -57,6 +57,10 @@ class Plan:
 
     statements: list[Statement] = field(default_factory=list)
     sources: list[Any] = field(default_factory=list)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Count for nothing where Inductor looks a graph up: the call brings the plan."""
+        return Plan, ()
 
     def slot(self, source: Any) -> int:
         """Return the position of the object that Dynamo finds at ``source``."""
@@ -118,12 +122,12 @@ def _bring_back(argument: torch.Tensor, present: torch.Tensor) -> None:
 
 
 def _define() -> Any:
-    library = torch.library.Library("bcmend", "DEF")
-    library.define(
+    library = torch.library.Library("bcmend", "DEF")  # type: ignore[no-untyped-call]
+    library.define(  # type: ignore[no-untyped-call]
         "emit(Tensor call, int number, Tensor? predicate, Tensor[] tensors) -> ()",
         tags=(torch.Tag.cudagraph_unsafe,),
     )
-    library.impl("emit", _emit, "CompositeExplicitAutograd")
+    library.impl("emit", _emit, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
     torch.library.register_fake("bcmend::emit", lambda *arguments: None, lib=library)
     _register_effectful_op("bcmend::emit", _EffectType.ORDERED)
     return library

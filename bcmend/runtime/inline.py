@@ -94,9 +94,7 @@ def is_wanted(tx: Any, site: LiveSite, *, raises: bool) -> bool:
     if state.timing == _DEFERRED:
         return False
     return (
-        state.timing == INLINE
-        or _trace(tx).plan is not None
-        or is_asked_for(site, raises=raises)
+        state.timing == INLINE or _trace(tx).plan is not None or is_asked_for(site, raises=raises)
     )
 
 
@@ -201,7 +199,7 @@ class _CallSource(Source):
         codegen.extend_output(create_call_function(1 + len(self.plan.sources), False))
 
     @property
-    def guard_source(self) -> GuardSource:  # type: ignore[override]
+    def guard_source(self) -> GuardSource:
         return GuardSource.GLOBAL
 
     @property
@@ -213,7 +211,7 @@ class _CallSource(Source):
 
 
 def _changed_in_place(tx: Any, gathered: _Gathered) -> tuple[tuple[int, int], ...]:
-    """Return the arguments that the graph has changed by now, which it may make known at its end."""
+    """Return the arguments that the graph has changed by now; it may be that only its end shows."""
     tracer = tx.output.root_tracer
     placeholders = [node for node in tracer.graph.nodes if node.op == "placeholder"]
     indices = tracer.has_input_mutation().mutated_input_indices
@@ -308,7 +306,7 @@ class _Gathered:
         return lambda tensors, objects: _marked(tensors[position], is_parameter, is_marked)
 
     def of_number(self, value: Any) -> Make:
-        known = scalars.tensor_behind(self._tx, value)
+        known: Any = scalars.tensor_behind(self._tx, value)
         if known is None:
             proxy = self._tx.output.create_proxy(
                 "call_function",
@@ -344,9 +342,7 @@ class _Gathered:
         named = self._all(list(value.sym_kwargs.values()))
         return lambda tensors, objects: value.format_string.format(
             *[make(tensors, objects) for make in items],
-            **{
-                name: make(tensors, objects) for name, make in zip(names, named, strict=True)
-            },
+            **{name: make(tensors, objects) for name, make in zip(names, named, strict=True)},
         )
 
     def of_function(self, value: Any) -> Make:
@@ -397,9 +393,9 @@ def _constant(value: Any) -> Make:
 
 def _marked(tensor: torch.Tensor, is_parameter: bool, requires_grad: bool) -> torch.Tensor:
     """Return a tensor that a back end was given without them with its marks."""
-    if tensor.requires_grad == requires_grad:
-        if isinstance(tensor, torch.nn.Parameter) or not is_parameter:
-            return tensor
+    is_one = isinstance(tensor, torch.nn.Parameter) or not is_parameter
+    if is_one and tensor.requires_grad == requires_grad:
+        return tensor
     if is_parameter:
         return torch.nn.Parameter(tensor.detach(), requires_grad)
     return tensor.detach().requires_grad_(requires_grad)

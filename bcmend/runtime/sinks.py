@@ -35,7 +35,15 @@ from bcmend.runtime.merge import constant, example_of
 from bcmend.runtime.per_trace import kept
 from bcmend.runtime.sites import LiveSite
 
-__all__ = ["Draft", "add_inline", "append", "function_of_records", "is_open", "open_arm", "snapshot"]
+__all__ = [
+    "Draft",
+    "add_inline",
+    "append",
+    "function_of_records",
+    "is_open",
+    "open_arm",
+    "snapshot",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +52,8 @@ class Draft:
 
     ``predicate`` is a 0-d boolean tensor, or ``None`` for a record that is always delivered;
     ``raises`` says that the action has to end in an exception; ``is_exit`` makes of it a
-    side exit, which does without an action; ``is_statement`` that it stands for output or a check of
-    the program, which may run inside the graph.
+    side exit, which does without an action; ``is_statement`` that it stands for output or a
+    check of the program, which may run inside the graph.
     """
 
     site: LiveSite
