@@ -32,6 +32,7 @@ from bcmend.runtime import (
     exported,
     frames,
     guards,
+    inline,
     ladder,
     lower,
     scalars,
@@ -267,6 +268,10 @@ def _is_open_for(tx: Any, site: sites.LiveSite) -> bool:
     return is_open
 
 
+def _timing(tx: Any, site: sites.LiveSite, *, raises: bool) -> str:
+    return "inline" if inline.is_wanted(tx, site, raises=raises) else "deferred"
+
+
 class _Guard(TorchHigherOrderOperatorVariable):
     """``guard(key, condition, raises_if, action, live_ins)``: whether the exception is deferred."""
 
@@ -288,7 +293,7 @@ class _Guard(TorchHigherOrderOperatorVariable):
                 predicate = lower.negated(tx, predicate)
             made = guards.make_guard(tx, site, action, inputs, predicate)
         if made:
-            site.mended("deferred")
+            site.mended(_timing(tx, site, raises=True))
         return constant(made)
 
 
@@ -347,7 +352,7 @@ class _Record(TorchHigherOrderOperatorVariable):
         with _withdrawn_if_it_fails(site):
             made = guards.make_record(tx, site, action, inputs)
         if made:
-            site.mended("deferred")
+            site.mended(_timing(tx, site, raises=False))
         return constant(made)
 
 

@@ -21,6 +21,7 @@ __all__ = [
     "add_member",
     "alter",
     "deliver",
+    "deliver_one",
     "refill",
     "settle_attribute",
     "settle_item",
@@ -39,13 +40,13 @@ def deliver(buffer: Buffer) -> None:
     buffer.clear()
     for position, record in enumerate(records):
         try:
-            _deliver_one(*record)
+            deliver_one(*record)
         except BaseException:
             _take_back(records[position + 1 :])
             raise
 
 
-def _deliver_one(
+def deliver_one(
     key: str, predicate: torch.Tensor | None, raises: bool, action: Any, inputs: tuple[Any, ...]
 ) -> None:
     if predicate is not None and not bool(predicate):

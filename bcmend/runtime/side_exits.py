@@ -24,7 +24,7 @@ from torch._dynamo.source import AttrSource
 from torch._dynamo.variables import TensorVariable, TupleVariable
 from torch._dynamo.variables.base import VariableTracker
 
-from bcmend.runtime import repeats, sites, undo
+from bcmend.runtime import inline, repeats, sites, undo
 from bcmend.runtime.merge import constant
 from bcmend.runtime.per_trace import kept
 from bcmend.runtime.sites import LiveSite
@@ -98,7 +98,7 @@ def add(tx: Any, site: LiveSite, predicate: VariableTracker) -> None:
 
 def _check(output: Any, exits: list[LiveSite]) -> None:
     """Have the frame traced without its side exits, if its graph cannot be thrown away."""
-    if not undo.obstacle(output):
+    if not undo.obstacle(output) and not inline.writes(output):
         return
     for site in exits:
         sites.leave_without_exit(site)
