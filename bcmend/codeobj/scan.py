@@ -6,7 +6,7 @@ import dis
 from types import CodeType
 from typing import Final
 
-__all__ = ["has_dropped_call", "has_truth_jump"]
+__all__ = ["has_call", "has_truth_jump"]
 
 _TRUTH_JUMPS: Final = frozenset(
     opcode
@@ -16,8 +16,6 @@ _TRUTH_JUMPS: Final = frozenset(
 _CALLS: Final = frozenset(
     opcode for name, opcode in dis.opmap.items() if name in ("CALL", "CALL_KW", "CALL_FUNCTION_EX")
 )
-_POP_TOP: Final = dis.opmap["POP_TOP"]
-_CACHE: Final = dis.opmap["CACHE"]
 
 
 def has_truth_jump(code: CodeType, *, nested: bool = False) -> bool:
@@ -31,13 +29,6 @@ def has_truth_jump(code: CodeType, *, nested: bool = False) -> bool:
     )
 
 
-def has_dropped_call(code: CodeType) -> bool:
-    """Whether ``code`` calls something and drops the result."""
-    after_call = False
-    for opcode in code.co_code[::2]:
-        if opcode == _CACHE:
-            continue
-        if after_call and opcode == _POP_TOP:
-            return True
-        after_call = opcode in _CALLS
-    return False
+def has_call(code: CodeType) -> bool:
+    """Whether ``code`` calls something."""
+    return not _CALLS.isdisjoint(code.co_code[::2])

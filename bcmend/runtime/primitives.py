@@ -29,6 +29,7 @@ from bcmend.names import UNBOUND
 from bcmend.runtime import (
     assertions,
     backoff,
+    callees,
     frames,
     guards,
     ladder,
@@ -308,7 +309,11 @@ class _Unbound(TorchHigherOrderOperatorVariable):
 
 
 class _Recording(TorchHigherOrderOperatorVariable):
-    """``recording(key)``: whether an output statement is to become a record."""
+    """``recording(key, ...)``: whether an output statement is to become a record.
+
+    Where only a trace can tell whether the statement writes, the rest is ``callee, method, first,
+    unless_silent``: see ``rewrite.plan.Callee`` and ``OutputLowering``.
+    """
 
     _HOP_NAME = "bcmend.recording"
     _ALLOW_FALLBACK_TO_EAGER = True
@@ -316,13 +321,38 @@ class _Recording(TorchHigherOrderOperatorVariable):
     def _call_function(
         self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:
-        site = sites.find(args[0].as_python_constant())
+        key, *callee = args
+        site = sites.find(key.as_python_constant())
         if site is None or not site.active or site.output == "keep":
+            return constant(False)
+        tx._bcmend_writes_nothing = False  # for ``record``, which follows in the same frame
+        if callee and not _writes(tx, site, *callee):
             return constant(False)
         if frames.drains_for_the_caller(tx):
             site.refuse("generator", "the call hands the generator out")
             return constant(False)
         return constant(site.output == "drop" or _is_open_for(tx, site))
+
+
+def _writes(
+    tx: Any,
+    site: sites.LiveSite,
+    callee: VariableTracker,
+    method: VariableTracker,
+    first: VariableTracker,
+    unless_silent: VariableTracker,
+) -> bool:
+    """Whether a call is one that writes and that can be deferred."""
+    name = method.as_python_constant()
+    known = callees.known_as(callee, name)
+    if known is None:
+        return False
+    tx._bcmend_writes_nothing = callees.is_silent(callee, name, first)
+    reason = unless_silent.as_python_constant()
+    if reason and not tx._bcmend_writes_nothing:
+        site.refuse("output-shape", reason)
+        return False
+    return True
 
 
 class _Record(TorchHigherOrderOperatorVariable):
@@ -339,6 +369,9 @@ class _Record(TorchHigherOrderOperatorVariable):
         assert site is not None
         if site.output == "drop":
             site.mended("dropped")
+            return constant(True)
+        if tx._bcmend_writes_nothing:
+            site.mended("deferred", "nothing is written at this level")
             return constant(True)
         with _withdrawn_if_it_fails(site):
             made = guards.make_record(tx, site, action, inputs)
