@@ -20,7 +20,7 @@ from bcmend.analysis.effects import names_of
 from bcmend.analysis.facts import Facts, facts_of
 from bcmend.codeobj.decode import decode
 from bcmend.codeobj.opcodes import row
-from bcmend.codeobj.scan import has_call
+from bcmend.codeobj.scan import calls_a_variable, has_call
 from bcmend.rewrite.plan import Callee, Slice
 from bcmend.torch_knowledge import LOGGER_METHODS
 
@@ -74,7 +74,8 @@ class _Called:
 def may_write_output(code: CodeType, module_names: Mapping[str, Any]) -> bool:
     """Whether ``code`` can hold an output statement: a cheap look that never misses one."""
     return has_call(code) and (
-        not outputs.last_names().isdisjoint(code.co_names)
+        calls_a_variable(code)
+        or not outputs.last_names().isdisjoint(code.co_names)
         or any(
             _output_of(module_names[name]) is not None
             for name in code.co_names
@@ -155,9 +156,10 @@ def _classify(
         if issubclass(type(owner), ModuleType):
             return None
     method = called.path[-1] if called.path else ""
-    if not is_asked and method not in outputs.last_names():
+    is_variable = not method and is_dropped and called.kind != "global"
+    if not (is_asked or is_variable or method in outputs.last_names()):
         return None
-    if not (is_dropped or is_asked or outputs.always_none(method)):
+    if not (is_dropped or outputs.always_none(method)):
         return None
     callee = Callee(called.owner, method, _level(facts, start, call))
     return OutputStatement(start, call, is_dropped, True, callee)

@@ -11,13 +11,14 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
+import torch
 from torch._dynamo.guards import GuardBuilder, install_guard
 from torch._dynamo.variables.base import VariableTracker
 from torch._guards import Guard, GuardBuilderBase
 
 from bcmend import outputs
 
-__all__ = ["is_silent", "known_as"]
+__all__ = ["install", "is_silent", "known_as"]
 
 #: Attributes in which Dynamo's models of callables and objects keep the thing itself.
 _HELD_IN: Final = ("value", "fn")
@@ -84,3 +85,8 @@ def _disabled(level: int) -> Callable[[GuardBuilderBase, Guard], None]:
 
     # One function for each level, so that equal guards are one.
     return _DISABLED.setdefault(level, LOGGER_DISABLED)
+
+
+def install() -> None:
+    """Tell Dynamo that a name always gives the same logger; tracing how it is found breaks off."""
+    torch._dynamo.assume_constant_result(logging.getLogger)

@@ -384,6 +384,7 @@ def _install() -> None:
     truths.install()
     searches.install()
     assertions.install()
+    callees.install()
     table = higher_order_ops._hop_name_to_variable_class
     for operator, variable in (
         (data_dependent, _DataDependent),
