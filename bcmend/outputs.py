@@ -229,7 +229,7 @@ def of_method(owner: Any, name: str) -> Output | None:
         return Output("sys.stdout.write", returns_none=False)
     is_class = isinstance(owner, type)
     for base in ancestors(owner if is_class else type(owner)):
-        found = _of_class(base, name)
+        found = _of_class(base, name) or _of_instance(owner, base, name)
         if found is not None:
             return found
     own = None if is_class else getattr(owner, "__dict__", {}).get(name)
@@ -246,6 +246,13 @@ def _of_class(base: type, name: str) -> Output | None:
         return _BY_NAME[f"{kind}.{name}"]
     member = _plain(namespace(base).get(name))
     return _by_object(member) if member is not None else None
+
+
+def _of_instance(owner: object, base: type, name: str) -> Output | None:
+    """Return what is known of a method of one object alone, which a base defines."""
+    member = namespace(base).get(name)
+    found = _BY_OBJECT.get(hash((id(owner), id(member))))
+    return None if found is None else found[1]
 
 
 def always_none(name: str) -> bool:

@@ -177,9 +177,16 @@ def _called(facts: Facts, start: int, call: int) -> _Called | None:
     while position < call and is_attribute_load(facts, position):
         path.append(names_of(facts.instructions[position]))
         position += 1
-    if kind not in ("local", "cell", "global"):
+    if kind not in ("local", "cell", "global") or not _is_called(facts, position - 1, call):
         return None
     return _Called(Slice(begin, position), kind, root, tuple(path))
+
+
+def _is_called(facts: Facts, load: int, call: int) -> bool:
+    """Whether a call calls what the instruction ``load`` pushes; the exit of a ``with`` does not."""
+    count, _ = row(facts.instructions[call].op).effect(facts.instructions[call].arg)
+    lowest = [facts.operand(call, position) for position in (-count, 1 - count)]
+    return any(load in makers for makers in lowest)
 
 
 def is_attribute_load(facts: Facts, index: int) -> bool:
