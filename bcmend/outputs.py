@@ -277,5 +277,3 @@ def level_of(owner: object, name: str, given: object = None) -> int | None:
             return None
     level = given if name == "log" else _LEVELS.get(name)
     return level if type(level) is int else None
-
-

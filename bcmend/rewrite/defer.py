@@ -32,6 +32,7 @@ from bcmend.torch_knowledge import (
 
 __all__ = ["propose_output"]
 
+
 def propose_output(facts: Facts, statement: OutputStatement) -> OutputLowering | Refusal:
     """Propose the deferral of an output statement."""
     start, call = statement.start, statement.call
@@ -54,7 +55,13 @@ def propose_output(facts: Facts, statement: OutputStatement) -> OutputLowering |
     if left.read or left.cells:
         return Refusal("output-shape", "a nested function in an argument")
     return OutputLowering(
-        start, end, tuple(inputs), statement.callee, statement.is_dropped, bound_to
+        start,
+        end,
+        tuple(inputs),
+        statement.callee,
+        statement.is_dropped,
+        bound_to,
+        _stack_level(facts, start, call),
     )
 
 
@@ -105,6 +112,31 @@ def _bound_to_its_moment(facts: Facts, statement: OutputStatement) -> str:
         if name in _OF_THE_MOMENT and not _is_false(facts, argument):
             return _OF_THE_MOMENT[name]
     return ""
+
+
+def _stack_level(facts: Facts, start: int, call: int) -> int:
+    """Return the ``stacklevel`` of a call; 1 if it has none, -1 if it is not a constant."""
+    names = keywords_of(facts, call)
+    if names is None:
+        constants = (facts.instructions[index].arg for index in range(start, call))
+        return -1 if any(_mentions_a_level(each) for each in constants) else 1
+    arguments = arguments_of(facts, start, call)
+    given = dict(zip(reversed(names), reversed(arguments), strict=False)).get("stacklevel")
+    positional = len(arguments) - len(names)
+    if given is None and called_name(facts, call) == "warn" and positional > _LEVEL_OF_WARN:
+        given = arguments[_LEVEL_OF_WARN]
+    if given is None:
+        return 1
+    level = facts.instructions[given.start].arg if _is_constant(facts, given) else None
+    return max(level, 1) if isinstance(level, int) else -1
+
+
+#: The position of the level among the arguments of ``warnings.warn``.
+_LEVEL_OF_WARN: Final = 2
+
+
+def _mentions_a_level(constant: object) -> bool:
+    return constant == "stacklevel" or (isinstance(constant, tuple) and "stacklevel" in constant)
 
 
 def _is_false(facts: Facts, part: Slice) -> bool:

@@ -187,6 +187,8 @@ class OutputLowering:
         inputs: what is evaluated where the call stands; the rest is when the record is delivered.
         callee: what has to turn out to write, if that is not known.
         is_dropped: whether the result is dropped; else the call gives None at its place.
+        stack_level: to which of its callers the output is attributed, 1 being none; -1 if only the
+            call itself tells.
         unless_silent: why it cannot be deferred where it does write; empty if it can.
     """
 
@@ -196,6 +198,7 @@ class OutputLowering:
     callee: Callee | None
     is_dropped: bool = True
     unless_silent: str = ""
+    stack_level: int = 1
 
 
 Lowering = BranchLowering | GuardLowering | OutputLowering

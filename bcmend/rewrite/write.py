@@ -593,7 +593,8 @@ class CodeWriter:
         inputs = [each for part in lowering.inputs for each in self._slice(stretch, part)]
         action = emit.make_function(self._statement(lowering), (), at)
         values = [*inputs, *emit.build_tuple(len(lowering.inputs), at)]
-        stretch.add(self._ask(site, "record", action, values, at=at))
+        level = () if lowering.stack_level == 1 else (emit.load_const(lowering.stack_level, at),)
+        stretch.add(self._ask(site, "record", action, values, *level, at=at))
         stretch.add(emit.pop_top(at))
         if not lowering.is_dropped:
             stretch.add(emit.load_const(None, at))

@@ -89,4 +89,4 @@ def _disabled(level: int) -> Callable[[GuardBuilderBase, Guard], None]:
 
 def install() -> None:
     """Tell Dynamo that a name always gives the same logger; tracing how it is found breaks off."""
-    torch._dynamo.assume_constant_result(logging.getLogger)
+    torch._dynamo.assume_constant_result(logging.getLogger)  # type: ignore[no-untyped-call]

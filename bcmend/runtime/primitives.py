@@ -30,6 +30,7 @@ from bcmend.runtime import (
     assertions,
     backoff,
     callees,
+    callers,
     frames,
     guards,
     ladder,
@@ -75,7 +76,7 @@ class _Primitive(HigherOrderOperator):
 class _RecordPrimitive(_Primitive):
     """``record`` where Dynamo broke the graph right at it: the statement runs now."""
 
-    def __call__(self, key: str, action: Any, inputs: tuple[Any, ...]) -> Any:
+    def __call__(self, key: str, action: Any, inputs: tuple[Any, ...], level: int = 1) -> Any:
         return action(*inputs)
 
 
@@ -356,7 +357,10 @@ def _writes(
 
 
 class _Record(TorchHigherOrderOperatorVariable):
-    """``record(key, action, inputs)``: defer an output statement; whether that was possible."""
+    """``record(key, action, inputs[, level])``: defer an output statement; whether it could be.
+
+    ``level`` is there if the output is attributed to a caller: see ``OutputLowering``.
+    """
 
     _HOP_NAME = "bcmend.record"
     _ALLOW_FALLBACK_TO_EAGER = True
@@ -364,7 +368,7 @@ class _Record(TorchHigherOrderOperatorVariable):
     def _call_function(
         self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:
-        key, action, inputs = args
+        key, action, inputs, *level = args
         site = sites.find(key.as_python_constant())
         assert site is not None
         if site.output == "drop":
@@ -374,6 +378,8 @@ class _Record(TorchHigherOrderOperatorVariable):
             site.mended("deferred", "nothing is written at this level")
             return constant(True)
         with _withdrawn_if_it_fails(site):
+            if level:
+                action, inputs = callers.inside(tx, level[0].as_python_constant(), action, inputs)
             made = guards.make_record(tx, site, action, inputs)
         if made:
             site.mended("deferred")

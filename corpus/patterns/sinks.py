@@ -436,13 +436,62 @@ def methods_that_only_sound_like_output() -> Any:
 def warned_with_a_stack_level() -> Program:
     def helper(x: Tensor) -> Tensor:
         warnings.warn("old", FutureWarning, stacklevel=2)
+        warnings.warn("older", FutureWarning, 3)
+        logger.warning("deprecated", stacklevel=2)
         return x + 1
 
     def program(x: Tensor) -> Tensor:
         y = helper(x)
-        return helper(y) * 2
+        return (
+            helper(
+                y,
+            )
+            * 2
+        )
 
     return program
+
+
+@pattern(signs, OUTPUT, WHERE)
+def warned_in_arms_with_a_stack_level() -> Program:
+    def helper(x: Tensor, level: int) -> Tensor:
+        if x.sum() > 0:
+            warnings.warn("positive", stacklevel=level)
+            x = x + 1
+        return x
+
+    def program(x: Tensor) -> Tensor:
+        if x.min() < 0:
+            x = helper(x, 2)
+        else:
+            logger.warning("none", stacklevel=2)
+            x = helper(x, 3) * 2
+        return x * 2
+
+    return program
+
+
+@pattern(signs, OUTPUT)
+def warned_in_modules_with_a_stack_level() -> Any:
+    class Inner(torch.nn.Module):
+        def helper(self) -> None:
+            for level in range(1, 8):
+                warnings.warn(f"level {level}", stacklevel=level)
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.helper()
+            return x + 1
+
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner, self.layers = Inner(), torch.nn.Sequential(Inner(), torch.nn.ReLU())
+
+        def forward(self, x: Tensor) -> Tensor:
+            y = self.inner(x) + self.inner.forward(x)
+            return self.layers(y)
+
+    return Net()
 
 
 PATTERNS = patterns_among(list(vars().values()))

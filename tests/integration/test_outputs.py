@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import types
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -88,7 +89,7 @@ def _writer_class() -> type:
 
         @torch._dynamo.disable
         def add_scalar(self, tag: str, value: Any, global_step: int | None = None) -> None:
-            self.written.append((tag, float(value), global_step))
+            self.written.append((tag, float(torch.as_tensor(value).detach()), global_step))
 
         @torch._dynamo.disable
         def add_histogram(self, tag: str, values: Tensor, global_step: int | None = None) -> None:
@@ -252,3 +253,84 @@ def test_two_loggers_at_one_place_have_their_own_levels(caplog: pytest.LogCaptur
     compiled, _ = _compiled(program)
     compiled(X)
     assert _texts(caplog) == ["sum 9.0"]
+
+
+# --- to whom a warning is attributed
+
+
+class Complaining(torch.nn.Module):
+    def __init__(self, levels: range) -> None:
+        super().__init__()
+        self.levels = levels
+
+    def complain(self) -> None:
+        for level in self.levels:
+            warnings.warn(f"level {level}", FutureWarning, stacklevel=level)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.complain()
+        return x + 1
+
+
+class Outer(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = Complaining(range(1, 8))
+        self.layers = torch.nn.Sequential(Complaining(range(1, 12)), torch.nn.ReLU())
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.inner(x) + self.inner.forward(x)
+        if y.sum() > 0:
+            y = self.layers(y)
+        return y
+
+
+def _warnings_of(call: Callable[..., Any], x: Tensor) -> list[tuple[str, str, int]]:
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        call(x)
+    return [(str(each.message), each.filename, each.lineno) for each in found]
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_a_warning_names_the_caller_that_its_level_counts(in_place: bool) -> None:
+    net = Outer()
+
+    def mended() -> Callable[..., Any]:
+        if not in_place:
+            return _compiled(net)[0]
+        torch._dynamo.reset()
+        bcmend.patch(net).compile(backend="eager", fullgraph=True)
+        return net
+
+    found = [
+        _warnings_of(made(), X) for made in (lambda: net, mended)
+    ]  # from one and the same line
+    assert len({each[1:] for each in found[0]}) > 8
+    assert found[1] == found[0]
+
+
+def test_a_warning_of_one_place_is_shown_as_often_as_its_filter_says() -> None:
+    def helper(text: str) -> None:
+        warnings.warn(text, FutureWarning, stacklevel=2)
+
+    def program(x: Tensor) -> Tensor:
+        for _ in range(3):
+            helper("one")
+        helper("one")
+        helper("two")
+        return x * 2
+
+    def shown(call: Callable[..., Any], rule: Any) -> list[tuple[str, str, int]]:
+        globals().pop("__warningregistry__", None)
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter(rule)
+            call(X)
+            call(X)
+        return [(str(each.message), each.filename, each.lineno) for each in found]
+
+    compiled, _ = _compiled(program)
+    for rule, count in (("default", 3), ("once", 2), ("module", 2), ("always", 10), ("ignore", 0)):
+        expected = shown(program, rule)
+        assert len(expected) == count
+        assert shown(compiled, rule) == expected
