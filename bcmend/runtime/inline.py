@@ -232,7 +232,7 @@ def _check_what_is_lost(tx: Any, trace: _Trace) -> None:
     output, state = tx.output, _state(tx)
 
     def check(module: Any) -> None:
-        can_be_repeated = repeats.is_repeatable(output, module) and not trace.writes
+        can_be_repeated = repeats.is_repeatable(output) and not trace.writes
         if not can_be_repeated:
             state.timing = _DEFERRED
             raise SiteChanged(restart_reason="bcmend: an effect before a check would be lost")

@@ -6,7 +6,6 @@ equal: then the row can go.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -204,23 +203,6 @@ def test_an_attribute_of_one_side_is_listed_on_either_side_during_the_call() -> 
     eager(POSITIVE)
     compiled(POSITIVE)
     assert torch.equal(mended.first, eager.first)
-
-
-def test_a_warning_with_a_stack_level_names_another_place() -> None:
-    def helper(x: Tensor) -> Tensor:
-        warnings.warn("old", FutureWarning, stacklevel=2)
-        return x + 1
-
-    def program(x: Tensor) -> Tensor:
-        return helper(x)
-
-    with pytest.warns(FutureWarning) as eager:
-        program(POSITIVE)
-    assert eager[0].filename == __file__
-    with pytest.warns(FutureWarning) as mended:
-        _mended(program)(POSITIVE)
-    assert [str(each.message) for each in mended] == ["old"]
-    assert mended[0].filename != __file__
 
 
 def test_random_numbers_of_both_sides_are_drawn_where_the_policy_asks_for_where() -> None:
