@@ -183,7 +183,7 @@ def _called(facts: Facts, start: int, call: int) -> _Called | None:
 
 
 def _is_called(facts: Facts, load: int, call: int) -> bool:
-    """Whether a call calls what the instruction ``load`` pushes; the exit of a ``with`` does not."""
+    """Whether a call calls what ``load`` pushes; that of the exit of a ``with`` does not."""
     count, _ = row(facts.instructions[call].op).effect(facts.instructions[call].arg)
     lowest = [facts.operand(call, position) for position in (-count, 1 - count)]
     return any(load in makers for makers in lowest)
