@@ -382,7 +382,7 @@ def _arm_graph(
 
 
 def _zeros_in_form_of(graph: Graph, example: torch.Tensor) -> Node:
-    """Return zeros in the form of a copy of ``example``, strides too: ``torch.cond`` asks for that."""
+    """Return zeros in the form of a copy of ``example``; ``torch.cond`` compares strides too."""
     order, strides = list(range(example.dim())), example.stride()
     are_known = all(isinstance(stride, int) for stride in strides)
     if are_known and is_non_overlapping_and_dense_or_false(example):
