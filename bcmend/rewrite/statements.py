@@ -104,13 +104,15 @@ def _all_statements(
     facts: Facts, module_names: Mapping[str, Any], asked: Collection[int]
 ) -> Iterator[OutputStatement]:
     instructions = facts.instructions
+    targets = {each.target for each in instructions}
     for index, instruction in enumerate(instructions[:-1]):
         if instruction.op not in CALLS or facts.stacks[index] is None:
             continue
         start = start_of(facts, index, row(instruction.op).effect(instruction.arg)[0])
         if start is None:
             continue
-        is_dropped = instructions[index + 1].op == "POP_TOP"
+        # A POP_TOP that others jump to drops what is there, whichever way was taken.
+        is_dropped = instructions[index + 1].op == "POP_TOP" and index + 1 not in targets
         is_asked = instruction.offset in asked
         statement = _classify(facts, start, index, module_names, is_dropped, is_asked)
         if statement is not None:
@@ -183,7 +185,7 @@ def _called(facts: Facts, start: int, call: int) -> _Called | None:
 
 
 def _is_called(facts: Facts, load: int, call: int) -> bool:
-    """Whether a call calls what the instruction ``load`` pushes; the exit of a ``with`` does not."""
+    """Whether a call calls what ``load`` pushes; the exit of a ``with`` calls something else."""
     count, _ = row(facts.instructions[call].op).effect(facts.instructions[call].arg)
     lowest = [facts.operand(call, position) for position in (-count, 1 - count)]
     return any(load in makers for makers in lowest)

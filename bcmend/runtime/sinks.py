@@ -10,11 +10,13 @@ lists, kept on its ``OutputGraph``.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch._dynamo.side_effects import SideEffects
 from torch._dynamo.source import AttrSource
 from torch._dynamo.variables import (
@@ -23,6 +25,7 @@ from torch._dynamo.variables import (
     ListVariable,
     TensorVariable,
     TupleVariable,
+    UserDefinedObjectVariable,
 )
 from torch._dynamo.variables.base import ValueMutationNew, VariableTracker
 from torch._dynamo.variables.builder import wrap_fx_proxy
@@ -165,6 +168,9 @@ def snapshot(tx: Any, site: LiveSite, value: VariableTracker) -> VariableTracker
             [snapshot(tx, site, item) for item in value.sym_args],
             {key: snapshot(tx, site, item) for key, item in value.sym_kwargs.items()},
         )
+    if isinstance(value, UserDefinedObjectVariable) and _shows_its_state(value.value_type):
+        what = f"{value.value_type.__qualname__}, which is changed later"
+        watches.add_object(tx, value, lambda: site.withdraw("cannot-snapshot", what))
     if isinstance(value, (ConstantVariable, SymNodeVariable)) or value.source is not None:
         return value
     if value.is_python_constant():
@@ -172,6 +178,14 @@ def snapshot(tx: Any, site: LiveSite, value: VariableTracker) -> VariableTracker
     if _can_be_rebuilt(value):
         return value
     raise CannotSnapshot(type(value).__name__)
+
+
+def _shows_its_state(cls: type) -> bool:
+    """Whether the text that stands for an object depends on its attributes, as far as is known."""
+    plain = (object, torch.nn.Module, logging.Logger, logging.LoggerAdapter)
+    return not any(cls.__repr__ is each.__repr__ for each in plain) or (
+        cls.__str__ is not object.__str__ or cls.__format__ is not object.__format__
+    )
 
 
 def _can_be_rebuilt(value: VariableTracker) -> bool:
