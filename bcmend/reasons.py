@@ -143,8 +143,10 @@ _TABLE: Final = (
     Reason(
         "output-shape",
         "An argument of the output call binds a variable or makes a function of the frame's "
-        "variables, so that it cannot be evaluated later.",
-        "Compute the argument in a statement of its own before the output call.",
+        "variables, so that it cannot be evaluated later; or the call returns something that is "
+        "used, or writes the exception being handled or its callers.",
+        "Compute the argument in a statement of its own before the output call, and drop its "
+        "result.",
     ),
     Reason(
         "cannot-snapshot",
