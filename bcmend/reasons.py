@@ -151,7 +151,8 @@ _TABLE: Final = (
     Reason(
         "cannot-snapshot",
         "A value that the output or the exception needs is of a kind that cannot be kept as it is "
-        "until the end of the call, such as an iterator.",
+        "until the end of the call, such as an iterator, or an object that the rest of the call "
+        "changes and whose text would show that.",
         "Hand over a tensor, a number, a string or a container of these.",
     ),
     Reason(

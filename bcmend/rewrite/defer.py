@@ -180,13 +180,25 @@ def _must_wait(facts: Facts, part: Slice) -> bool:
             return True
         if instruction.op == "FORMAT_VALUE" and instruction.arg & 3:
             return True
-        if names_of(instruction) in DEFERRED_ARGUMENT_CALLS:
+        if names_of(instruction) in DEFERRED_ARGUMENT_CALLS or _formats_an_object(facts, index):
             return True
         if instruction.op == "LOAD_CLOSURE":
             return True
         if isinstance(instruction.arg, CodeType) and not _can_be_traced(instruction.arg):
             return True
     return False
+
+
+def _formats_an_object(facts: Facts, index: int) -> bool:
+    """Whether a part of an f-string may be an object.
+
+    Dynamo asks the object itself for its text, not minding what the trace has stored to it.
+    """
+    if not facts.instructions[index].op.startswith("FORMAT_"):
+        return False
+    made = facts.instructions[index - 1]
+    is_read = row(made.op).reads is not None or is_attribute_load(facts, index - 1)
+    return is_read and names_of(made) not in NEVER_TENSOR_ATTRIBUTES
 
 
 def _can_be_traced(code: CodeType) -> bool:

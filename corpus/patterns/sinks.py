@@ -363,6 +363,22 @@ class Described:
         return f"<count {self.count}>"
 
 
+@pattern(signs, OUTPUT)
+def text_of_an_object_changed_before() -> Any:
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.described = Described()
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.described.count = x.numel()
+            print(f"now {self.described} of {x.shape}", "and", self.described)
+            logger.info(f"logged {self.described}")
+            return x * 2
+
+    return Net()
+
+
 @pattern(signs, OUTPUT, refused("cannot-snapshot"), graphs=None)
 def print_of_an_object_changed_later() -> Program:
     def program(x: Tensor) -> Tensor:

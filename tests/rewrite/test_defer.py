@@ -437,7 +437,7 @@ def _some_level(x, level):
 
 
 def _no_level(x):
-    warnings.warn(x, UserWarning)
+    warnings.warn(x, UserWarning)  # noqa: B028
 
 
 @pytest.mark.parametrize(
