@@ -144,13 +144,16 @@ _TABLE: Final = (
     Reason(
         "output-shape",
         "An argument of the output call binds a variable or makes a function of the frame's "
-        "variables, so that it cannot be evaluated later.",
-        "Compute the argument in a statement of its own before the output call.",
+        "variables, so that it cannot be evaluated later; or the call returns something that is "
+        "used, or writes the exception being handled or its callers.",
+        "Compute the argument in a statement of its own before the output call, and drop its "
+        "result.",
     ),
     Reason(
         "cannot-snapshot",
         "A value that the output or the exception needs is of a kind that cannot be kept as it is "
-        "until the end of the call, such as an iterator.",
+        "until the end of the call, such as an iterator, or an object that the rest of the call "
+        "changes and whose text would show that.",
         "Hand over a tensor, a number, a string or a container of these.",
     ),
     Reason(

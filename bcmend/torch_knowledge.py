@@ -84,9 +84,9 @@ REPEATABLE_CALLS: Final = (
     | frozenset(
         """
         abs all any argmax argmin clone count_nonzero cpu cumsum detach dict div exp flatten get
-        getLogger isfinite isinf isnan list log log10 map mean median mul norm numel permute pow
-        prod range reshape select set size softmax sqrt square squeeze std sub to transpose tuple
-        unique unsqueeze values var view zip enumerate long double half add amax amin
+        getLogger getattr isfinite isinf isnan list log log10 map mean median mul norm numel permute
+        pow prod range reshape select set size softmax sqrt square squeeze std sub to transpose
+        tuple unique unsqueeze values var view zip enumerate long double half add amax amin
         """.split()
     )
 )

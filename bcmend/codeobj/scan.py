@@ -6,7 +6,7 @@ import dis
 from types import CodeType
 from typing import Final
 
-__all__ = ["calls_a_variable", "has_call", "has_truth_jump"]
+__all__ = ["calls_a_variable", "formats", "has_call", "has_truth_jump"]
 
 _TRUTH_JUMPS: Final = frozenset(
     opcode
@@ -16,6 +16,9 @@ _TRUTH_JUMPS: Final = frozenset(
 _PUSH_NULL: Final = dis.opmap["PUSH_NULL"]
 _LOADS: Final = frozenset(
     opcode for name, opcode in dis.opmap.items() if name.startswith(("LOAD_FAST", "LOAD_DEREF"))
+)
+_FORMATS: Final = frozenset(
+    opcode for name, opcode in dis.opmap.items() if name.startswith(("FORMAT_", "CONVERT_VALUE"))
 )
 _CALLS: Final = frozenset(
     opcode for name, opcode in dis.opmap.items() if name in ("CALL", "CALL_KW", "CALL_FUNCTION_EX")
@@ -46,3 +49,8 @@ def calls_a_variable(code: CodeType) -> bool:
         for index in range(1, len(opcodes) - 1)
         if opcodes[index] == _PUSH_NULL
     )
+
+
+def formats(code: CodeType) -> bool:
+    """Whether ``code`` makes text of a value, as in an f-string."""
+    return not _FORMATS.isdisjoint(code.co_code[::2])

@@ -9,6 +9,7 @@ takes a number out of a tensor, say), the variables and attributes that it reads
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import CodeType
 from typing import Final
 
 from bcmend.analysis.conditions import called_name
@@ -16,6 +17,7 @@ from bcmend.analysis.effects import names_of, touched
 from bcmend.analysis.facts import Facts
 from bcmend.analysis.liveness import bound_before
 from bcmend.codeobj.opcodes import row
+from bcmend.codeobj.scan import formats
 from bcmend.rewrite.plan import OutputLowering, Refusal, Slice
 from bcmend.rewrite.statements import (
     CALLS,
@@ -178,11 +180,30 @@ def _must_wait(facts: Facts, part: Slice) -> bool:
             return True
         if instruction.op == "FORMAT_VALUE" and instruction.arg & 3:
             return True
-        if names_of(instruction) in DEFERRED_ARGUMENT_CALLS:
+        if names_of(instruction) in DEFERRED_ARGUMENT_CALLS or _formats_an_object(facts, index):
             return True
-        if instruction.op in ("MAKE_FUNCTION", "LOAD_CLOSURE"):
+        if instruction.op == "LOAD_CLOSURE":
+            return True
+        if isinstance(instruction.arg, CodeType) and not _can_be_traced(instruction.arg):
             return True
     return False
+
+
+def _formats_an_object(facts: Facts, index: int) -> bool:
+    """Whether a part of an f-string may be an object.
+
+    Dynamo asks the object itself for its text, not minding what the trace has stored to it.
+    """
+    if not facts.instructions[index].op.startswith("FORMAT_"):
+        return False
+    made = facts.instructions[index - 1]
+    is_read = row(made.op).reads is not None or is_attribute_load(facts, index - 1)
+    return is_read and names_of(made) not in NEVER_TENSOR_ATTRIBUTES
+
+
+def _can_be_traced(code: CodeType) -> bool:
+    """Whether a nested function, such as a comprehension, does nothing that has to wait."""
+    return DEFERRED_ARGUMENT_CALLS.isdisjoint(code.co_names) and not formats(code)
 
 
 def _is_constant(facts: Facts, part: Slice) -> bool:

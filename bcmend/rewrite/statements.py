@@ -8,7 +8,6 @@ then the traced code asks what the object is, before anything is deferred.
 from __future__ import annotations
 
 import builtins
-import logging
 import sys
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any, Final
 
 from bcmend import outputs
+from bcmend.analysis.conditions import called_name
 from bcmend.analysis.effects import names_of
 from bcmend.analysis.facts import Facts, facts_of
 from bcmend.codeobj.decode import decode
@@ -75,6 +75,7 @@ def may_write_output(code: CodeType, module_names: Mapping[str, Any]) -> bool:
     """Whether ``code`` can hold an output statement: a cheap look that never misses one."""
     return has_call(code) and (
         calls_a_variable(code)
+        or "getattr" in code.co_names
         or not outputs.last_names().isdisjoint(code.co_names)
         or any(
             _output_of(module_names[name]) is not None
@@ -104,13 +105,15 @@ def _all_statements(
     facts: Facts, module_names: Mapping[str, Any], asked: Collection[int]
 ) -> Iterator[OutputStatement]:
     instructions = facts.instructions
+    targets = {each.target for each in instructions}
     for index, instruction in enumerate(instructions[:-1]):
         if instruction.op not in CALLS or facts.stacks[index] is None:
             continue
         start = start_of(facts, index, row(instruction.op).effect(instruction.arg)[0])
         if start is None:
             continue
-        is_dropped = instructions[index + 1].op == "POP_TOP"
+        # A POP_TOP that others jump to drops what is there, whichever way was taken.
+        is_dropped = instructions[index + 1].op == "POP_TOP" and index + 1 not in targets
         is_asked = instruction.offset in asked
         statement = _classify(facts, start, index, module_names, is_dropped, is_asked)
         if statement is not None:
@@ -140,11 +143,10 @@ def _classify(
     is_asked: bool,
 ) -> OutputStatement | None:
     """Say whether the call that begins at ``start`` writes something."""
-    if _is_on_a_named_logger(facts, start, call, module_names):
-        return OutputStatement(start, call, is_dropped, True, None)
     called = _called(facts, start, call)
     if called is None:
-        return None
+        found = _found_callee(facts, start, call)
+        return OutputStatement(start, call, is_dropped, True, found) if found else None
     if called.kind == "global":
         value = module_names.get(called.root, getattr(builtins, called.root, _MISSING))
         known, owner = _followed(value, called.path)
@@ -183,7 +185,7 @@ def _called(facts: Facts, start: int, call: int) -> _Called | None:
 
 
 def _is_called(facts: Facts, load: int, call: int) -> bool:
-    """Whether a call calls what ``load`` pushes; that of the exit of a ``with`` does not."""
+    """Whether a call calls what ``load`` pushes; the exit of a ``with`` calls something else."""
     count, _ = row(facts.instructions[call].op).effect(facts.instructions[call].arg)
     lowest = [facts.operand(call, position) for position in (-count, 1 - count)]
     return any(load in makers for makers in lowest)
@@ -315,27 +317,37 @@ def keywords_of(facts: Facts, call: int) -> tuple[str, ...] | None:
     return ()
 
 
-def _is_on_a_named_logger(
-    facts: Facts, start: int, call: int, module_names: Mapping[str, Any]
-) -> bool:
-    """Whether what is called is a method of ``logging.getLogger(...)``."""
+#: Calls in what is called that give the same, and do nothing, however often they are made.
+_FINDING_CALLS: Final = frozenset(["getLogger", "getattr", "type"])
+
+
+def _found_callee(facts: Facts, start: int, call: int) -> Callee | None:
+    """Return what is called where it is found by more than attributes, as in `logs[0].info(x)`."""
     arguments = arguments_of(facts, start, call)
-    last = arguments[0].start - 1 if arguments else start
-    made = last - 1
-    if made <= start or not is_attribute_load(facts, last):
-        return False
-    if facts.instructions[made].op != "CALL":
-        return False
-    method = names_of(facts.instructions[last])
-    inner = _called(facts, start, made)
-    if method not in LOGGER_METHODS or inner is None or inner.kind != "global":
-        return False
-    value = module_names.get(inner.root, _MISSING)
-    for name in inner.path:
-        value = vars(value).get(name) if type(value) is ModuleType else None
-    between = range(inner.load.end, made)
-    return value is logging.getLogger and all(
-        row(facts.instructions[index].op).reads == "global"
-        or facts.instructions[index].op == "LOAD_CONST"
-        for index in between
-    )
+    end = arguments[0].start if arguments else call
+    begin = start + (facts.instructions[start].op == "PUSH_NULL")
+    end -= facts.instructions[end - 1].op == "PUSH_NULL"
+    last = end - 1
+    if last <= begin or not _is_called(facts, last, call):
+        return None
+    if not all(_is_finding(facts, index) for index in range(begin, end)):
+        return None
+    method = names_of(facts.instructions[last]) if is_attribute_load(facts, last) else ""
+    if method in LOGGER_METHODS:
+        return Callee(Slice(begin, last), method, _level(facts, start, call))
+    is_made = facts.instructions[last].op in CALLS and called_name(facts, last) == "getattr"
+    return Callee(Slice(begin, end), "", None) if is_made else None
+
+
+def _is_finding(facts: Facts, index: int) -> bool:
+    """Whether an instruction may be run twice in place of once, and be traced."""
+    instruction = facts.instructions[index]
+    if instruction.op in CALLS:
+        return called_name(facts, index) in _FINDING_CALLS
+    known = row(instruction.op)
+    if known.reads in ("local", "cell", "global") and known.pops == 0:
+        return True
+    return is_attribute_load(facts, index) or instruction.op in _FINDING_OPERATIONS
+
+
+_FINDING_OPERATIONS: Final = frozenset(["LOAD_CONST", "BINARY_SUBSCR", "PUSH_NULL", "KW_NAMES"])

@@ -623,9 +623,9 @@ class CodeWriter:
         return [self._copied(stretch, index) for index in range(part.start, part.end)]
 
     def _load(self, stretch: _Stretch, part: Slice) -> list[Instruction]:
-        """Return the loads of ``part`` alone, without the NULL of a call that they begin."""
+        """Return the loads of ``part`` alone, without the NULL of a call that ends behind them."""
         first, *rest = self._slice(stretch, part)
-        if isinstance(first.arg, tuple):
+        if isinstance(first.arg, tuple) and not any(each.op.startswith("CALL") for each in rest):
             first = replace(first, arg=(False, *first.arg[1:]))
         return [first, *rest]
 

@@ -20,7 +20,7 @@ from torch._C._dynamo.eval_frame import get_eval_frame_callback, set_eval_frame
 from torch._dynamo import exc, trace_rules
 from torch._dynamo.eval_frame import skip_code
 
-from bcmend.runtime import backoff, choices, random_numbers, side_exits, sites
+from bcmend.runtime import backoff, callers, choices, random_numbers, side_exits, sites
 from bcmend.runtime.emission import emitted
 from bcmend.runtime.records import Buffer, deliver
 
@@ -103,7 +103,7 @@ def _plainly(body: FunctionType, arguments: tuple[Any, ...]) -> Any:
     """Run the original instructions of a body."""
     callback = set_eval_frame(None)
     try:
-        return body(*arguments, [])
+        return callers.call_as_entered(body, (*arguments, []))
     finally:
         set_eval_frame(callback)
 

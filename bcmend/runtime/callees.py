@@ -13,10 +13,14 @@ from typing import Any, Final
 
 import torch
 from torch._dynamo.guards import GuardBuilder, install_guard
+from torch._dynamo.source import ConstantSource, GlobalStateSource
 from torch._dynamo.variables.base import VariableTracker
-from torch._guards import Guard, GuardBuilderBase
+from torch._dynamo.variables.misc import LoggingLoggerVariable
+from torch._guards import Guard, GuardBuilderBase, Source
 
 from bcmend import outputs
+from bcmend.runtime import scalars
+from bcmend.runtime.merge import constant
 
 __all__ = ["install", "is_silent", "known_as"]
 
@@ -56,37 +60,65 @@ def is_silent(owner: VariableTracker, method: str, first: VariableTracker) -> bo
     given = first.realize()
     known = given.as_python_constant() if given.is_python_constant() else None
     level = outputs.level_of(logger, method, known)
-    if level is None or logger.isEnabledFor(level):
+    if level is None or owner.source is None or logger.isEnabledFor(level):
         return False
-    return _guarded(owner, logger, level)
-
-
-def _guarded(owner: VariableTracker, logger: logging.Logger, level: int) -> bool:
-    """Have the frame traced again when ``level`` is enabled; say whether that is possible."""
-    if owner.source is None:
-        return False
-    install_guard(Guard(owner.source, _disabled(level)))
+    _guard(owner.source, logger, level, enabled=False)
     return True
 
 
-_DISABLED: Final[dict[int, Callable[[GuardBuilderBase, Guard], None]]] = {}
+_Create = Callable[[GuardBuilderBase, Guard], None]
+_CREATE: Final[dict[tuple[int, int, bool], _Create]] = {}
 
 
-def _disabled(level: int) -> Callable[[GuardBuilderBase, Guard], None]:
-    """Return what adds the guard that a logger is disabled for ``level``."""
+def _guard(source: Source, logger: Any, level: int, *, enabled: bool) -> None:
+    """Have the frame traced again once a logger is enabled for ``level``, or is not any more."""
+    if isinstance(source, ConstantSource):  # a logger that a call has found; it stays the same
+        create = _create(id(logger), level, enabled, logger)
+        install_guard(Guard(GlobalStateSource(), create))
+    else:
+        install_guard(Guard(source, _create(0, level, enabled, None)))
 
-    def is_disabled(logger: Any) -> bool:
-        return not logger.isEnabledFor(level)
 
-    def LOGGER_DISABLED(builder: GuardBuilderBase, guard: Guard) -> None:
+def _create(number: int, level: int, enabled: bool, known: Any) -> _Create:
+    """Return what adds the guard to a frame; one function for each, so that equal ones are one."""
+
+    def is_as_before(given: Any) -> bool:
+        logger = given if known is None else known
+        return bool(logger.isEnabledFor(level)) is enabled
+
+    def LOGGER_LEVEL(builder: GuardBuilderBase, guard: Guard) -> None:
         assert isinstance(builder, GuardBuilder)
-        code = [f"not {guard.name}.isEnabledFor({level})"]
-        builder.get_guard_manager(guard).add_lambda_guard(is_disabled, code, guard.user_stack)
+        place = builder.get_guard_manager(guard) if known is None else builder.guard_manager.root
+        code = [f"{known or guard.name}.isEnabledFor({level}) is {enabled}"]
+        place.add_lambda_guard(is_as_before, code, guard.user_stack)
 
-    # One function for each level, so that equal guards are one.
-    return _DISABLED.setdefault(level, LOGGER_DISABLED)
+    return _CREATE.setdefault((number, level, enabled), LOGGER_LEVEL)
+
+
+_CALL_METHOD: Final = LoggingLoggerVariable.call_method
+
+
+def _call_method(
+    self: LoggingLoggerVariable,
+    tx: Any,
+    name: str,
+    args: list[VariableTracker],
+    kwargs: dict[str, VariableTracker],
+) -> VariableTracker:
+    """Answer ``logger.isEnabledFor(level)`` in mended code; the frame has a guard on the answer."""
+    if name == "isEnabledFor" and len(args) == 1 and not kwargs and scalars.may_take(tx):
+        level = args[0].as_python_constant() if args[0].is_python_constant() else None
+        if type(level) is int and self.source is not None:
+            enabled = bool(self.value.isEnabledFor(level))
+            _guard(self.source, self.value, level, enabled=enabled)
+            return constant(enabled)
+    return _CALL_METHOD(self, tx, name, args, kwargs)
 
 
 def install() -> None:
-    """Tell Dynamo that a name always gives the same logger; tracing how it is found breaks off."""
+    """Tell Dynamo what it needs to know of loggers.
+
+    A name always gives the same logger; tracing how it is found breaks off.
+    """
     torch._dynamo.assume_constant_result(logging.getLogger)  # type: ignore[no-untyped-call]
+    LoggingLoggerVariable.call_method = _call_method  # type: ignore[method-assign]

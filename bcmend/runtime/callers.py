@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import dis
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
+from itertools import islice
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType
 from typing import Any, Final
@@ -27,7 +28,7 @@ from torch._dynamo.variables.base import VariableTracker
 from bcmend.names import BUFFER, FUNCTION
 from bcmend.runtime.merge import constant
 
-__all__ = ["UNKNOWN", "call_inside", "inside"]
+__all__ = ["UNKNOWN", "call_as_entered", "call_inside", "inside"]
 
 #: A level that only the call itself tells.
 UNKNOWN: Final = -1
@@ -145,15 +146,34 @@ def call_inside(chain: int, level: int, action: Callable[..., Any], inputs: tupl
     """Call ``action(*inputs)`` as its callers did, as many of them as ``level`` counts."""
     count = _MOST if level == UNKNOWN else level - 1
     callers = list(_TRACED[chain][:count])
-    for frame in _around(sys._getframe(1)):
-        if len(callers) >= count:
-            break
-        callers.append(_Caller(frame.f_code, frame.f_globals, _plain_line_of(frame)))
+    callers += _callers_around(sys._getframe(1), count - len(callers))
+    return _made_inside(callers, partial(action, *inputs))
 
-    made: Callable[[], Any] = partial(action, *inputs)
+
+def call_as_entered(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    """Call a function so that what it counts as callers are those of the boundary around it.
+
+    The traceback of an exception does not show them twice.
+    """
+    callers = _callers_around(sys._getframe(1), _MOST)
+    try:
+        return _made_inside(callers, partial(function, *arguments))
+    except BaseException as error:
+        failure, entry = error, error.__traceback__
+    for _ in range(len(callers) + 2):  # this function, the next, and the stand-ins
+        entry = None if entry is None else entry.tb_next
+    raise failure.with_traceback(entry)
+
+
+def _callers_around(frame: FrameType, count: int) -> list[_Caller]:
+    found = (_Caller(each.f_code, each.f_globals, _plain_line_of(each)) for each in _around(frame))
+    return list(islice(found, max(count, 0)))
+
+
+def _made_inside(callers: Sequence[_Caller], call: Callable[[], Any]) -> Any:
     for caller in callers:
-        made = partial(caller.stand_in(), made)  # which has no frame of its own
-    return made()
+        call = partial(caller.stand_in(), call)  # which has no frame of its own
+    return call()
 
 
 def _plain_line_of(frame: FrameType) -> int:

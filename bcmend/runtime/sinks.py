@@ -10,11 +10,13 @@ lists, kept on its ``OutputGraph``.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
+import torch
 from torch._dynamo.side_effects import SideEffects
 from torch._dynamo.source import AttrSource
 from torch._dynamo.variables import (
@@ -23,6 +25,7 @@ from torch._dynamo.variables import (
     ListVariable,
     TensorVariable,
     TupleVariable,
+    UserDefinedObjectVariable,
 )
 from torch._dynamo.variables.base import ValueMutationNew, VariableTracker
 from torch._dynamo.variables.builder import wrap_fx_proxy
@@ -190,13 +193,39 @@ def snapshot(tx: Any, site: LiveSite, value: VariableTracker) -> VariableTracker
             [snapshot(tx, site, item) for item in value.sym_args],
             {key: snapshot(tx, site, item) for key, item in value.sym_kwargs.items()},
         )
-    if isinstance(value, (ConstantVariable, SymNodeVariable)) or value.source is not None:
-        return value
-    if value.is_python_constant():
-        return value
-    if _can_be_rebuilt(value):
-        return value
-    raise CannotSnapshot(type(value).__name__)
+    if not (
+        isinstance(value, (ConstantVariable, SymNodeVariable))
+        or value.source is not None
+        or value.is_python_constant()
+        or _can_be_rebuilt(value)
+    ):
+        raise CannotSnapshot(type(value).__name__)
+    _watch_object(tx, site, value)
+    return value
+
+
+def _watch_object(tx: Any, site: LiveSite, value: VariableTracker) -> None:
+    """Have a site withdrawn if an object whose text shows its state is changed later."""
+    if isinstance(value, UserDefinedObjectVariable) and _shows_its_state(value.value_type):
+        what = f"{value.value_type.__qualname__}, which is changed later"
+        watches.add_object(tx, value, lambda: site.withdraw("cannot-snapshot", what))
+
+
+def _shows_its_state(cls: Any) -> bool:
+    """Whether the text that stands for an object depends on its attributes, as far as is known."""
+    is_plain = any(cls.__repr__ is each.__repr__ for each in _PLAIN)
+    own = (name for name in ("__str__", "__format__") if getattr(cls, name) is not _OBJECT[name])
+    return not is_plain or any(own)
+
+
+#: Classes whose text does not depend on what is stored to an attribute in a forward.
+_PLAIN: Final[tuple[Any, ...]] = (
+    object,
+    torch.nn.Module,
+    logging.Logger,
+    logging.LoggerAdapter,
+)
+_OBJECT: Final = vars(object)
 
 
 def _can_be_rebuilt(value: VariableTracker) -> bool:

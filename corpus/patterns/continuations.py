@@ -177,7 +177,7 @@ def index_into_a_list_of_constants() -> Program:
     return program
 
 
-@pattern(signs, OUTPUT, SPLIT)
+@pattern(signs, CHOICE, OUTPUT)
 def word_chosen_and_printed() -> Program:
     def program(x: Tensor) -> Tensor:
         if x.sum() > 0:

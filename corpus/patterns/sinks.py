@@ -1,13 +1,11 @@
-"""Where output can go: streams, loggers, warnings, progress bars, consoles, writers of metrics."""
+"""Where output can go, and where the calls stand: streams, consoles, progress bars, loggers."""
 
 from __future__ import annotations
 
-import functools
 import io
 import logging
 import pprint
 import sys
-import warnings
 from collections.abc import Callable
 from functools import partial
 from sys import stdout
@@ -290,93 +288,6 @@ def printed_on_a_console() -> Any:
 
 
 @pattern(signs, OUTPUT)
-def logged_by_an_adapter() -> Program:
-    def program(x: Tensor) -> Tensor:
-        adapter.info("mean %.2f", x.mean().item())
-        adapter.debug("not shown")
-        adapter.log(logging.WARNING, "level")
-        return x * 2
-
-    return program
-
-
-@pattern(signs, OUTPUT)
-def logged_with_keywords() -> Program:
-    def program(x: Tensor) -> Tensor:
-        logger.info("with extra", extra={"size": x.numel()})
-        logger.warning("no error", exc_info=False, stack_info=False)
-        logger.error("deeper", stacklevel=1)
-        logger.log(logging.ERROR, "mapping %(a)s", {"a": x.sum().item()})
-        logger.log(logging.DEBUG, "not shown")
-        return x * 2
-
-    return program
-
-
-@pattern(signs, OUTPUT)
-def logged_below_the_level_with_the_exception() -> Program:
-    def program(x: Tensor) -> Tensor:
-        try:
-            raise ValueError("missing")
-        except ValueError:
-            logger.debug("caught", exc_info=True)
-        logger.debug("where", stack_info=True)
-        return x * 2
-
-    return program
-
-
-@pattern(signs, OUTPUT)
-def logged_by_name() -> Program:
-    def program(x: Tensor) -> Tensor:
-        logging.getLogger("corpus.named").warning("sum %s", x.sum().item())
-        logging.getLogger(__name__).error("of the module")
-        logging.getLogger("corpus.silent").debug("not shown %s", x)
-        return x * 2
-
-    return program
-
-
-@pattern(signs, OUTPUT)
-def logger_in_a_variable() -> Program:
-    def program(x: Tensor) -> Tensor:
-        log = logging.getLogger("corpus.variable")
-        log.warning("sum %s", x.sum().item())
-        other = logging.getLogger("corpus.other")
-        say = log.error
-        say("said")
-        other.error("other")
-        log.warning("again")
-        return x * 2
-
-    return program
-
-
-@functools.lru_cache(None)
-def _warn_once(message: str) -> None:
-    logger.warning(message)
-
-
-@functools.cache
-def _print_once(*parts: object) -> None:
-    print(*parts, file=sys.stderr)
-
-
-@pattern(signs, OUTPUT)
-def written_once() -> Program:
-    _warn_once.cache_clear()
-    _print_once.cache_clear()
-
-    def program(x: Tensor) -> Tensor:
-        for step in range(3):
-            _warn_once("deprecated")
-            _print_once("step", step // 2)
-        return x * 2
-
-    return program
-
-
-@pattern(signs, OUTPUT)
 def writing_functions_under_other_names() -> Any:
     class Net(torch.nn.Module):
         def __init__(self) -> None:
@@ -432,66 +343,52 @@ def methods_that_only_sound_like_output() -> Any:
     return Net()
 
 
-@pattern(signs, OUTPUT)
-def warned_with_a_stack_level() -> Program:
-    def helper(x: Tensor) -> Tensor:
-        warnings.warn("old", FutureWarning, stacklevel=2)
-        warnings.warn("older", FutureWarning, 3)
-        logger.warning("deprecated", stacklevel=2)
-        return x + 1
-
+@pattern(signs, OUTPUT, NO_MERGE)
+def print_as_a_side_of_an_expression() -> Program:
     def program(x: Tensor) -> Tensor:
-        y = helper(x)
-        return (
-            helper(
-                y,
-            )
-            * 2
-        )
-
-    return program
-
-
-@pattern(signs, OUTPUT, WHERE)
-def warned_in_arms_with_a_stack_level() -> Program:
-    def helper(x: Tensor, level: int) -> Tensor:
-        if x.sum() > 0:
-            warnings.warn("positive", stacklevel=level)
-            x = x + 1
-        return x
-
-    def program(x: Tensor) -> Tensor:
-        if x.min() < 0:
-            x = helper(x, 2)
-        else:
-            logger.warning("none", stacklevel=2)
-            x = helper(x, 3) * 2
+        print("up") if x.sum() > 0 else print("down", x.sum().item())
+        x.min() > 0 and print("all up")
         return x * 2
 
     return program
 
 
+class Described:
+    """An object whose text is not the same before and after it is changed."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __repr__(self) -> str:
+        return f"<count {self.count}>"
+
+
 @pattern(signs, OUTPUT)
-def warned_in_modules_with_a_stack_level() -> Any:
-    class Inner(torch.nn.Module):
-        def helper(self) -> None:
-            for level in range(1, 8):
-                warnings.warn(f"level {level}", stacklevel=level)
-
-        def forward(self, x: Tensor) -> Tensor:
-            self.helper()
-            return x + 1
-
+def text_of_an_object_changed_before() -> Any:
     class Net(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.inner, self.layers = Inner(), torch.nn.Sequential(Inner(), torch.nn.ReLU())
+            self.described = Described()
 
         def forward(self, x: Tensor) -> Tensor:
-            y = self.inner(x) + self.inner.forward(x)
-            return self.layers(y)
+            self.described.count = x.numel()
+            print(f"now {self.described} of {x.shape}", "and", self.described)
+            logger.info(f"logged {self.described}")
+            return x * 2
 
     return Net()
+
+
+@pattern(signs, OUTPUT, refused("cannot-snapshot"), graphs=None)
+def print_of_an_object_changed_later() -> Program:
+    def program(x: Tensor) -> Tensor:
+        described = Described()
+        print("first", described)
+        described.count += 2
+        print("second", described)
+        return x * described.count
+
+    return program
 
 
 PATTERNS = patterns_among(list(vars().values()))
