@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import FunctionType
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import torch
 from torch._dynamo.bytecode_transformation import create_call_function
@@ -79,8 +79,8 @@ def _trace(tx: Any) -> _Trace:
     return per_trace.kept(tx.output, "inline", _Trace)
 
 
-def _state(tx: Any) -> backoff.BodyState:
-    return backoff.state_of(tx.output.root_tx.f_code)
+def _state(output: Any) -> backoff.BodyState:
+    return backoff.state_of(output.root_tx.f_code)
 
 
 def is_asked_for(site: LiveSite, *, raises: bool) -> bool:
@@ -90,7 +90,7 @@ def is_asked_for(site: LiveSite, *, raises: bool) -> bool:
 
 def is_wanted(tx: Any, site: LiveSite, *, raises: bool) -> bool:
     """Whether a record of ``site`` that is made now is to run inside the graph."""
-    state = _state(tx)
+    state = _state(tx.output)
     if state.timing == _DEFERRED:
         return False
     return (
@@ -98,9 +98,9 @@ def is_wanted(tx: Any, site: LiveSite, *, raises: bool) -> bool:
     )
 
 
-def must_wait(tx: Any) -> None:
+def must_wait(output: Any) -> NoReturn:
     """Have the frame traced again with all records deferred."""
-    _state(tx).timing = _DEFERRED
+    _state(output).timing = _DEFERRED
     raise SiteChanged(restart_reason="bcmend: a record cannot run inside the graph")
 
 
@@ -128,15 +128,12 @@ def add(
         return False
     trace = _trace(tx)
     if trace.has_deferred:
-        _state(tx).timing = INLINE
+        _state(tx.output).timing = INLINE
         raise SiteChanged(restart_reason="bcmend: records run inside the graph")
     try:
         _append(tx, trace, site, action, inputs, predicate, raises)
     except CannotRunInside:
-        if trace.plan is not None and trace.plan.statements:
-            must_wait(tx)
-        _state(tx).timing = _DEFERRED
-        return False
+        must_wait(tx.output)
     repeats.note(tx)
     return True
 
@@ -229,13 +226,11 @@ def _check_what_is_lost(tx: Any, trace: _Trace) -> None:
     if trace.is_checked or not _modified(tx):
         return
     trace.is_checked = True
-    output, state = tx.output, _state(tx)
+    output = tx.output
 
     def check(module: Any) -> None:
-        can_be_repeated = repeats.is_repeatable(output, module) and not trace.writes
-        if not can_be_repeated:
-            state.timing = _DEFERRED
-            raise SiteChanged(restart_reason="bcmend: an effect before a check would be lost")
+        if trace.writes or not repeats.is_repeatable(output, module):
+            must_wait(output)
 
     output.register_finalizer_fns.append(check)
 

@@ -50,8 +50,10 @@ def take_if(predicate: torch.Tensor, key: str, lasting: bool) -> None:
         raise SideExit(key, lasting)
 
 
-def add(tx: Any, site: LiveSite, predicate: VariableTracker) -> None:
+def add(tx: Any, site: LiveSite, predicate: VariableTracker, *, is_only_way: bool) -> None:
     """Add a side exit to the frame being traced, which has to end at a boundary.
+
+    ``is_only_way`` says that no record can take its place.
 
     Dynamo calls what is in ``debug_locals`` when the graph has run, before it replays effects.
     """
@@ -61,18 +63,21 @@ def add(tx: Any, site: LiveSite, predicate: VariableTracker) -> None:
     function = VariableTracker.build(tx, take_if, source)
     arguments = [predicate, constant(site.key), constant(bool(tx.one_graph))]
     tx.output.root_tx.debug_locals.append((function, arguments))
-    exits: list[LiveSite] = kept(tx.output, "side_exits", list)
+    exits: list[tuple[LiveSite, bool]] = kept(tx.output, "side_exits", list)
     if not exits:
         output = tx.output
         output.register_finalizer_fns.append(lambda module: _check(output, module, exits))
-    exits.append(site)
+    exits.append((site, is_only_way))
 
 
-def _check(output: Any, module: Any, exits: list[LiveSite]) -> None:
+def _check(output: Any, module: Any, exits: list[tuple[LiveSite, bool]]) -> None:
     """Have the frame traced without its side exits, if its graph cannot be thrown away."""
-    if repeats.is_repeatable(output, module) and not inline.writes(output):
-        return
-    for site in exits:
+    if repeats.is_repeatable(output, module):
+        if not inline.writes(output):
+            return
+        if any(is_only_way for _, is_only_way in exits):
+            inline.must_wait(output)
+    for site, _ in exits:
         sites.leave_without_exit(site)
     raise SiteChanged(restart_reason="bcmend: the graph cannot be thrown away")
 
