@@ -25,10 +25,12 @@ from torch._higher_order_ops.effects import _EffectType, _register_effectful_op
 
 from bcmend.runtime import records
 
-__all__ = ["EMIT", "Plan", "Statement", "begin", "emitted"]
+__all__ = ["EMIT", "Finish", "Make", "Plan", "Statement", "begin", "emitted"]
 
 #: Makes a value of the tensors that the operator is given and the objects of the call.
 Make = Callable[[Sequence[torch.Tensor], Sequence[Any]], Any]
+#: Does something with them.
+Finish = Callable[[Sequence[torch.Tensor], Sequence[Any]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +42,15 @@ class Statement:
         action: makes the function that makes the call, or raises.
         inputs: makes its arguments.
         raises: the action has to end in an exception.
-        changed: positions (tensor of the operator, object of the call) of the arguments that the
-            graph has changed in place by then, as they are then and as the caller has them.
+        before: what a failing check has to do before it raises; ``None`` for one after whose
+            failure the call is made again in plain Python.
     """
 
     key: str
     action: Make
     inputs: Make
     raises: bool
-    changed: tuple[tuple[int, int], ...] = ()
+    before: tuple[Finish, ...] | None = ()
 
 
 @dataclass(slots=True, eq=False)
@@ -77,7 +79,7 @@ _EMITTED: Final = _Emitted()
 
 
 def emitted() -> int:
-    """Return how many records that write something this thread has run inside graphs."""
+    """Return how many records this thread has run inside graphs that cannot be run again."""
     return _EMITTED.count
 
 
@@ -103,22 +105,12 @@ def _emit(
 
 
 def _run(statement: Statement, tensors: Sequence[torch.Tensor], objects: Sequence[Any]) -> None:
-    if not statement.raises:
+    if statement.before is not None:
         _EMITTED.count += 1
+        for finish in statement.before:
+            finish(tensors, objects)
     action, inputs = (make(tensors, objects) for make in (statement.action, statement.inputs))
-    try:
-        records.deliver_one(statement.key, None, statement.raises, action, inputs)
-    except BaseException:
-        for position, slot in statement.changed:
-            _bring_back(objects[slot], tensors[position])
-        raise
-
-
-def _bring_back(argument: torch.Tensor, present: torch.Tensor) -> None:
-    """Make the changes in place that the graph has computed, and would make at its end."""
-    if argument.data_ptr() != present.data_ptr() and argument.shape == present.shape:
-        with torch.no_grad():
-            argument.copy_(present)
+    records.deliver_one(statement.key, None, statement.raises, action, inputs)
 
 
 def _define() -> Any:
