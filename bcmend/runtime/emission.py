@@ -7,8 +7,9 @@ attached. The operator ``bcmend::emit`` takes the call, the number of the record
 under which it is delivered, and its tensors; it runs the record where it stands. Nothing is looked
 up by thread or by name, so calls may be nested, interleaved, or run in any thread.
 
-The operator is ordered by torch's effect tokens (torch/_higher_order_ops/effects.py), which keep it
-in the graph and in sequence with its like.
+The operator has an effect in torch's sense (torch/_higher_order_ops/effects.py), which keeps it in
+the graph. Each gets what the one before it returned: Inductor, where it reorders for peak memory,
+goes by the data alone.
 """
 
 from __future__ import annotations
@@ -90,12 +91,24 @@ def begin(plan: Plan, *objects: Any) -> torch.Tensor:
     return call  # type: ignore[no-any-return]
 
 
+def _token() -> torch.Tensor:
+    return torch.empty((0,), dtype=torch.int64, device="cpu")
+
+
 def _emit(
-    call: Any, number: int, predicate: torch.Tensor | None, tensors: Sequence[torch.Tensor]
-) -> None:
-    """Run a record, unless its condition does not hold."""
-    if predicate is not None and not bool(predicate):
-        return
+    call: Any,
+    last: torch.Tensor | None,
+    number: int,
+    predicate: torch.Tensor | None,
+    tensors: Sequence[torch.Tensor],
+) -> torch.Tensor:
+    """Run a record, unless its condition does not hold; return what the next one is given."""
+    if predicate is None or bool(predicate):
+        _deliver(call, number, tensors)
+    return _token()
+
+
+def _deliver(call: Any, number: int, tensors: Sequence[torch.Tensor]) -> None:
     plan, objects = call._bcmend_call
     callback = set_eval_frame(None)  # what a record does is not compiled
     try:
@@ -116,11 +129,13 @@ def _run(statement: Statement, tensors: Sequence[torch.Tensor], objects: Sequenc
 def _define() -> Any:
     library = torch.library.Library("bcmend", "DEF")  # type: ignore[no-untyped-call]
     library.define(  # type: ignore[no-untyped-call]
-        "emit(Tensor call, int number, Tensor? predicate, Tensor[] tensors) -> ()",
+        "emit(Tensor call, Tensor? last, int number, Tensor? predicate, Tensor[] tensors)"
+        " -> Tensor",
         tags=(torch.Tag.cudagraph_unsafe,),
     )
     library.impl("emit", _emit, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
-    torch.library.register_fake("bcmend::emit", lambda *arguments: None, lib=library)
+    library.impl("emit", torch.library.fallthrough_kernel, "Autograd")  # type: ignore[no-untyped-call]
+    torch.library.register_fake("bcmend::emit", lambda *arguments: _token(), lib=library)
     _register_effectful_op("bcmend::emit", _EffectType.ORDERED)
     return library
 

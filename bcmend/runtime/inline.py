@@ -14,15 +14,15 @@ are deferred.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
 import torch
 from torch._dynamo.bytecode_transformation import create_call_function
 from torch._dynamo.variables.base import VariableTracker
-from torch._dynamo.variables.builder import GraphArg
+from torch._dynamo.variables.builder import GraphArg, wrap_fx_proxy
 from torch._guards import GuardSource, Source
-from torch.fx import Proxy
+from torch.fx import Node, Proxy
 
 from bcmend.names import BUFFER
 from bcmend.runtime import backoff, emission, losses, per_trace, repeats
@@ -41,11 +41,14 @@ _DEFERRED: Final = "deferred"
 class _Trace:
     """What one trace has made of its records so far.
 
-    ``plan`` and ``call`` (the input of the graph) are there once a record runs inside the graph.
+    ``plan``, ``call`` (the input of the graph) and ``last`` (what the last record returned) are
+    there once a record runs inside the graph. ``checks`` are the calls that may raise.
     """
 
     plan: Plan | None = None
     call: Proxy | None = None
+    last: Proxy | None = None
+    checks: list[Node] = field(default_factory=list)
     has_deferred: bool = False
     writes: bool = False
     is_checked: bool = False
@@ -135,9 +138,36 @@ def _append(
     number = len(plan.statements)
     plan.statements.append(Statement(site.key, made_action, made_inputs, raises, before))
     condition = None if predicate is None else predicate.as_proxy()
-    arguments = (trace.call, number, condition, list(gathered.tensors))
-    tx.output.create_proxy("call_function", emission.EMIT, arguments, {})
+    arguments = (trace.call, trace.last, number, condition, list(gathered.tensors))
+    trace.last = tx.output.create_proxy("call_function", emission.EMIT, arguments, {})
+    wrap_fx_proxy(tx, trace.last)
+    if raises:
+        _keep_later_changes_out(tx, trace)
     trace.writes = trace.writes or not raises
+
+
+def _keep_later_changes_out(tx: Any, trace: _Trace) -> None:
+    """Have no argument changed before a check that stands before the change.
+
+    A back end may move a change in place to the front of what does not read its target; so the
+    checks are made to read all arguments that the graph changes.
+    """
+    assert trace.last is not None
+    trace.checks.append(trace.last.node)
+    if len(trace.checks) > 1:
+        return
+    tracer = tx.output.root_tracer
+
+    def read_all_targets(module: Any) -> None:
+        targets = losses.changed_arguments(tracer)
+        for check in trace.checks:
+            *others, given = check.args
+            tensors: Any = given
+            check.args = (*others, [*tensors, *(each for each in targets if each not in tensors)])
+        if targets:
+            module.recompile()
+
+    tx.output.register_finalizer_fns.append(read_all_targets)
 
 
 def _call_input(tx: Any, plan: Plan) -> Proxy:

@@ -109,8 +109,6 @@ class Gathered:
             raise CannotRunInside("a tensor that is not a fake one")
         position = self.tensor(value.as_proxy())
         marks = Marks.of(example)
-        if not (marks.is_parameter or marks.requires_grad):
-            return lambda tensors, objects: tensors[position]
         return lambda tensors, objects: marks.put_on(tensors[position])
 
     def of_number(self, value: Any) -> Make:

@@ -15,7 +15,7 @@ from torch._dynamo.variables import ConstantVariable, ListVariable
 from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.misc import NewGlobalVariable
 from torch._dynamo.variables.tensor import SymNodeVariable
-from torch.fx import Proxy
+from torch.fx import Node, Proxy
 
 from bcmend.runtime.emission import Finish, Make
 from bcmend.runtime.inline_values import (
@@ -26,16 +26,20 @@ from bcmend.runtime.inline_values import (
 )
 from bcmend.runtime.records import store
 
-__all__ = ["changes_in_place", "effects"]
+__all__ = ["changed_arguments", "changes_in_place", "effects"]
+
+
+def changed_arguments(tracer: Any) -> list[Node]:
+    """Return the inputs of the graph that it has changed in place by now."""
+    placeholders = [node for node in tracer.graph.nodes if node.op == "placeholder"]
+    return [placeholders[index] for index in tracer.has_input_mutation().mutated_input_indices]
 
 
 def changes_in_place(tx: Any, gathered: Gathered) -> list[Finish]:
     """Return what changes the arguments that the graph has changed by now."""
     tracer = tx.output.root_tracer
-    placeholders = [node for node in tracer.graph.nodes if node.op == "placeholder"]
-    indices = tracer.has_input_mutation().mutated_input_indices
     found = []
-    for node in (placeholders[index] for index in indices):
+    for node in changed_arguments(tracer):
         source = node.meta["grapharg"].source
         require_there_before(source)
         position = gathered.tensor(Proxy(node, tracer))
