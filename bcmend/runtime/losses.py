@@ -32,7 +32,19 @@ __all__ = ["changed_arguments", "changes_in_place", "effects"]
 def changed_arguments(tracer: Any) -> list[Node]:
     """Return the inputs of the graph that it has changed in place by now."""
     placeholders = [node for node in tracer.graph.nodes if node.op == "placeholder"]
-    return [placeholders[index] for index in tracer.has_input_mutation().mutated_input_indices]
+    indices = tracer.has_input_mutation().mutated_input_indices
+    changed = [placeholders[index] for index in indices]
+    statistics = (each for node in tracer.graph.nodes for each in _statistics(node))
+    return list(dict.fromkeys([*changed, *statistics]))
+
+
+def _statistics(node: Node) -> list[Node]:
+    """Return the running statistics that a batch norm may change: its fake tensors do not tell."""
+    if getattr(node.target, "__name__", "") != "batch_norm":
+        return []
+    named = (node.kwargs.get(name) for name in ("running_mean", "running_var"))
+    given = (*node.args[1:3], *named)
+    return [each for each in given if isinstance(each, Node) and each.op == "placeholder"]
 
 
 def changes_in_place(tx: Any, gathered: Gathered) -> list[Finish]:
