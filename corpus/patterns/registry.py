@@ -25,6 +25,7 @@ from corpus.patterns import (
     searches,
     speculation,
     state,
+    timing,
     truths,
     unbound,
 )
@@ -53,6 +54,7 @@ PATTERNS: Final[tuple[Pattern, ...]] = (
     *state.PATTERNS,
     *speculation.PATTERNS,
     *unbound.PATTERNS,
+    *timing.PATTERNS,
 )
 """Every pattern, by file and in the order of each file."""
 
