@@ -38,7 +38,7 @@ _TABLE: Final = (
     Reason(
         "policy-keep",
         "The policy keeps statements of this kind as they are.",
-        'Choose "defer" for `output` or `guards` in the policy.',
+        'Choose "defer" or "inline" for `output` or `guards` in the policy.',
     ),
     Reason(
         "generator",

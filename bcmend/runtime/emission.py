@@ -7,8 +7,9 @@ attached. The operator ``bcmend::emit`` takes the call, the number of the record
 under which it is delivered, and its tensors; it runs the record where it stands. Nothing is looked
 up by thread or by name, so calls may be nested, interleaved, or run in any thread.
 
-The operator is ordered by torch's effect tokens (torch/_higher_order_ops/effects.py), which keep it
-in the graph and in sequence with its like.
+The operator has an effect in torch's sense (torch/_higher_order_ops/effects.py), which keeps it in
+the graph. Each gets what the one before it returned: Inductor, where it reorders for peak memory,
+goes by the data alone.
 """
 
 from __future__ import annotations
@@ -25,10 +26,12 @@ from torch._higher_order_ops.effects import _EffectType, _register_effectful_op
 
 from bcmend.runtime import records
 
-__all__ = ["EMIT", "Plan", "Statement", "begin", "emitted"]
+__all__ = ["EMIT", "Finish", "Make", "Plan", "Statement", "begin", "emitted"]
 
 #: Makes a value of the tensors that the operator is given and the objects of the call.
 Make = Callable[[Sequence[torch.Tensor], Sequence[Any]], Any]
+#: Does something with them.
+Finish = Callable[[Sequence[torch.Tensor], Sequence[Any]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +43,15 @@ class Statement:
         action: makes the function that makes the call, or raises.
         inputs: makes its arguments.
         raises: the action has to end in an exception.
-        changed: positions (tensor of the operator, object of the call) of the arguments that the
-            graph has changed in place by then, as they are then and as the caller has them.
+        before: what a failing check has to do before it raises; ``None`` for one after whose
+            failure the call is made again in plain Python.
     """
 
     key: str
     action: Make
     inputs: Make
     raises: bool
-    changed: tuple[tuple[int, int], ...] = ()
+    before: tuple[Finish, ...] | None = ()
 
 
 @dataclass(slots=True, eq=False)
@@ -77,7 +80,7 @@ _EMITTED: Final = _Emitted()
 
 
 def emitted() -> int:
-    """Return how many records that write something this thread has run inside graphs."""
+    """Return how many records this thread has run inside graphs that cannot be run again."""
     return _EMITTED.count
 
 
@@ -88,12 +91,24 @@ def begin(plan: Plan, *objects: Any) -> torch.Tensor:
     return call  # type: ignore[no-any-return]
 
 
+def _token() -> torch.Tensor:
+    return torch.empty((0,), dtype=torch.int64, device="cpu")
+
+
 def _emit(
-    call: Any, number: int, predicate: torch.Tensor | None, tensors: Sequence[torch.Tensor]
-) -> None:
-    """Run a record, unless its condition does not hold."""
-    if predicate is not None and not bool(predicate):
-        return
+    call: Any,
+    last: torch.Tensor | None,
+    number: int,
+    predicate: torch.Tensor | None,
+    tensors: Sequence[torch.Tensor],
+) -> torch.Tensor:
+    """Run a record, unless its condition does not hold; return what the next one is given."""
+    if predicate is None or bool(predicate):
+        _deliver(call, number, tensors)
+    return _token()
+
+
+def _deliver(call: Any, number: int, tensors: Sequence[torch.Tensor]) -> None:
     plan, objects = call._bcmend_call
     callback = set_eval_frame(None)  # what a record does is not compiled
     try:
@@ -103,32 +118,24 @@ def _emit(
 
 
 def _run(statement: Statement, tensors: Sequence[torch.Tensor], objects: Sequence[Any]) -> None:
-    if not statement.raises:
+    if statement.before is not None:
         _EMITTED.count += 1
+        for finish in statement.before:
+            finish(tensors, objects)
     action, inputs = (make(tensors, objects) for make in (statement.action, statement.inputs))
-    try:
-        records.deliver_one(statement.key, None, statement.raises, action, inputs)
-    except BaseException:
-        for position, slot in statement.changed:
-            _bring_back(objects[slot], tensors[position])
-        raise
-
-
-def _bring_back(argument: torch.Tensor, present: torch.Tensor) -> None:
-    """Make the changes in place that the graph has computed, and would make at its end."""
-    if argument.data_ptr() != present.data_ptr() and argument.shape == present.shape:
-        with torch.no_grad():
-            argument.copy_(present)
+    records.deliver_one(statement.key, None, statement.raises, action, inputs)
 
 
 def _define() -> Any:
     library = torch.library.Library("bcmend", "DEF")  # type: ignore[no-untyped-call]
     library.define(  # type: ignore[no-untyped-call]
-        "emit(Tensor call, int number, Tensor? predicate, Tensor[] tensors) -> ()",
+        "emit(Tensor call, Tensor? last, int number, Tensor? predicate, Tensor[] tensors)"
+        " -> Tensor",
         tags=(torch.Tag.cudagraph_unsafe,),
     )
     library.impl("emit", _emit, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
-    torch.library.register_fake("bcmend::emit", lambda *arguments: None, lib=library)
+    library.impl("emit", torch.library.fallthrough_kernel, "Autograd")  # type: ignore[no-untyped-call]
+    torch.library.register_fake("bcmend::emit", lambda *arguments: _token(), lib=library)
     _register_effectful_op("bcmend::emit", _EffectType.ORDERED)
     return library
 

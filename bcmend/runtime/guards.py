@@ -57,7 +57,7 @@ def defer_raising_arm(
         if not make_guard(tx, site, arm.function, TupleVariable(list(arm.arguments)), predicate):
             return None
     elif can_exit(tx, site):
-        make_side_exit(tx, site, predicate)
+        make_side_exit(tx, site, predicate, is_only_way=True)
     else:
         site.refuse("arm-untraceable", failure.detail)
         return None
@@ -81,7 +81,7 @@ def make_guard(
     is_handled = handled_by_a_caller(tx)
     stays = inline.is_asked_for(site, raises=True) and inline.is_wanted(tx, site, raises=True)
     if can_exit(tx, site) and (is_handled or not stays):
-        make_side_exit(tx, site, predicate)
+        make_side_exit(tx, site, predicate, is_only_way=is_handled)
         return True
     if is_handled:
         site.refuse("handler-in-caller")
@@ -94,10 +94,13 @@ def can_exit(tx: Any, site: LiveSite) -> bool:
     return not tx.export and sinks.ends_at_a_boundary(tx) and sites.may_have_exit(site)
 
 
-def make_side_exit(tx: Any, site: LiveSite, predicate: TensorVariable) -> None:
+def make_side_exit(
+    tx: Any, site: LiveSite, predicate: TensorVariable, *, is_only_way: bool
+) -> None:
     """Have the call made in plain Python if ``predicate`` holds."""
     nothing = TupleVariable([])
-    sinks.append(tx, Draft(site, nothing, predicate, nothing, is_exit=True))
+    draft = Draft(site, nothing, predicate, nothing, is_exit=True, is_only_way=is_only_way)
+    sinks.append(tx, draft)
 
 
 def predicate_of(tx: Any, site: LiveSite, condition: VariableTracker) -> TensorVariable:
@@ -130,6 +133,8 @@ def make_record(
     try:
         kept = sinks.snapshot(tx, site, inputs)
     except sinks.CannotSnapshot as reason:
+        if inline.is_wanted(tx, site, raises=raises):
+            inline.must_wait(tx.output)
         site.withdraw("cannot-snapshot", str(reason))
         raise watches.SiteChanged(restart_reason="bcmend: a value cannot be kept") from None
     sinks.append(tx, replace(draft, inputs=kept))

@@ -34,6 +34,7 @@ from bcmend.runtime import (
     draws,
     guards,
     in_place,
+    inline,
     iterators,
     loops,
     lower,
@@ -307,6 +308,7 @@ def _choose(tx: Any, branch: Branch, has_results: bool) -> tuple[Choice, list[In
         return None
     gradients = lower.gradients_flow(*branch.arms)
     hazards = _hazards_without_draws(tx, branch) if gradients else _hazards(tx, branch)
+    _require_order(tx, branch, hazards)
     try:
         tensors = in_place.plan_in_place(tx, branch.arms, hazards)
     except in_place.CannotSettle as problem:
@@ -316,6 +318,16 @@ def _choose(tx: Any, branch: Branch, has_results: bool) -> tuple[Choice, list[In
     if refusal is not None:
         site.refuse(*refusal)
     return None if choice is None else (choice, tensors)
+
+
+def _require_order(tx: Any, branch: Branch, hazards: Sequence[Hazards]) -> None:
+    """Defer all records if one of an arm, which runs behind the branch, came behind a failure."""
+    for arm, hazard in zip(branch.arms, hazards, strict=True):
+        statements = [draft for draft in arm.records if draft.is_statement]
+        if hazard.partial and any(
+            inline.is_wanted(tx, draft.site, raises=draft.raises) for draft in statements
+        ):
+            inline.must_wait(tx.output)
 
 
 def _hazards(tx: Any, branch: Branch) -> list[Hazards]:

@@ -7,6 +7,7 @@ answer that sends control to the original instructions.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -267,6 +268,8 @@ def _is_open_for(tx: Any, site: sites.LiveSite) -> bool:
     is_open = sinks.is_open(tx)
     if not is_open:
         site.refuse("export")
+        if site.output == inline.INLINE and site.kind == "output":
+            warnings.warn("an exported program writes nothing: its output is dropped", stacklevel=2)
     return is_open
 
 

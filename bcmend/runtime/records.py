@@ -25,6 +25,7 @@ __all__ = [
     "refill",
     "settle_attribute",
     "settle_item",
+    "store",
     "store_choice",
     "store_item",
 ]
@@ -65,7 +66,7 @@ def _take_back(records: list[Record]) -> None:
         if action is store_choice:
             owner, name, is_in_place, _, before = inputs
             if is_in_place:
-                _store(owner, name, choices.resolve(before))
+                store(owner, name, choices.resolve(before))
 
 
 class _Outlet:
@@ -108,14 +109,15 @@ def store_choice(owner: Any, name: str, is_in_place: bool, choice: Any, before: 
     ``before`` is what was there before the branch.
     """
     if is_in_place:
-        _store(owner, name, choices.resolve(choice))
+        store(owner, name, choices.resolve(choice))
 
 
 #: Methods that do no more than store.
 _STORING: Final[tuple[Any, ...]] = (object.__setattr__, torch.nn.Module.__setattr__)
 
 
-def _store(owner: Any, name: str, value: Any) -> None:
+def store(owner: Any, name: str, value: Any) -> None:
+    """Store an attribute without any other effect that storing it may have."""
     if value is MISSING:
         delattr(owner, name)
     elif type(owner).__setattr__ in _STORING:

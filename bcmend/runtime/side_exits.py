@@ -74,12 +74,16 @@ class _Exits:
 
     def __init__(self) -> None:
         self.sites: list[LiveSite] = []
+        self.has_only_way = False
         self.keys: list[VariableTracker] = []
         self.arguments: list[VariableTracker] = []
 
 
-def add(tx: Any, site: LiveSite, predicate: VariableTracker) -> None:
-    """Add a side exit to the frame being traced, which has to end at a boundary."""
+def add(tx: Any, site: LiveSite, predicate: VariableTracker, *, is_only_way: bool) -> None:
+    """Add a side exit to the frame being traced, which has to end at a boundary.
+
+    ``is_only_way`` says that no record can take its place.
+    """
     assert isinstance(predicate, TensorVariable)
     repeats.note(tx)  # what comes after a check may fail inside the graph
     output = tx.output
@@ -90,17 +94,21 @@ def add(tx: Any, site: LiveSite, predicate: VariableTracker) -> None:
         lasting = constant(bool(tx.one_graph))
         exits.arguments += [TupleVariable(exits.keys), lasting, undo.Kept(output)]
         output.root_tx.debug_locals.append((function, exits.arguments))
-        output.register_finalizer_fns.append(lambda module: _check(output, exits.sites))
+        output.register_finalizer_fns.append(lambda module: _check(output, exits))
     exits.sites.append(site)
+    exits.has_only_way = exits.has_only_way or is_only_way
     exits.keys.append(constant(site.key))
     exits.arguments.append(predicate)
 
 
-def _check(output: Any, exits: list[LiveSite]) -> None:
+def _check(output: Any, exits: _Exits) -> None:
     """Have the frame traced without its side exits, if its graph cannot be thrown away."""
-    if not undo.obstacle(output) and not inline.writes(output):
-        return
-    for site in exits:
+    if not undo.obstacle(output):
+        if not inline.writes(output):
+            return
+        if exits.has_only_way:
+            inline.must_wait(output)
+    for site in exits.sites:
         sites.leave_without_exit(site)
     raise SiteChanged(restart_reason="bcmend: the graph cannot be thrown away")
 

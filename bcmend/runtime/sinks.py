@@ -55,7 +55,8 @@ class Draft:
 
     ``predicate`` is a 0-d boolean tensor, or ``None`` for a record that is always delivered;
     ``raises`` says that the action has to end in an exception; ``is_exit`` makes of it a
-    side exit, which does without an action; ``is_statement`` that it stands for output or a
+    side exit, which does without an action, and ``is_only_way`` that no record can take its place;
+    ``is_statement`` that it stands for output or a
     check of the program, which may run inside the graph.
     """
 
@@ -65,6 +66,7 @@ class Draft:
     inputs: VariableTracker
     raises: bool = False
     is_exit: bool = False
+    is_only_way: bool = False
     is_statement: bool = False
 
 
@@ -132,7 +134,7 @@ def append(tx: Any, draft: Draft) -> None:
         return
     if draft.is_exit:
         assert draft.predicate is not None
-        side_exits.add(tx, draft.site, draft.predicate)
+        side_exits.add(tx, draft.site, draft.predicate, is_only_way=draft.is_only_way)
         return
     if draft.is_statement:
         if _run_inside(tx, draft):

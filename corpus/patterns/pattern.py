@@ -19,6 +19,8 @@ LOOP: Final = "loop by while_loop"
 NO_MERGE: Final = "branch without a merge"
 GUARD: Final = "guard deferred"
 OUTPUT: Final = "output deferred"
+GUARD_INLINE: Final = "guard inline"
+OUTPUT_INLINE: Final = "output inline"
 
 Outcome = tuple[str, ...]
 
@@ -157,6 +159,8 @@ def _word(kind: str, status: str, lowering: str | None, slug: str | None) -> str
         return refused(slug or "")
     if status != "mended" or lowering is None:
         return ""
+    if lowering == "inline":
+        return f"{kind} inline"
     if lowering == "guard" or kind == "guard":
         return GUARD
     if kind == "output":

@@ -27,6 +27,7 @@ from corpus.patterns import (
     sinks,
     speculation,
     state,
+    timing,
     truths,
     unbound,
 )
@@ -57,6 +58,7 @@ PATTERNS: Final[tuple[Pattern, ...]] = (
     *state.PATTERNS,
     *speculation.PATTERNS,
     *unbound.PATTERNS,
+    *timing.PATTERNS,
 )
 """Every pattern, by file and in the order of each file."""
 
