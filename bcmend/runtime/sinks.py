@@ -119,7 +119,7 @@ def append(tx: Any, draft: Draft) -> None:
         return
     if draft.is_exit:
         assert draft.predicate is not None
-        side_exits.add(tx, draft.site, draft.predicate)
+        side_exits.add(tx, draft.site, draft.predicate, at_boundary=ends_at_a_boundary(tx))
         return
     predicate = constant(None) if draft.predicate is None else draft.predicate
     repeats.note(tx)
