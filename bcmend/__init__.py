@@ -9,11 +9,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bcmend.api import compile, patch, patched, report, unpatch
+    from bcmend.api import compile, patch, patched, register_output, report, unpatch
     from bcmend.errors import (
         BcmendError,
         NotPatched,
         OutputDropped,
+        OutputError,
         PolicyError,
         UnsupportedObject,
     )
@@ -26,6 +27,7 @@ __all__ = [
     "BcmendError",
     "NotPatched",
     "OutputDropped",
+    "OutputError",
     "Policy",
     "PolicyError",
     "Report",
@@ -34,6 +36,7 @@ __all__ = [
     "compile",
     "patch",
     "patched",
+    "register_output",
     "report",
     "unpatch",
 ]
@@ -43,11 +46,13 @@ _HOMES = {
     "compile": "bcmend.api",
     "patch": "bcmend.api",
     "patched": "bcmend.api",
+    "register_output": "bcmend.api",
     "report": "bcmend.api",
     "unpatch": "bcmend.api",
     "BcmendError": "bcmend.errors",
     "NotPatched": "bcmend.errors",
     "OutputDropped": "bcmend.errors",
+    "OutputError": "bcmend.errors",
     "PolicyError": "bcmend.errors",
     "UnsupportedObject": "bcmend.errors",
     "Policy": "bcmend.policy",

@@ -6,7 +6,14 @@ a caller would expect for the same mistake, so `except TypeError` and `except Va
 
 from __future__ import annotations
 
-__all__ = ["BcmendError", "NotPatched", "OutputDropped", "PolicyError", "UnsupportedObject"]
+__all__ = [
+    "BcmendError",
+    "NotPatched",
+    "OutputDropped",
+    "OutputError",
+    "PolicyError",
+    "UnsupportedObject",
+]
 
 
 class BcmendError(Exception):
@@ -19,6 +26,10 @@ class UnsupportedObject(BcmendError, TypeError):
 
 class PolicyError(BcmendError, ValueError):
     """A `Policy` field was given a value that it does not take."""
+
+
+class OutputError(BcmendError, ValueError):
+    """What was to be registered as an output is neither a callable nor the name of one."""
 
 
 class NotPatched(BcmendError, ValueError):

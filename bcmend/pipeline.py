@@ -3,8 +3,12 @@
     code object
       -> decode          codeobj.decode     canonical instructions
       -> analyse         analysis.facts     blocks, operand stacks, liveness, branches
-      -> plan            rewrite.branch,    one lowering, or one refusal, for each site;
-                         rewrite.defer      rewrite.unbound marks locals that stand in the way
+      -> arrange         rewrite.chains,    one branch of ``if a and b``, no ways that are never
+                         swallowing, exits, taken, blocks left in one place, marks on locals
+                         unbound            that may be unbound
+      -> plan            rewrite.branch,    one lowering, or one refusal, for each site
+                         rewrite.caught,
+                         rewrite.defer
       -> write           rewrite.write      the body, its arms and deferred statements
       -> shell           rewrite.shell      the original with a gate in front
 
@@ -33,12 +37,14 @@ from bcmend.codeobj.opcodes import row
 from bcmend.policy import Policy
 from bcmend.rewrite.branch import propose_branch, propose_guard
 from bcmend.rewrite.caught import propose_caught
-from bcmend.rewrite.defer import may_write_output, output_statements, propose_output
+from bcmend.rewrite.chains import with_chains_joined
+from bcmend.rewrite.defer import propose_output
 from bcmend.rewrite.exits import with_shared_exits
 from bcmend.rewrite.plan import SPLIT, BranchLowering, Lowering, Plan, Refusal, Site, chained
 from bcmend.rewrite.shell import generator_gate, write_shell
 from bcmend.rewrite.splits import facts_with_splits, propose_split
-from bcmend.rewrite.swallowing import without_swallowing
+from bcmend.rewrite.statements import may_write_output, output_statements
+from bcmend.rewrite.swallowing import asks_for_swallowing, without_swallowing
 from bcmend.rewrite.unbound import with_marks
 from bcmend.rewrite.widen import over_flags, wider_forms
 from bcmend.rewrite.write import CodeWriter
@@ -60,6 +66,7 @@ class Context:
             get wider forms to try.
         splits: (identity of code, offset) of instructions that were seen to read a value which has
             one form on each side of a branch.
+        calls: (identity of code, offset) of calls at which Dynamo was seen to stop.
     """
 
     module: str
@@ -68,6 +75,7 @@ class Context:
     asked: frozenset[tuple[int, int]] = frozenset()
     wide: frozenset[tuple[int, int]] = frozenset()
     splits: frozenset[tuple[int, int]] = frozenset()
+    calls: frozenset[tuple[int, int]] = frozenset()
 
     def splits_in(self, code: CodeType) -> list[int]:
         """Return the offsets at which ``code`` is to be split."""
@@ -200,7 +208,7 @@ def _mend_nested(code: CodeType, context: Context, gathered: _Gathered) -> dict[
 def may_have_sites(code: CodeType, context: Context) -> bool:
     """Whether it is worth decoding ``code``: a cheap look that never misses a site."""
     return (
-        any(code_id == id(code) for code_id, _ in (*context.asked, *context.splits))
+        any(code_id == id(code) for code_id, _ in (*context.asked, *context.splits, *context.calls))
         or may_branch_on_tensor(code)
         or may_write_output(code, context.names)
         or any(
@@ -220,9 +228,9 @@ def _decided(code: CodeType, context: Context) -> tuple[Facts, list[Decision]]:
     """
     facts = facts_of(decode(code))
     whole = _refusal_of_all(code, facts)
-    if whole is None:
-        facts = without_swallowing(facts)
-        facts = with_shared_exits(facts, lambda *found: _is_branch_site(code, context, *found))
+    keeps_instructions = bool(whole or code.co_flags & inspect.CO_GENERATOR)
+    if not keeps_instructions:
+        facts = _rearranged(code, facts, context)
     unmarked, marked = facts, frozenset[str]()
     while True:
         unbound: set[str] = set()
@@ -231,10 +239,23 @@ def _decided(code: CodeType, context: Context) -> tuple[Facts, list[Decision]]:
             *_decisions(code, facts, whole, context, unbound),
             *((index, SPLIT, whole or _split(facts, index, unbound)) for index in splits),
         ]
-        if unbound <= marked:
+        if unbound <= marked or keeps_instructions:
             return facts, sorted(decisions, key=lambda each: each[0])
         marked |= unbound
         facts = facts_of(with_marks(unmarked, marked))
+
+
+def _rearranged(code: CodeType, facts: Facts, context: Context) -> Facts:
+    """Return facts about a form of the function in which more can be mended."""
+    likely = [each.jump for each in facts.branches if _is_likely(code, facts, each.jump, context)]
+    joined = with_chains_joined(facts, likely)
+    facts = without_swallowing(facts if joined is None else facts_of(joined))
+    return with_shared_exits(facts, lambda *found: _is_branch_site(code, context, *found))
+
+
+def _is_likely(code: CodeType, facts: Facts, jump: int, context: Context) -> bool:
+    place = (id(code), facts.instructions[jump].offset)
+    return place in context.asked or may_be_tensor(facts, jump) == "likely"
 
 
 def _split(facts: Facts, index: int, unbound: set[str]) -> Lowering | Refusal:
@@ -333,7 +354,8 @@ def _decisions(
 ) -> Iterator[Decision]:
     """Yield what is decided of each site; add the locals whose marks would allow for more."""
     if context.policy.output != "keep" or whole is not None:
-        for statement in output_statements(facts, context.names):
+        stopped = [offset for code_id, offset in context.calls if code_id == id(code)]
+        for statement in output_statements(facts, context.names, stopped):
             yield statement.start, "output", whole or propose_output(facts, statement)
     for branch in facts.branches:
         if not _is_site(code, context, facts, branch):
@@ -353,11 +375,12 @@ def _decisions(
 
 def _is_site(code: CodeType, context: Context, facts: Facts, branch: Branch) -> bool:
     """Whether a branch is likely to be one on a tensor, or Dynamo was seen to stop there."""
-    offset = facts.instructions[branch.jump].offset
-    if offset < 0 or (branch.taken_raises and branch.fallthrough_raises):
+    is_inserted = facts.instructions[branch.jump].offset < 0
+    if is_inserted or (branch.taken_raises and branch.fallthrough_raises):
         return False
-    is_asked = (id(code), offset) in context.asked
-    return is_asked or may_be_tensor(facts, branch.jump) == "likely"
+    if asks_for_swallowing(facts, branch.jump):
+        return False
+    return _is_likely(code, facts, branch.jump, context)
 
 
 def _is_branch_site(code: CodeType, context: Context, facts: Facts, branch: Branch) -> bool:

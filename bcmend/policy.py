@@ -16,13 +16,13 @@ from bcmend.errors import PolicyError
 __all__ = ["DEFAULT", "BranchPolicy", "GuardPolicy", "OutputPolicy", "Policy"]
 
 BranchPolicy: TypeAlias = Literal["auto", "where", "cond"]
-OutputPolicy: TypeAlias = Literal["defer", "keep", "drop"]
-GuardPolicy: TypeAlias = Literal["defer", "keep"]
+OutputPolicy: TypeAlias = Literal["defer", "inline", "keep", "drop"]
+GuardPolicy: TypeAlias = Literal["defer", "inline", "keep"]
 
 _CHOICES: Final[dict[str, tuple[str, ...]]] = {
     "branch": ("auto", "where", "cond"),
-    "output": ("defer", "keep", "drop"),
-    "guards": ("defer", "keep"),
+    "output": ("defer", "inline", "keep", "drop"),
+    "guards": ("defer", "inline", "keep"),
 }
 
 # Never touched, whatever the policy says: rewriting the rewriter would change what it measures.

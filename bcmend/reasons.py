@@ -59,8 +59,9 @@ _TABLE: Final = (
     ),
     Reason(
         "return-in-try",
-        "The region returns from inside a `try` or `with` block, whose exit must still run, or "
-        "holds a part of an exception handler without the rest.",
+        "The region leaves an exception handler, or a `with` block in more ways than are brought "
+        "together, and what is done on leaving must still be done; or it holds a part of a handler "
+        "without the rest.",
         "Assign the result to a variable in the block and return it after the block.",
     ),
     Reason(

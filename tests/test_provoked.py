@@ -92,23 +92,25 @@ def _introspecting(x: Tensor) -> int:
     return 0
 
 
-def _returning_in_try(x: Tensor) -> Tensor:
+def _returning_in_a_handler(x: Tensor) -> Tensor:
     try:
+        y = {"a": x}["b"]
+    except KeyError:
         if x.sum() > 0:
             return x + 1
         return x - 1
-    finally:
-        x.size()
+    return y
 
 
-def _returning_after_try(x: Tensor) -> Tensor:
+def _returning_after_the_handler(x: Tensor) -> Tensor:
     try:
+        y = {"a": x}["b"]
+    except KeyError:
+        y = None
+    if y is None:
         if x.sum() > 0:
-            y = x + 1
-        else:
-            y = x - 1
-    finally:
-        x.size()
+            return x + 1
+        return x - 1
     return y
 
 
@@ -128,25 +130,14 @@ def _five_exits(x: Tensor) -> Tensor:
     return _exits(x, (1.5,) * 5)
 
 
-def _bonus_or_none(x: Tensor) -> Tensor | None:
-    if x.sum() > 0:
-        return x + 1
-    return None
+def _leaf_or_new(x: Tensor) -> Tensor:
+    with torch.no_grad():
+        return x if x.sum() > 0 else x * 2
 
 
-def _none_or_tensor(x: Tensor) -> Tensor:
-    bonus = _bonus_or_none(x)
-    return x if bonus is None else x + bonus
-
-
-def _bonus_or_zeros(x: Tensor) -> Tensor:
-    if x.sum() > 0:
-        return x + 1
-    return torch.zeros_like(x)
-
-
-def _zeros_or_tensor(x: Tensor) -> Tensor:
-    return x + _bonus_or_zeros(x)
+def _new_on_both_sides(x: Tensor) -> Tensor:
+    with torch.no_grad():
+        return x * 1 if x.sum() > 0 else x * 2
 
 
 def _writing_in_an_arm(x: Tensor, total: Tensor) -> Tensor:
@@ -219,21 +210,25 @@ def _checking(x: Tensor) -> Tensor:
     return x + 1
 
 
-def _handling(x: Tensor) -> Tensor:
+def _checking_in_try(x: Tensor) -> Tensor:
     x.add_(1)  # so that the call cannot be made a second time
     try:
         if x.sum() < 0:
             raise ValueError("negative")
         y = x + 1
-    except ValueError:
-        y = x - 1
+    finally:
+        x.size()
     return y
 
 
-def _testing_instead(x: Tensor) -> Tensor:
+def _checking_before_try(x: Tensor) -> Tensor:
     if x.sum() < 0:
-        return x - 1
-    return x + 1
+        raise ValueError("negative")
+    try:
+        y = x + 1
+    finally:
+        x.size()
+    return y
 
 
 def _maker(x: Tensor) -> Callable[[Tensor], Tensor]:
@@ -332,10 +327,10 @@ PROVOCATIONS = (
     Provocation("generator", _listing, _simple),
     Provocation("coroutine", _starting, _simple),
     Provocation("frame-introspection", _introspecting, _simple),
-    Provocation("return-in-try", _returning_in_try, _returning_after_try),
+    Provocation("return-in-try", _returning_in_a_handler, _returning_after_the_handler),
     Provocation("consumes-iterator", _what_is_left_to_see, _nothing_left_to_see, run=ON_X),
     Provocation("too-deep", _thirty_exits, _five_exits, run=ON_X),
-    Provocation("arms-differ", _none_or_tensor, _zeros_or_tensor, run=ON_X),
+    Provocation("arms-differ", _leaf_or_new, _new_on_both_sides, run=_compiled(X, grad=True)),
     Provocation(
         "arm-effects", _writing_in_an_arm, _writing_after_the_arms, run=_compiled(X, X, grad=True)
     ),
@@ -348,7 +343,7 @@ PROVOCATIONS = (
     ),
     Provocation("multi-element-condition", _testing_many, _testing_any, run=ON_X),
     Provocation("not-captured", _simple, _simple, run=_run_with_a_failing_back_end),
-    Provocation("handler-in-caller", _handling, _testing_instead, run=ON_X),
+    Provocation("handler-in-caller", _checking_in_try, _checking_before_try, run=ON_X),
     *(
         [Provocation("stack-shape", _choosing_an_argument_of_what_is_returned, _choosing_before)]
         if COPIES_RETURNS

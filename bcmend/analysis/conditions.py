@@ -9,6 +9,7 @@ when Dynamo stops there) and ``"likely"``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from bcmend.analysis.effects import names_of
@@ -41,6 +42,20 @@ _MADE_FROM: Final = {
 _FOLLOW_AT_MOST: Final = 6
 
 
+@dataclass(frozen=True, slots=True)
+class _Trail:
+    """How far a value is still followed back, and through which variables it was."""
+
+    left: int
+    names: frozenset[str] = frozenset()
+
+    def shorter(self) -> _Trail:
+        return _Trail(self.left - 1, self.names)
+
+    def through(self, name: str) -> _Trail:
+        return _Trail(self.left, self.names | {name})
+
+
 class Evidence(Protocol):
     """What conditions are judged by: all the facts about a function, or a sketch of it."""
 
@@ -60,7 +75,7 @@ class Evidence(Protocol):
 
 def may_be_tensor(evidence: Evidence, jump: int) -> str:
     """Return "never", "unlikely" or "likely" for the condition of the jump at ``jump``."""
-    return _of_operand(evidence, jump, -1, _FOLLOW_AT_MOST + 1)
+    return _of_operand(evidence, jump, -1, _Trail(_FOLLOW_AT_MOST + 1))
 
 
 def _most(answers: Iterable[str]) -> str:
@@ -73,10 +88,10 @@ def _most(answers: Iterable[str]) -> str:
     return most
 
 
-def _of_maker(evidence: Evidence, maker: int, follow: int) -> str:
+def _of_maker(evidence: Evidence, maker: int, trail: _Trail) -> str:
     if maker < 0:
         return "never"
-    if follow == 0:
+    if trail.left == 0:
         return "likely"
     instruction = evidence.instructions[maker]
     op, known = instruction.op, row(instruction.op)
@@ -84,11 +99,11 @@ def _of_maker(evidence: Evidence, maker: int, follow: int) -> str:
         return "never"
     if op in _MADE_FROM:
         sides = _MADE_FROM[op]
-        return _most(_of_operand(evidence, maker, side, follow) for side in sides)
+        return _most(_of_operand(evidence, maker, side, trail) for side in sides)
     if op == "COMPARE_OP":
-        return _of_comparison(evidence, maker, follow)
+        return _of_comparison(evidence, maker, trail)
     if known.reads in ("local", "cell"):
-        return _of_variable(evidence, instruction.arg, follow)
+        return _of_variable(evidence, instruction.arg, trail)
     if known.reads == "global":
         return "unlikely"
     if known.argument in ("name", "flagged_name") and known.pops == 1:
@@ -96,28 +111,33 @@ def _of_maker(evidence: Evidence, maker: int, follow: int) -> str:
     return _of_call(evidence, maker) if op.startswith("CALL") else "likely"
 
 
-def _of_operand(evidence: Evidence, index: int, position: int, follow: int) -> str:
+def _of_operand(evidence: Evidence, index: int, position: int, trail: _Trail) -> str:
     makers = evidence.operand(index, position)
-    return _most(_of_maker(evidence, maker, follow - 1) for maker in makers)
+    return _most(_of_maker(evidence, maker, trail.shorter()) for maker in makers)
 
 
-def _of_variable(evidence: Evidence, name: str, follow: int) -> str:
-    """A parameter is unlikely; a local is what was stored to it; a flag of ours is likely."""
+def _of_variable(evidence: Evidence, name: str, trail: _Trail) -> str:
+    """A parameter is unlikely; a local is what was stored to it; a flag of ours is likely.
+
+    A counter (``k = k + 1``) is no more than what else is stored to it.
+    """
     if name.startswith(LEAVES_BEGINS):
         return "likely"
+    if name in trail.names:
+        return "never"
     stores = evidence.stores.get(name, ())
-    answers = [_of_operand(evidence, store, -1, follow) for store in stores]
+    answers = [_of_operand(evidence, store, -1, trail.through(name)) for store in stores]
     if name in evidence.argument_names or not answers:
         answers.append("unlikely")
     return _most(answers)
 
 
-def _of_comparison(evidence: Evidence, maker: int, follow: int) -> str:
+def _of_comparison(evidence: Evidence, maker: int, trail: _Trail) -> str:
     """A comparison with a string, or of two things that are no tensors, gives a bool."""
     for side in (-2, -1):
         if any(_is_plain_constant(evidence, source) for source in evidence.operand(maker, side)):
             return "never"
-    return _most(_of_operand(evidence, maker, side, follow) for side in (-2, -1))
+    return _most(_of_operand(evidence, maker, side, trail) for side in (-2, -1))
 
 
 def _is_plain_constant(evidence: Evidence, source: int) -> bool:

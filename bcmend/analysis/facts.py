@@ -73,12 +73,24 @@ class Facts:
             for index in range(self.graph.blocks[number].start, self.graph.blocks[number].end)
         ]
 
+    def covered(self, index: int) -> int:
+        """Return where the handlers of an instruction are written down: mostly at itself.
+
+        From Python 3.12 on, a conditional jump that was turned round to jump forward is in no
+        range, though what makes its condition is (``normalize_jumps`` in CPython's flowgraph.c).
+        """
+        if index == 0 or not row(self.instructions[index].op).tests_truth:
+            return index
+        tries = self.function.tries
+        found = (decoded_index(each.start) <= index < decoded_index(each.end) for each in tries)
+        return index if any(found) else index - 1
+
     def handlers_over(self, index: int) -> list[int]:
         """Return the positions in ``function.tries`` of the handlers of an instruction.
 
         Where a block is left early its range has gaps: all ranges with one handler are counted.
         """
-        tries = self.function.tries
+        tries, index = self.function.tries, self.covered(index)
         covering = {
             entry.handler
             for entry in tries

@@ -82,8 +82,9 @@ def with_shared_exits(facts: Facts, is_site: Callable[[Facts, Branch], bool]) ->
     while (block := _block_to_leave(facts, is_site, done)) is not None:
         done.add(facts.instructions[block].offset)
         exits = _exits_of(facts, block)
-        if 1 < len(exits) <= _MOST_WAYS:
-            facts = facts_of(without_unreachable(_Sharing(facts, block, exits).write()))
+        sharing = _Sharing(facts, block, exits)
+        if len(exits) > 1 and len(sharing.groups()) < _MOST_WAYS:
+            facts = facts_of(without_unreachable(sharing.write()))
     return facts
 
 
@@ -199,7 +200,7 @@ class _Sharing:
             else:
                 self._add(emit.load_const(DEAD), start)
             self._add(emit.store_local(self._value), start)
-        for number, group in enumerate(self._groups()):
+        for number, group in enumerate(self.groups()):
             self._add(emit.load_const(leaving in group), start)
             self._add(emit.store_local(self._flag(number)), start)
         for name in self._dead_at(leaving):
@@ -210,7 +211,7 @@ class _Sharing:
         self._place(self.shared)
         for index in range(leaving.start, leaving.after):
             self._copy(index)
-        for number, group in enumerate(self._groups()):
+        for number, group in enumerate(self.groups()):
             self._write_way(number, group[0])
         self._load_value(leaving)
 
@@ -249,7 +250,7 @@ class _Sharing:
     def _keeps_value(self) -> bool:
         return any(each.has_value for each in self.exits)
 
-    def _groups(self) -> list[list[_Exit]]:
+    def groups(self) -> list[list[_Exit]]:
         """Return the ways out that go on alike, without those that go on as the last does."""
         groups: dict[object, list[_Exit]] = {}
         for each in self.exits:

@@ -19,7 +19,7 @@ from bcmend.codeobj.opcodes import row
 from bcmend.rewrite.rearrange import without_unreachable
 from bcmend.torch_knowledge import NEVER_SWALLOWING
 
-__all__ = ["without_swallowing"]
+__all__ = ["asks_for_swallowing", "without_swallowing"]
 
 _FOLLOW_AT_MOST: Final = 3
 
@@ -40,6 +40,12 @@ def without_swallowing(facts: Facts) -> Facts:
         for index, each in enumerate(facts.instructions)
     )
     return facts_of(without_unreachable(replace(facts.function, instructions=instructions)))
+
+
+def asks_for_swallowing(facts: Facts, jump: int) -> bool:
+    """Whether a jump tests what ``__exit__`` returned for an exception, which is no tensor."""
+    ops = [each.op for each in facts.instructions[max(jump - 2, 0) : jump] if each.op != "TO_BOOL"]
+    return ops[-1:] == ["WITH_EXCEPT_START"]
 
 
 def _tests_behind(facts: Facts, block: int) -> list[int]:

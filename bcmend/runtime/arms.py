@@ -65,17 +65,23 @@ class ContainerChange:
     is_open: bool = False
 
 
+#: By name: values stored as attributes, and Dynamo's kinds of store.
+Stores = tuple[dict[str, VariableTracker], dict[str, Any]]
+
+
 @dataclass(frozen=True, slots=True)
 class Effects:
     """What an arm would have changed outside itself.
 
     ``attributes`` maps (variable, name) to the value stored; ``kinds`` to Dynamo's kind of store.
+    ``made`` maps the objects that the arm made, by identity, to what was stored in them (and how).
     ``tensors`` are the proxies of the main trace whose tensors were changed in place;
     ``consumed`` its iterators that were advanced.
     """
 
     attributes: dict[tuple[VariableTracker, str], VariableTracker] = field(default_factory=dict)
     kinds: dict[tuple[VariableTracker, str], Any] = field(default_factory=dict)
+    made: dict[int, Stores] = field(default_factory=dict)
     containers: tuple[ContainerChange, ...] = ()
     tensors: tuple[Proxy, ...] = ()
     consumed: tuple[VariableTracker, ...] = ()
@@ -323,10 +329,11 @@ def _changed_in_place(tracer: Any, lifted: dict[Proxy, Proxy]) -> tuple[Proxy, .
 def _effects(
     before: SideEffects, recording: Any, tensors: tuple[Proxy, ...], scope: int
 ) -> Effects:
-    attributes, kinds = {}, {}
+    attributes, kinds, made = {}, {}, {}
     for variable, stores in recording.store_attr_mutations.items():
         if variable.mutation_type is None or variable.mutation_type.scope > scope:
-            continue  # made by the arm itself
+            made[id(variable)] = dict(stores), dict(recording.attr_mutation_kinds[variable])
+            continue
         known = before.store_attr_mutations.get(variable, {})
         for name, value in stores.items():
             if known.get(name) is not value:
@@ -336,7 +343,7 @@ def _effects(
     containers, consumed, other = _changes_of_objects(recording, stored)
     if recording.save_for_backward != before.save_for_backward:
         other = other or "save_for_backward"
-    return Effects(attributes, kinds, containers, tensors, consumed, other)
+    return Effects(attributes, kinds, made, containers, tensors, consumed, other)
 
 
 def _changes_of_objects(

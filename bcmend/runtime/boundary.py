@@ -21,6 +21,7 @@ from torch._dynamo import exc, trace_rules
 from torch._dynamo.eval_frame import skip_code
 
 from bcmend.runtime import backoff, choices, random_numbers, second_runs, side_exits, sites
+from bcmend.runtime.emission import emitted
 from bcmend.runtime.records import Buffer, deliver
 
 __all__ = ["run"]
@@ -46,6 +47,7 @@ def run(body: FunctionType, arguments: tuple[Any, ...]) -> Any:
     _CALL.buffer = buffer
     failure = None
     result = None
+    written = emitted()
     try:
         result = _compiled(body, arguments, buffer)
     except BaseException as error:
@@ -57,7 +59,7 @@ def run(body: FunctionType, arguments: tuple[Any, ...]) -> Any:
     if isinstance(failure, side_exits.SideExit):
         return _behind_a_side_exit(failure, body, arguments)
     if failure is not None:
-        if _can_be_repeated(body, failure):
+        if emitted() == written and _can_be_repeated(body, failure):
             random_numbers.put_back()
             return second_runs.plainly(body, *arguments, [])
         raise failure

@@ -7,94 +7,28 @@ arm stores to, of a value merged from both sides (the present value where a side
 from __future__ import annotations
 
 import copy
-import dis
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch._dynamo.variables import (
-    CellVariable,
     ConstDictVariable,
-    DeletedVariable,
     ListVariable,
-    NewGlobalVariable,
     TensorVariable,
     TupleVariable,
 )
 from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.sets import SetVariable
 
-from bcmend.runtime import iterators, lower, sinks, sites
+from bcmend.runtime import iterators, lower, sinks
 from bcmend.runtime.arms import ArmTrace, ContainerChange
-from bcmend.runtime.merge import Build, CannotMerge, Merger, constant
+from bcmend.runtime.attributes import Storing, attribute_changes, require_creatable
+from bcmend.runtime.merge import CannotMerge, Merger, constant
 from bcmend.runtime.opened import PlannedOpening, plan_opening
+from bcmend.runtime.planned import Change, Contents, Creation
 from bcmend.runtime.sinks import Draft
 from bcmend.runtime.sites import LiveSite
-from bcmend.runtime.unmerged import Choice, Stored, Unmerged
 
-__all__ = ["Change", "Creation", "apply_changes", "plan_changes"]
-
-
-@dataclass(frozen=True, slots=True)
-class Creation:
-    """An attribute that one side creates: stored at the end of the call, if that side was taken.
-
-    Until then no other code may look for it (``_require_creatable`` makes sure).
-    """
-
-    variable: VariableTracker
-    name: str
-    build: Build
-    value: VariableTracker
-    taken: bool
-    place: str = "attribute"  # or "item" of a dictionary, or "member" of a set
-
-
-@dataclass(frozen=True, slots=True)
-class Contents:
-    """A container that both sides leave with the same contents."""
-
-    variable: VariableTracker
-    items: Any
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One place of the main trace that gets a merged value."""
-
-    variable: VariableTracker
-    key: Any
-    build: Build
-    sides: tuple[VariableTracker, VariableTracker]
-    kind: Any = None  # Dynamo's kind of attribute store; None for an item of a container
-
-
-@dataclass(frozen=True, slots=True)
-class Storing:
-    """An attribute or cell that holds both sides until a record stores the one taken."""
-
-    variable: VariableTracker
-    name: str
-    kind: Any
-    form: int
-    sides: tuple[Build, Build]
-
-    def apply(
-        self, tx: Any, site: LiveSite, predicate: Any, merged: Sequence[VariableTracker]
-    ) -> None:
-        sides = (side(merged) for side in self.sides)
-        kept = (side.recorded() if isinstance(side, Choice) else side for side in sides)
-        choice = site, self.form, tx.output, predicate, *kept
-        effects = tx.output.side_effects
-        if _is_local_cell(self.variable):
-            effects.store_attr(self.variable, self.name, Choice(*choice), self.kind)
-            return
-        is_typed = self.name in _entries(self.variable, "_buffers")
-        value = Stored(*choice, place=(self.variable, self.name), is_typed=is_typed)
-        effects.store_attr(self.variable, self.name, value, self.kind)
-        action = sinks.function_of_records(tx, "store_choice")
-        sinks.append(tx, Draft(site, action, None, value.for_record))
+__all__ = ["apply_changes", "plan_changes"]
 
 
 AnyChange = Change | Creation | Contents | PlannedOpening | Storing
@@ -109,126 +43,9 @@ def plan_changes(
 ) -> list[AnyChange]:
     """Plan the stores of both arms, those of the branch in its ``form``. Raises ``CannotMerge``."""
     return [
-        *_attribute_changes(tx, site, merger, arms, form),
+        *attribute_changes(tx, site, merger, arms, form),
         *_item_changes(tx, site, merger, arms, form),
     ]
-
-
-def _attribute_changes(
-    tx: Any,
-    site: LiveSite,
-    merger: Merger,
-    arms: tuple[ArmTrace, ArmTrace],
-    form: int,
-) -> list[AnyChange]:
-    places = dict.fromkeys(place for arm in arms for place in arm.effects.attributes)
-    changes: list[AnyChange] = []
-    for variable, name in places:
-        sides = [arm.effects.attributes.get((variable, name)) for arm in arms]
-        kind = next(
-            arm.effects.kinds[variable, name]
-            for arm in arms
-            if (variable, name) in arm.effects.kinds
-        )
-        if any(isinstance(side, DeletedVariable) for side in sides):
-            raise CannotMerge(f"the attribute {name} is deleted on one side")
-        present = _present_attribute(tx, variable, name) if None in sides else None
-        one, other = (present if side is None else side for side in sides)
-        if one is None or other is None:
-            created = other if one is None else one
-            assert created is not None
-            _require_creatable(tx, site, variable, name, form)
-            build = merger.adopt(created, then_side=one is not None)
-            changes.append(Creation(variable, name, build, created, one is not None))
-            continue
-        changes += _attribute_change(tx, site, merger, (variable, name), (one, other), kind, form)
-    return changes
-
-
-def _attribute_change(
-    tx: Any,
-    site: LiveSite,
-    merger: Merger,
-    place: tuple[VariableTracker, str],
-    sides: tuple[VariableTracker, VariableTracker],
-    kind: Any,
-    form: int,
-) -> list[AnyChange]:
-    """Plan the store of a merged value, or of each side's own when the graph has run."""
-    variable, name = place
-    known = len(merger.pairs)
-    try:
-        if not any(isinstance(side, Unmerged) for side in sides):
-            return [Change(variable, name, merger.merge(*sides), sides, kind)]
-    except CannotMerge:
-        pass
-    del merger.pairs[known:]
-    if form in site.reads:
-        raise CannotMerge(f"the attribute {name} has no common form, and is read later")
-    _require_storable(tx, variable, name)
-    for side in sides:
-        if isinstance(side, Unmerged):
-            side.require_both_sides(site)
-    plans = [
-        merger.adopt(side, then_side=taken)
-        for taken, side in zip((True, False), sides, strict=True)
-    ]
-    return [Storing(variable, name, kind, form, (plans[0], plans[1]))]
-
-
-def _require_storable(tx: Any, variable: VariableTracker, name: str) -> None:
-    """Raise ``CannotMerge`` unless both sides can be kept in a place until the graph has run."""
-    if _is_local_cell(variable):
-        return  # it dies with the frame, or else both sides are asked for
-    if isinstance(variable, (CellVariable, NewGlobalVariable)):
-        raise CannotMerge(f"a variable of an enclosing scope has no common form: {name}")
-    if not sinks.is_open(tx):
-        raise CannotMerge(f"the attribute {name} has no common form, outside a boundary")
-    if name in _entries(variable, "_parameters") or name in _entries(variable, "_modules"):
-        raise CannotMerge(f"the parameter or submodule {name} has no common form")
-
-
-def _is_local_cell(variable: VariableTracker) -> bool:
-    return isinstance(variable, CellVariable) and variable.source is None
-
-
-def _entries(variable: VariableTracker, table: str) -> Any:
-    """Return a table of the module that ``variable`` stands for; empty for another object."""
-    owner = getattr(variable, "value", None)
-    return getattr(owner, table) if isinstance(owner, torch.nn.Module) else ()
-
-
-def _require_creatable(
-    tx: Any, site: LiveSite, variable: VariableTracker, name: str, form: int
-) -> None:
-    """Raise ``CannotMerge`` unless nobody can miss the attribute before the end of the call."""
-    if name == "cell_contents" or variable.source is None:
-        raise CannotMerge(f"{name} is bound on one side only")
-    if not sinks.is_open(tx):
-        raise CannotMerge(f"the attribute {name} is created on one side only, outside a boundary")
-    if _is_mentioned_outside(site, form, name) or sites.named_elsewhere(name, site.origin):
-        raise CannotMerge(f"the attribute {name}, created on one side only, is used elsewhere")
-
-
-def _is_mentioned_outside(site: LiveSite, form: int, name: str) -> bool:
-    """Whether an instruction behind or before the arms names ``name``, as attribute or string."""
-    inside = site.inside[form]
-    return any(
-        each.argval == name and not any(first <= each.offset <= last for first, last in inside)
-        for each in dis.get_instructions(site.origin)
-    )
-
-
-def _present_attribute(tx: Any, variable: VariableTracker, name: str) -> VariableTracker | None:
-    effects = tx.output.side_effects
-    if effects.has_pending_mutation_of_attr(variable, name):
-        return effects.load_attr(variable, name)  # type: ignore[no-any-return]
-    if name == "cell_contents":
-        return getattr(variable, "pre_existing_contents", None)
-    try:
-        return variable.var_getattr(tx, name)
-    except Exception:
-        return None
 
 
 def _item_changes(
@@ -278,7 +95,7 @@ def _table_changes(
     added = _added_by_one_side(contents)
     changes: list[AnyChange] = []
     for key, taken in added:
-        _require_creatable(tx, site, known.variable, key, form)
+        require_creatable(tx, site, known.variable, key, form)
         changes.append(_created_entry(merger, known.variable, key, contents, taken))
     others = [
         {key: value for key, value in content.items() if not _is_among(key, added)}

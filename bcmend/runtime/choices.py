@@ -9,13 +9,14 @@ its place.
 from __future__ import annotations
 
 import dataclasses
+from collections import deque
 from typing import Any, Final
 
 import torch
 
 from bcmend.names import PREFIX
 
-__all__ = ["MARK", "is_choice", "resolve"]
+__all__ = ["MARK", "is_choice", "is_searched", "resolve"]
 
 #: The first item of the tuple (mark, condition, value if true, value if not).
 MARK: Final = f"{PREFIX}choice"
@@ -24,6 +25,11 @@ MARK: Final = f"{PREFIX}choice"
 def is_choice(value: object) -> bool:
     """Whether ``value`` is a choice that is still open."""
     return type(value) is tuple and len(value) == 4 and type(value[0]) is str and value[0] == MARK
+
+
+def is_searched(kind: type) -> bool:
+    """Whether choices are looked for in the attributes of objects of a class."""
+    return dataclasses.is_dataclass(kind)
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
@@ -45,9 +51,9 @@ def _resolved(value: Any, seen: dict[int, Any]) -> Any:
     seen[id(value)] = value
     if isinstance(value, dict):
         _replace_within(value, list(value.items()), seen)
-    elif isinstance(value, list):
+    elif isinstance(value, (list, deque)):
         _replace_within(value, list(enumerate(value)), seen)
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+    elif is_searched(type(value)):
         for name, item in list(vars(value).items()):
             replaced = _resolved(item, seen)
             if replaced is not item:

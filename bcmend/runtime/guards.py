@@ -8,12 +8,13 @@ it is certain that eager execution raises and the exception leaves the code bein
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from torch._dynamo.variables import TensorVariable, TupleVariable
 from torch._dynamo.variables.base import VariableTracker
 
-from bcmend.runtime import failures, lower, side_exits, sinks, sites, watches
+from bcmend.runtime import failures, inline, lower, side_exits, sinks, sites, watches
 from bcmend.runtime.arms import Arm, ArmFailure, ArmTrace
 from bcmend.runtime.merge import example_of
 from bcmend.runtime.operations import storage_of
@@ -77,10 +78,12 @@ def make_guard(
     which raises, when all else has been done: what the action finds in cells and in objects is what
     is there by then.
     """
-    if can_exit(tx, site):
+    is_handled = handled_by_a_caller(tx)
+    stays = inline.is_asked_for(site, raises=True) and inline.is_wanted(tx, site, raises=True)
+    if can_exit(tx, site) and (is_handled or not stays):
         make_side_exit(tx, site, predicate)
         return True
-    if handled_by_a_caller(tx):
+    if is_handled:
         site.refuse("handler-in-caller")
         return False
     return make_record(tx, site, action, inputs, predicate)
@@ -121,12 +124,16 @@ def make_record(
     if not sinks.is_open(tx):
         site.refuse("export")
         return False
+    raises = predicate is not None
+    draft = Draft(site, action, predicate, inputs, raises=raises, is_statement=True)
+    if sinks.add_inline(tx, draft):
+        return True
     try:
         kept = sinks.snapshot(tx, site, inputs)
     except sinks.CannotSnapshot as reason:
         site.withdraw("cannot-snapshot", str(reason))
         raise watches.SiteChanged(restart_reason="bcmend: a value cannot be kept") from None
-    sinks.append(tx, Draft(site, action, predicate, kept, raises=predicate is not None))
+    sinks.append(tx, replace(draft, inputs=kept))
     return True
 
 

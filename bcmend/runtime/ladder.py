@@ -25,8 +25,8 @@ from typing import Any
 
 import torch
 from torch._dynamo import exc
-from torch._dynamo.variables import TensorVariable, TupleVariable
-from torch._dynamo.variables.base import VariableTracker
+from torch._dynamo.variables import ListVariable, TensorVariable, TupleVariable
+from torch._dynamo.variables.base import ValueMutationNew, VariableTracker
 
 from bcmend.rewrite.plan import SPLIT
 from bcmend.runtime import (
@@ -173,12 +173,16 @@ def _give_up(branch: Branch, slug: str, detail: str) -> None:
 
 
 def _lower(tx: Any, branch: Branch) -> VariableTracker | None:
+    if branch.returns:
+        branch = _with_lists_of_its_own(tx, branch)
     then_arm, else_arm = branch.arms
     merger = Merger(
         lambda value: value.as_proxy().node.graph in (then_arm.graph, else_arm.graph),
         lambda value: in_place.outer_form(value, branch.arms),
         lambda number: scalars.tensor_behind(tx, number),
         lambda tensor: scalars.take(tx, tensor),
+        effects=tx.output.side_effects,
+        made={**then_arm.effects.made, **else_arm.effects.made},
     )
     build_result = merge_live_outs(
         tx, branch.site, branch.form, branch.predicate, merger, branch.results
@@ -208,6 +212,38 @@ def _lower(tx: Any, branch: Branch) -> VariableTracker | None:
     has_effects = bool(changes or records or tensors)
     branch.site.mended(f"{how} with effects" if has_effects else how, choice.why)
     return result
+
+
+def _with_lists_of_its_own(tx: Any, branch: Branch) -> Branch:
+    """Give each side a list of its own in place of one that both have changed and return.
+
+    Nobody can tell where the frame alone has had the list, and ends with the branch.
+    """
+    after = [
+        {id(change.variable): change for change in arm.effects.containers if not change.is_open}
+        for arm in branch.arms
+    ]
+    own = {
+        key: change
+        for changes in after
+        for key, change in changes.items()
+        if type(change.variable) is ListVariable
+        and iterators.end_here(tx, [change.variable], (), returns=True)
+    }
+    if not own:
+        return branch
+    arms = []
+    for changes, arm in zip(after, branch.arms, strict=True):
+        items = list(vars(arm.result).get("items", ()))
+        for position, item in enumerate(items):
+            if id(item) in own:
+                known = changes.get(id(item))
+                state = own[id(item)].before if known is None else known.after
+                items[position] = ListVariable(
+                    list(state["items"]), mutation_type=ValueMutationNew()
+                )
+        arms.append(replace(arm, result=TupleVariable(items)))
+    return replace(branch, then_arm=arms[0], else_arm=arms[1])
 
 
 def _described(branch: Branch, how: str, *, is_chosen_later: bool) -> str:

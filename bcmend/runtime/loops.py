@@ -28,8 +28,9 @@ from torch._dynamo.variables.tensor import SymNodeVariable
 from torch._higher_order_ops.while_loop import _create_unbacked_symint
 from torch.fx import Graph, GraphModule, Node, Proxy
 
-from bcmend.runtime import iterators, lower, sinks, snapshots, watches
+from bcmend.runtime import iterators, lower, scalars, sinks, snapshots, watches
 from bcmend.runtime.arms import Arm, ArmTrace, trace_arm
+from bcmend.runtime.carried import becoming_differentiable, tied
 from bcmend.runtime.merge import constant, difference, example_of
 from bcmend.runtime.operations import hazards_of, storage_of
 from bcmend.runtime.per_trace import kept
@@ -228,7 +229,8 @@ def _lower(
         values = _turn(tx, site, arm.with_inputs(stand_ins))
         if not values:
             raise _NoLoop("the loop is left without its jump")
-        outcome.append((values[0], _carried_values(values[1].items, stand_ins, carried)))
+        after = _carried_values(values[1].items, stand_ins, carried)
+        outcome.append((values[0], [_in_the_operator(tx, each) for each in after]))
         return constant(None)
 
     trace = trace_arm(tx, target, replace(arm, calls=turn), lambda: sinks.open_arm(tx))
@@ -236,12 +238,13 @@ def _lower(
         raise _NoLoop("a turn has effects")
     _require_pure(tx, trace, entered, gradients=gradients)
     predicate = lower.as_predicate(tx, condition)
-    start = [predicate, *(inputs[each] for each in (*carried.tensors, *carried.numbers))]
+    given = [inputs[each].realize() for each in (*carried.tensors, *carried.numbers)]
+    start = [predicate, *(_in_the_operator(tx, each) for each in given)]
     body = _Body(trace, entered, outcome[0][0], outcome[0][1])
     results = _while(tx, body, start, stays_if=staying == 0, turns_left=turns_left)
     for position, result in zip((*carried.tensors, *carried.numbers), results[1:], strict=False):
         _watch(tx, site, inputs[position], result)
-        inputs[position] = result
+        inputs[position] = _out_of_the_operator(tx, inputs[position].realize(), result)
     for position in carried.ranges:
         inputs[position] = _exhausted(inputs[position])
     end = results[0]
@@ -265,8 +268,6 @@ def _require_gradients_fit(
     inputs: Sequence[VariableTracker], carried: _Carried, *, gradients: bool
 ) -> None:
     if gradients:
-        if carried.numbers:
-            raise _NoLoop("numbers, where gradients flow")
         return
     tensors = (inputs[each].realize() for each in carried.tensors)
     if any(example_of(each).requires_grad for each in tensors):  # type: ignore[arg-type]
@@ -309,6 +310,15 @@ def _stand_ins(
         entered.append(proxy)
         stand_ins[position] = wrap_fx_proxy(tx, proxy, example_value=example)
     for position in carried.numbers:
+        if torch.is_grad_enabled():
+            example = _fresh_number(tx)
+            proxy = tracer.create_graph_input(f"number_{position}", torch.Tensor, example)
+            entered.append(proxy)
+            stand_in = wrap_fx_proxy(tx, proxy, example_value=example)
+            count = _out_of_the_operator(tx, inputs[position].realize(), stand_in)
+            scalars.count_from(tx, count)
+            stand_ins[position] = count
+            continue
         number = _create_unbacked_symint(tx.fake_mode, ignore_fresh_unbacked_symbols=True)
         proxy = tracer.create_graph_input(f"number_{position}", type(number), number)
         entered.append(proxy)
@@ -316,6 +326,43 @@ def _stand_ins(
     for position in carried.ranges:
         stand_ins[position] = _Turns(mutation_type=ValueMutationNew())
     return stand_ins
+
+
+def _fresh_number(tx: Any) -> torch.Tensor:
+    with tx.fake_mode:
+        return torch.zeros((), dtype=torch.int64)
+
+
+def _in_the_operator(tx: Any, value: VariableTracker) -> VariableTracker:
+    """Return what stands for a carried value: a tensor for a number, where gradients flow.
+
+    The backward of the operator takes tensors only.
+    """
+    if isinstance(value, TensorVariable) or not torch.is_grad_enabled():
+        return value
+    if isinstance(value, SymNodeVariable):
+        counted = scalars.counted(tx, value)
+        if counted is None:
+            raise _NoLoop("a number that is more than counted, where gradients flow")
+        return counted
+    number = value.as_python_constant()
+    proxy = tx.output.create_proxy(
+        "call_function", torch.full, ((), number), {"dtype": torch.int64}
+    )
+    result: VariableTracker = wrap_fx_proxy(tx, proxy)
+    return result
+
+
+def _out_of_the_operator(
+    tx: Any, before: VariableTracker, value: VariableTracker
+) -> VariableTracker:
+    """Return a carried value as the program has it."""
+    if isinstance(before, TensorVariable) or not isinstance(value, TensorVariable):
+        return value
+    number = scalars.take(tx, value)
+    if number is None:
+        raise _NoLoop("a number that cannot be taken out")
+    return number
 
 
 def _fresh(tx: Any, example: torch.Tensor) -> torch.Tensor:
@@ -396,7 +443,7 @@ def _while(
     outer = {proxy.node: proxy for proxy in body.trace.lifted}
     more = [node for node in _outer_values(body) if node not in outer]
     outer.update((proxy.node, proxy) for proxy in more)
-    additional = list(outer.values())
+    additional = captured = list(outer.values())
     graphs = {
         "cond": _condition_graph(given, additional, stays_if=stays_if, turns_left=turns_left),
         "body": _body_graph(body, given, additional),
@@ -412,6 +459,7 @@ def _while(
         operands, additional = (
             lower.gated(tx, first, each, taken=stays_if) for each in (operands, additional)
         )
+        operands = _with_gradients(tx, body, operands, captured, additional)
     proxy = tx.output.create_proxy(
         "call_function",
         torch.ops.higher_order.while_loop,
@@ -424,10 +472,52 @@ def _while(
     return [
         results[0],
         *(
-            _unless_no_turn(tx, first, one, other, stays_if)
-            for one, other in zip(start[1:], results[1:], strict=False)
+            _unless_no_turn(tx, first, one, _as_given(tx, operand, other), stays_if)
+            for one, operand, other in zip(start[1:], operands[1:], results[1:], strict=False)
         ),
     ]
+
+
+def _as_given(tx: Any, operand: Any, result: VariableTracker) -> VariableTracker:
+    """Return a result without a gradient, if no turn gave it one."""
+    if _requires_grad(operand) or not _requires_grad(result.as_proxy()):
+        return result
+    proxy = tx.output.create_proxy("call_method", "detach", (result.as_proxy(),), {})
+    detached: VariableTracker = wrap_fx_proxy(tx, proxy)
+    return detached
+
+
+def _with_gradients(
+    tx: Any,
+    body: _Body,
+    operands: Sequence[Any],
+    outer: Sequence[Any],
+    additional: Sequence[Proxy],
+) -> list[Any]:
+    """Return the first values, with a gradient where a later one has one."""
+    inner = {known: placeholder.node for known, placeholder in body.trace.lifted.items()}
+    constants = {
+        inner.get(known, known.node): _requires_grad(each)
+        for known, each in zip(outer, additional, strict=True)
+    }
+    carried = list(zip(body.entered, operands[1:], body.values, strict=False))
+    starts = {proxy.node: _requires_grad(operand) for proxy, operand, _ in carried}
+    ends = {proxy.node: value.as_proxy().node for proxy, _, value in carried if _has_proxy(value)}
+    late = becoming_differentiable(starts, constants, ends)
+    anchors = [each for each in (*operands, *additional) if _requires_grad(each)]
+    return [
+        operands[0],
+        *(
+            tied(tx, operand, anchors[0]) if proxy.node in late else operand
+            for proxy, operand, _ in carried
+        ),
+        *operands[1 + len(carried) :],
+    ]
+
+
+def _requires_grad(value: Any) -> bool:
+    example = value.node.meta.get("example_value") if isinstance(value, Proxy) else None
+    return isinstance(example, torch.Tensor) and example.requires_grad
 
 
 def _unless_no_turn(

@@ -7,9 +7,9 @@ merged. Raises ``CannotMerge`` where no single value would equal what eager has 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch._dynamo.current_scope_id import current_scope_id
@@ -20,14 +20,32 @@ from torch._dynamo.variables import (
     TensorVariable,
     TupleVariable,
 )
-from torch._dynamo.variables.base import ValueMutationNew, VariableTracker
+from torch._dynamo.variables.base import AttributeMutationNew, ValueMutationNew, VariableTracker
+from torch._dynamo.variables.lists import DequeVariable
 from torch._dynamo.variables.misc import StringFormatVariable
 from torch._dynamo.variables.tensor import SymNodeVariable
+from torch._dynamo.variables.user_defined import (
+    DefaultDictVariable,
+    FrozenDataClassVariable,
+    OrderedDictVariable,
+    UserDefinedDictVariable,
+    UserDefinedObjectVariable,
+)
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 __all__ = ["CannotMerge", "Merger", "Pair", "difference", "is_made_inside"]
 
 Build = Callable[[Sequence[VariableTracker]], VariableTracker]
+
+
+#: Objects that Dynamo makes again after the graph from what is stored in them.
+_OBJECTS: Final = (
+    UserDefinedObjectVariable,
+    UserDefinedDictVariable,
+    OrderedDictVariable,
+    DefaultDictVariable,
+    FrozenDataClassVariable,
+)
 
 
 class CannotMerge(Exception):
@@ -67,6 +85,8 @@ class Merger:
         outer_form: the tensor of the main trace that a value is by another name; else the value.
         tensor_behind: the tensor that a number of an arm was taken out of, if it is kept.
         take: takes a number out of a tensor of the main trace.
+        effects: Dynamo's side effects in the main trace.
+        made: attributes of objects that the arms made, by the identity of the object.
         pairs: what has to be merged, in the order of the merged tensors that a plan expects.
         plans: what arms made and has been adopted, by identity, so that it stays one object.
     """
@@ -75,6 +95,10 @@ class Merger:
     outer_form: Callable[[VariableTracker], VariableTracker] = lambda value: value
     tensor_behind: Callable[[SymNodeVariable], TensorVariable | None] = lambda value: None
     take: Callable[[TensorVariable], VariableTracker | None] = lambda value: None
+    effects: Any = None
+    made: Mapping[int, tuple[dict[str, VariableTracker], dict[str, Any]]] = field(
+        default_factory=dict
+    )
     pairs: list[Pair] = field(default_factory=list)
     plans: dict[int, tuple[VariableTracker, Build]] = field(default_factory=dict)
 
@@ -130,9 +154,8 @@ class Merger:
             if is_made_inside(value) or type(value) is TupleVariable:
                 return _rebuild_sequence(type(value), parts)
             return lambda merged: value
-        if type(value) is ConstDictVariable and is_made_inside(value):
-            plans = {key: self.adopt(item, then_side=then_side) for key, item in _dict_items(value)}
-            return lambda merged: _new_dict(value, {k: p(merged) for k, p in plans.items()})
+        if is_made_inside(value):
+            return self._adopt_made(value, then_side)
         if isinstance(value, StringFormatVariable):
             arguments = [self.adopt(item, then_side=then_side) for item in value.sym_args]
             keywords = {
@@ -144,6 +167,45 @@ class Merger:
                 {key: plan(merged) for key, plan in keywords.items()},
             )
         return lambda merged: value
+
+    def _adopt_made(self, value: VariableTracker, then_side: bool | None) -> Build:
+        if type(value) is DequeVariable:
+            return self._adopt_deque(value, then_side)
+        if type(value) is ConstDictVariable:
+            plans = {key: self.adopt(item, then_side=then_side) for key, item in _dict_items(value)}
+            return lambda merged: _new_dict(value, {k: p(merged) for k, p in plans.items()})
+        if type(value) in _OBJECTS:
+            return self._adopt_object(value, then_side)
+        return lambda merged: value
+
+    def _adopt_deque(self, value: Any, then_side: bool | None) -> Build:
+        parts = [self.adopt(item, then_side=then_side) for item in value.items]
+        return lambda merged: DequeVariable(
+            [part(merged) for part in parts], value.maxlen, mutation_type=ValueMutationNew()
+        )
+
+    def _adopt_object(self, value: Any, then_side: bool | None) -> Build:
+        self.plans[id(value)] = value, lambda merged: value  # for what holds it and is in it
+        stores, kinds = self.made.get(id(value), ({}, {}))
+        plans = {name: self.adopt(held, then_side=then_side) for name, held in stores.items()}
+        first = [self.adopt(each, then_side=then_side) for each in value.init_args or ()]
+        items = vars(value).get("_base_vt")
+        items_plan = None if items is None else self.adopt(items, then_side=then_side)
+
+        def build(merged: Sequence[VariableTracker]) -> VariableTracker:
+            value.mutation_type = AttributeMutationNew(value.mutation_type.cls_source)
+            if first:
+                value.init_args = [plan(merged) for plan in first]
+            if items_plan is not None:
+                value._base_vt = items_plan(merged)
+            self.effects.id_to_variable[id(value.value)] = value
+            self.effects.keepalive.append(value.value)
+            for name, plan in plans.items():
+                self.effects.store_attr(value, name, plan(merged), kinds[name])
+            made: VariableTracker = value
+            return made
+
+        return build
 
     def _number_taken_out(self, value: SymNodeVariable, then_side: bool | None) -> Build:
         """Plan to bring the tensor along, and to take the number out of it once more."""
@@ -172,6 +234,8 @@ class Merger:
             return lambda merged: one
         if type(one) is not type(other):
             raise CannotMerge("tensors of different kinds")
+        if any(isinstance(example_of(side), torch.nn.Parameter) for side in (one, other)):
+            raise CannotMerge("a parameter, which no merged tensor is")
         visible = difference(example_of(one), example_of(other))
         if visible:
             raise CannotMerge(visible)

@@ -15,11 +15,13 @@ import torch
 from bcmend.runtime import choices
 
 __all__ = [
+    "MISSING",
     "OUTLET",
     "Buffer",
     "add_member",
     "alter",
     "deliver",
+    "deliver_one",
     "refill",
     "settle_attribute",
     "settle_item",
@@ -38,13 +40,13 @@ def deliver(buffer: Buffer) -> None:
     buffer.clear()
     for position, record in enumerate(records):
         try:
-            _deliver_one(*record)
+            deliver_one(*record)
         except BaseException:
             _take_back(records[position + 1 :])
             raise
 
 
-def _deliver_one(
+def deliver_one(
     key: str, predicate: torch.Tensor | None, raises: bool, action: Any, inputs: tuple[Any, ...]
 ) -> None:
     if predicate is not None and not bool(predicate):
@@ -92,12 +94,12 @@ def store_item(owner: dict[Any, Any], key: Any, value: Any) -> None:
 
 
 #: Stands for the value of an attribute that does not exist.
-_MISSING: Final = object()
+MISSING: Final = object()
 
 
 def present(owner: Any, name: str) -> Any:
     """Return the value of an attribute before the graph's changes are made."""
-    return getattr(owner, name, _MISSING)
+    return getattr(owner, name, MISSING)
 
 
 def store_choice(owner: Any, name: str, is_in_place: bool, choice: Any, before: Any) -> None:
@@ -114,7 +116,7 @@ _STORING: Final[tuple[Any, ...]] = (object.__setattr__, torch.nn.Module.__setatt
 
 
 def _store(owner: Any, name: str, value: Any) -> None:
-    if value is _MISSING:
+    if value is MISSING:
         delattr(owner, name)
     elif type(owner).__setattr__ in _STORING:
         setattr(owner, name, value)

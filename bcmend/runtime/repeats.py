@@ -10,7 +10,7 @@ from typing import Any
 
 from bcmend.runtime import backoff, random_numbers, undo
 
-__all__ = ["note"]
+__all__ = ["is_repeatable", "note"]
 
 
 def note(tx: Any) -> None:
@@ -23,8 +23,12 @@ def note(tx: Any) -> None:
 
     def examine(module: Any) -> None:
         state = backoff.state_of(code)
-        leaves_none = not undo.changed_inputs(output) and not undo.obstacle(output)
-        state.repeatable = leaves_none and state.repeatable is not False
+        state.repeatable = is_repeatable(output) and state.repeatable is not False
 
     output.register_finalizer_fns.append(examine)
     random_numbers.take_before(output)
+
+
+def is_repeatable(output: Any) -> bool:
+    """Whether a run of a complete graph leaves no trace but its results and random numbers."""
+    return not undo.changed_inputs(output) and not undo.obstacle(output)

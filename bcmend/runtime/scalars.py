@@ -34,6 +34,8 @@ from bcmend.runtime.merge import example_of
 from bcmend.runtime.watches import SiteChanged
 
 __all__ = [
+    "count_from",
+    "counted",
     "drop_unread",
     "hand_on",
     "has_tensor",
@@ -48,6 +50,12 @@ _ORDERS: Final = frozenset([operator.gt, operator.ge, operator.lt, operator.le])
 _COMPARISONS: Final = _ORDERS | {operator.eq, operator.ne}
 #: Of an integer and a fraction: what holds for the fraction holds for the integer below it.
 _TIGHT_BELOW: Final = frozenset([operator.gt, operator.le])
+_STEPS: Final = {
+    operator.add: operator.add,
+    operator.iadd: operator.add,
+    operator.sub: operator.sub,
+    operator.isub: operator.sub,
+}
 _NEGATIONS: Final = frozenset([operator.not_, torch.sym_not])
 _CASTS: Final = frozenset([torch.sym_float, torch.sym_ite])
 _SAME_VALUE: Final = frozenset([(torch.sym_float, torch.float64), (torch.sym_int, torch.int64)])
@@ -186,12 +194,66 @@ def tensor_behind(tx: Any, number: SymNodeVariable) -> TensorVariable | None:
     return _kept_by_node(tx).get(number.as_proxy().node)
 
 
+def counted(tx: Any, number: SymNodeVariable) -> TensorVariable | None:
+    """Return the integer tensor of a number that is another one more or less some constants.
+
+    It is as wide as torch's own symbolic integers; ``None`` for a number made in another way.
+    """
+    return _counted(tx, number.as_proxy().node, _kept_by_node(tx))
+
+
+def count_from(tx: Any, number: VariableTracker) -> None:
+    """Note that a number is what a loop counts from, in steps that will not leave 64 bits."""
+    per_trace.kept(tx.output, "counters", set).add(number.as_proxy().node)
+
+
+def _is_count(tx: Any, node: Any) -> bool:
+    """Whether a number is one that a loop counts, by some constant steps."""
+    if not isinstance(node, Node) or node in per_trace.kept(tx.output, "counters", set):
+        return isinstance(node, Node)
+    if node.target not in _STEPS:
+        return False
+    one, other = node.args
+    return (type(other) is int and _is_count(tx, one)) or (
+        type(one) is int and node.target is not operator.sub and _is_count(tx, other)
+    )
+
+
+def _keep_counts(tx: Any, node: Node) -> None:
+    """Keep the tensors of the counts that a condition is computed from."""
+    known = _kept_by_node(tx)
+    for each in (node, *node.all_input_nodes):
+        if each not in known and _is_count(tx, each):
+            found = _counted(tx, each, known)
+            if found is not None:
+                known[each] = found
+    if node.target in _NEGATIONS:
+        for each in node.all_input_nodes:
+            _keep_counts(tx, each)
+
+
+def _counted(tx: Any, node: Any, known: Mapping[Node, TensorVariable]) -> TensorVariable | None:
+    if node in known:
+        found = known[node]
+        found.as_proxy().node.meta.pop(_KEPT, None)
+        return found if example_of(found).dtype is torch.int64 else None
+    if not isinstance(node, Node) or node.target not in _STEPS:
+        return None
+    one, other = node.args
+    if type(one) is int and node.target is not operator.sub:
+        one, other = other, one
+    found_one = _counted(tx, one, known) if type(other) is int else None
+    return None if found_one is None else _function(tx, _STEPS[node.target], found_one, other)
+
+
 # Conditions as tensors
 
 
 def has_tensor(tx: Any, condition: SymNodeVariable) -> bool:
     """Whether the truth of a number can be had from the tensor that it was taken out of."""
-    return _kind(condition.as_proxy().node, _kept_by_node(tx)) is not None
+    node = condition.as_proxy().node
+    _keep_counts(tx, node)
+    return _kind(node, _kept_by_node(tx)) is not None
 
 
 def tensor_of(tx: Any, condition: SymNodeVariable) -> TensorVariable | None:
@@ -201,6 +263,7 @@ def tensor_of(tx: Any, condition: SymNodeVariable) -> TensorVariable | None:
     """
     known = _kept_by_node(tx)
     node = condition.as_proxy().node
+    _keep_counts(tx, node)
     kind = _kind(node, known)
     if kind is None:
         return None
@@ -320,7 +383,7 @@ def _is_about_numbers(node: Node, numbers: Mapping[Node, None]) -> bool:
         return False
     if node.target is _RANGE:
         return not node.meta.get("_fx_runtime_assert_preserve", False)  # the user's own
-    return node.target in _COMPARISONS or node.target in _NEGATIONS or node.target in _CASTS
+    return any(node.target in kind for kind in (_COMPARISONS, _NEGATIONS, _CASTS, _STEPS))
 
 
 def _symbols_taken(node: Node) -> set[Any]:

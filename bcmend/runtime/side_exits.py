@@ -28,7 +28,7 @@ from torch._dynamo.eval_frame import skip_code
 from torch._dynamo.variables import TensorVariable
 from torch._dynamo.variables.base import VariableTracker
 
-from bcmend.runtime import repeats, second_runs, sites, undo
+from bcmend.runtime import inline, repeats, second_runs, sites, undo
 from bcmend.runtime.per_trace import kept
 from bcmend.runtime.sites import LiveSite
 from bcmend.runtime.watches import SiteChanged
@@ -162,7 +162,8 @@ def add(tx: Any, site: LiveSite, predicate: VariableTracker, *, at_boundary: boo
 
 def _check(exits: _Exits) -> None:
     """Have the frame traced without its side exits, if its graph cannot be thrown away."""
-    if exits.is_written and not undo.obstacle(exits.output):
+    is_right = not undo.obstacle(exits.output) and not inline.writes(exits.output)
+    if exits.is_written and is_right:
         return
     for site in exits.sites:
         sites.leave_without_exit(site)

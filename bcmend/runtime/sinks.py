@@ -30,12 +30,20 @@ from torch._dynamo.variables.misc import StringFormatVariable
 from torch._dynamo.variables.tensor import SymNodeVariable
 
 from bcmend.names import BUFFER
-from bcmend.runtime import records, repeats, side_exits, watches
+from bcmend.runtime import inline, records, repeats, side_exits, watches
 from bcmend.runtime.merge import constant, example_of
 from bcmend.runtime.per_trace import kept
 from bcmend.runtime.sites import LiveSite
 
-__all__ = ["Draft", "append", "function_of_records", "is_open", "open_arm", "snapshot"]
+__all__ = [
+    "Draft",
+    "add_inline",
+    "append",
+    "function_of_records",
+    "is_open",
+    "open_arm",
+    "snapshot",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +52,8 @@ class Draft:
 
     ``predicate`` is a 0-d boolean tensor, or ``None`` for a record that is always delivered;
     ``raises`` says that the action has to end in an exception; ``is_exit`` makes of it a
-    side exit, which does without an action.
+    side exit, which does without an action; ``is_statement`` that it stands for output or a
+    check of the program, which may run inside the graph.
     """
 
     site: LiveSite
@@ -53,6 +62,7 @@ class Draft:
     inputs: VariableTracker
     raises: bool = False
     is_exit: bool = False
+    is_statement: bool = False
 
 
 def _stack(tx: Any) -> list[list[Draft]]:
@@ -121,11 +131,26 @@ def append(tx: Any, draft: Draft) -> None:
         assert draft.predicate is not None
         side_exits.add(tx, draft.site, draft.predicate, at_boundary=ends_at_a_boundary(tx))
         return
+    if draft.is_statement:
+        if _run_inside(tx, draft):
+            return
+        inline.note_deferred(tx)
     predicate = constant(None) if draft.predicate is None else draft.predicate
     repeats.note(tx)
     key, raises = constant(draft.site.key), constant(draft.raises)
     record = TupleVariable([key, predicate, raises, draft.action, draft.inputs])
     _buffer(tx).call_method(tx, "append", [record], {})
+
+
+def add_inline(tx: Any, draft: Draft) -> bool:
+    """Have a statement of the main graph run at its place, if that is wanted."""
+    return not _stack(tx) and _run_inside(tx, draft)
+
+
+def _run_inside(tx: Any, draft: Draft) -> bool:
+    return not tx.export and inline.add(
+        tx, draft.site, draft.action, draft.inputs, draft.predicate, raises=draft.raises
+    )
 
 
 def function_of_records(tx: Any, name: str) -> VariableTracker:

@@ -29,7 +29,15 @@ from bcmend.runtime.merge import Build, CannotMerge, Merger, constant
 from bcmend.runtime.sites import LiveSite
 from bcmend.runtime.watches import SiteChanged
 
-__all__ = ["Choice", "Returned", "Stored", "Unmerged", "has_choice", "merge_live_outs"]
+__all__ = [
+    "Choice",
+    "Missing",
+    "Returned",
+    "Stored",
+    "Unmerged",
+    "has_choice",
+    "merge_live_outs",
+]
 
 #: What Dynamo does to any value that it only moves from place to place.
 _MOVING: Final = frozenset(
@@ -182,9 +190,10 @@ class Choice(Unmerged):
 
     def adopt_into(self, merger: Merger, then_side: bool | None) -> Build:
         plan = merger.adopt(self.parts, then_side=then_side)
+        kind = _Recorded if isinstance(self, _Recorded) else Choice
 
         def build(merged: Sequence[VariableTracker]) -> VariableTracker:
-            return Choice(self.site, self.form, self.output, *plan(merged).items)  # type: ignore[attr-defined]
+            return kind(self.site, self.form, self.output, *plan(merged).items)  # type: ignore[attr-defined]
 
         return build
 
@@ -214,6 +223,7 @@ class _Recorded(Choice):
     """One that a record holds, which is delivered when the graph has run."""
 
     def reconstruct(self, codegen: Any) -> None:
+        backoff.state_of(codegen.tx.output.root_tx.f_code).has_choices = True
         codegen(TupleVariable([constant(choices.MARK), *self.parts.items]))
 
 
@@ -253,8 +263,6 @@ class Stored(Choice):
         if self.is_typed:
             codegen(constant(None))
             return
-        if is_in_hand:
-            backoff.state_of(tx.output.root_tx.f_code).has_choices = True
         codegen(self.recorded())
 
     def is_in_place(self) -> bool:
@@ -283,6 +291,13 @@ class Stored(Choice):
             for variable in effects.id_to_variable.values()
             if isinstance(variable.mutation_type, ValueMutationExisting)
         )
+
+
+class Missing(VariableTracker):
+    """The side of a ``Stored`` on which there is no such attribute."""
+
+    def reconstruct(self, codegen: Any) -> None:
+        codegen.load_import_from(records.__name__, "MISSING")
 
 
 class _Before(VariableTracker):
@@ -324,7 +339,7 @@ def _holds(values: Any, sought: VariableTracker) -> bool:
 
 
 def _is_handed_out(tx: Any, value: Unmerged) -> bool:
-    """Whether ``value`` reaches the boundary, and no object that was there before the call."""
+    """Whether ``value`` reaches the boundary, and nothing in which that would not find it."""
     if not sinks.ends_at_a_boundary(tx):
         return False
     found: list[VariableTracker] = []
@@ -335,12 +350,21 @@ def _is_handed_out(tx: Any, value: Unmerged) -> bool:
 
     effects = tx.output.side_effects
     for variable, stores in effects.store_attr_mutations.items():
-        if not isinstance(variable.mutation_type, AttributeMutationNew):
+        is_new = isinstance(variable.mutation_type, AttributeMutationNew)
+        if not (is_new and _is_searched(variable)):
             VariableTracker.visit(note, list(stores.values()), side_effects=effects)
     for variable in effects.id_to_variable.values():
         if isinstance(variable.mutation_type, ValueMutationExisting):
             VariableTracker.visit(note, variable, side_effects=effects)
     return not found
+
+
+def _is_searched(variable: VariableTracker) -> bool:
+    """Whether choices are made in the attributes of what ``variable`` stands for."""
+    try:
+        return choices.is_searched(variable.python_type())
+    except NotImplementedError:
+        return False
 
 
 def merge_live_outs(

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from corpus.patterns.pattern import COND, WHERE, pairs, pattern, patterns_among, rows, signs
+from corpus.patterns.pattern import CHOICE, COND, WHERE, pairs, pattern, patterns_among, rows, signs
 from tests.equivalence import Call, call
 
 Program = Callable[..., Any]
@@ -91,7 +91,7 @@ def layer_drop_decided_in_a_flag() -> Any:
     return Encoder()
 
 
-@pattern(rows, COND, zero_gradients=True)
+@pattern(rows, CHOICE, COND, zero_gradients=True)
 def layer_drop_decided_in_a_ternary() -> Any:
     class Encoder(nn.Module):
         def __init__(self) -> None:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from corpus.patterns.pattern import (
     CHOICE,
     COND,
+    GUARD,
     OUTPUT,
     SPLIT,
     WHERE,
@@ -108,7 +109,22 @@ def number_of_steps_chosen() -> Program:
     return program
 
 
-@pattern(rows, CHOICE, SPLIT)
+@pattern(signs, CHOICE, GUARD)
+def assertion_that_a_helper_gave_a_tensor() -> Program:
+    def bonus(x: Tensor) -> Tensor | None:
+        if x.sum() > 0:
+            return None
+        return x * 2
+
+    def program(x: Tensor) -> Tensor:
+        more = bonus(x)
+        assert more is not None, f"no bonus for {x.sum():.1f}"
+        return more + 1
+
+    return program
+
+
+@pattern(rows, SPLIT, WHERE)
 def number_of_columns_kept() -> Program:
     def program(x: Tensor) -> Tensor:
         if x.std() > 0.6 and x.mean() > 0:

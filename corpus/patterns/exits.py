@@ -25,7 +25,6 @@ from tests.equivalence import Call, call
 Program = Callable[..., Any]
 
 UNLIKE = "values without a common form are refused where the caller or a container has them"
-IN_BLOCK = "a return out of a with or try block is refused"
 OUT_OF_LOOP = "a return out of a loop on a tensor is not lowered"
 
 
@@ -335,7 +334,7 @@ def early_returns_and_a_check_between() -> Program:
     return program
 
 
-@pattern(signs, WHERE, unsettled=IN_BLOCK)
+@pattern(signs, WHERE)
 def return_from_inside_autocast() -> Program:
     def program(x: Tensor) -> Tensor:
         with torch.autocast("cpu", enabled=False):
@@ -347,7 +346,7 @@ def return_from_inside_autocast() -> Program:
     return program
 
 
-@pattern(signs, WHERE, unsettled=IN_BLOCK)
+@pattern(signs, WHERE)
 def both_returns_inside_no_grad() -> Program:
     def program(x: Tensor) -> Tensor:
         with torch.no_grad():
@@ -359,7 +358,7 @@ def both_returns_inside_no_grad() -> Program:
     return program
 
 
-@pattern(signs, WHERE, unsettled=IN_BLOCK)
+@pattern(signs, WHERE)
 def return_from_inside_try() -> Program:
     def program(x: Tensor) -> Tensor:
         try:
@@ -373,7 +372,7 @@ def return_from_inside_try() -> Program:
     return program
 
 
-@pattern(signs, WHERE, unsettled=IN_BLOCK)
+@pattern(signs, WHERE)
 def return_past_a_finally() -> Any:
     class Guarded(nn.Module):
         def __init__(self) -> None:

@@ -102,7 +102,7 @@ def assertion_with_a_message() -> Program:
     return program
 
 
-@pattern(signs, GUARD)
+@pattern(signs, GUARD, WHERE)
 def assertion_of_two_conditions() -> Program:
     def program(x: Tensor) -> Tensor:
         assert x.sum() > -5 and x.max() < 3, "out of range"
@@ -218,7 +218,7 @@ def exception_built_before() -> Program:
     return program
 
 
-@pattern(signs, GUARD)
+@pattern(signs, WHERE)
 def check_caught_in_the_same_function() -> Program:
     def program(x: Tensor) -> Tensor:
         try:

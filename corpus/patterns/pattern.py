@@ -48,6 +48,7 @@ class Pattern:
         way: how it gets patched and compiled.
         unsettled: why the outcome is not reached yet; empty where it is.
         unequal: in which way it can be told from eager execution yet; empty where it cannot.
+        because: why a site has to stay as it was, or what stands in the way; empty where none does.
         worse: in which way it is worse than stock `torch.compile` yet; empty where it is not.
     """
 
@@ -65,6 +66,7 @@ class Pattern:
     way: Way = patch_then_compile
     unsettled: str = ""
     unequal: str = ""
+    because: str = ""
     worse: str = ""
 
     def expected(self, *, training: bool) -> Outcome:

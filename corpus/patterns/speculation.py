@@ -174,7 +174,7 @@ def _matrices() -> list[Call]:
     return [call(good), call(-torch.eye(2)), call(good * 2)]
 
 
-@pattern(_matrices, COND, training=False)  # with aot_eager its backward fails under any cond
+@pattern(_matrices, COND, WHERE, training=False)  # with aot_eager its backward fails under any cond
 def factorised_only_if_definite() -> Program:
     def program(matrix: Tensor) -> Tensor:
         determinant = matrix[0, 0] * matrix[1, 1] - matrix[0, 1] * matrix[1, 0]
@@ -201,7 +201,7 @@ def _indices() -> list[Call]:
     return [call(x.clone(), torch.tensor(each)) for each in ([0, 2], [1, 5], [-1, 0])]
 
 
-@pattern(_indices, COND, zero_gradients=True)
+@pattern(_indices, COND, WHERE, zero_gradients=True)
 def gathered_only_within_range() -> Program:
     def program(x: Tensor, index: Tensor) -> Tensor:
         if index.min() >= 0 and index.max() < 3:
@@ -211,7 +211,7 @@ def gathered_only_within_range() -> Program:
     return program
 
 
-@pattern(_indices, COND, training=False)
+@pattern(_indices, COND, WHERE, training=False)
 def embedded_only_within_the_vocabulary() -> Any:
     class Embedded(nn.Module):
         def __init__(self) -> None:
@@ -226,7 +226,7 @@ def embedded_only_within_the_vocabulary() -> Any:
     return Embedded()
 
 
-@pattern(_indices, COND, training=False)
+@pattern(_indices, COND, WHERE, training=False)
 def loss_only_for_known_classes() -> Program:
     def program(logits: Tensor, target: Tensor) -> Tensor:
         if target.min() < 0 or target.max() > 2:

@@ -8,7 +8,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from corpus.patterns.pattern import GUARD, NO_MERGE, OUTPUT, WHERE, pairs, pattern, patterns_among
+from corpus.patterns.pattern import (
+    CHOICE,
+    GUARD,
+    NO_MERGE,
+    OUTPUT,
+    WHERE,
+    pairs,
+    pattern,
+    patterns_among,
+)
 from tests.equivalence import Call, call
 
 Program = Callable[..., Any]
@@ -61,7 +70,7 @@ def truth_of_undefined_values() -> Program:
     return program
 
 
-@pattern(pairs, WHERE)
+@pattern(pairs, CHOICE, WHERE)
 def truth_by_is_nonzero() -> Program:
     def program(x: Tensor, y: Tensor) -> Tensor:
         if torch.is_nonzero(x.sum() - 6) and y[:1].is_nonzero():

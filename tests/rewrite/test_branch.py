@@ -255,11 +255,14 @@ def _uses_locals(x):
     return y
 
 
-def _returns_in_with(x, y):
-    with y:
+def _returns_in_handler(x, y):
+    try:
+        y = y[0]
+    except TypeError:
         if x:
             return 1
         return 2
+    return y
 
 
 def _handles_its_own_exception(x, y):
@@ -287,7 +290,7 @@ def _goes_on_after_its_own_exception(x, y):
     ("function", "slug"),
     [
         (_uses_locals, "frame-introspection"),
-        (_returns_in_with, "return-in-try"),
+        (_returns_in_handler, "return-in-try"),
         (_handles_its_own_exception, "return-in-try"),
         (_goes_on_after_its_own_exception, "return-in-try"),
     ],

@@ -31,7 +31,7 @@ class Later(NothingToMend):
         return True
 
     def record(  # type: ignore[override]
-        self, key: str, action: FunctionType, inputs: tuple[Any, ...]
+        self, key: str, action: FunctionType, inputs: tuple[Any, ...], level: int = 1
     ) -> bool:
         self.records.append((action, inputs))
         return True
@@ -69,37 +69,41 @@ def _own_logger(self, x):
     self.log.debug(x, extra={"a": 1})
 
 
+def _shadowed(print, x):
+    print(x)
+
+
 def _starred(x, y):
     print(*x, **y)
 
 
 @pytest.mark.parametrize(
-    "function", [_print, _sys_write, _logger, _logging, _warn, _own_logger, _starred]
+    "function", [_print, _sys_write, _logger, _logging, _warn, _own_logger, _starred, _shadowed]
 )
 def test_a_statement_that_writes(function: FunctionType) -> None:
     (decision,) = _outputs(function)
     assert isinstance(decision, OutputLowering)
-    asks = decision.receiver is not None
-    assert asks is (function is _own_logger)
+    asks = decision.callee is not None
+    assert asks is (function in (_own_logger, _logger, _shadowed))
 
 
 def _append(x):
     x.append(1)
 
 
-def _result_used(x):
-    return print(x)
+def _result_of_a_method_used(x):
+    return x.log()
 
 
 def _other_module(x):
     math.info(x)  # noqa: F821
 
 
-def _shadowed(print, x):
-    print(x)
+def _global_of_another_kind(x):
+    contextmanager(x)
 
 
-@pytest.mark.parametrize("function", [_append, _result_used, _shadowed])
+@pytest.mark.parametrize("function", [_append, _result_of_a_method_used, _global_of_another_kind])
 def test_a_statement_that_does_not(function: FunctionType) -> None:
     assert _outputs(function) == []
 

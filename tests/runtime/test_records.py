@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from collections import deque
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
-from bcmend.runtime.records import OUTLET, Buffer, deliver, settle_attribute, settle_item
+from bcmend.runtime.choices import MARK
+from bcmend.runtime.records import (
+    MISSING,
+    OUTLET,
+    Buffer,
+    alter,
+    deliver,
+    refill,
+    settle_attribute,
+    settle_item,
+    store_choice,
+)
 
 
 def _writer(log: list[Any]) -> Any:
@@ -81,3 +94,61 @@ def test_settling_leaves_alone_what_was_stored_since() -> None:
     items = {"state": newer}
     settle_item(items, "state", merged, torch.tensor(True), merged, merged)
     assert items["state"] is newer
+
+
+@pytest.mark.parametrize(
+    ("owner", "removed", "added", "expected"),
+    [
+        ([1, 2, 3], 1, (7,), [1, 7]),
+        (deque([1, 2, 3], maxlen=3), 2, (7, 8), deque([2, 7, 8], maxlen=3)),
+        ({"a": 1, "b": 2}, ("a", "z"), (("b", 3), ("c", 4)), {"b": 3, "c": 4}),
+        ({"a", "b"}, ("a", "z"), ("c",), {"b", "c"}),
+    ],
+)
+def test_a_container_gets_the_contents_of_the_side_taken(
+    owner: Any, removed: Any, added: Any, expected: Any
+) -> None:
+    refill(owner, removed, added)
+    assert owner == expected
+
+
+def test_a_container_of_a_class_of_the_users_is_only_changed() -> None:
+    class Loud(list[int]):
+        def append(self, item: int) -> None:
+            raise AssertionError("the graph has had this effect")
+
+    owner = Loud([1])
+    alter(owner, "append", (MARK, torch.tensor(False), 2, 3))
+    refill(owner, 2, (4,))
+    assert owner == [1, 3, 4]
+
+
+def _owner_of(**attributes: Any) -> Any:
+    return SimpleNamespace(**attributes)
+
+
+def test_a_choice_is_stored_where_nothing_else_was() -> None:
+    owner, choice = _owner_of(flag=0, other=0), (MARK, torch.tensor(True), 1, 2)
+    store_choice(owner, "flag", True, choice, None)
+    store_choice(owner, "other", False, choice, None)
+    assert vars(owner) == {"flag": 1, "other": 0}
+
+
+def test_a_choice_of_no_attribute_deletes_it() -> None:
+    owner = _owner_of(flag=0)
+    store_choice(owner, "flag", True, (MARK, torch.tensor(False), 1, MISSING), None)
+    assert not vars(owner)
+
+
+def test_choices_behind_a_failed_check_are_taken_back() -> None:
+    def fail() -> None:
+        raise ValueError
+
+    owner, choice = _owner_of(early=0, late=0, new=0), (MARK, torch.tensor(True), 1, 2)
+    stores = [
+        ("s", None, False, store_choice, (owner, name, True, choice, before))
+        for name, before in (("early", "no"), ("late", "before"), ("new", MISSING))
+    ]
+    with pytest.raises(ValueError):
+        deliver([stores[0], ("s", None, True, fail, ()), *stores[1:]])
+    assert vars(owner) == {"early": 1, "late": "before"}

@@ -1,0 +1,271 @@
+"""Attributes and variables that differ after a branch: stored when the graph has run, or read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import bcmend
+from tests.equivalence import Call, assert_equivalent, call
+
+VECTORS = ([1.0, 2.0, 3.0], [-1.0, -2.0, -3.0], [1.0, -4.0, 0.5])
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    bcmend.unpatch()
+    torch._dynamo.reset()
+
+
+def _vectors() -> list[Call]:
+    return [call(torch.tensor(each)) for each in VECTORS]
+
+
+class Flagged(nn.Module):
+    """Has a flag that its subclasses set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.flag: Any = "first"
+        self.copy: Any = None
+
+
+class StoredOver(Flagged):
+    def forward(self, x: Tensor) -> Tensor:
+        self.flag = "positive" if x.sum() > 0 else None
+        self.flag = "last"
+        return x * 2
+
+
+class StoredOverInAnArm(Flagged):
+    def forward(self, x: Tensor) -> Tensor:
+        if x.sum() > 0:
+            if x.max() > 2:
+                self.flag = "large"
+            else:
+                self.flag = None
+            self.flag = "positive"
+        else:
+            self.flag = "other"
+        return x * 2
+
+
+class StoredInArmsOfArms(Flagged):
+    def forward(self, x: Tensor) -> Tensor:
+        if x.sum() > 0:
+            if x.max() > 2:
+                self.flag = "large"
+            else:
+                self.flag = None
+        else:
+            self.flag = "other"
+        return x * 2
+
+
+class StoredAndReturned(Flagged):
+    def forward(self, x: Tensor) -> Any:
+        if x.sum() > 0:
+            self.flag = "positive"
+        else:
+            self.flag = None
+        return x * 2, self.flag
+
+
+class StoredAndCopied(Flagged):
+    def forward(self, x: Tensor) -> Tensor:
+        if x.sum() > 0:
+            self.flag = "positive"
+        else:
+            self.flag = None
+        self.copy = self.flag
+        return x * 2
+
+
+class CheckedBefore(Flagged):
+    def forward(self, x: Tensor) -> Tensor:
+        self.flag = "started"
+        if x.max() < 0:
+            raise ValueError("before")
+        if x.sum() > 0:
+            self.flag = "positive"
+        else:
+            self.flag = 7
+        if x.min() < -3.5:
+            raise ValueError("after")
+        return x * 2
+
+
+class CountedInALoop(nn.Module):
+    def forward(self, x: Tensor) -> Any:
+        self.hits = 0
+        for number in range(3):
+            if x[number] > 0:
+                self.hits += 1
+        return x * 2, self.hits
+
+
+class Guarded(nn.Module):
+    """Does more than storing where an attribute is assigned."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.log: list[str] = []
+        self.flag = "first"
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "flag":
+            self.log.append("stored")
+        super().__setattr__(name, value)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.flag = "started"
+        if x.sum() > 0:
+            self.flag = "positive"
+        return x * 2
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        StoredOver,
+        StoredOverInAnArm,
+        StoredInArmsOfArms,
+        StoredAndReturned,
+        StoredAndCopied,
+        CheckedBefore,
+        CountedInALoop,
+    ],
+)
+def test_an_attribute_is_as_in_eager_execution(make: Callable[[], nn.Module]) -> None:
+    assert_equivalent(make, _vectors, backend="aot_eager", graphs=None, recompiles=None)
+
+
+def test_a_method_that_stores_runs_as_often_as_in_eager_execution() -> None:
+    assert_equivalent(Guarded, _vectors, fullgraph=False, graphs=None, recompiles=None)
+
+
+@dataclass
+class Result:
+    """What some programs return."""
+
+    value: Tensor
+    note: str | None = None
+
+
+class Plain:
+    """An object whose attributes nothing declares."""
+
+
+def field_of_a_result() -> Callable[[Tensor], Any]:
+    def program(x: Tensor) -> Result:
+        result = Result(x * 2)
+        if x.min() < -3.5:
+            result.note = "clipped"
+            result.value = x.clamp(min=-3)
+        return result
+
+    return program
+
+
+def attribute_of_one_side() -> Callable[[Tensor], Any]:
+    def program(x: Tensor) -> Plain:
+        result: Any = Plain()
+        if x.min() < -3.5:
+            result.only_there = "clipped"
+        result.value = x * 2
+        return result
+
+    return program
+
+
+def choice_in_a_plain_object() -> Callable[[Tensor], Any]:
+    def program(x: Tensor) -> Plain:
+        note = "positive" if x.sum() > 0 else None
+        result: Any = Plain()
+        result.note = note
+        result.value = x * 2
+        return result
+
+    return program
+
+
+def variable_counted_by_a_nested_function() -> Callable[[Tensor], Any]:
+    def program(x: Tensor) -> Any:
+        hits = 0
+
+        def visit(y: Tensor) -> Tensor:
+            nonlocal hits
+            if y.sum() > 0:
+                hits += 1
+                return y * 2
+            return y + 0
+
+        return visit(x) + visit(-x), hits
+
+    return program
+
+
+def variable_that_outlives_its_frame() -> Callable[[Tensor], Any]:
+    def counter(x: Tensor) -> Any:
+        count = 0
+
+        def visit(y: Tensor) -> None:
+            nonlocal count
+            if y.sum() > 0:
+                count = 5
+
+        visit(x)
+        return x * 2, lambda: count
+
+    def program(x: Tensor) -> Any:
+        value, count = counter(x)
+        return value, count()
+
+    return program
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        field_of_a_result,
+        attribute_of_one_side,
+        choice_in_a_plain_object,
+        variable_counted_by_a_nested_function,
+        variable_that_outlives_its_frame,
+    ],
+)
+@pytest.mark.parametrize("training", [False, True])
+def test_equal_in_one_graph(make: Callable[[], Any], training: bool) -> None:
+    assert_equivalent(make, _vectors, backend="aot_eager", training=training, zero_gradients=True)
+
+
+class _Tied(nn.Module):
+    """Ties one of its two weights to an attribute that is a parameter already."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Parameter(torch.ones(3))
+        self.second = nn.Parameter(torch.zeros(3))
+        self.used = self.first
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.used = self.first if x.sum() > 0 else self.second
+        return x * 2
+
+
+def test_no_merged_tensor_is_stored_as_a_parameter() -> None:
+    for row in VECTORS:
+        torch._dynamo.reset()
+        expected, found = _Tied(), _Tied()
+        result = expected(torch.tensor(row))
+        bcmend.patch(found)
+        assert torch.compile(found, backend="eager")(torch.tensor(row)).equal(result)
+        owner = "first" if expected.used is expected.first else "second"
+        assert found.used is getattr(found, owner)
