@@ -14,7 +14,7 @@ from typing import Any
 from torch._dynamo.variables import TensorVariable, TupleVariable
 from torch._dynamo.variables.base import VariableTracker
 
-from bcmend.runtime import failures, inline, lower, sinks, sites, watches
+from bcmend.runtime import failures, inline, lower, side_exits, sinks, sites, watches
 from bcmend.runtime.arms import Arm, ArmFailure, ArmTrace
 from bcmend.runtime.merge import example_of
 from bcmend.runtime.operations import storage_of
@@ -91,7 +91,8 @@ def make_guard(
 
 def can_exit(tx: Any, site: LiveSite) -> bool:
     """Whether the frame being traced can have a side exit for ``site``, as far as is known."""
-    return not tx.export and sinks.ends_at_a_boundary(tx) and sites.may_have_exit(site)
+    at_boundary = sinks.ends_at_a_boundary(tx)
+    return side_exits.are_possible(tx, at_boundary=at_boundary) and sites.may_have_exit(site)
 
 
 def make_side_exit(

@@ -6,7 +6,8 @@ languages", PLDI 2009) tests the condition when the graph has run, before any of
 Python objects are replayed. If the arm was to be taken, the boundary runs the original code, which
 does whatever eager execution does. It does not matter then whether the arm would have raised (an
 operation may only have failed on fake tensors, or Dynamo's model of Python be wrong), nor who
-catches the exception.
+catches the exception. A frame that does not end at a boundary runs its own original code and
+returns what that returns.
 
 That is right only where the graph itself leaves no trace, or one that can be put back (``undo``).
 That is known when it is complete; if it is not so, the frame is traced again without.
@@ -14,27 +15,29 @@ That is known when it is complete; if it is not so, the frame is traced again wi
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Iterable
+from types import CellType, CodeType
 from typing import Any
 
 import torch
 from torch._C._dynamo.eval_frame import reset_code
+from torch._dynamo.bytecode_transformation import create_call_function, create_instruction
 from torch._dynamo.eval_frame import skip_code
-from torch._dynamo.source import AttrSource
-from torch._dynamo.variables import TensorVariable, TupleVariable
+from torch._dynamo.variables import TensorVariable
 from torch._dynamo.variables.base import VariableTracker
 
-from bcmend.runtime import inline, repeats, sites, undo
-from bcmend.runtime.merge import constant
+from bcmend.runtime import inline, repeats, second_runs, sites, undo
 from bcmend.runtime.per_trace import kept
 from bcmend.runtime.sites import LiveSite
 from bcmend.runtime.watches import SiteChanged
 
-__all__ = ["SideExit", "add", "came_back"]
+__all__ = ["SideExit", "add", "are_possible", "came_back"]
 
 
 class SideExit(Exception):
-    """Raised in a compiled frame: the call is to be made in plain Python.
+    """Raised in the compiled body of a boundary: the call is to be made in plain Python.
 
     ``lasting`` says that the site keeps it even where the plain call does not fail, since the user
     asked for one graph.
@@ -45,13 +48,42 @@ class SideExit(Exception):
         self.key, self.lasting = key, lasting
 
 
-def take_first(keys: list[str], lasting: bool, before: Any, *predicates: torch.Tensor) -> None:
-    """Leave the compiled frame by the first of its side exits whose condition holds."""
+class _Taken(threading.local):
+    """The side exit by which this thread leaves a frame."""
+
+    key: str = ""
+
+
+_TAKEN = _Taken()
+
+
+def take_first(
+    keys: tuple[str, ...], raises: bool, lasting: bool, before: Any, *predicates: torch.Tensor
+) -> bool:
+    """Say whether the condition of a side exit holds; put everything back if so."""
     for key, holds in zip(keys, _truths(predicates), strict=True):
         if holds:
             changes, draws = before
             undo.put_back(changes, draws=draws)
-            raise SideExit(key, lasting)
+            if raises:
+                raise SideExit(key, lasting)
+            _TAKEN.key = key
+            return True
+    return False
+
+
+def leave(
+    values: tuple[Any, ...], cells: tuple[CellType, ...], code: CodeType, lasting: bool
+) -> Any:
+    """Return what a frame returns that has to be left by a side exit."""
+    taken = SideExit(_TAKEN.key, lasting)
+    result = second_runs.run_code(values, cells, code, sys._getframe(1).f_globals)
+    came_back(taken, code)
+    return result
+
+
+def nothing() -> None:
+    """Do nothing."""
 
 
 def _truths(predicates: tuple[torch.Tensor, ...]) -> Iterable[bool]:
@@ -62,48 +94,81 @@ def _truths(predicates: tuple[torch.Tensor, ...]) -> Iterable[bool]:
     return map(bool, predicates)
 
 
-for _function in (take_first, _truths):
+for _function in (take_first, leave, nothing, _truths):
     skip_code(_function.__code__)
 
 
-class _Exits:
-    """The side exits of a frame being traced, and the call that takes the first of them.
+class _Exits(VariableTracker):
+    """The side exits of a frame being traced.
 
-    Dynamo makes the calls in ``debug_locals`` when the graph has run, before it replays effects.
+    Stands for a function that Dynamo calls when the graph has run, before it replays effects. The
+    function does nothing; what counts is written before it is loaded. A frame with nobody to raise
+    ``SideExit`` to makes the call itself.
     """
 
-    def __init__(self) -> None:
+    _nonvar_fields = {"output", "sites", *VariableTracker._nonvar_fields}  # noqa: RUF012
+
+    def __init__(self, tx: Any, *, raises: bool, **more: Any) -> None:
+        super().__init__(**more)
+        self.output = tx.output
         self.sites: list[LiveSite] = []
         self.has_only_way = False
-        self.keys: list[VariableTracker] = []
-        self.arguments: list[VariableTracker] = []
+        self.predicates: list[VariableTracker] = []
+        self.raises, self.lasting = raises, bool(tx.one_graph)
+        self.before = undo.Kept(tx.output)
+        self.is_written = False
+        self._nothing = tx.output.install_global("__bcmend_nothing", nothing)
+        self._leave = tx.output.install_global("__bcmend_leave", leave)
+
+    def reconstruct(self, codegen: Any) -> None:
+        self.is_written = True
+        codegen.add_push_null(lambda: codegen.load_import_from(__name__, take_first.__name__))
+        keys = tuple(site.key for site in self.sites)
+        for known in (keys, self.raises, self.lasting):
+            codegen.append_output(codegen.create_load_const(known))
+        for each in (self.before, *self.predicates):
+            codegen(each)
+        codegen.extend_output(create_call_function(4 + len(self.predicates), False))
+        if self.raises:
+            codegen.append_output(create_instruction("POP_TOP"))
+        else:
+            second_runs.write_return_if(codegen, self._leave, self.lasting)
+        codegen.extend_output(codegen.load_function_name(self._nothing, False))
 
 
-def add(tx: Any, site: LiveSite, predicate: VariableTracker, *, is_only_way: bool) -> None:
-    """Add a side exit to the frame being traced, which has to end at a boundary.
+def are_possible(tx: Any, *, at_boundary: bool) -> bool:
+    """Whether the frame being traced can have side exits, as far as is known."""
+    return not tx.export and (at_boundary or second_runs.can_return(tx))
 
-    ``is_only_way`` says that no record can take its place.
+
+def add(
+    tx: Any, site: LiveSite, predicate: VariableTracker, *, at_boundary: bool, is_only_way: bool
+) -> None:
+    """Add a side exit to the frame being traced.
+
+    Args:
+        tx: the translator of the frame.
+        site: whose arm is not compiled.
+        predicate: a boolean tensor that says whether the arm is taken.
+        at_boundary: whether what the frame raises goes to a boundary, with nothing in between.
+        is_only_way: whether no record can take its place.
     """
     assert isinstance(predicate, TensorVariable)
     repeats.note(tx)  # what comes after a check may fail inside the graph
     output = tx.output
-    exits: _Exits = kept(output, "side_exits", _Exits)
+    exits: _Exits = kept(output, "side_exits", lambda: _Exits(tx, raises=at_boundary))
     if not exits.sites:
-        source = AttrSource(tx.import_source(__name__), take_first.__name__)
-        function = VariableTracker.build(tx, take_first, source)
-        lasting = constant(bool(tx.one_graph))
-        exits.arguments += [TupleVariable(exits.keys), lasting, undo.Kept(output)]
-        output.root_tx.debug_locals.append((function, exits.arguments))
-        output.register_finalizer_fns.append(lambda module: _check(output, exits))
+        output.root_tx.debug_locals.append((exits, []))
+        output.register_finalizer_fns.append(lambda module: _check(exits))
     exits.sites.append(site)
     exits.has_only_way = exits.has_only_way or is_only_way
-    exits.keys.append(constant(site.key))
-    exits.arguments.append(predicate)
+    exits.predicates.append(predicate)
 
 
-def _check(output: Any, exits: _Exits) -> None:
+def _check(exits: _Exits) -> None:
     """Have the frame traced without its side exits, if its graph cannot be thrown away."""
-    if not undo.obstacle(output):
+    output = exits.output
+    if exits.is_written and not undo.obstacle(output):
         if not inline.writes(output):
             return
         if exits.has_only_way:

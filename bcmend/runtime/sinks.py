@@ -134,7 +134,13 @@ def append(tx: Any, draft: Draft) -> None:
         return
     if draft.is_exit:
         assert draft.predicate is not None
-        side_exits.add(tx, draft.site, draft.predicate, is_only_way=draft.is_only_way)
+        side_exits.add(
+            tx,
+            draft.site,
+            draft.predicate,
+            at_boundary=ends_at_a_boundary(tx),
+            is_only_way=draft.is_only_way,
+        )
         return
     if draft.is_statement:
         if _run_inside(tx, draft):

@@ -73,6 +73,8 @@ def obstacle(output: Any) -> str:
         return "a generator of random numbers is given"
     if any(_reaches_others(node) for node in nodes):
         return "other processes take part"
+    if _leaves_other_settings(output):
+        return "a setting of torch is left changed"
     changed = changed_inputs(output)
     if changed and any(_target_of(node) in _OF_STORAGE for node in nodes):
         return "a tensor gets another storage"
@@ -140,6 +142,15 @@ def _reaches_others(node: Node) -> bool:
     """Whether a node is a collective operation: the other processes would not make it again."""
     where = getattr(node.target, "__module__", None) or ""
     return str(node.target).startswith(("_c10d", "c10d")) or where.startswith("torch.distributed")
+
+
+def _leaves_other_settings(output: Any) -> bool:
+    """Whether settings of torch are not what they were when the graph has run."""
+    if any("set_default" in _target_of(node) for node in output.graph.nodes):
+        return True
+    modes = [node.args[0] for node in output.graph.nodes if _target_of(node) == "_set_grad_enabled"]
+    before = output.tracing_context.global_context.global_state["grad_enabled"][1]
+    return bool(modes) and modes[-1] is not before
 
 
 def _copied(output: Any, node: Node) -> tuple[Any, VariableTracker]:

@@ -89,6 +89,25 @@ def test_work_after_a_failed_guard_has_been_done() -> None:
     assert torch.equal(eager.total + 1, mended.total)
 
 
+def test_work_after_output_that_failed_has_been_done() -> None:
+    class Full:
+        def write(self, text: str) -> int:
+            raise OSError("full")
+
+    class Program(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            print("first", file=Full())
+            self.last = x
+            return x + 1
+
+    eager, mended = Program(), Program()
+    for program in (eager, _mended(mended)):
+        with pytest.raises(OSError, match="full"):
+            program(POSITIVE)
+    assert not hasattr(eager, "last")
+    assert torch.equal(mended.last, POSITIVE)
+
+
 def test_parameters_of_the_untaken_side_get_zero_gradients() -> None:
     class Program(nn.Module):
         def __init__(self) -> None:

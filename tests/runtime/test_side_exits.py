@@ -188,14 +188,15 @@ def test_an_arm_that_does_fail_keeps_its_exit() -> None:
     bcmend.unpatch()
 
 
-def test_a_call_without_a_boundary_has_none() -> None:
+def test_a_call_without_a_boundary_is_made_again_in_its_frame() -> None:
     inner = bcmend.patch(fresh(_reshaping)())
 
     def caller(x: Tensor) -> Tensor:
         return inner(x) + 1
 
     torch._dynamo.reset()
-    with pytest.raises(torch._dynamo.exc.Unsupported):
-        torch.compile(caller, backend="eager", fullgraph=True)(POSITIVE)
-    assert _site(inner).refusal == "arm-untraceable"
+    compiled = torch.compile(caller, backend="eager", fullgraph=True)
+    assert torch.equal(compiled(POSITIVE), POSITIVE * 2 + 1)
+    with pytest.raises(RuntimeError, match="is invalid for input of size 3"):
+        compiled(NEGATIVE)
     bcmend.unpatch()
