@@ -76,13 +76,13 @@ def test_without_the_policy_output_before_a_failing_operation_is_lost() -> None:
     sink = Sink()
 
     def program(x: Tensor, index: Tensor) -> Tensor:
-        noise = torch.rand(3)
+        x.mul_(2)
         print("1", file=sink)
-        return (x + noise)[index]
+        return x[index]
 
     compiled = bcmend.compile(program, backend="aot_eager", fullgraph=True)
     with pytest.raises(IndexError):
-        compiled(POSITIVE, torch.tensor([0, 7]))
+        compiled(POSITIVE.clone(), torch.tensor([0, 7]))
     assert sink.texts == []
 
 
@@ -354,7 +354,7 @@ def test_an_exported_program_drops_output_with_a_warning() -> None:
             return x + 1
 
     program = bcmend.patch(Program(), policy=INLINE)
-    with pytest.warns(UserWarning, match="its output is dropped"):
+    with pytest.warns(bcmend.OutputDropped, match="writes no output"):
         exported = torch.export.export(program, (POSITIVE,), strict=True)
     assert torch.equal(exported.module()(POSITIVE), POSITIVE + 1)
 
