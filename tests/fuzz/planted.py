@@ -1,7 +1,7 @@
 """Planted bugs: ``python -m tests.fuzz.planted``. What share of them does the fuzzer find?
 
-Each is a monkeypatch of one function of bcmend. They are applied one at a time, each in a process of
-its own, until the fuzzer finds a difference that is not there without the bug, or time is over.
+Each is a monkeypatch of one function of bcmend. They are applied one at a time, each in a process
+of its own, until the fuzzer finds a difference that is not there without the bug, or time is over.
 """
 
 from __future__ import annotations

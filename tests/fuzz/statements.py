@@ -141,9 +141,9 @@ class Statements:
 
     def body(self, kinds: dict[str, str]) -> Lines:
         """Draw the body of a function of these arguments."""
-        lines, scope = self._pick((self._if, self._if, self._for, self._set))(Scope(dict(kinds)), 3)
+        lines, scope = self._pick((self._if, self._if, self._for, self._set))(Scope(dict(kinds)), 2)
         if not lines[-1].startswith(("return", "raise")):
-            more, scope = self.block(scope, 2, self._pick((1, 2, 3, 4)))
+            more, scope = self.block(scope, 2, self._pick((1, 2, 1, 3)))
             lines += more
         if not lines[-1].startswith(("return", "raise")):
             lines += self._return(scope)
@@ -162,7 +162,7 @@ class Statements:
     def _statement(self, scope: Scope, depth: int) -> tuple[Lines, Scope]:
         simple = [self._set, self._set, self._add, self._output, self._store, self._in_place]
         simple += [self._unpack, self._check]
-        if self._count > 25:
+        if self._count > 16:
             return self._set(scope, 0)
         self._count += 1
         if depth <= 0:
@@ -326,7 +326,7 @@ class Statements:
 
     def _while(self, scope: Scope, depth: int) -> tuple[Lines, Scope]:
         turns = f"turns{self._count}"
-        head = f"while {turns} < {self._pick(('3', '2'))} and {self._of('test', scope)}:"
+        head = f"while {turns} < {self._pick(('3', '2'))} and ({self._of('test', scope)}):"
         inner = replace(scope, in_loop=True)  # nothing may set the number of turns back
         lines, behind = self._loop(head, inner, scope, depth)
         return [f"{turns} = 0", lines[0], f"{INDENT}{turns} += 1", *lines[1:]], behind
