@@ -107,16 +107,22 @@ class Scope:
     Attributes:
         kinds: of the variables that are bound.
         in_loop: whether it may break and continue.
-        owned: vectors that may be changed in place although gradients flow.
+        in_function: whether variables around a nested function are those of a function.
     """
 
     kinds: dict[str, str] = field(default_factory=dict)
     in_loop: bool = False
     in_function: bool = True
-    owned: frozenset[str] = frozenset()
+
+    @property
+    def last(self) -> str:
+        """The variable that was assigned last."""
+        return next(reversed(self.kinds), "")
 
     def binding(self, name: str, kind: str) -> Scope:
-        return replace(self, kinds={**self.kinds, name: kind})
+        """Return the scope behind an assignment; what was assigned last comes last."""
+        others = {each: of_kind for each, of_kind in self.kinds.items() if each != name}
+        return replace(self, kinds={**others, name: kind})
 
 
 class Statements:
@@ -146,7 +152,9 @@ class Statements:
             more, scope = self.block(scope, 2, self._pick((1, 2, 1, 3)))
             lines += more
         if not lines[-1].startswith(("return", "raise")):
-            lines += self._return(scope)
+            names = [name for name in scope.kinds if name != "self"]
+            whole = [f"return {', '.join(names[-5:])}"]
+            lines += self._pick((whole, whole, whole, self._return(scope)))
         return lines
 
     def block(self, scope: Scope, depth: int, count: int) -> tuple[Lines, Scope]:
@@ -244,7 +252,7 @@ class Statements:
 
     def _return(self, scope: Scope) -> Lines:
         names = [name for name in scope.kinds if name != "self"]
-        several = f"return {', '.join(names[-3:] or ['None'])}"
+        several = f"return {', '.join(names[-4:] or ['None'])}"
         forms = (
             "return {vector}",
             several,
@@ -298,6 +306,10 @@ class Statements:
         if not scopes:
             return before
         names = dict.fromkeys(name for scope in scopes for name in scope.kinds)
+        # What a way has assigned is last there, and so it has to be behind the ways' meeting.
+        fresh = [name for name in names if name not in before.kinds]
+        fresh += [scope.last for scope in scopes if scope.last in before.kinds]
+        names = {**{name: None for name in names if name not in fresh}, **dict.fromkeys(fresh)}
         kinds: dict[str, str] = {}
         for name in names:
             found = {scope.kinds.get(name, "") for scope in scopes}
