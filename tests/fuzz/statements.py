@@ -8,121 +8,26 @@ forgotten, and sometimes read all the same.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from dataclasses import replace
+from typing import Any
 
 from tests.fuzz.expressions import Expressions
-from tests.fuzz.programs import INDENT
-from tests.fuzz.values import (
-    ANY,
-    BOOL,
-    BOX,
-    FLOAT,
-    INT,
-    LIST,
-    MASK,
-    MATRIX,
-    MAYBE,
-    PAIR,
-    SCALAR,
-    TABLE,
-    TEXT,
-    VECTOR,
+from tests.fuzz.forms import (
+    CHECKS,
+    IN_PLACE,
+    NEW,
+    OF_MODULE_STORES,
+    OF_MODULES,
+    OFTEN,
+    OUTPUT,
+    SELDOM,
+    STORES,
 )
+from tests.fuzz.programs import INDENT
+from tests.fuzz.scope import Scope
+from tests.fuzz.values import ANY, FLOAT, INT, MATRIX, MAYBE, SCALAR, TEXT, VECTOR
 
 Lines = list[str]
-
-_NEW: Final = {
-    VECTOR: ("y", "z", "out", "w"),
-    MATRIX: ("grid",),
-    SCALAR: ("total", "peak"),
-    INT: ("k", "steps"),
-    FLOAT: ("rate",),
-    BOOL: ("flag", "done"),
-    TEXT: ("mode",),
-    MAYBE: ("extra", "cache"),
-    LIST: ("parts", "seen"),
-    PAIR: ("both",),
-    TABLE: ("named",),
-    BOX: ("holder",),
-    MASK: ("chosen",),
-}
-_OFTEN: Final = (VECTOR, VECTOR, VECTOR, SCALAR, INT, FLOAT, BOOL, MAYBE, LIST, TEXT, PAIR)
-_SELDOM: Final = (MATRIX, MASK, TABLE, BOX)
-
-_IN_PLACE: Final = (
-    "{vector}.add_(1)",
-    "{vector}.mul_({vector})",
-    "{vector}[0] = {float}",
-    "{vector}[{mask}] = 0.0",
-    "{vector}.copy_({vector})",
-    "{vector}.clamp_(min=0)",
-    "{vector}[1:].sub_(2)",
-    "{vector}.view(-1).neg_()",
-    "{vector}.zero_()",
-    "{list}[0].add_(1)",
-    "{box}.value.add_(1)",
-    "shift_({vector})",
-)
-_STORES: Final = (
-    "{list}.append({vector})",
-    "{list}[0] = {vector}",
-    "{list}.pop()",
-    "{table}['a'] = {vector}",
-    "{table}['c'] = {vector}",
-    "{table}.update(b={vector})",
-    "del {table}['b']",
-    "{box}.value = {vector}",
-    "{box}.count += 1",
-    "{box}.count = {int}",
-    "{list}.insert(0, {vector})",
-    "store({table}, 'd', {vector})",
-)
-_OUTPUT: Final = (
-    "print('here')",
-    "print('sum', {vector}.sum().item())",
-    "print({vector}.detach())",
-    "print({int}, {text}, sep='-')",
-    "print(f'{{scalar}.item():.2f}')",
-    "note({vector})",
-    "logger.info('mean %s', {vector}.mean().item())",
-    "logger.warning('at %d', {int})",
-    "warnings.warn('odd')",
-    "print({vector}.shape, end=';')",
-    "print({any} is None)",
-)
-_CHECKS: Final = (
-    "require({vector})",
-    "assert {data}",
-    "assert {data}, 'not so'",
-    "raise ValueError('bad', {int})",
-    "raise RuntimeError('stop')",
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """Where a statement stands.
-
-    Attributes:
-        kinds: of the variables that are bound.
-        in_loop: whether it may break and continue.
-        in_function: whether variables around a nested function are those of a function.
-    """
-
-    kinds: dict[str, str] = field(default_factory=dict)
-    in_loop: bool = False
-    in_function: bool = True
-
-    @property
-    def last(self) -> str:
-        """The variable that was assigned last."""
-        return next(reversed(self.kinds), "")
-
-    def binding(self, name: str, kind: str) -> Scope:
-        """Return the scope behind an assignment; what was assigned last comes last."""
-        others = {each: of_kind for each, of_kind in self.kinds.items() if each != name}
-        return replace(self, kinds={**others, name: kind})
 
 
 class Statements:
@@ -142,7 +47,7 @@ class Statements:
         self._expressions = Expressions(pick)
         self._count = 0
         if module:
-            for kind, forms in _OF_MODULES.items():
+            for kind, forms in OF_MODULES.items():
                 self._expressions.allow(kind, *forms)
 
     def body(self, kinds: dict[str, str]) -> Lines:
@@ -198,8 +103,8 @@ class Statements:
         bound = [name for name in scope.kinds if name != "self"]
         name = self._pick([*bound, ""])
         if not name:
-            kind = self._pick([*_OFTEN, *_SELDOM])
-            return self._pick(_NEW[kind]), kind
+            kind = self._pick([*OFTEN, *SELDOM])
+            return self._pick(NEW[kind]), kind
         kind = scope.kinds[name]
         changed = kind == ANY or self._pick((False, False, False, False, False, True))
         return name, self._pick((VECTOR, INT, MAYBE, FLOAT, SCALAR, MATRIX)) if changed else kind
@@ -223,31 +128,31 @@ class Statements:
         return [text], scope.binding(*first).binding(*second)
 
     def _output(self, scope: Scope, depth: int) -> tuple[Lines, Scope]:
-        return [self._filled(_OUTPUT, scope)], scope
+        return [self._filled(OUTPUT, scope)], scope
 
     def _store(self, scope: Scope, depth: int) -> tuple[Lines, Scope]:
-        forms = [*_OF_MODULE_STORES, *_STORES] if self._module else _STORES
+        forms = [*OF_MODULE_STORES, *STORES] if self._module else STORES
         return [self._filled(forms, scope)], scope
 
     def _in_place(self, scope: Scope, depth: int) -> tuple[Lines, Scope]:
         if not self._training:
-            forms = [*_IN_PLACE, "self.total.add_({vector})"] if self._module else _IN_PLACE
+            forms = [*IN_PLACE, "self.total.add_({vector})"] if self._module else IN_PLACE
             return [self._filled(forms, scope)], scope
-        name = self._pick(_NEW[VECTOR])
+        name = self._pick(NEW[VECTOR])
         lines = [f"{name} = {self._of(VECTOR, scope)} * 1"]
         scope = scope.binding(name, VECTOR)
         forms = (f"{name}.add_(1)", f"{name}.mul_({{vector}})", f"{name}[0] = {{float}}")
         return [*lines, self._filled(forms, scope)], scope
 
     def _check(self, scope: Scope, depth: int) -> tuple[Lines, Scope]:
-        return [self._filled(_CHECKS[:3], scope)], scope
+        return [self._filled(CHECKS[:3], scope)], scope
 
     def _leave(self, scope: Scope, depth: int) -> tuple[Lines, Scope]:
         kind = self._pick(("break", "continue", "return") if scope.in_loop else ("return", "raise"))
         if kind == "return":
             return self._return(scope), scope
         if kind == "raise":
-            return [self._filled(_CHECKS[3:], scope)], scope
+            return [self._filled(CHECKS[3:], scope)], scope
         return [kind], scope
 
     def _return(self, scope: Scope) -> Lines:
@@ -424,23 +329,3 @@ class Statements:
 
 def _leaves(block: Lines) -> bool:
     return block[-1].strip().startswith(("return", "raise", "break", "continue"))
-
-
-_OF_MODULES: Final = {
-    VECTOR: ("self.linear({vector})", "{vector} * self.weight", "self.total + {vector}"),
-    FLOAT: ("self.limit",),
-    INT: ("self.count",),
-    MAYBE: ("self.last",),
-    LIST: ("self.kept",),
-    SCALAR: ("self.weight.sum()",),
-}
-_OF_MODULE_STORES: Final = (
-    "self.count += 1",
-    "self.last = {vector}.detach()",
-    "self.last = None",
-    "self.limit = {float}",
-    "self.total = self.total + {vector}.detach()",
-    "self.kept.append({vector}.detach())",
-    "self.extra = {vector}.detach()",
-    "self.count = {int}",
-)

@@ -13,10 +13,11 @@ import torch
 
 import bcmend
 from bcmend.codeobj.decode import FunctionCode, decode
+from tests.fuzz.bugs import PLANTED
 from tests.fuzz.grammar import random_program
 from tests.fuzz.mutations import found_problems, mutated
 from tests.fuzz.oracles import SAME, SLOW, WRONG, Verdict, judge
-from tests.fuzz.planted import PLANTED, applied
+from tests.fuzz.planted import applied
 from tests.fuzz.programs import Program, factory_of, inputs_of
 from tests.fuzz.reduce import reduced
 from tests.fuzz.saved import save, saved
