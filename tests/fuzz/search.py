@@ -42,7 +42,7 @@ class Tried:
 
 
 def search(
-    seed: int, seconds: float, shares: Mapping[str, float] = SHARES, limit: float = 60.0
+    seed: int, seconds: float, shares: Mapping[str, float] = SHARES, limit: float = 30.0
 ) -> Iterator[Tried]:
     """Try programs until the time is over.
 
@@ -50,7 +50,7 @@ def search(
         seed: where to begin; each program has a seed of its own from there on.
         seconds: how long to go on.
         shares: of the time, by oracle.
-        limit: seconds that one program may take.
+        limit: seconds of the processor's time that one program may take.
     """
     end = time.monotonic() + seconds
     spent = dict.fromkeys(shares, 0.0)
@@ -60,7 +60,7 @@ def search(
             return
         program = random_program(random.Random(number))
         oracle = min(shares, key=lambda each: spent[each] / shares[each])
-        verdict = judge(oracle, program, min(limit, end - begun + 10))
+        verdict = judge(oracle, program, limit)
         took = time.monotonic() - begun
         spent[oracle] += took
         yield Tried(program, oracle, verdict, took, number)

@@ -112,7 +112,7 @@ def test_a_failure_is_saved_and_read_again(tmp_path: Path) -> None:
         "compiled",
         'call 0: it\'s "wrong"',
     )
-    assert "--seed 17" in path.read_text()
+    assert "program 17" in path.read_text()
 
 
 def test_a_search_shares_its_time_and_says_what_it_tried() -> None:
