@@ -6,16 +6,13 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import CodeType
 
 import pytest
 import torch
 
 import bcmend
-from bcmend.codeobj.decode import FunctionCode, decode
 from tests.fuzz.bugs import PLANTED
 from tests.fuzz.grammar import random_program
-from tests.fuzz.mutations import found_problems, mutated
 from tests.fuzz.oracles import SAME, SLOW, WRONG, Verdict, judge
 from tests.fuzz.planted import applied
 from tests.fuzz.programs import Program, factory_of, inputs_of
@@ -125,37 +122,3 @@ def test_a_signature_leaves_numbers_out() -> None:
     texts = (f"call {n}: result: values [{n}.0] and [2.0]" for n in (1, 3))
     one, other = (signature(Verdict(WRONG, (text,))) for text in texts)
     assert one == other == "result: values [#] and [#]"
-
-
-SOURCE = """
-def f(a, b):
-    for c in a:
-        if c > 1:
-            b += 2
-        elif c is None:
-            continue
-        else:
-            break
-    return b if a else 3
-"""
-
-
-def _code() -> CodeType:
-    module = compile(SOURCE, "mutated.py", "exec")
-    return next(each for each in module.co_consts if isinstance(each, CodeType))
-
-
-def test_a_mutation_differs_and_is_treated_rightly() -> None:
-    function = decode(_code())
-    changed = [mutated(function, random.Random(seed)) for seed in range(20)]
-    assert sum(each != function for each in changed) > 10
-    assert len({each.instructions for each in changed}) > 5
-    assert [found_problems(_code(), seed) for seed in range(20)] == [[]] * 20
-
-
-def test_a_wrong_assembler_is_found_by_mutations(monkeypatch: pytest.MonkeyPatch) -> None:
-    def wrong(code: CodeType) -> FunctionCode:
-        return mutated(decode(code), random.Random(1), changes=9)
-
-    monkeypatch.setattr("tests.fuzz.mutations.decode", wrong)
-    assert any(found_problems(_code(), seed) for seed in range(5))
