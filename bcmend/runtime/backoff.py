@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from torch._dynamo import exc
 from torch._dynamo.symbolic_convert import InstructionTranslatorBase
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from bcmend.runtime import sites
 
@@ -164,7 +165,9 @@ def split_where_read(tx: Any, site: sites.LiveSite) -> None:
 
 
 def try_again(
-    state: BodyState, generation: int, error: exc.TorchDynamoException | CodeSplit
+    state: BodyState,
+    generation: int,
+    error: exc.TorchDynamoException | GuardOnDataDependentSymNode | CodeSplit,
 ) -> bool:
     """Change something so that the next try may do better; ``False`` if nothing is left."""
     with state.lock:

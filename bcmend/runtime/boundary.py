@@ -13,12 +13,13 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from types import CodeType, FunctionType
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch._C._dynamo.eval_frame import get_eval_frame_callback, set_eval_frame
 from torch._dynamo import exc, trace_rules
 from torch._dynamo.eval_frame import skip_code
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from bcmend.runtime import (
     backoff,
@@ -42,6 +43,10 @@ class _Call(threading.local):
 
 
 _CALL = _Call()
+
+#: What comes out of a compiler that has to capture a frame whole. Where graphs may break, Dynamo
+#: itself takes the second for a reason to break.
+_FAILURES: Final = (exc.TorchDynamoException, GuardOnDataDependentSymNode)
 
 
 def run(body: FunctionType, arguments: tuple[Any, ...]) -> Any:
@@ -120,7 +125,7 @@ def _compiled(body: FunctionType, arguments: tuple[Any, ...], buffer: Buffer) ->
             with _captured_whole(callback) if whole else nullcontext():
                 result = body(*arguments, buffer)
             return choices.resolve(result) if state.has_choices else result
-        except (exc.TorchDynamoException, backoff.CodeSplit) as error:
+        except (*_FAILURES, backoff.CodeSplit) as error:
             # An exception out of the compiler leaves Dynamo switched off for this thread; what
             # follows does not need it.
             if not whole or not backoff.try_again(state, generation, error):

@@ -1,12 +1,13 @@
-"""Hypothesis strategies for small PyTorch programs and their calls, as text."""
+"""Small PyTorch programs and their calls, as text: by Hypothesis, or from a random source."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import random
 from typing import Any, Final
 
 from hypothesis import strategies as st
 
+from tests.fuzz.expressions import Pick
 from tests.fuzz.prelude import needed_by
 from tests.fuzz.programs import INDENT, Program
 from tests.fuzz.statements import Statements
@@ -73,12 +74,23 @@ def programs(draw: st.DrawFn, *, training: bool | None = None) -> Program:
         training: whether gradients flow; drawn if it is `None`.
     """
 
-    def pick(choices: Sequence[Any]) -> Any:
-        return draw(st.sampled_from(choices))
+    return program_of(lambda choices: draw(st.sampled_from(choices)), training=training)
 
+
+def random_program(source: random.Random) -> Program:
+    """Return a program from a source of random numbers.
+
+    Hypothesis goes back to what it has drawn before, to find what is alike; a long search does
+    better with programs that have nothing in common.
+    """
+    return program_of(source.choice)
+
+
+def program_of(pick: Pick[Any], *, training: bool | None = None) -> Program:
+    """Return the program that a sequence of choices leads to."""
     flowing = pick((False, True)) if training is None else training
     module = pick((False, False, True))
-    others = draw(st.lists(st.sampled_from(sorted(_PARAMETERS)), max_size=3, unique=True))
+    others = list(dict.fromkeys(pick(sorted(_PARAMETERS)) for _ in range(pick((0, 1, 2, 3)))))
     required = [name for name in others if _PARAMETERS[name] not in _DEFAULTS]
     optional = [name for name in others if _PARAMETERS[name] in _DEFAULTS]
     kinds = {"x": VECTOR, **{name: _PARAMETERS[name] for name in (*required, *optional)}}

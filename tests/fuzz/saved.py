@@ -18,7 +18,7 @@ from tests.fuzz.programs import Program
 FOLDER: Final = Path(__file__).parents[2] / "corpus" / "regressions"
 
 _FILE: Final = '''\
-"""Found by `python -m tests.fuzz --seed {seed}` with the oracle "{oracle}"."""
+"""Found by `python -m tests.fuzz`: program {seed}, made smaller, with the oracle "{oracle}"."""
 
 ORACLE = {oracle!r}
 OPEN = {what!r}

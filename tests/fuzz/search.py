@@ -6,16 +6,15 @@ not the programs: thousands of programs run in plain Python while some dozens ar
 
 from __future__ import annotations
 
+import itertools
+import random
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import seed as seeded
-
-from tests.fuzz.grammar import programs
+from tests.fuzz.grammar import random_program
 from tests.fuzz.oracles import WRONG, Verdict, judge
 from tests.fuzz.programs import Program
 from tests.fuzz.reduce import reduced
@@ -29,7 +28,6 @@ SHARES: Final[Mapping[str, float]] = {
     "aot_eager": 0.2,
     "inductor": 0.05,
 }
-_BATCH: Final = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,51 +41,29 @@ class Tried:
     seed: int
 
 
-def drawn(seed: int, count: int = _BATCH) -> list[Program]:
-    """Draw programs; the same for the same seed."""
-    found: list[Program] = []
-
-    @seeded(seed)
-    @settings(
-        max_examples=count,
-        deadline=None,
-        database=None,
-        phases=[Phase.generate],
-        suppress_health_check=list(HealthCheck),
-    )
-    @given(programs())
-    def draw(program: Program) -> None:
-        found.append(program)
-
-    draw()
-    return found
-
-
 def search(
-    seed: int, seconds: float, shares: Mapping[str, float] = SHARES, limit: float = 60.0
+    seed: int, seconds: float, shares: Mapping[str, float] = SHARES, limit: float = 30.0
 ) -> Iterator[Tried]:
     """Try programs until the time is over.
 
     Args:
-        seed: where to begin.
+        seed: where to begin; each program has a seed of its own from there on.
         seconds: how long to go on.
         shares: of the time, by oracle.
-        limit: seconds that one program may take.
+        limit: seconds of the processor's time that one program may take.
     """
     end = time.monotonic() + seconds
     spent = dict.fromkeys(shares, 0.0)
-    number = seed * 100_000
-    while time.monotonic() < end:
-        for program in drawn(number):
-            oracle = min(shares, key=lambda each: spent[each] / shares[each])
-            begun = time.monotonic()
-            if begun > end:
-                return
-            verdict = judge(oracle, program, min(limit, end - begun + 10))
-            took = time.monotonic() - begun
-            spent[oracle] += took
-            yield Tried(program, oracle, verdict, took, number)
-        number += 1
+    for number in itertools.count(seed * 1_000_000):
+        begun = time.monotonic()
+        if begun > end:
+            return
+        program = random_program(random.Random(number))
+        oracle = min(shares, key=lambda each: spent[each] / shares[each])
+        verdict = judge(oracle, program, limit)
+        took = time.monotonic() - begun
+        spent[oracle] += took
+        yield Tried(program, oracle, verdict, took, number)
 
 
 _NUMBERS: Final = re.compile(r"\d+(\.\d+)?(e[+-]?\d+)?|'[^']*'")

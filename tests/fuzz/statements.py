@@ -8,115 +8,26 @@ forgotten, and sometimes read all the same.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from dataclasses import replace
+from typing import Any
 
 from tests.fuzz.expressions import Expressions
-from tests.fuzz.programs import INDENT
-from tests.fuzz.values import (
-    ANY,
-    BOOL,
-    BOX,
-    FLOAT,
-    INT,
-    LIST,
-    MASK,
-    MATRIX,
-    MAYBE,
-    PAIR,
-    SCALAR,
-    TABLE,
-    TEXT,
-    VECTOR,
+from tests.fuzz.forms import (
+    CHECKS,
+    IN_PLACE,
+    NEW,
+    OF_MODULE_STORES,
+    OF_MODULES,
+    OFTEN,
+    OUTPUT,
+    SELDOM,
+    STORES,
 )
+from tests.fuzz.programs import INDENT
+from tests.fuzz.scope import Scope
+from tests.fuzz.values import ANY, FLOAT, INT, MATRIX, MAYBE, SCALAR, TEXT, VECTOR
 
 Lines = list[str]
-
-_NEW: Final = {
-    VECTOR: ("y", "z", "out", "w"),
-    MATRIX: ("grid",),
-    SCALAR: ("total", "peak"),
-    INT: ("k", "steps"),
-    FLOAT: ("rate",),
-    BOOL: ("flag", "done"),
-    TEXT: ("mode",),
-    MAYBE: ("extra", "cache"),
-    LIST: ("parts", "seen"),
-    PAIR: ("both",),
-    TABLE: ("named",),
-    BOX: ("holder",),
-    MASK: ("chosen",),
-}
-_OFTEN: Final = (VECTOR, VECTOR, VECTOR, SCALAR, INT, FLOAT, BOOL, MAYBE, LIST, TEXT, PAIR)
-_SELDOM: Final = (MATRIX, MASK, TABLE, BOX)
-
-_IN_PLACE: Final = (
-    "{vector}.add_(1)",
-    "{vector}.mul_({vector})",
-    "{vector}[0] = {float}",
-    "{vector}[{mask}] = 0.0",
-    "{vector}.copy_({vector})",
-    "{vector}.clamp_(min=0)",
-    "{vector}[1:].sub_(2)",
-    "{vector}.view(-1).neg_()",
-    "{vector}.zero_()",
-    "{list}[0].add_(1)",
-    "{box}.value.add_(1)",
-    "shift_({vector})",
-)
-_STORES: Final = (
-    "{list}.append({vector})",
-    "{list}[0] = {vector}",
-    "{list}.pop()",
-    "{table}['a'] = {vector}",
-    "{table}['c'] = {vector}",
-    "{table}.update(b={vector})",
-    "del {table}['b']",
-    "{box}.value = {vector}",
-    "{box}.count += 1",
-    "{box}.count = {int}",
-    "{list}.insert(0, {vector})",
-    "store({table}, 'd', {vector})",
-)
-_OUTPUT: Final = (
-    "print('here')",
-    "print('sum', {vector}.sum().item())",
-    "print({vector}.detach())",
-    "print({int}, {text}, sep='-')",
-    "print(f'{{scalar}.item():.2f}')",
-    "note({vector})",
-    "logger.info('mean %s', {vector}.mean().item())",
-    "logger.warning('at %d', {int})",
-    "warnings.warn('odd')",
-    "print({vector}.shape, end=';')",
-    "print({any} is None)",
-)
-_CHECKS: Final = (
-    "require({vector})",
-    "assert {data}",
-    "assert {data}, 'not so'",
-    "raise ValueError('bad', {int})",
-    "raise RuntimeError('stop')",
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """Where a statement stands.
-
-    Attributes:
-        kinds: of the variables that are bound.
-        in_loop: whether it may break and continue.
-        owned: vectors that may be changed in place although gradients flow.
-    """
-
-    kinds: dict[str, str] = field(default_factory=dict)
-    in_loop: bool = False
-    in_function: bool = True
-    owned: frozenset[str] = frozenset()
-
-    def binding(self, name: str, kind: str) -> Scope:
-        return replace(self, kinds={**self.kinds, name: kind})
 
 
 class Statements:
@@ -136,17 +47,19 @@ class Statements:
         self._expressions = Expressions(pick)
         self._count = 0
         if module:
-            for kind, forms in _OF_MODULES.items():
+            for kind, forms in OF_MODULES.items():
                 self._expressions.allow(kind, *forms)
 
     def body(self, kinds: dict[str, str]) -> Lines:
         """Draw the body of a function of these arguments."""
-        lines, scope = self._pick((self._if, self._if, self._for, self._set))(Scope(dict(kinds)), 3)
+        lines, scope = self._pick((self._if, self._if, self._for, self._set))(Scope(dict(kinds)), 2)
         if not lines[-1].startswith(("return", "raise")):
-            more, scope = self.block(scope, 2, self._pick((1, 2, 3, 4)))
+            more, scope = self.block(scope, 2, self._pick((1, 2, 1, 3)))
             lines += more
         if not lines[-1].startswith(("return", "raise")):
-            lines += self._return(scope)
+            names = [name for name in scope.kinds if name != "self"]
+            whole = [f"return {', '.join(names[-5:])}"]
+            lines += self._pick((whole, whole, whole, self._return(scope)))
         return lines
 
     def block(self, scope: Scope, depth: int, count: int) -> tuple[Lines, Scope]:
@@ -162,7 +75,7 @@ class Statements:
     def _statement(self, scope: Scope, depth: int) -> tuple[Lines, Scope]:
         simple = [self._set, self._set, self._add, self._output, self._store, self._in_place]
         simple += [self._unpack, self._check]
-        if self._count > 25:
+        if self._count > 16:
             return self._set(scope, 0)
         self._count += 1
         if depth <= 0:
@@ -190,8 +103,8 @@ class Statements:
         bound = [name for name in scope.kinds if name != "self"]
         name = self._pick([*bound, ""])
         if not name:
-            kind = self._pick([*_OFTEN, *_SELDOM])
-            return self._pick(_NEW[kind]), kind
+            kind = self._pick([*OFTEN, *SELDOM])
+            return self._pick(NEW[kind]), kind
         kind = scope.kinds[name]
         changed = kind == ANY or self._pick((False, False, False, False, False, True))
         return name, self._pick((VECTOR, INT, MAYBE, FLOAT, SCALAR, MATRIX)) if changed else kind
@@ -215,36 +128,36 @@ class Statements:
         return [text], scope.binding(*first).binding(*second)
 
     def _output(self, scope: Scope, depth: int) -> tuple[Lines, Scope]:
-        return [self._filled(_OUTPUT, scope)], scope
+        return [self._filled(OUTPUT, scope)], scope
 
     def _store(self, scope: Scope, depth: int) -> tuple[Lines, Scope]:
-        forms = [*_OF_MODULE_STORES, *_STORES] if self._module else _STORES
+        forms = [*OF_MODULE_STORES, *STORES] if self._module else STORES
         return [self._filled(forms, scope)], scope
 
     def _in_place(self, scope: Scope, depth: int) -> tuple[Lines, Scope]:
         if not self._training:
-            forms = [*_IN_PLACE, "self.total.add_({vector})"] if self._module else _IN_PLACE
+            forms = [*IN_PLACE, "self.total.add_({vector})"] if self._module else IN_PLACE
             return [self._filled(forms, scope)], scope
-        name = self._pick(_NEW[VECTOR])
+        name = self._pick(NEW[VECTOR])
         lines = [f"{name} = {self._of(VECTOR, scope)} * 1"]
         scope = scope.binding(name, VECTOR)
         forms = (f"{name}.add_(1)", f"{name}.mul_({{vector}})", f"{name}[0] = {{float}}")
         return [*lines, self._filled(forms, scope)], scope
 
     def _check(self, scope: Scope, depth: int) -> tuple[Lines, Scope]:
-        return [self._filled(_CHECKS[:3], scope)], scope
+        return [self._filled(CHECKS[:3], scope)], scope
 
     def _leave(self, scope: Scope, depth: int) -> tuple[Lines, Scope]:
         kind = self._pick(("break", "continue", "return") if scope.in_loop else ("return", "raise"))
         if kind == "return":
             return self._return(scope), scope
         if kind == "raise":
-            return [self._filled(_CHECKS[3:], scope)], scope
+            return [self._filled(CHECKS[3:], scope)], scope
         return [kind], scope
 
     def _return(self, scope: Scope) -> Lines:
         names = [name for name in scope.kinds if name != "self"]
-        several = f"return {', '.join(names[-3:] or ['None'])}"
+        several = f"return {', '.join(names[-4:] or ['None'])}"
         forms = (
             "return {vector}",
             several,
@@ -298,6 +211,10 @@ class Statements:
         if not scopes:
             return before
         names = dict.fromkeys(name for scope in scopes for name in scope.kinds)
+        # What a way has assigned is last there, and so it has to be behind the ways' meeting.
+        fresh = [name for name in names if name not in before.kinds]
+        fresh += [scope.last for scope in scopes if scope.last in before.kinds]
+        names = {**{name: None for name in names if name not in fresh}, **dict.fromkeys(fresh)}
         kinds: dict[str, str] = {}
         for name in names:
             found = {scope.kinds.get(name, "") for scope in scopes}
@@ -326,7 +243,7 @@ class Statements:
 
     def _while(self, scope: Scope, depth: int) -> tuple[Lines, Scope]:
         turns = f"turns{self._count}"
-        head = f"while {turns} < {self._pick(('3', '2'))} and {self._of('test', scope)}:"
+        head = f"while {turns} < {self._pick(('3', '2'))} and ({self._of('test', scope)}):"
         inner = replace(scope, in_loop=True)  # nothing may set the number of turns back
         lines, behind = self._loop(head, inner, scope, depth)
         return [f"{turns} = 0", lines[0], f"{INDENT}{turns} += 1", *lines[1:]], behind
@@ -412,23 +329,3 @@ class Statements:
 
 def _leaves(block: Lines) -> bool:
     return block[-1].strip().startswith(("return", "raise", "break", "continue"))
-
-
-_OF_MODULES: Final = {
-    VECTOR: ("self.linear({vector})", "{vector} * self.weight", "self.total + {vector}"),
-    FLOAT: ("self.limit",),
-    INT: ("self.count",),
-    MAYBE: ("self.last",),
-    LIST: ("self.kept",),
-    SCALAR: ("self.weight.sum()",),
-}
-_OF_MODULE_STORES: Final = (
-    "self.count += 1",
-    "self.last = {vector}.detach()",
-    "self.last = None",
-    "self.limit = {float}",
-    "self.total = self.total + {vector}.detach()",
-    "self.kept.append({vector}.detach())",
-    "self.extra = {vector}.detach()",
-    "self.count = {int}",
-)

@@ -1,0 +1,54 @@
+"""Bytecode that no compiler writes is taken apart, mended and put together all the same."""
+
+from __future__ import annotations
+
+import random
+from types import CodeType
+
+import pytest
+
+from bcmend.codeobj.decode import FunctionCode, decode
+from bcmend.codeobj.roundtrip import code_objects, source_files
+from tests.fuzz.mutations import found_problems, mutated
+
+SOURCE = """
+def f(a, b):
+    for c in a:
+        if c > 1:
+            b += 2
+        elif c is None:
+            continue
+        else:
+            break
+    return b if a else 3
+"""
+
+
+def _code() -> CodeType:
+    module = compile(SOURCE, "mutated.py", "exec")
+    return next(each for each in module.co_consts if isinstance(each, CodeType))
+
+
+def test_a_mutation_differs_and_is_treated_rightly() -> None:
+    function = decode(_code())
+    changed = [mutated(function, random.Random(seed)) for seed in range(20)]
+    assert sum(each != function for each in changed) > 10
+    assert len({each.instructions for each in changed}) > 5
+    assert [found_problems(_code(), seed) for seed in range(20)] == [[]] * 20
+
+
+def test_a_wrong_assembler_is_found_by_mutations(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(code: CodeType) -> FunctionCode:
+        return mutated(decode(code), random.Random(1), changes=9)
+
+    monkeypatch.setattr("tests.fuzz.mutations.decode", wrong)
+    assert any(found_problems(_code(), seed) for seed in range(5))
+
+
+@pytest.mark.parametrize("name", ["argparse", "tarfile", "statistics"])
+def test_mutated_functions_of_the_standard_library(name: str) -> None:
+    (path,) = source_files(name)
+    found = [*code_objects(compile(path.read_bytes(), str(path), "exec", dont_inherit=True))]
+    source = random.Random(0)
+    for code in source.sample(found, 25):
+        assert found_problems(code, source.randrange(2**32)) == [], code.co_qualname

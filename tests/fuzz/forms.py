@@ -1,0 +1,108 @@
+"""Forms of simple statements, the plainest first; in braces stands the kind of an expression."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.fuzz.values import (
+    BOOL,
+    BOX,
+    FLOAT,
+    INT,
+    LIST,
+    MASK,
+    MATRIX,
+    MAYBE,
+    PAIR,
+    SCALAR,
+    TABLE,
+    TEXT,
+    VECTOR,
+)
+
+NEW: Final = {
+    VECTOR: ("y", "z", "out", "w"),
+    MATRIX: ("grid",),
+    SCALAR: ("total", "peak"),
+    INT: ("k", "steps"),
+    FLOAT: ("rate",),
+    BOOL: ("flag", "done"),
+    TEXT: ("mode",),
+    MAYBE: ("extra", "cache"),
+    LIST: ("parts", "seen"),
+    PAIR: ("both",),
+    TABLE: ("named",),
+    BOX: ("holder",),
+    MASK: ("chosen",),
+}
+OFTEN: Final = (VECTOR, VECTOR, VECTOR, SCALAR, INT, FLOAT, BOOL, MAYBE, LIST, TEXT, PAIR)
+SELDOM: Final = (MATRIX, MASK, TABLE, BOX)
+
+IN_PLACE: Final = (
+    "{vector}.add_(1)",
+    "{vector}.mul_({vector})",
+    "{vector}[0] = {float}",
+    "{vector}[{mask}] = 0.0",
+    "{vector}.copy_({vector})",
+    "{vector}.clamp_(min=0)",
+    "{vector}[1:].sub_(2)",
+    "{vector}.view(-1).neg_()",
+    "{vector}.zero_()",
+    "{list}[0].add_(1)",
+    "{box}.value.add_(1)",
+    "shift_({vector})",
+)
+STORES: Final = (
+    "{list}.append({vector})",
+    "{list}[0] = {vector}",
+    "{list}.pop()",
+    "{table}['a'] = {vector}",
+    "{table}['c'] = {vector}",
+    "{table}.update(b={vector})",
+    "del {table}['b']",
+    "{box}.value = {vector}",
+    "{box}.count += 1",
+    "{box}.count = {int}",
+    "{list}.insert(0, {vector})",
+    "store({table}, 'd', {vector})",
+)
+OUTPUT: Final = (
+    "print('here')",
+    "print('sum', {vector}.sum().item())",
+    "print({vector}.detach())",
+    "print({int}, {text}, sep='-')",
+    "print(f'{{scalar}.item():.2f}')",
+    "note({vector})",
+    "logger.info('mean %s', {vector}.mean().item())",
+    "logger.warning('at %d', {int})",
+    "warnings.warn('odd')",
+    "print({vector}.shape, end=';')",
+    "print({any} is None)",
+)
+CHECKS: Final = (
+    "require({vector})",
+    "assert {data}",
+    "assert {data}, 'not so'",
+    "raise ValueError('bad', {int})",
+    "raise RuntimeError('stop')",
+)
+
+
+OF_MODULES: Final = {
+    VECTOR: ("self.linear({vector})", "{vector} * self.weight", "self.total + {vector}"),
+    FLOAT: ("self.limit",),
+    INT: ("self.count",),
+    MAYBE: ("self.last",),
+    LIST: ("self.kept",),
+    SCALAR: ("self.weight.sum()",),
+}
+OF_MODULE_STORES: Final = (
+    "self.count += 1",
+    "self.last = {vector}.detach()",
+    "self.last = None",
+    "self.limit = {float}",
+    "self.total = self.total + {vector}.detach()",
+    "self.kept.append({vector}.detach())",
+    "self.extra = {vector}.detach()",
+    "self.count = {int}",
+)

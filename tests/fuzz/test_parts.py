@@ -1,0 +1,124 @@
+"""The parts of the fuzzer do what they say; above all, its oracles and its search can fail."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+import bcmend
+from tests.fuzz.bugs import PLANTED
+from tests.fuzz.grammar import random_program
+from tests.fuzz.oracles import SAME, SLOW, WRONG, Verdict, judge
+from tests.fuzz.planted import applied
+from tests.fuzz.programs import Program, factory_of, inputs_of
+from tests.fuzz.reduce import reduced
+from tests.fuzz.saved import save, saved
+from tests.fuzz.search import search, signature
+
+BODY = """
+def make():
+    def program(x):
+        unused = x * 3
+        if x.sum() > 0:
+            y = x * 2
+        else:
+            y = x - 1
+        return y
+    return program
+"""
+CALLS = ("torch.tensor([1.0, 2.0, 3.0])", "torch.tensor([-1.0, -2.0, 0.5])")
+BRANCH = Program(BODY, CALLS)
+
+
+@pytest.fixture(autouse=True)
+def _clean() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    bcmend.unpatch()
+    torch._dynamo.reset()
+
+
+def test_a_program_is_made_anew_each_time() -> None:
+    make = factory_of(BRANCH)
+    one, other = make(), make()
+    assert one.__code__ is not other.__code__
+    assert one.__globals__ is not other.__globals__
+    (first, second) = inputs_of(BRANCH)()
+    assert first.arguments[0].tolist() == [1.0, 2.0, 3.0]
+    assert second.arguments[0].tolist() == [-1.0, -2.0, 0.5]
+
+
+def test_a_seed_stands_for_one_program() -> None:
+    programs = [random_program(random.Random(seed)) for seed in (1, 1, 2)]
+    assert programs[0] == programs[1] != programs[2]
+
+
+@pytest.mark.parametrize("oracle", ["eager", "plain", "compiled", "fullgraph"])
+def test_a_right_program_is_the_same(oracle: str) -> None:
+    assert judge(oracle, BRANCH).kind == SAME
+
+
+@pytest.mark.parametrize(
+    ("oracle", "bug"),
+    [
+        ("compiled", "where chooses the other side"),
+        ("fullgraph", "where chooses the other side"),
+        ("plain", "else is lost: both sides go to the first arm"),
+        ("eager", "unpatch leaves the code"),
+    ],
+)
+def test_an_oracle_sees_a_planted_bug(oracle: str, bug: str) -> None:
+    (planted,) = (each for each in PLANTED if each.name == bug)
+    with applied(planted):
+        assert judge(oracle, BRANCH).kind == WRONG
+
+
+def test_every_planted_bug_replaces_something_and_is_taken_back() -> None:
+    assert len({each.name for each in PLANTED}) == len(PLANTED) >= 25
+    for each in PLANTED:
+        with applied(each):
+            pass
+    assert judge("compiled", BRANCH).kind == SAME
+
+
+def test_a_program_that_does_not_end_is_slow() -> None:
+    endless = replace(BRANCH, body=BODY.replace("unused = x * 3", "while True: pass"))
+    assert judge("eager", endless, seconds=0.5).kind == SLOW
+
+
+def test_reduction_keeps_what_fails_and_nothing_else() -> None:
+    smaller = reduced(BRANCH, lambda program: "x - 1" in program.body, seconds=20.0)
+    assert "x - 1" in smaller.body
+    assert "unused" not in smaller.body
+    assert "if" not in smaller.body
+    assert len(smaller.calls) == 1
+
+
+def test_a_failure_is_saved_and_read_again(tmp_path: Path) -> None:
+    awkward = Program(BODY.lstrip("\n").replace("x * 3", "'\\n'"), CALLS, training=True)
+    path = save(awkward, "compiled", 'call 0: it\'s "wrong"', 17, tmp_path)
+    (found,) = saved(tmp_path)
+    assert found.program == awkward
+    assert (found.name, found.oracle, found.open) == (
+        path.stem,
+        "compiled",
+        'call 0: it\'s "wrong"',
+    )
+    assert "program 17" in path.read_text()
+
+
+def test_a_search_shares_its_time_and_says_what_it_tried() -> None:
+    found = list(search(3, 2.0, {"plain": 0.5, "eager": 0.5}))
+    assert {each.oracle for each in found} == {"plain", "eager"}
+    assert len({each.seed for each in found}) == len(found)
+
+
+def test_a_signature_leaves_numbers_out() -> None:
+    texts = (f"call {n}: result: values [{n}.0] and [2.0]" for n in (1, 3))
+    one, other = (signature(Verdict(WRONG, (text,))) for text in texts)
+    assert one == other == "result: values [#] and [#]"
