@@ -152,7 +152,9 @@ def _created_entry(
         return Creation(variable, name, lambda merged: nothing, nothing, taken, "member")
     value = content[key]
     build = merger.adopt(value, then_side=taken)
-    return Creation(variable, name, build, value, taken, "item")
+    names = [each.vt.as_python_constant() for each in content]
+    earlier = tuple(names[: names.index(name)])
+    return Creation(variable, name, build, value, taken, "item", earlier)
 
 
 def _dict_changes(
@@ -274,5 +276,7 @@ def _create_later(
     else:
         name = "store_item" if creation.place == "item" else "add_member"
         store = sinks.function_of_records(tx, name)
-    inputs = TupleVariable([creation.variable, constant(creation.name), value])
-    sinks.append(tx, Draft(site, store, condition, inputs))
+    given = [creation.variable, constant(creation.name), value]
+    if creation.place == "item":
+        given.append(constant(creation.earlier))
+    sinks.append(tx, Draft(site, store, condition, TupleVariable(given)))

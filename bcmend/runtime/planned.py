@@ -29,6 +29,7 @@ class Creation:
     value: VariableTracker
     taken: bool
     place: str = "attribute"  # or "item" of a dictionary, or "member" of a set
+    earlier: tuple[str, ...] = ()  # the keys in front of an item
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,9 +89,13 @@ class _Outlet:
 OUTLET = _Outlet()
 
 
-def store_item(owner: dict[Any, Any], key: Any, value: Any) -> None:
-    """Store what only the taken side adds to a dictionary."""
+def store_item(owner: dict[Any, Any], key: Any, value: Any, earlier: tuple[Any, ...]) -> None:
+    """Store what only the taken side adds to a dictionary, right behind the keys ``earlier``."""
+    is_new = key not in owner
     owner[key] = value
+    if is_new:
+        for other in [each for each in owner if each != key and each not in earlier]:
+            owner[other] = owner.pop(other)
 
 
 #: Stands for the value of an attribute that does not exist.
