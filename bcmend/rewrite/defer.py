@@ -14,6 +14,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from opcode import _nb_ops  # type: ignore[attr-defined]
 from types import CodeType
 from typing import Any
 
@@ -36,6 +37,10 @@ from bcmend.torch_knowledge import (
 __all__ = ["OutputStatement", "may_write_output", "output_statements", "propose_output"]
 
 _CALLS = frozenset(["CALL", "CALL_KW", "CALL_FUNCTION_EX"])
+#: Arguments of BINARY_OP for ``%`` and ``%=``.
+_REMAINDERS = frozenset(number for number, (_, text) in enumerate(_nb_ops) if text in ("%", "%="))
+#: What may fail, or do something, in code of the user's.
+_OPERATIONS = frozenset(["BINARY_OP", "BINARY_SUBSCR", "BINARY_SLICE", "COMPARE_OP", "CONTAINS_OP"])
 _MISSING = object()
 #: One of these, or another name of a function that writes, is named by every output statement.
 _OUTPUT_NAMES = LOGGER_METHODS | WARNING_FUNCTIONS | {"print", "write"}
@@ -282,7 +287,18 @@ def _must_wait(facts: Facts, part: Slice) -> bool:
             return True
         if instruction.op in ("MAKE_FUNCTION", "LOAD_CLOSURE"):
             return True
+        if instruction.op == "BINARY_OP" and _formats_text(facts, index):
+            return True
     return False
+
+
+def _formats_text(facts: Facts, index: int) -> bool:
+    """Whether an operator is the ``%`` of a literal text: it may take numbers out of tensors."""
+    begin = _start_of(facts, index, 2)
+    if begin is None or facts.instructions[index].arg not in _REMAINDERS:
+        return False
+    left = facts.instructions[begin]
+    return left.op == "LOAD_CONST" and isinstance(left.arg, str)
 
 
 def _is_constant(facts: Facts, part: Slice) -> bool:
@@ -327,7 +343,7 @@ def _made_now(facts: Facts, part: Slice) -> Slice | None:
     """Return what is to be evaluated at once of an expression that begins with ``part``.
 
     That is the longest operand that Dynamo can make and that a call makes which may do something,
-    or may give something else later.
+    or may give something else later, or an operator, which may fail.
     """
     base = facts.depth_before(part.start)
     assert base is not None
@@ -342,6 +358,8 @@ def _made_now(facts: Facts, part: Slice) -> Slice | None:
             break
         if instruction.op in _CALLS:
             calls = calls or called_name(facts, index) not in REPEATABLE_CALLS
+        elif instruction.op in _OPERATIONS:
+            calls = True
         if calls and after == base + 1:
             longest = Slice(part.start, index + 1)
     return longest

@@ -13,7 +13,7 @@ from typing import Any
 from torch._dynamo.variables import TensorVariable, TupleVariable
 from torch._dynamo.variables.base import VariableTracker
 
-from bcmend.runtime import failures, lower, sinks, sites, watches
+from bcmend.runtime import failures, lower, moments, sinks, sites, watches
 from bcmend.runtime.arms import Arm, ArmFailure, ArmTrace
 from bcmend.runtime.merge import example_of
 from bcmend.runtime.operations import storage_of
@@ -121,12 +121,29 @@ def make_record(
         site.refuse("export")
         return False
     try:
+        if predicate is None:
+            action, inputs = _at_this_moment(tx, site, action, inputs)
         kept = sinks.snapshot(tx, site, inputs)
-    except sinks.CannotSnapshot as reason:
+    except (sinks.CannotSnapshot, moments.CannotKeep) as reason:
         site.withdraw("cannot-snapshot", str(reason))
         raise watches.SiteChanged(restart_reason="bcmend: a value cannot be kept") from None
     sinks.append(tx, Draft(site, action, predicate, kept, raises=predicate is not None))
     return True
+
+
+def _at_this_moment(
+    tx: Any, site: LiveSite, action: VariableTracker, inputs: VariableTracker
+) -> tuple[VariableTracker, VariableTracker]:
+    """Have an output statement see objects as they are now."""
+    assert isinstance(inputs, TupleVariable)
+    objects = moments.of_objects(
+        tx, site, inputs.items, lambda value: sinks.snapshot(tx, site, value)
+    )
+    if objects is None:
+        return action, inputs
+    texts = [moments.unformatted(value) for value in inputs.items]
+    show = sinks.function_of_records(tx, "show_as_of")
+    return show, TupleVariable([action, objects, *texts])
 
 
 def handled_by_a_caller(tx: Any) -> bool:

@@ -26,8 +26,10 @@ from torch._dynamo.variables import (
 )
 from torch._dynamo.variables.base import ValueMutationNew, VariableTracker
 from torch._dynamo.variables.builder import wrap_fx_proxy
+from torch._dynamo.variables.dicts import DictViewVariable
 from torch._dynamo.variables.misc import StringFormatVariable
 from torch._dynamo.variables.tensor import SymNodeVariable
+from torch._dynamo.variables.user_defined import DefaultDictVariable, OrderedDictVariable
 
 from bcmend.names import BUFFER
 from bcmend.runtime import records, repeats, side_exits, watches
@@ -151,20 +153,9 @@ def snapshot(tx: Any, site: LiveSite, value: VariableTracker) -> VariableTracker
         return kept
     if isinstance(value, TensorVariable):
         return _snapshot_tensor(tx, site, value)
-    if type(value) in (ListVariable, TupleVariable):
-        items = [snapshot(tx, site, item) for item in value.items]  # type: ignore[attr-defined]
-        if type(value) is ListVariable:
-            return ListVariable(items, mutation_type=ValueMutationNew())
-        return TupleVariable(items)
-    if type(value) is ConstDictVariable:
-        pairs = {key: snapshot(tx, site, item) for key, item in value.items.items()}
-        return ConstDictVariable(pairs, value.user_cls, mutation_type=ValueMutationNew())
-    if isinstance(value, StringFormatVariable):
-        return StringFormatVariable.create(
-            value.format_string,
-            [snapshot(tx, site, item) for item in value.sym_args],
-            {key: snapshot(tx, site, item) for key, item in value.sym_kwargs.items()},
-        )
+    copied = _snapshot_container(tx, site, value)
+    if copied is not None:
+        return copied
     if isinstance(value, (ConstantVariable, SymNodeVariable)) or value.source is not None:
         return value
     if value.is_python_constant():
@@ -172,6 +163,40 @@ def snapshot(tx: Any, site: LiveSite, value: VariableTracker) -> VariableTracker
     if _can_be_rebuilt(value):
         return value
     raise CannotSnapshot(type(value).__name__)
+
+
+def _snapshot_container(tx: Any, site: LiveSite, value: Any) -> VariableTracker | None:
+    """Return a copy of a container, or of a text that is still to be formatted."""
+    if type(value) in (ListVariable, TupleVariable):
+        items = [snapshot(tx, site, item) for item in value.items]
+        if type(value) is ListVariable:
+            return ListVariable(items, mutation_type=ValueMutationNew())
+        return TupleVariable(items)
+    if type(value) is ConstDictVariable:
+        pairs = {key: snapshot(tx, site, item) for key, item in value.items.items()}
+        return ConstDictVariable(pairs, value.user_cls, mutation_type=ValueMutationNew())
+    if isinstance(value, DictViewVariable):
+        inner: Any = snapshot(tx, site, value.dv_dict)
+        return type(value)(inner)
+    if type(value) in (OrderedDictVariable, DefaultDictVariable):
+        return _snapshot_dictionary(tx, site, value)
+    if isinstance(value, StringFormatVariable):
+        return StringFormatVariable.create(
+            value.format_string,
+            [snapshot(tx, site, item) for item in value.sym_args],
+            {key: snapshot(tx, site, item) for key, item in value.sym_kwargs.items()},
+        )
+    return None
+
+
+def _snapshot_dictionary(tx: Any, site: LiveSite, value: Any) -> VariableTracker:
+    """Return a copy of an ordered dictionary, or of one with a default."""
+    copied: VariableTracker = value.call_method(tx, "copy", [], {})
+    for key, item in list(value._base_vt.items.items()):
+        kept = snapshot(tx, site, item)
+        if kept is not item:
+            copied.call_method(tx, "__setitem__", [key.vt, kept], {})
+    return copied
 
 
 def _can_be_rebuilt(value: VariableTracker) -> bool:
