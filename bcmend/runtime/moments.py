@@ -56,6 +56,7 @@ class CannotKeep(Exception):
 
 
 Attributes = dict[VariableTracker, dict[str, VariableTracker]]
+Present = dict[tuple[UserDefinedObjectVariable, str], VariableTracker | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,8 @@ class Moment:
         containers: what containers held.
         versions: how often tensors had been changed in place.
         put_back: for each object, the attributes of which the record keeps the values.
+        copied: what was in those attributes.
+        known: the names of those attributes.
     """
 
     site: LiveSite
@@ -78,7 +81,9 @@ class Moment:
     attributes: Attributes
     containers: tuple[snapshots.Remembered, ...]
     versions: dict[VariableTracker, int]
-    put_back: dict[VariableTracker, frozenset[str]]
+    put_back: dict[VariableTracker, set[str]]
+    copied: frozenset[VariableTracker]
+    known: frozenset[str]
 
 
 def of_objects(
@@ -98,8 +103,12 @@ def of_objects(
     inside: dict[VariableTracker, None] = {}
     snapshots.visit(lambda one: inside.setdefault(one.unwrap()), leaves, tx.output.side_effects)
     objects = [one for one in inside if isinstance(one, UserDefinedObjectVariable)]
-    rows, put_back = _present(tx, site, objects, snapshot)
-    _watch(tx, _moment(tx, site, inside, [*objects, *leaves], put_back))
+    present = _present(tx, site, objects)
+    rows: list[VariableTracker] = [
+        TupleVariable([owner, constant(name), constant(value is not None), _shown(value, snapshot)])
+        for (owner, name), value in present.items()
+    ]
+    _watch(tx, _moment(tx, site, inside, [*objects, *leaves], present))
     return TupleVariable(rows)
 
 
@@ -136,25 +145,17 @@ def _not_copied(values: Iterable[VariableTracker]) -> Iterator[VariableTracker]:
             yield value
 
 
-def _present(
-    tx: Any,
-    site: LiveSite,
-    objects: Iterable[UserDefinedObjectVariable],
-    snapshot: Callable[[VariableTracker], VariableTracker],
-) -> tuple[list[VariableTracker], dict[VariableTracker, frozenset[str]]]:
-    """Return rows of what is in the attributes of which later stores are known."""
-    rows: list[VariableTracker] = []
-    put_back: dict[VariableTracker, frozenset[str]] = {}
-    for owner in objects if site.stored_later else ():
-        if not hasattr(owner.value, "__dict__"):
-            continue
-        put_back[owner] = frozenset(site.stored_later)
-        for name in sorted(site.stored_later):
-            value = _attribute(tx, owner, name)
-            exists = value is not None
-            shown = constant(None) if value is None else snapshot(value)
-            rows.append(TupleVariable([owner, constant(name), constant(exists), shown]))
-    return rows, put_back
+def _present(tx: Any, site: LiveSite, objects: Iterable[UserDefinedObjectVariable]) -> Present:
+    """Return what is in the attributes of which later changes are known."""
+    owners = [owner for owner in objects if hasattr(owner.value, "__dict__")]
+    places = [(owner, name) for owner in owners for name in sorted(site.stored_later)]
+    return {(owner, name): _attribute(tx, owner, name) for owner, name in places}
+
+
+def _shown(
+    value: VariableTracker | None, snapshot: Callable[[VariableTracker], VariableTracker]
+) -> VariableTracker:
+    return constant(None) if value is None else snapshot(value)
 
 
 def _attribute(tx: Any, owner: UserDefinedObjectVariable, name: str) -> VariableTracker | None:
@@ -179,9 +180,12 @@ def _moment(
     site: LiveSite,
     inside: Iterable[VariableTracker],
     roots: Iterable[VariableTracker],
-    put_back: dict[VariableTracker, frozenset[str]],
+    present: Present,
 ) -> Moment:
     effects = tx.output.side_effects
+    put_back: dict[VariableTracker, set[str]] = {}
+    for owner, name in present:
+        put_back.setdefault(owner, set()).add(name)
     known = dict.fromkeys([*effects.id_to_variable.values(), *inside])
     return Moment(
         site,
@@ -191,6 +195,8 @@ def _moment(
         tuple(snapshots.remember(each) for each in known if snapshots.holds_items(each)),
         {each: _version(each) for each in known if isinstance(each, TensorVariable)},
         put_back,
+        frozenset(each.realize() for each in present.values() if each is not None),
+        frozenset(site.stored_later),
     )
 
 
@@ -255,13 +261,18 @@ def _has_changed(effects: Any, moment: Moment) -> bool:
     def is_held(each: VariableTracker) -> bool:
         return each in moment.inside or identity.get(each) in moment.behind
 
-    if any(is_held(each) for each in _changed_inside(effects, moment)):
-        return _withdraw(moment, "what an object holds is changed later")
     names: set[str] = set()
+    for each in _changed_inside(effects, moment):
+        if each in moment.copied or not is_held(each):
+            continue
+        holding = _names_of(effects, moment, each, identity.get(each))
+        if not holding - moment.known:
+            return _withdraw(moment, "what an object holds is changed later")
+        names |= holding
     for owner, later in _stored_later(effects, moment):
         if not is_held(owner):
             continue
-        if owner in moment.put_back or not _can_be_put_back(owner, moment):
+        if later <= moment.known or not _can_be_put_back(owner, moment):
             return _withdraw(moment, f"{', '.join(sorted(later))} of an object is stored later")
         names |= later
     moment.site.stored_later |= names
@@ -273,7 +284,7 @@ def _stored_later(effects: Any, moment: Moment) -> Iterator[tuple[VariableTracke
     for owner, stored in effects.store_attr_mutations.items():
         before = moment.attributes.get(owner, {})
         later = {name for name, value in stored.items() if before.get(name) is not value}
-        later -= moment.put_back.get(owner, frozenset())
+        later -= moment.put_back.get(owner, set())
         if later:
             yield owner, later
 
@@ -297,6 +308,21 @@ def _is_changed(effects: Any, each: VariableTracker) -> bool:
     return (
         snapshots.holds_items(each) and each.source is not None and bool(effects.is_modified(each))
     )
+
+
+def _names_of(
+    effects: Any, moment: Moment, value: VariableTracker, identity: int | None
+) -> set[str]:
+    """Return the attributes in which objects of a record hold ``value``."""
+    names: set[str] = set()
+    for owner in moment.inside:
+        if not _can_be_put_back(owner, moment):
+            continue
+        stored = effects.store_attr_mutations.get(owner, {})
+        names.update(name for name, each in stored.items() if each.unwrap() is value)
+        held = vars(owner.value).items()  # type: ignore[attr-defined]
+        names.update(name for name, each in held if id(each) == identity)
+    return names
 
 
 def _can_be_put_back(owner: VariableTracker, moment: Moment) -> bool:
