@@ -13,9 +13,9 @@ import logging
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from opcode import _nb_ops  # type: ignore[attr-defined]
-from types import CodeType
+from types import CodeType, ModuleType
 from typing import Any
 
 from bcmend.analysis.conditions import called_name
@@ -51,12 +51,14 @@ class OutputStatement:
     """A call that writes something, its result dropped.
 
     ``start`` is its first instruction, ``call`` the call; the POP_TOP follows. ``receiver`` is what
-    has to be a logger, where names alone do not tell.
+    has to be a logger, where names alone do not tell. ``data`` are the globals that may hold
+    another value by the end of the call: neither functions nor modules.
     """
 
     start: int
     call: int
     receiver: Slice | None
+    data: frozenset[str] = frozenset()
 
 
 def may_write_output(code: CodeType, module_names: Mapping[str, Any]) -> bool:
@@ -76,6 +78,7 @@ def output_statements(facts: Facts, module_names: Mapping[str, Any]) -> Iterator
         module_names: the globals of the function.
     """
     instructions = facts.instructions
+    data = frozenset(name for name in _globals_read(facts) if not _is_fixed(name, module_names))
     for index, instruction in enumerate(instructions[:-1]):
         if instruction.op not in _CALLS or instructions[index + 1].op != "POP_TOP":
             continue
@@ -86,7 +89,19 @@ def output_statements(facts: Facts, module_names: Mapping[str, Any]) -> Iterator
             continue
         statement = _classify(facts, start, index, module_names)
         if statement is not None:
-            yield statement
+            yield replace(statement, data=data)
+
+
+def _globals_read(facts: Facts) -> Iterator[str]:
+    for instruction in facts.instructions:
+        if row(instruction.op).reads == "global":
+            yield names_of(instruction)
+
+
+def _is_fixed(name: str, module_names: Mapping[str, Any]) -> bool:
+    """Whether a global is a function, a class or a module, which programs do not bind again."""
+    value = module_names.get(name, getattr(builtins, name, None))
+    return callable(value) or isinstance(value, ModuleType)
 
 
 def _start_of(facts: Facts, index: int, count: int) -> int | None:
@@ -183,7 +198,7 @@ def propose_output(facts: Facts, statement: OutputStatement) -> OutputLowering |
             if not _is_constant(facts, part):
                 inputs.append(part)
         else:
-            chains = list(_chains(facts, part))
+            chains = list(_chains(facts, part, statement.data))
             if None in chains:
                 return Refusal("output-shape", "an argument is read on one way only")
             inputs += [chain for chain in chains if chain is not None]
@@ -305,7 +320,7 @@ def _is_constant(facts: Facts, part: Slice) -> bool:
     return part.end - part.start == 1 and facts.instructions[part.start].op == "LOAD_CONST"
 
 
-def _chains(facts: Facts, part: Slice) -> Iterator[Slice | None]:
+def _chains(facts: Facts, part: Slice, data: frozenset[str]) -> Iterator[Slice | None]:
     """Yield the longest reads of a variable and attributes of it, such as ``self.loss``.
 
     What stands behind a test is read before the test is made, and so as far only as that cannot
@@ -323,7 +338,7 @@ def _chains(facts: Facts, part: Slice) -> Iterator[Slice | None]:
             yield now
             index = now.end
             continue
-        if not _is_variable_load(facts, index):
+        if not _is_variable_load(facts, index, data):
             index += 1
             continue
         end = index + 1
@@ -378,8 +393,9 @@ def _certain_read(
         end -= 1
     if end == chain.start:
         first = facts.instructions[chain.start]
-        captured = row(first.op).reads == "cell" and first.arg in facts.function.shape.freevars
-        if first.arg not in bound and not captured:
+        reads = row(first.op).reads
+        captured = reads == "cell" and first.arg in facts.function.shape.freevars
+        if first.arg not in bound and not captured and reads != "global":
             return None
         end += 1
     left = (facts.instructions[index] for index in range(end, chain.end))
@@ -392,8 +408,11 @@ def _path(facts: Facts, start: int, end: int) -> tuple[object, ...]:
     return tuple(facts.instructions[index].arg for index in range(start, end))
 
 
-def _is_variable_load(facts: Facts, index: int) -> bool:
-    known = row(facts.instructions[index].op)
+def _is_variable_load(facts: Facts, index: int, data: frozenset[str]) -> bool:
+    instruction = facts.instructions[index]
+    known = row(instruction.op)
+    if known.reads == "global":
+        return names_of(instruction) in data and known.effect(instruction.arg) == (0, 1)
     return known.reads in ("local", "cell") and known.pops == 0 and known.pushes == 1
 
 

@@ -124,7 +124,7 @@ def make_record(
         if predicate is None:
             action, inputs = _at_this_moment(tx, site, action, inputs)
         kept = sinks.snapshot(tx, site, inputs)
-    except (sinks.CannotSnapshot, moments.CannotKeep) as reason:
+    except sinks.CannotSnapshot as reason:
         site.withdraw("cannot-snapshot", str(reason))
         raise watches.SiteChanged(restart_reason="bcmend: a value cannot be kept") from None
     sinks.append(tx, Draft(site, action, predicate, kept, raises=predicate is not None))
@@ -139,11 +139,12 @@ def _at_this_moment(
     objects = moments.of_objects(
         tx, site, inputs.items, lambda value: sinks.snapshot(tx, site, value)
     )
-    if objects is None:
-        return action, inputs
     texts = [moments.unformatted(value) for value in inputs.items]
+    unchanged = all(one is other.realize() for one, other in zip(texts, inputs.items, strict=True))
+    if objects is None and unchanged:
+        return action, inputs
     show = sinks.function_of_records(tx, "show_as_of")
-    return show, TupleVariable([action, objects, *texts])
+    return show, TupleVariable([action, objects or TupleVariable([]), *texts])
 
 
 def handled_by_a_caller(tx: Any) -> bool:

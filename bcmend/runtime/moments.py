@@ -31,7 +31,6 @@ from torch._dynamo.variables.dicts import DictViewVariable
 from torch._dynamo.variables.misc import StringFormatVariable
 from torch._dynamo.variables.tensor import SymNodeVariable
 from torch._dynamo.variables.user_defined import (
-    DefaultDictVariable,
     OrderedDictVariable,
     UserDefinedObjectVariable,
 )
@@ -41,7 +40,7 @@ from bcmend.runtime.merge import constant, example_of
 from bcmend.runtime.per_trace import kept
 from bcmend.runtime.sites import LiveSite
 
-__all__ = ["CannotKeep", "Moment", "of_objects", "unformatted"]
+__all__ = ["Moment", "of_objects", "unformatted"]
 
 _PLAIN = (
     str, bytes, int, float, complex, bool, type(None), type, ModuleType, FunctionType,
@@ -49,10 +48,6 @@ _PLAIN = (
 )  # fmt: skip
 #: More objects than this behind an argument are not looked through.
 _MOST = 20_000
-
-
-class CannotKeep(Exception):
-    """A value that cannot be kept as it is now."""
 
 
 Attributes = dict[VariableTracker, dict[str, VariableTracker]]
@@ -120,11 +115,13 @@ def unformatted(value: VariableTracker) -> VariableTracker:
     value = value.realize()
     if not isinstance(value, StringFormatVariable):
         return value
-    if value.sym_kwargs:
-        raise CannotKeep("a text with named fields")
     parts = [unformatted(part) for part in value.sym_args]
-    mark = constant(records.TEXT)
-    return TupleVariable([mark, constant(value.format_string), TupleVariable(parts)])
+    named = [
+        TupleVariable([constant(name), unformatted(part)])
+        for name, part in value.sym_kwargs.items()
+    ]
+    text = [constant(value.format_string), TupleVariable(parts), TupleVariable([*named])]
+    return TupleVariable([constant(records.TEXT), *text])
 
 
 def _not_copied(values: Iterable[VariableTracker]) -> Iterator[VariableTracker]:
@@ -137,8 +134,9 @@ def _not_copied(values: Iterable[VariableTracker]) -> Iterator[VariableTracker]:
             yield from _not_copied(value.items.values())
         elif isinstance(value, DictViewVariable):
             yield from _not_copied([value.dv_dict])
-        elif type(value) in (OrderedDictVariable, DefaultDictVariable):
-            yield from _not_copied(value._base_vt.items.values())  # type: ignore[attr-defined]
+        elif type(value) is OrderedDictVariable:
+            contents: Any = value._base_vt
+            yield from _not_copied(contents.items.values())
         elif isinstance(value, StringFormatVariable):
             yield from _not_copied([*value.sym_args, *value.sym_kwargs.values()])
         elif not isinstance(value, (ConstantVariable, SymNodeVariable, TensorVariable)):

@@ -130,7 +130,7 @@ def add_member(owner: set[Any], key: Any, value: Any) -> None:
     owner.add(key)
 
 
-#: The first item of (mark, format string, values): a text that is formatted at the delivery.
+#: The first item of (mark, format string, values, named values): a text to be formatted.
 TEXT: Final = f"{PREFIX}text"
 
 
@@ -147,9 +147,11 @@ def show_as_of(action: Any, stored: tuple[tuple[Any, str, bool, Any], ...], *inp
 
 
 def _formatted(value: Any) -> Any:
-    if type(value) is tuple and len(value) == 3 and type(value[0]) is str and value[0] == TEXT:
-        return value[1].format(*map(_formatted, value[2]))
-    return value
+    is_text = type(value) is tuple and len(value) == 4 and type(value[0]) is str
+    if not is_text or value[0] != TEXT:
+        return value
+    _, text, parts, named = value
+    return text.format(*map(_formatted, parts), **{name: _formatted(part) for name, part in named})
 
 
 def _put(attributes: dict[str, Any], name: str, value: Any) -> None:

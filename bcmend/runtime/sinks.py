@@ -29,10 +29,10 @@ from torch._dynamo.variables.builder import wrap_fx_proxy
 from torch._dynamo.variables.dicts import DictViewVariable
 from torch._dynamo.variables.misc import StringFormatVariable
 from torch._dynamo.variables.tensor import SymNodeVariable
-from torch._dynamo.variables.user_defined import DefaultDictVariable, OrderedDictVariable
+from torch._dynamo.variables.user_defined import OrderedDictVariable
 
 from bcmend.names import BUFFER
-from bcmend.runtime import records, repeats, side_exits, watches
+from bcmend.runtime import histories, records, repeats, side_exits, watches
 from bcmend.runtime.merge import constant, example_of
 from bcmend.runtime.per_trace import kept
 from bcmend.runtime.sites import LiveSite
@@ -178,19 +178,19 @@ def _snapshot_container(tx: Any, site: LiveSite, value: Any) -> VariableTracker 
     if isinstance(value, DictViewVariable):
         inner: Any = snapshot(tx, site, value.dv_dict)
         return type(value)(inner)
-    if type(value) in (OrderedDictVariable, DefaultDictVariable):
+    if type(value) is OrderedDictVariable:
         return _snapshot_dictionary(tx, site, value)
     if isinstance(value, StringFormatVariable):
         return StringFormatVariable.create(
             value.format_string,
-            [snapshot(tx, site, item) for item in value.sym_args],
-            {key: snapshot(tx, site, item) for key, item in value.sym_kwargs.items()},
+            [_unmarked(snapshot(tx, site, item)) for item in value.sym_args],
+            {key: _unmarked(snapshot(tx, site, item)) for key, item in value.sym_kwargs.items()},
         )
     return None
 
 
 def _snapshot_dictionary(tx: Any, site: LiveSite, value: Any) -> VariableTracker:
-    """Return a copy of an ordered dictionary, or of one with a default."""
+    """Return a copy of an ordered dictionary."""
     copied: VariableTracker = value.call_method(tx, "copy", [], {})
     for key, item in list(value._base_vt.items.items()):
         kept = snapshot(tx, site, item)
@@ -210,19 +210,42 @@ def _can_be_rebuilt(value: VariableTracker) -> bool:
         "SizeVariable",
         "SliceVariable",
         "RangeVariable",
+        "DefaultDictVariable",
         "SetVariable",
         "FrozensetVariable",
     )
 
 
 def _snapshot_tensor(tx: Any, site: LiveSite, value: TensorVariable) -> VariableTracker:
+    history = None
+    if site.kind == "output" and (value.source is None or site.clone_inputs):
+        history = histories.name_of(example_of(value))
     if site.clone_inputs:
-        proxy = tx.output.create_proxy("call_method", "clone", (value.as_proxy(),), {})
-        copy = wrap_fx_proxy(tx, proxy)
-        assert isinstance(copy, VariableTracker)
-        return copy
-    watches.add(tx, example_of(value), lambda: _ask_for_clones(site))
-    return value
+        kept = _method(tx, "clone", value)
+    else:
+        watches.add(tx, example_of(value), lambda: _ask_for_clones(site))
+        kept = value
+    if history is None:
+        return kept
+    if not _stack(tx):  # an arm must not return what shares memory with what it was given
+        kept = _method(tx, "detach", kept)
+    return TupleVariable([constant(histories.MARK), constant(history), kept])
+
+
+def _unmarked(kept: VariableTracker) -> VariableTracker:
+    """Return a tensor alone, without the name of its history, for a text that Dynamo formats."""
+    if isinstance(kept, TupleVariable) and len(kept.items) == 3:
+        mark = kept.items[0]
+        if isinstance(mark, ConstantVariable) and mark.value == histories.MARK:
+            return kept.items[2]
+    return kept
+
+
+def _method(tx: Any, name: str, value: TensorVariable) -> TensorVariable:
+    proxy = tx.output.create_proxy("call_method", name, (value.as_proxy(),), {})
+    result = wrap_fx_proxy(tx, proxy)
+    assert isinstance(result, TensorVariable)
+    return result
 
 
 def _ask_for_clones(site: LiveSite) -> None:

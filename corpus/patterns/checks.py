@@ -105,7 +105,7 @@ def message_with_numbers_of_a_tensor() -> Program:
     return program
 
 
-@pattern(signs, GUARD, training=False)
+@pattern(signs, GUARD)
 def message_with_a_tensor() -> Program:
     def program(x: Tensor) -> Tensor:
         y = x * 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict, namedtuple
+from collections import OrderedDict, defaultdict, namedtuple
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +18,7 @@ Pair = namedtuple("Pair", ["first", "second"])
 
 logger = logging.getLogger("corpus.patterns.messages")
 logger.setLevel(logging.INFO)
+_STEPS = 0
 
 
 class Meter:
@@ -325,7 +326,7 @@ def facts_of_tensors() -> Program:
     return program
 
 
-@pattern(signs, OUTPUT, training=False)
+@pattern(signs, OUTPUT)
 def whether_gradients_flow() -> Program:
     def program(x: Tensor) -> Tensor:
         print(x.requires_grad, x.is_leaf, torch.is_grad_enabled(), (x * 2).requires_grad)
@@ -544,6 +545,146 @@ def set_and_range_and_slice() -> Program:
     def program(x: Tensor) -> Tensor:
         print({1}, frozenset([2]), range(2, 5), slice(1, None), ..., b"bytes", 1 + 2j)
         print(torch.float32, torch.Size([2]), torch.device("cpu"), int, None, True, "text"[1:])
+        return x * 2
+
+    return program
+
+
+@pattern(signs, OUTPUT)
+def tensors_with_a_history() -> Any:
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(3, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            y = self.layer(x)
+            print(x, x * 2, y, y.sum(), y.tanh(), torch.relu(y), y[0], y.detach())
+            print({"loss": y.mean()}, [y.t(), (y.exp(), y.softmax(-1))])
+            logger.info("%s of %r", y.std(), y.view(1, 2))
+            print(f"{y}", str(y.max()), y.requires_grad, (y > 0), y.argmax())
+            return y
+
+    return Net()
+
+
+@pattern(signs, OUTPUT)
+def tensor_with_a_history_before_it_is_changed() -> Program:
+    def program(x: Tensor) -> Tensor:
+        y = x * 2
+        print(y, [y])
+        y.add_(1)
+        print(y)
+        y[1:].mul_(3)
+        print(y, y[1:])
+        return y
+
+    return program
+
+
+@pattern(signs, OUTPUT, WHERE, zero_gradients=True)
+def tensors_with_a_history_in_arms() -> Program:
+    def program(x: Tensor) -> Tensor:
+        y = x.exp()
+        if x.sum() > 0:
+            print("in", y, y * 2)
+            z = y * 3
+        else:
+            z = y - 1
+            print("else", z, y)
+        return z
+
+    return program
+
+
+@pattern(signs, OUTPUT)
+def message_about_what_the_result_does_not_need() -> Any:
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.head, self.other = torch.nn.Linear(3, 2), torch.nn.Linear(3, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            print("auxiliary", self.other(x), f"{self.other(x).sum().item():.3f}")
+            return self.head(x)
+
+    return Net()
+
+
+@pattern(signs, OUTPUT, training=False)
+def numbers_bound_again_in_a_module() -> Program:
+    def program(x: Tensor) -> Tensor:
+        global _STEPS
+        _STEPS = 1
+        print(f"{_STEPS!r} of {x.sum().item():.1f}", _STEPS)
+        _STEPS = 2
+        print(f"{_STEPS!r} of {x.max().item():.1f}")
+        return x * 2
+
+    return program
+
+
+@pattern(signs, OUTPUT)
+def object_whose_list_and_tensor_change() -> Any:
+    class History:
+        def __init__(self) -> None:
+            self.steps: list[int] = []
+            self.best = torch.zeros(3)
+
+        def __repr__(self) -> str:
+            return f"{self.steps} {self.best}"
+
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.history = History()
+
+        def forward(self, x: Tensor) -> Tensor:
+            print(self.history)
+            self.history.steps.append(1)
+            self.history.best.add_(x.detach())
+            print(f"now {self.history}")
+            self.history.steps.clear()
+            self.history.best.zero_()
+            return x * 2
+
+    return Net()
+
+
+@pattern(signs, OUTPUT)
+def progress_shown_in_each_turn() -> Program:
+    class Bar:
+        def __init__(self) -> None:
+            self.count, self.seen = 0, [0]
+
+        def update(self) -> None:
+            self.count += 1
+            self.seen.append(self.count)
+
+        def __str__(self) -> str:
+            return "#" * self.count + f" {self.seen}"
+
+    def program(x: Tensor) -> Tensor:
+        bar = Bar()
+        for _ in range(3):
+            x = x + 1
+            bar.update()
+            print(bar, bar.count, f"{x.sum().item():.1f}", sep=" | ")
+        return x
+
+    return program
+
+
+@pattern(signs, OUTPUT)
+def dictionaries_with_a_default() -> Program:
+    def program(x: Tensor) -> Tensor:
+        groups: defaultdict[str, list[Any]] = defaultdict(list)
+        groups["sum"].append(x.detach().sum())
+        ordered = OrderedDict(first=x.detach() * 1)
+        groups["more"].append(1)
+        print(groups, ordered, len(groups))
+        ordered["first"].add_(1)
+        print(dict(groups), ordered, ordered.keys(), ordered.items())
         return x * 2
 
     return program
