@@ -6,6 +6,7 @@ a code object: patching one says nothing about, and prepares nothing for, the ne
 
 from __future__ import annotations
 
+import logging
 import sys
 from enum import Enum
 from itertools import count
@@ -19,7 +20,11 @@ WIDTH = 16
 
 
 class Form(Enum):
-    """How a layer says that its output depends on the value of a tensor."""
+    """What a layer does beside computing.
+
+    The first two say that its output depends on the value of a tensor; two could write something
+    and do not, since the level is disabled or the predicate false; the last has no such statement.
+    """
 
     BRANCH = """\
         if y.sum() > {number}:
@@ -30,6 +35,14 @@ class Form(Enum):
     BY_HAND = """\
         y = torch.where(y.sum() > {number}, y * 2.0 + {number}.0, y - {number}.0)
 """
+    DISABLED = """\
+        logger.info("layer {number}: mean %.3f of %s", y.mean().item(), y)
+"""
+    NOT_TAKEN = """\
+        if y.sum() > 1e9:
+            print("layer {number} is huge:", y.sum().item())
+"""
+    SILENT = ""
 
 
 _LAYER = """\
@@ -44,6 +57,8 @@ class Layer{number}(torch.nn.Module):
 """
 
 _serial_numbers = count()
+_LOGGER = logging.getLogger("bench.disabled")
+_LOGGER.setLevel(logging.ERROR)
 
 
 def generated_model(layers: int, form: Form = Form.BRANCH) -> Module:
@@ -58,7 +73,7 @@ def generated_model(layers: int, form: Form = Form.BRANCH) -> Module:
         module = ModuleType(f"bench_model_{serial}_layer_{number}")
         sys.modules[module.__name__] = module
         namespace = vars(module)
-        namespace["torch"] = torch
+        namespace["torch"], namespace["logger"] = torch, _LOGGER
         exec(compile(source, f"<model {serial}, layer {number}>", "exec"), namespace)
         made.append(namespace[f"Layer{number}"]())
     return Sequential(*made).eval()

@@ -14,7 +14,7 @@ from torch.nn import Module
 
 import bcmend
 from bench.generated import Form, generated_input, generated_model
-from bench.timing import interleaved_medians, seconds
+from bench.timing import interleaved_medians, median_ratio, seconds
 from corpus.models.case import Inputs
 from corpus.models.observe import collected_lines
 from corpus.models.registry import case_named
@@ -122,9 +122,36 @@ def call_overhead(layers: int = 20) -> Ratio:
     return Ratio("compiled call: mended / by hand", measured, baseline, limit=1.25)
 
 
+def _silent_output(form: Form, name: str, layers: int) -> Ratio:
+    written, silent = generated_model(layers, form), generated_model(layers, Form.SILENT)
+    given = generated_input()
+    torch._dynamo.reset()
+    with bcmend.patched(written), torch.no_grad():
+        first = torch.compile(written, backend="eager", dynamic=False, fullgraph=True)
+        second = torch.compile(silent, backend="eager", dynamic=False, fullgraph=True)
+        if not torch.equal(first(given), second(given)):
+            raise AssertionError("the model without the statements computes something else")
+        ratio = median_ratio(lambda: first(given), lambda: second(given))
+        baseline = seconds(lambda: second(given))
+    torch._dynamo.reset()
+    return Ratio(name, ratio * baseline, baseline, limit=1.02)
+
+
+def disabled_level_overhead(layers: int = 20) -> Ratio:
+    """A compiled call with log statements of a disabled level, beside one without them."""
+    return _silent_output(Form.DISABLED, "compiled call: level disabled / no statement", layers)
+
+
+def false_predicate_overhead(layers: int = 20) -> Ratio:
+    """A compiled call with output in arms that are not taken, beside one without the branches."""
+    return _silent_output(Form.NOT_TAKEN, "compiled call: output not taken / no statement", layers)
+
+
 ALL: tuple[Callable[[], Ratio], ...] = (
     patch_against_compile,
     patch_linearity,
     eager_overhead,
     call_overhead,
+    disabled_level_overhead,
+    false_predicate_overhead,
 )

@@ -155,6 +155,28 @@ def test_a_merged_tensor_prints_a_history_of_its_own() -> None:
     assert mended == eager.replace("MulBackward0", "WhereBackward0")
 
 
+def test_an_argument_that_fails_raises_at_the_end_of_the_call() -> None:
+    sink = Sink()
+
+    class Net(nn.Module):
+        stage = "none"
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.stage = "first"
+            print("before", file=sink)
+            print(f"{x.item():.2f}", file=sink)
+            self.stage = "second"
+            print("after", file=sink)
+            return x * 2
+
+    eager, net = Net(), Net()
+    for one, call, stage in ((eager, eager, "first"), (net, _mended(net), "second")):
+        with pytest.raises(RuntimeError, match="Tensor with 3 elements"):
+            call(POSITIVE)
+        assert sink.taken() == "before\n"
+        assert one.stage == stage
+
+
 def test_an_error_after_a_random_draw_comes_before_the_records_of_the_call() -> None:
     """A call that cannot be made twice is not made once more to write what came before."""
     sink = Sink()
