@@ -61,14 +61,14 @@ _LOGGER = logging.getLogger("bench.disabled")
 _LOGGER.setLevel(logging.ERROR)
 
 
-def generated_model(layers: int, form: Form = Form.BRANCH) -> Module:
+def generated_model(layers: int, form: Form = Form.BRANCH, width: int = WIDTH) -> Module:
     """A sequence of `layers` freshly generated layers in eval mode, with weights from seed 0."""
     torch.manual_seed(0)
     serial = next(_serial_numbers)
     made: list[Module] = []
     for number in range(layers):
         choice = form.value.format(number=number)
-        source = _LAYER.format(number=number, width=WIDTH, choice=choice)
+        source = _LAYER.format(number=number, width=width, choice=choice)
         # Dynamo imports the modules of the functions that it inlines, so each has to be known.
         module = ModuleType(f"bench_model_{serial}_layer_{number}")
         sys.modules[module.__name__] = module
@@ -79,6 +79,6 @@ def generated_model(layers: int, form: Form = Form.BRANCH) -> Module:
     return Sequential(*made).eval()
 
 
-def generated_input() -> Tensor:
-    """One input of a generated model, float32 of shape (1, WIDTH)."""
-    return torch.linspace(-1.0, 1.0, WIDTH).reshape(1, WIDTH)
+def generated_input(rows: int = 1, width: int = WIDTH) -> Tensor:
+    """One input of a generated model, float32 of shape (rows, width)."""
+    return torch.linspace(-1.0, 1.0, rows * width).reshape(rows, width)

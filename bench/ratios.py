@@ -20,6 +20,7 @@ from corpus.models.observe import collected_lines
 from corpus.models.registry import case_named
 
 LAYER_COUNTS = (10, 20, 40, 80)
+_ROWS, _WIDE = 512, 768
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,26 +124,27 @@ def call_overhead(layers: int = 20) -> Ratio:
 
 
 def _silent_output(form: Form, name: str, layers: int) -> Ratio:
-    written, silent = generated_model(layers, form), generated_model(layers, Form.SILENT)
-    given = generated_input()
+    """The layers have the size of those of a small transformer: deferral costs the same for any."""
+    written, silent = (generated_model(layers, each, _WIDE) for each in (form, Form.SILENT))
+    given = generated_input(_ROWS, _WIDE)
     torch._dynamo.reset()
     with bcmend.patched(written), torch.no_grad():
         first = torch.compile(written, backend="eager", dynamic=False, fullgraph=True)
         second = torch.compile(silent, backend="eager", dynamic=False, fullgraph=True)
         if not torch.equal(first(given), second(given)):
             raise AssertionError("the model without the statements computes something else")
-        ratio = median_ratio(lambda: first(given), lambda: second(given))
+        ratio = median_ratio(lambda: first(given), lambda: second(given), rounds=60)
         baseline = seconds(lambda: second(given))
     torch._dynamo.reset()
     return Ratio(name, ratio * baseline, baseline, limit=1.02)
 
 
-def disabled_level_overhead(layers: int = 20) -> Ratio:
+def disabled_level_overhead(layers: int = 4) -> Ratio:
     """A compiled call with log statements of a disabled level, beside one without them."""
     return _silent_output(Form.DISABLED, "compiled call: level disabled / no statement", layers)
 
 
-def false_predicate_overhead(layers: int = 20) -> Ratio:
+def false_predicate_overhead(layers: int = 4) -> Ratio:
     """A compiled call with output in arms that are not taken, beside one without the branches."""
     return _silent_output(Form.NOT_TAKEN, "compiled call: output not taken / no statement", layers)
 
