@@ -9,8 +9,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bcmend.api import compile, patch, patched, report, unpatch
-    from bcmend.errors import BcmendError, NotPatched, PolicyError, UnsupportedObject
+    from bcmend.api import compile, patch, patched, register_output, report, unpatch
+    from bcmend.errors import (
+        BcmendError,
+        NotPatched,
+        OutputDropped,
+        OutputError,
+        PolicyError,
+        UnsupportedObject,
+    )
     from bcmend.policy import Policy
     from bcmend.site_report import Report
 
@@ -19,6 +26,8 @@ __version__ = "0.1.0"
 __all__ = [
     "BcmendError",
     "NotPatched",
+    "OutputDropped",
+    "OutputError",
     "Policy",
     "PolicyError",
     "Report",
@@ -27,6 +36,7 @@ __all__ = [
     "compile",
     "patch",
     "patched",
+    "register_output",
     "report",
     "unpatch",
 ]
@@ -36,10 +46,13 @@ _HOMES = {
     "compile": "bcmend.api",
     "patch": "bcmend.api",
     "patched": "bcmend.api",
+    "register_output": "bcmend.api",
     "report": "bcmend.api",
     "unpatch": "bcmend.api",
     "BcmendError": "bcmend.errors",
     "NotPatched": "bcmend.errors",
+    "OutputDropped": "bcmend.errors",
+    "OutputError": "bcmend.errors",
     "PolicyError": "bcmend.errors",
     "UnsupportedObject": "bcmend.errors",
     "Policy": "bcmend.policy",

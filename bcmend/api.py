@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FunctionType, MethodType
 from typing import Any, TypeVar
@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import torch
 
 from bcmend import install as patching
+from bcmend import outputs
 from bcmend.errors import PolicyError
 from bcmend.policy import DEFAULT, Policy
 from bcmend.reach import reach
@@ -20,7 +21,7 @@ from bcmend.runtime import sites
 from bcmend.site_report import Report, SiteRecord
 from bcmend.subject import path_of, uncompiled
 
-__all__ = ["compile", "patch", "patched", "report", "unpatch"]
+__all__ = ["compile", "patch", "patched", "register_output", "report", "unpatch"]
 
 Subject = TypeVar("Subject")
 
@@ -78,6 +79,27 @@ def compile(obj: Any, *, policy: Policy | None = None, **arguments: Any) -> Any:
     """Patch ``obj`` and return ``torch.compile(obj, **arguments)``."""
     patch(obj, policy=policy)
     return torch.compile(uncompiled(obj), **arguments)  # type: ignore[call-overload]
+
+
+def register_output(target: Callable[..., Any] | str, *, returns_none: bool = False) -> None:
+    """Have calls of ``target`` deferred like those of ``print``.
+
+    That is for callables whose only effect is that something is written somewhere: a metric sent to
+    a dashboard, a line added to a file. What is patched from then on is affected; registering twice
+    is registering once, and the last ``returns_none`` holds.
+
+    Args:
+        target: a function, a method (``Meter.update`` for all instances, ``meter.update`` for one),
+            or the qualified name of one, such as ``"package.module.Class.method"``, which need not
+            be importable yet.
+        returns_none: whether it always returns None; a call whose result is used is deferred only
+            then.
+
+    Raises:
+        OutputError: ``target`` is no such thing. Nothing is changed.
+    """
+    outputs.register(target, returns_none=returns_none)
+    patching.forget_analyses()
 
 
 def _install(obj: object, policy: Policy, owner: int) -> None:

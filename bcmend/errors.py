@@ -1,4 +1,4 @@
-"""The exceptions that bcmend raises on its own behalf.
+"""The exceptions that bcmend raises on its own behalf, and its warnings.
 
 A leaf: imports nothing of bcmend. Each exception is also an instance of the built-in exception that
 a caller would expect for the same mistake, so `except TypeError` and `except ValueError` work too.
@@ -6,7 +6,14 @@ a caller would expect for the same mistake, so `except TypeError` and `except Va
 
 from __future__ import annotations
 
-__all__ = ["BcmendError", "NotPatched", "PolicyError", "UnsupportedObject"]
+__all__ = [
+    "BcmendError",
+    "NotPatched",
+    "OutputDropped",
+    "OutputError",
+    "PolicyError",
+    "UnsupportedObject",
+]
 
 
 class BcmendError(Exception):
@@ -21,5 +28,13 @@ class PolicyError(BcmendError, ValueError):
     """A `Policy` field was given a value that it does not take."""
 
 
+class OutputError(BcmendError, ValueError):
+    """What was to be registered as an output is neither a callable nor the name of one."""
+
+
 class NotPatched(BcmendError, ValueError):
     """An operation needs a patched object and was given one that is not patched."""
+
+
+class OutputDropped(UserWarning):
+    """Code with output statements was exported; the exported program writes nothing."""

@@ -7,6 +7,7 @@ mend, or that Dynamo may enter first. Keeps every original. One table, one lock.
 from __future__ import annotations
 
 import inspect
+import itertools
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,7 +30,15 @@ from bcmend.rewrite.plan import SPLIT, BranchLowering, Refusal
 from bcmend.runtime import backoff, boundary, sites
 from bcmend.runtime.backoff import Stop
 
-__all__ = ["Patched", "analysed", "install", "owned_by", "patched_functions", "remove"]
+__all__ = [
+    "Patched",
+    "analysed",
+    "forget_analyses",
+    "install",
+    "owned_by",
+    "patched_functions",
+    "remove",
+]
 
 
 @dataclass(slots=True, eq=False)
@@ -52,7 +61,7 @@ class _Table:
     equality: Dynamo keeps constants, and may trace an equal arm that it met before. ``cache`` holds
     what each original became under each policy; ``asked`` the jumps where Dynamo stopped; ``wide``
     those whose arms have nothing in common where they meet; ``splits`` the instructions that read
-    what such arms left;
+    what such arms left; ``calls`` the calls where Dynamo stopped;
     ``reached`` all code that was found for each owner, mended or not.
     """
 
@@ -62,6 +71,7 @@ class _Table:
     asked: dict[int, tuple[CodeType, set[int]]] = field(default_factory=dict)
     wide: dict[int, tuple[CodeType, set[int]]] = field(default_factory=dict)
     splits: dict[int, tuple[CodeType, set[int]]] = field(default_factory=dict)
+    calls: dict[int, tuple[CodeType, set[int]]] = field(default_factory=dict)
     reached: dict[int, dict[int, CodeType]] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -160,13 +170,13 @@ def _mended(
     if key in _TABLE.cache:
         return _TABLE.cache[key]
     module = str(function.__globals__.get("__name__", ""))
-    asked, wide, splits = (
+    asked, wide, splits, calls = (
         frozenset(
             (id(stopped), offset) for stopped, offsets in table.values() for offset in offsets
         )
-        for table in (_TABLE.asked, _TABLE.wide, _TABLE.splits)
+        for table in (_TABLE.asked, _TABLE.wide, _TABLE.splits, _TABLE.calls)
     )
-    context = Context(module, function.__globals__, policy, asked, wide, splits)
+    context = Context(module, function.__globals__, policy, asked, wide, splits, calls)
     if not needed and not may_have_sites(code, context):
         return None
     try:
@@ -255,6 +265,12 @@ def owned_by(owner: int) -> list[FunctionType]:
     with _TABLE.lock:
         found = [each for each in _TABLE.by_function.values() if owner in each.owners]
     return [function for each in found if (function := each.function()) is not None]
+
+
+def forget_analyses() -> None:
+    """Have code that is analysed from now on looked at afresh."""
+    with _TABLE.lock:
+        _TABLE.cache.clear()
 
 
 def analysed(function: FunctionType, policy: Policy) -> Mended | None:
@@ -391,7 +407,10 @@ def _mend_newly_found(function: FunctionType, stop: Stop, policy: Policy, owners
     if (
         not changed
         and stop.code is function.__code__
-        and _note(_TABLE.asked, stop.code, _jumps_at(stop.code, stop.position))
+        and (
+            _note(_TABLE.asked, stop.code, _jumps_at(stop.code, stop.position))
+            or _note_call(stop.code, stop)
+        )
     ):
         _TABLE.cache.pop((id(function.__code__), policy), None)
         changed = sum(_install_one(function, policy, owner, needed=False) for owner in owners)
@@ -415,6 +434,25 @@ def _jumps_at(code: CodeType, position: tuple[int | None, ...]) -> set[int]:
         and instruction.location is not None
         and astuple(instruction.location) == position
     }
+
+
+def _note_call(code: CodeType, stop: Stop) -> bool:
+    """Note a call whose result is dropped, which may write something; ``False`` if it was noted."""
+    if not stop.opname.startswith("CALL"):
+        return False
+    instructions = decode(code).instructions
+    return _note(
+        _TABLE.calls,
+        code,
+        {
+            one.offset
+            for one, other in itertools.pairwise(instructions)
+            if one.op.startswith("CALL")
+            and other.op == "POP_TOP"
+            and one.location is not None
+            and astuple(one.location) == stop.position
+        },
+    )
 
 
 def _reads_at(code: CodeType, stop: Stop) -> set[int]:
@@ -445,7 +483,7 @@ def _mend_asked(code: CodeType, stop: Stop, owners: list[Patched]) -> bool:
     if known & jumps:
         if not _note(_TABLE.wide, code, _to_be_widened(owners[0].mended, code)):
             return _go_on_in_halves(owners[0].mended, code)
-    elif not _note(_TABLE.asked, code, jumps):
+    elif not _note(_TABLE.asked, code, jumps) and not _note_call(code, stop):
         return False
     return _mend_again(owners) or _go_on_in_halves(owners[0].mended, code)
 

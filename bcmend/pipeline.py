@@ -38,11 +38,12 @@ from bcmend.policy import Policy
 from bcmend.rewrite.branch import propose_branch, propose_guard
 from bcmend.rewrite.caught import propose_caught
 from bcmend.rewrite.chains import with_chains_joined
-from bcmend.rewrite.defer import may_write_output, output_statements, propose_output
+from bcmend.rewrite.defer import propose_output
 from bcmend.rewrite.exits import with_shared_exits
 from bcmend.rewrite.plan import SPLIT, BranchLowering, Lowering, Plan, Refusal, Site, chained
 from bcmend.rewrite.shell import generator_gate, write_shell
 from bcmend.rewrite.splits import facts_with_splits, propose_split
+from bcmend.rewrite.statements import may_write_output, output_statements
 from bcmend.rewrite.swallowing import asks_for_swallowing, without_swallowing
 from bcmend.rewrite.unbound import with_marks
 from bcmend.rewrite.widen import over_flags, wider_forms
@@ -65,6 +66,7 @@ class Context:
             get wider forms to try.
         splits: (identity of code, offset) of instructions that were seen to read a value which has
             one form on each side of a branch.
+        calls: (identity of code, offset) of calls at which Dynamo was seen to stop.
     """
 
     module: str
@@ -73,6 +75,7 @@ class Context:
     asked: frozenset[tuple[int, int]] = frozenset()
     wide: frozenset[tuple[int, int]] = frozenset()
     splits: frozenset[tuple[int, int]] = frozenset()
+    calls: frozenset[tuple[int, int]] = frozenset()
 
     def splits_in(self, code: CodeType) -> list[int]:
         """Return the offsets at which ``code`` is to be split."""
@@ -205,7 +208,7 @@ def _mend_nested(code: CodeType, context: Context, gathered: _Gathered) -> dict[
 def may_have_sites(code: CodeType, context: Context) -> bool:
     """Whether it is worth decoding ``code``: a cheap look that never misses a site."""
     return (
-        any(code_id == id(code) for code_id, _ in (*context.asked, *context.splits))
+        any(code_id == id(code) for code_id, _ in (*context.asked, *context.splits, *context.calls))
         or may_branch_on_tensor(code)
         or may_write_output(code, context.names)
         or any(
@@ -351,7 +354,8 @@ def _decisions(
 ) -> Iterator[Decision]:
     """Yield what is decided of each site; add the locals whose marks would allow for more."""
     if context.policy.output != "keep" or whole is not None:
-        for statement in output_statements(facts, context.names):
+        stopped = [offset for code_id, offset in context.calls if code_id == id(code)]
+        for statement in output_statements(facts, context.names, stopped):
             yield statement.start, "output", whole or propose_output(facts, statement)
     for branch in facts.branches:
         if not _is_site(code, context, facts, branch):

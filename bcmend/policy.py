@@ -16,13 +16,13 @@ from bcmend.errors import PolicyError
 __all__ = ["DEFAULT", "BranchPolicy", "GuardPolicy", "OutputPolicy", "Policy"]
 
 BranchPolicy: TypeAlias = Literal["auto", "where", "cond"]
-OutputPolicy: TypeAlias = Literal["defer", "keep", "drop"]
-GuardPolicy: TypeAlias = Literal["defer", "keep"]
+OutputPolicy: TypeAlias = Literal["defer", "inline", "keep", "drop"]
+GuardPolicy: TypeAlias = Literal["defer", "inline", "keep"]
 
 _CHOICES: Final[dict[str, tuple[str, ...]]] = {
     "branch": ("auto", "where", "cond"),
-    "output": ("defer", "keep", "drop"),
-    "guards": ("defer", "keep"),
+    "output": ("defer", "inline", "keep", "drop"),
+    "guards": ("defer", "inline", "keep"),
 }
 
 # Never touched, whatever the policy says: rewriting the rewriter would change what it measures.
@@ -70,10 +70,12 @@ class Policy:
         branch: how a tensor-valued branch is lowered. "auto" chooses per site; "where" prefers to
             run both arms and select; "cond" prefers `torch.cond`, which runs one arm.
         output: what happens to printing, logging and warning. "defer" emits the output when the
-            outermost patched call ends; "keep" leaves the statement, and its graph break, as it
-            is; "drop" discards the output while compiled.
+            outermost patched call ends; "inline" emits it inside the graph, at its moment; "keep"
+            leaves the statement, and its graph break, as it is; "drop" discards the output while
+            compiled.
         guards: what happens to a branch that only validates. "defer" raises its exception when the
-            outermost patched call ends; "keep" leaves the branch, and its graph break, as it is.
+            outermost patched call ends; "inline" raises it inside the graph, before anything
+            behind it has had an effect; "keep" leaves the branch, and its graph break, as it is.
         include: dotted package names to rewrite although they are left alone by default, such as
             `("torch.nn",)`. It covers subpackages. bcmend itself cannot be included.
         exclude: dotted names never rewritten, such as `("mymodel.layers",)`. It covers

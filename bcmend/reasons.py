@@ -38,7 +38,7 @@ _TABLE: Final = (
     Reason(
         "policy-keep",
         "The policy keeps statements of this kind as they are.",
-        'Choose "defer" for `output` or `guards` in the policy.',
+        'Choose "defer" or "inline" for `output` or `guards` in the policy.',
     ),
     Reason(
         "generator",
@@ -144,20 +144,23 @@ _TABLE: Final = (
     Reason(
         "output-shape",
         "An argument of the output call binds a variable or makes a function of the frame's "
-        "variables, so that it cannot be evaluated later.",
-        "Compute the argument in a statement of its own before the output call.",
+        "variables, so that it cannot be evaluated later; or the call returns something that is "
+        "used, or writes the exception being handled or its callers.",
+        "Compute the argument in a statement of its own before the output call, and drop its "
+        "result.",
     ),
     Reason(
         "cannot-snapshot",
         "A value that the output or the exception needs is of a kind that cannot be kept as it is "
-        "until the end of the call, such as an iterator.",
+        "until the end of the call, such as an iterator, or an object that the rest of the call "
+        "changes and whose text would show that.",
         "Hand over a tensor, a number, a string or a container of these.",
     ),
     Reason(
         "export",
         "The function is being exported, and an exported program has no end of the call at which "
-        "output could appear.",
-        'Remove the output for export, or choose `Policy(output="drop")`.',
+        "an exception could be raised or a side be chosen.",
+        "Remove the check for export, or make it with `torch._check`.",
     ),
 )
 

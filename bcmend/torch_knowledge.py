@@ -11,6 +11,7 @@ from typing import Final
 __all__ = [
     "DEFERRED_ARGUMENT_CALLS",
     "LOGGER_METHODS",
+    "LOGGING_FUNCTIONS",
     "NEVER_SWALLOWING",
     "NEVER_TENSOR_ATTRIBUTES",
     "NEVER_TENSOR_CALLS",
@@ -71,7 +72,7 @@ WARNING_FUNCTIONS: Final = frozenset(["warn", "warn_explicit"])
 DEFERRED_ARGUMENT_CALLS: Final = frozenset(
     """
     item tolist numpy float int str repr bool format ascii round hex bin oct sorted sum min max
-    join strip ljust rjust pformat dumps
+    join strip ljust rjust pformat dumps print
     """.split()
 )
 
@@ -83,9 +84,9 @@ REPEATABLE_CALLS: Final = (
     | frozenset(
         """
         abs all any argmax argmin clone count_nonzero cpu cumsum detach dict div exp flatten get
-        isfinite isinf isnan list log log10 map mean median mul norm numel permute pow prod
-        range reshape select set size softmax sqrt square squeeze std sub to transpose tuple
-        unique unsqueeze values var view zip enumerate long double half add amax amin
+        getLogger getattr isfinite isinf isnan list log log10 map mean median mul norm numel permute
+        pow prod range reshape select set size softmax sqrt square squeeze std sub to transpose
+        tuple unique unsqueeze values var view zip enumerate long double half add amax amin
         """.split()
     )
 )

@@ -83,7 +83,7 @@ class EverythingMended(NothingToMend):
         return True
 
     def record(  # type: ignore[override]
-        self, key: str, action: FunctionType, inputs: tuple[Any, ...]
+        self, key: str, action: FunctionType, inputs: tuple[Any, ...], level: int = 1
     ) -> bool:
         action(*inputs)
         return True

@@ -23,6 +23,6 @@ def test_exception_can_be_caught_by_either_name(
             raise own("what happened")
 
 
-def test_every_exported_name_is_an_exception_of_bcmend() -> None:
+def test_every_exported_name_is_an_exception_or_a_warning_of_bcmend() -> None:
     for name in errors.__all__:
-        assert issubclass(getattr(errors, name), errors.BcmendError)
+        assert issubclass(getattr(errors, name), (errors.BcmendError, UserWarning))

@@ -15,8 +15,8 @@ from bcmend.policy import DEFAULT, Policy
     ("field", "allowed"),
     [
         ("branch", ["auto", "where", "cond"]),
-        ("output", ["defer", "keep", "drop"]),
-        ("guards", ["defer", "keep"]),
+        ("output", ["defer", "inline", "keep", "drop"]),
+        ("guards", ["defer", "inline", "keep"]),
     ],
 )
 def test_choices_are_accepted_and_anything_else_is_named(field: str, allowed: list[str]) -> None:

@@ -361,9 +361,8 @@ PROVOCATIONS = (
     Provocation("cannot-snapshot", _printing_an_iterator, _printing_a_list, run=ON_X),
     Provocation(
         "export",
-        _printing,
-        _printing,
-        better_policy=bcmend.Policy(output="drop"),
+        _checking,
+        _simple,
         run=_export,
     ),
 )

@@ -52,6 +52,7 @@ def outer(x):
 
 BRANCH, GUARD, PRINT, LOG, UNPACKED, GENERATOR, INNER = 7, 11, 13, 14, 15, 21, 27
 OUTPUTS = {PRINT, LOG, UNPACKED}
+USED = {16, 17}  # prints whose result is used
 
 OTHERS = ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14")
 
@@ -110,7 +111,8 @@ def _check_planned(sites, file):
     refused = _at(sites, GENERATOR)
     assert (refused.status, refused.lowering, refused.refusal) == ("refused", None, "generator")
     assert refused.function == "values"
-    assert {site.line for site in sites} == {BRANCH, GUARD, *OUTPUTS, GENERATOR, INNER}
+    lines = {BRANCH, GUARD, *OUTPUTS, *USED, GENERATOR, INNER}
+    assert {site.line for site in sites} == lines
 
 
 def test_a_source_file_is_planned(program):
@@ -248,8 +250,8 @@ def test_a_line_names_file_line_function_kind_and_outcome(program, capsys):
     assert [f"{program}:{GENERATOR}", "values", "branch", "refused", "generator"] in shown
     statuses = [words[3] for words in shown[:-1]]
     planned, refused = statuses.count("planned"), statuses.count("refused")
-    assert planned + refused == len(statuses) == 7
-    assert lines[-1] == f"7 sites in 1 file: {planned} planned, {refused} refused"
+    assert planned + refused == len(statuses) == 9
+    assert lines[-1] == f"9 sites in 1 file: {planned} planned, {refused} refused"
 
 
 def test_a_terminal_gets_a_table(program):

@@ -6,18 +6,23 @@ import dis
 from types import CodeType
 from typing import Final
 
-__all__ = ["has_dropped_call", "has_truth_jump"]
+__all__ = ["calls_a_variable", "formats", "has_call", "has_truth_jump"]
 
 _TRUTH_JUMPS: Final = frozenset(
     opcode
     for name, opcode in dis.opmap.items()
     if "JUMP" in name and ("IF_TRUE" in name or "IF_FALSE" in name)
 )
+_PUSH_NULL: Final = dis.opmap["PUSH_NULL"]
+_LOADS: Final = frozenset(
+    opcode for name, opcode in dis.opmap.items() if name.startswith(("LOAD_FAST", "LOAD_DEREF"))
+)
+_FORMATS: Final = frozenset(
+    opcode for name, opcode in dis.opmap.items() if name.startswith(("FORMAT_", "CONVERT_VALUE"))
+)
 _CALLS: Final = frozenset(
     opcode for name, opcode in dis.opmap.items() if name in ("CALL", "CALL_KW", "CALL_FUNCTION_EX")
 )
-_POP_TOP: Final = dis.opmap["POP_TOP"]
-_CACHE: Final = dis.opmap["CACHE"]
 
 
 def has_truth_jump(code: CodeType, *, nested: bool = False) -> bool:
@@ -31,13 +36,21 @@ def has_truth_jump(code: CodeType, *, nested: bool = False) -> bool:
     )
 
 
-def has_dropped_call(code: CodeType) -> bool:
-    """Whether ``code`` calls something and drops the result."""
-    after_call = False
-    for opcode in code.co_code[::2]:
-        if opcode == _CACHE:
-            continue
-        if after_call and opcode == _POP_TOP:
-            return True
-        after_call = opcode in _CALLS
-    return False
+def has_call(code: CodeType) -> bool:
+    """Whether ``code`` calls something."""
+    return not _CALLS.isdisjoint(code.co_code[::2])
+
+
+def calls_a_variable(code: CodeType) -> bool:
+    """Whether ``code`` can call what a local or a free variable holds: it loads one by a NULL."""
+    opcodes = code.co_code[::2]
+    return any(
+        {opcodes[index - 1], opcodes[index + 1]} & _LOADS
+        for index in range(1, len(opcodes) - 1)
+        if opcodes[index] == _PUSH_NULL
+    )
+
+
+def formats(code: CodeType) -> bool:
+    """Whether ``code`` makes text of a value, as in an f-string."""
+    return not _FORMATS.isdisjoint(code.co_code[::2])

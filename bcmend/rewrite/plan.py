@@ -16,6 +16,7 @@ __all__ = [
     "SPLIT",
     "ArmRegion",
     "BranchLowering",
+    "Callee",
     "GuardLowering",
     "Lowering",
     "OutputLowering",
@@ -164,17 +165,40 @@ class Slice:
 
 
 @dataclass(frozen=True, slots=True)
-class OutputLowering:
-    """The statement ``start`` to ``end`` becomes a function of the values of ``inputs``.
+class Callee:
+    """What a statement calls, as far as only a trace can tell whether it writes.
 
-    ``inputs`` are evaluated where the statement stands; the rest when the record is delivered.
-    ``receiver``, if any, must turn out to be a logger.
+    ``load`` pushes the object that has the method ``method``, or, where that is empty, what is
+    called itself. ``level`` pushes the first argument, where the method is ``log``.
+    """
+
+    load: Slice
+    method: str
+    level: Slice | None
+
+
+@dataclass(frozen=True, slots=True)
+class OutputLowering:
+    """The call ``start`` to ``end`` becomes a function of the values of ``inputs``.
+
+    Attributes:
+        start: the first instruction.
+        end: the instruction behind the call, and behind the POP_TOP that drops its result.
+        inputs: what is evaluated where the call stands; the rest is when the record is delivered.
+        callee: what has to turn out to write, if that is not known.
+        is_dropped: whether the result is dropped; else the call gives None at its place.
+        stack_level: to which of its callers the output is attributed, 1 being none; -1 if only the
+            call itself tells.
+        unless_silent: why it cannot be deferred where it does write; empty if it can.
     """
 
     start: int
     end: int
     inputs: tuple[Slice, ...]
-    receiver: Slice | None
+    callee: Callee | None
+    is_dropped: bool = True
+    unless_silent: str = ""
+    stack_level: int = 1
 
 
 Lowering = BranchLowering | GuardLowering | OutputLowering

@@ -263,6 +263,7 @@ class CodeWriter:
             else:
                 stretch.add([self._copied(stretch, index)])
                 index += 1
+        # What the call gives is the result where it was not dropped; nobody looks at it.
         stretch.add([*emit.load_const(None), *emit.return_value()])
         names = tuple(INPUT.format(number) for number in range(len(lowering.inputs)))
         return self._finish(stretch, self._inner(names, ()))
@@ -586,23 +587,45 @@ class CodeWriter:
         self, stretch: _Stretch, site: Site, lowering: OutputLowering, at: Location | None
     ) -> None:
         original = Label("original")
-        receiver = () if lowering.receiver is None else (self._load(stretch, lowering.receiver),)
-        stretch.add(self._ask(site, "recording", *receiver, at=at))
+        question = self._question(stretch, lowering, at)
+        stretch.add(self._ask(site, "recording", *question, at=at))
         stretch.add(emit.jump_if_false(original, at))
         inputs = [each for part in lowering.inputs for each in self._slice(stretch, part)]
         action = emit.make_function(self._statement(lowering), (), at)
         values = [*inputs, *emit.build_tuple(len(lowering.inputs), at)]
-        stretch.add(self._ask(site, "record", action, values, at=at))
+        level = () if lowering.stack_level == 1 else (emit.load_const(lowering.stack_level, at),)
+        stretch.add(self._ask(site, "record", action, values, *level, at=at))
         stretch.add(emit.pop_top(at))
+        if not lowering.is_dropped:
+            stretch.add(emit.load_const(None, at))
         stretch.add([*emit.jump(self._place(stretch, lowering.end), at), original])
+
+    def _question(
+        self, stretch: _Stretch, lowering: OutputLowering, at: Location | None
+    ) -> Sequence[Emitted]:
+        """Return what is passed on to find out whether a call writes: see ``rt.recording``."""
+        callee = lowering.callee
+        if callee is None:
+            return ()
+        level = (
+            emit.load_const(None, at)
+            if callee.level is None or callee.method != "log"
+            else self._load(stretch, callee.level)
+        )
+        return (
+            self._load(stretch, callee.load),
+            emit.load_const(callee.method, at),
+            level,
+            emit.load_const(lowering.unless_silent, at),
+        )
 
     def _slice(self, stretch: _Stretch, part: Slice) -> list[Instruction]:
         return [self._copied(stretch, index) for index in range(part.start, part.end)]
 
     def _load(self, stretch: _Stretch, part: Slice) -> list[Instruction]:
-        """Return the loads of ``part`` alone, without the NULL of a call that they begin."""
+        """Return the loads of ``part`` alone, without the NULL of a call that ends behind them."""
         first, *rest = self._slice(stretch, part)
-        if isinstance(first.arg, tuple):
+        if isinstance(first.arg, tuple) and not any(each.op.startswith("CALL") for each in rest):
             first = replace(first, arg=(False, *first.arg[1:]))
         return [first, *rest]
 

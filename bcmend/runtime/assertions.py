@@ -31,7 +31,7 @@ def _assert(called: Any, tx: Any, condition: VariableTracker, *message: Any, **n
     if not (scalars.may_take(tx) and _is_data(known) and guards.can_exit(tx, _SITE)):
         return _DYNAMOS(called, tx, condition, *message, **named)
     predicate = guards.predicate_of(tx, _SITE, known)
-    guards.make_side_exit(tx, _SITE, lower.negated(tx, predicate))
+    guards.make_side_exit(tx, _SITE, lower.negated(tx, predicate), is_only_way=False)
     return constant(None)
 
 

@@ -62,12 +62,15 @@ class BodyState:
     ``takes_numbers``: a trace of it has taken numbers out of tensors without having been asked for
     one graph; ``leaves_numbers``: that went wrong, so that later traces leave it.
     ``has_choices``: what it returns may hold choices that are made after the graph.
+    ``timing``: whether the records of its statements run "inline" or "deferred"; empty where the
+    policy of the first one tells.
     ``newer``: code that replaced it since, from which to make the function for the next try.
     """
 
     code: CodeType
     may_break: bool = False
     repeatable: bool | None = None
+    timing: str = ""
     takes_numbers: bool = False
     leaves_numbers: bool = False
     tries: int = 0

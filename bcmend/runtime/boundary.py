@@ -20,7 +20,16 @@ from torch._C._dynamo.eval_frame import get_eval_frame_callback, set_eval_frame
 from torch._dynamo import exc, trace_rules
 from torch._dynamo.eval_frame import skip_code
 
-from bcmend.runtime import backoff, choices, side_exits, sites
+from bcmend.runtime import (
+    backoff,
+    callers,
+    choices,
+    random_numbers,
+    second_runs,
+    side_exits,
+    sites,
+)
+from bcmend.runtime.emission import emitted
 from bcmend.runtime.records import Buffer, deliver
 
 __all__ = ["run"]
@@ -46,6 +55,7 @@ def run(body: FunctionType, arguments: tuple[Any, ...]) -> Any:
     _CALL.buffer = buffer
     failure = None
     result = None
+    written = emitted()
     try:
         result = _compiled(body, arguments, buffer)
     except BaseException as error:
@@ -57,8 +67,9 @@ def run(body: FunctionType, arguments: tuple[Any, ...]) -> Any:
     if isinstance(failure, side_exits.SideExit):
         return _behind_a_side_exit(failure, body, arguments)
     if failure is not None:
-        if _can_be_repeated(body, failure):
-            return _plainly(body, arguments)
+        if emitted() == written and _can_be_repeated(body, failure):
+            random_numbers.put_back()
+            return second_runs.plainly(callers.call_as_entered, body, (*arguments, []))
         raise failure
     return result
 
@@ -91,18 +102,9 @@ def _behind_a_side_exit(
     taken: side_exits.SideExit, body: FunctionType, arguments: tuple[Any, ...]
 ) -> Any:
     """Make the call in plain Python, for which its graph has left no trace."""
-    result = _plainly(body, arguments)
+    result = second_runs.plainly(callers.call_as_entered, body, (*arguments, []))
     side_exits.came_back(taken, _latest(body).code)
     return result
-
-
-def _plainly(body: FunctionType, arguments: tuple[Any, ...]) -> Any:
-    """Run the original instructions of a body."""
-    callback = set_eval_frame(None)
-    try:
-        return body(*arguments, [])
-    finally:
-        set_eval_frame(callback)
 
 
 def _compiled(body: FunctionType, arguments: tuple[Any, ...], buffer: Buffer) -> Any:
@@ -113,6 +115,7 @@ def _compiled(body: FunctionType, arguments: tuple[Any, ...], buffer: Buffer) ->
         whole = not state.may_break
         generation = state.generation
         sites.clear_recent()
+        random_numbers.forget()
         try:
             with _captured_whole(callback) if whole else nullcontext():
                 result = body(*arguments, buffer)
@@ -169,7 +172,6 @@ for _function in (
     _latest,
     _can_be_repeated,
     _behind_a_side_exit,
-    _plainly,
     _skip,
     install,
 ):

@@ -21,10 +21,23 @@ CERTAIN: Final = "certain"
 LIKELY: Final = "likely"
 UNKNOWN: Final = "unknown"
 
-#: Graph breaks that stand for an error of the program, as torch/_dynamo names them.
-_UNBOUND: Final = "Attempted to read undefined local variable"
-#: A cell is known to be empty in the trace only: a record would find in it what came later.
-_FAILED: Final = frozenset(["TypeError when making fake tensor call", "Read uninitialized cell"])
+#: Graph breaks that stand for an error of the program, as torch/_dynamo names them: a variable that
+#: is not bound, an ``assert`` of what is known to be false.
+_CERTAIN: Final = frozenset(
+    [
+        "Attempted to read undefined local variable",
+        "Data-dependent assertion failed (cannot compile partial graph)",
+    ]
+)
+#: Those that most likely do. A cell is known to be empty in the trace only: a record would find in
+#: it what came later. An AssertionError is hardly made for anything but to be raised.
+_FAILED: Final = frozenset(
+    [
+        "TypeError when making fake tensor call",
+        "Read uninitialized cell",
+        "assert with non-string message",
+    ]
+)
 
 _RAISE: Final = InstructionTranslatorBase.RAISE_VARARGS.__code__
 _FAKE: Final = utils.get_fake_value.__code__
@@ -36,7 +49,7 @@ def whether_raised(error: Exception) -> str:
     if isinstance(error, exc.ObservedException):
         return CERTAIN if _is_raised_by_the_program(error.__traceback__) else LIKELY
     if isinstance(error, exc.Unsupported):
-        if error.gb_type == _UNBOUND:
+        if error.gb_type in _CERTAIN:
             return CERTAIN
         return LIKELY if error.gb_type in _FAILED else UNKNOWN
     if isinstance(error, exc.TorchRuntimeError):

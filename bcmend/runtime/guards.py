@@ -8,12 +8,13 @@ it is certain that eager execution raises and the exception leaves the code bein
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from torch._dynamo.variables import TensorVariable, TupleVariable
 from torch._dynamo.variables.base import VariableTracker
 
-from bcmend.runtime import failures, lower, moments, sinks, sites, watches
+from bcmend.runtime import failures, inline, lower, moments, side_exits, sinks, sites, watches
 from bcmend.runtime.arms import Arm, ArmFailure, ArmTrace
 from bcmend.runtime.merge import example_of
 from bcmend.runtime.operations import storage_of
@@ -56,7 +57,7 @@ def defer_raising_arm(
         if not make_guard(tx, site, arm.function, TupleVariable(list(arm.arguments)), predicate):
             return None
     elif can_exit(tx, site):
-        make_side_exit(tx, site, predicate)
+        make_side_exit(tx, site, predicate, is_only_way=True)
     else:
         site.refuse("arm-untraceable", failure.detail)
         return None
@@ -77,10 +78,12 @@ def make_guard(
     which raises, when all else has been done: what the action finds in cells and in objects is what
     is there by then.
     """
-    if can_exit(tx, site):
-        make_side_exit(tx, site, predicate)
+    is_handled = handled_by_a_caller(tx)
+    stays = inline.is_asked_for(site, raises=True) and inline.is_wanted(tx, site, raises=True)
+    if can_exit(tx, site) and (is_handled or not stays):
+        make_side_exit(tx, site, predicate, is_only_way=is_handled)
         return True
-    if handled_by_a_caller(tx):
+    if is_handled:
         site.refuse("handler-in-caller")
         return False
     return make_record(tx, site, action, inputs, predicate)
@@ -88,13 +91,17 @@ def make_guard(
 
 def can_exit(tx: Any, site: LiveSite) -> bool:
     """Whether the frame being traced can have a side exit for ``site``, as far as is known."""
-    return not tx.export and sinks.ends_at_a_boundary(tx) and sites.may_have_exit(site)
+    at_boundary = sinks.ends_at_a_boundary(tx)
+    return side_exits.are_possible(tx, at_boundary=at_boundary) and sites.may_have_exit(site)
 
 
-def make_side_exit(tx: Any, site: LiveSite, predicate: TensorVariable) -> None:
+def make_side_exit(
+    tx: Any, site: LiveSite, predicate: TensorVariable, *, is_only_way: bool
+) -> None:
     """Have the call made in plain Python if ``predicate`` holds."""
     nothing = TupleVariable([])
-    sinks.append(tx, Draft(site, nothing, predicate, nothing, is_exit=True))
+    draft = Draft(site, nothing, predicate, nothing, is_exit=True, is_only_way=is_only_way)
+    sinks.append(tx, draft)
 
 
 def predicate_of(tx: Any, site: LiveSite, condition: VariableTracker) -> TensorVariable:
@@ -120,14 +127,21 @@ def make_record(
     if not sinks.is_open(tx):
         site.refuse("export")
         return False
+    raises = predicate is not None
+    draft = Draft(site, action, predicate, inputs, raises=raises, is_statement=True)
+    if sinks.add_inline(tx, draft):
+        return True
     try:
-        if predicate is None:
+        if predicate is None and sinks.shows_moments(tx, site):
+            inline.note_deferred(tx)  # what is kept of the moment is of no use inside the graph
             action, inputs = _at_this_moment(tx, site, action, inputs)
         kept = sinks.snapshot(tx, site, inputs)
     except sinks.CannotSnapshot as reason:
+        if inline.is_wanted(tx, site, raises=raises):
+            inline.must_wait(tx.output)
         site.withdraw("cannot-snapshot", str(reason))
         raise watches.SiteChanged(restart_reason="bcmend: a value cannot be kept") from None
-    sinks.append(tx, Draft(site, action, predicate, kept, raises=predicate is not None))
+    sinks.append(tx, replace(draft, action=action, inputs=kept))
     return True
 
 

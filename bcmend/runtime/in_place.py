@@ -13,7 +13,7 @@ these have the history of gradients that the changes give them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +28,7 @@ from torch.fx import Node, Proxy
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils.checkpoint import CheckpointPolicy
 
+from bcmend.runtime import shared_memory
 from bcmend.runtime.arms import ArmTrace
 from bcmend.runtime.merge import Pair, example_of
 from bcmend.runtime.operations import Hazards, storage_of
@@ -75,7 +76,12 @@ def plan_in_place(
     Raises:
         CannotSettle: one of them cannot be made conditional in this way.
     """
-    changed = [_changed(arm, found.writes) for arm, found in zip(arms, hazards, strict=True)]
+    written = frozenset[int]().union(*(found.writes for found in hazards))
+    behind = shared_memory.enter_as_views(tx, arms, written)
+    changed = [
+        _once_each(behind.get(id(_example(each)), each) for each in _changed(arm, found.writes))
+        for arm, found in zip(arms, hazards, strict=True)
+    ]
     outers = _once_each(outer for proxies in changed for outer in proxies)
     if not outers:
         return []
@@ -93,7 +99,7 @@ def plan_in_place(
             outer,
             Pair(_final(outer, arms[0]), _final(outer, arms[1])),
             any(_history_changed(arm, outer) for arm in arms),
-            any(_is_counted(arm, outer) for arm in arms),
+            _is_behind(outer, behind) or any(_is_counted(arm, outer) for arm in arms),
         )
         for outer in outers
     ]
@@ -118,6 +124,10 @@ def _changed(arm: ArmTrace, writes: frozenset[int]) -> list[Proxy]:
 
 def _is_counted(arm: ArmTrace, outer: Proxy) -> bool:
     return any(_example(each) is _example(outer) for each in arm.effects.tensors)
+
+
+def _is_behind(outer: Proxy, behind: Mapping[int, Proxy]) -> bool:
+    return any(_example(each) is _example(outer) for each in behind.values())
 
 
 def _once_each(outers: Iterable[Proxy]) -> list[Proxy]:
@@ -218,8 +228,12 @@ def _outlives_the_graph(outer: Proxy) -> bool:
 
 
 def _history_changed(arm: ArmTrace, outer: Proxy) -> bool:
-    entry = arm.entries.get(outer)
-    return entry is not None and entry.history_changed
+    storage = storage_of(_example(outer))
+    return any(
+        entry.history_changed
+        for entry in arm.entries.values()
+        if storage_of(entry.example) == storage
+    )
 
 
 def _require_apart(outers: Sequence[Proxy]) -> None:

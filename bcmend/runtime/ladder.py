@@ -25,8 +25,8 @@ from typing import Any
 
 import torch
 from torch._dynamo import exc
-from torch._dynamo.variables import TensorVariable, TupleVariable
-from torch._dynamo.variables.base import VariableTracker
+from torch._dynamo.variables import ListVariable, TensorVariable, TupleVariable
+from torch._dynamo.variables.base import ValueMutationNew, VariableTracker
 
 from bcmend.rewrite.plan import SPLIT
 from bcmend.runtime import (
@@ -34,6 +34,7 @@ from bcmend.runtime import (
     draws,
     guards,
     in_place,
+    inline,
     iterators,
     loops,
     lower,
@@ -173,6 +174,8 @@ def _give_up(branch: Branch, slug: str, detail: str) -> None:
 
 
 def _lower(tx: Any, branch: Branch) -> VariableTracker | None:
+    if branch.returns:
+        branch = _with_lists_of_its_own(tx, branch)
     then_arm, else_arm = branch.arms
     merger = Merger(
         lambda value: value.as_proxy().node.graph in (then_arm.graph, else_arm.graph),
@@ -210,6 +213,38 @@ def _lower(tx: Any, branch: Branch) -> VariableTracker | None:
     has_effects = bool(changes or records or tensors)
     branch.site.mended(f"{how} with effects" if has_effects else how, choice.why)
     return result
+
+
+def _with_lists_of_its_own(tx: Any, branch: Branch) -> Branch:
+    """Give each side a list of its own in place of one that both have changed and return.
+
+    Nobody can tell where the frame alone has had the list, and ends with the branch.
+    """
+    after = [
+        {id(change.variable): change for change in arm.effects.containers if not change.is_open}
+        for arm in branch.arms
+    ]
+    own = {
+        key: change
+        for changes in after
+        for key, change in changes.items()
+        if type(change.variable) is ListVariable
+        and iterators.end_here(tx, [change.variable], (), returns=True)
+    }
+    if not own:
+        return branch
+    arms = []
+    for changes, arm in zip(after, branch.arms, strict=True):
+        items = list(vars(arm.result).get("items", ()))
+        for position, item in enumerate(items):
+            if id(item) in own:
+                known = changes.get(id(item))
+                state = own[id(item)].before if known is None else known.after
+                items[position] = ListVariable(
+                    list(state["items"]), mutation_type=ValueMutationNew()
+                )
+        arms.append(replace(arm, result=TupleVariable(items)))
+    return replace(branch, then_arm=arms[0], else_arm=arms[1])
 
 
 def _described(branch: Branch, how: str, *, is_chosen_later: bool) -> str:
@@ -273,6 +308,7 @@ def _choose(tx: Any, branch: Branch, has_results: bool) -> tuple[Choice, list[In
         return None
     gradients = lower.gradients_flow(*branch.arms)
     hazards = _hazards_without_draws(tx, branch) if gradients else _hazards(tx, branch)
+    _require_order(tx, branch, hazards)
     try:
         tensors = in_place.plan_in_place(tx, branch.arms, hazards)
     except in_place.CannotSettle as problem:
@@ -282,6 +318,16 @@ def _choose(tx: Any, branch: Branch, has_results: bool) -> tuple[Choice, list[In
     if refusal is not None:
         site.refuse(*refusal)
     return None if choice is None else (choice, tensors)
+
+
+def _require_order(tx: Any, branch: Branch, hazards: Sequence[Hazards]) -> None:
+    """Defer all records if one of an arm, which runs behind the branch, came behind a failure."""
+    for arm, hazard in zip(branch.arms, hazards, strict=True):
+        statements = [draft for draft in arm.records if draft.is_statement]
+        if hazard.partial and any(
+            inline.is_wanted(tx, draft.site, raises=draft.raises) for draft in statements
+        ):
+            inline.must_wait(tx.output)
 
 
 def _hazards(tx: Any, branch: Branch) -> list[Hazards]:

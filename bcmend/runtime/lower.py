@@ -15,13 +15,14 @@ from torch._dynamo.variables import TensorVariable
 from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.builder import wrap_fx_proxy
 from torch._dynamo.variables.tensor import SymNodeVariable
+from torch._prims_common import is_non_overlapping_and_dense_or_false
 from torch.fx import Graph, GraphModule, Node, Proxy
 
 from bcmend.runtime import depth, histories, scalars
 from bcmend.runtime.arms import ArmTrace
 from bcmend.runtime.merge import CannotMerge, Pair, example_of
 from bcmend.runtime.operations import storage_of
-from bcmend.runtime.repeats import may_draw
+from bcmend.runtime.random_numbers import may_draw
 
 __all__ = [
     "as_predicate",
@@ -367,13 +368,7 @@ def _arm_graph(
     results = []
     for value, other in zip(values, others, strict=True):
         if value is None:
-            example = example_of(other)
-            result = graph.call_function(
-                torch.zeros,
-                (tuple(example.shape),),
-                {"dtype": example.dtype, "device": example.device},
-            )
-            result.meta["example_value"] = example
+            result = _zeros_in_form_of(graph, example_of(other))
         else:
             result = graph.call_method("clone", (known[value.as_proxy().node],))
             result.meta["example_value"] = example_of(value)
@@ -385,6 +380,26 @@ def _arm_graph(
         results.append(result)
     graph.output(tuple(results))
     return graph
+
+
+def _zeros_in_form_of(graph: Graph, example: torch.Tensor) -> Node:
+    """Return zeros in the form of a copy of ``example``; ``torch.cond`` compares strides too."""
+    order, strides = list(range(example.dim())), example.stride()
+    are_known = all(isinstance(stride, int) for stride in strides)
+    if are_known and is_non_overlapping_and_dense_or_false(example):
+        order.sort(key=lambda dimension: -strides[dimension])
+    zeros = graph.call_function(
+        torch.zeros,
+        (tuple(example.shape[dimension] for dimension in order),),
+        {"dtype": example.dtype, "device": example.device},
+    )
+    zeros.meta["example_value"] = example
+    if order == sorted(order):
+        return zeros
+    places = tuple(order.index(dimension) for dimension in range(example.dim()))
+    result = graph.call_method("permute", (zeros, places))
+    result.meta["example_value"] = example
+    return result
 
 
 def _copy_within(

@@ -113,6 +113,10 @@ def unformatted(value: VariableTracker) -> VariableTracker:
     Dynamo formats it before it replays what was stored to the objects in it.
     """
     value = value.realize()
+    if type(value) is TupleVariable:  # such as the arguments of a call inside its callers
+        items = [unformatted(item) for item in value.items]
+        same = all(one is other.realize() for one, other in zip(items, value.items, strict=True))
+        return value if same else TupleVariable(items)
     if not isinstance(value, StringFormatVariable):
         return value
     parts = [unformatted(part) for part in value.sym_args]

@@ -23,7 +23,7 @@ from torch.fx.node import map_aggregate
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from bcmend.runtime import costs
-from bcmend.runtime.repeats import may_draw
+from bcmend.runtime.random_numbers import may_draw
 
 __all__ = [
     "AUTOCAST",
@@ -34,6 +34,7 @@ __all__ = [
     "run",
     "stand_in",
     "storage_of",
+    "storages_written",
     "unjudged",
 ]
 
@@ -382,6 +383,12 @@ def is_in_place(node: Node) -> bool:
     if "out" in node.kwargs or node.kwargs.get("inplace") is True:
         return True
     return name.endswith("_") or name in _IN_PLACE_STATEMENTS
+
+
+def storages_written(node: Node, fake_mode: Any) -> set[int] | None:
+    """Return the storages that a node writes to; ``None`` where the node cannot be run again."""
+    run = _operators_of(node, fake_mode)
+    return None if run is None else run.storages_written(reshaped=False)
 
 
 def stand_in(example: Any) -> Any:

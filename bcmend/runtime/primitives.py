@@ -7,6 +7,7 @@ answer that sends control to the original instructions.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -29,8 +30,12 @@ from bcmend.names import UNBOUND
 from bcmend.runtime import (
     assertions,
     backoff,
+    callees,
+    callers,
+    exported,
     frames,
     guards,
+    inline,
     ladder,
     lower,
     scalars,
@@ -74,7 +79,7 @@ class _Primitive(HigherOrderOperator):
 class _RecordPrimitive(_Primitive):
     """``record`` where Dynamo broke the graph right at it: the statement runs now."""
 
-    def __call__(self, key: str, action: Any, inputs: tuple[Any, ...]) -> Any:
+    def __call__(self, key: str, action: Any, inputs: tuple[Any, ...], level: int = 1) -> Any:
         return action(*inputs)
 
 
@@ -263,7 +268,13 @@ def _is_open_for(tx: Any, site: sites.LiveSite) -> bool:
     is_open = sinks.is_open(tx)
     if not is_open:
         site.refuse("export")
+        if site.output == inline.INLINE and site.kind == "output":
+            warnings.warn("an exported program writes nothing: its output is dropped", stacklevel=2)
     return is_open
+
+
+def _timing(tx: Any, site: sites.LiveSite, *, raises: bool) -> str:
+    return "inline" if inline.is_wanted(tx, site, raises=raises) else "deferred"
 
 
 class _Guard(TorchHigherOrderOperatorVariable):
@@ -287,7 +298,7 @@ class _Guard(TorchHigherOrderOperatorVariable):
                 predicate = lower.negated(tx, predicate)
             made = guards.make_guard(tx, site, action, inputs, predicate)
         if made:
-            site.mended("deferred")
+            site.mended(_timing(tx, site, raises=True))
         return constant(made)
 
 
@@ -308,7 +319,11 @@ class _Unbound(TorchHigherOrderOperatorVariable):
 
 
 class _Recording(TorchHigherOrderOperatorVariable):
-    """``recording(key)``: whether an output statement is to become a record."""
+    """``recording(key, ...)``: whether an output statement is to become a record.
+
+    Where only a trace can tell whether the statement writes, the rest is ``callee, method, first,
+    unless_silent``: see ``rewrite.plan.Callee`` and ``OutputLowering``.
+    """
 
     _HOP_NAME = "bcmend.recording"
     _ALLOW_FALLBACK_TO_EAGER = True
@@ -316,17 +331,45 @@ class _Recording(TorchHigherOrderOperatorVariable):
     def _call_function(
         self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:
-        site = sites.find(args[0].as_python_constant())
+        key, *callee = args
+        site = sites.find(key.as_python_constant())
         if site is None or not site.active or site.output == "keep":
+            return constant(False)
+        tx._bcmend_writes_nothing = False  # for ``record``, which follows in the same frame
+        if callee and not _writes(tx, site, *callee):
             return constant(False)
         if frames.drains_for_the_caller(tx):
             site.refuse("generator", "the call hands the generator out")
             return constant(False)
-        return constant(site.output == "drop" or _is_open_for(tx, site))
+        return constant(True)
+
+
+def _writes(
+    tx: Any,
+    site: sites.LiveSite,
+    callee: VariableTracker,
+    method: VariableTracker,
+    first: VariableTracker,
+    unless_silent: VariableTracker,
+) -> bool:
+    """Whether a call is one that writes and that can be deferred."""
+    name = method.as_python_constant()
+    known = callees.known_as(callee, name)
+    if known is None:
+        return False
+    tx._bcmend_writes_nothing = callees.is_silent(callee, name, first)
+    reason = unless_silent.as_python_constant()
+    if reason and not tx._bcmend_writes_nothing:
+        site.refuse("output-shape", reason)
+        return False
+    return True
 
 
 class _Record(TorchHigherOrderOperatorVariable):
-    """``record(key, action, inputs)``: defer an output statement; whether that was possible."""
+    """``record(key, action, inputs[, level])``: defer an output statement; whether it could be.
+
+    ``level`` is there if the output is attributed to a caller: see ``OutputLowering``.
+    """
 
     _HOP_NAME = "bcmend.record"
     _ALLOW_FALLBACK_TO_EAGER = True
@@ -334,16 +377,24 @@ class _Record(TorchHigherOrderOperatorVariable):
     def _call_function(
         self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:
-        key, action, inputs = args
+        key, action, inputs, *level = args
         site = sites.find(key.as_python_constant())
         assert site is not None
         if site.output == "drop":
             site.mended("dropped")
             return constant(True)
+        if not sinks.is_open(tx):
+            exported.drop(tx, site)
+            return constant(True)
+        if tx._bcmend_writes_nothing:
+            site.mended("deferred", "nothing is written at this level")
+            return constant(True)
         with _withdrawn_if_it_fails(site):
+            if level:
+                action, inputs = callers.inside(tx, level[0].as_python_constant(), action, inputs)
             made = guards.make_record(tx, site, action, inputs)
         if made:
-            site.mended("deferred")
+            site.mended(_timing(tx, site, raises=False))
         return constant(made)
 
 
@@ -351,6 +402,7 @@ def _install() -> None:
     truths.install()
     searches.install()
     assertions.install()
+    callees.install()
     table = higher_order_ops._hop_name_to_variable_class
     for operator, variable in (
         (data_dependent, _DataDependent),

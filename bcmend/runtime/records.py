@@ -22,10 +22,12 @@ __all__ = [
     "add_member",
     "alter",
     "deliver",
+    "deliver_one",
     "refill",
     "settle_attribute",
     "settle_item",
     "show_as_of",
+    "store",
     "store_choice",
     "store_item",
 ]
@@ -41,13 +43,13 @@ def deliver(buffer: Buffer) -> None:
     buffer.clear()
     for position, record in enumerate(records):
         try:
-            _deliver_one(*record)
+            deliver_one(*record)
         except BaseException:
             _take_back(records[position + 1 :])
             raise
 
 
-def _deliver_one(
+def deliver_one(
     key: str, predicate: torch.Tensor | None, raises: bool, action: Any, inputs: tuple[Any, ...]
 ) -> None:
     if predicate is not None and not bool(predicate):
@@ -66,7 +68,7 @@ def _take_back(records: list[Record]) -> None:
         if action is store_choice:
             owner, name, is_in_place, _, before = inputs
             if is_in_place:
-                _store(owner, name, choices.resolve(before))
+                store(owner, name, choices.resolve(before))
 
 
 class _Outlet:
@@ -109,14 +111,15 @@ def store_choice(owner: Any, name: str, is_in_place: bool, choice: Any, before: 
     ``before`` is what was there before the branch.
     """
     if is_in_place:
-        _store(owner, name, choices.resolve(choice))
+        store(owner, name, choices.resolve(choice))
 
 
 #: Methods that do no more than store.
 _STORING: Final[tuple[Any, ...]] = (object.__setattr__, torch.nn.Module.__setattr__)
 
 
-def _store(owner: Any, name: str, value: Any) -> None:
+def store(owner: Any, name: str, value: Any) -> None:
+    """Store an attribute without any other effect that storing it may have."""
     if value is MISSING:
         delattr(owner, name)
     elif type(owner).__setattr__ in _STORING:
@@ -147,9 +150,10 @@ def show_as_of(action: Any, stored: tuple[tuple[Any, str, bool, Any], ...], *inp
 
 
 def _formatted(value: Any) -> Any:
-    is_text = type(value) is tuple and len(value) == 4 and type(value[0]) is str
-    if not is_text or value[0] != TEXT:
+    if type(value) is not tuple:
         return value
+    if len(value) != 4 or type(value[0]) is not str or value[0] != TEXT:
+        return tuple(map(_formatted, value))
     _, text, parts, named = value
     return text.format(*map(_formatted, parts), **{name: _formatted(part) for name, part in named})
 

@@ -6,33 +6,38 @@ languages", PLDI 2009) tests the condition when the graph has run, before any of
 Python objects are replayed. If the arm was to be taken, the boundary runs the original code, which
 does whatever eager execution does. It does not matter then whether the arm would have raised (an
 operation may only have failed on fake tensors, or Dynamo's model of Python be wrong), nor who
-catches the exception.
+catches the exception. A frame that does not end at a boundary runs its own original code and
+returns what that returns.
 
-That is right only where the graph itself leaves no trace, which is known when it is complete: if it
-does, the frame is traced again without.
+That is right only where the graph itself leaves no trace, or one that can be put back (``undo``).
+That is known when it is complete; if it is not so, the frame is traced again without.
 """
 
 from __future__ import annotations
 
+import sys
+import threading
+from collections.abc import Iterable
+from types import CellType, CodeType
 from typing import Any
 
 import torch
 from torch._C._dynamo.eval_frame import reset_code
-from torch._dynamo.source import AttrSource
+from torch._dynamo.bytecode_transformation import create_call_function, create_instruction
+from torch._dynamo.eval_frame import skip_code
 from torch._dynamo.variables import TensorVariable
 from torch._dynamo.variables.base import VariableTracker
 
-from bcmend.runtime import repeats, sites
-from bcmend.runtime.merge import constant
+from bcmend.runtime import inline, repeats, second_runs, sites, undo
 from bcmend.runtime.per_trace import kept
 from bcmend.runtime.sites import LiveSite
 from bcmend.runtime.watches import SiteChanged
 
-__all__ = ["SideExit", "add", "came_back"]
+__all__ = ["SideExit", "add", "are_possible", "came_back"]
 
 
 class SideExit(Exception):
-    """Raised in a compiled frame: the call is to be made in plain Python.
+    """Raised in the compiled body of a boundary: the call is to be made in plain Python.
 
     ``lasting`` says that the site keeps it even where the plain call does not fail, since the user
     asked for one graph.
@@ -43,36 +48,132 @@ class SideExit(Exception):
         self.key, self.lasting = key, lasting
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]
-def take_if(predicate: torch.Tensor, key: str, lasting: bool) -> None:
-    """Leave the compiled frame by its side exit if the condition holds."""
-    if bool(predicate):
-        raise SideExit(key, lasting)
+class _Taken(threading.local):
+    """The side exit by which this thread leaves a frame."""
+
+    key: str = ""
 
 
-def add(tx: Any, site: LiveSite, predicate: VariableTracker) -> None:
-    """Add a side exit to the frame being traced, which has to end at a boundary.
+_TAKEN = _Taken()
 
-    Dynamo calls what is in ``debug_locals`` when the graph has run, before it replays effects.
+
+def take_first(
+    keys: tuple[str, ...], raises: bool, lasting: bool, before: Any, *predicates: torch.Tensor
+) -> bool:
+    """Say whether the condition of a side exit holds; put everything back if so."""
+    for key, holds in zip(keys, _truths(predicates), strict=True):
+        if holds:
+            changes, draws = before
+            undo.put_back(changes, draws=draws)
+            if raises:
+                raise SideExit(key, lasting)
+            _TAKEN.key = key
+            return True
+    return False
+
+
+def leave(
+    values: tuple[Any, ...], cells: tuple[CellType, ...], code: CodeType, lasting: bool
+) -> Any:
+    """Return what a frame returns that has to be left by a side exit."""
+    taken = SideExit(_TAKEN.key, lasting)
+    result = second_runs.run_code(values, cells, code, sys._getframe(1).f_globals)
+    came_back(taken, code)
+    return result
+
+
+def nothing() -> None:
+    """Do nothing."""
+
+
+def _truths(predicates: tuple[torch.Tensor, ...]) -> Iterable[bool]:
+    """Return the truth of each condition, waiting for an accelerator only once."""
+    devices = {each.device for each in predicates}
+    if len(devices) == 1 and len(predicates) > 1 and not predicates[0].is_cpu:
+        return torch.stack(predicates).tolist()
+    return map(bool, predicates)
+
+
+for _function in (take_first, leave, nothing, _truths):
+    skip_code(_function.__code__)
+
+
+class _Exits(VariableTracker):
+    """The side exits of a frame being traced.
+
+    Stands for a function that Dynamo calls when the graph has run, before it replays effects. The
+    function does nothing; what counts is written before it is loaded. A frame with nobody to raise
+    ``SideExit`` to makes the call itself.
+    """
+
+    _nonvar_fields = {"output", "sites", *VariableTracker._nonvar_fields}  # noqa: RUF012
+
+    def __init__(self, tx: Any, *, raises: bool, **more: Any) -> None:
+        super().__init__(**more)
+        self.output = tx.output
+        self.sites: list[LiveSite] = []
+        self.has_only_way = False
+        self.predicates: list[VariableTracker] = []
+        self.raises, self.lasting = raises, bool(tx.one_graph)
+        self.before = undo.Kept(tx.output)
+        self.is_written = False
+        self._nothing = tx.output.install_global("__bcmend_nothing", nothing)
+        self._leave = tx.output.install_global("__bcmend_leave", leave)
+
+    def reconstruct(self, codegen: Any) -> None:
+        self.is_written = True
+        codegen.add_push_null(lambda: codegen.load_import_from(__name__, take_first.__name__))
+        keys = tuple(site.key for site in self.sites)
+        for known in (keys, self.raises, self.lasting):
+            codegen.append_output(codegen.create_load_const(known))
+        for each in (self.before, *self.predicates):
+            codegen(each)
+        codegen.extend_output(create_call_function(4 + len(self.predicates), False))
+        if self.raises:
+            codegen.append_output(create_instruction("POP_TOP"))
+        else:
+            second_runs.write_return_if(codegen, self._leave, self.lasting)
+        codegen.extend_output(codegen.load_function_name(self._nothing, False))
+
+
+def are_possible(tx: Any, *, at_boundary: bool) -> bool:
+    """Whether the frame being traced can have side exits, as far as is known."""
+    return not tx.export and (at_boundary or second_runs.can_return(tx))
+
+
+def add(
+    tx: Any, site: LiveSite, predicate: VariableTracker, *, at_boundary: bool, is_only_way: bool
+) -> None:
+    """Add a side exit to the frame being traced.
+
+    Args:
+        tx: the translator of the frame.
+        site: whose arm is not compiled.
+        predicate: a boolean tensor that says whether the arm is taken.
+        at_boundary: whether what the frame raises goes to a boundary, with nothing in between.
+        is_only_way: whether no record can take its place.
     """
     assert isinstance(predicate, TensorVariable)
     repeats.note(tx)  # what comes after a check may fail inside the graph
-    source = AttrSource(tx.import_source(__name__), take_if.__name__)
-    function = VariableTracker.build(tx, take_if, source)
-    arguments = [predicate, constant(site.key), constant(bool(tx.one_graph))]
-    tx.output.root_tx.debug_locals.append((function, arguments))
-    exits: list[LiveSite] = kept(tx.output, "side_exits", list)
-    if not exits:
-        output = tx.output
-        output.register_finalizer_fns.append(lambda module: _check(output, module, exits))
-    exits.append(site)
+    output = tx.output
+    exits: _Exits = kept(output, "side_exits", lambda: _Exits(tx, raises=at_boundary))
+    if not exits.sites:
+        output.root_tx.debug_locals.append((exits, []))
+        output.register_finalizer_fns.append(lambda module: _check(exits))
+    exits.sites.append(site)
+    exits.has_only_way = exits.has_only_way or is_only_way
+    exits.predicates.append(predicate)
 
 
-def _check(output: Any, module: Any, exits: list[LiveSite]) -> None:
+def _check(exits: _Exits) -> None:
     """Have the frame traced without its side exits, if its graph cannot be thrown away."""
-    if repeats.is_repeatable(output, module):
-        return
-    for site in exits:
+    output = exits.output
+    if exits.is_written and not undo.obstacle(output):
+        if not inline.writes(output):
+            return
+        if exits.has_only_way:
+            inline.must_wait(output)
+    for site in exits.sites:
         sites.leave_without_exit(site)
     raise SiteChanged(restart_reason="bcmend: the graph cannot be thrown away")
 

@@ -10,11 +10,13 @@ lists, kept on its ``OutputGraph``.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
+import torch
 from torch._dynamo.side_effects import SideEffects
 from torch._dynamo.source import AttrSource
 from torch._dynamo.variables import (
@@ -23,6 +25,7 @@ from torch._dynamo.variables import (
     ListVariable,
     TensorVariable,
     TupleVariable,
+    UserDefinedObjectVariable,
 )
 from torch._dynamo.variables.base import ValueMutationNew, VariableTracker
 from torch._dynamo.variables.builder import wrap_fx_proxy
@@ -32,12 +35,21 @@ from torch._dynamo.variables.tensor import SymNodeVariable
 from torch._dynamo.variables.user_defined import OrderedDictVariable
 
 from bcmend.names import BUFFER
-from bcmend.runtime import histories, records, repeats, side_exits, watches
+from bcmend.runtime import histories, inline, records, repeats, side_exits, watches
 from bcmend.runtime.merge import constant, example_of
 from bcmend.runtime.per_trace import kept
 from bcmend.runtime.sites import LiveSite
 
-__all__ = ["Draft", "append", "function_of_records", "is_open", "open_arm", "snapshot"]
+__all__ = [
+    "Draft",
+    "add_inline",
+    "append",
+    "function_of_records",
+    "is_open",
+    "open_arm",
+    "shows_moments",
+    "snapshot",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +58,9 @@ class Draft:
 
     ``predicate`` is a 0-d boolean tensor, or ``None`` for a record that is always delivered;
     ``raises`` says that the action has to end in an exception; ``is_exit`` makes of it a
-    side exit, which does without an action.
+    side exit, which does without an action, and ``is_only_way`` that no record can take its place;
+    ``is_statement`` that it stands for output or a
+    check of the program, which may run inside the graph.
     """
 
     site: LiveSite
@@ -55,6 +69,8 @@ class Draft:
     inputs: VariableTracker
     raises: bool = False
     is_exit: bool = False
+    is_only_way: bool = False
+    is_statement: bool = False
 
 
 def _stack(tx: Any) -> list[list[Draft]]:
@@ -99,7 +115,7 @@ def ends_at_a_boundary(tx: Any) -> bool:
 
 def is_open(tx: Any) -> bool:
     """Whether a record made now would reach somebody."""
-    return bool(_stack(tx)) or not tx.export
+    return not tx.export
 
 
 @contextmanager
@@ -121,13 +137,34 @@ def append(tx: Any, draft: Draft) -> None:
         return
     if draft.is_exit:
         assert draft.predicate is not None
-        side_exits.add(tx, draft.site, draft.predicate)
+        side_exits.add(
+            tx,
+            draft.site,
+            draft.predicate,
+            at_boundary=ends_at_a_boundary(tx),
+            is_only_way=draft.is_only_way,
+        )
         return
+    if draft.is_statement:
+        if _run_inside(tx, draft):
+            return
+        inline.note_deferred(tx)
     predicate = constant(None) if draft.predicate is None else draft.predicate
     repeats.note(tx)
     key, raises = constant(draft.site.key), constant(draft.raises)
     record = TupleVariable([key, predicate, raises, draft.action, draft.inputs])
     _buffer(tx).call_method(tx, "append", [record], {})
+
+
+def add_inline(tx: Any, draft: Draft) -> bool:
+    """Have a statement of the main graph run at its place, if that is wanted."""
+    return not _stack(tx) and _run_inside(tx, draft)
+
+
+def _run_inside(tx: Any, draft: Draft) -> bool:
+    return not tx.export and inline.add(
+        tx, draft.site, draft.action, draft.inputs, draft.predicate, raises=draft.raises
+    )
 
 
 def function_of_records(tx: Any, name: str) -> VariableTracker:
@@ -156,13 +193,48 @@ def snapshot(tx: Any, site: LiveSite, value: VariableTracker) -> VariableTracker
     copied = _snapshot_container(tx, site, value)
     if copied is not None:
         return copied
-    if isinstance(value, (ConstantVariable, SymNodeVariable)) or value.source is not None:
-        return value
-    if value.is_python_constant():
-        return value
-    if _can_be_rebuilt(value):
-        return value
-    raise CannotSnapshot(type(value).__name__)
+    if not (
+        isinstance(value, (ConstantVariable, SymNodeVariable))
+        or value.source is not None
+        or value.is_python_constant()
+        or _can_be_rebuilt(value)
+    ):
+        raise CannotSnapshot(type(value).__name__)
+    if not shows_moments(tx, site):
+        _watch_object(tx, site, value)
+    return value
+
+
+def shows_moments(tx: Any, site: LiveSite) -> bool:
+    """Whether what the text of an object shows is put back when a record of ``site`` is delivered.
+
+    Not for a check, and not for output that the graph writes itself, which shows the present.
+    """
+    return site.kind == "output" and not inline.is_wanted(tx, site, raises=False)
+
+
+def _watch_object(tx: Any, site: LiveSite, value: VariableTracker) -> None:
+    """Have a site withdrawn if an object whose text shows its state is changed later."""
+    if isinstance(value, UserDefinedObjectVariable) and _shows_its_state(value.value_type):
+        what = f"{value.value_type.__qualname__}, which is changed later"
+        watches.add_object(tx, value, lambda: site.withdraw("cannot-snapshot", what))
+
+
+def _shows_its_state(cls: Any) -> bool:
+    """Whether the text that stands for an object depends on its attributes, as far as is known."""
+    is_plain = any(cls.__repr__ is each.__repr__ for each in _PLAIN)
+    own = (name for name in ("__str__", "__format__") if getattr(cls, name) is not _OBJECT[name])
+    return not is_plain or any(own)
+
+
+#: Classes whose text does not depend on what is stored to an attribute in a forward.
+_PLAIN: Final[tuple[Any, ...]] = (
+    object,
+    torch.nn.Module,
+    logging.Logger,
+    logging.LoggerAdapter,
+)
+_OBJECT: Final = vars(object)
 
 
 def _snapshot_container(tx: Any, site: LiveSite, value: Any) -> VariableTracker | None:
@@ -218,7 +290,7 @@ def _can_be_rebuilt(value: VariableTracker) -> bool:
 
 def _snapshot_tensor(tx: Any, site: LiveSite, value: TensorVariable) -> VariableTracker:
     history = None
-    if site.kind == "output" and (value.source is None or site.clone_inputs):
+    if shows_moments(tx, site) and (value.source is None or site.clone_inputs):
         history = histories.name_of(example_of(value))
     if site.clone_inputs:
         kept = _method(tx, "clone", value)

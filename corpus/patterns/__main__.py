@@ -24,6 +24,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("names", nargs="*", help="run the patterns with such a part in the name")
     parser.add_argument("--training", action="store_true", help="with gradients")
     parser.add_argument("--backend", default="eager", help="eager, aot_eager or inductor")
+    parser.add_argument(
+        "--refused", action="store_true", help="print why what is refused is, and run nothing"
+    )
     parser.add_argument("--details", action="store_true", help="show every difference")
     return parser
 
@@ -38,9 +41,42 @@ def _totals(patterns: Sequence[Pattern]) -> str:
     )
 
 
+def refused_table() -> str:
+    """Return the page that says why each refused pattern is, and what is not reached yet."""
+    lines = [
+        "# Patterns that are not mended",
+        "",
+        "Printed by `python -m corpus.patterns --refused`; the programs are in `corpus/patterns`.",
+        "What every slug means is said in [refusals.md](refusals.md).",
+        "",
+        "## Refused",
+        "",
+        "| pattern | refusal | when | why |",
+        "|---|---|---|---|",
+    ]
+    for pattern in PATTERNS:
+        if pattern.is_refused:
+            by_mode = {
+                "always": pattern.outcome,
+                "with gradients": pattern.training_outcome or (),
+            }
+            for when, outcome in by_mode.items():
+                slugs = [each.removeprefix("refused: ") for each in outcome if "refused" in each]
+                lines += [f"| {pattern.name} | {s} | {when} | {pattern.because} |" for s in slugs]
+    lines += ["", "## Not as expected yet", "", "| pattern | how |", "|---|---|"]
+    for pattern in PATTERNS:
+        open_point = pattern.unsettled or pattern.unequal
+        if open_point:
+            lines.append(f"| {pattern.name} | {open_point} |")
+    return "\n".join(lines) + "\n"
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the patterns and show the table; 1 if anything is not as expected."""
     options = _parser().parse_args(arguments)
+    if options.refused:
+        print(refused_table(), end="")
+        return 0
     logging.getLogger("torch._dynamo").setLevel(logging.CRITICAL)
     table = Table(title=f"Patterns, back end {options.backend}")
     for heading in ("pattern", "expected", "found", "graphs", "as expected"):

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from corpus.patterns.pattern import (
     CHOICE,
     COND,
+    GUARD,
     OUTPUT,
     SPLIT,
     WHERE,
@@ -108,6 +109,21 @@ def number_of_steps_chosen() -> Program:
     return program
 
 
+@pattern(signs, CHOICE, GUARD)
+def assertion_that_a_helper_gave_a_tensor() -> Program:
+    def bonus(x: Tensor) -> Tensor | None:
+        if x.sum() > 0:
+            return None
+        return x * 2
+
+    def program(x: Tensor) -> Tensor:
+        more = bonus(x)
+        assert more is not None, f"no bonus for {x.sum():.1f}"
+        return more + 1
+
+    return program
+
+
 @pattern(rows, SPLIT, WHERE)
 def number_of_columns_kept() -> Program:
     def program(x: Tensor) -> Tensor:
@@ -161,7 +177,7 @@ def index_into_a_list_of_constants() -> Program:
     return program
 
 
-@pattern(signs, OUTPUT, SPLIT)
+@pattern(signs, CHOICE, OUTPUT)
 def word_chosen_and_printed() -> Program:
     def program(x: Tensor) -> Tensor:
         if x.sum() > 0:

@@ -170,7 +170,16 @@ def a_noise_tensor_filled_in_place() -> Program:
 
 
 # The numbers are drawn with chances that the arm computes: they cannot be drawn before it.
-@pattern(rows, COND, training_outcome=(refused("random-under-gradients"),))
+@pattern(
+    rows,
+    COND,
+    training_outcome=(refused("random-under-gradients"),),
+    because=(
+        "What is drawn depends on values that only the arm computes, so it cannot be drawn "
+        "before the arm; the backward of `torch.cond` would draw again, and running both arms"
+        " would shift the random stream."
+    ),
+)
 def draws_that_depend_on_the_data_of_an_arm() -> Program:
     def program(x: Tensor) -> Tensor:
         if x.sum() > 0:

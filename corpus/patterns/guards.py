@@ -407,6 +407,48 @@ def exception_that_gets_a_note() -> Program:
 
 
 @pattern(signs, GUARD)
+def check_between_two_changes_of_a_buffer() -> Any:
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("rows", torch.zeros(2, 3))
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.rows[0] = x.detach()
+            if self.rows.sum() < 0:
+                raise ValueError(f"negative: {self.rows.tolist()}")
+            self.rows[1] += 1
+            return x + self.rows.sum(0)
+
+    return Net()
+
+
+@pattern(signs, GUARD, OUTPUT)
+def check_between_two_dropouts() -> Any:
+    class Net(torch.nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            y = torch.nn.functional.dropout(x)
+            print("dropped", tuple(y.shape))
+            if x.min() < -3.5:
+                raise WrongTotal(x.min().item(), -3)
+            return torch.nn.functional.dropout(y)
+
+    return Net()
+
+
+@pattern(_indices, GUARD)
+def check_before_a_look_up_behind_a_dropout() -> Any:
+    class Net(torch.nn.Module):
+        def forward(self, table: Tensor, index: Tensor) -> Tensor:
+            table = torch.nn.functional.dropout(table)
+            if index.max() >= table.shape[0]:
+                raise ValueError(f"index {index.max().item()} is out of range")
+            return table[index] * 2
+
+    return Net()
+
+
+@pattern(signs, GUARD)
 def check_behind_a_batch_norm() -> Any:
     class Net(torch.nn.Module):
         def __init__(self) -> None:

@@ -86,7 +86,15 @@ def integer_division_by_zero() -> Program:
     return program
 
 
-@pattern(signs, refused("multi-element-condition"), graphs=None)
+@pattern(
+    signs,
+    refused("multi-element-condition"),
+    graphs=None,
+    because=(
+        "Eager execution raises at the jump (the truth of several elements is ambiguous), and"
+        " so does the jump that is left."
+    ),
+)
 def condition_of_several_elements() -> Program:
     def program(x: Tensor) -> Tensor:
         if torch.gt(x, 0):
@@ -183,7 +191,12 @@ def flag_set_by_a_branch() -> Program:
     return program
 
 
-@pattern(signs, refused("arm-untraceable"), graphs=None)
+@pattern(
+    signs,
+    refused("arm-untraceable"),
+    graphs=None,
+    because="The arm asks for a graph break itself; no graph holds it.",
+)
 def arm_that_breaks_the_graph() -> Program:
     def program(x: Tensor) -> Tensor:
         if x.sum() > 0:
@@ -297,7 +310,12 @@ def variable_bound_in_one_arm() -> Program:
     return program
 
 
-@pattern(signs, refused("frame-introspection"), graphs=None)
+@pattern(
+    signs,
+    refused("frame-introspection"),
+    graphs=None,
+    because="`locals()` reads the frame that it is called in, and an arm runs in another.",
+)
 def locals_inside_an_arm() -> Program:
     def program(x: Tensor) -> Tensor:
         if x.sum() > 0:

@@ -297,7 +297,16 @@ def filled_with_random_numbers() -> Program:
     return program
 
 
-@pattern(signs, WHERE, training_outcome=(refused("arm-effects"),))
+@pattern(
+    signs,
+    WHERE,
+    training_outcome=(refused("arm-effects"),),
+    because=(
+        "`exp` has kept its result for the backward, and the merged tensor is copied back "
+        "into it whichever side is taken; eager execution fails only where the tensor is "
+        "changed."
+    ),
+)
 def kept_by_an_earlier_operation() -> Program:
     def program(x: Tensor) -> Tensor:
         y = x.exp()
@@ -308,7 +317,7 @@ def kept_by_an_earlier_operation() -> Program:
     return program
 
 
-@pattern(signs, refused("arm-effects"), graphs=None)
+@pattern(signs, WHERE)
 def alias_read_by_the_arm() -> Program:
     def program(x: Tensor) -> Tensor:
         y = x * 2
@@ -321,7 +330,7 @@ def alias_read_by_the_arm() -> Program:
     return program
 
 
-@pattern(signs, refused("arm-effects"), graphs=None)
+@pattern(signs, WHERE)
 def views_of_one_tensor_on_two_sides() -> Program:
     def program(x: Tensor) -> Tensor:
         y = x * 2
@@ -347,7 +356,15 @@ def view_changed_and_its_base_read_later() -> Program:
     return program
 
 
-@pattern(signs, refused("arm-effects"), graphs=None)
+@pattern(
+    signs,
+    refused("arm-effects"),
+    graphs=None,
+    because=(
+        "After one side the tensor has another number of dimensions, in place, so every name "
+        "and view of it would have to be two things; a tensor of the graph has one form."
+    ),
+)
 def another_form_in_place() -> Program:
     def program(x: Tensor) -> Tensor:
         y = x * 2
@@ -358,7 +375,15 @@ def another_form_in_place() -> Program:
     return program
 
 
-@pattern(signs, WHERE, training_outcome=(refused("arm-effects"),))
+@pattern(
+    signs,
+    WHERE,
+    training_outcome=(refused("arm-effects"),),
+    because=(
+        "On one side the buffer gets a history of gradients in place. It outlives the call, "
+        "and would need one history or none depending on the data."
+    ),
+)
 def buffer_that_would_require_gradients() -> Any:
     class Net(_WithBuffer):
         def forward(self, x: Tensor) -> Tensor:

@@ -19,6 +19,8 @@ LOOP: Final = "loop by while_loop"
 NO_MERGE: Final = "branch without a merge"
 GUARD: Final = "guard deferred"
 OUTPUT: Final = "output deferred"
+GUARD_INLINE: Final = "guard inline"
+OUTPUT_INLINE: Final = "output inline"
 
 Outcome = tuple[str, ...]
 
@@ -48,6 +50,7 @@ class Pattern:
         way: how it gets patched and compiled.
         unsettled: why the outcome is not reached yet; empty where it is.
         unequal: in which way it can be told from eager execution yet; empty where it cannot.
+        because: why a site has to stay as it was, or what stands in the way; empty where none does.
         worse: in which way it is worse than stock `torch.compile` yet; empty where it is not.
     """
 
@@ -65,6 +68,7 @@ class Pattern:
     way: Way = patch_then_compile
     unsettled: str = ""
     unequal: str = ""
+    because: str = ""
     worse: str = ""
 
     def expected(self, *, training: bool) -> Outcome:
@@ -155,6 +159,8 @@ def _word(kind: str, status: str, lowering: str | None, slug: str | None) -> str
         return refused(slug or "")
     if status != "mended" or lowering is None:
         return ""
+    if lowering == "inline":
+        return f"{kind} inline"
     if lowering == "guard" or kind == "guard":
         return GUARD
     if kind == "output":

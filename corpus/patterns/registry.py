@@ -18,6 +18,7 @@ from corpus.patterns import (
     hard,
     in_place,
     iteration,
+    logs,
     loops,
     messages,
     modules,
@@ -25,8 +26,10 @@ from corpus.patterns import (
     output,
     scopes,
     searches,
+    sinks,
     speculation,
     state,
+    timing,
     truths,
     unbound,
 )
@@ -43,6 +46,8 @@ PATTERNS: Final[tuple[Pattern, ...]] = (
     *checks.PATTERNS,
     *output.PATTERNS,
     *messages.PATTERNS,
+    *sinks.PATTERNS,
+    *logs.PATTERNS,
     *modules.PATTERNS,
     *draws.PATTERNS,
     *hard.PATTERNS,
@@ -57,6 +62,7 @@ PATTERNS: Final[tuple[Pattern, ...]] = (
     *state.PATTERNS,
     *speculation.PATTERNS,
     *unbound.PATTERNS,
+    *timing.PATTERNS,
 )
 """Every pattern, by file and in the order of each file."""
 

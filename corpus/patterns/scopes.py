@@ -316,7 +316,15 @@ def helper_called_twice_in_one_expression() -> Program:
     return program
 
 
-@pattern(signs, refused("generator"), graphs=None)
+@pattern(
+    signs,
+    refused("generator"),
+    graphs=None,
+    because=(
+        "One side yields and the other does not; a frame that is suspended on one side only "
+        "cannot become an arm."
+    ),
+)
 def generator_with_a_branch() -> Program:
     # The frame of a generator is suspended between its values: there is no arm to call.
     def parts(x: Tensor) -> Iterator[Tensor]:

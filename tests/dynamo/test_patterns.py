@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from corpus.patterns import PATTERNS, Pattern, pattern_named
+from corpus.patterns.__main__ import refused_table
 from corpus.patterns.pattern import GUARD, OUTPUT, run, wrong_with
 from tests.equivalence import leave_unpatched, run_compiled
 
@@ -99,3 +102,10 @@ def test_output_and_checks_are_covered():
 
 def test_names_are_unique():
     assert len(set(NAMES)) == len(NAMES) >= 60
+
+
+def test_the_docs_say_why_each_refused_pattern_is():
+    assert [each.name for each in PATTERNS if each.is_refused and not each.because] == []
+    assert [each.name for each in PATTERNS if each.because and not each.is_refused] == []
+    page = Path(__file__).parents[2] / "docs" / "patterns.md"
+    assert page.read_text(encoding="utf-8") == refused_table()

@@ -185,3 +185,25 @@ def test_the_gradient_out_of_an_arm_under_cond_is_laid_out_otherwise() -> None:
         return [call(torch.eye(2) * 2 + 0.5), call(-torch.eye(2))]
 
     assert_equivalent(make, inputs, training=True)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_what_only_one_side_of_a_cond_makes_is_laid_out_otherwise(backend: str) -> None:
+    """A cache of keys, appended to by the layers that are not dropped."""
+
+    def make() -> Any:
+        def program(x: Tensor) -> tuple[Tensor, list[Tensor]]:
+            cache: list[Tensor] = []
+            if x[0, 0] > 0:
+                keys = (x @ x).view(2, 2, 4).transpose(0, 1)
+                cache.append(keys)
+                x = x + keys.sum()
+            return x * 1, cache
+
+        return program
+
+    def inputs() -> Sequence[Call]:
+        x = torch.arange(1.0, 17.0).view(4, 4)
+        return [call(x), call(-x)]
+
+    assert_equivalent(make, inputs, backend=backend)

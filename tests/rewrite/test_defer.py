@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import sys
 import warnings
@@ -31,7 +32,7 @@ class Later(NothingToMend):
         return True
 
     def record(  # type: ignore[override]
-        self, key: str, action: FunctionType, inputs: tuple[Any, ...]
+        self, key: str, action: FunctionType, inputs: tuple[Any, ...], level: int = 1
     ) -> bool:
         self.records.append((action, inputs))
         return True
@@ -69,37 +70,41 @@ def _own_logger(self, x):
     self.log.debug(x, extra={"a": 1})
 
 
+def _shadowed(print, x):
+    print(x)
+
+
 def _starred(x, y):
     print(*x, **y)
 
 
 @pytest.mark.parametrize(
-    "function", [_print, _sys_write, _logger, _logging, _warn, _own_logger, _starred]
+    "function", [_print, _sys_write, _logger, _logging, _warn, _own_logger, _starred, _shadowed]
 )
 def test_a_statement_that_writes(function: FunctionType) -> None:
     (decision,) = _outputs(function)
     assert isinstance(decision, OutputLowering)
-    asks = decision.receiver is not None
-    assert asks is (function is _own_logger)
+    asks = decision.callee is not None
+    assert asks is (function in (_own_logger, _logger, _shadowed))
 
 
 def _append(x):
     x.append(1)
 
 
-def _result_used(x):
-    return print(x)
+def _result_of_a_method_used(x):
+    return x.log()
 
 
 def _other_module(x):
     math.info(x)  # noqa: F821
 
 
-def _shadowed(print, x):
-    print(x)
+def _global_of_another_kind(x):
+    contextmanager(x)
 
 
-@pytest.mark.parametrize("function", [_append, _result_used, _shadowed])
+@pytest.mark.parametrize("function", [_append, _result_of_a_method_used, _global_of_another_kind])
 def test_a_statement_that_does_not(function: FunctionType) -> None:
     assert _outputs(function) == []
 
@@ -320,3 +325,162 @@ def test_a_module_that_only_its_name_tells_is_loaded_without_the_slot_of_its_cal
     code = next(each for each in module.co_consts if isinstance(each, CodeType))
     found = mend(code, Context("m", {}, Policy()))
     assert [type(site.decision) for _, site in found.sites] == [OutputLowering]
+
+
+# --- calls whose result is used, and callees that a trace has to look at
+
+
+class Chosen(Later):
+    """Records what is called by a name that is known to write, as a trace would find out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked_about: list[tuple[object, ...]] = []
+
+    def recording(self, key: str, *question: object) -> bool:
+        self.asked_about.append(question)
+        return not question or question[0] is not None
+
+
+@pytest.mark.parametrize("flag", [0, 1])
+def test_none_takes_the_place_of_a_result_that_is_used(
+    flag: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def f(flag, x):
+        y = print("a", x) or x + 1
+        print("b") if flag else print("c", x)
+        flag and print("d")
+        return [print(each, end=";") for each in (y, x)], (lambda: print("e"))(), print()
+
+    expected = f(flag, 1), capsys.readouterr().out
+    with _delivered_later(f) as (mended, later):
+        found = mended(flag, 1)
+        assert capsys.readouterr().out == ""
+        later.deliver()
+    assert (found, capsys.readouterr().out) == expected
+
+
+def _asked_about(function: FunctionType, *arguments: object) -> list[tuple[object, ...]]:
+    primitives = Chosen()
+    installed(function, primitives, ask=False)(*arguments)
+    return primitives.asked_about
+
+
+class Log:
+    def __init__(self) -> None:
+        self.written: list[object] = []
+
+    def info(self, *arguments: object) -> None:
+        self.written.append(arguments)
+
+    def log(self, *arguments: object) -> None:
+        self.written.append(arguments)
+
+
+def test_a_trace_is_asked_about_the_object_that_has_the_method() -> None:
+    def f(one, many, level):
+        one.info("text")
+        many[0].info("text", exc_info=True)
+        getattr(one, "info")("text")  # noqa: B009
+        one.log(level, "text")
+
+    log = Log()
+    log.info = lambda *arguments, **keywords: None  # type: ignore[method-assign]
+    assert _asked_about(f, log, [log], 7) == [
+        (log, "info", None, ""),
+        (log, "info", None, "the exception being handled is written too"),
+        (log.info, "", None, ""),
+        (log, "log", 7, ""),
+    ]
+
+
+def test_a_variable_that_is_called_is_asked_about() -> None:
+    def f(say):
+        say("text")
+
+    said: list[str] = []
+    with _delivered_later(f) as (mended, later):
+        mended(said.append)
+        assert said == []
+        later.deliver()
+    assert said == ["text"]
+
+
+def _exit_of_a_with(manager):
+    with manager:
+        pass
+
+
+def _length_written(x):
+    return sys.stdout.write(x)
+
+
+def test_what_a_with_calls_at_its_end_is_no_statement() -> None:
+    assert _outputs(_exit_of_a_with) == []
+
+
+def test_a_result_that_is_no_none_is_refused_where_it_is_used() -> None:
+    (decision,) = _outputs(_length_written)
+    assert isinstance(decision, Refusal) and decision.slug == "output-shape"
+
+
+def _level_of_two(x):
+    warnings.warn(x, stacklevel=2)
+
+
+def _third_argument(x):
+    warnings.warn(x, UserWarning, 3)
+
+
+def _some_level(x, level):
+    warnings.warn(x, stacklevel=level)
+
+
+def _no_level(x):
+    warnings.warn(x, UserWarning)  # noqa: B028
+
+
+@pytest.mark.parametrize(
+    ("function", "level"),
+    [(_level_of_two, 2), (_third_argument, 3), (_some_level, -1), (_no_level, 1)],
+)
+def test_the_level_of_a_warning(function: FunctionType, level: int) -> None:
+    (decision,) = _outputs(function)
+    assert isinstance(decision, OutputLowering) and decision.stack_level == level
+
+
+@functools.lru_cache(None)
+def _once(text):
+    logger.warning(text)
+
+
+@functools.lru_cache(None)
+def _counted(text):
+    logger.warning(text)
+    return len(text)
+
+
+def _calls_once(x):
+    _once(x)
+
+
+def _calls_counted(x):
+    _counted(x)
+
+
+def test_a_function_that_remembers_what_it_wrote_is_called_later() -> None:
+    (decision,) = _outputs(_calls_once)
+    assert isinstance(decision, OutputLowering)
+    assert _outputs(_calls_counted) == []
+
+
+def test_a_part_of_a_chained_comparison_is_not_evaluated_alone(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def f(b, c):
+        print(not (0 < b == 5), f"{c!r:>3}")
+
+    with _delivered_later(f) as (mended, later):
+        mended(5, 1)
+        later.deliver()
+        assert capsys.readouterr().out == "False   1\n"

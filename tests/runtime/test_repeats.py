@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 
 import pytest
@@ -12,6 +13,7 @@ from torch.nn import functional
 import bcmend
 from bcmend.install import patched_functions
 from bcmend.runtime import backoff
+from tests.equivalence import assert_equivalent, call
 
 
 def _repeatable(program: Callable[[Tensor], Tensor]) -> bool | None:
@@ -46,16 +48,52 @@ def _changes_its_argument(x: Tensor) -> Tensor:
     return x * 2
 
 
-def _draws_a_mask(x: Tensor) -> Tensor:
+def _changes_it_under_another_name(x: Tensor) -> Tensor:
     print(end="")
-    return functional.dropout(x, 0.5, training=True)
+    x.data.add_(1)
+    return x * 2
 
 
-def _draws_numbers(x: Tensor) -> Tensor:
+def _fills_a_row(x: Tensor) -> Tensor:
     print(end="")
-    return x + torch.rand(3)
+    x[0] = 3
+    return x * 2
 
 
-@pytest.mark.parametrize("program", [_changes_its_argument, _draws_a_mask, _draws_numbers])
-def test_a_graph_that_changes_or_draws_may_not(program: Callable[[Tensor], Tensor]) -> None:
+def _writes_to_it(x: Tensor) -> Tensor:
+    print(end="")
+    torch.exp(x.detach(), out=x.data)
+    return x * 2
+
+
+@pytest.mark.parametrize(
+    "program",
+    [_changes_its_argument, _changes_it_under_another_name, _fills_a_row, _writes_to_it],
+)
+def test_a_graph_that_changes_its_argument_may_not(program: Callable[[Tensor], Tensor]) -> None:
     assert _repeatable(program) is False
+
+
+def _fails_after(draw: Callable[[Tensor], Tensor]) -> Callable[[], Callable[[Tensor], Tensor]]:
+    def make() -> Callable[[Tensor], Tensor]:
+        def program(x: Tensor) -> Tensor:
+            y = draw(x)
+            print("drawn", y.shape)
+            return y[(x < 0).long() * 7] + torch.rand(3)
+
+        return program
+
+    return make
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        functional.dropout,
+        lambda x: x + torch.rand(3),
+        lambda x: x * random.randint(1, 6) + random.uniform(0, 1),
+    ],
+)
+def test_a_second_run_draws_the_same_numbers(draw: Callable[[Tensor], Tensor]) -> None:
+    values = [1.0, -1.0, 2.0]
+    assert_equivalent(_fails_after(draw), lambda: [call(torch.full((3,), each)) for each in values])

@@ -1,0 +1,279 @@
+"""The callables that write something, how each is recognised, and what it returns.
+
+Reads objects and names; says whether calling an object, or a method of it, writes. Functions are
+known by their qualified names and methods by the classes that have them, so that nothing has to be
+imported; the user may add others. Relies on nothing else of bcmend but its errors, and needs no
+torch.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from types import BuiltinMethodType, FunctionType, MethodType, ModuleType
+from typing import Any, Final
+
+from bcmend.errors import OutputError
+from bcmend.static_lookup import ancestors, namespace
+from bcmend.torch_knowledge import LOGGER_METHODS, LOGGING_FUNCTIONS, WARNING_FUNCTIONS
+
+__all__ = [
+    "CACHED",
+    "Output",
+    "always_none",
+    "last_names",
+    "level_of",
+    "of_callable",
+    "of_method",
+    "register",
+    "registered",
+    "unregister",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What is known of something that writes.
+
+    Attributes:
+        name: the qualified name by which it was recognised.
+        returns_none: whether it returns None, so that a call whose result is used can wait too.
+    """
+
+    name: str
+    returns_none: bool = True
+
+
+#: The type of a function that remembers its results.
+CACHED: Final = type(lru_cache(print))
+
+#: Functions, by module and name.
+_FUNCTIONS: Final = (
+    "builtins.print",
+    "pprint.pprint",
+    "pprint.pp",
+    "rich.print",
+    "rich.print_json",
+    "click.echo",
+    "click.secho",
+    *(f"logging.{name}" for name in sorted(LOGGING_FUNCTIONS)),
+    *(f"warnings.{name}" for name in sorted(WARNING_FUNCTIONS)),
+)
+
+_WRITER_METHODS: Final = frozenset(
+    """
+    add_scalar add_scalars add_histogram add_histogram_raw add_image add_images
+    add_image_with_boxes add_figure add_video add_audio add_text add_pr_curve add_pr_curve_raw
+    add_mesh add_tensor add_embedding add_graph add_hparams add_custom_scalars
+    add_custom_scalars_multilinechart add_custom_scalars_marginchart flush
+    """.split()
+)
+
+#: Methods, by the class that has them first; they are methods of subclasses too.
+_METHODS: Final[Mapping[str, frozenset[str]]] = {
+    "logging.Logger": LOGGER_METHODS,
+    "logging.LoggerAdapter": LOGGER_METHODS,
+    "_io._IOBase": frozenset(["write", "writelines", "flush"]),
+    "pprint.PrettyPrinter": frozenset(["pprint"]),
+    "rich.console.Console": frozenset(["print", "log", "rule", "print_json"]),
+    "torch.utils.tensorboard.writer.SummaryWriter": _WRITER_METHODS,
+    "tensorboardX.writer.SummaryWriter": _WRITER_METHODS,
+    "tqdm.std.tqdm": frozenset(["write"]),
+}
+
+#: Those that return something else than None.
+_GIVE_A_VALUE: Final = frozenset(["_io._IOBase.write"])
+
+#: Attributes of ``sys`` that hold a stream, whatever its class.
+_STREAMS: Final = ("stdout", "stderr", "__stdout__", "__stderr__")
+
+_LEVELS: Final[Mapping[str, int]] = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+    "warn": logging.WARNING,
+    "error": logging.ERROR,
+    "exception": logging.ERROR,
+    "critical": logging.CRITICAL,
+    "fatal": logging.CRITICAL,
+}
+
+#: What the user has registered: by name, and by object.
+_BY_NAME: Final[dict[str, Output]] = {}
+_BY_OBJECT: Final[dict[int, tuple[object, Output]]] = {}
+
+
+# What the user adds
+
+
+def register(target: object, *, returns_none: bool = False) -> None:
+    """Have calls of ``target`` count as output; see ``bcmend.register_output``."""
+    if isinstance(target, str):
+        _BY_NAME[_checked(target)] = Output(target, returns_none)
+        return
+    if isinstance(target, type) or not callable(target):
+        raise OutputError(
+            "an output is a function, a method or the qualified name of one; "
+            f"got {target!r} of type {type(target).__qualname__}"
+        )
+    name = str(getattr(target, "__qualname__", type(target).__qualname__))
+    _BY_OBJECT[_identity(target)] = (target, Output(name, returns_none))
+
+
+def unregister(target: object) -> None:
+    """Take back ``register``; nothing happens if there is nothing to take back."""
+    if isinstance(target, str):
+        _BY_NAME.pop(target, None)
+    else:
+        _BY_OBJECT.pop(_identity(target), None)
+
+
+def registered() -> list[object]:
+    """Return what is registered at present: names and objects."""
+    return [*_BY_NAME, *(each for each, _ in _BY_OBJECT.values())]
+
+
+def _checked(name: str) -> str:
+    parts = name.split(".")
+    if len(parts) < 2 or not all(part.isidentifier() for part in parts):
+        raise OutputError(
+            f"the name of an output is qualified, such as 'package.module.function'; got {name!r}"
+        )
+    return name
+
+
+def _identity(target: object) -> int:
+    """Return what stands for a callable; a bound method is another object at every look."""
+    if isinstance(target, MethodType):
+        return hash((id(target.__self__), id(target.__func__)))
+    return id(target)
+
+
+def _by_object(target: object) -> Output | None:
+    found = _BY_OBJECT.get(_identity(target))
+    return None if found is None else found[1]
+
+
+# Recognising
+
+
+def last_names() -> frozenset[str]:
+    """Return the names under which outputs are found in a module or a class."""
+    names = {name.rpartition(".")[2] for name in (*_FUNCTIONS, *_BY_NAME)}
+    names.update(*_METHODS.values())
+    names.update(str(getattr(each, "__name__", "")) for each, _ in _BY_OBJECT.values())
+    return frozenset(names)
+
+
+def of_callable(value: Any) -> Output | None:
+    """Return what is known of a callable; ``None`` if it is not known to write."""
+    while type(value) is partial:
+        value = value.func
+    found = _by_object(value)
+    if found is not None:
+        return found
+    if type(value) in (MethodType, BuiltinMethodType):
+        owner, name = value.__self__, value.__name__
+        if owner is not None and not isinstance(owner, ModuleType):
+            return of_method(owner, name)
+    name = getattr(value, "__name__", None) if _may_be_a_function(value) else None
+    return None if name is None else _of_function(value, name)
+
+
+def _may_be_a_function(value: object) -> bool:
+    return issubclass(type(value), (FunctionType, BuiltinMethodType, CACHED))
+
+
+def _of_function(value: object, name: str) -> Output | None:
+    for known in (*_FUNCTIONS, *_BY_NAME):
+        if known.rpartition(".")[2] == name and _resolved(known) is value:
+            return _BY_NAME.get(known) or Output(known)
+    return None
+
+
+def _resolved(name: str) -> object:
+    """Return what a qualified name stands for now, as far as that is imported."""
+    parts = name.split(".")
+    for count in range(len(parts) - 1, 0, -1):
+        module = sys.modules.get(".".join(parts[:count]))
+        if module is not None:
+            found: object = module
+            for part in parts[count:]:
+                found = _member(found, part)
+            return found
+    return None
+
+
+def _member(owner: object, name: str) -> object:
+    if isinstance(owner, ModuleType):
+        return vars(owner).get(name)
+    if isinstance(owner, type):
+        return _plain(namespace(owner).get(name))
+    return None
+
+
+def _plain(member: object) -> object:
+    """Return the function of a static or class method."""
+    return member.__func__ if isinstance(member, (staticmethod, classmethod)) else member
+
+
+def of_method(owner: Any, name: str) -> Output | None:
+    """Return what is known of the method ``name`` of an object or class."""
+    if isinstance(owner, ModuleType):
+        member = vars(owner).get(name)
+        return None if member is None else of_callable(member)
+    if name == "write" and any(owner is getattr(sys, each, None) for each in _STREAMS):
+        return Output("sys.stdout.write", returns_none=False)
+    is_class = isinstance(owner, type)
+    for base in ancestors(owner if is_class else type(owner)):
+        found = _of_class(base, name) or _of_instance(owner, base, name)
+        if found is not None:
+            return found
+    own = None if is_class else getattr(owner, "__dict__", {}).get(name)
+    return None if own is None else of_callable(own)
+
+
+def _of_class(base: type, name: str) -> Output | None:
+    """Return what is known of the method ``name`` that a class defines."""
+    kind = f"{base.__module__}.{base.__qualname__}"
+    if name in _METHODS.get(kind, ()):
+        full = f"{kind}.{name}"
+        return Output(full, full not in _GIVE_A_VALUE)
+    if f"{kind}.{name}" in _BY_NAME:
+        return _BY_NAME[f"{kind}.{name}"]
+    member = _plain(namespace(base).get(name))
+    return _by_object(member) if member is not None else None
+
+
+def _of_instance(owner: object, base: type, name: str) -> Output | None:
+    """Return what is known of a method of one object alone, which a base defines."""
+    member = namespace(base).get(name)
+    found = _BY_OBJECT.get(hash((id(owner), id(member))))
+    return None if found is None else found[1]
+
+
+def always_none(name: str) -> bool:
+    """Whether whatever is known under a method's name returns None."""
+    ambiguous = ("log", "write", "print", "flush", "rule")  # of tensors, of anything
+    return name not in ambiguous and any(name in methods for methods in _METHODS.values())
+
+
+def level_of(owner: object, name: str, given: object = None) -> int | None:
+    """Return the level at which a method of a logger writes, if that alone decides whether it does.
+
+    Args:
+        owner: the logger, or an adapter of one.
+        name: the method.
+        given: the first argument, if it is known; ``log`` takes the level there.
+    """
+    kind = logging.LoggerAdapter if isinstance(owner, logging.LoggerAdapter) else logging.Logger
+    if not isinstance(owner, kind) or name in getattr(owner, "__dict__", ()):
+        return None
+    for member in (name, "isEnabledFor"):
+        if getattr(type(owner), member, None) is not getattr(kind, member, _FUNCTIONS):
+            return None
+    level = given if name == "log" else _LEVELS.get(name)
+    return level if type(level) is int else None

@@ -1,0 +1,110 @@
+"""What a check that fails inside the graph would lose, and how it is brought about.
+
+A graph makes its changes in place known at its end, as far as the back end pleases, and its effects
+on Python objects are replayed after it. Where a check raises inside it, those of before the check
+have to be there. Reads the state of the trace at the check; produces functions that do what is
+left to do (see ``emission``). They cover tensors changed in place, attributes and lists.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch._dynamo.variables import ConstantVariable, ListVariable
+from torch._dynamo.variables.base import VariableTracker
+from torch._dynamo.variables.misc import NewGlobalVariable
+from torch._dynamo.variables.tensor import SymNodeVariable
+from torch.fx import Node, Proxy
+
+from bcmend.runtime.emission import Finish, Make
+from bcmend.runtime.inline_values import (
+    CannotRunInside,
+    Gathered,
+    modified,
+    require_there_before,
+)
+from bcmend.runtime.records import store
+
+__all__ = ["changed_arguments", "changes_in_place", "effects"]
+
+
+def changed_arguments(tracer: Any) -> list[Node]:
+    """Return the inputs of the graph that it has changed in place by now."""
+    placeholders = [node for node in tracer.graph.nodes if node.op == "placeholder"]
+    indices = tracer.has_input_mutation().mutated_input_indices
+    changed = [placeholders[index] for index in indices]
+    statistics = (each for node in tracer.graph.nodes for each in _statistics(node))
+    return list(dict.fromkeys([*changed, *statistics]))
+
+
+def _statistics(node: Node) -> list[Node]:
+    """Return the running statistics that a batch norm may change: its fake tensors do not tell."""
+    if getattr(node.target, "__name__", "") != "batch_norm":
+        return []
+    named = (node.kwargs.get(name) for name in ("running_mean", "running_var"))
+    given = (*node.args[1:3], *named)
+    return [each for each in given if isinstance(each, Node) and each.op == "placeholder"]
+
+
+def changes_in_place(tx: Any, gathered: Gathered) -> list[Finish]:
+    """Return what changes the arguments that the graph has changed by now."""
+    tracer = tx.output.root_tracer
+    found = []
+    for node in changed_arguments(tracer):
+        source = node.meta["grapharg"].source
+        require_there_before(source)
+        position = gathered.tensor(Proxy(node, tracer))
+        found.append(_bring_back(gathered.plan.slot(source), position))
+    return found
+
+
+def _bring_back(slot: int, position: int) -> Finish:
+    def finish(tensors: Any, objects: Any) -> None:
+        argument, present = objects[slot], tensors[position]
+        if argument.data_ptr() != present.data_ptr() and argument.shape == present.shape:
+            with torch.no_grad():
+                argument.copy_(present)
+
+    return finish
+
+
+def effects(tx: Any, gathered: Gathered) -> list[Finish]:
+    """Return what has the effects on Python objects that were traced by now.
+
+    Raises ``CannotRunInside`` where that cannot be done.
+    """
+    return [each for variable in modified(tx) for each in _effects_on(tx, gathered, variable)]
+
+
+def _effects_on(tx: Any, gathered: Gathered, variable: VariableTracker) -> list[Finish]:
+    stores = tx.output.side_effects.store_attr_mutations.get(variable)
+    if isinstance(variable, NewGlobalVariable):
+        raise CannotRunInside("a global variable")
+    assert variable.source is not None
+    require_there_before(variable.source)
+    slot = gathered.plan.slot(variable.source)
+    if type(variable) is ListVariable and not stores:
+        return [_refilled(slot, [_simple(gathered, each) for each in variable.items])]
+    if not stores or getattr(variable, "value", None) is None:
+        raise CannotRunInside("a container")
+    return [_stored(slot, name, _simple(gathered, value)) for name, value in stores.items()]
+
+
+def _simple(gathered: Gathered, value: VariableTracker) -> Make:
+    """Return what makes a value that can be told from an equal one by nothing."""
+    value = value.realize()
+    if isinstance(value, (ConstantVariable, SymNodeVariable)):
+        return gathered.maker(value)
+    raise CannotRunInside("a stored object")
+
+
+def _stored(slot: int, name: str, make: Make) -> Finish:
+    return lambda tensors, objects: store(objects[slot], name, make(tensors, objects))
+
+
+def _refilled(slot: int, makes: list[Make]) -> Finish:
+    def finish(tensors: Any, objects: Any) -> None:
+        list.__setitem__(objects[slot], slice(None), [make(tensors, objects) for make in makes])
+
+    return finish

@@ -1,0 +1,110 @@
+"""Random numbers: which nodes draw them, and how a frame that draws them can be run once more.
+
+Reads the complete graph of a frame. Where it draws numbers, code is put in front of the frame that
+takes the states of all generators that it can draw from, for this thread to put back.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from typing import Any, Final
+
+import torch
+from torch._dynamo.bytecode_transformation import create_call_function, create_instruction
+from torch._dynamo.codegen import PyCodegen
+from torch._dynamo.eval_frame import skip_code
+from torch.fx import GraphModule, Node
+
+__all__ = ["draws", "forget", "may_draw", "nodes_of", "put_back", "take_before"]
+
+#: Parts of the names of functions and methods that draw random numbers.
+_RANDOM: Final = (
+    "rand", "dropout", "bernoulli", "multinomial", "normal_", "uniform_", "exponential_", "poisson",
+    "rrelu", "geometric_", "cauchy_", "random_", "gumbel",
+)  # fmt: skip
+
+
+def may_draw(node: Node) -> bool:
+    """Whether a node may draw random numbers, going by its name and arguments."""
+    if node.op not in ("call_function", "call_method"):
+        return False
+    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+    if name == "scaled_dot_product_attention":
+        return bool(node.kwargs.get("dropout_p", 0.0)) or len(node.args) > 4
+    if not any(part in name for part in _RANDOM):
+        return False
+    switched_off = node.kwargs.get("training") is False or node.args[2:3] == (False,)
+    return not ("dropout" in name and switched_off)
+
+
+def nodes_of(output: Any) -> list[Node]:
+    """Return the nodes of a complete graph and of the graphs inside it."""
+    modules = output.nn_modules.values()
+    inside = [each.graph for each in modules if isinstance(each, GraphModule)]
+    return [node for graph in (output.graph, *inside) for node in graph.nodes]
+
+
+def draws(output: Any) -> bool:
+    """Whether a frame draws random numbers, in its graph or from Python's own generator."""
+    return bool(output.random_calls) or any(map(may_draw, nodes_of(output)))
+
+
+class _Taken(threading.local):
+    """The states that the frame which this thread has entered last took, if it did."""
+
+    of_torch: tuple[tuple[torch.Generator, torch.Tensor], ...] = ()
+    of_python: Any = None
+
+
+_TAKEN = _Taken()
+
+
+def take_before(output: Any) -> None:
+    """Have the states taken before the frame being traced does anything, if it draws numbers.
+
+    That is known when its graph is complete, but not yet called.
+    """
+    start = create_instruction("NOP")
+    output.pregraph_bytecode.append(start)
+
+    def insert(module: Any) -> None:
+        if not draws(output):
+            return
+        codegen = PyCodegen(output.root_tx)
+        codegen.add_push_null(lambda: codegen.load_import_from(__name__, _take.__name__))
+        codegen.append_output(codegen.create_load_const(bool(output.random_calls)))
+        codegen.extend_output(create_call_function(1, False))
+        codegen.append_output(create_instruction("POP_TOP"))
+        written = output.output_instructions
+        place = next(at for at, each in enumerate(written) if each is start)
+        written[place + 1 : place + 1] = codegen.get_instructions()
+
+    output.register_finalizer_fns.append(insert)
+
+
+def _take(of_python: bool) -> None:
+    """Take the states of the generators that code being compiled can draw from."""
+    started = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    devices = torch.cuda.default_generators if started else ()
+    generators = (torch.default_generator, *devices)
+    _TAKEN.of_torch = tuple((each, each.get_state()) for each in generators)
+    _TAKEN.of_python = random.getstate() if of_python else None
+
+
+def forget() -> None:
+    """Forget the states: the frame that is entered next may not take any."""
+    _TAKEN.of_torch, _TAKEN.of_python = (), None
+
+
+def put_back() -> None:
+    """Put back the states that the frame entered last took, if it did."""
+    for generator, state in _TAKEN.of_torch:
+        generator.set_state(state)
+    if _TAKEN.of_python is not None:
+        random.setstate(_TAKEN.of_python)
+    forget()
+
+
+for _function in (_take, forget, put_back):
+    skip_code(_function.__code__)

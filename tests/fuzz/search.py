@@ -1,0 +1,122 @@
+"""Search for failures: draw programs, try them against the oracles, minimise what is wrong.
+
+Reads a seed and a time; yields a `Tried` for every program and oracle. The oracles share the time,
+not the programs: thousands of programs run in plain Python while some dozens are compiled.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import seed as seeded
+
+from tests.fuzz.grammar import programs
+from tests.fuzz.oracles import WRONG, Verdict, judge
+from tests.fuzz.programs import Program
+from tests.fuzz.reduce import reduced
+
+#: How much of the time each oracle gets.
+SHARES: Final[Mapping[str, float]] = {
+    "plain": 0.12,
+    "eager": 0.08,
+    "compiled": 0.35,
+    "fullgraph": 0.2,
+    "aot_eager": 0.2,
+    "inductor": 0.05,
+}
+_BATCH: Final = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A program, tried against an oracle."""
+
+    program: Program
+    oracle: str
+    verdict: Verdict
+    seconds: float
+    seed: int
+
+
+def drawn(seed: int, count: int = _BATCH) -> list[Program]:
+    """Draw programs; the same for the same seed."""
+    found: list[Program] = []
+
+    @seeded(seed)
+    @settings(
+        max_examples=count,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(programs())
+    def draw(program: Program) -> None:
+        found.append(program)
+
+    draw()
+    return found
+
+
+def search(
+    seed: int, seconds: float, shares: Mapping[str, float] = SHARES, limit: float = 60.0
+) -> Iterator[Tried]:
+    """Try programs until the time is over.
+
+    Args:
+        seed: where to begin.
+        seconds: how long to go on.
+        shares: of the time, by oracle.
+        limit: seconds that one program may take.
+    """
+    end = time.monotonic() + seconds
+    spent = dict.fromkeys(shares, 0.0)
+    number = seed * 100_000
+    while time.monotonic() < end:
+        for program in drawn(number):
+            oracle = min(shares, key=lambda each: spent[each] / shares[each])
+            begun = time.monotonic()
+            if begun > end:
+                return
+            verdict = judge(oracle, program, min(limit, end - begun + 10))
+            took = time.monotonic() - begun
+            spent[oracle] += took
+            yield Tried(program, oracle, verdict, took, number)
+        number += 1
+
+
+_NUMBERS: Final = re.compile(r"\d+(\.\d+)?(e[+-]?\d+)?|'[^']*'")
+
+
+def signature(verdict: Verdict) -> str:
+    """Return what failures of one kind have in common, as far as their text tells."""
+    if not verdict.differences:
+        return ""
+    first = re.sub(r"^call \d+: ", "", verdict.differences[0])
+    return _NUMBERS.sub("#", first)[:80]
+
+
+def minimised(tried: Tried, seconds: float) -> Tried:
+    """Return a failure of the same kind of a smaller program."""
+    kind = _aspect(tried.verdict)
+    limit = max(10.0, 3 * tried.seconds)
+
+    def still_fails(program: Program) -> bool:
+        verdict = judge(tried.oracle, program, limit)
+        return verdict.kind == WRONG and _aspect(verdict) == kind
+
+    smaller = reduced(tried.program, still_fails, seconds)
+    verdict = judge(tried.oracle, smaller, limit)
+    return replace(tried, program=smaller, verdict=verdict) if verdict.kind == WRONG else tried
+
+
+def _aspect(verdict: Verdict) -> Sequence[str]:
+    """Return the words that a smaller program's failure has to share."""
+    return (
+        signature(verdict)[:30].split(":")[:1] + re.findall(r"\b\w+Error\b", signature(verdict))[:2]
+    )

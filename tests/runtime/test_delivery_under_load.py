@@ -1,0 +1,131 @@
+"""Many threads that call one mended model: each has its own records and its own exceptions."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections import defaultdict
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch._dynamo.utils import counters
+
+import bcmend
+
+THREADS = 8
+ONE_FAILS_OF = 10
+
+
+class _Sink:
+    """Keeps what each thread writes."""
+
+    def __init__(self) -> None:
+        self.lines: dict[int, list[str]] = defaultdict(list)
+
+    def write(self, text: str) -> None:
+        if text != "\n":
+            self.lines[threading.get_ident()].append(text)
+
+
+class _Part(nn.Module):
+    def __init__(self, sink: _Sink) -> None:
+        super().__init__()
+        self.sink = sink
+
+    def forward(self, number: Tensor, x: Tensor) -> Tensor:
+        if number % 2 == 0:
+            print(f"even {number.item()}", file=self.sink)
+            x = x * 2
+        else:
+            print(f"odd {number.item()}", file=self.sink)
+            x = x - 1
+        return x
+
+
+class _Model(nn.Module):
+    """Writes in a part and in arms, and fails in one call of ten, between two of its outputs."""
+
+    def __init__(self, sink: _Sink) -> None:
+        super().__init__()
+        self.sink, self.part = sink, _Part(sink)
+
+    def forward(self, number: Tensor, x: Tensor) -> Tensor:
+        print(f"begin {number.item()}", file=self.sink)
+        x = self.part(number, x)
+        if number % ONE_FAILS_OF == 0:
+            raise ValueError(f"failed {number.item()}")
+        print(f"end {number.item()}", file=self.sink)
+        return x
+
+
+def _expected(number: int) -> tuple[list[str], str, list[float] | None]:
+    """What is written, what is raised and what is returned for one call of ``_Model``."""
+    lines = [f"begin {number}", f"{'odd' if number % 2 else 'even'} {number}"]
+    if number % ONE_FAILS_OF == 0:
+        return lines, f"failed {number}", None
+    value = 1.0 if number % 2 else 4.0
+    return [*lines, f"end {number}"], "", [value, value]
+
+
+class _Worker(threading.Thread):
+    """Makes the calls with the numbers ``numbers`` and compares each with what it should be."""
+
+    def __init__(self, model: nn.Module, numbers: range, sink: _Sink) -> None:
+        super().__init__()
+        self.model, self.numbers, self.sink = model, numbers, sink
+        self.wrong: list[str] = []
+
+    def run(self) -> None:
+        for number in self.numbers:
+            found = self._call(number)
+            if found != _expected(number):
+                self.wrong.append(f"{number}: {found}")
+
+    def _call(self, number: int) -> tuple[list[str], str, list[float] | None]:
+        raised, result = "", None
+        try:
+            result = self.model(torch.tensor(number), torch.full((2,), 2.0)).tolist()
+        except ValueError as error:
+            raised = str(error)
+        return self.sink.lines.pop(threading.get_ident(), []), raised, result
+
+
+def _work(model: nn.Module, sink: _Sink, calls: int) -> None:
+    workers = [
+        _Worker(model, range(first, THREADS * calls, THREADS), sink) for first in range(THREADS)
+    ]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert [wrong for worker in workers for wrong in worker.wrong] == []
+    assert not sink.lines
+
+
+@pytest.fixture(autouse=True)
+def _clean() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    bcmend.unpatch()
+    torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("calls", [40, pytest.param(2000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("in_place", [False, True])
+def test_every_thread_gets_its_own_records_and_exceptions(calls: int, in_place: bool) -> None:
+    sink = _Sink()
+    model = _Model(sink)
+    compiled = bcmend.compile(model, backend="eager", fullgraph=True)
+    if in_place:
+        model.compile(backend="eager", fullgraph=True)
+        compiled = model
+    _work(compiled, sink, 5)
+    counters.clear()
+    gc.collect()
+    before = len(gc.get_objects())
+    _work(compiled, sink, calls)
+    gc.collect()
+    assert counters["stats"]["unique_graphs"] == 0
+    assert len(gc.get_objects()) - before < THREADS * calls // 4
