@@ -14,12 +14,13 @@ from torch.nn import Module
 
 import bcmend
 from bench.generated import Form, generated_input, generated_model
-from bench.timing import interleaved_medians, seconds
+from bench.timing import interleaved_medians, median_ratio, seconds
 from corpus.models.case import Inputs
 from corpus.models.observe import collected_lines
 from corpus.models.registry import case_named
 
 LAYER_COUNTS = (10, 20, 40, 80)
+_ROWS, _WIDE = 512, 768
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +123,43 @@ def call_overhead(layers: int = 20) -> Ratio:
     return Ratio("compiled call: mended / by hand", measured, baseline, limit=1.25)
 
 
+def _silent_output(form: Form, name: str, layers: int, limit: float) -> Ratio:
+    """The layers have the size of those of a small transformer: deferral costs the same for any."""
+    written, silent = (generated_model(layers, each, _WIDE) for each in (form, Form.SILENT))
+    given = generated_input(_ROWS, _WIDE)
+    torch._dynamo.reset()
+    with bcmend.patched(written), torch.no_grad():
+        first = torch.compile(written, backend="eager", dynamic=False, fullgraph=True)
+        second = torch.compile(silent, backend="eager", dynamic=False, fullgraph=True)
+        if not torch.equal(first(given), second(given)):
+            raise AssertionError("the model without the statements computes something else")
+        ratio = median_ratio(lambda: first(given), lambda: second(given), rounds=60)
+        baseline = seconds(lambda: second(given))
+    torch._dynamo.reset()
+    return Ratio(name, ratio * baseline, baseline, limit)
+
+
+def disabled_level_overhead(layers: int = 4) -> Ratio:
+    """A compiled call with log statements of a disabled level, beside one without them."""
+    return _silent_output(
+        Form.DISABLED, "compiled call: level disabled / no statement", layers, 1.02
+    )
+
+
+def false_predicate_overhead(layers: int = 4) -> Ratio:
+    """A compiled call with output in arms that are not taken, beside one without the branches.
+
+    It varies from run to run, from 1.0 to 1.35.
+    """
+    name = "compiled call: output not taken / no statement"
+    return _silent_output(Form.NOT_TAKEN, name, layers, 1.5)
+
+
 ALL: tuple[Callable[[], Ratio], ...] = (
     patch_against_compile,
     patch_linearity,
     eager_overhead,
     call_overhead,
+    disabled_level_overhead,
+    false_predicate_overhead,
 )

@@ -44,3 +44,26 @@ def interleaved_medians(
     finally:
         gc.enable()
     return median(taken[0]), median(taken[1])
+
+
+def median_ratio(first: Call, second: Call, *, rounds: int = 400, warm_up: int = 20) -> float:
+    """Median over rounds of the seconds of `first` divided by those of `second`, called in turn.
+
+    Both calls of a round meet the same load, so that a busy machine leaves their ratio alone.
+    """
+    for call in (first, second) * warm_up:
+        call()
+    ratios: list[float] = []
+    gc.collect()
+    gc.disable()
+    try:
+        for number in range(rounds):
+            taken = {}
+            for which in ((first, second), (second, first))[number % 2]:
+                start = perf_counter()
+                which()
+                taken[which] = perf_counter() - start
+            ratios.append(taken[first] / taken[second])
+    finally:
+        gc.enable()
+    return median(ratios)

@@ -9,6 +9,8 @@ takes a number out of a tensor, say), the variables and attributes that it reads
 from __future__ import annotations
 
 from collections.abc import Iterator
+from inspect import CO_GENERATOR
+from opcode import _nb_ops  # type: ignore[attr-defined]
 from types import CodeType
 from typing import Final
 
@@ -25,6 +27,7 @@ from bcmend.rewrite.statements import (
     arguments_of,
     is_attribute_load,
     keywords_of,
+    start_of,
 )
 from bcmend.torch_knowledge import (
     DEFERRED_ARGUMENT_CALLS,
@@ -33,6 +36,15 @@ from bcmend.torch_knowledge import (
 )
 
 __all__ = ["propose_output"]
+
+#: Arguments of BINARY_OP for ``%`` and ``%=``.
+_REMAINDERS: Final = frozenset(
+    number for number, (_, text) in enumerate(_nb_ops) if text in ("%", "%=")
+)
+#: What may fail, or do something, in code of the user's.
+_OPERATIONS: Final = frozenset(
+    ["BINARY_OP", "BINARY_SUBSCR", "BINARY_SLICE", "COMPARE_OP", "CONTAINS_OP"]
+)
 
 
 def propose_output(facts: Facts, statement: OutputStatement) -> OutputLowering | Refusal:
@@ -49,7 +61,7 @@ def propose_output(facts: Facts, statement: OutputStatement) -> OutputLowering |
         refusal = Refusal("output-shape", bound_to)
     if refusal is not None:
         return refusal
-    inputs = _inputs(facts, start, call)
+    inputs = _inputs(facts, statement)
     if inputs is None:
         return Refusal("output-shape", "an argument is read on one way only")
     rest = set(range(start, end)) - {i for part in inputs for i in range(part.start, part.end)}
@@ -67,8 +79,9 @@ def propose_output(facts: Facts, statement: OutputStatement) -> OutputLowering |
     )
 
 
-def _inputs(facts: Facts, start: int, call: int) -> list[Slice] | None:
+def _inputs(facts: Facts, statement: OutputStatement) -> list[Slice] | None:
     """Return what is to be evaluated at once; ``None`` where that cannot be told apart."""
+    start, call = statement.start, statement.call
     inputs: list[Slice] = []
     arguments = arguments_of(facts, start, call)
     for part in _parts(start, call, arguments):
@@ -76,7 +89,7 @@ def _inputs(facts: Facts, start: int, call: int) -> list[Slice] | None:
             if not _is_constant(facts, part):
                 inputs.append(part)
             continue
-        chains = list(_chains(facts, part))
+        chains = list(_chains(facts, part, statement.data))
         if None in chains:
             return None
         inputs += [chain for chain in chains if chain is not None]
@@ -186,7 +199,18 @@ def _must_wait(facts: Facts, part: Slice) -> bool:
             return True
         if isinstance(instruction.arg, CodeType) and not _can_be_traced(instruction.arg):
             return True
+        if instruction.op == "BINARY_OP" and _formats_text(facts, index):
+            return True
     return False
+
+
+def _formats_text(facts: Facts, index: int) -> bool:
+    """Whether an operator is the ``%`` of a literal text: it may take numbers out of tensors."""
+    begin = start_of(facts, index, 2)
+    if begin is None or facts.instructions[index].arg not in _REMAINDERS:
+        return False
+    left = facts.instructions[begin]
+    return left.op == "LOAD_CONST" and isinstance(left.arg, str)
 
 
 def _formats_an_object(facts: Facts, index: int) -> bool:
@@ -210,7 +234,7 @@ def _is_constant(facts: Facts, part: Slice) -> bool:
     return part.end - part.start == 1 and facts.instructions[part.start].op == "LOAD_CONST"
 
 
-def _chains(facts: Facts, part: Slice) -> Iterator[Slice | None]:
+def _chains(facts: Facts, part: Slice, data: frozenset[str]) -> Iterator[Slice | None]:
     """Yield the longest reads of a variable and attributes of it, such as ``self.loss``.
 
     What stands behind a test is read before the test is made, and so as far only as that cannot
@@ -228,7 +252,7 @@ def _chains(facts: Facts, part: Slice) -> Iterator[Slice | None]:
             yield now
             index = now.end
             continue
-        if not _is_variable_load(facts, index):
+        if not _is_variable_load(facts, index, data):
             index += 1
             continue
         end = index + 1
@@ -248,7 +272,7 @@ def _made_now(facts: Facts, part: Slice) -> Slice | None:
     """Return what is to be evaluated at once of an expression that begins with ``part``.
 
     That is the longest operand that Dynamo can make and that a call makes which may do something,
-    or may give something else later.
+    or may give something else later, or an operator, which may fail.
     """
     base = facts.depth_before(part.start)
     assert base is not None
@@ -256,16 +280,36 @@ def _made_now(facts: Facts, part: Slice) -> Slice | None:
     calls = False
     for index in range(part.start, part.end):
         instruction = facts.instructions[index]
-        if _must_wait(facts, Slice(index, index + 1)):
+        if _must_wait(facts, Slice(index, index + 1)) or _reach(facts, index) < base:
             break
         after = facts.depth_before(index + 1)
         if after is None or after <= base:
             break
         if instruction.op in CALLS:
             calls = calls or called_name(facts, index) not in REPEATABLE_CALLS
-        if calls and after == base + 1:
+        elif instruction.op in _OPERATIONS:
+            calls = True
+        if calls and after == base + 1 and not _makes_a_generator(facts, index):
             longest = Slice(part.start, index + 1)
     return longest
+
+
+def _reach(facts: Facts, index: int) -> int:
+    """Return how many operands lie below the lowest that an instruction takes or moves."""
+    depth, instruction = facts.depth_before(index) or 0, facts.instructions[index]
+    if instruction.op in ("SWAP", "COPY"):
+        return depth - int(instruction.arg)
+    return depth - row(instruction.op).effect(instruction.arg)[0]
+
+
+def _makes_a_generator(facts: Facts, index: int) -> bool:
+    """Whether a call is that of a generator expression, which does nothing before it is read."""
+    if facts.instructions[index].op != "CALL" or facts.instructions[index - 1].op != "GET_ITER":
+        return False
+    function = max(facts.operand(index, -2), default=-1)
+    made_of = (facts.instructions[each].arg for each in range(function, max(function - 3, -1), -1))
+    code = next((each for each in made_of if isinstance(each, CodeType)), None)
+    return code is not None and bool(code.co_flags & CO_GENERATOR)
 
 
 def _certain_read(
@@ -281,8 +325,9 @@ def _certain_read(
         end -= 1
     if end == chain.start:
         first = facts.instructions[chain.start]
-        captured = row(first.op).reads == "cell" and first.arg in facts.function.shape.freevars
-        if first.arg not in bound and not captured:
+        reads = row(first.op).reads
+        captured = reads == "cell" and first.arg in facts.function.shape.freevars
+        if first.arg not in bound and not captured and reads != "global":
             return None
         end += 1
     left = (facts.instructions[index] for index in range(end, chain.end))
@@ -295,8 +340,11 @@ def _path(facts: Facts, start: int, end: int) -> tuple[object, ...]:
     return tuple(facts.instructions[index].arg for index in range(start, end))
 
 
-def _is_variable_load(facts: Facts, index: int) -> bool:
-    known = row(facts.instructions[index].op)
+def _is_variable_load(facts: Facts, index: int, data: frozenset[str]) -> bool:
+    instruction = facts.instructions[index]
+    known = row(instruction.op)
+    if known.reads == "global":
+        return names_of(instruction) in data and known.effect(instruction.arg) == (0, 1)
     return known.reads in ("local", "cell") and known.pops == 0 and known.pushes == 1
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import builtins
 import sys
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, Final
 
@@ -32,6 +32,7 @@ __all__ = [
     "keywords_of",
     "may_write_output",
     "output_statements",
+    "start_of",
 ]
 
 CALLS: Final = frozenset(["CALL", "CALL_KW", "CALL_FUNCTION_EX"])
@@ -46,7 +47,8 @@ class OutputStatement:
 
     ``start`` is its first instruction, ``call`` the call; ``is_dropped`` says that a POP_TOP
     follows. ``callee`` is what has to be asked about while the code is traced. ``returns_none``
-    says whether the call is known to give None.
+    says whether the call is known to give None. ``data`` are the globals that may hold another
+    value by the end of the call: neither functions nor modules.
     """
 
     start: int
@@ -54,6 +56,7 @@ class OutputStatement:
     is_dropped: bool
     returns_none: bool
     callee: Callee | None
+    data: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +99,22 @@ def output_statements(
         asked: offsets of calls at which Dynamo was seen to stop.
     """
     found = list(_all_statements(facts, module_names, asked))
+    data = frozenset(name for name in _globals_read(facts) if not _is_fixed(name, module_names))
     for each in found:
         if not any(other.start <= each.start and each.call < other.call for other in found):
-            yield each
+            yield replace(each, data=data)
+
+
+def _globals_read(facts: Facts) -> Iterator[str]:
+    for instruction in facts.instructions:
+        if row(instruction.op).reads == "global":
+            yield names_of(instruction)
+
+
+def _is_fixed(name: str, module_names: Mapping[str, Any]) -> bool:
+    """Whether a global is a function, a class or a module, which programs do not bind again."""
+    value = module_names.get(name, getattr(builtins, name, None))
+    return callable(value) or isinstance(value, ModuleType)
 
 
 def _all_statements(

@@ -15,6 +15,7 @@ from typing import Any, Final
 import torch
 
 from bcmend.names import PREFIX
+from bcmend.runtime import histories
 
 __all__ = ["MARK", "is_choice", "is_searched", "resolve"]
 
@@ -44,11 +45,18 @@ def _resolved(value: Any, seen: dict[int, Any]) -> Any:
         value = one if bool(condition) else other
     if isinstance(value, torch.Tensor):
         return value
+    if histories.is_marked(value):
+        return histories.restored(value)
     if isinstance(value, tuple):
         return _resolved_tuple(value, seen)
     if id(value) in seen:
         return value
     seen[id(value)] = value
+    _resolve_within(value, seen)
+    return value
+
+
+def _resolve_within(value: Any, seen: dict[int, Any]) -> None:
     if isinstance(value, dict):
         _replace_within(value, list(value.items()), seen)
     elif isinstance(value, (list, deque)):
@@ -58,7 +66,6 @@ def _resolved(value: Any, seen: dict[int, Any]) -> Any:
             replaced = _resolved(item, seen)
             if replaced is not item:
                 object.__setattr__(value, name, replaced)
-    return value
 
 
 def _replace_within(container: Any, items: list[tuple[Any, Any]], seen: dict[int, Any]) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from torch._dynamo.variables import TensorVariable, TupleVariable
 from torch._dynamo.variables.base import VariableTracker
 
-from bcmend.runtime import failures, inline, lower, side_exits, sinks, sites, watches
+from bcmend.runtime import failures, inline, lower, moments, side_exits, sinks, sites, watches
 from bcmend.runtime.arms import Arm, ArmFailure, ArmTrace
 from bcmend.runtime.merge import example_of
 from bcmend.runtime.operations import storage_of
@@ -132,14 +132,33 @@ def make_record(
     if sinks.add_inline(tx, draft):
         return True
     try:
+        if predicate is None and sinks.shows_moments(tx, site):
+            inline.note_deferred(tx)  # what is kept of the moment is of no use inside the graph
+            action, inputs = _at_this_moment(tx, site, action, inputs)
         kept = sinks.snapshot(tx, site, inputs)
     except sinks.CannotSnapshot as reason:
         if inline.is_wanted(tx, site, raises=raises):
             inline.must_wait(tx.output)
         site.withdraw("cannot-snapshot", str(reason))
         raise watches.SiteChanged(restart_reason="bcmend: a value cannot be kept") from None
-    sinks.append(tx, replace(draft, inputs=kept))
+    sinks.append(tx, replace(draft, action=action, inputs=kept))
     return True
+
+
+def _at_this_moment(
+    tx: Any, site: LiveSite, action: VariableTracker, inputs: VariableTracker
+) -> tuple[VariableTracker, VariableTracker]:
+    """Have an output statement see objects as they are now."""
+    assert isinstance(inputs, TupleVariable)
+    objects = moments.of_objects(
+        tx, site, inputs.items, lambda value: sinks.snapshot(tx, site, value)
+    )
+    texts = [moments.unformatted(value) for value in inputs.items]
+    unchanged = all(one is other.realize() for one, other in zip(texts, inputs.items, strict=True))
+    if objects is None and unchanged:
+        return action, inputs
+    show = sinks.function_of_records(tx, "show_as_of")
+    return show, TupleVariable([action, objects or TupleVariable([]), *texts])
 
 
 def handled_by_a_caller(tx: Any) -> bool:

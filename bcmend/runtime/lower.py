@@ -18,7 +18,7 @@ from torch._dynamo.variables.tensor import SymNodeVariable
 from torch._prims_common import is_non_overlapping_and_dense_or_false
 from torch.fx import Graph, GraphModule, Node, Proxy
 
-from bcmend.runtime import depth, scalars
+from bcmend.runtime import depth, histories, scalars
 from bcmend.runtime.arms import ArmTrace
 from bcmend.runtime.merge import CannotMerge, Pair, example_of
 from bcmend.runtime.operations import storage_of
@@ -260,6 +260,7 @@ class _Gate:
         detached = _method(self._tx, "detach", outer).as_proxy()
         sides = (outer, detached) if self._taken else (detached, outer)
         gated = _call(self._tx, torch.where, self._predicate.as_proxy(), *sides)
+        histories.pass_on(outer.node.meta["example_value"], example_of(gated))
         return gated.as_proxy()
 
 

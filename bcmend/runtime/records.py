@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import torch
 
+from bcmend.names import PREFIX
 from bcmend.runtime import choices
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "refill",
     "settle_attribute",
     "settle_item",
+    "show_as_of",
     "store",
     "store_choice",
     "store_item",
@@ -133,6 +135,38 @@ def store(owner: Any, name: str, value: Any) -> None:
 def add_member(owner: set[Any], key: Any, value: Any) -> None:
     """Add what only the taken side adds to a set."""
     owner.add(key)
+
+
+#: The first item of (mark, format string, values, named values): a text to be formatted.
+TEXT: Final = f"{PREFIX}text"
+
+
+def show_as_of(action: Any, stored: tuple[tuple[Any, str, bool, Any], ...], *inputs: Any) -> None:
+    """Write output with objects as they were: rows of object, attribute, whether it was, value."""
+    now = [(vars(owner), name, vars(owner).get(name, MISSING)) for owner, name, _, _ in stored]
+    try:
+        for owner, name, exists, value in stored:
+            _put(vars(owner), name, value if exists else MISSING)
+        action(*map(_formatted, inputs))
+    finally:
+        for attributes, name, value in now:
+            _put(attributes, name, value)
+
+
+def _formatted(value: Any) -> Any:
+    if type(value) is not tuple:
+        return value
+    if len(value) != 4 or type(value[0]) is not str or value[0] != TEXT:
+        return tuple(map(_formatted, value))
+    _, text, parts, named = value
+    return text.format(*map(_formatted, parts), **{name: _formatted(part) for name, part in named})
+
+
+def _put(attributes: dict[str, Any], name: str, value: Any) -> None:
+    if value is MISSING:
+        attributes.pop(name, None)
+    else:
+        attributes[name] = value
 
 
 def settle_attribute(

@@ -29,11 +29,13 @@ from torch._dynamo.variables import (
 )
 from torch._dynamo.variables.base import ValueMutationNew, VariableTracker
 from torch._dynamo.variables.builder import wrap_fx_proxy
+from torch._dynamo.variables.dicts import DictViewVariable
 from torch._dynamo.variables.misc import StringFormatVariable
 from torch._dynamo.variables.tensor import SymNodeVariable
+from torch._dynamo.variables.user_defined import OrderedDictVariable
 
 from bcmend.names import BUFFER
-from bcmend.runtime import inline, records, repeats, side_exits, watches
+from bcmend.runtime import histories, inline, records, repeats, side_exits, watches
 from bcmend.runtime.merge import constant, example_of
 from bcmend.runtime.per_trace import kept
 from bcmend.runtime.sites import LiveSite
@@ -45,6 +47,7 @@ __all__ = [
     "function_of_records",
     "is_open",
     "open_arm",
+    "shows_moments",
     "snapshot",
 ]
 
@@ -187,20 +190,9 @@ def snapshot(tx: Any, site: LiveSite, value: VariableTracker) -> VariableTracker
         return kept
     if isinstance(value, TensorVariable):
         return _snapshot_tensor(tx, site, value)
-    if type(value) in (ListVariable, TupleVariable):
-        items = [snapshot(tx, site, item) for item in value.items]  # type: ignore[attr-defined]
-        if type(value) is ListVariable:
-            return ListVariable(items, mutation_type=ValueMutationNew())
-        return TupleVariable(items)
-    if type(value) is ConstDictVariable:
-        pairs = {key: snapshot(tx, site, item) for key, item in value.items.items()}
-        return ConstDictVariable(pairs, value.user_cls, mutation_type=ValueMutationNew())
-    if isinstance(value, StringFormatVariable):
-        return StringFormatVariable.create(
-            value.format_string,
-            [snapshot(tx, site, item) for item in value.sym_args],
-            {key: snapshot(tx, site, item) for key, item in value.sym_kwargs.items()},
-        )
+    copied = _snapshot_container(tx, site, value)
+    if copied is not None:
+        return copied
     if not (
         isinstance(value, (ConstantVariable, SymNodeVariable))
         or value.source is not None
@@ -208,8 +200,17 @@ def snapshot(tx: Any, site: LiveSite, value: VariableTracker) -> VariableTracker
         or _can_be_rebuilt(value)
     ):
         raise CannotSnapshot(type(value).__name__)
-    _watch_object(tx, site, value)
+    if not shows_moments(tx, site):
+        _watch_object(tx, site, value)
     return value
+
+
+def shows_moments(tx: Any, site: LiveSite) -> bool:
+    """Whether what the text of an object shows is put back when a record of ``site`` is delivered.
+
+    Not for a check, and not for output that the graph writes itself, which shows the present.
+    """
+    return site.kind == "output" and not inline.is_wanted(tx, site, raises=False)
 
 
 def _watch_object(tx: Any, site: LiveSite, value: VariableTracker) -> None:
@@ -236,6 +237,40 @@ _PLAIN: Final[tuple[Any, ...]] = (
 _OBJECT: Final = vars(object)
 
 
+def _snapshot_container(tx: Any, site: LiveSite, value: Any) -> VariableTracker | None:
+    """Return a copy of a container, or of a text that is still to be formatted."""
+    if type(value) in (ListVariable, TupleVariable):
+        items = [snapshot(tx, site, item) for item in value.items]
+        if type(value) is ListVariable:
+            return ListVariable(items, mutation_type=ValueMutationNew())
+        return TupleVariable(items)
+    if type(value) is ConstDictVariable:
+        pairs = {key: snapshot(tx, site, item) for key, item in value.items.items()}
+        return ConstDictVariable(pairs, value.user_cls, mutation_type=ValueMutationNew())
+    if isinstance(value, DictViewVariable):
+        inner: Any = snapshot(tx, site, value.dv_dict)
+        return type(value)(inner)
+    if type(value) is OrderedDictVariable:
+        return _snapshot_dictionary(tx, site, value)
+    if isinstance(value, StringFormatVariable):
+        return StringFormatVariable.create(
+            value.format_string,
+            [_unmarked(snapshot(tx, site, item)) for item in value.sym_args],
+            {key: _unmarked(snapshot(tx, site, item)) for key, item in value.sym_kwargs.items()},
+        )
+    return None
+
+
+def _snapshot_dictionary(tx: Any, site: LiveSite, value: Any) -> VariableTracker:
+    """Return a copy of an ordered dictionary."""
+    copied: VariableTracker = value.call_method(tx, "copy", [], {})
+    for key, item in list(value._base_vt.items.items()):
+        kept = snapshot(tx, site, item)
+        if kept is not item:
+            copied.call_method(tx, "__setitem__", [key.vt, kept], {})
+    return copied
+
+
 def _can_be_rebuilt(value: VariableTracker) -> bool:
     """Objects made in the traced code that Dynamo builds again after the graph."""
     return type(value).__name__ in (
@@ -247,19 +282,42 @@ def _can_be_rebuilt(value: VariableTracker) -> bool:
         "SizeVariable",
         "SliceVariable",
         "RangeVariable",
+        "DefaultDictVariable",
         "SetVariable",
         "FrozensetVariable",
     )
 
 
 def _snapshot_tensor(tx: Any, site: LiveSite, value: TensorVariable) -> VariableTracker:
+    history = None
+    if shows_moments(tx, site) and (value.source is None or site.clone_inputs):
+        history = histories.name_of(example_of(value))
     if site.clone_inputs:
-        proxy = tx.output.create_proxy("call_method", "clone", (value.as_proxy(),), {})
-        copy = wrap_fx_proxy(tx, proxy)
-        assert isinstance(copy, VariableTracker)
-        return copy
-    watches.add(tx, example_of(value), lambda: _ask_for_clones(site))
-    return value
+        kept = _method(tx, "clone", value)
+    else:
+        watches.add(tx, example_of(value), lambda: _ask_for_clones(site))
+        kept = value
+    if history is None:
+        return kept
+    if not _stack(tx):  # an arm must not return what shares memory with what it was given
+        kept = _method(tx, "detach", kept)
+    return TupleVariable([constant(histories.MARK), constant(history), kept])
+
+
+def _unmarked(kept: VariableTracker) -> VariableTracker:
+    """Return a tensor alone, without the name of its history, for a text that Dynamo formats."""
+    if isinstance(kept, TupleVariable) and len(kept.items) == 3:
+        mark = kept.items[0]
+        if isinstance(mark, ConstantVariable) and mark.value == histories.MARK:
+            return kept.items[2]
+    return kept
+
+
+def _method(tx: Any, name: str, value: TensorVariable) -> TensorVariable:
+    proxy = tx.output.create_proxy("call_method", name, (value.as_proxy(),), {})
+    result = wrap_fx_proxy(tx, proxy)
+    assert isinstance(result, TensorVariable)
+    return result
 
 
 def _ask_for_clones(site: LiveSite) -> None:

@@ -49,6 +49,7 @@ class LiveSite:
             where its arms meet; the tests before and behind a ``while`` loop have the same.
         why: why it became that and nothing else, where there was a choice.
         clone_inputs: records of this site must copy tensors, since they were seen to change later.
+        stored_later: attributes of objects of the arguments that were seen to be stored to later.
         reads: the forms in which a live-out that has no common form was seen to be read, where the
             code could not be split, in the outermost call being made.
         returns: the forms in which both sides of one are kept, since it was seen to be returned by
@@ -72,6 +73,7 @@ class LiveSite:
     why: str = ""
     clone_inputs: bool = False
     side_exits: bool = True
+    stored_later: set[str] = field(default_factory=set)
     inside: tuple[tuple[tuple[int, int], ...], ...] = ()
     place: tuple[int, int, int] | None = None
     returning: tuple[bool, ...] = ()

@@ -69,7 +69,7 @@ def print_of_a_formatted_number() -> Program:
     return program
 
 
-@pattern(signs, OUTPUT, training=False)
+@pattern(signs, OUTPUT)
 def print_of_a_tensor() -> Program:
     def program(x: Tensor) -> Tensor:
         print("x is", x, [x.sum(), {"half": x / 2}])
@@ -78,7 +78,7 @@ def print_of_a_tensor() -> Program:
     return program
 
 
-@pattern(signs, OUTPUT, training=False)
+@pattern(signs, OUTPUT)
 def print_of_a_tensor_changed_later() -> Program:
     def program(x: Tensor) -> Tensor:
         y = x * 2

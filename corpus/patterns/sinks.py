@@ -233,7 +233,12 @@ def write_to_an_imported_stream() -> Program:
     return program
 
 
-@pattern(signs, refused("output-shape"), graphs=None)
+@pattern(
+    signs,
+    refused("output-shape"),
+    graphs=None,
+    because="The program computes with what the call that writes returns.",
+)
 def number_of_characters_written() -> Program:
     def program(x: Tensor) -> Any:
         count = sys.stdout.write("some text\n")
@@ -379,7 +384,7 @@ def text_of_an_object_changed_before() -> Any:
     return Net()
 
 
-@pattern(signs, OUTPUT, refused("cannot-snapshot"), graphs=None)
+@pattern(signs, OUTPUT)
 def print_of_an_object_changed_later() -> Program:
     def program(x: Tensor) -> Tensor:
         described = Described()

@@ -8,7 +8,7 @@ import pytest
 
 from corpus.patterns import PATTERNS, Pattern, pattern_named
 from corpus.patterns.__main__ import refused_table
-from corpus.patterns.pattern import run, wrong_with
+from corpus.patterns.pattern import GUARD, OUTPUT, run, wrong_with
 from tests.equivalence import leave_unpatched, run_compiled
 
 SAMPLE = (
@@ -93,6 +93,11 @@ def test_control_flow_is_covered_and_seldom_refused():
     branching = [pattern for pattern in PATTERNS if pattern.is_control_flow]
     assert len(branching) >= 120
     assert sum(pattern.is_refused for pattern in branching) <= 12
+
+
+def test_output_and_checks_are_covered():
+    assert sum(not {OUTPUT, GUARD}.isdisjoint(each.outcomes) for each in PATTERNS) >= 80
+    assert sum(GUARD in each.outcomes for each in PATTERNS) >= 25
 
 
 def test_names_are_unique():

@@ -472,3 +472,15 @@ def test_a_function_that_remembers_what_it_wrote_is_called_later() -> None:
     (decision,) = _outputs(_calls_once)
     assert isinstance(decision, OutputLowering)
     assert _outputs(_calls_counted) == []
+
+
+def test_a_part_of_a_chained_comparison_is_not_evaluated_alone(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def f(b, c):
+        print(not (0 < b == 5), f"{c!r:>3}")
+
+    with _delivered_later(f) as (mended, later):
+        mended(5, 1)
+        later.deliver()
+        assert capsys.readouterr().out == "False   1\n"

@@ -1,0 +1,43 @@
+"""A tensor in a message has a history of the name that eager execution gives it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from bcmend.runtime import histories
+from bcmend.runtime.choices import resolve
+
+
+@pytest.mark.parametrize(
+    ("make", "shown"),
+    [
+        (lambda x: x * 2, "grad_fn=<MulBackward0>"),
+        (lambda x: x.exp().sum(), "grad_fn=<SumBackward0>"),
+        (lambda x: x, "requires_grad=True"),
+        (torch.nn.Parameter, "Parameter containing"),
+    ],
+)
+def test_a_restored_tensor_prints_as_the_original(make, shown: str) -> None:
+    original = make(torch.ones(2, requires_grad=True))
+    name = histories.name_of(original)
+    restored = resolve(((histories.MARK, name, original.detach()),))[0]
+    assert shown in repr(original)
+    assert repr(restored) == repr(original)
+
+
+def test_a_tensor_without_gradients_has_no_name() -> None:
+    assert histories.name_of(torch.ones(2)) is None
+
+
+def test_a_name_is_passed_on() -> None:
+    x = torch.ones(2, requires_grad=True)
+    product, other = x * 2, x + 1
+    histories.pass_on(product, other)
+    assert histories.name_of(other) == "MulBackward0"
+
+
+def test_a_restored_tensor_is_one_without_gradients_recorded_too() -> None:
+    with torch.no_grad():
+        restored = histories.restored((histories.MARK, "MulBackward0", torch.ones(2)))
+    assert repr(restored) == "tensor([1., 1.], grad_fn=<MulBackward0>)"
