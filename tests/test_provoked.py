@@ -54,6 +54,7 @@ COPIES_RETURNS = sys.version_info >= (3, 12)
 
 X = torch.tensor([1.0, 2.0, 3.0])
 ON_X = _compiled(X)
+LARGE = torch.ones(1000, 1000)
 
 
 def _simple(x: Tensor) -> Tensor:
@@ -211,7 +212,7 @@ def _checking(x: Tensor) -> Tensor:
 
 
 def _checking_in_try(x: Tensor) -> Tensor:
-    x.add_(1)  # so that the call cannot be made a second time
+    x.add_(1)  # too large to be kept, so that the call could be made a second time
     try:
         if x.sum() < 0:
             raise ValueError("negative")
@@ -343,7 +344,7 @@ PROVOCATIONS = (
     ),
     Provocation("multi-element-condition", _testing_many, _testing_any, run=ON_X),
     Provocation("not-captured", _simple, _simple, run=_run_with_a_failing_back_end),
-    Provocation("handler-in-caller", _checking_in_try, _checking_before_try, run=ON_X),
+    Provocation("handler-in-caller", _checking_in_try, _checking_before_try, run=_compiled(LARGE)),
     *(
         [Provocation("stack-shape", _choosing_an_argument_of_what_is_returned, _choosing_before)]
         if COPIES_RETURNS

@@ -236,7 +236,6 @@ def write_to_an_imported_stream() -> Program:
 @pattern(
     signs,
     refused("output-shape"),
-    graphs=None,
     because="The program computes with what the call that writes returns.",
 )
 def number_of_characters_written() -> Program:
