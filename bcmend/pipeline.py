@@ -237,7 +237,10 @@ def _decided(code: CodeType, context: Context) -> tuple[Facts, list[Decision]]:
         facts, splits = facts_with_splits(facts, context.splits_in(code))
         decisions = [
             *_decisions(code, facts, whole, context, unbound),
-            *((index, SPLIT, whole or _split(facts, index, unbound)) for index in splits),
+            *(
+                (index, SPLIT, whole or _noting(propose_split(facts, index), unbound))
+                for index in splits
+            ),
         ]
         if unbound <= marked or keeps_instructions:
             return facts, sorted(decisions, key=lambda each: each[0])
@@ -258,8 +261,8 @@ def _is_likely(code: CodeType, facts: Facts, jump: int, context: Context) -> boo
     return place in context.asked or may_be_tensor(facts, jump) == "likely"
 
 
-def _split(facts: Facts, index: int, unbound: set[str]) -> Lowering | Refusal:
-    decision = propose_split(facts, index)
+def _noting(decision: Lowering | Refusal, unbound: set[str]) -> Lowering | Refusal:
+    """Add the locals for whose marks ``decision`` would be another; return it as it is."""
     if isinstance(decision, Refusal):
         unbound |= decision.unbound
     return decision
@@ -367,7 +370,7 @@ def _decisions(
             elif context.policy.guards == "keep":
                 yield branch.jump, "guard", Refusal("policy-keep")
             else:
-                yield branch.jump, "guard", whole or _proposed_guard(facts, branch, unbound)
+                yield branch.jump, "guard", whole or _noting(propose_guard(facts, branch), unbound)
             continue
         is_wide = (id(code), facts.instructions[branch.jump].offset) in context.wide
         yield branch.jump, "branch", whole or _proposed(facts, branch, unbound, is_wide=is_wide)
@@ -387,13 +390,6 @@ def _is_branch_site(code: CodeType, context: Context, facts: Facts, branch: Bran
     """Whether a branch is such a site and no arm of it raises."""
     raises = branch.taken_raises or branch.fallthrough_raises
     return not raises and _is_site(code, context, facts, branch)
-
-
-def _proposed_guard(facts: Facts, branch: Branch, unbound: set[str]) -> Lowering | Refusal:
-    decision = propose_guard(facts, branch)
-    if isinstance(decision, Refusal):
-        unbound |= decision.unbound
-    return decision
 
 
 def _proposed(

@@ -92,9 +92,6 @@ def _attribute_change(
     if all(isinstance(side, DeletedVariable) for side in sides):
         return [Change(variable, name, lambda merged: sides[0], (sides[0], sides[0]), kind)]
     known = len(merger.pairs)
-    if name in _entries(variable, "_parameters") and sides[0] is not sides[1]:
-        # The module takes nothing but a parameter there, and no merged tensor is one.
-        raise CannotMerge(f"the parameter {name} is another one on each side")
     try:
         if not any(isinstance(side, (Unmerged, DeletedVariable)) for side in sides):
             return [Change(variable, name, merger.merge(*sides), sides, kind)]

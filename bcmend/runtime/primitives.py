@@ -7,7 +7,6 @@ answer that sends control to the original instructions.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -162,6 +161,24 @@ def _have_inlined(tx: Any, function: VariableTracker) -> None:
         context.previously_inlined_functions.setdefault(function.get_code(), verdict)
 
 
+def _arms_of(
+    tx: Any,
+    function: VariableTracker,
+    first: VariableTracker,
+    entry: VariableTracker,
+    inputs: VariableTracker,
+) -> tuple[Arm, Arm]:
+    """Return the two arms of which a region function is called: at ``entry`` and behind it."""
+    assert isinstance(first, TupleVariable)
+    _have_inlined(tx, function)
+    number = entry.as_python_constant()
+    then_arm, else_arm = (
+        Arm(function, (*first.items, function, constant(each), inputs))
+        for each in (number, number + 1)
+    )
+    return then_arm, else_arm
+
+
 class _Branch(TorchHigherOrderOperatorVariable):
     """``branch(key, form, condition, function, first, entry, live_ins)``: live-outs, or ``None``.
 
@@ -177,13 +194,8 @@ class _Branch(TorchHigherOrderOperatorVariable):
     ) -> VariableTracker:
         key, form, condition, function, first, entry, inputs = args
         site = sites.find(key.as_python_constant())
-        assert site is not None and isinstance(first, TupleVariable)
-        _have_inlined(tx, function)
-        number = entry.as_python_constant()
-        then_arm, else_arm = (
-            Arm(function, (*first.items, function, constant(each), inputs))
-            for each in (number, number + 1)
-        )
+        assert site is not None
+        arms = _arms_of(tx, function, first, entry, inputs)
         with _withdrawn_if_it_fails(site):
             outcome = ladder.mend_branch(
                 tx,
@@ -191,7 +203,7 @@ class _Branch(TorchHigherOrderOperatorVariable):
                 site,
                 form.as_python_constant(),
                 verdicts.truth_of(tx, condition.realize()),
-                (then_arm, else_arm),
+                arms,
             )
         return constant(None) if outcome is None else outcome
 
@@ -230,16 +242,11 @@ class _Split(TorchHigherOrderOperatorVariable):
     ) -> VariableTracker:
         key, form, function, first, entry, inputs, operands = args
         site = sites.find(key.as_python_constant())
-        assert site is not None and isinstance(first, TupleVariable)
-        assert isinstance(operands, TupleVariable)
+        assert site is not None and isinstance(operands, TupleVariable)
         found = splits.first_open(tx, operands.items)
         if not isinstance(found, Choice):
             return constant(None)
-        number = entry.as_python_constant()
-        then_arm, else_arm = (
-            Arm(function, (*first.items, function, constant(each), inputs))
-            for each in (number, number + 1)
-        )
+        arms = _arms_of(tx, function, first, entry, inputs)
         with _withdrawn_if_it_fails(site):
             outcome = splits.split(
                 tx,
@@ -247,7 +254,7 @@ class _Split(TorchHigherOrderOperatorVariable):
                 site,
                 form.as_python_constant(),
                 found.predicate,
-                (then_arm, else_arm),
+                arms,
             )
         return constant(None) if outcome is None else outcome
 
@@ -268,8 +275,6 @@ def _is_open_for(tx: Any, site: sites.LiveSite) -> bool:
     is_open = sinks.is_open(tx)
     if not is_open:
         site.refuse("export")
-        if site.output == inline.INLINE and site.kind == "output":
-            warnings.warn("an exported program writes nothing: its output is dropped", stacklevel=2)
     return is_open
 
 

@@ -16,11 +16,11 @@ from torch._dynamo.variables import ConstDictVariable, ListVariable, TupleVariab
 from torch._dynamo.variables.base import ValueMutationNew, VariableTracker
 
 from bcmend.names import PREFIX
-from bcmend.runtime import ladder
+from bcmend.runtime import frames, ladder
 from bcmend.runtime.arms import Arm
 from bcmend.runtime.per_trace import kept
 from bcmend.runtime.sites import LiveSite
-from bcmend.runtime.unmerged import Choice, Unmerged
+from bcmend.runtime.unmerged import Choice, Unmerged, holds
 
 __all__ = ["first_open", "split"]
 
@@ -55,18 +55,10 @@ def _is_held(tx: Any, value: VariableTracker) -> bool:
     """Whether a variable or an attribute may name ``value``, or a list that holds it."""
     stores = tx.output.side_effects.store_attr_mutations.values()
     named = [each for stored in stores for each in stored.values()]
-    while tx is not None:
-        frame = tx.symbolic_locals.items()
-        named += [each for name, each in frame if not name.startswith(PREFIX)]
-        tx = getattr(tx, "parent", None)
-    found: list[VariableTracker] = []
-
-    def note(variable: VariableTracker) -> None:
-        if variable is value:
-            found.append(variable)
-
-    VariableTracker.visit(note, named)
-    return bool(found)
+    for frame in frames.being_traced(tx):
+        variables = frame.symbolic_locals.items()
+        named += [each for name, each in variables if not name.startswith(PREFIX)]
+    return holds(named, value)
 
 
 def split(

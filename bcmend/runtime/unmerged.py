@@ -36,6 +36,7 @@ __all__ = [
     "Stored",
     "Unmerged",
     "has_choice",
+    "holds",
     "merge_live_outs",
 ]
 
@@ -273,7 +274,7 @@ class Stored(Choice):
     def _is_in_hand(self, tx: Any) -> bool:
         """Whether the frame that was entered has it, and may return it."""
         root = tx.output.root_tx
-        return _holds([root.stack, root.symbolic_locals], self)
+        return holds([root.stack, root.symbolic_locals], self)
 
     def _is_held_elsewhere(self, tx: Any) -> bool:
         effects = tx.output.side_effects
@@ -284,10 +285,10 @@ class Stored(Choice):
                 for each, held in stores.items()
                 if not (held is self and variable is owner and each == name)
             ]
-            if _holds(others, self):
+            if holds(others, self):
                 return True
         return any(
-            _holds(variable, self)
+            holds(variable, self)
             for variable in effects.id_to_variable.values()
             if isinstance(variable.mutation_type, ValueMutationExisting)
         )
@@ -327,7 +328,8 @@ class _IsInPlace(VariableTracker):
         codegen(constant(self.stored.is_in_place()))
 
 
-def _holds(values: Any, sought: VariableTracker) -> bool:
+def holds(values: Any, sought: VariableTracker) -> bool:
+    """Whether a value is among ``values``, or in what they hold."""
     found: list[VariableTracker] = []
 
     def note(variable: VariableTracker) -> None:
