@@ -293,7 +293,7 @@ def _mend_where_stopped(stops: list[Stop]) -> bool:
         return any(_mend_stop(stop, on_stack[0].policy, owners, _mend_asked) for stop in stops)
 
 
-def _split_where_read(stops: list[Stop], site: sites.LiveSite) -> bool:
+def _split_where_read(stops: list[Stop], site: sites.LiveSite | None) -> bool:
     """Split the innermost code that can be mended, where it reads what ``site`` has left.
 
     Code that has the site itself is not, before its wider forms have been tried.
@@ -307,9 +307,15 @@ def _split_where_read(stops: list[Stop], site: sites.LiveSite) -> bool:
         for stop in stops:
             code = _original(stop, policy)
             if code is not None:
-                waits = site.kind != SPLIT and code == site.origin and not site.goes_on_in_halves
-                return not waits and _mend_stop(stop, policy, owners, _split_asked)
+                return not _waits(site, code) and _mend_stop(stop, policy, owners, _split_asked)
         return False
+
+
+def _waits(site: sites.LiveSite | None, code: CodeType) -> bool:
+    """Whether wider forms of a site of ``code`` are to be tried before it is split."""
+    if site is None or site.kind == SPLIT or site.goes_on_in_halves:
+        return False
+    return code == site.origin
 
 
 def _on_stack(stops: Iterable[Stop]) -> list[Patched]:

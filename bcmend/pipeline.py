@@ -26,10 +26,10 @@ from functools import cached_property
 from types import CodeType
 from typing import Any
 
-from bcmend.analysis.conditions import may_be_tensor
+from bcmend.analysis.conditions import may_be_open, may_be_tensor
 from bcmend.analysis.effects import LOOKING_AT_FRAMES, touched
 from bcmend.analysis.facts import Facts, facts_of
-from bcmend.analysis.sketch import may_branch_on_tensor
+from bcmend.analysis.sketch import may_branch_on_tensor, may_loop_over_number
 from bcmend.cfg.graph import decoded_index
 from bcmend.cfg.regions import Branch
 from bcmend.codeobj.decode import decode
@@ -210,6 +210,7 @@ def may_have_sites(code: CodeType, context: Context) -> bool:
     return (
         any(code_id == id(code) for code_id, _ in (*context.asked, *context.splits, *context.calls))
         or may_branch_on_tensor(code)
+        or may_loop_over_number(code)
         or may_write_output(code, context.names)
         or any(
             isinstance(constant, CodeType) and may_have_sites(constant, context)
@@ -231,10 +232,11 @@ def _decided(code: CodeType, context: Context) -> tuple[Facts, list[Decision]]:
     keeps_instructions = bool(whole or code.co_flags & inspect.CO_GENERATOR)
     if not keeps_instructions:
         facts = _rearranged(code, facts, context)
+    split_at = {*context.splits_in(code), *_open_loops(facts)}
     unmarked, marked = facts, frozenset[str]()
     while True:
         unbound: set[str] = set()
-        facts, splits = facts_with_splits(facts, context.splits_in(code))
+        facts, splits = facts_with_splits(facts, split_at)
         decisions = [
             *_decisions(code, facts, whole, context, unbound),
             *(
@@ -246,6 +248,14 @@ def _decided(code: CodeType, context: Context) -> tuple[Facts, list[Decision]]:
             return facts, sorted(decisions, key=lambda each: each[0])
         marked |= unbound
         facts = facts_of(with_marks(unmarked, marked))
+
+
+def _open_loops(facts: Facts) -> Iterator[int]:
+    """Yield the offsets of loops that may go over a range up to a number out of a tensor."""
+    for index, instruction in enumerate(facts.instructions):
+        is_reached = instruction.op == "FOR_ITER" and facts.stacks[index] is not None
+        if is_reached and may_be_open(facts, index):
+            yield instruction.offset
 
 
 def _rearranged(code: CodeType, facts: Facts, context: Context) -> Facts:
@@ -297,7 +307,7 @@ def _with_places(facts: Facts, sites: Iterable[Site]) -> tuple[Site, ...]:
     places = {
         site.index: _place(facts, site.decision)
         for site in sites
-        if isinstance(site.decision, BranchLowering) and site.kind != SPLIT
+        if isinstance(site.decision, BranchLowering) and _may_end_a_loop(facts, site)
     }
     in_loops = {
         places[site.index]
@@ -307,11 +317,14 @@ def _with_places(facts: Facts, sites: Iterable[Site]) -> tuple[Site, ...]:
         and facts.graph.block_of[site.index] in site.decision.blocks
     }
     return tuple(
-        replace(site, place=places[site.index])
-        if site.kind != SPLIT and places.get(site.index) in in_loops
-        else site
+        replace(site, place=places[site.index]) if places.get(site.index) in in_loops else site
         for site in sites
     )
+
+
+def _may_end_a_loop(facts: Facts, site: Site) -> bool:
+    """Whether a branch may leave a loop: a jump does, and so does an iterator at its end."""
+    return site.kind != SPLIT or facts.instructions[site.index].op == "FOR_ITER"
 
 
 def _place(facts: Facts, branch: BranchLowering) -> tuple[int, int, int]:

@@ -8,7 +8,7 @@ when Dynamo stops there) and ``"likely"``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -18,7 +18,10 @@ from bcmend.codeobj.opcodes import row
 from bcmend.names import LEAVES_BEGINS
 from bcmend.torch_knowledge import NEVER_TENSOR_ATTRIBUTES, NEVER_TENSOR_CALLS
 
-__all__ = ["Evidence", "may_be_tensor"]
+__all__ = ["TAKE_OUT", "Evidence", "may_be_open", "may_be_tensor"]
+
+#: Calls that may take a number out of a tensor and are mostly made for that.
+TAKE_OUT: Final = frozenset(["int", "item"])
 
 _NEVER_TENSOR: Final = frozenset(
     """
@@ -76,6 +79,53 @@ class Evidence(Protocol):
 def may_be_tensor(evidence: Evidence, jump: int) -> str:
     """Return "never", "unlikely" or "likely" for the condition of the jump at ``jump``."""
     return _of_operand(evidence, jump, -1, _Trail(_FOLLOW_AT_MOST + 1))
+
+
+def may_be_open(evidence: Evidence, loop: int) -> bool:
+    """Whether the FOR_ITER at ``loop`` may go over a range up to a number out of a tensor."""
+    return any(
+        _is_open_range(evidence, made)
+        for maker in evidence.operand(loop, -1)
+        if maker >= 0 and evidence.instructions[maker].op == "GET_ITER"
+        for made in _values_of(evidence, maker, -1, set())
+    )
+
+
+def _is_open_range(evidence: Evidence, call: int) -> bool:
+    instruction = evidence.instructions[call]
+    if not instruction.op.startswith("CALL") or called_name(evidence, call) != "range":
+        return False
+    seen: set[int] = set()
+    return isinstance(instruction.arg, int) and any(
+        _is_taken_out(evidence, source, seen)
+        for position in range(-instruction.arg, 0)
+        for source in _values_of(evidence, call, position, seen)
+    )
+
+
+def _is_taken_out(evidence: Evidence, maker: int, seen: set[int]) -> bool:
+    """Whether a value is a number that a call took out of something, or computed from one."""
+    if evidence.instructions[maker].op.startswith("CALL"):
+        return called_name(evidence, maker) in TAKE_OUT
+    return evidence.instructions[maker].op == "BINARY_OP" and any(
+        _is_taken_out(evidence, source, seen)
+        for side in (-2, -1)
+        for source in _values_of(evidence, maker, side, seen)
+    )
+
+
+def _values_of(evidence: Evidence, index: int, position: int, seen: set[int]) -> Iterator[int]:
+    """Yield what can have made an operand, if need be by way of variables; each only once."""
+    for maker in evidence.operand(index, position):
+        if maker < 0 or maker in seen:
+            continue
+        seen.add(maker)
+        instruction = evidence.instructions[maker]
+        if row(instruction.op).reads not in ("local", "cell"):
+            yield maker
+            continue
+        for store in evidence.stores.get(instruction.arg, ()):
+            yield from _values_of(evidence, store, -1, seen)
 
 
 def _most(answers: Iterable[str]) -> str:

@@ -12,7 +12,7 @@ from functools import cached_property
 from types import CodeType
 from typing import overload
 
-from bcmend.analysis.conditions import may_be_tensor
+from bcmend.analysis.conditions import TAKE_OUT, may_be_tensor
 from bcmend.codeobj.decode import (
     Instruction,
     argument_readers,
@@ -25,7 +25,7 @@ from bcmend.codeobj.errors import UnknownOpcode
 from bcmend.codeobj.opcodes import row
 from bcmend.codeobj.scan import has_truth_jump
 
-__all__ = ["Sketch", "Unclear", "may_branch_on_tensor"]
+__all__ = ["Sketch", "Unclear", "may_branch_on_tensor", "may_loop_over_number"]
 
 
 class Unclear(Exception):
@@ -41,6 +41,12 @@ def may_branch_on_tensor(code: CodeType) -> bool:
         return any(may_be_tensor(sketch, jump) == "likely" for jump in sketch.truth_jumps())
     except (Unclear, UnknownOpcode):
         return True
+
+
+def may_loop_over_number(code: CodeType) -> bool:
+    """Whether ``code`` names what it takes to loop up to a number out of a tensor."""
+    names = code.co_names
+    return "range" in names and any(name in names for name in TAKE_OUT)
 
 
 class _Instructions(Sequence[Instruction]):

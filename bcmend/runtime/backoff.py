@@ -109,7 +109,7 @@ def _nobody(stops: list[Stop]) -> bool:
     return False
 
 
-def _no_split(stops: list[Stop], site: sites.LiveSite) -> bool:
+def _no_split(stops: list[Stop], site: sites.LiveSite | None) -> bool:
     return False
 
 
@@ -117,8 +117,8 @@ def _no_split(stops: list[Stop], site: sites.LiveSite) -> bool:
 on_stop: Callable[[list[Stop]], bool] = _nobody
 
 #: Asked to split the code that reads a value which a site has left with one form on each side,
-#: innermost frame first; says whether it did.
-on_read: Callable[[list[Stop], sites.LiveSite], bool] = _no_split
+#: innermost frame first; says whether it did. No site is given for what no branch has left.
+on_read: Callable[[list[Stop], sites.LiveSite | None], bool] = _no_split
 
 
 class MendedFurther(exc.Unsupported):
@@ -147,7 +147,7 @@ def mend_inside(tx: Any, error: exc.Unsupported) -> None:
         raise MendedFurther from error
 
 
-def split_where_read(tx: Any, site: sites.LiveSite) -> None:
+def split_where_read(tx: Any, site: sites.LiveSite | None) -> None:
     """Have the code being traced split where it is, for it reads what ``site`` has left.
 
     Raises:

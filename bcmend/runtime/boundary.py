@@ -159,7 +159,7 @@ def _captured_whole(callback: Any) -> Iterator[None]:
 
 def install(
     on_stop: Callable[[list[backoff.Stop]], bool],
-    on_read: Callable[[list[backoff.Stop], sites.LiveSite], bool],
+    on_read: Callable[[list[backoff.Stop], sites.LiveSite | None], bool],
 ) -> None:
     """Say whom to ask about unmended code."""
     backoff.on_stop, backoff.on_read = on_stop, on_read

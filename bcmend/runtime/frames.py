@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["being_traced", "drains_for_the_caller"]
+from bcmend.names import PREFIX
+
+__all__ = ["being_traced", "drains_for_the_caller", "named"]
 
 
 def being_traced(tx: Any) -> Iterator[Any]:
@@ -20,6 +22,14 @@ def being_traced(tx: Any) -> Iterator[Any]:
             seen.add(id(frame))
             yield frame
             frame = getattr(frame, "parent", None)
+
+
+def named(tx: Any) -> Iterator[Any]:
+    """Yield what the frames being traced hold under names of the program."""
+    for frame in being_traced(tx):
+        for name, value in frame.symbolic_locals.items():
+            if not name.startswith(PREFIX):
+                yield value
 
 
 def drains_for_the_caller(tx: Any) -> bool:

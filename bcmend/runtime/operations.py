@@ -267,6 +267,7 @@ _TOTAL_ON_NUMBERS: Final = frozenset(
         *(op.add, op.sub, op.mul, op.neg, op.not_, op.and_, op.or_),
         *(op.gt, op.ge, op.lt, op.le, op.eq, op.ne),
         *(torch.sym_not, torch.sym_float, torch.sym_ite, torch.sym_max, torch.sym_min),
+        torch.scalar_tensor,
     ]
 )
 

@@ -37,6 +37,7 @@ from bcmend.runtime import (
     inline,
     ladder,
     lower,
+    open_ranges,
     scalars,
     searches,
     sinks,
@@ -48,6 +49,7 @@ from bcmend.runtime import (
 )
 from bcmend.runtime.arms import Arm
 from bcmend.runtime.merge import constant, example_of
+from bcmend.runtime.open_ranges import OpenIterator
 from bcmend.runtime.unmerged import Choice, Unmerged
 from bcmend.runtime.watches import SiteChanged
 
@@ -223,9 +225,9 @@ class _Undecided(TorchHigherOrderOperatorVariable):
         if site is None or not site.active or sites.not_now(site):
             return constant(False)
         found = splits.first_open(tx, operands.items)
-        if found is not None:
+        if isinstance(found, Unmerged):
             found.require_both_sides(site)
-        return constant(isinstance(found, Choice))
+        return constant(isinstance(found, (Choice, OpenIterator)))
 
 
 class _Split(TorchHigherOrderOperatorVariable):
@@ -244,7 +246,7 @@ class _Split(TorchHigherOrderOperatorVariable):
         site = sites.find(key.as_python_constant())
         assert site is not None and isinstance(operands, TupleVariable)
         found = splits.first_open(tx, operands.items)
-        if not isinstance(found, Choice):
+        if not isinstance(found, (Choice, OpenIterator)):
             return constant(None)
         arms = _arms_of(tx, function, first, entry, inputs)
         with _withdrawn_if_it_fails(site):
@@ -253,7 +255,7 @@ class _Split(TorchHigherOrderOperatorVariable):
                 self.value,
                 site,
                 form.as_python_constant(),
-                found.predicate,
+                found,
                 arms,
             )
         return constant(None) if outcome is None else outcome
@@ -406,6 +408,7 @@ class _Record(TorchHigherOrderOperatorVariable):
 def _install() -> None:
     truths.install()
     searches.install()
+    open_ranges.install()
     assertions.install()
     callees.install()
     table = higher_order_ops._hop_name_to_variable_class

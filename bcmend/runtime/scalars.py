@@ -39,6 +39,8 @@ __all__ = [
     "drop_unread",
     "hand_on",
     "has_tensor",
+    "integer_tensor",
+    "is_taken",
     "may_take",
     "take",
     "tensor_behind",
@@ -194,12 +196,27 @@ def tensor_behind(tx: Any, number: SymNodeVariable) -> TensorVariable | None:
     return _kept_by_node(tx).get(number.as_proxy().node)
 
 
+def is_taken(tx: Any, number: SymNodeVariable) -> bool:
+    """Whether a number was taken out of a tensor, or computed from one that was."""
+    nodes: set[Node] = set()
+    _close(nodes, [number.as_proxy().node])
+    return not nodes.isdisjoint(_kept_by_node(tx))
+
+
 def counted(tx: Any, number: SymNodeVariable) -> TensorVariable | None:
     """Return the integer tensor of a number that is another one more or less some constants.
 
     It is as wide as torch's own symbolic integers; ``None`` for a number made in another way.
     """
     return _counted(tx, number.as_proxy().node, _kept_by_node(tx))
+
+
+def integer_tensor(tx: Any, number: VariableTracker) -> TensorVariable:
+    """Return a 0-d tensor with the value of an integer."""
+    if not isinstance(number, SymNodeVariable):
+        return _function(tx, torch.full, (), number.as_python_constant(), dtype=torch.int64)
+    known = counted(tx, number)
+    return known or _function(tx, torch.scalar_tensor, number.as_proxy(), dtype=torch.int64)
 
 
 def count_from(tx: Any, number: VariableTracker) -> None:
@@ -322,11 +339,11 @@ def _is_exact_beside(comparison: Any, constant: Any, dtype: torch.dtype) -> bool
     return True
 
 
-def _function(tx: Any, function: Any, *arguments: Any) -> TensorVariable:
+def _function(tx: Any, function: Any, *arguments: Any, **named: Any) -> TensorVariable:
     inputs = tuple(
         each.as_proxy() if isinstance(each, TensorVariable) else each for each in arguments
     )
-    result = wrap_fx_proxy(tx, tx.output.create_proxy("call_function", function, inputs, {}))
+    result = wrap_fx_proxy(tx, tx.output.create_proxy("call_function", function, inputs, named))
     assert isinstance(result, TensorVariable)
     return result
 

@@ -37,6 +37,7 @@ from torch._dynamo.variables.user_defined import OrderedDictVariable
 from bcmend.names import BUFFER
 from bcmend.runtime import histories, inline, records, repeats, side_exits, watches
 from bcmend.runtime.merge import constant, example_of
+from bcmend.runtime.operations import storage_of
 from bcmend.runtime.per_trace import kept
 from bcmend.runtime.sites import LiveSite
 
@@ -292,7 +293,7 @@ def _snapshot_tensor(tx: Any, site: LiveSite, value: TensorVariable) -> Variable
     history = None
     if shows_moments(tx, site) and (value.source is None or site.clone_inputs):
         history = histories.name_of(example_of(value))
-    if site.clone_inputs:
+    if site.clone_inputs or _is_view_of_differentiable(value):
         kept = _method(tx, "clone", value)
     else:
         watches.add(tx, example_of(value), lambda: _ask_for_clones(site))
@@ -302,6 +303,24 @@ def _snapshot_tensor(tx: Any, site: LiveSite, value: TensorVariable) -> Variable
     if not _stack(tx):  # an arm must not return what shares memory with what it was given
         kept = _method(tx, "detach", kept)
     return TupleVariable([constant(histories.MARK), constant(history), kept])
+
+
+def _is_view_of_differentiable(value: TensorVariable) -> bool:
+    """Whether a tensor lies in the memory of another one that has a gradient.
+
+    Where both leave a graph, Inductor may hand out one object for the two, and what marks the kept
+    one as having no gradient takes it from the other.
+    """
+    node, memory = value.as_proxy().node, storage_of(example_of(value))
+    waiting = list(node.all_input_nodes)
+    while waiting:
+        example = waiting[-1].meta.get("example_value")
+        inner = waiting.pop().all_input_nodes
+        if isinstance(example, torch.Tensor) and storage_of(example) == memory:
+            if example.requires_grad:
+                return True
+            waiting += inner
+    return False
 
 
 def _unmarked(kept: VariableTracker) -> VariableTracker:

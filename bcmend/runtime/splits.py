@@ -7,17 +7,17 @@ condition that is known already, since the instruction stands in such a half, is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch._dynamo import config
 from torch._dynamo.variables import ConstDictVariable, ListVariable, TupleVariable
 from torch._dynamo.variables.base import ValueMutationNew, VariableTracker
 
-from bcmend.names import PREFIX
 from bcmend.runtime import frames, ladder
 from bcmend.runtime.arms import Arm
+from bcmend.runtime.open_ranges import Exhausted, OpenIterator
 from bcmend.runtime.per_trace import kept
 from bcmend.runtime.sites import LiveSite
 from bcmend.runtime.unmerged import Choice, Unmerged, holds
@@ -25,15 +25,18 @@ from bcmend.runtime.unmerged import Choice, Unmerged, holds
 __all__ = ["first_open", "split"]
 
 
-def first_open(tx: Any, values: Iterable[VariableTracker]) -> Unmerged | None:
+def first_open(tx: Any, values: Iterable[VariableTracker]) -> Unmerged | OpenIterator | None:
     """Return the first value among ``values``, and in what only they hold, that has two forms."""
     return next(_open_in(tx, values), None)
 
 
-def _open_in(tx: Any, values: Iterable[VariableTracker]) -> Iterator[Unmerged]:
+def _open_in(tx: Any, values: Iterable[VariableTracker]) -> Iterator[Unmerged | OpenIterator]:
     for value in values:
         if isinstance(value, Unmerged):
             yield value
+        elif isinstance(value, OpenIterator):
+            if not value.has_one:
+                yield value
         elif value.is_realized():
             yield from _open_in(tx, _parts(tx, value.realize()))
 
@@ -55,10 +58,7 @@ def _is_held(tx: Any, value: VariableTracker) -> bool:
     """Whether a variable or an attribute may name ``value``, or a list that holds it."""
     stores = tx.output.side_effects.store_attr_mutations.values()
     named = [each for stored in stores for each in stored.values()]
-    for frame in frames.being_traced(tx):
-        variables = frame.symbolic_locals.items()
-        named += [each for name, each in variables if not name.startswith(PREFIX)]
-    return holds(named, value)
+    return holds([*named, *frames.named(tx)], value)
 
 
 def split(
@@ -66,12 +66,20 @@ def split(
     target: Any,
     site: LiveSite,
     form: int,
-    condition: VariableTracker,
+    found: Choice | OpenIterator,
     arms: tuple[Arm, Arm],
 ) -> VariableTracker | None:
-    """Return the live-outs of both halves, a tuple; ``None`` where that cannot be."""
+    """Return the live-outs of both halves, a tuple; ``None`` where that cannot be.
+
+    ``found`` is the value that has two forms, and tells under which condition it has which.
+    """
+    condition = found.predicate if isinstance(found, Choice) else found.condition(tx)
     truth = next((truth for node, truth in _known(tx) if node is _node(condition)), None)
-    halves = _half(tx, arms[0], condition, True), _half(tx, arms[1], condition, False)
+    then_half, else_half = (
+        _Half(arm.function, arm.arguments, condition=condition, truth=truth).decided(tx, found)
+        for arm, truth in zip(arms, (True, False), strict=True)
+    )
+    halves = then_half, else_half
     if truth is not None:
         return (halves[0] if truth else halves[1]).call(tx)
     return ladder.mend_branch(tx, target, site, form, condition, halves)
@@ -88,6 +96,24 @@ class _Half(Arm):
     condition: Any = None
     truth: bool = False
 
+    def decided(self, tx: Any, found: VariableTracker) -> _Half:
+        """Return the half with each of its inputs in the form that it has there."""
+        inputs = [
+            each.in_half(self.truth)
+            if isinstance(each, OpenIterator) and each is found
+            else _decided(tx, each, self.condition, self.truth)
+            for each in self.inputs.items
+        ]
+        return replace(self, arguments=(*self.arguments[:-1], TupleVariable(inputs)))
+
+    def with_inputs(self, inputs: Sequence[VariableTracker]) -> _Half:
+        # An iterator that is at its end here has also come to it where a loop ends.
+        given = [
+            known if isinstance(known, Exhausted) else each
+            for known, each in zip(self.inputs.items, inputs, strict=True)
+        ]
+        return replace(self, arguments=(*self.arguments[:-1], TupleVariable(given)))
+
     def call(self, tx: Any) -> VariableTracker:
         known = _known(tx)
         known.append((_node(self.condition), self.truth))
@@ -98,12 +124,6 @@ class _Half(Arm):
                 return Arm.call(self, tx)
         finally:
             known.pop()
-
-
-def _half(tx: Any, arm: Arm, condition: VariableTracker, truth: bool) -> _Half:
-    inputs = TupleVariable([_decided(tx, each, condition, truth) for each in arm.inputs.items])
-    arguments = (*arm.arguments[:-1], inputs)
-    return _Half(arm.function, arguments, condition=condition, truth=truth)
 
 
 def _known(tx: Any) -> list[tuple[Any, bool]]:

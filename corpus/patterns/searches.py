@@ -13,8 +13,6 @@ from tests.equivalence import Call, call
 
 Program = Callable[..., Any]
 
-WHILE = "a loop bounded by a tensor is not lowered"
-
 
 @pattern(signs, LOOP, training=False, may_copy=True)
 def halved_until_small() -> Program:
@@ -261,12 +259,49 @@ def _sizes() -> list[Call]:
     return [call(torch.tensor([1.0, -2.0]), torch.tensor(count)) for count in (3, 0, 5)]
 
 
-@pattern(_sizes, LOOP, training=False, may_copy=True, unsettled=WHILE)
+@pattern(_sizes, LOOP, training=False, may_copy=True)
 def repeated_as_often_as_a_tensor_says() -> Program:
     def program(x: Tensor, count: Tensor) -> Tensor:
         for _ in range(int(count)):
             x = x * 0.5 + 1
         return x
+
+    return program
+
+
+@pattern(_sizes, LOOP, may_copy=True)
+def smoothed_as_often_as_the_data_say() -> Program:
+    def program(x: Tensor, count: Tensor) -> Tensor:
+        steps = int(count * 1.5) + 1
+        for step in range(1, steps):
+            x = x + (x.mean() - x) / 4 + step
+        return x
+
+    return program
+
+
+@pattern(_sizes, LOOP, SPLIT, may_copy=True)
+def budget_from_a_tensor_that_is_not_always_used_up() -> Program:
+    def program(x: Tensor, count: Tensor) -> Tensor:
+        for _ in range((count + 2).item()):
+            x = x * 0.5 + 1
+            if x.sum() > 2:
+                break
+        else:
+            x = x - 10
+        return x
+
+    return program
+
+
+@pattern(_sizes, LOOP, training=False, may_copy=True)
+def rows_up_to_a_length_taken_out_of_a_tensor() -> Program:
+    def program(x: Tensor, count: Tensor) -> tuple[Tensor, int]:
+        total, weight = x.sum() * 0, 0
+        for row in range(int(count + 1)):
+            total = total * 0.5 + x[row % 2]
+            weight += row
+        return total, weight
 
     return program
 
