@@ -223,7 +223,9 @@ def trace_arm(
                 _remember_containers(recording, arm.arguments)
                 result = arm.call(tx)
                 graph = tracer.graph
-                scalars.hand_on(tx, _numbers_in(result, graph))
+                left = [result, *recording.store_attr_mutations.values()]
+                left += [draft.inputs for draft in records]
+                scalars.hand_on(tx, _numbers_in(left, graph))
                 scalars.drop_unread(graph)
                 tensors = _changed_in_place(tracer, lifted)
             effects = _effects(before, recording, tensors, scope)
@@ -238,15 +240,16 @@ def trace_arm(
             return _failure(tx, error, spoiled=lifted.spoiled)
 
 
-def _numbers_in(result: VariableTracker, graph: Graph) -> list[SymNodeVariable]:
-    """Return the symbolic numbers among an arm's live-outs that the arm made."""
-    if not isinstance(result, TupleVariable):
-        return []
-    return [
-        each
-        for each in result.items
-        if isinstance(each, SymNodeVariable) and each.as_proxy().node.graph is graph
-    ]
+def _numbers_in(values: Any, graph: Graph) -> list[SymNodeVariable]:
+    """Return the symbolic numbers that an arm made among what it leaves behind."""
+    found: list[SymNodeVariable] = []
+
+    def note(variable: VariableTracker) -> None:
+        if isinstance(variable, SymNodeVariable) and variable.as_proxy().node.graph is graph:
+            found.append(variable)
+
+    VariableTracker.visit(note, values)
+    return found
 
 
 def _failure(tx: Any, error: Exception, *, spoiled: bool) -> ArmFailure:

@@ -318,8 +318,9 @@ def _rewrap(tx: Any, pair: Pair, proxy: Proxy) -> VariableTracker:
     if pair.is_number:
         result = SymNodeVariable.create(tx, proxy, pair.present.sym_num)
     else:
+        example = example_of(pair.present)
         proxy.node.meta.pop("example_value", None)  # the copy's; Dynamo sets it itself
-        result = wrap_fx_proxy(tx, proxy, example_value=example_of(pair.present))
+        result = wrap_fx_proxy(tx, proxy, example_value=example)
     assert isinstance(result, VariableTracker)
     return result
 

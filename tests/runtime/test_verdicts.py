@@ -115,12 +115,7 @@ def _negated_and_returned(x: Tensor) -> tuple[Tensor, bool]:
         _number_or_number,
         _number_of_one_side,
         _tested_twice,
-        pytest.param(
-            _among_others,
-            marks=pytest.mark.xfail(
-                strict=True, reason="a chain of what helpers return is split before it is joined"
-            ),
-        ),
+        _among_others,
         _in_an_arm,
         _in_a_check,
         _of_an_older_tensor,
