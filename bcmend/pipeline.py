@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import CodeType
@@ -302,24 +302,26 @@ def _plan(
     return Plan(_with_places(facts, sites))
 
 
-def _with_places(facts: Facts, sites: Iterable[Site]) -> tuple[Site, ...]:
+def _with_places(facts: Facts, sites: Sequence[Site]) -> tuple[Site, ...]:
     """Mark the branches that a turn of a loop comes back to, before the loop and in it."""
     places = {
-        site.index: _place(facts, site.decision)
-        for site in sites
+        position: _place(facts, site.decision)
+        for position, site in enumerate(sites)
         if isinstance(site.decision, BranchLowering) and _may_end_a_loop(facts, site)
     }
     in_loops = {
-        places[site.index]
-        for site in sites
-        if site.index in places
-        and isinstance(site.decision, BranchLowering)
-        and facts.graph.block_of[site.index] in site.decision.blocks
+        place
+        for position, place in places.items()
+        if facts.graph.block_of[sites[position].index] in _blocks(sites[position])
     }
     return tuple(
-        replace(site, place=places[site.index]) if places.get(site.index) in in_loops else site
-        for site in sites
+        replace(site, place=places[position]) if places.get(position) in in_loops else site
+        for position, site in enumerate(sites)
     )
+
+
+def _blocks(site: Site) -> frozenset[int]:
+    return site.decision.blocks if isinstance(site.decision, BranchLowering) else frozenset()
 
 
 def _may_end_a_loop(facts: Facts, site: Site) -> bool:

@@ -63,11 +63,10 @@ def refused_table() -> str:
             for when, outcome in by_mode.items():
                 slugs = [each.removeprefix("refused: ") for each in outcome if "refused" in each]
                 lines += [f"| {pattern.name} | {s} | {when} | {pattern.because} |" for s in slugs]
-    lines += ["", "## Not as expected yet", "", "| pattern | how |", "|---|---|"]
-    for pattern in PATTERNS:
-        open_point = pattern.unsettled or pattern.unequal
-        if open_point:
-            lines.append(f"| {pattern.name} | {open_point} |")
+    open_points = [(each.name, each.unsettled or each.unequal) for each in PATTERNS]
+    rows = [f"| {name} | {point} |" for name, point in open_points if point]
+    if rows:
+        lines += ["", "## Not as expected yet", "", "| pattern | how |", "|---|---|", *rows]
     return "\n".join(lines) + "\n"
 
 
