@@ -61,6 +61,11 @@ _STEPS: Final = {
 _NEGATIONS: Final = frozenset([operator.not_, torch.sym_not])
 _CASTS: Final = frozenset([torch.sym_float, torch.sym_ite])
 _SAME_VALUE: Final = frozenset([(torch.sym_float, torch.float64), (torch.sym_int, torch.int64)])
+_DTYPES: Final = {
+    torch.SymBool: torch.bool,
+    torch.SymInt: torch.int64,
+    torch.SymFloat: torch.float64,
+}
 _RANGE: Final = torch.ops.aten._assert_scalar.default
 #: Up to here every integer is a double, and a comparison with a double is exact.
 _EXACT_IN_DOUBLE: Final = 2**53
@@ -189,6 +194,9 @@ def hand_on(tx: Any, numbers: Iterable[SymNodeVariable]) -> None:
             tensor = _tensor_of(tx, node, known)
             tensor.as_proxy().node.meta.pop(_KEPT, None)
             known[node] = tensor
+        elif free_unbacked_symbols(number.sym_num):
+            dtype = _DTYPES[type(number.sym_num)]
+            known[node] = _function(tx, torch.scalar_tensor, number.as_proxy(), dtype=dtype)
 
 
 def tensor_behind(tx: Any, number: SymNodeVariable) -> TensorVariable | None:

@@ -179,3 +179,16 @@ def test_the_iterator_may_not_be_held() -> None:
     assert_equivalent(
         lambda: fresh(program), _counts(3, 0, 5), fullgraph=False, graphs=None, recompiles=None
     )
+
+
+def test_a_loop_may_have_a_tensor_and_a_count_from_a_tensor_for_conditions() -> None:
+    def program(x: Tensor, count: Tensor) -> tuple[Tensor, int]:
+        x, turns, most = x * 1, 0, int(count * 2)
+        while x.sum() < 100 and turns < most:
+            x = x.abs() * 2
+            turns += 1
+        return x, turns
+
+    found = assert_equivalent(lambda: fresh(program), _counts(3, 0, 20), may_copy=True)
+    assert found.report is not None
+    assert "while_loop" in {site.lowering for site in found.report.sites}
