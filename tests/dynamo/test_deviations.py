@@ -108,6 +108,28 @@ def test_work_after_output_that_failed_has_been_done() -> None:
     assert torch.equal(mended.last, POSITIVE)
 
 
+def test_output_after_output_that_failed_is_written() -> None:
+    class Stops:
+        def write(self, text: str) -> int:
+            raise OSError("broken pipe")
+
+    sink, broken = Sink(), Stops()
+
+    def program(x: Tensor) -> Tensor:
+        try:
+            print("first", file=broken)
+        except OSError:
+            print("nobody listens", file=sink)
+        print("second", file=sink)
+        return x + 1
+
+    assert torch.equal(program(POSITIVE), POSITIVE + 1)
+    assert sink.taken() == "nobody listens\nsecond\n"
+    with pytest.raises(OSError, match="broken pipe"):
+        _mended(program)(POSITIVE)
+    assert sink.taken() == "second\n"
+
+
 def test_parameters_of_the_untaken_side_get_zero_gradients() -> None:
     class Program(nn.Module):
         def __init__(self) -> None:
