@@ -29,6 +29,7 @@ from bcmend.rewrite.statements import (
     keywords_of,
     start_of,
 )
+from bcmend.rewrite.trials import trial_of
 from bcmend.torch_knowledge import (
     DEFERRED_ARGUMENT_CALLS,
     NEVER_TENSOR_ATTRIBUTES,
@@ -76,6 +77,7 @@ def propose_output(facts: Facts, statement: OutputStatement) -> OutputLowering |
         statement.is_dropped,
         bound_to,
         _stack_level(facts, start, call),
+        trial_of(facts, statement, inputs),
     )
 
 

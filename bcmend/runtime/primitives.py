@@ -42,6 +42,7 @@ from bcmend.runtime import (
     sinks,
     sites,
     splits,
+    trials,
     truths,
     unmerged,
     verdicts,
@@ -78,7 +79,7 @@ class _Primitive(HigherOrderOperator):
 class _RecordPrimitive(_Primitive):
     """``record`` where Dynamo broke the graph right at it: the statement runs now."""
 
-    def __call__(self, key: str, action: Any, inputs: tuple[Any, ...], level: int = 1) -> Any:
+    def __call__(self, key: str, action: Any, inputs: tuple[Any, ...], *more: Any) -> Any:
         return action(*inputs)
 
 
@@ -371,9 +372,10 @@ def _writes(
 
 
 class _Record(TorchHigherOrderOperatorVariable):
-    """``record(key, action, inputs[, level])``: defer an output statement; whether it could be.
+    """``record(key, action, inputs[, level[, trial, facts]])``: defer an output statement.
 
-    ``level`` is there if the output is attributed to a caller: see ``OutputLowering``.
+    Whether it could be. ``level`` is there if the output is attributed to a caller, ``trial`` and
+    ``facts`` if its arguments may fail: see ``OutputLowering``.
     """
 
     _HOP_NAME = "bcmend.record"
@@ -382,20 +384,24 @@ class _Record(TorchHigherOrderOperatorVariable):
     def _call_function(
         self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:
-        key, action, inputs, *level = args
+        key, action, inputs, *more = args
         site = sites.find(key.as_python_constant())
         assert site is not None
+        level, trial = more[:1], more[1:]
         if site.output == "drop":
             site.mended("dropped")
             return constant(True)
         if not sinks.is_open(tx):
             exported.drop(tx, site)
             return constant(True)
+        if trial:
+            with _withdrawn_if_it_fails(site):
+                trials.add(tx, site, trial[0], trial[1], inputs)
         if tx._bcmend_writes_nothing:
             site.mended("deferred", "nothing is written at this level")
             return constant(True)
         with _withdrawn_if_it_fails(site):
-            if level:
+            if level and level[0].as_python_constant() != 1:
                 action, inputs = callers.inside(tx, level[0].as_python_constant(), action, inputs)
             made = guards.make_record(tx, site, action, inputs)
         if made:

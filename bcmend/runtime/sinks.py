@@ -59,6 +59,7 @@ class Draft:
     ``predicate`` is a 0-d boolean tensor, or ``None`` for a record that is always delivered;
     ``raises`` says that the action has to end in an exception; ``is_exit`` makes of it a
     side exit, which does without an action, and ``is_only_way`` that no record can take its place;
+    ``is_trial`` that the exit is taken if the action fails;
     ``is_statement`` that it stands for output or a
     check of the program, which may run inside the graph.
     """
@@ -70,6 +71,7 @@ class Draft:
     raises: bool = False
     is_exit: bool = False
     is_only_way: bool = False
+    is_trial: bool = False
     is_statement: bool = False
 
 
@@ -136,13 +138,13 @@ def append(tx: Any, draft: Draft) -> None:
         stack[-1].append(draft)
         return
     if draft.is_exit:
-        assert draft.predicate is not None
         side_exits.add(
             tx,
             draft.site,
             draft.predicate,
             at_boundary=ends_at_a_boundary(tx),
             is_only_way=draft.is_only_way,
+            trial=(draft.action, draft.inputs) if draft.is_trial else None,
         )
         return
     if draft.is_statement:

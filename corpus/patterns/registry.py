@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from corpus.patterns import (
+    arguments,
     blocks,
     branches,
     checks,
@@ -48,6 +49,7 @@ PATTERNS: Final[tuple[Pattern, ...]] = (
     *messages.PATTERNS,
     *sinks.PATTERNS,
     *logs.PATTERNS,
+    *arguments.PATTERNS,
     *modules.PATTERNS,
     *draws.PATTERNS,
     *hard.PATTERNS,
