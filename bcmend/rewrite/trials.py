@@ -41,7 +41,7 @@ _SAFE_OPERATIONS: Final = frozenset(
 _NUMBER_OPERATIONS: Final = frozenset("UNARY_NEGATIVE UNARY_NOT UNARY_INVERT COMPARE_OP".split())
 #: Methods that make one number of a tensor, if it is of floating-point numbers and not empty.
 _REDUCTIONS: Final = frozenset(
-    "sum mean std var norm prod all any median max min amax amin argmax argmin count_nonzero".split()
+    "sum mean std var norm prod all any median max min amax amin argmax argmin numel".split()
 )
 _SAFE_CALLS: Final = frozenset(
     "str repr ascii tolist detach cpu clone len type id isinstance is_contiguous dim".split()

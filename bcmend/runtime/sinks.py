@@ -28,14 +28,13 @@ from torch._dynamo.variables import (
     UserDefinedObjectVariable,
 )
 from torch._dynamo.variables.base import ValueMutationNew, VariableTracker
-from torch._dynamo.variables.builder import wrap_fx_proxy
 from torch._dynamo.variables.dicts import DictViewVariable
 from torch._dynamo.variables.misc import StringFormatVariable
 from torch._dynamo.variables.tensor import SymNodeVariable
 from torch._dynamo.variables.user_defined import OrderedDictVariable
 
 from bcmend.names import BUFFER
-from bcmend.runtime import histories, inline, records, repeats, side_exits, watches
+from bcmend.runtime import copies, histories, inline, records, repeats, side_exits, watches
 from bcmend.runtime.merge import constant, example_of
 from bcmend.runtime.per_trace import kept
 from bcmend.runtime.sites import LiveSite
@@ -292,17 +291,13 @@ def _can_be_rebuilt(value: VariableTracker) -> bool:
 
 def _snapshot_tensor(tx: Any, site: LiveSite, value: TensorVariable) -> VariableTracker:
     history = None
-    if shows_moments(tx, site) and (value.source is None or site.clone_inputs):
+    if shows_moments(tx, site) and (value.source is None or copies.is_due(tx, site)):
         history = histories.name_of(example_of(value))
-    if site.clone_inputs:
-        kept = _method(tx, "clone", value)
-    else:
-        watches.add(tx, example_of(value), lambda: _ask_for_clones(site))
-        kept = value
+    kept = copies.unchanged(tx, site, value)
     if history is None:
         return kept
     if not _stack(tx):  # an arm must not return what shares memory with what it was given
-        kept = _method(tx, "detach", kept)
+        kept = copies.method_of(tx, "detach", kept)
     return TupleVariable([constant(histories.MARK), constant(history), kept])
 
 
@@ -313,14 +308,3 @@ def _unmarked(kept: VariableTracker) -> VariableTracker:
         if isinstance(mark, ConstantVariable) and mark.value == histories.MARK:
             return kept.items[2]
     return kept
-
-
-def _method(tx: Any, name: str, value: TensorVariable) -> TensorVariable:
-    proxy = tx.output.create_proxy("call_method", name, (value.as_proxy(),), {})
-    result = wrap_fx_proxy(tx, proxy)
-    assert isinstance(result, TensorVariable)
-    return result
-
-
-def _ask_for_clones(site: LiveSite) -> None:
-    site.clone_inputs = True
