@@ -76,11 +76,21 @@ class _Primitive(HigherOrderOperator):
         return self._otherwise
 
 
+class _RecordingPrimitive(_Primitive):
+    """``recording`` in plain Python: output of a program that is being exported is left out."""
+
+    def __call__(self, key: str, *question: Any) -> Any:
+        return exported.is_left_out(key, question)
+
+
 class _RecordPrimitive(_Primitive):
-    """``record`` where Dynamo broke the graph right at it: the statement runs now."""
+    """``record`` where Dynamo broke the graph right at it, or in a program that is exported.
+
+    The statement runs now, or not at all.
+    """
 
     def __call__(self, key: str, action: Any, inputs: tuple[Any, ...], *more: Any) -> Any:
-        return action(*inputs)
+        return True if exported.drop_plainly(key) else action(*inputs)
 
 
 class _UnboundPrimitive(_Primitive):
@@ -93,7 +103,7 @@ class _UnboundPrimitive(_Primitive):
 data_dependent = _Primitive("data_dependent", False)
 branch = _Primitive("branch", None)
 guard = _Primitive("guard", False)
-recording = _Primitive("recording", False)
+recording = _RecordingPrimitive("recording", False)
 record = _RecordPrimitive("record", None)
 undecided = _Primitive("undecided", False)
 split = _Primitive("split", None)
