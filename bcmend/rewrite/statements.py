@@ -22,7 +22,7 @@ from bcmend.codeobj.decode import decode
 from bcmend.codeobj.opcodes import row
 from bcmend.codeobj.scan import calls_a_variable, has_call
 from bcmend.rewrite.plan import Callee, Slice
-from bcmend.torch_knowledge import LOGGER_METHODS
+from bcmend.torch_knowledge import LOGGER_METHODS, REPEATABLE_CALLS
 
 __all__ = [
     "CALLS",
@@ -123,10 +123,9 @@ def _is_harmless_global(name: str, module_names: Mapping[str, Any]) -> bool:
     value = module_names.get(name, getattr(builtins, name, None))
     if isinstance(value, ModuleType):
         return value.__name__ in _HARMLESS_MODULES
-    return isinstance(value, (BuiltinFunctionType, type)) and value.__module__ in _PYTHONS_OWN
-
-
-_PYTHONS_OWN: Final = ("builtins", "math")
+    if isinstance(value, BuiltinFunctionType):
+        return value.__module__ == "math" or value.__name__ in REPEATABLE_CALLS - {"print"}
+    return isinstance(value, type) and value.__module__ == "builtins"
 
 
 def _is_fixed(name: str, module_names: Mapping[str, Any]) -> bool:
@@ -179,7 +178,7 @@ def _classify(
     """Say whether the call that begins at ``start`` writes something."""
     called = _called(facts, start, call)
     if called is None:
-        found = _found_callee(facts, start, call)
+        found = _found_callee(facts, start, call, is_dropped)
         return OutputStatement(start, call, is_dropped, True, found) if found else None
     if called.kind == "global":
         value = module_names.get(called.root, getattr(builtins, called.root, _MISSING))
@@ -367,10 +366,10 @@ def keywords_of(facts: Facts, call: int) -> tuple[str, ...] | None:
 
 
 #: Calls in what is called that give the same, and do nothing, however often they are made.
-_FINDING_CALLS: Final = frozenset(["getLogger", "getattr", "type"])
+_FINDING_CALLS: Final = frozenset(["getLogger", "getChild", "getattr", "type"])
 
 
-def _found_callee(facts: Facts, start: int, call: int) -> Callee | None:
+def _found_callee(facts: Facts, start: int, call: int, is_dropped: bool) -> Callee | None:
     """Return what is called where it is found by more than attributes, as in `logs[0].info(x)`."""
     arguments = arguments_of(facts, start, call)
     end = arguments[0].start if arguments else call
@@ -385,6 +384,7 @@ def _found_callee(facts: Facts, start: int, call: int) -> Callee | None:
     if method in LOGGER_METHODS:
         return Callee(Slice(begin, last), method, _level(facts, start, call))
     is_made = facts.instructions[last].op in CALLS and called_name(facts, last) == "getattr"
+    is_made = is_made or (is_dropped and facts.instructions[last].op == "BINARY_SUBSCR")
     return Callee(Slice(begin, end), "", None) if is_made else None
 
 

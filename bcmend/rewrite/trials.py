@@ -44,7 +44,8 @@ _REDUCTIONS: Final = frozenset(
     "sum mean std var norm prod all any median max min amax amin argmax argmin numel".split()
 )
 _SAFE_CALLS: Final = frozenset(
-    "str repr ascii tolist detach cpu clone len type id isinstance is_contiguous dim".split()
+    "str repr ascii tolist detach cpu clone len type id isinstance is_contiguous dim flatten "
+    "nonzero argwhere unique".split()
 )
 _NUMBER_CALLS: Final = frozenset("item float bool abs format".split())
 #: Arguments of BINARY_OP that give a number of any two numbers.

@@ -106,13 +106,19 @@ def _call_method(
     args: list[VariableTracker],
     kwargs: dict[str, VariableTracker],
 ) -> VariableTracker:
-    """Answer ``logger.isEnabledFor(level)`` in mended code; the frame has a guard on the answer."""
+    """Answer questions to a logger in mended code; the frame has a guard on ``isEnabledFor``."""
     if name == "isEnabledFor" and len(args) == 1 and not kwargs and scalars.may_take(tx):
         level = args[0].as_python_constant() if args[0].is_python_constant() else None
         if type(level) is int and self.source is not None:
             enabled = bool(self.value.isEnabledFor(level))
             _guard(self.source, self.value, level, enabled=enabled)
             return constant(enabled)
+    if name == "getChild" and len(args) == 1 and args[0].is_python_constant() and _is_mended(tx):
+        child = self.value.getChild(args[0].as_python_constant())
+        found: VariableTracker = tx.output.register_attr_or_module(
+            child, child.name, source=ConstantSource(child.name)
+        )
+        return found
     return _CALL_METHOD(self, tx, name, args, kwargs)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 from torch._dynamo import exc
 from torch._dynamo.trace_rules import SkipResult
@@ -334,6 +334,11 @@ class _Unbound(TorchHigherOrderOperatorVariable):
         return constant(is_known)
 
 
+#: What ``recording`` tells ``record``, which follows in the same frame, by an attribute of its
+#: translator. It is not there if an argument has broken the graph in between.
+_WRITES_NOTHING: Final = "_bcmend_writes_nothing"
+
+
 class _Recording(TorchHigherOrderOperatorVariable):
     """``recording(key, ...)``: whether an output statement is to become a record.
 
@@ -351,7 +356,7 @@ class _Recording(TorchHigherOrderOperatorVariable):
         site = sites.find(key.as_python_constant())
         if site is None or not site.active or site.output == "keep":
             return constant(False)
-        tx._bcmend_writes_nothing = False  # for ``record``, which follows in the same frame
+        setattr(tx, _WRITES_NOTHING, False)
         if callee and not _writes(tx, site, *callee):
             return constant(False)
         if frames.drains_for_the_caller(tx):
@@ -373,9 +378,10 @@ def _writes(
     known = callees.known_as(callee, name)
     if known is None:
         return False
-    tx._bcmend_writes_nothing = callees.is_silent(callee, name, first)
+    is_silent = callees.is_silent(callee, name, first)
+    setattr(tx, _WRITES_NOTHING, is_silent)
     reason = unless_silent.as_python_constant()
-    if reason and not tx._bcmend_writes_nothing:
+    if reason and not is_silent:
         site.refuse("output-shape", reason)
         return False
     return True
@@ -407,7 +413,7 @@ class _Record(TorchHigherOrderOperatorVariable):
         if trial:
             with _withdrawn_if_it_fails(site):
                 trials.add(tx, site, trial[0], trial[1], inputs)
-        if tx._bcmend_writes_nothing:
+        if getattr(tx, _WRITES_NOTHING, False):
             site.mended("deferred", "nothing is written at this level")
             return constant(True)
         with _withdrawn_if_it_fails(site):
