@@ -178,7 +178,7 @@ def _classify(
     """Say whether the call that begins at ``start`` writes something."""
     called = _called(facts, start, call)
     if called is None:
-        found = _found_callee(facts, start, call, is_dropped)
+        found = _found_callee(facts, start, call)
         return OutputStatement(start, call, is_dropped, True, found) if found else None
     if called.kind == "global":
         value = module_names.get(called.root, getattr(builtins, called.root, _MISSING))
@@ -369,7 +369,7 @@ def keywords_of(facts: Facts, call: int) -> tuple[str, ...] | None:
 _FINDING_CALLS: Final = frozenset(["getLogger", "getChild", "getattr", "type"])
 
 
-def _found_callee(facts: Facts, start: int, call: int, is_dropped: bool) -> Callee | None:
+def _found_callee(facts: Facts, start: int, call: int) -> Callee | None:
     """Return what is called where it is found by more than attributes, as in `logs[0].info(x)`."""
     arguments = arguments_of(facts, start, call)
     end = arguments[0].start if arguments else call
@@ -384,7 +384,6 @@ def _found_callee(facts: Facts, start: int, call: int, is_dropped: bool) -> Call
     if method in LOGGER_METHODS:
         return Callee(Slice(begin, last), method, _level(facts, start, call))
     is_made = facts.instructions[last].op in CALLS and called_name(facts, last) == "getattr"
-    is_made = is_made or (is_dropped and facts.instructions[last].op == "BINARY_SUBSCR")
     return Callee(Slice(begin, end), "", None) if is_made else None
 
 

@@ -303,7 +303,7 @@ def child_of_a_logger() -> Program:
     return program
 
 
-@pattern(signs, OUTPUT)
+@pattern(signs, graphs=None)
 def sinks_looked_up_by_name() -> Program:
     sinks: dict[str, Callable[..., Any]] = {"print": print, "log": logger.info}
 
