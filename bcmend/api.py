@@ -156,7 +156,13 @@ def _record(file: str, function: str, site: Site) -> SiteRecord:
         lowering=lowering,
         refusal=slug,
         detail=detail,
+        clone_bytes=_clone_bytes(site, status),
     )
+
+
+def _clone_bytes(site: Site, status: str) -> int | None:
+    live = sites.find(site.name)
+    return live.clone_bytes if live is not None and status == "mended" else None
 
 
 def _outcome(site: Site) -> tuple[str, str | None, str | None, str]:

@@ -12,7 +12,8 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass, field, replace
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, SimpleNamespace
+from typing import Final
 
 import torch
 from torch._C._dynamo.eval_frame import get_eval_frame_callback
@@ -22,7 +23,7 @@ import bcmend.entry
 from bcmend.codeobj.decode import decode
 from bcmend.codeobj.opcodes import row
 from bcmend.codeobj.scan import has_truth_jump
-from bcmend.names import CALLBACK, NAMESPACE, TRACING
+from bcmend.names import CALLBACK, COMPILER, EXPORTING, NAMESPACE, TRACING
 from bcmend.pipeline import Context, Mended, may_have_sites, mend
 from bcmend.policy import Policy
 from bcmend.reach import reach
@@ -150,11 +151,18 @@ def _reference(function: FunctionType) -> weakref.ref[FunctionType]:
     return weakref.ref(function, gone)
 
 
+#: A version of torch may not say whether it is exporting.
+_COMPILER: Final[object] = (
+    torch.compiler if hasattr(torch.compiler, EXPORTING) else SimpleNamespace(**{EXPORTING: False})
+)
+
+
 def _put(function: FunctionType, patched: Patched) -> None:
     names = function.__globals__
     names[NAMESPACE] = bcmend.entry
     names[TRACING] = torch.compiler.is_dynamo_compiling
     names[CALLBACK] = get_eval_frame_callback
+    names[COMPILER] = _COMPILER
     _TABLE.by_function[id(function)] = patched
     for code in patched.mended.sources:
         _TABLE.by_code.setdefault(code, {})[id(patched.mended)] = patched.mended
@@ -250,7 +258,7 @@ def _clean_globals(removed: Iterable[FunctionType]) -> None:
     for function in removed:
         names = function.__globals__
         if id(names) not in in_use:
-            for name in (NAMESPACE, TRACING, CALLBACK):
+            for name in (NAMESPACE, TRACING, CALLBACK, COMPILER):
                 names.pop(name, None)
 
 

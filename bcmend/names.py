@@ -17,6 +17,9 @@ NAMESPACE: Final = "@bcmend"
 TRACING: Final = "@bcmend_tracing"
 #: Global: the callback by which Dynamo compiles frames; false where it does not.
 CALLBACK: Final = "@bcmend_callback"
+#: Global: what has the attribute that says whether a program is being exported, and its name.
+COMPILER: Final = "@bcmend_compiler"
+EXPORTING: Final = "_is_exporting_flag"
 #: What locals and arguments begin with.
 PREFIX: Final = "\uff42cmend_"
 #: Argument: the buffer of records of one call.

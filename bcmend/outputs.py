@@ -55,6 +55,7 @@ _FUNCTIONS: Final = (
     "builtins.print",
     "pprint.pprint",
     "pprint.pp",
+    "traceback.print_stack",
     "rich.print",
     "rich.print_json",
     "click.echo",

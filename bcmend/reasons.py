@@ -53,8 +53,9 @@ _TABLE: Final = (
     ),
     Reason(
         "frame-introspection",
-        "The region looks at its own frame (`locals`, `exec`, `eval`, `sys._getframe` or "
-        "`inspect.stack`), and would see another frame once moved.",
+        "The region looks at its own frame (`locals`, `exec`, `eval`, `sys._getframe`, "
+        "`inspect.stack`, or `traceback.print_stack` without a limit), and would see another frame "
+        "once moved.",
         "Take the introspection out of the branch, or pass the values it looks up explicitly.",
     ),
     Reason(
@@ -110,10 +111,11 @@ _TABLE: Final = (
     ),
     Reason(
         "handler-in-caller",
-        "The check may raise inside a `try` that catches the exception, so that raising it at the "
-        "end of the call would pass that handler by; nor can the call be made again in plain "
-        "Python, since its graph changes a tensor or draws random numbers, or may break.",
-        "Make the check outside the `try`, or test the condition instead of catching.",
+        "The check, or an argument of output, may raise inside a `try` that catches the exception, "
+        "so that raising it at the end of the call would pass that handler by; nor can the call be "
+        "made again in plain Python, since its graph changes a tensor or draws random numbers, or "
+        "may break.",
+        "Make it outside the `try`, or test the condition instead of catching.",
     ),
     Reason(
         "stack-shape",
@@ -153,8 +155,8 @@ _TABLE: Final = (
         "cannot-snapshot",
         "A value that the output or the exception needs is of a kind that cannot be kept as it is "
         "until the end of the call, such as an iterator, or an object that the rest of the call "
-        "changes and whose text would show that.",
-        "Hand over a tensor, a number, a string or a container of these.",
+        "changes and whose text would show that; or the call replaces a standard stream.",
+        "Hand over a tensor, a number, a string or a container of these; give `print` its `file`.",
     ),
     Reason(
         "export",

@@ -51,6 +51,8 @@ class SiteRecord:
         lowering: what the site was rewritten to; None where it was not rewritten.
         refusal: the slug of the reason why it was not rewritten; None where it was.
         detail: anything more that is known of this very site, such as a compiler's message.
+        clone_bytes: of deferred output and checks, how many bytes of tensors each call copies
+            because they are changed later in it; None for other sites, or where it is not known.
     """
 
     name: str
@@ -63,6 +65,7 @@ class SiteRecord:
     lowering: str | None
     refusal: str | None
     detail: str = ""
+    clone_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,10 +183,15 @@ def _plural(count: int, noun: str) -> str:
 
 
 def _explanation(site: SiteRecord) -> str:
-    """Return the lowering or the refusal, and the first line of the detail."""
+    """Return the lowering or the refusal, the first line of the detail, and the cost."""
     first_line = site.detail.strip().partition("\n")[0]
-    parts = (site.lowering, site.refusal, first_line)
+    parts = (site.lowering, site.refusal, first_line, _cost(site))
     return ": ".join(part for part in parts if part)
+
+
+def _cost(site: SiteRecord) -> str:
+    """Say what is copied; empty if nothing is."""
+    return f"copies {_plural(site.clone_bytes, 'byte')} of tensors" if site.clone_bytes else ""
 
 
 def _cells(site: SiteRecord) -> tuple[str, ...]:
@@ -214,6 +222,7 @@ def _site_dict(site: SiteRecord) -> dict[str, object]:
 def _html_row(site: SiteRecord) -> str:
     line = "" if site.line is None else f":{site.line}"
     why = html.escape(" ".join(filter(None, (site.lowering, site.refusal))))
+    why += f"<br>{_cost(site)}" if site.clone_bytes else ""
     found = None if site.refusal is None else REASONS.get(site.refusal)
     if found is not None:
         why += f"<br>{html.escape(found.meaning)}<br><small>{html.escape(found.hint)}</small>"

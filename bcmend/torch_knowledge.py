@@ -67,12 +67,14 @@ LOGGING_FUNCTIONS: Final = LOGGER_METHODS & frozenset(
 #: Functions of the ``warnings`` module that issue a warning.
 WARNING_FUNCTIONS: Final = frozenset(["warn", "warn_explicit"])
 
-#: Calls that Dynamo cannot make on tensors while it traces: an argument of an output statement that
-#: makes one is evaluated when the record is delivered.
+#: Calls that Dynamo cannot make on tensors while it traces, or whose result has a size that the
+#: data alone tell: an argument of an output statement that makes one is evaluated when the record
+#: is delivered.
 DEFERRED_ARGUMENT_CALLS: Final = frozenset(
     """
     item tolist numpy float int str repr bool format ascii round hex bin oct sorted sum min max
     join strip ljust rjust pformat dumps print
+    nonzero argwhere masked_select unique unique_consecutive
     """.split()
 )
 

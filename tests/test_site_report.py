@@ -193,3 +193,14 @@ def test_a_slug_that_is_not_in_the_table_costs_no_report() -> None:
 def test_equal_reports_have_equal_text() -> None:
     assert _report(MENDED, REFUSED) == _report(REFUSED, MENDED)
     assert str(_report(MENDED, REFUSED)) == str(_report(REFUSED, MENDED))
+
+
+def test_the_cost_of_copies_is_in_every_form_of_the_report() -> None:
+    costly = replace(MENDED, kind="output", lowering="deferred", clone_bytes=4096)
+    free = replace(MENDED, name="other", offset=99, clone_bytes=0)
+    report = Report("net", (costly, free), 1, 1)
+    assert str(report).count("copies 4096 bytes of tensors") == 1
+    assert str(report).count("copies") == 1
+    assert report.to_html().count("copies 4096 bytes of tensors") == 1
+    sites = json.loads(report.to_json())["sites"]
+    assert [site["clone_bytes"] for site in sites] == [4096, 0]

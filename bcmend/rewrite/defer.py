@@ -29,6 +29,7 @@ from bcmend.rewrite.statements import (
     keywords_of,
     start_of,
 )
+from bcmend.rewrite.trials import trial_of
 from bcmend.torch_knowledge import (
     DEFERRED_ARGUMENT_CALLS,
     NEVER_TENSOR_ATTRIBUTES,
@@ -55,6 +56,9 @@ def propose_output(facts: Facts, statement: OutputStatement) -> OutputLowering |
         return Refusal("output-shape")
     if not (statement.is_dropped or statement.returns_none):
         return Refusal("output-shape", "the result of the call is used")
+    level = _stack_level(facts, start, call)
+    if level is None:
+        return Refusal("frame-introspection", "all frames of the stack are written")
     bound_to = _bound_to_its_moment(facts, statement)
     refusal = _unmovable(facts, start, call)
     if refusal is None and bound_to and (statement.callee is None or not statement.callee.method):
@@ -75,7 +79,8 @@ def propose_output(facts: Facts, statement: OutputStatement) -> OutputLowering |
         statement.callee,
         statement.is_dropped,
         bound_to,
-        _stack_level(facts, start, call),
+        level,
+        trial_of(facts, statement, inputs),
     )
 
 
@@ -129,8 +134,13 @@ def _bound_to_its_moment(facts: Facts, statement: OutputStatement) -> str:
     return ""
 
 
-def _stack_level(facts: Facts, start: int, call: int) -> int:
-    """Return the ``stacklevel`` of a call; 1 if it has none, -1 if it is not a constant."""
+def _stack_level(facts: Facts, start: int, call: int) -> int | None:
+    """Return how many frames a call looks at: 1 for its own, -1 for as many as only it knows.
+
+    ``None`` stands for more than can be told.
+    """
+    if called_name(facts, call) == "print_stack":
+        return _frames_shown(facts, start, call)
     names = keywords_of(facts, call)
     if names is None:
         constants = (facts.instructions[index].arg for index in range(start, call))
@@ -144,6 +154,23 @@ def _stack_level(facts: Facts, start: int, call: int) -> int:
         return 1
     level = facts.instructions[given.start].arg if _is_constant(facts, given) else None
     return max(level, 1) if isinstance(level, int) else -1
+
+
+def _frames_shown(facts: Facts, start: int, call: int) -> int | None:
+    """Return how many frames a call of ``traceback.print_stack`` shows, if that is a constant."""
+    names = keywords_of(facts, call)
+    if names is None:
+        return None
+    arguments = arguments_of(facts, start, call)
+    of_which = dict(zip(("f", "limit"), arguments[: len(arguments) - len(names)], strict=False))
+    of_which.update(zip(reversed(names), reversed(arguments), strict=False))
+    frame, limit = (of_which.get(name) for name in ("f", "limit"))
+    if limit is None or not _is_constant(facts, limit):
+        return None
+    if frame is not None and not _is_false(facts, frame):
+        return None
+    count = facts.instructions[limit.start].arg
+    return count if isinstance(count, int) and count > 0 else None
 
 
 #: The position of the level among the arguments of ``warnings.warn``.
@@ -195,13 +222,22 @@ def _must_wait(facts: Facts, part: Slice) -> bool:
             return True
         if names_of(instruction) in DEFERRED_ARGUMENT_CALLS or _formats_an_object(facts, index):
             return True
-        if instruction.op == "LOAD_CLOSURE":
+        if instruction.op == "LOAD_CLOSURE" or _selects_by_a_mask(facts, index):
             return True
         if isinstance(instruction.arg, CodeType) and not _can_be_traced(instruction.arg):
             return True
         if instruction.op == "BINARY_OP" and _formats_text(facts, index):
             return True
     return False
+
+
+def _selects_by_a_mask(facts: Facts, index: int) -> bool:
+    """Whether an instruction is the subscript of ``x[x > 0]``, of a size that the data tell."""
+    before = facts.instructions[index - 1].op
+    return facts.instructions[index].op == "BINARY_SUBSCR" and before in _GIVE_A_MASK
+
+
+_GIVE_A_MASK: Final = ("COMPARE_OP", "UNARY_INVERT")
 
 
 def _formats_text(facts: Facts, index: int) -> bool:

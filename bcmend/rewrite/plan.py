@@ -25,6 +25,7 @@ __all__ = [
     "RegionKey",
     "Site",
     "Slice",
+    "Trial",
     "chained",
 ]
 
@@ -178,6 +179,20 @@ class Callee:
 
 
 @dataclass(frozen=True, slots=True)
+class Trial:
+    """What may fail of the arguments that an output statement makes when it is delivered.
+
+    ``parts`` push operands, and ``inputs`` are the positions of the inputs that they read.
+    ``chance`` says when they can fail: 1, if a tensor among these is empty or not of floating-point
+    numbers; 2, if one is not a single number; 3, whatever they are.
+    """
+
+    parts: tuple[Slice, ...]
+    inputs: frozenset[int]
+    chance: int
+
+
+@dataclass(frozen=True, slots=True)
 class OutputLowering:
     """The call ``start`` to ``end`` becomes a function of the values of ``inputs``.
 
@@ -190,6 +205,7 @@ class OutputLowering:
         stack_level: to which of its callers the output is attributed, 1 being none; -1 if only the
             call itself tells.
         unless_silent: why it cannot be deferred where it does write; empty if it can.
+        trial: what has to be tried before the graph's effects, since it may fail.
     """
 
     start: int
@@ -199,6 +215,7 @@ class OutputLowering:
     is_dropped: bool = True
     unless_silent: str = ""
     stack_level: int = 1
+    trial: Trial | None = None
 
 
 Lowering = BranchLowering | GuardLowering | OutputLowering

@@ -3,7 +3,8 @@
 The shell is the original code with a gate in front. Where Dynamo does not ask for this frame, the
 gate falls through to the original instructions. Where Dynamo runs the frame as a root, the gate
 hands over to the boundary, which has the body compiled; where Dynamo traces the frame as part of
-another, it calls the body itself. A generator has both forms behind its gate, in one code object.
+another, it calls the body itself, as it does where a program is exported without Dynamo: the body
+can leave output out. A generator has both forms behind its gate, in one code object.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from bcmend.codeobj import emit
 from bcmend.codeobj.assemble import Item
 from bcmend.codeobj.decode import Label, Shape, decode_shape
 from bcmend.codeobj.insert import NOWHERE, insert_at_start
-from bcmend.names import CALLBACK, NAMESPACE, TRACING
+from bcmend.names import CALLBACK, COMPILER, EXPORTING, NAMESPACE, TRACING
 
 __all__ = ["generator_gate", "write_shell"]
 
@@ -28,6 +29,16 @@ def generator_gate(mended: Label) -> Sequence[Item]:
     return [
         *emit.call_global((TRACING,), [], NOWHERE),
         *emit.jump_if_true(mended, NOWHERE),
+        *_jump_if_exporting(mended),
+    ]
+
+
+def _jump_if_exporting(target: Label) -> Sequence[Item]:
+    """Jump where ``torch.export`` runs the program as it is, which Dynamo does not trace then."""
+    return [
+        *emit.load_global(COMPILER, NOWHERE),
+        *emit.load_attribute(EXPORTING, NOWHERE),
+        *emit.jump_if_true(target, NOWHERE),
     ]
 
 
@@ -47,7 +58,7 @@ def write_shell(original: CodeType, body: CodeType, *, has_sites: bool) -> CodeT
 
 
 def _gate(shape: Shape, body: CodeType, *, has_sites: bool) -> list[Item]:
-    go_on, traced = Label("go on"), Label("traced")
+    go_on, traced, not_asked = Label("go on"), Label("traced"), Label("not asked")
     arguments = [
         emit.load_cell(name) if name in shape.cellvars else emit.load_local(name)
         for name in shape.argnames
@@ -58,6 +69,8 @@ def _gate(shape: Shape, body: CodeType, *, has_sites: bool) -> list[Item]:
     inlined: list[Item] = []
     if has_sites:
         inlined = [
+            *_jump_if_exporting(traced),
+            *emit.jump(go_on, NOWHERE),
             traced,
             *emit.call_value(make_body, [*arguments, emit.load_const(None)]),
             *emit.return_value(),
@@ -67,9 +80,10 @@ def _gate(shape: Shape, body: CodeType, *, has_sites: bool) -> list[Item]:
         *emit.call_global((TRACING,), [], NOWHERE),
         *emit.jump_if_true(traced if has_sites else go_on, NOWHERE),
         *emit.call_global((CALLBACK,), [], NOWHERE),
-        *emit.jump_if_false(go_on, NOWHERE),
+        *emit.jump_if_false(not_asked, NOWHERE),
         *emit.call_global((NAMESPACE, "run"), [make_body, packed]),
         *emit.return_value(),
+        not_asked,
         *inlined,
         go_on,
     ]

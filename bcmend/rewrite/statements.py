@@ -11,7 +11,7 @@ import builtins
 import sys
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from types import CodeType, FunctionType, ModuleType
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any, Final
 
 from bcmend import outputs
@@ -22,7 +22,7 @@ from bcmend.codeobj.decode import decode
 from bcmend.codeobj.opcodes import row
 from bcmend.codeobj.scan import calls_a_variable, has_call
 from bcmend.rewrite.plan import Callee, Slice
-from bcmend.torch_knowledge import LOGGER_METHODS
+from bcmend.torch_knowledge import LOGGER_METHODS, REPEATABLE_CALLS
 
 __all__ = [
     "CALLS",
@@ -32,6 +32,7 @@ __all__ = [
     "keywords_of",
     "may_write_output",
     "output_statements",
+    "starred_arguments_of",
     "start_of",
 ]
 
@@ -48,7 +49,8 @@ class OutputStatement:
     ``start`` is its first instruction, ``call`` the call; ``is_dropped`` says that a POP_TOP
     follows. ``callee`` is what has to be asked about while the code is traced. ``returns_none``
     says whether the call is known to give None. ``data`` are the globals that may hold another
-    value by the end of the call: neither functions nor modules.
+    value by the end of the call: neither functions nor modules. ``harmless`` are those that are a
+    function or a type of Python's own, or a module with nothing but functions that change nothing.
     """
 
     start: int
@@ -57,6 +59,7 @@ class OutputStatement:
     returns_none: bool
     callee: Callee | None
     data: frozenset[str] = frozenset()
+    harmless: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,16 +102,30 @@ def output_statements(
         asked: offsets of calls at which Dynamo was seen to stop.
     """
     found = list(_all_statements(facts, module_names, asked))
-    data = frozenset(name for name in _globals_read(facts) if not _is_fixed(name, module_names))
+    names = frozenset(_globals_read(facts))
+    data = frozenset(name for name in names if not _is_fixed(name, module_names))
+    harmless = frozenset(name for name in names if _is_harmless_global(name, module_names))
     for each in found:
         if not any(other.start <= each.start and each.call < other.call for other in found):
-            yield replace(each, data=data)
+            yield replace(each, data=data, harmless=harmless)
 
 
 def _globals_read(facts: Facts) -> Iterator[str]:
     for instruction in facts.instructions:
         if row(instruction.op).reads == "global":
             yield names_of(instruction)
+
+
+_HARMLESS_MODULES: Final = frozenset(["math", "torch", "numpy", "operator", "json", "pprint"])
+
+
+def _is_harmless_global(name: str, module_names: Mapping[str, Any]) -> bool:
+    value = module_names.get(name, getattr(builtins, name, None))
+    if isinstance(value, ModuleType):
+        return value.__name__ in _HARMLESS_MODULES
+    if isinstance(value, BuiltinFunctionType):
+        return value.__module__ == "math" or value.__name__ in REPEATABLE_CALLS - {"print"}
+    return isinstance(value, type) and value.__module__ == "builtins"
 
 
 def _is_fixed(name: str, module_names: Mapping[str, Any]) -> bool:
@@ -304,15 +321,30 @@ def arguments_of(facts: Facts, start: int, call: int) -> list[Slice]:
         top -= 1  # the names of the keywords
     slices = []
     for _ in range(instruction.arg):
-        begin = start_of(facts, top, 1)
-        while begin is not None and _is_jumped_into(facts, start, begin, top):
-            # Only one of the ways to this argument begins here: it is an `or`, or a ternary.
-            begin = start_of(facts, begin, 0)
+        begin = _start_of_expression(facts, start, top, 1)
         if begin is None or begin <= start:
             return []
         slices.append(Slice(begin, top))
         top = begin
     return slices[::-1]
+
+
+def starred_arguments_of(facts: Facts, start: int, call: int) -> Slice | None:
+    """Return what pushes the arguments of a call that unpacks them: a tuple, and a dictionary."""
+    instruction = facts.instructions[call]
+    if instruction.op != "CALL_FUNCTION_EX":
+        return None
+    begin = _start_of_expression(facts, start, call, 1 + (instruction.arg & 1))
+    return None if begin is None or begin <= start else Slice(begin, call)
+
+
+def _start_of_expression(facts: Facts, start: int, index: int, count: int) -> int | None:
+    """Return where the pushing of the top ``count`` operands before ``index`` begins."""
+    begin = start_of(facts, index, count)
+    while begin is not None and _is_jumped_into(facts, start, begin, index):
+        # Only one of the ways to this argument begins here: it is an `or`, or a ternary.
+        begin = start_of(facts, begin, 0)
+    return begin
 
 
 def _is_jumped_into(facts: Facts, start: int, begin: int, end: int) -> bool:
@@ -334,7 +366,7 @@ def keywords_of(facts: Facts, call: int) -> tuple[str, ...] | None:
 
 
 #: Calls in what is called that give the same, and do nothing, however often they are made.
-_FINDING_CALLS: Final = frozenset(["getLogger", "getattr", "type"])
+_FINDING_CALLS: Final = frozenset(["getLogger", "getChild", "getattr", "type"])
 
 
 def _found_callee(facts: Facts, start: int, call: int) -> Callee | None:

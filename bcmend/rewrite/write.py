@@ -44,6 +44,7 @@ from bcmend.rewrite.plan import (
     RegionKey,
     Site,
     Slice,
+    Trial,
 )
 
 __all__ = ["CodeWriter"]
@@ -248,25 +249,45 @@ class CodeWriter:
 
     def _statement(self, lowering: OutputLowering) -> CodeType:
         """Write an output statement as a function of its inputs."""
-        stretch = _Stretch(base=self._facts.depth_before(lowering.start) or 0)
-        starts = {part.start: (number, part) for number, part in enumerate(lowering.inputs)}
-        stretch.add(emit.prologue(self._inner((), ())))
-        index = lowering.start
-        self._mark_targets(stretch, Slice(lowering.start, lowering.end))
-        while index < lowering.end:
-            if index in stretch.places:
-                stretch.add([stretch.places[index]])
-            if index in starts:
-                number, part = starts[index]
-                stretch.add(emit.load_local(INPUT.format(number)))
-                index = part.end
-            else:
-                stretch.add([self._copied(stretch, index)])
-                index += 1
         # What the call gives is the result where it was not dropped; nobody looks at it.
+        return self._function_of_parts(lowering, [Slice(lowering.start, lowering.end)])
+
+    def _trial(self, lowering: OutputLowering, trial: Trial) -> CodeType:
+        """Write what may fail of a statement as a function of the same inputs."""
+        return self._function_of_parts(lowering, trial.parts)
+
+    def _function_of_parts(self, lowering: OutputLowering, parts: Sequence[Slice]) -> CodeType:
+        stretch = _Stretch(base=self._facts.depth_before(lowering.start) or 0)
+        stretch.add(emit.prologue(self._inner((), ())))
+        for part in parts:
+            self._write_with_inputs(stretch, lowering, part)
+            for _ in range(self._pushed_by(part)):
+                stretch.add(emit.pop_top())
         stretch.add([*emit.load_const(None), *emit.return_value()])
         names = tuple(INPUT.format(number) for number in range(len(lowering.inputs)))
         return self._finish(stretch, self._inner(names, ()))
+
+    def _pushed_by(self, part: Slice) -> int:
+        before, after = (self._facts.depth_before(index) or 0 for index in (part.start, part.end))
+        return after - before
+
+    def _write_with_inputs(self, stretch: _Stretch, lowering: OutputLowering, part: Slice) -> None:
+        """Write a part of a statement, with the inputs in the place of what makes them."""
+        starts = {each.start: (number, each) for number, each in enumerate(lowering.inputs)}
+        self._mark_targets(stretch, part)
+        index = part.start
+        while index < part.end:
+            if index in stretch.places:
+                stretch.add([stretch.places[index]])
+            if index in starts:
+                number, given = starts[index]
+                stretch.add(emit.load_local(INPUT.format(number)))
+                index = given.end
+            else:
+                stretch.add([self._copied(stretch, index)])
+                index += 1
+        if index in stretch.places:  # where the next part may begin
+            stretch.add([stretch.places.pop(index)])
 
     def _inner(self, arguments: tuple[str, ...], cells: tuple[str, ...]) -> Shape:
         """Return the shape of a function made of a part of this one."""
@@ -593,12 +614,24 @@ class CodeWriter:
         inputs = [each for part in lowering.inputs for each in self._slice(stretch, part)]
         action = emit.make_function(self._statement(lowering), (), at)
         values = [*inputs, *emit.build_tuple(len(lowering.inputs), at)]
-        level = () if lowering.stack_level == 1 else (emit.load_const(lowering.stack_level, at),)
-        stretch.add(self._ask(site, "record", action, values, *level, at=at))
+        more = self._level_and_trial(lowering, at)
+        stretch.add(self._ask(site, "record", action, values, *more, at=at))
         stretch.add(emit.pop_top(at))
         if not lowering.is_dropped:
             stretch.add(emit.load_const(None, at))
         stretch.add([*emit.jump(self._place(stretch, lowering.end), at), original])
+
+    def _level_and_trial(self, lowering: OutputLowering, at: Location | None) -> Sequence[Emitted]:
+        """Return what else is passed to ``rt.record``, as far as it is out of the common."""
+        trial = lowering.trial
+        if trial is None:
+            is_usual = lowering.stack_level == 1
+            return () if is_usual else (emit.load_const(lowering.stack_level, at),)
+        return (
+            emit.load_const(lowering.stack_level, at),
+            emit.make_function(self._trial(lowering, trial), (), at),
+            emit.load_const((tuple(sorted(trial.inputs)), trial.chance), at),
+        )
 
     def _question(
         self, stretch: _Stretch, lowering: OutputLowering, at: Location | None

@@ -68,7 +68,7 @@ def run(body: FunctionType, arguments: tuple[Any, ...]) -> Any:
     finally:
         _CALL.buffer = outer
     if buffer:
-        deliver(buffer)
+        _deliver_before(failure, buffer)
     if isinstance(failure, side_exits.SideExit):
         return _behind_a_side_exit(failure, body, arguments)
     if failure is not None:
@@ -77,6 +77,16 @@ def run(body: FunctionType, arguments: tuple[Any, ...]) -> Any:
             return second_runs.plainly(callers.call_as_entered, body, (*arguments, []))
         raise failure
     return result
+
+
+def _deliver_before(failure: BaseException | None, buffer: Buffer) -> None:
+    """Deliver what the call has recorded before it failed, if it did."""
+    try:
+        deliver(buffer)
+    except BaseException as error:
+        if failure is not None:
+            error.add_note(f"The call has failed too: {failure!r}")
+        raise
 
 
 def _latest(body: FunctionType) -> backoff.BodyState:
@@ -174,6 +184,7 @@ trace_rules.add("bcmend")
 for _function in (
     run,
     _compiled,
+    _deliver_before,
     _latest,
     _can_be_repeated,
     _behind_a_side_exit,

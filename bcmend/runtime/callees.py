@@ -11,14 +11,15 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
-import torch
 from torch._dynamo.guards import GuardBuilder, install_guard
 from torch._dynamo.source import ConstantSource, GlobalStateSource
 from torch._dynamo.variables.base import VariableTracker
+from torch._dynamo.variables.functions import UserFunctionVariable, invoke_and_store_as_constant
 from torch._dynamo.variables.misc import LoggingLoggerVariable
 from torch._guards import Guard, GuardBuilderBase, Source
 
 from bcmend import outputs
+from bcmend.names import BUFFER, NAMESPACE
 from bcmend.runtime import scalars
 from bcmend.runtime.merge import constant
 
@@ -105,20 +106,50 @@ def _call_method(
     args: list[VariableTracker],
     kwargs: dict[str, VariableTracker],
 ) -> VariableTracker:
-    """Answer ``logger.isEnabledFor(level)`` in mended code; the frame has a guard on the answer."""
+    """Answer questions to a logger in mended code; the frame has a guard on ``isEnabledFor``."""
     if name == "isEnabledFor" and len(args) == 1 and not kwargs and scalars.may_take(tx):
         level = args[0].as_python_constant() if args[0].is_python_constant() else None
         if type(level) is int and self.source is not None:
             enabled = bool(self.value.isEnabledFor(level))
             _guard(self.source, self.value, level, enabled=enabled)
             return constant(enabled)
+    if name == "getChild" and len(args) == 1 and args[0].is_python_constant() and _is_mended(tx):
+        child = self.value.getChild(args[0].as_python_constant())
+        found: VariableTracker = tx.output.register_attr_or_module(
+            child, child.name, source=ConstantSource(child.name)
+        )
+        return found
     return _CALL_METHOD(self, tx, name, args, kwargs)
 
 
-def install() -> None:
-    """Tell Dynamo what it needs to know of loggers.
+_CALL_FUNCTION: Final = UserFunctionVariable.call_function
 
-    A name always gives the same logger; tracing how it is found breaks off.
+
+def _call_function(
+    self: UserFunctionVariable,
+    tx: Any,
+    args: list[VariableTracker],
+    kwargs: dict[str, VariableTracker],
+) -> VariableTracker:
+    """Find a logger in mended code: a name always gives the same one, and tracing how breaks off.
+
+    ``torch._dynamo.assume_constant_result`` would say so for all code of the process.
     """
-    torch._dynamo.assume_constant_result(logging.getLogger)  # type: ignore[no-untyped-call]
+    if self.fn is logging.getLogger and _is_mended(tx):
+        return invoke_and_store_as_constant(tx, self.fn, self.get_name(), args, kwargs)
+    return _CALL_FUNCTION(self, tx, args, kwargs)
+
+
+def _is_mended(tx: Any) -> bool:
+    """Whether a frame being traced is of mended code, or inside of such."""
+    while tx is not None:
+        if BUFFER in tx.symbolic_locals or NAMESPACE in tx.f_code.co_names:
+            return True
+        tx = getattr(tx, "parent", None)
+    return False
+
+
+def install() -> None:
+    """Tell Dynamo what it needs to know of loggers in mended code."""
+    UserFunctionVariable.call_function = _call_function  # type: ignore[method-assign]
     LoggingLoggerVariable.call_method = _call_method  # type: ignore[method-assign]

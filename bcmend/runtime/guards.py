@@ -14,7 +14,17 @@ from typing import Any
 from torch._dynamo.variables import TensorVariable, TupleVariable
 from torch._dynamo.variables.base import VariableTracker
 
-from bcmend.runtime import failures, inline, lower, moments, side_exits, sinks, sites, watches
+from bcmend.runtime import (
+    failures,
+    inline,
+    lower,
+    moments,
+    side_exits,
+    sinks,
+    sites,
+    streams,
+    watches,
+)
 from bcmend.runtime.arms import Arm, ArmFailure, ArmTrace
 from bcmend.runtime.merge import example_of
 from bcmend.runtime.operations import storage_of
@@ -127,6 +137,8 @@ def make_record(
     if not sinks.is_open(tx):
         site.refuse("export")
         return False
+    if site.kind == "output":
+        streams.watch(tx, site)
     raises = predicate is not None
     draft = Draft(site, action, predicate, inputs, raises=raises, is_statement=True)
     if sinks.add_inline(tx, draft):

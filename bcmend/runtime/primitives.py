@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 from torch._dynamo import exc
 from torch._dynamo.trace_rules import SkipResult
@@ -43,6 +43,7 @@ from bcmend.runtime import (
     sinks,
     sites,
     splits,
+    trials,
     truths,
     unmerged,
     verdicts,
@@ -77,11 +78,21 @@ class _Primitive(HigherOrderOperator):
         return self._otherwise
 
 
-class _RecordPrimitive(_Primitive):
-    """``record`` where Dynamo broke the graph right at it: the statement runs now."""
+class _RecordingPrimitive(_Primitive):
+    """``recording`` in plain Python: output of a program that is being exported is left out."""
 
-    def __call__(self, key: str, action: Any, inputs: tuple[Any, ...], level: int = 1) -> Any:
-        return action(*inputs)
+    def __call__(self, key: str, *question: Any) -> Any:
+        return exported.is_left_out(key, question)
+
+
+class _RecordPrimitive(_Primitive):
+    """``record`` where Dynamo broke the graph right at it, or in a program that is exported.
+
+    The statement runs now, or not at all.
+    """
+
+    def __call__(self, key: str, action: Any, inputs: tuple[Any, ...], *more: Any) -> Any:
+        return True if exported.drop_plainly(key) else action(*inputs)
 
 
 class _UnboundPrimitive(_Primitive):
@@ -94,7 +105,7 @@ class _UnboundPrimitive(_Primitive):
 data_dependent = _Primitive("data_dependent", False)
 branch = _Primitive("branch", None)
 guard = _Primitive("guard", False)
-recording = _Primitive("recording", False)
+recording = _RecordingPrimitive("recording", False)
 record = _RecordPrimitive("record", None)
 undecided = _Primitive("undecided", False)
 split = _Primitive("split", None)
@@ -325,6 +336,11 @@ class _Unbound(TorchHigherOrderOperatorVariable):
         return constant(is_known)
 
 
+#: What ``recording`` tells ``record``, which follows in the same frame, by an attribute of its
+#: translator. It is not there if an argument has broken the graph in between.
+_WRITES_NOTHING: Final = "_bcmend_writes_nothing"
+
+
 class _Recording(TorchHigherOrderOperatorVariable):
     """``recording(key, ...)``: whether an output statement is to become a record.
 
@@ -342,7 +358,7 @@ class _Recording(TorchHigherOrderOperatorVariable):
         site = sites.find(key.as_python_constant())
         if site is None or not site.active or site.output == "keep":
             return constant(False)
-        tx._bcmend_writes_nothing = False  # for ``record``, which follows in the same frame
+        setattr(tx, _WRITES_NOTHING, False)
         if callee and not _writes(tx, site, *callee):
             return constant(False)
         if frames.drains_for_the_caller(tx):
@@ -364,18 +380,20 @@ def _writes(
     known = callees.known_as(callee, name)
     if known is None:
         return False
-    tx._bcmend_writes_nothing = callees.is_silent(callee, name, first)
+    is_silent = callees.is_silent(callee, name, first)
+    setattr(tx, _WRITES_NOTHING, is_silent)
     reason = unless_silent.as_python_constant()
-    if reason and not tx._bcmend_writes_nothing:
+    if reason and not is_silent:
         site.refuse("output-shape", reason)
         return False
     return True
 
 
 class _Record(TorchHigherOrderOperatorVariable):
-    """``record(key, action, inputs[, level])``: defer an output statement; whether it could be.
+    """``record(key, action, inputs[, level[, trial, facts]])``: defer an output statement.
 
-    ``level`` is there if the output is attributed to a caller: see ``OutputLowering``.
+    Whether it could be. ``level`` is there if the output is attributed to a caller, ``trial`` and
+    ``facts`` if its arguments may fail: see ``OutputLowering``.
     """
 
     _HOP_NAME = "bcmend.record"
@@ -384,20 +402,24 @@ class _Record(TorchHigherOrderOperatorVariable):
     def _call_function(
         self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:
-        key, action, inputs, *level = args
+        key, action, inputs, *more = args
         site = sites.find(key.as_python_constant())
         assert site is not None
+        level, trial = more[:1], more[1:]
         if site.output == "drop":
             site.mended("dropped")
             return constant(True)
         if not sinks.is_open(tx):
             exported.drop(tx, site)
             return constant(True)
-        if tx._bcmend_writes_nothing:
+        if trial:
+            with _withdrawn_if_it_fails(site):
+                trials.add(tx, site, trial[0], trial[1], inputs)
+        if getattr(tx, _WRITES_NOTHING, False):
             site.mended("deferred", "nothing is written at this level")
             return constant(True)
         with _withdrawn_if_it_fails(site):
-            if level:
+            if level and level[0].as_python_constant() != 1:
                 action, inputs = callers.inside(tx, level[0].as_python_constant(), action, inputs)
             made = guards.make_record(tx, site, action, inputs)
         if made:

@@ -2,7 +2,8 @@
 
 A record is ``(site key, predicate, raises, action, inputs)``. An output record's action makes the
 call of the original statement; a guard's action raises the original exception, from the original
-file and line. Delivery stops at the first guard that failed: eager would not have gone further.
+file and line. Delivery stops at the first guard that failed: eager would not have gone further. It
+does not stop at output that fails (see ``failed_output``).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import torch
 
 from bcmend.names import PREFIX
 from bcmend.runtime import choices
+from bcmend.runtime.failed_output import Failures, is_of_an_argument
 
 __all__ = [
     "MISSING",
@@ -41,12 +43,23 @@ def deliver(buffer: Buffer) -> None:
     """Run the records of ``buffer`` and leave it empty, whatever happens."""
     records = list(buffer)
     buffer.clear()
+    failures = Failures()
     for position, record in enumerate(records):
         try:
             deliver_one(*record)
-        except BaseException:
-            _take_back(records[position + 1 :])
-            raise
+        except BaseException as error:
+            failures.errors.append(error)
+            if _is_the_end(record, error) or failures.is_interrupted_twice:
+                _take_back(records[position + 1 :])
+                break
+    if failures.errors:
+        raise failures.to_be_raised()
+
+
+def _is_the_end(record: Record, error: BaseException) -> bool:
+    """Whether what stands behind a record that has failed was never to happen."""
+    _, _, raises, action, inputs = record
+    return raises or is_of_an_argument(error, action, inputs)
 
 
 def deliver_one(

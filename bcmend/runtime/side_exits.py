@@ -9,6 +9,9 @@ operation may only have failed on fake tensors, or Dynamo's model of Python be w
 catches the exception. A frame that does not end at a boundary runs its own original code and
 returns what that returns.
 
+What output is made of at the end of the call may fail then. That is tried here too, and where it
+does the frame is left in the same way.
+
 That is right only where the graph itself leaves no trace, or one that can be put back (``undo``).
 That is known when it is complete; if it is not so, the frame is traced again without.
 """
@@ -17,18 +20,23 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import CellType, CodeType
 from typing import Any
 
 import torch
 from torch._C._dynamo.eval_frame import reset_code
-from torch._dynamo.bytecode_transformation import create_call_function, create_instruction
+from torch._dynamo.bytecode_transformation import (
+    create_build_tuple,
+    create_call_function,
+    create_instruction,
+)
 from torch._dynamo.eval_frame import skip_code
 from torch._dynamo.variables import TensorVariable
 from torch._dynamo.variables.base import VariableTracker
 
-from bcmend.runtime import inline, repeats, second_runs, sites, undo
+from bcmend.runtime import choices, inline, repeats, second_runs, sites, undo
+from bcmend.runtime.merge import constant
 from bcmend.runtime.per_trace import kept
 from bcmend.runtime.sites import LiveSite
 from bcmend.runtime.watches import SiteChanged
@@ -52,23 +60,49 @@ class _Taken(threading.local):
     """The side exit by which this thread leaves a frame."""
 
     key: str = ""
+    is_by_trial: bool = False
 
 
 _TAKEN = _Taken()
 
 
+#: What may fail: key of the site, the condition of its arm, a function and its arguments.
+_Trial = tuple[str, "torch.Tensor | None", Callable[..., Any], tuple[Any, ...]]
+
+
 def take_first(
-    keys: tuple[str, ...], raises: bool, lasting: bool, before: Any, *predicates: torch.Tensor
+    keys: tuple[str, ...],
+    raises: bool,
+    lasting: bool,
+    before: Any,
+    trials: tuple[_Trial, ...],
+    *predicates: torch.Tensor,
 ) -> bool:
     """Say whether the condition of a side exit holds; put everything back if so."""
-    for key, holds in zip(keys, _truths(predicates), strict=True):
-        if holds:
-            changes, draws = before
-            undo.put_back(changes, draws=draws)
-            if raises:
-                raise SideExit(key, lasting)
-            _TAKEN.key = key
-            return True
+    key = next((key for key, holds in zip(keys, _truths(predicates), strict=True) if holds), None)
+    failed = None
+    if key is None:
+        failed = key = next((trial[0] for trial in trials if _fails(*trial)), None)
+    if key is None:
+        return False
+    changes, draws = before
+    undo.put_back(changes, draws=draws)
+    if raises:
+        raise SideExit(key, lasting or failed is not None)
+    _TAKEN.key, _TAKEN.is_by_trial = key, failed is not None
+    return True
+
+
+def _fails(
+    key: str, predicate: torch.Tensor | None, trial: Callable[..., Any], inputs: tuple[Any, ...]
+) -> bool:
+    """Whether what a record is to be made of cannot be made."""
+    if predicate is not None and not bool(predicate):
+        return False
+    try:
+        second_runs.plainly(trial, *choices.resolve(inputs))
+    except Exception:
+        return True
     return False
 
 
@@ -76,7 +110,7 @@ def leave(
     values: tuple[Any, ...], cells: tuple[CellType, ...], code: CodeType, lasting: bool
 ) -> Any:
     """Return what a frame returns that has to be left by a side exit."""
-    taken = SideExit(_TAKEN.key, lasting)
+    taken = SideExit(_TAKEN.key, lasting or _TAKEN.is_by_trial)
     result = second_runs.run_code(values, cells, code, sys._getframe(1).f_globals)
     came_back(taken, code)
     return result
@@ -94,7 +128,7 @@ def _truths(predicates: tuple[torch.Tensor, ...]) -> Iterable[bool]:
     return map(bool, predicates)
 
 
-for _function in (take_first, leave, nothing, _truths):
+for _function in (take_first, leave, nothing, _truths, _fails):
     skip_code(_function.__code__)
 
 
@@ -113,7 +147,9 @@ class _Exits(VariableTracker):
         self.output = tx.output
         self.sites: list[LiveSite] = []
         self.has_only_way = False
+        self.keys: list[str] = []
         self.predicates: list[VariableTracker] = []
+        self.trials: list[tuple[str, VariableTracker, VariableTracker, VariableTracker]] = []
         self.raises, self.lasting = raises, bool(tx.one_graph)
         self.before = undo.Kept(tx.output)
         self.is_written = False
@@ -123,12 +159,16 @@ class _Exits(VariableTracker):
     def reconstruct(self, codegen: Any) -> None:
         self.is_written = True
         codegen.add_push_null(lambda: codegen.load_import_from(__name__, take_first.__name__))
-        keys = tuple(site.key for site in self.sites)
-        for known in (keys, self.raises, self.lasting):
+        for known in (tuple(self.keys), self.raises, self.lasting):
             codegen.append_output(codegen.create_load_const(known))
-        for each in (self.before, *self.predicates):
-            codegen(each)
-        codegen.extend_output(create_call_function(4 + len(self.predicates), False))
+        codegen(self.before)
+        for key, *parts in self.trials:
+            codegen.append_output(codegen.create_load_const(key))
+            codegen.foreach(parts)
+            codegen.append_output(create_build_tuple(1 + len(parts)))
+        codegen.append_output(create_build_tuple(len(self.trials)))
+        codegen.foreach(self.predicates)
+        codegen.extend_output(create_call_function(5 + len(self.predicates), False))
         if self.raises:
             codegen.append_output(create_instruction("POP_TOP"))
         else:
@@ -142,18 +182,25 @@ def are_possible(tx: Any, *, at_boundary: bool) -> bool:
 
 
 def add(
-    tx: Any, site: LiveSite, predicate: VariableTracker, *, at_boundary: bool, is_only_way: bool
+    tx: Any,
+    site: LiveSite,
+    predicate: VariableTracker | None,
+    *,
+    at_boundary: bool,
+    is_only_way: bool,
+    trial: tuple[VariableTracker, VariableTracker] | None = None,
 ) -> None:
     """Add a side exit to the frame being traced.
 
     Args:
         tx: the translator of the frame.
         site: whose arm is not compiled.
-        predicate: a boolean tensor that says whether the arm is taken.
+        predicate: a boolean tensor that says whether the arm is taken; ``None`` for what stands in
+            none.
         at_boundary: whether what the frame raises goes to a boundary, with nothing in between.
         is_only_way: whether no record can take its place.
+        trial: a function and its arguments, a tuple; the exit is taken if the call of it fails.
     """
-    assert isinstance(predicate, TensorVariable)
     repeats.note(tx)  # what comes after a check may fail inside the graph
     output = tx.output
     exits: _Exits = kept(output, "side_exits", lambda: _Exits(tx, raises=at_boundary))
@@ -162,6 +209,11 @@ def add(
         output.register_finalizer_fns.append(lambda module: _check(exits))
     exits.sites.append(site)
     exits.has_only_way = exits.has_only_way or is_only_way
+    if trial is not None:
+        exits.trials.append((site.key, predicate or constant(None), *trial))
+        return
+    assert isinstance(predicate, TensorVariable)
+    exits.keys.append(site.key)
     exits.predicates.append(predicate)
 
 

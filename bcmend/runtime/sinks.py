@@ -28,16 +28,14 @@ from torch._dynamo.variables import (
     UserDefinedObjectVariable,
 )
 from torch._dynamo.variables.base import ValueMutationNew, VariableTracker
-from torch._dynamo.variables.builder import wrap_fx_proxy
 from torch._dynamo.variables.dicts import DictViewVariable
 from torch._dynamo.variables.misc import StringFormatVariable
 from torch._dynamo.variables.tensor import SymNodeVariable
 from torch._dynamo.variables.user_defined import OrderedDictVariable
 
 from bcmend.names import BUFFER
-from bcmend.runtime import histories, inline, records, repeats, side_exits, watches
+from bcmend.runtime import copies, histories, inline, records, repeats, side_exits, watches
 from bcmend.runtime.merge import constant, example_of
-from bcmend.runtime.operations import storage_of
 from bcmend.runtime.per_trace import kept
 from bcmend.runtime.sites import LiveSite
 
@@ -60,6 +58,7 @@ class Draft:
     ``predicate`` is a 0-d boolean tensor, or ``None`` for a record that is always delivered;
     ``raises`` says that the action has to end in an exception; ``is_exit`` makes of it a
     side exit, which does without an action, and ``is_only_way`` that no record can take its place;
+    ``is_trial`` that the exit is taken if the action fails;
     ``is_statement`` that it stands for output or a
     check of the program, which may run inside the graph.
     """
@@ -71,6 +70,7 @@ class Draft:
     raises: bool = False
     is_exit: bool = False
     is_only_way: bool = False
+    is_trial: bool = False
     is_statement: bool = False
 
 
@@ -137,13 +137,13 @@ def append(tx: Any, draft: Draft) -> None:
         stack[-1].append(draft)
         return
     if draft.is_exit:
-        assert draft.predicate is not None
         side_exits.add(
             tx,
             draft.site,
             draft.predicate,
             at_boundary=ends_at_a_boundary(tx),
             is_only_way=draft.is_only_way,
+            trial=(draft.action, draft.inputs) if draft.is_trial else None,
         )
         return
     if draft.is_statement:
@@ -291,36 +291,14 @@ def _can_be_rebuilt(value: VariableTracker) -> bool:
 
 def _snapshot_tensor(tx: Any, site: LiveSite, value: TensorVariable) -> VariableTracker:
     history = None
-    if shows_moments(tx, site) and (value.source is None or site.clone_inputs):
+    if shows_moments(tx, site) and (value.source is None or copies.is_due(tx, site)):
         history = histories.name_of(example_of(value))
-    if site.clone_inputs or _is_view_of_differentiable(value):
-        kept = _method(tx, "clone", value)
-    else:
-        watches.add(tx, example_of(value), lambda: _ask_for_clones(site))
-        kept = value
+    kept = copies.unchanged(tx, site, value)
     if history is None:
         return kept
     if not _stack(tx):  # an arm must not return what shares memory with what it was given
-        kept = _method(tx, "detach", kept)
+        kept = copies.method_of(tx, "detach", kept)
     return TupleVariable([constant(histories.MARK), constant(history), kept])
-
-
-def _is_view_of_differentiable(value: TensorVariable) -> bool:
-    """Whether a tensor lies in the memory of another one that has a gradient.
-
-    Where both leave a graph, Inductor may hand out one object for the two, and what marks the kept
-    one as having no gradient takes it from the other.
-    """
-    node, memory = value.as_proxy().node, storage_of(example_of(value))
-    waiting = list(node.all_input_nodes)
-    while waiting:
-        example = waiting[-1].meta.get("example_value")
-        inner = waiting.pop().all_input_nodes
-        if isinstance(example, torch.Tensor) and storage_of(example) == memory:
-            if example.requires_grad:
-                return True
-            waiting += inner
-    return False
 
 
 def _unmarked(kept: VariableTracker) -> VariableTracker:
@@ -330,14 +308,3 @@ def _unmarked(kept: VariableTracker) -> VariableTracker:
         if isinstance(mark, ConstantVariable) and mark.value == histories.MARK:
             return kept.items[2]
     return kept
-
-
-def _method(tx: Any, name: str, value: TensorVariable) -> TensorVariable:
-    proxy = tx.output.create_proxy("call_method", name, (value.as_proxy(),), {})
-    result = wrap_fx_proxy(tx, proxy)
-    assert isinstance(result, TensorVariable)
-    return result
-
-
-def _ask_for_clones(site: LiveSite) -> None:
-    site.clone_inputs = True

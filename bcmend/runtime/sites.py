@@ -48,7 +48,9 @@ class LiveSite:
         place: of a branch that a turn of a loop comes back to, the blocks where it goes on and
             where its arms meet; the tests before and behind a ``while`` loop have the same.
         why: why it became that and nothing else, where there was a choice.
-        clone_inputs: records of this site must copy tensors, since they were seen to change later.
+        copied: numbers of the tensors, among those that records of this site keep in a trace, that
+            are copied, since they were seen to change later.
+        clone_bytes: how many bytes those are at each call; ``None`` if that is not known.
         stored_later: attributes of objects of the arguments that were seen to be stored to later.
         reads: the forms in which a live-out that has no common form was seen to be read, where the
             code could not be split, in the outermost call being made.
@@ -71,7 +73,8 @@ class LiveSite:
     detail: str = ""
     lowering: str = ""
     why: str = ""
-    clone_inputs: bool = False
+    copied: set[int] = field(default_factory=set)
+    clone_bytes: int | None = None
     side_exits: bool = True
     stored_later: set[str] = field(default_factory=set)
     inside: tuple[tuple[tuple[int, int], ...], ...] = ()

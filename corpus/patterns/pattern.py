@@ -47,6 +47,7 @@ class Pattern:
             value is a tensor of its own.
         zero_gradients: eager execution leaves gradients `None` on one side of a branch.
         any_random_state: an arm draws random numbers, and running both arms draws them always.
+        only_writes: it has neither branch nor loop nor check, though its outcome does not say so.
         way: how it gets patched and compiled.
         unsettled: why the outcome is not reached yet; empty where it is.
         unequal: in which way it can be told from eager execution yet; empty where it cannot.
@@ -65,6 +66,7 @@ class Pattern:
     may_copy: bool = False
     zero_gradients: bool = False
     any_random_state: bool = False
+    only_writes: bool = False
     way: Way = patch_then_compile
     unsettled: str = ""
     unequal: str = ""
@@ -84,7 +86,7 @@ class Pattern:
     @property
     def is_control_flow(self) -> bool:
         """Whether it is more than output: it branches, loops or raises on a tensor."""
-        return not self.outcomes <= {OUTPUT, refused("output-shape")}
+        return not (self.only_writes or self.outcomes <= {OUTPUT, refused("output-shape")})
 
     @property
     def is_refused(self) -> bool:

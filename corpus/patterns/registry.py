@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from corpus.patterns import (
+    arguments,
     blocks,
     branches,
     checks,
@@ -24,6 +25,7 @@ from corpus.patterns import (
     modules,
     operands,
     output,
+    production,
     scopes,
     searches,
     sinks,
@@ -48,6 +50,8 @@ PATTERNS: Final[tuple[Pattern, ...]] = (
     *messages.PATTERNS,
     *sinks.PATTERNS,
     *logs.PATTERNS,
+    *arguments.PATTERNS,
+    *production.PATTERNS,
     *modules.PATTERNS,
     *draws.PATTERNS,
     *hard.PATTERNS,

@@ -108,6 +108,28 @@ def test_work_after_output_that_failed_has_been_done() -> None:
     assert torch.equal(mended.last, POSITIVE)
 
 
+def test_output_after_output_that_failed_is_written() -> None:
+    class Stops:
+        def write(self, text: str) -> int:
+            raise OSError("broken pipe")
+
+    sink, broken = Sink(), Stops()
+
+    def program(x: Tensor) -> Tensor:
+        try:
+            print("first", file=broken)
+        except OSError:
+            print("nobody listens", file=sink)
+        print("second", file=sink)
+        return x + 1
+
+    assert torch.equal(program(POSITIVE), POSITIVE + 1)
+    assert sink.taken() == "nobody listens\nsecond\n"
+    with pytest.raises(OSError, match="broken pipe"):
+        _mended(program)(POSITIVE)
+    assert sink.taken() == "second\n"
+
+
 def test_parameters_of_the_untaken_side_get_zero_gradients() -> None:
     class Program(nn.Module):
         def __init__(self) -> None:
@@ -183,8 +205,38 @@ def test_a_merged_tensor_prints_a_history_of_its_own() -> None:
     assert mended == eager.replace("MulBackward0", "WhereBackward0")
 
 
-def test_an_argument_that_fails_raises_at_the_end_of_the_call() -> None:
+def test_an_argument_that_fails_where_the_graph_cannot_be_thrown_away() -> None:
     sink = Sink()
+
+    class Net(nn.Module):
+        stage = "none"
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("total", torch.zeros(MANY))
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.stage = "first"
+            print("before", file=sink)
+            print(f"{1 / x.sum().item():.2f}", file=sink)
+            self.stage = "second"
+            self.total.add_(1)
+            print("after", file=sink)
+            return x * 2
+
+    eager, net = Net(), Net()
+    for one, call, stage in ((eager, eager, "first"), (net, _mended(net), "second")):
+        with pytest.raises(ZeroDivisionError):
+            call(POSITIVE * 0)
+        assert sink.taken() == "before\n"
+        assert one.stage == stage
+
+
+def test_an_argument_that_fails_in_code_of_the_program() -> None:
+    sink = Sink()
+
+    def inverse(number: float) -> float:
+        return 1 / number
 
     class Net(nn.Module):
         stage = "none"
@@ -192,16 +244,39 @@ def test_an_argument_that_fails_raises_at_the_end_of_the_call() -> None:
         def forward(self, x: Tensor) -> Tensor:
             self.stage = "first"
             print("before", file=sink)
-            print(f"{x.item():.2f}", file=sink)
+            print(f"{inverse(x.sum().item()):.2f}", file=sink)
             self.stage = "second"
             print("after", file=sink)
             return x * 2
 
     eager, net = Net(), Net()
     for one, call, stage in ((eager, eager, "first"), (net, _mended(net), "second")):
-        with pytest.raises(RuntimeError, match="Tensor with 3 elements"):
-            call(POSITIVE)
+        with pytest.raises(ZeroDivisionError):
+            call(POSITIVE * 0)
         assert sink.taken() == "before\n"
+        assert one.stage == stage
+
+
+def test_stores_before_output_that_fails_inside_the_graph_are_lost() -> None:
+    class Full:
+        def write(self, text: str) -> int:
+            raise OSError("full")
+
+    file = Full()
+
+    class Net(nn.Module):
+        stage = "none"
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.stage = "first"
+            print("text", file=file)
+            return x * 2
+
+    eager, net = Net(), Net()
+    inside = _mended(net, policy=bcmend.Policy(output="inline"))
+    for one, call, stage in ((eager, eager, "first"), (net, inside, "none")):
+        with pytest.raises(OSError, match="full"):
+            call(POSITIVE)
         assert one.stage == stage
 
 

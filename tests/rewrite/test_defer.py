@@ -32,7 +32,7 @@ class Later(NothingToMend):
         return True
 
     def record(  # type: ignore[override]
-        self, key: str, action: FunctionType, inputs: tuple[Any, ...], level: int = 1
+        self, key: str, action: FunctionType, inputs: tuple[Any, ...], *more: Any
     ) -> bool:
         self.records.append((action, inputs))
         return True

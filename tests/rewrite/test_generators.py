@@ -5,12 +5,12 @@ from __future__ import annotations
 import inspect
 import traceback
 from collections.abc import Callable, Iterator
-from types import FunctionType
+from types import FunctionType, SimpleNamespace
 from typing import Any
 
 import pytest
 
-from bcmend.names import CALLBACK, NAMESPACE, TRACING
+from bcmend.names import CALLBACK, COMPILER, EXPORTING, NAMESPACE, TRACING
 from tests.stand_ins import (
     EverythingMended,
     NothingToMend,
@@ -143,6 +143,7 @@ def _with_both_forms(made: FunctionType, primitives: object, *, traced: bool) ->
         NAMESPACE: primitives,
         TRACING: lambda: traced,
         CALLBACK: lambda: None,
+        COMPILER: SimpleNamespace(**{EXPORTING: False}),
     }
     return with_code(made, mended(made.__code__, names).shell, names)
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from types import FunctionType
+from types import FunctionType, SimpleNamespace
 from typing import Any
 
 import pytest
 
-from bcmend.names import CALLBACK, NAMESPACE, TRACING
+from bcmend.names import CALLBACK, COMPILER, EXPORTING, NAMESPACE, TRACING
 from tests.rewrite.programs import PROGRAMS, Derived
 from tests.stand_ins import EverythingMended, NothingToMend, mended, outcome_of, with_code
 
@@ -32,6 +32,7 @@ def _shell(
         NAMESPACE: primitives,
         TRACING: lambda: traced,
         CALLBACK: lambda: print if compiling else None,
+        COMPILER: SimpleNamespace(**{EXPORTING: False}),
     }
     return with_code(function, mended(function.__code__, names).shell, names)
 

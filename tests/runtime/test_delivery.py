@@ -57,16 +57,53 @@ class Talking(nn.Module):
 @pytest.mark.parametrize(
     "error", [OSError("full"), KeyboardInterrupt()], ids=["error", "interrupt"]
 )
-def test_delivery_that_fails_goes_no_further_and_leaves_nothing_for_the_next_call(
+def test_output_behind_a_sink_that_fails_is_delivered_and_nothing_is_left_for_the_next_call(
     error: BaseException,
 ) -> None:
     sink = Sink("first 6", error)
     compiled = bcmend.compile(Talking(sink), backend="eager", fullgraph=True)
-    with pytest.raises(type(error)):
+    with pytest.raises(type(error)) as caught:
         compiled(X)
-    assert sink.texts == []
+    assert caught.value is error
+    assert sink.texts == ["positive", " ", str(X * 2), "last 12"]
+    sink.texts.clear()
     compiled(-X)
     assert sink.texts == ["first -6", "last -12"]
+
+
+def test_the_first_error_of_a_sink_is_raised_with_the_others_in_its_notes() -> None:
+    sinks = [Sink("one", OSError("first")), Sink("two", ValueError("second")), Sink()]
+
+    def program(x: Tensor) -> Tensor:
+        for sink in sinks:
+            print("one", file=sink)
+            print("two", file=sink)
+        return x * 2
+
+    with pytest.raises(OSError, match="first") as caught:
+        bcmend.compile(program, backend="eager", fullgraph=True)(X)
+    (note,) = caught.value.__notes__
+    assert "ValueError('second')" in note
+    assert [sink.texts for sink in sinks] == [["two"], ["one"], ["one", "two"]]
+
+
+def test_nothing_behind_a_check_that_fails_is_delivered_after_a_sink_has_failed() -> None:
+    sink = Sink("one", OSError("full"))
+    total = torch.zeros(2**18)  # too large to be put back, so that the check is a record
+
+    def program(x: Tensor) -> Tensor:
+        print("one", file=sink)
+        print("two", file=sink)
+        if x.sum() > 0:
+            raise ValueError("positive")
+        total.add_(1)
+        print("three", file=sink)
+        return x * 2
+
+    with pytest.raises(OSError, match="full") as caught:
+        bcmend.compile(program, backend="eager", fullgraph=True)(X)
+    assert sink.texts == ["two"]
+    assert any("ValueError('positive')" in note for note in caught.value.__notes__)
 
 
 def test_tensors_of_records_are_not_kept_when_these_have_been_delivered() -> None:

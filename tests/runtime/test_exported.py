@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -63,6 +65,29 @@ def _exported(program: nn.Module) -> tuple[Any, list[warnings.WarningMessage]]:
     return exported.module(), [each for each in caught if each.category is bcmend.OutputDropped]
 
 
+class Saying(nn.Module):
+    """Writes by everything that a graph cannot have, and has no branch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.log = _LOG
+
+    def forward(self, x: Tensor) -> Tensor:
+        print("given", x.shape, f"{x.mean().item():.2f}", x.tolist())
+        for turn in range(2):
+            self.log.warning("turn %d %s", turn, x)
+            x = x + turn
+        warnings.warn("plain", stacklevel=2)
+        return print("result", x.numpy()) or x * 2
+
+
+def _exported_without_dynamo(program: Any) -> tuple[Any, list[warnings.WarningMessage]]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        exported = torch.export.export(program, (X,), strict=False)
+    return exported, [each for each in caught if each.category is bcmend.OutputDropped]
+
+
 def test_output_is_left_out_with_one_warning(capfd: pytest.CaptureFixture[str]) -> None:
     program = Talking()
     exported, (warning,) = _exported(program)
@@ -84,3 +109,62 @@ def test_there_is_no_warning_where_nothing_is_left_out() -> None:
 def test_a_check_in_an_arm_is_not_silently_left_out() -> None:
     with pytest.raises(torch._dynamo.exc.Unsupported):
         _exported(Checking())
+
+
+def _logged(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.name == __name__]
+
+
+def test_without_dynamo_output_is_left_out_with_one_warning_each_time(
+    capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    program = bcmend.patch(Saying())
+    for _ in range(2):
+        exported, (warning,) = _exported_without_dynamo(program)
+        assert bcmend.report(program).sites[0].name in str(warning.message)
+        assert torch.equal(exported.module()(X), (X + 1) * 2)
+    assert capfd.readouterr().out == ""
+    assert _logged(caplog) == []
+    program(X)
+    assert capfd.readouterr().out.startswith("given torch.Size([3]) 2.00")
+    assert _logged(caplog) == [f"turn 0 {X}", f"turn 1 {X}"]
+
+
+def test_without_dynamo_nothing_is_left_out_that_the_policy_keeps(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    class Plain(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            print("kept")
+            return x * 2 if x.shape[0] > 2 else x
+
+    program = bcmend.patch(Plain(), policy=bcmend.Policy(output="keep"))
+    exported, caught = _exported_without_dynamo(program)
+    assert caught == []
+    assert capfd.readouterr().out == "kept\n"
+    assert torch.equal(exported.module()(X), X * 2)
+
+
+def test_without_dynamo_a_branch_is_what_it_is_for_stock_torch() -> None:
+    texts = []
+    for program in (Quiet(), bcmend.patch(Quiet())):
+        with pytest.raises(Exception, match="data-dependent") as caught:
+            torch.export.export(program, (X,), strict=False)
+        texts.append(type(caught.value))
+    assert texts[0] is texts[1]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+def test_what_is_compiled_ahead_of_time_writes_nothing(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    exported, caught = _exported_without_dynamo(bcmend.patch(Saying()))
+    package = torch._inductor.aoti_compile_and_package(
+        exported, package_path=str(tmp_path / "model.pt2")
+    )
+    capfd.readouterr()
+    found = torch._inductor.aoti_load_package(package)(X)
+    assert torch.equal(found, (X + 1) * 2)
+    assert len(caught) == 1
+    assert capfd.readouterr().out == ""

@@ -66,6 +66,37 @@ def test_nothing_after_a_failed_guard_is_delivered() -> None:
     assert buffer == []
 
 
+def test_a_second_interrupt_ends_a_delivery() -> None:
+    log: list[Any] = []
+
+    def interrupt() -> None:
+        log.append("interrupted")
+        raise KeyboardInterrupt(len(log))
+
+    actions = [
+        lambda: _raise("failed"),
+        lambda: interrupt(),
+        lambda: log.append("more"),
+        lambda: interrupt(),
+        lambda: log.append("end"),
+    ]
+    with pytest.raises(KeyboardInterrupt) as caught:
+        deliver([("s", None, False, action, ()) for action in actions])
+    assert log == ["interrupted", "more", "interrupted"]
+    assert caught.value.args == (1,)
+
+
+def test_an_argument_that_cannot_be_made_ends_a_delivery() -> None:
+    log: list[Any] = []
+    buffer: Buffer = [
+        ("s", None, False, lambda zero: log.append(1 / zero), (0,)),
+        ("s", None, False, log.append, ("after",)),
+    ]
+    with pytest.raises(ZeroDivisionError):
+        deliver(buffer)
+    assert log == []
+
+
 def test_a_guard_that_does_not_raise_is_an_error_and_no_result() -> None:
     with pytest.raises(AssertionError, match=r"my\.site"):
         deliver([("my.site", torch.tensor(True), True, lambda: None, ())])

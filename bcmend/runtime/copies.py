@@ -1,0 +1,106 @@
+"""Copies of tensors in records, made only of those that are changed later in the same trace.
+
+A record keeps a tensor itself, and watches it. Where the complete graph shows that it has been
+changed in place since, the frame is traced again, and the record keeps a copy of it: of this one
+tensor, known by its number among those of its site. What two records keep of one tensor is one
+copy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch._dynamo.variables import TensorVariable
+from torch._dynamo.variables.builder import wrap_fx_proxy
+
+from bcmend.runtime import watches
+from bcmend.runtime.costs import bytes_of
+from bcmend.runtime.merge import example_of
+from bcmend.runtime.operations import storage_of
+from bcmend.runtime.per_trace import kept
+from bcmend.runtime.sites import LiveSite
+
+__all__ = ["is_due", "method_of", "unchanged"]
+
+
+@dataclass(slots=True, eq=False)
+class _Made:
+    """What one trace has copied.
+
+    Attributes:
+        numbers: how many tensors each site has kept so far.
+        sizes: how many bytes each has copied.
+        copies: by graph, tensor and number of changes made to it until then.
+    """
+
+    numbers: Counter[LiveSite] = field(default_factory=Counter)
+    sizes: dict[LiveSite, float] = field(default_factory=dict)
+    copies: dict[tuple[Any, TensorVariable, int], TensorVariable] = field(default_factory=dict)
+
+
+def _made(tx: Any) -> _Made:
+    output = tx.output
+
+    def begin() -> _Made:
+        made = _Made()
+        output.register_finalizer_fns.append(lambda module: _note_sizes(made))
+        return made
+
+    return kept(output, "copies", begin)
+
+
+def _note_sizes(made: _Made) -> None:
+    for site, size in made.sizes.items():
+        site.clone_bytes = int(size) if math.isfinite(size) else None
+
+
+def is_due(tx: Any, site: LiveSite) -> bool:
+    """Whether the next tensor that ``site`` keeps has to be copied, as far as is known."""
+    return _made(tx).numbers[site] in site.copied
+
+
+def unchanged(tx: Any, site: LiveSite, value: TensorVariable) -> TensorVariable:
+    """Return a tensor that has the contents of ``value`` as they are now when the graph has run."""
+    made = _made(tx)
+    number = made.numbers[site]
+    made.numbers[site] += 1
+    made.sizes.setdefault(site, 0)
+    example = example_of(value)
+    if number not in site.copied and not _is_view_of_differentiable(value):
+        watches.add(tx, example, lambda: site.copied.add(number))
+        return value
+    key = tx.output.current_tracer, value, example._version
+    if key not in made.copies:
+        made.copies[key] = method_of(tx, "clone", value)
+        made.sizes[site] += bytes_of(example)
+    return made.copies[key]
+
+
+def _is_view_of_differentiable(value: TensorVariable) -> bool:
+    """Whether a tensor lies in the memory of another one that has a gradient.
+
+    Where both leave a graph, Inductor may hand out one object for the two, and what marks the kept
+    one as having no gradient takes it from the other.
+    """
+    node, memory = value.as_proxy().node, storage_of(example_of(value))
+    waiting = list(node.all_input_nodes)
+    while waiting:
+        example = waiting[-1].meta.get("example_value")
+        inner = waiting.pop().all_input_nodes
+        if isinstance(example, torch.Tensor) and storage_of(example) == memory:
+            if example.requires_grad:
+                return True
+            waiting += inner
+    return False
+
+
+def method_of(tx: Any, name: str, value: TensorVariable) -> TensorVariable:
+    """Return what a method without arguments gives."""
+    proxy = tx.output.create_proxy("call_method", name, (value.as_proxy(),), {})
+    result = wrap_fx_proxy(tx, proxy)
+    assert isinstance(result, TensorVariable)
+    return result

@@ -1,0 +1,80 @@
+"""What becomes of a delivery in which something fails.
+
+Eager execution goes no further than a statement that fails. But where output fails because of what
+it goes to (a full disk, a handler that raises), all that follows in the program has run by then,
+and its output must not be lost: it is delivered, then the first error is raised, with the others in
+its notes. A check that fails ends the delivery, and so does an argument that cannot be made: what
+stands behind them was never to happen.
+"""
+
+from __future__ import annotations
+
+import dis
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from types import CodeType, FunctionType
+from typing import Any, Final
+
+__all__ = ["Failures", "is_of_an_argument"]
+
+_OWN: Final = __name__.partition(".")[0]
+
+
+@dataclass(slots=True)
+class Failures:
+    """The errors of one delivery in their order."""
+
+    errors: list[BaseException] = field(default_factory=list)
+
+    @property
+    def is_interrupted_twice(self) -> bool:
+        """Whether the delivery itself is to end: the first interrupt is for the call."""
+        return len(list(self._interrupts())) > 1
+
+    def to_be_raised(self) -> BaseException:
+        """Return the first error, with the others in its notes; an interrupt before all others."""
+        first = next(self._interrupts(), self.errors[0])
+        for each in self.errors:
+            if each is not first:
+                first.add_note(f"Other output of this call has failed too: {each!r}")
+        return first
+
+    def _interrupts(self) -> Iterator[BaseException]:
+        return (each for each in self.errors if not isinstance(each, Exception))
+
+
+def is_of_an_argument(error: BaseException, action: Any, inputs: tuple[Any, ...]) -> bool:
+    """Whether a statement has failed before it came to its call, which is its last one."""
+    codes = {each.__code__ for each in _functions_in((action, inputs))}
+    entry = error.__traceback__
+    while entry is not None and entry.tb_frame.f_code not in codes:
+        entry = entry.tb_next
+    if entry is None:
+        return False
+    return entry.tb_lasti < _last_call(entry.tb_frame.f_code)
+
+
+def _last_call(code: CodeType) -> int:
+    """Return the offset of the last call of a statement; 0 if there is none.
+
+    Where an error comes out of a call, the traceback may name what makes it ready, or what follows.
+    """
+    instructions = list(dis.get_instructions(code))
+    calls = (at for at, each in enumerate(instructions) if each.opname in _CALLS)
+    last = max(calls, default=0)
+    while last and instructions[last - 1].opname in _BEFORE_CALLS:
+        last -= 1
+    return instructions[last].offset
+
+
+_CALLS: Final = ("CALL", "CALL_KW", "CALL_FUNCTION_EX")
+_BEFORE_CALLS: Final = ("PRECALL", "KW_NAMES")
+
+
+def _functions_in(value: Any) -> Iterator[FunctionType]:
+    """Yield the functions of the program in nested tuples; functions of ours call others."""
+    if type(value) is tuple:
+        for each in value:
+            yield from _functions_in(each)
+    elif isinstance(value, FunctionType) and value.__module__.partition(".")[0] != _OWN:
+        yield value
