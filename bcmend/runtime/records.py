@@ -11,9 +11,12 @@ from collections import OrderedDict, defaultdict, deque
 from typing import Any, Final
 
 import torch
+from torch._C._dynamo.eval_frame import set_eval_frame
+from torch._dynamo.eval_frame import skip_code
 
 from bcmend.names import PREFIX
 from bcmend.runtime import choices
+from bcmend.runtime.conditions import truths
 
 __all__ = [
     "MISSING",
@@ -36,24 +39,23 @@ Record = tuple[str, "torch.Tensor | None", bool, Any, tuple[Any, ...]]
 Buffer = list[Record]
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]
 def deliver(buffer: Buffer) -> None:
     """Run the records of ``buffer`` and leave it empty, whatever happens."""
     records = list(buffer)
     buffer.clear()
-    for position, record in enumerate(records):
+    holds = iter(truths([each[1] for each in records if each[1] is not None]))
+    for position, (key, predicate, raises, action, inputs) in enumerate(records):
+        if predicate is not None and not next(holds):
+            continue
         try:
-            deliver_one(*record)
+            deliver_one(key, raises, action, inputs)
         except BaseException:
             _take_back(records[position + 1 :])
             raise
 
 
-def deliver_one(
-    key: str, predicate: torch.Tensor | None, raises: bool, action: Any, inputs: tuple[Any, ...]
-) -> None:
-    if predicate is not None and not bool(predicate):
-        return
+def deliver_one(key: str, raises: bool, action: Any, inputs: tuple[Any, ...]) -> None:
+    """Run a record whose condition holds."""
     action(*(inputs if action in _CHANGES else choices.resolve(inputs)))
     if raises:
         raise AssertionError(
@@ -85,10 +87,15 @@ class _Outlet:
 
     @records.setter
     def records(self, buffer: Buffer) -> None:
-        deliver(buffer)
+        callback = set_eval_frame(None)  # what a record does is not compiled
+        try:
+            deliver(buffer)
+        finally:
+            set_eval_frame(callback)
 
 
 OUTLET = _Outlet()
+skip_code(_Outlet.records.fset.__code__)  # type: ignore[attr-defined]
 
 
 def store_item(owner: dict[Any, Any], key: Any, value: Any, earlier: tuple[Any, ...]) -> None:

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterable
 from types import CellType, CodeType
 from typing import Any
 
@@ -29,6 +28,7 @@ from torch._dynamo.variables import TensorVariable
 from torch._dynamo.variables.base import VariableTracker
 
 from bcmend.runtime import inline, repeats, second_runs, sites, undo
+from bcmend.runtime.conditions import truths
 from bcmend.runtime.per_trace import kept
 from bcmend.runtime.sites import LiveSite
 from bcmend.runtime.watches import SiteChanged
@@ -61,7 +61,7 @@ def take_first(
     keys: tuple[str, ...], raises: bool, lasting: bool, before: Any, *predicates: torch.Tensor
 ) -> bool:
     """Say whether the condition of a side exit holds; put everything back if so."""
-    for key, holds in zip(keys, _truths(predicates), strict=True):
+    for key, holds in zip(keys, truths(predicates), strict=True):
         if holds:
             changes, draws = before
             undo.put_back(changes, draws=draws)
@@ -86,15 +86,7 @@ def nothing() -> None:
     """Do nothing."""
 
 
-def _truths(predicates: tuple[torch.Tensor, ...]) -> Iterable[bool]:
-    """Return the truth of each condition, waiting for an accelerator only once."""
-    devices = {each.device for each in predicates}
-    if len(devices) == 1 and len(predicates) > 1 and not predicates[0].is_cpu:
-        return torch.stack(predicates).tolist()
-    return map(bool, predicates)
-
-
-for _function in (take_first, leave, nothing, _truths):
+for _function in (take_first, leave, nothing):
     skip_code(_function.__code__)
 
 
