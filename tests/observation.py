@@ -140,7 +140,9 @@ def observe(
     with captured() as events, torch.set_grad_enabled(training):
         try:
             result = call(*arguments, **keywords)
-        except Exception as caught:
+        except BaseException as caught:
+            if isinstance(caught, KeyboardInterrupt) and not caught.args:
+                raise  # from the keyboard; one of the program has arguments
             error = caught
         random_state = freeze((torch.get_rng_state(), random.getstate()))
     before = freeze(result)  # a backward pass adds gradients, and changes nothing else

@@ -14,7 +14,17 @@ from typing import Any
 from torch._dynamo.variables import TensorVariable, TupleVariable
 from torch._dynamo.variables.base import VariableTracker
 
-from bcmend.runtime import failures, inline, lower, moments, side_exits, sinks, sites, watches
+from bcmend.runtime import (
+    failures,
+    inline,
+    lower,
+    moments,
+    settings,
+    side_exits,
+    sinks,
+    sites,
+    watches,
+)
 from bcmend.runtime.arms import Arm, ArmFailure, ArmTrace
 from bcmend.runtime.merge import example_of
 from bcmend.runtime.operations import storage_of
@@ -129,7 +139,8 @@ def make_record(
         return False
     raises = predicate is not None
     draft = Draft(site, action, predicate, inputs, raises=raises, is_statement=True)
-    if sinks.add_inline(tx, draft):
+    there, given = settings.as_of_now(tx, action, inputs)
+    if sinks.add_inline(tx, replace(draft, action=there, inputs=given)):
         return True
     try:
         if predicate is None and sinks.shows_moments(tx, site):
@@ -141,6 +152,7 @@ def make_record(
             inline.must_wait(tx.output)
         site.withdraw("cannot-snapshot", str(reason))
         raise watches.SiteChanged(restart_reason="bcmend: a value cannot be kept") from None
+    action, kept = settings.as_of_now(tx, action, kept)
     sinks.append(tx, replace(draft, action=action, inputs=kept))
     return True
 
