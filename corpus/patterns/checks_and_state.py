@@ -366,6 +366,30 @@ def exception_made_by_a_function() -> Program:
     return program
 
 
+@pattern(signs, WHERE)
+def message_collected_in_a_list_that_is_returned() -> Program:
+    def program(x: Tensor) -> Any:
+        problems = []
+        if x.sum() < 0:
+            problems.append(f"negative sum {x.sum().item():.2f}")
+        return x * 2, problems
+
+    return program
+
+
+@pattern(signs, GUARD, WHERE, unsettled="the test of a list that one side fills stops the trace")
+def message_collected_in_a_list_that_is_raised() -> Program:
+    def program(x: Tensor) -> Tensor:
+        problems = []
+        if x.max() > 2.5:
+            problems.append(f"largest is {x.max().item()}")
+        if problems:
+            raise Rejected(problems)
+        return x * 2
+
+    return program
+
+
 @pattern(signs, GUARD, WHERE)
 def checks_before_in_and_behind_an_arm() -> Any:
     class Net(nn.Module):
