@@ -416,4 +416,33 @@ def checks_before_in_and_behind_an_arm() -> Any:
     return Net()
 
 
+@pattern(signs)
+def check_of_all_elements_by_torch() -> Program:
+    def program(x: Tensor) -> Tensor:
+        torch._check_tensor_all(x > -3.5, lambda: f"too small: {x.tolist()}")
+        return x * 2
+
+    return program
+
+
+@pattern(signs)
+def check_of_a_value_by_torch() -> Program:
+    def program(x: Tensor) -> Tensor:
+        count = (x > 0).sum().item()
+        torch._check_value(count > 1, lambda: f"{count} are positive")
+        torch._check_index(count < 9)
+        return x * 2
+
+    return program
+
+
+@pattern(signs)
+def assertion_by_torch_with_a_message_of_the_data() -> Program:
+    def program(x: Tensor) -> Tensor:
+        torch._assert(x.sum() > 0, f"the sum is {x.sum().item():.1f}")
+        return x * 2
+
+    return program
+
+
 PATTERNS = patterns_among(list(vars().values()))
