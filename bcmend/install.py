@@ -22,7 +22,7 @@ from torch._dynamo.eval_frame import skip_code
 import bcmend.entry
 from bcmend.codeobj.decode import decode
 from bcmend.codeobj.opcodes import row
-from bcmend.codeobj.scan import has_truth_jump
+from bcmend.codeobj.scan import has_name, has_truth_jump
 from bcmend.names import CALLBACK, COMPILER, EXPORTING, NAMESPACE, TRACING
 from bcmend.pipeline import Context, Mended, may_have_sites, mend
 from bcmend.policy import Policy
@@ -30,6 +30,7 @@ from bcmend.reach import reach
 from bcmend.rewrite.plan import SPLIT, BranchLowering, Refusal
 from bcmend.runtime import backoff, boundary, sites
 from bcmend.runtime.backoff import Stop
+from bcmend.torch_knowledge import CHECKS_OF_TORCH
 
 __all__ = [
     "Patched",
@@ -105,7 +106,9 @@ def install(
             found[id(code)] = code
         changed = sum(_install_one(each, policy, owner, needed=False) for each in functions)
         if any(
-            has_truth_jump(function.__code__, nested=True) or id(function) in _TABLE.by_function
+            has_truth_jump(function.__code__, nested=True)
+            or has_name(function.__code__, CHECKS_OF_TORCH)
+            or id(function) in _TABLE.by_function
             for function in functions
         ):
             for function in functions:

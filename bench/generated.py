@@ -6,7 +6,6 @@ a code object: patching one says nothing about, and prepares nothing for, the ne
 
 from __future__ import annotations
 
-import logging
 import sys
 from enum import Enum
 from itertools import count
@@ -20,11 +19,7 @@ WIDTH = 16
 
 
 class Form(Enum):
-    """What a layer does beside computing.
-
-    The first two say that its output depends on the value of a tensor; two could write something
-    and do not, since the level is disabled or the predicate false; the last has no such statement.
-    """
+    """How a layer says that its output depends on the value of a tensor."""
 
     BRANCH = """\
         if y.sum() > {number}:
@@ -35,14 +30,6 @@ class Form(Enum):
     BY_HAND = """\
         y = torch.where(y.sum() > {number}, y * 2.0 + {number}.0, y - {number}.0)
 """
-    DISABLED = """\
-        logger.info("layer {number}: mean %.3f of %s", y.mean().item(), y)
-"""
-    NOT_TAKEN = """\
-        if y.sum() > 1e9:
-            print("layer {number} is huge:", y.sum().item())
-"""
-    SILENT = ""
 
 
 _LAYER = """\
@@ -57,28 +44,26 @@ class Layer{number}(torch.nn.Module):
 """
 
 _serial_numbers = count()
-_LOGGER = logging.getLogger("bench.disabled")
-_LOGGER.setLevel(logging.ERROR)
 
 
-def generated_model(layers: int, form: Form = Form.BRANCH, width: int = WIDTH) -> Module:
+def generated_model(layers: int, form: Form = Form.BRANCH) -> Module:
     """A sequence of `layers` freshly generated layers in eval mode, with weights from seed 0."""
     torch.manual_seed(0)
     serial = next(_serial_numbers)
     made: list[Module] = []
     for number in range(layers):
         choice = form.value.format(number=number)
-        source = _LAYER.format(number=number, width=width, choice=choice)
+        source = _LAYER.format(number=number, width=WIDTH, choice=choice)
         # Dynamo imports the modules of the functions that it inlines, so each has to be known.
         module = ModuleType(f"bench_model_{serial}_layer_{number}")
         sys.modules[module.__name__] = module
         namespace = vars(module)
-        namespace["torch"], namespace["logger"] = torch, _LOGGER
+        namespace["torch"] = torch
         exec(compile(source, f"<model {serial}, layer {number}>", "exec"), namespace)
         made.append(namespace[f"Layer{number}"]())
     return Sequential(*made).eval()
 
 
-def generated_input(rows: int = 1, width: int = WIDTH) -> Tensor:
-    """One input of a generated model, float32 of shape (rows, width)."""
-    return torch.linspace(-1.0, 1.0, rows * width).reshape(rows, width)
+def generated_input() -> Tensor:
+    """One input of a generated model, float32 of shape (1, WIDTH)."""
+    return torch.linspace(-1.0, 1.0, WIDTH).reshape(1, WIDTH)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from statistics import median
-from time import perf_counter
+from time import perf_counter, thread_time
+
+import torch
 
 Call = Callable[[], object]
 
@@ -46,24 +49,43 @@ def interleaved_medians(
     return median(taken[0]), median(taken[1])
 
 
-def median_ratio(first: Call, second: Call, *, rounds: int = 400, warm_up: int = 20) -> float:
-    """Median over rounds of the seconds of `first` divided by those of `second`, called in turn.
-
-    Both calls of a round meet the same load, so that a busy machine leaves their ratio alone.
-    """
-    for call in (first, second) * warm_up:
-        call()
-    ratios: list[float] = []
-    gc.collect()
-    gc.disable()
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Have torch compute in the calling thread, whose CPU time then is the time of the call."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
     try:
-        for number in range(rounds):
-            taken = {}
-            for which in ((first, second), (second, first))[number % 2]:
-                start = perf_counter()
-                which()
-                taken[which] = perf_counter() - start
-            ratios.append(taken[first] / taken[second])
+        yield
     finally:
-        gc.enable()
-    return median(ratios)
+        torch.set_num_threads(before)
+
+
+def cpu_ratio(
+    first: Call, second: Call, *, rounds: int = 200, warm_up: int = 3
+) -> tuple[float, float]:
+    """Compare the CPU time of two calls that torch computes in one thread.
+
+    Both calls of a round, in alternating order, meet the same load, so that a busy machine leaves
+    their ratio alone.
+
+    Returns:
+        The median over rounds of the time of `first` divided by that of `second`, and the median
+        of the latter in seconds.
+    """
+    calls = (first, second)
+    taken: tuple[list[float], list[float]] = ([], [])
+    with one_thread():
+        for call in calls * warm_up:
+            call()
+        gc.collect()
+        gc.disable()
+        try:
+            for number in range(rounds):
+                for which in ((0, 1), (1, 0))[number % 2]:
+                    start = thread_time()
+                    calls[which]()
+                    taken[which].append(thread_time() - start)
+        finally:
+            gc.enable()
+    ratios = [one / other for one, other in zip(*taken, strict=True)]
+    return median(ratios), median(taken[1])

@@ -140,7 +140,9 @@ def observe(
     with captured() as events, torch.set_grad_enabled(training):
         try:
             result = call(*arguments, **keywords)
-        except Exception as caught:
+        except BaseException as caught:
+            if isinstance(caught, KeyboardInterrupt) and not caught.args:
+                raise  # from the keyboard; one of the program has arguments
             error = caught
         random_state = freeze((torch.get_rng_state(), random.getstate()))
     before = freeze(result)  # a backward pass adds gradients, and changes nothing else
@@ -159,16 +161,30 @@ def _forget_gradients(program: object) -> None:
 def _described(error: BaseException) -> Frozen:
     if type(error).__module__.startswith("torch._dynamo"):
         return Frozen(type(error).__qualname__, text=str(error).strip().partition("\n")[0])
-    cause = error.__cause__
     return freeze(
         {
             "type": f"{type(error).__module__}.{type(error).__qualname__}",
             "args": error.args,
             "text": str(error),
             "attributes": {k: v for k, v in vars(error).items() if not k.startswith("_torch")},
-            "cause": None if cause is None else (type(cause).__qualname__, cause.args),
+            "cause": _related(error.__cause__),
+            "context": _related(error.__context__),
+            "hides its context": error.__suppress_context__,
             "where": _last_frame_of_the_program(error.__traceback__),
         }
+    )
+
+
+def _related(error: BaseException | None) -> tuple[Any, ...] | None:
+    """Describe the cause or the context of an exception, and what these have in turn."""
+    if error is None:
+        return None
+    return (
+        type(error).__qualname__,
+        error.args,
+        _last_frame_of_the_program(error.__traceback__),
+        _related(error.__cause__),
+        _related(error.__context__),
     )
 
 

@@ -33,6 +33,18 @@ def _raise(error: BaseException, cause: BaseException | None = None) -> None:
     raise error from cause
 
 
+def _raise_in_a_handler(text: str, context: str | None, *, hides: bool = False) -> None:
+    """Raise two exceptions, always at the same lines."""
+    error = _with_context(ValueError(text), None if context is None else KeyError(context))
+    error.__suppress_context__ = hides
+    raise error
+
+
+def _with_context(error: BaseException, context: BaseException | None) -> BaseException:
+    error.__context__ = context
+    return error
+
+
 def _draw(x: Tensor) -> Tensor:
     torch.rand(1)
     return x * 2
@@ -133,6 +145,19 @@ EXCEPTIONS = {
     "cause": (
         lambda x: _raise(ValueError("a"), KeyError("b")),
         lambda x: _raise(ValueError("a"), KeyError("c")),
+    ),
+    "context": (lambda x: _raise_in_a_handler("a", "b"), lambda x: _raise_in_a_handler("a", "c")),
+    "context at all": (
+        lambda x: _raise_in_a_handler("a", "b"),
+        lambda x: _raise_in_a_handler("a", None),
+    ),
+    "context of the cause": (
+        lambda x: _raise(ValueError("a"), _with_context(KeyError("b"), OSError("c"))),
+        lambda x: _raise(ValueError("a"), _with_context(KeyError("b"), OSError("d"))),
+    ),
+    "hiding of the context": (
+        lambda x: _raise_in_a_handler("a", "b"),
+        lambda x: _raise_in_a_handler("a", "b", hides=True),
     ),
 }
 

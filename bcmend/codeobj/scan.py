@@ -6,7 +6,7 @@ import dis
 from types import CodeType
 from typing import Final
 
-__all__ = ["calls_a_variable", "formats", "has_call", "has_truth_jump"]
+__all__ = ["calls_a_variable", "formats", "has_call", "has_name", "has_truth_jump"]
 
 _TRUTH_JUMPS: Final = frozenset(
     opcode
@@ -33,6 +33,13 @@ def has_truth_jump(code: CodeType, *, nested: bool = False) -> bool:
         has_truth_jump(constant, nested=True)
         for constant in code.co_consts
         if isinstance(constant, CodeType)
+    )
+
+
+def has_name(code: CodeType, names: frozenset[str]) -> bool:
+    """Whether ``code``, or code nested in it, reads a global or an attribute of such a name."""
+    return not names.isdisjoint(code.co_names) or any(
+        has_name(constant, names) for constant in code.co_consts if isinstance(constant, CodeType)
     )
 
 

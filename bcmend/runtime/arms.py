@@ -223,9 +223,9 @@ def trace_arm(
                 _remember_containers(recording, arm.arguments)
                 result = arm.call(tx)
                 graph = tracer.graph
-                left = [result, *recording.store_attr_mutations.values()]
-                left += [draft.inputs for draft in records]
-                scalars.hand_on(tx, _numbers_in(left, graph))
+                scalars.hand_on(
+                    tx, _numbers_in((result, arm.arguments, *_left_in(recording, records)), graph)
+                )
                 scalars.drop_unread(graph)
                 tensors = _changed_in_place(tracer, lifted)
             effects = _effects(before, recording, tensors, scope)
@@ -240,16 +240,24 @@ def trace_arm(
             return _failure(tx, error, spoiled=lifted.spoiled)
 
 
-def _numbers_in(values: Any, graph: Graph) -> list[SymNodeVariable]:
-    """Return the symbolic numbers that an arm made among what it leaves behind."""
-    found: list[SymNodeVariable] = []
+def _numbers_in(left: Sequence[Any], graph: Graph) -> list[SymNodeVariable]:
+    """Return the symbolic numbers that an arm made, among what it leaves behind."""
+    if not scalars.are_taken_in(graph):
+        return []
+    found: dict[int, SymNodeVariable] = {}
 
     def note(variable: VariableTracker) -> None:
         if isinstance(variable, SymNodeVariable) and variable.as_proxy().node.graph is graph:
-            found.append(variable)
+            found[id(variable)] = variable
 
-    VariableTracker.visit(note, values)
-    return found
+    VariableTracker.visit(note, left)
+    return list(found.values())
+
+
+def _left_in(recording: Any, records: Sequence[Any]) -> list[Any]:
+    """Return what an arm stores, what it knows of containers, and what its records are given."""
+    stored = [list(each.values()) for each in recording.store_attr_mutations.values()]
+    return [stored, list(recording.id_to_variable.values()), [each.inputs for each in records]]
 
 
 def _failure(tx: Any, error: Exception, *, spoiled: bool) -> ArmFailure:

@@ -25,6 +25,7 @@ __all__ = [
     "CodeSplit",
     "MendedFurther",
     "Stop",
+    "may_break",
     "mend_inside",
     "on_read",
     "on_stop",
@@ -103,6 +104,12 @@ def state_of(code: CodeType) -> BodyState:
     if state is None:
         state = _STATES.setdefault(id(code), BodyState(code))
     return state
+
+
+def may_break(code: CodeType) -> bool:
+    """Whether graph breaks are allowed in code: in a body only once they could not be helped."""
+    state = _STATES.get(id(code))
+    return state is None or state.may_break
 
 
 def _nobody(stops: list[Stop]) -> bool:

@@ -10,13 +10,11 @@ body that is tried again is always compiled whole.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
 from types import CodeType, FunctionType
 from typing import Any, Final
 
-import torch
-from torch._C._dynamo.eval_frame import get_eval_frame_callback, set_eval_frame
+from torch._C._dynamo.eval_frame import set_eval_frame
 from torch._dynamo import exc, trace_rules
 from torch._dynamo.eval_frame import skip_code
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
@@ -24,6 +22,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from bcmend.runtime import (
     backoff,
     callers,
+    capture,
     choices,
     random_numbers,
     second_runs,
@@ -51,6 +50,14 @@ _FAILURES: Final = (exc.TorchDynamoException, GuardOnDataDependentSymNode)
 
 def run(body: FunctionType, arguments: tuple[Any, ...]) -> Any:
     """Call ``body(*arguments, buffer)`` for Dynamo to compile, then deliver its records."""
+    callback = set_eval_frame(None)  # nothing but the body is to be compiled
+    try:
+        return _run(body, arguments, callback)
+    finally:
+        set_eval_frame(callback)
+
+
+def _run(body: FunctionType, arguments: tuple[Any, ...], callback: Any) -> Any:
     outer = _CALL.buffer
     if outer is None:
         sites.begin_call()
@@ -62,21 +69,21 @@ def run(body: FunctionType, arguments: tuple[Any, ...]) -> Any:
     result = None
     written = emitted()
     try:
-        result = _compiled(body, arguments, buffer)
+        result = _compiled(body, arguments, buffer, callback)
     except BaseException as error:
         failure = error
     finally:
         _CALL.buffer = outer
     if buffer:
         _deliver_before(failure, buffer)
+    if failure is None:
+        return result
     if isinstance(failure, side_exits.SideExit):
         return _behind_a_side_exit(failure, body, arguments)
-    if failure is not None:
-        if emitted() == written and _can_be_repeated(body, failure):
-            random_numbers.put_back()
-            return second_runs.plainly(callers.call_as_entered, body, (*arguments, []))
-        raise failure
-    return result
+    if emitted() == written and _can_be_repeated(body, failure):
+        random_numbers.put_back()
+        return second_runs.plainly(callers.call_as_entered, body, (*arguments, []))
+    raise failure
 
 
 def _deliver_before(failure: BaseException | None, buffer: Buffer) -> None:
@@ -122,49 +129,27 @@ def _behind_a_side_exit(
     return result
 
 
-def _compiled(body: FunctionType, arguments: tuple[Any, ...], buffer: Buffer) -> Any:
+def _compiled(body: FunctionType, arguments: tuple[Any, ...], buffer: Buffer, callback: Any) -> Any:
     """Call the body; where it does not compile, mend more, or less, and call again."""
     state = backoff.state_of(body.__code__)
-    callback = get_eval_frame_callback()
     while True:
         whole = not state.may_break
         generation = state.generation
         sites.clear_recent()
         random_numbers.forget()
+        set_eval_frame(capture.of_bodies(callback))
         try:
-            with _captured_whole(callback) if whole else nullcontext():
-                result = body(*arguments, buffer)
+            result = body(*arguments, buffer)
             return choices.resolve(result) if state.has_choices else result
         except (*_FAILURES, backoff.CodeSplit) as error:
-            # An exception out of the compiler leaves Dynamo switched off for this thread; what
-            # follows does not need it.
+            set_eval_frame(None)
             if not whole or not backoff.try_again(state, generation, error):
                 raise
             buffer.clear()
             body = state.replacement(body)
             state = backoff.state_of(body.__code__)
-            set_eval_frame(callback)
-
-
-@contextmanager
-def _captured_whole(callback: Any) -> Iterator[None]:
-    """Make every graph break an error, and leave no trace of that.
-
-    Dynamo remembers the mode of the last frame that it compiled, and goes by it for a frame that it
-    does not compile because the limit of recompilations is reached (``ConvertFrameBox`` in
-    torch/_dynamo/convert_frame.py).
-    """
-    converter = getattr(
-        getattr(callback, "_torchdynamo_orig_backend", None), "_inner_convert", None
-    )
-    remembered = getattr(converter, "_box", None)
-    before = getattr(remembered, "error_on_graph_break", None)
-    try:
-        with torch._dynamo.error_on_graph_break(True):
-            yield
-    finally:
-        if remembered is not None:
-            remembered.error_on_graph_break = before
+        finally:
+            set_eval_frame(None)
 
 
 def install(
@@ -183,6 +168,7 @@ def _skip(function: Any) -> None:
 trace_rules.add("bcmend")
 for _function in (
     run,
+    _run,
     _compiled,
     _deliver_before,
     _latest,

@@ -123,7 +123,7 @@ def _run(statement: Statement, tensors: Sequence[torch.Tensor], objects: Sequenc
         for finish in statement.before:
             finish(tensors, objects)
     action, inputs = (make(tensors, objects) for make in (statement.action, statement.inputs))
-    records.deliver_one(statement.key, None, statement.raises, action, inputs)
+    records.deliver_one(statement.key, statement.raises, action, inputs)
 
 
 def _define() -> Any:

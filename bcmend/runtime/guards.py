@@ -19,6 +19,7 @@ from bcmend.runtime import (
     inline,
     lower,
     moments,
+    settings,
     side_exits,
     sinks,
     sites,
@@ -141,7 +142,8 @@ def make_record(
         streams.watch(tx, site)
     raises = predicate is not None
     draft = Draft(site, action, predicate, inputs, raises=raises, is_statement=True)
-    if sinks.add_inline(tx, draft):
+    there, given = settings.as_of_now(tx, action, inputs)
+    if sinks.add_inline(tx, replace(draft, action=there, inputs=given)):
         return True
     try:
         if predicate is None and sinks.shows_moments(tx, site):
@@ -153,6 +155,7 @@ def make_record(
             inline.must_wait(tx.output)
         site.withdraw("cannot-snapshot", str(reason))
         raise watches.SiteChanged(restart_reason="bcmend: a value cannot be kept") from None
+    action, kept = settings.as_of_now(tx, action, kept)
     sinks.append(tx, replace(draft, action=action, inputs=kept))
     return True
 

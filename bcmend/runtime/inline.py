@@ -143,6 +143,7 @@ def _append(
     wrap_fx_proxy(tx, trace.last)
     if raises:
         _keep_later_changes_out(tx, trace)
+        _draw_nothing_ahead(tx)
     trace.writes = trace.writes or not raises
 
 
@@ -168,6 +169,21 @@ def _keep_later_changes_out(tx: Any, trace: _Trace) -> None:
             module.recompile()
 
     tx.output.register_finalizer_fns.append(read_all_targets)
+
+
+def _draw_nothing_ahead(tx: Any) -> None:
+    """Defer all records if numbers of Python's generator are drawn behind a check.
+
+    Dynamo draws those of a frame all at once, before the graph runs.
+    """
+    output = tx.output
+    drawn = len(output.random_calls)
+
+    def check(module: Any) -> None:
+        if len(output.random_calls) > drawn:
+            must_wait(output)
+
+    output.register_finalizer_fns.append(check)
 
 
 def _call_input(tx: Any, plan: Plan) -> Proxy:

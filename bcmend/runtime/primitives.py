@@ -415,7 +415,7 @@ class _Record(TorchHigherOrderOperatorVariable):
         if trial:
             with _withdrawn_if_it_fails(site):
                 trials.add(tx, site, trial[0], trial[1], inputs)
-        if getattr(tx, _WRITES_NOTHING, False):
+        if getattr(tx, _WRITES_NOTHING, False):  # no: the graph broke since then
             site.mended("deferred", "nothing is written at this level")
             return constant(True)
         with _withdrawn_if_it_fails(site):

@@ -12,9 +12,12 @@ from collections import OrderedDict, defaultdict, deque
 from typing import Any, Final
 
 import torch
+from torch._C._dynamo.eval_frame import set_eval_frame
+from torch._dynamo.eval_frame import skip_code
 
 from bcmend.names import PREFIX
 from bcmend.runtime import choices
+from bcmend.runtime.conditions import truths
 from bcmend.runtime.failed_output import Failures, is_of_an_argument
 
 __all__ = [
@@ -38,15 +41,18 @@ Record = tuple[str, "torch.Tensor | None", bool, Any, tuple[Any, ...]]
 Buffer = list[Record]
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]
 def deliver(buffer: Buffer) -> None:
     """Run the records of ``buffer`` and leave it empty, whatever happens."""
     records = list(buffer)
     buffer.clear()
+    holds = iter(truths([each[1] for each in records if each[1] is not None]))
     failures = Failures()
     for position, record in enumerate(records):
+        key, predicate, raises, action, inputs = record
+        if predicate is not None and not next(holds):
+            continue
         try:
-            deliver_one(*record)
+            deliver_one(key, raises, action, inputs)
         except BaseException as error:
             failures.errors.append(error)
             if _is_the_end(record, error) or failures.is_interrupted_twice:
@@ -62,11 +68,8 @@ def _is_the_end(record: Record, error: BaseException) -> bool:
     return raises or is_of_an_argument(error, action, inputs)
 
 
-def deliver_one(
-    key: str, predicate: torch.Tensor | None, raises: bool, action: Any, inputs: tuple[Any, ...]
-) -> None:
-    if predicate is not None and not bool(predicate):
-        return
+def deliver_one(key: str, raises: bool, action: Any, inputs: tuple[Any, ...]) -> None:
+    """Run a record whose condition holds."""
     action(*(inputs if action in _CHANGES else choices.resolve(inputs)))
     if raises:
         raise AssertionError(
@@ -98,10 +101,15 @@ class _Outlet:
 
     @records.setter
     def records(self, buffer: Buffer) -> None:
-        deliver(buffer)
+        callback = set_eval_frame(None)  # what a record does is not compiled
+        try:
+            deliver(buffer)
+        finally:
+            set_eval_frame(callback)
 
 
 OUTLET = _Outlet()
+skip_code(_Outlet.records.fset.__code__)  # type: ignore[attr-defined]
 
 
 def store_item(owner: dict[Any, Any], key: Any, value: Any, earlier: tuple[Any, ...]) -> None:

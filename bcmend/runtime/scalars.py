@@ -34,6 +34,7 @@ from bcmend.runtime.merge import example_of
 from bcmend.runtime.watches import SiteChanged
 
 __all__ = [
+    "are_taken_in",
     "count_from",
     "counted",
     "drop_unread",
@@ -357,6 +358,11 @@ def _function(tx: Any, function: Any, *arguments: Any, **named: Any) -> TensorVa
 
 
 # What nobody reads
+
+
+def are_taken_in(graph: Graph) -> bool:
+    """Whether a number is taken out of a tensor in a graph."""
+    return any(map(_is_item, graph.nodes))
 
 
 def drop_unread(graph: Graph) -> bool:

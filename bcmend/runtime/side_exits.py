@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator, Sequence
 from types import CellType, CodeType
 from typing import Any
 
@@ -36,6 +36,7 @@ from torch._dynamo.variables import TensorVariable
 from torch._dynamo.variables.base import VariableTracker
 
 from bcmend.runtime import choices, inline, repeats, second_runs, sites, undo
+from bcmend.runtime.conditions import truths
 from bcmend.runtime.merge import constant
 from bcmend.runtime.per_trace import kept
 from bcmend.runtime.sites import LiveSite
@@ -79,10 +80,11 @@ def take_first(
     *predicates: torch.Tensor,
 ) -> bool:
     """Say whether the condition of a side exit holds; put everything back if so."""
-    key = next((key for key, holds in zip(keys, _truths(predicates), strict=True) if holds), None)
-    failed = None
-    if key is None:
-        failed = key = next((trial[0] for trial in trials if _fails(*trial)), None)
+    checked = [*predicates, *(trial[1] for trial in trials if trial[1] is not None)]
+    holds = iter(truths(checked))
+    found = [key for key in keys if next(holds)]
+    failed = None if found else _first_to_fail(trials, holds)
+    key = found[0] if found else failed
     if key is None:
         return False
     changes, draws = before
@@ -93,17 +95,16 @@ def take_first(
     return True
 
 
-def _fails(
-    key: str, predicate: torch.Tensor | None, trial: Callable[..., Any], inputs: tuple[Any, ...]
-) -> bool:
-    """Whether what a record is to be made of cannot be made."""
-    if predicate is not None and not bool(predicate):
-        return False
-    try:
-        second_runs.plainly(trial, *choices.resolve(inputs))
-    except Exception:
-        return True
-    return False
+def _first_to_fail(trials: Sequence[_Trial], holds: Iterator[bool]) -> str | None:
+    """Return the key of the first record that cannot be made, of those whose condition holds."""
+    for key, predicate, trial, inputs in trials:
+        if predicate is not None and not next(holds):
+            continue
+        try:
+            second_runs.plainly(trial, *choices.resolve(inputs))
+        except Exception:
+            return key
+    return None
 
 
 def leave(
@@ -120,15 +121,7 @@ def nothing() -> None:
     """Do nothing."""
 
 
-def _truths(predicates: tuple[torch.Tensor, ...]) -> Iterable[bool]:
-    """Return the truth of each condition, waiting for an accelerator only once."""
-    devices = {each.device for each in predicates}
-    if len(devices) == 1 and len(predicates) > 1 and not predicates[0].is_cpu:
-        return torch.stack(predicates).tolist()
-    return map(bool, predicates)
-
-
-for _function in (take_first, leave, nothing, _truths, _fails):
+for _function in (take_first, leave, nothing, _first_to_fail):
     skip_code(_function.__code__)
 
 

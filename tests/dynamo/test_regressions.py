@@ -210,3 +210,17 @@ def test_output_of_a_number_that_becomes_symbolic() -> None:
 
     inputs = [call(POSITIVE, number) for number in (3, 5, 7)]
     assert_equivalent(make, lambda: inputs, fullgraph=False, graphs=None, recompiles=None)
+
+
+def test_a_graph_break_in_an_argument_of_output() -> None:
+    """The frame behind the break records what the frame before it has prepared."""
+
+    def make() -> Any:
+        def program(x: Tensor) -> Tensor:
+            print(torch.is_inference_mode_enabled(), x.sum().item())
+            return x + 1
+
+        return program
+
+    inputs = [call(POSITIVE), call(NEGATIVE)]
+    assert_equivalent(make, lambda: inputs, fullgraph=False, graphs=None, recompiles=None)

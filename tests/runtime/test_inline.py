@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 import threading
 import warnings
 from collections.abc import Callable, Mapping
@@ -365,3 +366,35 @@ def _fresh_state() -> Any:
     yield
     bcmend.unpatch()
     torch._dynamo.reset()
+
+
+@BACKENDS
+def test_numbers_of_python_are_not_drawn_ahead_of_a_check(backend: str) -> None:
+    def make() -> Any:
+        def program(x: Tensor) -> Tensor:
+            y = x * random.uniform(1, 2)
+            if y.sum() < 0:
+                raise ValueError("negative", y.sum().item())
+            return y * random.uniform(1, 2)
+
+        return program
+
+    found = assert_equivalent(make, _both, backend=backend, way=_inline)
+    assert _lowerings(found.report) == {"deferred"}
+
+
+@BACKENDS
+def test_a_check_computes_its_message_under_the_settings_of_its_place(backend: str) -> None:
+    def make() -> Any:
+        def program(x: Tensor) -> Tensor:
+            with torch.autocast("cpu", dtype=torch.bfloat16), torch.no_grad():
+                y = (x * 1.37).detach()
+                if (y @ y) > 30:
+                    raise ValueError((y @ y).item(), torch.is_autocast_enabled("cpu"))
+            return x * 2
+
+        return program
+
+    calls = [call(POSITIVE.clone()), call(POSITIVE * 2)]
+    found = assert_equivalent(make, lambda: calls, backend=backend, way=_inline)
+    assert _lowerings(found.report) == {"inline"}

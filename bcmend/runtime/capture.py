@@ -1,0 +1,70 @@
+"""Dynamo's callback for the calls of a boundary: bodies are captured whole, all else as ever.
+
+A body that compiles only in pieces must not run: the boundary waits for the error, changes
+something and calls again. So every graph break is an error while a body is being compiled, unless
+it has turned out that its graph has to break. Dynamo's switch for that is one for the whole
+process, and is therefore thrown only while a body is compiled, under the lock that Dynamo compiles
+under itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch._dynamo.convert_frame import compile_lock
+from torch._dynamo.eval_frame import skip_code
+from torch._dynamo.utils import _get_error_on_graph_break, _set_error_on_graph_break
+
+from bcmend.runtime import backoff
+
+__all__ = ["of_bodies"]
+
+_OURS = "_bcmend_of_bodies"
+
+
+def of_bodies(callback: Any) -> Any:
+    """Return what Dynamo is to call instead of ``callback``, always the same for the same one."""
+    known = getattr(callback, _OURS, None)
+    if known is None and callable(callback):
+        known = _OfBodies(callback)
+        setattr(callback, _OURS, known)
+        setattr(known, _OURS, known)  # a boundary within another
+    return known if known is not None else callback
+
+
+class _OfBodies:
+    """What Dynamo calls to compile a frame. It looks for the back end behind the attribute."""
+
+    def __init__(self, callback: Any) -> None:
+        self._torchdynamo_orig_backend = callback
+
+    def __call__(self, frame: Any, *others: Any) -> Any:
+        compiler = self._torchdynamo_orig_backend
+        if backoff.may_break(frame.f_code):
+            return compiler(frame, *others)
+        with compile_lock:
+            return _captured_whole(compiler, frame, *others)
+
+
+def _captured_whole(compiler: Any, *given: Any) -> Any:
+    """Make every graph break an error, and leave no trace of that.
+
+    Dynamo remembers the mode of the last frame that it compiled, and goes by it for a frame that it
+    does not compile because the limit of recompilations is reached (``ConvertFrameBox`` in
+    torch/_dynamo/convert_frame.py).
+    """
+    converter = getattr(
+        getattr(compiler, "_torchdynamo_orig_backend", None), "_inner_convert", None
+    )
+    remembered = getattr(converter, "_box", None)
+    mode, before = _get_error_on_graph_break(), getattr(remembered, "error_on_graph_break", None)
+    _set_error_on_graph_break(True)
+    try:
+        return compiler(*given)
+    finally:
+        _set_error_on_graph_break(mode)
+        if remembered is not None:
+            remembered.error_on_graph_break = before
+
+
+skip_code(of_bodies.__code__)

@@ -1,0 +1,93 @@
+"""A small transformer whose layers could write or raise something, and do not."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from enum import Enum
+
+import torch
+from torch import Tensor, nn
+
+LAYERS, WIDTH, HEADS = 4, 256, 4
+BATCH, LENGTH = 4, 128
+_HUGE = 1e9
+
+_LOGGER = logging.getLogger("bench.disabled")
+_LOGGER.setLevel(logging.ERROR)
+
+
+class Quiet(Enum):
+    """What a layer does beside computing, none of which shows."""
+
+    DISABLED = "logs at a level that is disabled"
+    NOT_TAKEN = "prints where the first number is huge"
+    CHECKED = "raises where a number is not finite"
+    CONDITION = "computes whether a number is not finite"
+    SILENT = "nothing"
+
+
+class Layer(nn.Module):
+    """One layer of an encoder and a place to keep a condition."""
+
+    condition: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.TransformerEncoderLayer(WIDTH, HEADS, 4 * WIDTH, batch_first=True)
+
+
+class Disabled(Layer):
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.inner(x)
+        _LOGGER.info("mean %.3f of %s", y.mean().item(), y)
+        return y
+
+
+class NotTaken(Layer):
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.inner(x)
+        if y[0, 0, 0] > _HUGE:
+            print("huge:", y.abs().max().item())
+        return y
+
+
+class Checked(Layer):
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.inner(x)
+        if not torch.isfinite(y).all():
+            raise ValueError(f"not finite: {y.mean().item()}")
+        return y
+
+
+class Condition(Layer):
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.inner(x)
+        self.condition = torch.isfinite(y).all().logical_not()
+        return y
+
+
+class Silent(Layer):
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.inner(x)
+        return y
+
+
+_LAYERS: dict[Quiet, Callable[[], Layer]] = {
+    Quiet.DISABLED: Disabled,
+    Quiet.NOT_TAKEN: NotTaken,
+    Quiet.CHECKED: Checked,
+    Quiet.CONDITION: Condition,
+    Quiet.SILENT: Silent,
+}
+
+
+def transformer(form: Quiet) -> nn.Module:
+    """An encoder of `LAYERS` layers in eval mode, with weights from seed 0."""
+    torch.manual_seed(0)
+    return nn.Sequential(*(_LAYERS[form]() for _ in range(LAYERS))).eval()
+
+
+def transformer_input() -> Tensor:
+    """One input of it, float32 of shape (BATCH, LENGTH, WIDTH)."""
+    return torch.linspace(-1.0, 1.0, BATCH * LENGTH * WIDTH).reshape(BATCH, LENGTH, WIDTH)
