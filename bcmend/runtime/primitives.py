@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 from torch._dynamo import exc
 from torch._dynamo.trace_rules import SkipResult
@@ -36,12 +36,16 @@ from bcmend.runtime import (
     guards,
     inline,
     ladder,
+    leaves,
     lower,
+    replacements,
     scalars,
     searches,
     sinks,
     sites,
     splits,
+    substitution,
+    torch_checks,
     truths,
     unmerged,
     verdicts,
@@ -403,11 +407,17 @@ class _Record(TorchHigherOrderOperatorVariable):
         return constant(made)
 
 
+#: Modules that register answers for calls when they are imported.
+ANSWERING: Final = (leaves, replacements, torch_checks)
+
+
 def _install() -> None:
     truths.install()
     searches.install()
     assertions.install()
     callees.install()
+    substitution.install()
+    leaves.install()
     table = higher_order_ops._hop_name_to_variable_class
     for operator, variable in (
         (data_dependent, _DataDependent),

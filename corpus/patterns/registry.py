@@ -29,6 +29,7 @@ from corpus.patterns import (
     sinks,
     speculation,
     state,
+    substitutes,
     timing,
     truths,
     unbound,
@@ -63,6 +64,7 @@ PATTERNS: Final[tuple[Pattern, ...]] = (
     *speculation.PATTERNS,
     *unbound.PATTERNS,
     *timing.PATTERNS,
+    *substitutes.PATTERNS,
 )
 """Every pattern, by file and in the order of each file."""
 
