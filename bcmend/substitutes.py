@@ -10,7 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import CodeType, MethodType
+from types import (
+    BuiltinFunctionType,
+    ClassMethodDescriptorType,
+    CodeType,
+    FunctionType,
+    MethodDescriptorType,
+    MethodType,
+)
 from typing import Any, Final
 
 from bcmend.errors import SubstituteError
@@ -96,6 +103,51 @@ TABLE: Final[Mapping[str, Substitute]] = {
             " require gradients without it",
             "tests/runtime/test_substitution.py::test_requires_grad",
         ),
+        *_rows(
+            "random.random random.uniform random.triangular random.gauss random.normalvariate"
+            " random.lognormvariate random.expovariate random.gammavariate random.betavariate"
+            " random.paretovariate random.weibullvariate random.vonmisesvariate random.randint"
+            " random.randrange random.getrandbits random.choice random.choices random.sample",
+            "draw",
+            "a number, or a list of them, drawn before the graph runs, afresh at each call",
+            "the arguments are constants, numbers of one type are chosen from, and whether the call"
+            " is made does not depend on data",
+            "tests/runtime/test_host_calls.py::test_draws_of_python",
+        ),
+        *_rows(
+            " ".join(
+                f"numpy.random.{name}"
+                for name in (
+                    "rand randn random random_sample ranf sample uniform normal standard_normal"
+                    " randint permutation choice binomial poisson exponential beta gamma laplace"
+                    " lognormal"
+                ).split()
+            ),
+            "draw",
+            "a number or an array, drawn from numpy's generator before the graph runs, afresh at"
+            " each call (stock Dynamo draws from torch's generator instead)",
+            "the arguments are constants, and whether the call is made does not depend on data",
+            "tests/runtime/test_host_calls.py::test_draws_of_numpy",
+        ),
+        *_rows(
+            " ".join(
+                f"time.{name}{unit}"
+                for name in ("time", "perf_counter", "monotonic", "process_time", "thread_time")
+                for unit in ("", "_ns")
+            ),
+            "clock",
+            "the same clock, read inside the graph at its place, afresh at each call",
+            "whether the call is made does not depend on data",
+            "tests/runtime/test_host_calls.py::test_clocks",
+        ),
+        *_rows(
+            "random.seed numpy.random.seed torch.manual_seed torch.random.manual_seed",
+            "seed",
+            "the same call before the graph runs, in its order among the draws of Python and numpy",
+            "the seed is a constant; for torch: nothing has drawn from its generator in the call,"
+            " and the generator that is returned is not used",
+            "tests/runtime/test_host_calls.py::test_seeds",
+        ),
     )
 }
 """Every row of bcmend's own, by name."""
@@ -175,10 +227,22 @@ def of_callable(value: Any) -> Substitute | None:
     return None
 
 
+#: Types of callables that have a name; ``random.seed`` of numpy is a function of Cython's.
+_NAMED: Final = (
+    type,
+    MethodType,
+    FunctionType,
+    BuiltinFunctionType,
+    MethodDescriptorType,
+    ClassMethodDescriptorType,
+)
+_OF_CYTHON: Final = "cython_function_or_method"
+
+
 def _name_of(value: Any) -> str:
     """Return the name of a function, method or class, without asking an object of the user's."""
-    named = (type, MethodType, type(_name_of), type(len), type(str.join), type(vars(dict)["pop"]))
-    return str(value.__name__) if isinstance(value, named) else ""
+    has_name = issubclass(type(value), _NAMED) or type(value).__name__ == _OF_CYTHON
+    return str(value.__name__) if has_name else ""
 
 
 def of_tensor_method(name: str) -> Substitute | None:

@@ -31,9 +31,11 @@ from bcmend.runtime import (
     backoff,
     callees,
     callers,
+    clocks,
     exported,
     frames,
     guards,
+    host_calls,
     inline,
     ladder,
     leaves,
@@ -408,7 +410,7 @@ class _Record(TorchHigherOrderOperatorVariable):
 
 
 #: Modules that register answers for calls when they are imported.
-ANSWERING: Final = (leaves, replacements, torch_checks)
+ANSWERING: Final = (clocks, host_calls, leaves, replacements, torch_checks)
 
 
 def _install() -> None:
