@@ -31,7 +31,9 @@ def resolved(name: str) -> object:
 
 def _member(owner: object, name: str) -> object:
     if isinstance(owner, ModuleType):
-        return vars(owner).get(name)
+        behind = vars(owner).get("m")  # what stands for a module of torch.backends keeps it so
+        found = vars(owner).get(name)
+        return _member(behind, name) if found is None and behind is not owner else found
     if isinstance(owner, type):
         return plain(namespace(owner).get(name))
     return None

@@ -20,6 +20,7 @@ from types import (
 )
 from typing import Any, Final
 
+from bcmend.codeobj.scan import has_with
 from bcmend.errors import SubstituteError
 from bcmend.qualified import is_qualified, resolved
 
@@ -148,6 +149,56 @@ TABLE: Final[Mapping[str, Substitute]] = {
             " and the generator that is returned is not used",
             "tests/runtime/test_host_calls.py::test_seeds",
         ),
+        *_rows(
+            "contextvars.ContextVar.get",
+            "context get",
+            "what the call has set, or else what the variable holds, with a guard on that",
+            "it holds something, or has a default",
+            "tests/runtime/test_substituted_effects.py::test_context_variables",
+        ),
+        *_rows(
+            "contextvars.ContextVar.set",
+            "context set",
+            "the same, when the graph has run, in the order of all effects",
+            "whether the call is made does not depend on data",
+            "tests/runtime/test_substituted_effects.py::test_context_variables",
+        ),
+        *_rows(
+            "contextvars.ContextVar.reset",
+            "context reset",
+            "the same, when the graph has run, in the order of all effects",
+            "the token is one that the call has got",
+            "tests/runtime/test_substituted_effects.py::test_context_variables",
+        ),
+        *_rows(
+            "copy.deepcopy",
+            "deepcopy",
+            "`t.clone()` of a tensor, in new lists, tuples and dictionaries",
+            "each tensor is a plain one that requires no gradients and fills its memory, and no"
+            " other tensor of that memory is copied with it",
+            "tests/runtime/test_substituted_effects.py::test_deep_copies",
+        ),
+        *_rows(
+            "copy.copy",
+            "copy",
+            "`t.detach()` of a tensor, `.copy()` of a list or dictionary",
+            "a plain tensor that requires no gradients; no subclass of `list` or `dict`",
+            "tests/runtime/test_substituted_effects.py::test_flat_copies",
+        ),
+        *_rows(
+            "torch.backends.cudnn.flags",
+            "cudnn flags",
+            "nothing: they matter to no operation of the block",
+            "all tensors in the block lie in the memory of the CPU",
+            "tests/runtime/test_substituted_effects.py::test_flags_of_cudnn",
+        ),
+        *_rows(
+            "threading.Lock.__enter__",
+            "lock",
+            "nothing: `with lock:` keeps other threads from nothing",
+            "the block changes nothing that it has not made, and writes no output",
+            "tests/runtime/test_substituted_effects.py::test_locks",
+        ),
     )
 }
 """Every row of bcmend's own, by name."""
@@ -254,10 +305,11 @@ def of_tensor_method(name: str) -> Substitute | None:
 def may_substitute(code: CodeType, space: Mapping[str, object]) -> bool:
     """Whether a function may call something that is substituted.
 
-    Goes by the names that it uses, and by what they stand for among its globals.
+    Goes by the names that it uses, and by what they stand for among its globals. A ``with`` block
+    may be that of a lock.
     """
     names = _last_names()
-    return any(
+    return any(has_with(each) for each in _with_nested(code)) or any(
         name in names or of_callable(space.get(name)) is not None
         for each in _with_nested(code)
         for name in (*each.co_names, *each.co_freevars, *each.co_varnames)

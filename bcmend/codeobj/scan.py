@@ -6,7 +6,7 @@ import dis
 from types import CodeType
 from typing import Final
 
-__all__ = ["calls_a_variable", "formats", "has_call", "has_truth_jump"]
+__all__ = ["calls_a_variable", "formats", "has_call", "has_truth_jump", "has_with"]
 
 _TRUTH_JUMPS: Final = frozenset(
     opcode
@@ -20,6 +20,7 @@ _LOADS: Final = frozenset(
 _FORMATS: Final = frozenset(
     opcode for name, opcode in dis.opmap.items() if name.startswith(("FORMAT_", "CONVERT_VALUE"))
 )
+_BEFORE_WITH: Final = dis.opmap["BEFORE_WITH"]
 _CALLS: Final = frozenset(
     opcode for name, opcode in dis.opmap.items() if name in ("CALL", "CALL_KW", "CALL_FUNCTION_EX")
 )
@@ -39,6 +40,11 @@ def has_truth_jump(code: CodeType, *, nested: bool = False) -> bool:
 def has_call(code: CodeType) -> bool:
     """Whether ``code`` calls something."""
     return not _CALLS.isdisjoint(code.co_code[::2])
+
+
+def has_with(code: CodeType) -> bool:
+    """Whether ``code`` has a ``with`` block."""
+    return _BEFORE_WITH in code.co_code[::2]
 
 
 def calls_a_variable(code: CodeType) -> bool:

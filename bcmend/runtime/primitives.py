@@ -32,9 +32,12 @@ from bcmend.runtime import (
     callees,
     callers,
     clocks,
+    context_variables,
+    copies,
     exported,
     frames,
     guards,
+    held_contexts,
     host_calls,
     inline,
     ladder,
@@ -410,7 +413,16 @@ class _Record(TorchHigherOrderOperatorVariable):
 
 
 #: Modules that register answers for calls when they are imported.
-ANSWERING: Final = (clocks, host_calls, leaves, replacements, torch_checks)
+ANSWERING: Final = (
+    clocks,
+    context_variables,
+    copies,
+    held_contexts,
+    host_calls,
+    leaves,
+    replacements,
+    torch_checks,
+)
 
 
 def _install() -> None:
@@ -420,6 +432,7 @@ def _install() -> None:
     callees.install()
     substitution.install()
     leaves.install()
+    held_contexts.install()
     table = higher_order_ops._hop_name_to_variable_class
     for operator, variable in (
         (data_dependent, _DataDependent),

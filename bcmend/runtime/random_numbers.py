@@ -56,7 +56,7 @@ def nodes_of(output: Any) -> list[Node]:
 
 
 def draws(output: Any) -> bool:
-    """Whether a frame draws random numbers, in its graph or before it, from Python's generator or numpy's."""
+    """Whether a frame draws random numbers, in its graph or in calls that are made before it."""
     return bool(output.random_calls) or any(map(may_draw, nodes_of(output)))
 
 

@@ -27,7 +27,16 @@ from bcmend.runtime.sites import LiveSite
 from bcmend.runtime.watches import SiteChanged
 from bcmend.substitutes import Substitute
 
-__all__ = ["ANSWERS", "Call", "Refused", "answers_to", "install", "is_patched", "withdraw"]
+__all__ = [
+    "ANSWERS",
+    "Call",
+    "Refused",
+    "answer_for",
+    "answers_to",
+    "install",
+    "is_patched",
+    "withdraw",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +184,12 @@ def _call_function(self: Any, fn: VariableTracker, args: Any, kwargs: Any) -> No
 
 
 _DYNAMOS_STORE: Final = SetAttrBuiltinVariable._call_setattr
+
+
+def answer_for(tx: Any, name: str, owner: VariableTracker) -> VariableTracker | None:
+    """Return what stands in for what an instruction does to ``owner``, if it is in the table."""
+    row, policy = substitutes.TABLE[name], is_patched(tx)
+    return None if policy is None else _given(tx, policy, row, None, owner, (), {})
 
 
 def _store(self: Any, tx: Any, obj: Any, name_var: Any, val: Any) -> VariableTracker | None:

@@ -16,6 +16,7 @@ from corpus.patterns import (
     exits,
     guards,
     hard,
+    host_calls,
     in_place,
     iteration,
     logs,
@@ -65,6 +66,7 @@ PATTERNS: Final[tuple[Pattern, ...]] = (
     *unbound.PATTERNS,
     *timing.PATTERNS,
     *substitutes.PATTERNS,
+    *host_calls.PATTERNS,
 )
 """Every pattern, by file and in the order of each file."""
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import random
-import time
+import copy
+import threading
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any
 
-import numpy
 import torch
 from torch import Tensor, nn
 from torch.autograd import Variable
 
 from corpus.patterns.pattern import (
     CALL,
-    COND,
-    GUARD,
     OUTPUT,
     WHERE,
     pattern,
@@ -186,112 +184,121 @@ def check_that_is_caught() -> Program:
     return program
 
 
+DEPTH: ContextVar[int] = ContextVar("DEPTH", default=2)
+LOCK = threading.Lock()
+
+
 @pattern(signs, CALL)
-def a_number_of_python_is_drawn() -> Program:
-    def program(x: Tensor) -> tuple[Tensor, float]:
-        scale = random.random()
-        return x * scale + random.choice([1, 2, 3]), scale
+def context_variable_set_and_reset() -> Program:
+    def deeper(x: Tensor) -> Tensor:
+        token = DEPTH.set(DEPTH.get() + 1)
+        try:
+            return x * DEPTH.get()
+        finally:
+            DEPTH.reset(token)
+
+    def program(x: Tensor) -> tuple[Tensor, int]:
+        token = DEPTH.set(5)
+        y = deeper(deeper(x))
+        DEPTH.reset(token)
+        return y, DEPTH.get()
 
     return program
 
 
 @pattern(signs, CALL, WHERE)
-def a_branch_on_a_number_of_python() -> Program:
+def context_variable_around_a_branch() -> Program:
     def program(x: Tensor) -> Tensor:
-        if random.random() < 0.5:
-            x = x * 2
-        if random.uniform(0, 1) < 0.5:
-            x = x + 1
-        return x * 3
+        token = DEPTH.set(4)
+        y = x * DEPTH.get() if x.sum() > 0 else x - DEPTH.get()
+        DEPTH.reset(token)
+        return y * DEPTH.get()
 
     return program
 
 
-@pattern(signs, CALL, training_outcome=(COND, CALL), may_copy=True, zero_gradients=True)
-def layer_drop_by_a_number_of_python() -> Any:
-    class Net(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layers = nn.ModuleList(nn.Linear(3, 3) for _ in range(3))
-
-        def forward(self, x: Tensor) -> Tensor:
-            x = x * 1
-            for layer in self.layers:
-                chance = random.uniform(0, 1)
-                if self.training and chance < 0.5:
-                    continue
-                x = layer(x)
-            return x
-
-    return Net()
-
-
-@pattern(signs, CALL, OUTPUT)
-def numbers_of_numpy_between_output() -> Program:
+@pattern(signs, UNEQUAL, because="Only where the branch is taken is the variable set.")
+def context_variable_set_in_one_arm() -> Program:
     def program(x: Tensor) -> Tensor:
-        print("drawn", numpy.random.uniform(1, 2))
-        noise = torch.from_numpy(numpy.random.randn(3)).float()
-        print("noise", noise)
-        return x * noise * numpy.random.randint(1, 9)
+        token = None
+        if x.sum() > 0:
+            token = DEPTH.set(7)
+        y = x * DEPTH.get()
+        if token is not None:
+            DEPTH.reset(token)
+        return y
 
     return program
 
 
-@pattern(signs, CALL, GUARD)
-def a_check_behind_a_draw() -> Program:
-    def program(x: Tensor) -> Tensor:
-        chance = random.random()
-        if x.sum() < 0:
-            raise ValueError(f"drawn {chance}, then {random.random()}")
-        return x * chance
+@pattern(signs, CALL, training=False)
+def deep_copy_of_a_structure() -> Program:
+    def program(x: Tensor) -> tuple[Tensor, Any]:
+        before = copy.deepcopy({"x": x, "parts": [x, (1, x * 2)]})
+        x.mul_(3)
+        return x + 1, before
 
     return program
 
 
 @pattern(
     signs,
-    UNEQUAL,
-    because="Eager execution draws only where the branch is taken; nothing may be drawn before it.",
+    CALL,
+    training_outcome=(UNEQUAL,),
+    because="Only a leaf that requires gradients can be copied deeply, to another leaf.",
 )
-def a_number_of_python_in_one_arm() -> Program:
+def deep_copy_of_a_tensor() -> Program:
     def program(x: Tensor) -> Tensor:
-        if x.sum() > 0:
-            return x * random.random()
-        return x - 1
+        return copy.deepcopy(x) + x
 
     return program
 
 
 @pattern(signs, CALL)
-def seeds_before_draws() -> Program:
+def flat_copies_of_containers() -> Program:
+    def program(x: Tensor) -> tuple[Any, ...]:
+        first = {"x": x}
+        second = copy.copy(first)
+        second["y"] = x * 2
+        items = [x]
+        more = copy.copy(items)
+        more.append(x + 1)
+        return first, second, len(items), more
+
+    return program
+
+
+@pattern(signs, CALL)
+def flags_of_cudnn_on_the_cpu() -> Program:
     def program(x: Tensor) -> Tensor:
-        torch.manual_seed(3)
-        random.seed(4)
-        return x * torch.rand(3) + random.random()
+        with torch.backends.cudnn.flags(enabled=False):
+            y = (x * 2).softmax(0)
+        return y + x
 
     return program
 
 
-@pattern(signs, UNEQUAL, because="The seed would come before the numbers that are drawn before it.")
-def a_seed_behind_draws() -> Program:
+@pattern(signs, CALL)
+def lock_around_tensors() -> Program:
     def program(x: Tensor) -> Tensor:
-        noise = torch.rand(3)
-        torch.manual_seed(3)
-        return x * torch.rand(3) + noise
+        with LOCK:
+            y = x * 2
+        return y + 1
 
     return program
 
 
-@pattern(signs, CALL, OUTPUT)
-def time_that_a_part_takes() -> Program:
-    def program(x: Tensor) -> tuple[Tensor, bool]:
-        started = time.perf_counter()
-        y = (x[:, None] * x).sum()
-        elapsed = time.perf_counter() - started
-        print(f"took {elapsed // 60:.0f} minutes")
-        return y, elapsed > 0
+@pattern(signs, UNEQUAL, because="Other threads may see what is changed while the lock is held.")
+def lock_around_a_counter() -> Any:
+    class Net(nn.Module):
+        calls = 0
 
-    return program
+        def forward(self, x: Tensor) -> Tensor:
+            with LOCK:
+                self.calls += 1
+            return x * 2
+
+    return Net()
 
 
 PATTERNS = patterns_among(list(vars().values()))
