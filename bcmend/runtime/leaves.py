@@ -17,7 +17,7 @@ from typing import Any, Final
 import torch
 from torch._dynamo import exc
 from torch._dynamo.output_graph import OutputGraph
-from torch._dynamo.variables import TensorVariable
+from torch._dynamo.variables import BuiltinVariable, TensorVariable, TupleVariable
 from torch._dynamo.variables.base import VariableTracker
 from torch.fx import Node
 
@@ -111,6 +111,30 @@ def _sites_of(output: Any) -> list[LiveSite]:
     return kept(output, "sites_of_leaves", list)
 
 
+_DYNAMOS_ISINSTANCE: Final = BuiltinVariable.call_isinstance
+
+
+def _is_instance(
+    self: BuiltinVariable, tx: Any, arg: VariableTracker, isinstance_type_var: VariableTracker
+) -> VariableTracker:
+    """``isinstance(x, Variable)``, which the metaclass answers by ``isinstance(x, Tensor)``."""
+    if _names_variable(isinstance_type_var.realize()) and is_patched(tx):
+        kinds = _kinds_in(isinstance_type_var.realize())
+        tensor: VariableTracker = VariableTracker.build(tx, torch.Tensor)
+        changed = [tensor if _names_variable(each) else each for each in kinds]
+        isinstance_type_var = TupleVariable(changed)
+    return _DYNAMOS_ISINSTANCE(self, tx, arg, isinstance_type_var)
+
+
+def _kinds_in(given: VariableTracker) -> list[VariableTracker]:
+    return [each.realize() for each in given.items] if type(given) is TupleVariable else [given]
+
+
+def _names_variable(given: VariableTracker) -> bool:
+    """Whether a class, or one in a tuple of them, is ``Variable``."""
+    return any(getattr(each, "value", None) is torch.autograd.Variable for each in _kinds_in(given))
+
+
 # What leaves the graph
 
 
@@ -157,5 +181,6 @@ def _requires(value: VariableTracker) -> bool:
 
 
 def install() -> None:
-    """Refine Dynamo's check."""
+    """Refine Dynamo's check, and its idea of ``Variable``."""
+    BuiltinVariable.call_isinstance = _is_instance  # type: ignore[method-assign]
     OutputGraph._check_requires_grad_intermediate_outputs = _check  # type: ignore[method-assign]

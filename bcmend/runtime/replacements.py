@@ -11,16 +11,20 @@ from typing import Any
 from torch._dynamo.source import AttrSource
 from torch._dynamo.variables.base import VariableTracker
 
+from bcmend.runtime import frames
 from bcmend.runtime.substitution import Call, Refused, answers_to
 
 __all__: list[str] = []
 
 
 @answers_to("call")
-def _call(call: Call) -> VariableTracker:
-    """Trace a call of the replacement."""
+def _call(call: Call) -> VariableTracker | None:
+    """Trace a call of the replacement; inside of that, the callable is what it was."""
     tx: Any = call.tx
     replacement = call.row.replacement
+    code = getattr(replacement, "__code__", None)
+    if code is not None and any(frame.f_code is code for frame in frames.being_traced(tx)):
+        return None
     name = f"of_{id(replacement)}"
     setattr(sys.modules[__name__], name, replacement)
     source = AttrSource(tx.import_source(__name__), name)

@@ -72,6 +72,21 @@ def test_variable_shares_memory_with_what_it_is_of() -> None:
     _equal(program, call(torch.ones(3)), training=False)
 
 
+def test_what_is_an_instance_of_variable() -> None:
+    def program(x: Tensor) -> tuple[bool, ...]:
+        return (
+            isinstance(x, Variable),
+            isinstance(x.shape, Variable),
+            isinstance([x], (list, Variable)),
+            isinstance(x, (Variable, int)),
+        )
+
+    def with_tensors(x: Tensor) -> tuple[Tensor, tuple[bool, ...]]:
+        return x * 2, program(x)
+
+    _equal(with_tensors, call(torch.ones(3)), training=False)
+
+
 class Marked(torch.Tensor):
     """A subclass, which ``Variable`` takes away."""
 
@@ -267,6 +282,33 @@ def test_registered_methods_are_given_their_object() -> None:
     assert torch.equal(_whole(program, torch.ones(2)), torch.full((2,), 5.0))
     one.by = 7.0
     assert torch.equal(_whole(program, torch.ones(2)), torch.full((2,), 10.0))
+
+
+def test_a_replacement_may_call_what_it_replaces() -> None:
+    def halved(x: Tensor) -> Tensor:
+        return x / 2
+
+    def program(x: Tensor) -> Tensor:
+        return halved(x)
+
+    bcmend.register_substitute(halved, lambda x: halved(x) + 0)
+    _equal(program, call(torch.ones(3)), training=False)
+
+
+def test_a_replacement_that_raises() -> None:
+    def checked(x: Tensor, count: int) -> Tensor:
+        if count > 2:
+            raise KeyError("count", count)
+        return x * count
+
+    def program(x: Tensor) -> Any:
+        try:
+            return checked(x, 2), checked(x, 3)
+        except KeyError as error:
+            return x, error.args
+
+    bcmend.register_substitute(checked, lambda x, count: checked(x * 1, count))
+    _equal(program, call(torch.ones(3)), training=False)
 
 
 def test_a_replacement_may_use_what_is_around_it() -> None:
