@@ -20,7 +20,7 @@ _LOADS: Final = frozenset(
 _FORMATS: Final = frozenset(
     opcode for name, opcode in dis.opmap.items() if name.startswith(("FORMAT_", "CONVERT_VALUE"))
 )
-_BEFORE_WITH: Final = dis.opmap["BEFORE_WITH"]
+_WITHS: Final = frozenset(opcode for name, opcode in dis.opmap.items() if name == "BEFORE_WITH")
 _CALLS: Final = frozenset(
     opcode for name, opcode in dis.opmap.items() if name in ("CALL", "CALL_KW", "CALL_FUNCTION_EX")
 )
@@ -44,7 +44,7 @@ def has_call(code: CodeType) -> bool:
 
 def has_with(code: CodeType) -> bool:
     """Whether ``code`` has a ``with`` block."""
-    return _BEFORE_WITH in code.co_code[::2]
+    return not _WITHS.isdisjoint(code.co_code[::2])
 
 
 def calls_a_variable(code: CodeType) -> bool:
