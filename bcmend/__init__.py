@@ -9,13 +9,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bcmend.api import compile, patch, patched, register_output, report, unpatch
+    from bcmend.api import (
+        compile,
+        patch,
+        patched,
+        register_output,
+        register_substitute,
+        report,
+        unpatch,
+    )
     from bcmend.errors import (
         BcmendError,
         NotPatched,
         OutputDropped,
         OutputError,
         PolicyError,
+        SubstituteError,
         UnsupportedObject,
     )
     from bcmend.policy import Policy
@@ -31,12 +40,14 @@ __all__ = [
     "Policy",
     "PolicyError",
     "Report",
+    "SubstituteError",
     "UnsupportedObject",
     "__version__",
     "compile",
     "patch",
     "patched",
     "register_output",
+    "register_substitute",
     "report",
     "unpatch",
 ]
@@ -47,6 +58,7 @@ _HOMES = {
     "patch": "bcmend.api",
     "patched": "bcmend.api",
     "register_output": "bcmend.api",
+    "register_substitute": "bcmend.api",
     "report": "bcmend.api",
     "unpatch": "bcmend.api",
     "BcmendError": "bcmend.errors",
@@ -54,6 +66,7 @@ _HOMES = {
     "OutputDropped": "bcmend.errors",
     "OutputError": "bcmend.errors",
     "PolicyError": "bcmend.errors",
+    "SubstituteError": "bcmend.errors",
     "UnsupportedObject": "bcmend.errors",
     "Policy": "bcmend.policy",
     "Report": "bcmend.site_report",

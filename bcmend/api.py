@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from types import FunctionType, MethodType
+from types import CodeType, FunctionType, MethodType
 from typing import Any, TypeVar
 
 import torch
 
 from bcmend import install as patching
-from bcmend import outputs
+from bcmend import outputs, substitutes
 from bcmend.errors import PolicyError
 from bcmend.policy import DEFAULT, Policy
 from bcmend.reach import reach
@@ -21,7 +21,15 @@ from bcmend.runtime import sites
 from bcmend.site_report import Report, SiteRecord
 from bcmend.subject import path_of, uncompiled
 
-__all__ = ["compile", "patch", "patched", "register_output", "report", "unpatch"]
+__all__ = [
+    "compile",
+    "patch",
+    "patched",
+    "register_output",
+    "register_substitute",
+    "report",
+    "unpatch",
+]
 
 Subject = TypeVar("Subject")
 
@@ -102,6 +110,27 @@ def register_output(target: Callable[..., Any] | str, *, returns_none: bool = Fa
     patching.forget_analyses()
 
 
+def register_substitute(target: Callable[..., Any] | str, replacement: Callable[..., Any]) -> None:
+    """Have calls of ``target`` traced as calls of ``replacement`` in patched code.
+
+    That is for what Dynamo cannot trace (a function of an extension module, one that looks at its
+    frame) and something equal that it can. It is for the caller to see to it that both are equal:
+    values, dtypes, aliases, gradients, effects, exceptions. Eager execution goes on calling
+    ``target``. What is compiled from then on is affected; registering again replaces.
+
+    Args:
+        target: a function, class or other callable, a method (``Meter.read`` for all instances,
+            whose calls are given the instance first, ``meter.read`` for one), or the qualified name
+            of one, such as ``"package.module.Class.method"``, which need not be importable yet.
+        replacement: what takes the same arguments.
+
+    Raises:
+        SubstituteError: one of them is no such thing. Nothing is changed.
+    """
+    substitutes.register(target, replacement)
+    patching.forget_analyses()
+
+
 def _install(obj: object, policy: Policy, owner: int) -> None:
     functions = [reached.function for reached in reach(obj, policy)]
     patching.install(functions, policy, owner=owner, entries=_entries(uncompiled(obj)))
@@ -138,9 +167,39 @@ def report(obj: object, *, policy: Policy | None = None) -> Report:
                 # A split that was not made is no stop: the branch behind it says what became of it.
                 if site.kind != SPLIT or record.status == "mended":
                     records[site.name] = record
+    for live in sites.calls_at(_places(functions)):
+        records[live.key] = _call_record(live)
     changed = len(patching.patched_functions(functions))
     name = path_of(obj) or type(uncompiled(obj)).__qualname__
     return Report(name, tuple(records.values()), len(functions), changed)
+
+
+def _places(functions: Iterable[FunctionType]) -> set[tuple[str, int | None]]:
+    """Return the files and lines of functions and of those nested in them."""
+    known = patching.patched_functions(functions)
+    codes = [*(each.original for each in known), *(each.__code__ for each in functions)]
+    found: set[tuple[str, int | None]] = set()
+    while codes:
+        code = codes.pop()
+        found.update((code.co_filename, line) for _, _, line in code.co_lines())
+        codes.extend(each for each in code.co_consts if isinstance(each, CodeType))
+    return found
+
+
+def _call_record(live: sites.LiveSite) -> SiteRecord:
+    status, lowering, slug, detail = _outcome_of(live)
+    return SiteRecord(
+        name=live.key,
+        file=live.origin.co_filename,
+        line=live.line,
+        function=live.origin.co_qualname,
+        offset=0,
+        kind=live.kind,
+        status=status,
+        lowering=lowering,
+        refusal=slug,
+        detail=detail,
+    )
 
 
 def _record(file: str, function: str, site: Site) -> SiteRecord:
@@ -169,8 +228,10 @@ def _outcome(site: Site) -> tuple[str, str | None, str | None, str]:
     if isinstance(site.decision, Refusal):
         return "refused", None, site.decision.slug, site.decision.detail
     live = sites.find(site.name)
-    if live is None:
-        return "planned", None, None, ""
+    return ("planned", None, None, "") if live is None else _outcome_of(live)
+
+
+def _outcome_of(live: sites.LiveSite) -> tuple[str, str | None, str | None, str]:
     if live.withdrawn:
         return "withdrawn", None, live.withdrawn, live.detail
     if live.refused:

@@ -1,4 +1,4 @@
-"""The command line: `demo`, `report MODULE:ATTRIBUTE`, `scan PATH`, `reasons`, `--version`.
+"""The command line: `demo`, `report`, `scan`, `reasons`, `substitutes`, `--version`.
 
 Reads the arguments, produces text on standard output and an exit code: 0 when the command did what
 it says, 1 when what it showed is not as it should be, 2 with one line on standard error when the
@@ -16,6 +16,7 @@ from importlib.metadata import PackageNotFoundError, version
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NoReturn
 
+from bcmend import substitutes
 from bcmend.errors import BcmendError
 from bcmend.reasons import REASONS
 
@@ -58,6 +59,7 @@ def _parser() -> argparse.ArgumentParser:
     scan.add_argument("paths", metavar="PATH", nargs="+", help="a .py or .pyc file, or a folder")
     scan.add_argument("--json", action="store_true", help="print JSON instead of a table")
     commands.add_parser("reasons", help="print every refusal reason as a Markdown page")
+    commands.add_parser("substitutes", help="print what stands in for which calls, in Markdown")
     return parser
 
 
@@ -144,6 +146,9 @@ def _dispatch(arguments: Sequence[str] | None) -> int:
         return _scan(parsed.paths, as_json=parsed.json)
     if parsed.command == "reasons":
         print(reasons_page(), end="")
+        return 0
+    if parsed.command == "substitutes":
+        print(substitutes.page(), end="")
         return 0
     from bcmend import demo
 

@@ -12,6 +12,7 @@ __all__ = [
     "OutputDropped",
     "OutputError",
     "PolicyError",
+    "SubstituteError",
     "UnsupportedObject",
 ]
 
@@ -30,6 +31,10 @@ class PolicyError(BcmendError, ValueError):
 
 class OutputError(BcmendError, ValueError):
     """What was to be registered as an output is neither a callable nor the name of one."""
+
+
+class SubstituteError(BcmendError, ValueError):
+    """What was to be substituted, or its replacement, is nothing that can be called."""
 
 
 class NotPatched(BcmendError, ValueError):

@@ -28,8 +28,9 @@ from bcmend.pipeline import Context, Mended, may_have_sites, mend
 from bcmend.policy import Policy
 from bcmend.reach import reach
 from bcmend.rewrite.plan import SPLIT, BranchLowering, Refusal
-from bcmend.runtime import backoff, boundary, sites
+from bcmend.runtime import backoff, boundary, sites, substitution
 from bcmend.runtime.backoff import Stop
+from bcmend.substitutes import may_substitute
 from bcmend.torch_knowledge import CHECKS_OF_TORCH
 
 __all__ = [
@@ -106,9 +107,10 @@ def install(
             found[id(code)] = code
         changed = sum(_install_one(each, policy, owner, needed=False) for each in functions)
         if any(
-            has_truth_jump(function.__code__, nested=True)
+            id(function) in _TABLE.by_function
+            or has_truth_jump(function.__code__, nested=True)
             or has_name(function.__code__, CHECKS_OF_TORCH)
-            or id(function) in _TABLE.by_function
+            or may_substitute(function.__code__, function.__globals__)
             for function in functions
         ):
             for function in functions:
@@ -580,5 +582,16 @@ def _names(code: CodeType, name: str, but: CodeType) -> bool:
     )
 
 
+def _policy_over(code: CodeType) -> Policy | None:
+    """Return the policy under which ``code``, or the function it was written for, was patched."""
+    for found in _owners(code):
+        return found[0].policy
+    for patched in list(_TABLE.by_function.values()):
+        if code is patched.mended.shell:
+            return patched.policy
+    return None
+
+
 sites.named_elsewhere = _named_elsewhere
+substitution.policy_over = _policy_over
 boundary.install(_mend_where_stopped, _split_where_read)

@@ -17,6 +17,7 @@ from types import BuiltinMethodType, FunctionType, MethodType, ModuleType
 from typing import Any, Final
 
 from bcmend.errors import OutputError
+from bcmend.qualified import is_qualified, plain, resolved
 from bcmend.static_lookup import ancestors, namespace
 from bcmend.torch_knowledge import LOGGER_METHODS, LOGGING_FUNCTIONS, WARNING_FUNCTIONS
 
@@ -138,8 +139,7 @@ def registered() -> list[object]:
 
 
 def _checked(name: str) -> str:
-    parts = name.split(".")
-    if len(parts) < 2 or not all(part.isidentifier() for part in parts):
+    if not is_qualified(name):
         raise OutputError(
             f"the name of an output is qualified, such as 'package.module.function'; got {name!r}"
         )
@@ -190,35 +190,9 @@ def _may_be_a_function(value: object) -> bool:
 
 def _of_function(value: object, name: str) -> Output | None:
     for known in (*_FUNCTIONS, *_BY_NAME):
-        if known.rpartition(".")[2] == name and _resolved(known) is value:
+        if known.rpartition(".")[2] == name and resolved(known) is value:
             return _BY_NAME.get(known) or Output(known)
     return None
-
-
-def _resolved(name: str) -> object:
-    """Return what a qualified name stands for now, as far as that is imported."""
-    parts = name.split(".")
-    for count in range(len(parts) - 1, 0, -1):
-        module = sys.modules.get(".".join(parts[:count]))
-        if module is not None:
-            found: object = module
-            for part in parts[count:]:
-                found = _member(found, part)
-            return found
-    return None
-
-
-def _member(owner: object, name: str) -> object:
-    if isinstance(owner, ModuleType):
-        return vars(owner).get(name)
-    if isinstance(owner, type):
-        return _plain(namespace(owner).get(name))
-    return None
-
-
-def _plain(member: object) -> object:
-    """Return the function of a static or class method."""
-    return member.__func__ if isinstance(member, (staticmethod, classmethod)) else member
 
 
 def of_method(owner: Any, name: str) -> Output | None:
@@ -245,7 +219,7 @@ def _of_class(base: type, name: str) -> Output | None:
         return Output(full, full not in _GIVE_A_VALUE)
     if f"{kind}.{name}" in _BY_NAME:
         return _BY_NAME[f"{kind}.{name}"]
-    member = _plain(namespace(base).get(name))
+    member = plain(namespace(base).get(name))
     return _by_object(member) if member is not None else None
 
 

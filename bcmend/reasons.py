@@ -159,6 +159,13 @@ _TABLE: Final = (
         "Hand over a tensor, a number, a string or a container of these; give `print` its `file`.",
     ),
     Reason(
+        "no-equal-substitute",
+        "A call that Dynamo cannot trace has a substitute, but what it is given here, or what "
+        "becomes of its result, could tell the two apart.",
+        "See `docs/substitutes.md` for what each substitute asks for, or make the call outside of "
+        "what is compiled.",
+    ),
+    Reason(
         "export",
         "The function is being exported, and an exported program has no end of the call at which "
         "an exception could be raised or a side be chosen.",

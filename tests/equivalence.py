@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from types import CodeType, FunctionType
 from typing import Any, Final
 
+import numpy
 import torch
 from torch._dynamo.callback import CallbackArgs, CallbackTrigger, callback_handler
 
@@ -128,6 +129,7 @@ def _copied(code: CodeType) -> CodeType:
 def _seed() -> None:
     torch.manual_seed(_SEED)
     random.seed(_SEED)
+    numpy.random.seed(_SEED)
 
 
 def _calls(inputs: Inputs, training: bool) -> list[Call]:

@@ -13,6 +13,7 @@ import logging
 import random
 import traceback
 import warnings
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
+import numpy
 import torch
 from torch import Tensor
 
@@ -144,7 +146,7 @@ def observe(
             if isinstance(caught, KeyboardInterrupt) and not caught.args:
                 raise  # from the keyboard; one of the program has arguments
             error = caught
-        random_state = freeze((torch.get_rng_state(), random.getstate()))
+        random_state = freeze((torch.get_rng_state(), random.getstate(), _state_of_numpy()))
     before = freeze(result)  # a backward pass adds gradients, and changes nothing else
     state = freeze({**given, "program": program})
     shared = aliases({"result": result, **given, "program": program})
@@ -216,6 +218,11 @@ def _gradients(
         for name, each in leaves
         if each.requires_grad
     }
+
+
+def _state_of_numpy() -> object:
+    kind, keys, *rest = numpy.random.get_state()
+    return kind, zlib.crc32(keys.tobytes()), *rest  # type: ignore[union-attr]
 
 
 def differences(

@@ -6,7 +6,7 @@ import dis
 from types import CodeType
 from typing import Final
 
-__all__ = ["calls_a_variable", "formats", "has_call", "has_name", "has_truth_jump"]
+__all__ = ["calls_a_variable", "formats", "has_call", "has_name", "has_truth_jump", "has_with"]
 
 _TRUTH_JUMPS: Final = frozenset(
     opcode
@@ -20,6 +20,7 @@ _LOADS: Final = frozenset(
 _FORMATS: Final = frozenset(
     opcode for name, opcode in dis.opmap.items() if name.startswith(("FORMAT_", "CONVERT_VALUE"))
 )
+_WITHS: Final = frozenset(opcode for name, opcode in dis.opmap.items() if name == "BEFORE_WITH")
 _CALLS: Final = frozenset(
     opcode for name, opcode in dis.opmap.items() if name in ("CALL", "CALL_KW", "CALL_FUNCTION_EX")
 )
@@ -46,6 +47,11 @@ def has_name(code: CodeType, names: frozenset[str]) -> bool:
 def has_call(code: CodeType) -> bool:
     """Whether ``code`` calls something."""
     return not _CALLS.isdisjoint(code.co_code[::2])
+
+
+def has_with(code: CodeType) -> bool:
+    """Whether ``code`` has a ``with`` block."""
+    return not _WITHS.isdisjoint(code.co_code[::2])
 
 
 def calls_a_variable(code: CodeType) -> bool:

@@ -220,7 +220,7 @@ def _must_wait(facts: Facts, part: Slice) -> bool:
             return True
         if instruction.op == "FORMAT_VALUE" and instruction.arg & 3:
             return True
-        if names_of(instruction) in DEFERRED_ARGUMENT_CALLS or _formats_an_object(facts, index):
+        if _is_named_deferred(facts, index) or _formats_an_object(facts, index):
             return True
         if instruction.op == "LOAD_CLOSURE" or _selects_by_a_mask(facts, index):
             return True
@@ -238,6 +238,14 @@ def _selects_by_a_mask(facts: Facts, index: int) -> bool:
 
 
 _GIVE_A_MASK: Final = ("COMPARE_OP", "UNARY_INVERT")
+
+
+def _is_named_deferred(facts: Facts, index: int) -> bool:
+    """Whether a name is that of a call that waits; a global called ``numpy`` is the module."""
+    instruction = facts.instructions[index]
+    name = names_of(instruction)
+    is_module = name == "numpy" and row(instruction.op).reads == "global"
+    return name in DEFERRED_ARGUMENT_CALLS and not is_module
 
 
 def _formats_text(facts: Facts, index: int) -> bool:

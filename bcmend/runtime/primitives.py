@@ -31,18 +31,27 @@ from bcmend.runtime import (
     backoff,
     callees,
     callers,
+    clocks,
+    context_variables,
+    copy_calls,
     exported,
     frames,
     guards,
+    held_contexts,
+    host_calls,
     inline,
     ladder,
+    leaves,
     lower,
     open_ranges,
+    replacements,
     scalars,
     searches,
     sinks,
     sites,
     splits,
+    substitution,
+    torch_checks,
     trials,
     truths,
     unmerged,
@@ -427,12 +436,28 @@ class _Record(TorchHigherOrderOperatorVariable):
         return constant(made)
 
 
+#: Modules that register answers for calls when they are imported.
+ANSWERING: Final = (
+    clocks,
+    context_variables,
+    copy_calls,
+    held_contexts,
+    host_calls,
+    leaves,
+    replacements,
+    torch_checks,
+)
+
+
 def _install() -> None:
     truths.install()
     searches.install()
     open_ranges.install()
     assertions.install()
     callees.install()
+    substitution.install()
+    leaves.install()
+    held_contexts.install()
     table = higher_order_ops._hop_name_to_variable_class
     for operator, variable in (
         (data_dependent, _DataDependent),

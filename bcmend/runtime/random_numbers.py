@@ -7,6 +7,7 @@ takes the states of all generators that it can draw from, for this thread to put
 from __future__ import annotations
 
 import random
+import sys
 import threading
 from typing import Any, Final
 
@@ -16,7 +17,16 @@ from torch._dynamo.codegen import PyCodegen
 from torch._dynamo.eval_frame import skip_code
 from torch.fx import GraphModule, Node
 
-__all__ = ["draws", "forget", "may_draw", "nodes_of", "put_back", "take_before"]
+__all__ = [
+    "draws",
+    "forget",
+    "may_draw",
+    "nodes_of",
+    "put_back",
+    "put_back_python",
+    "states_of_python",
+    "take_before",
+]
 
 #: Parts of the names of functions and methods that draw random numbers.
 _RANDOM: Final = (
@@ -46,7 +56,7 @@ def nodes_of(output: Any) -> list[Node]:
 
 
 def draws(output: Any) -> bool:
-    """Whether a frame draws random numbers, in its graph or from Python's own generator."""
+    """Whether a frame draws random numbers, in its graph or in calls that are made before it."""
     return bool(output.random_calls) or any(map(may_draw, nodes_of(output)))
 
 
@@ -89,7 +99,21 @@ def _take(of_python: bool) -> None:
     devices = torch.cuda.default_generators if started else ()
     generators = (torch.default_generator, *devices)
     _TAKEN.of_torch = tuple((each, each.get_state()) for each in generators)
-    _TAKEN.of_python = random.getstate() if of_python else None
+    _TAKEN.of_python = states_of_python() if of_python else None
+
+
+def states_of_python() -> tuple[Any, Any]:
+    """Return the states of Python's generator and of numpy's, if that is imported."""
+    numpy = sys.modules.get("numpy")
+    return random.getstate(), None if numpy is None else numpy.random.get_state()
+
+
+def put_back_python(states: tuple[Any, Any]) -> None:
+    """Put back what ``states_of_python`` returned."""
+    of_python, of_numpy = states
+    random.setstate(of_python)
+    if of_numpy is not None:
+        sys.modules["numpy"].random.set_state(of_numpy)
 
 
 def forget() -> None:
@@ -102,7 +126,7 @@ def put_back() -> None:
     for generator, state in _TAKEN.of_torch:
         generator.set_state(state)
     if _TAKEN.of_python is not None:
-        random.setstate(_TAKEN.of_python)
+        put_back_python(_TAKEN.of_python)
     forget()
 
 

@@ -29,6 +29,8 @@ __all__ = [
     "deliver",
     "deliver_one",
     "refill",
+    "reset_variable",
+    "set_variable",
     "settle_attribute",
     "settle_item",
     "show_as_of",
@@ -241,5 +243,17 @@ def _kind_of(owner: Any) -> Any:
     return next(kind for kind in _KINDS if isinstance(owner, kind))
 
 
+def set_variable(place: list[Any], variable: Any, value: Any) -> None:
+    """Set a context variable, and leave the token in ``place``."""
+    place.append(variable.set(value))
+
+
+def reset_variable(place: list[Any], variable: Any) -> None:
+    """Reset a context variable with the token that is in ``place``."""
+    variable.reset(place.pop())
+
+
 #: Actions on an object of the program, which may be large and holds nothing to be chosen.
-_CHANGES: Final[frozenset[Any]] = frozenset([alter, refill, store_choice])
+_CHANGES: Final[frozenset[Any]] = frozenset(
+    [alter, refill, store_choice, set_variable, reset_variable]
+)

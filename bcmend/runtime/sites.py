@@ -7,7 +7,7 @@ those keys: whether the site is switched on, what the policy asks of it, and wha
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Final
@@ -15,6 +15,7 @@ from typing import Final
 __all__ = [
     "LiveSite",
     "begin_call",
+    "calls_at",
     "clear_recent",
     "find",
     "forget",
@@ -34,7 +35,7 @@ class LiveSite:
 
     Attributes:
         key: unique name, a constant in the rewritten bytecode.
-        kind: "branch", "guard" or "output".
+        kind: "branch", "guard", "output" or "call".
         origin: the code object before it was rewritten.
         branch, output, guards: what the policy asks for (see ``bcmend.policy``).
         withdrawn: slug of the reason for which the site is off; empty while it is on.
@@ -60,6 +61,7 @@ class LiveSite:
         aliased: the forms in which a merged tensor would have to be an older one.
         side_exits: whether side exits are worth their while: no, once the plain call behind one has
             not failed and the graph may break.
+        line: of a call that may be substituted, which no plan lists.
         refused: slug and detail of why the last trace that reached the site left it alone.
     """
 
@@ -85,6 +87,7 @@ class LiveSite:
     returns: set[int] = field(default_factory=set)
     aliased: set[int] = field(default_factory=set)
     goes_on_in_halves: bool = False
+    line: int | None = None
     refused: dict[str, str] = field(default_factory=dict)
 
     def is_like(self, other: LiveSite) -> bool:
@@ -162,6 +165,15 @@ def register(site: LiveSite) -> None:
 
 def find(key: str) -> LiveSite | None:
     return _SITES.get(key)
+
+
+def calls_at(places: Container[tuple[str, int | None]]) -> list[LiveSite]:
+    """Return the sites of calls that may be substituted, at files and lines."""
+    return [
+        site
+        for site in list(_SITES.values())
+        if site.kind == "call" and (site.origin.co_filename, site.line) in places
+    ]
 
 
 def forget(key: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from corpus.patterns.pattern import GUARD, OUTPUT, WHERE, pattern, patterns_among, signs
+from corpus.patterns.pattern import CALL, GUARD, OUTPUT, WHERE, pattern, patterns_among, signs
 from tests.equivalence import Call, call
 
 Program = Callable[..., Any]
@@ -473,7 +473,7 @@ def assertion_by_a_function_of_torch() -> Program:
     return program
 
 
-@pattern(signs, WHERE)
+@pattern(signs, CALL, WHERE)
 def check_by_a_function_of_torch() -> Program:
     def program(x: Tensor) -> Tensor:
         if x.max() > 1:

@@ -21,6 +21,7 @@ GUARD: Final = "guard deferred"
 OUTPUT: Final = "output deferred"
 GUARD_INLINE: Final = "guard inline"
 OUTPUT_INLINE: Final = "output inline"
+CALL: Final = "call substituted"
 
 Outcome = tuple[str, ...]
 
@@ -161,6 +162,8 @@ def _word(kind: str, status: str, lowering: str | None, slug: str | None) -> str
         return refused(slug or "")
     if status != "mended" or lowering is None:
         return ""
+    if kind == "call":
+        return CALL
     if lowering == "inline":
         return f"{kind} inline"
     if lowering == "guard" or kind == "guard":

@@ -18,6 +18,7 @@ from corpus.patterns import (
     exits,
     guards,
     hard,
+    host_calls,
     in_place,
     iteration,
     logs,
@@ -32,6 +33,7 @@ from corpus.patterns import (
     sinks,
     speculation,
     state,
+    substitutes,
     timing,
     truths,
     unbound,
@@ -69,6 +71,8 @@ PATTERNS: Final[tuple[Pattern, ...]] = (
     *speculation.PATTERNS,
     *unbound.PATTERNS,
     *timing.PATTERNS,
+    *substitutes.PATTERNS,
+    *host_calls.PATTERNS,
 )
 """Every pattern, by file and in the order of each file."""
 

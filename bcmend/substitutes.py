@@ -1,0 +1,347 @@
+"""The calls that Dynamo cannot trace and for which something equal can be traced.
+
+A table: each row names a callable, says which answer of ``bcmend.runtime`` stands in for a call of
+it, under which condition that is equal to the call, and which tests prove it. The user may add
+callables with replacements of their own. Relies on nothing else of bcmend but its errors, and needs
+no torch: callables are known by their qualified names, or by identity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import (
+    BuiltinFunctionType,
+    ClassMethodDescriptorType,
+    CodeType,
+    FunctionType,
+    MethodDescriptorType,
+    MethodType,
+)
+from typing import Any, Final
+
+from bcmend.codeobj.scan import has_with
+from bcmend.errors import SubstituteError
+from bcmend.qualified import is_qualified, resolved
+
+__all__ = [
+    "STORES",
+    "TABLE",
+    "Substitute",
+    "may_substitute",
+    "of_callable",
+    "of_tensor_method",
+    "page",
+    "register",
+    "registered",
+    "unregister",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Substitute:
+    """What stands in for a call.
+
+    Attributes:
+        name: the qualified name of the callable.
+        answer: which answer of the runtime stands in for a call; see ``bcmend.runtime.answers``.
+        becomes: what the call becomes, in words.
+        condition: when that is equal to the call; elsewhere Dynamo does what it always does.
+        proof: the test that shows it.
+        replacement: what is traced in place of the call, for rows of the user's.
+    """
+
+    name: str
+    answer: str
+    becomes: str = ""
+    condition: str = ""
+    proof: str = ""
+    replacement: object = None
+
+
+#: In place of a callable: attributes of tensors that are stored to.
+STORES: Final = frozenset(["requires_grad"])
+
+_TENSOR: Final = "torch.Tensor."
+
+
+def _rows(names: str, answer: str, becomes: str, condition: str, proof: str) -> list[Substitute]:
+    return [Substitute(name, answer, becomes, condition, proof) for name in names.split()]
+
+
+TABLE: Final[Mapping[str, Substitute]] = {
+    row.name: row
+    for row in (
+        *_rows(
+            "torch.autograd.Variable torch.autograd.variable.Variable",
+            "variable",
+            "`t.detach()`, which it is; with `requires_grad=True`, `requires_grad_()` behind it",
+            "`t` is a plain tensor, and `volatile` is not set (which warns)",
+            "tests/runtime/test_substitution.py::test_variable",
+        ),
+        *_rows(
+            "torch._check torch._check_with torch._check_index torch._check_value"
+            " torch._check_type torch._check_not_implemented",
+            "check",
+            "nothing where the condition is known to hold, its exception where it is known not to,"
+            " and a side exit where the data decide: the call is made in plain Python",
+            "any message; where the graph cannot be thrown away, Dynamo's own form stays",
+            "tests/runtime/test_substitution.py::test_check",
+        ),
+        *_rows(
+            "torch._check_tensor_all torch._check_tensor_all_with",
+            "check_all",
+            "a side exit under `not cond.all()`",
+            "the condition is a tensor of booleans",
+            "tests/runtime/test_substitution.py::test_check_of_a_tensor",
+        ),
+        *_rows(
+            "torch.Tensor.requires_grad_",
+            "requires_grad",
+            "nothing where the tensor requires gradients already, or does not and is not to; else"
+            " a new leaf in the graph",
+            "for a new leaf: the tensor is no argument, and nothing leaves the graph that would not"
+            " require gradients without it",
+            "tests/runtime/test_substitution.py::test_requires_grad",
+        ),
+        *_rows(
+            "random.random random.uniform random.triangular random.gauss random.normalvariate"
+            " random.lognormvariate random.expovariate random.gammavariate random.betavariate"
+            " random.paretovariate random.weibullvariate random.vonmisesvariate random.randint"
+            " random.randrange random.getrandbits random.choice random.choices random.sample",
+            "draw",
+            "a number, or a list of them, drawn before the graph runs, afresh at each call",
+            "the arguments are constants, numbers of one type are chosen from, and whether the call"
+            " is made does not depend on data",
+            "tests/runtime/test_host_calls.py::test_draws_of_python",
+        ),
+        *_rows(
+            " ".join(
+                f"numpy.random.{name}"
+                for name in (
+                    "rand randn random random_sample ranf sample uniform normal standard_normal"
+                    " randint permutation choice binomial poisson exponential beta gamma laplace"
+                    " lognormal"
+                ).split()
+            ),
+            "draw",
+            "a number or an array, drawn from numpy's generator before the graph runs, afresh at"
+            " each call (stock Dynamo draws from torch's generator instead)",
+            "the arguments are constants, and whether the call is made does not depend on data",
+            "tests/runtime/test_host_calls.py::test_draws_of_numpy",
+        ),
+        *_rows(
+            " ".join(
+                f"time.{name}{unit}"
+                for name in ("time", "perf_counter", "monotonic", "process_time", "thread_time")
+                for unit in ("", "_ns")
+            ),
+            "clock",
+            "the same clock, read inside the graph at its place, afresh at each call",
+            "whether the call is made does not depend on data",
+            "tests/runtime/test_host_calls.py::test_clocks",
+        ),
+        *_rows(
+            "random.seed numpy.random.seed torch.manual_seed torch.random.manual_seed",
+            "seed",
+            "the same call before the graph runs, in its order among the draws of Python and numpy",
+            "the seed is a constant; for torch: nothing has drawn from its generator in the call,"
+            " and the generator that is returned is not used",
+            "tests/runtime/test_host_calls.py::test_seeds",
+        ),
+        *_rows(
+            "contextvars.ContextVar.get",
+            "context get",
+            "what the call has set, or else what the variable holds, with a guard on that",
+            "it holds something, or has a default",
+            "tests/runtime/test_substituted_effects.py::test_context_variables",
+        ),
+        *_rows(
+            "contextvars.ContextVar.set",
+            "context set",
+            "the same, when the graph has run, in the order of all effects",
+            "whether the call is made does not depend on data",
+            "tests/runtime/test_substituted_effects.py::test_context_variables",
+        ),
+        *_rows(
+            "contextvars.ContextVar.reset",
+            "context reset",
+            "the same, when the graph has run, in the order of all effects",
+            "the token is one that the call has got",
+            "tests/runtime/test_substituted_effects.py::test_context_variables",
+        ),
+        *_rows(
+            "copy.deepcopy",
+            "deepcopy",
+            "`t.clone()` of a tensor, in new lists, tuples and dictionaries",
+            "each tensor is a plain one that requires no gradients and fills its memory, and no"
+            " other tensor of that memory is copied with it",
+            "tests/runtime/test_substituted_effects.py::test_deep_copies",
+        ),
+        *_rows(
+            "copy.copy",
+            "copy",
+            "`t.detach()` of a tensor, `.copy()` of a list or dictionary",
+            "a plain tensor that requires no gradients; no subclass of `list` or `dict`",
+            "tests/runtime/test_substituted_effects.py::test_flat_copies",
+        ),
+        *_rows(
+            "torch.backends.cudnn.flags",
+            "cudnn flags",
+            "nothing: they matter to no operation of the block",
+            "all tensors in the block lie in the memory of the CPU",
+            "tests/runtime/test_substituted_effects.py::test_flags_of_cudnn",
+        ),
+        *_rows(
+            "threading.Lock.__enter__",
+            "lock",
+            "nothing: `with lock:` keeps other threads from nothing",
+            "the block changes nothing that it has not made, and writes no output",
+            "tests/runtime/test_substituted_effects.py::test_locks",
+        ),
+    )
+}
+"""Every row of bcmend's own, by name."""
+
+_BY_LAST_NAME: Final = {
+    last: [row for row in TABLE.values() if row.name.rpartition(".")[2] == last]
+    for last in {name.rpartition(".")[2] for name in TABLE}
+}
+
+#: What the user has registered: by name, and by object.
+_BY_NAME: Final[dict[str, Substitute]] = {}
+_BY_OBJECT: Final[dict[int, tuple[object, Substitute]]] = {}
+
+
+# What the user adds
+
+
+def register(target: object, replacement: object) -> None:
+    """Have calls of ``target`` traced as ``replacement``; see ``bcmend.register_substitute``."""
+    if not callable(replacement):
+        raise SubstituteError(
+            f"a substitute is something to be called; got {replacement!r} of type "
+            f"{type(replacement).__qualname__}"
+        )
+    if replacement is target:
+        raise SubstituteError(f"{target!r} cannot stand in for itself")
+    if isinstance(target, str):
+        if not is_qualified(target):
+            raise SubstituteError(
+                "what is substituted has a qualified name, such as 'package.module.function'; "
+                f"got {target!r}"
+            )
+        _BY_NAME[target] = Substitute(target, "call", replacement=replacement)
+        return
+    if not callable(target):
+        raise SubstituteError(
+            "what is substituted is a callable or the qualified name of one; "
+            f"got {target!r} of type {type(target).__qualname__}"
+        )
+    name = str(getattr(target, "__qualname__", type(target).__qualname__))
+    _BY_OBJECT[_identity(target)] = target, Substitute(name, "call", replacement=replacement)
+
+
+def unregister(target: object) -> None:
+    """Take back ``register``; nothing happens if there is nothing to take back."""
+    if isinstance(target, str):
+        _BY_NAME.pop(target, None)
+    else:
+        _BY_OBJECT.pop(_identity(target), None)
+
+
+def registered() -> list[object]:
+    """Return what is registered at present: names and objects."""
+    return [*_BY_NAME, *(each for each, _ in _BY_OBJECT.values())]
+
+
+def _identity(target: object) -> int:
+    """Return what stands for a callable; a bound method is another object at every look."""
+    if isinstance(target, MethodType):
+        return hash((id(target.__self__), id(target.__func__)))
+    return id(target)
+
+
+# Recognising
+
+
+def of_callable(value: Any) -> Substitute | None:
+    """Return what stands in for calls of a callable; ``None`` if nothing does."""
+    found = _BY_OBJECT.get(_identity(value))
+    if found is not None:
+        return found[1]
+    name = _name_of(value)
+    rows: list[Substitute] = [*_BY_NAME.values(), *_BY_LAST_NAME.get(name, ())]
+    for row in rows:
+        if row.name.rpartition(".")[2] == name and resolved(row.name) is value:
+            return row
+    return None
+
+
+#: Types of callables that have a name; ``random.seed`` of numpy is a function of Cython's.
+_NAMED: Final = (
+    type,
+    MethodType,
+    FunctionType,
+    BuiltinFunctionType,
+    MethodDescriptorType,
+    ClassMethodDescriptorType,
+)
+_OF_CYTHON: Final = "cython_function_or_method"
+
+
+def _name_of(value: Any) -> str:
+    """Return the name of a function, method or class, without asking an object of the user's."""
+    has_name = issubclass(type(value), _NAMED) or type(value).__name__ == _OF_CYTHON
+    return str(value.__name__) if has_name else ""
+
+
+def of_tensor_method(name: str) -> Substitute | None:
+    """Return what stands in for a method of plain tensors."""
+    found: Substitute | None = _BY_NAME.get(_TENSOR + name) or TABLE.get(_TENSOR + name)
+    return found
+
+
+def may_substitute(code: CodeType, space: Mapping[str, object]) -> bool:
+    """Whether a function may call something that is substituted.
+
+    Goes by the names that it uses, and by what they stand for among its globals. A ``with`` block
+    may be that of a lock.
+    """
+    names = _last_names()
+    return any(has_with(each) for each in _with_nested(code)) or any(
+        name in names or of_callable(space.get(name)) is not None
+        for each in _with_nested(code)
+        for name in (*each.co_names, *each.co_freevars, *each.co_varnames)
+    )
+
+
+def _last_names() -> frozenset[str]:
+    names = {name.rpartition(".")[2] for name in (*TABLE, *_BY_NAME)}
+    names.update(str(getattr(each, "__name__", "")) for each, _ in _BY_OBJECT.values())
+    return STORES | names
+
+
+def _with_nested(code: CodeType) -> list[CodeType]:
+    nested = [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    return [code, *(each for inner in nested for each in _with_nested(inner))]
+
+
+def page() -> str:
+    """Return the table as a page of the documentation, in Markdown."""
+    parts = [
+        "# Substitutes",
+        "Calls that end the graph of stock `torch.compile`, and what is traced in their place in"
+        " patched code. Where the condition does not hold, Dynamo does what it always does, and the"
+        " report has the reason. This page is the output of `python -m bcmend substitutes`.",
+        "`bcmend.register_substitute(target, replacement)` adds others.",
+    ]
+    rows: dict[tuple[str, str, str], list[str]] = {}
+    for row in TABLE.values():
+        rows.setdefault((row.becomes, row.condition, row.proof), []).append(f"`{row.name}`")
+    lines = ["| call | becomes | where | test |", "|---|---|---|---|"]
+    lines += [
+        f"| {', '.join(names)} | {becomes} | {condition} | `{proof}` |"
+        for (becomes, condition, proof), names in rows.items()
+    ]
+    return "\n\n".join([*parts, "\n".join(lines)]) + "\n"

@@ -1,0 +1,320 @@
+"""Context variables, copies, and blocks that hold locks or flags, in code captured whole."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar, copy_context
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch._dynamo.exc import Unsupported
+
+import bcmend
+from tests.equivalence import assert_equivalent, call
+
+Program = Callable[..., Any]
+
+DEPTH: ContextVar[Any] = ContextVar("DEPTH", default=3)
+UNSET: ContextVar[Any] = ContextVar("UNSET")
+LOCK = threading.Lock()
+NESTED = threading.RLock()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_stays() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    bcmend.unpatch()
+
+
+def _vectors() -> list[Any]:
+    return [call(torch.tensor([1.0, 2.0, sign])) for sign in (3.0, -9.0)]
+
+
+def _equal(program: Program, **options: Any) -> None:
+    for backend in ("eager", "aot_eager"):
+        options.update(backend=backend)
+        options.setdefault("fullgraph", True)
+        assert_equivalent(lambda: copy.deepcopy(program), _vectors, **options)
+
+
+def _refusal(program: Program, *arguments: Any) -> str:
+    """Say why a call of a program stays as it is."""
+    with pytest.raises(Unsupported):
+        bcmend.compile(program, backend="eager", fullgraph=True)(*arguments)
+    found = [each for each in bcmend.report(program).sites if each.refusal]
+    assert {each.refusal for each in found} == {"no-equal-substitute"}
+    return " ".join(each.detail for each in found)
+
+
+# Context variables
+
+
+def _depth() -> int:
+    return int(DEPTH.get()) + 1
+
+
+def test_context_variables() -> None:
+    def program(x: Tensor) -> tuple[Any, ...]:
+        outer = DEPTH.get()
+        token = DEPTH.set(5)
+        inner = DEPTH.set(_depth() * 2)
+        y = x * DEPTH.get()
+        DEPTH.reset(inner)
+        y = y + DEPTH.get()
+        try:
+            DEPTH.set(7)
+        finally:
+            DEPTH.reset(token)
+        return y, outer, DEPTH.get()
+
+    _equal(program)
+    _equal(program, training=True)
+    assert DEPTH.get() == 3
+
+
+def test_a_context_variable_is_read_afresh_at_each_call() -> None:
+    def program(x: Tensor) -> Tensor:
+        return x * DEPTH.get()
+
+    compiled = bcmend.compile(program, backend="eager", fullgraph=True)
+    assert torch.equal(compiled(torch.ones(1)), torch.tensor([3.0]))
+
+    def inside() -> None:
+        DEPTH.set(torch.tensor(4.0))
+        assert torch.equal(compiled(torch.ones(1)), torch.tensor([4.0]))
+        DEPTH.set(5)
+        assert torch.equal(compiled(torch.ones(1)), torch.tensor([5.0]))
+
+    copy_context().run(inside)
+    assert torch.equal(compiled(torch.ones(1)), torch.tensor([3.0]))
+
+
+def test_what_is_left_set_is_there_after_the_call() -> None:
+    def program(x: Tensor) -> Tensor:
+        y = x * 2
+        DEPTH.set(y)
+        return y + DEPTH.get()
+
+    compiled = bcmend.compile(program, backend="eager", fullgraph=True)
+
+    def inside() -> None:
+        for number in (1.0, 2.0):
+            result = compiled(torch.tensor([number]))
+            assert torch.equal(DEPTH.get(), torch.tensor([2 * number]))
+            assert torch.equal(result, torch.tensor([4 * number]))
+
+    copy_context().run(inside)
+    assert DEPTH.get() == 3
+
+
+class Shown:
+    """An object whose text says what a context variable holds."""
+
+    def __repr__(self) -> str:
+        return f"depth {DEPTH.get()}"
+
+
+def test_output_shows_what_is_set_at_its_moment() -> None:
+    shown = Shown()
+
+    def program(x: Tensor) -> Tensor:
+        token = DEPTH.set(8)
+        print("inside", shown)
+        DEPTH.reset(token)
+        print("outside", shown)
+        return x * 2
+
+    _equal(program)
+
+
+def test_a_check_that_fails_leaves_what_eager_execution_leaves() -> None:
+    def program(x: Tensor) -> Tensor:
+        token = DEPTH.set(8)
+        if x.sum() < 0:
+            raise ValueError("negative")
+        DEPTH.reset(token)
+        return x * 2
+
+    compiled = bcmend.compile(program, backend="eager", fullgraph=True)
+
+    def inside(x: Tensor) -> Any:
+        try:
+            compiled(x)
+        except ValueError:
+            pass
+        return DEPTH.get()
+
+    assert copy_context().run(inside, torch.ones(2)) == 3
+    assert copy_context().run(inside, -torch.ones(2)) == 8
+
+
+def test_a_context_variable_set_in_an_arm_stays() -> None:
+    def program(x: Tensor) -> Tensor:
+        if x.sum() > 0:
+            DEPTH.set(9)
+            x = x * 2
+        return x * DEPTH.get()
+
+    def inside() -> None:
+        assert "condition" in _refusal(program, torch.ones(2))
+        bcmend.unpatch()
+        torch._dynamo.reset()
+        compiled = bcmend.compile(program, backend="eager")
+        assert torch.equal(compiled(-torch.ones(1)), torch.tensor([-3.0]))
+        assert torch.equal(compiled(torch.ones(1)), torch.tensor([18.0]))
+
+    copy_context().run(inside)
+
+
+def test_a_context_variable_without_a_value_stays() -> None:
+    def program(x: Tensor) -> Tensor:
+        return x * UNSET.get()
+
+    assert "no value" in _refusal(program, torch.ones(2))
+
+
+# Copies
+
+
+def test_deep_copies() -> None:
+    def program(x: Tensor) -> tuple[Any, ...]:
+        given = {"rows": [x, 3], "same": x, "other": x * 2}
+        copied = copy.deepcopy(given)
+        copied["rows"][0].add_(1)
+        alone = copy.deepcopy(x)
+        alone.mul_(2)
+        return x + 1, copied, copied["rows"][0] is copied["same"], alone
+
+    _equal(program)
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (lambda: torch.arange(6.0)[::2], "memory"),
+        (lambda: torch.zeros(1).expand(3), "memory"),
+        (lambda: torch.ones(3, requires_grad=True), "gradients"),
+        (lambda: torch.nn.Parameter(torch.ones(3)), "parameter"),
+    ],
+)
+def test_a_deep_copy_that_clone_would_not_equal_stays(make: Program, why: str) -> None:
+    def program(x: Tensor) -> Tensor:
+        return copy.deepcopy(x) * 2
+
+    assert why in _refusal(program, make())
+
+
+def test_deep_copies_that_share_memory_stay() -> None:
+    def program(x: Tensor) -> Any:
+        return copy.deepcopy([x, x.view(3, 1)])
+
+    assert "same memory" in _refusal(program, torch.ones(3))
+    bcmend.unpatch()
+    _equal(program, fullgraph=False, graphs=None)
+
+
+def test_flat_copies() -> None:
+    def program(x: Tensor) -> tuple[Any, ...]:
+        y = copy.copy(x)
+        y.add_(1)
+        given = {"x": x}
+        flat, items = copy.copy(given), copy.copy([x, 2])
+        flat["y"] = y
+        items.append(copy.copy("text"))
+        return x * 2, y, y is x, given, flat, items
+
+    _equal(program)
+
+
+# Blocks
+
+
+def test_flags_of_cudnn() -> None:
+    def program(x: Tensor) -> tuple[Any, ...]:
+        with torch.backends.cudnn.flags(enabled=False, deterministic=True):
+            y = x * 2
+            if y.sum() > 0:
+                y = y + 1
+        return y, torch.nn.functional.relu(y)
+
+    before = torch.backends.cudnn.enabled, torch.backends.cudnn.deterministic
+    _equal(program)
+    _equal(program, training=True)
+    assert (torch.backends.cudnn.enabled, torch.backends.cudnn.deterministic) == before
+
+
+def test_flags_of_cudnn_are_put_back_where_the_trace_stops() -> None:
+    def program(x: Tensor) -> Tensor:
+        with torch.backends.cudnn.flags(enabled=False):
+            torch._dynamo.graph_break()
+            return x * 2
+
+    before = torch.backends.cudnn.enabled
+    with pytest.raises(Unsupported):
+        bcmend.compile(program, backend="eager", fullgraph=True)(torch.ones(2))
+    assert torch.backends.cudnn.enabled is before
+    bcmend.unpatch()
+    _equal(program, fullgraph=False, graphs=None)
+    assert torch.backends.cudnn.enabled is before
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an accelerator")
+def test_flags_of_cudnn_stay_where_they_matter() -> None:
+    def program(x: Tensor) -> Tensor:
+        with torch.backends.cudnn.flags(enabled=False):
+            return x * 2
+
+    assert "CPU" in _refusal(program, torch.ones(2, device="cuda"))
+
+
+def test_locks() -> None:
+    def program(x: Tensor) -> Tensor:
+        with LOCK:
+            y = x * 2
+            parts = [y]
+            parts.append(y + 1)
+            with NESTED:
+                if y.sum() > 0:
+                    y = y + parts[-1]
+        return y - 1
+
+    _equal(program)
+    _equal(program, training=True)
+    assert not LOCK.locked()
+
+
+class Counter(torch.nn.Module):
+    """Changes in a block what other threads may see."""
+
+    def __init__(self, form: str) -> None:
+        super().__init__()
+        self.form, self.count, self.seen = form, 0, []
+        self.register_buffer("total", torch.zeros(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        with LOCK:
+            if self.form == "attribute":
+                self.count += 1
+            elif self.form == "list":
+                self.seen.append(1)
+            elif self.form == "tensor":
+                self.total.add_(x)
+            else:
+                print("held", x)
+        return x * 2
+
+
+@pytest.mark.parametrize("form", ["attribute", "list", "tensor", "output"])
+def test_a_lock_that_guards_something_stays(form: str) -> None:
+    counter = Counter(form)
+    with pytest.raises(Unsupported):
+        bcmend.compile(counter, backend="eager", fullgraph=True)(torch.ones(3))
+    assert "changes" in str(bcmend.report(counter))
+    assert not LOCK.locked()
+    bcmend.unpatch()
+    assert_equivalent(lambda: Counter(form), _vectors, fullgraph=False, graphs=None, recompiles=2)
