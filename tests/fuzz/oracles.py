@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from types import FunctionType
+from types import FrameType, FunctionType
 from typing import Any, Final
 
 import torch
@@ -64,7 +64,10 @@ def time_limit(seconds: float) -> Iterator[None]:
     that waits for something gets ten times as long.
     """
 
-    def stop(*_: object) -> None:
+    def stop(_: int, frame: FrameType | None) -> None:
+        if _is_called_by_the_backward_pass(frame):
+            signal.setitimer(signal.ITIMER_PROF, 0.1)  # until it is done
+            return
         raise OutOfTime
 
     clocks = {signal.SIGPROF: signal.ITIMER_PROF, signal.SIGALRM: signal.ITIMER_REAL}
@@ -75,8 +78,16 @@ def time_limit(seconds: float) -> Iterator[None]:
         yield
     finally:
         for name, clock in clocks.items():
+            signal.signal(name, signal.SIG_IGN)  # one that has come by now would set its clock anew
             signal.setitimer(clock, 0)
             signal.signal(name, before[name])
+
+
+def _is_called_by_the_backward_pass(frame: FrameType | None) -> bool:
+    """Whether C++ code is on the stack that an exception ends the process in."""
+    while frame is not None and frame.f_code.co_name != "_engine_run_backward":
+        frame = frame.f_back
+    return frame is not None
 
 
 # --- what is compared ----------------------------------------------------------------------------

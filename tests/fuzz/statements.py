@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from tests.fuzz.expressions import Expressions
 from tests.fuzz.forms import (
@@ -29,6 +29,9 @@ from tests.fuzz.values import ANY, FLOAT, INT, MATRIX, MAYBE, SCALAR, TEXT, VECT
 
 Lines = list[str]
 
+#: A program of at most as many statements has plain expressions.
+_SMALL: Final = 6
+
 
 class Statements:
     """Draws blocks of statements.
@@ -37,13 +40,15 @@ class Statements:
         pick: takes one of a sequence, the first if that does as well.
         training: whether gradients flow, so that what they flow into must not be changed in place.
         module: whether `self` has state.
+        size: how many statements of all kinds there are at most, but for plain assignments.
     """
 
     def __init__(
-        self, pick: Callable[[Sequence[Any]], Any], *, training: bool, module: bool
+        self, pick: Callable[[Sequence[Any]], Any], *, training: bool, module: bool, size: int
     ) -> None:
         self._pick = pick
-        self._training, self._module = training, module
+        self._training, self._module, self._size = training, module, size
+        self._depth = 2 if size > _SMALL else 1
         self._expressions = Expressions(pick)
         self._count = 0
         if module:
@@ -75,7 +80,7 @@ class Statements:
     def _statement(self, scope: Scope, depth: int) -> tuple[Lines, Scope]:
         simple = [self._set, self._set, self._add, self._output, self._store, self._in_place]
         simple += [self._unpack, self._check]
-        if self._count > 16:
+        if self._count >= self._size:
             return self._set(scope, 0)
         self._count += 1
         if depth <= 0:
@@ -89,7 +94,7 @@ class Statements:
     # --- simple statements -----------------------------------------------------------------------
 
     def _of(self, kind: str, scope: Scope, depth: int = 2) -> str:
-        return self._expressions.of(kind, scope.kinds, depth)
+        return self._expressions.of(kind, scope.kinds, min(depth, self._depth))
 
     def _filled(self, forms: Sequence[str], scope: Scope) -> str:
         return self._expressions.filled(self._pick(forms), scope.kinds)
