@@ -21,21 +21,19 @@ class Planted:
         name: what goes wrong.
         place: dotted path of the function that is replaced.
         wrap: makes the wrong function of the right one.
-        crashes: whether it may bring the process down.
     """
 
     name: str
     place: str
     wrap: Callable[[Any], Wrong]
-    crashes: bool = False
 
 
 PLANTED: list[Planted] = []
 
 
-def _plant(name: str, place: str, *, crashes: bool = False) -> Callable[[Wrong], Wrong]:
+def _plant(name: str, place: str) -> Callable[[Wrong], Wrong]:
     def keep(wrap: Wrong) -> Wrong:
-        PLANTED.append(Planted(name, f"bcmend.{place}", wrap, crashes))
+        PLANTED.append(Planted(name, f"bcmend.{place}", wrap))
         return wrap
 
     return keep
@@ -331,7 +329,7 @@ def _exits(right: Any) -> Wrong:
     return lambda self, leaving: "same"
 
 
-@_plant("too small a stack", "codeobj.assemble.check_depths", crashes=True)
+@_plant("too small a stack", "codeobj.assemble.check_depths")
 def _depth(right: Any) -> Wrong:
     return lambda *arguments: max(right(*arguments) // 4, 1)
 
