@@ -169,13 +169,18 @@ def run_eagerly(make: Make, inputs: Inputs, *, training: bool, patched: bool) ->
 
 @dataclass(frozen=True, slots=True)
 class CompiledRun:
-    """All calls of one compiled program; `first_frames`: what the first of them had compiled."""
+    """All calls of one compiled program.
+
+    `first_frames` counts what the first of them had compiled, `frames_left` the frames that Dynamo
+    began to compile and left to eager execution as a whole.
+    """
 
     observations: tuple[Observation, ...]
     graphs: int
     first_frames: int
     later_frames: int
     report: Report | None
+    frames_left: int = 0
 
 
 def run_compiled(
@@ -191,6 +196,7 @@ def run_compiled(
     torch._dynamo.reset()
     counting = CountingBackend(backend)
     _seed()
+    left_before = _frames_left()
     with _settings_for(backend):
         program, compiled = way(make, {"backend": counting, "fullgraph": fullgraph})
         try:
@@ -203,7 +209,13 @@ def run_compiled(
         finally:
             bcmend.unpatch()
             torch._dynamo.reset()
-    return CompiledRun(tuple(observations), counting.graphs, sum(first), sum(later), report)
+    left = _frames_left() - left_before
+    return CompiledRun(tuple(observations), counting.graphs, sum(first), sum(later), report, left)
+
+
+def _frames_left() -> int:
+    frames = torch._dynamo.utils.counters["frames"]
+    return frames["total"] - frames["ok"]
 
 
 @contextmanager

@@ -164,16 +164,17 @@ def mended(
     code: CodeType, names: Mapping[str, Any], policy: Policy = DEFAULT, *, ask: bool = True
 ) -> Mended:
     """Mend ``code``, and with ``ask`` as if Dynamo had stopped at each of its jumps."""
-    asked = frozenset(_jumps(code)) if ask else frozenset()
+    asked = frozenset(jumps_in(code)) if ask else frozenset()
     return mend(code, Context("module", names, policy, asked))
 
 
-def _jumps(code: CodeType) -> Iterator[tuple[int, int]]:
+def jumps_in(code: CodeType) -> Iterator[tuple[int, int]]:
+    """Yield the places of all instructions of a function and of those nested in it."""
     for instruction in dis.get_instructions(code):
         yield id(code), instruction.offset
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from _jumps(constant)
+            yield from jumps_in(constant)
 
 
 def installed(function: FunctionType, primitives: object, *, ask: bool = True) -> FunctionType:

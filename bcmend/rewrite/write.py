@@ -62,6 +62,7 @@ class _Stretch:
         outer: positions of try ranges that cover the whole stretch and stay outside.
         wraps_returns: whether a returned value is put in a tuple (in arms).
         keeps_buffer: whether it is a body with the buffer of the call.
+        is_plain: whether it is never traced, so that no site in it needs a lowering.
         region: which region the stretch is the function of, if it is one.
         starts_at: the first instruction that is written.
         marks: for each run of items, the index of the instruction whose handlers are theirs: the
@@ -72,6 +73,7 @@ class _Stretch:
     outer: frozenset[int] = frozenset()
     wraps_returns: bool = False
     keeps_buffer: bool = False
+    is_plain: bool = False
     region: RegionKey | None = None
     starts_at: int = 0
     items: list[Item] = field(default_factory=list)
@@ -113,6 +115,7 @@ class CodeWriter:
         self._nested = nested
         self._regions = _regions([*self._sites.values(), *self._splits.values()])
         self._codes: dict[RegionKey, CodeType] = {}
+        self._begun: set[RegionKey] = set()
         self._unchanged = self._find_unchanged()
         #: Every code object written so far.
         self.written: list[CodeType] = []
@@ -168,6 +171,7 @@ class CodeWriter:
     def _region_code(self, key: RegionKey) -> CodeType:
         """Write a region as a function from an entry and live-ins to a tuple of live-outs."""
         if key not in self._codes:
+            self._begun.add(key)
             members = self._regions[key]
             first = self._first_of(key)
             cells = self._cells_of(key)
@@ -239,7 +243,7 @@ class CodeWriter:
 
     def _raising_arm(self, lowering: GuardLowering) -> CodeType:
         outer = frozenset(self._facts.handlers_over(lowering.jump))
-        stretch = _Stretch(lowering.arm.base, outer)
+        stretch = _Stretch(lowering.arm.base, outer, is_plain=True)
         operands = _operand_names(lowering)
         stretch.add(emit.prologue(self._inner((), lowering.cells)))
         for name in reversed(operands):
@@ -344,8 +348,11 @@ class CodeWriter:
     def _write_instruction(self, stretch: _Stretch, index: int) -> None:
         if index in stretch.places:
             stretch.add([stretch.places[index]])
-        site = self._sites.get(index)
         instruction = self._facts.instructions[index]
+        if stretch.is_plain:
+            self._write_copy(stretch, index)
+            return
+        site = self._sites.get(index)
         if index in self._splits:
             self._write_split(stretch, self._splits[index], instruction.location)
         if site is not None:
@@ -359,7 +366,8 @@ class CodeWriter:
 
     def _write_copy(self, stretch: _Stretch, index: int) -> None:
         copy = self._copied(stretch, index)
-        if index + 1 in self._sites and _jumps(self._sites[index + 1]):
+        following = self._sites.get(index + 1)
+        if following is not None and _jumps(following) and not stretch.is_plain:
             copy = emit.without_cast(copy)
         stretch.add([copy])
 
@@ -442,11 +450,14 @@ class CodeWriter:
     def _can_be_called(self, stretch: _Stretch, lowering: BranchLowering) -> bool:
         """Whether the join of a branch is in the code being written, or is its own end.
 
-        A region with handlers that are outside this one has no place in it.
+        A region with handlers that are outside this one has no place in it, nor has one of which
+        this one is a part.
         """
         key = stretch.region
         if key is None or lowering.region == key:
             return True
+        if lowering.region in self._begun and lowering.region not in self._codes:
+            return False
         here = self._blocks_of(key)
         return lowering.blocks <= here and lowering.join in here | {key.join}
 

@@ -48,6 +48,7 @@ from bcmend.runtime.changes import apply_changes, plan_changes
 from bcmend.runtime.in_place import InPlace
 from bcmend.runtime.merge import Build, CannotMerge, Merger, Pair, example_of
 from bcmend.runtime.operations import Hazards, hazards_of, storage_of
+from bcmend.runtime.per_trace import kept
 from bcmend.runtime.sinks import Draft
 from bcmend.runtime.sites import LiveSite
 from bcmend.runtime.unmerged import has_choice, merge_live_outs
@@ -91,12 +92,18 @@ def mend_branch(
     """Return the live-outs of the branch, a tuple; ``None`` where the jump has to stay."""
     if form and not site.is_worth_widening:
         return None
-    dynamo_guards = copy.copy(tx.output.guards.inner)
+    guards = tx.output.guards
+    before, dropped = copy.copy(guards.inner), kept(tx.output, "dropped_guards", set)
     with depth.inside(tx, site):
         outcome = _mend(tx, target, site, form, condition, arms)
     if outcome is None:
-        # The trace ends at the jump. What only the arms looked at must not make it compile again.
-        tx.output.guards.inner = dynamo_guards
+        # The trace ends at the jump, unless another form is mended. What only the arms looked at
+        # must not make it compile again.
+        dropped.update(guards.inner - before)
+        guards.inner = before
+    else:
+        guards.update(dropped)  # Dynamo makes a guard once, when it first looks at something
+        dropped.clear()
     return outcome
 
 

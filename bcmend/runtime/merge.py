@@ -21,7 +21,7 @@ from torch._dynamo.variables import (
     TupleVariable,
 )
 from torch._dynamo.variables.base import AttributeMutationNew, ValueMutationNew, VariableTracker
-from torch._dynamo.variables.lists import DequeVariable
+from torch._dynamo.variables.lists import DequeVariable, ListIteratorVariable
 from torch._dynamo.variables.misc import StringFormatVariable
 from torch._dynamo.variables.tensor import SymNodeVariable
 from torch._dynamo.variables.user_defined import (
@@ -176,7 +176,8 @@ class Merger:
             return lambda merged: _new_dict(value, {k: p(merged) for k, p in plans.items()})
         if type(value) in _OBJECTS:
             return self._adopt_object(value, then_side)
-        return lambda merged: value
+        items = list(value.items) if type(value) is ListIteratorVariable else []
+        return _moved_out(value, [self.adopt(item, then_side=then_side) for item in items])
 
     def _adopt_deque(self, value: Any, then_side: bool | None) -> Build:
         parts = [self.adopt(item, then_side=then_side) for item in value.items]
@@ -269,7 +270,7 @@ def _is_constant(value: VariableTracker) -> bool:
 def _merge_constants(one: VariableTracker, other: VariableTracker) -> Build:
     left, right = one.as_python_constant(), other.as_python_constant()
     if left is right or (type(left) is type(right) and left == right and repr(left) == repr(right)):
-        return lambda merged: one
+        return _moved_out(one, [])
     raise CannotMerge(f"{left!r} on one side, {right!r} on the other")
 
 
@@ -338,6 +339,23 @@ def _rebuild_sequence(kind: type[VariableTracker], parts: list[Build]) -> Build:
         if kind is ListVariable:
             return ListVariable(items, mutation_type=ValueMutationNew())
         return TupleVariable(items)
+
+    return build
+
+
+def _moved_out(value: Any, items: list[Build]) -> Build:
+    """Return an object that an arm made, which an arm from here on may change from outside.
+
+    ``items`` are what an iterator over a list goes over.
+    """
+
+    def build(merged: Sequence[VariableTracker]) -> VariableTracker:
+        if isinstance(value.mutation_type, ValueMutationNew):
+            value.mutation_type = ValueMutationNew()
+        if items:
+            value.items = [item(merged) for item in items]
+        moved: VariableTracker = value
+        return moved
 
     return build
 

@@ -12,7 +12,6 @@ Extends Dynamo's model of the functions that it replaces by Python code (torch/_
 from __future__ import annotations
 
 import builtins
-import copy
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -41,9 +40,7 @@ _SEARCHES: Final = {
 def _answer(tx: Any, function: Any, iterable: VariableTracker) -> VariableTracker | None:
     """Return the answer as a truth that Dynamo knows, or ``None`` to leave the call to Dynamo."""
     sought, join = _SEARCHES[function]
-    guards = copy.copy(tx.output.guards.inner)
     if not _can_be_drawn(tx, function, iterable, sought):
-        tx.output.guards.inner = guards
         return None
     truths: list[TensorVariable] = []
     for item in _items(tx, iterable):

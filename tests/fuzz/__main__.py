@@ -1,8 +1,8 @@
-"""``python -m tests.fuzz``: see `tests.fuzz.jobs`."""
+"""``python -m tests.fuzz``: see `tests.fuzz.jobs`, and `tests.fuzz.reached` for ``--coverage``."""
 
 import sys
-
-from tests.fuzz.jobs import main
+from importlib import import_module
 
 if __name__ == "__main__":
-    sys.exit(main())
+    name = "tests.fuzz.reached" if "--coverage" in sys.argv else "tests.fuzz.jobs"
+    sys.exit(import_module(name).main())

@@ -21,21 +21,19 @@ class Planted:
         name: what goes wrong.
         place: dotted path of the function that is replaced.
         wrap: makes the wrong function of the right one.
-        crashes: whether it may bring the process down.
     """
 
     name: str
     place: str
     wrap: Callable[[Any], Wrong]
-    crashes: bool = False
 
 
 PLANTED: list[Planted] = []
 
 
-def _plant(name: str, place: str, *, crashes: bool = False) -> Callable[[Wrong], Wrong]:
+def _plant(name: str, place: str) -> Callable[[Wrong], Wrong]:
     def keep(wrap: Wrong) -> Wrong:
-        PLANTED.append(Planted(name, f"bcmend.{place}", wrap, crashes))
+        PLANTED.append(Planted(name, f"bcmend.{place}", wrap))
         return wrap
 
     return keep
@@ -124,14 +122,13 @@ def _drawn(right: Any) -> Wrong:
 _plant_result("stores of arms are lost", "runtime.ladder.apply_changes", None)
 
 
-@_plant("the predicate is not applied to a store", "runtime.changes._create_later")
+@_plant("the predicate is not applied to a store", "runtime.attributes.Storing.apply")
 def _unconditional(right: Any) -> Wrong:
     from bcmend.runtime import lower
 
-    def wrong(tx: Any, site: Any, predicate: Any, *more: Any) -> Any:
+    def wrong(self: Any, tx: Any, site: Any, predicate: Any, merged: Any) -> None:
         always = lower.either(tx, predicate, lower.negated(tx, predicate))
-        creation, value = more
-        return right(tx, site, always, dataclasses.replace(creation, taken=True), value)
+        right(self, tx, site, always, merged)
 
     return wrong
 
@@ -189,15 +186,35 @@ def _late(right: Any) -> Wrong:
     return lambda tx, site, value: value
 
 
+@_plant("an exception comes before the output in front of it", "runtime.guards.make_guard")
+def _raised_first(right: Any) -> Wrong:
+    from bcmend.runtime import guards, sinks
+
+    def wrong(tx: Any, *more: Any) -> bool:
+        made = guards.make_record(tx, *more)
+        if made and not sinks._stack(tx):
+            records = sinks._buffer(tx).items
+            records.insert(0, records.pop())
+        return made
+
+    return wrong
+
+
 @_plant("a check fails where it holds", "runtime.guards.make_side_exit")
 def _check(right: Any) -> Wrong:
     from bcmend.runtime import lower
 
-    return lambda tx, site, predicate: right(tx, site, lower.negated(tx, predicate))
+    return lambda tx, site, predicate, **more: right(tx, site, lower.negated(tx, predicate), **more)
 
 
 _plant_result("a check is left out", "runtime.side_exits.add", None)
-_plant_result("an exception passes its handler by", "runtime.guards.handled_by_a_caller", False)
+
+
+@_plant("an exception passes its handler by", "runtime.guards.make_guard")
+def _past_the_handler(right: Any) -> Wrong:
+    from bcmend.runtime import guards
+
+    return guards.make_record
 
 
 # --- truths and loops ----------------------------------------------------------------------------
@@ -220,7 +237,7 @@ def _contrary(right: Any) -> Wrong:
     return wrong
 
 
-@_plant("a number is tested as float32", "runtime.scalars._python_like")
+@_plant("a number is tested as an integer", "runtime.scalars._python_like")
 def _narrow(right: Any) -> Wrong:
     import torch
 
@@ -262,9 +279,9 @@ def _else(right: Any) -> Wrong:
     return wrong
 
 
-@_plant("operands of a larger expression change places", "rewrite.write._operand_names")
+@_plant("operands of a larger expression change places", "rewrite.write._keep_operands")
 def _operand(right: Any) -> Wrong:
-    return lambda lowering: right(lowering)[::-1]
+    return lambda names, at: right(names[::-1], at)
 
 
 @_plant("a keyword of a call is dropped", "codeobj.assemble.lower")
@@ -296,7 +313,7 @@ def _marks(right: Any) -> Wrong:
     return lambda shape, name, location: iter(())
 
 
-@_plant("a check holds the other way round", "rewrite.branch.propose_guard")
+@_plant("a check holds the other way round", "pipeline.propose_guard")
 def _contrary_guard(right: Any) -> Wrong:
     def wrong(*arguments: Any) -> Any:
         found = right(*arguments)
@@ -312,7 +329,7 @@ def _exits(right: Any) -> Wrong:
     return lambda self, leaving: "same"
 
 
-@_plant("too small a stack", "codeobj.assemble.check_depths", crashes=True)
+@_plant("too small a stack", "codeobj.assemble.check_depths")
 def _depth(right: Any) -> Wrong:
     return lambda *arguments: max(right(*arguments) // 4, 1)
 

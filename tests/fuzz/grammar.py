@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Any, Final
 
 from hypothesis import strategies as st
@@ -26,6 +27,7 @@ from tests.fuzz.values import (
     PAIR,
     SCALAR,
     TABLE,
+    TENSORS,
     TEXT,
     VECTOR,
 )
@@ -48,6 +50,9 @@ _PARAMETERS: Final = {
     "low": HALF,
     "both": PAIR,
 }
+#: How many statements a program has; a small one compiles in a tenth of a second.
+_SIZES: Final = (3, 1, 3, 6, 6, 16)
+_CALLS: Final = 5
 _DEFAULTS: Final = {INT: "2", FLOAT: "0.5", BOOL: "False", MAYBE: "None", TEXT: "'a'"}
 
 _MODULE: Final = """\
@@ -94,10 +99,11 @@ def program_of(pick: Pick[Any], *, training: bool | None = None) -> Program:
     required = [name for name in others if _PARAMETERS[name] not in _DEFAULTS]
     optional = [name for name in others if _PARAMETERS[name] in _DEFAULTS]
     kinds = {"x": VECTOR, **{name: _PARAMETERS[name] for name in (*required, *optional)}}
-    lines = Statements(pick, training=flowing, module=module).body(kinds)
+    size = pick(_SIZES)
+    lines = Statements(pick, training=flowing, module=module, size=size).body(kinds)
     parameters = [*(["self"] if module else []), "x", *required, *_with_defaults(optional, pick)]
     body = _definition(parameters, lines, module)
-    calls = tuple(_arguments(kinds, optional, pick) for _ in range(3))
+    calls = _calls(kinds, optional, pick)
     helpers = needed_by(f"{body}\n{' '.join(calls)}")
     return Program(f"{helpers}\n\n{body}".strip() + "\n", calls, flowing)
 
@@ -123,11 +129,32 @@ def _indented(lines: list[str]) -> list[str]:
     return [INDENT + line for line in lines]
 
 
-def _arguments(kinds: dict[str, str], optional: list[str], pick: Any) -> str:
-    texts = []
-    for name, kind in kinds.items():
-        if name not in optional:
-            texts.append(pick(ARGUMENTS[kind]))
-        elif pick((True, True, False)):
-            texts.append(f"{name}={pick(ARGUMENTS[kind])}")
-    return ", ".join(texts)
+def _calls(kinds: dict[str, str], optional: list[str], pick: Any) -> tuple[str, ...]:
+    """Return the arguments of some calls.
+
+    Another number or list has a program compiled again; other tensors take each branch both ways at
+    no cost. So most calls have only other tensors than the first.
+    """
+    given = [name for name in kinds if name not in optional or pick((True, True, False))]
+    first = {name: pick(ARGUMENTS[kinds[name]]) for name in given}
+    calls = [first]
+    for _ in range(_CALLS - 1):
+        same_form = pick((True, True, True, False))
+        others = {name: pick(_like(text, kinds[name], same_form)) for name, text in first.items()}
+        calls.append(others)
+    return tuple(_written(each, optional) for each in calls)
+
+
+def _like(text: str, kind: str, same_form: bool) -> Sequence[str]:
+    """Return the arguments that may take the place of one."""
+    if not same_form:
+        return ARGUMENTS[kind]
+    if kind in TENSORS or text.startswith("torch."):
+        return [each for each in ARGUMENTS[kind] if each.startswith("torch.")]
+    if kind in (LIST, PAIR, TABLE, BOX):
+        return [each for each in ARGUMENTS[kind] if each.count("tensor") == text.count("tensor")]
+    return [text]
+
+
+def _written(call: dict[str, str], optional: list[str]) -> str:
+    return ", ".join(f"{name}={text}" if name in optional else text for name, text in call.items())

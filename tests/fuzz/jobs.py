@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from queue import Empty
 from typing import Any
 
+import torch
+
 from tests.fuzz.oracles import SLOW, WRONG
 from tests.fuzz.saved import save
 from tests.fuzz.search import SHARES, Tried, minimised, search, signature
@@ -50,7 +52,8 @@ class Tally:
 
 
 def quiet() -> None:
-    """Keep the programs' output, and the compiler's, off the terminal."""
+    """Keep the programs' output, and the compiler's, off the terminal, and to one thread."""
+    torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     logging.getLogger("torch").setLevel(logging.CRITICAL)
     sys.stdout = open(os.devnull, "w")

@@ -32,7 +32,7 @@ SHARES: Final[Mapping[str, float]] = {
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """A program, tried against an oracle."""
+    """A program, tried against an oracle; `seconds` are the processor's."""
 
     program: Program
     oracle: str
@@ -55,13 +55,13 @@ def search(
     end = time.monotonic() + seconds
     spent = dict.fromkeys(shares, 0.0)
     for number in itertools.count(seed * 1_000_000):
-        begun = time.monotonic()
-        if begun > end:
+        if time.monotonic() > end:
             return
+        begun = time.process_time()
         program = random_program(random.Random(number))
         oracle = min(shares, key=lambda each: spent[each] / shares[each])
         verdict = judge(oracle, program, limit)
-        took = time.monotonic() - begun
+        took = time.process_time() - begun
         spent[oracle] += took
         yield Tried(program, oracle, verdict, took, number)
 

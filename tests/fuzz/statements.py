@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from tests.fuzz.expressions import Expressions
 from tests.fuzz.forms import (
@@ -25,9 +25,34 @@ from tests.fuzz.forms import (
 )
 from tests.fuzz.programs import INDENT
 from tests.fuzz.scope import Scope
-from tests.fuzz.values import ANY, FLOAT, INT, MATRIX, MAYBE, SCALAR, TEXT, VECTOR
+from tests.fuzz.values import (
+    ANY,
+    BOOL,
+    FLOAT,
+    HALF,
+    INT,
+    INTEGERS,
+    MASK,
+    MATRIX,
+    MAYBE,
+    SCALAR,
+    TEXT,
+    VECTOR,
+)
 
 Lines = list[str]
+
+#: What a variable of a kind may hold after another assignment.
+_OTHERS: Final = {
+    INT: (FLOAT, FLOAT, BOOL, MAYBE),
+    FLOAT: (INT, INT, SCALAR),
+    BOOL: (INT, MASK),
+    VECTOR: (HALF, MAYBE, MATRIX, INTEGERS),
+    ANY: (VECTOR, INT, MAYBE, FLOAT, SCALAR, MATRIX),
+}
+
+#: A program of at most as many statements has plain expressions.
+_SMALL: Final = 6
 
 
 class Statements:
@@ -37,13 +62,15 @@ class Statements:
         pick: takes one of a sequence, the first if that does as well.
         training: whether gradients flow, so that what they flow into must not be changed in place.
         module: whether `self` has state.
+        size: how many statements of all kinds there are at most, but for plain assignments.
     """
 
     def __init__(
-        self, pick: Callable[[Sequence[Any]], Any], *, training: bool, module: bool
+        self, pick: Callable[[Sequence[Any]], Any], *, training: bool, module: bool, size: int
     ) -> None:
         self._pick = pick
-        self._training, self._module = training, module
+        self._training, self._module, self._size = training, module, size
+        self._depth = 2 if size > _SMALL else 1
         self._expressions = Expressions(pick)
         self._count = 0
         if module:
@@ -74,8 +101,8 @@ class Statements:
 
     def _statement(self, scope: Scope, depth: int) -> tuple[Lines, Scope]:
         simple = [self._set, self._set, self._add, self._output, self._store, self._in_place]
-        simple += [self._unpack, self._check]
-        if self._count > 16:
+        simple += [self._unpack, self._check, self._leave_early, self._leave_early]
+        if self._count >= self._size:
             return self._set(scope, 0)
         self._count += 1
         if depth <= 0:
@@ -84,12 +111,13 @@ class Statements:
             return self._pick([*simple, self._leave])(scope, depth)
         compound = [self._if, self._if, self._if, self._if, self._for, self._while, self._try]
         compound += [self._without_gradients, self._nested, self._lambda, self._delete]
+        compound += [self._until]
         return self._pick([*simple, *compound])(scope, depth)
 
     # --- simple statements -----------------------------------------------------------------------
 
     def _of(self, kind: str, scope: Scope, depth: int = 2) -> str:
-        return self._expressions.of(kind, scope.kinds, depth)
+        return self._expressions.of(kind, scope.kinds, min(depth, self._depth))
 
     def _filled(self, forms: Sequence[str], scope: Scope) -> str:
         return self._expressions.filled(self._pick(forms), scope.kinds)
@@ -107,7 +135,7 @@ class Statements:
             return self._pick(NEW[kind]), kind
         kind = scope.kinds[name]
         changed = kind == ANY or self._pick((False, False, False, False, False, True))
-        return name, self._pick((VECTOR, INT, MAYBE, FLOAT, SCALAR, MATRIX)) if changed else kind
+        return name, self._pick(_OTHERS.get(kind, _OTHERS[ANY])) if changed else kind
 
     def _add(self, scope: Scope, depth: int) -> tuple[Lines, Scope]:
         numbers = (INT, FLOAT) if self._training else (INT, FLOAT, VECTOR)
@@ -154,6 +182,11 @@ class Statements:
         if kind == "raise":
             return [self._filled(CHECKS[3:], scope)], scope
         return [kind], scope
+
+    def _leave_early(self, scope: Scope, depth: int) -> tuple[Lines, Scope]:
+        lines, _ = self._leave(scope, depth)
+        head = f"if {self._of(self._pick(('data', 'data', 'test')), scope, 1)}:"
+        return [head, *(INDENT + line for line in lines)], scope
 
     def _return(self, scope: Scope) -> Lines:
         names = [name for name in scope.kinds if name != "self"]
@@ -247,6 +280,15 @@ class Statements:
         inner = replace(scope, in_loop=True)  # nothing may set the number of turns back
         lines, behind = self._loop(head, inner, scope, depth)
         return [f"{turns} = 0", lines[0], f"{INDENT}{turns} += 1", *lines[1:]], behind
+
+    def _until(self, scope: Scope, depth: int) -> tuple[Lines, Scope]:
+        """Write a loop that ends because each turn makes a tensor larger."""
+        name = self._pick([each for each, kind in scope.kinds.items() if kind == VECTOR] or ["x"])
+        if scope.kinds.get(name) != VECTOR:
+            return self._set(scope, depth)
+        test = self._pick((f"{name}.abs().max() < 40", f"not {name}.norm() > 90"))
+        lines = [f"while {test}:", f"{INDENT}{name} = {name}.abs() * 2 + 1"]
+        return lines, scope.binding(name, VECTOR)
 
     # A loop over a list that its turns append to would not end, so what it goes over is cut.
     def _loop(self, head: str, inner: Scope, outer: Scope, depth: int) -> tuple[Lines, Scope]:

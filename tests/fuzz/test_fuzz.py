@@ -43,12 +43,12 @@ def _run(oracle: str, examples: int) -> None:
 
 @pytest.mark.filterwarnings("ignore")
 def test_mended_code_in_plain_python() -> None:
-    _run("plain", 300)
+    _run("plain", 200)
 
 
 @pytest.mark.filterwarnings("ignore")
 def test_patched_programs_in_eager_execution() -> None:
-    _run("eager", 60)
+    _run("eager", 40)
 
 
 @pytest.mark.filterwarnings("ignore")

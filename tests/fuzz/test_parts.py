@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import CodeType
 
 import pytest
 import torch
@@ -14,7 +15,8 @@ import bcmend
 from tests.fuzz.bugs import PLANTED
 from tests.fuzz.grammar import random_program
 from tests.fuzz.oracles import SAME, SLOW, WRONG, Verdict, judge
-from tests.fuzz.planted import applied
+from tests.fuzz.plain import mend_in_place
+from tests.fuzz.planted import PAGE, applied, find_all, with_table
 from tests.fuzz.programs import Program, factory_of, inputs_of
 from tests.fuzz.reduce import reduced
 from tests.fuzz.saved import save, saved
@@ -84,6 +86,41 @@ def test_every_planted_bug_replaces_something_and_is_taken_back() -> None:
         with applied(each):
             pass
     assert judge("compiled", BRANCH).kind == SAME
+
+
+@pytest.mark.parametrize("bug", ["live-outs come back in another order", "too small a stack"])
+def test_a_search_finds_a_planted_bug(bug: str) -> None:
+    (planted,) = (each for each in PLANTED if each.name == bug)
+    found: list[str] = []
+    missing = find_all([planted], 60.0, 3, lambda bug, found_by: found.append(found_by.oracle))
+    assert (missing, found) == ([], ["plain"])
+
+
+def test_a_table_is_written_between_its_marks() -> None:
+    page = PAGE.read_text()
+    written = with_table(page, "| a | b |")
+    assert "\n| a | b |\n" in written
+    assert with_table(written, "| c |") == with_table(page, "| c |")
+    with pytest.raises(ValueError, match="no place"):
+        with_table("a page", "| a | b |")
+
+
+def test_the_page_names_every_planted_bug() -> None:
+    page = PAGE.read_text()
+    assert [each.name for each in PLANTED if f"| {each.name} |" not in page] == []
+
+
+def test_code_that_is_mended_here_and_there_differs_from_code_that_is_mended_everywhere() -> None:
+    def parts(code: CodeType) -> list[bytes]:
+        inner = [
+            part for each in code.co_consts if isinstance(each, CodeType) for part in parts(each)
+        ]
+        return [code.co_code, *inner]
+
+    def written(source: random.Random | None) -> bytes:
+        return b"".join(parts(mend_in_place(BRANCH, source)().__code__))
+
+    assert len({written(None), *(written(random.Random(seed)) for seed in range(8))}) > 3
 
 
 def test_a_program_that_does_not_end_is_slow() -> None:

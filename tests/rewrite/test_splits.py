@@ -17,7 +17,7 @@ from bcmend.policy import DEFAULT
 from bcmend.rewrite.plan import SPLIT, BranchLowering
 from bcmend.rewrite.splits import facts_with_splits, propose_split
 from tests.rewrite.programs import PROGRAMS
-from tests.stand_ins import NothingToMend, outcome_of, with_code
+from tests.stand_ins import EverythingMended, NothingToMend, jumps_in, outcome_of, with_code
 
 
 class Halved(NothingToMend):
@@ -53,6 +53,10 @@ class Halved(NothingToMend):
             return function(*first, function, entry + self.half, inputs)
         finally:
             self.inside.discard(key)
+
+
+class HalvedAndMended(Halved, EverythingMended):
+    """Goes on in a half, and in the arm that is taken."""
 
 
 def _reading(code: CodeType) -> Iterator[int]:
@@ -136,3 +140,31 @@ def test_a_split_is_a_site_of_its_kind() -> None:
     (site,) = [site for _, site in mend(_loop.__code__, context).sites]
     assert site.kind == SPLIT
     assert site.offset == offset
+
+
+def _failing(log, a):
+    if a > 1:
+        if a > 3:
+            log.append(a)
+            raise ValueError(a + 1)
+        if a > 2:
+            return a
+        log.append(0)
+    return a + 1
+
+
+@pytest.mark.parametrize("form", [0, 1, 2])
+@pytest.mark.parametrize("a", [1, 3, 4])
+def test_a_way_that_raises_is_split_with_every_jump_mended(form: int, a: int) -> None:
+    """Its region is that of the whole function, of which it is a part."""
+    code = _failing.__code__
+    for offset in _reading(code):
+        names = {**_failing.__globals__, NAMESPACE: HalvedAndMended(form, 1)}
+        names |= {TRACING: lambda: True, CALLBACK: lambda: None}
+        place = frozenset([(id(code), offset)])
+        asked = frozenset(jumps_in(code))
+        context = Context("module", names, DEFAULT, asked, asked, place)
+        split = with_code(_failing, mend(code, context).shell, names)
+        logs: tuple[list[object], list[object]] = ([], [])
+        one, other = outcome_of(_failing, logs[0], a), outcome_of(split, logs[1], a)
+        assert (one, logs[0]) == (other, logs[1]), offset
