@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from corpus.patterns.pattern import GUARD, OUTPUT, WHERE, pattern, patterns_among, signs
+from corpus.patterns.pattern import CALL, GUARD, OUTPUT, WHERE, pattern, patterns_among, signs
 
 Program = Callable[..., Any]
 
@@ -112,7 +112,7 @@ def check_between_changes_of_a_buffer_and_an_attribute() -> Any:
     return Net()
 
 
-@pattern(signs, GUARD)
+@pattern(signs, CALL, GUARD)
 def check_between_random_numbers_of_python_and_torch() -> Program:
     def program(x: Tensor) -> Tensor:
         noise = torch.rand(3) + random.uniform(0, 1)
@@ -416,7 +416,7 @@ def checks_before_in_and_behind_an_arm() -> Any:
     return Net()
 
 
-@pattern(signs)
+@pattern(signs, CALL)
 def check_of_all_elements_by_torch() -> Program:
     def program(x: Tensor) -> Tensor:
         torch._check_tensor_all(x > -3.5, lambda: f"too small: {x.tolist()}")
@@ -425,7 +425,7 @@ def check_of_all_elements_by_torch() -> Program:
     return program
 
 
-@pattern(signs)
+@pattern(signs, CALL)
 def check_of_a_value_by_torch() -> Program:
     def program(x: Tensor) -> Tensor:
         count = (x > 0).sum().item()
