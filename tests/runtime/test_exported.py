@@ -168,3 +168,24 @@ def test_what_is_compiled_ahead_of_time_writes_nothing(
     assert torch.equal(found, (X + 1) * 2)
     assert len(caught) == 1
     assert capfd.readouterr().out == ""
+
+
+class Reporting(nn.Module):
+    """Writes, and chooses nothing."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        print("given", f"{x.mean().item():.2f}")
+        _LOG.warning("largest %s", x.max())
+        return x * 2
+
+
+def test_a_model_for_onnx_writes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("onnxscript")
+    model = bcmend.patch(Reporting())
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        program = torch.onnx.export(model, (X,), dynamo=True, verbose=False)
+    assert program is not None
+    assert [node.op_type for node in program.model.graph] == ["Mul"]
+    assert sum(each.category.__name__ == "OutputDropped" for each in caught) == 1
+    assert "given" not in capsys.readouterr().out
