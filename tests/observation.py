@@ -119,6 +119,10 @@ def _is_of_the_compiler(filename: str) -> bool:
     return filename.startswith(_COMPILER)
 
 
+class Interruption(BaseException):
+    """Ends a call from outside of the program, which has no part in it."""
+
+
 def observe(
     call: Callable[..., Any],
     arguments: tuple[Any, ...],
@@ -142,6 +146,8 @@ def observe(
     with captured() as events, torch.set_grad_enabled(training):
         try:
             result = call(*arguments, **keywords)
+        except Interruption:
+            raise
         except BaseException as caught:
             if isinstance(caught, KeyboardInterrupt) and not caught.args:
                 raise  # from the keyboard; one of the program has arguments

@@ -6,6 +6,7 @@ more.
 
 from __future__ import annotations
 
+import copy
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -294,6 +295,14 @@ def _indexing(x: Tensor, index: Tensor) -> Tensor:
     return x - 1
 
 
+def _copying_deeply(x: Tensor) -> Tensor:
+    return copy.deepcopy(x) + x
+
+
+def _cloning(x: Tensor) -> Tensor:
+    return x.detach().clone().requires_grad_() + x
+
+
 def _binding_in_an_argument(x: Tensor) -> Tensor:
     print(total := f"{x.sum().item():.1f}", total)
     return x
@@ -358,6 +367,7 @@ PROVOCATIONS = (
         policy=bcmend.Policy(branch="where"),
         run=ON_NUMBERS,
     ),
+    Provocation("no-equal-substitute", _copying_deeply, _cloning, run=_compiled(X, grad=True)),
     Provocation("output-shape", _binding_in_an_argument, _binding_before),
     Provocation("cannot-snapshot", _printing_an_iterator, _printing_a_list, run=ON_X),
     Provocation(

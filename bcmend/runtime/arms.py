@@ -242,7 +242,7 @@ def trace_arm(
 
 def _numbers_in(left: Sequence[Any], graph: Graph) -> list[SymNodeVariable]:
     """Return the symbolic numbers that an arm made, among what it leaves behind."""
-    if not scalars.are_taken_in(graph):
+    if not scalars.are_made_in(graph):
         return []
     found: dict[int, SymNodeVariable] = {}
 

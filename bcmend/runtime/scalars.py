@@ -34,7 +34,7 @@ from bcmend.runtime.merge import example_of
 from bcmend.runtime.watches import SiteChanged
 
 __all__ = [
-    "are_taken_in",
+    "are_made_in",
     "count_from",
     "counted",
     "drop_unread",
@@ -360,9 +360,9 @@ def _function(tx: Any, function: Any, *arguments: Any, **named: Any) -> TensorVa
 # What nobody reads
 
 
-def are_taken_in(graph: Graph) -> bool:
-    """Whether a number is taken out of a tensor in a graph."""
-    return any(map(_is_item, graph.nodes))
+def are_made_in(graph: Graph) -> bool:
+    """Whether a number that only the data can tell is made in a graph."""
+    return any(_symbols_taken(node) for node in graph.nodes)
 
 
 def drop_unread(graph: Graph) -> bool:

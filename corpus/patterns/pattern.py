@@ -86,8 +86,9 @@ class Pattern:
 
     @property
     def is_control_flow(self) -> bool:
-        """Whether it is more than output: it branches, loops or raises on a tensor."""
-        return not (self.only_writes or self.outcomes <= {OUTPUT, refused("output-shape")})
+        """Whether it is more than output and calls: it branches, loops or raises on a tensor."""
+        others = {OUTPUT, CALL, refused("output-shape"), refused("no-equal-substitute")}
+        return not (self.only_writes or self.outcomes <= others)
 
     @property
     def is_refused(self) -> bool:

@@ -244,7 +244,7 @@ def _narrow(right: Any) -> Wrong:
     return lambda example: torch.int64
 
 
-@_plant("a condition of a loop is the last turn's", "runtime.loops._unless_no_turn")
+@_plant("a condition of a loop is the last turn's", "runtime.while_operator._unless_no_turn")
 def _no_turn(right: Any) -> Wrong:
     return lambda tx, first, before, after, stays_if: right(tx, first, before, after, not stays_if)
 

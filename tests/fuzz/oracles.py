@@ -31,7 +31,7 @@ from tests.equivalence import (
 )
 from tests.fuzz.plain import mend_in_place
 from tests.fuzz.programs import Program, factory_of, inputs_of
-from tests.observation import Observation, differences
+from tests.observation import Interruption, Observation, differences
 
 SAME: Final = "same"
 WRONG: Final = "wrong"
@@ -53,7 +53,7 @@ class Verdict:
     sites: tuple[str, ...] = ()
 
 
-class OutOfTime(BaseException):
+class OutOfTime(Interruption):
     """No handler of a program, or of a compiler, catches it."""
 
 

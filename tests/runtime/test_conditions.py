@@ -118,7 +118,9 @@ def test_all_records_of_a_call_are_one_read() -> None:
 def test_all_side_exits_of_a_call_are_one_read() -> None:
     keys = ("one", "two", "three")
     with pytest.raises(SideExit) as taken:
-        take_first(keys, True, True, NOTHING_TO_PUT_BACK, *on("cuda:0", False, True, True))
+        take_first(keys, True, True, NOTHING_TO_PUT_BACK, (), *on("cuda:0", False, True, True))
     assert taken.value.key == "two"
     assert Distant.reads.total() == 1
-    assert not take_first(keys, True, True, NOTHING_TO_PUT_BACK, *on("cuda:0", False, False, False))
+    assert not take_first(
+        keys, True, True, NOTHING_TO_PUT_BACK, (), *on("cuda:0", False, False, False)
+    )
