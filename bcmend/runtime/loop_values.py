@@ -22,6 +22,7 @@ from torch.fx import Proxy
 from bcmend.runtime import scalars, snapshots
 from bcmend.runtime.merge import difference, example_of
 from bcmend.runtime.open_ranges import OpenIterator, number_in, with_number
+from bcmend.runtime.unmerged import Unmerged
 
 __all__ = [
     "Carried",
@@ -95,6 +96,8 @@ def _kind_of_change(one: VariableTracker, other: VariableTracker) -> str:
         return "number"
     if snapshots.is_consumable(one):
         raise NoLoop("an iterator")
+    if one is not other and _has_two_forms([one, other]):
+        raise NoLoop("a value that has two forms")
     if _is_same(one, other):
         return "same"
     if isinstance(one, TensorVariable) and isinstance(other, TensorVariable):
@@ -104,6 +107,18 @@ def _kind_of_change(one: VariableTracker, other: VariableTracker) -> str:
     if _is_number(one) and _is_number(other):
         return "number"
     raise NoLoop("a Python value")
+
+
+def _has_two_forms(values: list[VariableTracker]) -> bool:
+    """Whether one of them, or what it holds, is left with one form on each side of a branch."""
+    found: list[VariableTracker] = []
+
+    def note(variable: VariableTracker) -> None:
+        if isinstance(variable, Unmerged):
+            found.append(variable)
+
+    VariableTracker.visit(note, values)
+    return bool(found)
 
 
 def _is_number(value: VariableTracker) -> bool:

@@ -249,9 +249,9 @@ def _no_turn(right: Any) -> Wrong:
     return lambda tx, first, before, after, stays_if: right(tx, first, before, after, not stays_if)
 
 
-@_plant("in a half, the condition has the other truth", "runtime.splits._half")
+@_plant("in a half, the condition has the other truth", "runtime.splits._decided")
 def _halves(right: Any) -> Wrong:
-    return lambda tx, arm, condition, truth: right(tx, arm, condition, not truth)
+    return lambda tx, value, condition, truth: right(tx, value, condition, not truth)
 
 
 # --- rewriting -----------------------------------------------------------------------------------
