@@ -122,13 +122,21 @@ def _begin(tx: Any) -> None:
 
 
 def _assumes(environment: Any, module: GraphModule) -> bool:
-    """Whether torch assumed something about a number that only the data can tell."""
-    return bool(environment.deferred_runtime_asserts) or any(
-        _symbols(node)
-        for part in module.modules()
-        if isinstance(part, GraphModule)
-        for node in part.graph.nodes
-    )
+    """Whether torch assumed something about a number that only the data can tell.
+
+    What it says of other numbers, as of the turns of a loop that it keeps for the backward, is its
+    own affair.
+    """
+    graphs = [part.graph for part in module.modules() if isinstance(part, GraphModule)]
+    nodes = [node for graph in graphs for node in graph.nodes]
+    taken = {symbol for node in nodes if _is_item(node) for symbol in _symbols_taken(node)}
+    asserted = {
+        symbol
+        for each in environment.deferred_runtime_asserts.values()
+        for known in each
+        for symbol in known.expr.free_symbols
+    }
+    return not taken.isdisjoint({*asserted, *(each for node in nodes for each in _symbols(node))})
 
 
 def take(tx: Any, variable: TensorVariable) -> VariableTracker | None:
