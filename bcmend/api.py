@@ -6,13 +6,14 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from types import CodeType, FunctionType, MethodType
+from types import FunctionType, MethodType
 from typing import Any, TypeVar
 
 import torch
 
 from bcmend import install as patching
 from bcmend import outputs, substitutes
+from bcmend.codeobj.scan import code_objects
 from bcmend.errors import PolicyError
 from bcmend.policy import DEFAULT, Policy
 from bcmend.reach import reach
@@ -177,13 +178,13 @@ def report(obj: object, *, policy: Policy | None = None) -> Report:
 def _places(functions: Iterable[FunctionType]) -> set[tuple[str, int | None]]:
     """Return the files and lines of functions and of those nested in them."""
     known = patching.patched_functions(functions)
-    codes = [*(each.original for each in known), *(each.__code__ for each in functions)]
-    found: set[tuple[str, int | None]] = set()
-    while codes:
-        code = codes.pop()
-        found.update((code.co_filename, line) for _, _, line in code.co_lines())
-        codes.extend(each for each in code.co_consts if isinstance(each, CodeType))
-    return found
+    outer = [*(each.original for each in known), *(each.__code__ for each in functions)]
+    return {
+        (code.co_filename, line)
+        for each in outer
+        for code in code_objects(each)
+        for _, _, line in code.co_lines()
+    }
 
 
 def _call_record(live: sites.LiveSite) -> SiteRecord:

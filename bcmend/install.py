@@ -22,7 +22,7 @@ from torch._dynamo.eval_frame import skip_code
 import bcmend.entry
 from bcmend.codeobj.decode import decode
 from bcmend.codeobj.opcodes import row
-from bcmend.codeobj.scan import has_name, has_truth_jump
+from bcmend.codeobj.scan import code_objects, has_name, has_truth_jump
 from bcmend.names import CALLBACK, COMPILER, EXPORTING, NAMESPACE, TRACING
 from bcmend.pipeline import Context, Mended, may_have_sites, mend
 from bcmend.policy import Policy
@@ -31,7 +31,6 @@ from bcmend.rewrite.plan import SPLIT, BranchLowering, Refusal
 from bcmend.runtime import backoff, boundary, sites, substitution
 from bcmend.runtime.backoff import Stop
 from bcmend.substitutes import may_substitute
-from bcmend.torch_knowledge import CHECKS_OF_TORCH
 
 __all__ = [
     "Patched",
@@ -109,7 +108,7 @@ def install(
         if any(
             id(function) in _TABLE.by_function
             or has_truth_jump(function.__code__, nested=True)
-            or has_name(function.__code__, CHECKS_OF_TORCH)
+            or has_name(function.__code__, _ASSERTIONS)
             or may_substitute(function.__code__, function.__globals__)
             for function in functions
         ):
@@ -155,6 +154,9 @@ def _reference(function: FunctionType) -> weakref.ref[FunctionType]:
 
     return weakref.ref(function, gone)
 
+
+#: Functions of torch that are mended wherever they are called, and that are no substituted calls.
+_ASSERTIONS: Final = frozenset(["_assert"])
 
 #: A version of torch may not say whether it is exporting.
 _COMPILER: Final[object] = (
@@ -365,16 +367,9 @@ def _holders(code: CodeType) -> list[tuple[Patched, CodeType]]:
     return [
         (each, nested)
         for each in _TABLE.by_function.values()
-        for nested in _nested_in(each.original)
-        if nested == code and nested.co_filename == code.co_filename
+        for nested in code_objects(each.original)
+        if nested is not each.original and nested == code and nested.co_filename == code.co_filename
     ]
-
-
-def _nested_in(outer: CodeType) -> Iterator[CodeType]:
-    for constant in outer.co_consts:
-        if isinstance(constant, CodeType):
-            yield constant
-            yield from _nested_in(constant)
 
 
 _Mend = Callable[[CodeType, Stop, list[Patched]], bool]
@@ -568,17 +563,14 @@ def _named_elsewhere(name: str, code: CodeType) -> bool:
 
 
 def _within(code: CodeType, outer: CodeType) -> bool:
-    return code is outer or any(
-        _within(code, constant) for constant in outer.co_consts if isinstance(constant, CodeType)
-    )
+    return any(code is each for each in code_objects(outer))
 
 
 def _names(code: CodeType, name: str, but: CodeType) -> bool:
     """Whether ``code``, or code nested in it, names ``name``; ``but`` does not count."""
-    if code is not but and (name in code.co_names or name in code.co_consts):
-        return True
     return any(
-        _names(constant, name, but) for constant in code.co_consts if isinstance(constant, CodeType)
+        each is not but and (name in each.co_names or name in each.co_consts)
+        for each in code_objects(code)
     )
 
 

@@ -17,7 +17,7 @@ from types import BuiltinMethodType, FunctionType, MethodType, ModuleType
 from typing import Any, Final
 
 from bcmend.errors import OutputError
-from bcmend.qualified import is_qualified, plain, resolved
+from bcmend.qualified import Registered, is_qualified, plain, resolved
 from bcmend.static_lookup import ancestors, namespace
 from bcmend.torch_knowledge import LOGGER_METHODS, LOGGING_FUNCTIONS, WARNING_FUNCTIONS
 
@@ -103,9 +103,7 @@ _LEVELS: Final[Mapping[str, int]] = {
     "fatal": logging.CRITICAL,
 }
 
-#: What the user has registered: by name, and by object.
-_BY_NAME: Final[dict[str, Output]] = {}
-_BY_OBJECT: Final[dict[int, tuple[object, Output]]] = {}
+_REGISTERED: Final[Registered[Output]] = Registered()
 
 
 # What the user adds
@@ -114,7 +112,7 @@ _BY_OBJECT: Final[dict[int, tuple[object, Output]]] = {}
 def register(target: object, *, returns_none: bool = False) -> None:
     """Have calls of ``target`` count as output; see ``bcmend.register_output``."""
     if isinstance(target, str):
-        _BY_NAME[_checked(target)] = Output(target, returns_none)
+        _REGISTERED.by_name[_checked(target)] = Output(target, returns_none)
         return
     if isinstance(target, type) or not callable(target):
         raise OutputError(
@@ -122,20 +120,17 @@ def register(target: object, *, returns_none: bool = False) -> None:
             f"got {target!r} of type {type(target).__qualname__}"
         )
     name = str(getattr(target, "__qualname__", type(target).__qualname__))
-    _BY_OBJECT[_identity(target)] = (target, Output(name, returns_none))
+    _REGISTERED.add(target, Output(name, returns_none))
 
 
 def unregister(target: object) -> None:
     """Take back ``register``; nothing happens if there is nothing to take back."""
-    if isinstance(target, str):
-        _BY_NAME.pop(target, None)
-    else:
-        _BY_OBJECT.pop(_identity(target), None)
+    _REGISTERED.remove(target)
 
 
 def registered() -> list[object]:
     """Return what is registered at present: names and objects."""
-    return [*_BY_NAME, *(each for each, _ in _BY_OBJECT.values())]
+    return _REGISTERED.targets()
 
 
 def _checked(name: str) -> str:
@@ -146,34 +141,20 @@ def _checked(name: str) -> str:
     return name
 
 
-def _identity(target: object) -> int:
-    """Return what stands for a callable; a bound method is another object at every look."""
-    if isinstance(target, MethodType):
-        return hash((id(target.__self__), id(target.__func__)))
-    return id(target)
-
-
-def _by_object(target: object) -> Output | None:
-    found = _BY_OBJECT.get(_identity(target))
-    return None if found is None else found[1]
-
-
 # Recognising
 
 
 def last_names() -> frozenset[str]:
     """Return the names under which outputs are found in a module or a class."""
-    names = {name.rpartition(".")[2] for name in (*_FUNCTIONS, *_BY_NAME)}
-    names.update(*_METHODS.values())
-    names.update(str(getattr(each, "__name__", "")) for each, _ in _BY_OBJECT.values())
-    return frozenset(names)
+    names = {name.rpartition(".")[2] for name in _FUNCTIONS}
+    return frozenset(names.union(_REGISTERED.last_names(), *_METHODS.values()))
 
 
 def of_callable(value: Any) -> Output | None:
     """Return what is known of a callable; ``None`` if it is not known to write."""
     while type(value) is partial:
         value = value.func
-    found = _by_object(value)
+    found = _REGISTERED.of_object(value)
     if found is not None:
         return found
     if type(value) in (MethodType, BuiltinMethodType):
@@ -189,9 +170,9 @@ def _may_be_a_function(value: object) -> bool:
 
 
 def _of_function(value: object, name: str) -> Output | None:
-    for known in (*_FUNCTIONS, *_BY_NAME):
+    for known in (*_FUNCTIONS, *_REGISTERED.by_name):
         if known.rpartition(".")[2] == name and resolved(known) is value:
-            return _BY_NAME.get(known) or Output(known)
+            return _REGISTERED.by_name.get(known) or Output(known)
     return None
 
 
@@ -217,17 +198,15 @@ def _of_class(base: type, name: str) -> Output | None:
     if name in _METHODS.get(kind, ()):
         full = f"{kind}.{name}"
         return Output(full, full not in _GIVE_A_VALUE)
-    if f"{kind}.{name}" in _BY_NAME:
-        return _BY_NAME[f"{kind}.{name}"]
+    if f"{kind}.{name}" in _REGISTERED.by_name:
+        return _REGISTERED.by_name[f"{kind}.{name}"]
     member = plain(namespace(base).get(name))
-    return _by_object(member) if member is not None else None
+    return _REGISTERED.of_object(member) if member is not None else None
 
 
 def _of_instance(owner: object, base: type, name: str) -> Output | None:
     """Return what is known of a method of one object alone, which a base defines."""
-    member = namespace(base).get(name)
-    found = _BY_OBJECT.get(hash((id(owner), id(member))))
-    return None if found is None else found[1]
+    return _REGISTERED.of_method(owner, namespace(base).get(name))
 
 
 def always_none(name: str) -> bool:

@@ -1,13 +1,19 @@
-"""What a qualified name stands for, as far as it is imported; nothing is imported for it."""
+"""Callables by qualified name, as far as they are imported, and by identity.
+
+Nothing is imported for a name.
+"""
 
 from __future__ import annotations
 
 import sys
-from types import ModuleType
+from types import MethodType, ModuleType
+from typing import Generic, TypeVar
 
 from bcmend.static_lookup import namespace
 
-__all__ = ["is_qualified", "plain", "resolved"]
+__all__ = ["Registered", "is_qualified", "plain", "resolved"]
+
+Row = TypeVar("Row")
 
 
 def is_qualified(name: str) -> bool:
@@ -42,3 +48,52 @@ def _member(owner: object, name: str) -> object:
 def plain(member: object) -> object:
     """Return the function of a static or class method, and anything else as it is."""
     return member.__func__ if isinstance(member, (staticmethod, classmethod)) else member
+
+
+class Registered(Generic[Row]):
+    """What the user has registered of callables: by qualified name, and by object."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, Row] = {}
+        self._by_object: dict[int, tuple[object, Row]] = {}
+
+    def add(self, target: object, row: Row) -> None:
+        """Register a callable; again replaces."""
+        self._by_object[_identity(target)] = target, row
+
+    def remove(self, target: object) -> None:
+        """Forget a name or a callable; nothing happens if it is not known."""
+        if isinstance(target, str):
+            self.by_name.pop(target, None)
+        else:
+            self._by_object.pop(_identity(target), None)
+
+    def targets(self) -> list[object]:
+        """Return what is registered at present: names and objects."""
+        return [*self.by_name, *(each for each, _ in self._by_object.values())]
+
+    def last_names(self) -> set[str]:
+        """Return the names by which code may know what is registered."""
+        names = {name.rpartition(".")[2] for name in self.by_name}
+        return names | {str(getattr(each, "__name__", "")) for each, _ in self._by_object.values()}
+
+    def of_object(self, target: object) -> Row | None:
+        """Return what is registered of a callable itself."""
+        found = self._by_object.get(_identity(target))
+        return None if found is None else found[1]
+
+    def of_method(self, owner: object, function: object) -> Row | None:
+        """Return what is registered of the method of one object."""
+        found = self._by_object.get(_of_bound(owner, function))
+        return None if found is None else found[1]
+
+
+def _identity(target: object) -> int:
+    """Return what stands for a callable; a bound method is another object at every look."""
+    if isinstance(target, MethodType):
+        return _of_bound(target.__self__, target.__func__)
+    return id(target)
+
+
+def _of_bound(owner: object, function: object) -> int:
+    return hash((id(owner), id(function)))

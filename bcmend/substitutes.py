@@ -20,9 +20,9 @@ from types import (
 )
 from typing import Any, Final
 
-from bcmend.codeobj.scan import has_with
+from bcmend.codeobj.scan import code_objects, has_with
 from bcmend.errors import SubstituteError
-from bcmend.qualified import is_qualified, resolved
+from bcmend.qualified import Registered, is_qualified, resolved
 
 __all__ = [
     "STORES",
@@ -208,9 +208,10 @@ _BY_LAST_NAME: Final = {
     for last in {name.rpartition(".")[2] for name in TABLE}
 }
 
-#: What the user has registered: by name, and by object.
-_BY_NAME: Final[dict[str, Substitute]] = {}
-_BY_OBJECT: Final[dict[int, tuple[object, Substitute]]] = {}
+#: The names by which code may know what is substituted.
+_OWN_NAMES: Final = STORES | set(_BY_LAST_NAME)
+
+_REGISTERED: Final[Registered[Substitute]] = Registered()
 
 
 # What the user adds
@@ -231,7 +232,7 @@ def register(target: object, replacement: object) -> None:
                 "what is substituted has a qualified name, such as 'package.module.function'; "
                 f"got {target!r}"
             )
-        _BY_NAME[target] = Substitute(target, "call", replacement=replacement)
+        _REGISTERED.by_name[target] = Substitute(target, "call", replacement=replacement)
         return
     if not callable(target):
         raise SubstituteError(
@@ -239,27 +240,17 @@ def register(target: object, replacement: object) -> None:
             f"got {target!r} of type {type(target).__qualname__}"
         )
     name = str(getattr(target, "__qualname__", type(target).__qualname__))
-    _BY_OBJECT[_identity(target)] = target, Substitute(name, "call", replacement=replacement)
+    _REGISTERED.add(target, Substitute(name, "call", replacement=replacement))
 
 
 def unregister(target: object) -> None:
     """Take back ``register``; nothing happens if there is nothing to take back."""
-    if isinstance(target, str):
-        _BY_NAME.pop(target, None)
-    else:
-        _BY_OBJECT.pop(_identity(target), None)
+    _REGISTERED.remove(target)
 
 
 def registered() -> list[object]:
     """Return what is registered at present: names and objects."""
-    return [*_BY_NAME, *(each for each, _ in _BY_OBJECT.values())]
-
-
-def _identity(target: object) -> int:
-    """Return what stands for a callable; a bound method is another object at every look."""
-    if isinstance(target, MethodType):
-        return hash((id(target.__self__), id(target.__func__)))
-    return id(target)
+    return _REGISTERED.targets()
 
 
 # Recognising
@@ -267,11 +258,11 @@ def _identity(target: object) -> int:
 
 def of_callable(value: Any) -> Substitute | None:
     """Return what stands in for calls of a callable; ``None`` if nothing does."""
-    found = _BY_OBJECT.get(_identity(value))
+    found = _REGISTERED.of_object(value)
     if found is not None:
-        return found[1]
+        return found
     name = _name_of(value)
-    rows: list[Substitute] = [*_BY_NAME.values(), *_BY_LAST_NAME.get(name, ())]
+    rows: list[Substitute] = [*_REGISTERED.by_name.values(), *_BY_LAST_NAME.get(name, ())]
     for row in rows:
         if row.name.rpartition(".")[2] == name and resolved(row.name) is value:
             return row
@@ -298,8 +289,7 @@ def _name_of(value: Any) -> str:
 
 def of_tensor_method(name: str) -> Substitute | None:
     """Return what stands in for a method of plain tensors."""
-    found: Substitute | None = _BY_NAME.get(_TENSOR + name) or TABLE.get(_TENSOR + name)
-    return found
+    return _REGISTERED.by_name.get(_TENSOR + name) or TABLE.get(_TENSOR + name)
 
 
 def may_substitute(code: CodeType, space: Mapping[str, object]) -> bool:
@@ -308,23 +298,12 @@ def may_substitute(code: CodeType, space: Mapping[str, object]) -> bool:
     Goes by the names that it uses, and by what they stand for among its globals. A ``with`` block
     may be that of a lock.
     """
-    names = _last_names()
-    return any(has_with(each) for each in _with_nested(code)) or any(
+    names = _OWN_NAMES | _REGISTERED.last_names()
+    return any(map(has_with, code_objects(code))) or any(
         name in names or of_callable(space.get(name)) is not None
-        for each in _with_nested(code)
+        for each in code_objects(code)
         for name in (*each.co_names, *each.co_freevars, *each.co_varnames)
     )
-
-
-def _last_names() -> frozenset[str]:
-    names = {name.rpartition(".")[2] for name in (*TABLE, *_BY_NAME)}
-    names.update(str(getattr(each, "__name__", "")) for each, _ in _BY_OBJECT.values())
-    return STORES | names
-
-
-def _with_nested(code: CodeType) -> list[CodeType]:
-    nested = [constant for constant in code.co_consts if isinstance(constant, CodeType)]
-    return [code, *(each for inner in nested for each in _with_nested(inner))]
 
 
 def page() -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Final
 
 __all__ = [
-    "CHECKS_OF_TORCH",
     "DEFERRED_ARGUMENT_CALLS",
     "LOGGER_METHODS",
     "LOGGING_FUNCTIONS",
@@ -57,14 +56,6 @@ LOGGER_METHODS: Final = frozenset(
     """
     debug info warning warn error critical fatal exception log
     debug_once info_once warning_once error_once warning_advice
-    """.split()
-)
-
-#: Functions of torch that raise on a condition.
-CHECKS_OF_TORCH: Final = frozenset(
-    """
-    _assert _check _check_index _check_not_implemented _check_tensor_all _check_tensor_all_with
-    _check_type _check_value _check_with
     """.split()
 )
 

@@ -30,6 +30,7 @@ from bcmend.codeobj import behavior
 from bcmend.codeobj.assemble import assemble, labelled
 from bcmend.codeobj.decode import decode
 from bcmend.codeobj.errors import DecodeError
+from bcmend.codeobj.scan import code_objects
 
 #: What a code object and its reassembled form may differ in, and why.
 PERMITTED_DIFFERENCES: Final = {
@@ -202,14 +203,6 @@ def source_files(name: str) -> list[Path]:
     if not path.is_file():
         raise ModuleNotFoundError(f"no module with sources named {name}")
     return [path]
-
-
-def code_objects(code: CodeType) -> Iterator[CodeType]:
-    """Yield ``code`` and all code objects in its constants, and in theirs."""
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from code_objects(constant)
 
 
 def check_file(path: Path, tally: Tally) -> None:

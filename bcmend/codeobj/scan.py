@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import dis
+from collections.abc import Iterator
 from types import CodeType
 from typing import Final
 
-__all__ = ["calls_a_variable", "formats", "has_call", "has_name", "has_truth_jump", "has_with"]
+__all__ = [
+    "calls_a_variable",
+    "code_objects",
+    "formats",
+    "has_call",
+    "has_name",
+    "has_truth_jump",
+    "has_with",
+]
 
 _TRUTH_JUMPS: Final = frozenset(
     opcode
@@ -26,22 +35,23 @@ _CALLS: Final = frozenset(
 )
 
 
+def code_objects(code: CodeType) -> Iterator[CodeType]:
+    """Yield ``code`` and all code objects in its constants, and in theirs."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from code_objects(constant)
+
+
 def has_truth_jump(code: CodeType, *, nested: bool = False) -> bool:
     """Whether ``code`` (or, if asked, code nested in it) jumps on the truth of a value anywhere."""
-    if not _TRUTH_JUMPS.isdisjoint(code.co_code[::2]):
-        return True
-    return nested and any(
-        has_truth_jump(constant, nested=True)
-        for constant in code.co_consts
-        if isinstance(constant, CodeType)
-    )
+    codes = code_objects(code) if nested else (code,)
+    return any(not _TRUTH_JUMPS.isdisjoint(each.co_code[::2]) for each in codes)
 
 
 def has_name(code: CodeType, names: frozenset[str]) -> bool:
     """Whether ``code``, or code nested in it, reads a global or an attribute of such a name."""
-    return not names.isdisjoint(code.co_names) or any(
-        has_name(constant, names) for constant in code.co_consts if isinstance(constant, CodeType)
-    )
+    return any(not names.isdisjoint(each.co_names) for each in code_objects(code))
 
 
 def has_call(code: CodeType) -> bool:

@@ -18,7 +18,7 @@ from torch._dynamo.variables.builder import wrap_fx_proxy
 from torch._higher_order_ops.effects import _EffectType, _register_effectful_op
 
 from bcmend.runtime import scalars
-from bcmend.runtime.substitution import Call, Refused, answers_to
+from bcmend.runtime.substitution import Call, Refused, answers_to, require_always
 
 __all__ = ["CLOCK"]
 
@@ -63,8 +63,7 @@ def _clock(call: Call) -> VariableTracker | None:
         return None
     if tx.export or not scalars.may_take(tx):
         raise Refused("the graph may break, or is exported")
-    if tx.output.current_tracer.parent is not None:
-        raise Refused("it is called under a condition, or inside another operator")
+    require_always(tx, "called")
     proxy = tx.output.create_proxy("call_function", CLOCK, (call.row.name,), {})
     moment = wrap_fx_proxy(tx, proxy)
     assert isinstance(moment, TensorVariable)

@@ -19,7 +19,7 @@ from bcmend.runtime import records, scalars, sinks
 from bcmend.runtime.merge import constant
 from bcmend.runtime.per_trace import kept
 from bcmend.runtime.sinks import Draft
-from bcmend.runtime.substitution import Call, Refused, answers_to
+from bcmend.runtime.substitution import Call, Refused, answers_to, require_always
 
 __all__: list[str] = []
 
@@ -100,8 +100,7 @@ def _reset(call: Call) -> VariableTracker | None:
 def _require_a_place(tx: Any) -> None:
     if not sinks.is_open(tx) or not scalars.may_take(tx):
         raise Refused("the graph may break, or is exported")
-    if tx.output.current_tracer.parent is not None:
-        raise Refused("it is called under a condition, or inside another operator")
+    require_always(tx, "called")
 
 
 def _record(call: Call, name: str, inputs: list[Any]) -> None:

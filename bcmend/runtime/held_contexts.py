@@ -20,7 +20,14 @@ from torch._dynamo.variables.base import AttributeMutationNew, ValueMutationNew,
 from bcmend.runtime import scalars
 from bcmend.runtime.merge import constant
 from bcmend.runtime.sites import LiveSite
-from bcmend.runtime.substitution import Call, Refused, answer_for, answers_to, withdraw
+from bcmend.runtime.substitution import (
+    Call,
+    Refused,
+    answer_for,
+    answers_to,
+    require_always,
+    withdraw,
+)
 
 __all__ = ["install"]
 
@@ -148,8 +155,7 @@ def _versions(output: Any) -> dict[str, int]:
 @answers_to("lock")
 def _lock(call: Call) -> VariableTracker | None:
     _require_whole(call.tx)
-    if call.tx.output.current_tracer.parent is not None:
-        raise Refused("it is held under a condition, or inside another operator")
+    require_always(call.tx, "held")
     assert call.owner is not None
     return _Lock(call.site, call.owner)
 

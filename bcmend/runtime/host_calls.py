@@ -27,7 +27,7 @@ from torch.fx import Proxy
 
 from bcmend.runtime import random_numbers, repeats, scalars
 from bcmend.runtime.merge import constant
-from bcmend.runtime.substitution import Call, Refused, answers_to
+from bcmend.runtime.substitution import Call, Refused, answers_to, require_always
 
 __all__: list[str] = []
 
@@ -81,8 +81,7 @@ def _made_of_constants(call: Call) -> tuple[Any, tuple[Any, ...], dict[str, Any]
         raise Refused("an exported program has no Python in front of its graph")
     if not scalars.may_take(tx):
         raise Refused("the graph may break")
-    if tx.output.current_tracer.parent is not None:
-        raise Refused("it is called under a condition, or inside another operator")
+    require_always(tx, "called")
     try:
         arguments = tuple(each.as_python_constant() for each in call.args)
         named = {name: each.as_python_constant() for name, each in call.kwargs.items()}

@@ -35,6 +35,7 @@ __all__ = [
     "answers_to",
     "install",
     "is_patched",
+    "require_always",
     "withdraw",
 ]
 
@@ -63,6 +64,12 @@ class Call:
 
 class Refused(Exception):
     """Nothing that can be traced is equal to a call, for the reason given."""
+
+
+def require_always(tx: Any, what: str) -> None:
+    """Refuse what is done under a condition that only the data tell."""
+    if tx.output.current_tracer.parent is not None:
+        raise Refused(f"it is {what} under a condition, or inside another operator")
 
 
 Answer = Callable[[Call], VariableTracker | None]

@@ -8,7 +8,8 @@ from types import CodeType
 import pytest
 
 from bcmend.codeobj.decode import FunctionCode, decode
-from bcmend.codeobj.roundtrip import code_objects, source_files
+from bcmend.codeobj.roundtrip import source_files
+from bcmend.codeobj.scan import code_objects
 from tests.fuzz.mutations import found_problems, mutated
 
 SOURCE = """

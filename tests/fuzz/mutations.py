@@ -23,7 +23,8 @@ from bcmend.cfg.graph import Graph, build_graph, decoded_index
 from bcmend.codeobj.assemble import assemble, labelled
 from bcmend.codeobj.decode import FunctionCode, Instruction, decode
 from bcmend.codeobj.errors import AssembleError, DecodeError
-from bcmend.codeobj.roundtrip import Tally, check, code_objects, differences, source_files
+from bcmend.codeobj.roundtrip import Tally, check, differences, source_files
+from bcmend.codeobj.scan import code_objects
 from bcmend.pipeline import Context, mend
 from bcmend.policy import DEFAULT
 
