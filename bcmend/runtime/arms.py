@@ -22,7 +22,7 @@ from torch._dynamo.variables.base import AttrMutationKind, VariableTracker, is_s
 from torch._dynamo.variables.tensor import SymNodeVariable
 from torch.fx import Graph, Proxy
 
-from bcmend.runtime import backoff, depth, failures, scalars, snapshots
+from bcmend.runtime import backoff, depth, doubles, failures, scalars, snapshots
 from bcmend.runtime.entries import Entry, Lifted
 
 __all__ = ["Arm", "ArmFailure", "ArmTrace", "Effects", "trace_arm"]
@@ -223,9 +223,8 @@ def trace_arm(
                 _remember_containers(recording, arm.arguments)
                 result = arm.call(tx)
                 graph = tracer.graph
-                scalars.hand_on(
-                    tx, _numbers_in((result, arm.arguments, *_left_in(recording, records)), graph)
-                )
+                left = _numbers_in((result, arm.arguments, *_left_in(recording, records)), graph)
+                scalars.hand_on(tx, left, doubles.as_tensor)
                 scalars.drop_unread(graph)
                 tensors = _changed_in_place(tracer, lifted)
             effects = _effects(before, recording, tensors, scope)

@@ -31,7 +31,7 @@ from torch._dynamo.variables.tensor import SymNodeVariable
 from torch._guards import ChainedSource, Source
 from torch.fx import Proxy
 
-from bcmend.runtime import scalars
+from bcmend.runtime import doubles, scalars
 from bcmend.runtime.emission import Make, Plan
 from bcmend.runtime.marks import Marks
 from bcmend.runtime.merge import example_of
@@ -112,8 +112,10 @@ class Gathered:
         return lambda tensors, objects: marks.put_on(tensors[position])
 
     def of_number(self, value: Any) -> Make:
-        known: Any = scalars.tensor_behind(self._tx, value)
-        if known is None:
+        known: Any = scalars.tensor_behind(self._tx, value.as_proxy())
+        if known is None and isinstance(value.sym_num, torch.SymFloat):
+            known = doubles.as_tensor(self._tx, value.as_proxy())
+        elif known is None:
             proxy = self._tx.output.create_proxy(
                 "call_function",
                 torch.scalar_tensor,

@@ -187,7 +187,7 @@ def _lower(tx: Any, branch: Branch) -> VariableTracker | None:
     merger = Merger(
         lambda value: value.as_proxy().node.graph in (then_arm.graph, else_arm.graph),
         lambda value: in_place.outer_form(value, branch.arms),
-        lambda number: scalars.tensor_behind(tx, number),
+        lambda number: scalars.tensor_behind(tx, number.as_proxy()),
         lambda tensor: scalars.take(tx, tensor),
         effects=tx.output.side_effects,
         made={**then_arm.effects.made, **else_arm.effects.made},

@@ -8,17 +8,23 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch._dynamo.variables import TensorVariable
 from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.builder import wrap_fx_proxy
 from torch._dynamo.variables.tensor import SymNodeVariable
-from torch._prims_common import is_non_overlapping_and_dense_or_false
-from torch.fx import Graph, GraphModule, Node, Proxy
+from torch.fx import GraphModule, Node, Proxy
 
-from bcmend.runtime import depth, histories, scalars
+from bcmend.runtime import depth, doubles, histories, scalars
+from bcmend.runtime.arm_graphs import (
+    arm_graph,
+    has_to_be_a_tensor,
+    has_to_be_covered,
+    is_among,
+    requires_grad,
+)
 from bcmend.runtime.arms import ArmTrace
 from bcmend.runtime.merge import CannotMerge, Pair, example_of
 from bcmend.runtime.operations import storage_of
@@ -105,7 +111,7 @@ def keep_draws(tx: Any, predicate: TensorVariable) -> None:
 def gradients_flow(*arms: ArmTrace) -> bool:
     """Whether gradients can flow into anything that the arms read."""
     return torch.is_grad_enabled() and any(
-        _requires_grad(outer) for arm in arms for outer in arm.lifted
+        requires_grad(outer) for arm in arms for outer in arm.lifted
     )
 
 
@@ -157,11 +163,13 @@ def by_cond(
         ("true", then_arm, [p.then_value for p in pairs], [p.else_value for p in pairs]),
         ("false", else_arm, [p.else_value for p in pairs], [p.then_value for p in pairs]),
     ):
-        graph = _arm_graph(arm, operands, values, others, predicate, changed)
+        graph = arm_graph(arm, operands, values, others, predicate, changed)
         module = GraphModule(dict(tx.output.nn_modules), graph)
         names.append(tx.output.install_subgraph(f"cond_{suffix}", module))
     attributes = [tx.output.create_proxy("get_attr", name, (), {}) for name in names]
-    given = without_aliases(tx, _kept_apart(tx, predicate, operands, changed))
+    given = without_aliases(
+        tx, [_operand(tx, each) for each in _kept_apart(tx, predicate, operands, changed)]
+    )
     proxy = tx.output.create_proxy(
         "call_function",
         torch.ops.higher_order.cond,
@@ -176,19 +184,8 @@ def by_cond(
     ]
 
 
-def _has_to_be_covered(example: torch.Tensor) -> bool:
-    """The backward of torch.cond counts results that are no floating numbers wrongly."""
-    return torch.is_grad_enabled() and not (example.is_floating_point() or example.is_complex())
-
-
-def _covered(graph: Graph, result: Node) -> Node:
-    """Return the bits of a tensor of integers as floating numbers; nobody calculates with them."""
-    wide = graph.call_method("to", (result, torch.int64))
-    return graph.call_method("view", (wide, torch.float64))
-
-
 def _uncovered(tx: Any, result: VariableTracker, example: torch.Tensor) -> VariableTracker:
-    if not _has_to_be_covered(example):
+    if not has_to_be_covered(example):
         return result
     bits = _method(tx, "view", result.as_proxy(), torch.int64)
     return _method(tx, "to", bits.as_proxy(), example.dtype)
@@ -204,16 +201,14 @@ def _kept_apart(
     """
     return [
         _call(tx, torch.where, predicate.as_proxy(), each, each).as_proxy()
-        if _is_among(each, changed)
+        if is_among(each, changed)
         else each
         for each in operands
     ]
 
 
-def _is_among(outer: Proxy, changed: Sequence[Proxy]) -> bool:
-    """Whether ``outer`` is one of ``changed``, by whatever name."""
-    example = outer.node.meta.get("example_value")
-    return any(example is each.node.meta.get("example_value") for each in changed)
+def _operand(tx: Any, operand: Proxy) -> Proxy:
+    return doubles.as_tensor(tx, operand).as_proxy() if has_to_be_a_tensor(operand) else operand
 
 
 def without_aliases(tx: Any, operands: Sequence[Any]) -> list[Any]:
@@ -248,25 +243,30 @@ def chosen(tx: Any, predicate: TensorVariable, one: Proxy, other: Proxy) -> Tens
     return _call(tx, torch.where, predicate.as_proxy(), one, other)
 
 
+_DETACHED: Final = "bcmend_detached"  # in the meta of what a gate gives in place of a tensor
+
+
 class _Gate:
-    """The form in which a tensor of the main graph enters a speculated arm."""
+    """The form in which a tensor of the main graph enters a speculated arm.
+
+    Attributes:
+        detached: what each tensor is where no gradients flow.
+    """
 
     def __init__(self, tx: Any, predicate: TensorVariable, *, taken: bool) -> None:
         self._tx, self._predicate, self._taken = tx, predicate, taken
+        self.detached: dict[Node, Proxy] = {}
 
     def __call__(self, outer: Proxy) -> Proxy:
-        if not (torch.is_grad_enabled() and _requires_grad(outer)):
+        if not (torch.is_grad_enabled() and requires_grad(outer)):
             return outer
         detached = _method(self._tx, "detach", outer).as_proxy()
+        detached.node.meta[_DETACHED] = True
+        self.detached[outer.node] = detached
         sides = (outer, detached) if self._taken else (detached, outer)
         gated = _call(self._tx, torch.where, self._predicate.as_proxy(), *sides)
         histories.pass_on(outer.node.meta["example_value"], example_of(gated))
         return gated.as_proxy()
-
-
-def _requires_grad(outer: Proxy) -> bool:
-    example = outer.node.meta.get("example_value")
-    return isinstance(example, torch.Tensor) and example.requires_grad
 
 
 def _splice(tx: Any, arm: ArmTrace, gate: _Gate, changed: Sequence[Proxy]) -> dict[Node, Proxy]:
@@ -274,7 +274,7 @@ def _splice(tx: Any, arm: ArmTrace, gate: _Gate, changed: Sequence[Proxy]) -> di
     values: dict[Node, Proxy] = {}
     copies: dict[int, Proxy] = {}
     for outer, inner in arm.lifted.items():
-        if _is_among(outer, changed):
+        if is_among(outer, changed):
             # What the arm changes is one tensor by all its names, also where it is a result.
             example = outer.node.meta["example_value"]
             if id(example) not in copies:
@@ -282,8 +282,18 @@ def _splice(tx: Any, arm: ArmTrace, gate: _Gate, changed: Sequence[Proxy]) -> di
             values[inner.node] = values[outer.node] = copies[id(example)]
         else:
             values[inner.node] = gate(outer)
+    # What a gate within the arm detaches is detached here: a chain of gates in which each reads the
+    # one before it twice would be an expression of exponential size to a compiler that fuses it.
+    detached = {
+        inner.node: gate.detached[outer.node]
+        for outer, inner in arm.lifted.items()
+        if outer.node in gate.detached
+    }
     for node in arm.graph.nodes:
         if node in values or node.op == "placeholder":
+            continue
+        if _DETACHED in node.meta and node.args[0] in detached:
+            values[node] = detached[node.args[0]]
             continue
         arguments, keywords = (_outside(each, values) for each in (node.args, node.kwargs))
         copy = tx.output.create_proxy(node.op, node.target, arguments, keywords)
@@ -336,104 +346,6 @@ def _operands(then_arm: ArmTrace, else_arm: ArmTrace, pairs: Sequence[Pair]) -> 
             if value is not None and value.as_proxy().node.graph is not arm.graph:
                 outer.setdefault(value.as_proxy().node, value.as_proxy())
     return list(outer.values())
-
-
-def _arm_graph(
-    arm: ArmTrace,
-    operands: Sequence[Proxy],
-    values: Sequence[Any],
-    others: Sequence[Any],
-    predicate: TensorVariable,
-    changed: Sequence[Proxy],
-) -> Graph:
-    """Return the arm as a graph over all operands that returns ``values``.
-
-    Where a side has no value, zeros of the form of the other side's stand in; nobody reads them.
-    Results are copied: a branch may not return its input or a view of it.
-    """
-    graph = Graph()
-    known: dict[Node, Node] = {}
-    for operand in operands:
-        placeholder = graph.placeholder(operand.node.name)
-        placeholder.meta.update(operand.node.meta)
-        known[operand.node] = placeholder
-        if torch.is_grad_enabled() and _requires_grad(operand):
-            known[operand.node] = _entered(graph, placeholder, operand)
-        if _is_among(operand, changed):
-            known[operand.node] = _copy_within(graph, operand, operands, known)
-    for outer, inner in arm.lifted.items():
-        known[inner.node] = known[outer.node]
-    for node in arm.graph.nodes:
-        if node not in known:
-            known[node] = graph.node_copy(node, known.__getitem__)
-    results = []
-    for value, other in zip(values, others, strict=True):
-        if value is None:
-            result = _zeros_in_form_of(graph, example_of(other))
-        else:
-            result = graph.call_method("clone", (known[value.as_proxy().node],))
-            result.meta["example_value"] = example_of(value)
-        covered = _has_to_be_covered(example_of(other if value is None else value))
-        results.append(_covered(graph, result) if covered else result)
-    if not results:  # an operator has to return something
-        result = graph.call_function(torch.zeros, ((),))
-        result.meta["example_value"] = example_of(predicate)
-        results.append(result)
-    graph.output(tuple(results))
-    return graph
-
-
-def _zeros_in_form_of(graph: Graph, example: torch.Tensor) -> Node:
-    """Return zeros in the form of a copy of ``example``; ``torch.cond`` compares strides too."""
-    order, strides = list(range(example.dim())), example.stride()
-    are_known = all(isinstance(stride, int) for stride in strides)
-    if are_known and is_non_overlapping_and_dense_or_false(example):
-        order.sort(key=lambda dimension: -strides[dimension])
-    zeros = graph.call_function(
-        torch.zeros,
-        (tuple(example.shape[dimension] for dimension in order),),
-        {"dtype": example.dtype, "device": example.device},
-    )
-    zeros.meta["example_value"] = example
-    if order == sorted(order):
-        return zeros
-    places = tuple(order.index(dimension) for dimension in range(example.dim()))
-    result = graph.call_method("permute", (zeros, places))
-    result.meta["example_value"] = example
-    return result
-
-
-def _copy_within(
-    graph: Graph, operand: Proxy, operands: Sequence[Proxy], known: dict[Node, Node]
-) -> Node:
-    """Return a copy of an operand that the arm may change, the same one for all its names."""
-    for earlier in operands:
-        if earlier is operand:
-            break
-        if _is_among(earlier, [operand]):
-            return known[earlier.node]
-    copied = graph.call_method("clone", (known[operand.node],))
-    copied.meta["example_value"] = operand.node.meta["example_value"]
-    return copied
-
-
-def _entered(graph: Graph, placeholder: Node, operand: Proxy) -> Node:
-    """Return an operand in a form whose gradient is laid out alike in every arm.
-
-    The backward of torch.cond asks for that. The gradient of a sum, for one, comes as an expanded
-    number: multiplied by one it is dense. That of a factorisation comes transposed: flattened and
-    unflattened it is contiguous, as the operand is.
-    """
-    example = operand.node.meta["example_value"]
-    entered = graph.call_function(torch.mul, (placeholder, 1))
-    entered.meta["example_value"] = example
-    if not example.is_contiguous():
-        return entered
-    flat = graph.call_method("reshape", (entered, -1))
-    flat.meta["example_value"] = example.reshape(-1)
-    shaped = graph.call_method("view_as", (flat, placeholder))
-    shaped.meta["example_value"] = example
-    return shaped
 
 
 def _call(tx: Any, function: Any, *arguments: Any) -> TensorVariable:

@@ -34,6 +34,7 @@ from bcmend.runtime import (
     clocks,
     context_variables,
     copy_calls,
+    doubles,
     exported,
     frames,
     guards,
@@ -441,6 +442,7 @@ ANSWERING: Final = (
     clocks,
     context_variables,
     copy_calls,
+    doubles,
     held_contexts,
     host_calls,
     leaves,
@@ -453,6 +455,7 @@ def _install() -> None:
     truths.install()
     searches.install()
     open_ranges.install()
+    doubles.install()
     assertions.install()
     callees.install()
     substitution.install()

@@ -17,7 +17,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import torch
@@ -25,7 +25,7 @@ from torch._dynamo.variables import TensorVariable
 from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.builder import wrap_fx_proxy
 from torch._dynamo.variables.tensor import SymNodeVariable
-from torch.fx import Graph, GraphModule, Node
+from torch.fx import Graph, GraphModule, Node, Proxy
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from bcmend.names import BUFFER
@@ -34,7 +34,9 @@ from bcmend.runtime.merge import example_of
 from bcmend.runtime.watches import SiteChanged
 
 __all__ = [
+    "KEPT",
     "are_made_in",
+    "before_arms",
     "count_from",
     "counted",
     "drop_unread",
@@ -48,7 +50,7 @@ __all__ = [
     "tensor_of",
 ]
 
-_KEPT: Final = "bcmend_kept"  # in the meta of the nodes of a tensor that is kept beside a number
+KEPT: Final = "bcmend_kept"  # in the meta of the nodes of a tensor that is kept beside a number
 _ORDERS: Final = frozenset([operator.gt, operator.ge, operator.lt, operator.le])
 _COMPARISONS: Final = _ORDERS | {operator.eq, operator.ne}
 #: Of an integer and a fraction: what holds for the fraction holds for the integer below it.
@@ -62,11 +64,6 @@ _STEPS: Final = {
 _NEGATIONS: Final = frozenset([operator.not_, torch.sym_not])
 _CASTS: Final = frozenset([torch.sym_float, torch.sym_ite])
 _SAME_VALUE: Final = frozenset([(torch.sym_float, torch.float64), (torch.sym_int, torch.int64)])
-_DTYPES: Final = {
-    torch.SymBool: torch.bool,
-    torch.SymInt: torch.int64,
-    torch.SymFloat: torch.float64,
-}
 _RANGE: Final = torch.ops.aten._assert_scalar.default
 #: Up to here every integer is a double, and a comparison with a double is exact.
 _EXACT_IN_DOUBLE: Final = 2**53
@@ -187,30 +184,47 @@ def _method(
     tx: Any, variable: TensorVariable, name: str, *rest: Any, **named: Any
 ) -> TensorVariable:
     proxy = tx.output.create_proxy("call_method", name, (variable.as_proxy(), *rest), named)
-    proxy.node.meta[_KEPT] = True
+    proxy.node.meta[KEPT] = True
     result = wrap_fx_proxy(tx, proxy)
     assert isinstance(result, TensorVariable)
     return result
 
 
-def hand_on(tx: Any, numbers: Iterable[SymNodeVariable]) -> None:
-    """Keep the tensors behind numbers that an arm leaves behind, which ends with its trace."""
+def hand_on(
+    tx: Any, numbers: Iterable[SymNodeVariable], double: Callable[[Any, Proxy], TensorVariable]
+) -> None:
+    """Keep the tensors behind numbers that an arm leaves behind, which ends with its trace.
+
+    ``double`` makes the tensor of a float for which none was kept.
+    """
     known = _kept_by_node(tx)
     for number in numbers:
-        node = number.as_proxy().node
-        kind = _kind(node, known)
-        if kind is torch.bool or node in known:
+        node, example = number.as_proxy().node, number.sym_num
+        if _kind(node, known) is torch.bool or node in known:
             tensor = _tensor_of(tx, node, known)
-            tensor.as_proxy().node.meta.pop(_KEPT, None)
-            known[node] = tensor
-        elif free_unbacked_symbols(number.sym_num):
-            dtype = _DTYPES[type(number.sym_num)]
-            known[node] = _function(tx, torch.scalar_tensor, number.as_proxy(), dtype=dtype)
+        elif not free_unbacked_symbols(example):
+            continue
+        elif isinstance(example, torch.SymFloat):
+            tensor = double(tx, number.as_proxy())
+        else:
+            dtype = torch.bool if isinstance(example, torch.SymBool) else torch.int64
+            tensor = _function(tx, torch.scalar_tensor, number.as_proxy(), dtype=dtype)
+        tensor.as_proxy().node.meta.pop(KEPT, None)
+        known[node] = tensor
 
 
-def tensor_behind(tx: Any, number: SymNodeVariable) -> TensorVariable | None:
+def tensor_behind(tx: Any, number: Proxy) -> TensorVariable | None:
     """Return the tensor of exactly the value of a number, if it was kept."""
-    return _kept_by_node(tx).get(number.as_proxy().node)
+    return _kept_by_node(tx).get(number.node)
+
+
+def before_arms(tx: Any, number: Proxy) -> Proxy:
+    """Return what a number is outside of all arms that it was lifted into."""
+    tracer = tx.output.current_tracer
+    while number.node.op == "placeholder" and tracer.parent is not None:
+        lifted = {inner.node: outer for outer, inner in tracer.lifted_freevars.items()}
+        number, tracer = lifted.get(number.node, number), tracer.parent
+    return number
 
 
 def is_taken(tx: Any, number: SymNodeVariable) -> bool:
@@ -269,7 +283,7 @@ def _keep_counts(tx: Any, node: Node) -> None:
 def _counted(tx: Any, node: Any, known: Mapping[Node, TensorVariable]) -> TensorVariable | None:
     if node in known:
         found = known[node]
-        found.as_proxy().node.meta.pop(_KEPT, None)
+        found.as_proxy().node.meta.pop(KEPT, None)
         return found if example_of(found).dtype is torch.int64 else None
     if not isinstance(node, Node) or node.target not in _STEPS:
         return None
@@ -304,7 +318,7 @@ def tensor_of(tx: Any, condition: SymNodeVariable) -> TensorVariable | None:
     found = _tensor_of(tx, node, known)
     if kind is not torch.bool:
         found = _function(tx, torch.ne, found, 0)  # NaN is true, as in Python
-    found.as_proxy().node.meta.pop(_KEPT, None)  # from now on somebody has it
+    found.as_proxy().node.meta.pop(KEPT, None)  # from now on somebody has it
     return found
 
 
@@ -406,7 +420,7 @@ def _droppable(graph: Graph) -> dict[Node, None]:
     """Return the nodes, in order, that do nothing but compute a value about numbers."""
     found: dict[Node, None] = {}
     for node in graph.nodes:
-        if _KEPT in node.meta or _is_item(node) or _is_about_numbers(node, found):
+        if KEPT in node.meta or _is_item(node) or _is_about_numbers(node, found):
             found[node] = None
     return found
 

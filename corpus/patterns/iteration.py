@@ -90,7 +90,7 @@ def break_out_of_the_inner_of_two_loops() -> Program:
     return program
 
 
-@pattern(rows, WHERE, training_outcome=(COND, WHERE))
+@pattern(rows, WHERE)
 def break_and_continue_in_one_loop() -> Program:
     def program(x: Tensor) -> Tensor:
         kept = x[:, 0] * 0

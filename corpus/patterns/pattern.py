@@ -48,6 +48,8 @@ class Pattern:
             value is a tensor of its own.
         zero_gradients: eager execution leaves gradients `None` on one side of a branch.
         any_random_state: an arm draws random numbers, and running both arms draws them always.
+        inductor: whether Inductor compiles an operator of its arms inside `torch.cond`; where it
+            does not, the branch has to be left to Dynamo.
         only_writes: it has neither branch nor loop nor check, though its outcome does not say so.
         way: how it gets patched and compiled.
         unsettled: why the outcome is not reached yet; empty where it is.
@@ -67,6 +69,7 @@ class Pattern:
     may_copy: bool = False
     zero_gradients: bool = False
     any_random_state: bool = False
+    inductor: bool = True
     only_writes: bool = False
     way: Way = patch_then_compile
     unsettled: str = ""

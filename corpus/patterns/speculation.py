@@ -174,7 +174,8 @@ def _matrices() -> list[Call]:
     return [call(good), call(-torch.eye(2)), call(good * 2)]
 
 
-@pattern(_matrices, COND, WHERE, training=False)  # with aot_eager its backward fails under any cond
+# With aot_eager its backward fails under any cond.
+@pattern(_matrices, COND, WHERE, training=False, inductor=False)
 def factorised_only_if_definite() -> Program:
     def program(matrix: Tensor) -> Tensor:
         determinant = matrix[0, 0] * matrix[1, 1] - matrix[0, 1] * matrix[1, 0]
@@ -185,7 +186,7 @@ def factorised_only_if_definite() -> Program:
     return program
 
 
-@pattern(_matrices, COND, training=False)  # as with cholesky
+@pattern(_matrices, COND, training=False, inductor=False)  # as with cholesky
 def inverted_only_if_regular() -> Program:
     def program(matrix: Tensor) -> Tensor:
         shifted = matrix + torch.eye(2)
