@@ -404,3 +404,22 @@ def test_gradients_are_equal_but_for_rounding():
         assert found.equal(result)
         torch.testing.assert_close(found_grad, grad, rtol=1e-6, atol=1e-7)
     bcmend.unpatch(scaled)
+
+
+def test_inductor_divides_numbers_by_zero_and_rounds_powers() -> None:
+    def program(x: Tensor, count: Tensor) -> tuple[Tensor, float, float]:
+        total = x.sum().item()
+        if x.max() > 0:
+            x = x + 1
+        return x, total / count.item(), (total * 10) ** 3
+
+    x = torch.tensor([1.0, 0.1], dtype=torch.float64)
+    mended = _mended(program, backend="inductor")
+    _, share, power = mended(x, torch.tensor(0.0))
+    with pytest.raises(ZeroDivisionError):
+        program(x, torch.tensor(0.0))
+    assert share == float("inf")
+    exact = (x.sum().item() * 10) ** 3
+    assert power != exact
+    assert power == pytest.approx(exact, rel=1e-6)
+    assert mended(x, torch.tensor(3.0))[1] == x.sum().item() / 3.0
