@@ -48,7 +48,8 @@ class NotTaken(Layer):
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = self.inner(x)
         if y[0, 0, 0] > _HUGE:
-            print("huge:", y.abs().max().item())
+            magnitude = y.abs()
+            print("huge:", magnitude.max(), magnitude.mean().item(), torch.isnan(y).sum())
         return y
 
 
