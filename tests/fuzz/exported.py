@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import copy
 import random
+import sys
 import warnings
 from collections.abc import Iterator
+from types import FunctionType, ModuleType
 from typing import Any
 
 import torch
@@ -35,7 +37,14 @@ class _AsModule(nn.Module):
 def found_in_export(program: Program) -> Iterator[str]:
     """Yield what is wrong with the exported program, or with the failure to export it."""
     strict = random.Random(program.text).random() < 0.5
-    make, calls = factory_of(program), inputs_of(program)
+    build, calls = factory_of(program), inputs_of(program)
+
+    def make() -> Any:
+        subject = build()
+        forward = subject if isinstance(subject, FunctionType) else type(subject).forward
+        _be_importable(forward.__globals__)
+        return subject
+
     expected = _outcome(make(), calls()[0])
     if isinstance(expected, Exception):
         return
@@ -54,6 +63,19 @@ def found_in_export(program: Program) -> Iterator[str]:
         reference = _outcome(stock, calls()[0])
     if not isinstance(found, Exception) and not _is_like(found, reference):
         yield f"export: {str(reference)[:100]} and {str(found)[:100]}"
+
+
+def _be_importable(names: dict[str, Any]) -> None:
+    """Put a program where Dynamo looks for what its code names; it may not be there yet."""
+    module = ModuleType(names["__name__"])
+
+    def attribute(name: str) -> Any:
+        if name in names:
+            return names[name]
+        raise AttributeError(name)
+
+    vars(module)["__getattr__"] = attribute
+    sys.modules[module.__name__] = module
 
 
 def _exported(subject: Any, call: Any, strict: bool) -> Any:

@@ -186,6 +186,23 @@ class Shown:
 shown = Shown()
 """,
     """
+class Broken:
+    def __str__(self):
+        raise ValueError("no text")
+""",
+    """
+class Full:
+    def write(self, text):
+        raise OSError("full")
+""",
+    """
+def warned(x):
+    if x.sum() > 0:
+        warnings.warn("positive", stacklevel=2)
+    logger.warning("warned", stacklevel=2)
+    return x
+""",
+    """
 def failing(n):
     if n > 1:
         raise ValueError("fails", n)
