@@ -95,7 +95,7 @@ class _Job:
 #: program that neither ends nor can be interrupted is given up.
 _MOST_MEMORY: Final = 3 * 2**30
 _LONGEST_SILENCE: Final = 400.0
-_MINIMISING: Final = 90.0
+_MINIMISING: Final = 45.0
 
 
 def _work(

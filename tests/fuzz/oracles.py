@@ -152,8 +152,11 @@ def _with_plain_output(one: Observation, *, dropped: bool) -> Observation:
     return replace(one, events=events)
 
 
+_ADDRESS: Final = re.compile(r"\b0x[0-9a-f]{6,}")
+
+
 def _plain(text: str) -> str:
-    return _RESUMED.sub(r"\1", _HISTORY.sub("", text))
+    return _ADDRESS.sub("0x", _RESUMED.sub(r"\1", _HISTORY.sub("", text)))
 
 
 # --- the oracles ---------------------------------------------------------------------------------
