@@ -41,6 +41,9 @@ class NothingToMend:
 
     guard = record = branch
 
+    def undecided(self, key: str, operands: tuple[Any, ...]) -> bool:
+        return False
+
     def unbound(self, value: object) -> bool:
         return value is UNBOUND
 
