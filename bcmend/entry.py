@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from builtins import UnboundLocalError
+
 from bcmend.runtime.boundary import run
 from bcmend.runtime.primitives import (
     branch,
@@ -16,6 +18,7 @@ from bcmend.runtime.primitives import (
 )
 
 __all__ = [
+    "UnboundLocalError",
     "branch",
     "data_dependent",
     "guard",

@@ -171,7 +171,8 @@ def run_eagerly(make: Make, inputs: Inputs, *, training: bool, patched: bool) ->
 class CompiledRun:
     """All calls of one compiled program.
 
-    `first_frames` counts what the first of them had compiled, `frames_left` the frames that Dynamo
+    `first_frames` counts what the first of them had compiled, `first_graphs` the graphs of that,
+    `frames_left` the frames that Dynamo
     began to compile and left to eager execution as a whole.
     """
 
@@ -181,6 +182,7 @@ class CompiledRun:
     later_frames: int
     report: Report | None
     frames_left: int = 0
+    first_graphs: int = 0
 
 
 def run_compiled(
@@ -203,6 +205,7 @@ def run_compiled(
             calls = _calls(inputs, training)
             with _counted_compilations() as first:
                 observations = _observe_all(program, compiled, calls[:1], training)
+            first_graphs = counting.graphs
             with _counted_compilations() as later:
                 observations += _observe_all(program, compiled, calls[1:], training)
             report = None if way is leave_unpatched else bcmend.report(program)
@@ -210,7 +213,8 @@ def run_compiled(
             bcmend.unpatch()
             torch._dynamo.reset()
     left = _frames_left() - left_before
-    return CompiledRun(tuple(observations), counting.graphs, sum(first), sum(later), report, left)
+    counts = (counting.graphs, sum(first), sum(later))
+    return CompiledRun(tuple(observations), *counts, report, left, first_graphs)
 
 
 def _frames_left() -> int:

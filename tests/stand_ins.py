@@ -7,6 +7,7 @@ a model has tensors.
 
 from __future__ import annotations
 
+import copy
 import dis
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -25,6 +26,7 @@ class NothingToMend:
     """Answers as the primitives do outside a trace: control goes to the original instructions."""
 
     asked: list[str] = field(default_factory=list)
+    UnboundLocalError = UnboundLocalError
 
     def data_dependent(self, key: str, condition: object) -> bool:
         self.asked.append(key)
@@ -38,6 +40,9 @@ class NothingToMend:
         raise AssertionError("asked for a branch after the answer no")
 
     guard = record = branch
+
+    def undecided(self, key: str, operands: tuple[Any, ...]) -> bool:
+        return False
 
     def unbound(self, value: object) -> bool:
         return value is UNBOUND
@@ -128,19 +133,50 @@ class TakenBack(EverythingMended):
         self.calls += 1
         if self.calls > self.MOST_CALLS:
             return None
-        cells = function.__closure__ or ()
+        cells = _cells_of(function, *inputs)
         before = list(self.log)
         contents = [_content(cell) for cell in cells]
-        try:
-            return super().branch(key, form, condition, function, first, entry, inputs)
-        except Exception:
+        # An iterator cannot be set back, so an arm that is given one is tried with a copy, and
+        # with a copy of the list that a comprehension is making.
+        copies = tuple(self._copy(each) for each in inputs)
+        tried = [copies, inputs] if any(map(_is_iterator, inputs)) else [inputs]
+        result = None
+        for given in tried:
             self.log[:] = before
             for cell, content in zip(cells, contents, strict=True):
                 _fill(cell, content)
-            return None
+            try:
+                result = super().branch(key, form, condition, function, first, entry, given)
+            except Exception:
+                self.log[:] = before
+                for cell, content in zip(cells, contents, strict=True):
+                    _fill(cell, content)
+                return None
+        return result
+
+    def _copy(self, value: object) -> object:
+        is_made = isinstance(value, list) and value is not self.log
+        return copy.copy(value) if is_made or _is_iterator(value) else value
 
     def guard(self, *arguments: object) -> bool:  # type: ignore[override]
         return False
+
+
+def _cells_of(*values: object) -> list[Any]:
+    """Return the cells of functions, and of the functions in these."""
+    cells: list[Any] = []
+    pending = list(values)
+    while pending:
+        found = getattr(pending.pop(), "__closure__", None) or ()
+        new = [each for each in found if not any(each is known for known in cells)]
+        cells += new
+        pending += [_content(each) for each in new]
+    return cells
+
+
+def _is_iterator(value: object) -> bool:
+    """Whether a value is an iterator of something built in, which can be copied."""
+    return isinstance(value, Iterator) and hasattr(value, "__length_hint__")
 
 
 _EMPTY = object()

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from types import CodeType
+from typing import TypeVar
 
 from bytecode import Compare
 
@@ -18,6 +19,8 @@ from bcmend.codeobj import behavior
 from bcmend.codeobj.decode import Instruction, Label, Location, Shape
 
 Instructions = tuple[Instruction, ...]
+#: An instruction, or a label of jumps among those that push an argument.
+Operand = TypeVar("Operand")
 
 #: Bit that says, in MAKE_FUNCTION or SET_FUNCTION_ATTRIBUTE, that a tuple of cells is given.
 _CLOSURE_FLAG = 8
@@ -81,9 +84,9 @@ def load_attribute(name: str, location: Location | None = None) -> Instructions:
 
 def call_value(
     load_callable: Sequence[Instruction],
-    arguments: Sequence[Sequence[Instruction]],
+    arguments: Sequence[Sequence[Operand]],
     location: Location | None = None,
-) -> Instructions:
+) -> tuple[Instruction | Operand, ...]:
     """Call what ``load_callable`` pushes with positional arguments; push the result.
 
     Args:
@@ -101,9 +104,9 @@ def call_value(
 
 def call_global(
     function_path: Sequence[str],
-    arguments: Sequence[Sequence[Instruction]],
+    arguments: Sequence[Sequence[Operand]],
     location: Location | None = None,
-) -> Instructions:
+) -> tuple[Instruction | Operand, ...]:
     """Call the global ``function_path[0]``, or an attribute of it that the rest of the path names.
 
     Args:

@@ -29,7 +29,8 @@ from bcmend.rewrite.statements import (
     keywords_of,
     start_of,
 )
-from bcmend.rewrite.trials import trial_of
+from bcmend.rewrite.trials import may_fail, trial_of
+from bcmend.rewrite.unbound import checks_in
 from bcmend.torch_knowledge import (
     DEFERRED_ARGUMENT_CALLS,
     NEVER_TENSOR_ATTRIBUTES,
@@ -98,7 +99,27 @@ def _inputs(facts: Facts, statement: OutputStatement) -> list[Slice] | None:
         if None in chains:
             return None
         inputs += [chain for chain in chains if chain is not None]
-    return inputs
+    return None if _fails_too_late(facts, statement, arguments, inputs) else inputs
+
+
+def _fails_too_late(
+    facts: Facts, statement: OutputStatement, arguments: list[Slice], inputs: list[Slice]
+) -> bool:
+    """Whether what is left for later might have failed before an unbound variable does."""
+    if not arguments:
+        return False
+    first = arguments[0].start
+    checks = checks_in(facts, first, statement.call)
+    cells = (each.start for each in inputs if _reads_own_cell(facts, each.start))
+    last = max([*checks, *cells], default=first)
+    return may_fail(facts, Slice(first, last), inputs, statement.harmless)
+
+
+def _reads_own_cell(facts: Facts, index: int) -> bool:
+    """Whether a variable is read that nested functions share, and that may be unbound."""
+    instruction = facts.instructions[index]
+    captured = instruction.arg in facts.function.shape.freevars
+    return row(instruction.op).reads == "cell" and not captured
 
 
 def _unmovable(facts: Facts, start: int, call: int) -> Refusal | None:
@@ -214,8 +235,11 @@ def _parts(start: int, call: int, arguments: list[Slice]) -> Iterator[Slice]:
 
 def _must_wait(facts: Facts, part: Slice) -> bool:
     """Whether Dynamo could not evaluate an argument on tensors."""
+    checks = checks_in(facts, part.start, part.end)
     for index in range(part.start, part.end):
         instruction = facts.instructions[index]
+        if any(start <= index < read for start, read in checks.items()):
+            continue
         if instruction.target is not None or instruction.op == "CONVERT_VALUE":
             return True
         if instruction.op == "FORMAT_VALUE" and instruction.arg & 3:
@@ -287,7 +311,12 @@ def _chains(facts: Facts, part: Slice, data: frozenset[str]) -> Iterator[Slice |
     certain: set[tuple[object, ...]] = set()
     bound = bound_before(facts.graph, facts.liveness, part.start)
     reach = index = part.start  # how far the jumps made so far go
+    checks = checks_in(facts, part.start, part.end)
     while index < part.end:
+        if index in checks:
+            yield Slice(index, checks[index] + 1) if index >= reach else None
+            index = checks[index] + 1
+            continue
         instruction = facts.instructions[index]
         if isinstance(instruction.target, int):
             reach = max(reach, instruction.target)

@@ -22,6 +22,7 @@ from bcmend.codeobj.decode import decode
 from bcmend.codeobj.opcodes import row
 from bcmend.codeobj.scan import calls_a_variable, has_call
 from bcmend.rewrite.plan import Callee, Slice
+from bcmend.rewrite.unbound import checks_in
 from bcmend.torch_knowledge import LOGGER_METHODS, REPEATABLE_CALLS
 
 __all__ = [
@@ -326,7 +327,17 @@ def arguments_of(facts: Facts, start: int, call: int) -> list[Slice]:
             return []
         slices.append(Slice(begin, top))
         top = begin
-    return slices[::-1]
+    return _with_checks(facts, slices[::-1])
+
+
+def _with_checks(facts: Facts, arguments: list[Slice]) -> list[Slice]:
+    """Add to each argument the question whether what it begins with is bound."""
+    if not arguments:
+        return []
+    asked = {read: at for at, read in checks_in(facts, 0, arguments[-1].end).items()}
+    begins = [asked.get(each.start, each.start) for each in arguments]
+    ends = [*begins[1:], arguments[-1].end]
+    return [Slice(begin, end) for begin, end in zip(begins, ends, strict=True)]
 
 
 def starred_arguments_of(facts: Facts, start: int, call: int) -> Slice | None:

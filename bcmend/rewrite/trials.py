@@ -30,7 +30,7 @@ from bcmend.rewrite.statements import (
 )
 from bcmend.torch_knowledge import REPEATABLE_CALLS
 
-__all__ = ["trial_of"]
+__all__ = ["may_fail", "trial_of"]
 
 _NEVER, _UNLESS_USUAL, _UNLESS_NUMBERS, _POSSIBLE = range(4)
 
@@ -77,6 +77,19 @@ def trial_of(facts: Facts, statement: OutputStatement, inputs: Sequence[Slice]) 
             parts.append(part)
             used.update(n for n, each in enumerate(inputs) if part.start <= each.start < part.end)
     return Trial(tuple(parts), frozenset(used), worst) if parts else None
+
+
+def may_fail(facts: Facts, part: Slice, inputs: Sequence[Slice], harmless: frozenset[str]) -> bool:
+    """Whether a part of a statement may fail in what is evaluated later.
+
+    Args:
+        facts: the function.
+        part: of the statement, the first argument or behind it.
+        inputs: what is evaluated where the statement stands.
+        harmless: globals that can be read at any time.
+    """
+    found = _chance(facts, part, _known_inputs(inputs), harmless)
+    return found is None or found == _POSSIBLE
 
 
 def _known_inputs(inputs: Sequence[Slice]) -> frozenset[int]:

@@ -16,8 +16,9 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 from dataclasses import replace
-from types import CodeType
+from types import CodeType, FunctionType
 
+from bcmend.analysis.effects import names_of
 from bcmend.analysis.facts import Facts
 from bcmend.analysis.liveness import bound_before
 from bcmend.cfg.graph import decoded_index
@@ -27,7 +28,7 @@ from bcmend.codeobj.decode import FunctionCode, Instruction, Label, Location, Sh
 from bcmend.codeobj.opcodes import row
 from bcmend.names import NAMESPACE, UNBOUND
 
-__all__ = ["with_marks"]
+__all__ = ["checks_in", "with_marks"]
 
 
 def with_marks(facts: Facts, names: frozenset[str]) -> FunctionCode:
@@ -44,6 +45,23 @@ def with_marks(facts: Facts, names: frozenset[str]) -> FunctionCode:
             for name in sorted(marked):
                 written.extend(_placed(each, instruction.offset) for each in _mark(name, None))
     return _finished(function, written, places)
+
+
+def checks_in(facts: Facts, start: int, end: int) -> dict[int, int]:
+    """Return where a stretch asks whether a variable is marked, and where it is read behind that.
+
+    The question fails at its place, where a handler may wait for it: it must not be made later.
+    """
+    found: dict[int, int] = {}
+    for index in range(start, end):
+        instruction = facts.instructions[index]
+        if row(instruction.op).reads == "global" and names_of(instruction) == NAMESPACE:
+            targets = (facts.instructions[each].target for each in range(index, end))
+            read = next((each for each in targets if isinstance(each, int)), None)
+            if read is not None:
+                # CPython 3.13 has the NULL of a call behind the callable, older ones before it.
+                found[index - (facts.instructions[index + 2].op != "PUSH_NULL")] = read
+    return found
 
 
 def _first_resume(function: FunctionCode) -> int:
@@ -93,13 +111,27 @@ def _fail_if_marked(shape: Shape, name: str, location: Location | None) -> Itera
 
 
 def _failing(shape: Shape, name: str, location: Location | None) -> CodeType:
-    """Return the code of a function that reads ``name`` and nothing has bound it there.
+    """Return the code of a function that fails as reading ``name`` does while it is unbound.
 
-    In the function itself it stays bound to the mark: handlers see one thing, whatever failed.
+    It raises the error itself: Dynamo takes a variable without a value for something that it cannot
+    trace, which no handler sees. In the function itself the variable stays bound to the mark:
+    handlers see one thing, whatever failed.
     """
-    read = emit.load_local(name, location, may_be_unbound=True)
-    items = (*emit.prologue(shape, location), *read, *emit.return_value(location))
-    return assemble(shape, items, ())
+    text = emit.load_const(_what_reading_says(shape, name), location)
+    error = emit.call_global((NAMESPACE, UnboundLocalError.__name__), [text], location)
+    raising = Instruction("RAISE_VARARGS", 1, location=location)
+    return assemble(shape, (*emit.prologue(shape, location), *error, raising), ())
+
+
+def _what_reading_says(shape: Shape, name: str) -> str:
+    """Return the message with which this Python refuses to read a local that is unbound."""
+    read = emit.load_local(name, may_be_unbound=True)
+    code = assemble(shape, (*emit.prologue(shape), *read, *emit.return_value()), ())
+    try:
+        FunctionType(code, {})()
+    except UnboundLocalError as error:
+        return str(error)
+    raise AssertionError(f"{name} is bound")
 
 
 def _mark(name: str, location: Location | None) -> Iterator[Item]:

@@ -49,7 +49,7 @@ from bcmend.rewrite.plan import (
 
 __all__ = ["CodeWriter"]
 
-Emitted = Sequence[Instruction]
+Emitted = Sequence[Item]
 
 
 @dataclass(slots=True)
@@ -663,12 +663,22 @@ class CodeWriter:
             emit.load_const(lowering.unless_silent, at),
         )
 
-    def _slice(self, stretch: _Stretch, part: Slice) -> list[Instruction]:
-        return [self._copied(stretch, index) for index in range(part.start, part.end)]
+    def _slice(self, stretch: _Stretch, part: Slice) -> list[Item]:
+        """Return a copy of what pushes an operand; its jumps stay inside of it."""
+        targets = (self._facts.instructions[i].target for i in range(part.start, part.end))
+        labels = {each: Label(f"copy of {each}") for each in targets if isinstance(each, int)}
+        items: list[Item] = []
+        for index in range(part.start, part.end):
+            if index in labels:
+                items.append(labels[index])
+            target = self._facts.instructions[index].target
+            copied = self._copied(stretch, index)
+            items.append(replace(copied, target=labels[target]) if target in labels else copied)
+        return items
 
     def _load(self, stretch: _Stretch, part: Slice) -> list[Instruction]:
         """Return the loads of ``part`` alone, without the NULL of a call that ends behind them."""
-        first, *rest = self._slice(stretch, part)
+        first, *rest = (self._copied(stretch, index) for index in range(part.start, part.end))
         if isinstance(first.arg, tuple) and not any(each.op.startswith("CALL") for each in rest):
             first = replace(first, arg=(False, *first.arg[1:]))
         return [first, *rest]

@@ -179,9 +179,21 @@ def by_cond(
     depth.mark_cond(proxy.node, size)
     results = list(wrap_fx_proxy(tx, proxy).items)[: len(pairs)]  # type: ignore[attr-defined]
     return [
-        _uncovered(tx, result, example_of(pair.present))
+        _without_history(tx, pair, _uncovered(tx, result, example_of(pair.present)))
         for pair, result in zip(pairs, results, strict=True)
     ]
+
+
+def _without_history(tx: Any, pair: Pair, result: VariableTracker) -> VariableTracker:
+    """Detach a result that requires no gradients on either side.
+
+    To autograd, every result of ``torch.cond`` is one of all its operands.
+    """
+    sides = [example_of(side) for side in (pair.then_value, pair.else_value) if side is not None]
+    assert isinstance(result, TensorVariable)
+    if any(side.requires_grad for side in sides) or not example_of(result).requires_grad:
+        return result
+    return _method(tx, "detach", result.as_proxy())
 
 
 def _uncovered(tx: Any, result: VariableTracker, example: torch.Tensor) -> VariableTracker:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from tests.fuzz.theme import templates
 from tests.fuzz.values import (
     BOOL,
     BOX,
@@ -105,4 +106,65 @@ OF_MODULE_STORES: Final = (
     "self.kept.append({vector}.detach())",
     "self.extra = {vector}.detach()",
     "self.count = {int}",
+)
+
+#: Of the module that has layers.
+OF_LAYERS: Final = {
+    VECTOR: (
+        "self.drop({vector})",
+        "self.norm({matrix})[0]",
+        "self.norm({vector}.repeat(3, 1)).sum(0)",
+        "self.blocks[0]({vector})",
+        "self.norm.running_mean",
+    ),
+    BOOL: ("self.training", "self.norm.training"),
+    INT: ("len(self.blocks)", "self.norm.num_batches_tracked.item()"),
+}
+OF_LAYER_STATEMENTS: Final = templates(
+    r"""
+for block in self.blocks:
+    {v:=vector} = block({v})
+    if {v}.sum() > 6:
+        break
+
+for block in self.blocks:
+    if torch.rand(()) < 0.3:
+        continue
+    {v:=vector} = block({v})
+
+for index, block in enumerate(self.blocks):
+    {v:=vector} = block({v})
+    self.kept.append({v}.detach())
+
+if {data}:
+    {v:=vector} = self.norm(torch.stack([{v}, {v} + 1]))[0]
+
+if {data}:
+    self.total.add_({vector}.detach())
+
+if {data}:
+    self.total = self.total * 0.5 + {vector}.detach()
+
+with torch.no_grad():
+    self.total.copy_({vector})
+
+if {data}:
+    {v:=vector} = self.drop({v})
+else:
+    {v} = self.linear({v})
+
+if self.training and {data}:
+    self.count += 1
+
+self.register_buffer('extra_buffer', {vector}.detach().clone())
+
+if {data}:
+    self.last = {vector}.detach()
+else:
+    self.last = None
+
+logger.info('count %d of %s', self.count, type(self).__name__)
+
+print(self.last is None, self.limit, self.count)
+"""
 )

@@ -12,6 +12,7 @@ from tests.fuzz.expressions import Pick
 from tests.fuzz.prelude import needed_by
 from tests.fuzz.programs import INDENT, Program
 from tests.fuzz.statements import Statements
+from tests.fuzz.themes import THEMES
 from tests.fuzz.values import (
     ARGUMENTS,
     BOOL,
@@ -51,8 +52,22 @@ _PARAMETERS: Final = {
     "both": PAIR,
 }
 #: How many statements a program has; a small one compiles in a tenth of a second.
-_SIZES: Final = (3, 1, 3, 6, 6, 16)
+_SIZES: Final = (3, 1, 3, 5, 6, 9)
 _CALLS: Final = 5
+#: What a program may be compiled with; mostly what everybody has.
+_POLICIES: Final = (
+    *[""] * 9,
+    "output='inline', guards='inline'",
+    "output='inline', guards='inline'",
+    "output='inline'",
+    "guards='inline'",
+    "branch='where'",
+    "branch='cond'",
+    "guards='keep', output='keep'",
+    "output='drop'",
+    "include=('torch.nn',)",
+    "off=('*:output', '*:branch#2')",
+)
 _DEFAULTS: Final = {INT: "2", FLOAT: "0.5", BOOL: "False", MAYBE: "None", TEXT: "'a'"}
 
 _MODULE: Final = """\
@@ -62,6 +77,40 @@ class Model(nn.Module):
         self.linear = nn.Linear(3, 3)
         self.weight = nn.Parameter(torch.tensor([1.0, -2.0, 0.5]))
         self.register_buffer("total", torch.zeros(3))
+        self.count = 0
+        self.limit = 1.5
+        self.last = None
+        self.kept = []
+
+"""
+_LAYERS: Final = """\
+class Block(nn.Module):
+    def __init__(self, scale):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(3)
+        self.scale = scale
+
+    def forward(self, x):
+        if x.sum() > 4:
+            return x / self.scale
+        return self.norm(torch.stack([x, x * 2, -x]))[0]
+
+
+def hook(module, arguments, result):
+    if result.sum() > 0:
+        return result * 2
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.5), nn.ReLU())
+        self.blocks = nn.ModuleList([Block(2.0), Block(0.5)])
+        self.norm = nn.BatchNorm1d(3, momentum=0.3)
+        self.drop = nn.Dropout(0.4)
+        self.weight = nn.Parameter(torch.tensor([1.0, -2.0, 0.5]))
+        self.register_buffer("total", torch.zeros(3))
+        self.linear.register_forward_hook(hook)
         self.count = 0
         self.limit = 1.5
         self.last = None
@@ -95,17 +144,21 @@ def program_of(pick: Pick[Any], *, training: bool | None = None) -> Program:
     """Return the program that a sequence of choices leads to."""
     flowing = pick((False, True)) if training is None else training
     module = pick((False, False, True))
+    layered = module and pick((False, True))
+    themes = tuple(dict.fromkeys(pick((None, *range(len(THEMES)))) for _ in range(pick((1, 2, 0)))))
     others = list(dict.fromkeys(pick(sorted(_PARAMETERS)) for _ in range(pick((0, 1, 2, 3)))))
     required = [name for name in others if _PARAMETERS[name] not in _DEFAULTS]
     optional = [name for name in others if _PARAMETERS[name] in _DEFAULTS]
     kinds = {"x": VECTOR, **{name: _PARAMETERS[name] for name in (*required, *optional)}}
     size = pick(_SIZES)
-    lines = Statements(pick, training=flowing, module=module, size=size).body(kinds)
+    state = ("layers" if layered else "plain") if module else ""
+    chosen = [THEMES[each] for each in themes if each is not None]
+    lines = Statements(pick, training=flowing, module=state, size=size, themes=chosen).body(kinds)
     parameters = [*(["self"] if module else []), "x", *required, *_with_defaults(optional, pick)]
-    body = _definition(parameters, lines, module)
+    body = _definition(parameters, lines, state)
     calls = _calls(kinds, optional, pick)
     helpers = needed_by(f"{body}\n{' '.join(calls)}")
-    return Program(f"{helpers}\n\n{body}".strip() + "\n", calls, flowing)
+    return Program(f"{helpers}\n\n{body}".strip() + "\n", calls, flowing, pick(_POLICIES))
 
 
 def _with_defaults(names: list[str], pick: Any) -> list[str]:
@@ -115,13 +168,13 @@ def _with_defaults(names: list[str], pick: Any) -> list[str]:
     return parameters
 
 
-def _definition(parameters: list[str], lines: list[str], module: bool) -> str:
+def _definition(parameters: list[str], lines: list[str], module: str) -> str:
     name = "forward" if module else "program"
     text = "\n".join(
         f"{INDENT}{line}" for line in [f"def {name}({', '.join(parameters)}):", *_indented(lines)]
     )
     if module:
-        return f"{_MODULE}{text}\n\n\nmake = Model\n"
+        return f"{_LAYERS if module == 'layers' else _MODULE}{text}\n\n\nmake = Model\n"
     return f"def make():\n{text}\n\n{INDENT}return program\n"
 
 

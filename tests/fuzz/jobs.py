@@ -10,20 +10,24 @@ import argparse
 import logging
 import multiprocessing
 import os
+import random
+import resource
 import sys
 import time
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from queue import Empty
-from typing import Any
+from typing import Any, Final
 
 import torch
 
-from tests.fuzz.oracles import SLOW, WRONG
+from tests.fuzz.grammar import random_program
+from tests.fuzz.oracles import SAME, SLOW, WRONG, Verdict
+from tests.fuzz.pages import PAGE, write_table
 from tests.fuzz.saved import save
-from tests.fuzz.search import SHARES, Tried, minimised, search, signature
+from tests.fuzz.search import SEEDS_OF_A_JOB, SHARES, Tried, minimised, search, signature
 
 
 @dataclass(slots=True)
@@ -50,6 +54,23 @@ class Tally:
         reached = "; ".join(f"{site} {n}" for site, n in self.sites.most_common())
         return [*found, f"sites: {reached}"]
 
+    def table(self, arguments: argparse.Namespace) -> str:
+        """Return the rates, and what became of sites, in Markdown."""
+        lines = ["| oracle | programs | in a minute of one processor | same | other |"]
+        lines.append("|---|---|---|---|---|")
+        for oracle in SHARES:
+            kinds = {kind: n for (name, kind), n in self.kinds.items() if name == oracle}
+            if not kinds:
+                continue
+            total, same = sum(kinds.values()), kinds.pop(SAME, 0)
+            rate = total * 60 / max(self.seconds[oracle], 0.1)
+            rest = ", ".join(f"{kind} {n}" for kind, n in sorted(kinds.items()))
+            lines.append(f"| `{oracle}` | {total} | {rate:.0f} | {same} | {rest} |")
+        lines += ["", "| what became of a site | how often |", "|---|---|"]
+        lines += [f"| {site} | {n} |" for site, n in self.sites.most_common()]
+        command = f"--minutes {arguments.minutes:g} --seed {arguments.seed} --jobs {arguments.jobs}"
+        return "\n".join([f"`python -m tests.fuzz {command} --write`", "", *lines])
+
 
 def quiet() -> None:
     """Keep the programs' output, and the compiler's, off the terminal, and to one thread."""
@@ -60,16 +81,44 @@ def quiet() -> None:
     sys.stderr = sys.stdout
 
 
-def _work(seed: int, seconds: float, shares: dict[str, float], queue: Any) -> None:
+@dataclass(slots=True)
+class _Job:
+    """A process that searches: its program, when it began it, and the most memory it has taken."""
+
+    process: Any
+    number: Any
+    begun: Any
+    memory: Any
+
+
+#: What one process may take until another takes its place, and how long it may say nothing: a
+#: program that neither ends nor can be interrupted is given up.
+_MOST_MEMORY: Final = 3 * 2**30
+_LONGEST_SILENCE: Final = 400.0
+_MINIMISING: Final = 45.0
+
+
+def _work(
+    first: int, end: float, shares: dict[str, float], seen: set[str], queue: Any, state: Any
+) -> None:
+    """Search until `end`, or until this process has become too large."""
+    number, begun, memory = state
     quiet()
-    seen: set[str] = set()
-    for tried in search(seed, seconds, shares):
+
+    def begin(each: int) -> None:
+        number.value, begun.value = each, time.time()
+        memory.value = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+    left = end - time.time()
+    for tried in search(first, left, shares, begin=begin):
         queue.put(tried)
         kind = f"{tried.oracle} {signature(tried.verdict)}"
+        left = end - time.time()
         if tried.verdict.kind == WRONG and kind not in seen:
             seen.add(kind)
-            queue.put((tried, minimised(tried, 90.0)))
-    queue.put(None)
+            queue.put((tried, minimised(tried, min(_MINIMISING, left)) if left > 0 else tried))
+        if memory.value > _MOST_MEMORY:
+            return
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -77,19 +126,21 @@ def run(arguments: argparse.Namespace) -> int:
     shares = {name: SHARES[name] for name in arguments.oracles.split(",")}
     context = multiprocessing.get_context("spawn")
     queue = context.Queue()
-    workers = [
-        context.Process(
-            target=_work,
-            args=(arguments.seed + job, arguments.minutes * 60, shares, queue),
-            daemon=True,
-        )
-        for job in range(arguments.jobs)
-    ]
-    for worker in workers:
-        worker.start()
+    end = time.time() + arguments.minutes * 60
     tally, failures = Tally(), {}
-    next_lines = time.monotonic() + 60
-    while any(worker.is_alive() for worker in workers) or not queue.empty():
+
+    def started(first: int) -> _Job:
+        state = context.Value("q", first), context.Value("d", time.time()), context.Value("q", 0)
+        kinds = set(failures)
+        process = context.Process(
+            target=_work, args=(first, end, shares, kinds, queue, state), daemon=True
+        )
+        process.start()
+        return _Job(process, *state)
+
+    jobs = [started((arguments.seed + job) * SEEDS_OF_A_JOB) for job in range(arguments.jobs)]
+    next_lines = time.time() + 60
+    while jobs or not queue.empty():
         try:
             found = queue.get(timeout=5)
         except Empty:
@@ -100,12 +151,41 @@ def run(arguments: argparse.Namespace) -> int:
                 print(f"slow ({found.oracle}, seed {found.seed}):\n{found.program.text}")
         elif found is not None:
             _report(*found, failures)
-        if time.monotonic() > next_lines:
+        jobs = [each for job in jobs for each in _kept(job, end, started, failures)]
+        if time.time() > next_lines:
             next_lines += 60
-            print(*tally.lines(), sep="\n", flush=True)
+            print(*tally.lines(), _memory(jobs), sep="\n", flush=True)
     print(*tally.lines(), f"{len(failures)} kinds of failure", sep="\n")
-    crashed = [worker.exitcode for worker in workers if worker.exitcode]
-    return len(failures) + len(crashed)
+    if arguments.write:
+        write_table(PAGE, "rates", tally.table(arguments))
+    return len(failures)
+
+
+def _kept(
+    job: _Job, end: float, started: Callable[[int], _Job], failures: dict[str, Tried]
+) -> list[_Job]:
+    """Return a job that goes on, or the one that takes its place while there is time."""
+    hangs = time.time() - job.begun.value > _LONGEST_SILENCE
+    if job.process.is_alive() and not hangs:
+        return [job]
+    if hangs:
+        job.process.kill()
+    job.process.join()
+    if job.process.exitcode:
+        what = "it hangs" if hangs else f"the process ends with {job.process.exitcode}"
+        _report_end(job.number.value, what, failures)
+    return [started(job.number.value + 1)] if time.time() < end - 5 else []
+
+
+def _report_end(number: int, what: str, failures: dict[str, Tried]) -> None:
+    """Save a program that has ended its process; which oracle it was is not known any more."""
+    program = random_program(random.Random(number))
+    tried = Tried(program, "compiled", Verdict(WRONG, (f"{what}",)), 0.0, number)
+    _report(tried, tried, failures)
+
+
+def _memory(jobs: Sequence[_Job]) -> str:
+    return f"memory: {', '.join(f'{job.memory.value // 2**20} MiB' for job in jobs)}"
 
 
 def _report(first: Tried, smaller: Tried, failures: dict[str, Tried]) -> None:
@@ -126,5 +206,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--write", action="store_true", help="write the table to docs/fuzzing.md")
     parser.add_argument("--oracles", default=",".join(SHARES), help="separated by commas")
     return min(run(parser.parse_args(arguments)), 100)

@@ -117,9 +117,13 @@ def _functions(names: Mapping[str, Any]) -> Iterator[FunctionType]:
         if getattr(value, "__module__", None) != names["__name__"]:
             continue
         if isinstance(value, FunctionType):
-            yield value
-        elif inspect.isclass(value):
-            yield from (each for each in vars(value).values() if isinstance(each, FunctionType))
+            found = [value]
+        else:
+            found = list(vars(value).values()) if inspect.isclass(value) else []
+        for each in found:
+            # What a decorator has made, and what a named tuple has, is of other modules.
+            if isinstance(each, FunctionType) and each.__globals__ is names:
+                yield each
 
 
 def _own(subject: object) -> Iterator[FunctionType]:

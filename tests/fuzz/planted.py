@@ -17,7 +17,6 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Final
 from unittest import mock
@@ -25,8 +24,9 @@ from unittest import mock
 from tests.fuzz.bugs import PLANTED, Planted, Wrong
 from tests.fuzz.jobs import quiet
 from tests.fuzz.oracles import MORE_GRAPHS, NO_REFERENCE, SAME, STOCK_TOO, WRONG, judge
+from tests.fuzz.pages import PAGE, write_table
 from tests.fuzz.programs import Program
-from tests.fuzz.search import Tried, search
+from tests.fuzz.search import SEEDS_OF_A_JOB, Tried, search
 
 _SHARES: Final = {"eager": 0.03, "plain": 0.17, "compiled": 0.6, "fullgraph": 0.2}
 _RIGHT: Final = (SAME, STOCK_TOO, MORE_GRAPHS, NO_REFERENCE)
@@ -113,7 +113,7 @@ def find_all(
 
 def _noted_search(seed: int) -> Iterator[tuple[Tried, set[str]]]:
     """Search without a bug, and say where each program came."""
-    searching = search(seed, float("inf"), _SHARES, limit=_LIMIT)
+    searching = search(seed * SEEDS_OF_A_JOB, float("inf"), _SHARES, limit=_LIMIT)
     while True:
         with visited() as places:
             tried = next(searching)
@@ -174,22 +174,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         show(f"| {bug.name} | not found | | | |")
     show(f"\n{len(bugs) - len(missing)} of {len(bugs)} found, with seed {given.seed}.")
     if given.write:
-        PAGE.write_text(with_table(PAGE.read_text(), "\n".join(table)))
+        write_table(PAGE, "planted bugs", "\n".join(table))
     return len(missing)
-
-
-PAGE: Final = Path(__file__).parents[2] / "docs" / "fuzzing.md"
-_BEGIN: Final = "<!-- written by python -m tests.fuzz.planted --write -->\n"
-_END: Final = "<!-- end of the table -->\n"
-
-
-def with_table(page: str, table: str) -> str:
-    """Return a page with a table between its two marks."""
-    before, begin, rest = page.partition(_BEGIN)
-    _, end, after = rest.partition(_END)
-    if not (begin and end):
-        raise ValueError("the page has no place for the table")
-    return f"{before}{begin}\n{table}\n\n{end}{after}"
 
 
 if __name__ == "__main__":

@@ -13,15 +13,32 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any, Final
 
+import bcmend
 from tests.equivalence import Call, call
 
 FILE: Final = "random_program.py"
 INDENT: Final = "    "
 
 HEADER: Final = """\
+import collections
+import contextlib
+import contextvars
+import copy
+import functools
+import io
 import logging
+import math
+import pprint
+import random
+import sys
+import threading
+import time
+import traceback
+import types
 import warnings
 
+import bcmend
+import numpy
 import torch
 from torch import nn
 from torch.nn import functional
@@ -40,11 +57,13 @@ class Program:
         body: the definitions behind `HEADER`, `make` among them.
         calls: the text between the parentheses of each call.
         training: whether gradients flow.
+        policy: the text of what `bcmend.Policy` is given.
     """
 
     body: str
     calls: tuple[str, ...]
     training: bool = False
+    policy: str = ""
 
     @property
     def source(self) -> str:
@@ -54,7 +73,8 @@ class Program:
     def text(self) -> str:
         """The program with its calls, to be read by people."""
         calls = "\n".join(f"# program({each})" for each in self.calls)
-        return f"{self.body.rstrip()}\n{calls}\n"
+        policy = f"# Policy({self.policy})\n" if self.policy else ""
+        return f"{self.body.rstrip()}\n{policy}{calls}\n"
 
 
 @functools.lru_cache(maxsize=64)
@@ -88,3 +108,9 @@ def inputs_of(program: Program) -> Callable[[], Sequence[Call]]:
         return [eval(f"_call({each})", {**names, "_call": call}) for each in program.calls]
 
     return inputs
+
+
+def policy_of(program: Program) -> bcmend.Policy:
+    """Return the policy that a program is compiled with."""
+    policy: bcmend.Policy = eval(f"Policy({program.policy})", {"Policy": bcmend.Policy})
+    return policy

@@ -44,6 +44,8 @@ def _smaller(program: Program) -> Iterator[Program]:
             yield replace(program, calls=program.calls[:index] + program.calls[index + 1 :])
     if program.training:
         yield replace(program, training=False)
+    if program.policy:
+        yield replace(program, policy="")
     tree = ast.parse(program.body)
     for body in sorted({*_edited(tree)}, key=len):
         if len(body) < len(program.body):

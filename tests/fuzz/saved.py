@@ -23,6 +23,7 @@ _FILE: Final = '''\
 ORACLE = {oracle!r}
 OPEN = {what!r}
 TRAINING = {training!r}
+POLICY = {policy!r}
 CALLS = (
 {calls})
 PROGRAM = """
@@ -48,6 +49,7 @@ def save(program: Program, oracle: str, what: str, seed: int, folder: Path = FOL
         oracle=oracle,
         what=what,
         training=program.training,
+        policy=program.policy,
         calls=calls,
         body=program.body.replace("\\", "\\\\"),
     )
@@ -62,5 +64,6 @@ def saved(folder: Path = FOLDER) -> Iterator[Saved]:
     """Yield all failures that were written down, in the order of their names."""
     for path in sorted(folder.glob("fuzz_*.py")):
         found = runpy.run_path(str(path))
-        program = Program(found["PROGRAM"].lstrip("\n"), found["CALLS"], found["TRAINING"])
+        body, policy = found["PROGRAM"].lstrip("\n"), found.get("POLICY", "")
+        program = Program(body, found["CALLS"], found["TRAINING"], policy)
         yield Saved(path.stem, found["ORACLE"], found["OPEN"], program)

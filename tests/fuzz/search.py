@@ -10,7 +10,7 @@ import itertools
 import random
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -23,10 +23,12 @@ from tests.fuzz.reduce import reduced
 SHARES: Final[Mapping[str, float]] = {
     "plain": 0.12,
     "eager": 0.08,
-    "compiled": 0.35,
-    "fullgraph": 0.2,
-    "aot_eager": 0.2,
+    "compiled": 0.31,
+    "fullgraph": 0.18,
+    "aot_eager": 0.16,
     "inductor": 0.05,
+    "exported": 0.05,
+    "surface": 0.05,
 }
 
 
@@ -41,22 +43,32 @@ class Tried:
     seed: int
 
 
+#: How many programs lie between the first ones of two seeds.
+SEEDS_OF_A_JOB: Final = 1_000_000
+
+
 def search(
-    seed: int, seconds: float, shares: Mapping[str, float] = SHARES, limit: float = 30.0
+    first: int,
+    seconds: float,
+    shares: Mapping[str, float] = SHARES,
+    limit: float = 15.0,
+    begin: Callable[[int], None] = lambda number: None,
 ) -> Iterator[Tried]:
     """Try programs until the time is over.
 
     Args:
-        seed: where to begin; each program has a seed of its own from there on.
+        first: the number of the first program; each has a number of its own from there on.
         seconds: how long to go on.
         shares: of the time, by oracle.
         limit: seconds of the processor's time that one program may take.
+        begin: is told the number of each program before it is tried.
     """
     end = time.monotonic() + seconds
     spent = dict.fromkeys(shares, 0.0)
-    for number in itertools.count(seed * 1_000_000):
+    for number in itertools.count(first):
         if time.monotonic() > end:
             return
+        begin(number)
         begun = time.process_time()
         program = random_program(random.Random(number))
         oracle = min(shares, key=lambda each: spent[each] / shares[each])

@@ -7,6 +7,7 @@ forgotten, and sometimes read all the same.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -16,6 +17,8 @@ from tests.fuzz.forms import (
     CHECKS,
     IN_PLACE,
     NEW,
+    OF_LAYER_STATEMENTS,
+    OF_LAYERS,
     OF_MODULE_STORES,
     OF_MODULES,
     OFTEN,
@@ -25,6 +28,7 @@ from tests.fuzz.forms import (
 )
 from tests.fuzz.programs import INDENT
 from tests.fuzz.scope import Scope
+from tests.fuzz.theme import BLOCK, NAMED, Theme
 from tests.fuzz.values import (
     ANY,
     BOOL,
@@ -61,25 +65,37 @@ class Statements:
     Args:
         pick: takes one of a sequence, the first if that does as well.
         training: whether gradients flow, so that what they flow into must not be changed in place.
-        module: whether `self` has state.
+        module: what `self` is: nothing, "plain" or with "layers".
         size: how many statements of all kinds there are at most, but for plain assignments.
+        themes: what else there is.
     """
 
     def __init__(
-        self, pick: Callable[[Sequence[Any]], Any], *, training: bool, module: bool, size: int
+        self,
+        pick: Callable[[Sequence[Any]], Any],
+        *,
+        training: bool,
+        module: str,
+        size: int,
+        themes: Sequence[Theme] = (),
     ) -> None:
         self._pick = pick
         self._training, self._module, self._size = training, module, size
         self._depth = 2 if size > _SMALL else 1
         self._expressions = Expressions(pick)
         self._count = 0
-        if module:
-            for kind, forms in OF_MODULES.items():
-                self._expressions.allow(kind, *forms)
+        self._templates = [each for theme in themes for each in theme.statements]
+        if module == "layers":
+            self._templates += OF_LAYER_STATEMENTS
+        allowed = [OF_MODULES] * bool(module) + [OF_LAYERS] * (module == "layers")
+        for forms in (*allowed, *(theme.forms for theme in themes)):
+            for kind, texts in forms.items():
+                self._expressions.allow(kind, *texts)
 
     def body(self, kinds: dict[str, str]) -> Lines:
         """Draw the body of a function of these arguments."""
-        lines, scope = self._pick((self._if, self._if, self._for, self._set))(Scope(dict(kinds)), 2)
+        first = [self._if, self._if, self._for, self._set, *[self._themed] * 3]
+        lines, scope = self._pick(first)(Scope(dict(kinds)), 2)
         if not lines[-1].startswith(("return", "raise")):
             more, scope = self.block(scope, 2, self._pick((1, 2, 1, 3)))
             lines += more
@@ -102,6 +118,7 @@ class Statements:
     def _statement(self, scope: Scope, depth: int) -> tuple[Lines, Scope]:
         simple = [self._set, self._set, self._add, self._output, self._store, self._in_place]
         simple += [self._unpack, self._check, self._leave_early, self._leave_early]
+        simple += [self._themed] * (8 if self._templates else 0)
         if self._count >= self._size:
             return self._set(scope, 0)
         self._count += 1
@@ -111,7 +128,7 @@ class Statements:
             return self._pick([*simple, self._leave])(scope, depth)
         compound = [self._if, self._if, self._if, self._if, self._for, self._while, self._try]
         compound += [self._without_gradients, self._nested, self._lambda, self._delete]
-        compound += [self._until]
+        compound += [self._until, *[self._themed] * (8 if self._templates else 0)]
         return self._pick([*simple, *compound])(scope, depth)
 
     # --- simple statements -----------------------------------------------------------------------
@@ -367,6 +384,42 @@ class Statements:
             f"g = lambda p, n=2: {text}",
             f"w = g({self._of(VECTOR, scope, 1)})",
         ], scope.binding("w", VECTOR)
+
+    def _themed(self, scope: Scope, depth: int) -> tuple[Lines, Scope]:
+        """Fill in the template of a theme."""
+        if not self._templates:
+            return self._set(scope, depth)
+        chosen = self._pick(self._templates)
+        text = chosen.text
+        for mark, kind in NAMED.findall(text):
+            names = [name for name, of_kind in scope.kinds.items() if of_kind == kind]
+            text = text.replace(f"{{{mark}:={kind}}}", f"{{{mark}}}")
+            text = text.replace(f"{{{mark}}}", self._pick(names or ["x"]))
+        lines: Lines = []
+        scopes = [scope]
+        for line in text.splitlines():
+            if line.strip() != BLOCK:
+                lines.append(self._expressions.filled(line, scope.kinds))
+                continue
+            bound = {**scope.kinds, **chosen.inner}
+            inside = replace(scope, kinds=bound, in_loop=scope.in_loop or chosen.is_loop)
+            block, behind = self.block(inside, depth - 1, self._pick((1, 2)))
+            lines += [line.replace(BLOCK, each) for each in block]
+            scopes.append(replace(behind, in_loop=scope.in_loop))
+        if not _is_valid(lines):  # quotes of one kind in one another
+            return self._set(scope, depth)
+        met = self._met(scope, scopes) if len(scopes) > 1 else scope
+        for name, kind in chosen.binds.items():
+            met = met.binding(name, kind)
+        return lines, met
+
+
+def _is_valid(lines: Lines) -> bool:
+    try:
+        ast.parse("\n".join(lines))
+    except SyntaxError:
+        return False
+    return True
 
 
 def _leaves(block: Lines) -> bool:

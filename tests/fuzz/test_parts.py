@@ -15,8 +15,9 @@ import bcmend
 from tests.fuzz.bugs import PLANTED
 from tests.fuzz.grammar import random_program
 from tests.fuzz.oracles import SAME, SLOW, WRONG, Verdict, judge
+from tests.fuzz.pages import PAGE, with_table
 from tests.fuzz.plain import mend_in_place
-from tests.fuzz.planted import PAGE, applied, find_all, with_table
+from tests.fuzz.planted import applied, find_all
 from tests.fuzz.programs import Program, factory_of, inputs_of
 from tests.fuzz.reduce import reduced
 from tests.fuzz.saved import save, saved
@@ -99,11 +100,12 @@ def test_a_search_finds_a_planted_bug(bug: str) -> None:
 
 def test_a_table_is_written_between_its_marks() -> None:
     page = PAGE.read_text()
-    written = with_table(page, "| a | b |")
-    assert "\n| a | b |\n" in written
-    assert with_table(written, "| c |") == with_table(page, "| c |")
+    for name in ("planted bugs", "rates", "coverage"):
+        written = with_table(page, name, "| a | b |")
+        assert "\n| a | b |\n" in written
+        assert with_table(written, name, "| c |") == with_table(page, name, "| c |")
     with pytest.raises(ValueError, match="no place"):
-        with_table("a page", "| a | b |")
+        with_table("a page", "rates", "| a | b |")
 
 
 def test_the_page_names_every_planted_bug() -> None:
