@@ -28,6 +28,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from bcmend.names import UNBOUND
 from bcmend.runtime import (
     assertions,
+    attributes,
     backoff,
     callees,
     callers,
@@ -450,6 +451,7 @@ ANSWERING: Final = (
 
 
 def _install() -> None:
+    attributes.install()
     truths.install()
     searches.install()
     open_ranges.install()
