@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final
 
@@ -112,12 +113,20 @@ def _call(model: Module, call: Callable[..., Any], inputs: Inputs, seed: int) ->
     return Shown(output, tuple(lines), gradients, state)
 
 
+def _told_apart(eager: Sequence[Line], mended: Sequence[Line]) -> str:
+    """Return the first line that only one of two logs has at its place."""
+    for left, right in zip_longest(eager, mended):
+        if left != right:
+            return f"{left and left.text} and {right and right.text}"
+    return "the same"
+
+
 def _differences(eager: Shown, mended: Shown, *, to_the_bit: bool) -> Iterator[str]:
     if to_the_bit:
         yield from differences(eager.output, mended.output)
         yield from differences(eager.state, mended.state, "state")
     if eager.lines != mended.lines:
-        yield f"log: {len(eager.lines)} lines and {len(mended.lines)}"
+        yield f"log: {_told_apart(eager.lines, mended.lines)}"
     for name, first in eager.gradients.items():
         second = mended.gradients[name]
         if second is None or first is None:
