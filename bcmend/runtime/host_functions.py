@@ -13,7 +13,7 @@ another, or the function fails, a side exit makes the call in plain Python.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import CodeType, FunctionType
 from typing import Any, Final
 
@@ -151,7 +151,7 @@ def _call(call: Call) -> VariableTracker:
     args = [_argument(each, tensors) for each in call.args]
     kwargs = {name: _argument(each, tensors) for name, each in call.kwargs.items()}
     made = _Made(call.function, args, kwargs)
-    example = _tried(made, [example_of(each) for each in tensors])
+    example = _tried(made, tensors)
     _CALLS[made.key] = made
     host_calls.note_drawn_inside(tx)
     operands = (
@@ -190,18 +190,36 @@ def _is_immutable(value: Any) -> bool:
     return type(value) in _PLAIN
 
 
-def _tried(made: _Made, examples: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Return what the call gives for tensors of ones, in the form that the graph has it in."""
+#: What to fill tensors with, to see which shape a call gives: as a mask, a length, an index.
+_FILLS: Final = (1, 64, 0)
+
+
+def _tried(made: _Made, tensors: Sequence[TensorVariable]) -> torch.Tensor:
+    """Return what the call gives, in the form that the graph has it in.
+
+    It is tried with the arguments of the call being traced, if these are what it gets, else with
+    tensors of one number.
+    """
     before = random_numbers.states_of_python()
+    failed: Exception | None = None
     try:
-        ones = [torch.ones([int(size) for size in each.shape], dtype=each.dtype) for each in examples]
-        result = made(ones)
-        if type(result).__module__ != "numpy" or result.dtype.kind not in "biuf":
-            raise Refused("it gives no array of numbers")
-        return torch.from_numpy(result)
-    except Refused:
-        raise
-    except Exception as error:
-        raise Refused(f"it raises {type(error).__name__} for tensors of ones") from None
+        for examples in _examples(tensors):
+            try:
+                return torch.from_numpy(made(examples)).clone()
+            except Exception as error:
+                failed = failed or error
     finally:
         random_numbers.put_back_python(before)
+    raise Refused(f"it raises {type(failed).__name__} when it is tried")
+
+
+def _examples(tensors: Sequence[TensorVariable]) -> Iterator[list[torch.Tensor]]:
+    given = [each.as_proxy().node.meta.get("grapharg") for each in tensors]
+    values = [None if each is None else each.example for each in given]
+    if all(isinstance(each, torch.Tensor) for each in values):
+        yield [each.detach().clone() for each in values]
+    forms = [example_of(each) for each in tensors]
+    for fill in _FILLS:
+        yield [
+            torch.full([int(size) for size in each.shape], fill, dtype=each.dtype) for each in forms
+        ]

@@ -27,6 +27,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from bcmend.names import UNBOUND
 from bcmend.runtime import (
+    arrays,
     assertions,
     attributes,
     backoff,
@@ -440,6 +441,7 @@ class _Record(TorchHigherOrderOperatorVariable):
 
 #: Modules that register answers for calls when they are imported.
 ANSWERING: Final = (
+    arrays,
     clocks,
     context_variables,
     copy_calls,

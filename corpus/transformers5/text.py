@@ -154,7 +154,12 @@ TEXT: Final[tuple[Case, ...]] = (
     case(
         "LongT5Model",
         "LongT5Config",
-        t5_sizes() | {"local_radius": 3},
+        t5_sizes()
+        | {
+            "local_radius": 3,
+            "global_block_size": 4,
+            "encoder_attention_type": "transient-global",
+        },
         lambda: pair_inputs(0),
     ),
     case(
