@@ -1,9 +1,10 @@
 """Which functions compute arrays on the host and do nothing else that anyone could notice.
 
 Reads the code of a function and what its global names stand for; says whether all that it names is
-in tables of what changes nothing but values of its own and the state of random generators. So it can
-be called at another moment of the same run, with copies of its arguments. Relies on its arguments
-being tensors and constants: what a method of another object does is not known.
+in tables of what changes nothing but values of its own and the state of random generators. So it
+can be called at another moment of the same run, with copies of its arguments, and once more to see
+what it gives: it has no `while`, of which the end would not be known. Relies on its arguments being
+tensors and constants: what a method of another object does is not known.
 """
 
 from __future__ import annotations
@@ -55,7 +56,11 @@ _REFUSED: Final = frozenset(
 Code = Callable[[FunctionType], CodeType]
 
 
-def is_host_only(function: FunctionType, code_of: Code = lambda function: function.__code__) -> bool:
+def _own_code(function: FunctionType) -> CodeType:
+    return function.__code__
+
+
+def is_host_only(function: FunctionType, code_of: Code = _own_code) -> bool:
     """Whether ``function`` computes with numpy, and changes nothing but random generators.
 
     ``code_of`` gives the code of a function as it was written.
@@ -80,9 +85,12 @@ class _Search:
         if function.__closure__ or getattr(function, "__wrapped__", None) is not None:
             return False
         return all(
-            self._is_harmless(instruction, function.__globals__)
+            _ends(each)
+            and all(
+                self._is_harmless(instruction, function.__globals__)
+                for instruction in dis.get_instructions(each)
+            )
             for each in code_objects(code)
-            for instruction in dis.get_instructions(each)
         )
 
     def _is_harmless(self, instruction: dis.Instruction, names: Mapping[str, Any]) -> bool:
@@ -96,7 +104,7 @@ class _Search:
         return operation not in _REFUSED
 
     def _is_known(self, name: str, names: Mapping[str, Any]) -> bool:
-        """Whether a global name stands for something of the tables, or for another such function."""
+        """Whether a global name stands for something of the tables, or another such function."""
         if name not in names:
             value = getattr(builtins, name, None)
             return name in _BUILTINS or (isinstance(value, type) and issubclass(value, Exception))
@@ -107,3 +115,10 @@ class _Search:
         if isinstance(value, FunctionType):
             return self.is_fine(value)
         return isinstance(value, (bool, int, float, str, type(None)))
+
+
+def _ends(code: CodeType) -> bool:
+    """Whether all loops go over something, as far as can be seen."""
+    instructions = list(dis.get_instructions(code))
+    iterating = {each.offset for each in instructions if each.opname == "FOR_ITER"}
+    return all(each.argval in iterating for each in instructions if "JUMP_BACKWARD" in each.opname)

@@ -1,11 +1,12 @@
 """Functions that compute arrays on the host, called inside the graph.
 
 A function such as one that draws the spans of a spectrogram to be masked reads numbers out of
-tensors, loops as often as they say and fills an array by numpy. Nothing of that can be captured, but
-its result mostly has one shape whatever the data. Where the trace has stopped in a function of which
-``analysis.host_only`` knows that it does nothing else, the next trace has an operator in its place,
-``bcmend::host_function``, which calls it with the tensors as they are then. The operator has an
-effect in torch's sense, so that it is neither removed nor run twice, and several keep their order.
+tensors, loops as often as they say and fills an array by numpy. Nothing of that can be captured,
+but its result mostly has one shape whatever the data. Where the trace has stopped in a function of
+which ``analysis.host_only`` knows that it does nothing else, the next trace has an operator in its
+place, ``bcmend::host_function``, which calls it with the tensors as they are then. The operator has
+an effect in torch's sense, so that it is neither removed nor run twice, and several keep their
+order.
 
 Which shape the result has is tried once, while the call is traced. Where a later result is of
 another, or the function fails, a side exit makes the call in plain Python.
@@ -214,9 +215,10 @@ def _tried(made: _Made, tensors: Sequence[TensorVariable]) -> torch.Tensor:
 
 
 def _examples(tensors: Sequence[TensorVariable]) -> Iterator[list[torch.Tensor]]:
-    given = [each.as_proxy().node.meta.get("grapharg") for each in tensors]
-    values = [None if each is None else each.example for each in given]
-    if all(isinstance(each, torch.Tensor) for each in values):
+    nodes = [each.as_proxy().node for each in tensors]
+    given = [each.meta["grapharg"] for each in nodes if "grapharg" in each.meta]
+    values = [each.example for each in given if isinstance(each.example, torch.Tensor)]
+    if len(values) == len(tensors):
         yield [each.detach().clone() for each in values]
     forms = [example_of(each) for each in tensors]
     for fill in _FILLS:

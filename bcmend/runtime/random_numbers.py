@@ -31,7 +31,8 @@ __all__ = [
 #: Parts of the names of functions and methods that draw random numbers.
 _RANDOM: Final = (
     "rand", "dropout", "bernoulli", "multinomial", "normal_", "uniform_", "exponential_", "poisson",
-    "rrelu", "geometric_", "cauchy_", "random_", "gumbel", "host_function",
+    "rrelu", "geometric_", "cauchy_", "random_", "gumbel",
+    "host_function",
 )  # fmt: skip
 
 
@@ -49,7 +50,9 @@ def may_draw(node: Node) -> bool:
 
 
 def _name(node: Node) -> str:
-    name: str = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+    name: str = (
+        node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+    )
     return name
 
 

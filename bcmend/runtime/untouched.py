@@ -1,9 +1,9 @@
 """What is still known of a dictionary whose contents only the data tell.
 
-The records of a trace say all that was done to an opened dictionary since it was opened, and most of
-them name the keys that they set or remove. Any other key is as it was before. So layers that each
-note something under a number of their own can look for their own number, whether or not the layers
-before them ran.
+The records of a trace say all that was done to an opened dictionary since it was opened, and most
+of them name the keys that they set or remove. Any other key is as it was before. So layers that
+each note something under a number of their own can look for their own number, whether or not the
+layers before them ran.
 """
 
 from __future__ import annotations
@@ -53,9 +53,7 @@ def _touched(inputs: Any, owner: VariableTracker) -> Iterator[VariableTracker | 
         return
     first, *rest = inputs.items
     keys = list(_named_keys(*rest)) if first is owner and len(rest) >= 2 else [None]
-    yield from (
-        each if each is not None and each.is_python_constant() else None for each in keys
-    )
+    yield from (each if each is not None and each.is_python_constant() else None for each in keys)
 
 
 def _named_keys(how: Any, what: Any, *values: Any) -> Iterator[VariableTracker | None]:

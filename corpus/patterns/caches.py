@@ -47,7 +47,7 @@ class Cache:
 
     def __init__(self, layers: int) -> None:
         self.slots = [Slot() for _ in range(layers)]
-        self.used = {layer: False for layer in range(layers)}
+        self.used = dict.fromkeys(range(layers), False)
 
 
 class _Layer(nn.Module):

@@ -29,6 +29,9 @@ from corpus.transformers5.sizes import (
 
 _LONG: Final = 64
 
+_SIZES: Final = "sizes out of tensors: nonzero() and boolean indices in the attention"
+_EXPERTS: Final = "a loop over as many experts as the data hit"
+
 
 def _boxes() -> Inputs:
     corners = torch.rand(2, LENGTH, 2) * 0.5
@@ -115,6 +118,8 @@ TEXT: Final[tuple[Case, ...]] = (
             "attention_window": 8,
         },
         _global_start,
+        eval=_SIZES,
+        train=_SIZES,
     ),
     case(
         "LEDModel",
@@ -126,6 +131,8 @@ TEXT: Final[tuple[Case, ...]] = (
             "max_decoder_position_embeddings": POSITIONS,
         },
         lambda: _global_start() | {"decoder_input_ids": ids(8)},
+        eval=_SIZES,
+        train=_SIZES,
     ),
     case(
         "Qwen3_5MoeModel",
@@ -138,6 +145,8 @@ TEXT: Final[tuple[Case, ...]] = (
         "UdopConfig",
         t5_sizes() | {"image_size": 32, "patch_size": 16},
         _boxes,
+        eval="an index of tuples of tensors, then paddings as long as the data say",
+        train="an index of tuples of tensors, then paddings as long as the data say",
     ),
     case(
         "SwitchTransformersModel",
@@ -150,6 +159,8 @@ TEXT: Final[tuple[Case, ...]] = (
             "num_sparse_decoder_layers": 1,
         },
         lambda: pair_inputs(0),
+        eval=_EXPERTS,
+        train=_EXPERTS,
     ),
     case(
         "LongT5Model",
@@ -182,6 +193,7 @@ TEXT: Final[tuple[Case, ...]] = (
         "FSMTConfig",
         pair_sizes() | {"src_vocab_size": VOCABULARY, "tgt_vocab_size": VOCABULARY},
         pair_inputs,
+        train="a layer that is dropped leaves a tensor of other strides than one that is not",
     ),
     case(
         "BigBirdPegasusModel",
@@ -198,5 +210,6 @@ TEXT: Final[tuple[Case, ...]] = (
             "attention_mask": mask(_LONG),
             "decoder_input_ids": ids(8),
         },
+        train="a layer that may be dropped seeds and draws from numpy's generator",
     ),
 )
