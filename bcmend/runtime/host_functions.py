@@ -20,10 +20,12 @@ from typing import Any, Final
 
 import torch
 from torch._C._dynamo.eval_frame import set_eval_frame
-from torch._dynamo.variables import NumpyNdarrayVariable, TensorVariable
+from torch._dynamo.variables import NumpyNdarrayVariable, TensorVariable, TupleVariable
 from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.builder import wrap_fx_proxy
+from torch._dynamo.variables.tensor import SymNodeVariable
 from torch._higher_order_ops.effects import _EffectType, _register_effectful_op
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from bcmend.analysis.host_only import is_host_only
 from bcmend.runtime import guards, host_calls, random_numbers, scalars
@@ -177,8 +179,20 @@ def _argument(value: VariableTracker, tensors: list[TensorVariable]) -> Any:
     if isinstance(value, TensorVariable):
         if not is_plain(value) or example_of(value).requires_grad:
             raise Refused("a tensor of a subclass, or one that requires gradients")
+        if free_unbacked_symbols(example_of(value)):
+            raise Refused("a tensor of a size that the data tell")
         tensors.append(value)
         return _Place()
+    return _constant(value)
+
+
+def _constant(value: VariableTracker) -> Any:
+    """Return an immutable value; a size that varies from call to call has a graph for each."""
+    value = value.realize()
+    if isinstance(value, TupleVariable):
+        return tuple(map(_constant, value.items))
+    if isinstance(value, SymNodeVariable) and not free_unbacked_symbols(value.sym_num):
+        return value.evaluate_expr()
     known = value.as_python_constant() if value.is_python_constant() else value
     if not _is_immutable(known):
         raise Refused("an argument that is no tensor and no constant")

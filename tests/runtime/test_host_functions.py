@@ -99,6 +99,16 @@ def test_a_shape_that_depends_on_data() -> None:
     _equal(program, lambda: counts)
 
 
+def test_sizes_that_vary_from_call_to_call() -> None:
+    def program(x: Tensor, lengths: Tensor) -> Tensor:
+        return x * torch.from_numpy(chosen(lengths, x.shape[1])).float()
+
+    def sizes() -> list[Any]:
+        return [call(torch.ones(2, size), torch.tensor([size, 2])) for size in (8, 5, 8, 6)]
+
+    _equal(program, sizes, graphs=3, recompiles=2)
+
+
 def test_a_function_that_fails() -> None:
     def program(x: Tensor, lengths: Tensor) -> Tensor:
         print("before")
