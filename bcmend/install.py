@@ -28,7 +28,7 @@ from bcmend.pipeline import Context, Mended, may_have_sites, mend
 from bcmend.policy import Policy
 from bcmend.reach import reach
 from bcmend.rewrite.plan import SPLIT, BranchLowering, Refusal
-from bcmend.runtime import backoff, boundary, sites, substitution
+from bcmend.runtime import backoff, boundary, host_functions, sites, substitution
 from bcmend.runtime.backoff import Stop
 from bcmend.substitutes import may_substitute
 
@@ -305,6 +305,8 @@ def _mend_where_stopped(stops: list[Stop]) -> bool:
         if not on_stack:
             return False
         owners = {owner for patched in on_stack for owner in patched.owners}
+        if host_functions.take_over_where_stopped(stops):
+            return True
         return any(_mend_stop(stop, on_stack[0].policy, owners, _mend_asked) for stop in stops)
 
 
@@ -584,6 +586,13 @@ def _policy_over(code: CodeType) -> Policy | None:
     return None
 
 
+def _as_written(function: FunctionType) -> CodeType:
+    """Return the code of a function before it was patched."""
+    known = _TABLE.by_function.get(id(function))
+    return function.__code__ if known is None else known.original
+
+
 sites.named_elsewhere = _named_elsewhere
+host_functions.code_of = _as_written
 substitution.policy_over = _policy_over
 boundary.install(_mend_where_stopped, _split_where_read)

@@ -171,6 +171,14 @@ TABLE: Final[Mapping[str, Substitute]] = {
             "tests/runtime/test_substituted_effects.py::test_context_variables",
         ),
         *_rows(
+            "torch.tensor",
+            "tensor of array",
+            "`.to(...)` of the tensor that the graph has for the array, without the warning that"
+            " torch gives when a tensor is copied so",
+            "a numpy array that the graph has as a tensor, and constants for `dtype` and `device`",
+            "tests/runtime/test_substituted_effects.py::test_tensor_of_an_array",
+        ),
+        *_rows(
             "copy.deepcopy",
             "deepcopy",
             "`t.clone()` of a tensor, in new lists, tuples and dictionaries",
@@ -196,7 +204,8 @@ TABLE: Final[Mapping[str, Substitute]] = {
             "threading.Lock.__enter__",
             "lock",
             "nothing: `with lock:` keeps other threads from nothing",
-            "the block changes nothing that it has not made, and writes no output",
+            "the block changes nothing that it has not made, and writes no output; or CPython does"
+            " without the lock since 3.12 (`functools.cached_property`)",
             "tests/runtime/test_substituted_effects.py::test_locks",
         ),
     )

@@ -10,9 +10,10 @@ from __future__ import annotations
 import dis
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import torch
+from torch._dynamo.side_effects import SideEffects
 from torch._dynamo.variables import CellVariable, DeletedVariable, NewGlobalVariable
 from torch._dynamo.variables.base import AttributeMutationNew, VariableTracker
 
@@ -24,7 +25,7 @@ from bcmend.runtime.sinks import Draft
 from bcmend.runtime.sites import LiveSite
 from bcmend.runtime.unmerged import Choice, Missing, Stored, Unmerged
 
-__all__ = ["Storing", "attribute_changes", "require_creatable"]
+__all__ = ["Storing", "attribute_changes", "install", "require_creatable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,7 @@ def _attribute_change(
         raise CannotMerge(f"the attribute {name} has no common form, and is read later")
     _require_storable(tx, variable, name)
     if any(isinstance(side, DeletedVariable) for side in sides):
-        require_creatable(tx, site, variable, name, form, may_be_stored=True)
+        _require_owned(tx, site, variable, name, form)
     for side in sides:
         if isinstance(side, Unmerged):
             side.require_both_sides(site)
@@ -142,13 +143,24 @@ def _entries(variable: VariableTracker, table: str) -> Any:
 def _present_attribute(tx: Any, variable: VariableTracker, name: str) -> VariableTracker | None:
     effects = tx.output.side_effects
     if effects.has_pending_mutation_of_attr(variable, name):
-        return effects.load_attr(variable, name)  # type: ignore[no-any-return]
+        return effects.store_attr_mutations[variable][name]  # type: ignore[no-any-return]
     if name == "cell_contents":
         return getattr(variable, "pre_existing_contents", None)
     try:
         return variable.var_getattr(tx, name)
     except Exception:
         return None
+
+
+def _require_owned(
+    tx: Any, site: LiveSite, variable: VariableTracker, name: str, form: int
+) -> None:
+    """Raise ``CannotMerge`` unless an attribute may be there after one side only.
+
+    While the call is captured whole, all that looks for it is traced, and asks ``_load_attribute``.
+    """
+    if not sinks.ends_at_a_boundary(tx) or not _is_object(variable):
+        require_creatable(tx, site, variable, name, form, may_be_stored=True)
 
 
 def require_creatable(
@@ -190,3 +202,21 @@ def _is_object(variable: VariableTracker) -> bool:
     """Whether a record can name the owner of an attribute."""
     is_new = isinstance(variable.mutation_type, AttributeMutationNew)
     return variable.source is not None or (is_new and not isinstance(variable, CellVariable))
+
+
+_DYNAMOS_LOAD: Final = SideEffects.load_attr
+
+
+def _load_attribute(
+    self: SideEffects, item: VariableTracker, name: str, *flags: Any, **named_flags: Any
+) -> VariableTracker:
+    """Read an attribute that was stored to, or look whether it is there."""
+    found = _DYNAMOS_LOAD(self, item, name, *flags, **named_flags)
+    if isinstance(found, Stored):
+        found.require_present()
+    return found
+
+
+def install() -> None:
+    """See what looks for an attribute that is there after one side of a branch only."""
+    SideEffects.load_attr = _load_attribute  # type: ignore[method-assign]

@@ -8,6 +8,7 @@ known at its end; if not, the frame is traced again without.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import threading
 from typing import Any, Final
@@ -30,6 +31,9 @@ from bcmend.runtime.substitution import (
 )
 
 __all__ = ["install"]
+
+#: Locks that CPython has done without since 3.12: two threads may both compute the property.
+_NEEDLESS: Final = frozenset([functools.cached_property.__get__.__code__])
 
 _LOCKS: Final = (type(threading.Lock()), type(threading.RLock()))
 
@@ -124,6 +128,8 @@ class _Lock(ContextWrappingVariable):
 
     def exit(self, tx: Any, *args: VariableTracker) -> VariableTracker:
         self.cleanup_assert()
+        if tx.f_code in _NEEDLESS:
+            return constant(None)
         if self.changes or any(
             version != self.versions.get(key, version)
             for key, version in _versions(tx.output).items()

@@ -27,9 +27,10 @@ from torch.fx import Proxy
 
 from bcmend.runtime import random_numbers, repeats, scalars
 from bcmend.runtime.merge import constant
+from bcmend.runtime.per_trace import kept
 from bcmend.runtime.substitution import Call, Refused, answers_to, require_always
 
-__all__: list[str] = []
+__all__ = ["note_drawn_inside"]
 
 _SCALARS: Final = (bool, int, float)
 
@@ -82,12 +83,23 @@ def _made_of_constants(call: Call) -> tuple[Any, tuple[Any, ...], dict[str, Any]
     if not scalars.may_take(tx):
         raise Refused("the graph may break")
     require_always(tx, "called")
+    if _drawn_inside(tx):
+        raise Refused("a function that is called inside the graph comes before it")
     try:
         arguments = tuple(each.as_python_constant() for each in call.args)
         named = {name: each.as_python_constant() for name, each in call.kwargs.items()}
     except NotImplementedError:
         raise Refused("an argument is no constant") from None
     return call.function, arguments, named
+
+
+def note_drawn_inside(tx: Any) -> None:
+    """Note that the graph itself draws from the generators of Python or numpy, from here on."""
+    _drawn_inside(tx).append(tx)
+
+
+def _drawn_inside(tx: Any) -> list[Any]:
+    return kept(tx.output, "drawn_inside", list)
 
 
 @contextmanager

@@ -164,7 +164,7 @@ def _attribute(tx: Any, owner: UserDefinedObjectVariable, name: str) -> Variable
     """Return what is in an attribute now, if anything is."""
     effects = tx.output.side_effects
     if effects.has_pending_mutation_of_attr(owner, name):
-        pending: VariableTracker = effects.load_attr(owner, name, deleted_ok=True)
+        pending: VariableTracker = effects.store_attr_mutations[owner][name]
         return None if type(pending).__name__ == "DeletedVariable" else pending
     if isinstance(owner.mutation_type, AttributeMutationNew) or not _has(owner.value, name):
         return None

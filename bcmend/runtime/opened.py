@@ -27,6 +27,7 @@ from bcmend.runtime import lower, sinks, snapshots
 from bcmend.runtime.merge import Build, CannotMerge, Merger, constant, is_made_inside
 from bcmend.runtime.sinks import Draft
 from bcmend.runtime.sites import LiveSite
+from bcmend.runtime.untouched import READING, untouched
 from bcmend.runtime.watches import SiteChanged
 
 __all__ = ["Opened", "PlannedOpening", "plan_opening"]
@@ -177,6 +178,27 @@ class _OpenedDeque(Opened, DequeVariable):
 
 class _OpenedDict(Opened, ConstDictVariable):
     closed = ConstDictVariable
+
+    def _known(self, tx: Any, key: VariableTracker) -> ConstDictVariable:
+        """Return a dictionary that knows of ``key`` what this one does; itself, if that is all."""
+        return untouched(tx, self, _owner(tx, self), key) or self
+
+    def call_method(
+        self, tx: Any, name: str, arguments: Sequence[Any], keywords: dict[str, Any]
+    ) -> VariableTracker:
+        if name in READING and arguments and not keywords:
+            known = self._known(tx, arguments[0])
+            if known is not self:
+                return known.call_method(tx, name, list(arguments), keywords)
+        return super().call_method(tx, name, arguments, keywords)
+
+    def mp_subscript_impl(self, tx: Any, key: VariableTracker) -> VariableTracker:
+        """Model ``self[key]``."""
+        return ConstDictVariable.mp_subscript_impl(self._known(tx, key), tx, key)
+
+    def sq_contains(self, tx: Any, item: VariableTracker) -> VariableTracker:
+        """Model ``item in self``."""
+        return ConstDictVariable.sq_contains(self._known(tx, item), tx, item)
 
 
 class _OpenedSet(Opened, SetVariable):

@@ -27,7 +27,9 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from bcmend.names import UNBOUND
 from bcmend.runtime import (
+    arrays,
     assertions,
+    attributes,
     backoff,
     callees,
     callers,
@@ -40,6 +42,7 @@ from bcmend.runtime import (
     guards,
     held_contexts,
     host_calls,
+    host_functions,
     inline,
     ladder,
     leaves,
@@ -439,12 +442,14 @@ class _Record(TorchHigherOrderOperatorVariable):
 
 #: Modules that register answers for calls when they are imported.
 ANSWERING: Final = (
+    arrays,
     clocks,
     context_variables,
     copy_calls,
     doubles,
     held_contexts,
     host_calls,
+    host_functions,
     leaves,
     replacements,
     torch_checks,
@@ -452,6 +457,7 @@ ANSWERING: Final = (
 
 
 def _install() -> None:
+    attributes.install()
     truths.install()
     searches.install()
     open_ranges.install()

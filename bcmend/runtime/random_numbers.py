@@ -32,6 +32,7 @@ __all__ = [
 _RANDOM: Final = (
     "rand", "dropout", "bernoulli", "multinomial", "normal_", "uniform_", "exponential_", "poisson",
     "rrelu", "geometric_", "cauchy_", "random_", "gumbel",
+    "host_function",
 )  # fmt: skip
 
 
@@ -39,13 +40,20 @@ def may_draw(node: Node) -> bool:
     """Whether a node may draw random numbers, going by its name and arguments."""
     if node.op not in ("call_function", "call_method"):
         return False
-    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+    name = _name(node)
     if name == "scaled_dot_product_attention":
         return bool(node.kwargs.get("dropout_p", 0.0)) or len(node.args) > 4
     if not any(part in name for part in _RANDOM):
         return False
     switched_off = node.kwargs.get("training") is False or node.args[2:3] == (False,)
     return not ("dropout" in name and switched_off)
+
+
+def _name(node: Node) -> str:
+    name: str = (
+        node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+    )
+    return name
 
 
 def nodes_of(output: Any) -> list[Node]:
@@ -58,6 +66,12 @@ def nodes_of(output: Any) -> list[Node]:
 def draws(output: Any) -> bool:
     """Whether a frame draws random numbers, in its graph or in calls that are made before it."""
     return bool(output.random_calls) or any(map(may_draw, nodes_of(output)))
+
+
+def _draws_of_python(output: Any) -> bool:
+    """Whether a frame draws from the generators of Python or numpy, in its graph or before it."""
+    calls = (node for node in output.graph.nodes if node.op == "call_function")
+    return bool(output.random_calls) or any("host_function" in _name(node) for node in calls)
 
 
 class _Taken(threading.local):
@@ -83,7 +97,7 @@ def take_before(output: Any) -> None:
             return
         codegen = PyCodegen(output.root_tx)
         codegen.add_push_null(lambda: codegen.load_import_from(__name__, _take.__name__))
-        codegen.append_output(codegen.create_load_const(bool(output.random_calls)))
+        codegen.append_output(codegen.create_load_const(_draws_of_python(output)))
         codegen.extend_output(create_call_function(1, False))
         codegen.append_output(create_instruction("POP_TOP"))
         written = output.output_instructions

@@ -46,6 +46,7 @@ __all__ = [
     "function_of_records",
     "is_open",
     "open_arm",
+    "records_until_now",
     "shows_moments",
     "snapshot",
 ]
@@ -155,6 +156,17 @@ def append(tx: Any, draft: Draft) -> None:
     key, raises = constant(draft.site.key), constant(draft.raises)
     record = TupleVariable([key, predicate, raises, draft.action, draft.inputs])
     _buffer(tx).call_method(tx, "append", [record], {})
+
+
+def records_until_now(tx: Any) -> Iterator[VariableTracker]:
+    """Yield what each record holds that has been made so far, in this arm and outside of it."""
+    output = tx.output
+    given = output.root_tx.symbolic_locals.get(BUFFER)
+    for buffer in (given, getattr(output, "_bcmend_buffer", None)):
+        if buffer is not None:
+            yield from (record.items[-1] for record in buffer.realize().items)
+    for drafts in _stack(tx):
+        yield from (draft.inputs for draft in drafts)
 
 
 def add_inline(tx: Any, draft: Draft) -> bool:

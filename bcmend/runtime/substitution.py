@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any, Final
 
 from torch._dynamo import exc
@@ -36,6 +36,7 @@ __all__ = [
     "install",
     "is_patched",
     "require_always",
+    "take_over",
     "withdraw",
 ]
 
@@ -128,6 +129,14 @@ def withdraw(site: LiveSite, detail: str) -> SiteChanged:
 
 # What is called
 
+#: Functions that turned out not to be traceable, and what is known of them.
+_TAKEN_OVER: Final[dict[FunctionType, Substitute]] = {}
+
+
+def take_over(function: FunctionType, row: Substitute) -> bool:
+    """Ask for an answer to calls of ``function`` from now on; ``False`` if that was so before."""
+    return _TAKEN_OVER.setdefault(function, row) is row
+
 
 def _row_of(fn: Any) -> tuple[Substitute | None, Any, VariableTracker | None]:
     """Return the row of what Dynamo models, the callable, and what it is a method of."""
@@ -140,10 +149,14 @@ def _row_of(fn: Any) -> tuple[Substitute | None, Any, VariableTracker | None]:
     for holder in ("fn", "value", "descriptor"):
         value = getattr(fn, holder, None)
         if value is not None:
-            row = substitutes.of_callable(value)
+            row = substitutes.of_callable(value) or _row_taken_over(value)
             if row is not None:
                 return row, value, owner if isinstance(owner, VariableTracker) else None
     return None, None, None
+
+
+def _row_taken_over(value: Any) -> Substitute | None:
+    return _TAKEN_OVER.get(value) if isinstance(value, FunctionType) else None
 
 
 def _answer(tx: Any, fn: Any, args: Any, kwargs: Any) -> VariableTracker | None:

@@ -69,7 +69,11 @@ class Unmerged(VariableTracker):
             backoff.split_where_read(tx, self.site)
             if not keeps_sides:
                 self.site.returns.remove(self.form)
-        if depth.is_in_half(tx):
+        self.merge_all()
+
+    def merge_all(self) -> NoReturn:
+        """Have the frame traced again without values like it."""
+        if depth.is_in_half(self.output.current_tx):
             raise depth.Unreadable("a value that has two forms is read")
         self.site.note_read(self.form)
         raise SiteChanged(restart_reason=f"bcmend: {self.site.key} has to merge every live-out")
@@ -186,6 +190,14 @@ class Choice(Unmerged):
         return self.one, self.other
 
     @property
+    def may_be_missing(self) -> bool:
+        """Whether a side of it is that there is no such attribute."""
+        return any(
+            isinstance(side, Missing) or (isinstance(side, Choice) and side.may_be_missing)
+            for side in self.sides
+        )
+
+    @property
     def parts(self) -> TupleVariable:
         return TupleVariable([self.predicate, self.one, self.other])
 
@@ -265,6 +277,11 @@ class Stored(Choice):
             codegen(constant(None))
             return
         codegen(self.recorded())
+
+    def require_present(self) -> None:
+        """See to it that the attribute is there on both sides, now that the call looks for it."""
+        if self.may_be_missing and not self.output.should_exit:
+            self.merge_all()
 
     def is_in_place(self) -> bool:
         owner, name = self.place

@@ -8,6 +8,7 @@ from corpus.patterns import (
     arguments,
     blocks,
     branches,
+    caches,
     checks,
     checks_and_state,
     conditions,
@@ -73,6 +74,7 @@ PATTERNS: Final[tuple[Pattern, ...]] = (
     *timing.PATTERNS,
     *substitutes.PATTERNS,
     *host_calls.PATTERNS,
+    *caches.PATTERNS,
 )
 """Every pattern, by file and in the order of each file."""
 

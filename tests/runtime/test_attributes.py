@@ -231,10 +231,62 @@ def variable_that_outlives_its_frame() -> Callable[[Tensor], Any]:
     return program
 
 
+class Slot:
+    """Gets its attributes when it is first used."""
+
+    def __init__(self) -> None:
+        self.is_ready = False
+
+    def update(self, value: Tensor) -> Tensor:
+        if not self.is_ready:
+            self.dtype, self.kept = value.dtype, value[:1]
+            self.is_ready = True
+        self.kept = torch.cat([self.kept, value])
+        return self.kept
+
+
+def made_ready_in_an_arm() -> Any:
+    def program(x: Tensor) -> Any:
+        slots = [Slot() for _ in range(2)]
+        for slot in slots:
+            if x.sum() > 0:
+                x = slot.update(x)[:3] * 1.5
+            x = x - 2
+        return x, slots, x.dtype  # other objects have attributes of these names, too
+
+    return program
+
+
+def looked_for_behind_the_branch() -> Any:
+    def program(x: Tensor) -> Any:
+        slot = Slot()
+        if x.sum() > 0:
+            slot.update(x)
+        return x * 2 if hasattr(slot, "kept") else x - 1
+
+    return program
+
+
+def read_behind_the_branch() -> Any:
+    def program(x: Tensor) -> Any:
+        slot = Slot()
+        if x.sum() > 0:
+            slot.update(x)
+        try:
+            return x * slot.kept.sum()
+        except AttributeError:
+            return x - 1
+
+    return program
+
+
 @pytest.mark.parametrize(
     "make",
     [
         field_of_a_result,
+        made_ready_in_an_arm,
+        looked_for_behind_the_branch,
+        read_behind_the_branch,
         attribute_of_one_side,
         choice_in_a_plain_object,
         variable_counted_by_a_nested_function,

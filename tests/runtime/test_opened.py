@@ -309,10 +309,45 @@ def table_made_in_an_arm() -> Program:
     return program
 
 
+def untouched_keys() -> Program:
+    def program(x: Tensor) -> Any:
+        table: dict[Any, Any] = dict.fromkeys(range(3), False)
+        if x.sum() > 0:
+            table[0] = True
+            del table[2]
+        if not table[1]:
+            x = x * 2
+        if x[0] > 0:
+            table[1] = x
+            table["new"] = 3
+        missing = "other" in table, table.get("none"), table.get(7, 4)
+        try:
+            table["lost"]
+        except KeyError:
+            x = x + 1
+        return x, table, missing
+
+    return program
+
+
+def a_key_of_each_turn() -> Program:
+    def program(x: Tensor) -> Any:
+        x, used = x * 1, dict.fromkeys(range(3), 0)
+        for number in range(3):
+            if x[number] > 0:
+                used[number] = used.get(number, 5) + 1
+                x = x + used[number]
+        return x, used
+
+    return program
+
+
 @pytest.mark.parametrize(
     "make",
     [
         objects_made_in_an_arm,
+        untouched_keys,
+        a_key_of_each_turn,
         table_made_in_an_arm,
         collected_in_a_loop,
         collected_and_stacked,

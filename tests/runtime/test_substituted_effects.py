@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import copy
+import functools
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar, copy_context
 from typing import Any
 
+import numpy
 import pytest
 import torch
 from torch import Tensor
@@ -234,6 +237,22 @@ def test_flat_copies() -> None:
 # Blocks
 
 
+def test_tensor_of_an_array() -> None:
+    def program(x: Tensor) -> tuple[Tensor, ...]:
+        array = numpy.random.rand(3)
+        exact = torch.tensor(array)
+        short = torch.tensor(array, dtype=torch.float32, device=torch.device("cpu"))
+        if not x.requires_grad:
+            array[0] = 5.0
+        exact.add_(1)
+        return x * exact, x + short, torch.from_numpy(array)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # torch warns where a tensor is copied so
+        _equal(program)
+        _equal(program, training=True)
+
+
 def test_flags_of_cudnn() -> None:
     def program(x: Tensor) -> tuple[Any, ...]:
         with torch.backends.cudnn.flags(enabled=False, deterministic=True):
@@ -286,6 +305,24 @@ def test_locks() -> None:
     _equal(program)
     _equal(program, training=True)
     assert not LOCK.locked()
+
+
+class Once:
+    """Before Python 3.12 a lock is held while such a property is computed and stored."""
+
+    @functools.cached_property
+    def factor(self) -> int:
+        return 3
+
+
+def test_the_lock_of_a_property_that_is_computed_once() -> None:
+    def program(x: Tensor) -> tuple[Tensor, Any]:
+        once = Once()
+        if x.sum() > 0:
+            x = x + 1
+        return x * once.factor * once.factor, once
+
+    _equal(program)
 
 
 class Counter(torch.nn.Module):

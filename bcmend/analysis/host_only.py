@@ -1,0 +1,124 @@
+"""Which functions compute arrays on the host and do nothing else that anyone could notice.
+
+Reads the code of a function and what its global names stand for; says whether all that it names is
+in tables of what changes nothing but values of its own and the state of random generators. So it
+can be called at another moment of the same run, with copies of its arguments, and once more to see
+what it gives: it has no `while`, of which the end would not be known. Relies on its arguments being
+tensors and constants: what a method of another object does is not known.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dis
+from collections.abc import Callable, Mapping
+from types import CodeType, FunctionType, ModuleType
+from typing import Any, Final
+
+from bcmend.codeobj.scan import code_objects
+
+__all__ = ["is_host_only"]
+
+_MODULES: Final = frozenset(["math", "numpy", "random"])
+
+_BUILTINS: Final = frozenset(
+    """
+    abs all any bool dict divmod enumerate float int isinstance len list map max min range reversed
+    round set slice sorted str sum tuple zip
+    """.split()
+)
+
+#: Attributes and methods of arrays, tensors, lists and the modules above.
+_ATTRIBUTES: Final = frozenset(
+    """
+    T abs all any append arange argmax argmin argsort array asarray astype bernoulli beta binomial
+    bool bool_ broadcast_to ceil choice clip concatenate copy cos cpu cumsum detach dtype exp
+    expand_dims exponential extend float32 float64 floor full full_like gamma gauss int32 int64 item
+    linspace log logical_and logical_not logical_or max maximum mean min minimum multinomial ndarray
+    ndim newaxis nonzero normal numel numpy ones ones_like permutation poisson put_along_axis rand
+    randint randn random random_sample ravel repeat reshape round sample shape sin size sort sqrt
+    squeeze stack std sum take take_along_axis tile tolist transpose unique uniform var where zeros
+    zeros_like
+    """.split()
+)
+
+#: Ends of the names of instructions that change what others hold.
+_REACHING: Final = ("GLOBAL", "ATTR", "NAME")
+
+#: Instructions that suspend a call, wait for others, or bring in what is not known.
+_REFUSED: Final = frozenset(
+    """
+    BEFORE_ASYNC_WITH BEFORE_WITH IMPORT_FROM IMPORT_NAME IMPORT_STAR LOAD_BUILD_CLASS
+    LOAD_SUPER_ATTR RETURN_GENERATOR SEND YIELD_VALUE
+    """.split()
+)
+
+Code = Callable[[FunctionType], CodeType]
+
+
+def _own_code(function: FunctionType) -> CodeType:
+    return function.__code__
+
+
+def is_host_only(function: FunctionType, code_of: Code = _own_code) -> bool:
+    """Whether ``function`` computes with numpy, and changes nothing but random generators.
+
+    ``code_of`` gives the code of a function as it was written.
+    """
+    search = _Search(code_of)
+    return search.is_fine(function) and "numpy" in search.modules
+
+
+class _Search:
+    """Goes over a function and those that it calls."""
+
+    def __init__(self, code_of: Code) -> None:
+        self.code_of = code_of
+        self.known: set[CodeType] = set()
+        self.modules: set[str] = set()
+
+    def is_fine(self, function: FunctionType) -> bool:
+        code = self.code_of(function)
+        if code in self.known:
+            return True
+        self.known.add(code)
+        if function.__closure__ or getattr(function, "__wrapped__", None) is not None:
+            return False
+        return all(
+            _ends(each)
+            and all(
+                self._is_harmless(instruction, function.__globals__)
+                for instruction in dis.get_instructions(each)
+            )
+            for each in code_objects(code)
+        )
+
+    def _is_harmless(self, instruction: dis.Instruction, names: Mapping[str, Any]) -> bool:
+        operation = instruction.opname
+        if operation.startswith(("STORE_", "DELETE_")):
+            return not operation.endswith(_REACHING)
+        if operation in ("LOAD_GLOBAL", "LOAD_NAME"):
+            return self._is_known(instruction.argval, names)
+        if operation in ("LOAD_ATTR", "LOAD_METHOD"):
+            return instruction.argval in _ATTRIBUTES
+        return operation not in _REFUSED
+
+    def _is_known(self, name: str, names: Mapping[str, Any]) -> bool:
+        """Whether a global name stands for something of the tables, or another such function."""
+        if name not in names:
+            value = getattr(builtins, name, None)
+            return name in _BUILTINS or (isinstance(value, type) and issubclass(value, Exception))
+        value = names[name]
+        if isinstance(value, ModuleType):
+            self.modules.add(value.__name__)
+            return value.__name__ in _MODULES
+        if isinstance(value, FunctionType):
+            return self.is_fine(value)
+        return isinstance(value, (bool, int, float, str, type(None)))
+
+
+def _ends(code: CodeType) -> bool:
+    """Whether all loops go over something, as far as can be seen."""
+    instructions = list(dis.get_instructions(code))
+    iterating = {each.offset for each in instructions if each.opname == "FOR_ITER"}
+    return all(each.argval in iterating for each in instructions if "JUMP_BACKWARD" in each.opname)

@@ -1,0 +1,66 @@
+"""The corpus of transformers 5.4.0, as far as it can be looked at without that version."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import transformers
+
+from corpus.transformers5 import __main__ as command
+from corpus.transformers5.measure import MODES, Measurement
+from corpus.transformers5.registry import CASES
+
+BART = next(case for case in CASES if case.name == "BartModel")
+
+
+def _measurement(**given: Any) -> Measurement:
+    known: dict[str, Any] = {
+        "name": "BartModel",
+        "mode": "train",
+        "stock_graphs": 9,
+        "stock_error": None,
+        "graphs": 1,
+        "error": None,
+        "differences": (),
+        "refusals": (),
+    }
+    return Measurement(**known | given)
+
+
+def test_each_model_is_there_once() -> None:
+    assert len({case.name for case in CASES}) == len(CASES) == 20
+
+
+def test_what_waits_waits_in_a_mode() -> None:
+    assert all(set(case.waits) <= set(MODES) for case in CASES)
+
+
+def test_another_version_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(transformers, "__version__", "4.52.4")
+    with pytest.raises(SystemExit) as stopped:
+        command.main([])
+    assert stopped.value.code == 2
+    assert "needs transformers 5.4.0, and this is 4.52.4" in capsys.readouterr().err
+
+
+def test_a_model_that_does_not_exist(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        command.parse(["NoModel"])
+    assert "no model called NoModel" in capsys.readouterr().err
+
+
+def test_what_fails_is_told() -> None:
+    good, other = _measurement(), _measurement(differences=("output: other",))
+    stopped = _measurement(error="Unsupported: a jump")
+    assert command.failures([(BART, good)]) == []
+    assert command.failures([(BART, other)]) == ["BartModel, train: output: other"]
+    assert command.failures([(BART, stopped)]) == ["BartModel, train: Unsupported: a jump"]
+
+
+def test_a_case_that_says_too_little_fails() -> None:
+    waiting = next(case for case in CASES if "train" in case.waits)
+    (line,) = command.failures([(waiting, _measurement(name=waiting.name))])
+    assert line.endswith("is one graph, and its case says that it is none")
