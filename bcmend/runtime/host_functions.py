@@ -66,6 +66,20 @@ class _Made:
         return self.function(*args, **kwargs)
 
 
+def _registered(made: _Made) -> str:
+    """Keep a call; return its key, which that of another function by the same name does not get."""
+    key = made.key
+    while key in _CALLS and not _is_same(_CALLS[key].function, made.function):
+        key += "'"
+    _CALLS[key] = made
+    return key
+
+
+def _is_same(one: FunctionType, other: FunctionType) -> bool:
+    same_code = one.__code__ == other.__code__ and one.__globals__ is other.__globals__
+    return one is other or (same_code and one.__defaults__ == other.__defaults__)
+
+
 class _Place:
     """Stands for a tensor among the arguments of a call."""
 
@@ -155,10 +169,10 @@ def _call(call: Call) -> VariableTracker:
     kwargs = {name: _argument(each, tensors) for name, each in call.kwargs.items()}
     made = _Made(call.function, args, kwargs)
     example = _tried(made, tensors)
-    _CALLS[made.key] = made
+    key = _registered(made)
     host_calls.note_drawn_inside(tx)
     operands = (
-        made.key,
+        key,
         [each.as_proxy() for each in tensors],
         list(example.shape),
         example.dtype,
