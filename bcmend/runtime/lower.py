@@ -17,6 +17,7 @@ from torch._dynamo.variables.builder import wrap_fx_proxy
 from torch._dynamo.variables.tensor import SymNodeVariable
 from torch._prims_common import is_non_overlapping_and_dense_or_false
 from torch.fx import Graph, GraphModule, Node, Proxy
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from bcmend.runtime import depth, histories, scalars
 from bcmend.runtime.arms import ArmTrace
@@ -152,6 +153,7 @@ def by_cond(
         raise CannotMerge("a size computed inside an arm")
     size = depth.require_shallow([then_arm.graph, else_arm.graph])
     operands = _operands(then_arm, else_arm, pairs)
+    _require_known_sizes(operands, pairs)
     names = []
     for suffix, arm, values, others in (
         ("true", then_arm, [p.then_value for p in pairs], [p.else_value for p in pairs]),
@@ -174,6 +176,18 @@ def by_cond(
         _uncovered(tx, result, example_of(pair.present))
         for pair, result in zip(pairs, results, strict=True)
     ]
+
+
+def _require_known_sizes(operands: Sequence[Proxy], pairs: Sequence[Pair]) -> None:
+    """Raise ``CannotMerge`` for a tensor whose size an arm has found out: nobody else knows it."""
+    known = {
+        symbol
+        for each in operands
+        for symbol in free_unbacked_symbols(each.node.meta.get("example_value"))
+    }
+    values = [value for pair in pairs for value in (pair.then_value, pair.else_value)]
+    if any(free_unbacked_symbols(example_of(each)) - known for each in values if each is not None):
+        raise CannotMerge("a tensor whose size depends on data of the arm")
 
 
 def _has_to_be_covered(example: torch.Tensor) -> bool:

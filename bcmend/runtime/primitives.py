@@ -49,6 +49,7 @@ from bcmend.runtime import (
     searches,
     sinks,
     sites,
+    sizes,
     splits,
     substitution,
     torch_checks,
@@ -156,6 +157,8 @@ class _DataDependent(TorchHigherOrderOperatorVariable):
 
 def _depends_on_data(tx: Any, site: sites.LiveSite, condition: VariableTracker) -> bool:
     if isinstance(condition, SymNodeVariable):
+        if sizes.is_implied(condition):
+            return False  # Dynamo is told which
         # A number out of an argument has a known value, and a guard on it; better none.
         return bool(free_unbacked_symbols(condition.sym_num)) or scalars.has_tensor(tx, condition)
     if isinstance(condition, Unmerged):
@@ -450,6 +453,7 @@ ANSWERING: Final = (
 
 
 def _install() -> None:
+    scalars.install()
     truths.install()
     searches.install()
     open_ranges.install()

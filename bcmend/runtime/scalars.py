@@ -26,10 +26,10 @@ from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.builder import wrap_fx_proxy
 from torch._dynamo.variables.tensor import SymNodeVariable
 from torch.fx import Graph, GraphModule, Node
-from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols
 
 from bcmend.names import BUFFER
-from bcmend.runtime import backoff, per_trace, repeats
+from bcmend.runtime import backoff, per_trace, repeats, sizes
 from bcmend.runtime.merge import example_of
 from bcmend.runtime.watches import SiteChanged
 
@@ -40,6 +40,7 @@ __all__ = [
     "drop_unread",
     "hand_on",
     "has_tensor",
+    "install",
     "integer_tensor",
     "is_taken",
     "may_take",
@@ -106,19 +107,43 @@ def _begin(tx: Any) -> None:
     output._bcmend_takes_numbers = True
     repeats.note(tx)  # torch asserts in the graph what it is told of a number, in its own words
     environment, code = output.shape_env, output.root_tx.f_code
-    asked_for = environment.settings.allow_scalar_outputs
+    asked_for = bool(tx.one_graph)
     if not asked_for:
-        environment.settings = dataclasses.replace(environment.settings, allow_scalar_outputs=True)
+        environment.settings = dataclasses.replace(
+            environment.settings, allow_scalar_outputs=True, allow_dynamic_output_shape_ops=True
+        )
         backoff.state_of(code).takes_numbers = True
 
     def finish(module: GraphModule) -> None:
-        if not asked_for and _assumes(environment, module):
-            backoff.state_of(code).leave_numbers()
-            raise SiteChanged(restart_reason="bcmend: a number out of a tensor shapes another")
+        sizes.complete(environment)
+        if (not asked_for or sizes.has_assumed(environment)) and not repeats.is_repeatable(output):
+            if _assumes(environment, module):
+                backoff.state_of(code).leave_numbers()
+                raise SiteChanged(restart_reason="bcmend: a number out of a tensor shapes another")
         if drop_unread(module.graph):
             module.recompile()
 
     output.register_finalizer_fns.append(finish)
+
+
+def _allows_shapes(environment: Any) -> bool:
+    """Whether an operation may give a tensor whose size only the data tell."""
+    tx = sizes.being_traced()
+    if tx is not None and tx.output.shape_env is environment and may_take(tx):
+        _begin(tx)
+    return bool(environment.settings.allow_dynamic_output_shape_ops)
+
+
+def _may_assume(tx: Any) -> bool:
+    """Whether what the graph asserts may fail: a boundary makes the call in plain Python then."""
+    return may_take(tx) and BUFFER in tx.output.root_tx.symbolic_locals
+
+
+def install() -> None:
+    """Let operations have results whose sizes only the data tell, where numbers may be taken."""
+    ShapeEnv.allow_dynamic_output_shape_ops = property(_allows_shapes)  # type: ignore[assignment]
+    sizes.may_assume = _may_assume
+    sizes.install()
 
 
 def _assumes(environment: Any, module: GraphModule) -> bool:
