@@ -43,6 +43,7 @@ from bcmend.runtime import (
     ladder,
     leaves,
     lower,
+    number_arguments,
     open_ranges,
     replacements,
     scalars,
@@ -455,6 +456,7 @@ ANSWERING: Final = (
 def _install() -> None:
     scalars.install()
     truths.install()
+    number_arguments.install()
     searches.install()
     open_ranges.install()
     assertions.install()

@@ -29,8 +29,8 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols
 
 from bcmend.names import BUFFER
-from bcmend.runtime import backoff, per_trace, repeats, sizes
-from bcmend.runtime.merge import example_of
+from bcmend.runtime import backoff, known_tensors, per_trace, repeats, sizes
+from bcmend.runtime.merge import constant, example_of
 from bcmend.runtime.watches import SiteChanged
 
 __all__ = [
@@ -174,6 +174,9 @@ def take(tx: Any, variable: TensorVariable) -> VariableTracker | None:
     count = example.numel()
     if type(variable) is not TensorVariable or not isinstance(count, int) or count != 1:
         return None
+    known = known_tensors.number_in(tx, variable)
+    if known is not None:
+        return constant(known)
     _begin(tx)
     kept = _kept(tx, variable, example)
     number = wrap_fx_proxy(tx, tx.output.create_proxy("call_method", "item", (proxy,), {}))
