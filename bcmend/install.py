@@ -162,8 +162,8 @@ _ASSERTIONS: Final = frozenset(["_assert"])
 #: What takes numbers out of tensors, or gives tensors of a size that only the data tell. Items may
 #: be picked by a mask.
 _OF_SIZES: Final = frozenset(
-    "item tolist nonzero argwhere where masked_select unique unique_consecutive bincount"
-    " repeat_interleave arange".split()
+    "item tolist int float range arange nonzero argwhere where masked_select unique"
+    " unique_consecutive bincount repeat_interleave".split()
 )
 
 #: A version of torch may not say whether it is exporting.

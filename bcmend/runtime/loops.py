@@ -213,7 +213,8 @@ def _lower(
     ends = Ends(staying == 0, turns_left, 1 + len(numbers) if more else None)
     body = Body(trace, entered, outcome[0][0], outcome[0][1], carried.gradients, changed)
     results = write_while(tx, body, start, ends)
-    in_place.write_back(tx, changes, results[1 + len(numbers) + len(more) :])
+    first_change = 1 + len(numbers) + len(more)
+    in_place.write_back(tx, changes, results[first_change : first_change + len(changes)])
     for position, result in zip((*carried.tensors, *carried.numbers), results[1:], strict=False):
         _watch(tx, site, inputs[position], result)
         before = inputs[position].realize()

@@ -43,7 +43,7 @@ from bcmend.runtime import (
     ladder,
     leaves,
     lower,
-    number_arguments,
+    operands,
     open_ranges,
     replacements,
     scalars,
@@ -456,7 +456,7 @@ ANSWERING: Final = (
 def _install() -> None:
     scalars.install()
     truths.install()
-    number_arguments.install()
+    operands.install()
     searches.install()
     open_ranges.install()
     assertions.install()

@@ -42,6 +42,7 @@ __all__ = [
     "install",
     "is_implied",
     "note_fact",
+    "settle",
 ]
 
 
@@ -246,6 +247,23 @@ def _assumed(environment: Any, known: _Knowledge, question: Any, tx: Any) -> Any
     environment.guard_or_defer_runtime_assert(fact, f"bcmend: assumed that {fact}")
     known.assumed = True
     return sympy.true if truth else sympy.false
+
+
+def settle(tx: Any, size: Any, number: int) -> bool:
+    """See to it that a size is not ``number`` wherever the graph is used; ``False`` if it may be.
+
+    Torch silently takes that for granted in some operations.
+    """
+    if not free_unbacked_symbols(size):
+        return True
+    environment = tx.output.shape_env
+    question = environment.simplify(sympy.Eq(size.node.expr, number))
+    known = environment._maybe_evaluate_static(question)
+    if known is None:
+        known = _implied(environment, question)
+    if known is None:
+        known = _assumed(environment, _knowledge(environment), question, tx)
+    return known == sympy.false
 
 
 def _nobody(tx: Any) -> bool:

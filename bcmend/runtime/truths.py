@@ -21,11 +21,12 @@ import torch
 from torch._dynamo.utils import cmp_name_to_op_mapping
 from torch._dynamo.variables import (
     BuiltinVariable,
+    ListVariable,
     TensorVariable,
     TorchInGraphFunctionVariable,
     object_protocol,
 )
-from torch._dynamo.variables.base import VariableTracker
+from torch._dynamo.variables.base import ValueMutationNew, VariableTracker
 from torch._dynamo.variables.builder import wrap_fx_proxy
 from torch._dynamo.variables.tensor import SymNodeVariable
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
@@ -149,6 +150,37 @@ def _item(variable: TensorVariable, tx: Any, *arguments: Any, **keywords: Any) -
     return _DYNAMOS_ITEM(variable, tx, *arguments, **keywords) if taken is None else taken
 
 
+_DYNAMOS_LIST: Final = TensorVariable.method_tolist
+
+#: Each number of a list is an operation of its own.
+_LISTED_AT_MOST: Final = 64
+
+
+def _tolist(variable: TensorVariable, tx: Any) -> Any:
+    """``x.tolist()`` of a few numbers of any type, where Dynamo knows integers only."""
+    example = example_of(variable)
+    count = example.numel()
+    is_listed = type(variable) is TensorVariable and example.is_floating_point()
+    if is_listed and isinstance(count, int) and count <= _LISTED_AT_MOST and scalars.may_take(tx):
+        found = _listed(tx, variable)
+        if found is not None:
+            return found
+    return _DYNAMOS_LIST(variable, tx)
+
+
+def _listed(tx: Any, variable: TensorVariable) -> VariableTracker | None:
+    example = example_of(variable)
+    if not example.dim():
+        return scalars.take(tx, variable)
+    items = [
+        _listed(tx, _call(tx, operator.getitem, variable.as_proxy(), at))
+        for at in range(int(example.shape[0]))
+    ]
+    found = [each for each in items if each is not None]
+    is_whole = len(found) == len(items)
+    return ListVariable(found, mutation_type=ValueMutationNew()) if is_whole else None
+
+
 _DYNAMOS_NOT: Final = BuiltinVariable.call_not_
 _DYNAMOS_OPERATION: Final = BuiltinVariable._handle_insert_op_in_graph
 
@@ -229,4 +261,5 @@ def install() -> None:
     SymNodeVariable.richcompare_impl = _comparison  # type: ignore[method-assign]
     BuiltinVariable.call_not_ = _not  # type: ignore[assignment, method-assign]
     BuiltinVariable._handle_insert_op_in_graph = _operation  # type: ignore[assignment, method-assign]
+    TensorVariable.method_tolist = _tolist  # type: ignore[method-assign]
     TensorVariable.method_item = _item  # type: ignore[assignment, method-assign]

@@ -1,9 +1,11 @@
-"""Tensors of one integer where torch wants a number: a size, an index or the bound of a slice.
+"""What torch's operations want to know of numbers and sizes that only the data tell.
 
-``torch.arange(n)``, ``x.view(b, h, w)`` and ``x[:, :n]`` read the number in a tensor, once for each
-place. In mended code, while a call is captured whole, the number is taken out before the call, so
-that it is the same number at every place, and a constant where it is known. Extends Dynamo's models
-of torch's functions and of methods of tensors.
+``torch.arange(n)`` and ``x.view(b, h, w)`` read the number in a tensor, once for each place. In
+mended code, while a call is captured whole, the number is taken out before the call, so that it is
+the same number at every place, and a constant where it is known. ``x.squeeze()`` and ``x.max()``
+do something else for sizes of one, or of zero, which a graph would do as for any other; there the
+graph asserts that the size is not that. Extends Dynamo's models of torch's functions and of methods
+of tensors.
 """
 
 from __future__ import annotations
@@ -12,9 +14,10 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import torch
+from torch._dynamo import graph_break_hints
+from torch._dynamo.exc import unimplemented
 from torch._dynamo.variables import (
     ListVariable,
-    SliceVariable,
     TensorVariable,
     TorchInGraphFunctionVariable,
     TupleVariable,
@@ -22,7 +25,7 @@ from torch._dynamo.variables import (
 from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.lists import SizeVariable
 
-from bcmend.runtime import scalars
+from bcmend.runtime import scalars, sizes
 from bcmend.runtime.merge import example_of
 
 __all__ = ["install"]
@@ -83,6 +86,29 @@ def _number(tx: Any, value: VariableTracker) -> VariableTracker:
     return value
 
 
+#: What takes sizes that are one away, and what fails where there is nothing: a compiled graph
+#: would do neither where only the data tell the size.
+_TAKES_ONES_AWAY: Final = frozenset(["squeeze", "squeeze_"])
+_FAILS_IF_EMPTY: Final = frozenset("max min amax amin argmax argmin median nanmedian mode".split())
+
+
+def _require_other_sizes(tx: Any, name: str, args: Sequence[VariableTracker]) -> None:
+    """Have a call made in plain Python if it is given a size for which no graph is traced."""
+    number = 1 if name in _TAKES_ONES_AWAY else 0 if name in _FAILS_IF_EMPTY else None
+    tensor = args[0].realize() if args else None
+    if number is None or not isinstance(tensor, TensorVariable) or not scalars.may_take(tx):
+        return
+    sizes_given = example_of(tensor).shape
+    if not all(sizes.settle(tx, each, number) for each in sizes_given):
+        unimplemented(
+            gb_type="bcmend: a size that only the data tell",
+            context=name,
+            explanation=f"What `{name}` does depends on whether a size is {number}, which only the"
+            " data tell.",
+            hints=[*graph_break_hints.FUNDAMENTAL],
+        )
+
+
 _DYNAMOS_FUNCTION: Final = TorchInGraphFunctionVariable.call_function
 _DYNAMOS_METHOD: Final = TensorVariable.call_method
 
@@ -90,6 +116,8 @@ _DYNAMOS_METHOD: Final = TensorVariable.call_method
 def _call_function(
     self: Any, tx: Any, args: Sequence[VariableTracker], kwargs: dict[str, VariableTracker]
 ) -> VariableTracker:
+    if getattr(torch, getattr(self.value, "__name__", ""), None) is self.value:
+        _require_other_sizes(tx, self.value.__name__, args)
     first = _first_number(self.value)
     if first is not None and scalars.may_take(tx):
         args = [*args[:first], *_numbers(tx, args[first:])]
@@ -117,25 +145,10 @@ def _call_method(
     args: list[VariableTracker],
     kwargs: dict[str, VariableTracker],
 ) -> VariableTracker:
+    _require_other_sizes(tx, name, [self])
     if name in _METHODS and scalars.may_take(tx):
         args, kwargs = _numbers(tx, args), _with_numbers(tx, kwargs)
-    elif name in ("__getitem__", "__setitem__") and args and scalars.may_take(tx):
-        args = [_with_bounds(tx, args[0].realize()), *args[1:]]
     return _DYNAMOS_METHOD(self, tx, name, args, kwargs)
-
-
-def _with_bounds(tx: Any, index: VariableTracker) -> VariableTracker:
-    """Return an index with numbers in place of tensors as bounds of its slices."""
-    if isinstance(index, SliceVariable):
-        if any(_has_number(each.realize()) for each in index.items):
-            return SliceVariable(_numbers(tx, index.items), tx)
-        return index
-    if type(index) is TupleVariable:
-        items = [each.realize() for each in index.items]
-        found = [_with_bounds(tx, e) if isinstance(e, SliceVariable) else e for e in items]
-        if any(one is not other for one, other in zip(items, found, strict=True)):
-            return TupleVariable(found)
-    return index
 
 
 def install() -> None:
