@@ -14,6 +14,7 @@ from corpus.patterns import (
     containers,
     continuations,
     draws,
+    dynamic_shapes,
     effects,
     exits,
     guards,
@@ -43,6 +44,7 @@ from corpus.patterns.pattern import Pattern
 PATTERNS: Final[tuple[Pattern, ...]] = (
     *branches.PATTERNS,
     *truths.PATTERNS,
+    *dynamic_shapes.PATTERNS,
     *loops.PATTERNS,
     *effects.PATTERNS,
     *containers.PATTERNS,
