@@ -163,7 +163,7 @@ def _branch(
 def _trace(
     tx: Any, target: Any, condition: VariableTracker, arm: Arm, truth: bool
 ) -> ArmTrace | ArmFailure:
-    with sizes.holding(condition, truth):
+    with sizes.holding(tx, condition, truth):
         return trace_arm(tx, target, arm, lambda: sinks.open_arm(tx))
 
 

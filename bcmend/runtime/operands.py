@@ -94,9 +94,10 @@ _FAILS_IF_EMPTY: Final = frozenset("max min amax amin argmax argmin median nanme
 
 def _require_other_sizes(tx: Any, name: str, args: Sequence[VariableTracker]) -> None:
     """Have a call made in plain Python if it is given a size for which no graph is traced."""
-    number = 1 if name in _TAKES_ONES_AWAY else 0 if name in _FAILS_IF_EMPTY else None
-    tensor = args[0].realize() if args else None
-    if number is None or not isinstance(tensor, TensorVariable) or not scalars.may_take(tx):
+    if name not in _TAKES_ONES_AWAY | _FAILS_IF_EMPTY or not args:
+        return
+    number, tensor = int(name in _TAKES_ONES_AWAY), args[0].realize()
+    if not isinstance(tensor, TensorVariable) or not scalars.may_take(tx):
         return
     if number == 0 and tx.output.current_tracer.parent is not None:
         return  # the condition of the arm may see to it that there is something
@@ -118,13 +119,14 @@ _DYNAMOS_METHOD: Final = TensorVariable.call_method
 def _call_function(
     self: Any, tx: Any, args: Sequence[VariableTracker], kwargs: dict[str, VariableTracker]
 ) -> VariableTracker:
-    if getattr(torch, getattr(self.value, "__name__", ""), None) is self.value:
-        _require_other_sizes(tx, self.value.__name__, args)
+    name = str(getattr(self.value, "__name__", ""))
+    if getattr(torch, name, None) is self.value:
+        _require_other_sizes(tx, name, args)
     first = _first_number(self.value)
     if first is not None and scalars.may_take(tx):
         args = [*args[:first], *_numbers(tx, args[first:])]
         kwargs = _with_numbers(tx, kwargs)
-    return _DYNAMOS_FUNCTION(self, tx, args, kwargs)
+    return _DYNAMOS_FUNCTION(self, tx, list(args), kwargs)
 
 
 def _first_number(function: Any) -> int | None:
@@ -135,9 +137,7 @@ def _first_number(function: Any) -> int | None:
 
 
 def _with_numbers(tx: Any, given: dict[str, VariableTracker]) -> dict[str, VariableTracker]:
-    return {
-        name: value if name in _OTHERS else _number(tx, value) for name, value in given.items()
-    }
+    return {name: value if name in _OTHERS else _number(tx, value) for name, value in given.items()}
 
 
 def _call_method(

@@ -43,8 +43,8 @@ from bcmend.runtime import (
     ladder,
     leaves,
     lower,
-    operands,
     open_ranges,
+    operands,
     replacements,
     scalars,
     searches,
@@ -329,6 +329,7 @@ class _Guard(TorchHigherOrderOperatorVariable):
                 predicate = lower.negated(tx, predicate)
             made = guards.make_guard(tx, site, action, inputs, predicate)
         if made:
+            sizes.note_fact(tx, condition.realize(), not raises_if.as_python_constant())
             site.mended(_timing(tx, site, raises=True))
         return constant(made)
 

@@ -116,10 +116,10 @@ def _begin(tx: Any) -> None:
 
     def finish(module: GraphModule) -> None:
         sizes.complete(environment)
-        if (not asked_for or sizes.has_assumed(environment)) and not repeats.is_repeatable(output):
-            if _assumes(environment, module):
-                backoff.state_of(code).leave_numbers()
-                raise SiteChanged(restart_reason="bcmend: a number out of a tensor shapes another")
+        relies_on_more = not asked_for or sizes.has_assumed(environment)
+        if relies_on_more and _assumes(environment, module) and not repeats.is_repeatable(output):
+            backoff.state_of(code).leave_numbers()
+            raise SiteChanged(restart_reason="bcmend: a number out of a tensor shapes another")
         if drop_unread(module.graph):
             module.recompile()
 

@@ -96,26 +96,22 @@ def _expression(condition: VariableTracker) -> Any:
 
 
 @contextmanager
-def holding(condition: VariableTracker, truth: bool) -> Iterator[None]:
-    """For the length of a block, a condition is known to hold, or not to."""
-    expression = _expression(condition)
-    if expression is None:
-        yield
-        return
-    facts = _knowledge(condition.sym_num.node.shape_env).facts  # type: ignore[attr-defined]
+def holding(tx: Any, condition: VariableTracker, truth: bool) -> Iterator[None]:
+    """For the length of an arm, a condition is known to hold, or not to."""
+    facts = _knowledge(tx.output.shape_env).facts
     before = len(facts)
-    facts.extend(_parts(expression if truth else sympy.Not(expression)))
+    note_fact(tx, condition, truth)
     try:
         yield
     finally:
         del facts[before:]
 
 
-def note_fact(condition: VariableTracker, truth: bool) -> None:
+def note_fact(tx: Any, condition: VariableTracker, truth: bool) -> None:
     """From here on a condition holds, or does not, since the call is left otherwise."""
     expression = _expression(condition)
     if expression is not None:
-        facts = _knowledge(condition.sym_num.node.shape_env).facts  # type: ignore[attr-defined]
+        facts = _knowledge(tx.output.shape_env).facts
         facts.extend(_parts(expression if truth else sympy.Not(expression)))
 
 
@@ -263,7 +259,7 @@ def settle(tx: Any, size: Any, number: int) -> bool:
         known = _implied(environment, question)
     if known is None:
         known = _assumed(environment, _knowledge(environment), question, tx)
-    return known == sympy.false
+    return known is sympy.false
 
 
 def _nobody(tx: Any) -> bool:

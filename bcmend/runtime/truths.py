@@ -236,9 +236,7 @@ def _size_in(tx: Any, value: VariableTracker) -> VariableTracker | None:
     return scalars.take(tx, value)
 
 
-def _comparison(
-    self: SymNodeVariable, tx: Any, other: VariableTracker, op: str
-) -> VariableTracker:
+def _comparison(self: SymNodeVariable, tx: Any, other: VariableTracker, op: str) -> VariableTracker:
     """Compare a number with a tensor, which gives a tensor; Dynamo calls it a number."""
     if not isinstance(other, TensorVariable):
         return _DYNAMOS_COMPARISON(self, tx, other, op)
@@ -261,5 +259,5 @@ def install() -> None:
     SymNodeVariable.richcompare_impl = _comparison  # type: ignore[method-assign]
     BuiltinVariable.call_not_ = _not  # type: ignore[assignment, method-assign]
     BuiltinVariable._handle_insert_op_in_graph = _operation  # type: ignore[assignment, method-assign]
-    TensorVariable.method_tolist = _tolist  # type: ignore[method-assign]
+    TensorVariable.method_tolist = _tolist  # type: ignore[assignment, method-assign]
     TensorVariable.method_item = _item  # type: ignore[assignment, method-assign]

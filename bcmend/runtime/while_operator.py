@@ -71,9 +71,7 @@ def write_while(
     assert isinstance(first, TensorVariable)
     if ends.turns_left is not None:
         given.append(_number_of_turns(tx, start[0]))
-    outer = {
-        proxy.node: proxy for proxy in body.trace.lifted if body.change_of(proxy) is None
-    }
+    outer = {proxy.node: proxy for proxy in body.trace.lifted if body.change_of(proxy) is None}
     more = [node for node in _outer_values(body) if node not in outer]
     outer.update((proxy.node, proxy) for proxy in more)
     additional = captured = list(outer.values())
