@@ -17,9 +17,8 @@ from torch._dynamo.variables.builder import wrap_fx_proxy
 from torch._dynamo.variables.tensor import SymNodeVariable
 from torch._prims_common import is_non_overlapping_and_dense_or_false
 from torch.fx import Graph, GraphModule, Node, Proxy
-from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from bcmend.runtime import depth, histories, scalars
+from bcmend.runtime import depth, histories, scalars, sizes
 from bcmend.runtime.arms import ArmTrace
 from bcmend.runtime.merge import CannotMerge, Pair, example_of
 from bcmend.runtime.operations import storage_of
@@ -183,10 +182,10 @@ def _require_known_sizes(operands: Sequence[Proxy], pairs: Sequence[Pair]) -> No
     known = {
         symbol
         for each in operands
-        for symbol in free_unbacked_symbols(each.node.meta.get("example_value"))
+        for symbol in sizes.symbols_in(each.node.meta.get("example_value"))
     }
     values = [value for pair in pairs for value in (pair.then_value, pair.else_value)]
-    if any(free_unbacked_symbols(example_of(each)) - known for each in values if each is not None):
+    if any(sizes.symbols_in(example_of(each)) - known for each in values if each is not None):
         raise CannotMerge("a tensor whose size depends on data of the arm")
 
 

@@ -25,6 +25,7 @@ from torch._dynamo.variables import TensorVariable
 from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.builder import wrap_fx_proxy
 from torch._dynamo.variables.tensor import SymNodeVariable
+from torch._ops import HigherOrderOperator
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols
 
@@ -154,14 +155,28 @@ def _assumes(environment: Any, module: GraphModule) -> bool:
     """
     graphs = [part.graph for part in module.modules() if isinstance(part, GraphModule)]
     nodes = [node for graph in graphs for node in graph.nodes]
-    taken = {symbol for node in nodes if _is_item(node) for symbol in _symbols_taken(node)}
     asserted = {
         symbol
         for each in environment.deferred_runtime_asserts.values()
         for known in each
         for symbol in known.expr.free_symbols
     }
-    return not taken.isdisjoint({*asserted, *(each for node in nodes for each in _symbols(node))})
+    if not asserted.isdisjoint(_given_by_the_data(nodes)):
+        return True
+    taken = {symbol for node in nodes if _is_item(node) for symbol in _symbols_taken(node)}
+    return not taken.isdisjoint({each for node in nodes for each in _symbols(node)})
+
+
+def _given_by_the_data(nodes: Iterable[Node]) -> set[Any]:
+    """Return the numbers that operations of the program take out of tensors, or give as sizes."""
+    known: set[Any] = set()
+    found: set[Any] = set()
+    for node in nodes:
+        symbols = sizes.symbols_in(node.meta.get("example_value")) - known
+        known |= symbols
+        if not isinstance(node.target, HigherOrderOperator):
+            found |= symbols
+    return found
 
 
 def take(tx: Any, variable: TensorVariable) -> VariableTracker | None:

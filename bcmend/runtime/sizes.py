@@ -43,6 +43,7 @@ __all__ = [
     "is_implied",
     "note_fact",
     "settle",
+    "symbols_in",
 ]
 
 
@@ -272,7 +273,16 @@ may_assume: Callable[[Any], bool] = _nobody
 
 def _made_in_the_graph(output: Any) -> set[Any]:
     examples = (node.meta.get("example_value") for node in output.root_tracer.graph.nodes)
-    return {symbol for each in examples for symbol in free_unbacked_symbols(each)}
+    return {symbol for each in examples for symbol in symbols_in(each)}
+
+
+def symbols_in(value: Any) -> set[Any]:
+    """Return the symbols of a number, of the sizes of a tensor, or of several of them."""
+    if isinstance(value, (tuple, list)):
+        return {symbol for each in value for symbol in symbols_in(each)}
+    if isinstance(value, (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool)):
+        return set(free_unbacked_symbols(value))
+    return set()
 
 
 def _asked_by_the_program(self: SymNodeVariable, output_graph: Any = None) -> Any:
