@@ -22,7 +22,7 @@ from torch._dynamo.variables.base import AttrMutationKind, VariableTracker, is_s
 from torch._dynamo.variables.tensor import SymNodeVariable
 from torch.fx import Graph, Proxy
 
-from bcmend.runtime import backoff, depth, failures, scalars, snapshots
+from bcmend.runtime import backoff, depth, failures, scalars, snapshots, unread
 from bcmend.runtime.entries import Entry, Lifted
 
 __all__ = ["Arm", "ArmFailure", "ArmTrace", "Effects", "trace_arm"]
@@ -226,7 +226,7 @@ def trace_arm(
                 scalars.hand_on(
                     tx, _numbers_in((result, arm.arguments, *_left_in(recording, records)), graph)
                 )
-                scalars.drop_unread(graph)
+                unread.drop_unread(graph)
                 tensors = _changed_in_place(tracer, lifted)
             effects = _effects(before, recording, tensors, scope)
             return ArmTrace(result, graph, dict(lifted), effects, tuple(records), lifted.entries)
@@ -242,7 +242,7 @@ def trace_arm(
 
 def _numbers_in(left: Sequence[Any], graph: Graph) -> list[SymNodeVariable]:
     """Return the symbolic numbers that an arm made, among what it leaves behind."""
-    if not scalars.are_made_in(graph):
+    if not unread.are_made_in(graph):
         return []
     found: dict[int, SymNodeVariable] = {}
 

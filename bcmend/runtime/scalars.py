@@ -26,19 +26,29 @@ from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.builder import wrap_fx_proxy
 from torch._dynamo.variables.tensor import SymNodeVariable
 from torch._ops import HigherOrderOperator
-from torch.fx import Graph, GraphModule, Node
+from torch.fx import GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols
 
 from bcmend.names import BUFFER
 from bcmend.runtime import backoff, known_tensors, per_trace, repeats, sizes
 from bcmend.runtime.merge import constant, example_of
+from bcmend.runtime.unread import (
+    COMPARISONS,
+    KEPT,
+    NEGATIONS,
+    ORDERS,
+    STEPS,
+    close_over,
+    drop_unread,
+    is_item,
+    symbols_of_form,
+    symbols_taken,
+)
 from bcmend.runtime.watches import SiteChanged
 
 __all__ = [
-    "are_made_in",
     "count_from",
     "counted",
-    "drop_unread",
     "hand_on",
     "has_tensor",
     "install",
@@ -50,26 +60,14 @@ __all__ = [
     "tensor_of",
 ]
 
-_KEPT: Final = "bcmend_kept"  # in the meta of the nodes of a tensor that is kept beside a number
-_ORDERS: Final = frozenset([operator.gt, operator.ge, operator.lt, operator.le])
-_COMPARISONS: Final = _ORDERS | {operator.eq, operator.ne}
 #: Of an integer and a fraction: what holds for the fraction holds for the integer below it.
 _TIGHT_BELOW: Final = frozenset([operator.gt, operator.le])
-_STEPS: Final = {
-    operator.add: operator.add,
-    operator.iadd: operator.add,
-    operator.sub: operator.sub,
-    operator.isub: operator.sub,
-}
-_NEGATIONS: Final = frozenset([operator.not_, torch.sym_not])
-_CASTS: Final = frozenset([torch.sym_float, torch.sym_ite])
 _SAME_VALUE: Final = frozenset([(torch.sym_float, torch.float64), (torch.sym_int, torch.int64)])
 _DTYPES: Final = {
     torch.SymBool: torch.bool,
     torch.SymInt: torch.int64,
     torch.SymFloat: torch.float64,
 }
-_RANGE: Final = torch.ops.aten._assert_scalar.default
 #: Up to here every integer is a double, and a comparison with a double is exact.
 _EXACT_IN_DOUBLE: Final = 2**53
 
@@ -163,8 +161,8 @@ def _assumes(environment: Any, module: GraphModule) -> bool:
     }
     if not asserted.isdisjoint(_given_by_the_data(nodes)):
         return True
-    taken = {symbol for node in nodes if _is_item(node) for symbol in _symbols_taken(node)}
-    return not taken.isdisjoint({each for node in nodes for each in _symbols(node)})
+    taken = {symbol for node in nodes if is_item(node) for symbol in symbols_taken(node)}
+    return not taken.isdisjoint({each for node in nodes for each in symbols_of_form(node)})
 
 
 def _given_by_the_data(nodes: Iterable[Node]) -> set[Any]:
@@ -230,7 +228,7 @@ def _method(
     tx: Any, variable: TensorVariable, name: str, *rest: Any, **named: Any
 ) -> TensorVariable:
     proxy = tx.output.create_proxy("call_method", name, (variable.as_proxy(), *rest), named)
-    proxy.node.meta[_KEPT] = True
+    proxy.node.meta[KEPT] = True
     result = wrap_fx_proxy(tx, proxy)
     assert isinstance(result, TensorVariable)
     return result
@@ -244,7 +242,7 @@ def hand_on(tx: Any, numbers: Iterable[SymNodeVariable]) -> None:
         kind = _kind(node, known)
         if kind is torch.bool or node in known:
             tensor = _tensor_of(tx, node, known)
-            tensor.as_proxy().node.meta.pop(_KEPT, None)
+            tensor.as_proxy().node.meta.pop(KEPT, None)
             known[node] = tensor
         elif free_unbacked_symbols(number.sym_num):
             dtype = _DTYPES[type(number.sym_num)]
@@ -259,7 +257,7 @@ def tensor_behind(tx: Any, number: SymNodeVariable) -> TensorVariable | None:
 def is_taken(tx: Any, number: SymNodeVariable) -> bool:
     """Whether a number was taken out of a tensor, or computed from one that was."""
     nodes: set[Node] = set()
-    _close(nodes, [number.as_proxy().node])
+    close_over(nodes, [number.as_proxy().node])
     return not nodes.isdisjoint(_kept_by_node(tx))
 
 
@@ -288,7 +286,7 @@ def _is_count(tx: Any, node: Any) -> bool:
     """Whether a number is one that a loop counts, by some constant steps."""
     if not isinstance(node, Node) or node in per_trace.kept(tx.output, "counters", set):
         return isinstance(node, Node)
-    if node.target not in _STEPS:
+    if node.target not in STEPS:
         return False
     one, other = node.args
     return (type(other) is int and _is_count(tx, one)) or (
@@ -304,7 +302,7 @@ def _keep_counts(tx: Any, node: Node) -> None:
             found = _counted(tx, each, known)
             if found is not None:
                 known[each] = found
-    if node.target in _NEGATIONS:
+    if node.target in NEGATIONS:
         for each in node.all_input_nodes:
             _keep_counts(tx, each)
 
@@ -312,15 +310,15 @@ def _keep_counts(tx: Any, node: Node) -> None:
 def _counted(tx: Any, node: Any, known: Mapping[Node, TensorVariable]) -> TensorVariable | None:
     if node in known:
         found = known[node]
-        found.as_proxy().node.meta.pop(_KEPT, None)
+        found.as_proxy().node.meta.pop(KEPT, None)
         return found if example_of(found).dtype is torch.int64 else None
-    if not isinstance(node, Node) or node.target not in _STEPS:
+    if not isinstance(node, Node) or node.target not in STEPS:
         return None
     one, other = node.args
     if type(one) is int and node.target is not operator.sub:
         one, other = other, one
     found_one = _counted(tx, one, known) if type(other) is int else None
-    return None if found_one is None else _function(tx, _STEPS[node.target], found_one, other)
+    return None if found_one is None else _function(tx, STEPS[node.target], found_one, other)
 
 
 # Conditions as tensors
@@ -347,7 +345,7 @@ def tensor_of(tx: Any, condition: SymNodeVariable) -> TensorVariable | None:
     found = _tensor_of(tx, node, known)
     if kind is not torch.bool:
         found = _function(tx, torch.ne, found, 0)  # NaN is true, as in Python
-    found.as_proxy().node.meta.pop(_KEPT, None)  # from now on somebody has it
+    found.as_proxy().node.meta.pop(KEPT, None)  # from now on somebody has it
     return found
 
 
@@ -360,9 +358,9 @@ def _kind(node: Node, known: Mapping[Node, TensorVariable]) -> torch.dtype | Non
     inner = _kind(node.args[0], known)
     if inner is None:
         return None
-    if node.target in _NEGATIONS:
+    if node.target in NEGATIONS:
         return torch.bool
-    if node.target in _COMPARISONS:
+    if node.target in COMPARISONS:
         other = node.args[1]
         if isinstance(other, Node):
             return torch.bool if _kind(other, known) is inner else None
@@ -376,9 +374,9 @@ def _tensor_of(tx: Any, node: Node, known: Mapping[Node, TensorVariable]) -> Ten
         return known[node]
     assert isinstance(node.args[0], Node)
     one = _tensor_of(tx, node.args[0], known)
-    if node.target in _NEGATIONS:
+    if node.target in NEGATIONS:
         return _function(tx, torch.logical_not, one)
-    if node.target not in _COMPARISONS:
+    if node.target not in COMPARISONS:
         return one
     other: Any = node.args[1]
     if isinstance(other, Node):
@@ -395,7 +393,7 @@ def _is_exact_beside(comparison: Any, constant: Any, dtype: torch.dtype) -> bool
         return False
     if type(constant) is int or dtype is torch.int64:
         whole = type(constant) is int or constant.is_integer()
-        return abs(constant) <= _EXACT_IN_DOUBLE and (whole or comparison in _ORDERS)
+        return abs(constant) <= _EXACT_IN_DOUBLE and (whole or comparison in ORDERS)
     return True
 
 
@@ -406,77 +404,3 @@ def _function(tx: Any, function: Any, *arguments: Any, **named: Any) -> TensorVa
     result = wrap_fx_proxy(tx, tx.output.create_proxy("call_function", function, inputs, named))
     assert isinstance(result, TensorVariable)
     return result
-
-
-# What nobody reads
-
-
-def are_made_in(graph: Graph) -> bool:
-    """Whether a number that only the data can tell is made in a graph."""
-    return any(_symbols_taken(node) for node in graph.nodes)
-
-
-def drop_unread(graph: Graph) -> bool:
-    """Take out numbers, comparisons of numbers and kept tensors that nobody reads.
-
-    Says whether there were any. A number stays while another value is described by it.
-    """
-    droppable = _droppable(graph)
-    read = {node for node in graph.nodes if node not in droppable}
-    described = {symbol for node in read for symbol in _symbols(node)}
-    _close(read, [*read, *(node for node in droppable if _symbols_taken(node) & described)])
-    for node in droppable:
-        if node.target is _RANGE:  # torch's note of what it knows of a number
-            numbers: set[Node] = set()
-            _close(numbers, [node])
-            if any(_is_item(each) for each in numbers & read):
-                _close(read, [node])
-    unread = [node for node in reversed(graph.nodes) if node not in read]
-    for node in unread:
-        graph.erase_node(node)
-    return bool(unread)
-
-
-def _close(found: set[Node], pending: list[Node]) -> None:
-    """Add to ``found`` everything that the pending nodes are computed from."""
-    while pending:
-        node = pending.pop()
-        found.add(node)
-        pending.extend(each for each in node.all_input_nodes if each not in found)
-
-
-def _droppable(graph: Graph) -> dict[Node, None]:
-    """Return the nodes, in order, that do nothing but compute a value about numbers."""
-    found: dict[Node, None] = {}
-    for node in graph.nodes:
-        if _KEPT in node.meta or _is_item(node) or _is_about_numbers(node, found):
-            found[node] = None
-    return found
-
-
-def _is_item(node: Node) -> bool:
-    return node.op == "call_method" and node.target == "item" and bool(_symbols_taken(node))
-
-
-def _is_about_numbers(node: Node, numbers: Mapping[Node, None]) -> bool:
-    if node.op != "call_function" or not any(each in numbers for each in node.all_input_nodes):
-        return False
-    if isinstance(node.meta.get("example_value"), torch.Tensor):
-        return False
-    if node.target is _RANGE:
-        return not node.meta.get("_fx_runtime_assert_preserve", False)  # the user's own
-    return any(node.target in kind for kind in (_COMPARISONS, _NEGATIONS, _CASTS, _STEPS))
-
-
-def _symbols_taken(node: Node) -> set[Any]:
-    """Return the unbacked symbols of a number."""
-    example = node.meta.get("example_value")
-    if not isinstance(example, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-        return set()
-    return set(free_unbacked_symbols(example))
-
-
-def _symbols(node: Node) -> set[Any]:
-    """Return the unbacked symbols in the form of a tensor."""
-    example = node.meta.get("example_value")
-    return set(free_unbacked_symbols(example)) if isinstance(example, torch.Tensor) else set()
