@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from corpus.patterns.pattern import COND, GUARD, SPLIT, WHERE, pattern, patterns_among
+from corpus.patterns.pattern import COND, GUARD, LOOP, SPLIT, WHERE, pattern, patterns_among
 from tests.equivalence import Call, call
 
 Program = Callable[..., Any]
@@ -245,6 +245,30 @@ def sizes_of_constants_beside_a_branch() -> Program:
         if y > 0:
             x = x + 1
         return x.sum(0) * torch.ones(shape.sum() - 2)
+
+    return program
+
+
+@pattern(_vectors, LOOP, training=False)
+def turns_that_change_tensors_in_place() -> Program:
+    def program(x: Tensor) -> tuple[Tensor, Tensor]:
+        seen, x = torch.zeros(3), x.abs() + 1
+        while x.sum() < 100:
+            seen[0] += 1
+            seen[1] = x.max()
+            x *= 2
+        return x, seen
+
+    return program
+
+
+@pattern(_vectors, LOOP, training=False)
+def as_many_turns_as_something_was_picked() -> Program:
+    def program(x: Tensor) -> Tensor:
+        total = torch.zeros(3)
+        for turn in range(len(x[x > 0])):
+            total += x.sum() * turn
+        return total
 
     return program
 
