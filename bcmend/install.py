@@ -22,7 +22,7 @@ from torch._dynamo.eval_frame import skip_code
 import bcmend.entry
 from bcmend.codeobj.decode import decode
 from bcmend.codeobj.opcodes import row
-from bcmend.codeobj.scan import code_objects, has_name, has_truth_jump
+from bcmend.codeobj.scan import code_objects, has_name, has_subscript, has_truth_jump
 from bcmend.names import CALLBACK, COMPILER, EXPORTING, NAMESPACE, TRACING
 from bcmend.pipeline import Context, Mended, may_have_sites, mend
 from bcmend.policy import Policy
@@ -108,7 +108,8 @@ def install(
         if any(
             id(function) in _TABLE.by_function
             or has_truth_jump(function.__code__, nested=True)
-            or has_name(function.__code__, _ASSERTIONS)
+            or has_name(function.__code__, _ASSERTIONS | _OF_SIZES)
+            or has_subscript(function.__code__)
             or may_substitute(function.__code__, function.__globals__)
             for function in functions
         ):
@@ -157,6 +158,13 @@ def _reference(function: FunctionType) -> weakref.ref[FunctionType]:
 
 #: Functions of torch that are mended wherever they are called, and that are no substituted calls.
 _ASSERTIONS: Final = frozenset(["_assert"])
+
+#: What takes numbers out of tensors, or gives tensors of a size that only the data tell. Items may
+#: be picked by a mask.
+_OF_SIZES: Final = frozenset(
+    "item tolist int float range arange nonzero argwhere where masked_select unique"
+    " unique_consecutive bincount repeat_interleave".split()
+)
 
 #: A version of torch may not say whether it is exporting.
 _COMPILER: Final[object] = (

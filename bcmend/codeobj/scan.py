@@ -13,6 +13,7 @@ __all__ = [
     "formats",
     "has_call",
     "has_name",
+    "has_subscript",
     "has_truth_jump",
     "has_with",
 ]
@@ -30,6 +31,11 @@ _FORMATS: Final = frozenset(
     opcode for name, opcode in dis.opmap.items() if name.startswith(("FORMAT_", "CONVERT_VALUE"))
 )
 _WITHS: Final = frozenset(opcode for name, opcode in dis.opmap.items() if name == "BEFORE_WITH")
+_SUBSCRIPTS: Final = frozenset(
+    opcode
+    for name, opcode in dis.opmap.items()
+    if name in ("BINARY_SUBSCR", "STORE_SUBSCR", "BINARY_SLICE", "STORE_SLICE")
+)
 _CALLS: Final = frozenset(
     opcode for name, opcode in dis.opmap.items() if name in ("CALL", "CALL_KW", "CALL_FUNCTION_EX")
 )
@@ -62,6 +68,11 @@ def has_call(code: CodeType) -> bool:
 def has_with(code: CodeType) -> bool:
     """Whether ``code`` has a ``with`` block."""
     return not _WITHS.isdisjoint(code.co_code[::2])
+
+
+def has_subscript(code: CodeType) -> bool:
+    """Whether ``code``, or code nested in it, reads or stores an item of something."""
+    return any(not _SUBSCRIPTS.isdisjoint(each.co_code[::2]) for each in code_objects(code))
 
 
 def calls_a_variable(code: CodeType) -> bool:

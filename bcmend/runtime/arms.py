@@ -22,7 +22,7 @@ from torch._dynamo.variables.base import AttrMutationKind, VariableTracker, is_s
 from torch._dynamo.variables.tensor import SymNodeVariable
 from torch.fx import Graph, Proxy
 
-from bcmend.runtime import backoff, depth, doubles, failures, scalars, snapshots
+from bcmend.runtime import backoff, depth, doubles, failures, scalars, snapshots, unread
 from bcmend.runtime.entries import Entry, Lifted
 
 __all__ = ["Arm", "ArmFailure", "ArmTrace", "Effects", "trace_arm"]
@@ -225,7 +225,7 @@ def trace_arm(
                 graph = tracer.graph
                 left = _numbers_in((result, arm.arguments, *_left_in(recording, records)), graph)
                 scalars.hand_on(tx, left, doubles.as_tensor)
-                scalars.drop_unread(graph)
+                unread.drop_unread(graph)
                 tensors = _changed_in_place(tracer, lifted)
             effects = _effects(before, recording, tensors, scope)
             return ArmTrace(result, graph, dict(lifted), effects, tuple(records), lifted.entries)
@@ -241,7 +241,7 @@ def trace_arm(
 
 def _numbers_in(left: Sequence[Any], graph: Graph) -> list[SymNodeVariable]:
     """Return the symbolic numbers that an arm made, among what it leaves behind."""
-    if not scalars.are_made_in(graph):
+    if not unread.are_made_in(graph):
         return []
     found: dict[int, SymNodeVariable] = {}
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from types import CodeType, FunctionType
 from typing import Any, Final
 
-from torch._C._dynamo.eval_frame import set_eval_frame
+from torch._C._dynamo.eval_frame import reset_code, set_eval_frame
 from torch._dynamo import exc, trace_rules
 from torch._dynamo.eval_frame import skip_code
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
@@ -82,8 +82,19 @@ def _run(body: FunctionType, arguments: tuple[Any, ...], callback: Any) -> Any:
         return _behind_a_side_exit(failure, body, arguments)
     if emitted() == written and _can_be_repeated(body, failure):
         random_numbers.put_back()
-        return second_runs.plainly(callers.call_as_entered, body, (*arguments, []))
+        result = second_runs.plainly(callers.call_as_entered, body, (*arguments, []))
+        _note_what_does_not_hold(_latest(body))
+        return result
     raise failure
+
+
+def _note_what_does_not_hold(state: backoff.BodyState) -> None:
+    """Take no more numbers where the graph alone has failed: it asserts too much of one.
+
+    Where one graph was asked for, that stays so, and such calls are made in plain Python.
+    """
+    if state.leave_numbers():
+        reset_code(state.code)
 
 
 def _deliver_before(failure: BaseException | None, buffer: Buffer) -> None:
@@ -173,6 +184,7 @@ for _function in (
     _deliver_before,
     _latest,
     _can_be_repeated,
+    _note_what_does_not_hold,
     _behind_a_side_exit,
     _skip,
     install,

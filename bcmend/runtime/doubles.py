@@ -18,7 +18,7 @@ from torch._dynamo.variables.builder import wrap_fx_proxy
 from torch._dynamo.variables.tensor import SymNodeVariable
 from torch.fx import Node, Proxy
 
-from bcmend.runtime import scalars
+from bcmend.runtime import scalars, unread
 from bcmend.runtime.merge import example_of
 
 __all__ = ["as_tensor", "install"]
@@ -109,7 +109,7 @@ def _as_it_is(tx: Any, number: Proxy) -> TensorVariable:
 
 def _call(tx: Any, function: Any, *arguments: Any, **named: Any) -> TensorVariable:
     proxy = tx.output.create_proxy("call_function", function, arguments, named)
-    proxy.node.meta[scalars.KEPT] = True  # taken out again where nobody reads it
+    proxy.node.meta[unread.KEPT] = True  # taken out again where nobody reads it
     result = wrap_fx_proxy(tx, proxy)
     assert isinstance(result, TensorVariable)
     return result

@@ -23,6 +23,7 @@ from bcmend.runtime import (
     side_exits,
     sinks,
     sites,
+    sizes,
     streams,
     watches,
 )
@@ -72,6 +73,7 @@ def defer_raising_arm(
     else:
         site.refuse("arm-untraceable", failure.detail)
         return None
+    sizes.note_fact(tx, condition, raising == 1)
     site.mended("guard", f"one side raises {failure.detail}")
     return arms[1 - raising].call(tx)
 

@@ -41,6 +41,7 @@ from bcmend.runtime import (
     scalars,
     sinks,
     sites,
+    sizes,
     watches,
 )
 from bcmend.runtime.arms import Arm, ArmFailure, ArmTrace, trace_arm
@@ -141,7 +142,8 @@ def _branch(
     sites.forget_refusal()
     with iterators.ending(tx, returns=site.returning[form]):
         then_arm, else_arm = (
-            trace_arm(tx, target, arm, lambda: sinks.open_arm(tx)) for arm in arms
+            _trace(tx, target, condition, arm, truth)
+            for arm, truth in zip(arms, (True, False), strict=True)
         )
     if isinstance(then_arm, ArmFailure) or isinstance(else_arm, ArmFailure):
         return guards.defer_raising_arm(tx, site, condition, arms, (then_arm, else_arm))
@@ -156,6 +158,13 @@ def _branch(
     except exc.TorchDynamoException as error:
         _give_up(branch, "arm-untraceable", str(error).strip().splitlines()[0])
     return None
+
+
+def _trace(
+    tx: Any, target: Any, condition: VariableTracker, arm: Arm, truth: bool
+) -> ArmTrace | ArmFailure:
+    with sizes.holding(tx, condition, truth):
+        return trace_arm(tx, target, arm, lambda: sinks.open_arm(tx))
 
 
 def _behind_the_loop(

@@ -128,6 +128,9 @@ def _is_number(value: VariableTracker) -> bool:
 
 
 def _is_same(one: VariableTracker, other: VariableTracker) -> bool:
+    if isinstance(one, TensorVariable) and isinstance(other, TensorVariable):
+        # ``x += 1`` gives ``x`` another node, but leaves it the same tensor.
+        return one is other or example_of(one) is example_of(other)
     return one is other or _is_same_constant(one, other)
 
 

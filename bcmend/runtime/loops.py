@@ -21,11 +21,13 @@ from typing import Any, Final
 import torch
 from torch._dynamo.variables import TensorVariable, TupleVariable
 from torch._dynamo.variables.base import VariableTracker
+from torch._dynamo.variables.builder import wrap_fx_proxy
 from torch.fx import Proxy
 
 from bcmend.rewrite.plan import SPLIT
-from bcmend.runtime import iterators, lower, sinks, watches
+from bcmend.runtime import in_place, iterators, lower, sinks, watches
 from bcmend.runtime.arms import Arm, ArmTrace, trace_arm
+from bcmend.runtime.in_place import InPlace
 from bcmend.runtime.loop_values import (
     Carried,
     MoreChanges,
@@ -199,15 +201,20 @@ def _lower(
         return constant(None)
 
     trace = trace_arm(tx, target, replace(arm, calls=turn), lambda: sinks.open_arm(tx))
-    if not isinstance(trace, ArmTrace) or trace.effects or trace.records:
+    if not isinstance(trace, ArmTrace) or trace.records:
         raise NoLoop("a turn has effects")
-    _require_pure(tx, trace, entered, gradients=carried.gradients)
+    changes = _changes_in_place(tx, trace, carried)
+    changed = [each.outer for each in changes]
+    _require_pure(tx, trace, entered, changed, gradients=carried.gradients)
     predicate = lower.as_predicate(tx, condition)
     given = [number_in(inputs[each].realize()) for each in (*carried.tensors, *carried.numbers)]
-    start = [predicate, *(in_the_operator(tx, each, carried) for each in given), *more]
-    ends = Ends(staying == 0, turns_left, len(start) - 1 if more else None)
-    body = Body(trace, entered, outcome[0][0], outcome[0][1], carried.gradients)
+    numbers = [in_the_operator(tx, each, carried) for each in given]
+    start = [predicate, *numbers, *more, *(_copy(tx, each) for each in changed)]
+    ends = Ends(staying == 0, turns_left, 1 + len(numbers) if more else None)
+    body = Body(trace, entered, outcome[0][0], outcome[0][1], carried.gradients, changed)
     results = write_while(tx, body, start, ends)
+    first_change = 1 + len(numbers) + len(more)
+    in_place.write_back(tx, changes, results[first_change : first_change + len(changes)])
     for position, result in zip((*carried.tensors, *carried.numbers), results[1:], strict=False):
         _watch(tx, site, inputs[position], result)
         before = inputs[position].realize()
@@ -219,6 +226,32 @@ def _lower(
     end = results[0]
     assert isinstance(end, TensorVariable)
     return LoopEnd(end, TupleVariable(inputs), 1 - staying, bool(more) or turns_left is not None)
+
+
+def _changes_in_place(tx: Any, trace: ArmTrace, carried: Carried) -> list[InPlace]:
+    """Return the tensors that a turn changes in place, and changes nothing else.
+
+    They are carried too: each turn works on a copy, and the last one is written back.
+    """
+    effects = trace.effects
+    if effects.attributes or effects.containers or effects.other:
+        raise NoLoop("a turn has effects")
+    if not effects.tensors:
+        return []
+    if carried.gradients:
+        raise NoLoop("a turn changes a tensor in place, where gradients flow")
+    hazards = hazards_of(trace.graph.nodes, tx.fake_mode)
+    try:
+        return in_place.plan_in_place(tx, (trace, trace), [hazards, hazards])
+    except in_place.CannotSettle as problem:
+        raise NoLoop(str(problem)) from None
+
+
+def _copy(tx: Any, outer: Proxy) -> VariableTracker:
+    copied: VariableTracker = wrap_fx_proxy(
+        tx, tx.output.create_proxy("call_method", "clone", (outer,), {})
+    )
+    return copied
 
 
 def _more(tx: Any, site: LiveSite, inputs: Sequence[VariableTracker]) -> list[TensorVariable]:
@@ -275,13 +308,21 @@ def _length_of(variable: Any) -> int:
     return length
 
 
-def _require_pure(tx: Any, trace: ArmTrace, entered: Sequence[Proxy], *, gradients: bool) -> None:
+def _require_pure(
+    tx: Any,
+    trace: ArmTrace,
+    entered: Sequence[Proxy],
+    changed: Sequence[Proxy],
+    *,
+    gradients: bool,
+) -> None:
     # The turns of a loop inside were judged when that loop was written.
     nodes = [n for n in trace.graph.nodes if n.target is not torch.ops.higher_order.while_loop]
     hazards = hazards_of(nodes, tx.fake_mode)
     from_outside = [proxy.node.meta["example_value"] for proxy in (*entered, *trace.lifted)]
     tensors = [each for each in from_outside if isinstance(each, torch.Tensor)]
-    if any(storage_of(each) in hazards.writes for each in tensors):
+    carried = {storage_of(each.node.meta["example_value"]) for each in changed}
+    if any(storage_of(each) in hazards.writes - carried for each in tensors):
         raise NoLoop("a turn changes a tensor in place")
     if not gradients:
         return

@@ -17,7 +17,7 @@ from torch._dynamo.variables.builder import wrap_fx_proxy
 from torch._dynamo.variables.tensor import SymNodeVariable
 from torch.fx import GraphModule, Node, Proxy
 
-from bcmend.runtime import depth, doubles, histories, scalars
+from bcmend.runtime import depth, doubles, histories, scalars, sizes
 from bcmend.runtime.arm_graphs import (
     arm_graph,
     has_to_be_a_tensor,
@@ -158,6 +158,7 @@ def by_cond(
         raise CannotMerge("a size computed inside an arm")
     size = depth.require_shallow([then_arm.graph, else_arm.graph])
     operands = _operands(then_arm, else_arm, pairs)
+    _require_known_sizes(operands, pairs)
     names = []
     for suffix, arm, values, others in (
         ("true", then_arm, [p.then_value for p in pairs], [p.else_value for p in pairs]),
@@ -182,6 +183,18 @@ def by_cond(
         _without_history(tx, pair, _uncovered(tx, result, example_of(pair.present)))
         for pair, result in zip(pairs, results, strict=True)
     ]
+
+
+def _require_known_sizes(operands: Sequence[Proxy], pairs: Sequence[Pair]) -> None:
+    """Raise ``CannotMerge`` for a tensor whose size an arm has found out: nobody else knows it."""
+    known = {
+        symbol
+        for each in operands
+        for symbol in sizes.symbols_in(each.node.meta.get("example_value"))
+    }
+    values = [value for pair in pairs for value in (pair.then_value, pair.else_value)]
+    if any(sizes.symbols_in(example_of(each)) - known for each in values if each is not None):
+        raise CannotMerge("a tensor whose size depends on data of the arm")
 
 
 def _without_history(tx: Any, pair: Pair, result: VariableTracker) -> VariableTracker:

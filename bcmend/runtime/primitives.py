@@ -48,11 +48,13 @@ from bcmend.runtime import (
     leaves,
     lower,
     open_ranges,
+    operands,
     replacements,
     scalars,
     searches,
     sinks,
     sites,
+    sizes,
     splits,
     substitution,
     torch_checks,
@@ -160,6 +162,8 @@ class _DataDependent(TorchHigherOrderOperatorVariable):
 
 def _depends_on_data(tx: Any, site: sites.LiveSite, condition: VariableTracker) -> bool:
     if isinstance(condition, SymNodeVariable):
+        if sizes.is_implied(condition):
+            return False  # Dynamo is told which
         # A number out of an argument has a known value, and a guard on it; better none.
         return bool(free_unbacked_symbols(condition.sym_num)) or scalars.has_tensor(tx, condition)
     if isinstance(condition, Unmerged):
@@ -329,6 +333,7 @@ class _Guard(TorchHigherOrderOperatorVariable):
                 predicate = lower.negated(tx, predicate)
             made = guards.make_guard(tx, site, action, inputs, predicate)
         if made:
+            sizes.note_fact(tx, condition.realize(), not raises_if.as_python_constant())
             site.mended(_timing(tx, site, raises=True))
         return constant(made)
 
@@ -458,7 +463,9 @@ ANSWERING: Final = (
 
 def _install() -> None:
     attributes.install()
+    scalars.install()
     truths.install()
+    operands.install()
     searches.install()
     open_ranges.install()
     doubles.install()

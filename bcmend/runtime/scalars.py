@@ -25,23 +25,34 @@ from torch._dynamo.variables import TensorVariable
 from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.builder import wrap_fx_proxy
 from torch._dynamo.variables.tensor import SymNodeVariable
-from torch.fx import Graph, GraphModule, Node, Proxy
-from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+from torch._ops import HigherOrderOperator
+from torch.fx import GraphModule, Node, Proxy
+from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols
 
 from bcmend.names import BUFFER
-from bcmend.runtime import backoff, per_trace, repeats
-from bcmend.runtime.merge import example_of
+from bcmend.runtime import backoff, known_tensors, per_trace, repeats, sizes
+from bcmend.runtime.merge import constant, example_of
+from bcmend.runtime.unread import (
+    COMPARISONS,
+    KEPT,
+    NEGATIONS,
+    ORDERS,
+    STEPS,
+    close_over,
+    drop_unread,
+    is_item,
+    symbols_of_form,
+    symbols_taken,
+)
 from bcmend.runtime.watches import SiteChanged
 
 __all__ = [
-    "KEPT",
-    "are_made_in",
     "before_arms",
     "count_from",
     "counted",
-    "drop_unread",
     "hand_on",
     "has_tensor",
+    "install",
     "integer_tensor",
     "is_taken",
     "may_take",
@@ -50,21 +61,9 @@ __all__ = [
     "tensor_of",
 ]
 
-KEPT: Final = "bcmend_kept"  # in the meta of the nodes of a tensor that is kept beside a number
-_ORDERS: Final = frozenset([operator.gt, operator.ge, operator.lt, operator.le])
-_COMPARISONS: Final = _ORDERS | {operator.eq, operator.ne}
 #: Of an integer and a fraction: what holds for the fraction holds for the integer below it.
 _TIGHT_BELOW: Final = frozenset([operator.gt, operator.le])
-_STEPS: Final = {
-    operator.add: operator.add,
-    operator.iadd: operator.add,
-    operator.sub: operator.sub,
-    operator.isub: operator.sub,
-}
-_NEGATIONS: Final = frozenset([operator.not_, torch.sym_not])
-_CASTS: Final = frozenset([torch.sym_float, torch.sym_ite])
 _SAME_VALUE: Final = frozenset([(torch.sym_float, torch.float64), (torch.sym_int, torch.int64)])
-_RANGE: Final = torch.ops.aten._assert_scalar.default
 #: Up to here every integer is a double, and a comparison with a double is exact.
 _EXACT_IN_DOUBLE: Final = 2**53
 
@@ -103,19 +102,43 @@ def _begin(tx: Any) -> None:
     output._bcmend_takes_numbers = True
     repeats.note(tx)  # torch asserts in the graph what it is told of a number, in its own words
     environment, code = output.shape_env, output.root_tx.f_code
-    asked_for = environment.settings.allow_scalar_outputs
+    asked_for = bool(tx.one_graph)
     if not asked_for:
-        environment.settings = dataclasses.replace(environment.settings, allow_scalar_outputs=True)
+        environment.settings = dataclasses.replace(
+            environment.settings, allow_scalar_outputs=True, allow_dynamic_output_shape_ops=True
+        )
         backoff.state_of(code).takes_numbers = True
 
     def finish(module: GraphModule) -> None:
-        if not asked_for and _assumes(environment, module):
+        sizes.complete(environment)
+        relies_on_more = not asked_for or sizes.has_assumed(environment)
+        if relies_on_more and _assumes(environment, module) and not repeats.is_repeatable(output):
             backoff.state_of(code).leave_numbers()
             raise SiteChanged(restart_reason="bcmend: a number out of a tensor shapes another")
         if drop_unread(module.graph):
             module.recompile()
 
     output.register_finalizer_fns.append(finish)
+
+
+def _allows_shapes(environment: Any) -> bool:
+    """Whether an operation may give a tensor whose size only the data tell."""
+    tx = sizes.being_traced()
+    if tx is not None and tx.output.shape_env is environment and may_take(tx):
+        _begin(tx)
+    return bool(environment.settings.allow_dynamic_output_shape_ops)
+
+
+def _may_assume(tx: Any) -> bool:
+    """Whether what the graph asserts may fail: a boundary makes the call in plain Python then."""
+    return may_take(tx) and BUFFER in tx.output.root_tx.symbolic_locals
+
+
+def install() -> None:
+    """Let operations have results whose sizes only the data tell, where numbers may be taken."""
+    ShapeEnv.allow_dynamic_output_shape_ops = property(_allows_shapes)  # type: ignore[assignment]
+    sizes.may_assume = _may_assume
+    sizes.install()
 
 
 def _assumes(environment: Any, module: GraphModule) -> bool:
@@ -126,14 +149,28 @@ def _assumes(environment: Any, module: GraphModule) -> bool:
     """
     graphs = [part.graph for part in module.modules() if isinstance(part, GraphModule)]
     nodes = [node for graph in graphs for node in graph.nodes]
-    taken = {symbol for node in nodes if _is_item(node) for symbol in _symbols_taken(node)}
     asserted = {
         symbol
         for each in environment.deferred_runtime_asserts.values()
         for known in each
         for symbol in known.expr.free_symbols
     }
-    return not taken.isdisjoint({*asserted, *(each for node in nodes for each in _symbols(node))})
+    if not asserted.isdisjoint(_given_by_the_data(nodes)):
+        return True
+    taken = {symbol for node in nodes if is_item(node) for symbol in symbols_taken(node)}
+    return not taken.isdisjoint({each for node in nodes for each in symbols_of_form(node)})
+
+
+def _given_by_the_data(nodes: Iterable[Node]) -> set[Any]:
+    """Return the numbers that operations of the program take out of tensors, or give as sizes."""
+    known: set[Any] = set()
+    found: set[Any] = set()
+    for node in nodes:
+        symbols = sizes.symbols_in(node.meta.get("example_value")) - known
+        known |= symbols
+        if not isinstance(node.target, HigherOrderOperator):
+            found |= symbols
+    return found
 
 
 def take(tx: Any, variable: TensorVariable) -> VariableTracker | None:
@@ -146,6 +183,9 @@ def take(tx: Any, variable: TensorVariable) -> VariableTracker | None:
     count = example.numel()
     if type(variable) is not TensorVariable or not isinstance(count, int) or count != 1:
         return None
+    known = known_tensors.number_in(tx, variable)
+    if known is not None:
+        return constant(known)
     _begin(tx)
     kept = _kept(tx, variable, example)
     number = wrap_fx_proxy(tx, tx.output.create_proxy("call_method", "item", (proxy,), {}))
@@ -230,7 +270,7 @@ def before_arms(tx: Any, number: Proxy) -> Proxy:
 def is_taken(tx: Any, number: SymNodeVariable) -> bool:
     """Whether a number was taken out of a tensor, or computed from one that was."""
     nodes: set[Node] = set()
-    _close(nodes, [number.as_proxy().node])
+    close_over(nodes, [number.as_proxy().node])
     return not nodes.isdisjoint(_kept_by_node(tx))
 
 
@@ -259,7 +299,7 @@ def _is_count(tx: Any, node: Any) -> bool:
     """Whether a number is one that a loop counts, by some constant steps."""
     if not isinstance(node, Node) or node in per_trace.kept(tx.output, "counters", set):
         return isinstance(node, Node)
-    if node.target not in _STEPS:
+    if node.target not in STEPS:
         return False
     one, other = node.args
     return (type(other) is int and _is_count(tx, one)) or (
@@ -275,7 +315,7 @@ def _keep_counts(tx: Any, node: Node) -> None:
             found = _counted(tx, each, known)
             if found is not None:
                 known[each] = found
-    if node.target in _NEGATIONS:
+    if node.target in NEGATIONS:
         for each in node.all_input_nodes:
             _keep_counts(tx, each)
 
@@ -285,13 +325,13 @@ def _counted(tx: Any, node: Any, known: Mapping[Node, TensorVariable]) -> Tensor
         found = known[node]
         found.as_proxy().node.meta.pop(KEPT, None)
         return found if example_of(found).dtype is torch.int64 else None
-    if not isinstance(node, Node) or node.target not in _STEPS:
+    if not isinstance(node, Node) or node.target not in STEPS:
         return None
     one, other = node.args
     if type(one) is int and node.target is not operator.sub:
         one, other = other, one
     found_one = _counted(tx, one, known) if type(other) is int else None
-    return None if found_one is None else _function(tx, _STEPS[node.target], found_one, other)
+    return None if found_one is None else _function(tx, STEPS[node.target], found_one, other)
 
 
 # Conditions as tensors
@@ -331,9 +371,9 @@ def _kind(node: Node, known: Mapping[Node, TensorVariable]) -> torch.dtype | Non
     inner = _kind(node.args[0], known)
     if inner is None:
         return None
-    if node.target in _NEGATIONS:
+    if node.target in NEGATIONS:
         return torch.bool
-    if node.target in _COMPARISONS:
+    if node.target in COMPARISONS:
         other = node.args[1]
         if isinstance(other, Node):
             return torch.bool if _kind(other, known) is inner else None
@@ -347,9 +387,9 @@ def _tensor_of(tx: Any, node: Node, known: Mapping[Node, TensorVariable]) -> Ten
         return known[node]
     assert isinstance(node.args[0], Node)
     one = _tensor_of(tx, node.args[0], known)
-    if node.target in _NEGATIONS:
+    if node.target in NEGATIONS:
         return _function(tx, torch.logical_not, one)
-    if node.target not in _COMPARISONS:
+    if node.target not in COMPARISONS:
         return one
     other: Any = node.args[1]
     if isinstance(other, Node):
@@ -366,7 +406,7 @@ def _is_exact_beside(comparison: Any, constant: Any, dtype: torch.dtype) -> bool
         return False
     if type(constant) is int or dtype is torch.int64:
         whole = type(constant) is int or constant.is_integer()
-        return abs(constant) <= _EXACT_IN_DOUBLE and (whole or comparison in _ORDERS)
+        return abs(constant) <= _EXACT_IN_DOUBLE and (whole or comparison in ORDERS)
     return True
 
 
@@ -377,77 +417,3 @@ def _function(tx: Any, function: Any, *arguments: Any, **named: Any) -> TensorVa
     result = wrap_fx_proxy(tx, tx.output.create_proxy("call_function", function, inputs, named))
     assert isinstance(result, TensorVariable)
     return result
-
-
-# What nobody reads
-
-
-def are_made_in(graph: Graph) -> bool:
-    """Whether a number that only the data can tell is made in a graph."""
-    return any(_symbols_taken(node) for node in graph.nodes)
-
-
-def drop_unread(graph: Graph) -> bool:
-    """Take out numbers, comparisons of numbers and kept tensors that nobody reads.
-
-    Says whether there were any. A number stays while another value is described by it.
-    """
-    droppable = _droppable(graph)
-    read = {node for node in graph.nodes if node not in droppable}
-    described = {symbol for node in read for symbol in _symbols(node)}
-    _close(read, [*read, *(node for node in droppable if _symbols_taken(node) & described)])
-    for node in droppable:
-        if node.target is _RANGE:  # torch's note of what it knows of a number
-            numbers: set[Node] = set()
-            _close(numbers, [node])
-            if any(_is_item(each) for each in numbers & read):
-                _close(read, [node])
-    unread = [node for node in reversed(graph.nodes) if node not in read]
-    for node in unread:
-        graph.erase_node(node)
-    return bool(unread)
-
-
-def _close(found: set[Node], pending: list[Node]) -> None:
-    """Add to ``found`` everything that the pending nodes are computed from."""
-    while pending:
-        node = pending.pop()
-        found.add(node)
-        pending.extend(each for each in node.all_input_nodes if each not in found)
-
-
-def _droppable(graph: Graph) -> dict[Node, None]:
-    """Return the nodes, in order, that do nothing but compute a value about numbers."""
-    found: dict[Node, None] = {}
-    for node in graph.nodes:
-        if KEPT in node.meta or _is_item(node) or _is_about_numbers(node, found):
-            found[node] = None
-    return found
-
-
-def _is_item(node: Node) -> bool:
-    return node.op == "call_method" and node.target == "item" and bool(_symbols_taken(node))
-
-
-def _is_about_numbers(node: Node, numbers: Mapping[Node, None]) -> bool:
-    if node.op != "call_function" or not any(each in numbers for each in node.all_input_nodes):
-        return False
-    if isinstance(node.meta.get("example_value"), torch.Tensor):
-        return False
-    if node.target is _RANGE:
-        return not node.meta.get("_fx_runtime_assert_preserve", False)  # the user's own
-    return any(node.target in kind for kind in (_COMPARISONS, _NEGATIONS, _CASTS, _STEPS))
-
-
-def _symbols_taken(node: Node) -> set[Any]:
-    """Return the unbacked symbols of a number."""
-    example = node.meta.get("example_value")
-    if not isinstance(example, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-        return set()
-    return set(free_unbacked_symbols(example))
-
-
-def _symbols(node: Node) -> set[Any]:
-    """Return the unbacked symbols in the form of a tensor."""
-    example = node.meta.get("example_value")
-    return set(free_unbacked_symbols(example)) if isinstance(example, torch.Tensor) else set()

@@ -17,7 +17,7 @@ from torch._dynamo.variables.builder import wrap_fx_proxy
 from torch._dynamo.variables.tensor import SymNodeVariable
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from bcmend.runtime import guards, lower, scalars
+from bcmend.runtime import guards, lower, scalars, sizes
 from bcmend.runtime.merge import constant, example_of
 from bcmend.runtime.substitution import Call, Refused, answers_to
 
@@ -117,6 +117,7 @@ def _left_to_the_data(call: Call, condition: VariableTracker) -> VariableTracker
         raise Refused("the call could not be made again in plain Python")
     predicate = guards.predicate_of(tx, call.site, condition)
     guards.make_side_exit(tx, call.site, lower.negated(tx, predicate), is_only_way=False)
+    sizes.note_fact(tx, condition, truth=True)
     if isinstance(condition, SymNodeVariable) and tx.one_graph and _is_of_sizes(condition):
         # What is claimed of a number may be needed for the shapes that it makes.
         proxy = tx.output.create_proxy("call_function", torch._check, (condition.as_proxy(),), {})

@@ -18,12 +18,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import torch
+from torch._dynamo.utils import cmp_name_to_op_mapping
 from torch._dynamo.variables import (
     BuiltinVariable,
+    ListVariable,
     TensorVariable,
     TorchInGraphFunctionVariable,
+    object_protocol,
 )
-from torch._dynamo.variables.base import VariableTracker
+from torch._dynamo.variables.base import ValueMutationNew, VariableTracker
 from torch._dynamo.variables.builder import wrap_fx_proxy
 from torch._dynamo.variables.tensor import SymNodeVariable
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
@@ -147,6 +150,37 @@ def _item(variable: TensorVariable, tx: Any, *arguments: Any, **keywords: Any) -
     return _DYNAMOS_ITEM(variable, tx, *arguments, **keywords) if taken is None else taken
 
 
+_DYNAMOS_LIST: Final = TensorVariable.method_tolist
+
+#: Each number of a list is an operation of its own.
+_LISTED_AT_MOST: Final = 64
+
+
+def _tolist(variable: TensorVariable, tx: Any) -> Any:
+    """``x.tolist()`` of a few numbers of any type, where Dynamo knows integers only."""
+    example = example_of(variable)
+    count = example.numel()
+    is_listed = type(variable) is TensorVariable and example.is_floating_point()
+    if is_listed and isinstance(count, int) and count <= _LISTED_AT_MOST and scalars.may_take(tx):
+        found = _listed(tx, variable)
+        if found is not None:
+            return found
+    return _DYNAMOS_LIST(variable, tx)
+
+
+def _listed(tx: Any, variable: TensorVariable) -> VariableTracker | None:
+    example = example_of(variable)
+    if not example.dim():
+        return scalars.take(tx, variable)
+    items = [
+        _listed(tx, _call(tx, operator.getitem, variable.as_proxy(), at))
+        for at in range(int(example.shape[0]))
+    ]
+    found = [each for each in items if each is not None]
+    is_whole = len(found) == len(items)
+    return ListVariable(found, mutation_type=ValueMutationNew()) if is_whole else None
+
+
 _DYNAMOS_NOT: Final = BuiltinVariable.call_not_
 _DYNAMOS_OPERATION: Final = BuiltinVariable._handle_insert_op_in_graph
 
@@ -179,6 +213,37 @@ def _not_tensor(tx: Any, operand: VariableTracker) -> VariableTracker | None:
     return scalars.take(tx, lower.negated(tx, lower.as_predicate(tx, operand)))
 
 
+_DYNAMOS_ITEMS_EQUAL: Final = object_protocol.generic_richcompare_bool
+_DYNAMOS_COMPARISON: Final = SymNodeVariable.richcompare_impl
+
+
+def _items_equal(tx: Any, v: VariableTracker, w: VariableTracker, op: str) -> VariableTracker:
+    """Whether two items of containers are equal, a truth and no tensor, as Python has it."""
+    one, other = v.realize(), w.realize()
+    if (_is_size(one) or _is_size(other)) and scalars.may_take(tx):
+        one, other = (_size_in(tx, each) or each for each in (one, other))
+    return _DYNAMOS_ITEMS_EQUAL(tx, one, other, op)
+
+
+def _is_size(value: VariableTracker) -> bool:
+    return isinstance(value, SymNodeVariable) and isinstance(value.sym_num, torch.SymInt)
+
+
+def _size_in(tx: Any, value: VariableTracker) -> VariableTracker | None:
+    """Return the number in a tensor that is compared with a size, where no rounding comes in."""
+    if type(value) is not TensorVariable or example_of(value).dtype is not torch.int64:
+        return None
+    return scalars.take(tx, value)
+
+
+def _comparison(self: SymNodeVariable, tx: Any, other: VariableTracker, op: str) -> VariableTracker:
+    """Compare a number with a tensor, which gives a tensor; Dynamo calls it a number."""
+    if not isinstance(other, TensorVariable):
+        return _DYNAMOS_COMPARISON(self, tx, other, op)
+    function = cmp_name_to_op_mapping[op]
+    return _call(tx, function, self.as_proxy(), other.as_proxy())
+
+
 def install() -> None:
     """Let Dynamo ask here first."""
     handlers = TorchInGraphFunctionVariable._get_handlers()
@@ -190,6 +255,9 @@ def install() -> None:
         handlers.setdefault(getattr(torch, name), _of_function(answer))
         if not hasattr(TensorVariable, f"method_{name}"):
             setattr(TensorVariable, f"method_{name}", _of_method(answer))
+    object_protocol.generic_richcompare_bool = _items_equal
+    SymNodeVariable.richcompare_impl = _comparison  # type: ignore[method-assign]
     BuiltinVariable.call_not_ = _not  # type: ignore[assignment, method-assign]
     BuiltinVariable._handle_insert_op_in_graph = _operation  # type: ignore[assignment, method-assign]
+    TensorVariable.method_tolist = _tolist  # type: ignore[assignment, method-assign]
     TensorVariable.method_item = _item  # type: ignore[assignment, method-assign]

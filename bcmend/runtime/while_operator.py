@@ -28,13 +28,26 @@ __all__ = ["Body", "Ends", "has_proxy", "requires_grad", "write_while"]
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """One turn as a graph: what enters, the condition after it, and what it hands on."""
+    """One turn as a graph: what enters, the condition after it, and what it hands on.
+
+    Each turn changes a copy of its own of what is ``changed`` in place, tensors of the main graph;
+    they enter and are handed on behind all else.
+    """
 
     trace: ArmTrace
     entered: Sequence[Proxy]
     predicate: TensorVariable
     values: Sequence[VariableTracker]
     gradients: bool
+    changed: Sequence[Proxy] = ()
+
+    def change_of(self, outer: Proxy) -> int | None:
+        """Return which of the changed tensors this one is, by whatever name."""
+        example = outer.node.meta.get("example_value")
+        for number, each in enumerate(self.changed):
+            if each.node.meta["example_value"] is example:
+                return number
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +71,7 @@ def write_while(
     assert isinstance(first, TensorVariable)
     if ends.turns_left is not None:
         given.append(_number_of_turns(tx, start[0]))
-    outer = {proxy.node: proxy for proxy in body.trace.lifted}
+    outer = {proxy.node: proxy for proxy in body.trace.lifted if body.change_of(proxy) is None}
     more = [node for node in _outer_values(body) if node not in outer]
     outer.update((proxy.node, proxy) for proxy in more)
     additional = captured = list(outer.values())
@@ -217,8 +230,14 @@ def _body_graph(body: Body, given: Sequence[VariableTracker], additional: Sequen
     known: dict[Node, Node] = {}
     for proxy, node in zip(additional, others, strict=True):
         known[proxy.node] = node
+    first_changed = 1 + len(body.values)
+    copies = [
+        _copied(graph, carried[first_changed + number], outer)
+        for number, outer in enumerate(body.changed)
+    ]
     for outer, inner in body.trace.lifted.items():
-        known[inner.node] = known[outer.node]
+        number = body.change_of(outer)
+        known[inner.node] = known[outer.node] if number is None else copies[number]
     for proxy, node in zip(body.entered, carried[1:], strict=False):
         known[proxy.node] = node
     for node in body.trace.graph.nodes:
@@ -234,9 +253,16 @@ def _body_graph(body: Body, given: Sequence[VariableTracker], additional: Sequen
             results.append(known[value.as_proxy().node])
         else:
             results.append(value.as_python_constant())
+    results.extend(copies)
     if len(given) > len(results):
         counted = graph.call_function(torch.add, (carried[-1], 1))
         counted.meta["example_value"] = carried[-1].meta["example_value"]
         results.append(counted)
     graph.output(tuple(results))
     return graph
+
+
+def _copied(graph: Graph, node: Node, outer: Proxy) -> Node:
+    copy = graph.call_method("clone", (node,))
+    copy.meta["example_value"] = outer.node.meta["example_value"]
+    return copy

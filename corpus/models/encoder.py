@@ -39,5 +39,5 @@ def build_longformer() -> tuple[Module, Inputs]:
 
 ENCODER_CASES = (
     ModelCase("layoutlmv3", build_layoutlmv3, stock_breaks=2, required_breaks=0),
-    ModelCase("longformer", build_longformer, stock_breaks=5, required_breaks=3),
+    ModelCase("longformer", build_longformer, stock_breaks=5, required_breaks=0),
 )

@@ -73,5 +73,5 @@ def build_clap() -> tuple[Module, Inputs]:
 
 MULTIMODAL_CASES = (
     ModelCase("grounding_dino", build_grounding_dino, stock_breaks=16, required_breaks=7),
-    ModelCase("clap", build_clap, stock_breaks=2, required_breaks=2),
+    ModelCase("clap", build_clap, stock_breaks=2, required_breaks=0),
 )

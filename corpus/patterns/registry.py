@@ -15,6 +15,7 @@ from corpus.patterns import (
     containers,
     continuations,
     draws,
+    dynamic_shapes,
     effects,
     exits,
     guards,
@@ -44,6 +45,7 @@ from corpus.patterns.pattern import Pattern
 PATTERNS: Final[tuple[Pattern, ...]] = (
     *branches.PATTERNS,
     *truths.PATTERNS,
+    *dynamic_shapes.PATTERNS,
     *loops.PATTERNS,
     *effects.PATTERNS,
     *containers.PATTERNS,

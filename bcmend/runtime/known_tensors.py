@@ -1,0 +1,138 @@
+"""Tensors whose numbers are known while a call is traced, since they are made of constants.
+
+``torch.tensor([[h, w] for ...])`` of sizes that are known, its rows, sums and products: a number
+taken out of one is a constant, and nothing depends on data. Torch itself knows the values of
+tensors of one element only. Here the operations behind a tensor are run, when somebody asks for its
+number, on the CPU: only those of integers and truths, which are the same on every device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import torch
+from torch._dynamo.variables import TensorVariable
+from torch.fx import Node
+from torch.fx.node import map_aggregate
+from torch.utils._python_dispatch import _disable_current_modes
+
+from bcmend.runtime.operations import is_in_place, storage_of, storages_written
+from bcmend.runtime.random_numbers import may_draw
+
+__all__ = ["number_in"]
+
+#: More elements, or more operations, are not worth it: what is asked for are sizes.
+_ELEMENTS: Final = 4096
+_OPERATIONS: Final = 128
+
+
+class _Unknown(Exception):
+    """A tensor is not made of constants alone."""
+
+
+def number_in(tx: Any, variable: TensorVariable) -> int | bool | None:
+    """Return the number in a tensor of one integer or truth; ``None`` if the data decide it."""
+    example = variable.as_proxy().node.meta["example_value"]
+    if example.numel() != 1 or not _is_exact(example):
+        return None
+    known: dict[Node, Any] = {}
+    try:
+        with _disable_current_modes(), torch.no_grad():
+            value = _value(tx, variable.as_proxy().node, known)
+    except (_Unknown, RecursionError):
+        return None
+    if _is_written(tx, known):
+        return None
+    number: int | bool = value.item()
+    return number
+
+
+def _is_exact(example: torch.Tensor) -> bool:
+    return not (example.is_floating_point() or example.is_complex() or example.is_quantized)
+
+
+def _value(tx: Any, node: Node, known: dict[Node, Any]) -> Any:
+    """Return the value of a node. Raises ``_Unknown``."""
+    if node in known:
+        return known[node]
+    outer = _outside(tx, node)
+    if outer is not None:
+        known[node] = _value(tx, outer, known)
+        return known[node]
+    _require_plain(node, known)
+    arguments, keywords = (_values_in(tx, each, known) for each in (node.args, node.kwargs))
+    try:
+        if node.op == "call_method":
+            value = getattr(arguments[0], str(node.target))(*arguments[1:], **keywords)
+        else:
+            value = node.target(*arguments, **keywords)  # type: ignore[operator]
+    except Exception as error:
+        raise _Unknown from error
+    known[node] = value
+    return value
+
+
+def _require_plain(node: Node, known: dict[Node, Any]) -> None:
+    if node.op not in ("call_function", "call_method") or len(known) > _OPERATIONS:
+        raise _Unknown
+    if isinstance(node.target, torch._ops.HigherOrderOperator):
+        raise _Unknown
+    example = node.meta.get("example_value")
+    parts = example if isinstance(example, (tuple, list)) else (example,)
+    if not parts or not all(_is_small(each) for each in parts) or is_in_place(node):
+        raise _Unknown
+    if may_draw(node):
+        raise _Unknown
+
+
+def _is_small(example: Any) -> bool:
+    if not isinstance(example, torch.Tensor):
+        return type(example) in (int, bool)
+    count = example.numel()
+    return _is_exact(example) and isinstance(count, int) and count <= _ELEMENTS
+
+
+def _values_in(tx: Any, arguments: Any, known: dict[Node, Any]) -> Any:
+    def replaced(each: Any) -> Any:
+        if isinstance(each, Node):
+            return _value(tx, each, known)
+        return torch.device("cpu") if isinstance(each, torch.device) else each
+
+    return map_aggregate(arguments, replaced)
+
+
+def _outside(tx: Any, node: Node) -> Node | None:
+    """Return what an input of an arm's graph stands for in the graph around it."""
+    if node.op != "placeholder":
+        return None
+    for tracer in _tracers(tx):
+        if tracer.graph is node.graph:
+            for outer, inner in tracer.lifted_freevars.items():
+                if getattr(inner, "node", None) is node and hasattr(outer, "node"):
+                    found: Node = outer.node
+                    return found
+    return None
+
+
+def _tracers(tx: Any) -> Iterator[Any]:
+    tracer = tx.output.current_tracer
+    while tracer is not None:
+        yield tracer
+        tracer = tracer.parent
+
+
+def _is_written(tx: Any, known: dict[Node, Any]) -> bool:
+    """Whether a tensor that was looked at has been changed in place, by whatever name."""
+    storages: set[int] = set()
+    for node in known:
+        example = node.meta.get("example_value")
+        parts = example if isinstance(example, (tuple, list)) else (example,)
+        storages.update(storage_of(each) for each in parts if isinstance(each, torch.Tensor))
+    for tracer in _tracers(tx):
+        for node in tracer.graph.nodes:
+            if node.op in ("call_function", "call_method") and is_in_place(node):
+                written = storages_written(node, tx.fake_mode)
+                if written is None or not storages.isdisjoint(written):
+                    return True
+    return False
