@@ -11,6 +11,7 @@ from bcmend.runtime.primitives import (
     record,
     recording,
     split,
+    turn_is_made,
     unbound,
     undecided,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "recording",
     "run",
     "split",
+    "turn_is_made",
     "unbound",
     "undecided",
 ]
