@@ -18,6 +18,7 @@ import torch
 from torch._dynamo import graph_break_hints
 from torch._dynamo.bytecode_transformation import create_call_function
 from torch._dynamo.exc import raise_observed_exception, unimplemented
+from torch._dynamo.symbolic_convert import InstructionTranslatorBase
 from torch._dynamo.variables import TensorVariable
 from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.builder import wrap_fx_proxy
@@ -175,7 +176,26 @@ def _numbers_in(tx: Any, variable: TensorVariable, *, most_dimensions: int) -> I
     return found if found is not None and found.bound <= TURNS_AT_MOST else None
 
 
+_DYNAMOS_FORMAT: Final = InstructionTranslatorBase._format_value
+
+
+def _format(self: Any, spec: VariableTracker, flags: int) -> None:
+    """``f"expert_{row[0]}"``: a tensor of one known number is written like the number."""
+    known = _known_number(self.stack[-1]) if not flags & 3 and scalars.may_take(self) else None
+    if known is not None:
+        self.stack[-1] = constant(known)
+    _DYNAMOS_FORMAT(self, spec, flags)
+
+
+def _known_number(value: VariableTracker) -> Any:
+    if type(value) is not TensorVariable or example_of(value).dim():
+        return None
+    known = getattr(example_of(value), "constant", None)
+    return None if known is None else known.item()
+
+
 def install() -> None:
     """Let Dynamo ask here first."""
+    InstructionTranslatorBase._format_value = _format  # type: ignore[method-assign]
     TensorVariable.method_tolist = _list  # type: ignore[method-assign]
     TensorVariable.tp_iter_impl = _iterator  # type: ignore[method-assign]
