@@ -12,6 +12,7 @@ an iterator has met the loop.
 
 from __future__ import annotations
 
+import operator
 from typing import Any, Final
 
 import torch
@@ -19,7 +20,7 @@ from torch._dynamo import graph_break_hints
 from torch._dynamo.bytecode_transformation import create_call_function
 from torch._dynamo.exc import raise_observed_exception, unimplemented
 from torch._dynamo.symbolic_convert import InstructionTranslatorBase
-from torch._dynamo.variables import TensorVariable
+from torch._dynamo.variables import BuiltinVariable, TensorVariable, TupleVariable
 from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.builder import wrap_fx_proxy
 
@@ -176,6 +177,37 @@ def _numbers_in(tx: Any, variable: TensorVariable, *, most_dimensions: int) -> I
     return found if found is not None and found.bound <= TURNS_AT_MOST else None
 
 
+_DYNAMOS_SETTER: Final = TensorVariable.method___setitem__
+
+
+def _with_known_index(before: Any) -> Any:
+    """Return what inserts operators into the graph, such as ``x[row]``."""
+
+    def insert(variable: BuiltinVariable, tx: Any, arguments: Any, keywords: Any) -> Any:
+        if variable.fn in (operator.getitem, operator.setitem) and len(arguments) > 1:
+            first, key, *rest = arguments
+            arguments = [first, _with_numbers(key.realize()), *rest]
+        return before(variable, tx, arguments, keywords)
+
+    return insert
+
+
+def _set(
+    variable: TensorVariable, tx: Any, key: VariableTracker, value: VariableTracker
+) -> VariableTracker:
+    return _DYNAMOS_SETTER(variable, tx, _with_numbers(key), value)
+
+
+def _with_numbers(key: VariableTracker) -> VariableTracker:
+    """Return an index with known numbers in place of tensors of them, which Python reads too."""
+    if type(key) is TupleVariable:
+        items = [_with_numbers(each.realize()) for each in key.items]
+        is_same = all(one is other for one, other in zip(items, key.items, strict=True))
+        return key if is_same else TupleVariable(items)
+    known = _known_number(key)
+    return key if type(known) is not int else constant(known)
+
+
 _DYNAMOS_FORMAT: Final = InstructionTranslatorBase._format_value
 
 
@@ -196,6 +228,10 @@ def _known_number(value: VariableTracker) -> Any:
 
 def install() -> None:
     """Let Dynamo ask here first."""
+    BuiltinVariable._handle_insert_op_in_graph = _with_known_index(  # type: ignore[method-assign]
+        BuiltinVariable._handle_insert_op_in_graph
+    )
+    TensorVariable.method___setitem__ = _set  # type: ignore[method-assign]
     InstructionTranslatorBase._format_value = _format  # type: ignore[method-assign]
     TensorVariable.method_tolist = _list  # type: ignore[method-assign]
     TensorVariable.tp_iter_impl = _iterator  # type: ignore[method-assign]
