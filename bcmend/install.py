@@ -20,6 +20,7 @@ from torch._C._dynamo.eval_frame import get_eval_frame_callback
 from torch._dynamo.eval_frame import skip_code
 
 import bcmend.entry
+from bcmend.analysis.sketch import may_choose_turns
 from bcmend.codeobj.decode import decode
 from bcmend.codeobj.opcodes import row
 from bcmend.codeobj.scan import code_objects, has_name, has_truth_jump
@@ -117,7 +118,7 @@ def install(
             or has_name(function.__code__, _ASSERTIONS)
             or may_substitute(function.__code__, function.__globals__)
             for function in functions
-        ):
+        ) or may_choose_turns(function.__code__ for function in functions):
             for function in functions:
                 if id(function) in entries:
                     changed += _install_one(function, policy, owner, needed=True)

@@ -1,4 +1,4 @@
-"""Put the instructions of a function in another order, or leave some of them out, or put others between.
+"""Put the instructions of a function in another order, leave some out, or put others between.
 
 Reads a decoded function; produces one of the same kind, with its try ranges and jumps.
 """

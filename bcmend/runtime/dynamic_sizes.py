@@ -5,18 +5,20 @@ environment allows for sizes that nobody knows while the frame is traced. In men
 call is captured whole, the environment of that one trace allows for them, from the first such
 operator on; no configuration is changed. Torch may have to assume something of such a size, say
 that two of them are equal, and asserts that in the graph. Unless the user asked for one graph
-(``fullgraph=True``, where stock Dynamo does the same), a graph in which it does is traced again with
-the breaks of stock Dynamo.
+(``fullgraph=True``, where stock Dynamo does the same), a graph in which it does is traced again
+with the breaks of stock Dynamo.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+import torch
 from torch._dynamo.symbolic_convert import InstructionTranslator
 from torch._ops import HigherOrderOperator
-from torch.fx import GraphModule
+from torch.fx import GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols
 
 from bcmend.runtime import backoff, repeats, scalars
@@ -62,7 +64,7 @@ def _begin(tx: Any, environment: ShapeEnv) -> None:
     state.takes_numbers = True
 
     def finish(module: GraphModule) -> None:
-        if not _asserted(environment).isdisjoint(_made_in(module)):
+        if _guesses(module) or not _asserted(environment).isdisjoint(_made_in(module)):
             state.leave_numbers()
             raise SiteChanged(restart_reason="bcmend: torch assumes something of a size")
 
@@ -75,13 +77,37 @@ def _asserted(environment: ShapeEnv) -> set[Any]:
     return {symbol for known in found for each in known for symbol in each.expr.free_symbols}
 
 
+def _guesses(module: GraphModule) -> bool:
+    """Whether torch has taken a size for another than 1 without asserting it, in ``squeeze``."""
+    return any(
+        node.target in ("squeeze", torch.squeeze) and _may_drop_unknown(node)
+        for node in _nodes_in(module)
+    )
+
+
+def _may_drop_unknown(node: Node) -> bool:
+    """Whether a dimension that is dropped if its size is 1 has a size that only the data tell."""
+    source, *dimensions = node.args
+    example = source.meta.get("example_value") if isinstance(source, Node) else None
+    if not isinstance(example, torch.Tensor):
+        return False
+    given: Any = dimensions[0] if dimensions else node.kwargs.get("dim", range(example.dim()))
+    each = (given,) if isinstance(given, int) else given
+    return not isinstance(each, Iterable) or any(is_unknown(example.shape[one]) for one in each)
+
+
+def _nodes_in(module: GraphModule) -> Iterator[Node]:
+    """Yield the nodes of a graph and of the graphs in it."""
+    for part in module.modules():
+        if isinstance(part, GraphModule):
+            yield from part.graph.nodes
+
+
 def _made_in(module: GraphModule) -> set[Any]:
     """Return the symbols of the sizes that operators in a graph and the graphs in it have made."""
-    graphs = [part.graph for part in module.modules() if isinstance(part, GraphModule)]
     return {
         symbol
-        for graph in graphs
-        for node in graph.nodes
+        for node in _nodes_in(module)
         if not (node.target == "item" or isinstance(node.target, HigherOrderOperator))
         for symbol in node.meta.get("unbacked_bindings") or ()
     }

@@ -36,7 +36,7 @@ __all__ = ["install", "turn_is_made"]
 #: Loops that may make more turns are left alone: each of them is a branch.
 TURNS_AT_MOST: Final = 64
 
-_ITERATOR: Final = type(iter([]))
+_ITERATOR: Final[type] = type(iter([]))
 
 
 class IndexList(VariableTracker):
@@ -108,7 +108,8 @@ class IndexIterator(VariableTracker):
 
     def turn_is_made(self, tx: Any) -> VariableTracker:
         """Return whether the mask has the number that was given out last."""
-        proxy = self.numbers.is_there.as_proxy()[self.following - 1]
+        every: Any = self.numbers.is_there.as_proxy()
+        proxy = every[self.following - 1]
         made: VariableTracker = wrap_fx_proxy(tx, proxy)
         return made
 
@@ -133,7 +134,8 @@ def _known_tensor(
     proxy = tx.output.create_proxy(
         "call_function", torch.full, (shape, number), {"dtype": torch.int64, "device": device}
     )
-    result: VariableTracker = wrap_fx_proxy(tx, proxy)
+    result = wrap_fx_proxy(tx, proxy)
+    assert isinstance(result, TensorVariable)
     example: Any = example_of(result)
     example.constant = torch.full(shape, number, device=device)
     tx.fake_mode.fake_tensor_converter.add_constant_storage_mapping(example)
@@ -231,7 +233,7 @@ def install() -> None:
     BuiltinVariable._handle_insert_op_in_graph = _with_known_index(  # type: ignore[method-assign]
         BuiltinVariable._handle_insert_op_in_graph
     )
-    TensorVariable.method___setitem__ = _set  # type: ignore[method-assign]
-    InstructionTranslatorBase._format_value = _format  # type: ignore[method-assign]
-    TensorVariable.method_tolist = _list  # type: ignore[method-assign]
-    TensorVariable.tp_iter_impl = _iterator  # type: ignore[method-assign]
+    TensorVariable.method___setitem__ = _set  # type: ignore[assignment, method-assign]
+    InstructionTranslatorBase._format_value = _format  # type: ignore[assignment, method-assign]
+    TensorVariable.method_tolist = _list  # type: ignore[assignment, method-assign]
+    TensorVariable.tp_iter_impl = _iterator  # type: ignore[assignment, method-assign]

@@ -113,8 +113,6 @@ def _name_of(node: Node) -> str:
 
 
 def _call(tx: Any, function: Any, *arguments: Any) -> TensorVariable:
-    result = wrap_fx_proxy(
-        tx, tx.output.create_proxy("call_function", function, arguments, {})
-    )
+    result = wrap_fx_proxy(tx, tx.output.create_proxy("call_function", function, arguments, {}))
     assert isinstance(result, TensorVariable)
     return result
