@@ -4,8 +4,8 @@
       -> decode          codeobj.decode     canonical instructions
       -> analyse         analysis.facts     blocks, operand stacks, liveness, branches
       -> arrange         rewrite.chains,    one branch of ``if a and b``, no ways that are never
-                         swallowing, exits, taken, blocks left in one place, marks on locals
-                         unbound            that may be unbound
+                         turns, swallowing, taken, loops that may leave turns out, blocks left
+                         exits, unbound     in one place, marks on locals that may be unbound
       -> plan            rewrite.branch,    one lowering, or one refusal, for each site
                          rewrite.caught,
                          rewrite.defer
