@@ -20,8 +20,8 @@ from torch._dynamo import graph_break_hints
 from torch._dynamo.bytecode_transformation import create_call_function
 from torch._dynamo.exc import raise_observed_exception, unimplemented
 from torch._dynamo.symbolic_convert import InstructionTranslatorBase
-from torch._dynamo.variables import BuiltinVariable, TensorVariable, TupleVariable
-from torch._dynamo.variables.base import VariableTracker
+from torch._dynamo.variables import BuiltinVariable, ListVariable, TensorVariable, TupleVariable
+from torch._dynamo.variables.base import ValueMutationNew, VariableTracker
 from torch._dynamo.variables.builder import wrap_fx_proxy
 
 from bcmend.names import TURN_IS_MADE
@@ -36,6 +36,7 @@ __all__ = ["install", "turn_is_made"]
 #: Loops that may make more turns are left alone: each of them is a branch.
 TURNS_AT_MOST: Final = 64
 
+_LISTED: Final = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 _ITERATOR: Final[type] = type(iter([]))
 
 
@@ -157,7 +158,29 @@ _DYNAMOS_ITERATOR: Final = TensorVariable.tp_iter_impl
 
 def _list(variable: TensorVariable, tx: Any) -> VariableTracker:
     numbers = _numbers_in(tx, variable, most_dimensions=1)
-    return _DYNAMOS_LIST(variable, tx) if numbers is None else IndexList(variable, numbers)
+    if numbers is not None:
+        return IndexList(variable, numbers)
+    return _taken_one_by_one(tx, variable) or _DYNAMOS_LIST(variable, tx)
+
+
+def _taken_one_by_one(tx: Any, variable: TensorVariable) -> VariableTracker | None:
+    """Return the list of the integers in a tensor of known length, as ``item`` gives each."""
+    if type(variable) is not TensorVariable or not scalars.may_take(tx):
+        return None
+    example = example_of(variable)
+    length = example.shape[0] if example.dim() == 1 else None
+    if example.dtype not in _LISTED or not isinstance(length, int) or length > TURNS_AT_MOST:
+        return None
+    every: Any = variable.as_proxy()
+    found = []
+    for position in range(length):
+        number = wrap_fx_proxy(tx, every[position])
+        assert isinstance(number, TensorVariable)
+        taken = scalars.take(tx, number)
+        if taken is None:
+            return None
+        found.append(taken)
+    return ListVariable(found, mutation_type=ValueMutationNew())
 
 
 def _iterator(variable: TensorVariable, tx: Any) -> VariableTracker:

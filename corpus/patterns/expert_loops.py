@@ -31,6 +31,12 @@ def masks() -> Sequence[Call]:
     return [call(x.clone(), torch.tensor(mask)) for mask in found]
 
 
+def sizes() -> Sequence[Call]:
+    """Six rows, and three sizes of parts of them, none of which need be there."""
+    x = torch.arange(12.0).reshape(6, 2)
+    return [call(x.clone(), torch.tensor(found)) for found in ([1, 2, 3], [0, 6, 0], [3, 1, 2])]
+
+
 class _Experts(torch.nn.Module):
     """A router and its experts."""
 
@@ -240,6 +246,37 @@ def how_many_are_marked_and_which() -> Program:
         for number in numbers:
             x = x - number
         return x * len(numbers)
+
+    return program
+
+
+@pattern(sizes)
+def parts_of_sizes_in_a_tensor() -> Program:
+    def program(x: Tensor, sizes: Tensor) -> Tensor:
+        parts = x.split(sizes.tolist())
+        return torch.cat([part * (at + 1) for at, part in enumerate(parts)])
+
+    return program
+
+
+@pattern(sizes)
+def rows_cut_off_by_sizes_in_a_tensor() -> Program:
+    def program(x: Tensor, sizes: Tensor) -> Tensor:
+        sums = []
+        for size in sizes.tolist():
+            head, x = x[:size], x[size:]
+            sums.append(head.sum(dim=0))
+        return torch.stack(sums)
+
+    return program
+
+
+@pattern(sizes, WHERE)
+def branch_on_each_number_of_a_list() -> Program:
+    def program(x: Tensor, sizes: Tensor) -> Tensor:
+        for size in sizes.tolist():
+            x = x * 2 + size if size > 2 else x - 1
+        return x
 
     return program
 
