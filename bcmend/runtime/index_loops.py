@@ -209,7 +209,8 @@ def _with_known_index(before: Any) -> Any:
     """Return what inserts operators into the graph, such as ``x[row]``."""
 
     def insert(variable: BuiltinVariable, tx: Any, arguments: Any, keywords: Any) -> Any:
-        if variable.fn in (operator.getitem, operator.setitem) and len(arguments) > 1:
+        is_index = variable.fn in (operator.getitem, operator.setitem) and len(arguments) > 1
+        if is_index and scalars.may_take(tx):
             first, key, *rest = arguments
             arguments = [first, _with_numbers(key.realize()), *rest]
         return before(variable, tx, arguments, keywords)
@@ -220,7 +221,9 @@ def _with_known_index(before: Any) -> Any:
 def _set(
     variable: TensorVariable, tx: Any, key: VariableTracker, value: VariableTracker
 ) -> VariableTracker:
-    return _DYNAMOS_SETTER(variable, tx, _with_numbers(key), value)
+    if scalars.may_take(tx):
+        key = _with_numbers(key)
+    return _DYNAMOS_SETTER(variable, tx, key, value)
 
 
 def _with_numbers(key: VariableTracker) -> VariableTracker:
