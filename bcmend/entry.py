@@ -13,6 +13,7 @@ from bcmend.runtime.primitives import (
     record,
     recording,
     split,
+    turn_is_made,
     unbound,
     undecided,
 )
@@ -27,6 +28,7 @@ __all__ = [
     "recording",
     "run",
     "split",
+    "turn_is_made",
     "unbound",
     "undecided",
 ]

@@ -20,6 +20,7 @@ from torch._C._dynamo.eval_frame import get_eval_frame_callback
 from torch._dynamo.eval_frame import skip_code
 
 import bcmend.entry
+from bcmend.analysis.sketch import may_choose_turns
 from bcmend.codeobj.decode import decode
 from bcmend.codeobj.opcodes import row
 from bcmend.codeobj.scan import code_objects, has_name, has_subscript, has_truth_jump
@@ -54,6 +55,10 @@ class Patched:
     owners: set[int]
 
 
+#: Offsets in code objects, by the identities of these.
+_Places = dict[int, tuple[CodeType, set[int]]]
+
+
 @dataclass(slots=True, eq=False)
 class _Table:
     """Everything that is installed in this process.
@@ -63,17 +68,19 @@ class _Table:
     equality: Dynamo keeps constants, and may trace an equal arm that it met before. ``cache`` holds
     what each original became under each policy; ``asked`` the jumps where Dynamo stopped; ``wide``
     those whose arms have nothing in common where they meet; ``splits`` the instructions that read
-    what such arms left; ``calls`` the calls where Dynamo stopped;
+    what such arms left; ``calls`` the calls where Dynamo stopped; ``turns`` the loops
+    over what the data choose;
     ``reached`` all code that was found for each owner, mended or not.
     """
 
     by_function: dict[int, Patched] = field(default_factory=dict)
     by_code: dict[CodeType, dict[int, Mended]] = field(default_factory=dict)
     cache: dict[tuple[int, Policy], Mended] = field(default_factory=dict)
-    asked: dict[int, tuple[CodeType, set[int]]] = field(default_factory=dict)
-    wide: dict[int, tuple[CodeType, set[int]]] = field(default_factory=dict)
-    splits: dict[int, tuple[CodeType, set[int]]] = field(default_factory=dict)
-    calls: dict[int, tuple[CodeType, set[int]]] = field(default_factory=dict)
+    asked: _Places = field(default_factory=dict)
+    wide: _Places = field(default_factory=dict)
+    splits: _Places = field(default_factory=dict)
+    calls: _Places = field(default_factory=dict)
+    turns: _Places = field(default_factory=dict)
     reached: dict[int, dict[int, CodeType]] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -112,7 +119,7 @@ def install(
             or has_subscript(function.__code__)
             or may_substitute(function.__code__, function.__globals__)
             for function in functions
-        ):
+        ) or may_choose_turns(function.__code__ for function in functions):
             for function in functions:
                 if id(function) in entries:
                     changed += _install_one(function, policy, owner, needed=True)
@@ -193,13 +200,13 @@ def _mended(
     if key in _TABLE.cache:
         return _TABLE.cache[key]
     module = str(function.__globals__.get("__name__", ""))
-    asked, wide, splits, calls = (
+    asked, wide, splits, calls, turns = (
         frozenset(
             (id(stopped), offset) for stopped, offsets in table.values() for offset in offsets
         )
-        for table in (_TABLE.asked, _TABLE.wide, _TABLE.splits, _TABLE.calls)
+        for table in (_TABLE.asked, _TABLE.wide, _TABLE.splits, _TABLE.calls, _TABLE.turns)
     )
-    context = Context(module, function.__globals__, policy, asked, wide, splits, calls)
+    context = Context(module, function.__globals__, policy, asked, wide, splits, calls, turns)
     if not needed and not may_have_sites(code, context):
         return None
     try:
@@ -336,6 +343,14 @@ def _split_where_read(stops: list[Stop], site: sites.LiveSite | None) -> bool:
         return False
 
 
+def _leave_turns_out(stops: list[Stop]) -> bool:
+    """Write the loop anew at which the innermost frame is."""
+    with _TABLE.lock:
+        on_stack = _on_stack(stops)
+        owners = {owner for patched in on_stack for owner in patched.owners}
+        return bool(on_stack) and _mend_stop(stops[0], on_stack[0].policy, owners, _turns_asked)
+
+
 def _waits(site: sites.LiveSite | None, code: CodeType) -> bool:
     """Whether wider forms of a site of ``code`` are to be tried before it is split."""
     if site is None or site.kind == SPLIT or site.goes_on_in_halves:
@@ -396,8 +411,8 @@ def _mend_stop(stop: Stop, policy: Policy, owners: set[int], mend: _Mend) -> boo
     if not policy.touches(str(function.__globals__.get("__name__", ""))):
         return False
     known = _TABLE.by_function.get(id(function))
-    if known is None and mend is _split_asked:
-        return _split_newly_found(function, stop, policy, owners)
+    if known is None and mend in _PLACES:
+        return _place_newly_found(function, stop, policy, owners, _PLACES[mend])
     if known is None:
         return _mend_newly_found(function, stop, policy, owners)
     return _runs(known, stop.code) and mend(known.original, stop, [known])
@@ -408,13 +423,13 @@ def _runs(patched: Patched, code: CodeType) -> bool:
     return code is patched.original or code is patched.mended.shell
 
 
-def _split_newly_found(
-    function: FunctionType, stop: Stop, policy: Policy, owners: set[int]
+def _place_newly_found(
+    function: FunctionType, stop: Stop, policy: Policy, owners: set[int], table: _Places
 ) -> bool:
     code = function.__code__
     if code.co_flags & _SUSPENDS or stop.code is not code:
         return False
-    if not _note(_TABLE.splits, code, _reads_at(code, stop)):
+    if not _note(table, code, _reads_at(code, stop)):
         return False
     _TABLE.cache.pop((id(code), policy), None)
     return sum(_install_one(function, policy, owner, needed=False) for owner in owners) > 0
@@ -441,7 +456,7 @@ def _mend_newly_found(function: FunctionType, stop: Stop, policy: Policy, owners
     return changed > 0
 
 
-def _note(table: dict[int, tuple[CodeType, set[int]]], code: CodeType, jumps: set[int]) -> bool:
+def _note(table: _Places, code: CodeType, jumps: set[int]) -> bool:
     """Add jumps of ``code`` to a table; ``False`` if they were there."""
     _, offsets = table.setdefault(id(code), (code, set()))
     fresh = jumps - offsets
@@ -498,6 +513,15 @@ def _split_asked(code: CodeType, stop: Stop, owners: list[Patched]) -> bool:
     if not _note(_TABLE.splits, code, _reads_at(code, stop)):
         return False
     return _mend_again(owners)
+
+
+def _turns_asked(code: CodeType, stop: Stop, owners: list[Patched]) -> bool:
+    """Let a loop of patched code leave turns out."""
+    return _note(_TABLE.turns, code, _reads_at(code, stop)) and _mend_again(owners)
+
+
+#: What is asked for at a place, whatever else is known of the code, and where that is noted.
+_PLACES: Final[dict[_Mend, _Places]] = {_split_asked: _TABLE.splits, _turns_asked: _TABLE.turns}
 
 
 def _mend_asked(code: CodeType, stop: Stop, owners: list[Patched]) -> bool:
@@ -603,4 +627,4 @@ def _as_written(function: FunctionType) -> CodeType:
 sites.named_elsewhere = _named_elsewhere
 host_functions.code_of = _as_written
 substitution.policy_over = _policy_over
-boundary.install(_mend_where_stopped, _split_where_read)
+boundary.install(_mend_where_stopped, _split_where_read, _leave_turns_out)

@@ -13,6 +13,8 @@ from typing import Final
 
 #: Global: the module of primitives and of ``run``.
 NAMESPACE: Final = "@bcmend"
+#: Attribute of it: asks whether a turn of a loop is made.
+TURN_IS_MADE: Final = "turn_is_made"
 #: Global: whether Dynamo traces this call (a constant while it does).
 TRACING: Final = "@bcmend_tracing"
 #: Global: the callback by which Dynamo compiles frames; false where it does not.

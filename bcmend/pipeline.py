@@ -4,8 +4,8 @@
       -> decode          codeobj.decode     canonical instructions
       -> analyse         analysis.facts     blocks, operand stacks, liveness, branches
       -> arrange         rewrite.chains,    one branch of ``if a and b``, no ways that are never
-                         swallowing, exits, taken, blocks left in one place, marks on locals
-                         unbound            that may be unbound
+                         turns, swallowing, taken, loops that may leave turns out, blocks left
+                         exits, unbound     in one place, marks on locals that may be unbound
       -> plan            rewrite.branch,    one lowering, or one refusal, for each site
                          rewrite.caught,
                          rewrite.defer
@@ -45,6 +45,7 @@ from bcmend.rewrite.shell import generator_gate, write_shell
 from bcmend.rewrite.splits import facts_with_splits, propose_split
 from bcmend.rewrite.statements import may_write_output, output_statements
 from bcmend.rewrite.swallowing import asks_for_swallowing, without_swallowing
+from bcmend.rewrite.turns import with_turns_left_out
 from bcmend.rewrite.unbound import with_marks
 from bcmend.rewrite.widen import over_flags, wider_forms
 from bcmend.rewrite.write import CodeWriter
@@ -67,6 +68,7 @@ class Context:
         splits: (identity of code, offset) of instructions that were seen to read a value which has
             one form on each side of a branch.
         calls: (identity of code, offset) of calls at which Dynamo was seen to stop.
+        turns: (identity of code, offset) of loops that were seen to go over what the data choose.
     """
 
     module: str
@@ -76,10 +78,20 @@ class Context:
     wide: frozenset[tuple[int, int]] = frozenset()
     splits: frozenset[tuple[int, int]] = frozenset()
     calls: frozenset[tuple[int, int]] = frozenset()
+    turns: frozenset[tuple[int, int]] = frozenset()
 
     def splits_in(self, code: CodeType) -> list[int]:
         """Return the offsets at which ``code`` is to be split."""
         return [offset for code_id, offset in self.splits if code_id == id(code)]
+
+    def turns_in(self, code: CodeType) -> list[int]:
+        """Return the offsets of the loops of ``code`` that are to leave turns out."""
+        return [offset for code_id, offset in self.turns if code_id == id(code)]
+
+    @property
+    def seen(self) -> frozenset[tuple[int, int]]:
+        """All places at which a trace has shown something."""
+        return self.asked | self.splits | self.calls | self.turns
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +220,7 @@ def _mend_nested(code: CodeType, context: Context, gathered: _Gathered) -> dict[
 def may_have_sites(code: CodeType, context: Context) -> bool:
     """Whether it is worth decoding ``code``: a cheap look that never misses a site."""
     return (
-        any(code_id == id(code) for code_id, _ in (*context.asked, *context.splits, *context.calls))
+        any(code_id == id(code) for code_id, _ in context.seen)
         or may_branch_on_tensor(code)
         or may_loop_over_number(code)
         or may_write_output(code, context.names)
@@ -231,6 +243,7 @@ def _decided(code: CodeType, context: Context) -> tuple[Facts, list[Decision]]:
     whole = _refusal_of_all(code, facts)
     keeps_instructions = bool(whole or code.co_flags & inspect.CO_GENERATOR)
     if not keeps_instructions:
+        facts = with_turns_left_out(facts, context.turns_in(code))
         facts = _rearranged(code, facts, context)
     split_at = {*context.splits_in(code), *_open_loops(facts)}
     unmarked, marked = facts, frozenset[str]()

@@ -18,10 +18,13 @@ from bcmend.codeobj.opcodes import row
 from bcmend.names import LEAVES_BEGINS
 from bcmend.torch_knowledge import NEVER_TENSOR_ATTRIBUTES, NEVER_TENSOR_CALLS
 
-__all__ = ["TAKE_OUT", "Evidence", "may_be_open", "may_be_tensor"]
+__all__ = ["FINDS_INDICES", "TAKE_OUT", "Evidence", "may_be_open", "may_be_tensor"]
 
 #: Calls that may take a number out of a tensor and are mostly made for that.
 TAKE_OUT: Final = frozenset(["int", "item"])
+
+#: Calls that tell where a mask is true.
+FINDS_INDICES: Final = frozenset(["argwhere", "nonzero", "where"])
 
 _NEVER_TENSOR: Final = frozenset(
     """

@@ -7,12 +7,12 @@ right before they are tested, so that most functions without a site need no clos
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from types import CodeType
 from typing import overload
 
-from bcmend.analysis.conditions import TAKE_OUT, may_be_tensor
+from bcmend.analysis.conditions import FINDS_INDICES, TAKE_OUT, may_be_tensor
 from bcmend.codeobj.decode import (
     Instruction,
     argument_readers,
@@ -23,9 +23,9 @@ from bcmend.codeobj.decode import (
 )
 from bcmend.codeobj.errors import UnknownOpcode
 from bcmend.codeobj.opcodes import row
-from bcmend.codeobj.scan import has_truth_jump
+from bcmend.codeobj.scan import code_objects, has_loop, has_truth_jump
 
-__all__ = ["Sketch", "Unclear", "may_branch_on_tensor", "may_loop_over_number"]
+__all__ = ["Sketch", "Unclear", "may_branch_on_tensor", "may_choose_turns", "may_loop_over_number"]
 
 
 class Unclear(Exception):
@@ -47,6 +47,13 @@ def may_loop_over_number(code: CodeType) -> bool:
     """Whether ``code`` names what it takes to loop up to a number out of a tensor."""
     names = code.co_names
     return "range" in names and any(name in names for name in TAKE_OUT)
+
+
+def may_choose_turns(codes: Iterable[CodeType]) -> bool:
+    """Whether code has a loop, and names what finds out where a mask is true."""
+    known = [each for code in codes for each in code_objects(code)]
+    finds = any(not FINDS_INDICES.isdisjoint(each.co_names) for each in known)
+    return finds and any(has_loop(each) for each in known)
 
 
 class _Instructions(Sequence[Instruction]):

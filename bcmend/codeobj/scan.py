@@ -12,6 +12,7 @@ __all__ = [
     "code_objects",
     "formats",
     "has_call",
+    "has_loop",
     "has_name",
     "has_subscript",
     "has_truth_jump",
@@ -36,6 +37,7 @@ _SUBSCRIPTS: Final = frozenset(
     for name, opcode in dis.opmap.items()
     if name in ("BINARY_SUBSCR", "STORE_SUBSCR", "BINARY_SLICE", "STORE_SLICE")
 )
+_LOOPS: Final = frozenset(opcode for name, opcode in dis.opmap.items() if name == "FOR_ITER")
 _CALLS: Final = frozenset(
     opcode for name, opcode in dis.opmap.items() if name in ("CALL", "CALL_KW", "CALL_FUNCTION_EX")
 )
@@ -63,6 +65,11 @@ def has_name(code: CodeType, names: frozenset[str]) -> bool:
 def has_call(code: CodeType) -> bool:
     """Whether ``code`` calls something."""
     return not _CALLS.isdisjoint(code.co_code[::2])
+
+
+def has_loop(code: CodeType) -> bool:
+    """Whether ``code`` has a loop over something."""
+    return not _LOOPS.isdisjoint(code.co_code[::2])
 
 
 def has_with(code: CodeType) -> bool:

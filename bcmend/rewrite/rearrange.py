@@ -1,4 +1,4 @@
-"""Put the instructions of a function in another order, or leave some of them out.
+"""Put the instructions of a function in another order, leave some out, or put others between.
 
 Reads a decoded function; produces one of the same kind, with its try ranges and jumps.
 """
@@ -9,9 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from bcmend.cfg.graph import build_graph, decoded_index
-from bcmend.codeobj.decode import FunctionCode, TryRange
+from bcmend.codeobj.assemble import Item
+from bcmend.codeobj.decode import FunctionCode, Label, TryRange
 
-__all__ = ["moved", "without_unreachable"]
+__all__ = ["moved", "put_together", "without_unreachable"]
 
 
 def moved(
@@ -50,3 +51,42 @@ def without_unreachable(function: FunctionCode) -> FunctionCode:
         position: places[decoded_index(entry.handler)] for position, entry in enumerate(reachable)
     }
     return FunctionCode(function.shape, instructions, tuple(moved(reachable, kept, handlers)))
+
+
+def put_together(
+    function: FunctionCode, written: Sequence[Item], places: Sequence[int]
+) -> FunctionCode:
+    """Put indices in the place of labels, and of the indices of before.
+
+    Args:
+        function: as it was.
+        written: its instructions, with others and labels between them.
+        places: for each instruction of before, where it begins among these.
+    """
+    indices: list[int] = []  # of each item among the instructions
+    labels: dict[Label, int] = {}
+    count = 0
+    for item in written:
+        indices.append(count)
+        if isinstance(item, Label):
+            labels[item] = count
+        else:
+            count += 1
+    indices.append(count)
+    places = [*places, len(written)]
+
+    def moved(place: int | Label) -> int:
+        if isinstance(place, Label) and place in labels:
+            return labels[place]
+        return indices[places[decoded_index(place)]]
+
+    instructions = tuple(
+        each if each.target is None else replace(each, target=moved(each.target))
+        for each in written
+        if not isinstance(each, Label)
+    )
+    tries = tuple(
+        replace(each, start=moved(each.start), end=moved(each.end), handler=moved(each.handler))
+        for each in function.tries
+    )
+    return FunctionCode(function.shape, instructions, tries)

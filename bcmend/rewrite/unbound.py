@@ -21,12 +21,12 @@ from types import CodeType, FunctionType
 from bcmend.analysis.effects import names_of
 from bcmend.analysis.facts import Facts
 from bcmend.analysis.liveness import bound_before
-from bcmend.cfg.graph import decoded_index
 from bcmend.codeobj import emit
 from bcmend.codeobj.assemble import Item, assemble
 from bcmend.codeobj.decode import FunctionCode, Instruction, Label, Location, Shape
 from bcmend.codeobj.opcodes import row
 from bcmend.names import NAMESPACE, UNBOUND
+from bcmend.rewrite.rearrange import put_together
 
 __all__ = ["checks_in", "with_marks"]
 
@@ -44,7 +44,7 @@ def with_marks(facts: Facts, names: frozenset[str]) -> FunctionCode:
         if instruction.op == "RESUME" and index == _first_resume(function):
             for name in sorted(marked):
                 written.extend(_placed(each, instruction.offset) for each in _mark(name, None))
-    return _finished(function, written, places)
+    return put_together(function, written, places)
 
 
 def checks_in(facts: Facts, start: int, end: int) -> dict[int, int]:
@@ -143,34 +143,3 @@ def _placed(item: Item, offset: int) -> Item:
     if isinstance(item, Label) or item.offset >= 0:
         return item
     return replace(item, offset=-1 if item.target is not None else offset)
-
-
-def _finished(function: FunctionCode, written: list[Item], places: list[int]) -> FunctionCode:
-    """Put indices in the place of labels, and of the indices of before."""
-    indices: list[int] = []  # of each item among the instructions
-    labels: dict[Label, int] = {}
-    count = 0
-    for item in written:
-        indices.append(count)
-        if isinstance(item, Label):
-            labels[item] = count
-        else:
-            count += 1
-    indices.append(count)
-    places = [*places, len(written)]
-
-    def moved(place: int | Label) -> int:
-        if isinstance(place, Label) and place in labels:
-            return labels[place]
-        return indices[places[decoded_index(place)]]
-
-    instructions = tuple(
-        each if each.target is None else replace(each, target=moved(each.target))
-        for each in written
-        if not isinstance(each, Label)
-    )
-    tries = tuple(
-        replace(each, start=moved(each.start), end=moved(each.end), handler=moved(each.handler))
-        for each in function.tries
-    )
-    return FunctionCode(function.shape, instructions, tries)

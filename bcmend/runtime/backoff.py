@@ -25,10 +25,12 @@ __all__ = [
     "CodeSplit",
     "MendedFurther",
     "Stop",
+    "leave_turns_out",
     "may_break",
     "mend_inside",
     "on_read",
     "on_stop",
+    "on_turns",
     "split_where_read",
     "state_of",
     "try_again",
@@ -128,6 +130,10 @@ on_stop: Callable[[list[Stop]], bool] = _nobody
 on_read: Callable[[list[Stop], sites.LiveSite | None], bool] = _no_split
 
 
+#: Asked to let a loop leave turns out, innermost frame first; says whether it did.
+on_turns: Callable[[list[Stop]], bool] = _nobody
+
+
 class MendedFurther(exc.Unsupported):
     """The code being traced has meanwhile been mended further, and is to be traced anew."""
 
@@ -160,15 +166,32 @@ def split_where_read(tx: Any, site: sites.LiveSite | None) -> None:
     Raises:
         CodeSplit: that was possible.
     """
+    stops = _frames_of(tx)
+    if stops and on_read(stops, site):
+        raise CodeSplit
+
+
+def leave_turns_out(tx: Any) -> None:
+    """Have the loop that is being traced written anew, so that it can leave turns out.
+
+    Raises:
+        CodeSplit: that was possible.
+    """
+    stops = _frames_of(tx)
+    if stops and on_turns(stops):
+        raise CodeSplit
+
+
+def _frames_of(tx: Any) -> list[Stop]:
+    """Return the frames being traced; none where their code is not to be changed any more."""
     state = state_of(tx.output.root_tx.f_code)
     if state.may_break or state.tries >= MOST_TRIES:
-        return
+        return []
     stops = []
     while tx is not None:
         stops.append(_stop_at(tx))
         tx = getattr(tx, "parent", None)
-    if on_read(stops, site):
-        raise CodeSplit
+    return stops
 
 
 def try_again(

@@ -166,9 +166,10 @@ def _compiled(body: FunctionType, arguments: tuple[Any, ...], buffer: Buffer, ca
 def install(
     on_stop: Callable[[list[backoff.Stop]], bool],
     on_read: Callable[[list[backoff.Stop], sites.LiveSite | None], bool],
+    on_turns: Callable[[list[backoff.Stop]], bool],
 ) -> None:
     """Say whom to ask about unmended code."""
-    backoff.on_stop, backoff.on_read = on_stop, on_read
+    backoff.on_stop, backoff.on_read, backoff.on_turns = on_stop, on_read, on_turns
 
 
 def _skip(function: Any) -> None:

@@ -122,6 +122,9 @@ def _mend(
     if iterators.hold_an_open_generator(arms[0].arguments, tx.output.side_effects):
         site.refuse("consumes-iterator", "a generator that stands in a block cannot be taken back")
         return None
+    known = _known_truth(condition)
+    if known is not None:
+        return (arms[0] if known else arms[1]).call(tx)
     if site.place is not None and not form:
         loops.at_the_jump(tx, site, condition, arms[0].inputs)
     if site.place is not None and not form and depth.times(tx, site) <= loops.TRIED_AT_MOST:
@@ -129,6 +132,14 @@ def _mend(
         if end is not None:
             return _behind_the_loop(tx, target, site, end, arms)
     return _branch(tx, target, site, form, condition, arms)
+
+
+def _known_truth(condition: VariableTracker) -> bool | None:
+    """Return the truth of a tensor of which torch knows what it holds."""
+    if type(condition) is not TensorVariable:
+        return None
+    known = getattr(example_of(condition), "constant", None)
+    return None if known is None else bool(known)
 
 
 def _branch(

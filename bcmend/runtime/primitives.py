@@ -25,7 +25,7 @@ from torch._dynamo.variables.tensor import SymNodeVariable
 from torch._ops import HigherOrderOperator
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from bcmend.names import UNBOUND
+from bcmend.names import TURN_IS_MADE, UNBOUND
 from bcmend.runtime import (
     arrays,
     assertions,
@@ -43,6 +43,7 @@ from bcmend.runtime import (
     held_contexts,
     host_calls,
     host_functions,
+    index_loops,
     inline,
     ladder,
     leaves,
@@ -77,6 +78,7 @@ __all__ = [
     "record",
     "recording",
     "split",
+    "turn_is_made",
     "unbound",
     "undecided",
 ]
@@ -126,6 +128,7 @@ undecided = _Primitive("undecided", False)
 split = _Primitive("split", None)
 nothing = _Primitive("nothing", None)
 unbound = _UnboundPrimitive("unbound", None)
+turn_is_made = _Primitive(TURN_IS_MADE, True)
 
 
 @contextmanager
@@ -301,6 +304,18 @@ class _Nothing(TorchHigherOrderOperatorVariable):
         return constant(None)
 
 
+class _TurnIsMade(TorchHigherOrderOperatorVariable):
+    """``turn_is_made()``: whether the program makes the turn whose item lies on the stack."""
+
+    _HOP_NAME = "bcmend.turn_is_made"
+    _ALLOW_FALLBACK_TO_EAGER = True
+
+    def _call_function(
+        self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        return index_loops.turn_is_made(tx)
+
+
 def _is_open_for(tx: Any, site: sites.LiveSite) -> bool:
     is_open = sinks.is_open(tx)
     if not is_open:
@@ -469,6 +484,7 @@ def _install() -> None:
     searches.install()
     open_ranges.install()
     doubles.install()
+    index_loops.install()
     assertions.install()
     callees.install()
     substitution.install()
@@ -485,6 +501,7 @@ def _install() -> None:
         (split, _Split),
         (nothing, _Nothing),
         (unbound, _Unbound),
+        (turn_is_made, _TurnIsMade),
     ):
         table[operator.__name__] = variable
 

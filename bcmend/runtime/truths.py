@@ -157,11 +157,10 @@ _LISTED_AT_MOST: Final = 64
 
 
 def _tolist(variable: TensorVariable, tx: Any) -> Any:
-    """``x.tolist()`` of a few numbers of any type, where Dynamo knows integers only."""
-    example = example_of(variable)
-    count = example.numel()
-    is_listed = type(variable) is TensorVariable and example.is_floating_point()
-    if is_listed and isinstance(count, int) and count <= _LISTED_AT_MOST and scalars.may_take(tx):
+    """``x.tolist()`` of a few numbers, each taken out as ``item`` does."""
+    count = example_of(variable).numel()
+    is_few = isinstance(count, int) and count <= _LISTED_AT_MOST
+    if is_few and type(variable) is TensorVariable and scalars.may_take(tx):
         found = _listed(tx, variable)
         if found is not None:
             return found
