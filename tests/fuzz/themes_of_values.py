@@ -237,7 +237,7 @@ if random.random() < 0.5:
     {v:=vector} = {v} * 2
 
 # behind w:vector
-order = torch.empty(3)
+order = torch.zeros(3)
 if {data}:
     order.normal_()
 w = order + {vector}
