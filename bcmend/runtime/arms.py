@@ -98,7 +98,8 @@ class ArmTrace:
     ``lifted`` maps proxies of the main trace to the placeholders that stand for them in ``graph``.
     ``records`` are the output and guard records that the arm would have made, in order;
     ``entries`` say how the lifted tensors were when the arm first met them; ``draws`` are the
-    random draws taken out of ``graph`` since, in order.
+    random draws taken out of ``graph`` since, in order; ``states`` holds the states of torch's
+    generator that ``graph`` begins and ends with, if what it draws was made a function of them.
     """
 
     result: VariableTracker
@@ -108,6 +109,7 @@ class ArmTrace:
     records: tuple[Any, ...]  # of sinks.Draft
     entries: dict[Proxy, Entry] = field(default_factory=dict)
     draws: list[Any] = field(default_factory=list)  # of draws.Draw
+    states: list[Any] = field(default_factory=list)  # of generator_states.States
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ Reads traced arms; rewrites their graphs, and adds the drawing to the main graph
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -25,7 +25,7 @@ from torch._prims_common import is_non_overlapping_and_dense_or_false
 from torch.amp.autocast_mode import _enter_autocast, _exit_autocast
 from torch.fx import Graph, GraphModule, Node, Proxy
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.fx.experimental.symbolic_shapes import free_symbols
+from torch.fx.experimental.symbolic_shapes import free_symbols, free_unbacked_symbols
 from torch.fx.node import map_aggregate, map_arg
 from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.reference import PythonReferenceAnalysis
@@ -41,7 +41,7 @@ from bcmend.runtime.operations import (
     unjudged,
 )
 
-__all__ = ["drawn_before", "take_out"]
+__all__ = ["Stays", "decomposed", "drawn_before", "expand", "take_out"]
 
 #: Operators that overwrite the whole of their first argument.
 _OVERWRITING: Final = frozenset(
@@ -51,7 +51,10 @@ _OVERWRITING: Final = frozenset(
 _ALIKE: Final = frozenset(["bernoulli", "rand_like", "randint_like", "randn_like"])
 
 
-class _Stays(Exception):
+_DROPOUTS: Final = (torch.nn.functional.dropout, torch.dropout)
+
+
+class Stays(Exception):
     """Something that draws has to stay in its arm."""
 
 
@@ -99,21 +102,35 @@ def take_out(tx: Any, arms: Sequence[ArmTrace]) -> str:
     try:
         _require_one_run(tx)
         planned = [list(_plan(tx, arm)) for arm in arms]
-    except _Stays as reason:
+    except Stays as reason:
         return str(reason)
     for arm, steps in zip(arms, planned, strict=True):
         for node, module in steps:
-            arm.draws.extend(_expand(tx, node, module))
+            arm.draws.extend(_taken_out(tx, node, module))
     return ""
 
 
+def _taken_out(tx: Any, node: Node, module: GraphModule) -> list[Draw]:
+    """Write ``node`` as its ATen operators, with inputs of the arm in place of those that draw."""
+    graph, found = node.graph, []
+
+    def drawn(each: Node, form: Node | None) -> Node:
+        numbers = graph.placeholder("drawn")
+        numbers.meta["example_value"] = each.meta["val"]
+        found.append(replace(_form_of_draw(tx, each), inner=numbers))
+        return _with_drawn(graph, each, numbers, form)
+
+    expand(node, module, drawn)
+    return found
+
+
 def _require_one_run(tx: Any) -> None:
-    """Raise ``_Stays`` within operators that may run what they hold again, as checkpoints do."""
+    """Raise ``Stays`` within operators that may run what they hold again, as checkpoints do."""
     tracer = tx.output.current_tracer
     while tracer.parent is not None:
         name = getattr(tracer.source_target, "__name__", "")
         if name != "bcmend_branch":
-            raise _Stays(f"inside {name or 'another operator'}")
+            raise Stays(f"inside {name or 'another operator'}")
         tracer = tracer.parent
 
 
@@ -124,10 +141,10 @@ def _plan(tx: Any, arm: ArmTrace) -> Iterator[tuple[Node, GraphModule]]:
         hazards = hazards_of([node], tx.fake_mode, tx.output.nn_modules)
         if hazards.random:
             if partial:  # it would draw although the arm has failed before it in eager execution
-                raise _Stays(f"{hazards.random} after {partial}, which may fail")
+                raise Stays(f"{hazards.random} after {partial}, which may fail")
             if any(each.target in AUTOCAST for each in arm.graph.nodes):
-                raise _Stays(f"{hazards.random} in an arm that enters autocast")
-            module = _decomposed(node, tx.fake_mode, hazards.random)
+                raise Stays(f"{hazards.random} in an arm that enters autocast")
+            module = decomposed(node, tx.fake_mode, hazards.random)
             for each in module.graph.nodes:
                 if draws(each):
                     _form_of_draw(tx, each)
@@ -135,19 +152,19 @@ def _plan(tx: Any, arm: ArmTrace) -> Iterator[tuple[Node, GraphModule]]:
         partial = partial or hazards.partial
 
 
-def _decomposed(node: Node, fake_mode: Any, name: str) -> GraphModule:
+def decomposed(node: Node, fake_mode: Any, name: str) -> GraphModule:
     """Return the ATen operators behind ``node``; its arguments in order are the placeholders."""
     in_place = is_in_place(node)
     inputs = node.all_input_nodes
     if node.op not in ("call_function", "call_method"):
-        raise _Stays(name)
+        raise Stays(name)
 
     def call(*values: Any) -> Any:
         known = dict(zip(inputs, values, strict=True))
         arguments, keywords = (
             map_arg(each, known.__getitem__) for each in (node.args, node.kwargs)
         )
-        return run(node, arguments, keywords)
+        return _run(node, arguments, keywords)
 
     try:
         with fake_mode, fake_mode.shape_env.ignore_fresh_unbacked_symbols():
@@ -159,11 +176,29 @@ def _decomposed(node: Node, fake_mode: Any, name: str) -> GraphModule:
                     examples[-1].requires_grad_(example.requires_grad)
             return make_fx(call)(*examples)
     except Exception:
-        raise _Stays(name) from None
+        raise Stays(name) from None
+
+
+def _run(node: Node, arguments: Any, keywords: Any) -> Any:
+    """Make the call of ``node``; do what dropout does without asking whether there is anything.
+
+    Only the data tell that of a tensor of a size that they decide. Of nothing, nothing is drawn.
+    """
+    if node.target in _DROPOUTS and free_unbacked_symbols(arguments[0]):
+        return _dropout(*arguments, **keywords)
+    return run(node, arguments, keywords)
+
+
+def _dropout(
+    input: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> torch.Tensor:
+    if inplace or not training or not 0 < p < 1:
+        raise Stays("dropout in place, or of all or nothing")
+    return input * torch.empty_like(input).bernoulli_(1 - p).div_(1 - p)
 
 
 def _form_of_draw(tx: Any, node: Node) -> Draw:
-    """Describe what an ATen node draws. Raises ``_Stays`` where that may depend on data."""
+    """Describe what an ATen node draws. Raises ``Stays`` where that may depend on data."""
     operator = node.target
     assert isinstance(operator, torch._ops.OpOverload)
     name = operator.overloadpacket.__name__
@@ -171,7 +206,7 @@ def _form_of_draw(tx: Any, node: Node) -> Draw:
 
     def value(argument: Any) -> Any:
         if isinstance(argument, torch.Generator):
-            raise _Stays(f"{name} with a generator")
+            raise Stays(f"{name} with a generator")
         if not isinstance(argument, Node):
             return argument
         example = argument.meta.get("val")
@@ -179,7 +214,7 @@ def _form_of_draw(tx: Any, node: Node) -> Draw:
             symbols.update(_held(tx, example))
             return example
         if argument is not node.args[0] or not _reads_only_the_form(operator):
-            raise _Stays(f"{name} from data")
+            raise Stays(f"{name} from data")
         return _form(tx, name, example, symbols)
 
     arguments, keywords = (map_aggregate(each, value) for each in (node.args, node.kwargs))
@@ -190,9 +225,9 @@ def _form_of_draw(tx: Any, node: Node) -> Draw:
 def _form(tx: Any, name: str, example: Any, symbols: dict[Any, Proxy]) -> Form:
     """Return the form of what an operator reads or returns; add the symbols of its sizes."""
     if not isinstance(example, torch.Tensor):
-        raise _Stays(name)
+        raise Stays(name)
     if not is_non_overlapping_and_dense_or_false(example):
-        raise _Stays(f"{name} into a part of a tensor")
+        raise Stays(f"{name} into a part of a tensor")
     found = Form.of(example)
     for number in (*found.size, *found.stride):
         symbols.update(_held(tx, number))
@@ -214,14 +249,17 @@ def _held(tx: Any, number: Any) -> dict[Any, Proxy]:
         while tracer is not None and symbol not in tracer.bound_symbols:
             tracer = tracer.parent
         if tracer is None:
-            raise _Stays("a size computed inside the arm")
+            raise Stays("a size computed inside the arm")
         held = tracer.bound_symbols[symbol]
         found[symbol] = held if isinstance(held, Proxy) else held()
     return found
 
 
-def _expand(tx: Any, node: Node, module: GraphModule) -> Iterator[Draw]:
-    """Write ``node`` as its ATen operators, with inputs of the arm in place of those that draw."""
+def expand(node: Node, module: GraphModule, drawn: Callable[[Node, Node | None], Node]) -> None:
+    """Write ``node`` as its ATen operators.
+
+    ``drawn`` writes those that draw, given them and the node that stands for their first argument.
+    """
     graph = node.graph
     known: dict[Node, Node] = {}
     inputs = iter(node.all_input_nodes)
@@ -235,10 +273,8 @@ def _expand(tx: Any, node: Node, module: GraphModule) -> Iterator[Draw]:
             break
         with graph.inserting_before(node):
             if draws(each):
-                drawn = graph.placeholder("drawn")
-                drawn.meta["example_value"] = each.meta["val"]
-                yield replace(_form_of_draw(tx, each), inner=drawn)
-                known[each] = _with_drawn(graph, each, drawn, known)
+                first = each.args[0] if each.args else None
+                known[each] = drawn(each, known.get(first) if isinstance(first, Node) else None)
             else:
                 known[each] = graph.node_copy(each, known.__getitem__)
             known[each].meta = {**unjudged(node.meta), "example_value": each.meta["val"]}
@@ -267,12 +303,11 @@ def _leave_autocast(node: Node, module: GraphModule) -> list[Node]:
         ]
 
 
-def _with_drawn(graph: Graph, node: Node, drawn: Node, known: dict[Node, Node]) -> Node:
+def _with_drawn(graph: Graph, node: Node, drawn: Node, form: Node | None) -> Node:
     """Return the numbers drawn as a tensor of the arm's own, which the arm may change."""
     name = node.target.overloadpacket.__name__  # type: ignore[union-attr]
     if name in _OVERWRITING:
-        filled = known[node.args[0]]  # type: ignore[index]
-        return graph.call_function(torch.ops.aten.copy_.default, (filled, drawn))
+        return graph.call_function(torch.ops.aten.copy_.default, (form, drawn))
     return graph.call_function(torch.ops.aten.clone.default, (drawn,))
 
 

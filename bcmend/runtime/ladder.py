@@ -32,6 +32,7 @@ from bcmend.rewrite.plan import SPLIT
 from bcmend.runtime import (
     depth,
     draws,
+    generator_states,
     guards,
     in_place,
     inline,
@@ -194,7 +195,7 @@ def _behind_the_loop(
 
 def _give_up(branch: Branch, slug: str, detail: str) -> None:
     """Refuse the site; where its random numbers may be drawn by now, trace again without it."""
-    if any(arm.draws for arm in branch.arms):
+    if any(arm.draws or arm.states for arm in branch.arms):
         branch.site.withdraw(slug, detail)
         raise watches.SiteChanged(restart_reason=f"bcmend: {branch.site.key} withdrawn")
     branch.site.refuse(slug, detail)
@@ -296,10 +297,13 @@ def _write_lowering(
 ) -> list[VariableTracker]:
     """Write the branch into the graph, and the changes in place after it."""
     operation = {"where": lower.by_where, "cond": lower.by_cond}[how]
-    wanted = [*pairs, *(each.pair for each in tensors)]
     changed = [each.outer for each in tensors]
     arms = draws.drawn_before(tx, branch.predicate, branch.arms)
+    arms, states = generator_states.entered(tx, arms)
+    wanted = [*pairs, *(each.pair for each in tensors), *states]
     values = operation(tx, branch.predicate, *arms, wanted, changed)
+    if states:
+        generator_states.leave(tx, values.pop())
     in_place.write_back(tx, tensors, values[len(pairs) :])
     return values[: len(pairs)]
 
@@ -368,6 +372,8 @@ def _hazards_without_draws(tx: Any, branch: Branch) -> list[Hazards]:
     if not any(each.random for each in hazards):
         return hazards
     stays = draws.take_out(tx, branch.arms)
+    if stays and not generator_states.take_out(tx, branch.arms):
+        stays = ""
     if not stays:
         return _hazards(tx, branch)
     return [replace(each, random=stays) for each in hazards]

@@ -92,7 +92,9 @@ _TAKES_ONES_AWAY: Final = frozenset(["squeeze", "squeeze_"])
 _FAILS_IF_EMPTY: Final = frozenset("max min amax amin argmax argmin median nanmedian mode".split())
 
 
-def _require_other_sizes(tx: Any, name: str, args: Sequence[VariableTracker]) -> None:
+def _require_other_sizes(
+    tx: Any, name: str, args: Sequence[VariableTracker], kwargs: dict[str, VariableTracker]
+) -> None:
     """Have a call made in plain Python if it is given a size for which no graph is traced."""
     if name not in _TAKES_ONES_AWAY | _FAILS_IF_EMPTY or not args:
         return
@@ -101,7 +103,7 @@ def _require_other_sizes(tx: Any, name: str, args: Sequence[VariableTracker]) ->
         return
     if number == 0 and tx.output.current_tracer.parent is not None:
         return  # the condition of the arm may see to it that there is something
-    sizes_given = example_of(tensor).shape
+    sizes_given = _sizes_meant(example_of(tensor), [*args[1:2], *kwargs.values()])
     if not all(sizes.settle(tx, each, number) for each in sizes_given):
         unimplemented(
             gb_type="bcmend: a size that only the data tell",
@@ -110,6 +112,18 @@ def _require_other_sizes(tx: Any, name: str, args: Sequence[VariableTracker]) ->
             " data tell.",
             hints=[*graph_break_hints.FUNDAMENTAL],
         )
+
+
+def _sizes_meant(example: torch.Tensor, given: Sequence[VariableTracker]) -> Sequence[Any]:
+    """Return the sizes of the dimensions that a call names; all of them where it names none."""
+    if any(isinstance(each.realize(), TensorVariable) for each in given):
+        return ()  # the larger of two tensors, number by number
+    for each in given:
+        known = each.as_python_constant() if each.is_python_constant() else None
+        named = known if isinstance(known, (tuple, list)) else (known,)
+        if all(type(one) is int and -example.dim() <= one < example.dim() for one in named):
+            return [example.shape[one] for one in named]
+    return example.shape
 
 
 _DYNAMOS_FUNCTION: Final = TorchInGraphFunctionVariable.call_function
@@ -121,7 +135,7 @@ def _call_function(
 ) -> VariableTracker:
     name = str(getattr(self.value, "__name__", ""))
     if getattr(torch, name, None) is self.value:
-        _require_other_sizes(tx, name, args)
+        _require_other_sizes(tx, name, args, kwargs)
     first = _first_number(self.value)
     if first is not None and scalars.may_take(tx):
         args = [*args[:first], *_numbers(tx, args[first:])]
@@ -147,7 +161,7 @@ def _call_method(
     args: list[VariableTracker],
     kwargs: dict[str, VariableTracker],
 ) -> VariableTracker:
-    _require_other_sizes(tx, name, [self])
+    _require_other_sizes(tx, name, [self, *args], kwargs)
     if name in _METHODS and scalars.may_take(tx):
         args, kwargs = _numbers(tx, args), _with_numbers(tx, kwargs)
     return _DYNAMOS_METHOD(self, tx, name, args, kwargs)

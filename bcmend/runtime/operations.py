@@ -235,7 +235,7 @@ def _hazards_of_node(node: Node, fake_mode: Any, modules: Mapping[str, Any]) -> 
     run = _operators_of(node, fake_mode)
     if run is None:
         name = _target_name(node)
-        random = _draw_inside(node, modules)
+        random = _target_name(node) if may_draw(node) else _draw_inside(node, modules)
         return Hazards(partial=name, random=random, dear=name, waste=math.inf)
     found = Hazards(
         partial=_target_name(node) if _may_fail_on_numbers(node) else "",

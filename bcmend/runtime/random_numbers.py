@@ -32,7 +32,7 @@ __all__ = [
 _RANDOM: Final = (
     "rand", "dropout", "bernoulli", "multinomial", "normal_", "uniform_", "exponential_", "poisson",
     "rrelu", "geometric_", "cauchy_", "random_", "gumbel",
-    "host_function",
+    "host_function", "set_generator_state",
 )  # fmt: skip
 
 

@@ -334,10 +334,6 @@ def a_number_of_draws_that_depends_on_data(x: Tensor, w: Tensor) -> Tensor:
     return functional.rrelu(x @ w, training=True)
 
 
-def a_draw_after_what_may_fail(x: Tensor, w: Tensor) -> Tensor:
-    return functional.dropout(x[(x[0] * 0).long()], 0.3, training=True) @ w
-
-
 def a_checkpoint(x: Tensor, w: Tensor) -> Tensor:
     result: Tensor = checkpoint(dropout, x, w, use_reentrant=False)  # type: ignore[no-untyped-call]
     return result
@@ -356,7 +352,6 @@ def a_branch_within(x: Tensor, w: Tensor) -> Tensor:
 REFUSED = {
     draws_from_data: "bernoulli from data",
     a_number_of_draws_that_depends_on_data: "rrelu_with_noise from data",
-    a_draw_after_what_may_fail: "bernoulli_ after index, which may fail",
     a_checkpoint: "dropout",
     autocast_within: "bernoulli_ in an arm that enters autocast",
 }
