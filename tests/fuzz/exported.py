@@ -6,12 +6,13 @@ Where stock `torch.export` takes a program, it has to take it patched.
 from __future__ import annotations
 
 import copy
+import itertools
 import random
 import sys
 import warnings
 from collections.abc import Iterator
 from types import FunctionType, ModuleType
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +22,7 @@ from tests.fuzz.programs import Program, factory_of, inputs_of, policy_of
 from tests.observation import captured
 
 _SEED = 20
+_NUMBERS: Final = itertools.count()
 
 
 class _AsModule(nn.Module):
@@ -66,7 +68,11 @@ def found_in_export(program: Program) -> Iterator[str]:
 
 
 def _be_importable(names: dict[str, Any]) -> None:
-    """Put a program where Dynamo looks for what its code names; it may not be there yet."""
+    """Put a program where Dynamo looks for what its code names; it may not be there yet.
+
+    Dynamo remembers a module by its name, so each gets another one.
+    """
+    names["__name__"] = f"exported_program_{next(_NUMBERS)}"
     module = ModuleType(names["__name__"])
 
     def attribute(name: str) -> Any:

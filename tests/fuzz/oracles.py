@@ -272,7 +272,8 @@ def compiled(program: Program, backend: str = "eager", *, fullgraph: bool = Fals
         # Or what is left too deep breaks into pieces of which each may be mended by itself.
         is_whole = found.first_graphs <= 1 or "refused too-deep" in sites
         is_no_worse = found.first_graphs <= stock.first_graphs
-        has_reason = stock.frames_left > found.frames_left or (is_whole and is_no_worse)
+        gives_up = stock.graphs == 0 or stock.frames_left > found.frames_left
+        has_reason = gives_up or (is_whole and is_no_worse)
         return Verdict(MORE_GRAPHS if has_reason else WRONG, (text,), sites)
     if wrong and _first_call(wrong_with(stock)) <= _first_call(wrong):
         return Verdict(STOCK_TOO, tuple(wrong), sites)

@@ -233,25 +233,15 @@ warnings.warn(UserWarning('an object'))
 
 warnings.warn(f'{{vector}.sum().item():.1f}', stacklevel=3)
 
-print({int}, file=Full())
-
 print('before')
 print(Broken())
 print('behind')
 
 print(f'{{vector}.sum().item():.1f}', Broken(), {int})
 
-try:
-    print({int}, file=Full())
-except OSError as error:
-    print(error)
-
 {v:=vector} = warned({v})
 
 logger.warning('level %s', {int}, stacklevel=2)
-
-if {data}:
-    print({vector}.sum().item(), file=Full())
 
 say({vector})
 
