@@ -88,22 +88,6 @@ DECODERS: Final[tuple[Case, ...]] = (
     case("T5EncoderModel", "T5Config", t5_sizes(), lambda: text_inputs(0)),
     case("MvpModel", "MvpConfig", pair_sizes(), pair_inputs),
     case(
-        "ProphetNetModel",
-        "ProphetNetConfig",
-        {
-            "vocab_size": VOCABULARY,
-            "hidden_size": WIDTH,
-            "encoder_ffn_dim": HIDDEN,
-            "decoder_ffn_dim": HIDDEN,
-            "num_encoder_layers": 2,
-            "num_decoder_layers": 2,
-            "num_encoder_attention_heads": HEADS,
-            "num_decoder_attention_heads": HEADS,
-            "max_position_embeddings": POSITIONS,
-        },
-        pair_inputs,
-    ),
-    case(
         "DecisionTransformerModel",
         "DecisionTransformerConfig",
         {
