@@ -7,9 +7,20 @@ from typing import Any, Final
 import torch
 
 from corpus.configured.case import Case, case
-from corpus.configured.sizes import HEADS, HIDDEN, POSITIONS, VOCABULARY, WIDTH, Inputs, text_inputs
+from corpus.configured.sizes import (
+    HEADS,
+    HIDDEN,
+    POSITIONS,
+    VOCABULARY,
+    WIDTH,
+    Inputs,
+    ids,
+    mask,
+    text_inputs,
+)
 
 _SIDE: Final = 32
+_IMAGE: Final = 3
 _LAYERS: Final[dict[str, Any]] = {
     "hidden_size": WIDTH,
     "num_hidden_layers": 2,
@@ -32,6 +43,16 @@ _BOTH: Final[dict[str, Any]] = {
 
 def _both() -> Inputs:
     return text_inputs() | {"pixel_values": torch.randn(2, 3, _SIDE, _SIDE)}
+
+
+def _image_in_text() -> Inputs:
+    """An image has a token for each of its patches, in front of the text."""
+    patches = torch.full((2, (_SIDE // 8) ** 2), _IMAGE)
+    return {
+        "input_ids": torch.cat([patches, ids(8)], dim=1),
+        "attention_mask": mask(patches.shape[1] + 8),
+        "pixel_values": torch.randn(2, 3, _SIDE, _SIDE),
+    }
 
 
 def _regions() -> Inputs:
@@ -92,8 +113,8 @@ MIXED: Final[tuple[Case, ...]] = (
         {
             "text_config": _READER | {"model_type": "llama"},
             "vision_config": _VIEWER | {"model_type": "clip_vision_model"},
-            "image_token_index": 3,
+            "image_token_index": _IMAGE,
         },
-        text_inputs,
+        _image_in_text,
     ),
 )
