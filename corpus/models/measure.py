@@ -83,14 +83,17 @@ class Measurement:
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class Run:
+    """The first call of a compiled model: its graphs, its time, and its error or what it showed."""
+
     graphs: int
     seconds: float
     error: str | None
     observation: Observation | None
 
 
-def _build(case: ModelCase, seed: int) -> tuple[Module, Inputs]:
+def build(case: ModelCase, seed: int) -> tuple[Module, Inputs]:
+    """Make the model, in evaluation, and its inputs; the same seed makes the same ones."""
     torch.manual_seed(seed)
     model, inputs = case.build()
     return model.eval(), inputs
@@ -101,9 +104,10 @@ def _first_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {lines[0]}"
 
 
-def _run_compiled(
+def run_compiled(
     model: Module, inputs: Inputs, *, backend: str, seed: int, fullgraph: bool = False
-) -> _Run:
+) -> Run:
+    """Compile `model` afresh and call it once; an error is told, not raised."""
     torch._dynamo.reset()
     counting = CountingBackend(backend)
     compiled = torch.compile(model, backend=counting, dynamic=False, fullgraph=fullgraph)
@@ -112,20 +116,20 @@ def _run_compiled(
         observation = observe(lambda: compiled(**inputs), seed=seed)
     except Exception as error:
         # a model that fails to compile is a finding to report, not the end of the table
-        return _Run(counting.graphs, perf_counter() - start, _first_line(error), None)
-    return _Run(counting.graphs, perf_counter() - start, None, observation)
+        return Run(counting.graphs, perf_counter() - start, _first_line(error), None)
+    return Run(counting.graphs, perf_counter() - start, None, observation)
 
 
 def _run_patched(
     case: ModelCase, *, backend: str, seed: int, fullgraph: bool = False
-) -> tuple[_Run, Report, float]:
+) -> tuple[Run, Report, float]:
     """The run of a fresh, patched model, what was mended of it, and the seconds of patching."""
-    model, inputs = _build(case, seed)
+    model, inputs = build(case, seed)
     start = perf_counter()
     bcmend.patch(model)
     patch_seconds = perf_counter() - start
     try:
-        run = _run_compiled(model, inputs, backend=backend, seed=seed, fullgraph=fullgraph)
+        run = run_compiled(model, inputs, backend=backend, seed=seed, fullgraph=fullgraph)
         return run, bcmend.report(model), patch_seconds
     finally:
         bcmend.unpatch(model)
@@ -155,10 +159,10 @@ def measure(
     it begins. Raises only what building, patching or running the model eagerly raises.
     """
     on_stage("eager")
-    model, inputs = _build(case, seed)
+    model, inputs = build(case, seed)
     eager = observe(lambda: model(**inputs), seed=seed)
     on_stage("stock")
-    stock = _run_compiled(*_build(case, seed), backend=backend, seed=seed)
+    stock = run_compiled(*build(case, seed), backend=backend, seed=seed)
     on_stage("mended")
     mended, report, patch_seconds = _run_patched(case, backend=backend, seed=seed)
     on_stage("fullgraph")

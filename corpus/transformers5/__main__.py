@@ -24,7 +24,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from corpus.transformers5.case import Case
+from corpus.configured.case import Case
 from corpus.transformers5.measure import BACKENDS, MODES, Measurement, measure
 from corpus.transformers5.registry import CASES
 

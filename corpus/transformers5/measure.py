@@ -21,10 +21,10 @@ from torch.nn import Module
 
 import bcmend
 from bcmend.site_report import SiteRecord
+from corpus.configured.case import Case, Inputs
 from corpus.models.compare import differences
 from corpus.models.measure import CountingBackend
 from corpus.models.observe import Line, collected_lines
-from corpus.transformers5.case import Case, Inputs
 
 MODES: Final = ("eval", "train")
 BACKENDS: Final = ("counting", "aot_eager", "inductor")

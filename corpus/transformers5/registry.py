@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from corpus.transformers5.case import Case
+from corpus.configured.case import Case
 from corpus.transformers5.senses import SENSES
 from corpus.transformers5.text import TEXT
 

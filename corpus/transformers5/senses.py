@@ -7,8 +7,8 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from corpus.transformers5.case import Case, case
-from corpus.transformers5.sizes import (
+from corpus.configured.case import Case, case
+from corpus.configured.sizes import (
     DROPOUT,
     HEADS,
     HIDDEN,

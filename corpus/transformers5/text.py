@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import torch
 
-from corpus.transformers5.case import Case, case
-from corpus.transformers5.sizes import (
+from corpus.configured.case import Case, case
+from corpus.configured.sizes import (
     DROPOUT,
     HEADS,
     HIDDEN,

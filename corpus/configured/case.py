@@ -1,6 +1,7 @@
-"""What one model of the corpus is: a class of transformers, a small configuration and one call.
+"""What one model of a list is: a class of transformers, a small configuration and one call.
 
-A leaf. Classes are named, not imported, so that the list can be read without transformers 5.
+A leaf. Classes are named, not imported, so that a list can be read without the version of
+transformers that has them.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ Inputs = dict[str, Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One model, which is to be one graph in both modes.
+    """One model, which is to be one graph.
 
     ``name``: its class. ``options``: what makes its configuration, of the class ``configuration``;
     a mapping in them is a configuration inside that one. ``inputs``: makes the arguments of one

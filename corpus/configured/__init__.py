@@ -1,0 +1,1 @@
+"""Models that are a class of transformers and a small configuration; several lists share them."""

@@ -1,0 +1,1 @@
+"""Models that stock `torch.compile` captures whole, and that patching must not harm."""
