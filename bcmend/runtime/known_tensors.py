@@ -76,7 +76,7 @@ def _value(tx: Any, node: Node, known: dict[Node, Any]) -> Any:
 def _require_plain(node: Node, known: dict[Node, Any]) -> None:
     if node.op not in ("call_function", "call_method") or len(known) > _OPERATIONS:
         raise _Unknown
-    if isinstance(node.target, torch._ops.HigherOrderOperator):
+    if not _is_of_torch(node.target):
         raise _Unknown
     example = node.meta.get("example_value")
     parts = example if isinstance(example, (tuple, list)) else (example,)
@@ -84,6 +84,20 @@ def _require_plain(node: Node, known: dict[Node, Any]) -> None:
         raise _Unknown
     if may_draw(node):
         raise _Unknown
+
+
+def _is_of_torch(target: Any) -> bool:
+    """Whether an operation is one of torch's own, which gives the same at every call.
+
+    Others may read a clock, or do what nobody here knows.
+    """
+    if isinstance(target, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+        return str(target).startswith("aten.")
+    if isinstance(target, str):  # a method of a tensor
+        return True
+    module = getattr(target, "__module__", None) or "torch"
+    is_function = not isinstance(target, torch._ops.HigherOrderOperator)
+    return is_function and module.partition(".")[0] in ("torch", "_operator", "builtins")
 
 
 def _is_small(example: Any) -> bool:
