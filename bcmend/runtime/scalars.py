@@ -27,7 +27,11 @@ from torch._dynamo.variables.builder import wrap_fx_proxy
 from torch._dynamo.variables.tensor import SymNodeVariable
 from torch._ops import HigherOrderOperator
 from torch.fx import GraphModule, Node, Proxy
-from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols
+from torch.fx.experimental.symbolic_shapes import (
+    ShapeEnv,
+    free_symbols,
+    free_unbacked_symbols,
+)
 
 from bcmend.names import BUFFER
 from bcmend.runtime import backoff, known_tensors, per_trace, repeats, sizes
@@ -112,7 +116,10 @@ def _begin(tx: Any) -> None:
     def finish(module: GraphModule) -> None:
         sizes.complete(environment)
         relies_on_more = not asked_for or sizes.has_assumed(environment)
-        if relies_on_more and _assumes(environment, module) and not repeats.is_repeatable(output):
+        is_assumed = relies_on_more and _assumes(environment, module)
+        if (is_assumed and not repeats.is_repeatable(output)) or (
+            not asked_for and _needs_gradients_of_unknown_sizes(module)
+        ):
             backoff.state_of(code).leave_numbers()
             raise SiteChanged(restart_reason="bcmend: a number out of a tensor shapes another")
         if drop_unread(module.graph):
@@ -127,6 +134,31 @@ def _allows_shapes(environment: Any) -> bool:
     if tx is not None and tx.output.shape_env is environment and may_take(tx):
         _begin(tx)
     return bool(environment.settings.allow_dynamic_output_shape_ops)
+
+
+def _needs_gradients_of_unknown_sizes(module: GraphModule) -> bool:
+    """Whether gradients flow into tensors of sizes that only the data tell.
+
+    Inductor compiles the backward of a graph when it is first run, and fails for most such graphs:
+    too late to leave the numbers where they were.
+    """
+    graphs = [part.graph for part in module.modules() if isinstance(part, GraphModule)]
+    nodes = [node for graph in graphs for node in graph.nodes]
+    # Of a number in an argument Dynamo knows the value at this call; later stages do not.
+    numbers = [node.meta.get("example_value") for node in nodes if node.target == "item"]
+    taken = {
+        symbol
+        for each in numbers
+        if isinstance(each, (torch.SymInt, torch.SymFloat))
+        for symbol in free_symbols(each)
+    }
+    examples = (node.meta.get("example_value") for node in nodes)
+    return any(
+        isinstance(each, torch.Tensor)
+        and each.requires_grad
+        and (free_unbacked_symbols(each) or not taken.isdisjoint(free_symbols(each)))
+        for each in examples
+    )
 
 
 def _may_assume(tx: Any) -> bool:

@@ -130,7 +130,7 @@ def size_that_may_be_one_taken_away() -> Program:
     return program
 
 
-@pattern(_counts)
+@pattern(_counts, inductor_backward=False)
 def number_as_a_size() -> Program:
     def program(x: Tensor, count: Tensor) -> Tensor:
         return functional.pad(x, (0, int(count))) * 2
@@ -138,7 +138,7 @@ def number_as_a_size() -> Program:
     return program
 
 
-@pattern(_counts)
+@pattern(_counts, inductor_backward=False)
 def number_as_the_bound_of_a_slice() -> Program:
     def program(x: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
         n = int(count.abs().item())

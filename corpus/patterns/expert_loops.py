@@ -259,7 +259,7 @@ def parts_of_sizes_in_a_tensor() -> Program:
     return program
 
 
-@pattern(sizes)
+@pattern(sizes, inductor_backward=False)
 def rows_cut_off_by_sizes_in_a_tensor() -> Program:
     def program(x: Tensor, sizes: Tensor) -> Tensor:
         sums = []

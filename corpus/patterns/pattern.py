@@ -50,6 +50,8 @@ class Pattern:
         any_random_state: an arm draws random numbers, and running both arms draws them always.
         inductor: whether Inductor compiles an operator of its arms inside `torch.cond`; where it
             does not, the branch has to be left to Dynamo.
+        inductor_backward: whether Inductor compiles the backward of what it becomes; stock
+            `torch.compile(fullgraph=True)` fails alike where it does not.
         only_writes: it has neither branch nor loop nor check, though its outcome does not say so.
         way: how it gets patched and compiled.
         unsettled: why the outcome is not reached yet; empty where it is.
@@ -70,6 +72,7 @@ class Pattern:
     zero_gradients: bool = False
     any_random_state: bool = False
     inductor: bool = True
+    inductor_backward: bool = True
     only_writes: bool = False
     way: Way = patch_then_compile
     unsettled: str = ""
