@@ -79,7 +79,10 @@ def _places(function: FunctionCode, offsets: Collection[int]) -> tuple[int, ...]
 
 
 def _ends(facts: Facts, index: int) -> Iterator[int]:
-    """Yield where a split may end: behind the instruction, and behind its statement."""
+    """Yield where a split may end: behind the instruction, and behind its statement.
+
+    Not between what loads a method and its call: a NULL that is loaded with it cannot be kept.
+    """
     if facts.instructions[index].op == "KW_NAMES":
         index += 1
     stack = facts.stacks[index]
@@ -87,11 +90,12 @@ def _ends(facts: Facts, index: int) -> Iterator[int]:
     lowest = next(
         (depth for depth, makers in enumerate(stack) if not _stays(facts, makers)), len(stack)
     )
-    following = index
+    following, loads_null = index, pushes_null(facts.instructions[index])
     while _falls_through(facts, following):
         following += 1
         depth = facts.depth_before(following)
-        if following == index + 1 or (depth is not None and depth <= lowest):
+        is_next = following == index + 1 and not loads_null
+        if is_next or (depth is not None and depth <= lowest):
             yield following
         if depth is None or depth <= lowest:
             break

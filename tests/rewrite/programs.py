@@ -780,3 +780,17 @@ class Derived(Base):
         elif x:
             self.offset -= 1
         return self.offset
+
+
+class _Holder:
+    """Has a function that is no method: what loads it for a call loads a NULL too."""
+
+    def __init__(self):
+        self.doubled = lambda value: value * 2
+
+
+@called_with((1,), (-3,))
+def calls_a_function_that_an_object_holds(x):
+    holder = _Holder()
+    y = holder.doubled(x + 1)
+    return y, holder.doubled(y)
