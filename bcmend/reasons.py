@@ -94,8 +94,9 @@ _TABLE: Final = (
     Reason(
         "random-under-gradients",
         "An arm draws random numbers while gradients flow that cannot be drawn before it, because "
-        "they depend on the arm's data, because another operation could fail first, or because "
-        "they are drawn in a checkpoint, in another operator or in a nested branch.",
+        "they depend on the arm's data, because another operation could fail first (dropout on a "
+        "CPU is drawn all the same), or because they are drawn in a checkpoint, in another "
+        "operator or in a nested branch.",
         "Draw the random numbers before the branch, and only use them in the arm.",
     ),
     Reason(
