@@ -15,9 +15,8 @@ import torch
 from torch._dynamo.variables import TensorVariable
 from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.builder import wrap_fx_proxy
-from torch._higher_order_ops.effects import _EffectType, _register_effectful_op
 
-from bcmend.runtime import scalars
+from bcmend.runtime import operators, scalars
 from bcmend.runtime.substitution import Call, Refused, answers_to, require_always
 
 __all__ = ["CLOCK"]
@@ -35,24 +34,12 @@ def _read(name: str) -> torch.Tensor:
     return torch.tensor(_CLOCKS[name](), dtype=dtype, device="cpu")
 
 
-def _define() -> Any:
-    library = torch.library.Library("bcmend", "FRAGMENT")  # type: ignore[no-untyped-call]
-    library.define(  # type: ignore[no-untyped-call]
-        "clock(str name) -> Tensor", tags=(torch.Tag.cudagraph_unsafe,)
-    )
-    library.impl("clock", _read, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
-    torch.library.register_fake("bcmend::clock", _fake, lib=library)
-    _register_effectful_op("bcmend::clock", _EffectType.ORDERED)
-    return library
-
-
 def _fake(name: str) -> torch.Tensor:
     dtype = torch.int64 if name.endswith("_ns") else torch.float64
     return torch.empty((), dtype=dtype, device="cpu")
 
 
-_LIBRARY: Final = _define()
-CLOCK: Final = torch.ops.bcmend.clock.default
+CLOCK: Final = operators.define("clock(str name) -> Tensor", _read, _fake)
 
 
 @answers_to("clock")

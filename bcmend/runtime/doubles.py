@@ -19,6 +19,7 @@ from torch._dynamo.variables.tensor import SymNodeVariable
 from torch.fx import Node, Proxy
 
 from bcmend.runtime import scalars, unread
+from bcmend.runtime.entries import before_arms
 from bcmend.runtime.merge import example_of
 
 __all__ = ["as_tensor", "install"]
@@ -47,7 +48,7 @@ def as_tensor(tx: Any, number: Proxy) -> TensorVariable:
 
 def _computed(tx: Any, number: Proxy) -> TensorVariable | None:
     """Return the tensor of a number that was kept, or is computed again; ``None`` if none is."""
-    number = scalars.before_arms(tx, number)
+    number = before_arms(tx, number)
     kept = scalars.tensor_behind(tx, number)
     if kept is not None:
         return _as_double(tx, kept)
@@ -86,7 +87,7 @@ def _quotient(tx: Any, number: Proxy, one: Any, other: Any) -> TensorVariable | 
     doubtful = [_call(tx, operator.eq, other, 0)] if isinstance(other, Proxy) else []
     for each in number.node.all_input_nodes:
         if isinstance(each.meta["example_value"], torch.SymInt):
-            kept = scalars.tensor_behind(tx, scalars.before_arms(tx, _outside(number, each)))
+            kept = scalars.tensor_behind(tx, before_arms(tx, _outside(number, each)))
             assert kept is not None
             size = _call(tx, torch.abs, kept.as_proxy())
             doubtful.append(_call(tx, operator.gt, size.as_proxy(), _EXACT))

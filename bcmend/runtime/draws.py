@@ -142,8 +142,6 @@ def _plan(tx: Any, arm: ArmTrace) -> Iterator[tuple[Node, GraphModule]]:
         if hazards.random:
             if partial:  # it would draw although the arm has failed before it in eager execution
                 raise Stays(f"{hazards.random} after {partial}, which may fail")
-            if any(each.target in AUTOCAST for each in arm.graph.nodes):
-                raise Stays(f"{hazards.random} in an arm that enters autocast")
             module = decomposed(node, tx.fake_mode, hazards.random)
             for each in module.graph.nodes:
                 if draws(each):
@@ -154,6 +152,8 @@ def _plan(tx: Any, arm: ArmTrace) -> Iterator[tuple[Node, GraphModule]]:
 
 def decomposed(node: Node, fake_mode: Any, name: str) -> GraphModule:
     """Return the ATen operators behind ``node``; its arguments in order are the placeholders."""
+    if any(each.target in AUTOCAST for each in node.graph.nodes):
+        raise Stays(f"{name} in an arm that enters autocast")
     in_place = is_in_place(node)
     inputs = node.all_input_nodes
     if node.op not in ("call_function", "call_method"):

@@ -22,9 +22,8 @@ from typing import Any, Final
 import torch
 from torch._C._dynamo.eval_frame import set_eval_frame
 from torch._dynamo.eval_frame import skip_code
-from torch._higher_order_ops.effects import _EffectType, _register_effectful_op
 
-from bcmend.runtime import records
+from bcmend.runtime import operators, records
 
 __all__ = ["EMIT", "Finish", "Make", "Plan", "Statement", "begin", "emitted"]
 
@@ -126,21 +125,11 @@ def _run(statement: Statement, tensors: Sequence[torch.Tensor], objects: Sequenc
     records.deliver_one(statement.key, statement.raises, action, inputs)
 
 
-def _define() -> Any:
-    library = torch.library.Library("bcmend", "DEF")  # type: ignore[no-untyped-call]
-    library.define(  # type: ignore[no-untyped-call]
-        "emit(Tensor call, Tensor? last, int number, Tensor? predicate, Tensor[] tensors)"
-        " -> Tensor",
-        tags=(torch.Tag.cudagraph_unsafe,),
-    )
-    library.impl("emit", _emit, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
-    library.impl("emit", torch.library.fallthrough_kernel, "Autograd")  # type: ignore[no-untyped-call]
-    torch.library.register_fake("bcmend::emit", lambda *arguments: _token(), lib=library)
-    _register_effectful_op("bcmend::emit", _EffectType.ORDERED)
-    return library
-
-
-_LIBRARY: Final = _define()
-EMIT: Final = torch.ops.bcmend.emit.default
+EMIT: Final = operators.define(
+    "emit(Tensor call, Tensor? last, int number, Tensor? predicate, Tensor[] tensors) -> Tensor",
+    _emit,
+    lambda *arguments: _token(),
+    skips_autograd=True,
+)
 
 skip_code(begin.__code__)

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.fx import Proxy
 
-__all__ = ["Entry", "Lifted"]
+__all__ = ["Entry", "Lifted", "before_arms"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,3 +69,16 @@ class Lifted(dict[Proxy, Proxy]):
     def spoiled(self) -> bool:
         """Whether a tensor that was read has another form now, or another need of gradients."""
         return any(each.form_changed or each.gained_gradients for each in self.entries.values())
+
+
+def before_arms(tx: Any, value: Proxy) -> Proxy:
+    """Return what a value is outside of all arms that it was lifted into."""
+    tracer = tx.output.current_tracer
+    while value.node.op == "placeholder" and tracer.parent is not None:
+        lifted = {
+            inner.node: outer
+            for outer, inner in tracer.lifted_freevars.items()
+            if isinstance(outer, Proxy) and isinstance(inner, Proxy)
+        }
+        value, tracer = lifted.get(value.node, value), tracer.parent
+    return value

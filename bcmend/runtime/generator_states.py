@@ -18,14 +18,13 @@ from typing import Any, Final
 
 import torch
 from torch._dynamo.variables.builder import wrap_fx_proxy
-from torch._higher_order_ops.effects import _EffectType, _register_effectful_op
 from torch.fx import GraphModule, Node, Proxy
 
-from bcmend.runtime import draws
+from bcmend.runtime import draws, operators
 from bcmend.runtime.arms import ArmTrace
 from bcmend.runtime.merge import Pair
-from bcmend.runtime.operations import AUTOCAST, hazards_of
 from bcmend.runtime.operations import draws as is_draw
+from bcmend.runtime.operations import hazards_of
 
 __all__ = ["entered", "leave", "take_out"]
 
@@ -82,32 +81,22 @@ def _fake_state() -> torch.Tensor:
     return torch.empty((len(torch.get_rng_state()),), dtype=torch.uint8, device="cpu")
 
 
-def _define() -> Any:
-    library = torch.library.Library("bcmend", "FRAGMENT")  # type: ignore[no-untyped-call]
-    unsafe = (torch.Tag.cudagraph_unsafe,)
-    for name, signature, run, fake in (
-        ("generator_state", "() -> Tensor", _state, _fake_state),
-        ("set_generator_state", "(Tensor state) -> Tensor", _set_state, lambda state: _token()),
-        (
-            "drawn_from",
-            "(Tensor state, str operator, Tensor form, float[] numbers) -> (Tensor, Tensor)",
-            _drawn_from,
-            _fake_drawn,
-        ),
-    ):
-        library.define(name + signature, tags=unsafe)  # type: ignore[no-untyped-call]
-        library.impl(name, run, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
-        library.impl(name, torch.library.fallthrough_kernel, "Autograd")  # type: ignore[no-untyped-call]
-        torch.library.register_fake(f"bcmend::{name}", fake, lib=library)
-    _register_effectful_op("bcmend::generator_state", _EffectType.ORDERED)
-    _register_effectful_op("bcmend::set_generator_state", _EffectType.ORDERED)
-    return library
-
-
-_LIBRARY: Final = _define()
-_STATE: Final = torch.ops.bcmend.generator_state.default
-_SET: Final = torch.ops.bcmend.set_generator_state.default
-_DRAWN: Final = torch.ops.bcmend.drawn_from.default
+_STATE: Final = operators.define(
+    "generator_state() -> Tensor", _state, _fake_state, skips_autograd=True
+)
+_SET: Final = operators.define(
+    "set_generator_state(Tensor state) -> Tensor",
+    _set_state,
+    lambda state: _token(),
+    skips_autograd=True,
+)
+_DRAWN: Final = operators.define(
+    "drawn_from(Tensor state, str operator, Tensor form, float[] numbers) -> (Tensor, Tensor)",
+    _drawn_from,
+    _fake_drawn,
+    has_effect=False,
+    skips_autograd=True,
+)
 
 
 # In the arms
@@ -147,8 +136,6 @@ def _plan(tx: Any, arm: ArmTrace) -> Iterator[tuple[Node, GraphModule]]:
         name = hazards_of([node], tx.fake_mode, tx.output.nn_modules).random
         if not name:
             continue
-        if any(each.target in AUTOCAST for each in arm.graph.nodes):
-            raise draws.Stays(f"{name} in an arm that enters autocast")
         module = draws.decomposed(node, tx.fake_mode, name)
         for each in module.graph.nodes:
             if is_draw(each) and not _can_be_written(each):

@@ -24,11 +24,10 @@ from torch._dynamo.variables import NumpyNdarrayVariable, TensorVariable, TupleV
 from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.builder import wrap_fx_proxy
 from torch._dynamo.variables.tensor import SymNodeVariable
-from torch._higher_order_ops.effects import _EffectType, _register_effectful_op
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from bcmend.analysis.host_only import is_host_only
-from bcmend.runtime import guards, host_calls, random_numbers, scalars
+from bcmend.runtime import guards, host_calls, operators, random_numbers, scalars
 from bcmend.runtime.backoff import Stop
 from bcmend.runtime.leaves import is_plain
 from bcmend.runtime.merge import example_of
@@ -127,21 +126,11 @@ def _fake(
     return torch.empty(shape, dtype=dtype), torch.empty((), dtype=torch.bool)
 
 
-def _define() -> Any:
-    library = torch.library.Library("bcmend", "FRAGMENT")  # type: ignore[no-untyped-call]
-    library.define(  # type: ignore[no-untyped-call]
-        "host_function(str key, Tensor[] tensors, int[] shape, ScalarType dtype)"
-        " -> (Tensor, Tensor)",
-        tags=(torch.Tag.cudagraph_unsafe,),
-    )
-    library.impl("host_function", _run, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
-    torch.library.register_fake("bcmend::host_function", _fake, lib=library)
-    _register_effectful_op("bcmend::host_function", _EffectType.ORDERED)
-    return library
-
-
-_LIBRARY: Final = _define()
-HOST_FUNCTION: Final = torch.ops.bcmend.host_function.default
+HOST_FUNCTION: Final = operators.define(
+    "host_function(str key, Tensor[] tensors, int[] shape, ScalarType dtype) -> (Tensor, Tensor)",
+    _run,
+    _fake,
+)
 
 
 # Which functions

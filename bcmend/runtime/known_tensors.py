@@ -13,10 +13,11 @@ from typing import Any, Final
 
 import torch
 from torch._dynamo.variables import TensorVariable
-from torch.fx import Node
+from torch.fx import Node, Proxy
 from torch.fx.node import map_aggregate
 from torch.utils._python_dispatch import _disable_current_modes
 
+from bcmend.runtime.entries import before_arms
 from bcmend.runtime.operations import is_in_place, storage_of, storages_written
 from bcmend.runtime.random_numbers import may_draw
 
@@ -56,8 +57,8 @@ def _value(tx: Any, node: Node, known: dict[Node, Any]) -> Any:
     """Return the value of a node. Raises ``_Unknown``."""
     if node in known:
         return known[node]
-    outer = _outside(tx, node)
-    if outer is not None:
+    outer = before_arms(tx, Proxy(node)).node
+    if outer is not node:
         known[node] = _value(tx, outer, known)
         return known[node]
     _require_plain(node, known)
@@ -114,19 +115,6 @@ def _values_in(tx: Any, arguments: Any, known: dict[Node, Any]) -> Any:
         return torch.device("cpu") if isinstance(each, torch.device) else each
 
     return map_aggregate(arguments, replaced)
-
-
-def _outside(tx: Any, node: Node) -> Node | None:
-    """Return what an input of an arm's graph stands for in the graph around it."""
-    if node.op != "placeholder":
-        return None
-    for tracer in _tracers(tx):
-        if tracer.graph is node.graph:
-            for outer, inner in tracer.lifted_freevars.items():
-                if getattr(inner, "node", None) is node and hasattr(outer, "node"):
-                    found: Node = outer.node
-                    return found
-    return None
 
 
 def _tracers(tx: Any) -> Iterator[Any]:

@@ -51,7 +51,6 @@ from bcmend.runtime.unread import (
 from bcmend.runtime.watches import SiteChanged
 
 __all__ = [
-    "before_arms",
     "count_from",
     "counted",
     "hand_on",
@@ -288,15 +287,6 @@ def hand_on(
 def tensor_behind(tx: Any, number: Proxy) -> TensorVariable | None:
     """Return the tensor of exactly the value of a number, if it was kept."""
     return _kept_by_node(tx).get(number.node)
-
-
-def before_arms(tx: Any, number: Proxy) -> Proxy:
-    """Return what a number is outside of all arms that it was lifted into."""
-    tracer = tx.output.current_tracer
-    while number.node.op == "placeholder" and tracer.parent is not None:
-        lifted = {inner.node: outer for outer, inner in tracer.lifted_freevars.items()}
-        number, tracer = lifted.get(number.node, number), tracer.parent
-    return number
 
 
 def is_taken(tx: Any, number: SymNodeVariable) -> bool:

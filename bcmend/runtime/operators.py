@@ -1,0 +1,45 @@
+"""How bcmend's own operators are made known to torch.
+
+One that has an effect in torch's sense (torch/_higher_order_ops/effects.py) is neither removed nor
+run twice, and several keep their order. None can be part of a CUDA graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import torch
+from torch._higher_order_ops.effects import _EffectType, _register_effectful_op
+
+__all__ = ["define"]
+
+_LIBRARY: Final[Any] = torch.library.Library("bcmend", "DEF")  # type: ignore[no-untyped-call]
+
+
+def define(
+    signature: str,
+    run: Callable[..., Any],
+    fake: Callable[..., Any],
+    *,
+    has_effect: bool = True,
+    skips_autograd: bool = False,
+) -> Any:
+    """Define an operator of ``torch.ops.bcmend``, and return its only overload.
+
+    Args:
+        signature: its name, parameters and results, as torch writes them.
+        run: computes it.
+        fake: computes what is known of its results while a graph is traced.
+        has_effect: whether it has to be run where it stands, once.
+        skips_autograd: whether autograd does not see it at all.
+    """
+    name = signature.partition("(")[0]
+    _LIBRARY.define(signature, tags=(torch.Tag.cudagraph_unsafe,))
+    _LIBRARY.impl(name, run, "CompositeExplicitAutograd")
+    if skips_autograd:
+        _LIBRARY.impl(name, torch.library.fallthrough_kernel, "Autograd")
+    torch.library.register_fake(f"bcmend::{name}", fake, lib=_LIBRARY)
+    if has_effect:
+        _register_effectful_op(f"bcmend::{name}", _EffectType.ORDERED)
+    return getattr(torch.ops.bcmend, name).default
