@@ -7,18 +7,17 @@ a wrong command line.
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-import transformers
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from corpus.in_turn import measure_in_turn, write_document
 from corpus.models.case import ModelCase
 from corpus.models.measure import BACKENDS, Measurement, failures, measure, worse_lines
 from corpus.models.registry import CASES
@@ -99,31 +98,19 @@ def _cells(case: ModelCase, measurement: Measurement) -> tuple[str, ...]:
 
 def measure_all(cases: Sequence[ModelCase], backend: str, progress: Console) -> list[Result]:
     """Measures each case in turn and says on `progress` which stage of which model is running."""
-    results = []
-    with progress.status("starting") as status:
-        for number, case in enumerate(cases, start=1):
-            prefix = f"[{number}/{len(cases)}] {case.name}"
-            measurement = measure(
-                case,
-                backend=backend,
-                on_stage=lambda stage, prefix=prefix: status.update(f"{prefix}: {stage}"),
-            )
-            results.append((case, measurement))
-    return results
+    return measure_in_turn(
+        cases,
+        lambda case, on_stage: measure(case, backend=backend, on_stage=on_stage),
+        progress,
+    )
 
 
 def write_json(results: Sequence[Result], path: Path) -> None:
     """Writes the measurements and the versions that they were made with."""
-    document = {
-        "python": sys.version.split()[0],
-        "torch": torch.__version__,
-        "transformers": transformers.__version__,
-        "models": [
-            measurement.to_dict() | {"required_breaks": case.required_breaks}
-            for case, measurement in results
-        ],
-    }
-    path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    models = [
+        found.to_dict() | {"required_breaks": case.required_breaks} for case, found in results
+    ]
+    write_document(models, path)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -11,7 +11,6 @@ Exit code 0 when none is worse, 1 when one is, 2 for a wrong command line.
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import sys
 from collections.abc import Sequence
@@ -24,6 +23,7 @@ from rich.console import Console
 from rich.table import Table
 from torch._inductor.utils import fresh_cache
 
+from corpus.in_turn import measure_in_turn, write_document
 from corpus.models.case import ModelCase
 from corpus.models.measure import BACKENDS
 from corpus.unharmed.measure import Comparison, compare, harm
@@ -96,28 +96,14 @@ def table(results: Sequence[Result], timed: str) -> Table:
 
 def compare_all(cases: Sequence[ModelCase], timed: str, progress: Console) -> list[Result]:
     """Measure each model in turn and say on ``progress`` which stage of which one is running."""
-    results = []
-    with progress.status("starting") as status:
-        for number, case in enumerate(cases, start=1):
-            prefix = f"[{number}/{len(cases)}] {case.name}"
-            found = compare(
-                case,
-                timed=timed,
-                on_stage=lambda stage, prefix=prefix: status.update(f"{prefix}: {stage}"),
-            )
-            results.append((case, found))
-    return results
+    return measure_in_turn(
+        cases, lambda case, on_stage: compare(case, timed=timed, on_stage=on_stage), progress
+    )
 
 
 def write_json(results: Sequence[Result], path: Path) -> None:
     """Write the measurements and the versions that they were made with."""
-    document = {
-        "python": sys.version.split()[0],
-        "torch": torch.__version__,
-        "transformers": transformers.__version__,
-        "models": [found.to_dict() | {"harm": harm(case, found)} for case, found in results],
-    }
-    path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    write_document([found.to_dict() | {"harm": harm(case, found)} for case, found in results], path)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
