@@ -210,11 +210,13 @@ def trace_arm(
         arm: the arm with its live-ins.
         open_sink: context manager factory; records made under it are gathered in what it yields.
     """
-    depth.count_arm(tx)
     output = tx.output
     scope = current_scope_id()
     lifted = Lifted()
-    with _recording(output.side_effects, scope) as (before, recording):
+    with (
+        depth.in_one_more_arm(tx),
+        _recording(output.side_effects, scope) as (before, recording),
+    ):
         try:
             with (
                 _state_of_the_tracer_stays(tx),
@@ -263,7 +265,9 @@ def _left_in(recording: Any, records: Sequence[Any]) -> list[Any]:
 
 def _failure(tx: Any, error: Exception, *, spoiled: bool) -> ArmFailure:
     raised = failures.whether_raised(error)
-    if isinstance(error, exc.ObservedException):
+    if isinstance(error, failures.BothRaise):
+        return ArmFailure(raised, str(error), spoiled)
+    if isinstance(error, exc.ObservedException) or failures.is_being_made(error):
         return ArmFailure(raised, failures.exception_name(error), spoiled)
     if isinstance(error, exc.Unsupported) and raised == failures.UNKNOWN:
         backoff.mend_inside(tx, error)

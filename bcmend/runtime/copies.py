@@ -21,7 +21,7 @@ from bcmend.runtime import watches
 from bcmend.runtime.costs import bytes_of
 from bcmend.runtime.merge import example_of
 from bcmend.runtime.operations import storage_of
-from bcmend.runtime.per_trace import kept
+from bcmend.runtime.per_trace import at_the_end, kept
 from bcmend.runtime.sites import LiveSite
 
 __all__ = ["is_due", "method_of", "unchanged"]
@@ -47,7 +47,7 @@ def _made(tx: Any) -> _Made:
 
     def begin() -> _Made:
         made = _Made()
-        output.register_finalizer_fns.append(lambda module: _note_sizes(made))
+        at_the_end(output, lambda: _note_sizes(made))
         return made
 
     return kept(output, "copies", begin)

@@ -20,7 +20,15 @@ from bcmend.runtime.per_trace import kept
 from bcmend.runtime.sites import LiveSite
 from bcmend.runtime.watches import SiteChanged
 
-__all__ = ["TooDeep", "count_arm", "inside", "mark_cond", "require_shallow", "times"]
+__all__ = [
+    "TooDeep",
+    "in_one_more_arm",
+    "inside",
+    "is_in_an_arm",
+    "mark_cond",
+    "require_shallow",
+    "times",
+]
 
 #: Branches that may stand in each other.
 LEVELS: Final = 24
@@ -52,11 +60,15 @@ class Unreadable(BaseException):
 
 
 class _Chain:
-    """The branches being mended, outermost first, and how many arms were traced for the first."""
+    """The branches being mended, outermost first.
+
+    ``arms`` counts the arms that were traced for the first, ``open_arms`` those being traced.
+    """
 
     def __init__(self) -> None:
         self.sites: list[LiveSite] = []
         self.arms = 0
+        self.open_arms = 0
 
 
 def _chain_of(tx: Any) -> _Chain:
@@ -88,17 +100,28 @@ def is_in_half(tx: Any) -> bool:
     return any(site.kind == SPLIT for site in _chain_of(tx).sites)
 
 
+def is_in_an_arm(tx: Any) -> bool:
+    """Whether what is being traced is an arm, and not the main trace."""
+    return _chain_of(tx).open_arms > 0
+
+
 def times(tx: Any, site: LiveSite) -> int:
     """Return how many of the branches being mended are ``site``."""
     return _chain_of(tx).sites.count(site)
 
 
-def count_arm(tx: Any) -> None:
-    """Note that one more arm is traced. Raises ``TooDeep`` past the bound."""
+@contextmanager
+def in_one_more_arm(tx: Any) -> Iterator[None]:
+    """Trace an arm for the length of a block. Raises ``TooDeep`` past the bound."""
     chain = _chain_of(tx)
     chain.arms += 1
     if chain.sites and chain.arms > ARMS:
         raise TooDeep(f"more than {ARMS} arms to trace")
+    chain.open_arms += 1
+    try:
+        yield
+    finally:
+        chain.open_arms -= 1
 
 
 def require_shallow(graphs: Sequence[Graph]) -> tuple[int, int]:

@@ -19,7 +19,7 @@ from bcmend import outputs
 from bcmend.errors import OutputDropped
 from bcmend.names import EXPORTING
 from bcmend.runtime import sites
-from bcmend.runtime.per_trace import kept
+from bcmend.runtime.per_trace import at_the_end, kept
 from bcmend.runtime.sites import LiveSite
 
 __all__ = ["drop", "drop_plainly", "is_left_out"]
@@ -32,7 +32,7 @@ def drop(tx: Any, site: LiveSite) -> None:
     site.mended("dropped", _WHY)
     dropped: list[LiveSite] = kept(tx.output, "dropped", list)
     if not dropped:
-        tx.output.register_finalizer_fns.append(lambda module: _warn(dropped))
+        at_the_end(tx.output, lambda: _warn(dropped))
     if site not in dropped:
         dropped.append(site)
 

@@ -2,20 +2,30 @@
 
 Reads the exception that ended a trace. That the program itself raises is certain where Dynamo
 traced a ``raise`` statement, or a read of a variable that is not bound. Where an operation failed
-on fake tensors, or Dynamo's model of Python raised, eager execution most likely raises as well; a
-model may be wrong, though, so that has to be tried before it is relied upon.
+on fake tensors, or Dynamo's model of Python raised, eager execution most likely raises as well, and
+where Dynamo cannot follow the making of an exception, that exception; a model may be wrong, though,
+so that has to be tried before it is relied upon.
 """
 
 from __future__ import annotations
 
 import os
-from types import TracebackType
+from types import CodeType, FrameType, TracebackType
 from typing import Final
 
 from torch._dynamo import exc, polyfills, utils
 from torch._dynamo.symbolic_convert import InstructionTranslatorBase
+from torch._dynamo.variables.user_defined import UserDefinedExceptionClassVariable
 
-__all__ = ["CERTAIN", "LIKELY", "UNKNOWN", "exception_name", "whether_raised"]
+__all__ = [
+    "CERTAIN",
+    "LIKELY",
+    "UNKNOWN",
+    "BothRaise",
+    "exception_name",
+    "is_being_made",
+    "whether_raised",
+]
 
 CERTAIN: Final = "certain"
 LIKELY: Final = "likely"
@@ -41,22 +51,38 @@ _FAILED: Final = frozenset(
 
 _RAISE: Final = InstructionTranslatorBase.RAISE_VARARGS.__code__
 _FAKE: Final = utils.get_fake_value.__code__
+#: Makes an exception. Like an AssertionError, it is hardly made for anything but to be raised.
+_MAKE: Final = UserDefinedExceptionClassVariable.call_function.__code__
 _POLYFILLS: Final = os.path.dirname(polyfills.__file__)
+
+
+class BothRaise(Exception):
+    """Both sides of a branch raise, and so does the arm that holds it.
+
+    ``raised`` says how certain that is.
+    """
+
+    def __init__(self, raised: str, detail: str) -> None:
+        super().__init__(detail)
+        self.raised = raised
 
 
 def whether_raised(error: Exception) -> str:
     """Say whether the traced code raises where ``error`` ended its trace."""
+    if isinstance(error, BothRaise):
+        return error.raised
     if isinstance(error, exc.ObservedException):
         return CERTAIN if _is_raised_by_the_program(error.__traceback__) else LIKELY
     if isinstance(error, exc.Unsupported):
         if error.gb_type in _CERTAIN:
             return CERTAIN
-        return LIKELY if error.gb_type in _FAILED else UNKNOWN
+        is_likely = error.gb_type in _FAILED or _frame_of(error, _MAKE) is not None
+        return LIKELY if is_likely else UNKNOWN
     if isinstance(error, exc.TorchRuntimeError):
         return LIKELY
     if isinstance(error, exc.TorchDynamoException):
         return UNKNOWN
-    return LIKELY if _runs(error.__traceback__, _FAKE) else UNKNOWN
+    return UNKNOWN if _frame_of(error, _FAKE) is None else LIKELY
 
 
 def _is_raised_by_the_program(traceback: TracebackType | None) -> bool:
@@ -70,16 +96,26 @@ def _is_raised_by_the_program(traceback: TracebackType | None) -> bool:
     return False
 
 
-def _runs(traceback: TracebackType | None, code: object) -> bool:
+def _frame_of(error: Exception, code: CodeType) -> FrameType | None:
+    """Return the outermost frame with ``code`` that ``error`` has gone through."""
+    traceback = error.__traceback__
     while traceback is not None:
         if traceback.tb_frame.f_code is code:
-            return True
+            return traceback.tb_frame
         traceback = traceback.tb_next
-    return False
+    return None
+
+
+def is_being_made(error: Exception) -> bool:
+    """Whether the trace ended where the program makes an exception of a class of its own."""
+    return _frame_of(error, _MAKE) is not None
 
 
 def exception_name(error: Exception) -> str:
     """Return the name of the exception that the traced code raises."""
+    making = _frame_of(error, _MAKE)
+    if making is not None:
+        return str(making.f_locals["self"].value.__name__)
     known = exc.observed_exception_map.items()
     names = (raised.__name__ for raised, observed in known if observed is type(error))
     return next(names, type(error).__name__)

@@ -15,6 +15,7 @@ from torch._dynamo.variables import TensorVariable, TupleVariable
 from torch._dynamo.variables.base import VariableTracker
 
 from bcmend.runtime import (
+    depth,
     failures,
     inline,
     lower,
@@ -53,6 +54,8 @@ def defer_raising_arm(
     """Record the exception of the arm that raised and go on with the other arm."""
     failed = [trace for trace in traced if isinstance(trace, ArmFailure)]
     failure = next((each for each in failed if each.raised == failures.UNKNOWN), failed[0])
+    if len(failed) == 2 and failure.raised != failures.UNKNOWN and depth.is_in_an_arm(tx):
+        raise failures.BothRaise(*_together(tx, failed))
     if len(failed) == 2 or failure.raised == failures.UNKNOWN:
         # Where a branch inside the arm is the reason, its refusal says more.
         site.refuse(*(sites.recent_refusal() or ("arm-untraceable", failure.detail)))
@@ -76,6 +79,13 @@ def defer_raising_arm(
     sizes.note_fact(tx, condition, raising == 1)
     site.mended("guard", f"one side raises {failure.detail}")
     return arms[1 - raising].call(tx)
+
+
+def _together(tx: Any, failed: Sequence[ArmFailure]) -> tuple[str, str]:
+    """Return how certain it is that a branch raises of which both sides do, and what it raises."""
+    is_certain = all(each.raised == failures.CERTAIN for each in failed)
+    raised = failures.CERTAIN if is_certain and not handled_by_a_caller(tx) else failures.LIKELY
+    return raised, " or ".join(dict.fromkeys(each.detail for each in failed))
 
 
 def make_guard(

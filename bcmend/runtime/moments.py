@@ -37,7 +37,7 @@ from torch._dynamo.variables.user_defined import (
 
 from bcmend.runtime import records, snapshots, watches
 from bcmend.runtime.merge import constant, example_of
-from bcmend.runtime.per_trace import kept
+from bcmend.runtime.per_trace import at_the_end, kept
 from bcmend.runtime.sites import LiveSite
 
 __all__ = ["Moment", "of_objects", "unformatted"]
@@ -245,7 +245,7 @@ def _watch(tx: Any, moment: Moment) -> None:
     found: list[Moment] = kept(tx.output, "moments", list)
     if not found:
         output = tx.output
-        output.register_finalizer_fns.append(lambda module: _check(output.side_effects, found))
+        at_the_end(output, lambda: _check(output.side_effects, found))
     found.append(moment)
 
 

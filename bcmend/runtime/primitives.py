@@ -38,6 +38,7 @@ from bcmend.runtime import (
     copy_calls,
     doubles,
     exported,
+    failures,
     frames,
     guards,
     held_contexts,
@@ -50,6 +51,7 @@ from bcmend.runtime import (
     lower,
     open_ranges,
     operands,
+    per_trace,
     replacements,
     scalars,
     searches,
@@ -136,7 +138,7 @@ def _withdrawn_if_it_fails(site: sites.LiveSite) -> Iterator[None]:
     """Have the frame traced again without the site, where mending it goes wrong half-way."""
     try:
         yield
-    except (exc.RestartAnalysis, exc.SkipFrame, backoff.MendedFurther):
+    except (exc.RestartAnalysis, exc.SkipFrame, backoff.MendedFurther, failures.BothRaise):
         raise
     except Exception as error:
         first = str(error).strip().splitlines()[:1]
@@ -477,6 +479,7 @@ ANSWERING: Final = (
 
 
 def _install() -> None:
+    per_trace.install()
     attributes.install()
     scalars.install()
     truths.install()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from bcmend.runtime import backoff, random_numbers, undo
+from bcmend.runtime.per_trace import at_the_end
 
 __all__ = ["is_repeatable", "note"]
 
@@ -21,11 +22,11 @@ def note(tx: Any) -> None:
     output._bcmend_noted = True
     code = output.root_tx.f_code
 
-    def examine(module: Any) -> None:
+    def examine() -> None:
         state = backoff.state_of(code)
         state.repeatable = is_repeatable(output) and state.repeatable is not False
 
-    output.register_finalizer_fns.append(examine)
+    at_the_end(output, examine)
     random_numbers.take_before(output)
 
 

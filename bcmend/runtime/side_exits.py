@@ -38,7 +38,7 @@ from torch._dynamo.variables.base import VariableTracker
 from bcmend.runtime import choices, inline, repeats, second_runs, sites, undo
 from bcmend.runtime.conditions import truths
 from bcmend.runtime.merge import constant
-from bcmend.runtime.per_trace import kept
+from bcmend.runtime.per_trace import at_the_end, kept
 from bcmend.runtime.sites import LiveSite
 from bcmend.runtime.watches import SiteChanged
 
@@ -199,7 +199,7 @@ def add(
     exits: _Exits = kept(output, "side_exits", lambda: _Exits(tx, raises=at_boundary))
     if not exits.sites:
         output.root_tx.debug_locals.append((exits, []))
-        output.register_finalizer_fns.append(lambda module: _check(exits))
+        at_the_end(output, lambda: _check(exits))
     exits.sites.append(site)
     exits.has_only_way = exits.has_only_way or is_only_way
     if trial is not None:

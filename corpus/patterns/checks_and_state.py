@@ -377,7 +377,7 @@ def message_collected_in_a_list_that_is_returned() -> Program:
     return program
 
 
-@pattern(signs, GUARD, WHERE, unsettled="the test of a list that one side fills stops the trace")
+@pattern(signs, GUARD)
 def message_collected_in_a_list_that_is_raised() -> Program:
     def program(x: Tensor) -> Tensor:
         problems = []
@@ -386,6 +386,34 @@ def message_collected_in_a_list_that_is_raised() -> Program:
         if problems:
             raise Rejected(problems)
         return x * 2
+
+    return program
+
+
+@pattern(signs, GUARD)
+def messages_collected_in_a_list_that_is_raised() -> Program:
+    def program(x: Tensor) -> Tensor:
+        problems = []
+        if x.max() > 2.5:
+            problems.append("too large")
+        if x.min() < -2.5:
+            problems.append("too small")
+        if len(problems) > 0:
+            raise ValueError("; ".join(problems), len(problems))
+        return x * 2
+
+    return program
+
+
+@pattern(signs, GUARD)
+def both_sides_of_an_inner_branch_raise() -> Program:
+    def program(x: Tensor) -> Tensor:
+        if x.min() < 0:
+            if x.max() < 0:
+                raise ValueError("all negative")
+            else:
+                raise KeyError(f"{(x < 0).sum().item()} negative")
+        return x.sqrt()
 
     return program
 
