@@ -16,7 +16,6 @@ from bcmend.cfg.dominance import EXIT, immediate_post_dominators
 from bcmend.cfg.graph import walk
 from bcmend.cfg.regions import Branch
 from bcmend.codeobj import behavior
-from bcmend.codeobj.decode import FunctionCode
 from bcmend.codeobj.nulls import pushes_null, with_explicit_nulls
 from bcmend.codeobj.opcodes import row
 from bcmend.rewrite.branch import propose_branch
@@ -45,13 +44,13 @@ def facts_with_splits(facts: Facts, offsets: Collection[int]) -> tuple[Facts, tu
         return facts, ()
     loads = {
         maker
-        for index in _places(facts.function, offsets)
+        for index in _places(facts, offsets)
         for makers in facts.stacks[index] or ()
         for maker in makers
         if maker >= 0 and pushes_null(facts.instructions[maker])
     }
     facts = facts_of(with_explicit_nulls(facts.function, loads))
-    places = _places(facts.function, offsets)
+    places = _places(facts, offsets)
     starts = {each for index in places for each in (index, *_ends(facts, index))}
     starts |= {
         _behind_loop(index) for index, each in enumerate(facts.instructions) if each.op == _END_FOR
@@ -64,9 +63,12 @@ def _behind_loop(end: int) -> int:
     return end + (1 if behavior.END_FOR_POPS_ITERATOR else 2)
 
 
-def _places(function: FunctionCode, offsets: Collection[int]) -> tuple[int, ...]:
-    """Return the instructions decoded from ``offsets``, of those decoded from one the first."""
-    instructions = function.instructions
+def _places(facts: Facts, offsets: Collection[int]) -> tuple[int, ...]:
+    """Return the instructions decoded from ``offsets``, of those decoded from one the first.
+
+    Those that control never comes to are left out.
+    """
+    instructions = facts.instructions
     found = (
         index
         for index, each in enumerate(instructions)
@@ -74,7 +76,9 @@ def _places(function: FunctionCode, offsets: Collection[int]) -> tuple[int, ...]
     )
     # The names of a call's keywords are set right before it, and belong to no operand.
     return tuple(
-        index - (index > 0 and instructions[index - 1].op == "KW_NAMES") for index in found
+        index - (index > 0 and instructions[index - 1].op == "KW_NAMES")
+        for index in found
+        if facts.stacks[index] is not None
     )
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import dis
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, TracebackType
 from typing import Any, Final
 
 __all__ = ["Failures", "is_of_an_argument"]
@@ -44,14 +44,30 @@ class Failures:
 
 
 def is_of_an_argument(error: BaseException, action: Any, inputs: tuple[Any, ...]) -> bool:
-    """Whether a statement has failed before it came to its call, which is its last one."""
+    """Whether a statement has failed before it came to its call, its last one, or over a text."""
     codes = {each.__code__ for each in _functions_in((action, inputs))}
     entry = error.__traceback__
     while entry is not None and entry.tb_frame.f_code not in codes:
         entry = entry.tb_next
     if entry is None:
         return False
-    return entry.tb_lasti < _last_call(entry.tb_frame.f_code)
+    is_before = entry.tb_lasti < _last_call(entry.tb_frame.f_code)
+    return is_before or _is_of_a_text(error, entry.tb_next)
+
+
+def _is_of_a_text(error: BaseException, entry: TracebackType | None) -> bool:
+    """Whether the call has failed where it made an argument's text, ``entry`` being inside it.
+
+    A call that runs no Python raises a ``TypeError`` for an argument that it cannot write, and
+    other errors for what it writes to.
+    """
+    if entry is None:
+        return isinstance(error, TypeError)
+    while entry is not None:
+        if entry.tb_frame.f_code.co_name in _MAKING_TEXTS:
+            return True
+        entry = entry.tb_next
+    return False
 
 
 def _last_call(code: CodeType) -> int:
@@ -67,6 +83,7 @@ def _last_call(code: CodeType) -> int:
     return instructions[last].offset
 
 
+_MAKING_TEXTS: Final = ("__str__", "__repr__", "__format__")
 _CALLS: Final = ("CALL", "CALL_KW", "CALL_FUNCTION_EX")
 _BEFORE_CALLS: Final = ("PRECALL", "KW_NAMES")
 

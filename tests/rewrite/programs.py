@@ -790,6 +790,15 @@ class _Holder:
 
 
 @called_with((1,), (-3,))
+def has_a_handler_that_nothing_comes_to(x):
+    try:
+        pass
+    except ValueError as error:
+        x = error
+    return x + 1
+
+
+@called_with((1,), (-3,))
 def calls_a_function_that_an_object_holds(x):
     holder = _Holder()
     y = holder.doubled(x + 1)
