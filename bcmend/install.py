@@ -558,7 +558,7 @@ def _mend_again(owners: list[Patched]) -> bool:
         fresh = _mended(function, patched.original, patched.policy)
         if fresh is None or _forms(fresh) <= _forms(old):
             continue
-        backoff.state_of(old.body).newer = fresh.body
+        backoff.state_of(old.body, is_body=True).newer = fresh.body
         _put(function, replace(patched, mended=fresh))
         again = True
     return again

@@ -91,7 +91,8 @@ class EverythingMended(NothingToMend):
         self, key: str, action: FunctionType, inputs: tuple[Any, ...], *more: Any
     ) -> bool:
         if len(more) > 1:
-            more[1](*inputs)  # fails where the statement itself does
+            # Fails where the statement itself does. A list that is being made is not to grow by it.
+            more[1](*(copy.copy(each) if type(each) is list else each for each in inputs))
         action(*inputs)
         return True
 

@@ -100,11 +100,15 @@ class BodyState:
 _STATES: dict[int, BodyState] = {}
 
 
-def state_of(code: CodeType) -> BodyState:
-    """Return the state of a body, by the identity of its code."""
+def state_of(code: CodeType, *, is_body: bool = False) -> BodyState:
+    """Return the state of a body, by the identity of its code.
+
+    Code that Dynamo compiles, and that no boundary has called as its body, has a state as well: that
+    of the function in which a frame goes on behind a break, for one. Its graphs may break.
+    """
     state = _STATES.get(id(code))
     if state is None:
-        state = _STATES.setdefault(id(code), BodyState(code))
+        state = _STATES.setdefault(id(code), BodyState(code, may_break=not is_body))
     return state
 
 

@@ -109,9 +109,9 @@ def _deliver_before(failure: BaseException | None, buffer: Buffer) -> None:
 
 def _latest(body: FunctionType) -> backoff.BodyState:
     """Return the state of the code that is compiled for a body by now."""
-    state = backoff.state_of(body.__code__)
+    state = backoff.state_of(body.__code__, is_body=True)
     while state.newer is not None:
-        state = backoff.state_of(state.newer)
+        state = backoff.state_of(state.newer, is_body=True)
     return state
 
 
@@ -142,7 +142,7 @@ def _behind_a_side_exit(
 
 def _compiled(body: FunctionType, arguments: tuple[Any, ...], buffer: Buffer, callback: Any) -> Any:
     """Call the body; where it does not compile, mend more, or less, and call again."""
-    state = backoff.state_of(body.__code__)
+    state = backoff.state_of(body.__code__, is_body=True)
     while True:
         whole = not state.may_break
         generation = state.generation
@@ -158,7 +158,7 @@ def _compiled(body: FunctionType, arguments: tuple[Any, ...], buffer: Buffer, ca
                 raise
             buffer.clear()
             body = state.replacement(body)
-            state = backoff.state_of(body.__code__)
+            state = backoff.state_of(body.__code__, is_body=True)
         finally:
             set_eval_frame(None)
 

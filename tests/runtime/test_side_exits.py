@@ -200,3 +200,27 @@ def test_a_call_without_a_boundary_is_made_again_in_its_frame() -> None:
     with pytest.raises(RuntimeError, match="is invalid for input of size 3"):
         compiled(NEGATIVE)
     bcmend.unpatch()
+
+
+def _going_on_behind_a_break() -> Callable[[Tensor, int], Tensor]:
+    def program(x: Tensor, n: int) -> Tensor:
+        x.add_(1)
+        torch._dynamo.graph_break()
+        if x.sum() < 0:
+            x = x.view(2, 2)
+        return x * n
+
+    return program
+
+
+def test_what_went_before_a_break_is_not_done_again_when_the_rest_is_compiled_anew() -> None:
+    """The second number has the function behind the break compiled a second time."""
+    assert_equivalent(
+        _going_on_behind_a_break,
+        lambda: [
+            call(each.clone(), n) for n in (0, 2, 3) for each in (NEGATIVE, POSITIVE, NEGATIVE - 5)
+        ],
+        fullgraph=False,
+        graphs=None,
+        recompiles=None,
+    )
