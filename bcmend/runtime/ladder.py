@@ -39,6 +39,7 @@ from bcmend.runtime import (
     iterators,
     loops,
     lower,
+    repeats,
     scalars,
     sinks,
     sites,
@@ -106,6 +107,7 @@ def mend_branch(
     else:
         guards.update(dropped)  # Dynamo makes a guard once, when it first looks at something
         dropped.clear()
+        repeats.note(tx)  # what fails inside a graph that stock has not made
     return outcome
 
 

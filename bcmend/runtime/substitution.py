@@ -21,7 +21,7 @@ from torch._dynamo.variables.builtin import SetAttrBuiltinVariable
 
 from bcmend import substitutes
 from bcmend.policy import Policy
-from bcmend.runtime import frames, sites
+from bcmend.runtime import frames, repeats, sites
 from bcmend.runtime.merge import constant
 from bcmend.runtime.sites import LiveSite
 from bcmend.runtime.watches import SiteChanged
@@ -189,6 +189,7 @@ def _given(
         return None
     if result is not None:
         site.mended("substitute", row.name)
+        repeats.note(tx)  # what fails inside a graph that stock has not made
     return result
 
 
