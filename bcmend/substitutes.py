@@ -153,7 +153,7 @@ TABLE: Final[Mapping[str, Substitute]] = {
             "contextvars.ContextVar.get",
             "context get",
             "what the call has set, or else what the variable holds, with a guard on that",
-            "it holds something, or has a default",
+            "it holds something, or has a default, and the call gives none of its own",
             "tests/runtime/test_substituted_effects.py::test_context_variables",
         ),
         *_rows(

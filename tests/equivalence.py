@@ -7,6 +7,7 @@ each through all calls on one object; produces a `Comparison`, or asserts that i
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -59,16 +60,24 @@ class Comparison:
 
 
 class CountingBackend:
-    """Another back end, and how many graphs it has compiled."""
+    """Another back end, how many graphs it has compiled, and of how many operations those are
+    that have run."""
 
     def __init__(self, name: str) -> None:
         self.graphs = 0
+        self.ran: list[int] = []
         self._inner = torch._dynamo.lookup_backend(name)
 
     def __call__(self, graph: torch.fx.GraphModule, inputs: list[Any], **options: Any) -> Any:
+        size = sum(node.op.startswith("call") for node in graph.graph.nodes)
         compiled = self._inner(graph, inputs, **options)
         self.graphs += 1
-        return compiled
+
+        def run(*arguments: Any) -> Any:
+            self.ran.append(size)
+            return compiled(*arguments)
+
+        return run
 
 
 # How a program gets patched and compiled. Each returns the program and what to call.
@@ -148,11 +157,16 @@ def _set_mode(program: Any, training: bool) -> None:
 
 
 def _observe_all(
-    program: Any, entry: Callable[..., Any], calls: Sequence[Call], training: bool
+    program: Any,
+    entry: Callable[..., Any],
+    calls: Sequence[Call],
+    training: bool,
+    begin: Callable[[], None] = lambda: None,
 ) -> list[Observation]:
     _set_mode(program, training)
     found = []
     for one in calls:
+        begin()
         _seed()  # a call may draw more or fewer numbers, and the next one not show it
         found.append(observe(entry, one.arguments, one.keywords, program, training=training))
     return found
@@ -171,9 +185,8 @@ def run_eagerly(make: Make, inputs: Inputs, *, training: bool, patched: bool) ->
 class CompiledRun:
     """All calls of one compiled program.
 
-    `first_frames` counts what the first of them had compiled, `first_graphs` the graphs of that,
-    `frames_left` the frames that Dynamo
-    began to compile and left to eager execution as a whole.
+    `first_frames` counts what the first of them had compiled; `pieces` has for each call the sizes
+    of the graphs that have run.
     """
 
     observations: tuple[Observation, ...]
@@ -181,8 +194,7 @@ class CompiledRun:
     first_frames: int
     later_frames: int
     report: Report | None
-    frames_left: int = 0
-    first_graphs: int = 0
+    pieces: tuple[tuple[int, ...], ...] = ()
 
 
 def run_compiled(
@@ -198,28 +210,27 @@ def run_compiled(
     torch._dynamo.reset()
     counting = CountingBackend(backend)
     _seed()
-    left_before = _frames_left()
     with _settings_for(backend):
         program, compiled = way(make, {"backend": counting, "fullgraph": fullgraph})
         try:
             calls = _calls(inputs, training)
+            ends: list[int] = []
+
+            def begin() -> None:
+                ends.append(len(counting.ran))
+
             with _counted_compilations() as first:
-                observations = _observe_all(program, compiled, calls[:1], training)
-            first_graphs = counting.graphs
+                observations = _observe_all(program, compiled, calls[:1], training, begin)
             with _counted_compilations() as later:
-                observations += _observe_all(program, compiled, calls[1:], training)
+                observations += _observe_all(program, compiled, calls[1:], training, begin)
+            begin()
             report = None if way is leave_unpatched else bcmend.report(program)
         finally:
             bcmend.unpatch()
             torch._dynamo.reset()
-    left = _frames_left() - left_before
     counts = (counting.graphs, sum(first), sum(later))
-    return CompiledRun(tuple(observations), *counts, report, left, first_graphs)
-
-
-def _frames_left() -> int:
-    frames = torch._dynamo.utils.counters["frames"]
-    return frames["total"] - frames["ok"]
+    pieces = tuple(tuple(counting.ran[one:end]) for one, end in itertools.pairwise(ends))
+    return CompiledRun(tuple(observations), *counts, report, pieces)
 
 
 @contextmanager

@@ -52,6 +52,8 @@ def _get(call: Call) -> VariableTracker | None:
     set_here = _held(call.tx).get(id(variable))
     if set_here is not None:
         return set_here
+    if call.args or call.kwargs:
+        raise Refused("a default is given, and nothing guards whether the variable has a value")
     try:
         value = variable.get()
     except LookupError:

@@ -41,7 +41,7 @@ from tests.observation import Interruption, Observation, differences
 SAME: Final = "same"
 WRONG: Final = "wrong"
 STOCK_TOO: Final = "stock too"  # torch.compile by itself differs in the same call
-MORE_GRAPHS: Final = "more graphs"  # than stock, which left more frames to eager as a whole
+MORE_GRAPHS: Final = "more graphs"  # than stock, but no call is in more pieces and smaller ones
 SLOW: Final = "slow"
 NO_REFERENCE: Final = "no reference"  # its backward pass fails in eager execution
 
@@ -267,17 +267,22 @@ def compiled(program: Program, backend: str = "eager", *, fullgraph: bool = Fals
     stock = run(fullgraph=fullgraph and _is_refused(found), way=leave_unpatched)
     if not wrong and found.graphs > stock.graphs:
         text = f"graphs: {found.graphs}, and {stock.graphs} of stock torch.compile"
-        # Stock leaves a frame to eager execution; or it leaves the graph before it comes to what
-        # the later calls have otherwise, and one graph of the whole call has to have guards on.
-        # Or what is left too deep breaks into pieces of which each may be mended by itself.
-        is_whole = found.first_graphs <= 1 or "refused too-deep" in sites
-        is_no_worse = found.first_graphs <= stock.first_graphs
-        gives_up = stock.graphs == 0 or stock.frames_left > found.frames_left
-        has_reason = gives_up or (is_whole and is_no_worse)
-        return Verdict(MORE_GRAPHS if has_reason else WRONG, (text,), sites)
+        return Verdict(WRONG if _is_broken_up_more(found, stock) else MORE_GRAPHS, (text,), sites)
     if wrong and _first_call(wrong_with(stock)) <= _first_call(wrong):
         return Verdict(STOCK_TOO, tuple(wrong), sites)
     return Verdict(WRONG if wrong else SAME, tuple(wrong), sites)
+
+
+def _is_broken_up_more(found: CompiledRun, stock: CompiledRun) -> bool:
+    """Whether some call runs in more graphs than with stock, and not in larger ones.
+
+    A call may be compiled anew more often than stock's pieces of it, since one graph of the whole
+    has all their guards; and it may run in more graphs where stock leaves most to eager execution.
+    """
+    return any(
+        len(ours) > len(stocks) > 0 and sum(ours) * len(stocks) <= sum(stocks) * len(ours)
+        for ours, stocks in zip(found.pieces, stock.pieces, strict=True)
+    )
 
 
 def _is_refused(run: CompiledRun) -> bool:

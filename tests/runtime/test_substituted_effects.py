@@ -80,6 +80,20 @@ def test_context_variables() -> None:
     assert DEPTH.get() == 3
 
 
+def test_a_default_of_the_call_comes_before_that_of_the_variable() -> None:
+    def set_before(x: Tensor) -> Tensor:
+        token = DEPTH.set(5)
+        y = x * DEPTH.get(1)
+        DEPTH.reset(token)
+        return y
+
+    def not_set(x: Tensor) -> tuple[Tensor, Any, Any]:
+        return x * 2, DEPTH.get(1), UNSET.get("none")
+
+    _equal(set_before)
+    _equal(not_set, fullgraph=False, graphs=None)
+
+
 def test_a_context_variable_is_read_afresh_at_each_call() -> None:
     def program(x: Tensor) -> Tensor:
         return x * DEPTH.get()
