@@ -365,7 +365,11 @@ class _Unbound(TorchHigherOrderOperatorVariable):
         self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:
         (value,) = args
-        is_known = value.is_realized() and unmerged.may_be_unbound(value.unwrap())
+        if not value.is_realized():  # an argument of the function in which a frame goes on
+            if value.peek_value() is not UNBOUND:  # type: ignore[attr-defined]
+                return constant(False)  # the read that follows makes a guard on it
+            value = value.realize()
+        is_known = unmerged.may_be_unbound(value.unwrap())
         if is_known and isinstance(value, unmerged.Unmerged):
             value.ask()
         return constant(is_known)

@@ -192,3 +192,20 @@ def test_a_loop_may_have_a_tensor_and_a_count_from_a_tensor_for_conditions() -> 
     found = assert_equivalent(lambda: fresh(program), _counts(3, 0, 20), may_copy=True)
     assert found.report is not None
     assert "while_loop" in {site.lowering for site in found.report.sites}
+
+
+def test_no_number_was_taken_before_the_graph_breaks() -> None:
+    """What goes on behind the break is given a variable that is not bound."""
+
+    def program(x: Tensor) -> Tensor:
+        for i in range(int(x.sum())):
+            torch._dynamo.graph_break()
+        return x * i
+
+    assert_equivalent(
+        lambda: program,
+        lambda: [call(torch.full((3,), number)) for number in (0.0, 1.0, 0.0)],
+        fullgraph=False,
+        graphs=None,
+        recompiles=None,
+    )
