@@ -1,7 +1,7 @@
 """Found by `python -m tests.fuzz`: program 2000050, made smaller, with the oracle "inductor"."""
 
 ORACLE = 'inductor'
-OPEN = 'graphs: 4, and 2 of stock torch.compile'
+OPEN = ''
 TRAINING = False
 POLICY = "output='inline', guards='inline'"
 CALLS = (

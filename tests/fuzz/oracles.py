@@ -151,13 +151,18 @@ _RESUMED: Final = re.compile(r"torch_dynamo_resume_in_(\w+)_at_\d+")
 _HISTORY: Final = re.compile(r", (grad_fn=<[^>]*>|requires_grad=True)")
 
 
+#: Written by torch's eager back end where an operation fails in an arm of a graph.
+_OF_FX: Final = "Call using an FX-traced Module"
+
+
 def _with_plain_output(one: Observation, *, dropped: bool) -> Observation:
-    """Take the history of tensors, and what a break adds, out of what was written."""
+    """Take the history of tensors, and what torch and a break add, out of what was written."""
     if dropped:
         return replace(one, events=())
     events = tuple(
         tuple(_plain(part) if isinstance(part, str) else part for part in event)
         for event in one.events
+        if not (event[0] == "stderr" and _OF_FX in str(event[1]))
     )
     return replace(one, events=events)
 
@@ -220,13 +225,19 @@ def _not_restored(subject: Any) -> Iterator[str]:
         yield "unpatch: another code object"
 
 
+_STACKLEVEL: Final = re.compile(r"stacklevel=\d+")
+
 # An arm names an unbound variable that functions share otherwise than the frame itself does. Where
 # Dynamo traces it, it is the original code that raises in the end.
 _OF_A_CELL: Final = "cannot access free variable"
 
 
 def mended_in_plain_python(program: Program) -> Verdict:
-    """Mended code in CPython: all of it, and then some of it, with wider forms and splits."""
+    """Mended code in CPython: all of it, and then some of it, with wider forms and splits.
+
+    Stand-ins have other callers than the program, and so no statement names those.
+    """
+    program = replace(program, body=_STACKLEVEL.sub("stacklevel=1", program.body))
     inputs, original = inputs_of(program), _reference(program)
     found: list[str] = []
     for source in (None, random.Random(program.text)):

@@ -198,7 +198,7 @@ def test_no_number_was_taken_before_the_graph_breaks() -> None:
     """What goes on behind the break is given a variable that is not bound."""
 
     def program(x: Tensor) -> Tensor:
-        for i in range(int(x.sum())):
+        for i in range(int(x.sum())):  # noqa: B007
             torch._dynamo.graph_break()
         return x * i
 
