@@ -103,7 +103,7 @@ _STATES: dict[int, BodyState] = {}
 def state_of(code: CodeType, *, is_body: bool = False) -> BodyState:
     """Return the state of a body, by the identity of its code.
 
-    Code that Dynamo compiles, and that no boundary has called as its body, has a state as well, such
+    Code that Dynamo compiles and that no boundary has called as its body has a state as well, such
     as that of the function in which a frame goes on behind a break. Its graphs may break.
     """
     state = _STATES.get(id(code))

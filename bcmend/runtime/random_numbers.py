@@ -95,6 +95,7 @@ def take_before(output: Any) -> None:
     def insert(module: Any) -> None:
         if not draws(output):
             return
+        _keep_unused(module)
         codegen = PyCodegen(output.root_tx)
         codegen.add_push_null(lambda: codegen.load_import_from(__name__, _take.__name__))
         codegen.append_output(codegen.create_load_const(_draws_of_python(output)))
@@ -105,6 +106,41 @@ def take_before(output: Any) -> None:
         written[place + 1 : place + 1] = codegen.get_instructions()
 
     output.register_finalizer_fns.append(insert)
+
+
+def _keep_unused(module: GraphModule) -> None:
+    """Keep random draws of which nothing comes, as that of an argument which nobody reads.
+
+    A back end takes operations without a use out of a graph, and every later number would be
+    another; stock has drawn it where its graph has ended in between. An assertion that cannot fail
+    is a use that stays.
+    """
+    graph = module.graph
+    used = _read_for(next(node for node in reversed(graph.nodes) if node.op == "output"))
+    unused = [node for node in graph.nodes if may_draw(node) and node not in used]
+    for node in unused:
+        if _name(node).endswith("_") or not isinstance(
+            node.meta.get("example_value"), torch.Tensor
+        ):
+            continue
+        with graph.inserting_before(node.next):
+            equal = graph.call_function(torch.eq, (node, node))
+            number = graph.call_method("sum", (equal,))
+            holds = graph.call_function(torch.ge, (number, 0))
+            text = "a number of elements is not negative"
+            graph.call_function(torch.ops.aten._assert_async.msg, (holds, text))
+    if unused:
+        module.recompile()
+
+
+def _read_for(last: Node) -> set[Node]:
+    """Return the nodes that ``last`` depends on, itself included."""
+    found, pending = {last}, [last]
+    while pending:
+        fresh = [each for each in pending.pop().all_input_nodes if each not in found]
+        found.update(fresh)
+        pending.extend(fresh)
+    return found
 
 
 def _take(of_python: bool) -> None:

@@ -15,6 +15,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 import bcmend
+from tests.equivalence import assert_equivalent, call
 
 Arm = Callable[[Tensor, Tensor], Tensor]
 SEEDS = range(8)
@@ -388,3 +389,22 @@ def test_a_checkpoint_around_a_branch_with_draws() -> None:
     mended = bcmend.compile(program, backend="eager")
     _seen(mended, 0, nullcontext)
     assert "random-under-gradients" in {site.refusal for site in bcmend.report(program).sites}
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_draw_that_nobody_reads_is_made(backend: str) -> None:
+    """Later numbers are those of eager execution, since the state of the generator is compared."""
+
+    def ask(x: Tensor, unread: Tensor) -> None:
+        if x.sum() > 0:
+            pass
+
+    def program(x: Tensor) -> Tensor:
+        ask(x, functional.dropout(x, 0.5))
+        return x + 1
+
+    assert_equivalent(
+        lambda: program,
+        lambda: [call(torch.full((3,), sign)) for sign in (1.0, -1.0)],
+        backend=backend,
+    )
