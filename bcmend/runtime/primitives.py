@@ -60,6 +60,7 @@ from bcmend.runtime import (
     sizes,
     splits,
     substitution,
+    texts,
     torch_checks,
     trials,
     truths,
@@ -486,6 +487,7 @@ def _install() -> None:
     per_trace.install()
     attributes.install()
     scalars.install()
+    texts.install()
     truths.install()
     operands.install()
     searches.install()

@@ -406,6 +406,48 @@ def messages_collected_in_a_list_that_is_raised() -> Program:
 
 
 @pattern(signs, GUARD)
+def texts_with_numbers_collected_and_joined() -> Program:
+    def program(x: Tensor) -> Tensor:
+        problems = []
+        if x.max() > 2.5:
+            problems.append(f"largest is {x.max().item():.1f}")
+        if x.min() < -2.5:
+            problems.append(f"least is {x.min().item()!r}")
+        if problems:
+            raise ValueError("; ".join(problems))
+        return x * 2
+
+    return program
+
+
+@pattern(signs, GUARD)
+def text_that_grows_under_conditions() -> Program:
+    def program(x: Tensor) -> Tensor:
+        problem = ""
+        if x.max() > 2.5:
+            problem = f"largest is {x.max().item()}"
+        if x.min() < -2.5:
+            problem += f", least is {x.min().item()} {{of all}}"
+        if problem:
+            raise ValueError(problem)
+        return x * 2
+
+    return program
+
+
+@pattern(signs, OUTPUT)
+def texts_put_together_before_they_are_written() -> Program:
+    def program(x: Tensor) -> Tensor:
+        line = "sum " + f"{x.sum().item():.2f}"
+        line += f" of {x.numel()}"
+        print(line + "!", " {} ".join([line, "or", f"{x.max().item()}"]))
+        print(", ".join(f"{each.item():.1f}" for each in x))
+        return x * 2
+
+    return program
+
+
+@pattern(signs, GUARD)
 def both_sides_of_an_inner_branch_raise() -> Program:
     def program(x: Tensor) -> Tensor:
         if x.min() < 0:

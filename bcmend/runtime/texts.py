@@ -1,0 +1,68 @@
+"""Texts of which parts are known to the data alone: put together, and joined.
+
+Dynamo knows such a text as a format with values that it fills in when the graph has run. One text
+put behind another is a format of both; so is a list of them with a text in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from torch._dynamo.utils import unpack_iterable
+from torch._dynamo.variables import ConstantVariable, TupleVariable
+from torch._dynamo.variables.base import VariableTracker
+from torch._dynamo.variables.misc import StringFormatVariable
+
+__all__ = ["install"]
+
+
+def _is_text(value: VariableTracker) -> bool:
+    return isinstance(value, StringFormatVariable) or (
+        type(value) is ConstantVariable and type(value.value) is str
+    )
+
+
+def _in_a_row(texts: Sequence[VariableTracker], between: str = "") -> VariableTracker:
+    """Return the text of ``texts`` one after another.
+
+    Each is a value of the whole, which keeps the numbers and names in their formats apart.
+    """
+    known = between.replace("{", "{{").replace("}", "}}")
+    return StringFormatVariable.create(known.join(["{}"] * len(texts)), list(texts), {})
+
+
+_DYNAMOS_CONCATENATION: Final = VariableTracker.sq_concat_impl
+
+
+def _concatenated(text: VariableTracker, tx: Any, other: VariableTracker) -> VariableTracker:
+    """Model ``text + other``."""
+    other = other.realize()
+    if not (_is_text(text) and _is_text(other)):
+        return _DYNAMOS_CONCATENATION(text, tx, other)
+    return _in_a_row([text, other])
+
+
+_DYNAMOS_METHOD: Final = ConstantVariable.call_method
+
+
+def _call_method(
+    variable: ConstantVariable,
+    tx: Any,
+    name: str,
+    arguments: list[VariableTracker],
+    keywords: dict[str, VariableTracker],
+) -> VariableTracker:
+    if name == "join" and type(variable.value) is str and len(arguments) == 1 and not keywords:
+        texts = [each.realize() for each in unpack_iterable(tx, arguments[0])]
+        if all(map(_is_text, texts)):
+            return _in_a_row(texts, variable.value)
+        arguments = [TupleVariable(texts)]  # an iterator has been used up by now
+    return _DYNAMOS_METHOD(variable, tx, name, arguments, keywords)
+
+
+def install() -> None:
+    """Let Dynamo ask here first."""
+    for kind in (StringFormatVariable, ConstantVariable):
+        kind.sq_concat_impl = _concatenated  # type: ignore[assignment, method-assign]
+    ConstantVariable.call_method = _call_method  # type: ignore[assignment, method-assign]
