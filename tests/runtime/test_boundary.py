@@ -101,7 +101,7 @@ def test_a_call_is_made_again_only_where_its_graph_left_no_trace(repeatable: boo
         return "as eager does"
 
     assert isinstance(body, FunctionType)
-    backoff.state_of(body.__code__).repeatable = repeatable
+    backoff.state_of(body.__code__, is_body=True).repeatable = repeatable
     if repeatable:
         assert run(body, ()) == "as eager does"
         assert len(calls) == 2

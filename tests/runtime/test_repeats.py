@@ -33,13 +33,23 @@ def test_a_pure_graph_may() -> None:
     assert _repeatable(program) is True
 
 
-def test_a_graph_without_records_needs_no_second_run() -> None:
+def test_a_graph_that_is_whole_because_it_was_mended_may() -> None:
     def program(x: Tensor) -> Tensor:
         if x.sum() > 0:
             x = x + 1
         return x
 
-    assert _repeatable(program) is None
+    assert _repeatable(program) is True
+
+
+def test_what_fails_in_a_graph_that_was_mended_names_its_own_line() -> None:
+    def program(x: Tensor) -> Tensor:
+        if x.sum() > 0:
+            x = x + 1
+        return x[(x < 0).long() * 7]
+
+    values = [1.0, -1.0, 2.0]
+    assert_equivalent(lambda: program, lambda: [call(torch.full((3,), each)) for each in values])
 
 
 def _changes_its_argument(x: Tensor) -> Tensor:
