@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from torch._dynamo import exc
+from torch._dynamo import exc, graph_break_hints
+from torch._dynamo.exc import unimplemented
 from torch._dynamo.trace_rules import SkipResult
 from torch._dynamo.variables import (
     NestedUserFunctionVariable,
@@ -373,6 +374,14 @@ class _Unbound(TorchHigherOrderOperatorVariable):
         is_known = unmerged.may_be_unbound(value.unwrap())
         if is_known and isinstance(value, unmerged.Unmerged):
             value.ask()
+        if is_known and not sinks.is_captured_whole(tx) and not guards.handled_by_a_caller(tx):
+            # What comes before is a graph then; an exception would have all of it left to Python.
+            unimplemented(
+                gb_type="bcmend: a local is not bound",
+                context="",
+                explanation="A local that has no value is read.",
+                hints=[*graph_break_hints.USER_ERROR],
+            )
         return constant(is_known)
 
 

@@ -44,6 +44,7 @@ __all__ = [
     "add_inline",
     "append",
     "function_of_records",
+    "is_captured_whole",
     "is_open",
     "open_arm",
     "records_until_now",
@@ -83,7 +84,7 @@ def _buffer(tx: Any) -> Any:
     """Return the buffer of the root frame, or make one that is delivered when its graph has run."""
     output = tx.output
     given = output.root_tx.symbolic_locals.get(BUFFER)
-    if given is not None and _is_captured_whole(tx):
+    if given is not None and is_captured_whole(tx):
         return given.realize()
     made = getattr(output, "_bcmend_buffer", None)
     if made is None:
@@ -95,7 +96,7 @@ def _buffer(tx: Any) -> Any:
     return made
 
 
-def _is_captured_whole(tx: Any) -> bool:
+def is_captured_whole(tx: Any) -> bool:
     """Whether nothing runs between what is traced and the end of the call."""
     return bool(tx.one_graph or tx.error_on_graph_break)
 
@@ -112,7 +113,7 @@ def _replay_last(effects: SideEffects, outlet: VariableTracker) -> None:
 
 def ends_at_a_boundary(tx: Any) -> bool:
     """Whether what the root frame returns goes to a boundary, with nothing in between."""
-    return BUFFER in tx.output.root_tx.f_code.co_varnames and _is_captured_whole(tx)
+    return BUFFER in tx.output.root_tx.f_code.co_varnames and is_captured_whole(tx)
 
 
 def is_open(tx: Any) -> bool:
