@@ -142,23 +142,30 @@ def random_program(source: random.Random) -> Program:
 
 def program_of(pick: Pick[Any], *, training: bool | None = None) -> Program:
     """Return the program that a sequence of choices leads to."""
-    flowing = pick((False, True)) if training is None else training
+    chosen = [THEMES[each] for each in _chosen_themes(pick)]
+    wanted = any(theme.gradients for theme in chosen)
+    flowing = pick((False, True, wanted)) if training is None else training
     module = pick((False, False, True))
     layered = module and pick((False, True))
-    themes = tuple(dict.fromkeys(pick((None, *range(len(THEMES)))) for _ in range(pick((1, 2, 0)))))
     others = list(dict.fromkeys(pick(sorted(_PARAMETERS)) for _ in range(pick((0, 1, 2, 3)))))
     required = [name for name in others if _PARAMETERS[name] not in _DEFAULTS]
     optional = [name for name in others if _PARAMETERS[name] in _DEFAULTS]
     kinds = {"x": VECTOR, **{name: _PARAMETERS[name] for name in (*required, *optional)}}
     size = pick(_SIZES)
     state = ("layers" if layered else "plain") if module else ""
-    chosen = [THEMES[each] for each in themes if each is not None]
     lines = Statements(pick, training=flowing, module=state, size=size, themes=chosen).body(kinds)
     parameters = [*(["self"] if module else []), "x", *required, *_with_defaults(optional, pick)]
     body = _definition(parameters, lines, state)
     calls = _calls(kinds, optional, pick)
     helpers = needed_by(f"{body}\n{' '.join(calls)}")
-    return Program(f"{helpers}\n\n{body}".strip() + "\n", calls, flowing, pick(_POLICIES))
+    policies = [each for theme in chosen for each in theme.policies]
+    policy = pick([*_POLICIES, *policies, *policies])
+    return Program(f"{helpers}\n\n{body}".strip() + "\n", calls, flowing, policy)
+
+
+def _chosen_themes(pick: Pick[Any]) -> list[int]:
+    found = [pick((None, *range(len(THEMES)))) for _ in range(pick((1, 2, 0)))]
+    return [each for each in dict.fromkeys(found) if each is not None]
 
 
 def _with_defaults(names: list[str], pick: Any) -> list[str]:

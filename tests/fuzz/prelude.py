@@ -194,6 +194,90 @@ class Broken:
 class Full:
     def write(self, text):
         raise OSError("full")
+
+
+full = Full()
+""",
+    """
+class Loud(logging.Handler):
+    def emit(self, record):
+        raise RuntimeError("no handling")
+
+
+loud = logging.getLogger("random_program.loud")
+loud.handlers[:] = [Loud()]
+""",
+    """
+experts = nn.ModuleList([nn.Linear(3, 3) for _ in range(3)])
+for number, expert in enumerate(experts):
+    nn.init.constant_(expert.bias, number - 1.0)
+    nn.init.eye_(expert.weight)
+""",
+    """
+named_experts = nn.ModuleDict({f"expert_{i}": nn.Linear(3, 3) for i in range(3)})
+for each in named_experts.parameters():
+    nn.init.constant_(each, 0.5)
+""",
+    """
+def host_spans(lengths, size=4):
+    spans = numpy.zeros((3, size), dtype=bool)
+    for row, length in enumerate(lengths.tolist()):
+        for start in range(min(abs(length), size)):
+            spans[row, start] = True
+    return torch.from_numpy(spans)
+""",
+    """
+@torch.autocast("cpu", dtype=torch.bfloat16)
+def halved(x):
+    if x.sum() > 2:
+        return (x @ torch.eye(3)).float() / 2
+    return x
+""",
+    """
+@torch.no_grad()
+def quietly(x):
+    return x * 2 if x.sum() > 0 else x
+""",
+    """
+class Keeper:
+    def __init__(self, kept):
+        self.kept = kept
+        self.steps = 0
+
+    def step(self, x):
+        self.steps += 1
+        if x.sum() > self.kept.sum():
+            self.kept = x
+        return x + self.kept
+""",
+    """
+class Tracker:
+    def __init__(self):
+        self.count, self.seen, self.table = 0, [], {}
+        self.best = self.total = torch.zeros(())
+        self.log, self.write = logger, print
+
+    def update(self, x):
+        self.count += 1
+        if x.sum() > self.best:
+            self.best = x.sum().detach()
+            self.seen.append("best")
+        return x
+
+
+tracker = Tracker()
+""",
+    """
+memory = {}
+
+
+def remembered(x, key):
+    if key not in memory:
+        memory[key] = x.detach() * 2
+    return x + memory[key]
+""",
+    """
+show = functools.partial(print, "shown:")
 """,
     """
 def warned(x):
