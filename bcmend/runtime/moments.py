@@ -36,6 +36,7 @@ from torch._dynamo.variables.user_defined import (
 )
 
 from bcmend.runtime import records, snapshots, watches
+from bcmend.runtime.endings import at_end
 from bcmend.runtime.merge import constant, example_of
 from bcmend.runtime.per_trace import kept
 from bcmend.runtime.sites import LiveSite
@@ -245,7 +246,7 @@ def _watch(tx: Any, moment: Moment) -> None:
     found: list[Moment] = kept(tx.output, "moments", list)
     if not found:
         output = tx.output
-        output.register_finalizer_fns.append(lambda module: _check(output.side_effects, found))
+        at_end(output, lambda: _check(output.side_effects, found))
     found.append(moment)
 
 

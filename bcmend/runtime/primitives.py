@@ -37,6 +37,7 @@ from bcmend.runtime import (
     context_variables,
     copy_calls,
     doubles,
+    endings,
     exported,
     frames,
     guards,
@@ -489,6 +490,7 @@ def _install() -> None:
     callees.install()
     substitution.install()
     leaves.install()
+    endings.install()
     held_contexts.install()
     table = higher_order_ops._hop_name_to_variable_class
     for operator, variable in (

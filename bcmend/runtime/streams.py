@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from typing import Any, Final
 
+from bcmend.runtime.endings import at_end
 from bcmend.runtime.per_trace import kept
 from bcmend.runtime.sites import LiveSite
 from bcmend.runtime.watches import SiteChanged
@@ -24,7 +25,7 @@ def watch(tx: Any, site: LiveSite) -> None:
     output = tx.output
     found: list[LiveSite] = kept(output, "writing_sites", list)
     if not found:
-        output.register_finalizer_fns.append(lambda module: _check(output.side_effects, found))
+        at_end(output, lambda: _check(output.side_effects, found))
     found.append(site)
 
 

@@ -14,6 +14,8 @@ import torch
 from torch._dynamo import exc
 from torch._dynamo.variables.base import VariableTracker
 
+from bcmend.runtime.endings import at_end
+
 __all__ = ["SiteChanged", "add", "add_object"]
 
 Watch = tuple[Callable[[], bool], Callable[[], None]]
@@ -47,7 +49,7 @@ def _add(tx: Any, is_changed: Callable[[], bool], on_change: Callable[[], None])
     watches = getattr(output, "_bcmend_watches", None)
     if watches is None:
         watches = output._bcmend_watches = []
-        output.register_finalizer_fns.append(lambda module: _check(watches))
+        at_end(output, lambda: _check(watches))
     watches.append((is_changed, on_change))
 
 

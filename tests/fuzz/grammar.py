@@ -140,6 +140,35 @@ def random_program(source: random.Random) -> Program:
     return program_of(source.choice)
 
 
+class Choices:
+    """Choices that are noted, so that another program may make most of them again.
+
+    Args:
+        source: of random numbers.
+        first: the numbers between 0 and 1 behind the first choices.
+    """
+
+    def __init__(self, source: random.Random, first: Sequence[float] = ()) -> None:
+        self._source, self._first = source, first
+        self.made: list[float] = []
+
+    def pick(self, choices: Sequence[Any]) -> Any:
+        known = len(self.made) < len(self._first)
+        self.made.append(self._first[len(self.made)] if known else self._source.random())
+        return choices[int(self.made[-1] * len(choices))]
+
+    def varied(self) -> Choices:
+        """Return choices that begin as these have been, but for a few or for all behind some place.
+
+        A choice that is made otherwise may turn all behind it to something else.
+        """
+        source, made = self._source, list(self.made)
+        for _ in range(source.randint(1, 4)):
+            made[source.randrange(len(made))] = source.random()
+        end = source.randrange(len(made)) if source.random() < 0.5 else len(made)
+        return Choices(source, made[:end])
+
+
 def program_of(pick: Pick[Any], *, training: bool | None = None) -> Program:
     """Return the program that a sequence of choices leads to."""
     chosen = [THEMES[each] for each in _chosen_themes(pick)]

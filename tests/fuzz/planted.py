@@ -4,6 +4,10 @@ The bugs are in `tests.fuzz.bugs`. Random programs are tried without any bug fir
 and it is noted which of the functions they came to. Then each bug in one of these is applied alone
 and the program is tried again: a bug is found if that gives a difference. A program that never
 comes to the wrong function cannot show it, so that is what the fuzzer alone would find, sooner.
+
+For some of the time one search is made for all bugs. What is left of it each bug that was not found
+has for itself, and there the programs are steered: mostly they are variations of one that has come
+to the wrong function, which makes most of its choices again.
 """
 
 from __future__ import annotations
@@ -11,27 +15,32 @@ from __future__ import annotations
 import argparse
 import functools
 import os
+import random
 import re
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pkgutil import resolve_name
 from typing import Any, Final
 from unittest import mock
 
 from tests.fuzz.bugs import PLANTED, Planted, Wrong
+from tests.fuzz.grammar import Choices, program_of
 from tests.fuzz.jobs import quiet
 from tests.fuzz.oracles import MORE_GRAPHS, NO_REFERENCE, SAME, STOCK_TOO, WRONG, judge
 from tests.fuzz.pages import PAGE, write_table
 from tests.fuzz.programs import Program
-from tests.fuzz.search import SEEDS_OF_A_JOB, Tried, search
 
 _SHARES: Final = {"eager": 0.03, "plain": 0.17, "compiled": 0.6, "fullgraph": 0.2}
 _RIGHT: Final = (SAME, STOCK_TOO, MORE_GRAPHS, NO_REFERENCE)
 _LIMIT: Final = 6.0  # seconds that a program may take
-_DEAR: Final = 1.0  # and with more than this, it is not tried with every bug
+_DEAR: Final = 0.7  # and with more than this, it is not tried with every bug
+_SHARED: Final = 1 / 6  # of the time that one search for all bugs gets
+_STEERED: Final = 0.75  # of the programs of a search for one bug
+_NEWEST: Final = 60  # programs that came to its function are varied
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,36 +97,87 @@ def find_all(
 
     Args:
         bugs: what to apply, one at a time.
-        seconds: how long to search for each. Programs that never come to a wrong function are tried
-            once for all bugs, and count for each of them.
+        seconds: how long to search for each. The search for all bugs counts for each of them.
         seed: where to begin.
         report: is called for each that is found.
     """
-    missing, spent, programs = list(bugs), 0.0, 0
-    for tried, places in _noted_search(seed):
-        programs += 1
-        spent += tried.seconds
-        if spent > seconds:
-            break
-        if tried.verdict.kind not in _RIGHT or tried.seconds > _DEAR:
-            continue
-        for bug in [each for each in missing if each.place in places]:
-            first = _difference(bug, tried.oracle, tried.program)
+    missing, pool = list(bugs), Pool()
+    for tried in _tries(random.Random(seed), pool, "", seconds * _SHARED):
+        for bug in [each for each in missing if each.place in tried.places]:
+            first = "" if tried.seconds > _DEAR else _difference(bug, tried.oracle, tried.program)
             if first:
                 missing.remove(bug)
-                report(bug, Found(tried.oracle, programs, spent, first))
+                report(bug, Found(tried.oracle, tried.number, tried.spent, first))
         if not missing:
             break
-    return missing
+    return [bug for bug in missing if not _is_found(bug, seconds, seed, pool, report)]
 
 
-def _noted_search(seed: int) -> Iterator[tuple[Tried, set[str]]]:
-    """Search without a bug, and say where each program came."""
-    searching = search(seed * SEEDS_OF_A_JOB, float("inf"), _SHARES, limit=_LIMIT)
-    while True:
+def _is_found(
+    bug: Planted, seconds: float, seed: int, pool: Pool, report: Callable[[Planted, Found], None]
+) -> bool:
+    """Search for one bug behind the search for all."""
+    own = replace(pool, reached={bug.place: list(pool.reached.get(bug.place, ()))})
+    for tried in _tries(random.Random(f"{seed} {bug.name}"), own, bug.place, seconds):
+        if bug.place in tried.places:
+            first = _difference(bug, tried.oracle, tried.program)
+            if first:
+                report(bug, Found(tried.oracle, tried.number, tried.spent, first))
+                return True
+    return False
+
+
+@dataclass(slots=True)
+class Pool:
+    """What a search has tried.
+
+    Attributes:
+        reached: the choices behind the programs that came to a place, with their oracles.
+        programs: how many it has tried.
+        spent: the seconds of one processor, by oracle.
+    """
+
+    reached: dict[str, list[tuple[str, Choices]]] = field(default_factory=dict)
+    programs: int = 0
+    spent: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_SHARES, 0.0))
+
+
+@dataclass(frozen=True, slots=True)
+class Try:
+    """A program that is right without a bug: where it came, and what all of them have taken."""
+
+    program: Program
+    oracle: str
+    places: frozenset[str]
+    seconds: float
+    number: int
+    spent: float
+
+
+def _tries(source: random.Random, pool: Pool, goal: str, seconds: float) -> Iterator[Try]:
+    """Try programs, steered to a place if there is a goal, until the pool has spent the seconds."""
+    pool.spent = dict(pool.spent)
+    while sum(pool.spent.values()) < seconds:
+        known = pool.reached.get(goal, [])
+        if known and source.random() < _STEERED:
+            oracle, parent = source.choice(known[-_NEWEST:])
+            choices = parent.varied()
+        else:
+            oracle = min(_SHARES, key=lambda each: pool.spent[each] / _SHARES[each])
+            choices = Choices(source)
+        program = program_of(choices.pick)
+        begun = time.process_time()
         with visited() as places:
-            tried = next(searching)
-        yield tried, places
+            verdict = judge(oracle, program, _LIMIT)
+        took = time.process_time() - begun
+        pool.spent[oracle] += took
+        pool.programs += 1
+        if verdict.kind not in _RIGHT:
+            continue
+        for place in places:
+            pool.reached.setdefault(place, []).append((oracle, choices))
+        total = sum(pool.spent.values())
+        yield Try(program, oracle, frozenset(places), took, pool.programs, total)
 
 
 def _difference(bug: Planted, oracle: str, program: Program) -> str:
