@@ -157,12 +157,12 @@ class Choices:
         self.made.append(self._first[len(self.made)] if known else self._source.random())
         return choices[int(self.made[-1] * len(choices))]
 
-    def varied(self) -> Choices:
+    def varied(self, source: random.Random) -> Choices:
         """Return choices that begin as these have been, but for a few or for all behind some place.
 
         A choice that is made otherwise may turn all behind it to something else.
         """
-        source, made = self._source, list(self.made)
+        made = list(self.made)
         for _ in range(source.randint(1, 4)):
             made[source.randrange(len(made))] = source.random()
         end = source.randrange(len(made)) if source.random() < 0.5 else len(made)

@@ -1,46 +1,46 @@
 """Planted bugs: ``python -m tests.fuzz.planted``. What share of them does the fuzzer find?
 
-The bugs are in `tests.fuzz.bugs`. Random programs are tried without any bug first,
-and it is noted which of the functions they came to. Then each bug in one of these is applied alone
-and the program is tried again: a bug is found if that gives a difference. A program that never
-comes to the wrong function cannot show it, so that is what the fuzzer alone would find, sooner.
+The bugs are in `tests.fuzz.bugs`. First one search is made for all of them. Each
+program is tried without any bug, and it is noted which of the functions it came to. Then each bug
+in one of these is applied alone and the program is tried again: a bug is found if that gives a
+difference. A program that never comes to the wrong function cannot show it.
 
-For some of the time one search is made for all bugs. What is left of it each bug that was not found
-has for itself, and there the programs are steered: mostly they are variations of one that has come
-to the wrong function, which makes most of its choices again.
+Then each bug that is left has a search of its own, which goes on where that has ended, with the bug
+applied from the start. It is steered: three programs in four are variations of one that came to the
+wrong function. What differs is tried without the bug before it counts.
 """
 
 from __future__ import annotations
 
 import argparse
-import functools
 import os
+import pickle
 import random
 import re
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pkgutil import resolve_name
 from typing import Any, Final
 from unittest import mock
 
 from tests.fuzz.bugs import PLANTED, Planted, Wrong
-from tests.fuzz.grammar import Choices, program_of
+from tests.fuzz.grammar import program_of
 from tests.fuzz.jobs import quiet
-from tests.fuzz.oracles import MORE_GRAPHS, NO_REFERENCE, SAME, STOCK_TOO, WRONG, judge
+from tests.fuzz.oracles import MORE_GRAPHS, NO_REFERENCE, SAME, SLOW, STOCK_TOO, WRONG, judge
 from tests.fuzz.pages import PAGE, write_table
 from tests.fuzz.programs import Program
+from tests.fuzz.steering import Pool, Ways, visited
 
 _SHARES: Final = {"eager": 0.03, "plain": 0.17, "compiled": 0.6, "fullgraph": 0.2}
 _RIGHT: Final = (SAME, STOCK_TOO, MORE_GRAPHS, NO_REFERENCE)
 _LIMIT: Final = 6.0  # seconds that a program may take
 _DEAR: Final = 0.7  # and with more than this, it is not tried with every bug
 _SHARED: Final = 1 / 6  # of the time that one search for all bugs gets
-_STEERED: Final = 0.75  # of the programs of a search for one bug
-_NEWEST: Final = 60  # programs that came to its function are varied
+_WARMING: Final = 3  # programs
+_PLACES: Final = tuple(dict.fromkeys(bug.place for bug in PLANTED))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,28 +68,6 @@ def _replaced(place: str, wrap: Callable[[Any], Wrong]) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def visited() -> Iterator[set[str]]:
-    """Yield a set that gets the places of planted bugs that are come to."""
-    places: set[str] = set()
-
-    def noting(place: str) -> Callable[[Any], Wrong]:
-        def wrap(right: Any) -> Wrong:
-            @functools.wraps(right, updated=())
-            def noted(*arguments: Any, **keywords: Any) -> Any:
-                places.add(place)
-                return right(*arguments, **keywords)
-
-            return noted
-
-        return wrap
-
-    with ExitStack() as stack:
-        for place in dict.fromkeys(bug.place for bug in PLANTED):
-            stack.enter_context(_replaced(place, noting(place)))
-        yield places
-
-
 def find_all(
     bugs: Sequence[Planted], seconds: float, seed: int, report: Callable[[Planted, Found], None]
 ) -> list[Planted]:
@@ -101,108 +79,115 @@ def find_all(
         seed: where to begin.
         report: is called for each that is found.
     """
-    missing, pool = list(bugs), Pool()
-    for tried in _tries(random.Random(seed), pool, "", seconds * _SHARED):
-        for bug in [each for each in missing if each.place in tried.places]:
-            first = "" if tried.seconds > _DEAR else _difference(bug, tried.oracle, tried.program)
+    missing, shared = list(bugs), _Search(random.Random(seed))
+    for oracle in _SHARES:  # so that the processes that are forked have imported what it takes
+        for _ in range(_WARMING):
+            judge(oracle, program_of(shared.source.choice), _LIMIT)
+    while missing and shared.total < seconds * _SHARED:
+        tried = shared.try_one(None)
+        if tried.result.kind not in _RIGHT or tried.result.seconds > _DEAR:
+            continue
+        for bug in [each for each in missing if each.place in tried.result.ways]:
+            first = _run(tried.oracle, tried.program, bug).difference
             if first:
                 missing.remove(bug)
-                report(bug, Found(tried.oracle, tried.number, tried.spent, first))
-        if not missing:
-            break
-    return [bug for bug in missing if not _is_found(bug, seconds, seed, pool, report)]
+                report(bug, Found(tried.oracle, shared.programs, shared.total, first))
+    return [bug for bug in missing if not _is_found(bug, seconds, seed, shared, report)]
 
 
 def _is_found(
-    bug: Planted, seconds: float, seed: int, pool: Pool, report: Callable[[Planted, Found], None]
+    bug: Planted,
+    seconds: float,
+    seed: int,
+    shared: _Search,
+    report: Callable[[Planted, Found], None],
 ) -> bool:
-    """Search for one bug behind the search for all."""
-    own = replace(pool, reached={bug.place: list(pool.reached.get(bug.place, ()))})
-    for tried in _tries(random.Random(f"{seed} {bug.name}"), own, bug.place, seconds):
-        if bug.place in tried.places:
-            first = _difference(bug, tried.oracle, tried.program)
-            if first:
-                report(bug, Found(tried.oracle, tried.number, tried.spent, first))
-                return True
+    """Search for one bug, behind the search for all; each program has it from the start."""
+    own = replace(shared, source=random.Random(f"{seed} {bug.name}"), spent=dict(shared.spent))
+    while own.total < seconds:
+        tried = own.try_one(bug)
+        if not tried.result.difference:
+            continue
+        right = _run(tried.oracle, tried.program, None)
+        own.spent[tried.oracle] += right.seconds
+        if right.kind in _RIGHT:
+            report(bug, Found(tried.oracle, own.programs, own.total, tried.result.difference))
+            return True
     return False
 
 
-@dataclass(slots=True)
-class Pool:
-    """What a search has tried.
+@dataclass(frozen=True, slots=True)
+class _Result:
+    """What came of a program: the verdict, a difference, seconds, and where it came."""
 
-    Attributes:
-        reached: the choices behind the programs that came to a place, with their oracles.
-        programs: how many it has tried.
-        spent: the seconds of one processor, by oracle.
-    """
-
-    reached: dict[str, list[tuple[str, Choices]]] = field(default_factory=dict)
-    programs: int = 0
-    spent: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_SHARES, 0.0))
+    kind: str = ""
+    difference: str = ""
+    seconds: float = 0.0
+    ways: Ways = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Try:
-    """A program that is right without a bug: where it came, and what all of them have taken."""
-
+class _Tried:
     program: Program
     oracle: str
-    places: frozenset[str]
-    seconds: float
-    number: int
-    spent: float
+    result: _Result
 
 
-def _tries(source: random.Random, pool: Pool, goal: str, seconds: float) -> Iterator[Try]:
-    """Try programs, steered to a place if there is a goal, until the pool has spent the seconds."""
-    pool.spent = dict(pool.spent)
-    while sum(pool.spent.values()) < seconds:
-        known = pool.reached.get(goal, [])
-        if known and source.random() < _STEERED:
-            oracle, parent = source.choice(known[-_NEWEST:])
-            choices = parent.varied()
-        else:
-            oracle = min(_SHARES, key=lambda each: pool.spent[each] / _SHARES[each])
-            choices = Choices(source)
+@dataclass(slots=True)
+class _Search:
+    """A search: how many programs it has tried, and the seconds that it has spent by oracle."""
+
+    source: random.Random
+    pool: Pool = field(default_factory=Pool)
+    programs: int = 0
+    spent: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_SHARES, 0.0))
+
+    @property
+    def total(self) -> float:
+        return sum(self.spent.values())
+
+    def try_one(self, bug: Planted | None) -> _Tried:
+        """Try a program, steered to where the bug is; note where it came."""
+        place = "" if bug is None else bug.place
+        oracle, choices = self.pool.next(self.source, place, self._oracle)
         program = program_of(choices.pick)
-        begun = time.process_time()
-        with visited() as places:
-            verdict = judge(oracle, program, _LIMIT)
-        took = time.process_time() - begun
-        pool.spent[oracle] += took
-        pool.programs += 1
-        if verdict.kind not in _RIGHT:
-            continue
-        for place in places:
-            pool.reached.setdefault(place, []).append((oracle, choices))
-        total = sum(pool.spent.values())
-        yield Try(program, oracle, frozenset(places), took, pool.programs, total)
+        result = _run(oracle, program, bug)
+        self.programs += 1
+        self.spent[oracle] += result.seconds
+        if result.kind in _RIGHT:
+            self.pool.add(oracle, choices, result.ways)
+        return _Tried(program, oracle, result)
+
+    def _oracle(self) -> str:
+        return min(_SHARES, key=lambda each: self.spent[each] / _SHARES[each])
 
 
-def _difference(bug: Planted, oracle: str, program: Program) -> str:
-    """Return the first difference that a bug makes to a program; empty if it makes none.
+def _run(oracle: str, program: Program, bug: Planted | None) -> _Result:
+    """Run a program, with a bug if one is given, in a process of its own.
 
-    A process of its own tries it, since what a bug does to memory should end no search.
+    What a bug does to memory should end no search.
     """
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         try:
-            with applied(bug):
+            with applied(bug) if bug else nullcontext(), visited(_PLACES, _replaced) as ways:
                 verdict = judge(oracle, program, _LIMIT)
-            if verdict.kind == WRONG:
-                os.write(writing, verdict.differences[0].encode()[:1000])
+            first = verdict.differences[0][:1000] if verdict.kind == WRONG else ""
+            with open(writing, "wb") as answer:
+                pickle.dump((verdict.kind, first, ways), answer)
         finally:
             os._exit(0)
     os.close(writing)
     with open(reading, "rb") as answers:
-        found = answers.read().decode(errors="replace")
-    _, status = os.waitpid(child, 0)
+        said = answers.read()
+    _, status, usage = os.wait4(child, 0)
+    seconds = usage.ru_utime + usage.ru_stime
     ended_by = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
     if ended_by and ended_by != signal.SIGKILL:
-        return f"the process ends with signal {ended_by}"
-    return found
+        return _Result(WRONG, f"the process ends with signal {ended_by}", seconds)
+    kind, difference, ways = pickle.loads(said) if said else (SLOW, "", {})
+    return _Result(kind, difference, seconds, ways)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

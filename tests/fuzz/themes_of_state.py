@@ -195,9 +195,6 @@ with torch.autocast('cpu', dtype=torch.bfloat16):
     with torch.autocast('cpu', enabled=False):
         <block>
 
-with torch.inference_mode():
-    print({vector}.detach() * 2)
-
 with torch.no_grad():
     own = {vector} * 1
     if {data}:
