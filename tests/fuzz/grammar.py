@@ -193,7 +193,7 @@ def program_of(pick: Pick[Any], *, training: bool | None = None) -> Program:
 
 
 def _chosen_themes(pick: Pick[Any]) -> list[int]:
-    found = [pick((None, *range(len(THEMES)))) for _ in range(pick((1, 2, 0)))]
+    found = [pick((None, *range(len(THEMES)))) for _ in range(pick((1, 2, 2, 0)))]
     return [each for each in dict.fromkeys(found) if each is not None]
 
 
