@@ -89,6 +89,20 @@ CHECKS: Final = (
 )
 
 
+#: Of programs in which gradients flow: what has none, or an infinite one, somewhere.
+OF_TRAINING: Final = {
+    VECTOR: (
+        "{vector}.sqrt()",
+        "{vector}.log()",
+        "{vector}.abs().sqrt()",
+        "{vector} / {vector}",
+        "{vector}.pow(0.5)",
+        "{vector} / {vector}.norm()",
+        "{vector}.clamp(min=0).log1p()",
+    ),
+    SCALAR: ("{vector}.norm()", "{vector}.std()"),
+}
+
 OF_MODULES: Final = {
     VECTOR: ("self.linear({vector})", "{vector} * self.weight", "self.total + {vector}"),
     FLOAT: ("self.limit",),

@@ -32,11 +32,11 @@ from tests.equivalence import (
     run_compiled,
     run_eagerly,
 )
+from tests.freezing import frozen_differences
 from tests.fuzz.exported import found_in_export
 from tests.fuzz.plain import mend_in_place
 from tests.fuzz.programs import Program, factory_of, inputs_of, policy_of
 from tests.fuzz.surface import found_on_the_surface
-from tests.freezing import frozen_differences
 from tests.observation import Interruption, Observation, differences
 
 SAME: Final = "same"

@@ -19,6 +19,7 @@ import random
 import re
 import signal
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -39,6 +40,7 @@ _RIGHT: Final = (SAME, STOCK_TOO, MORE_GRAPHS, NO_REFERENCE)
 _LIMIT: Final = 6.0  # seconds that a program may take
 _DEAR: Final = 0.7  # and with more than this, it is not tried with every bug
 _SHARED: Final = 1 / 6  # of the time that one search for all bugs gets
+_SHARED_TRIES: Final = 4  # of a bug in that search, which goes on to note what comes where
 _WARMING: Final = 3  # programs
 _PLACES: Final = tuple(dict.fromkeys(bug.place for bug in PLANTED))
 
@@ -80,6 +82,7 @@ def find_all(
         report: is called for each that is found.
     """
     missing, shared = list(bugs), _Search(random.Random(seed))
+    tries: Counter[str] = Counter()
     for oracle in _SHARES:  # so that the processes that are forked have imported what it takes
         for _ in range(_WARMING):
             judge(oracle, program_of(shared.source.choice), _LIMIT)
@@ -87,7 +90,9 @@ def find_all(
         tried = shared.try_one(None)
         if tried.result.kind not in _RIGHT or tried.result.seconds > _DEAR:
             continue
-        for bug in [each for each in missing if each.place in tried.result.ways]:
+        reached = [each for each in missing if each.place in tried.result.ways]
+        for bug in [each for each in reached if tries[each.name] < _SHARED_TRIES]:
+            tries[bug.name] += 1
             first = _run(tried.oracle, tried.program, bug).difference
             if first:
                 missing.remove(bug)
@@ -171,8 +176,14 @@ def _run(oracle: str, program: Program, bug: Planted | None) -> _Result:
     child = os.fork()
     if child == 0:
         try:
-            with applied(bug) if bug else nullcontext(), visited(_PLACES, _replaced) as ways:
+            with (
+                visited(_PLACES, _replaced) as ways,
+                applied(bug) if bug else nullcontext(),
+                visited([bug.place] if bug else [], _replaced) as wrong_ways,
+            ):
                 verdict = judge(oracle, program, _LIMIT)
+            for place, found in wrong_ways.items():
+                ways.setdefault(place, set()).update(found)
             first = verdict.differences[0][:1000] if verdict.kind == WRONG else ""
             with open(writing, "wb") as answer:
                 pickle.dump((verdict.kind, first, ways), answer)

@@ -474,3 +474,72 @@ if {data}:
 """
     ),
 )
+
+MAY_FAIL: Final = Theme(
+    "operations that may fail on the data",
+    {
+        VECTOR: (
+            "({vector}[{integers}] if ({integers} < 3).all() else {vector})",
+            "{vector}[{integers}]",
+            "{vector}.gather(0, {integers}.clamp(min=0))",
+            "torch.linalg.cholesky({vector}.diag())[0]",
+            "torch.linalg.solve(torch.diag({vector}), {vector})",
+            "functional.embedding({integers}, torch.eye(3))[0]",
+            "{vector}.view({mask}.sum().item(), -1).flatten()",
+            "torch.multinomial({vector}, 2).sum() + {vector}",
+        ),
+        INTEGERS: (
+            "{integers} // {integers}",
+            "{integers}[{integers}]",
+            "functional.one_hot({integers}, 4).sum(0)[:3]",
+            "torch.bincount({integers}, minlength=3)[:3]",
+        ),
+        FLOAT: ("{float} / {vector}.sum().item()", "{vector}.tolist()[{int}]"),
+    },
+    templates(
+        r"""
+if ({integers} >= 0).all():
+    {v:=vector} = {v}[{integers}]
+
+if {data}:
+    {v:=vector} = {v}[{integers}]
+else:
+    {v} = {v} * 2
+
+if {integers}.max() < 3:
+    {v:=vector} = {v} + functional.embedding({integers}.abs(), torch.eye(3)).sum(0)
+
+if {vector}.min() > 0:
+    {v:=vector} = {v} + torch.linalg.cholesky({vector}.diag())[0]
+
+if ({integers} != 0).all():
+    {v:=vector} = {v} + 6 // {integers}
+
+if {data}:
+    own = {vector} * 1
+    own[{integers}] = {float}
+    {v:=vector} = own
+
+own = {vector} * 1
+if {data}:
+    own.index_add_(0, {integers}, {vector})
+{v:=vector} = own
+
+if {data}:
+    print('picked', {vector}[{integers}].sum().item())
+    {v:=vector} = {v} + 1
+
+try:
+    {v:=vector} = {v}[{integers}]
+except IndexError as error:
+    print('out of range')
+    {v} = {v} - 1
+
+if {data}:
+    level = {vector}.tolist()[{int}]
+else:
+    level = {float}
+{v:=vector} = {v} * level
+"""
+    ),
+)
