@@ -58,12 +58,12 @@ class Found:
 @contextmanager
 def applied(bug: Planted) -> Iterator[None]:
     """Have a bug for the length of a block."""
-    with _replaced(bug.place, bug.wrap):
+    with replaced(bug.place, bug.wrap):
         yield
 
 
 @contextmanager
-def _replaced(place: str, wrap: Callable[[Any], Wrong]) -> Iterator[None]:
+def replaced(place: str, wrap: Callable[[Any], Wrong]) -> Iterator[None]:
     path, _, name = place.rpartition(".")
     owner = resolve_name(path)
     with mock.patch.object(owner, name, wrap(getattr(owner, name))):
@@ -177,9 +177,9 @@ def _run(oracle: str, program: Program, bug: Planted | None) -> _Result:
     if child == 0:
         try:
             with (
-                visited(_PLACES, _replaced) as ways,
+                visited(_PLACES, replaced) as ways,
                 applied(bug) if bug else nullcontext(),
-                visited([bug.place] if bug else [], _replaced) as wrong_ways,
+                visited([bug.place] if bug else [], replaced) as wrong_ways,
             ):
                 verdict = judge(oracle, program, _LIMIT)
             for place, found in wrong_ways.items():

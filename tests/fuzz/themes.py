@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.fuzz.themes_of_data import INDEX_LOOPS, MIXED, SHARED_MEMORY, SIZES
+from tests.fuzz.themes_of_data import INDEX_LOOPS, SIZES
 from tests.fuzz.themes_of_effects import CHECKS_TORCH, CLOCKS_CONTEXT_VARIABLES, OUTPUT
+from tests.fuzz.themes_of_memory import SHARED_MEMORY, VIEWS_ALIASES
+from tests.fuzz.themes_of_operations import DEAR_OPERATIONS, MAY_FAIL, MIXED
 from tests.fuzz.themes_of_state import BROKEN_OUTPUT, CALLED_OBJECTS, INSIDE_THE_GRAPH, SETTINGS
 from tests.fuzz.themes_of_structure import CONTAINERS_CHANGED, CONTEXT_MANAGERS, FUNCTIONS
 from tests.fuzz.themes_of_training import (
@@ -14,15 +16,7 @@ from tests.fuzz.themes_of_training import (
     LOSSES,
     UNTAKEN_SIDES,
 )
-from tests.fuzz.themes_of_values import (
-    COPIES_LEAVES,
-    DEAR_OPERATIONS,
-    LOOPS,
-    MAY_FAIL,
-    NUMBERS,
-    RANDOM_NUMBERS,
-    VIEWS_ALIASES,
-)
+from tests.fuzz.themes_of_values import COPIES_LEAVES, LOOPS, NUMBERS, RANDOM_NUMBERS
 
 THEMES: Final = (
     NUMBERS,
