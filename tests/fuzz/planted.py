@@ -37,10 +37,11 @@ from tests.fuzz.steering import Pool, Ways, visited
 
 _SHARES: Final = {"eager": 0.03, "plain": 0.17, "compiled": 0.6, "fullgraph": 0.2}
 _RIGHT: Final = (SAME, STOCK_TOO, MORE_GRAPHS, NO_REFERENCE)
-_LIMIT: Final = 6.0  # seconds that a program may take
-_DEAR: Final = 0.7  # and with more than this, it is not tried with every bug
-_SHARED: Final = 1 / 6  # of the time that one search for all bugs gets
-_SHARED_TRIES: Final = 4  # of a bug in that search, which goes on to note what comes where
+_LIMIT: Final = 4.0  # seconds that a program may take
+_DEAR: Final = 0.7  # and with more than this, it is neither tried with bugs nor varied
+_SHARED: Final = 1 / 9  # of the time that one search for all bugs gets
+_SHARED_TRIES: Final = 2  # of a bug in that search, which goes on to note what comes where
+_TURN: Final = 6.0  # seconds that the search for a bug goes on before those for others do
 _WARMING: Final = 3  # programs
 _PLACES: Final = tuple(dict.fromkeys(bug.place for bug in PLANTED))
 
@@ -72,8 +73,10 @@ def replaced(place: str, wrap: Callable[[Any], Wrong]) -> Iterator[None]:
 
 def find_all(
     bugs: Sequence[Planted], seconds: float, seed: int, report: Callable[[Planted, Found], None]
-) -> list[Planted]:
-    """Search for bugs; return those that were not found.
+) -> dict[str, Search]:
+    """Search for bugs; return the searches for those that were not found, by their names.
+
+    An interrupt ends it early.
 
     Args:
         bugs: what to apply, one at a time.
@@ -81,35 +84,53 @@ def find_all(
         seed: where to begin.
         report: is called for each that is found.
     """
-    missing, shared = list(bugs), _Search(random.Random(seed))
+    shared = Search(random.Random(seed))
+    searches = {bug.name: shared for bug in bugs}
+    try:
+        _find_together(bugs, searches, shared, seconds * _SHARED, report)
+        searches.update({name: shared.going_on(f"{seed} {name}") for name in searches})
+        while any(search.total < seconds for search in searches.values()):
+            for bug in [bug for bug in bugs if bug.name in searches]:
+                if _is_found(bug, searches[bug.name], seconds, report):
+                    del searches[bug.name]
+    except KeyboardInterrupt:
+        pass
+    return searches
+
+
+def _find_together(
+    bugs: Sequence[Planted],
+    searches: dict[str, Search],
+    shared: Search,
+    seconds: float,
+    report: Callable[[Planted, Found], None],
+) -> None:
+    """Search for all bugs at once; take those that are found out of ``searches``."""
     tries: Counter[str] = Counter()
     for oracle in _SHARES:  # so that the processes that are forked have imported what it takes
         for _ in range(_WARMING):
             judge(oracle, program_of(shared.source.choice), _LIMIT)
-    while missing and shared.total < seconds * _SHARED:
+    while searches and shared.total < seconds:
         tried = shared.try_one(None)
         if tried.result.kind not in _RIGHT or tried.result.seconds > _DEAR:
             continue
-        reached = [each for each in missing if each.place in tried.result.ways]
-        for bug in [each for each in reached if tries[each.name] < _SHARED_TRIES]:
+        reached = [each for each in bugs if each.place in tried.result.ways]
+        for bug in [each for each in reached if each.name in searches]:
+            if tries[bug.name] == _SHARED_TRIES:
+                continue
             tries[bug.name] += 1
             first = _run(tried.oracle, tried.program, bug).difference
             if first:
-                missing.remove(bug)
+                del searches[bug.name]
                 report(bug, Found(tried.oracle, shared.programs, shared.total, first))
-    return [bug for bug in missing if not _is_found(bug, seconds, seed, shared, report)]
 
 
 def _is_found(
-    bug: Planted,
-    seconds: float,
-    seed: int,
-    shared: _Search,
-    report: Callable[[Planted, Found], None],
+    bug: Planted, own: Search, seconds: float, report: Callable[[Planted, Found], None]
 ) -> bool:
-    """Search for one bug, behind the search for all; each program has it from the start."""
-    own = replace(shared, source=random.Random(f"{seed} {bug.name}"), spent=dict(shared.spent))
-    while own.total < seconds:
+    """Go on a little with the search for one bug; each program has it from the start."""
+    end = min(own.total + _TURN, seconds)
+    while own.total < end:
         tried = own.try_one(bug)
         if not tried.result.difference:
             continue
@@ -139,7 +160,7 @@ class _Tried:
 
 
 @dataclass(slots=True)
-class _Search:
+class Search:
     """A search: how many programs it has tried, and the seconds that it has spent by oracle."""
 
     source: random.Random
@@ -151,6 +172,12 @@ class _Search:
     def total(self) -> float:
         return sum(self.spent.values())
 
+    def going_on(self, seed: str) -> Search:
+        """Return a search that goes on from here by itself."""
+        return replace(
+            self, source=random.Random(seed), pool=self.pool.copy(), spent=dict(self.spent)
+        )
+
     def try_one(self, bug: Planted | None) -> _Tried:
         """Try a program, steered to where the bug is; note where it came."""
         place = "" if bug is None else bug.place
@@ -159,7 +186,7 @@ class _Search:
         result = _run(oracle, program, bug)
         self.programs += 1
         self.spent[oracle] += result.seconds
-        if result.kind in _RIGHT:
+        if result.kind in _RIGHT and result.seconds < _DEAR:
             self.pool.add(oracle, choices, result.ways)
         return _Tried(program, oracle, result)
 
@@ -211,6 +238,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     bugs = [bug for bug in PLANTED if re.search(given.only, bug.name)]
     terminal = sys.stdout
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     quiet()
     table: list[str] = []
 
@@ -226,8 +254,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     show("| planted bug | found by | programs | after | first difference |")
     show("|---|---|---|---|---|")
     missing = find_all(bugs, given.minutes * 60, given.seed, report)
-    for bug in missing:
-        show(f"| {bug.name} | not found | | | |")
+    for name, search in missing.items():
+        show(f"| {name} | not found | {search.programs} | {search.total:.0f} s | |")
     show(f"\n{len(bugs) - len(missing)} of {len(bugs)} found, with seed {given.seed}.")
     if given.write:
         write_table(PAGE, "planted bugs", "\n".join(table))

@@ -70,6 +70,14 @@ class Pool:
 
     known: dict[str, dict[Way, list[tuple[str, Choices]]]] = field(default_factory=dict)
 
+    def copy(self) -> Pool:
+        return Pool(
+            {
+                place: {way: [*each] for way, each in ways.items()}
+                for place, ways in self.known.items()
+            }
+        )
+
     def add(self, oracle: str, choices: Choices, ways: Mapping[str, set[Way]]) -> None:
         for place, found in ways.items():
             for way in found or [()]:
