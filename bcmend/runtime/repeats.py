@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+from torch.fx import GraphModule
+
 from bcmend.runtime import backoff, random_numbers, undo
 from bcmend.runtime.per_trace import at_the_end
 
@@ -26,8 +29,24 @@ def note(tx: Any) -> None:
         state = backoff.state_of(code)
         state.repeatable = is_repeatable(output) and state.repeatable is not False
 
+    def silence(module: torch.nn.Module) -> None:
+        if is_repeatable(output):
+            _be_silent(module)
+
     at_the_end(output, examine)
+    output.register_finalizer_fns.append(silence)
     random_numbers.take_before(output)
+
+
+def _be_silent(module: torch.nn.Module) -> None:
+    """Have graphs that fail write nothing: the call is made again, and need not fail.
+
+    A graph module that torch runs as it is writes its own traceback to ``sys.stderr``
+    (torch/fx/graph_module.py).
+    """
+    for each in module.modules():
+        if isinstance(each, GraphModule):
+            type(each)._wrapped_call = staticmethod(torch.nn.Module.__call__)  # type: ignore
 
 
 def is_repeatable(output: Any) -> bool:

@@ -146,7 +146,7 @@ _FORMS: Final[dict[str, tuple[str, ...]]] = {
         "{float} + {int}",
     ),
     BOOL: ("True", "False", "{bool} and {bool}", "bool({data})", "not {bool}", "{int} > 1"),
-    TEXT: ("'a'", "'b'", "({text} if {test} else {text})", "f'{{int}}'", "{text} + 'x'"),
+    TEXT: ("'a'", "'b'", "({text} if {test} else {text})", "f'''{{int}}'''", "{text} + 'x'"),
     MAYBE: ("None", "{vector}", "kept({vector})", "({vector} if {test} else None)"),
     LIST: (
         "[{vector}, {vector}]",

@@ -72,7 +72,7 @@ OUTPUT: Final = (
     "print('sum', {vector}.sum().item())",
     "print({vector}.detach())",
     "print({int}, {text}, sep='-')",
-    "print(f'{{scalar}.item():.2f}')",
+    "print(f'''{{scalar}.item():.2f}''')",
     "note({vector})",
     "logger.info('mean %s', {vector}.mean().item())",
     "logger.warning('at %d', {int})",
@@ -88,6 +88,20 @@ CHECKS: Final = (
     "raise RuntimeError('stop')",
 )
 
+
+#: Of programs in which gradients flow: what has none, or an infinite one, somewhere.
+OF_TRAINING: Final = {
+    VECTOR: (
+        "{vector}.sqrt()",
+        "{vector}.log()",
+        "{vector}.abs().sqrt()",
+        "{vector} / {vector}",
+        "{vector}.pow(0.5)",
+        "{vector} / {vector}.norm()",
+        "{vector}.clamp(min=0).log1p()",
+    ),
+    SCALAR: ("{vector}.norm()", "{vector}.std()"),
+}
 
 OF_MODULES: Final = {
     VECTOR: ("self.linear({vector})", "{vector} * self.weight", "self.total + {vector}"),

@@ -140,25 +140,61 @@ def random_program(source: random.Random) -> Program:
     return program_of(source.choice)
 
 
+class Choices:
+    """Choices that are noted, so that another program may make most of them again.
+
+    Args:
+        source: of random numbers.
+        first: the numbers between 0 and 1 behind the first choices.
+    """
+
+    def __init__(self, source: random.Random, first: Sequence[float] = ()) -> None:
+        self._source, self._first = source, first
+        self.made: list[float] = []
+
+    def pick(self, choices: Sequence[Any]) -> Any:
+        known = len(self.made) < len(self._first)
+        self.made.append(self._first[len(self.made)] if known else self._source.random())
+        return choices[int(self.made[-1] * len(choices))]
+
+    def varied(self, source: random.Random) -> Choices:
+        """Return choices that begin as these have been, but for a few or for all behind some place.
+
+        A choice that is made otherwise may turn all behind it to something else.
+        """
+        made = list(self.made)
+        for _ in range(source.randint(1, 4)):
+            made[source.randrange(len(made))] = source.random()
+        end = source.randrange(len(made)) if source.random() < 0.5 else len(made)
+        return Choices(source, made[:end])
+
+
 def program_of(pick: Pick[Any], *, training: bool | None = None) -> Program:
     """Return the program that a sequence of choices leads to."""
-    flowing = pick((False, True)) if training is None else training
+    chosen = [THEMES[each] for each in _chosen_themes(pick)]
+    wanted = any(theme.gradients for theme in chosen)
+    flowing = pick((False, True, wanted)) if training is None else training
     module = pick((False, False, True))
     layered = module and pick((False, True))
-    themes = tuple(dict.fromkeys(pick((None, *range(len(THEMES)))) for _ in range(pick((1, 2, 0)))))
     others = list(dict.fromkeys(pick(sorted(_PARAMETERS)) for _ in range(pick((0, 1, 2, 3)))))
     required = [name for name in others if _PARAMETERS[name] not in _DEFAULTS]
     optional = [name for name in others if _PARAMETERS[name] in _DEFAULTS]
     kinds = {"x": VECTOR, **{name: _PARAMETERS[name] for name in (*required, *optional)}}
     size = pick(_SIZES)
     state = ("layers" if layered else "plain") if module else ""
-    chosen = [THEMES[each] for each in themes if each is not None]
     lines = Statements(pick, training=flowing, module=state, size=size, themes=chosen).body(kinds)
     parameters = [*(["self"] if module else []), "x", *required, *_with_defaults(optional, pick)]
     body = _definition(parameters, lines, state)
     calls = _calls(kinds, optional, pick)
     helpers = needed_by(f"{body}\n{' '.join(calls)}")
-    return Program(f"{helpers}\n\n{body}".strip() + "\n", calls, flowing, pick(_POLICIES))
+    policies = [each for theme in chosen for each in theme.policies]
+    policy = pick([*_POLICIES, *policies, *policies])
+    return Program(f"{helpers}\n\n{body}".strip() + "\n", calls, flowing, policy)
+
+
+def _chosen_themes(pick: Pick[Any]) -> list[int]:
+    found = [pick((None, *range(len(THEMES)))) for _ in range(pick((1, 2, 2, 0)))]
+    return [each for each in dict.fromkeys(found) if each is not None]
 
 
 def _with_defaults(names: list[str], pick: Any) -> list[str]:

@@ -53,6 +53,7 @@ def search(
     shares: Mapping[str, float] = SHARES,
     limit: float = 15.0,
     begin: Callable[[int], None] = lambda number: None,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Tried]:
     """Try programs until the time is over.
 
@@ -62,11 +63,12 @@ def search(
         shares: of the time, by oracle.
         limit: seconds of the processor's time that one program may take.
         begin: is told the number of each program before it is tried.
+        clock: tells the seconds; those of the processor, if a machine is busy with other things.
     """
-    end = time.monotonic() + seconds
+    end = clock() + seconds
     spent = dict.fromkeys(shares, 0.0)
     for number in itertools.count(first):
-        if time.monotonic() > end:
+        if clock() > end:
             return
         begin(number)
         begun = time.process_time()

@@ -21,6 +21,7 @@ from tests.fuzz.forms import (
     OF_LAYERS,
     OF_MODULE_STORES,
     OF_MODULES,
+    OF_TRAINING,
     OFTEN,
     OUTPUT,
     SELDOM,
@@ -88,6 +89,7 @@ class Statements:
         if module == "layers":
             self._templates += OF_LAYER_STATEMENTS
         allowed = [OF_MODULES] * bool(module) + [OF_LAYERS] * (module == "layers")
+        allowed += [OF_TRAINING] * training
         for forms in (*allowed, *(theme.forms for theme in themes)):
             for kind, texts in forms.items():
                 self._expressions.allow(kind, *texts)

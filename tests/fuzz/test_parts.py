@@ -13,15 +13,17 @@ import torch
 
 import bcmend
 from tests.fuzz.bugs import PLANTED
-from tests.fuzz.grammar import random_program
+from tests.fuzz.grammar import Choices, program_of, random_program
 from tests.fuzz.oracles import SAME, SLOW, WRONG, Verdict, judge
 from tests.fuzz.pages import PAGE, with_table
 from tests.fuzz.plain import mend_in_place
-from tests.fuzz.planted import applied, find_all
+from tests.fuzz.planted import applied, find_all, replaced
+from tests.fuzz.prelude import NAMES
 from tests.fuzz.programs import Program, factory_of, inputs_of
 from tests.fuzz.reduce import reduced
 from tests.fuzz.saved import save, saved
 from tests.fuzz.search import search, signature
+from tests.fuzz.steering import Pool, visited
 
 BODY = """
 def make():
@@ -61,6 +63,49 @@ def test_a_seed_stands_for_one_program() -> None:
     assert programs[0] == programs[1] != programs[2]
 
 
+def test_choices_that_are_made_again_lead_to_the_same_program() -> None:
+    first = Choices(random.Random(5))
+    program = program_of(first.pick)
+    assert program_of(Choices(random.Random(6), first.made).pick) == program
+
+
+def test_most_variations_of_a_program_are_like_it_and_none_is_it() -> None:
+    first = Choices(random.Random(5))
+    program, source = program_of(first.pick), random.Random(1)
+    others = [program_of(first.varied(source).pick) for _ in range(40)]
+    assert len({each.text for each in others}) > 20
+    assert sum(each.training == program.training for each in others) > 25
+
+
+def test_a_search_goes_every_way_that_a_function_was_come_to() -> None:
+    source, pool = random.Random(2), Pool()
+    for oracle, way in (*[("compiled", ("often",))] * 50, ("fullgraph", ("seldom",))):
+        choices = Choices(random.Random(3))
+        program_of(choices.pick)
+        pool.add(oracle, choices, {"a place": {way}})
+    oracles = [pool.next(source, "a place", lambda: "eager")[0] for _ in range(300)]
+    assert min(oracles.count(each) for each in ("compiled", "fullgraph", "eager")) > 50
+    assert pool.next(source, "", lambda: "eager")[0] == "eager"
+
+
+def test_it_is_noted_in_which_ways_a_function_is_come_to() -> None:
+    with visited(["bcmend.runtime.lower.by_where"], replaced) as ways:
+        judge("compiled", BRANCH)
+    (((kinds, result, is_given, _),),) = ways.values()
+    assert kinds[1:2] == ("TensorVariable",)
+    assert (result, is_given) == ("list", False)
+
+
+def test_output_that_fails_may_be_followed_by_other_output_and_nothing_else_may_differ() -> None:
+    failing = "print('a', file=full)\n        print('b')\n        unused"
+    body = NAMES["full"] + BODY.replace("unused", failing)
+    assert judge("compiled", replace(BRANCH, body=body)).kind == SAME
+    (planted,) = (each for each in PLANTED if each.name == "records are delivered in reverse")
+    other = body.replace("print('a'", "print('c')\n        print('a'")
+    with applied(planted):
+        assert judge("compiled", replace(BRANCH, body=other)).kind == WRONG
+
+
 @pytest.mark.parametrize("oracle", ["eager", "plain", "compiled", "fullgraph"])
 def test_a_right_program_is_the_same(oracle: str) -> None:
     assert judge(oracle, BRANCH).kind == SAME
@@ -95,7 +140,7 @@ def test_a_search_finds_a_planted_bug(bug: str) -> None:
     found: list[str] = []
     missing = find_all([planted], 60.0, 3, lambda bug, found_by: found.append(found_by.oracle))
     # Under load the cheapest oracle may run out of time at the program that shows the bug.
-    assert (missing, len(found)) == ([], 1)
+    assert (missing, len(found)) == ({}, 1)
 
 
 def test_a_table_is_written_between_its_marks() -> None:

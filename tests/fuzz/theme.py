@@ -32,11 +32,21 @@ class Template:
 
 @dataclass(frozen=True, slots=True)
 class Theme:
-    """Forms of expressions by kind, and statements."""
+    """Forms of expressions by kind, and statements.
+
+    Attributes:
+        name: what the theme is about.
+        forms: of expressions, by kind.
+        statements: as templates.
+        gradients: whether there is more to see where gradients flow.
+        policies: under which there is more to see, each as the text of its arguments.
+    """
 
     name: str
     forms: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     statements: tuple[Template, ...] = ()
+    gradients: bool = False
+    policies: tuple[str, ...] = ()
 
 
 def templates(text: str) -> tuple[Template, ...]:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from typing import Final
 
+from tests.fuzz.themes_of_data import INDEX_LOOPS, SIZES
 from tests.fuzz.themes_of_effects import CHECKS_TORCH, CLOCKS_CONTEXT_VARIABLES, OUTPUT
+from tests.fuzz.themes_of_memory import SHARED_MEMORY, VIEWS_ALIASES
+from tests.fuzz.themes_of_operations import DEAR_OPERATIONS, MAY_FAIL, MIXED
+from tests.fuzz.themes_of_state import BROKEN_OUTPUT, CALLED_OBJECTS, INSIDE_THE_GRAPH, SETTINGS
 from tests.fuzz.themes_of_structure import CONTAINERS_CHANGED, CONTEXT_MANAGERS, FUNCTIONS
-from tests.fuzz.themes_of_values import (
-    COPIES_LEAVES,
-    DEAR_OPERATIONS,
-    LOOPS,
-    NUMBERS,
-    RANDOM_NUMBERS,
-    VIEWS_ALIASES,
+from tests.fuzz.themes_of_training import (
+    DRAWS_IN_ARMS,
+    LOOPS_WITH_GRADIENTS,
+    LOSSES,
+    UNTAKEN_SIDES,
 )
+from tests.fuzz.themes_of_values import COPIES_LEAVES, LOOPS, NUMBERS, RANDOM_NUMBERS
 
 THEMES: Final = (
     NUMBERS,
@@ -30,4 +33,20 @@ THEMES: Final = (
     VIEWS_ALIASES,
     DEAR_OPERATIONS,
     FUNCTIONS,
+    MAY_FAIL,
+    SIZES,
+    INDEX_LOOPS,
+    SHARED_MEMORY,
+    MIXED,
+    MIXED,
+    UNTAKEN_SIDES,
+    DRAWS_IN_ARMS,
+    DRAWS_IN_ARMS,
+    LOOPS_WITH_GRADIENTS,
+    LOSSES,
+    INSIDE_THE_GRAPH,
+    INSIDE_THE_GRAPH,
+    BROKEN_OUTPUT,
+    SETTINGS,
+    CALLED_OBJECTS,
 )

@@ -70,7 +70,7 @@ CHECKS_TORCH: Final = Theme(
         r"""
 torch._check({plain}, lambda: 'never')
 
-torch._check(bool({data}), lambda: f'wrong {{int}}')
+torch._check(bool({data}), lambda: f'''wrong {{int}}''')
 
 torch._check({mask}.sum().item() > 0)
 
@@ -97,12 +97,12 @@ try:
 except RuntimeError as error:
     print(error)
 
-assert {mask}.all(), f'at {{int}}'
+assert {mask}.all(), f'''at {{int}}'''
 
 assert {vector}.shape == (3,), 'shape'
 
 if not {mask}.any():
-    raise ValueError(f'none of {{vector}.tolist()}')
+    raise ValueError(f'''none of {{vector}.tolist()}''')
 
 if {data}:
     raise Odd('odd', {int}, {vector}.detach())
@@ -142,7 +142,7 @@ OUTPUT: Final = Theme(
     "output of all kinds",
     {
         TEXT: (
-            "f'{{vector}.sum().item():.1f}'",
+            "f'''{{vector}.sum().item():.1f}'''",
             "'%d' % {int}",
             "str({int})",
             "'{}'.format({int})",
@@ -155,7 +155,7 @@ print({vector}.detach(), {float}, file=sys.stderr)
 
 sys.stdout.write('written\n')
 
-sys.stderr.write(f'{{int}}')
+sys.stderr.write(f'''{{int}}''')
 
 sys.stdout.flush()
 
@@ -171,7 +171,7 @@ print('{} {:>5}'.format({text}, {int}))
 
 print('max ' + str({vector}.max().item()))
 
-print(f'{{vector}.detach()} {{box}.count!r:>4} {{int}:03d}')
+print(f'''{{vector}.detach()} {{box}.count!r:>4} {{int}:03d}''')
 
 print({vector}.detach().tolist(), {mask}.tolist())
 
@@ -181,7 +181,7 @@ print(len({list}), {vector}.dtype, {vector}.requires_grad, {matrix}.size())
 
 print('odd' if {data} else 'even')
 
-print(f'{{vector}.argmax().item():d}', 'x' * {int})
+print(f'''{{vector}.argmax().item():d}''', 'x' * {int})
 
 print({vector}.sum().item() / {float})
 
@@ -195,7 +195,7 @@ logger.log({int} * 10, 'some level')
 
 logger.error('error %(a)s', {'a': {int}})
 
-logger.warning(f'{{vector}.mean().item()}')
+logger.warning(f'''{{vector}.mean().item()}''')
 
 logging.getLogger('random_program.part').info('part %.1f', {vector}.sum())
 
@@ -231,13 +231,13 @@ warnings.warn('runtime', RuntimeWarning, stacklevel={int} * 0 + 1)
 
 warnings.warn(UserWarning('an object'))
 
-warnings.warn(f'{{vector}.sum().item():.1f}', stacklevel=3)
+warnings.warn(f'''{{vector}.sum().item():.1f}''', stacklevel=3)
 
 print('before')
 print(Broken())
 print('behind')
 
-print(f'{{vector}.sum().item():.1f}', Broken(), {int})
+print(f'''{{vector}.sum().item():.1f}''', Broken(), {int})
 
 {v:=vector} = warned({v})
 

@@ -206,11 +206,12 @@ else:
     item = Box({vector}, {int})
 gathered.append(item)
 
+owner = {box}
 if {data}:
-    setattr({box}, 'name', 'set')
+    setattr(owner, 'name', 'set')
 else:
-    setattr({box}, 'name', None)
-print({box}.name is None)
+    setattr(owner, 'name', None)
+print(owner.name is None)
 
 counts = collections.Counter()
 if {data}:

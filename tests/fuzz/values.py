@@ -37,6 +37,8 @@ _VECTORS: Final = (
     "torch.tensor([nan, 1.0, -1.0])",
     "torch.tensor([inf, -1.0, 2.0])",
     "torch.zeros(3)",
+    "torch.tensor([0.25, 0.5, -0.125])",
+    "torch.tensor([0.1, 0.7, 0.4])",
 )
 
 #: Texts of arguments by kind, the plainest first.
@@ -49,7 +51,10 @@ ARGUMENTS: Final[dict[str, tuple[str, ...]]] = {
         "torch.tensor([[nan, 1.0, 2.0], [inf, 0.0, -1.0]])",
         "torch.zeros(0, 3)",
     ),
-    SCALAR: tuple(f"torch.tensor({each})" for each in ("1.0", "-2.0", "0.0", "nan", "-inf", "9.5")),
+    SCALAR: tuple(
+        f"torch.tensor({each})"
+        for each in ("1.0", "-2.0", "0.0", "nan", "-inf", "9.5", "0.75", "-0.25")
+    ),
     HALF: (
         "torch.tensor([1.0, 2.0, 3.0], dtype=torch.float16)",
         "torch.tensor([-1.0, -2.0, 1.5], dtype=torch.float16)",
@@ -67,7 +72,7 @@ ARGUMENTS: Final[dict[str, tuple[str, ...]]] = {
         "torch.tensor([True, True, True])",
     ),
     INT: ("1", "2", "0", "-1", "3"),
-    FLOAT: ("1.0", "0.5", "-2.0", "0.0"),
+    FLOAT: ("1.0", "0.5", "-2.0", "0.0", "0.1"),
     BOOL: ("True", "False"),
     TEXT: ('"a"', '"b"', '"none"'),
     MAYBE: ("None", *_VECTORS[:4]),

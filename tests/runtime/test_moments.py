@@ -121,3 +121,32 @@ def test_an_object_that_is_not_changed_costs_nothing() -> None:
 
     found = assert_equivalent(make, signs)
     assert [site.status for site in (found.report or bcmend.report(make())).sites] == ["mended"]
+
+
+def _stored_beside_no_operation() -> Any:
+    shown = Shown(count=0)
+
+    def program(x: Any) -> Any:
+        print(shown)
+        shown.count = 5
+        print(shown)
+        shown.count = 0
+        return x
+
+    return program
+
+
+def _slots_beside_no_operation() -> Any:
+    shown = Slotted()
+
+    def program(x: Any) -> Any:
+        print(shown)
+        shown.count = 5
+        return x
+
+    return program
+
+
+@pytest.mark.parametrize("make", [_stored_beside_no_operation, _slots_beside_no_operation])
+def test_a_frame_without_a_graph_shows_objects_as_they_were(make: Make) -> None:
+    assert_equivalent(make, signs, fullgraph=False, graphs=None, recompiles=None)

@@ -107,3 +107,18 @@ def _fails_after(draw: Callable[[Tensor], Tensor]) -> Callable[[], Callable[[Ten
 def test_a_second_run_draws_the_same_numbers(draw: Callable[[Tensor], Tensor]) -> None:
     values = [1.0, -1.0, 2.0]
     assert_equivalent(_fails_after(draw), lambda: [call(torch.full((3,), each)) for each in values])
+
+
+def test_an_arm_that_fails_behind_a_check_writes_nothing() -> None:
+    def make() -> Callable[[Tensor], Tensor]:
+        def program(x: Tensor) -> Tensor:
+            if x[0] > 0:
+                raise ValueError("positive")
+            if x[1] > 0:
+                x = x[x.long()] * 2
+            return x
+
+        return program
+
+    values = ([1.0, 7.0], [-1.0, 1.0], [-1.0, 7.0])
+    assert_equivalent(make, lambda: [call(torch.tensor(each)) for each in values])
