@@ -89,11 +89,7 @@ def _ends(facts: Facts, index: int) -> Iterator[int]:
     """
     if facts.instructions[index].op == "KW_NAMES":
         index += 1
-    stack = facts.stacks[index]
-    assert stack is not None
-    lowest = next(
-        (depth for depth, makers in enumerate(stack) if not _stays(facts, makers)), len(stack)
-    )
+    lowest = _lowest(facts, index)
     following, loads_null = index, pushes_null(facts.instructions[index])
     while _falls_through(facts, following):
         following += 1
@@ -103,6 +99,29 @@ def _ends(facts: Facts, index: int) -> Iterator[int]:
             yield following
         if depth is None or depth <= lowest:
             break
+
+
+def _lowest(facts: Facts, index: int) -> int:
+    """Return how deep the stack is where the statement of an instruction begins and ends."""
+    stack = facts.stacks[index]
+    assert stack is not None
+    return next(
+        (depth for depth, makers in enumerate(stack) if not _stays(facts, makers)), len(stack)
+    )
+
+
+def _behind_its_statement(facts: Facts, index: int) -> int:
+    """Return the first block that control always comes to behind the statement of ``index``."""
+    lowest, after = _lowest(facts, index), facts.graph.block_of[index]
+    dominators = immediate_post_dominators(facts.graph)
+    while True:
+        following = dominators[after]
+        if following is None or following == EXIT:
+            return EXIT
+        after = following
+        depth = facts.depth_before(facts.graph.blocks[after].start)
+        if depth is not None and depth <= lowest:
+            return after
 
 
 def _stays(facts: Facts, makers: frozenset[int]) -> bool:
@@ -120,8 +139,7 @@ def propose_split(facts: Facts, index: int) -> BranchLowering | Refusal:
         return Refusal("stack-shape", "the end of a loop")
     forms = [_joined_at(facts, index, facts.graph.block_of[end]) for end in _ends(facts, index)]
     if not forms:
-        after = immediate_post_dominators(facts.graph)[facts.graph.block_of[index]]
-        forms = [_joined_at(facts, index, EXIT if after is None else after)]
+        forms = [_joined_at(facts, index, _behind_its_statement(facts, index))]
     forms.extend(wider_forms(facts, forms[-1]))
     proposals = [propose_branch(facts, form, is_split=True) for form in dict.fromkeys(forms)]
     found = [each for each in proposals if isinstance(each, BranchLowering)]

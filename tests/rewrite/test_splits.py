@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from types import CodeType, FunctionType
 from typing import Any
@@ -67,15 +68,18 @@ def _reading(code: CodeType) -> Iterator[int]:
             yield instruction.offset
 
 
-def _split_at(function: FunctionType, offset: int, primitives: object) -> FunctionType:
+def _split_at(
+    function: FunctionType, offsets: int | tuple[int, ...], primitives: object
+) -> FunctionType:
     names = {
         **function.__globals__,
         NAMESPACE: primitives,
         TRACING: lambda: True,
         CALLBACK: lambda: None,
     }
-    place = frozenset([(id(function.__code__), offset)])
-    context = Context("module", names, DEFAULT, splits=place)
+    each = (offsets,) if isinstance(offsets, int) else offsets
+    places = frozenset((id(function.__code__), offset) for offset in each)
+    context = Context("module", names, DEFAULT, splits=places)
     return with_code(function, mend(function.__code__, context).shell, names)
 
 
@@ -111,6 +115,24 @@ def test_calls_are_split_with_their_null_and_their_method(form: int) -> None:
         assert _split_at(_call, offset, primitives)([-3, 2, 1], 5) == 4
         made += primitives.splits
     assert made == len(offsets) if form == 0 else made
+
+
+def _methods(text):
+    if text.upper().count("A") > 1:
+        text = text.lower()
+    return text.strip()
+
+
+@pytest.mark.parametrize("form", [0, 1, 2])
+def test_two_splits_in_one_statement(form: int) -> None:
+    """The first ends nowhere where the second has set an operand apart."""
+    made = 0
+    for offsets in itertools.combinations(_reading(_methods.__code__), 2):
+        primitives = Halved(form, 1)
+        split = _split_at(_methods, offsets, primitives)
+        assert [split(text) for text in ("Aa ", "b ")] == ["aa", "b"], offsets
+        made += primitives.splits
+    assert made
 
 
 def _loop(values):
