@@ -12,15 +12,16 @@ constants. What Dynamo's models of Python raise may read differently.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from inspect import CO_GENERATOR
-from types import CodeType, TracebackType
+from types import CodeType, FrameType, TracebackType
 from typing import Any, Final
 
 import torch
 from torch._dynamo import exc
 from torch._dynamo.symbolic_convert import ExceptionVals, InstructionTranslatorBase
+from torch._dynamo.variables import ListVariable
 from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.builtin import BuiltinVariable
 from torch._dynamo.variables.misc import ExceptionVariable
@@ -33,10 +34,8 @@ from bcmend.runtime.tracebacks import Entry, place_of
 __all__ = ["Raised", "has_doubtful_text", "install", "known_of", "note_call"]
 
 _DYNAMO: Final = os.path.join(os.path.dirname(torch._dynamo.__file__), "")
-#: Files of Dynamo in which Python's own operators and functions are called, with constants.
-_EVALUATING: Final = tuple(
-    os.path.join(_DYNAMO, "variables", name) for name in ("builtin.py", "constant.py")
-)
+#: Files of Dynamo, and functions, that call Python's own operators and functions with constants.
+_EVALUATING: Final = ("builtin.py", "constant.py", "generic_int", "generic_float")
 _SUBSCRIPTS: Final = ("BINARY_SUBSCR", "DELETE_SUBSCR")
 
 
@@ -94,7 +93,7 @@ def _with_frame(
     is_placed = place is not None and not _is_of_dynamo(tx.f_code)
     entry = Entry(tx.f_code, tx.f_globals, place or (0, 0, -1, -1))
     if known is None:
-        of_program = is_raise and is_placed
+        of_program = is_raise and is_placed and not _is_of_model(error, signal)
         return Raised(
             (entry,),
             is_placed and error.source is None,
@@ -175,6 +174,13 @@ def note_call(tx: Any, fn: VariableTracker) -> None:
 # Whose text it is
 
 
+def _is_of_model(error: Any, signal: exc.ObservedException) -> bool:
+    """Whether Dynamo itself has made an exception, or made one of a class that Python does not."""
+    *_, raising = _entries_of(signal.__traceback__)
+    picks_its_class = error.exc_type is OSError and len(error.args) > 1
+    return picks_its_class or raising.f_code is exc.raise_observed_exception.__code__
+
+
 def _is_of_python(tx: Any, error: Any, signal: exc.ObservedException) -> bool:
     """Whether an exception that no ``raise`` has raised has the arguments that Python gives it."""
     if error.exc_type is KeyError and tx.current_instruction.opname in _SUBSCRIPTS:
@@ -188,12 +194,20 @@ def _is_of_python(tx: Any, error: Any, signal: exc.ObservedException) -> bool:
 
 def _is_of_evaluation(signal: exc.ObservedException) -> bool:
     """Whether Dynamo has evaluated something by Python itself, and that has failed."""
-    files = []
-    entry: TracebackType | None = signal.__traceback__
+    entries = list(_entries_of(signal.__traceback__))
+    if len(entries) < 2 or entries[-1].f_code is not exc.raise_observed_exception.__code__:
+        return False
+    raising = entries[-2]
+    if type(raising.f_locals.get("self")) is ListVariable:
+        return True  # which keeps its items in a list
+    code = raising.f_code
+    return code.co_name in _EVALUATING or os.path.basename(code.co_filename) in _EVALUATING
+
+
+def _entries_of(entry: TracebackType | None) -> Iterator[FrameType]:
     while entry is not None:
-        files.append(entry.tb_frame.f_code.co_filename)
+        yield entry.tb_frame
         entry = entry.tb_next
-    return len(files) > 1 and files[-1].endswith("exc.py") and files[-2] in _EVALUATING
 
 
 def has_doubtful_text(tx: Any) -> bool:
