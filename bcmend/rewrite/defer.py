@@ -147,11 +147,13 @@ def _bound_to_its_moment(facts: Facts, statement: OutputStatement) -> str:
 _SHOWING_TRACEBACKS: Final = frozenset(
     ["exception", "exc_info", "format_exc", "format_exception", "print_exc", "print_exception"]
 )
+_NAMES: Final = ("name", "flagged_name")
 
 
 def _shows_tracebacks(facts: Facts, start: int, call: int) -> bool:
     """Whether a statement may show where exceptions were, and which one is being handled."""
-    if any(names_of(facts.instructions[i]) in _SHOWING_TRACEBACKS for i in range(start, call)):
+    named = (each for each in facts.instructions[start:call] if row(each.op).argument in _NAMES)
+    if any(names_of(each) in _SHOWING_TRACEBACKS for each in named):
         return True
     if keywords_of(facts, call) is None:  # logging takes `exc_info`, from anywhere
         return called_name(facts, call) in LOGGER_METHODS

@@ -37,6 +37,7 @@ from bcmend.runtime import (
     context_variables,
     copy_calls,
     doubles,
+    exception_classes,
     exported,
     frames,
     guards,
@@ -501,6 +502,7 @@ def _install() -> None:
     assertions.install()
     callees.install()
     raised.install()
+    exception_classes.install()
     substitution.install()
     leaves.install()
     held_contexts.install()

@@ -143,6 +143,9 @@ def _between(caller: Any, tx: Any) -> tuple[Entry, ...] | None:
 
 def _code_of(fn: Any) -> CodeType | None:
     """Return the code that a call of ``fn`` runs, where nothing else comes in between."""
+    inner = getattr(fn, "func", None)
+    if isinstance(inner, VariableTracker):  # of functools.partial, which has no frame
+        return _code_of(inner)
     try:
         code = fn.get_code()
     except (AttributeError, NotImplementedError):
@@ -218,9 +221,7 @@ def has_doubtful_text(tx: Any) -> bool:
 def _note_reading(tx: Any, error: Any, plain: Iterable[str] = ()) -> None:
     known = known_of(tx, error)
     is_known = known is None or known.has_known_text
-    is_plain = all(
-        getattr(error.exc_type, name) is getattr(BaseException, name) for name in plain
-    )
+    is_plain = all(getattr(error.exc_type, name) is getattr(BaseException, name) for name in plain)
     if not (is_known and is_plain):
         kept(tx.output, "doubtful_texts", list).append(error)
 
@@ -258,7 +259,8 @@ def _var_getattr(self: Any, tx: Any, name: str) -> VariableTracker:
 def _var_getattr_of_class(self: Any, tx: Any, name: str) -> VariableTracker:
     if name == "args":
         _note_reading(tx, self)
-    return _GETATTR_OF_CLASS(self, tx, name)
+    value: VariableTracker = _GETATTR_OF_CLASS(self, tx, name)
+    return value
 
 
 def install() -> None:

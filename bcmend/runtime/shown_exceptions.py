@@ -64,9 +64,7 @@ def as_of_now(
 
 def _exceptions_in(tx: Any, inputs: VariableTracker) -> Iterator[VariableTracker]:
     found: dict[VariableTracker, None] = {}
-    snapshots.visit(
-        lambda each: found.setdefault(each.unwrap()), [inputs], tx.output.side_effects
-    )
+    snapshots.visit(lambda each: found.setdefault(each.unwrap()), [inputs], tx.output.side_effects)
     return (each for each in found if isinstance(each, ExceptionVals))
 
 

@@ -147,12 +147,7 @@ def print_while_the_program_replaces_the_stream() -> Any:
     return Net()
 
 
-@pattern(
-    signs,
-    refused("output-shape"),
-    graphs=None,
-    because="The record would show an exception that has no traceback when it is delivered.",
-)
+@pattern(signs, OUTPUT)
 def exception_shown_by_a_keyword() -> Program:
     def program(x: Tensor) -> Tensor:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 import sys
+import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -380,7 +381,7 @@ class Log:
 def test_a_trace_is_asked_about_the_object_that_has_the_method() -> None:
     def f(one, many, level):
         one.info("text")
-        many[0].info("text", exc_info=True)
+        many[0].info("text", stack_info=True)
         getattr(one, "info")("text")  # noqa: B009
         one.log(level, "text")
 
@@ -388,7 +389,7 @@ def test_a_trace_is_asked_about_the_object_that_has_the_method() -> None:
     log.info = lambda *arguments, **keywords: None  # type: ignore[method-assign]
     assert _asked_about(f, log, [log], 7) == [
         (log, "info", None, ""),
-        (log, "info", None, "the exception being handled is written too"),
+        (log, "info", None, "the callers are written too"),
         (log.info, "", None, ""),
         (log, "log", 7, ""),
     ]
@@ -447,6 +448,51 @@ def _no_level(x):
 def test_the_level_of_a_warning(function: FunctionType, level: int) -> None:
     (decision,) = _outputs(function)
     assert isinstance(decision, OutputLowering) and decision.stack_level == level
+
+
+def _logs_what_it_handles(x):
+    logger.exception(x)
+
+
+def _logs_an_exception_by_a_keyword(x):
+    logger.error("text", exc_info=x)
+
+
+def _logs_by_keywords_from_anywhere(x):
+    logger.error("text", **x)
+
+
+def _prints_a_formatted_traceback(x):
+    print(x, traceback.format_exc())
+
+
+def _prints_a_traceback(x):
+    traceback.print_exc()
+
+
+def _logs_none(x):
+    logger.error("text", exc_info=False)
+
+
+def _prints_keywords_from_anywhere(x):
+    print("text", **x)
+
+
+@pytest.mark.parametrize(
+    ("function", "shows"),
+    [
+        (_logs_what_it_handles, True),
+        (_logs_an_exception_by_a_keyword, True),
+        (_logs_by_keywords_from_anywhere, True),
+        (_prints_a_formatted_traceback, True),
+        (_prints_a_traceback, True),
+        (_logs_none, False),
+        (_prints_keywords_from_anywhere, False),
+    ],
+)
+def test_whether_a_statement_may_show_tracebacks(function: FunctionType, shows: bool) -> None:
+    (decision,) = _outputs(function)
+    assert isinstance(decision, OutputLowering) and decision.shows_tracebacks is shows
 
 
 @functools.lru_cache(None)
