@@ -31,7 +31,7 @@ from bcmend.runtime import callers
 from bcmend.runtime.per_trace import kept
 from bcmend.runtime.tracebacks import Entry, place_of
 
-__all__ = ["Raised", "has_doubtful_text", "install", "known_of", "note_call"]
+__all__ = ["Raised", "has_doubtful_text", "has_raised", "install", "known_of", "note_call"]
 
 _DYNAMO: Final = os.path.join(os.path.dirname(torch._dynamo.__file__), "")
 #: Files of Dynamo, and functions, that call Python's own operators and functions with constants.
@@ -61,6 +61,11 @@ class Raised:
 def known_of(tx: Any, error: VariableTracker) -> Raised | None:
     """Return what is known of an exception; ``None`` if the trace has not raised it."""
     return _table(tx).get(error)
+
+
+def has_raised(tx: Any) -> bool:
+    """Whether the trace has raised anything so far."""
+    return bool(_table(tx))
 
 
 def _table(tx: Any) -> dict[VariableTracker, Raised]:

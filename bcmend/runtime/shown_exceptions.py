@@ -13,11 +13,11 @@ from typing import Any
 
 from torch._dynamo.source import AttrSource
 from torch._dynamo.symbolic_convert import ExceptionVals
-from torch._dynamo.variables import TupleVariable
+from torch._dynamo.variables import TensorVariable, TupleVariable
 from torch._dynamo.variables.base import VariableTracker
 
-from bcmend.runtime import raised, snapshots, tracebacks
-from bcmend.runtime.merge import constant
+from bcmend.runtime import histories, raised, snapshots, tracebacks
+from bcmend.runtime.merge import constant, example_of
 from bcmend.runtime.sites import LiveSite
 from bcmend.runtime.watches import SiteChanged
 
@@ -45,6 +45,8 @@ def as_of_now(
         shows_tracebacks: whether the statement may show where exceptions were, and which one is
             being handled; else it shows no more than their text.
     """
+    if not raised.has_raised(tx):
+        return action, inputs
     given = list(_exceptions_in(tx, inputs))
     handled = [tx.exn_vt_stack[-1]] if shows_tracebacks and len(tx.exn_vt_stack) else []
     try:
@@ -63,9 +65,17 @@ def as_of_now(
 
 
 def _exceptions_in(tx: Any, inputs: VariableTracker) -> Iterator[VariableTracker]:
+    return (each for each in _held_by(tx, inputs) if isinstance(each, ExceptionVals))
+
+
+def _held_by(tx: Any, value: VariableTracker) -> Iterable[VariableTracker]:
     found: dict[VariableTracker, None] = {}
-    snapshots.visit(lambda each: found.setdefault(each.unwrap()), [inputs], tx.output.side_effects)
-    return (each for each in found if isinstance(each, ExceptionVals))
+    snapshots.visit(lambda each: found.setdefault(each.unwrap()), [value], tx.output.side_effects)
+    return found
+
+
+def _has_history(value: VariableTracker) -> bool:
+    return isinstance(value, TensorVariable) and histories.name_of(example_of(value)) is not None
 
 
 def _require_texts(tx: Any, errors: Iterable[VariableTracker]) -> None:
@@ -73,6 +83,8 @@ def _require_texts(tx: Any, errors: Iterable[VariableTracker]) -> None:
         known = raised.known_of(tx, error)
         if known is not None and not known.has_known_text:
             raise _NotKnown("the text of an exception that no statement of the program has raised")
+        if known is not None and any(map(_has_history, _held_by(tx, error))):
+            raise _NotKnown("an exception holds a tensor with a history")
 
 
 def _rows(tx: Any, errors: Iterable[VariableTracker]) -> list[VariableTracker]:

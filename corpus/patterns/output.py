@@ -18,7 +18,6 @@ from corpus.patterns.pattern import (
     WHERE,
     pattern,
     patterns_among,
-    refused,
     signs,
 )
 
