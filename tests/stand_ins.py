@@ -90,8 +90,8 @@ class EverythingMended(NothingToMend):
     def record(  # type: ignore[override]
         self, key: str, action: FunctionType, inputs: tuple[Any, ...], *more: Any
     ) -> bool:
-        if len(more) > 1:
-            more[1](*inputs)  # fails where the statement itself does
+        if len(more) > 2:
+            more[2](*inputs)  # fails where the statement itself does
         action(*inputs)
         return True
 

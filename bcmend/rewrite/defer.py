@@ -375,6 +375,8 @@ def _made_now(facts: Facts, part: Slice) -> Slice | None:
             calls = calls or called_name(facts, index) not in REPEATABLE_CALLS
         elif instruction.op in _OPERATIONS:
             calls = True
+        if instruction.op == "KW_NAMES":  # a part of the call behind it
+            continue
         if calls and after == base + 1 and not _makes_a_generator(facts, index):
             longest = Slice(part.start, index + 1)
     return longest

@@ -662,6 +662,7 @@ class CodeWriter:
             emit.load_const(callee.method, at),
             level,
             emit.load_const(lowering.unless_silent, at),
+            emit.load_const(lowering.is_dropped, at),
         )
 
     def _slice(self, stretch: _Stretch, part: Slice) -> list[Item]:

@@ -381,7 +381,7 @@ class _Recording(TorchHigherOrderOperatorVariable):
     """``recording(key, ...)``: whether an output statement is to become a record.
 
     Where only a trace can tell whether the statement writes, the rest is ``callee, method, first,
-    unless_silent``: see ``rewrite.plan.Callee`` and ``OutputLowering``.
+    unless_silent, is_dropped``: see ``rewrite.plan.Callee`` and ``OutputLowering``.
     """
 
     _HOP_NAME = "bcmend.recording"
@@ -413,11 +413,15 @@ def _writes(
     method: VariableTracker,
     first: VariableTracker,
     unless_silent: VariableTracker,
+    is_dropped: VariableTracker,
 ) -> bool:
     """Whether a call is one that writes and that can be deferred."""
     name = method.as_python_constant()
     known = callees.known_as(callee, name)
     if known is None:
+        return False
+    if not (known.returns_none or is_dropped.as_python_constant()):
+        site.refuse("output-shape", "the result of the call is used")
         return False
     is_silent = callees.is_silent(callee, name, first)
     setattr(tx, _WRITES_NOTHING, is_silent)

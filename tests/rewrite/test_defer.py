@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 
+from bcmend.codeobj.decode import decode
 from bcmend.pipeline import Context, mend
 from bcmend.policy import Policy
 from bcmend.rewrite.plan import OutputLowering, Refusal
-from tests.stand_ins import NothingToMend, installed, sites_of
+from tests.stand_ins import NothingToMend, installed, jumps_in, sites_of
 
 logger = logging.getLogger(__name__)
 
@@ -388,10 +389,10 @@ def test_a_trace_is_asked_about_the_object_that_has_the_method() -> None:
     log = Log()
     log.info = lambda *arguments, **keywords: None  # type: ignore[method-assign]
     assert _asked_about(f, log, [log], 7) == [
-        (log, "info", None, ""),
-        (log, "info", None, "the callers are written too"),
-        (log.info, "", None, ""),
-        (log, "log", 7, ""),
+        (log, "info", None, "", True),
+        (log, "info", None, "the callers are written too", True),
+        (log.info, "", None, "", True),
+        (log, "log", 7, "", True),
     ]
 
 
@@ -405,6 +406,38 @@ def test_a_variable_that_is_called_is_asked_about() -> None:
         assert said == []
         later.deliver()
     assert said == ["text"]
+
+
+def test_an_item_that_is_called_is_asked_about_and_not_what_it_is_an_item_of() -> None:
+    def f(table):
+        table["one"]("text")
+        _TABLE["other"]("text")
+
+    assert _outputs(f) == []  # until Dynamo stops there
+    context = Context("m", f.__globals__, Policy(), calls=frozenset(jumps_in(f.__code__)))
+    instructions = decode(f.__code__).instructions
+    asked_about = []
+    for _, site in mend(f.__code__, context).sites:
+        assert isinstance(site.decision, OutputLowering) and site.decision.callee is not None
+        load = site.decision.callee.load
+        asked_about.append([each.op for each in instructions[load.start : load.end]])
+    subscript = ["LOAD_CONST", "BINARY_SUBSCR"]
+    assert [ops[1:] for ops in asked_about] == [subscript, subscript]
+
+
+_TABLE = {"other": list}
+
+
+def test_the_names_of_keywords_stay_with_their_call(capsys: pytest.CaptureFixture[str]) -> None:
+    def f(x):
+        print(f"{x[0]} {1}", str(x))
+
+    f("ab")
+    expected = capsys.readouterr().out
+    with _delivered_later(f) as (mended, later):
+        mended("ab")
+        later.deliver()
+    assert capsys.readouterr().out == expected
 
 
 def _exit_of_a_with(manager):
