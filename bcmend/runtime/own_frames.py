@@ -37,9 +37,13 @@ def leave_out(error: BaseException) -> None:
 
 
 def _behind_own(entry: TracebackType | None) -> TracebackType | None:
-    while entry is not None and entry.tb_frame.f_code.co_filename.startswith(_OWN):
+    """Return what comes behind the last frame of bcmend, which a record inside a graph has too."""
+    found = entry
+    while entry is not None:
+        if entry.tb_frame.f_code.co_filename.startswith(_OWN):
+            found = entry.tb_next
         entry = entry.tb_next
-    return entry
+    return found
 
 
 def _place(code: CodeType) -> tuple[str, str, int]:

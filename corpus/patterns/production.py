@@ -298,7 +298,7 @@ def child_of_a_logger() -> Program:
     return program
 
 
-@pattern(signs, graphs=None)
+@pattern(signs, OUTPUT)
 def sinks_looked_up_by_name() -> Program:
     sinks: dict[str, Callable[..., Any]] = {"print": print, "log": logger.info}
 
