@@ -25,11 +25,16 @@ from torch._dynamo.variables import ListVariable
 from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.builtin import BuiltinVariable
 from torch._dynamo.variables.misc import ExceptionVariable
-from torch._dynamo.variables.user_defined import UserDefinedExceptionObjectVariable
+from torch._dynamo.variables.user_defined import (
+    UserDefinedClassVariable,
+    UserDefinedExceptionObjectVariable,
+    UserDefinedObjectVariable,
+)
 
 from bcmend.runtime import callers
 from bcmend.runtime.per_trace import kept
 from bcmend.runtime.tracebacks import Entry, place_of
+from bcmend.static_lookup import ancestors, namespace
 
 __all__ = ["Raised", "has_doubtful_text", "has_raised", "install", "known_of", "note_call"]
 
@@ -95,7 +100,7 @@ def _with_frame(
     if instruction.opname == "RERAISE" or (is_raise and not instruction.arg):
         return replace(known, left=None) if known else Raised((), False, False)
     place = place_of(instruction.positions)
-    is_placed = place is not None and not _is_of_dynamo(tx.f_code)
+    is_placed = place is not None and _is_as_in_eager_execution(tx.f_code)
     entry = Entry(tx.f_code, tx.f_globals, place or (0, 0, -1, -1))
     if known is None:
         of_program = is_raise and is_placed and not _is_of_model(error, signal)
@@ -151,6 +156,12 @@ def _code_of(fn: Any) -> CodeType | None:
     inner = getattr(fn, "func", None)
     if isinstance(inner, VariableTracker):  # of functools.partial, which has no frame
         return _code_of(inner)
+    if isinstance(fn, UserDefinedClassVariable):
+        is_plain = type(fn.value) is type and fn.value.__new__ is object.__new__
+        return getattr(fn.value.__init__, "__code__", None) if is_plain else None
+    if isinstance(fn, UserDefinedObjectVariable):
+        found = (namespace(kind).get("__call__") for kind in ancestors(type(fn.value)))
+        return getattr(next((each for each in found if each), None), "__code__", None)
     try:
         code = fn.get_code()
     except (AttributeError, NotImplementedError):
@@ -158,8 +169,15 @@ def _code_of(fn: Any) -> CodeType | None:
     return code if isinstance(code, CodeType) else None
 
 
-def _is_of_dynamo(code: CodeType) -> bool:
-    return code.co_filename.startswith(_DYNAMO)
+def _is_as_in_eager_execution(code: CodeType) -> bool:
+    """Whether code is no model of Dynamo's, and none that asks whether it is being compiled."""
+    of_dynamo = code.co_filename.startswith(_DYNAMO)
+    return not of_dynamo and _ASKING.isdisjoint(code.co_names)
+
+
+_ASKING: Final = frozenset(
+    ["is_compiling", "is_dynamo_compiling", "is_torchdynamo_compiling", "is_exporting"]
+)
 
 
 def _has_context_of_python(tx: Any, error: Any) -> bool:
