@@ -5,6 +5,7 @@ from __future__ import annotations
 from builtins import UnboundLocalError
 
 from bcmend.runtime.boundary import run
+from bcmend.runtime.own_frames import leave_out
 from bcmend.runtime.primitives import (
     branch,
     data_dependent,
@@ -23,6 +24,7 @@ __all__ = [
     "branch",
     "data_dependent",
     "guard",
+    "leave_out",
     "nothing",
     "record",
     "recording",

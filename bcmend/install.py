@@ -476,7 +476,7 @@ def _jumps_at(code: CodeType, position: tuple[int | None, ...]) -> set[int]:
 
 
 def _note_call(code: CodeType, stop: Stop) -> bool:
-    """Note a call whose result is dropped, which may write something; ``False`` if it was noted."""
+    """Note a call that may write, its result dropped or returned; ``False`` if it was noted."""
     if not stop.opname.startswith("CALL"):
         return False
     instructions = decode(code).instructions
@@ -487,7 +487,7 @@ def _note_call(code: CodeType, stop: Stop) -> bool:
             one.offset
             for one, other in itertools.pairwise(instructions)
             if one.op.startswith("CALL")
-            and other.op == "POP_TOP"
+            and other.op in ("POP_TOP", "RETURN_VALUE")
             and one.location is not None
             and astuple(one.location) == stop.position
         },

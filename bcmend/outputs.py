@@ -56,6 +56,8 @@ _FUNCTIONS: Final = (
     "builtins.print",
     "pprint.pprint",
     "pprint.pp",
+    "traceback.print_exc",
+    "traceback.print_exception",
     "traceback.print_stack",
     "rich.print",
     "rich.print_json",

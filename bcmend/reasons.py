@@ -148,7 +148,9 @@ _TABLE: Final = (
         "output-shape",
         "An argument of the output call binds a variable or makes a function of the frame's "
         "variables, so that it cannot be evaluated later; or the call returns something that is "
-        "used, or writes the exception being handled or its callers.",
+        "used, or writes its callers; or it writes an exception of which the trace does not know "
+        "the text (Dynamo's model of Python has raised it) or where it was raised (in a generator, "
+        "or in code that Dynamo does not inline).",
         "Compute the argument in a statement of its own before the output call, and drop its "
         "result.",
     ),
@@ -156,7 +158,8 @@ _TABLE: Final = (
         "cannot-snapshot",
         "A value that the output or the exception needs is of a kind that cannot be kept as it is "
         "until the end of the call, such as an iterator, or an object that the rest of the call "
-        "changes and whose text would show that; or the call replaces a standard stream.",
+        "changes and whose text would show that; or the call replaces a standard stream, or sets "
+        "how tensors are printed.",
         "Hand over a tensor, a number, a string or a container of these; give `print` its `file`.",
     ),
     Reason(

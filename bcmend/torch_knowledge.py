@@ -74,6 +74,7 @@ DEFERRED_ARGUMENT_CALLS: Final = frozenset(
     """
     item tolist numpy float int str repr bool format ascii round hex bin oct sorted sum min max
     join strip ljust rjust pformat dumps print
+    exc_info format_exc format_exception format_exception_only
     nonzero argwhere masked_select unique unique_consecutive
     """.split()
 )

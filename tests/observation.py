@@ -86,9 +86,16 @@ class _Handler(logging.Handler):
         if record.name.partition(".")[0] == "torch":
             return
         where = (record.pathname, record.lineno, record.funcName)
-        error = None if not record.exc_info else repr(record.exc_info[1])
+        shown: tuple[str, ...] = ()
+        if record.exc_info:
+            shown = (repr(record.exc_info[1]), _traceback(record.exc_info))
         text = record.getMessage()
-        self._events.found.append(("log", record.name, record.levelname, text, *where, error))
+        self._events.found.append(("log", record.name, record.levelname, text, *where, *shown))
+
+
+def _traceback(exc_info: Any) -> str:
+    """Return what a handler writes of an exception: its traceback, and those of its causes."""
+    return "".join(traceback.format_exception(*exc_info))
 
 
 @contextmanager

@@ -90,9 +90,9 @@ class EverythingMended(NothingToMend):
     def record(  # type: ignore[override]
         self, key: str, action: FunctionType, inputs: tuple[Any, ...], *more: Any
     ) -> bool:
-        if len(more) > 1:
+        if len(more) > 2:
             # Fails where the statement itself does. A list that is being made is not to grow by it.
-            more[1](*(copy.copy(each) if type(each) is list else each for each in inputs))
+            more[2](*(copy.copy(each) if type(each) is list else each for each in inputs))
         action(*inputs)
         return True
 

@@ -213,6 +213,11 @@ def return_value(location: Location | None = None) -> Instructions:
     return _one("RETURN_VALUE", None, location)
 
 
+def raise_again(location: Location | None = None) -> Instructions:
+    """Raise the exception that a handler was given, without another entry in its traceback."""
+    return _one("RERAISE", 0, location)
+
+
 def pop_top(location: Location | None = None) -> Instructions:
     """Drop the top operand."""
     return _one("POP_TOP", None, location)

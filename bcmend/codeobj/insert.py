@@ -15,10 +15,11 @@ from typing import Final
 
 from bcmend.codeobj import emit, line_table
 from bcmend.codeobj.assemble import Item, place_labels
-from bcmend.codeobj.decode import Instruction, Location, decode_shape, table_rows
+from bcmend.codeobj.decode import Instruction, Location, TryRange, decode_shape, table_rows
 from bcmend.codeobj.depth import check_depths
 from bcmend.codeobj.errors import AssembleError
-from bcmend.codeobj.layout import exception_table, lay_out, lower, raw_bytes
+from bcmend.codeobj.exception_ranges import flatten
+from bcmend.codeobj.layout import exception_table, lay_out, lower, raw_bytes, table_row
 from bcmend.codeobj.tables import Tables
 
 __all__ = ["NOWHERE", "insert_at_start"]
@@ -30,7 +31,9 @@ _RESUME: Final = dis.opmap["RESUME"]
 _REST: Final = (*emit.load_const(None), *emit.return_value())
 
 
-def insert_at_start(code: CodeType, items: Sequence[Item]) -> CodeType:
+def insert_at_start(
+    code: CodeType, items: Sequence[Item], tries: Sequence[TryRange] = ()
+) -> CodeType:
     """Return ``code`` with ``items`` run before its first statement.
 
     Args:
@@ -38,25 +41,29 @@ def insert_at_start(code: CodeType, items: Sequence[Item]) -> CodeType:
         items: instructions and labels. They name no local that ``code`` does not have, and go on
             to the function with no operand left. They take the location of the ``def``, but for
             those that say that they are ``NOWHERE``.
+        tries: ranges among them, by labels.
 
     Raises:
         AssembleError: the instructions make no sense, or would come inside a try range.
     """
     start = code.co_code[::2].index(_RESUME) + 1
     instructions, placed = place_labels([*items, *_REST])
-    depth = check_depths(instructions, placed, ())
+    flat_tries = flatten(tries, placed, len(instructions))
+    depth = check_depths(instructions, placed, flat_tries)
     del instructions[-len(_REST) :]
     tables = Tables.of_code(decode_shape(code), code)
     units = lower(instructions, placed, tables)
     offsets = lay_out(units, len(instructions))
     count = offsets[-1]
     lengths = [after - before for before, after in pairwise(offsets)]
+    places = [start + offset for offset in offsets]
+    inserted = [table_row(entry, places) for entry in flat_tries]
     return code.replace(
         co_code=code.co_code[: 2 * start] + raw_bytes(units) + code.co_code[2 * start :],
         co_consts=tuple(tables.constant_values),
         co_names=tuple(tables.names),
         co_linetable=_line_table(code, start, instructions, lengths),
-        co_exceptiontable=exception_table(_moved(code, start, count)),
+        co_exceptiontable=exception_table([*inserted, *_moved(code, start, count)]),
         co_stacksize=max(code.co_stacksize, depth),
     )
 

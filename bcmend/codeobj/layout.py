@@ -167,7 +167,7 @@ def pack(
         shape.qualname,
         shape.first_lineno,
         line_table.encode(_runs(units), shape.first_lineno),
-        exception_table(_table_row(entry, starts) for entry in tries),
+        exception_table(table_row(entry, starts) for entry in tries),
         shape.freevars,
         shape.cellvars,
     )
@@ -202,7 +202,7 @@ def _runs(units: Iterable[Unit]) -> Iterator[tuple[Location, int]]:
     yield location, count
 
 
-def _table_row(entry: TryRange, starts: Sequence[int]) -> tuple[int, int, int, int]:
+def table_row(entry: TryRange, starts: Sequence[int]) -> tuple[int, int, int, int]:
     assert isinstance(entry.handler, int)
     start, end = starts[start_of(entry)], starts[end_of(entry)]
     return start, end - start, starts[entry.handler], entry.depth << 1 | entry.push_lasti

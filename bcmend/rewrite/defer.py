@@ -33,6 +33,7 @@ from bcmend.rewrite.trials import may_fail, trial_of
 from bcmend.rewrite.unbound import checks_in
 from bcmend.torch_knowledge import (
     DEFERRED_ARGUMENT_CALLS,
+    LOGGER_METHODS,
     NEVER_TENSOR_ATTRIBUTES,
     REPEATABLE_CALLS,
 )
@@ -81,6 +82,7 @@ def propose_output(facts: Facts, statement: OutputStatement) -> OutputLowering |
         statement.is_dropped,
         bound_to,
         level,
+        _shows_tracebacks(facts, start, call),
         trial_of(facts, statement, inputs),
     )
 
@@ -134,25 +136,36 @@ def _unmovable(facts: Facts, start: int, call: int) -> Refusal | None:
     return None
 
 
-#: Keywords of logging by which a record says more of the moment than its arguments do.
-_OF_THE_MOMENT: Final = {
-    "exc_info": "the exception being handled is written too",
-    "stack_info": "the callers are written too",
-}
-
-
 def _bound_to_its_moment(facts: Facts, statement: OutputStatement) -> str:
     """Say how a call depends on the moment at which it is made; empty if it does not."""
-    start, call = statement.start, statement.call
-    for index in range(start, call):
-        if names_of(facts.instructions[index]) == "exception":
-            return _OF_THE_MOMENT["exc_info"]
+    given = _keyword(facts, statement.start, statement.call, "stack_info")
+    is_given = given is not None and not _is_false(facts, given)
+    return "the callers are written too" if is_given else ""
+
+
+#: Functions and methods that show tracebacks, or the exception that is being handled.
+_SHOWING_TRACEBACKS: Final = frozenset(
+    ["exception", "exc_info", "format_exc", "format_exception", "print_exc", "print_exception"]
+)
+_NAMES: Final = ("name", "flagged_name")
+
+
+def _shows_tracebacks(facts: Facts, start: int, call: int) -> bool:
+    """Whether a statement may show where exceptions were, and which one is being handled."""
+    named = (each for each in facts.instructions[start:call] if row(each.op).argument in _NAMES)
+    if any(names_of(each) in _SHOWING_TRACEBACKS for each in named):
+        return True
+    if keywords_of(facts, call) is None:  # logging takes `exc_info`, from anywhere
+        return called_name(facts, call) in LOGGER_METHODS
+    given = _keyword(facts, start, call, "exc_info")
+    return given is not None and not _is_false(facts, given)
+
+
+def _keyword(facts: Facts, start: int, call: int, name: str) -> Slice | None:
+    """Return the argument that a call is given under a name."""
     names = keywords_of(facts, call) or ()
     arguments = arguments_of(facts, start, call)
-    for name, argument in zip(reversed(names), reversed(arguments), strict=False):
-        if name in _OF_THE_MOMENT and not _is_false(facts, argument):
-            return _OF_THE_MOMENT[name]
-    return ""
+    return dict(zip(reversed(names), reversed(arguments), strict=False)).get(name)
 
 
 def _stack_level(facts: Facts, start: int, call: int) -> int | None:
@@ -167,7 +180,7 @@ def _stack_level(facts: Facts, start: int, call: int) -> int | None:
         constants = (facts.instructions[index].arg for index in range(start, call))
         return -1 if any(_mentions_a_level(each) for each in constants) else 1
     arguments = arguments_of(facts, start, call)
-    given = dict(zip(reversed(names), reversed(arguments), strict=False)).get("stacklevel")
+    given = _keyword(facts, start, call, "stacklevel")
     positional = len(arguments) - len(names)
     if given is None and called_name(facts, call) == "warn" and positional > _LEVEL_OF_WARN:
         given = arguments[_LEVEL_OF_WARN]
@@ -362,6 +375,8 @@ def _made_now(facts: Facts, part: Slice) -> Slice | None:
             calls = calls or called_name(facts, index) not in REPEATABLE_CALLS
         elif instruction.op in _OPERATIONS:
             calls = True
+        if instruction.op == "KW_NAMES":  # a part of the call behind it
+            continue
         if calls and after == base + 1 and not _makes_a_generator(facts, index):
             longest = Slice(part.start, index + 1)
     return longest

@@ -205,6 +205,7 @@ class OutputLowering:
         stack_level: to which of its callers the output is attributed, 1 being none; -1 if only the
             call itself tells.
         unless_silent: why it cannot be deferred where it does write; empty if it can.
+        shows_tracebacks: whether it may show where exceptions were, and which one is being handled.
         trial: what has to be tried before the graph's effects, since it may fail.
     """
 
@@ -215,6 +216,7 @@ class OutputLowering:
     is_dropped: bool = True
     unless_silent: str = ""
     stack_level: int = 1
+    shows_tracebacks: bool = False
     trial: Trial | None = None
 
 

@@ -14,7 +14,7 @@ from types import CodeType
 
 from bcmend.codeobj import emit
 from bcmend.codeobj.assemble import Item
-from bcmend.codeobj.decode import Label, Shape, decode_shape
+from bcmend.codeobj.decode import Label, Shape, TryRange, decode_shape
 from bcmend.codeobj.insert import NOWHERE, insert_at_start
 from bcmend.names import CALLBACK, COMPILER, EXPORTING, NAMESPACE, TRACING
 
@@ -54,7 +54,11 @@ def write_shell(original: CodeType, body: CodeType, *, has_sites: bool) -> CodeT
         AssembleError: nothing can be put in front of the function.
     """
     gate = _gate(decode_shape(original), body, has_sites=has_sites)
-    return insert_at_start(original, gate)
+    return insert_at_start(original, gate, [TryRange(_RUNS, _HAS_RUN, _FAILED, 0, False)])
+
+
+#: Where the boundary is called, and what is done with an exception that comes out of it.
+_RUNS, _HAS_RUN, _FAILED = Label("runs"), Label("has run"), Label("failed")
 
 
 def _gate(shape: Shape, body: CodeType, *, has_sites: bool) -> list[Item]:
@@ -81,8 +85,14 @@ def _gate(shape: Shape, body: CodeType, *, has_sites: bool) -> list[Item]:
         *emit.jump_if_true(traced if has_sites else go_on, NOWHERE),
         *emit.call_global((CALLBACK,), [], NOWHERE),
         *emit.jump_if_false(not_asked, NOWHERE),
+        _RUNS,
         *emit.call_global((NAMESPACE, "run"), [make_body, packed]),
+        _HAS_RUN,
         *emit.return_value(),
+        _FAILED,
+        *emit.call_global((NAMESPACE, "leave_out"), [emit.copy(3)]),
+        *emit.pop_top(),
+        *emit.raise_again(),
         not_asked,
         *inlined,
         go_on,

@@ -179,7 +179,7 @@ def _classify(
     """Say whether the call that begins at ``start`` writes something."""
     called = _called(facts, start, call)
     if called is None:
-        found = _found_callee(facts, start, call)
+        found = _found_callee(facts, start, call, is_asked)
         return OutputStatement(start, call, is_dropped, True, found) if found else None
     if called.kind == "global":
         value = module_names.get(called.root, getattr(builtins, called.root, _MISSING))
@@ -195,7 +195,7 @@ def _classify(
     is_variable = not method and is_dropped and called.kind != "global"
     if not (is_asked or is_variable or method in outputs.last_names()):
         return None
-    if not (is_dropped or outputs.always_none(method)):
+    if not (is_dropped or is_asked or outputs.always_none(method)):
         return None
     callee = Callee(called.owner, method, _level(facts, start, call))
     return OutputStatement(start, call, is_dropped, True, callee)
@@ -221,8 +221,9 @@ def _called(facts: Facts, start: int, call: int) -> _Called | None:
 def _is_called(facts: Facts, load: int, call: int) -> bool:
     """Whether a call calls what ``load`` pushes; the exit of a ``with`` calls something else."""
     count, _ = row(facts.instructions[call].op).effect(facts.instructions[call].arg)
-    lowest = [facts.operand(call, position) for position in (-count, 1 - count)]
-    return any(load in makers for makers in lowest)
+    lowest = [load in facts.operand(call, position) for position in (-count, 1 - count)]
+    _, pushed = row(facts.instructions[load].op).effect(facts.instructions[load].arg)
+    return all(lowest) if pushed > 1 else any(lowest)  # the NULL below `table[name](x)` is not it
 
 
 def is_attribute_load(facts: Facts, index: int) -> bool:
@@ -380,8 +381,11 @@ def keywords_of(facts: Facts, call: int) -> tuple[str, ...] | None:
 _FINDING_CALLS: Final = frozenset(["getLogger", "getChild", "getattr", "type"])
 
 
-def _found_callee(facts: Facts, start: int, call: int) -> Callee | None:
-    """Return what is called where it is found by more than attributes, as in `logs[0].info(x)`."""
+def _found_callee(facts: Facts, start: int, call: int, is_asked: bool) -> Callee | None:
+    """Return what is called where it is found by more than attributes, as in `logs[0].info(x)`.
+
+    ``is_asked`` says that Dynamo was seen to stop at the call, so that it may be `table[name](x)`.
+    """
     arguments = arguments_of(facts, start, call)
     end = arguments[0].start if arguments else call
     begin = start + (facts.instructions[start].op == "PUSH_NULL")
@@ -395,7 +399,8 @@ def _found_callee(facts: Facts, start: int, call: int) -> Callee | None:
     if method in LOGGER_METHODS:
         return Callee(Slice(begin, last), method, _level(facts, start, call))
     is_made = facts.instructions[last].op in CALLS and called_name(facts, last) == "getattr"
-    return Callee(Slice(begin, end), "", None) if is_made else None
+    is_taken = is_asked and facts.instructions[last].op == "BINARY_SUBSCR"
+    return Callee(Slice(begin, end), "", None) if is_made or is_taken else None
 
 
 def _is_finding(facts: Facts, index: int) -> bool:

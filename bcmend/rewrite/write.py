@@ -635,11 +635,12 @@ class CodeWriter:
     def _level_and_trial(self, lowering: OutputLowering, at: Location | None) -> Sequence[Emitted]:
         """Return what else is passed to ``rt.record``, as far as it is out of the common."""
         trial = lowering.trial
+        level, shows = lowering.stack_level, lowering.shows_tracebacks
+        constants = (emit.load_const(level, at), emit.load_const(shows, at))
         if trial is None:
-            is_usual = lowering.stack_level == 1
-            return () if is_usual else (emit.load_const(lowering.stack_level, at),)
+            return constants if level != 1 or shows else ()
         return (
-            emit.load_const(lowering.stack_level, at),
+            *constants,
             emit.make_function(self._trial(lowering, trial), (), at),
             emit.load_const((tuple(sorted(trial.inputs)), trial.chance), at),
         )
@@ -661,6 +662,7 @@ class CodeWriter:
             emit.load_const(callee.method, at),
             level,
             emit.load_const(lowering.unless_silent, at),
+            emit.load_const(lowering.is_dropped, at),
         )
 
     def _slice(self, stretch: _Stretch, part: Slice) -> list[Item]:

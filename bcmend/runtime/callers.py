@@ -28,7 +28,16 @@ from torch._dynamo.variables.base import VariableTracker
 from bcmend.names import BUFFER, FUNCTION
 from bcmend.runtime.merge import constant
 
-__all__ = ["UNKNOWN", "call_as_entered", "call_inside", "inside"]
+__all__ = [
+    "CALLING_A_MODULE",
+    "UNKNOWN",
+    "call_as_entered",
+    "call_inside",
+    "calls_a_module",
+    "calls_of_a_module",
+    "inside",
+    "is_a_part",
+]
 
 #: A level that only the call itself tells.
 UNKNOWN: Final = -1
@@ -92,13 +101,13 @@ def _inlined(tx: Any) -> Iterator[_Caller]:
     frame = tx
     while frame.parent is not None:
         inner, frame = frame, frame.parent
-        if _calls_a_module(frame) and inner.f_code not in _CALLING_A_MODULE:
+        if calls_a_module(frame) and inner.f_code not in CALLING_A_MODULE:
             yield from _frames_of_a_module_call()
-        if not _is_a_part(inner.f_code):
+        if not is_a_part(inner.f_code):
             yield _Caller(frame.f_code, frame.f_globals, _line_of(frame))
 
 
-def _is_a_part(code: CodeType) -> bool:
+def is_a_part(code: CodeType) -> bool:
     """Whether code stands for a part of the function that calls it: a region, or a body."""
     arguments = code.co_varnames[: code.co_argcount]
     return FUNCTION in arguments or BUFFER in arguments
@@ -110,13 +119,14 @@ def _line_of(frame: Any) -> int:
     return int(line or frame.f_code.co_firstlineno)
 
 
-def _calls_a_module(frame: Any) -> bool:
+def calls_a_module(frame: Any) -> bool:
     """Whether what a frame is calling is a module: Dynamo goes to its ``forward`` at once."""
     above = set() if frame.parent is None else set(frame.parent.nn_module_stack)
     return not set(frame.nn_module_stack) <= above
 
 
-_CALLING_A_MODULE: Final = (
+#: The code between a call of a module and its ``forward``, outermost first.
+CALLING_A_MODULE: Final = (
     torch.nn.Module._wrapped_call_impl.__code__,
     torch.nn.Module._call_impl.__code__,
 )
@@ -125,15 +135,25 @@ _CALLING_A_MODULE: Final = (
 @cache
 def _frames_of_a_module_call() -> tuple[_Caller, ...]:
     """Return the frames between a ``forward`` and the call of its module, innermost first."""
-    outer, inner = _CALLING_A_MODULE
     names = torch.nn.Module._call_impl.__globals__
-    return (_Caller(inner, names, _calls_in(inner)[0]), _Caller(outer, names, _calls_in(outer)[-1]))
+    calls = calls_of_a_module()
+    return tuple(_Caller(code, names, at.lineno or 0) for code, at in reversed(calls))
 
 
-def _calls_in(code: CodeType) -> list[int]:
-    """Return the lines of the calls that pass all arguments on."""
+@cache
+def calls_of_a_module() -> tuple[tuple[CodeType, dis.Positions], ...]:
+    """Return where the frames between a call of a module and its ``forward`` are, outermost first.
+
+    That is so for a module without hooks; Dynamo itself goes through these frames for others.
+    """
+    outer, inner = CALLING_A_MODULE
+    return (outer, _calls_in(outer)[-1]), (inner, _calls_in(inner)[0])
+
+
+def _calls_in(code: CodeType) -> list[dis.Positions]:
+    """Return the positions of the calls that pass all arguments on."""
     return [
-        each.positions.lineno
+        each.positions
         for each in dis.get_instructions(code)
         if each.opname == "CALL_FUNCTION_EX" and each.positions and each.positions.lineno
     ]
@@ -177,8 +197,8 @@ def _made_inside(callers: Sequence[_Caller], call: Callable[[], Any]) -> Any:
 
 
 def _plain_line_of(frame: FrameType) -> int:
-    if frame.f_code is _CALLING_A_MODULE[0]:  # a module compiled in place is called elsewhere
-        return _calls_in(frame.f_code)[-1]
+    if frame.f_code is CALLING_A_MODULE[0]:  # a module compiled in place is called elsewhere
+        return calls_of_a_module()[0][1].lineno or frame.f_lineno
     return frame.f_lineno
 
 
@@ -200,6 +220,6 @@ def _around(frame: FrameType | None) -> Iterator[FrameType]:
 
 def _is_of_a_wrapper(frame: FrameType) -> bool:
     """Whether a frame is of the call of what ``torch.compile`` made of a module."""
-    return frame.f_code in _CALLING_A_MODULE and isinstance(
+    return frame.f_code in CALLING_A_MODULE and isinstance(
         frame.f_locals.get("self"), OptimizedModule
     )

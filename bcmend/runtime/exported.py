@@ -59,9 +59,9 @@ def is_left_out(key: str, question: tuple[Any, ...]) -> bool:
         return False
     if not question:
         return True
-    callee, method, *_ = question
+    callee, method, *_, is_dropped = question
     known = outputs.of_method(callee, method) if method else outputs.of_callable(callee)
-    return known is not None
+    return known is not None and (known.returns_none or is_dropped)
 
 
 #: The exports in which somebody was warned; one has a context of its own.

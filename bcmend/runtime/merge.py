@@ -22,13 +22,14 @@ from torch._dynamo.variables import (
 )
 from torch._dynamo.variables.base import AttributeMutationNew, ValueMutationNew, VariableTracker
 from torch._dynamo.variables.lists import DequeVariable, ListIteratorVariable
-from torch._dynamo.variables.misc import StringFormatVariable
+from torch._dynamo.variables.misc import ExceptionVariable, StringFormatVariable
 from torch._dynamo.variables.tensor import SymNodeVariable
 from torch._dynamo.variables.user_defined import (
     DefaultDictVariable,
     FrozenDataClassVariable,
     OrderedDictVariable,
     UserDefinedDictVariable,
+    UserDefinedExceptionObjectVariable,
     UserDefinedObjectVariable,
 )
 from torch.fx.experimental.symbolic_shapes import statically_known_true
@@ -45,6 +46,7 @@ _OBJECTS: Final = (
     OrderedDictVariable,
     DefaultDictVariable,
     FrozenDataClassVariable,
+    UserDefinedExceptionObjectVariable,
 )
 
 
@@ -156,6 +158,8 @@ class Merger:
             return lambda merged: value
         if is_made_inside(value):
             return self._adopt_made(value, then_side)
+        if type(value) is ExceptionVariable and value.source is None:
+            return self._adopt_exception(value, then_side)
         if isinstance(value, StringFormatVariable):
             arguments = [self.adopt(item, then_side=then_side) for item in value.sym_args]
             keywords = {
@@ -178,6 +182,24 @@ class Merger:
             return self._adopt_object(value, then_side)
         items = list(value.items) if type(value) is ListIteratorVariable else []
         return _moved_out(value, [self.adopt(item, then_side=then_side) for item in items])
+
+    def _adopt_exception(self, value: ExceptionVariable, then_side: bool | None) -> Build:
+        """Keep the model of an exception: what is known of it is known of that."""
+        if id(value) in self.plans:
+            return self.plans[id(value)][1]
+        self.plans[id(value)] = value, lambda merged: value  # for an exception in its own context
+        parts = [self.adopt(each, then_side=then_side) for each in value.args]
+        others = [value.__context__, value.__cause__]
+        related = [self.adopt(each, then_side=then_side) for each in others]
+
+        def build(merged: Sequence[VariableTracker]) -> VariableTracker:
+            value.args = [part(merged) for part in parts]
+            for plan in related:
+                plan(merged)
+            return value
+
+        self.plans[id(value)] = value, _once(build)
+        return self.plans[id(value)][1]
 
     def _adopt_deque(self, value: Any, then_side: bool | None) -> Build:
         parts = [self.adopt(item, then_side=then_side) for item in value.items]

@@ -7,7 +7,7 @@ answer that sends control to the original instructions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -38,6 +38,7 @@ from bcmend.runtime import (
     context_variables,
     copy_calls,
     doubles,
+    exception_classes,
     exported,
     failures,
     frames,
@@ -53,9 +54,11 @@ from bcmend.runtime import (
     open_ranges,
     operands,
     per_trace,
+    raised,
     replacements,
     scalars,
     searches,
+    shown_exceptions,
     sinks,
     sites,
     sizes,
@@ -394,7 +397,7 @@ class _Recording(TorchHigherOrderOperatorVariable):
     """``recording(key, ...)``: whether an output statement is to become a record.
 
     Where only a trace can tell whether the statement writes, the rest is ``callee, method, first,
-    unless_silent``: see ``rewrite.plan.Callee`` and ``OutputLowering``.
+    unless_silent, is_dropped``: see ``rewrite.plan.Callee`` and ``OutputLowering``.
     """
 
     _HOP_NAME = "bcmend.recording"
@@ -413,6 +416,9 @@ class _Recording(TorchHigherOrderOperatorVariable):
         if frames.drains_for_the_caller(tx):
             site.refuse("generator", "the call hands the generator out")
             return constant(False)
+        if raised.has_doubtful_text(tx):
+            site.refuse("output-shape", "the text of an exception was read that may be another one")
+            return constant(False)
         return constant(True)
 
 
@@ -423,11 +429,15 @@ def _writes(
     method: VariableTracker,
     first: VariableTracker,
     unless_silent: VariableTracker,
+    is_dropped: VariableTracker,
 ) -> bool:
     """Whether a call is one that writes and that can be deferred."""
     name = method.as_python_constant()
     known = callees.known_as(callee, name)
     if known is None:
+        return False
+    if not (known.returns_none or is_dropped.as_python_constant()):
+        site.refuse("output-shape", "the result of the call is used")
         return False
     is_silent = callees.is_silent(callee, name, first)
     setattr(tx, _WRITES_NOTHING, is_silent)
@@ -439,10 +449,11 @@ def _writes(
 
 
 class _Record(TorchHigherOrderOperatorVariable):
-    """``record(key, action, inputs[, level[, trial, facts]])``: defer an output statement.
+    """``record(key, action, inputs[, level, shows[, trial, facts]])``: defer an output statement.
 
-    Whether it could be. ``level`` is there if the output is attributed to a caller, ``trial`` and
-    ``facts`` if its arguments may fail: see ``OutputLowering``.
+    Whether it could be. ``level`` and ``shows`` are there if the output is attributed to a caller
+    or may show tracebacks, ``trial`` and ``facts`` if its arguments may fail: see
+    ``OutputLowering``.
     """
 
     _HOP_NAME = "bcmend.record"
@@ -454,7 +465,7 @@ class _Record(TorchHigherOrderOperatorVariable):
         key, action, inputs, *more = args
         site = sites.find(key.as_python_constant())
         assert site is not None
-        level, trial = more[:1], more[1:]
+        (level, shows), trial = _constants(more[:2]) or (1, False), more[2:]
         if site.output == "drop":
             site.mended("dropped")
             return constant(True)
@@ -468,12 +479,19 @@ class _Record(TorchHigherOrderOperatorVariable):
             site.mended("deferred", "nothing is written at this level")
             return constant(True)
         with _withdrawn_if_it_fails(site):
-            if level and level[0].as_python_constant() != 1:
-                action, inputs = callers.inside(tx, level[0].as_python_constant(), action, inputs)
+            if level != 1:
+                action, inputs = callers.inside(tx, level, action, inputs)
+            action, inputs = shown_exceptions.as_of_now(
+                tx, site, action, inputs, shows_tracebacks=shows
+            )
             made = guards.make_record(tx, site, action, inputs)
         if made:
             site.mended(_timing(tx, site, raises=False))
         return constant(made)
+
+
+def _constants(values: Sequence[VariableTracker]) -> Any:
+    return [each.as_python_constant() for each in values]
 
 
 #: Modules that register answers for calls when they are imported.
@@ -505,6 +523,8 @@ def _install() -> None:
     index_loops.install()
     assertions.install()
     callees.install()
+    raised.install()
+    exception_classes.install()
     substitution.install()
     leaves.install()
     held_contexts.install()

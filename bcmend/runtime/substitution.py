@@ -21,7 +21,7 @@ from torch._dynamo.variables.builtin import SetAttrBuiltinVariable
 
 from bcmend import substitutes
 from bcmend.policy import Policy
-from bcmend.runtime import frames, repeats, sites
+from bcmend.runtime import frames, raised, repeats, sites
 from bcmend.runtime.merge import constant
 from bcmend.runtime.sites import LiveSite
 from bcmend.runtime.watches import SiteChanged
@@ -197,6 +197,7 @@ _DYNAMOS_CALL: Final = InstructionTranslatorBase.call_function
 
 
 def _call_function(self: Any, fn: VariableTracker, args: Any, kwargs: Any) -> None:
+    raised.note_call(self, fn.realize())
     result = _answer(self, fn.realize(), args, kwargs)
     if result is None:
         _DYNAMOS_CALL(self, fn, args, kwargs)

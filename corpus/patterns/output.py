@@ -18,7 +18,6 @@ from corpus.patterns.pattern import (
     WHERE,
     pattern,
     patterns_among,
-    refused,
     signs,
 )
 
@@ -262,15 +261,7 @@ def warning_in_an_arm() -> Program:
     return program
 
 
-@pattern(
-    signs,
-    refused("output-shape"),
-    graphs=None,
-    because=(
-        "The statement reads the exception that is being handled, which is gone when the "
-        "record is delivered."
-    ),
-)
+@pattern(signs, OUTPUT)
 def exception_logged_by_its_handler() -> Program:
     def program(x: Tensor) -> Tensor:
         try:

@@ -147,12 +147,7 @@ def print_while_the_program_replaces_the_stream() -> Any:
     return Net()
 
 
-@pattern(
-    signs,
-    refused("output-shape"),
-    graphs=None,
-    because="The record would show an exception that has no traceback when it is delivered.",
-)
+@pattern(signs, OUTPUT)
 def exception_shown_by_a_keyword() -> Program:
     def program(x: Tensor) -> Tensor:
         try:
@@ -303,7 +298,7 @@ def child_of_a_logger() -> Program:
     return program
 
 
-@pattern(signs, graphs=None)
+@pattern(signs, OUTPUT)
 def sinks_looked_up_by_name() -> Program:
     sinks: dict[str, Callable[..., Any]] = {"print": print, "log": logger.info}
 

@@ -6,6 +6,7 @@ equal: then the row can go.
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -423,3 +424,20 @@ def test_inductor_divides_numbers_by_zero_and_rounds_powers() -> None:
     assert power != exact
     assert power == pytest.approx(exact, rel=1e-6)
     assert mended(x, torch.tensor(3.0))[1] == x.sum().item() / 3.0
+
+
+def test_the_whole_stack_shows_frames_of_the_compiler() -> None:
+    sink = Sink()
+
+    def program(x: Tensor) -> Tensor:
+        print("first", file=sink)
+        traceback.print_stack(file=sink)
+        return x + 1
+
+    program(POSITIVE)
+    compiler = str(Path(torch._dynamo.__file__).parent)
+    assert compiler not in sink.taken()
+    for compiled in (torch.compile(program, backend="eager"), None):
+        torch._dynamo.reset()
+        (compiled or bcmend.compile(program, backend="eager"))(POSITIVE)
+        assert compiler in sink.taken()

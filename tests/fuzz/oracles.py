@@ -37,7 +37,7 @@ from tests.fuzz.exported import found_in_export
 from tests.fuzz.plain import mend_in_place
 from tests.fuzz.programs import Program, factory_of, inputs_of, policy_of
 from tests.fuzz.surface import found_on_the_surface
-from tests.observation import Interruption, Observation, differences
+from tests.observation import Event, Interruption, Observation, differences
 
 SAME: Final = "same"
 WRONG: Final = "wrong"
@@ -219,12 +219,16 @@ _OUTSIDE: Final = tuple(str(Path("tests") / name) for name in ("observation.py",
 
 
 def _without_callers(one: Observation) -> Observation:
-    """Take out of each log record a place outside of the program, in which it was asked for."""
-    events = tuple(
-        event[:4] if event[0] == "log" and str(event[4]).endswith(_OUTSIDE) else event
-        for event in one.events
-    )
+    """Take out of each log record a place outside of the program, in which it was asked for.
+
+    And the traceback of an exception, which has the functions that stand for regions in it.
+    """
+    events = tuple(_without_caller(event) if event[0] == "log" else event for event in one.events)
     return replace(one, events=events)
+
+
+def _without_caller(event: Event) -> Event:
+    return event[:4] if str(event[4]).endswith(_OUTSIDE) else event[:8]
 
 
 def _plain(text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 import sys
+import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,10 +14,11 @@ from typing import Any
 
 import pytest
 
+from bcmend.codeobj.decode import decode
 from bcmend.pipeline import Context, mend
 from bcmend.policy import Policy
 from bcmend.rewrite.plan import OutputLowering, Refusal
-from tests.stand_ins import NothingToMend, installed, sites_of
+from tests.stand_ins import NothingToMend, installed, jumps_in, sites_of
 
 logger = logging.getLogger(__name__)
 
@@ -380,17 +382,17 @@ class Log:
 def test_a_trace_is_asked_about_the_object_that_has_the_method() -> None:
     def f(one, many, level):
         one.info("text")
-        many[0].info("text", exc_info=True)
+        many[0].info("text", stack_info=True)
         getattr(one, "info")("text")  # noqa: B009
         one.log(level, "text")
 
     log = Log()
     log.info = lambda *arguments, **keywords: None  # type: ignore[method-assign]
     assert _asked_about(f, log, [log], 7) == [
-        (log, "info", None, ""),
-        (log, "info", None, "the exception being handled is written too"),
-        (log.info, "", None, ""),
-        (log, "log", 7, ""),
+        (log, "info", None, "", True),
+        (log, "info", None, "the callers are written too", True),
+        (log.info, "", None, "", True),
+        (log, "log", 7, "", True),
     ]
 
 
@@ -404,6 +406,38 @@ def test_a_variable_that_is_called_is_asked_about() -> None:
         assert said == []
         later.deliver()
     assert said == ["text"]
+
+
+def test_an_item_that_is_called_is_asked_about_and_not_what_it_is_an_item_of() -> None:
+    def f(table):
+        table["one"]("text")
+        _TABLE["other"]("text")
+
+    assert _outputs(f) == []  # until Dynamo stops there
+    context = Context("m", f.__globals__, Policy(), calls=frozenset(jumps_in(f.__code__)))
+    instructions = decode(f.__code__).instructions
+    asked_about = []
+    for _, site in mend(f.__code__, context).sites:
+        assert isinstance(site.decision, OutputLowering) and site.decision.callee is not None
+        load = site.decision.callee.load
+        asked_about.append([each.op for each in instructions[load.start : load.end]])
+    subscript = ["LOAD_CONST", "BINARY_SUBSCR"]
+    assert [ops[1:] for ops in asked_about] == [subscript, subscript]
+
+
+_TABLE = {"other": list}
+
+
+def test_the_names_of_keywords_stay_with_their_call(capsys: pytest.CaptureFixture[str]) -> None:
+    def f(x):
+        print(f"{x[0]} {1}", str(x))
+
+    f("ab")
+    expected = capsys.readouterr().out
+    with _delivered_later(f) as (mended, later):
+        mended("ab")
+        later.deliver()
+    assert capsys.readouterr().out == expected
 
 
 def _exit_of_a_with(manager):
@@ -447,6 +481,51 @@ def _no_level(x):
 def test_the_level_of_a_warning(function: FunctionType, level: int) -> None:
     (decision,) = _outputs(function)
     assert isinstance(decision, OutputLowering) and decision.stack_level == level
+
+
+def _logs_what_it_handles(x):
+    logger.exception(x)
+
+
+def _logs_an_exception_by_a_keyword(x):
+    logger.error("text", exc_info=x)
+
+
+def _logs_by_keywords_from_anywhere(x):
+    logger.error("text", **x)
+
+
+def _prints_a_formatted_traceback(x):
+    print(x, traceback.format_exc())
+
+
+def _prints_a_traceback(x):
+    traceback.print_exc()
+
+
+def _logs_none(x):
+    logger.error("text", exc_info=False)
+
+
+def _prints_keywords_from_anywhere(x):
+    print("text", **x)
+
+
+@pytest.mark.parametrize(
+    ("function", "shows"),
+    [
+        (_logs_what_it_handles, True),
+        (_logs_an_exception_by_a_keyword, True),
+        (_logs_by_keywords_from_anywhere, True),
+        (_prints_a_formatted_traceback, True),
+        (_prints_a_traceback, True),
+        (_logs_none, False),
+        (_prints_keywords_from_anywhere, False),
+    ],
+)
+def test_whether_a_statement_may_show_tracebacks(function: FunctionType, shows: bool) -> None:
+    (decision,) = _outputs(function)
+    assert isinstance(decision, OutputLowering) and decision.shows_tracebacks is shows
 
 
 @functools.lru_cache(None)

@@ -168,3 +168,35 @@ def test_a_shell_keeps_everything_that_can_be_read_of_a_code_object() -> None:
             "co_kwonlyargcount",
         ):
             assert getattr(shell.__code__, name) == getattr(function.__code__, name)
+
+
+def test_what_the_boundary_raises_is_handed_to_leave_out_and_raised_again() -> None:
+    class Failing(Boundary):
+        left_out: BaseException | None = None
+
+        def run(self, body: FunctionType, arguments: tuple[Any, ...]) -> Any:
+            raise ValueError(*arguments)
+
+        def leave_out(self, error: BaseException) -> None:
+            self.left_out = error
+            assert error.__traceback__ is not None
+            error.__traceback__ = error.__traceback__.tb_next
+
+    def f(x: int) -> int:
+        try:
+            print(x)
+        finally:
+            x += 1
+        return x
+
+    primitives = Failing()
+    shell = _shell(f, primitives, traced=False, compiling=True)
+    with pytest.raises(ValueError) as raised:
+        shell(3)
+    assert raised.value is primitives.left_out and raised.value.args == (3,)
+    entry = raised.value.__traceback__
+    names = []
+    while entry is not None:
+        names.append(entry.tb_frame.f_code.co_name)
+        entry = entry.tb_next
+    assert names[1:] == ["run"]  # behind the test itself, and without the shell

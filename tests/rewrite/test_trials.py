@@ -39,7 +39,7 @@ class Trying(NothingToMend):
     def record(  # type: ignore[override]
         self, key: str, action: FunctionType, inputs: tuple[Any, ...], *more: Any
     ) -> bool:
-        _, trial, facts = more
+        _, _, trial, facts = more
         self.trials.append(facts)
         trial(*inputs)
         return True

@@ -1,0 +1,80 @@
+"""The constructors of the program's exception classes.
+
+A class of exceptions mostly calls the constructor of its base, which is in C and which Dynamo does
+not trace. Of most of Python's exceptions it does no more than set ``args``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from torch._dynamo.variables import TupleVariable
+from torch._dynamo.variables.base import AttributeMutationNew, VariableTracker
+from torch._dynamo.variables.builtin import BuiltinVariable
+from torch._dynamo.variables.misc import SuperVariable
+from torch._dynamo.variables.user_defined import UserDefinedExceptionObjectVariable
+
+from bcmend.runtime import substitution
+from bcmend.runtime.merge import constant
+
+__all__ = ["install"]
+
+#: Exceptions whose constructor sets ``args`` and nothing else.
+_PLAIN: Final = (
+    BaseException, Exception, ArithmeticError, AssertionError, BufferError, EOFError,
+    FloatingPointError, IndexError, KeyError, LookupError, MemoryError, NotImplementedError,
+    OverflowError, RecursionError, ReferenceError, RuntimeError, TypeError, UserWarning,
+    RuntimeWarning, ValueError, Warning, ZeroDivisionError,
+)  # fmt: skip
+_CONSTRUCTORS: Final = frozenset(kind.__init__ for kind in _PLAIN)
+
+_CALL_OF_SUPER: Final = SuperVariable.call_method
+_CALL_OF_TYPE: Final = BuiltinVariable.call_method
+
+
+def _construct(tx: Any, constructor: Any, made: Any, args: list[VariableTracker]) -> bool:
+    """Do what ``constructor(made, *args)`` does; ``False`` if that is not known."""
+    if not (
+        constructor in _CONSTRUCTORS
+        and isinstance(made, UserDefinedExceptionObjectVariable)
+        and isinstance(made.mutation_type, AttributeMutationNew)
+        and substitution.is_patched(tx) is not None
+    ):
+        return False
+    made.exc_vt.args = list(args)
+    tx.output.side_effects.store_attr(made, "args", TupleVariable(list(args)))
+    return True
+
+
+def _call_of_super(
+    self: Any,
+    tx: Any,
+    name: str,
+    args: list[VariableTracker],
+    kwargs: dict[str, VariableTracker],
+) -> VariableTracker:
+    if name == "__init__" and not kwargs and self.objvar is not None:
+        constructor, _ = self._resolved_getattr_and_source(tx, name)
+        if _construct(tx, constructor, self.objvar, args):
+            return constant(None)
+    return _CALL_OF_SUPER(self, tx, name, args, kwargs)
+
+
+def _call_of_type(
+    self: Any,
+    tx: Any,
+    name: str,
+    args: list[VariableTracker],
+    kwargs: dict[str, VariableTracker],
+) -> VariableTracker:
+    if name == "__init__" and args and not kwargs and self.fn in _PLAIN:
+        made, *rest = args
+        if _construct(tx, self.fn.__init__, made.realize(), rest):
+            return constant(None)
+    return _CALL_OF_TYPE(self, tx, name, args, kwargs)
+
+
+def install() -> None:
+    """Tell Dynamo what these constructors do, in patched code."""
+    SuperVariable.call_method = _call_of_super  # type: ignore[method-assign]
+    BuiltinVariable.call_method = _call_of_type  # type: ignore[method-assign]
