@@ -48,6 +48,7 @@ from bcmend.runtime import (
     ladder,
     leaves,
     lower,
+    masked_stores,
     open_ranges,
     operands,
     replacements,
@@ -484,6 +485,7 @@ def _install() -> None:
     searches.install()
     open_ranges.install()
     doubles.install()
+    masked_stores.install()
     index_loops.install()
     assertions.install()
     callees.install()

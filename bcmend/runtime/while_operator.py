@@ -54,12 +54,14 @@ class Body:
 class Ends:
     """When a loop goes on: while its condition is ``stays_if``, and there is a turn left.
 
-    That says the number ``turns_left``, or the carried truth at ``more``, where there is one.
+    That says the number ``turns_left``, or the carried truth at ``more``, where there is one. It ends
+    too where one of the carried truths at ``exits`` holds.
     """
 
     stays_if: bool
     turns_left: int | None
     more: int | None
+    exits: Sequence[int] = ()
 
 
 def write_while(
@@ -192,8 +194,8 @@ def _placeholders(
             node.meta.update(value.as_proxy().node.meta)
         carried.append(node)
     others = []
-    for proxy in additional:
-        node = graph.placeholder(proxy.node.name)
+    for number, proxy in enumerate(additional):
+        node = graph.placeholder(f"given_{number}")
         node.meta.update(proxy.node.meta)
         others.append(node)
     return carried, others
@@ -220,6 +222,8 @@ def _condition_graph(
         stays = call(torch.logical_and, stays, call(torch.lt, carried[-1], ends.turns_left))
     if ends.more is not None:
         stays = call(torch.logical_and, stays, carried[ends.more])
+    for each in ends.exits:
+        stays = call(torch.logical_and, stays, call(torch.logical_not, carried[each]))
     graph.output(stays)
     return graph
 
