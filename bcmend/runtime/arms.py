@@ -22,7 +22,7 @@ from torch._dynamo.variables.base import AttrMutationKind, VariableTracker, is_s
 from torch._dynamo.variables.tensor import SymNodeVariable
 from torch.fx import Graph, Proxy
 
-from bcmend.runtime import backoff, depth, doubles, failures, scalars, snapshots, unread
+from bcmend.runtime import asserted, backoff, depth, doubles, failures, scalars, snapshots, unread
 from bcmend.runtime.entries import Entry, Lifted
 
 __all__ = ["Arm", "ArmFailure", "ArmTrace", "Effects", "trace_arm"]
@@ -110,6 +110,7 @@ class ArmTrace:
     entries: dict[Proxy, Entry] = field(default_factory=dict)
     draws: list[Any] = field(default_factory=list)  # of draws.Draw
     states: list[Any] = field(default_factory=list)  # of generator_states.States
+    asserted: tuple[Any, ...] = ()  # what torch asserts of numbers of the main trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +219,7 @@ def trace_arm(
         try:
             with (
                 _state_of_the_tracer_stays(tx),
+                asserted.taken_back(output.shape_env) as found,
                 output.subtracer(target, None, "arm") as tracer,
                 open_sink() as records,
             ):
@@ -230,7 +232,15 @@ def trace_arm(
                 unread.drop_unread(graph)
                 tensors = _changed_in_place(tracer, lifted)
             effects = _effects(before, recording, tensors, scope)
-            return ArmTrace(result, graph, dict(lifted), effects, tuple(records), lifted.entries)
+            return ArmTrace(
+                result,
+                graph,
+                dict(lifted),
+                effects,
+                tuple(records),
+                lifted.entries,
+                asserted=tuple(found),
+            )
         except (exc.RestartAnalysis, exc.SkipFrame, backoff.MendedFurther):
             raise
         except depth.Unreadable as problem:

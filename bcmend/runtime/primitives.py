@@ -28,6 +28,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from bcmend.names import TURN_IS_MADE, UNBOUND
 from bcmend.runtime import (
     arrays,
+    asserted,
     assertions,
     attributes,
     backoff,
@@ -479,6 +480,7 @@ ANSWERING: Final = (
 
 def _install() -> None:
     attributes.install()
+    asserted.install()
     scalars.install()
     truths.install()
     operands.install()

@@ -86,7 +86,8 @@ def write_while(
         module = GraphModule(dict(tx.output.nn_modules), graph)
         names.append(tx.output.install_subgraph(f"while_{name}", module))
     attributes = [tx.output.create_proxy("get_attr", name, (), {}) for name in names]
-    operands = lower.without_aliases(tx, [each.as_proxy() for each in given])
+    apart = lower.without_aliases(tx, [*additional, *(each.as_proxy() for each in given)])
+    additional, operands = apart[: len(additional)], apart[len(additional) :]
     if body.gradients:
         operands, additional = (
             lower.gated(tx, first, each, taken=ends.stays_if) for each in (operands, additional)

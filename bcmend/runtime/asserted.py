@@ -1,0 +1,79 @@
+"""What torch asserts of sizes that only the data tell, while an arm is traced.
+
+An operation such as ``x[1]`` says that there are two rows at least, and torch notes that for the
+whole graph: it asserts it, and relies on it from there on. Of an operation in an arm that holds
+only where the arm is taken. So what follows from the condition of the arm is not asserted at all,
+and the rest is taken back when the arm has been traced: ``taken_back`` gives it to the arm, and
+``again`` asserts it for the whole graph if the arm becomes part of it.
+
+Extends ``ShapeEnv.guard_or_defer_runtime_assert`` (torch/fx/experimental/symbolic_shapes.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import sympy
+from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols
+
+from bcmend.runtime import sizes
+
+__all__ = ["again", "install", "taken_back"]
+
+_TORCHS: Final = ShapeEnv.guard_or_defer_runtime_assert
+
+
+def _assert(self: Any, orig_expr: Any, *more: Any, **named: Any) -> bool:
+    is_known = sizes.follows(self, orig_expr) is sympy.true
+    return True if is_known else bool(_TORCHS(self, orig_expr, *more, **named))
+
+
+@contextmanager
+def taken_back(environment: Any) -> Iterator[list[Any]]:
+    """Undo at the end of a block what was asserted in it of older numbers; yield a list of that."""
+    found: list[Any] = []
+    ranges, replacements = dict(environment.var_to_range), dict(environment.replacements)
+    asserted = {key: len(each) for key, each in environment.deferred_runtime_asserts.items()}
+    axioms = dict(environment.axioms)
+    try:
+        yield found
+    finally:
+        older, fresh = [], []
+        for key, every in environment.deferred_runtime_asserts.items():
+            at = asserted.get(key, 0)
+            is_older = key in ranges
+            (older if is_older else fresh).extend(every[at:])
+            if is_older:
+                del every[at:]
+        if older:
+            found.extend(older)
+            _restore(environment, ranges, replacements)
+            for each in fresh:
+                axioms.update(environment.get_implications(environment.simplify(each.expr)))
+            environment.axioms.clear()
+            environment.axioms.update(axioms)
+            environment.num_deferred_runtime_asserts -= len(older)
+            environment._version_counter += 1  # what was computed from them is kept by version
+
+
+def _restore(environment: Any, ranges: dict[Any, Any], replacements: dict[Any, Any]) -> None:
+    """Forget what was found out of numbers since."""
+    for symbol, known in ranges.items():
+        if free_unbacked_symbols(symbol):
+            environment.var_to_range[symbol] = known
+    for symbol in environment.replacements.keys() - replacements.keys():
+        if symbol in ranges and free_unbacked_symbols(symbol):
+            del environment.replacements[symbol]
+
+
+def again(tx: Any, asserted: Iterable[Any]) -> None:
+    """Assert where the trace is what was asserted in an arm."""
+    for each in asserted:
+        tx.output.shape_env.guard_or_defer_runtime_assert(each.expr, each.msg)
+
+
+def install() -> None:
+    """Let torch ask here first."""
+    ShapeEnv.guard_or_defer_runtime_assert = _assert  # type: ignore[method-assign]
