@@ -23,6 +23,12 @@ from bcmend.runtime import sizes
 __all__ = ["again", "install", "taken_back"]
 
 _TORCHS: Final = ShapeEnv.guard_or_defer_runtime_assert
+#: What torch keeps the answers of whatever it comes to know.
+_REMEMBERED: Final[tuple[Any, ...]] = (
+    ShapeEnv.guard_or_defer_runtime_assert,
+    ShapeEnv._inner_evaluate_expr,
+    ShapeEnv._maybe_guard_rel,
+)
 
 
 def _assert(self: Any, orig_expr: Any, *more: Any, **named: Any) -> bool:
@@ -40,7 +46,8 @@ def taken_back(environment: Any) -> Iterator[list[Any]]:
     try:
         yield found
     finally:
-        older, fresh = [], []
+        older: list[Any] = []
+        fresh: list[Any] = []
         for key, every in environment.deferred_runtime_asserts.items():
             at = asserted.get(key, 0)
             is_older = key in ranges
@@ -55,7 +62,7 @@ def taken_back(environment: Any) -> Iterator[list[Any]]:
             environment.axioms.clear()
             environment.axioms.update(axioms)
             environment.num_deferred_runtime_asserts -= len(older)
-            environment._version_counter += 1  # what was computed from them is kept by version
+            _forget_answers(environment)
 
 
 def _restore(environment: Any, ranges: dict[Any, Any], replacements: dict[Any, Any]) -> None:
@@ -68,6 +75,13 @@ def _restore(environment: Any, ranges: dict[Any, Any], replacements: dict[Any, A
             del environment.replacements[symbol]
 
 
+def _forget_answers(environment: Any) -> None:
+    """Have torch look again at questions that it has answered by what it was told in an arm."""
+    environment._version_counter += 1
+    for function in _REMEMBERED:
+        function.cache_clear()
+
+
 def again(tx: Any, asserted: Iterable[Any]) -> None:
     """Assert where the trace is what was asserted in an arm."""
     for each in asserted:
@@ -76,4 +90,4 @@ def again(tx: Any, asserted: Iterable[Any]) -> None:
 
 def install() -> None:
     """Let torch ask here first."""
-    ShapeEnv.guard_or_defer_runtime_assert = _assert  # type: ignore[method-assign]
+    ShapeEnv.guard_or_defer_runtime_assert = _assert  # type: ignore[assignment, method-assign]

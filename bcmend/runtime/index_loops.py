@@ -182,7 +182,6 @@ def _numbers_in(tx: Any, variable: TensorVariable, *, most_dimensions: int) -> I
     return found if found is not None and found.bound <= TURNS_AT_MOST else None
 
 
-
 def _with_known_index(before: Any) -> Any:
     """Return what inserts operators into the graph, such as ``x[row]``."""
 

@@ -54,8 +54,8 @@ class Body:
 class Ends:
     """When a loop goes on: while its condition is ``stays_if``, and there is a turn left.
 
-    That says the number ``turns_left``, or the carried truth at ``more``, where there is one. It ends
-    too where one of the carried truths at ``exits`` holds.
+    That says the number ``turns_left``, or the carried truth at ``more``, where there is one. Where
+    one of the carried truths at ``exits`` holds, it ends too.
     """
 
     stays_if: bool
