@@ -97,21 +97,26 @@ def _needs_exit(tx: Any, part: Part, form: Sequence[Any], value: VariableTracker
     needs = any(isinstance(axis, Item) for axis in part.axes)
     if not isinstance(value, TensorVariable):
         return needs
-    sizes = list(example_of(value).shape)
+    example = example_of(value)
     kept = [at for at, axis in enumerate(part.axes) if not isinstance(axis, Item)]
-    while len(sizes) > len(kept):
-        if not is_one(sizes.pop(0)):
-            raise _Other
-    for size, at in zip(reversed(sizes), reversed(kept), strict=False):
+    surplus = example.dim() - len(kept)
+    if not all(is_one(size) for size in example.shape[: max(surplus, 0)]):
+        raise _Other
+    sizes = [*[1] * -surplus, *example.shape[max(surplus, 0) :]]
+    has_gradient = torch.is_grad_enabled() and example.requires_grad
+    for size, at in zip(sizes, kept, strict=True):
+        is_repeated = is_one(size) and not (part.axes[at] is None and is_one(form[at]))
+        if is_repeated and has_gradient:
+            raise _Other  # the sum of the gradients of all places has another order
         if is_one(size):
             continue
         if part.axes[at] is None:
-            if free_unbacked_symbols(size) or not statically_known_true(size == form[at]):
+            if not statically_known_true(size == form[at]):
                 raise _Other
-            continue
-        needs = True
-        if free_unbacked_symbols(size) and numbers_of_range(tx, value) is None:
+        elif free_unbacked_symbols(size) and numbers_of_range(tx, value) is None:
             raise _Other
+        else:
+            needs = True
     return needs
 
 
