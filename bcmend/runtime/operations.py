@@ -22,7 +22,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.fx.node import map_aggregate
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from bcmend.runtime import asserted, costs
+from bcmend.runtime import asserted, costs, sizes
 from bcmend.runtime.random_numbers import may_draw
 
 __all__ = [
@@ -184,7 +184,7 @@ def _draws(operator: torch._ops.OpOverload, arguments: Any, keywords: Any) -> bo
 class _Run:
     """The ATen calls behind one node, and which storages stood in for which.
 
-    ``asserts`` says whether they are possible for some sizes only that the data tell.
+    ``asserts`` says whether they are possible only for some of the sizes that the data tell.
     """
 
     calls: list[_Call]
@@ -368,6 +368,8 @@ def _operators_of(node: Node, fake_mode: Any) -> _Run | None:
             fake_mode,
             torch.no_grad(),
             fake_mode.shape_env.ignore_fresh_unbacked_symbols(),
+            # An arm around this one may be run where the condition of this one does not hold.
+            sizes.nothing_known(fake_mode.shape_env),
             asserted.taken_back(fake_mode.shape_env) as found,
         ):
             arguments = map_aggregate(node.args, value)

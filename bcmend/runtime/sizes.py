@@ -44,6 +44,7 @@ __all__ = [
     "install",
     "is_implied",
     "note_fact",
+    "nothing_known",
     "settle",
     "symbols_in",
 ]
@@ -122,6 +123,17 @@ def facts(tx: Any, found: Sequence[Any]) -> Iterator[None]:
         yield
     finally:
         del known[before:]
+
+
+@contextmanager
+def nothing_known(environment: Any) -> Iterator[None]:
+    """For the length of a block, no condition of an arm holds."""
+    known = _knowledge(environment)
+    before, known.facts = known.facts, []
+    try:
+        yield
+    finally:
+        known.facts = before
 
 
 def note_fact(tx: Any, condition: VariableTracker, truth: bool) -> None:

@@ -18,7 +18,7 @@ from torch._dynamo.variables.builder import wrap_fx_proxy
 from torch._dynamo.variables.tensor import SymNodeVariable
 from torch.fx import Graph, GraphModule, Node, Proxy
 
-from bcmend.runtime import lower
+from bcmend.runtime import asserted, lower
 from bcmend.runtime.arms import ArmTrace
 from bcmend.runtime.carried import becoming_differentiable, tied
 from bcmend.runtime.merge import example_of
@@ -99,7 +99,9 @@ def write_while(
         (*attributes, tuple(operands), tuple(additional)),
         {},
     )
-    results = list(wrap_fx_proxy(tx, proxy).items)  # type: ignore[attr-defined]
+    with asserted.taken_back(tx.output.shape_env):  # torch goes through a turn here
+        every: Any = wrap_fx_proxy(tx, proxy)
+    results = list(every.items)
     if not body.gradients:
         return results
     return [

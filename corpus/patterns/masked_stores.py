@@ -152,9 +152,10 @@ def places_that_are_counted() -> Program:
 def second_place_if_there_is_one() -> Program:
     def program(tokens: Tensor) -> Tensor:
         places = torch.nonzero(tokens > 100)
+        result = tokens * 2
         if len(places) > 1:
-            tokens = tokens + places[1].sum()
-        return tokens
+            result = result + places[1].sum()
+        return result
 
     return program
 

@@ -79,7 +79,7 @@ def _numbers(x: Tensor, first: Tensor, last: Tensor, begin: Tensor, end: Tensor)
 def test_numbers_of_a_range_have_to_fit_too() -> None:
     numbers = list(product((0, 2), (1, 3), (0, 4), (3, 5, 6)))
     calls = _calls(torch.arange(6.0) - 3, numbers)
-    assert_equivalent(lambda: _numbers, calls)
+    _compared(_numbers, calls)
 
 
 def _numbers_that_are_read(x: Tensor, count: Tensor) -> Tensor:
@@ -177,7 +177,7 @@ def _unrepeatable(x: Tensor, first: Tensor) -> Tensor:
 
 
 def test_where_the_call_cannot_be_made_again_an_index_is_not_trusted() -> None:
-    calls = _calls(torch.zeros(2**20), [(1,), (3,), (4,), (100,)])
+    calls = _calls(torch.zeros(2**20), [(1,), (3,), (0,), (100,)])
     _compared(_unrepeatable, calls, fullgraph=False)
 
 
