@@ -4,7 +4,8 @@ An operation such as ``x[1]`` says that there are two rows at least, and torch n
 whole graph: it asserts it, and relies on it from there on. Of an operation in an arm that holds
 only where the arm is taken. So what follows from the condition of the arm is not asserted at all,
 and the rest is taken back when the arm has been traced: ``taken_back`` gives it to the arm, and
-``again`` asserts it for the whole graph if the arm becomes part of it.
+``again`` asserts it for the whole graph if the arm is run whatever its condition. Where it is not,
+the operation fails by itself, as in eager execution.
 
 Extends ``ShapeEnv.guard_or_defer_runtime_assert`` (torch/fx/experimental/symbolic_shapes.py).
 """

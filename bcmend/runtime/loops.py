@@ -25,7 +25,7 @@ from torch._dynamo.variables.builder import wrap_fx_proxy
 from torch.fx import Proxy
 
 from bcmend.rewrite.plan import SPLIT
-from bcmend.runtime import asserted, in_place, iterators, lower, sinks, watches
+from bcmend.runtime import in_place, iterators, lower, sinks, watches
 from bcmend.runtime.arms import Arm, ArmTrace, trace_arm
 from bcmend.runtime.in_place import InPlace
 from bcmend.runtime.loop_values import (
@@ -224,7 +224,6 @@ def _lower(
     values = [*outcome[0][1], *left]
     body = Body(trace, entered, outcome[0][0], values, carried.gradients, changed)
     results = write_while(tx, body, start, ends)
-    asserted.again(tx, trace.asserted)
     for draft, result in zip(exits, results[first_exit:first_change], strict=True):
         sinks.append(tx, replace(draft, predicate=result))
     in_place.write_back(tx, changes, results[first_change : first_change + len(changes)])

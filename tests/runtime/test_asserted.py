@@ -94,6 +94,25 @@ def _in_turns(x: Tensor) -> Tensor:
     return y
 
 
+def _by_a_flag(x: Tensor, flag: Tensor) -> Tensor:
+    x.add_(1)  # of more bytes than are put back: the call cannot be made again
+    places = torch.nonzero(x[:4] > 0)
+    y = x[:4] * 2
+    if flag > 0:
+        y = y + places[1]
+    return y
+
+
+def _flags() -> list[Call]:
+    rows = (([1.0, 1, 1, 1], 1), ([-2.0, -2, -2, -2], 0), ([-2.0, 1, -2, -2], 0))
+    return [call(torch.tensor([*row, *[0.0] * 2**20]), torch.tensor(flag)) for row, flag in rows]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_an_arm_that_says_more_than_its_condition(backend: str) -> None:
+    assert_equivalent(lambda: _by_a_flag, _flags, backend=backend)
+
+
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
 @pytest.mark.parametrize("program", [_in_an_arm, _in_both_arms, _in_turns])
 def test_nothing_is_asserted_where_the_arm_is_not_taken(
