@@ -24,6 +24,7 @@ from torch.fx import Graph, Proxy
 
 from bcmend.runtime import asserted, backoff, depth, doubles, failures, scalars, snapshots, unread
 from bcmend.runtime.entries import Entry, Lifted
+from bcmend.runtime.per_trace import kept
 
 __all__ = ["Arm", "ArmFailure", "ArmTrace", "Effects", "trace_arm"]
 
@@ -248,7 +249,8 @@ def trace_arm(
         except RecursionError:
             raise depth.TooDeep("more than Python's stack can hold") from None
         except Exception as error:
-            return _failure(tx, error, spoiled=lifted.spoiled)
+            is_turn = arm.calls is not None
+            return _failure(tx, error, spoiled=lifted.spoiled, is_turn=is_turn)
 
 
 def _numbers_in(left: Sequence[Any], graph: Graph) -> list[SymNodeVariable]:
@@ -271,11 +273,14 @@ def _left_in(recording: Any, records: Sequence[Any]) -> list[Any]:
     return [stored, list(recording.id_to_variable.values()), [each.inputs for each in records]]
 
 
-def _failure(tx: Any, error: Exception, *, spoiled: bool) -> ArmFailure:
+def _failure(tx: Any, error: Exception, *, spoiled: bool, is_turn: bool) -> ArmFailure:
     raised = failures.whether_raised(error)
     if isinstance(error, exc.ObservedException):
         return ArmFailure(raised, failures.exception_name(error), spoiled)
-    if isinstance(error, (exc.Unsupported, exc.UserError)) and raised == failures.UNKNOWN:
+    if isinstance(error, exc.Unsupported) and raised == failures.UNKNOWN:
+        backoff.mend_inside(tx, error)
+    # In a turn of a loop numbers are unknown that are known where the loop is unrolled.
+    if isinstance(error, exc.UserError) and not is_turn and not kept(tx.output, "turns", list):
         backoff.mend_inside(tx, error)
     first = str(error).strip().splitlines()[:1]
     return ArmFailure(raised, f"{type(error).__name__}: {' '.join(first)}", spoiled)
