@@ -64,8 +64,8 @@ def arm_graph(
 def _inputs(graph: Graph, operands: Sequence[Proxy], changed: Sequence[Proxy]) -> dict[Node, Node]:
     """Give a graph its inputs; return the form in which each operand is read there."""
     known: dict[Node, Node] = {}
-    for operand in operands:  # all of them first: no other node may take the name of one
-        known[operand.node] = graph.placeholder(operand.node.name)
+    for at, operand in enumerate(operands):  # two may have one name, each in a graph of its own
+        known[operand.node] = graph.placeholder(f"operand_{at}")
         known[operand.node].meta.update(operand.node.meta)
     for operand in operands:
         placeholder = known[operand.node]

@@ -22,8 +22,9 @@ from torch._dynamo.variables.base import AttrMutationKind, VariableTracker, is_s
 from torch._dynamo.variables.tensor import SymNodeVariable
 from torch.fx import Graph, Proxy
 
-from bcmend.runtime import backoff, depth, doubles, failures, scalars, snapshots, unread
+from bcmend.runtime import asserted, backoff, depth, doubles, failures, scalars, snapshots, unread
 from bcmend.runtime.entries import Entry, Lifted
+from bcmend.runtime.per_trace import kept
 
 __all__ = ["Arm", "ArmFailure", "ArmTrace", "Effects", "trace_arm"]
 
@@ -110,6 +111,7 @@ class ArmTrace:
     entries: dict[Proxy, Entry] = field(default_factory=dict)
     draws: list[Any] = field(default_factory=list)  # of draws.Draw
     states: list[Any] = field(default_factory=list)  # of generator_states.States
+    asserted: tuple[Any, ...] = ()  # what torch asserts of numbers of the main trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +222,7 @@ def trace_arm(
         try:
             with (
                 _state_of_the_tracer_stays(tx),
+                asserted.taken_back(output.shape_env) as found,
                 output.subtracer(target, None, "arm") as tracer,
                 open_sink() as records,
             ):
@@ -232,7 +235,15 @@ def trace_arm(
                 unread.drop_unread(graph)
                 tensors = _changed_in_place(tracer, lifted)
             effects = _effects(before, recording, tensors, scope)
-            return ArmTrace(result, graph, dict(lifted), effects, tuple(records), lifted.entries)
+            return ArmTrace(
+                result,
+                graph,
+                dict(lifted),
+                effects,
+                tuple(records),
+                lifted.entries,
+                asserted=tuple(found),
+            )
         except (exc.RestartAnalysis, exc.SkipFrame, backoff.MendedFurther):
             raise
         except depth.Unreadable as problem:
@@ -240,7 +251,8 @@ def trace_arm(
         except RecursionError:
             raise depth.TooDeep("more than Python's stack can hold") from None
         except Exception as error:
-            return _failure(tx, error, spoiled=lifted.spoiled)
+            is_turn = arm.calls is not None
+            return _failure(tx, error, spoiled=lifted.spoiled, is_turn=is_turn)
 
 
 def _numbers_in(left: Sequence[Any], graph: Graph) -> list[SymNodeVariable]:
@@ -263,13 +275,16 @@ def _left_in(recording: Any, records: Sequence[Any]) -> list[Any]:
     return [stored, list(recording.id_to_variable.values()), [each.inputs for each in records]]
 
 
-def _failure(tx: Any, error: Exception, *, spoiled: bool) -> ArmFailure:
+def _failure(tx: Any, error: Exception, *, spoiled: bool, is_turn: bool) -> ArmFailure:
     raised = failures.whether_raised(error)
     if isinstance(error, failures.BothRaise):
         return ArmFailure(raised, str(error), spoiled)
     if isinstance(error, exc.ObservedException) or failures.is_being_made(error):
         return ArmFailure(raised, failures.exception_name(error), spoiled)
     if isinstance(error, exc.Unsupported) and raised == failures.UNKNOWN:
+        backoff.mend_inside(tx, error)
+    # In a turn of a loop numbers are unknown that are known where the loop is unrolled.
+    if isinstance(error, exc.UserError) and not is_turn and not kept(tx.output, "turns", list):
         backoff.mend_inside(tx, error)
     first = str(error).strip().splitlines()[:1]
     return ArmFailure(raised, f"{type(error).__name__}: {' '.join(first)}", spoiled)

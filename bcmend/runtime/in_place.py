@@ -33,7 +33,14 @@ from bcmend.runtime.arms import ArmTrace
 from bcmend.runtime.merge import Pair, example_of
 from bcmend.runtime.operations import Hazards, storage_of
 
-__all__ = ["CannotSettle", "InPlace", "outer_form", "plan_in_place", "write_back"]
+__all__ = [
+    "CannotSettle",
+    "InPlace",
+    "may_overlap_itself",
+    "outer_form",
+    "plan_in_place",
+    "write_back",
+]
 
 
 class CannotSettle(Exception):
@@ -185,7 +192,7 @@ def _require_settled_form(arm: ArmTrace, outer: Proxy, reshaped: bool) -> None:
         raise CannotSettle("a tensor gets another form in place")
     if example.layout is not torch.strided:
         raise CannotSettle("a sparse tensor is changed in place")
-    if _may_overlap_itself(example):
+    if may_overlap_itself(example):
         raise CannotSettle("a tensor that overlaps itself is changed in place")
     if not torch.is_grad_enabled():
         return
@@ -195,7 +202,7 @@ def _require_settled_form(arm: ArmTrace, outer: Proxy, reshaped: bool) -> None:
         raise CannotSettle("a tensor that outlives the call gets a history of gradients in place")
 
 
-def _may_overlap_itself(example: torch.Tensor) -> bool:
+def may_overlap_itself(example: torch.Tensor) -> bool:
     """Whether two elements may have the same place in memory."""
     dimensions = list(zip(example.stride(), example.size(), strict=True))
     if all(isinstance(number, int) for pair in dimensions for number in pair):

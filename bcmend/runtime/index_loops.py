@@ -182,9 +182,6 @@ def _numbers_in(tx: Any, variable: TensorVariable, *, most_dimensions: int) -> I
     return found if found is not None and found.bound <= TURNS_AT_MOST else None
 
 
-_DYNAMOS_SETTER: Final = TensorVariable.method___setitem__
-
-
 def _with_known_index(before: Any) -> Any:
     """Return what inserts operators into the graph, such as ``x[row]``."""
 
@@ -198,12 +195,18 @@ def _with_known_index(before: Any) -> Any:
     return insert
 
 
-def _set(
-    variable: TensorVariable, tx: Any, key: VariableTracker, value: VariableTracker
-) -> VariableTracker:
-    if scalars.may_take(tx):
-        key = _with_numbers(key)
-    return _DYNAMOS_SETTER(variable, tx, key, value)
+def _with_known_key(before: Any) -> Any:
+    """Return what answers ``x[row] = value``."""
+
+    def store(
+        variable: TensorVariable, tx: Any, key: VariableTracker, value: VariableTracker
+    ) -> VariableTracker:
+        if scalars.may_take(tx):
+            key = _with_numbers(key)
+        found: VariableTracker = before(variable, tx, key, value)
+        return found
+
+    return store
 
 
 def _with_numbers(key: VariableTracker) -> VariableTracker:
@@ -239,7 +242,9 @@ def install() -> None:
     BuiltinVariable._handle_insert_op_in_graph = _with_known_index(  # type: ignore[method-assign]
         BuiltinVariable._handle_insert_op_in_graph
     )
-    TensorVariable.method___setitem__ = _set  # type: ignore[assignment, method-assign]
+    TensorVariable.method___setitem__ = _with_known_key(  # type: ignore[method-assign]
+        TensorVariable.method___setitem__
+    )
     InstructionTranslatorBase._format_value = _format  # type: ignore[assignment, method-assign]
     TensorVariable.method_tolist = _with_index_list(  # type: ignore[method-assign]
         TensorVariable.method_tolist

@@ -30,6 +30,7 @@ from torch._dynamo.variables.base import ValueMutationNew, VariableTracker
 
 from bcmend.rewrite.plan import SPLIT
 from bcmend.runtime import (
+    asserted,
     depth,
     draws,
     generator_states,
@@ -231,6 +232,8 @@ def _lower(tx: Any, branch: Branch) -> VariableTracker | None:
     choice, tensors = chosen
     how = choice.how
     merged = _write_lowering(tx, branch, how, merger.pairs, tensors)
+    if how == "where":  # in a cond the operations say it where they are made
+        asserted.again(tx, [each for arm in branch.arms for each in arm.asserted])
     if how == "where" and not (merger.pairs or tensors):
         how = "nothing to merge"
         lower.keep_draws(tx, branch.predicate)

@@ -201,19 +201,31 @@ def _lower(
         return constant(None)
 
     trace = trace_arm(tx, target, replace(arm, calls=turn), lambda: sinks.open_arm(tx))
-    if not isinstance(trace, ArmTrace) or trace.records:
+    if not isinstance(trace, ArmTrace):
         raise NoLoop("a turn has effects")
+    exits = _side_exits(trace)
     changes = _changes_in_place(tx, trace, carried)
     changed = [each.outer for each in changes]
     _require_pure(tx, trace, entered, changed, gradients=carried.gradients)
     predicate = lower.as_predicate(tx, condition)
     given = [number_in(inputs[each].realize()) for each in (*carried.tensors, *carried.numbers)]
     numbers = [in_the_operator(tx, each, carried) for each in given]
-    start = [predicate, *numbers, *more, *(_copy(tx, each) for each in changed)]
-    ends = Ends(staying == 0, turns_left, 1 + len(numbers) if more else None)
-    body = Body(trace, entered, outcome[0][0], outcome[0][1], carried.gradients, changed)
+    left = [each.predicate for each in exits]
+    first_exit = 1 + len(numbers) + len(more)
+    first_change = first_exit + len(left)
+    copies = [_copy(tx, each) for each in changed]
+    start = [predicate, *numbers, *more, *(_false(tx, each) for each in left), *copies]
+    ends = Ends(
+        staying == 0,
+        turns_left,
+        1 + len(numbers) if more else None,
+        range(first_exit, first_change),
+    )
+    values = [*outcome[0][1], *left]
+    body = Body(trace, entered, outcome[0][0], values, carried.gradients, changed)
     results = write_while(tx, body, start, ends)
-    first_change = 1 + len(numbers) + len(more)
+    for draft, result in zip(exits, results[first_exit:first_change], strict=True):
+        sinks.append(tx, replace(draft, predicate=result))
     in_place.write_back(tx, changes, results[first_change : first_change + len(changes)])
     for position, result in zip((*carried.tensors, *carried.numbers), results[1:], strict=False):
         _watch(tx, site, inputs[position], result)
@@ -226,6 +238,27 @@ def _lower(
     end = results[0]
     assert isinstance(end, TensorVariable)
     return LoopEnd(end, TupleVariable(inputs), 1 - staying, bool(more) or turns_left is not None)
+
+
+def _side_exits(trace: ArmTrace) -> list[sinks.Draft]:
+    """Return the side exits of a turn, which ends the loop if it takes one.
+
+    Raises ``NoLoop`` if the turn has other records.
+    """
+    drafts: list[sinks.Draft] = list(trace.records)
+    if not all(each.is_exit and isinstance(each.predicate, TensorVariable) for each in drafts):
+        raise NoLoop("a turn has effects")
+    return drafts
+
+
+def _false(tx: Any, like: VariableTracker | None) -> VariableTracker:
+    """Return the condition of a side exit before the first turn."""
+    assert isinstance(like, TensorVariable)
+    named = {"dtype": torch.bool, "device": example_of(like).device}
+    found: VariableTracker = wrap_fx_proxy(
+        tx, tx.output.create_proxy("call_function", torch.zeros, ((),), named)
+    )
+    return found
 
 
 def _changes_in_place(tx: Any, trace: ArmTrace, carried: Carried) -> list[InPlace]:

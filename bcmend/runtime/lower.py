@@ -17,7 +17,7 @@ from torch._dynamo.variables.builder import wrap_fx_proxy
 from torch._dynamo.variables.tensor import SymNodeVariable
 from torch.fx import GraphModule, Node, Proxy
 
-from bcmend.runtime import depth, doubles, histories, scalars, sizes
+from bcmend.runtime import asserted, depth, doubles, histories, scalars, sizes
 from bcmend.runtime.arm_graphs import (
     arm_graph,
     has_to_be_a_tensor,
@@ -178,7 +178,9 @@ def by_cond(
         {},
     )
     depth.mark_cond(proxy.node, size)
-    results = list(wrap_fx_proxy(tx, proxy).items)[: len(pairs)]  # type: ignore[attr-defined]
+    with asserted.taken_back(tx.output.shape_env):  # torch goes through both arms here
+        every: Any = wrap_fx_proxy(tx, proxy)
+    results = list(every.items)[: len(pairs)]
     return [
         _without_history(tx, pair, _uncovered(tx, result, example_of(pair.present)))
         for pair, result in zip(pairs, results, strict=True)

@@ -16,6 +16,7 @@ import operator
 from collections.abc import Sequence
 from typing import Any, Final
 
+import sympy
 import torch
 from torch._dynamo import graph_break_hints
 from torch._dynamo.bytecode_transformation import create_call_function
@@ -57,7 +58,7 @@ class OpenRange(VariableTracker):
         return range
 
     def tp_iter_impl(self, tx: Any) -> VariableTracker:
-        return OpenIterator(self.start, self.step, self.limit)
+        return OpenIterator(self, self.start)
 
     def reconstruct(self, codegen: Any) -> None:
         codegen.add_push_null(
@@ -76,15 +77,14 @@ class OpenIterator(VariableTracker):
 
     def __init__(
         self,
+        goes_over: OpenRange,
         following: VariableTracker,
-        step: int,
-        limit: TensorVariable,
         *,
         has_one: bool = False,
         **more: Any,
     ) -> None:
         super().__init__(**more)
-        self.following, self.step, self.limit, self.has_one = following, step, limit, has_one
+        self.goes_over, self.following, self.has_one = goes_over, following, has_one
 
     def python_type(self) -> type:
         return _ITERATOR
@@ -99,8 +99,8 @@ class OpenIterator(VariableTracker):
             if sinks.ends_at_a_boundary(tx):
                 backoff.split_where_read(tx, None)
             _stop("the loop over it cannot be lowered")
-        following = _call(tx, operator.add, self.following, constant(self.step))
-        tx.stack[-1] = OpenIterator(following, self.step, self.limit)
+        following = _call(tx, operator.add, self.following, constant(self.goes_over.step))
+        tx.stack[-1] = OpenIterator(self.goes_over, following)
         return self.following
 
     def _is_held(self, tx: Any) -> bool:
@@ -110,7 +110,7 @@ class OpenIterator(VariableTracker):
 
     def condition(self, tx: Any) -> TensorVariable:
         """Return whether there is one more number."""
-        compare = torch.gt if self.step > 0 else torch.lt
+        compare = torch.gt if self.goes_over.step > 0 else torch.lt
         following: Any = self.following
         following = (
             scalars.integer_tensor(tx, following).as_proxy()
@@ -118,7 +118,7 @@ class OpenIterator(VariableTracker):
             else following.as_python_constant()
         )
         proxy = tx.output.create_proxy(
-            "call_function", compare, (self.limit.as_proxy(), following), {}
+            "call_function", compare, (self.goes_over.limit.as_proxy(), following), {}
         )
         result = wrap_fx_proxy(tx, proxy)
         assert isinstance(result, TensorVariable)
@@ -128,7 +128,20 @@ class OpenIterator(VariableTracker):
         """Return what it is where there is one more number, or none."""
         if not truth:
             return Exhausted()
-        return OpenIterator(self.following, self.step, self.limit, has_one=True)
+        return OpenIterator(self.goes_over, self.following, has_one=True)
+
+    def facts(self) -> list[Any]:
+        """Return what is known of the number that the iterator has come to, if it is in the range.
+
+        As torch writes it.
+        """
+        if not self.has_one:
+            return []
+        ends = self.goes_over.start, self.following, self.goes_over.stop
+        start, following, stop = map(_expression, ends)
+        if self.goes_over.step > 0:
+            return [sympy.Le(start, following), sympy.Lt(following, stop)]
+        return [sympy.Ge(start, following), sympy.Gt(following, stop)]
 
 
 class Exhausted(RangeIteratorVariable):
@@ -147,7 +160,14 @@ def with_number(value: VariableTracker, number: VariableTracker) -> VariableTrac
     """Return an open iterator that has come to ``number``; ``number`` for any other value."""
     if not isinstance(value, OpenIterator):
         return number
-    return OpenIterator(number, value.step, value.limit, has_one=value.has_one)
+    return OpenIterator(value.goes_over, number, has_one=value.has_one)
+
+
+def _expression(number: Any) -> Any:
+    """Return an integer as torch writes it."""
+    if isinstance(number, SymNodeVariable):
+        return number.sym_num.node.expr
+    return sympy.Integer(number.as_python_constant())
 
 
 def _call(tx: Any, function: Any, *arguments: VariableTracker) -> VariableTracker:

@@ -22,7 +22,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.fx.node import map_aggregate
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from bcmend.runtime import costs
+from bcmend.runtime import asserted, costs, sizes
 from bcmend.runtime.random_numbers import may_draw
 
 __all__ = [
@@ -182,10 +182,14 @@ def _draws(operator: torch._ops.OpOverload, arguments: Any, keywords: Any) -> bo
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """The ATen calls behind one node, and which storages stood in for which."""
+    """The ATen calls behind one node, and which storages stood in for which.
+
+    ``asserts`` says whether they are possible only for some of the sizes that the data tell.
+    """
 
     calls: list[_Call]
     stands_for: dict[int, int] = field(default_factory=dict)
+    asserts: bool = False
 
     def storages_written(self, *, reshaped: bool) -> set[int]:
         found: set[int] = set()
@@ -238,7 +242,7 @@ def _hazards_of_node(node: Node, fake_mode: Any, modules: Mapping[str, Any]) -> 
         random = _target_name(node) if may_draw(node) else _draw_inside(node, modules)
         return Hazards(partial=name, random=random, dear=name, waste=math.inf)
     found = Hazards(
-        partial=_target_name(node) if _may_fail_on_numbers(node) else "",
+        partial=_target_name(node) if run.asserts or _may_fail_on_numbers(node) else "",
         writes=frozenset(run.storages_written(reshaped=False)),
         reshapes=frozenset(run.storages_written(reshaped=True)),
     )
@@ -360,14 +364,21 @@ def _operators_of(node: Node, fake_mode: Any) -> _Run | None:
     in_place = is_in_place(node)
     log = _OperatorLog()
     try:
-        with fake_mode, torch.no_grad(), fake_mode.shape_env.ignore_fresh_unbacked_symbols():
+        with (
+            fake_mode,
+            torch.no_grad(),
+            fake_mode.shape_env.ignore_fresh_unbacked_symbols(),
+            # An arm around this one may be run where the condition of this one does not hold.
+            sizes.nothing_known(fake_mode.shape_env),
+            asserted.taken_back(fake_mode.shape_env) as found,
+        ):
             arguments = map_aggregate(node.args, value)
             keywords = map_aggregate(node.kwargs, value)
             with log:
                 run(node, arguments, keywords)
     except Exception:
         return None
-    return _Run(log.calls, stands_for)
+    return _Run(log.calls, stands_for, bool(found))
 
 
 def run(node: Node, arguments: Any, keywords: Any) -> Any:

@@ -29,6 +29,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from bcmend.names import TURN_IS_MADE, UNBOUND
 from bcmend.runtime import (
     arrays,
+    asserted,
     assertions,
     attributes,
     backoff,
@@ -51,6 +52,7 @@ from bcmend.runtime import (
     ladder,
     leaves,
     lower,
+    masked_stores,
     open_ranges,
     operands,
     per_trace,
@@ -513,6 +515,7 @@ ANSWERING: Final = (
 def _install() -> None:
     per_trace.install()
     attributes.install()
+    asserted.install()
     scalars.install()
     texts.install()
     truths.install()
@@ -520,6 +523,7 @@ def _install() -> None:
     searches.install()
     open_ranges.install()
     doubles.install()
+    masked_stores.install()
     index_loops.install()
     assertions.install()
     callees.install()

@@ -35,6 +35,7 @@ from torch.fx.experimental.symbolic_shapes import (
 
 from bcmend.names import BUFFER
 from bcmend.runtime import backoff, known_tensors, per_trace, repeats, sizes
+from bcmend.runtime.entries import before_arms
 from bcmend.runtime.merge import constant, example_of
 from bcmend.runtime.unread import (
     COMPARISONS,
@@ -291,8 +292,14 @@ def tensor_behind(tx: Any, number: Proxy) -> TensorVariable | None:
 
 def is_taken(tx: Any, number: SymNodeVariable) -> bool:
     """Whether a number was taken out of a tensor, or computed from one that was."""
-    nodes: set[Node] = set()
-    close_over(nodes, [number.as_proxy().node])
+    pending, nodes = [number.as_proxy().node], set[Node]()
+    while pending:
+        found: set[Node] = set()
+        close_over(found, pending)
+        nodes |= found
+        inner = (each for each in found if each.op == "placeholder")
+        outer = (before_arms(tx, Proxy(each)).node for each in inner)
+        pending = [each for each in outer if each not in nodes]
     return not nodes.isdisjoint(_kept_by_node(tx))
 
 

@@ -37,11 +37,14 @@ from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 __all__ = [
     "being_traced",
     "complete",
+    "facts",
+    "follows",
     "has_assumed",
     "holding",
     "install",
     "is_implied",
     "note_fact",
+    "nothing_known",
     "settle",
     "symbols_in",
 ]
@@ -54,6 +57,7 @@ class _Knowledge:
     Attributes:
         facts: what holds at this place of the trace.
         answers: what was answered inside an arm; ``None`` where the answers were not the same.
+        asserted: what need not be asserted, since it follows from the facts of an arm.
         assumed: whether the graph asserts something that the program does not.
         is_complete: whether the trace is, so that a later stage of compilation asks.
         is_asked: whether it is the program that asks, by a jump, and not an operation.
@@ -61,6 +65,7 @@ class _Knowledge:
 
     facts: list[Any] = field(default_factory=list)
     answers: dict[Any, Any] = field(default_factory=dict)
+    asserted: set[Any] = field(default_factory=set)
     assumed: bool = False
     is_complete: bool = False
     is_asked: bool = False
@@ -106,6 +111,29 @@ def holding(tx: Any, condition: VariableTracker, truth: bool) -> Iterator[None]:
         yield
     finally:
         del facts[before:]
+
+
+@contextmanager
+def facts(tx: Any, found: Sequence[Any]) -> Iterator[None]:
+    """For the length of a block, comparisons of numbers hold, written as torch writes them."""
+    known = _knowledge(tx.output.shape_env).facts
+    before = len(known)
+    known.extend(each for each in found if each not in (sympy.true, sympy.false))
+    try:
+        yield
+    finally:
+        del known[before:]
+
+
+@contextmanager
+def nothing_known(environment: Any) -> Iterator[None]:
+    """For the length of a block, no condition of an arm holds."""
+    known = _knowledge(environment)
+    before, known.facts = known.facts, []
+    try:
+        yield
+    finally:
+        known.facts = before
 
 
 def note_fact(tx: Any, condition: VariableTracker, truth: bool) -> None:
@@ -178,6 +206,23 @@ def _allowed(relation: Any, limits: Any, known: Any) -> Any:
 
 
 # What torch asks
+
+
+def follows(environment: Any, question: Any) -> Any:
+    """Return what the facts say of an assertion; ``None`` if they say nothing.
+
+    The later stages of compilation make it once more, in the arm where it follows from them.
+    """
+    known = getattr(environment, _NAME, None)
+    if not isinstance(known, _Knowledge):
+        return None
+    question = environment.simplify(question)
+    if being_traced() is None or known.is_complete:
+        return sympy.true if _form(question) in known.asserted else None
+    found = _implied(environment, question)
+    if found is sympy.true:
+        known.asserted.add(_form(question))
+    return found
 
 
 def being_traced() -> Any:

@@ -15,7 +15,7 @@ from torch._dynamo import config
 from torch._dynamo.variables import ConstDictVariable, ListVariable, TupleVariable
 from torch._dynamo.variables.base import ValueMutationNew, VariableTracker
 
-from bcmend.runtime import frames, ladder
+from bcmend.runtime import frames, ladder, sizes
 from bcmend.runtime.arms import Arm
 from bcmend.runtime.open_ranges import Exhausted, OpenIterator
 from bcmend.runtime.per_trace import kept
@@ -120,10 +120,18 @@ class _Half(Arm):
         try:
             # An assertion that is known to fail here is to raise, as in Python: Dynamo's own form
             # of it takes tensors.
-            with config.patch(rewrite_assert_with_torch_assert=False):
+            with (
+                config.patch(rewrite_assert_with_torch_assert=False),
+                sizes.facts(tx, self._facts()),
+            ):
                 return Arm.call(self, tx)
         finally:
             known.pop()
+
+    def _facts(self) -> list[Any]:
+        """Return what follows of numbers from the conditions that are known here."""
+        iterators = [each for each in self.inputs.items if isinstance(each, OpenIterator)]
+        return [fact for each in iterators for fact in each.facts()]
 
 
 def _known(tx: Any) -> list[tuple[Any, bool]]:

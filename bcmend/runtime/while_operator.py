@@ -18,7 +18,7 @@ from torch._dynamo.variables.builder import wrap_fx_proxy
 from torch._dynamo.variables.tensor import SymNodeVariable
 from torch.fx import Graph, GraphModule, Node, Proxy
 
-from bcmend.runtime import lower
+from bcmend.runtime import asserted, lower
 from bcmend.runtime.arms import ArmTrace
 from bcmend.runtime.carried import becoming_differentiable, tied
 from bcmend.runtime.merge import example_of
@@ -54,12 +54,14 @@ class Body:
 class Ends:
     """When a loop goes on: while its condition is ``stays_if``, and there is a turn left.
 
-    That says the number ``turns_left``, or the carried truth at ``more``, where there is one.
+    That says the number ``turns_left``, or the carried truth at ``more``, where there is one. Where
+    one of the carried truths at ``exits`` holds, it ends too.
     """
 
     stays_if: bool
     turns_left: int | None
     more: int | None
+    exits: Sequence[int] = ()
 
 
 def write_while(
@@ -84,7 +86,8 @@ def write_while(
         module = GraphModule(dict(tx.output.nn_modules), graph)
         names.append(tx.output.install_subgraph(f"while_{name}", module))
     attributes = [tx.output.create_proxy("get_attr", name, (), {}) for name in names]
-    operands = lower.without_aliases(tx, [each.as_proxy() for each in given])
+    apart = lower.without_aliases(tx, [*additional, *(each.as_proxy() for each in given)])
+    additional, operands = apart[: len(additional)], apart[len(additional) :]
     if body.gradients:
         operands, additional = (
             lower.gated(tx, first, each, taken=ends.stays_if) for each in (operands, additional)
@@ -96,7 +99,9 @@ def write_while(
         (*attributes, tuple(operands), tuple(additional)),
         {},
     )
-    results = list(wrap_fx_proxy(tx, proxy).items)  # type: ignore[attr-defined]
+    with asserted.taken_back(tx.output.shape_env):  # torch goes through a turn here
+        every: Any = wrap_fx_proxy(tx, proxy)
+    results = list(every.items)
     if not body.gradients:
         return results
     return [
@@ -192,8 +197,8 @@ def _placeholders(
             node.meta.update(value.as_proxy().node.meta)
         carried.append(node)
     others = []
-    for proxy in additional:
-        node = graph.placeholder(proxy.node.name)
+    for number, proxy in enumerate(additional):
+        node = graph.placeholder(f"given_{number}")
         node.meta.update(proxy.node.meta)
         others.append(node)
     return carried, others
@@ -220,6 +225,8 @@ def _condition_graph(
         stays = call(torch.logical_and, stays, call(torch.lt, carried[-1], ends.turns_left))
     if ends.more is not None:
         stays = call(torch.logical_and, stays, carried[ends.more])
+    for each in ends.exits:
+        stays = call(torch.logical_and, stays, call(torch.logical_not, carried[each]))
     graph.output(stays)
     return graph
 

@@ -188,6 +188,33 @@ def branch_on_whether_something_is_picked() -> Program:
     return program
 
 
+@pattern(_vectors, WHERE, training=False)
+def three_numbers_of_places() -> Program:
+    def program(x: Tensor) -> Tensor:
+        places = torch.nonzero(x > 0)
+        if len(places) > 1:
+            return x + places.sum()
+        if len(places) == 1:
+            return x - places.sum()
+        return x * 2
+
+    return program
+
+
+@pattern(_vectors, COND, training=False)
+def place_within_two_conditions() -> Program:
+    def program(x: Tensor) -> Tensor:
+        places = torch.nonzero(x > 0)
+        y = x * 2
+        if len(places) > 1:
+            y = y + 1
+            if x.sum() > 5:
+                y = y * places[1]
+        return y
+
+    return program
+
+
 @pattern(_vectors, SPLIT, training=False)
 def sizes_that_only_one_arm_knows() -> Program:
     def program(x: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from torch._subclasses import FakeTensorMode
 
 import bcmend
 from bcmend.runtime.entries import Entry
-from bcmend.runtime.in_place import _kept_for_backward, _may_overlap_itself
+from bcmend.runtime.in_place import _kept_for_backward, may_overlap_itself
 from bcmend.runtime.operations import storage_of
 from tests.equivalence import Call, assert_equivalent, call
 
@@ -59,7 +59,7 @@ def test_a_change_without_gradients_leaves_the_history() -> None:
     ],
 )
 def test_what_may_overlap_itself(tensor: Tensor, overlaps: bool) -> None:
-    assert _may_overlap_itself(tensor) is overlaps
+    assert may_overlap_itself(tensor) is overlaps
 
 
 def test_what_a_backward_has_kept() -> None:
