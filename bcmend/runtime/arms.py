@@ -265,7 +265,7 @@ def _failure(tx: Any, error: Exception, *, spoiled: bool) -> ArmFailure:
     raised = failures.whether_raised(error)
     if isinstance(error, exc.ObservedException):
         return ArmFailure(raised, failures.exception_name(error), spoiled)
-    if isinstance(error, exc.Unsupported) and raised == failures.UNKNOWN:
+    if isinstance(error, (exc.Unsupported, exc.UserError)) and raised == failures.UNKNOWN:
         backoff.mend_inside(tx, error)
     first = str(error).strip().splitlines()[:1]
     return ArmFailure(raised, f"{type(error).__name__}: {' '.join(first)}", spoiled)

@@ -149,7 +149,7 @@ class CodeSplit(BaseException):
     """
 
 
-def mend_inside(tx: Any, error: exc.Unsupported) -> None:
+def mend_inside(tx: Any, error: exc.Unsupported | exc.UserError) -> None:
     """Mend what an arm stopped at, which the boundary would not see, since the branch stops first.
 
     Raises:
