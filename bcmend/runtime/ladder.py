@@ -337,7 +337,9 @@ def _choose(tx: Any, branch: Branch, has_results: bool) -> tuple[Choice, list[In
     if any(arm.effects.other for arm in branch.arms):
         site.refuse("arm-effects", next(a.effects.other for a in branch.arms if a.effects.other))
         return None
-    gradients = lower.gradients_flow(*branch.arms)
+    gradients = lower.gradients_flow(*branch.arms) or any(
+        generator_states.are_read_in(arm.graph) for arm in branch.arms
+    )
     hazards = _hazards_without_draws(tx, branch) if gradients else _hazards(tx, branch)
     _require_order(tx, branch, hazards)
     try:
