@@ -7,7 +7,7 @@ of them an input or a view of one, that no input is a float, that gradients are 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch._dynamo.variables import TensorVariable
@@ -15,9 +15,29 @@ from torch._prims_common import is_non_overlapping_and_dense_or_false
 from torch.fx import Graph, Node, Proxy
 
 from bcmend.runtime.arms import ArmTrace
-from bcmend.runtime.merge import example_of
+from bcmend.runtime.merge import CannotMerge, example_of
 
-__all__ = ["arm_graph", "has_to_be_a_tensor", "has_to_be_covered", "is_among", "requires_grad"]
+__all__ = [
+    "arm_graph",
+    "has_to_be_a_tensor",
+    "has_to_be_covered",
+    "is_among",
+    "require_backward",
+    "requires_grad",
+]
+
+
+#: Recurrent layers. The backward of ``torch.cond`` fails at the empty gradients of theirs.
+_RECURRENT: Final = frozenset(["lstm", "gru", "rnn_tanh", "rnn_relu"])
+
+
+def require_backward(*arms: ArmTrace) -> None:
+    """Raise ``CannotMerge`` for what torch cannot go backward through in an arm."""
+    for arm in arms:
+        for node in arm.graph.nodes:
+            name = getattr(node.target, "__name__", "")
+            if name in _RECURRENT:
+                raise CannotMerge(f"{name} in an arm through which gradients flow")
 
 
 def arm_graph(

@@ -328,9 +328,7 @@ def drawn_before(
     symbols = {symbol: proxy for draw in drawn for symbol, proxy in draw.symbols.items()}
     names = []
     for suffix, arm in zip(("true", "false"), arms, strict=True):
-        graph = _drawing(drawn, arm.draws, symbols)
-        _describe(graph, tx.fake_mode)
-        module = GraphModule({}, graph)
+        module = GraphModule({}, _drawing(drawn, arm.draws, symbols))
         names.append(tx.output.install_subgraph(f"draw_{suffix}", module))
     attributes = [tx.output.create_proxy("get_attr", name, (), {}) for name in names]
     operands = (predicate.as_proxy(), *attributes, tuple(symbols.values()))
@@ -391,15 +389,3 @@ def _drawing(drawn: Sequence[Draw], taken: Sequence[Draw], symbols: dict[Any, Pr
             results.append(graph.call_method("zero_", (inside(draw.result),)))
     graph.output(tuple(results))
     return graph
-
-
-def _describe(graph: Graph, fake_mode: Any) -> None:
-    """Note of each node what a branch around this one may ask of the nodes of its arms."""
-    with fake_mode:
-        for node in graph.nodes:
-            if node.op in ("call_function", "call_method"):
-                arguments, keywords = (
-                    map_arg(each, lambda one: one.meta["example_value"])
-                    for each in (node.args, node.kwargs)
-                )
-                node.meta["example_value"] = run(node, arguments, keywords)

@@ -21,12 +21,13 @@ from typing import Any, Final
 import torch
 from torch._dynamo.variables.builder import wrap_fx_proxy
 from torch.fx import Graph, GraphModule, Node, Proxy
+from torch.fx.node import map_arg
 
 from bcmend.runtime import draws, operators
 from bcmend.runtime.arms import ArmTrace
 from bcmend.runtime.merge import Pair
 from bcmend.runtime.operations import draws as is_draw
-from bcmend.runtime.operations import hazards_of, unjudged
+from bcmend.runtime.operations import hazards_of, run, unjudged
 
 __all__ = ["are_read_in", "entered", "leave", "take_out"]
 
@@ -45,6 +46,7 @@ _MADE: Final[dict[Any, tuple[Any, str, tuple[float, ...]]]] = {
     torch.ops.aten.rand_like.default: (torch.ops.aten.empty_like.default, "uniform_", (0.0, 1.0)),
     torch.ops.aten.randn_like.default: (torch.ops.aten.empty_like.default, "normal_", (0.0, 1.0)),
 }
+_CALLS: Final = ("call_function", "call_method")
 #: What makes a tensor that lies in memory as its form says, without a gap.
 _MAKING: Final = frozenset(
     [
@@ -180,7 +182,23 @@ def _plan(tx: Any, graph: Graph) -> Iterator[_Step]:
 def _plan_branches(tx: Any, node: Node) -> Iterator[tuple[GraphModule, list[_Step]]]:
     for attribute in node.args[1:3]:
         module = tx.output.nn_modules[attribute.target]  # type: ignore[union-attr]
+        _describe(module.graph, tx.fake_mode)
         yield module, list(_plan(tx, module.graph))
+
+
+def _describe(graph: Graph, fake_mode: Any) -> None:
+    """Note what the nodes of a graph give, where that is not known, as in those of ``draws``."""
+    with fake_mode:
+        for node in graph.nodes:
+            inputs = [each.meta.get("example_value") for each in node.all_input_nodes]
+            is_known = "example_value" in node.meta or node.op not in _CALLS
+            if is_known or any(each is None for each in inputs):
+                continue
+            arguments, keywords = (
+                map_arg(each, lambda one: one.meta["example_value"])
+                for each in (node.args, node.kwargs)
+            )
+            node.meta["example_value"] = run(node, arguments, keywords)
 
 
 def _can_be_written(node: Node) -> bool:

@@ -50,6 +50,7 @@ from bcmend.runtime import (
     lower,
     open_ranges,
     operands,
+    recurrent,
     replacements,
     scalars,
     searches,
@@ -486,6 +487,7 @@ def _install() -> None:
     doubles.install()
     index_loops.install()
     assertions.install()
+    recurrent.install()
     callees.install()
     substitution.install()
     leaves.install()
