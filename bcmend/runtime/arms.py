@@ -22,7 +22,16 @@ from torch._dynamo.variables.base import AttrMutationKind, VariableTracker, is_s
 from torch._dynamo.variables.tensor import SymNodeVariable
 from torch.fx import Graph, Proxy
 
-from bcmend.runtime import backoff, depth, doubles, failures, scalars, snapshots, unread
+from bcmend.runtime import (
+    backoff,
+    depth,
+    doubles,
+    failures,
+    per_trace,
+    scalars,
+    snapshots,
+    unread,
+)
 from bcmend.runtime.entries import Entry, Lifted
 
 __all__ = ["Arm", "ArmFailure", "ArmTrace", "Effects", "trace_arm"]
@@ -238,7 +247,7 @@ def trace_arm(
         except RecursionError:
             raise depth.TooDeep("more than Python's stack can hold") from None
         except Exception as error:
-            return _failure(tx, error, spoiled=lifted.spoiled)
+            return _failure(tx, arm, error, spoiled=lifted.spoiled)
 
 
 def _numbers_in(left: Sequence[Any], graph: Graph) -> list[SymNodeVariable]:
@@ -261,12 +270,16 @@ def _left_in(recording: Any, records: Sequence[Any]) -> list[Any]:
     return [stored, list(recording.id_to_variable.values()), [each.inputs for each in records]]
 
 
-def _failure(tx: Any, error: Exception, *, spoiled: bool) -> ArmFailure:
+def _failure(tx: Any, arm: Arm, error: Exception, *, spoiled: bool) -> ArmFailure:
     raised = failures.whether_raised(error)
     if isinstance(error, exc.ObservedException):
         return ArmFailure(raised, failures.exception_name(error), spoiled)
-    if isinstance(error, (exc.Unsupported, exc.UserError)) and raised == failures.UNKNOWN:
-        backoff.mend_inside(tx, error)
+    if raised == failures.UNKNOWN and isinstance(error, (exc.Unsupported, exc.UserError)):
+        # A question about a number that only the data tell is no graph break to Dynamo. Where a
+        # turn of a loop comes to one, the loop is better unrolled.
+        in_a_turn = arm.calls is not None or bool(per_trace.kept(tx.output, "turns", list))
+        if isinstance(error, exc.Unsupported) or not in_a_turn:
+            backoff.mend_inside(tx, error)
     first = str(error).strip().splitlines()[:1]
     return ArmFailure(raised, f"{type(error).__name__}: {' '.join(first)}", spoiled)
 

@@ -2,7 +2,8 @@
 
 A module may keep a stride or a number of frames as a buffer, a small tensor of integers that is
 made once. A number taken out of one is a constant, and the frame gets a guard on what the buffer
-holds: once it holds something else the frame is traced again, and from then on the data decide.
+holds: once it holds something else, or another tensor has taken its place, the frame is traced
+again, and from then on the data decide. So they do where the frame itself changes or replaces it.
 Only of buffers on the CPU, since such a guard would have every call wait for an accelerator.
 """
 
@@ -17,8 +18,8 @@ from torch._dynamo.guards import GuardBuilder, install_guard
 from torch._dynamo.source import DictGetItemSource, UnspecializedParamBufferSource
 from torch._guards import Guard, GuardBuilderBase
 from torch.fx import Node
-from torch.utils.weak import WeakIdKeyDictionary
 
+from bcmend.runtime import backoff
 from bcmend.runtime.per_trace import kept
 from bcmend.runtime.watches import SiteChanged
 
@@ -26,9 +27,6 @@ __all__ = ["Buffer", "buffer_of", "rely_on"]
 
 #: More numbers are no sizes, and a guard on them would cost.
 _NUMBERS: Final = 16
-
-#: Buffers that were seen to hold something else than before.
-_CHANGING: Final[Any] = WeakIdKeyDictionary()
 
 
 class Buffer:
@@ -47,9 +45,14 @@ def buffer_of(tx: Any, node: Node) -> Buffer | None:
     if not isinstance(source.base, UnspecializedParamBufferSource):
         return None
     tensor = given.example
-    if not _is_small(tensor) or tensor in _CHANGING or _has_another_name(node, tensor):
+    if source.name in _changing(tx) or not _is_small(tensor) or _has_another_name(node, tensor):
         return None
     return Buffer(node, tensor, source)
+
+
+def _changing(tx: Any) -> set[str]:
+    """Return where the frame has found buffers that did not stay as they were."""
+    return backoff.state_of(tx.output.root_tx.f_code).changing
 
 
 def _is_small(tensor: Any) -> bool:
@@ -81,35 +84,52 @@ def rely_on(tx: Any, buffers: list[Buffer], is_written: Callable[[Node], bool]) 
     ``is_written`` says whether the graph, when it is complete, changes an input of it.
     """
     relied: list[Buffer] = kept(tx.output, "known_buffers", list)
+    changing = _changing(tx)
     if buffers and not relied:
-        tx.output.register_finalizer_fns.append(lambda module: _check(relied, is_written))
+        output = tx.output
+        output.register_finalizer_fns.append(
+            lambda module: _check(output, relied, is_written, changing)
+        )
     for each in buffers:
         if all(each.tensor is not other.tensor for other in relied):
             relied.append(each)
-        install_guard(Guard(each.source, _guard_on(each.tensor)))
+        install_guard(Guard(each.source, _guard_on(each.tensor, changing)))
 
 
-def _check(relied: list[Buffer], is_written: Callable[[Node], bool]) -> None:
+def _check(
+    output: Any, relied: list[Buffer], is_written: Callable[[Node], bool], changing: set[str]
+) -> None:
     """Have the frame traced again if it changes a buffer itself, so that no guard would hold."""
-    written = [each for each in relied if is_written(each.node)]
-    for each in written:
-        _CHANGING[each.tensor] = True
-    if written:
+    effects = output.side_effects
+    replaced = {
+        variable.source.name
+        for variable in effects.id_to_variable.values()
+        if variable.source is not None and effects.is_modified(variable)
+    }
+    found = {
+        each.source.name
+        for each in relied
+        if is_written(each.node) or each.source.base.name in replaced
+    }
+    if found:
+        changing.update(found)
         raise SiteChanged(restart_reason="bcmend: the call changes a buffer that it reads")
 
 
-def _guard_on(tensor: torch.Tensor) -> Callable[[GuardBuilderBase, Guard], None]:
+def _guard_on(
+    tensor: torch.Tensor, changing: set[str]
+) -> Callable[[GuardBuilderBase, Guard], None]:
     known: Any = tensor.tolist()
     own = weakref.ref(tensor)
 
-    def is_as_before(given: torch.Tensor) -> bool:
-        if given.tolist() == known:
-            return True
-        if given is own():
-            _CHANGING[given] = True
-        return False
-
     def BUFFER_MATCH(builder: GuardBuilderBase, guard: Guard) -> None:
+        def is_as_before(given: torch.Tensor) -> bool:
+            if given.tolist() == known:
+                return True
+            if own() is None or given is own():  # else it may be that of another module
+                changing.add(guard.name)
+            return False
+
         assert isinstance(builder, GuardBuilder)
         code = [f"{guard.name}.tolist() == {known}"]
         builder.get_guard_manager(guard).add_lambda_guard(is_as_before, code, guard.user_stack)

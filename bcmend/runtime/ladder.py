@@ -124,7 +124,7 @@ def _mend(
     if iterators.hold_an_open_generator(arms[0].arguments, tx.output.side_effects):
         site.refuse("consumes-iterator", "a generator that stands in a block cannot be taken back")
         return None
-    known = _known_truth(tx, condition)
+    known = _known_truth(tx, site, condition)
     if known is not None:
         return (arms[0] if known else arms[1]).call(tx)
     if site.place is not None and not form:
@@ -136,12 +136,15 @@ def _mend(
     return _branch(tx, target, site, form, condition, arms)
 
 
-def _known_truth(tx: Any, condition: VariableTracker) -> bool | None:
-    """Return the truth of a tensor of which it is known what it holds."""
+def _known_truth(tx: Any, site: LiveSite, condition: VariableTracker) -> bool | None:
+    """Return the truth of a tensor of which it is known what it holds.
+
+    At the jump of a loop only where torch knows: in later turns the data mostly decide.
+    """
     if type(condition) is not TensorVariable:
         return None
     known = getattr(example_of(condition), "constant", None)
-    if known is None:
+    if known is None and site.place is None:
         known = known_tensors.number_in(tx, condition)
     return None if known is None else bool(known)
 
