@@ -101,15 +101,13 @@ def _check(
 ) -> None:
     """Have the frame traced again if it changes a buffer itself, so that no guard would hold."""
     effects = output.side_effects
-    replaced = {
-        variable.source.name
+    replaced = [
+        variable.source
         for variable in effects.id_to_variable.values()
         if variable.source is not None and effects.is_modified(variable)
-    }
+    ]
     found = {
-        each.source.name
-        for each in relied
-        if is_written(each.node) or each.source.base.name in replaced
+        each.source.name for each in relied if is_written(each.node) or each.source.base in replaced
     }
     if found:
         changing.update(found)
