@@ -7,7 +7,7 @@ of them an input or a view of one, that no input is a float, that gradients are 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch._dynamo.variables import TensorVariable
@@ -15,9 +15,29 @@ from torch._prims_common import is_non_overlapping_and_dense_or_false
 from torch.fx import Graph, Node, Proxy
 
 from bcmend.runtime.arms import ArmTrace
-from bcmend.runtime.merge import example_of
+from bcmend.runtime.merge import CannotMerge, example_of
 
-__all__ = ["arm_graph", "has_to_be_a_tensor", "has_to_be_covered", "is_among", "requires_grad"]
+__all__ = [
+    "arm_graph",
+    "has_to_be_a_tensor",
+    "has_to_be_covered",
+    "is_among",
+    "require_backward",
+    "requires_grad",
+]
+
+
+#: Recurrent layers. The backward of ``torch.cond`` fails at the empty gradients of theirs.
+_RECURRENT: Final = frozenset(["lstm", "gru", "rnn_tanh", "rnn_relu"])
+
+
+def require_backward(*arms: ArmTrace) -> None:
+    """Raise ``CannotMerge`` for what torch cannot go backward through in an arm."""
+    for arm in arms:
+        for node in arm.graph.nodes:
+            name = getattr(node.target, "__name__", "")
+            if name in _RECURRENT:
+                raise CannotMerge(f"{name} in an arm through which gradients flow")
 
 
 def arm_graph(
@@ -93,20 +113,39 @@ def _number_again(graph: Graph, placeholder: Node) -> Node:
 
 def _zeros_in_form_of(graph: Graph, example: torch.Tensor) -> Node:
     """Return zeros in the form of a copy of ``example``; ``torch.cond`` compares strides too."""
-    order, strides = list(range(example.dim())), example.stride()
-    are_known = all(isinstance(stride, int) for stride in strides)
-    if are_known and is_non_overlapping_and_dense_or_false(example):
-        order.sort(key=lambda dimension: -strides[dimension])
+    order = list(range(example.dim()))
+    if is_non_overlapping_and_dense_or_false(example):
+        order = _order_in_memory(example)
     zeros = graph.call_function(
         torch.zeros,
         (tuple(example.shape[dimension] for dimension in order),),
         {"dtype": example.dtype, "device": example.device},
     )
     zeros.meta["example_value"] = example
-    if order == sorted(order):
-        return zeros
-    places = tuple(order.index(dimension) for dimension in range(example.dim()))
-    result = graph.call_method("permute", (zeros, places))
+    return _permuted(graph, zeros, example, _places(order))
+
+
+def _order_in_memory(example: torch.Tensor) -> list[int]:
+    """Return the dimensions, from the one with the largest stride to the one with the least.
+
+    Where a stride is not known, as they come.
+    """
+    order, strides = list(range(example.dim())), example.stride()
+    if all(isinstance(stride, int) for stride in strides):
+        order.sort(key=lambda dimension: -strides[dimension])
+    return order
+
+
+def _places(order: Sequence[int]) -> list[int]:
+    """Return where each dimension is in ``order``."""
+    return [order.index(dimension) for dimension in range(len(order))]
+
+
+def _permuted(graph: Graph, node: Node, example: torch.Tensor, order: Sequence[int]) -> Node:
+    """Return a view with its dimensions in ``order``, whose form is that of ``example``."""
+    if list(order) == sorted(order):
+        return node
+    result = graph.call_method("permute", (node, tuple(order)))
     result.meta["example_value"] = example
     return result
 
@@ -136,18 +175,20 @@ def _entered(graph: Graph, placeholder: Node, operand: Proxy) -> Node:
 
     The backward of torch.cond asks for that. The gradient of a sum, for one, comes as an expanded
     number: multiplied by one it is dense. That of a factorisation comes transposed: flattened and
-    unflattened it is contiguous, as the operand is.
+    unflattened, in the order in which the operand lies in memory, it is laid out as the operand is.
     """
     example = operand.node.meta["example_value"]
-    entered = graph.call_function(torch.mul, (placeholder, 1))
-    entered.meta["example_value"] = example
-    if not example.is_contiguous():
-        return entered
-    flat = graph.call_method("reshape", (entered, -1))
-    flat.meta["example_value"] = example.reshape(-1)
-    shaped = graph.call_method("view_as", (flat, placeholder))
-    shaped.meta["example_value"] = example
-    return shaped
+    order = _order_in_memory(example)
+    ordered_example = example.permute(order)
+    ordered = _permuted(graph, placeholder, ordered_example, order)
+    entered = graph.call_function(torch.mul, (ordered, 1))
+    entered.meta["example_value"] = ordered_example
+    if ordered_example.is_contiguous():
+        flat = graph.call_method("reshape", (entered, -1))
+        flat.meta["example_value"] = ordered_example.reshape(-1)
+        entered = graph.call_method("view_as", (flat, ordered))
+        entered.meta["example_value"] = ordered_example
+    return _permuted(graph, entered, example, _places(order))
 
 
 def has_to_be_covered(example: torch.Tensor) -> bool:

@@ -251,8 +251,7 @@ def trace_arm(
         except RecursionError:
             raise depth.TooDeep("more than Python's stack can hold") from None
         except Exception as error:
-            is_turn = arm.calls is not None
-            return _failure(tx, error, spoiled=lifted.spoiled, is_turn=is_turn)
+            return _failure(tx, arm, error, spoiled=lifted.spoiled)
 
 
 def _numbers_in(left: Sequence[Any], graph: Graph) -> list[SymNodeVariable]:
@@ -275,17 +274,18 @@ def _left_in(recording: Any, records: Sequence[Any]) -> list[Any]:
     return [stored, list(recording.id_to_variable.values()), [each.inputs for each in records]]
 
 
-def _failure(tx: Any, error: Exception, *, spoiled: bool, is_turn: bool) -> ArmFailure:
+def _failure(tx: Any, arm: Arm, error: Exception, *, spoiled: bool) -> ArmFailure:
     raised = failures.whether_raised(error)
     if isinstance(error, failures.BothRaise):
         return ArmFailure(raised, str(error), spoiled)
     if isinstance(error, exc.ObservedException) or failures.is_being_made(error):
         return ArmFailure(raised, failures.exception_name(error), spoiled)
-    if isinstance(error, exc.Unsupported) and raised == failures.UNKNOWN:
-        backoff.mend_inside(tx, error)
-    # In a turn of a loop numbers are unknown that are known where the loop is unrolled.
-    if isinstance(error, exc.UserError) and not is_turn and not kept(tx.output, "turns", list):
-        backoff.mend_inside(tx, error)
+    if raised == failures.UNKNOWN and isinstance(error, (exc.Unsupported, exc.UserError)):
+        # A question about a number that only the data tell is no graph break to Dynamo. Where a
+        # turn of a loop comes to one, the loop is better unrolled.
+        in_a_turn = arm.calls is not None or bool(kept(tx.output, "turns", list))
+        if isinstance(error, exc.Unsupported) or not in_a_turn:
+            backoff.mend_inside(tx, error)
     first = str(error).strip().splitlines()[:1]
     return ArmFailure(raised, f"{type(error).__name__}: {' '.join(first)}", spoiled)
 

@@ -66,6 +66,7 @@ class BodyState:
     ``takes_numbers``: a trace of it has taken numbers out of tensors without having been asked for
     one graph; ``leaves_numbers``: that went wrong, so that later traces leave it.
     ``has_choices``: what it returns may hold choices that are made after the graph.
+    ``changing``: where it has found buffers of modules that do not stay as they are.
     ``timing``: whether the records of its statements run "inline" or "deferred"; empty where the
     policy of the first one tells.
     ``newer``: code that replaced it since, from which to make the function for the next try.
@@ -81,6 +82,7 @@ class BodyState:
     generation: int = 0
     newer: CodeType | None = None
     has_choices: bool = False
+    changing: set[str] = field(default_factory=set)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def leave_numbers(self) -> bool:

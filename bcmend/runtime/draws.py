@@ -33,6 +33,7 @@ from torch.utils._sympy.reference import PythonReferenceAnalysis
 from bcmend.runtime.arms import ArmTrace
 from bcmend.runtime.operations import (
     AUTOCAST,
+    OF_GENERATORS,
     draws,
     hazards_of,
     is_in_place,
@@ -41,7 +42,7 @@ from bcmend.runtime.operations import (
     unjudged,
 )
 
-__all__ = ["Stays", "decomposed", "drawn_before", "expand", "take_out"]
+__all__ = ["Stays", "decomposed", "drawn_before", "expand", "require_one_run", "take_out"]
 
 #: Operators that overwrite the whole of their first argument.
 _OVERWRITING: Final = frozenset(
@@ -100,7 +101,7 @@ def take_out(tx: Any, arms: Sequence[ArmTrace]) -> str:
         What cannot be taken out; the arms are as they were then. Empty where all was.
     """
     try:
-        _require_one_run(tx)
+        require_one_run(tx)
         planned = [list(_plan(tx, arm)) for arm in arms]
     except Stays as reason:
         return str(reason)
@@ -114,17 +115,17 @@ def _taken_out(tx: Any, node: Node, module: GraphModule) -> list[Draw]:
     """Write ``node`` as its ATen operators, with inputs of the arm in place of those that draw."""
     graph, found = node.graph, []
 
-    def drawn(each: Node, form: Node | None) -> Node:
+    def drawn(each: Node, arguments: tuple[Any, ...]) -> Node:
         numbers = graph.placeholder("drawn")
         numbers.meta["example_value"] = each.meta["val"]
         found.append(replace(_form_of_draw(tx, each), inner=numbers))
-        return _with_drawn(graph, each, numbers, form)
+        return _with_drawn(graph, each, numbers, arguments)
 
     expand(node, module, drawn)
     return found
 
 
-def _require_one_run(tx: Any) -> None:
+def require_one_run(tx: Any) -> None:
     """Raise ``Stays`` within operators that may run what they hold again, as checkpoints do."""
     tracer = tx.output.current_tracer
     while tracer.parent is not None:
@@ -142,6 +143,8 @@ def _plan(tx: Any, arm: ArmTrace) -> Iterator[tuple[Node, GraphModule]]:
         if hazards.random:
             if partial:  # it would draw although the arm has failed before it in eager execution
                 raise Stays(f"{hazards.random} after {partial}, which may fail")
+            if hazards.random in OF_GENERATORS:
+                raise Stays("a draw in the midst of what only the data tell")
             module = decomposed(node, tx.fake_mode, hazards.random)
             for each in module.graph.nodes:
                 if draws(each):
@@ -156,7 +159,8 @@ def decomposed(node: Node, fake_mode: Any, name: str) -> GraphModule:
         raise Stays(f"{name} in an arm that enters autocast")
     in_place = is_in_place(node)
     inputs = node.all_input_nodes
-    if node.op not in ("call_function", "call_method"):
+    is_one = not isinstance(node.target, torch._ops.HigherOrderOperator)
+    if node.op not in ("call_function", "call_method") or not is_one:
         raise Stays(name)
 
     def call(*values: Any) -> Any:
@@ -255,10 +259,10 @@ def _held(tx: Any, number: Any) -> dict[Any, Proxy]:
     return found
 
 
-def expand(node: Node, module: GraphModule, drawn: Callable[[Node, Node | None], Node]) -> None:
+def expand(node: Node, module: GraphModule, drawn: Callable[[Node, tuple[Any, ...]], Node]) -> None:
     """Write ``node`` as its ATen operators.
 
-    ``drawn`` writes those that draw, given them and the node that stands for their first argument.
+    ``drawn`` writes those that draw, given them and what stands for their arguments.
     """
     graph = node.graph
     known: dict[Node, Node] = {}
@@ -273,8 +277,7 @@ def expand(node: Node, module: GraphModule, drawn: Callable[[Node, Node | None],
             break
         with graph.inserting_before(node):
             if draws(each):
-                first = each.args[0] if each.args else None
-                known[each] = drawn(each, known.get(first) if isinstance(first, Node) else None)
+                known[each] = drawn(each, map_arg(each.args, known.__getitem__))
             else:
                 known[each] = graph.node_copy(each, known.__getitem__)
             known[each].meta = {**unjudged(node.meta), "example_value": each.meta["val"]}
@@ -303,11 +306,11 @@ def _leave_autocast(node: Node, module: GraphModule) -> list[Node]:
         ]
 
 
-def _with_drawn(graph: Graph, node: Node, drawn: Node, form: Node | None) -> Node:
+def _with_drawn(graph: Graph, node: Node, drawn: Node, arguments: tuple[Any, ...]) -> Node:
     """Return the numbers drawn as a tensor of the arm's own, which the arm may change."""
     name = node.target.overloadpacket.__name__  # type: ignore[union-attr]
     if name in _OVERWRITING:
-        return graph.call_function(torch.ops.aten.copy_.default, (form, drawn))
+        return graph.call_function(torch.ops.aten.copy_.default, (arguments[0], drawn))
     return graph.call_function(torch.ops.aten.clone.default, (drawn,))
 
 

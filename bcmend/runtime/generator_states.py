@@ -7,7 +7,9 @@ in it is a function of the state (``bcmend::drawn_from``) that returns the next 
 state that the taken side ends with is set behind the branch. Run again, the arm draws the same.
 
 The state is read and set by operators that have effects in torch's sense, in the main graph alone,
-so that they keep their order. Only the generator of the CPU has a state that can be handed on so.
+so that they keep their order. Where the branch stands in an arm itself, they are taken out again
+when that arm gets a state of its own, and so are the draws of a ``torch.cond`` in it. Only the
+generator of the CPU has a state that can be handed on so.
 """
 
 from __future__ import annotations
@@ -18,15 +20,16 @@ from typing import Any, Final
 
 import torch
 from torch._dynamo.variables.builder import wrap_fx_proxy
-from torch.fx import GraphModule, Node, Proxy
+from torch.fx import Graph, GraphModule, Node, Proxy
+from torch.fx.node import map_arg
 
 from bcmend.runtime import draws, operators
 from bcmend.runtime.arms import ArmTrace
 from bcmend.runtime.merge import Pair
 from bcmend.runtime.operations import draws as is_draw
-from bcmend.runtime.operations import hazards_of
+from bcmend.runtime.operations import hazards_of, run, unjudged
 
-__all__ = ["entered", "leave", "take_out"]
+__all__ = ["are_read_in", "entered", "leave", "take_out"]
 
 #: Operators that fill a tensor with numbers, given numbers.
 _FILLING: Final = {
@@ -35,12 +38,23 @@ _FILLING: Final = {
     torch.ops.aten.uniform_.default: "uniform_",
     torch.ops.aten.exponential_.default: "exponential_",
 }
+#: Operators that make a tensor and fill it: what makes it, what fills it, and the numbers for that
+#: (aten/src/ATen/native/TensorFactories.cpp).
+_MADE: Final[dict[Any, tuple[Any, str, tuple[float, ...]]]] = {
+    torch.ops.aten.rand.default: (torch.ops.aten.empty.memory_format, "uniform_", (0.0, 1.0)),
+    torch.ops.aten.randn.default: (torch.ops.aten.empty.memory_format, "normal_", (0.0, 1.0)),
+    torch.ops.aten.rand_like.default: (torch.ops.aten.empty_like.default, "uniform_", (0.0, 1.0)),
+    torch.ops.aten.randn_like.default: (torch.ops.aten.empty_like.default, "normal_", (0.0, 1.0)),
+}
+_CALLS: Final = ("call_function", "call_method")
 #: What makes a tensor that lies in memory as its form says, without a gap.
 _MAKING: Final = frozenset(
     [
         torch.ops.aten.empty_like.default,
         torch.ops.aten.empty.memory_format,
         torch.ops.aten.new_empty.default,
+        torch.empty,
+        torch.empty_strided,
     ]
 )
 
@@ -110,71 +124,196 @@ class States:
     last: Node
 
 
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A node of an arm that has to do with the generator.
+
+    Attributes:
+        node: draws, or reads or sets the state for a branch within the arm.
+        module: the ATen operators that it consists of, if it is none itself.
+        branches: of a ``torch.cond`` that draws, its graphs and what draws in them.
+    """
+
+    node: Node
+    module: GraphModule | None = None
+    branches: tuple[tuple[GraphModule, list[_Step]], ...] = ()
+
+
 def take_out(tx: Any, arms: Sequence[ArmTrace]) -> str:
     """Make what ``arms`` draw a function of the generator's state, which they get in ``states``.
 
     Returns:
         What has to draw as it does; the arms are as they were then. Empty where nothing has to.
     """
-    if tx.output.current_tracer.parent is not None:
-        return "a draw inside another operator"
-    planned: list[list[tuple[Node, GraphModule]]] = []
-    for arm in arms:
-        try:
-            planned.append(list(_plan(tx, arm)))
-        except draws.Stays as reason:
-            return str(reason)
+    try:
+        draws.require_one_run(tx)
+        planned = [list(_plan(tx, arm.graph)) for arm in arms]
+    except draws.Stays as reason:
+        return str(reason)
     for arm, steps in zip(arms, planned, strict=True):
         if steps:
-            arm.states.append(_written(arm, steps))
+            arm.states.append(_written(tx, arm.graph, steps))
     return ""
 
 
-def _plan(tx: Any, arm: ArmTrace) -> Iterator[tuple[Node, GraphModule]]:
-    """Yield each node that draws with the ATen operators that it consists of."""
-    for node in arm.graph.nodes:
+def are_read_in(graph: Graph) -> bool:
+    """Whether a branch in an arm has its state from the arm, which so far reads the generator's."""
+    return any(node.target in (_STATE, _SET) for node in graph.nodes)
+
+
+def _plan(tx: Any, graph: Graph) -> Iterator[_Step]:
+    """Yield what has to do with the generator, in order. Raises ``Stays``."""
+    for node in graph.nodes:
         name = hazards_of([node], tx.fake_mode, tx.output.nn_modules).random
         if not name:
             continue
-        module = draws.decomposed(node, tx.fake_mode, name)
-        for each in module.graph.nodes:
-            if is_draw(each) and not _can_be_written(each):
-                raise draws.Stays(f"{name} in the midst of what only the data tell")
-        yield node, module
+        if node.target in (_STATE, _SET) or _can_be_written(node):
+            yield _Step(node)
+        elif node.target is torch.ops.higher_order.cond:
+            yield _Step(node, branches=tuple(_plan_branches(tx, node)))
+        else:
+            module = draws.decomposed(node, tx.fake_mode, name)
+            for each in module.graph.nodes:
+                if is_draw(each) and not _can_be_written(each):
+                    raise draws.Stays(f"{name} in the midst of what only the data tell")
+            yield _Step(node, module)
+
+
+def _plan_branches(tx: Any, node: Node) -> Iterator[tuple[GraphModule, list[_Step]]]:
+    for attribute in node.args[1:3]:
+        module = tx.output.nn_modules[attribute.target]  # type: ignore[union-attr]
+        _describe(module.graph, tx.fake_mode)
+        yield module, list(_plan(tx, module.graph))
+
+
+def _describe(graph: Graph, fake_mode: Any) -> None:
+    """Note what the nodes of a graph give, where that is not known, as in those of ``draws``."""
+    with fake_mode:
+        for node in graph.nodes:
+            inputs = [each.meta.get("example_value") for each in node.all_input_nodes]
+            is_known = "example_value" in node.meta or node.op not in _CALLS
+            if is_known or any(each is None for each in inputs):
+                continue
+            arguments, keywords = (
+                map_arg(each, lambda one: one.meta["example_value"])
+                for each in (node.args, node.kwargs)
+            )
+            node.meta["example_value"] = run(node, arguments, keywords)
 
 
 def _can_be_written(node: Node) -> bool:
+    if node.target in _MADE:
+        made = _example_of(node)
+        return made.device.type == "cpu" and made.is_floating_point()
+    if node.target not in _FILLING or node.kwargs:
+        return False
     form, *numbers = node.args
     return (
-        node.target in _FILLING
-        and not node.kwargs
-        and isinstance(form, Node)
+        isinstance(form, Node)
         and form.target in _MAKING
-        and form.meta["val"].device.type == "cpu"
+        and _example_of(form).device.type == "cpu"
         and all(type(each) in (int, float) for each in numbers)
     )
 
 
-def _written(arm: ArmTrace, steps: Sequence[tuple[Node, GraphModule]]) -> States:
-    graph = arm.graph
-    with graph.inserting_before(next(iter(graph.nodes))):
+def _example_of(node: Node) -> torch.Tensor:
+    example = node.meta["val"] if "val" in node.meta else node.meta["example_value"]
+    assert isinstance(example, torch.Tensor)
+    return example
+
+
+def _written(tx: Any, graph: Graph, steps: Sequence[_Step]) -> States:
+    """Give a graph the state as its last input, and write each step as a function of it."""
+    body = next(node for node in graph.nodes if node.op != "placeholder")
+    with graph.inserting_before(body):
         first = state = graph.placeholder("generator_state")
-    for node, module in steps:
-
-        def drawn(each: Node, form: Node | None) -> Node:
-            nonlocal state
-            arguments = (state, _FILLING[each.target], form, [float(n) for n in each.args[1:]])  # type: ignore[index, arg-type]
-            both = graph.call_function(_DRAWN, arguments)
-            numbers, state = (graph.call_function(_item, (both, position)) for position in range(2))
-            numbers.meta["example_value"] = each.meta["val"]
-            return graph.call_function(torch.ops.aten.copy_.default, (form, numbers))
-
-        draws.expand(node, module, drawn)
+    with tx.fake_mode:
+        first.meta["example_value"] = _fake_state()
+    for step in steps:
+        if step.branches:
+            state = _write_branches(tx, step, state)
+        elif step.module is not None:
+            state = _write_operation(step.node, step.module, state)
+        elif step.node.target in (_STATE, _SET):
+            state = _write_access(step.node, state)
+        else:
+            state = _write_draw(step.node, state)
     return States(first, state)
 
 
-def _item(pair: Any, position: int) -> Any:
-    return pair[position]
+def _write_access(node: Node, state: Node) -> Node:
+    """Have a branch within the arm given the arm's state, or leave the arm its own."""
+    if node.target is _STATE:
+        node.replace_all_uses_with(state)
+    else:
+        (state,) = node.all_input_nodes
+    node.graph.erase_node(node)
+    return state
+
+
+def _write_operation(node: Node, module: GraphModule, state: Node) -> Node:
+    """Write an operation as its ATen operators."""
+
+    def drawn(each: Node, arguments: tuple[Any, ...]) -> Node:
+        nonlocal state
+        result, state = _drawn_numbers(node.graph, state, each, arguments)
+        return result
+
+    draws.expand(node, module, drawn)
+    return state
+
+
+def _write_draw(node: Node, state: Node) -> Node:
+    with node.graph.inserting_before(node):
+        result, state = _drawn_numbers(node.graph, state, node, node.args)
+    node.replace_all_uses_with(result)
+    result.meta = unjudged(node.meta)
+    node.graph.erase_node(node)
+    return state
+
+
+def _drawn_numbers(
+    graph: Graph, state: Node, node: Node, arguments: tuple[Any, ...]
+) -> tuple[Node, Node]:
+    """Write what an ATen operator that draws gives for ``arguments``, and the state behind it."""
+    operator: Any = node.target
+    if operator in _MADE:
+        make, name, numbers = _MADE[operator]
+        form = graph.call_function(make, arguments, dict(node.kwargs))
+        form.meta["example_value"] = _example_of(node)
+    else:
+        name, (form, *given) = _FILLING[operator], arguments
+        numbers = tuple(map(float, given))
+    pair = graph.call_function(_DRAWN, (state, name, form, list(numbers)))
+    result, after = (graph.call_function(_item, (pair, position)) for position in range(2))
+    result.meta["example_value"] = _example_of(node)
+    if operator in _FILLING:
+        result = graph.call_function(torch.ops.aten.copy_.default, (form, result))
+    return result, after
+
+
+def _write_branches(tx: Any, step: _Step, state: Node) -> Node:
+    """Hand the state through both graphs of a ``torch.cond``, as its last operand and result."""
+    node = step.node
+    for module, steps in step.branches:
+        states = _written(tx, module.graph, steps)
+        output = module.graph.output_node()
+        with module.graph.inserting_before(output):
+            last = module.graph.call_method("clone", (states.last,))
+        last.meta["example_value"] = states.first.meta["example_value"]
+        output.args = ((*output.args[0], last),)  # type: ignore[misc]
+        module.recompile()
+    *others, operands = node.args
+    node.args = (*others, (*operands, state))  # type: ignore[misc]
+    before = node.meta["example_value"]
+    with tx.fake_mode:
+        node.meta = unjudged(node.meta) | {"example_value": (*before, _fake_state())}
+    with node.graph.inserting_after(node):
+        return node.graph.call_function(_item, (node, len(before)))
+
+
+def _item(several: Any, position: int) -> Any:
+    return several[position]
 
 
 # In the main graph
@@ -195,7 +334,7 @@ def entered(
             after.append(before)
             continue
         (states,) = arm.states
-        states.first.meta["example_value"] = example
+        states.last.meta.pop("example_value", None)  # Dynamo sets it itself
         last = Proxy(states.last, tx.output.current_tracer)
         given.append(replace(arm, lifted={**arm.lifted, before.as_proxy(): Proxy(states.first)}))
         after.append(wrap_fx_proxy(tx, last, example_value=example))

@@ -1,22 +1,24 @@
 """Tensors whose numbers are known while a call is traced, since they are made of constants.
 
 ``torch.tensor([[h, w] for ...])`` of sizes that are known, its rows, sums and products: a number
-taken out of one is a constant, and nothing depends on data. Torch itself knows the values of
-tensors of one element only. Here the operations behind a tensor are run, when somebody asks for its
-number, on the CPU: only those of integers and truths, which are the same on every device.
+taken out of one is a constant, and nothing depends on data. So it is with buffers of modules that
+hold the same at every call (``known_buffers``). Torch itself knows the values of tensors of one
+element only. Here the operations behind a tensor are run, when somebody asks for its number, on the
+CPU: of floating numbers only those that run there in eager execution too, since others round.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import torch
 from torch._dynamo.variables import TensorVariable
-from torch.fx import Node, Proxy
+from torch.fx import Graph, Node, Proxy
 from torch.fx.node import map_aggregate
 from torch.utils._python_dispatch import _disable_current_modes
 
+from bcmend.runtime import known_buffers
 from bcmend.runtime.entries import before_arms
 from bcmend.runtime.operations import is_in_place, storage_of, storages_written
 from bcmend.runtime.random_numbers import may_draw
@@ -35,7 +37,8 @@ class _Unknown(Exception):
 def number_in(tx: Any, variable: TensorVariable) -> int | bool | None:
     """Return the number in a tensor of one integer or truth; ``None`` if the data decide it."""
     example = variable.as_proxy().node.meta["example_value"]
-    if example.numel() != 1 or not _is_exact(example):
+    count = example.numel()
+    if not (isinstance(count, int) and count == 1 and _is_exact(example)):
         return None
     known: dict[Node, Any] = {}
     try:
@@ -46,7 +49,19 @@ def number_in(tx: Any, variable: TensorVariable) -> int | bool | None:
     if _is_written(tx, known):
         return None
     number: int | bool = value.item()
+    _rely_on_buffers(tx, known)
     return number
+
+
+def _rely_on_buffers(tx: Any, known: dict[Node, Any]) -> None:
+    found = (known_buffers.buffer_of(tx, node) for node in known if node.op == "placeholder")
+    buffers = [each for each in found if each is not None]
+    root, fake_mode = tx.output.root_tracer.graph, tx.fake_mode
+
+    def is_written(node: Node) -> bool:
+        return _writes_to(root, fake_mode, _storages([node]))
+
+    known_buffers.rely_on(tx, buffers, is_written)
 
 
 def _is_exact(example: torch.Tensor) -> bool:
@@ -61,6 +76,9 @@ def _value(tx: Any, node: Node, known: dict[Node, Any]) -> Any:
     if outer is not node:
         known[node] = _value(tx, outer, known)
         return known[node]
+    if node.op == "placeholder":
+        known[node] = _value_given(tx, node)
+        return known[node]
     _require_plain(node, known)
     arguments, keywords = (_values_in(tx, each, known) for each in (node.args, node.kwargs))
     try:
@@ -72,6 +90,14 @@ def _value(tx: Any, node: Node, known: dict[Node, Any]) -> Any:
         raise _Unknown from error
     known[node] = value
     return value
+
+
+def _value_given(tx: Any, node: Node) -> torch.Tensor:
+    """Return what an input of the graph holds at each call. Raises ``_Unknown``."""
+    buffer = known_buffers.buffer_of(tx, node)
+    if buffer is None:
+        raise _Unknown
+    return buffer.tensor.clone()
 
 
 def _require_plain(node: Node, known: dict[Node, Any]) -> None:
@@ -105,7 +131,8 @@ def _is_small(example: Any) -> bool:
     if not isinstance(example, torch.Tensor):
         return type(example) in (int, bool)
     count = example.numel()
-    return _is_exact(example) and isinstance(count, int) and count <= _ELEMENTS
+    rounds_alike = _is_exact(example) or example.device.type == "cpu"
+    return rounds_alike and isinstance(count, int) and count <= _ELEMENTS
 
 
 def _values_in(tx: Any, arguments: Any, known: dict[Node, Any]) -> Any:
@@ -126,15 +153,23 @@ def _tracers(tx: Any) -> Iterator[Any]:
 
 def _is_written(tx: Any, known: dict[Node, Any]) -> bool:
     """Whether a tensor that was looked at has been changed in place, by whatever name."""
+    storages = _storages(known)
+    return any(_writes_to(tracer.graph, tx.fake_mode, storages) for tracer in _tracers(tx))
+
+
+def _storages(nodes: Iterable[Node]) -> set[int]:
     storages: set[int] = set()
-    for node in known:
+    for node in nodes:
         example = node.meta.get("example_value")
         parts = example if isinstance(example, (tuple, list)) else (example,)
         storages.update(storage_of(each) for each in parts if isinstance(each, torch.Tensor))
-    for tracer in _tracers(tx):
-        for node in tracer.graph.nodes:
-            if node.op in ("call_function", "call_method") and is_in_place(node):
-                written = storages_written(node, tx.fake_mode)
-                if written is None or not storages.isdisjoint(written):
-                    return True
+    return storages
+
+
+def _writes_to(graph: Graph, fake_mode: Any, storages: set[int]) -> bool:
+    for node in graph.nodes:
+        if node.op in ("call_function", "call_method") and is_in_place(node):
+            written = storages_written(node, fake_mode)
+            if written is None or not storages.isdisjoint(written):
+                return True
     return False

@@ -38,6 +38,7 @@ from bcmend.runtime import (
     in_place,
     inline,
     iterators,
+    known_tensors,
     loops,
     lower,
     repeats,
@@ -126,7 +127,7 @@ def _mend(
     if iterators.hold_an_open_generator(arms[0].arguments, tx.output.side_effects):
         site.refuse("consumes-iterator", "a generator that stands in a block cannot be taken back")
         return None
-    known = _known_truth(condition)
+    known = _known_truth(tx, site, condition)
     if known is not None:
         return (arms[0] if known else arms[1]).call(tx)
     if site.place is not None and not form:
@@ -138,11 +139,16 @@ def _mend(
     return _branch(tx, target, site, form, condition, arms)
 
 
-def _known_truth(condition: VariableTracker) -> bool | None:
-    """Return the truth of a tensor of which torch knows what it holds."""
+def _known_truth(tx: Any, site: LiveSite, condition: VariableTracker) -> bool | None:
+    """Return the truth of a tensor of which it is known what it holds.
+
+    At the jump of a loop only where torch knows: in later turns the data mostly decide.
+    """
     if type(condition) is not TensorVariable:
         return None
     known = getattr(example_of(condition), "constant", None)
+    if known is None and site.place is None:
+        known = known_tensors.number_in(tx, condition)
     return None if known is None else bool(known)
 
 
@@ -342,7 +348,9 @@ def _choose(tx: Any, branch: Branch, has_results: bool) -> tuple[Choice, list[In
     if any(arm.effects.other for arm in branch.arms):
         site.refuse("arm-effects", next(a.effects.other for a in branch.arms if a.effects.other))
         return None
-    gradients = lower.gradients_flow(*branch.arms)
+    gradients = lower.gradients_flow(*branch.arms) or any(
+        generator_states.are_read_in(arm.graph) for arm in branch.arms
+    )
     hazards = _hazards_without_draws(tx, branch) if gradients else _hazards(tx, branch)
     _require_order(tx, branch, hazards)
     try:

@@ -23,6 +23,7 @@ from bcmend.runtime.arm_graphs import (
     has_to_be_a_tensor,
     has_to_be_covered,
     is_among,
+    require_backward,
     requires_grad,
 )
 from bcmend.runtime.arms import ArmTrace
@@ -157,6 +158,8 @@ def by_cond(
     if any(pair.is_number for pair in pairs):
         raise CannotMerge("a size computed inside an arm")
     size = depth.require_shallow([then_arm.graph, else_arm.graph])
+    if gradients_flow(then_arm, else_arm):
+        require_backward(then_arm, else_arm)
     operands = _operands(then_arm, else_arm, pairs)
     _require_known_sizes(operands, pairs)
     names = []

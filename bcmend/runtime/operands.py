@@ -52,6 +52,7 @@ _FUNCTIONS: Final = {
     torch.unflatten: 1,
     torch.nn.functional.one_hot: 1,
     torch.nn.functional.pad: 1,
+    torch._C._nn.pad: 1,
 }
 _METHODS: Final = frozenset(
     "view reshape expand repeat narrow split chunk roll tile broadcast_to unflatten new_zeros"

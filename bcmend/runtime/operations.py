@@ -27,6 +27,7 @@ from bcmend.runtime.random_numbers import may_draw
 
 __all__ = [
     "AUTOCAST",
+    "OF_GENERATORS",
     "Hazards",
     "draws",
     "hazards_of",
@@ -84,6 +85,9 @@ _BATCH_NORMS: Final = frozenset(["native_batch_norm", "cudnn_batch_norm", "miope
 _INTEGER_DIVISION: Final = frozenset(
     ["div", "divide", "floor_divide", "remainder", "fmod", "true_divide"]
 )
+#: Operators of bcmend that read and set the state of a generator (``generator_states``).
+OF_GENERATORS: Final = frozenset(["generator_state", "set_generator_state"])
+
 _FOUND: Final = "bcmend_hazards"  # in the meta of a node
 #: Calls that change what operators after them mean; making one more would change it for good.
 AUTOCAST: Final = frozenset([_enter_autocast, _exit_autocast])
@@ -170,6 +174,8 @@ def draws(node: Node) -> bool:
 
 
 def _draws(operator: torch._ops.OpOverload, arguments: Any, keywords: Any) -> bool:
+    if operator.overloadpacket.__name__ in OF_GENERATORS:
+        return True
     if torch.Tag.nondeterministic_seeded not in operator.tags:
         return False
     for position, parameter in enumerate(operator._schema.arguments):

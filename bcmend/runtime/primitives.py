@@ -57,6 +57,7 @@ from bcmend.runtime import (
     operands,
     per_trace,
     raised,
+    recurrent,
     replacements,
     scalars,
     searches,
@@ -526,6 +527,7 @@ def _install() -> None:
     masked_stores.install()
     index_loops.install()
     assertions.install()
+    recurrent.install()
     callees.install()
     raised.install()
     exception_classes.install()

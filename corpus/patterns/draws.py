@@ -169,6 +169,32 @@ def a_noise_tensor_filled_in_place() -> Program:
     return program
 
 
+@pattern(_row_batches, COND, **_LAYER_DROP)
+def dropout_on_rows_in_a_layer_that_may_be_dropped() -> Any:
+    class Layer(_Layer):
+        def forward(self, x: Tensor) -> tuple[Tensor]:
+            chosen = x[:, 0] > 0
+            if chosen.any():
+                places = chosen.nonzero().squeeze(-1)
+                x = x.index_add(0, places, super().forward(x[places])[0])
+            return (functional.dropout(x, 0.1, training=self.training),)
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = nn.ModuleList(Layer() for _ in range(2))
+
+        def forward(self, x: Tensor) -> Tensor:
+            x = x * 1
+            for layer in self.layers:
+                if self.training and torch.rand([]) < 0.5:
+                    continue
+                x = layer(x)[0]
+            return x
+
+    return Net()
+
+
 # The numbers are drawn with chances that the arm computes: they cannot be drawn before it.
 @pattern(
     rows,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from corpus.patterns.pattern import COND, GUARD, LOOP, SPLIT, WHERE, pattern, patterns_among
@@ -298,6 +298,24 @@ def as_many_turns_as_something_was_picked() -> Program:
         return total
 
     return program
+
+
+@pattern(_vectors, WHERE)
+def padding_computed_of_buffers() -> Any:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("stride", torch.tensor(3), persistent=False)
+
+        def forward(self, x: Tensor) -> Tensor:
+            steps = torch.ceil(x.shape[-1] / self.stride).to(torch.int64)
+            extra = steps * self.stride - x.shape[-1]
+            if extra > 0:
+                x = functional.pad(x, (0, extra))
+            y = x.view(int(steps), -1)
+            return y.sum(0) if x.sum() > 0 else y.sum(1)[: int(self.stride)].sum() + y[0]
+
+    return Net()
 
 
 PATTERNS = patterns_among(list(globals().values()))

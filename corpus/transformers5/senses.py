@@ -153,8 +153,6 @@ SENSES: Final[tuple[Case, ...]] = (
             "sampling_rate": 1600,
         },
         lambda: {"input_values": torch.randn(2, 1, 160)},
-        eval="paddings computed from buffers",
-        train="paddings computed from buffers",
     ),
     case(
         "VoxtralRealtimeForConditionalGeneration",

@@ -207,3 +207,47 @@ def test_what_only_one_side_of_a_cond_makes_is_laid_out_otherwise(backend: str) 
         return [call(x), call(-x)]
 
     assert_equivalent(make, inputs, backend=backend)
+
+
+def test_the_gradient_of_a_transposed_operand_is_laid_out_as_it_is() -> None:
+    def make() -> Any:
+        def program(x: Tensor, w: Tensor) -> Tensor:
+            heads = (x @ w).view(4, 2, 2, 2).transpose(0, 1)
+            if x.sum() > 0:
+                heads = torch.matmul(heads.contiguous().view(2, 4, 4), x).view(2, 4, 2, 2) + heads
+            else:
+                heads = heads * 2 + heads.sum()
+            return heads * 1
+
+        return program
+
+    def inputs() -> Sequence[Call]:
+        x = torch.arange(1.0, 17.0).view(4, 4)
+        w = torch.linspace(-1.0, 1.0, 32).view(4, 8)
+        return [call(x, w), call(-x, w)]
+
+    assert_equivalent(make, inputs, training=True, may_copy=True)
+
+
+def test_a_number_that_a_function_in_an_arm_is_given_is_a_condition_there() -> None:
+    """Nothing in the function says that what it asks may be a tensor's."""
+
+    class Layer(nn.Module):
+        def forward(self, x: Tensor, is_global: Any) -> Tensor:
+            return x * 3 if is_global else x + 1
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = Layer()
+
+        def forward(self, x: Tensor) -> Tensor:
+            is_global = (x > 2).any().item()
+            if x.sum() > 0:
+                x = self.layer(x, is_global)
+            return x * 2
+
+    def inputs() -> Sequence[Call]:
+        return [call(torch.tensor(each)) for each in ([3.0, 1.0], [1.0, 1.0], [3.0, -9.0])]
+
+    assert_equivalent(Net, inputs)
