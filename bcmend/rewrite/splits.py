@@ -116,12 +116,30 @@ def propose_split(facts: Facts, index: int) -> BranchLowering | Refusal:
         return Refusal("stack-shape", "the end of a loop")
     forms = [_joined_at(facts, index, facts.graph.block_of[end]) for end in _ends(facts, index)]
     if not forms:
-        after = immediate_post_dominators(facts.graph)[facts.graph.block_of[index]]
-        forms = [_joined_at(facts, index, EXIT if after is None else after)]
+        forms = [_joined_at(facts, index, _without_nulls(facts, index))]
     forms.extend(wider_forms(facts, forms[-1]))
     proposals = [propose_branch(facts, form, is_split=True) for form in dict.fromkeys(forms)]
     found = [each for each in proposals if isinstance(each, BranchLowering)]
     return chained(found) if found else proposals[0]
+
+
+def _without_nulls(facts: Facts, index: int) -> int:
+    """Return the first block behind a split on all ways in front of which it leaves no NULL.
+
+    A block may begin between the load of a method and its call, where another split does.
+    """
+    after = immediate_post_dominators(facts.graph)
+    join = after[facts.graph.block_of[index]]
+    while join is not None and join != EXIT and _leaves_null(facts, index, join):
+        join = after[join]
+    return EXIT if join is None else join
+
+
+def _leaves_null(facts: Facts, index: int, join: int) -> bool:
+    before = {maker for makers in facts.stacks[index] or () for maker in makers}
+    behind = facts.stacks[facts.graph.blocks[join].start] or ()
+    made = {maker for makers in behind for maker in makers} - before
+    return any(facts.instructions[maker].op == "PUSH_NULL" for maker in made if maker >= 0)
 
 
 def _joined_at(facts: Facts, index: int, join: int) -> Branch:

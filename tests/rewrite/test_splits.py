@@ -67,15 +67,15 @@ def _reading(code: CodeType) -> Iterator[int]:
             yield instruction.offset
 
 
-def _split_at(function: FunctionType, offset: int, primitives: object) -> FunctionType:
+def _split_at(function: FunctionType, offset: int, primitives: object, *more: int) -> FunctionType:
     names = {
         **function.__globals__,
         NAMESPACE: primitives,
         TRACING: lambda: True,
         CALLBACK: lambda: None,
     }
-    place = frozenset([(id(function.__code__), offset)])
-    context = Context("module", names, DEFAULT, splits=place)
+    places = frozenset((id(function.__code__), each) for each in (offset, *more))
+    context = Context("module", names, DEFAULT, splits=places)
     return with_code(function, mend(function.__code__, context).shell, names)
 
 
@@ -111,6 +111,23 @@ def test_calls_are_split_with_their_null_and_their_method(form: int) -> None:
         assert _split_at(_call, offset, primitives)([-3, 2, 1], 5) == 4
         made += primitives.splits
     assert made == len(offsets) if form == 0 else made
+
+
+def _tested(text):
+    if text.lower().strip() > "b":
+        return text
+    return "no"
+
+
+@pytest.mark.parametrize("form", [0, 1, 2])
+@pytest.mark.parametrize("text", ["A ", "C "])
+def test_no_split_ends_where_a_null_is_left(text: str, form: int) -> None:
+    """Where code is split in two places, one begins between the load of a method and its call."""
+    offsets = list(_reading(_tested.__code__))
+    for one in offsets:
+        for other in offsets:
+            split = _split_at(_tested, one, Halved(form, 1), other)
+            assert split(text) == _tested(text), (one, other)
 
 
 def _loop(values):
