@@ -32,7 +32,7 @@ from tests.equivalence import (
     run_compiled,
     run_eagerly,
 )
-from tests.freezing import frozen_differences
+from tests.fuzz.declared import draws_of_both_sides, has_failed_output, is_of_warm_code
 from tests.fuzz.exported import found_in_export
 from tests.fuzz.plain import mend_in_place
 from tests.fuzz.programs import Program, factory_of, inputs_of, policy_of
@@ -120,9 +120,9 @@ def found_differences(
     found: list[str] = []
     drops = not exact and policy_of(program).output == "drop"
     for number, (one, two) in enumerate(zip(original, other, strict=True)):
-        if not exact and _has_failed_output(program, one, two):
+        if not exact and has_failed_output(program, one, two):
             return found
-        if not exact and _draws_of_both_sides(program, one, two):
+        if not exact and draws_of_both_sides(program, one, two):
             return found
         tolerance = TOLERANCE if program.training and not exact else 0.0
         here = [
@@ -135,48 +135,12 @@ def found_differences(
                 zero_gradients=not exact,
                 any_random_state=any_random_state,
             )
+            if not is_of_warm_code(one, each)
         ]
         found += here
         if here:
             return found
     return found
-
-
-#: What output of `tests.fuzz.prelude` fails with.
-_FAILING: Final = ("'full'", "'no handling'", "'no text'")
-
-
-def _has_failed_output(program: Program, one: Observation, two: Observation) -> bool:
-    """Whether a call has written output that fails: then the rest of it has run, as is declared.
-
-    What was written before it is there, unless a handler of the program has caught the failure.
-    """
-    failed, expected = _raised_with(two), _raised_with(one)
-    if not any(each in _FAILING for each in failed):
-        return False
-    return "except" in program.body or (failed == expected and _begins_with(two, one))
-
-
-def _draws_of_both_sides(program: Program, one: Observation, two: Observation) -> bool:
-    """Whether a policy has had both sides draw while gradients flow, as is declared."""
-    if not program.training or policy_of(program).branch != "where":
-        return False
-    return any(frozen_differences(one.random_state, two.random_state, "random"))
-
-
-def _raised_with(one: Observation) -> tuple[str, ...]:
-    """Return the texts of the arguments of the exception of a call."""
-    parts = one.raised.parts if one.raised is not None else None
-    said = parts["['args']"].parts if parts is not None else None
-    return tuple(each.text for each in (said or {}).values())
-
-
-def _begins_with(longer: Observation, shorter: Observation) -> bool:
-    """Whether what was written begins with all that another call has written."""
-    for one, other in zip(longer.events, shorter.events, strict=False):
-        if one != other and not (one[0] == other[0] and str(one[1]).startswith(str(other[1]))):
-            return False
-    return len(longer.events) >= len(shorter.events)
 
 
 # A record of the log names the function in which Dynamo goes on behind a break.
