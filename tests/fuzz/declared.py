@@ -34,8 +34,8 @@ def draws_of_both_sides(program: Program, one: Observation, two: Observation) ->
     return any(frozen_differences(one.random_state, two.random_state, "random"))
 
 
-#: CPython 3.11 runs a store and a load behind it as one instruction once code is warm, and names the
-#: line of the store if there is nothing to load.
+#: CPython 3.11 runs a store and a load behind it as one instruction once code is warm, and names
+#: the line of the store if there is nothing to load.
 _LINE: Final = re.compile(r"raised\.\['where'\]\.\[1\]: int \d+ and int \d+")
 
 

@@ -256,7 +256,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     missing = find_all(bugs, given.minutes * 60, given.seed, report)
     for name, search in missing.items():
         show(f"| {name} | not found | {search.programs} | {search.total:.0f} s | |")
-    show(f"\n{len(bugs) - len(missing)} of {len(bugs)} found, with seed {given.seed}.")
+    ended = any(search.total < given.minutes * 60 for search in missing.values())
+    early = " The searches for the others were ended early." if ended else ""
+    show(f"\n{len(bugs) - len(missing)} of {len(bugs)} found, with seed {given.seed}.{early}")
     if given.write:
         write_table(PAGE, "planted bugs", "\n".join(table))
     return len(missing)
