@@ -146,6 +146,13 @@ def propose_split(facts: Facts, index: int) -> BranchLowering | Refusal:
     return chained(found) if found else proposals[0]
 
 
+def _leaves_null(facts: Facts, index: int, join: int) -> bool:
+    before = {maker for makers in facts.stacks[index] or () for maker in makers}
+    behind = facts.stacks[facts.graph.blocks[join].start] or ()
+    made = {maker for makers in behind for maker in makers} - before
+    return any(facts.instructions[maker].op == "PUSH_NULL" for maker in made if maker >= 0)
+
+
 def _joined_at(facts: Facts, index: int, join: int) -> Branch:
     entry = facts.graph.block_of[index]
     start = 0 if join == EXIT else facts.graph.blocks[join].start

@@ -32,7 +32,7 @@ from tests.equivalence import (
     run_compiled,
     run_eagerly,
 )
-from tests.freezing import frozen_differences
+from tests.fuzz.declared import draws_of_both_sides, has_failed_output, is_of_warm_code
 from tests.fuzz.exported import found_in_export
 from tests.fuzz.plain import mend_in_place
 from tests.fuzz.programs import Program, factory_of, inputs_of, policy_of
@@ -119,9 +119,9 @@ def found_differences(
     """
     drops = not exact and policy_of(program).output == "drop"
     for number, (one, two) in enumerate(zip(original, other, strict=True)):
-        if not exact and _has_failed_output(program, one, two):
+        if not exact and has_failed_output(program, one, two):
             return []
-        if not exact and _draws_of_both_sides(program, one, two):
+        if not exact and draws_of_both_sides(program, one, two):
             return []
         tolerance = TOLERANCE if program.training and not exact else 0.0
         here = [
@@ -134,9 +134,10 @@ def found_differences(
                 zero_gradients=not exact,
                 any_random_state=any_random_state,
             )
+            if not is_of_warm_code(one, each)
         ]
         here = [each for each in here if not _is_of_an_address(each)]
-        if here and not _is_line_of_an_unbound_variable(one, here):
+        if here:
             return here
     return []
 
@@ -145,54 +146,6 @@ def _is_of_an_address(found: str) -> bool:
     """Whether two texts, of an exception for one, differ in addresses alone."""
     texts = _ADDRESS.sub("0x", found).split(": str ", 1)[-1].split(" and str ")
     return len(texts) == 2 and texts[0] == texts[1]
-
-
-def _is_line_of_an_unbound_variable(one: Observation, found: list[str]) -> bool:
-    """Whether the only difference is the line on which a variable was not bound.
-
-    CPython 3.11 runs a store and the load behind it as one instruction once they have run often
-    enough, and then gives the failure of the load the line of the store.
-    """
-    parts = None if one.raised is None else one.raised.parts
-    is_unbound = parts is not None and "UnboundLocalError" in parts["['type']"].text
-    return is_unbound and all("raised.['where'].[1]" in each for each in found)
-
-
-#: What output of `tests.fuzz.prelude` fails with.
-_FAILING: Final = ("'full'", "'no handling'", "'no text'")
-
-
-def _has_failed_output(program: Program, one: Observation, two: Observation) -> bool:
-    """Whether a call has written output that fails: then the rest of it has run, as is declared.
-
-    What was written before it is there, unless a handler of the program has caught the failure.
-    """
-    failed, expected = _raised_with(two), _raised_with(one)
-    if not any(each in _FAILING for each in failed):
-        return False
-    return "except" in program.body or (failed == expected and _begins_with(two, one))
-
-
-def _draws_of_both_sides(program: Program, one: Observation, two: Observation) -> bool:
-    """Whether a policy has had both sides draw while gradients flow, as is declared."""
-    if not program.training or policy_of(program).branch != "where":
-        return False
-    return any(frozen_differences(one.random_state, two.random_state, "random"))
-
-
-def _raised_with(one: Observation) -> tuple[str, ...]:
-    """Return the texts of the arguments of the exception of a call."""
-    parts = one.raised.parts if one.raised is not None else None
-    said = parts["['args']"].parts if parts is not None else None
-    return tuple(each.text for each in (said or {}).values())
-
-
-def _begins_with(longer: Observation, shorter: Observation) -> bool:
-    """Whether what was written begins with all that another call has written."""
-    for one, other in zip(longer.events, shorter.events, strict=False):
-        if one != other and not (one[0] == other[0] and str(one[1]).startswith(str(other[1]))):
-            return False
-    return len(longer.events) >= len(shorter.events)
 
 
 # A record of the log names the function in which Dynamo goes on behind a break.
@@ -293,8 +246,8 @@ def mended_in_plain_python(program: Program) -> Verdict:
         other = run_eagerly(make, inputs, training=program.training, patched=False)
         here = found_differences(
             program,
-            list(map(_without_callers, original)),
-            list(map(_without_callers, other)),
+            [_without_callers(each) for each in original],
+            [_without_callers(each) for each in other],
             exact=True,
         )
         found += (

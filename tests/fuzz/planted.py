@@ -38,8 +38,8 @@ from tests.fuzz.steering import Pool, Ways, visited
 _SHARES: Final = {"eager": 0.03, "plain": 0.17, "compiled": 0.6, "fullgraph": 0.2}
 _RIGHT: Final = (SAME, STOCK_TOO, MORE_GRAPHS, NO_REFERENCE)
 _LIMIT: Final = 4.0  # seconds that a program may take
-_DEAR: Final = 0.7  # and with more than this, it is neither tried with bugs nor varied
-_SHARED: Final = 1 / 9  # of the time that one search for all bugs gets
+_DEAR: Final = 2.0  # and with more than this, it is neither tried with bugs nor varied
+_SHARED: Final = 1 / 12  # of the time that one search for all bugs gets
 _SHARED_TRIES: Final = 2  # of a bug in that search, which goes on to note what comes where
 _TURN: Final = 6.0  # seconds that the search for a bug goes on before those for others do
 _WARMING: Final = 3  # programs
@@ -256,7 +256,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     missing = find_all(bugs, given.minutes * 60, given.seed, report)
     for name, search in missing.items():
         show(f"| {name} | not found | {search.programs} | {search.total:.0f} s | |")
-    show(f"\n{len(bugs) - len(missing)} of {len(bugs)} found, with seed {given.seed}.")
+    ended = any(search.total < given.minutes * 60 for search in missing.values())
+    early = " The searches for the others were ended early." if ended else ""
+    show(f"\n{len(bugs) - len(missing)} of {len(bugs)} found, with seed {given.seed}.{early}")
     if given.write:
         write_table(PAGE, "planted bugs", "\n".join(table))
     return len(missing)

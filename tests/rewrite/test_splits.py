@@ -124,7 +124,7 @@ def _methods(text):
 
 
 @pytest.mark.parametrize("form", [0, 1, 2])
-def test_two_splits_in_one_statement(form: int) -> None:
+def test_no_split_ends_where_a_null_is_left(form: int) -> None:
     """The first ends nowhere where the second has set an operand apart."""
     made = 0
     for offsets in itertools.combinations(_reading(_methods.__code__), 2):

@@ -1,0 +1,61 @@
+"""Differences that docs/deviations.md declares, and one of CPython's own.
+
+Reads what was seen of a call in eager execution and of the same call in another way.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from tests.freezing import frozen_differences
+from tests.fuzz.programs import Program, policy_of
+from tests.observation import Observation
+
+#: What output of `tests.fuzz.prelude` fails with.
+_FAILING: Final = ("'full'", "'no handling'", "'no text'")
+
+
+def has_failed_output(program: Program, one: Observation, two: Observation) -> bool:
+    """Whether a call has written output that fails: then the rest of it has run, as is declared.
+
+    What was written before it is there, unless a handler of the program has caught the failure.
+    """
+    failed, expected = _raised_with(two), _raised_with(one)
+    if not any(each in _FAILING for each in failed):
+        return False
+    return "except" in program.body or (failed == expected and _begins_with(two, one))
+
+
+def draws_of_both_sides(program: Program, one: Observation, two: Observation) -> bool:
+    """Whether a policy has had both sides draw while gradients flow, as is declared."""
+    if not program.training or policy_of(program).branch != "where":
+        return False
+    return any(frozen_differences(one.random_state, two.random_state, "random"))
+
+
+#: CPython 3.11 runs a store and a load behind it as one instruction once code is warm, and names
+#: the line of the store if there is nothing to load.
+_LINE: Final = re.compile(r"raised\.\['where'\]\.\[1\]: int \d+ and int \d+")
+
+
+def is_of_warm_code(one: Observation, difference: str) -> bool:
+    """Whether a difference is the line of an unbound variable, which depends on earlier calls."""
+    parts = one.raised.parts if one.raised is not None else None
+    kind = parts["['type']"].text if parts is not None else ""
+    return "UnboundLocalError" in kind and _LINE.fullmatch(difference) is not None
+
+
+def _raised_with(one: Observation) -> tuple[str, ...]:
+    """Return the texts of the arguments of the exception of a call."""
+    parts = one.raised.parts if one.raised is not None else None
+    said = parts["['args']"].parts if parts is not None else None
+    return tuple(each.text for each in (said or {}).values())
+
+
+def _begins_with(longer: Observation, shorter: Observation) -> bool:
+    """Whether what was written begins with all that another call has written."""
+    for one, other in zip(longer.events, shorter.events, strict=False):
+        if one != other and not (one[0] == other[0] and str(one[1]).startswith(str(other[1]))):
+            return False
+    return len(longer.events) >= len(shorter.events)
