@@ -63,24 +63,29 @@ class OutOfTime(Interruption):
     """No handler of a program, or of a compiler, catches it."""
 
 
+#: After how many seconds a block is told once more.
+_AGAIN: Final = 2.0
+
+
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
     """Raise `OutOfTime` in a block that takes longer. Only in the main thread.
 
     What counts is the time of the processor, since a machine may be busy with other things; a block
-    that waits for something gets ten times as long.
+    that waits for something gets ten times as long. It is raised again while the block goes on: what
+    Python calls by itself, such as a callback of the garbage collector, loses an exception.
     """
 
     def stop(_: int, frame: FrameType | None) -> None:
         if _is_called_by_the_backward_pass(frame):
-            signal.setitimer(signal.ITIMER_PROF, 0.1)  # until it is done
+            signal.setitimer(signal.ITIMER_PROF, 0.1, _AGAIN)  # until it is done
             return
         raise OutOfTime
 
     clocks = {signal.SIGPROF: signal.ITIMER_PROF, signal.SIGALRM: signal.ITIMER_REAL}
     before = {name: signal.signal(name, stop) for name in clocks}
-    signal.setitimer(signal.ITIMER_PROF, seconds)
-    signal.setitimer(signal.ITIMER_REAL, 10 * seconds)
+    signal.setitimer(signal.ITIMER_PROF, seconds, _AGAIN)
+    signal.setitimer(signal.ITIMER_REAL, 10 * seconds, _AGAIN)
     try:
         yield
     finally:
