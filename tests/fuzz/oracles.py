@@ -7,6 +7,7 @@ program; produces a `Verdict`.
 
 from __future__ import annotations
 
+import gc
 import random
 import re
 import signal
@@ -73,11 +74,11 @@ def time_limit(seconds: float) -> Iterator[None]:
 
     What counts is the time of the processor, since a machine may be busy with other things; a block
     that waits for something gets ten times as long. It is raised again while the block goes on: what
-    Python calls by itself, such as a callback of the garbage collector, loses an exception.
+    Python calls by itself, such as a method that deletes an object, loses an exception.
     """
 
     def stop(_: int, frame: FrameType | None) -> None:
-        if _is_called_by_the_backward_pass(frame):
+        if _is_not_to_be_left(frame):
             signal.setitimer(signal.ITIMER_PROF, 0.1, _AGAIN)  # until it is done
             return
         raise OutOfTime
@@ -95,11 +96,17 @@ def time_limit(seconds: float) -> Iterator[None]:
             signal.signal(name, before[name])
 
 
-def _is_called_by_the_backward_pass(frame: FrameType | None) -> bool:
-    """Whether C++ code is on the stack that an exception ends the process in."""
-    while frame is not None and frame.f_code.co_name != "_engine_run_backward":
+def _is_not_to_be_left(frame: FrameType | None) -> bool:
+    """Whether an exception would end the process, or be lost.
+
+    C++ code of the backward pass is on the stack, or the garbage collector.
+    """
+    collecting = {getattr(each, "__code__", None) for each in gc.callbacks}
+    while frame is not None:
+        if frame.f_code.co_name == "_engine_run_backward" or frame.f_code in collecting:
+            return True
         frame = frame.f_back
-    return frame is not None
+    return False
 
 
 # --- what is compared ----------------------------------------------------------------------------
