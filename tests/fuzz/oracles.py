@@ -73,8 +73,8 @@ def time_limit(seconds: float) -> Iterator[None]:
     """Raise `OutOfTime` in a block that takes longer. Only in the main thread.
 
     What counts is the time of the processor, since a machine may be busy with other things; a block
-    that waits for something gets ten times as long. It is raised again while the block goes on: what
-    Python calls by itself, such as a method that deletes an object, loses an exception.
+    that waits for something gets ten times as long. It is raised again while the block goes on:
+    what Python calls by itself, such as a method that deletes an object, loses an exception.
     """
 
     def stop(_: int, frame: FrameType | None) -> None:
