@@ -27,6 +27,8 @@ from pkgutil import resolve_name
 from typing import Any, Final
 from unittest import mock
 
+import torch
+
 from tests.fuzz.bugs import PLANTED, Planted, Wrong
 from tests.fuzz.grammar import program_of
 from tests.fuzz.jobs import quiet
@@ -202,6 +204,7 @@ def _run(oracle: str, program: Program, bug: Planted | None) -> _Result:
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
+        torch.set_num_threads(1)  # the threads of the process that it was forked from are not here
         try:
             with (
                 visited(_PLACES, replaced) as ways,
