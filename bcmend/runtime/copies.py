@@ -15,16 +15,15 @@ from typing import Any
 
 import torch
 from torch._dynamo.variables import TensorVariable
-from torch._dynamo.variables.builder import wrap_fx_proxy
 
-from bcmend.runtime import watches
+from bcmend.runtime import calls, watches
 from bcmend.runtime.costs import bytes_of
 from bcmend.runtime.merge import example_of
 from bcmend.runtime.operations import storage_of
 from bcmend.runtime.per_trace import at_the_end, kept
 from bcmend.runtime.sites import LiveSite
 
-__all__ = ["is_due", "method_of", "unchanged"]
+__all__ = ["is_due", "unchanged"]
 
 
 @dataclass(slots=True, eq=False)
@@ -75,7 +74,7 @@ def unchanged(tx: Any, site: LiveSite, value: TensorVariable) -> TensorVariable:
         return value
     key = tx.output.current_tracer, value, example._version
     if key not in made.copies:
-        made.copies[key] = method_of(tx, "clone", value)
+        made.copies[key] = calls.method(tx, "clone", value)
         made.sizes[site] += bytes_of(example)
     return made.copies[key]
 
@@ -96,11 +95,3 @@ def _is_view_of_differentiable(value: TensorVariable) -> bool:
                 return True
             waiting += inner
     return False
-
-
-def method_of(tx: Any, name: str, value: TensorVariable) -> TensorVariable:
-    """Return what a method without arguments gives."""
-    proxy = tx.output.create_proxy("call_method", name, (value.as_proxy(),), {})
-    result = wrap_fx_proxy(tx, proxy)
-    assert isinstance(result, TensorVariable)
-    return result

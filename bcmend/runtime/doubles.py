@@ -14,11 +14,10 @@ from typing import Any, Final
 
 import torch
 from torch._dynamo.variables import TensorVariable
-from torch._dynamo.variables.builder import wrap_fx_proxy
 from torch._dynamo.variables.tensor import SymNodeVariable
 from torch.fx import Node, Proxy
 
-from bcmend.runtime import scalars, unread
+from bcmend.runtime import calls, scalars, unread
 from bcmend.runtime.entries import before_arms
 from bcmend.runtime.merge import example_of
 
@@ -109,10 +108,8 @@ def _as_it_is(tx: Any, number: Proxy) -> TensorVariable:
 
 
 def _call(tx: Any, function: Any, *arguments: Any, **named: Any) -> TensorVariable:
-    proxy = tx.output.create_proxy("call_function", function, arguments, named)
-    proxy.node.meta[unread.KEPT] = True  # taken out again where nobody reads it
-    result = wrap_fx_proxy(tx, proxy)
-    assert isinstance(result, TensorVariable)
+    result = calls.function(tx, function, *arguments, **named)
+    result.as_proxy().node.meta[unread.KEPT] = True  # taken out again where nobody reads it
     return result
 
 

@@ -14,9 +14,9 @@ from typing import Any, Final
 
 import torch
 from torch._dynamo.variables import TensorVariable
-from torch._dynamo.variables.builder import wrap_fx_proxy
 from torch.fx import Node
 
+from bcmend.runtime import calls
 from bcmend.runtime.merge import example_of
 
 __all__ = ["IndexSet", "index_set"]
@@ -55,12 +55,12 @@ def index_set(tx: Any, variable: TensorVariable) -> IndexSet | None:
     bound = _bound_of(variable.as_proxy().node)
     if bound is None or example_of(variable)._version:  # changed in place since
         return None
-    flat = _call(tx, torch.reshape, variable.as_proxy(), (1, -1))
+    flat = calls.function(tx, torch.reshape, variable.as_proxy(), (1, -1))
     device = example_of(variable).device
-    proxy = tx.output.create_proxy("call_function", torch.arange, (bound,), {"device": device})
-    numbers = _call(tx, torch.reshape, wrap_fx_proxy(tx, proxy).as_proxy(), (-1, 1))
-    same = _call(tx, torch.eq, flat.as_proxy(), numbers.as_proxy())
-    return IndexSet(bound, _call(tx, torch.any, same.as_proxy(), 1))
+    places = calls.function(tx, torch.arange, bound, device=device)
+    numbers = calls.function(tx, torch.reshape, places, (-1, 1))
+    same = calls.function(tx, torch.eq, flat.as_proxy(), numbers.as_proxy())
+    return IndexSet(bound, calls.function(tx, torch.any, same.as_proxy(), 1))
 
 
 def _bound_of(node: Any, follow: int = _FOLLOW_AT_MOST) -> int | None:
@@ -110,9 +110,3 @@ def _name_of(node: Node) -> str:
         return str(node.target)
     target: Callable[..., Any] | str = node.target
     return _FUNCTIONS.get(target, "") if node.op == "call_function" else ""
-
-
-def _call(tx: Any, function: Any, *arguments: Any) -> TensorVariable:
-    result = wrap_fx_proxy(tx, tx.output.create_proxy("call_function", function, arguments, {}))
-    assert isinstance(result, TensorVariable)
-    return result

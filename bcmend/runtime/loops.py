@@ -25,7 +25,7 @@ from torch._dynamo.variables.builder import wrap_fx_proxy
 from torch.fx import Proxy
 
 from bcmend.rewrite.plan import SPLIT
-from bcmend.runtime import in_place, iterators, lower, sinks, watches
+from bcmend.runtime import calls, in_place, iterators, lower, sinks, watches
 from bcmend.runtime.arms import Arm, ArmTrace, trace_arm
 from bcmend.runtime.in_place import InPlace
 from bcmend.runtime.loop_values import (
@@ -254,11 +254,7 @@ def _side_exits(trace: ArmTrace) -> list[sinks.Draft]:
 def _false(tx: Any, like: VariableTracker | None) -> VariableTracker:
     """Return the condition of a side exit before the first turn."""
     assert isinstance(like, TensorVariable)
-    named = {"dtype": torch.bool, "device": example_of(like).device}
-    found: VariableTracker = wrap_fx_proxy(
-        tx, tx.output.create_proxy("call_function", torch.zeros, ((),), named)
-    )
-    return found
+    return calls.function(tx, torch.zeros, (), dtype=torch.bool, device=example_of(like).device)
 
 
 def _changes_in_place(tx: Any, trace: ArmTrace, carried: Carried) -> list[InPlace]:

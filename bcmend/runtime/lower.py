@@ -17,7 +17,7 @@ from torch._dynamo.variables.builder import wrap_fx_proxy
 from torch._dynamo.variables.tensor import SymNodeVariable
 from torch.fx import GraphModule, Node, Proxy
 
-from bcmend.runtime import asserted, depth, doubles, histories, scalars, sizes
+from bcmend.runtime import asserted, calls, depth, doubles, histories, scalars, sizes
 from bcmend.runtime.arm_graphs import (
     arm_graph,
     has_to_be_a_tensor,
@@ -55,9 +55,9 @@ def as_predicate(tx: Any, condition: VariableTracker) -> TensorVariable:
         value = condition  # type: ignore[assignment]
     example = example_of(value)
     if example.dim() != 0:
-        value = _method(tx, "reshape", value.as_proxy(), ())
+        value = calls.method(tx, "reshape", value.as_proxy(), ())
     if example.dtype is not torch.bool:
-        value = _method(tx, "to", value.as_proxy(), torch.bool)  # NaN is true, as in Python
+        value = calls.method(tx, "to", value.as_proxy(), torch.bool)  # NaN is true, as in Python
     return value
 
 
@@ -76,15 +76,15 @@ def _tensor_of_number(tx: Any, condition: SymNodeVariable) -> TensorVariable:
 
 
 def negated(tx: Any, predicate: TensorVariable) -> TensorVariable:
-    return _call(tx, torch.logical_not, predicate.as_proxy())
+    return calls.function(tx, torch.logical_not, predicate.as_proxy())
 
 
 def both(tx: Any, one: TensorVariable, other: TensorVariable) -> TensorVariable:
-    return _call(tx, torch.logical_and, one.as_proxy(), other.as_proxy())
+    return calls.function(tx, torch.logical_and, one.as_proxy(), other.as_proxy())
 
 
 def either(tx: Any, one: TensorVariable, other: TensorVariable) -> TensorVariable:
-    return _call(tx, torch.logical_or, one.as_proxy(), other.as_proxy())
+    return calls.function(tx, torch.logical_or, one.as_proxy(), other.as_proxy())
 
 
 def keep_draws(tx: Any, predicate: TensorVariable) -> None:
@@ -104,7 +104,9 @@ def keep_draws(tx: Any, predicate: TensorVariable) -> None:
         pending.extend(fresh)
     else:
         return
-    holds = _call(tx, torch.logical_or, predicate.as_proxy(), negated(tx, predicate).as_proxy())
+    holds = calls.function(
+        tx, torch.logical_or, predicate.as_proxy(), negated(tx, predicate).as_proxy()
+    )
     arguments = (holds.as_proxy(), "a truth or its contrary holds")
     tx.output.create_proxy("call_function", torch.ops.aten._assert_async.msg, arguments, {})
 
@@ -139,7 +141,7 @@ def by_where(
         if one is None or other is None or pair.is_number:
             merged.append(_rewrap(tx, pair, one if one is not None else other))
         else:
-            merged.append(_call(tx, torch.where, predicate.as_proxy(), one, other))
+            merged.append(calls.function(tx, torch.where, predicate.as_proxy(), one, other))
     return merged
 
 
@@ -211,14 +213,14 @@ def _without_history(tx: Any, pair: Pair, result: VariableTracker) -> VariableTr
     assert isinstance(result, TensorVariable)
     if any(side.requires_grad for side in sides) or not example_of(result).requires_grad:
         return result
-    return _method(tx, "detach", result.as_proxy())
+    return calls.method(tx, "detach", result.as_proxy())
 
 
 def _uncovered(tx: Any, result: VariableTracker, example: torch.Tensor) -> VariableTracker:
     if not has_to_be_covered(example):
         return result
-    bits = _method(tx, "view", result.as_proxy(), torch.int64)
-    return _method(tx, "to", bits.as_proxy(), example.dtype)
+    bits = calls.method(tx, "view", result.as_proxy(), torch.int64)
+    return calls.method(tx, "to", bits.as_proxy(), example.dtype)
 
 
 def _kept_apart(
@@ -230,7 +232,7 @@ def _kept_apart(
     it settles what is kept for backward.
     """
     return [
-        _call(tx, torch.where, predicate.as_proxy(), each, each).as_proxy()
+        calls.function(tx, torch.where, predicate.as_proxy(), each, each).as_proxy()
         if is_among(each, changed)
         else each
         for each in operands
@@ -255,7 +257,7 @@ def without_aliases(tx: Any, operands: Sequence[Any]) -> list[Any]:
         if isinstance(example, torch.Tensor) and example.layout is torch.strided:
             storage = storage_of(example)
             if storage in seen:
-                operand = _method(tx, "clone", operand).as_proxy()
+                operand = calls.method(tx, "clone", operand).as_proxy()
             seen.add(storage)
         given.append(operand)
     return given
@@ -270,7 +272,7 @@ def gated(
 
 
 def chosen(tx: Any, predicate: TensorVariable, one: Proxy, other: Proxy) -> TensorVariable:
-    return _call(tx, torch.where, predicate.as_proxy(), one, other)
+    return calls.function(tx, torch.where, predicate.as_proxy(), one, other)
 
 
 _DETACHED: Final = "bcmend_detached"  # in the meta of what a gate gives in place of a tensor
@@ -290,11 +292,11 @@ class _Gate:
     def __call__(self, outer: Proxy) -> Proxy:
         if not (torch.is_grad_enabled() and requires_grad(outer)):
             return outer
-        detached = _method(self._tx, "detach", outer).as_proxy()
+        detached = calls.method(self._tx, "detach", outer).as_proxy()
         detached.node.meta[_DETACHED] = True
         self.detached[outer.node] = detached
         sides = (outer, detached) if self._taken else (detached, outer)
-        gated = _call(self._tx, torch.where, self._predicate.as_proxy(), *sides)
+        gated = calls.function(self._tx, torch.where, self._predicate.as_proxy(), *sides)
         histories.pass_on(outer.node.meta["example_value"], example_of(gated))
         return gated.as_proxy()
 
@@ -335,7 +337,7 @@ def _splice(tx: Any, arm: ArmTrace, gate: _Gate, changed: Sequence[Proxy]) -> di
 def _own_copy(tx: Any, outer: Proxy, gate: _Gate) -> Proxy:
     entered = gate(outer)
     if entered is outer:
-        entered = _method(tx, "clone", outer).as_proxy()
+        entered = calls.method(tx, "clone", outer).as_proxy()
     # The arm's operations have run on the original's fake tensor, which knows what they made of it.
     entered.node.meta["example_value"] = outer.node.meta["example_value"]
     return entered
@@ -376,17 +378,3 @@ def _operands(then_arm: ArmTrace, else_arm: ArmTrace, pairs: Sequence[Pair]) -> 
             if value is not None and value.as_proxy().node.graph is not arm.graph:
                 outer.setdefault(value.as_proxy().node, value.as_proxy())
     return list(outer.values())
-
-
-def _call(tx: Any, function: Any, *arguments: Any) -> TensorVariable:
-    proxy = tx.output.create_proxy("call_function", function, arguments, {})
-    result = wrap_fx_proxy(tx, proxy)
-    assert isinstance(result, TensorVariable)
-    return result
-
-
-def _method(tx: Any, name: str, *arguments: Any) -> TensorVariable:
-    proxy = tx.output.create_proxy("call_method", name, arguments, {})
-    result = wrap_fx_proxy(tx, proxy)
-    assert isinstance(result, TensorVariable)
-    return result

@@ -14,12 +14,11 @@ from typing import Any
 import torch
 from torch._dynamo.variables import ConstantVariable, TensorVariable
 from torch._dynamo.variables.base import VariableTracker
-from torch._dynamo.variables.builder import wrap_fx_proxy
 from torch._dynamo.variables.tensor import SymNodeVariable
 from torch.fx import Node, Proxy
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from bcmend.runtime import lower, scalars
+from bcmend.runtime import calls, lower, scalars
 from bcmend.runtime.index_parts import Axis, Item, Part, Slice
 from bcmend.runtime.merge import constant, example_of
 
@@ -48,10 +47,10 @@ class Store:
         return self._misfits
 
     def _call(self, function: Any, *arguments: Any, **named: Any) -> TensorVariable:
-        return _call(self._tx, "call_function", function, *arguments, **named)
+        return calls.function(self._tx, function, *arguments, **named)
 
     def _method(self, name: str, *arguments: Any, **named: Any) -> TensorVariable:
-        return _call(self._tx, "call_method", name, *arguments, **named)
+        return calls.method(self._tx, name, *arguments, **named)
 
     # Places
 
@@ -226,12 +225,3 @@ def _bound_of_range(tx: Any, bound: Any) -> VariableTracker | None:
     if not isinstance(example, torch.SymInt) or bound.graph is not tx.output.graph:
         return None
     return SymNodeVariable.create(tx, Proxy(bound, tx.output.current_tracer), example)
-
-
-def _call(tx: Any, kind: str, target: Any, *arguments: Any, **named: Any) -> TensorVariable:
-    given = tuple(
-        each.as_proxy() if isinstance(each, VariableTracker) else each for each in arguments
-    )
-    result = wrap_fx_proxy(tx, tx.output.create_proxy(kind, target, given, named))
-    assert isinstance(result, TensorVariable)
-    return result

@@ -23,12 +23,11 @@ from torch._dynamo.bytecode_transformation import create_call_function
 from torch._dynamo.exc import unimplemented
 from torch._dynamo.variables import BuiltinVariable, TensorVariable
 from torch._dynamo.variables.base import VariableTracker
-from torch._dynamo.variables.builder import wrap_fx_proxy
 from torch._dynamo.variables.lists import RangeIteratorVariable
 from torch._dynamo.variables.tensor import SymNodeVariable
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from bcmend.runtime import backoff, frames, scalars, sinks
+from bcmend.runtime import backoff, calls, frames, scalars, sinks
 from bcmend.runtime.merge import constant, example_of
 from bcmend.runtime.unmerged import holds
 
@@ -113,16 +112,11 @@ class OpenIterator(VariableTracker):
         compare = torch.gt if self.goes_over.step > 0 else torch.lt
         following: Any = self.following
         following = (
-            scalars.integer_tensor(tx, following).as_proxy()
+            scalars.integer_tensor(tx, following)
             if isinstance(following, SymNodeVariable)
             else following.as_python_constant()
         )
-        proxy = tx.output.create_proxy(
-            "call_function", compare, (self.goes_over.limit.as_proxy(), following), {}
-        )
-        result = wrap_fx_proxy(tx, proxy)
-        assert isinstance(result, TensorVariable)
-        return result
+        return calls.function(tx, compare, self.goes_over.limit, following)
 
     def in_half(self, truth: bool) -> VariableTracker:
         """Return what it is where there is one more number, or none."""

@@ -30,7 +30,7 @@ def note(tx: Any) -> None:
         state.repeatable = is_repeatable(output) and state.repeatable is not False
 
     def silence(module: torch.nn.Module) -> None:
-        if is_repeatable(output):
+        if backoff.state_of(code).repeatable:
             _be_silent(module)
 
     at_the_end(output, examine)

@@ -34,7 +34,7 @@ from torch.fx.experimental.symbolic_shapes import (
 )
 
 from bcmend.names import BUFFER
-from bcmend.runtime import backoff, known_tensors, per_trace, repeats, sizes
+from bcmend.runtime import backoff, calls, known_tensors, per_trace, repeats, sizes
 from bcmend.runtime.entries import before_arms
 from bcmend.runtime.merge import constant, example_of
 from bcmend.runtime.unread import (
@@ -255,10 +255,8 @@ def _python_like(example: torch.Tensor) -> torch.dtype | None:
 def _method(
     tx: Any, variable: TensorVariable, name: str, *rest: Any, **named: Any
 ) -> TensorVariable:
-    proxy = tx.output.create_proxy("call_method", name, (variable.as_proxy(), *rest), named)
-    proxy.node.meta[KEPT] = True
-    result = wrap_fx_proxy(tx, proxy)
-    assert isinstance(result, TensorVariable)
+    result = calls.method(tx, name, variable, *rest, **named)
+    result.as_proxy().node.meta[KEPT] = True
     return result
 
 
@@ -280,7 +278,7 @@ def hand_on(
             tensor = double(tx, number.as_proxy())
         else:
             dtype = torch.bool if isinstance(example, torch.SymBool) else torch.int64
-            tensor = _function(tx, torch.scalar_tensor, number.as_proxy(), dtype=dtype)
+            tensor = calls.function(tx, torch.scalar_tensor, number.as_proxy(), dtype=dtype)
         tensor.as_proxy().node.meta.pop(KEPT, None)
         known[node] = tensor
 
@@ -314,9 +312,9 @@ def counted(tx: Any, number: SymNodeVariable) -> TensorVariable | None:
 def integer_tensor(tx: Any, number: VariableTracker) -> TensorVariable:
     """Return a 0-d tensor with the value of an integer."""
     if not isinstance(number, SymNodeVariable):
-        return _function(tx, torch.full, (), number.as_python_constant(), dtype=torch.int64)
+        return calls.function(tx, torch.full, (), number.as_python_constant(), dtype=torch.int64)
     known = counted(tx, number)
-    return known or _function(tx, torch.scalar_tensor, number.as_proxy(), dtype=torch.int64)
+    return known or calls.function(tx, torch.scalar_tensor, number.as_proxy(), dtype=torch.int64)
 
 
 def count_from(tx: Any, number: VariableTracker) -> None:
@@ -360,7 +358,7 @@ def _counted(tx: Any, node: Any, known: Mapping[Node, TensorVariable]) -> Tensor
     if type(one) is int and node.target is not operator.sub:
         one, other = other, one
     found_one = _counted(tx, one, known) if type(other) is int else None
-    return None if found_one is None else _function(tx, STEPS[node.target], found_one, other)
+    return None if found_one is None else calls.function(tx, STEPS[node.target], found_one, other)
 
 
 # Conditions as tensors
@@ -386,7 +384,7 @@ def tensor_of(tx: Any, condition: SymNodeVariable) -> TensorVariable | None:
         return None
     found = _tensor_of(tx, node, known)
     if kind is not torch.bool:
-        found = _function(tx, torch.ne, found, 0)  # NaN is true, as in Python
+        found = calls.function(tx, torch.ne, found, 0)  # NaN is true, as in Python
     found.as_proxy().node.meta.pop(KEPT, None)  # from now on somebody has it
     return found
 
@@ -417,16 +415,16 @@ def _tensor_of(tx: Any, node: Node, known: Mapping[Node, TensorVariable]) -> Ten
     assert isinstance(node.args[0], Node)
     one = _tensor_of(tx, node.args[0], known)
     if node.target in NEGATIONS:
-        return _function(tx, torch.logical_not, one)
+        return calls.function(tx, torch.logical_not, one)
     if node.target not in COMPARISONS:
         return one
     other: Any = node.args[1]
     if isinstance(other, Node):
-        return _function(tx, node.target, one, _tensor_of(tx, other, known))
+        return calls.function(tx, node.target, one, _tensor_of(tx, other, known))
     if type(other) is float and example_of(one).dtype is torch.int64:
         whole = math.floor(other) if node.target in _TIGHT_BELOW else math.ceil(other)
-        return _function(tx, node.target, one, whole)
-    return _function(tx, node.target, one, other)
+        return calls.function(tx, node.target, one, whole)
+    return calls.function(tx, node.target, one, other)
 
 
 def _is_exact_beside(comparison: Any, constant: Any, dtype: torch.dtype) -> bool:
@@ -437,12 +435,3 @@ def _is_exact_beside(comparison: Any, constant: Any, dtype: torch.dtype) -> bool
         whole = type(constant) is int or constant.is_integer()
         return abs(constant) <= _EXACT_IN_DOUBLE and (whole or comparison in ORDERS)
     return True
-
-
-def _function(tx: Any, function: Any, *arguments: Any, **named: Any) -> TensorVariable:
-    inputs = tuple(
-        each.as_proxy() if isinstance(each, TensorVariable) else each for each in arguments
-    )
-    result = wrap_fx_proxy(tx, tx.output.create_proxy("call_function", function, inputs, named))
-    assert isinstance(result, TensorVariable)
-    return result

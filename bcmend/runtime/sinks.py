@@ -34,7 +34,16 @@ from torch._dynamo.variables.tensor import SymNodeVariable
 from torch._dynamo.variables.user_defined import OrderedDictVariable
 
 from bcmend.names import BUFFER
-from bcmend.runtime import copies, histories, inline, records, repeats, side_exits, watches
+from bcmend.runtime import (
+    calls,
+    copies,
+    histories,
+    inline,
+    records,
+    repeats,
+    side_exits,
+    watches,
+)
 from bcmend.runtime.merge import constant, example_of
 from bcmend.runtime.per_trace import kept
 from bcmend.runtime.sites import LiveSite
@@ -310,7 +319,7 @@ def _snapshot_tensor(tx: Any, site: LiveSite, value: TensorVariable) -> Variable
     if history is None:
         return kept
     if not _stack(tx):  # an arm must not return what shares memory with what it was given
-        kept = copies.method_of(tx, "detach", kept)
+        kept = calls.method(tx, "detach", kept)
     return TupleVariable([constant(histories.MARK), constant(history), kept])
 
 

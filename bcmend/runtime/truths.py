@@ -27,11 +27,10 @@ from torch._dynamo.variables import (
     object_protocol,
 )
 from torch._dynamo.variables.base import ValueMutationNew, VariableTracker
-from torch._dynamo.variables.builder import wrap_fx_proxy
 from torch._dynamo.variables.tensor import SymNodeVariable
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from bcmend.runtime import lower, scalars
+from bcmend.runtime import calls, lower, scalars
 from bcmend.runtime.merge import constant, example_of
 
 __all__ = ["install"]
@@ -48,8 +47,8 @@ def _equal(tx: Any, input: TensorVariable, other: TensorVariable) -> VariableTra
         return None
     if one.dim() != two.dim() or any(a != b for a, b in zip(one.shape, two.shape, strict=True)):
         return constant(False)
-    same = _call(tx, torch.eq, input.as_proxy(), other.as_proxy())
-    return _call(tx, torch.all, same.as_proxy())
+    same = calls.function(tx, torch.eq, input.as_proxy(), other.as_proxy())
+    return calls.function(tx, torch.all, same.as_proxy())
 
 
 def _allclose(
@@ -71,8 +70,8 @@ def _allclose(
     except RuntimeError:
         return None
     options = {"rtol": rtol, "atol": atol, "equal_nan": equal_nan}
-    close = _call(tx, torch.isclose, input.as_proxy(), other.as_proxy(), **options)
-    return _call(tx, torch.all, close.as_proxy())
+    close = calls.function(tx, torch.isclose, input.as_proxy(), other.as_proxy(), **options)
+    return calls.function(tx, torch.all, close.as_proxy())
 
 
 def _is_nonzero(tx: Any, input: TensorVariable) -> VariableTracker | None:
@@ -80,7 +79,7 @@ def _is_nonzero(tx: Any, input: TensorVariable) -> VariableTracker | None:
     count = example_of(input).numel()
     if not isinstance(count, int) or count != 1:
         return None
-    return _call(tx, torch.ne, input.as_proxy(), 0)
+    return calls.function(tx, torch.ne, input.as_proxy(), 0)
 
 
 def _answered(
@@ -109,14 +108,6 @@ def _plain(value: VariableTracker) -> Any:
         return value if fine and not example.is_nested else None
     number = value.as_python_constant() if value.is_python_constant() else None
     return number if isinstance(number, (bool, int, float)) else None
-
-
-def _call(tx: Any, function: Any, *arguments: Any, **keywords: Any) -> TensorVariable:
-    result = wrap_fx_proxy(
-        tx, tx.output.create_proxy("call_function", function, arguments, keywords)
-    )
-    assert isinstance(result, TensorVariable)
-    return result
 
 
 # What Dynamo calls
@@ -172,7 +163,7 @@ def _listed(tx: Any, variable: TensorVariable) -> VariableTracker | None:
     if not example.dim():
         return scalars.take(tx, variable)
     items = [
-        _listed(tx, _call(tx, operator.getitem, variable.as_proxy(), at))
+        _listed(tx, calls.function(tx, operator.getitem, variable.as_proxy(), at))
         for at in range(int(example.shape[0]))
     ]
     found = [each for each in items if each is not None]
@@ -240,7 +231,7 @@ def _comparison(self: SymNodeVariable, tx: Any, other: VariableTracker, op: str)
     if not isinstance(other, TensorVariable):
         return _DYNAMOS_COMPARISON(self, tx, other, op)
     function = cmp_name_to_op_mapping[op]
-    return _call(tx, function, self.as_proxy(), other.as_proxy())
+    return calls.function(tx, function, self.as_proxy(), other.as_proxy())
 
 
 def install() -> None:
