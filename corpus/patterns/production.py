@@ -112,6 +112,62 @@ def print_while_the_stream_is_redirected() -> Program:
     return program
 
 
+class _Heard:
+    """The text of functions that it wraps, gathered in one buffer."""
+
+    def __init__(self) -> None:
+        self.buffer = io.StringIO()
+
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def heard(*arguments: Any) -> Any:
+            with contextlib.redirect_stdout(self.buffer):
+                return function(*arguments)
+
+        return heard
+
+    def text(self) -> str:
+        """Return what was written since it was last asked."""
+        text = self.buffer.getvalue()
+        self.buffer.seek(0)
+        self.buffer.truncate()
+        return text
+
+
+@pattern(signs, OUTPUT, NO_MERGE, graphs=None)
+def text_of_a_function_is_gathered_and_read() -> Program:
+    heard = _Heard()
+
+    @heard
+    def scaled(x: Tensor) -> Tensor:
+        print("sum", x.sum())
+        if x.sum() > 0:
+            print("positive")
+        return x * 2
+
+    def program(x: Tensor) -> Tensor:
+        print("before", x.sum())
+        y = scaled(x)
+        print("heard", heard.text().upper())
+        return y + 1
+
+    return program
+
+
+@pattern(signs, graphs=None)
+def warnings_are_gathered_and_counted() -> Program:
+    def program(x: Tensor) -> Tensor:
+        with warnings.catch_warnings(record=True) as gathered:
+            warnings.simplefilter("always")
+            warnings.warn(f"sum {x.detach().sum()}", stacklevel=1)
+            warnings.warn("again", stacklevel=1)
+        for each in gathered:
+            print("gathered", each.message)
+        return x * 2
+
+    return program
+
+
 class _Redirected:
     """Replaces the stream as code of the program does."""
 
