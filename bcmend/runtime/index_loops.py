@@ -25,10 +25,10 @@ from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.builder import wrap_fx_proxy
 
 from bcmend.names import TURN_IS_MADE
-from bcmend.runtime import backoff, frames, scalars, sinks, sizes
+from bcmend.runtime import backoff, scalars, sinks, sizes
+from bcmend.runtime.held import has_a_name
 from bcmend.runtime.index_sets import IndexSet, index_set
 from bcmend.runtime.merge import constant, example_of
-from bcmend.runtime.unmerged import holds
 
 __all__ = ["install", "turn_is_made"]
 
@@ -87,7 +87,7 @@ class IndexIterator(VariableTracker):
         return self
 
     def tp_iternext_impl(self, tx: Any) -> VariableTracker:
-        if not (tx.stack and tx.stack[-1] is self) or self._is_held(tx):
+        if not (tx.stack and tx.stack[-1] is self) or has_a_name(tx, self):
             _stop("its iterator is not that of a loop alone")
         if self.following == self.numbers.bound:
             raise_observed_exception(StopIteration, tx)
@@ -99,11 +99,6 @@ class IndexIterator(VariableTracker):
         if self.shape is None:
             return constant(self.following)
         return _known_tensor(tx, self.following, self.shape, self.numbers)
-
-    def _is_held(self, tx: Any) -> bool:
-        stores = tx.output.side_effects.store_attr_mutations.values()
-        named = [each for stored in stores for each in stored.values()]
-        return holds([*named, *frames.named(tx)], self)
 
     def turn_is_made(self, tx: Any) -> VariableTracker:
         """Return whether the mask has the number that was given out last."""

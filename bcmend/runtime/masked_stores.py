@@ -26,12 +26,12 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statica
 from torch.utils._python_dispatch import _disable_current_modes
 
 from bcmend.runtime import frames, guards, in_place, lower, scalars, sites
+from bcmend.runtime.held import holds
 from bcmend.runtime.index_parts import Item, Part, part_of
 from bcmend.runtime.masked_writes import Store, is_one, numbers_of_range
 from bcmend.runtime.merge import constant, example_of
 from bcmend.runtime.operations import storage_of
 from bcmend.runtime.sites import LiveSite
-from bcmend.runtime.unmerged import holds
 from bcmend.runtime.unread import KEPT
 
 __all__ = ["install"]

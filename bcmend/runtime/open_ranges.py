@@ -27,9 +27,9 @@ from torch._dynamo.variables.lists import RangeIteratorVariable
 from torch._dynamo.variables.tensor import SymNodeVariable
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from bcmend.runtime import backoff, calls, frames, scalars, sinks
+from bcmend.runtime import backoff, calls, scalars, sinks
+from bcmend.runtime.held import has_a_name
 from bcmend.runtime.merge import constant, example_of
-from bcmend.runtime.unmerged import holds
 
 __all__ = ["Exhausted", "OpenIterator", "install", "number_in", "with_number"]
 
@@ -92,7 +92,7 @@ class OpenIterator(VariableTracker):
         return self
 
     def tp_iternext_impl(self, tx: Any) -> VariableTracker:
-        if not (tx.stack and tx.stack[-1] is self) or self._is_held(tx):
+        if not (tx.stack and tx.stack[-1] is self) or has_a_name(tx, self):
             _stop("its iterator is not that of a loop alone")
         if not self.has_one:
             if sinks.ends_at_a_boundary(tx):
@@ -101,11 +101,6 @@ class OpenIterator(VariableTracker):
         following = _call(tx, operator.add, self.following, constant(self.goes_over.step))
         tx.stack[-1] = OpenIterator(self.goes_over, following)
         return self.following
-
-    def _is_held(self, tx: Any) -> bool:
-        stores = tx.output.side_effects.store_attr_mutations.values()
-        named = [each for stored in stores for each in stored.values()]
-        return holds([*named, *frames.named(tx)], self)
 
     def condition(self, tx: Any) -> TensorVariable:
         """Return whether there is one more number."""

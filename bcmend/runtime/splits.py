@@ -15,12 +15,13 @@ from torch._dynamo import config
 from torch._dynamo.variables import ConstDictVariable, ListVariable, TupleVariable
 from torch._dynamo.variables.base import ValueMutationNew, VariableTracker
 
-from bcmend.runtime import frames, ladder, sizes
+from bcmend.runtime import ladder, sizes
 from bcmend.runtime.arms import Arm
+from bcmend.runtime.held import has_a_name
 from bcmend.runtime.open_ranges import Exhausted, OpenIterator
 from bcmend.runtime.per_trace import kept
 from bcmend.runtime.sites import LiveSite
-from bcmend.runtime.unmerged import Choice, Unmerged, holds
+from bcmend.runtime.unmerged import Choice, Unmerged
 
 __all__ = ["first_open", "split"]
 
@@ -46,19 +47,12 @@ def _parts(tx: Any, value: VariableTracker) -> list[VariableTracker]:
     known: Any = value
     if isinstance(value, TupleVariable):
         return list(known.items)
-    if isinstance(value.mutation_type, ValueMutationNew) and not _is_held(tx, value):
+    if isinstance(value.mutation_type, ValueMutationNew) and not has_a_name(tx, value):
         if type(value) is ListVariable:
             return list(known.items)
         if type(value) is ConstDictVariable:
             return list(known.items.values())
     return []
-
-
-def _is_held(tx: Any, value: VariableTracker) -> bool:
-    """Whether a variable or an attribute may name ``value``, or a list that holds it."""
-    stores = tx.output.side_effects.store_attr_mutations.values()
-    named = [each for stored in stores for each in stored.values()]
-    return holds([*named, *frames.named(tx)], value)
 
 
 def split(

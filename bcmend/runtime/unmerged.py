@@ -25,6 +25,7 @@ from torch._dynamo.variables.base import (
 
 from bcmend.names import UNBOUND
 from bcmend.runtime import backoff, choices, depth, exits, records, sinks
+from bcmend.runtime.held import holds
 from bcmend.runtime.merge import Build, CannotMerge, Merger, constant
 from bcmend.runtime.sites import LiveSite
 from bcmend.runtime.watches import SiteChanged
@@ -36,7 +37,6 @@ __all__ = [
     "Stored",
     "Unmerged",
     "has_choice",
-    "holds",
     "merge_live_outs",
 ]
 
@@ -343,18 +343,6 @@ class _IsInPlace(VariableTracker):
 
     def reconstruct(self, codegen: Any) -> None:
         codegen(constant(self.stored.is_in_place()))
-
-
-def holds(values: Any, sought: VariableTracker) -> bool:
-    """Whether a value is among ``values``, or in what they hold."""
-    found: list[VariableTracker] = []
-
-    def note(variable: VariableTracker) -> None:
-        if variable is sought:
-            found.append(variable)
-
-    VariableTracker.visit(note, values)
-    return bool(found)
 
 
 def _is_handed_out(tx: Any, value: Unmerged) -> bool:
