@@ -11,29 +11,11 @@ import transformers
 from torch.nn import Linear, Module
 
 import corpus.models.__main__ as command
-from corpus.models import CASES, Measurement, ModelCase, case_named, failures, measure
+from corpus.models import CASES, ModelCase, case_named, failures, measure
+from tests.corpus.measurements import GOOD
 
 AS_MEASURED = torch.__version__.startswith("2.13.") and transformers.__version__ == "4.52.4"
 FAST = ("t5",)
-
-GOOD = Measurement(
-    name="example",
-    backend="counting",
-    stock_graphs=4,
-    mended_graphs=1,
-    stock_error=None,
-    mended_error=None,
-    fullgraph_error=None,
-    output_differences=(),
-    line_differences=(),
-    stock_line_differences=(),
-    lines=1,
-    mended_sites=3,
-    refused_sites=0,
-    patch_seconds=0.1,
-    stock_seconds=2.0,
-    mended_seconds=1.0,
-)
 
 
 class Branching(Module):

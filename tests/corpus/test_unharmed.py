@@ -14,9 +14,10 @@ import corpus.unharmed.__main__ as command
 import corpus.unharmed.measure as measuring
 from bcmend.install import patched_functions
 from corpus.models.case import ModelCase
-from corpus.models.measure import Measurement, measure
+from corpus.models.measure import measure
 from corpus.unharmed.measure import Comparison, broken, compare, harm, patch_seconds
 from corpus.unharmed.registry import CASES
+from tests.corpus import measurements
 
 FAST = (
     "DistilBertModel",
@@ -25,24 +26,7 @@ FAST = (
     "PatchTSMixerModel",
 )
 
-MEASURED = Measurement(
-    name="example",
-    backend="counting",
-    stock_graphs=1,
-    mended_graphs=1,
-    stock_error=None,
-    mended_error=None,
-    fullgraph_error=None,
-    output_differences=(),
-    line_differences=(),
-    stock_line_differences=(),
-    lines=0,
-    mended_sites=0,
-    refused_sites=0,
-    patch_seconds=0.1,
-    stock_seconds=2.0,
-    mended_seconds=1.0,
-)
+MEASURED = replace(measurements.GOOD, stock_graphs=1, lines=0, mended_sites=0)
 GOOD = Comparison(MEASURED, patch_seconds=0.49, first_call_seconds=10.0, timed="inductor")
 
 
