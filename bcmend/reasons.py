@@ -146,8 +146,9 @@ _TABLE: Final = (
     ),
     Reason(
         "output-shape",
-        "An argument of the output call binds a variable or makes a function of the frame's "
-        "variables, so that it cannot be evaluated later; or the call returns something that is "
+        "An argument of the output call binds a variable in one case only, or one that nested "
+        "functions share, or makes a function of the frame's variables, so that it cannot be "
+        "evaluated later; or the call returns something that is "
         "used, or writes its callers; or it writes an exception of which the trace does not know "
         "the text (Dynamo's model of Python has raised it) or where it was raised (in a generator, "
         "or in code that Dynamo does not inline).",

@@ -8,7 +8,7 @@ takes a number out of a tensor, say), the variables and attributes that it reads
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from inspect import CO_GENERATOR
 from opcode import _nb_ops  # type: ignore[attr-defined]
 from types import CodeType
@@ -39,6 +39,8 @@ from bcmend.torch_knowledge import (
 )
 
 __all__ = ["propose_output"]
+
+_BINDS: Final = "a variable is bound inside the statement"
 
 #: Arguments of BINARY_OP for ``%`` and ``%=``.
 _REMAINDERS: Final = frozenset(
@@ -72,6 +74,8 @@ def propose_output(facts: Facts, statement: OutputStatement) -> OutputLowering |
         return Refusal("output-shape", "an argument is read on one way only")
     rest = set(range(start, end)) - {i for part in inputs for i in range(part.start, part.end)}
     left = touched(facts, rest)
+    if left.written:
+        return Refusal("output-shape", _BINDS)
     if left.read or left.cells:
         return Refusal("output-shape", "a nested function in an argument")
     return OutputLowering(
@@ -129,8 +133,8 @@ def _unmovable(facts: Facts, start: int, call: int) -> Refusal | None:
     touches = touched(facts, range(start, call + 1))
     if touches.introspects:
         return Refusal("frame-introspection", touches.introspects)
-    if touches.written or touches.cells_written or touches.deleted:
-        return Refusal("output-shape", "a variable is bound inside the statement")
+    if touches.cells_written or touches.deleted:
+        return Refusal("output-shape", _BINDS)
     if touches.suspends:
         return Refusal("generator")
     return None
@@ -320,8 +324,10 @@ def _chains(facts: Facts, part: Slice, data: frozenset[str]) -> Iterator[Slice |
 
     What stands behind a test is read before the test is made, and so as far only as that cannot
     fail. Yields ``None`` for a read that may fail, of which nothing can be left for later either.
+    What is bound to a variable is evaluated at once: the program goes on with it.
     """
     certain: set[tuple[object, ...]] = set()
+    bindings = _bindings(facts, part)
     bound = bound_before(facts.graph, facts.liveness, part.start)
     reach = index = part.start  # how far the jumps made so far go
     checks = checks_in(facts, part.start, part.end)
@@ -333,7 +339,7 @@ def _chains(facts: Facts, part: Slice, data: frozenset[str]) -> Iterator[Slice |
         instruction = facts.instructions[index]
         if isinstance(instruction.target, int):
             reach = max(reach, instruction.target)
-        now = None if index < reach else _made_now(facts, Slice(index, part.end))
+        now = None if index < reach else _made_now(facts, Slice(index, part.end), bindings)
         if now is not None:
             yield now
             index = now.end
@@ -354,12 +360,26 @@ def _chains(facts: Facts, part: Slice, data: frozenset[str]) -> Iterator[Slice |
         index = end
 
 
-def _made_now(facts: Facts, part: Slice) -> Slice | None:
+def _bindings(facts: Facts, part: Slice) -> dict[int, Slice]:
+    """Return the operands in ``part`` that are bound to a variable, by their first instruction."""
+    found = {}
+    for index in range(part.start + 1, part.end):
+        stored, before = facts.instructions[index], facts.instructions[index - 1]
+        if row(stored.op).writes == "local" and before.op == "COPY":
+            begin = start_of(facts, index - 1, 1)
+            if begin is not None and begin >= part.start:
+                found[begin] = Slice(begin, index + 1)
+    return found
+
+
+def _made_now(facts: Facts, part: Slice, bindings: Mapping[int, Slice]) -> Slice | None:
     """Return what is to be evaluated at once of an expression that begins with ``part``.
 
     That is the longest operand that Dynamo can make and that a call makes which may do something,
     or may give something else later, or an operator, which may fail.
     """
+    if part.start in bindings:
+        return bindings[part.start]
     base = facts.depth_before(part.start)
     assert base is not None
     longest = None

@@ -45,6 +45,23 @@ def division_by_a_number_that_may_be_zero() -> Any:
     return Net()
 
 
+@pattern(signs, OUTPUT, WHERE)
+def variables_bound_in_the_call() -> Any:
+    class Net(torch.nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            print(
+                "x", x := x + 1, "sum", total := x.sum(), f"{(mean := x.mean()).item():.2f}", total
+            )
+            logger.debug("never written %s", scaled := x * 2)
+            x.add_(1)
+            if total > 0:
+                logger.info("positive %.2f", bound := total + mean)
+                scaled = scaled + bound
+            return scaled * total
+
+    return Net()
+
+
 @pattern(signs, OUTPUT)
 def number_out_of_several() -> Any:
     class Net(torch.nn.Module):

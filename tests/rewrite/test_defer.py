@@ -111,9 +111,14 @@ def test_a_statement_that_does_not(function: FunctionType) -> None:
     assert _outputs(function) == []
 
 
-def _walrus(x):
-    print(y := x)
+def _bound_on_one_way(x):
+    print((y := x) if x else 0)
     return y
+
+
+def _bound_in_a_cell(x):
+    print(y := x)
+    return lambda: y
 
 
 def _lambda(x):
@@ -135,7 +140,8 @@ def _behind_a_test(self, x):
 @pytest.mark.parametrize(
     ("function", "slug"),
     [
-        (_walrus, "output-shape"),
+        (_bound_on_one_way, "output-shape"),
+        (_bound_in_a_cell, "output-shape"),
         (_lambda, "output-shape"),
         (_behind_a_test, "output-shape"),
         (_frame, "frame-introspection"),
@@ -208,6 +214,23 @@ def test_a_number_is_taken_out_of_a_tensor_when_the_record_is_delivered(
         later.deliver()
         assert log == ["part", "part", "bump", "item", "item"]
         assert capsys.readouterr().out == "  3 4\n"
+
+
+def test_what_is_bound_to_a_variable_is_evaluated_at_its_place(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def f(x):
+        y = "before"
+        print(y, f"{(y := x.bump()):>2}", (z := (w := x.value) + 1), str(y), y)
+        return y, z, w
+
+    log: list[object] = []
+    with _delivered_later(f) as (mended, later):
+        assert mended(Traced(log, value=1)) == (4, 2, 1)
+        assert log == ["bump", "value"] and capsys.readouterr().out == ""
+        later.deliver()
+        assert log == ["bump", "value"]
+        assert capsys.readouterr().out == "before  4 2 4 4\n"
 
 
 def test_variables_are_read_at_their_place(capsys: pytest.CaptureFixture[str]) -> None:
