@@ -5,7 +5,8 @@
       -> analyse         analysis.facts     blocks, operand stacks, liveness, branches
       -> arrange         rewrite.chains,    one branch of ``if a and b``, no ways that are never
                          turns, swallowing, taken, loops that may leave turns out, blocks left
-                         exits, unbound     in one place, marks on locals that may be unbound
+                         exits, unbound,    in one place, marks on locals that may be unbound,
+                         shared_tails       ends that CPython has copied written once
       -> plan            rewrite.branch,    one lowering, or one refusal, for each site
                          rewrite.caught,
                          rewrite.defer
@@ -44,6 +45,7 @@ from bcmend.rewrite.plan import SPLIT, BranchLowering, Lowering, Plan, Refusal, 
 from bcmend.rewrite.shell import generator_gate, write_shell
 from bcmend.rewrite.splits import facts_with_splits, propose_split
 from bcmend.rewrite.statements import may_write_output, output_statements
+from bcmend.rewrite.shared_tails import with_shared_tails
 from bcmend.rewrite.swallowing import asks_for_swallowing, without_swallowing
 from bcmend.rewrite.turns import with_turns_left_out
 from bcmend.rewrite.unbound import with_marks
@@ -273,6 +275,7 @@ def _open_loops(facts: Facts) -> Iterator[int]:
 
 def _rearranged(code: CodeType, facts: Facts, context: Context) -> Facts:
     """Return facts about a form of the function in which more can be mended."""
+    facts = with_shared_tails(facts)
     likely = [each.jump for each in facts.branches if _is_likely(code, facts, each.jump, context)]
     joined = with_chains_joined(facts, likely)
     facts = without_swallowing(facts if joined is None else facts_of(joined))

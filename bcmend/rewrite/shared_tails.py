@@ -1,0 +1,85 @@
+"""Bring ends of a function together again that CPython has copied.
+
+Behind a ternary in ``return f(x if p else y)``, CPython 3.12 and later copy the call and the return
+into both arms. Each then takes over the operands that lie under it, and the NULL of a call among
+them, which no variable can hold. Where the copies become one, the arms meet before the call:
+
+    push f, NULL                             push f, NULL
+    if p: push x; call; return               push x if p else y
+    push y; call; return                     call; return
+
+Copies have the same place in the source. Reads facts; produces facts about a function that does the
+same. Ends that take no such operand stay apart: an arm may hold them whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from bcmend.analysis.facts import Facts, facts_of
+from bcmend.codeobj.decode import Instruction
+from bcmend.codeobj.nulls import pushes_null
+from bcmend.codeobj.opcodes import row
+from bcmend.rewrite.rearrange import without_unreachable
+
+__all__ = ["with_shared_tails"]
+
+
+def with_shared_tails(facts: Facts) -> Facts:
+    """Return facts about the function with each such end written once."""
+    jumps = dict(_jumps(facts))
+    if not jumps:
+        return facts
+    instructions = tuple(
+        Instruction("JUMP", None, jumps[index], each.offset, each.location)
+        if index in jumps
+        else each
+        for index, each in enumerate(facts.instructions)
+    )
+    return facts_of(without_unreachable(replace(facts.function, instructions=instructions)))
+
+
+def _jumps(facts: Facts) -> Iterator[tuple[int, int]]:
+    """Yield where a copy begins, and where the last one of the same does."""
+    ends = [
+        index
+        for index, each in enumerate(facts.instructions)
+        if row(each.op).ends and facts.stacks[index] is not None
+    ]
+    for position, end in enumerate(ends):
+        for last in reversed(ends[position + 1 :]):
+            length = _length_of_copy(facts, end, last)
+            start, of_last = end + 1 - length, last + 1 - length
+            if length and _takes_a_null(facts, start) and _takes_a_null(facts, of_last):
+                yield start, of_last
+                break
+
+
+def _length_of_copy(facts: Facts, end: int, last: int) -> int:
+    """Return how many instructions up to two ends are the same."""
+    length = 0
+    while length < min(end + 1, last - end) and _are_copies(facts, end - length, last - length):
+        length += 1
+    return length
+
+
+def _are_copies(facts: Facts, one: int, other: int) -> bool:
+    first, second = facts.instructions[one], facts.instructions[other]
+    return (
+        first.location is not None
+        and first.location.lineno is not None
+        and first.target is None
+        and replace(first, offset=-1) == replace(second, offset=-1)
+        and type(first.arg) is type(second.arg)
+        and facts.stacks[one] is not None
+        and facts.depth_before(one) == facts.depth_before(other)
+        and facts.handlers_over(one) == facts.handlers_over(other)
+    )
+
+
+def _takes_a_null(facts: Facts, start: int) -> bool:
+    """Whether a NULL lies among the operands before an instruction."""
+    makers = frozenset[int]().union(*(facts.stacks[start] or ()))
+    loads = (facts.instructions[maker] for maker in makers if maker >= 0)
+    return any(each.op == "PUSH_NULL" or pushes_null(each) for each in loads)
