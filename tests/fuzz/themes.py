@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from tests.fuzz.themes_of_calls import HOST_CALLS, LEAVES, SUBSTITUTED
 from tests.fuzz.themes_of_data import INDEX_LOOPS, SIZES
 from tests.fuzz.themes_of_effects import CHECKS_TORCH, CLOCKS_CONTEXT_VARIABLES, OUTPUT
 from tests.fuzz.themes_of_memory import SHARED_MEMORY, VIEWS_ALIASES
@@ -16,6 +17,7 @@ from tests.fuzz.themes_of_training import (
     LOSSES,
     UNTAKEN_SIDES,
 )
+from tests.fuzz.themes_of_truths import CLAIMS, KNOWN_OF_SIZES, PARTS, TRUTHS
 from tests.fuzz.themes_of_values import COPIES_LEAVES, LOOPS, NUMBERS, RANDOM_NUMBERS
 
 THEMES: Final = (
@@ -49,4 +51,11 @@ THEMES: Final = (
     BROKEN_OUTPUT,
     SETTINGS,
     CALLED_OBJECTS,
+    HOST_CALLS,
+    LEAVES,
+    SUBSTITUTED,
+    TRUTHS,
+    PARTS,
+    KNOWN_OF_SIZES,
+    CLAIMS,
 )
