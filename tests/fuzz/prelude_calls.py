@@ -120,4 +120,12 @@ def untraced(x):
 
 bcmend.register_substitute(untraced, apart)
 """,
+    """
+import dataclasses
+
+Pairing = dataclasses.make_dataclass("Pairing", [("first", object), ("second", object, None)])
+""",
+    """
+shared_norm = nn.BatchNorm1d(3)
+""",
 )

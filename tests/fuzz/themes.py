@@ -19,6 +19,7 @@ from tests.fuzz.themes_of_training import (
 )
 from tests.fuzz.themes_of_truths import CLAIMS, KNOWN_OF_SIZES, PARTS, TRUTHS
 from tests.fuzz.themes_of_values import COPIES_LEAVES, LOOPS, NUMBERS, RANDOM_NUMBERS
+from tests.fuzz.themes_of_ways import APART, BEFORE_CHECKS, WAYS_OUT
 
 THEMES: Final = (
     NUMBERS,
@@ -58,4 +59,7 @@ THEMES: Final = (
     PARTS,
     KNOWN_OF_SIZES,
     CLAIMS,
+    APART,
+    WAYS_OUT,
+    BEFORE_CHECKS,
 )
