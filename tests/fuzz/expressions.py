@@ -280,7 +280,7 @@ def _grouped(text: str, before: str, rest: str) -> str:
     """Put parentheses around an expression where its neighbours would take it apart."""
     if text.isidentifier() or text.replace(".", "").isdigit():
         return text
-    alone = (not before or before.endswith(("(", "[", ", ", "= "))) and (
+    alone = (not before.strip() or before.endswith(("(", "[", ", ", "= "))) and (
         not rest or rest[0] in ")],:"
     )
     return text if alone or _is_closed(text) else f"({text})"

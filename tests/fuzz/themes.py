@@ -18,6 +18,7 @@ from tests.fuzz.themes_of_training import (
     UNTAKEN_SIDES,
 )
 from tests.fuzz.themes_of_truths import CLAIMS, KNOWN_OF_SIZES, PARTS, TRUTHS
+from tests.fuzz.themes_of_turns import CHANGED_IN_ARMS, TURNS, WALKS
 from tests.fuzz.themes_of_values import COPIES_LEAVES, LOOPS, NUMBERS, RANDOM_NUMBERS
 from tests.fuzz.themes_of_ways import APART, BEFORE_CHECKS, WAYS_OUT
 
@@ -62,4 +63,7 @@ THEMES: Final = (
     APART,
     WAYS_OUT,
     BEFORE_CHECKS,
+    TURNS,
+    WALKS,
+    CHANGED_IN_ARMS,
 )

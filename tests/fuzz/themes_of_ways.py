@@ -73,6 +73,27 @@ else:
 settings.rate = {apart}
 settings.calls = {held}
 
+keeper = Keeper({vector})
+if {data}:
+    keeper.extra = {apart}
+    {box}.extra = {vector}
+else:
+    keeper.kept = {apart}
+print(hasattr({box}, 'extra'), getattr(keeper, 'extra', 'none') is None)
+return keeper, {held}
+
+if {data}:
+    {table}['e'] = {apart}
+elif {data}:
+    {table}.pop('a')
+{v:=vector} = {v} + {table}['b']
+print('e' in {table}, {table}.get('c') is None)
+
+if {data}:
+    {table}['b'] = {vector}
+{table}['f'] = {table}['b'] + 1
+{v:=vector} = {v} + {table}.get({text}, {vector})
+
 outcome = [{held}, {apart}]
 outcome.append({apart})
 del outcome[0]
@@ -109,9 +130,10 @@ WAYS_OUT: Final = Theme(
         "leaving": (
             "break",
             "continue",
+            "break",
+            "continue",
             "return {vector}",
-            "return",
-            "return {vector}, i",
+            "return w",
             "raise ValueError('left', i)",
             "i = i + 5",
             "w = {vector}",
