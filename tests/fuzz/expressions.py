@@ -240,7 +240,8 @@ class Expressions:
         if forms is not None:
             return self._filled(self._pick([*forms, *more, *more]), bound, depth)
         if kind in self._more and kind not in _FORMS:
-            return self._filled(self._pick(more if depth > _INNERMOST else more[:1]), bound, depth - 1)
+            own = more if depth > _INNERMOST else more[:1]
+            return self._filled(self._pick(own), bound, depth - 1)
         if kind == values.ANY:
             return self._pick(list(bound) or ["None"])
         names = [name for name, of_kind in bound.items() if of_kind == kind]

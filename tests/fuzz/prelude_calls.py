@@ -1,4 +1,4 @@
-"""What random programs may call that Dynamo does not trace: the host's, and what has a substitute."""
+"""What random programs may call that Dynamo does not trace: of the host, or with a substitute."""
 
 from __future__ import annotations
 

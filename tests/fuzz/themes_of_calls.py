@@ -1,4 +1,4 @@
-"""Themes about calls that Dynamo does not trace: of the host, of leaves, of what has a substitute."""
+"""Themes about calls that Dynamo does not trace: on the host, of new leaves, with a substitute."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Themes about what turns of loops change, what they go over, and what arms change in place."""
+"""Themes about what turns of loops change, and what loops go over."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final
 
 from tests.fuzz.theme import Theme, templates
 
-#: What stands in a turn, the plainest first; `w`, `y`, `own`, `total`, `rate`, `flag`, `i` are there.
+#: What stands in a turn, the plainest first; `_STATE` binds what they name.
 _STEPS: Final = (
     "w = w + i",
     "w = w.abs() * 2 + 1",
@@ -219,7 +219,7 @@ WALKS: Final = Theme(
             "{mask}.nonzero(as_tuple=True)[0].tolist()",
             "torch.argwhere({mask})[:, 0].tolist()",
             "(functional.one_hot({integers}.abs() % 3, 3).sum(0) > 0).nonzero()",
-            "torch.zeros(3).index_fill(0, {integers}.abs() % 3, 1.0).bool().nonzero().squeeze(-1).tolist()",
+            "torch.zeros(3).index_fill(0, {integers}.abs() % 3, 1.0).nonzero().flatten().tolist()",
             "torch.nonzero({mask}).reshape(-1).clone().int()",
         ),
         "hit": (
@@ -331,117 +331,6 @@ for i in {hits}:
     if {going}:
         return w
 """,
-        )
-    ),
-)
-CHANGED_IN_ARMS: Final = Theme(
-    "what arms change in place",
-    {
-        "mine": (
-            "own",
-            "own",
-            "part",
-            "rows",
-            "twin",
-            "wide",
-            "turned",
-            "kept[0]",
-            "{box}.value",
-            "{list}[0]",
-            "x",
-            "grown",
-        ),
-        "change": (
-            "{mine}.add_(1)",
-            "{mine}.mul_({float})",
-            "{mine}[0] = {float}",
-            "{mine}[1:] = 0",
-            "{mine}.zero_()",
-            "{mine}.copy_({vector})",
-            "{mine}.clamp_(min=0)",
-            "{mine}[{mask}] = {float}",
-            "{mine}[{integers} % 2] = 1.0",
-            "{mine}.t_()",
-            "{mine}.resize_(2)",
-            "{mine}.squeeze_()",
-            "{mine}.requires_grad_()",
-            "torch.add({mine}, 1, out={mine})",
-            "{mine}.data.add_(1)",
-            "{mine}.normal_()",
-            "{mine}.index_fill_(0, torch.tensor(1), 5.0)",
-            "{mine}.masked_fill_({mask}, 0.0)",
-            "{mine}.add_({vector} * {mine})",
-            "{mine} += 1",
-            "part = own[:2]",
-            "own = own + 1",
-            "rows = rows * 2",
-            "print({mine})",
-            "kept.append({mine})",
-        ),
-    },
-    templates(
-        "\n\n".join(
-            """\
-# behind own:vector
-own = {vector}%s * 1
-part, twin, wide, turned = own[1:], own, torch.ones(1).expand(3), own.view(3, 1).t()
-rows, kept, grown = torch.zeros(2, 3), [own, own[:1]], torch.zeros(3)
-"""
-            % cut
-            + text.strip()
-            for cut in ("", ".detach()")
-            for text in (
-                """
-if {data}:
-    {change}
-{v:=vector} = {v} + own + rows.sum(0) + grown
-""",
-                """
-product = own * own + part.sum()
-if {data}:
-    {change}
-    {change}
-else:
-    {change}
-return own, part, rows, twin, product, kept, grown
-""",
-                """
-if {data}:
-    {change}
-    if {data}:
-        {change}
-elif {data}:
-    {change}
-print(own.sum().item(), part.sum().item())
-{v:=vector} = {v} + own * twin
-""",
-                """
-with torch.no_grad():
-    if {data}:
-        {change}
-    else:
-        {change}
-if {data}:
-    {change}
-return own, rows, turned, wide, kept
-""",
-                """
-for i in range(2):
-    if {data}:
-        {change}
-        continue
-    {change}
-{v:=vector} = {v} + own.sum() + grown
-""",
-                """
-if {data}:
-    {change}
-    if {data}:
-        return own, part
-    {change}
-    <block>
-""",
-            )
         )
     ),
 )

@@ -1,11 +1,10 @@
-"""Themes about ways: sides with nothing in common, ways out of blocks, what stands before a check."""
+"""Themes about sides with nothing in common, ways out of blocks, what stands before a check."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from tests.fuzz.theme import Theme, templates
-from tests.fuzz.values import BOOL, VECTOR
 
 APART: Final = Theme(
     "sides with nothing in common",
@@ -139,7 +138,14 @@ WAYS_OUT: Final = Theme(
             "w = {vector}",
             "pass",
         ),
-        "asked": ("{data}", "{data}", "{data} and {data}", "{data} or {bool}", "not {data}", "i > 0"),
+        "asked": (
+            "{data}",
+            "{data}",
+            "{data} and {data}",
+            "{data} or {bool}",
+            "not {data}",
+            "i > 0",
+        ),
         "walk": (
             "range(2)",
             "range(3)",
