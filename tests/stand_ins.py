@@ -90,8 +90,9 @@ class EverythingMended(NothingToMend):
     def record(  # type: ignore[override]
         self, key: str, action: FunctionType, inputs: tuple[Any, ...], *more: Any
     ) -> bool:
-        if len(more) > 2:
-            # Fails where the statement itself does. A list that is being made is not to grow by it.
+        if len(more) > 2 and not any(hasattr(each, "__next__") for each in inputs):
+            # Fails where the statement itself does. A list that is being made is not to grow by it;
+            # an iterator would be at its end, and the runtime tries nothing that has one.
             more[2](*(copy.copy(each) if type(each) is list else each for each in inputs))
         action(*inputs)
         return True

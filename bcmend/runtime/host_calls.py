@@ -19,13 +19,15 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 import torch
+from torch._dynamo import graph_break_hints
+from torch._dynamo.exc import unimplemented
 from torch._dynamo.source import RandomValueSource
 from torch._dynamo.variables import ListVariable, NumpyNdarrayVariable, TensorVariable
 from torch._dynamo.variables.base import ValueMutationNew, VariableTracker
 from torch._dynamo.variables.builder import GraphArg, wrap_fx_proxy_cls
 from torch.fx import Proxy
 
-from bcmend.runtime import random_numbers, repeats, scalars
+from bcmend.runtime import depth, random_numbers, repeats, scalars
 from bcmend.runtime.merge import constant
 from bcmend.runtime.per_trace import kept
 from bcmend.runtime.substitution import Call, Refused, answers_to, require_always
@@ -39,7 +41,11 @@ _SCALARS: Final = (bool, int, float)
 def _draw(call: Call) -> VariableTracker:
     """A number, a list of numbers or an array, drawn before the graph."""
     tx: Any = call.tx
-    function, arguments, named = _made_of_constants(call)
+    try:
+        function, arguments, named = _made_of_constants(call)
+    except Refused as reason:
+        _require_own_stream(call, reason)
+        raise
     with _streams_kept():
         try:
             example = function(*arguments, **named)
@@ -49,6 +55,18 @@ def _draw(call: Call) -> VariableTracker:
     _require_equal_kinds(call, example, arguments)
     proxy = _input(tx, _Converted(function, convert), arguments, named, convert(example))
     return given(tx, proxy)
+
+
+def _require_own_stream(call: Call, reason: Refused) -> None:
+    """Have an arm fail that draws from numpy's generator: Dynamo would draw from torch's there."""
+    if call.row.name.startswith("numpy.") and depth.is_in_an_arm(call.tx):
+        call.site.refuse("no-equal-substitute", f"{call.row.name}: {reason}")
+        unimplemented(
+            gb_type="bcmend: a draw from numpy's generator in an arm",
+            context=call.row.name,
+            explanation="The numbers would be those of torch's generator.",
+            hints=[*graph_break_hints.FUNDAMENTAL],
+        )
 
 
 @answers_to("seed")

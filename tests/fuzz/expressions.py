@@ -207,6 +207,9 @@ _TESTS: Final = (
     "{data} or {test}",
     "{plain} and {data}",
 )
+_CONDITIONS: Final = {"test": _TESTS, "data": _DATA, "plain": _PLAIN}
+#: Where the forms of a theme's own kind no longer stand in each other.
+_INNERMOST: Final = -2
 
 
 class Expressions:
@@ -228,13 +231,17 @@ class Expressions:
         """Return an expression of a kind.
 
         Args:
-            kind: one of `tests.fuzz.values`, or "test", "data", "plain".
+            kind: one of `tests.fuzz.values`, or "test", "data", "plain", or one of a theme's own.
             bound: kinds of the variables that it may name.
             depth: how many forms may stand in each other.
         """
-        forms = {"test": _TESTS, "data": _DATA, "plain": _PLAIN}.get(kind)
+        more = self._more.get(kind, ())
+        forms = _CONDITIONS.get(kind)
         if forms is not None:
-            return self._filled(self._pick(forms), bound, depth)
+            return self._filled(self._pick([*forms, *more, *more]), bound, depth)
+        if kind in self._more and kind not in _FORMS:
+            own = more if depth > _INNERMOST else more[:1]
+            return self._filled(self._pick(own), bound, depth - 1)
         if kind == values.ANY:
             return self._pick(list(bound) or ["None"])
         names = [name for name, of_kind in bound.items() if of_kind == kind]
@@ -245,7 +252,6 @@ class Expressions:
         chosen = self._pick(choices) if names else ""
         if chosen:
             return chosen
-        more = self._more.get(kind, ())
         return self._filled(self._pick([*_FORMS[kind], *more, *more]), bound, depth - 1)
 
     def filled(self, form: str, bound: Mapping[str, str], depth: int = 1) -> str:
@@ -258,7 +264,7 @@ class Expressions:
             before, brace, form = form.partition("{")
             written += before
             kind, closed, rest = form.partition("}")
-            if closed and kind in _KINDS:
+            if closed and (kind in _KINDS or kind in self._more):
                 text = self.of(kind, bound, depth - (kind in ("test", "data", "plain")))
                 written += _grouped(text, before, rest)
                 form = rest
@@ -275,7 +281,7 @@ def _grouped(text: str, before: str, rest: str) -> str:
     """Put parentheses around an expression where its neighbours would take it apart."""
     if text.isidentifier() or text.replace(".", "").isdigit():
         return text
-    alone = (not before or before.endswith(("(", "[", ", ", "= "))) and (
+    alone = (not before.strip() or before.endswith(("(", "[", ", ", "= "))) and (
         not rest or rest[0] in ")],:"
     )
     return text if alone or _is_closed(text) else f"({text})"

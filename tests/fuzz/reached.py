@@ -37,6 +37,8 @@ EXCLUDED: Final = (
 #: Conditions that have one outcome here.
 PARTIAL: Final = (Excluded(r"behavior\.", "another version of Python"),)
 
+#: Seconds that one program may take: what is slow comes to little in the end.
+_LIMIT = 8.0
 #: Of the time, how much mutated functions get.
 _MUTATIONS = 0.1
 
@@ -101,6 +103,6 @@ def _search(seed: int, seconds: float, oracles: str) -> str:
     tally = jobs.Tally()
     shares = {name: searching.SHARES[name] for name in names}
     first = seed * searching.SEEDS_OF_A_JOB
-    for tried in searching.search(first, seconds, shares, clock=time.process_time):
+    for tried in searching.search(first, seconds, shares, _LIMIT, clock=time.process_time):
         tally.add(tried)
     return "\n".join(tally.lines())

@@ -305,7 +305,8 @@ class Statements:
         name = self._pick([each for each, kind in scope.kinds.items() if kind == VECTOR] or ["x"])
         if scope.kinds.get(name) != VECTOR:
             return self._set(scope, depth)
-        test = self._pick((f"{name}.abs().max() < 40", f"not {name}.norm() > 90"))
+        ends = f"not ({name}.norm() > 90 or {name}.isnan().any())"  # no NaN is larger
+        test = self._pick((f"{name}.abs().max() < 40", ends))
         lines = [f"while {test}:", f"{INDENT}{name} = {name}.abs() * 2 + 1"]
         return lines, scope.binding(name, VECTOR)
 

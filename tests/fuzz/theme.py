@@ -36,7 +36,8 @@ class Theme:
 
     Attributes:
         name: what the theme is about.
-        forms: of expressions, by kind.
+        forms: of expressions, by kind. A kind of the theme's own is one more, of which the
+            plainest form, with none of its own kinds in it, comes first.
         statements: as templates.
         gradients: whether there is more to see where gradients flow.
         policies: under which there is more to see, each as the text of its arguments.

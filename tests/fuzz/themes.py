@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from tests.fuzz.themes_of_calls import HOST_CALLS, LEAVES, SUBSTITUTED
+from tests.fuzz.themes_of_changes import CHANGED_IN_ARMS
 from tests.fuzz.themes_of_data import INDEX_LOOPS, SIZES
 from tests.fuzz.themes_of_effects import CHECKS_TORCH, CLOCKS_CONTEXT_VARIABLES, OUTPUT
 from tests.fuzz.themes_of_memory import SHARED_MEMORY, VIEWS_ALIASES
 from tests.fuzz.themes_of_operations import DEAR_OPERATIONS, MAY_FAIL, MIXED
+from tests.fuzz.themes_of_parts import KNOWN_OF_SIZES, PARTS
 from tests.fuzz.themes_of_state import BROKEN_OUTPUT, CALLED_OBJECTS, INSIDE_THE_GRAPH, SETTINGS
 from tests.fuzz.themes_of_structure import CONTAINERS_CHANGED, CONTEXT_MANAGERS, FUNCTIONS
 from tests.fuzz.themes_of_training import (
@@ -16,7 +19,10 @@ from tests.fuzz.themes_of_training import (
     LOSSES,
     UNTAKEN_SIDES,
 )
+from tests.fuzz.themes_of_truths import CLAIMS, TRUTHS
+from tests.fuzz.themes_of_turns import TURNS, WALKS
 from tests.fuzz.themes_of_values import COPIES_LEAVES, LOOPS, NUMBERS, RANDOM_NUMBERS
+from tests.fuzz.themes_of_ways import APART, BEFORE_CHECKS, WAYS_OUT
 
 THEMES: Final = (
     NUMBERS,
@@ -49,4 +55,17 @@ THEMES: Final = (
     BROKEN_OUTPUT,
     SETTINGS,
     CALLED_OBJECTS,
+    HOST_CALLS,
+    LEAVES,
+    SUBSTITUTED,
+    TRUTHS,
+    PARTS,
+    KNOWN_OF_SIZES,
+    CLAIMS,
+    APART,
+    WAYS_OUT,
+    BEFORE_CHECKS,
+    TURNS,
+    WALKS,
+    CHANGED_IN_ARMS,
 )

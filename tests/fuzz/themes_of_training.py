@@ -235,7 +235,7 @@ while ({v:=vector} > -3).any():
     step += 1
 print('steps', step)
 
-while not ({v:=vector}.norm() > 9):
+while not ({v:=vector}.norm() > 9 or {v}.isnan().any()):
     {v} = {v} * {v} + 1
     {v} = functional.relu({v}) + 0.5
 """

@@ -166,6 +166,18 @@ def test_a_draw_in_an_arm_stays(draw: Program) -> None:
         _equal(program, fullgraph=False, graphs=None, recompiles=4)
 
 
+def test_an_arm_draws_no_array_from_the_generator_of_torch_in_place_of_that_of_numpy() -> None:
+    def program(x: Tensor) -> Tensor:
+        if x.sum() > 0:
+            x = x + torch.from_numpy(numpy.random.randn(2))
+        return x
+
+    with pytest.raises((Unsupported, UserError)):
+        bcmend.compile(program, backend="eager", fullgraph=True)(torch.ones(2))
+    slugs = {site.refusal for site in bcmend.report(program).refused}
+    assert "no-equal-substitute" in slugs
+
+
 def test_a_draw_that_an_earlier_one_decides_about_stays() -> None:
     def program(x: Tensor) -> Tensor:
         if random.random() < 0.5:
