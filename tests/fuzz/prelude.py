@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from tests.fuzz.prelude_contexts import CONTEXTS
 from tests.fuzz.prelude_functions import FUNCTIONS
 from tests.fuzz.prelude_objects import OBJECTS
 
-_PARTS: Final = (*OBJECTS, *FUNCTIONS)
+_PARTS: Final = (*OBJECTS, *FUNCTIONS, *CONTEXTS)
 
 _DEFINED: Final = re.compile(r"^(?:(?:def|class) )?([A-Za-z]\w*)(?= =|[(:])", re.MULTILINE)
 

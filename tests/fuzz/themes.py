@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from tests.fuzz.themes_of_contexts import COPIED_VALUES, HELD_CONTEXTS
 from tests.fuzz.themes_of_data import INDEX_LOOPS, SIZES
 from tests.fuzz.themes_of_effects import CHECKS_TORCH, CLOCKS_CONTEXT_VARIABLES, OUTPUT
+from tests.fuzz.themes_of_errors import SHOWN_ERRORS
+from tests.fuzz.themes_of_layers import LAYERS_CHANGED, ROUTED_ROWS
 from tests.fuzz.themes_of_memory import SHARED_MEMORY, VIEWS_ALIASES
+from tests.fuzz.themes_of_messages import HISTORIES, OBJECTS_SHOWN, TEXTS
 from tests.fuzz.themes_of_operations import DEAR_OPERATIONS, MAY_FAIL, MIXED
 from tests.fuzz.themes_of_state import BROKEN_OUTPUT, CALLED_OBJECTS, INSIDE_THE_GRAPH, SETTINGS
 from tests.fuzz.themes_of_structure import CONTAINERS_CHANGED, CONTEXT_MANAGERS, FUNCTIONS
@@ -49,4 +53,14 @@ THEMES: Final = (
     BROKEN_OUTPUT,
     SETTINGS,
     CALLED_OBJECTS,
+    SHOWN_ERRORS,
+    SHOWN_ERRORS,
+    HELD_CONTEXTS,
+    COPIED_VALUES,
+    HISTORIES,
+    OBJECTS_SHOWN,
+    TEXTS,
+    ROUTED_ROWS,
+    LAYERS_CHANGED,
+    LAYERS_CHANGED,
 )
