@@ -103,6 +103,8 @@ def place_labels(items: Sequence[Item]) -> tuple[list[Instruction], dict[Label, 
             raise AssembleError(f"{instruction.op} with target {instruction.target}")
         if jumps and placed_index(instruction.target, placed) == len(instructions):
             raise AssembleError(f"{instruction.op} jumps behind the last instruction")
+    if instructions and row(instructions[-1].op).jump not in (None, "always"):
+        raise AssembleError(f"{instructions[-1].op} falls off the end")
     return instructions, placed
 
 

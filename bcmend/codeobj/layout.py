@@ -88,8 +88,6 @@ def lower(
         if instruction.target is not None:
             target = placed_index(instruction.target, placed)
             for name, goal in _jump_forms(op, index, target):
-                if goal == len(instructions):
-                    raise AssembleError(f"{op} falls off the end")
                 opcode, words = _form(name)
                 units.append(Unit(opcode, 0, goal, index, location, words, 1))
             continue
