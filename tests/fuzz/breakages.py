@@ -26,7 +26,7 @@ from bcmend.codeobj.decode import (
 )
 from bcmend.codeobj.errors import AssembleError, DecodeError
 from bcmend.codeobj.opcodes import ROWS
-from bcmend.codeobj.roundtrip import differences
+from bcmend.codeobj.roundtrip import Tally, check, differences
 
 #: Arguments that most instructions have no use for, and places that no source has.
 _ARGUMENTS: Final[tuple[Any, ...]] = (
@@ -76,20 +76,39 @@ def _steps(function: FunctionCode) -> list[tuple[object, ...]]:
 
 def _unreadable(code: CodeType, source: random.Random) -> Iterator[str]:
     """Put other bytes in place of some of the code, and read it."""
+    broken, tally = _with_other_bytes(code, source), Tally()
+    check(broken, tally)
+    try:
+        decode(broken)
+    except DecodeError as error:
+        if not str(error) or len(tally.refused) != 1:
+            yield "broken bytes are refused without a word"
+    else:
+        if tally.refused:
+            yield "broken bytes are refused, and yet they can be read"
+
+
+def with_other_bytes(module: CodeType, source: random.Random) -> CodeType:
+    """Put other bytes in place of some of the code of functions, however deep in a module."""
+    constants = tuple(
+        with_other_bytes(_with_other_bytes(each, source), source)
+        if isinstance(each, CodeType)
+        else each
+        for each in module.co_consts
+    )
+    return module.replace(co_consts=constants)
+
+
+def _with_other_bytes(code: CodeType, source: random.Random) -> CodeType:
     data = bytearray(code.co_code)
     # CPython writes to the caches of what it takes for an instruction, even behind the end.
     places = range(0, len(data) - 2 * _MOST_CACHES, 2)
     for _ in range(source.choice((1, 2)) if places else 0):
         data[source.choice(places)] = source.choice(_NUMBERS)
     try:
-        broken = code.replace(co_code=bytes(data))
+        return code.replace(co_code=bytes(data))
     except ValueError:  # CPython itself has looked
-        return
-    try:
-        decode(broken)
-    except DecodeError as error:
-        if not str(error):
-            yield "broken bytes are refused without a word"
+        return code
 
 
 #: Of some instructions CPython takes it for granted that it has written them itself.
