@@ -46,6 +46,8 @@ _PLAIN = (
     str, bytes, int, float, complex, bool, type(None), type, ModuleType, FunctionType,
     BuiltinFunctionType, torch.dtype, torch.device,
 )  # fmt: skip
+#: What ``sinks.snapshot`` makes a copy of.
+_COPIED = (ListVariable, ConstDictVariable, OrderedDictVariable)
 #: More objects than this behind an argument are not looked through.
 _MOST = 20_000
 
@@ -303,7 +305,7 @@ def _has_changed(effects: Any, moment: Moment) -> bool:
     for each in _changed_inside(effects, moment):
         if each in moment.copied or not is_held(each):
             continue
-        is_copied = _base_of(each) is None or type(each) is OrderedDictVariable
+        is_copied = type(each) in _COPIED or isinstance(each, TensorVariable)
         holding = _names_of(effects, moment, each, identity.get(each)) if is_copied else set()
         if not holding - moment.known:
             return _withdraw(moment, "what an object holds is changed later")

@@ -195,6 +195,10 @@ def _set_an_item(held: Any) -> None:
     held["z"] = 1
 
 
+def _add(held: Any) -> None:
+    held.add(7)
+
+
 def _append(held: Any) -> None:
     held.append(1)
 
@@ -207,6 +211,7 @@ def _append(held: Any) -> None:
         ({"a": 1}, _set_an_item),
         ([1], _append),
         (deque([1], maxlen=3), _append),
+        ({1}, _add),
     ],
 )
 @pytest.mark.parametrize("make", [_changed_later, _changed_later_in_an_arm])
