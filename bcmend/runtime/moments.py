@@ -271,7 +271,8 @@ def require_closed(
     The branch gives it the contents of the side that is taken, and only then is that output
     written.
     """
-    found = [each for each in kept(tx.output, "moments", list) if each.site in sites]
+    known: list[Moment] = kept(tx.output, "moments", list)
+    found = [moment for moment in known if moment.site in sites]
     withdrawn = False
     for container in containers if found else ():
         for moment in found:
