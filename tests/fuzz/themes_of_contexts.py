@@ -27,7 +27,8 @@ with <lock|again>:
 {v:=vector} = {v} + total
 
 with lock:
-    <gathered.append({vector})|{box}.count += 1|global_count.append({int})|memory['a'] = {vector}>
+    <gathered.append({vector}.detach())|{box}.count += 1|global_count.append({int})|
+        memory['a'] = {vector}.detach()>
 
 with lock, again:
     <block>
@@ -60,7 +61,7 @@ current.reset(<token|second>)
 print(current.get())
 
 print(unset.get(<|'none'|{int}>))
-unset.set({vector})
+unset.set({vector}.detach())
 {v:=vector} = {v} + unset.get()
 
 if {data}:

@@ -97,17 +97,18 @@ print(len(filled._buffers), <hasattr(filled, 'own')|'known' in filled._buffers|{
 if {data}:
     filled.<add_module('layer', nn.Identity())|register_parameter('late', None)|notes.clear()|
         notes.update(b=2)>
-    filled.notes['c'] = <{vector}|{int}>
+    filled.notes['c'] = <{vector}.detach()|{int}>
 print(sorted(filled.notes))
 
 if {data}:
-    <catalog['a'] = {vector}|catalog['new'] = {int}|ordered['third'] = {vector}|
-        grouped['g'].append({vector})>
+    <catalog['a'] = {vector}.detach()|catalog['new'] = {int}|ordered['third'] = {vector}.detach()|
+        grouped['g'].append({vector}.detach())>
 <elif {data}:|else:>
     <catalog['a'] = catalog['a'] * 2|catalog.pop('n')|ordered.pop('first')|
-        grouped['g'] += [{vector}]>
-<catalog['later'] = {int}|catalog.update({table})|ordered.clear()|grouped['h'].extend({list})|
-    catalog.__ior__({table})>
+        grouped['g'] += [{vector}.detach()]>
+<catalog['later'] = {int}|catalog.update(a=torch.ones(3))|ordered.clear()|
+    grouped['h'].extend([{int}])|
+    catalog.__ior__({'b': torch.ones(3)})>
 <print(catalog.get('later'), 'other' in catalog)|print(len(ordered))|print(sorted(grouped))|pass>
 
 held = <[{vector}]|collections.deque([{vector}], maxlen=3)|{{int}, 5}|{'a': {vector}}>
@@ -123,7 +124,7 @@ for v in {list}[:3]:
         found.append(<v|(v, {int})|[v]>)
 <found.extend([v * 2 for v in {list}[:1]])|found.append(found)|found.extend(gathered)|
     found.clear()|found.sort()>
-<print(len(found))|gathered.append(found)|pass|return found>
+<print(len(found))|gathered.append(len(found))|pass|return found>
 
 place = {box}
 if {data}:
@@ -134,9 +135,9 @@ if {data}:
 def stored_by(way):
     global made_late
     if {data}:
-        made_late = <{vector}|{int}|None>
+        made_late = <{vector}.detach()|{int}|None>
     else:
-        made_late = <{vector}|{int}|way>
+        made_late = <{vector}.detach()|{int}|way>
     return made_late
 print(stored_by({int}) is None)
 """

@@ -90,7 +90,7 @@ owner.n = {int}
 print(said, <owner|'{} {n}'.format(owner, n=owner.n)|'%s' % owner|str(owner)>)
 
 print(<catalog|{table}|{list}|{box}>, owner.weight)
-<catalog['a'] = {vector}|catalog['n'] += 1|{list}.append({vector})|owner.weight.mul_(2)>
+<catalog['a'] = {vector}.detach()|catalog['n'] += 1|{list}.append({vector})|owner.weight.mul_(2)>
 <catalog.update(n={int})|del catalog['n']>
 
 write_stream = sys.stdout
