@@ -42,10 +42,10 @@ from bcmend.rewrite.chains import with_chains_joined
 from bcmend.rewrite.defer import propose_output
 from bcmend.rewrite.exits import with_shared_exits
 from bcmend.rewrite.plan import SPLIT, BranchLowering, Lowering, Plan, Refusal, Site, chained
+from bcmend.rewrite.shared_tails import with_shared_tails
 from bcmend.rewrite.shell import generator_gate, write_shell
 from bcmend.rewrite.splits import facts_with_splits, propose_split
 from bcmend.rewrite.statements import may_write_output, output_statements
-from bcmend.rewrite.shared_tails import with_shared_tails
 from bcmend.rewrite.swallowing import asks_for_swallowing, without_swallowing
 from bcmend.rewrite.turns import with_turns_left_out
 from bcmend.rewrite.unbound import with_marks

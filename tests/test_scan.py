@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import importlib.util
 import io
 import json
@@ -12,6 +13,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import CodeType
 
 import pytest
 
@@ -208,6 +210,19 @@ def test_a_broken_file_is_one_warning_and_the_scan_goes_on(program, capsys, name
     assert expected in printed.err
     assert printed.err.count("\n") == 1
     assert f"{program}:{BRANCH} " in printed.out
+
+
+def test_bytes_that_stand_for_nothing_are_one_warning(tmp_path):
+    module = compile("def f(a):\n    return 1 if a.sum() > limit else 2\n", "m.py", "exec")
+    (code,) = (each for each in module.co_consts if isinstance(each, CodeType))
+    data = bytearray(code.co_code)
+    data[data.index(dis.opmap["LOAD_GLOBAL"]) + 1] = 200
+    broken = module.replace(co_consts=(code.replace(co_code=bytes(data)), *module.co_consts[1:]))
+    path = tmp_path / "m.pyc"
+    path.write_bytes(importlib.util.MAGIC_NUMBER + bytes(12) + marshal.dumps(broken))
+    (warning,) = scan.scan([str(path)]).warnings
+    assert "f cannot be planned" in warning
+    assert "stands for nothing" in warning
 
 
 def test_a_function_that_cannot_be_planned_is_one_warning(program, monkeypatch):

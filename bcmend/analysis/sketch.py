@@ -21,7 +21,7 @@ from bcmend.codeobj.decode import (
     raw_steps,
     table_rows,
 )
-from bcmend.codeobj.errors import UnknownOpcode
+from bcmend.codeobj.errors import DecodeError
 from bcmend.codeobj.opcodes import row
 from bcmend.codeobj.scan import code_objects, has_loop, has_truth_jump
 
@@ -39,7 +39,7 @@ def may_branch_on_tensor(code: CodeType) -> bool:
     try:
         sketch = Sketch(code)
         return any(may_be_tensor(sketch, jump) == "likely" for jump in sketch.truth_jumps())
-    except (Unclear, UnknownOpcode):
+    except (Unclear, DecodeError):
         return True
 
 
@@ -76,7 +76,10 @@ class _Instructions(Sequence[Instruction]):
         if isinstance(index, slice):
             return [self[each] for each in range(*index.indices(len(self)))]
         op, argument, raw = self._steps[index]
-        return Instruction(op, None if argument == "jump" else self._readers[argument](raw))
+        try:
+            return Instruction(op, None if argument == "jump" else self._readers[argument](raw))
+        except (IndexError, KeyError) as error:
+            raise DecodeError(f"{op} with {raw}, which stands for nothing that there is") from error
 
 
 class Sketch:

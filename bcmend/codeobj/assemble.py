@@ -103,16 +103,25 @@ def place_labels(items: Sequence[Item]) -> tuple[list[Instruction], dict[Label, 
             raise AssembleError(f"{instruction.op} with target {instruction.target}")
         if jumps and placed_index(instruction.target, placed) == len(instructions):
             raise AssembleError(f"{instruction.op} jumps behind the last instruction")
+    if instructions and row(instructions[-1].op).jump not in (None, "always"):
+        raise AssembleError(f"{instructions[-1].op} falls off the end")
     return instructions, placed
 
 
-_CHECKED_ARGUMENTS: Final = frozenset(["int", "flagged_name", "super"])
+#: Kinds of arguments that an operand count may depend on; how many parts they have.
+_PARTS: Final = {"flagged_name": 2, "super": 3}
+#: CPython keeps an argument in 32 bits, and has a sign among them.
+_MOST: Final = 2**31
+_CHECKED_ARGUMENTS: Final = frozenset(["int", *_PARTS])
 
 
 def _check_argument(instruction: Instruction) -> None:
     """Refuse an argument from which not even an operand count can be told."""
     kind, arg = row(instruction.op).argument, instruction.arg
-    fits = isinstance(arg, int) and arg >= 0 if kind == "int" else isinstance(arg, tuple)
+    if kind == "int":
+        fits = isinstance(arg, int) and 0 <= arg < _MOST
+    else:
+        fits = isinstance(arg, tuple) and len(arg) == _PARTS[kind]
     if not fits:
         raise AssembleError(f"{instruction.op} cannot have the argument {arg!r}")
 

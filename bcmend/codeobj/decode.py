@@ -212,9 +212,14 @@ def decode(code: CodeType) -> FunctionCode:
     if not set(code.co_cellvars).isdisjoint(code.co_freevars):
         # An inlined comprehension can make a cell that is named as a free variable of its function.
         raise DecodeError(f"{code.co_qualname}: one name is both a cell and a free variable")
-    raw_instructions, index_at = _decode_instructions(code)
-    instructions = tuple(_with_targets(raw_instructions, index_at))
-    return FunctionCode(decode_shape(code), instructions, tuple(_decode_tries(code, index_at)))
+    try:
+        raw_instructions, index_at = _decode_instructions(code)
+        instructions = tuple(_with_targets(raw_instructions, index_at))
+        tries = tuple(_decode_tries(code, index_at))
+    except (IndexError, KeyError) as error:
+        message = "an argument or a jump stands for nothing that there is"
+        raise DecodeError(f"{code.co_qualname}: {message}") from error
+    return FunctionCode(decode_shape(code), instructions, tries)
 
 
 def decode_shape(code: CodeType) -> Shape:
@@ -364,6 +369,8 @@ def _with_targets(instructions: list[Instruction], index_at: list[int]) -> Itera
     for instruction in instructions:
         if isinstance(instruction.target, int):
             target = index_at[instruction.target]
+            if instruction.target < 0 or target == len(instructions):
+                raise IndexError(instruction.target)
             yield Instruction(
                 instruction.op, None, target, instruction.offset, instruction.location
             )

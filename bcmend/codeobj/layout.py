@@ -24,7 +24,7 @@ from bcmend.codeobj.decode import (
     TryRange,
     cache_words,
 )
-from bcmend.codeobj.errors import AssembleError
+from bcmend.codeobj.errors import AssembleError, UnknownOpcode
 from bcmend.codeobj.exception_ranges import end_of, placed_index, start_of
 from bcmend.codeobj.tables import Tables
 
@@ -42,10 +42,17 @@ class Unit:
     width: int  # code units, EXTENDED_ARG included
 
 
+#: Behind the numbers of instructions; from there on are those of the compiler alone.
+_NONE: Final = 256
+
+
 @cache
 def _form(name: str) -> tuple[int, int]:
     """Return the opcode of a raw name, and how many units of inline cache follow it."""
-    return dis.opmap[name], cache_words(name)
+    opcode = dis.opmap.get(name, _NONE)
+    if opcode >= _NONE:
+        raise UnknownOpcode(f"this Python has no instruction {name}")
+    return opcode, cache_words(name)
 
 
 def _width(argument: int) -> int:

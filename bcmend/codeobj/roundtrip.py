@@ -140,8 +140,8 @@ def _normal(code: CodeType) -> Iterator[tuple[object, ...]]:
         elif each.opname in _FUSED:
             for name, argument in zip(_FUSED[each.opname], each.argval, strict=True):
                 yield name, _comparable(argument), *tail
-        elif each.opcode in dis.hasconst:
-            yield each.opname, _comparable(each.argval), *tail
+        elif each.opcode in dis.hasconst:  # `dis` does not know the names of keywords
+            yield each.opname, _comparable(code.co_consts[each.arg or 0]), *tail
         elif each.opcode in dis.hasname:
             flags = (each.arg or 0) & 3 if each.opname == "LOAD_SUPER_ATTR" else each.argrepr
             yield each.opname, each.argval, flags, *tail

@@ -38,7 +38,7 @@ class Tables:
         others = {*shape.cellvars, *shape.freevars} - set(shape.varnames)
         local_names = dict.fromkeys(shape.varnames)
         for each in instructions:
-            if row(each.op).argument == "local" and each.arg not in others:
+            if row(each.op).argument == "local" and _named(each) not in others:
                 local_names[each.arg] = None
         tables = cls({}, [], {}, {}, *_slots(shape, tuple(local_names)))
         # The first constant is the docstring if it is a string, so something has to be there.
@@ -65,7 +65,10 @@ class Tables:
 
     def name(self, name: str) -> int:
         """Return the index of ``name``, which is added if it is new."""
-        return self.names.setdefault(name, len(self.names))
+        place = self.names.setdefault(name, len(self.names))
+        if type(name) is not str:
+            raise TypeError(name)
+        return place
 
     def raw(self, instruction: Instruction) -> int:
         """Return the number that stands for the argument of ``instruction``; 0 if it has none."""
@@ -95,6 +98,13 @@ class Tables:
         if kind == "cell":
             return self.cells[arg]
         return _RAW_MEMBERS[kind][arg]
+
+
+def _named(instruction: Instruction) -> str:
+    """Return the name of a local variable."""
+    if not isinstance(instruction.arg, str):
+        raise AssembleError(f"{instruction.op} cannot have the argument {instruction.arg!r}")
+    return instruction.arg
 
 
 def _slots(shape: Shape, local_names: tuple[str, ...]) -> tuple[dict[str, int], dict[str, int]]:

@@ -388,7 +388,10 @@ def _found_callee(facts: Facts, start: int, call: int, is_asked: bool) -> Callee
     """
     arguments = arguments_of(facts, start, call)
     end = arguments[0].start if arguments else call
-    begin = start + (facts.instructions[start].op == "PUSH_NULL")
+    # A NULL that is not of this call is of one that finds what is called.
+    count, _ = row(facts.instructions[call].op).effect(facts.instructions[call].arg)
+    is_own = start in facts.operand(call, -count)
+    begin = start + (is_own and facts.instructions[start].op == "PUSH_NULL")
     end -= facts.instructions[end - 1].op == "PUSH_NULL"
     last = end - 1
     if last <= begin or not _is_called(facts, last, call):

@@ -518,9 +518,10 @@ class CodeWriter:
             None if number in widest.nulls else OPERAND.format(number)
             for number in range(widest.operands)
         ]
+        # Dynamo takes an instruction without a handler for the end of all `with` blocks.
+        original, start = Label("original"), len(stretch.items)
         for name in reversed(names):
             stretch.add(_drop_null(at) if name is None else emit.store_local(name, at))
-        original, start = Label("original"), len(stretch.items)
         read = [name for name in names[narrowest.base - lowest :] if name is not None]
         stretch.add(self._ask(site, "undecided", _tuple_of(read, at), at=at))
         stretch.add(emit.jump_if_false(original, at))

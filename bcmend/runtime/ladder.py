@@ -41,6 +41,7 @@ from bcmend.runtime import (
     known_tensors,
     loops,
     lower,
+    moments,
     repeats,
     scalars,
     sinks,
@@ -52,6 +53,7 @@ from bcmend.runtime.arms import Arm, ArmFailure, ArmTrace, trace_arm
 from bcmend.runtime.changes import apply_changes, plan_changes
 from bcmend.runtime.in_place import InPlace
 from bcmend.runtime.merge import Build, CannotMerge, Merger, Pair, example_of
+from bcmend.runtime.opened import PlannedOpening
 from bcmend.runtime.operations import Hazards, hazards_of, storage_of
 from bcmend.runtime.per_trace import kept
 from bcmend.runtime.sinks import Draft
@@ -244,6 +246,8 @@ def _lower(tx: Any, branch: Branch) -> VariableTracker | None:
         how = "nothing to merge"
         lower.keep_draws(tx, branch.predicate)
     _watch_aliases(tx, branch, merger.pairs, merged)
+    opened = [change.variable for change in changes if isinstance(change, PlannedOpening)]
+    moments.require_closed(tx, {draft.site for draft, _, _ in records}, opened)
     apply_changes(tx, branch.site, branch.predicate, changes, merged, merger.belongs)
     for draft, taken, build in records:
         _append_under(tx, branch.predicate, draft, taken, build(merged))

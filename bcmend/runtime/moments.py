@@ -13,7 +13,7 @@ themselves, since the trace has looked only at what the program reads.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
@@ -40,12 +40,14 @@ from bcmend.runtime.merge import constant, example_of
 from bcmend.runtime.per_trace import at_the_end, kept
 from bcmend.runtime.sites import LiveSite
 
-__all__ = ["Moment", "of_objects", "unformatted"]
+__all__ = ["Moment", "of_objects", "require_closed", "unformatted"]
 
 _PLAIN = (
     str, bytes, int, float, complex, bool, type(None), type, ModuleType, FunctionType,
     BuiltinFunctionType, torch.dtype, torch.device,
 )  # fmt: skip
+#: What ``sinks.snapshot`` makes a copy of.
+_COPIED = (ListVariable, ConstDictVariable, OrderedDictVariable)
 #: More objects than this behind an argument are not looked through.
 _MOST = 20_000
 
@@ -64,6 +66,7 @@ class Moment:
         behind: identities of the objects that were there before the call and are held too.
         attributes: what had been stored to objects.
         containers: what containers held.
+        owners: objects of classes that are made of a container's, by Dynamo's model of that.
         versions: how often tensors had been changed in place.
         put_back: for each object, the attributes of which the record keeps the values.
         copied: what was in those attributes.
@@ -75,6 +78,7 @@ class Moment:
     behind: frozenset[int]
     attributes: Attributes
     containers: tuple[snapshots.Remembered, ...]
+    owners: dict[VariableTracker, VariableTracker]
     versions: dict[VariableTracker, int]
     put_back: dict[VariableTracker, set[str]]
     copied: frozenset[VariableTracker]
@@ -189,17 +193,27 @@ def _moment(
     for owner, name in present:
         put_back.setdefault(owner, set()).add(name)
     known = dict.fromkeys([*effects.id_to_variable.values(), *inside])
+    owners = {base: each for each in known if (base := _base_of(each)) is not None}
     return Moment(
         site,
         frozenset(inside),
         frozenset(_identities(_real(tx, root) for root in roots)),
         {owner: dict(stored) for owner, stored in effects.store_attr_mutations.items()},
-        tuple(snapshots.remember(each) for each in known if snapshots.holds_items(each)),
+        tuple(
+            snapshots.remember(each) for each in (*known, *owners) if snapshots.holds_items(each)
+        ),
+        owners,
         {each: _version(each) for each in known if isinstance(each, TensorVariable)},
         put_back,
         frozenset(each.realize() for each in present.values() if each is not None),
         frozenset(site.stored_later),
     )
+
+
+def _base_of(variable: VariableTracker) -> VariableTracker | None:
+    """Return the container that an object of a class made of ``dict`` or ``list`` is too."""
+    base: VariableTracker | None = vars(variable).get("_base_vt")
+    return base
 
 
 def _version(tensor: TensorVariable) -> int:
@@ -249,6 +263,31 @@ def _watch(tx: Any, moment: Moment) -> None:
     found.append(moment)
 
 
+def require_closed(
+    tx: Any, sites: Collection[LiveSite], containers: Iterable[VariableTracker]
+) -> None:
+    """Have the frame traced again if output in an arm holds a container that the branch opens.
+
+    The branch gives it the contents of the side that is taken, and only then is that output
+    written.
+    """
+    known: list[Moment] = kept(tx.output, "moments", list)
+    found = [moment for moment in known if moment.site in sites]
+    withdrawn = False
+    for container in containers if found else ():
+        for moment in found:
+            held = [container, moment.owners.get(container, container)]
+            if not moment.inside.isdisjoint(held) or _is_behind(tx, moment, held):
+                withdrawn = _withdraw(moment, "what an object holds is changed behind it in an arm")
+    if withdrawn:
+        raise watches.SiteChanged(restart_reason="bcmend: an object is changed in an arm")
+
+
+def _is_behind(tx: Any, moment: Moment, held: Iterable[VariableTracker]) -> bool:
+    known = tx.output.side_effects.id_to_variable.items()
+    return any(one is each and key in moment.behind for key, one in known for each in held)
+
+
 def _check(effects: Any, moments: Iterable[Moment]) -> None:
     """Have the frame traced again if a record would show what was not there yet."""
     changed = [moment for moment in moments if _has_changed(effects, moment)]
@@ -267,7 +306,8 @@ def _has_changed(effects: Any, moment: Moment) -> bool:
     for each in _changed_inside(effects, moment):
         if each in moment.copied or not is_held(each):
             continue
-        holding = _names_of(effects, moment, each, identity.get(each))
+        is_copied = type(each) in _COPIED or isinstance(each, TensorVariable)
+        holding = _names_of(effects, moment, each, identity.get(each)) if is_copied else set()
         if not holding - moment.known:
             return _withdraw(moment, "what an object holds is changed later")
         names |= holding
@@ -295,21 +335,24 @@ def _changed_inside(effects: Any, moment: Moment) -> Iterator[VariableTracker]:
     """Yield containers that hold something else by now, and tensors changed in place."""
     for container in moment.containers:
         if container.has_changed():
-            yield container.variable
+            yield moment.owners.get(container.variable, container.variable)
     remembered = {container.variable for container in moment.containers}
     for each in dict.fromkeys([*effects.id_to_variable.values(), *moment.versions]):
         if isinstance(each, TensorVariable):
             if _version(each) != moment.versions.get(each, 0):
                 yield each
-        elif each not in remembered and _is_changed(effects, each):
+        elif remembered.isdisjoint([each, _base_of(each)]) and _is_changed(effects, each):
             yield each
 
 
 def _is_changed(effects: Any, each: VariableTracker) -> bool:
     """Whether a container that was first looked at later holds something else by now."""
-    return (
-        snapshots.holds_items(each) and each.source is not None and bool(effects.is_modified(each))
-    )
+    if each.source is None:
+        return False
+    base: Any = _base_of(each)
+    if base is not None:
+        return bool(effects.is_modified(base))
+    return snapshots.holds_items(each) and bool(effects.is_modified(each))
 
 
 def _names_of(

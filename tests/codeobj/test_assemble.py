@@ -19,6 +19,7 @@ from bytecode import BinaryOp
 from bcmend.codeobj import behavior, emit
 from bcmend.codeobj.assemble import AssembleError, Item, assemble, labelled
 from bcmend.codeobj.decode import Instruction, Label, Location, TryRange, decode
+from bcmend.codeobj.errors import UnknownOpcode
 from tests.listing import shape_of
 
 
@@ -409,11 +410,23 @@ RETURN = [*emit.load_const(None), *emit.return_value()]
         ([Instruction("LOAD_GLOBAL", "len"), *emit.return_value()], "argument"),
         ([*emit.load_const(1), Instruction("BINARY_OP", 99), *RETURN], "needs 2"),
         ([Instruction("RESUME", -1), *RETURN], "argument"),
+        ([Instruction("RESUME", 2**31), *RETURN], "argument"),
+        ([Instruction("LOAD_GLOBAL", ()), *emit.return_value()], "argument"),
+        ([Instruction("LOAD_GLOBAL", (False, 3)), *emit.return_value()], "argument"),
+        ([Instruction("LOAD_FAST", 3), *emit.return_value()], "argument"),
+        ([Instruction("IMPORT_NAME", None)], "needs 2 operands"),
+        ([*RETURN, HERE, *emit.jump_if_false(HERE)], "falls off the end"),
     ],
 )
 def test_unsound_instructions_are_refused(items: list[Item], message: str) -> None:
     with pytest.raises(AssembleError, match=message):
         assemble(shape_of(), items, [])
+
+
+@pytest.mark.skipif("LOAD_LOCALS" in dis.opmap, reason="this Python has the instruction")
+def test_an_instruction_of_another_python_is_refused() -> None:
+    with pytest.raises(UnknownOpcode, match="no instruction LOAD_LOCALS"):
+        assemble(shape_of(), [Instruction("LOAD_LOCALS"), *emit.return_value()], [])
 
 
 def test_for_iter_does_not_go_backward() -> None:

@@ -245,3 +245,28 @@ def test_slot_names_share_arguments_that_are_cells() -> None:
 def test_labels_are_themselves_only() -> None:
     assert Label("x") != Label("x")
     assert repr(Label("x")) == "<Label x>"
+
+
+def _with_bytes(code: CodeType, op: str, argument: int) -> CodeType:
+    """Return code with another argument of the first instruction of a kind."""
+    at = next(each.offset for each in dis.get_instructions(code) if each.opname == op)
+    data = bytearray(code.co_code)
+    data[at + 1] = argument
+    return code.replace(co_code=bytes(data))
+
+
+def test_an_argument_that_stands_for_nothing_is_refused() -> None:
+    code = compiled("def f(a):\n    return g(a)", "f")
+    for op in ("LOAD_GLOBAL", "LOAD_FAST"):
+        with pytest.raises(DecodeError, match="stands for nothing"):
+            decode(_with_bytes(code, op, 200))
+
+
+def test_a_jump_out_of_the_code_is_refused() -> None:
+    code = compiled("def f(a):\n    while a:\n        a = g(a)\n    return a", "f")
+    names = [each.opname for each in dis.get_instructions(code)]
+    backward = next(name for name in names if "JUMP_BACKWARD" in name)
+    forward = next(name for name in names if name.endswith("IF_FALSE"))
+    for op in (backward, forward):
+        with pytest.raises(DecodeError, match="stands for nothing"):
+            decode(_with_bytes(code, op, 250))

@@ -10,6 +10,7 @@ import pytest
 from bcmend.codeobj.decode import FunctionCode, decode
 from bcmend.codeobj.roundtrip import source_files
 from bcmend.codeobj.scan import code_objects
+from tests.fuzz.breakages import breakage_problems
 from tests.fuzz.mutations import found_problems, mutated
 
 SOURCE = """
@@ -53,3 +54,15 @@ def test_mutated_functions_of_the_standard_library(name: str) -> None:
     source = random.Random(0)
     for code in source.sample(found, 25):
         assert found_problems(code, source.randrange(2**32)) == [], code.co_qualname
+
+
+def test_broken_functions_are_refused_or_sound() -> None:
+    assert [[*breakage_problems(_code(), random.Random(seed))] for seed in range(400)] == [[]] * 400
+
+
+def test_an_error_of_another_kind_is_found_by_breakages(monkeypatch: pytest.MonkeyPatch) -> None:
+    def without_looking(*_: object) -> CodeType:
+        raise KeyError("NO_SUCH_INSTRUCTION")
+
+    monkeypatch.setattr("tests.fuzz.breakages.assemble", without_looking)
+    assert any("KeyError" in str(found_problems(_code(), seed)) for seed in range(20))

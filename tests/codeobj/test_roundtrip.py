@@ -100,6 +100,11 @@ def test_comparison_sees_a_difference(other: str) -> None:
     assert list(differences(code_of(SOURCE), code_of(other))) != []
 
 
+def test_comparison_sees_other_names_of_keywords() -> None:
+    one, other = (code_of(f"def f(g):\n    return g({name}=1)") for name in "ab")
+    assert list(differences(one, other)) != []
+
+
 def test_comparison_sees_a_missing_handler() -> None:
     code = code_of(SOURCE)
     assert list(differences(code, code.replace(co_exceptiontable=b""))) != []

@@ -224,3 +224,25 @@ def test_a_graph_break_in_an_argument_of_output() -> None:
 
     inputs = [call(POSITIVE), call(NEGATIVE)]
     assert_equivalent(make, lambda: inputs, fullgraph=False, graphs=None, recompiles=None)
+
+
+def _level(x: Tensor) -> int:
+    if x.sum() > 0:
+        return 2
+    return 1
+
+
+def test_code_is_split_inside_two_with_blocks() -> None:
+    """Dynamo takes an instruction without a handler for the end of all blocks."""
+
+    def make() -> Any:
+        def program(x: Tensor) -> Tensor:
+            with torch.no_grad():
+                with torch.enable_grad():
+                    total = x.sum() + _level(x)
+                x = x + total
+            return x
+
+        return program
+
+    assert_equivalent(make, lambda: [call(POSITIVE), call(NEGATIVE)], graphs=1, recompiles=None)

@@ -3,8 +3,8 @@
 Compilers write the same few shapes of code over and over. A mutation sends a jump to another place
 at which as many operands lie on the stack and the same handlers stand around, turns its condition
 round, or puts another constant in place of one. What comes out is valid bytecode that no compiler
-writes. Nothing of it is run: it is taken apart, analysed, mended and put together again. Needs no
-torch, and so tries every version of Python.
+writes. Nothing of it is run: it is taken apart, analysed, mended and put together again. Functions
+are also broken (`breakages.py`). Needs no torch, and so tries every version of Python.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from bcmend.codeobj.roundtrip import Tally, check, differences, source_files
 from bcmend.codeobj.scan import code_objects
 from bcmend.pipeline import Context, mend
 from bcmend.policy import DEFAULT
+from tests.fuzz.breakages import breakage_problems
 
 _CONTRARY: Final = {
     "POP_JUMP_IF_TRUE": "POP_JUMP_IF_FALSE",
@@ -201,9 +202,10 @@ def run(names: Sequence[str], seconds: float, seed: int) -> tuple[int, list[str]
 
 
 def found_problems(code: CodeType, seed: int) -> list[str]:
-    """Return what is wrong with a function mutated by a seed; a crash is wrong too."""
+    """Return what is wrong with a function mutated, or broken, by a seed; a crash is wrong too."""
     try:
-        return list(problems(code, random.Random(seed)))
+        found = list(problems(code, random.Random(seed)))
+        return [*found, *breakage_problems(code, random.Random(seed))]
     except RecursionError:
         return []
     except Exception as error:

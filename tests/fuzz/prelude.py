@@ -6,10 +6,11 @@ import re
 from typing import Final
 
 from tests.fuzz.prelude_calls import CALLS
+from tests.fuzz.prelude_contexts import CONTEXTS
 from tests.fuzz.prelude_functions import FUNCTIONS
 from tests.fuzz.prelude_objects import OBJECTS
 
-_PARTS: Final = (*OBJECTS, *FUNCTIONS, *CALLS)
+_PARTS: Final = (*OBJECTS, *FUNCTIONS, *CALLS, *CONTEXTS)
 
 _DEFINED: Final = re.compile(r"^(?:(?:def|class) )?([A-Za-z]\w*)(?= =|[(:])", re.MULTILINE)
 

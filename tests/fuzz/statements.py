@@ -29,7 +29,7 @@ from tests.fuzz.forms import (
 )
 from tests.fuzz.programs import INDENT
 from tests.fuzz.scope import Scope
-from tests.fuzz.theme import BLOCK, NAMED, Theme
+from tests.fuzz.theme import BAR, BLOCK, NAMED, ONE_OF, Theme
 from tests.fuzz.values import (
     ANY,
     BOOL,
@@ -393,7 +393,7 @@ class Statements:
         if not self._templates:
             return self._set(scope, depth)
         chosen = self._pick(self._templates)
-        text = chosen.text
+        text = ONE_OF.sub(lambda found: self._pick(BAR.split(found[1])), chosen.text)
         for mark, kind in NAMED.findall(text):
             names = [name for name, of_kind in scope.kinds.items() if of_kind == kind]
             text = text.replace(f"{{{mark}:={kind}}}", f"{{{mark}}}")

@@ -1,12 +1,13 @@
 """What is around the mending: the public functions, the report, the command line, bad input.
 
-A program is patched, run and reported on, in some of the ways there are. Whatever is passed, the
+A program is patched, run and reported on, in all the ways there are. Whatever is passed, the
 answer is a value, an exception of bcmend's own, or the exit code for a wrong input; and the code of
 the program is what it was.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import io
 import itertools
@@ -30,6 +31,8 @@ from rich.console import Console
 import bcmend
 from bcmend import cli
 from bcmend.codeobj import roundtrip
+from bcmend.scan import scan
+from tests.fuzz.breakages import with_other_bytes
 from tests.fuzz.programs import Program, factory_of, inputs_of, names_of, policy_of
 from tests.observation import observe
 
@@ -43,6 +46,7 @@ _COMMANDS: Final = (
     "scan",
     "nothing",
 )
+_WORDS: Final = ("--json", "x:y", "json:", "/nowhere", "os:getcwd", "this_fails:at_once", "json")
 _COUNTER: Final = itertools.count()
 
 #: Arguments of `Policy` that it does not take.
@@ -80,7 +84,7 @@ def found_on_the_surface(program: Program) -> Iterator[str]:
     for call in inputs_of(program)()[:2]:
         observe(compiled, call.arguments, call.keywords, subject, training=False)
     yield from _wrong_report(bcmend.report(subject))
-    for action in source.sample(_ACTIONS, 4):
+    for action in source.sample(_ACTIONS, len(_ACTIONS)):
         yield from action(program, subject, source)
     bcmend.unpatch(subject)
     if _code_of(subject) is not code:
@@ -211,17 +215,14 @@ def _run(arguments: list[str]) -> tuple[Any, str]:
 
 
 def _command(program: Program, subject: Any, source: random.Random) -> Iterator[str]:
-    words = [
-        source.choice(_COMMANDS),
-        *source.choices(("--json", "x:y", "json:", "/nowhere", "os:getcwd"), k=source.randrange(3)),
-    ]
-    status, text = _run([word for word in words if word])
-    if status not in (0, 1, 2, None) or "Traceback" in text:
-        yield f"bcmend {' '.join(words)}: {status}"
-    if source.random() < 0.1:
-        status, text = _run(["demo"])
-        if status != 0:
-            yield f"bcmend demo: {status}: {text[-200:]}"
+    for _ in range(3):
+        words = [
+            source.choice(_COMMANDS),
+            *source.choices(_WORDS, k=source.randrange(3)),
+        ]
+        status, text = _run([word for word in words if word])
+        if status not in (0, 1, 2, None) or "Traceback" in text:
+            yield f"bcmend {' '.join(words)}: {status}"
     arguments = sys.argv
     sys.argv = ["bcmend", "reasons"]
     try:
@@ -234,12 +235,25 @@ def _command(program: Program, subject: Any, source: random.Random) -> Iterator[
         sys.argv = arguments
 
 
+def _demo(program: Program, subject: Any, source: random.Random) -> Iterator[str]:
+    """Run the demonstration, which takes long and knows nothing of the program: once is enough."""
+    status, text = _outcome_of_demo()
+    if status != 0 or "bit for bit" not in text:
+        yield f"bcmend demo: {status}: {text[-200:]}"
+
+
+@functools.cache
+def _outcome_of_demo() -> tuple[Any, str]:
+    return _run(["demo"])
+
+
 def _files(program: Program, subject: Any, source: random.Random) -> Iterator[str]:
     """Scan and report on a file of the program, and on files that are broken."""
     with tempfile.TemporaryDirectory() as folder:
         name = f"fuzzed_{os.getpid()}_{next(_COUNTER)}"
         path = Path(folder, f"{name}.py")
         path.write_text(f"{program.source}\n\nsubject = make()\n")
+        Path(folder, "failing_at_once.py").write_text("raise ValueError\n")
         compiled = Path(py_compile.compile(str(path), cfile=str(path) + "c") or "")
         before = os.getcwd()
         os.chdir(folder)
@@ -249,6 +263,7 @@ def _files(program: Program, subject: Any, source: random.Random) -> Iterator[st
                 ["report", "--json", f"{name}:subject"],
                 ["report", f"{name}:nothing"],
                 ["report", f"{name}:nan"],
+                ["report", "failing_at_once:subject"],
                 ["scan", str(path)],
                 ["scan", "--json", folder],
             ):
@@ -274,23 +289,26 @@ def _broken_files(compiled: Path, source: random.Random) -> Iterator[str]:
     for _ in range(source.randrange(4)):
         place = source.randrange(len(data))
         data[place] = source.randrange(256)
-    with_other_magic = bytes(data)
-    if source.random() < 0.6:
-        # Files of the last alpha version are read as those of another Python.
-        own = int.from_bytes(importlib.util.MAGIC_NUMBER[:2], "little")
-        magic = source.choice((3413, 3425, 3439, 3531, 3571, 3625, 12, *[own - 1] * 8))
-        with_other_magic = magic.to_bytes(2, "little") + b"\r\n" + bytes(compiled.read_bytes()[4:])
+    # Files of the last alpha version are read as those of another Python.
+    own = int.from_bytes(importlib.util.MAGIC_NUMBER[:2], "little")
+    magics = (own - 1, source.choice((3413, 3425, 3439, 3531, 3571, 3625, 12)))
+    others = [magic.to_bytes(2, "little") + b"\r\n" for magic in magics]
+    code = with_other_bytes(marshal.loads(compiled.read_bytes()[16:]), source)
     files = {
-        "other.pyc": with_other_magic,
+        "other.pyc": bytes(data),
+        "alpha.pyc": others[0] + compiled.read_bytes()[4:],
+        "old.pyc": others[1] + compiled.read_bytes()[4:],
         "short.pyc": bytes(data[: source.randrange(20)]),
+        "bytes.pyc": importlib.util.MAGIC_NUMBER + bytes(12) + marshal.dumps(code),
         "number.pyc": importlib.util.MAGIC_NUMBER + bytes(12) + marshal.dumps(3),
         "broken.py": b"def f(:\n",
         "latin.py": b"# coding: latin-1\nx = '\xe9'\n",
         "wrong.py": b"x = '\xe9'\n",
+        "null.py": b"x = 1\0",
         "text.txt": b"nothing",
     }
     # Bytes that were changed at random may have CPython itself read beyond the end of a table.
-    if with_other_magic[:4] == importlib.util.MAGIC_NUMBER:
+    if data[:4] == importlib.util.MAGIC_NUMBER:
         del files["other.pyc"]
     for name, content in files.items():
         path = compiled.with_name(name)
@@ -298,6 +316,11 @@ def _broken_files(compiled: Path, source: random.Random) -> Iterator[str]:
         status, text = _run(["scan", str(path)])
         if status not in (0, 2):
             yield f"scan {name}: {status}: {text[-200:]}"
+    found = scan([str(compiled.parent)])
+    shown = io.StringIO()
+    Console(file=shown, width=120).print(found)
+    if f"{found.files} files" not in shown.getvalue() or len(found.warnings) < 3:
+        yield f"scan of a folder: {found.warnings}"
 
 
 def _names(program: Program, subject: Any, source: random.Random) -> Iterator[str]:
@@ -317,4 +340,4 @@ def _names(program: Program, subject: Any, source: random.Random) -> Iterator[st
                 yield f"{name}: another code object"
 
 
-_ACTIONS: Final = (_bad_input, _blocks, _methods, _registered, _command, _files, _names)
+_ACTIONS: Final = (_bad_input, _blocks, _methods, _registered, _command, _demo, _files, _names)

@@ -2,8 +2,8 @@
 
 A theme adds forms of expressions, and statements that are written as templates: in braces stands
 the kind of an expression, `{v:=vector}` is a variable of that kind that `{v}` names from there on,
-and a line `<block>` stands for other statements. A comment in front of a template says what its
-block has bound, what is bound behind it, and whether it is a loop.
+a line `<block>` stands for other statements, and of `<one|other>` one is taken. A comment in front
+of a template says what its block has bound, what is bound behind it, and whether it is a loop.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ from typing import Final
 BLOCK: Final = "<block>"
 #: A variable that a template assigns to: what it calls it, and its kind.
 NAMED: Final = re.compile(r"\{(\w+):=(\w+)\}")
+#: Several texts in a template, of which one is taken; a line may end behind a bar.
+ONE_OF: Final = re.compile(r"<([^<>]*\|[^<>]*)>")
+BAR: Final = re.compile(r"\|(?:\n\s*)?")
 
 _BOUND: Final = re.compile(r"(\w+):(\w+)")
 

@@ -6,9 +6,13 @@ from typing import Final
 
 from tests.fuzz.themes_of_calls import HOST_CALLS, LEAVES, SUBSTITUTED
 from tests.fuzz.themes_of_changes import CHANGED_IN_ARMS
+from tests.fuzz.themes_of_contexts import COPIED_VALUES, HELD_CONTEXTS
 from tests.fuzz.themes_of_data import INDEX_LOOPS, SIZES
 from tests.fuzz.themes_of_effects import CHECKS_TORCH, CLOCKS_CONTEXT_VARIABLES, OUTPUT
+from tests.fuzz.themes_of_errors import SHOWN_ERRORS
+from tests.fuzz.themes_of_layers import LAYERS_CHANGED, ROUTED_ROWS
 from tests.fuzz.themes_of_memory import SHARED_MEMORY, VIEWS_ALIASES
+from tests.fuzz.themes_of_messages import HISTORIES, OBJECTS_SHOWN, TEXTS
 from tests.fuzz.themes_of_operations import DEAR_OPERATIONS, MAY_FAIL, MIXED
 from tests.fuzz.themes_of_parts import KNOWN_OF_SIZES, PARTS
 from tests.fuzz.themes_of_state import BROKEN_OUTPUT, CALLED_OBJECTS, INSIDE_THE_GRAPH, SETTINGS
@@ -68,4 +72,14 @@ THEMES: Final = (
     TURNS,
     WALKS,
     CHANGED_IN_ARMS,
+    SHOWN_ERRORS,
+    SHOWN_ERRORS,
+    HELD_CONTEXTS,
+    COPIED_VALUES,
+    HISTORIES,
+    OBJECTS_SHOWN,
+    TEXTS,
+    ROUTED_ROWS,
+    LAYERS_CHANGED,
+    LAYERS_CHANGED,
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from collections import OrderedDict, deque
 from typing import Any
 
 import pytest
@@ -150,3 +152,68 @@ def _slots_beside_no_operation() -> Any:
 @pytest.mark.parametrize("make", [_stored_beside_no_operation, _slots_beside_no_operation])
 def test_a_frame_without_a_graph_shows_objects_as_they_were(make: Make) -> None:
     assert_equivalent(make, signs, fullgraph=False, graphs=None, recompiles=None)
+
+
+class _Names(dict[str, int]):
+    pass
+
+
+def _changed_later(container: Any, change: Any) -> Make:
+    """Return what makes a function that shows an object, changes it, and shows it again."""
+
+    def make() -> Any:
+        shown = Shown(held=copy.copy(container))
+
+        def program(x: Any) -> Any:
+            print(shown)
+            change(shown.held)
+            print(shown)
+            return x * 2
+
+        return program
+
+    return make
+
+
+def _changed_later_in_an_arm(container: Any, change: Any) -> Make:
+    def make() -> Any:
+        shown = Shown(held=copy.copy(container))
+
+        def program(x: Any) -> Any:
+            if x.sum() > 0:
+                print(shown)
+                change(shown.held)
+                print(shown)
+            return x * 2
+
+        return program
+
+    return make
+
+
+def _set_an_item(held: Any) -> None:
+    held["z"] = 1
+
+
+def _add(held: Any) -> None:
+    held.add(7)
+
+
+def _append(held: Any) -> None:
+    held.append(1)
+
+
+@pytest.mark.parametrize(
+    ("container", "change"),
+    [
+        (OrderedDict(a=1), _set_an_item),
+        (_Names(a=1), _set_an_item),
+        ({"a": 1}, _set_an_item),
+        ([1], _append),
+        (deque([1], maxlen=3), _append),
+        ({1}, _add),
+    ],
+)
+@pytest.mark.parametrize("make", [_changed_later, _changed_later_in_an_arm])
+def test_what_an_object_holds_is_changed_later(make: Any, container: Any, change: Any) -> None:
+    assert_equivalent(make(container, change), signs, fullgraph=False, graphs=None, recompiles=None)
