@@ -25,7 +25,7 @@ from torch._dynamo.variables.tensor import SymNodeVariable
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statically_known_true
 from torch.utils._python_dispatch import _disable_current_modes
 
-from bcmend.runtime import frames, guards, in_place, lower, scalars, sites
+from bcmend.runtime import frames, guards, in_place, item_reads, lower, scalars, sites
 from bcmend.runtime.index_parts import Item, Part, part_of
 from bcmend.runtime.masked_writes import Store, is_one, numbers_of_range
 from bcmend.runtime.merge import constant, example_of
@@ -159,6 +159,30 @@ def _store(tx: Any, target: TensorVariable, key: VariableTracker, value: Variabl
         value.as_proxy().node.meta[KEPT] = True  # its numbers were stored without it
 
 
+def _store_to_view(
+    tx: Any, target: TensorVariable, key: VariableTracker, value: VariableTracker
+) -> bool:
+    """Write a store to an item into the graph as one to the whole of a view; say whether it is.
+
+    So is that of ``x[row] += 1``, which stores what it has read and changed.
+    """
+    example = example_of(target)
+    if torch.is_grad_enabled() and example.requires_grad and example.is_leaf:
+        return False  # which is an error
+    is_tensor = type(value) is TensorVariable
+    if is_tensor and example_of(value).is_complex() and not example.is_complex():
+        return False  # torch warns
+    if not is_tensor and not _can_be_filled_with(example.dtype, value):
+        return False
+    view = item_reads.read(tx, target, key)
+    if view is None:
+        return False
+    if is_tensor and example_of(value).dim() > example_of(view).dim():
+        return False
+    view.call_method(tx, "copy_" if is_tensor else "fill_", [value], {})
+    return True
+
+
 def _with_masks(before: Any) -> Any:
     """Return what answers ``x[key] = value``."""
 
@@ -170,7 +194,8 @@ def _with_masks(before: Any) -> Any:
                 _store(tx, variable, key.realize(), value.realize())
                 return constant(None)
             except _Other:
-                pass
+                if _store_to_view(tx, variable, key.realize(), value.realize()):
+                    return constant(None)
         found: VariableTracker = before(variable, tx, key, value)
         return found
 

@@ -30,7 +30,7 @@ def _wrap_module(self: Any, value: torch.nn.Module) -> Any:
 def _is_traced(tx: Any, layer: torch.nn.RNNBase) -> bool:
     """Not with dropout in between: nobody could tell from the graph that it draws numbers.
 
-    Nor under autocast: AOTAutograd writes out the steps in other dtypes than the layer's kernel has.
+    Nor under autocast: AOTAutograd writes the steps out in other dtypes than those of the kernel.
     """
     draws = layer.training and layer.num_layers > 1 and layer.dropout != 0
     return bool(tx.one_graph) and scalars.may_take(tx) and not (draws or _casts())
