@@ -11,11 +11,10 @@ from types import FunctionType
 from typing import Any, Final
 
 from torch._dynamo.exc import unimplemented
-from torch._dynamo.symbolic_convert import ExceptionVals
 from torch._dynamo.variables import TupleVariable
 from torch._dynamo.variables.base import AttributeMutationNew, VariableTracker
 from torch._dynamo.variables.builtin import BuiltinVariable
-from torch._dynamo.variables.misc import SuperVariable
+from torch._dynamo.variables.misc import ExceptionVariable, SuperVariable
 from torch._dynamo.variables.user_defined import UserDefinedExceptionObjectVariable
 
 from bcmend.runtime import raised, substitution
@@ -31,6 +30,8 @@ _PLAIN: Final = (
     RuntimeWarning, ValueError, Warning, ZeroDivisionError,
 )  # fmt: skip
 _CONSTRUCTORS: Final = frozenset(kind.__init__ for kind in _PLAIN)
+
+_EXCEPTIONS: Final = (ExceptionVariable, UserDefinedExceptionObjectVariable)
 
 _CALL_OF_SUPER: Final = SuperVariable.call_method
 _DYNAMOS_TEXT: Final = BuiltinVariable.call_str
@@ -62,11 +63,11 @@ def _call_of_super(
         constructor, _ = self._resolved_getattr_and_source(tx, name)
         if _construct(tx, constructor, self.objvar, args):
             return constant(None)
-    if name == "__str__" and not (args or kwargs) and isinstance(self.objvar, ExceptionVals):
+    if name == "__str__" and not (args or kwargs) and isinstance(self.objvar, _EXCEPTIONS):
         method, _ = self._resolved_getattr_and_source(tx, name)
-        if substitution.is_patched(tx) is not None:
-            found = _text(tx, method, self.objvar)
-            return _DYNAMOS_TEXT(BuiltinVariable(str), tx, self.objvar) if found is None else found
+        found = _text(tx, method, self.objvar)
+        if found is not None:
+            return found
     return _CALL_OF_SUPER(self, tx, name, args, kwargs)
 
 
@@ -88,8 +89,8 @@ def _with_own_text(before: Any) -> Any:
     """Return what answers ``str(value)``."""
 
     def text(builtin: Any, tx: Any, value: VariableTracker) -> VariableTracker | None:
-        found: VariableTracker | None = None
-        if isinstance(value, ExceptionVals) and substitution.is_patched(tx) is not None:
+        found = None
+        if isinstance(value, _EXCEPTIONS):
             found = _text(tx, value.exc_type.__str__, value)
         return before(builtin, tx, value) if found is None else found
 
@@ -97,23 +98,23 @@ def _with_own_text(before: Any) -> Any:
 
 
 def _text(tx: Any, method: Any, error: Any) -> VariableTracker | None:
-    """Return the text that ``method`` makes of an exception; ``None`` if it joins its arguments."""
-    found: VariableTracker
-    if type(method) is FunctionType:
-        found = VariableTracker.build(tx, method).call_function(tx, [error], {})
-    elif method is KeyError.__str__ and len(error.args) == 1:
-        raised.note_reading(tx, error)
-        found = BuiltinVariable(repr).call_function(tx, list(error.args), {})
-    elif method in (BaseException.__str__, KeyError.__str__):
+    """Return the text that ``method`` makes of an exception; ``None`` outside of patched code."""
+    if substitution.is_patched(tx) is None:
         return None
-    else:
-        unimplemented(
-            gb_type="bcmend: text of an exception",
-            context=str(error),
-            explanation=f"{error.exc_type.__name__} makes its text in a way that is not traced.",
-            hints=[],
-        )
-    return found
+    if type(method) is FunctionType:
+        found: VariableTracker = VariableTracker.build(tx, method).call_function(tx, [error], {})
+        return found
+    raised.note_reading(tx, error)
+    if method is KeyError.__str__ and len(error.args) == 1:
+        return BuiltinVariable(repr).call_function(tx, list(error.args), {})
+    if method in (BaseException.__str__, KeyError.__str__):
+        return _DYNAMOS_TEXT(BuiltinVariable(str), tx, error)
+    unimplemented(
+        gb_type="bcmend: text of an exception",
+        context=str(error),
+        explanation=f"{error.exc_type.__name__} makes its text in a way that is not traced.",
+        hints=[],
+    )
 
 
 def install() -> None:

@@ -169,18 +169,28 @@ def _store_to_view(
     example = example_of(target)
     if torch.is_grad_enabled() and example.requires_grad and example.is_leaf:
         return False  # which is an error
-    is_tensor = type(value) is TensorVariable
-    if is_tensor and example_of(value).is_complex() and not example.is_complex():
-        return False  # torch warns
-    if not is_tensor and not _can_be_filled_with(example.dtype, value):
+    if not isinstance(value, TensorVariable):
+        if not _can_be_filled_with(example.dtype, value):
+            return False
+        view = item_reads.read(tx, target, key)
+        if view is not None:
+            view.call_method(tx, "fill_", [value], {})
+        return view is not None
+    given = example_of(value)
+    if type(value) is not TensorVariable or (given.is_complex() and not example.is_complex()):
+        return False  # torch warns of the second
+    if given.dim() > _dimensions_of_items(tx, target, key):
         return False
     view = item_reads.read(tx, target, key)
-    if view is None:
-        return False
-    if is_tensor and example_of(value).dim() > example_of(view).dim():
-        return False
-    view.call_method(tx, "copy_" if is_tensor else "fill_", [value], {})
-    return True
+    if view is not None:
+        view.call_method(tx, "copy_", [value], {})
+    return view is not None
+
+
+def _dimensions_of_items(tx: Any, target: TensorVariable, key: VariableTracker) -> int:
+    """Return how many dimensions the items have that an index names; -1 if it names none."""
+    part = part_of(tx, example_of(target).dim(), key)
+    return -1 if part is None else sum(not isinstance(axis, Item) for axis in part.axes)
 
 
 def _with_masks(before: Any) -> Any:

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import torch
 from torch._dynamo import exc
-from torch._dynamo.symbolic_convert import ExceptionVals, InstructionTranslatorBase
+from torch._dynamo.symbolic_convert import InstructionTranslatorBase
 from torch._dynamo.variables import ListVariable
 from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.builtin import BuiltinVariable
@@ -271,7 +271,7 @@ def _exception_handler(self: Any, raised_exception: exc.ObservedException) -> No
 
 def _call_str(self: Any, tx: Any, arg: VariableTracker) -> VariableTracker | None:
     """Dynamo gives the only argument for the text, whatever the class makes of it."""
-    if isinstance(arg, ExceptionVals):
+    if isinstance(arg, (ExceptionVariable, UserDefinedExceptionObjectVariable)):
         note_reading(tx, arg, ["__str__"])
     return _CALL_STR(self, tx, arg)
 

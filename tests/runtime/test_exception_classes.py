@@ -74,3 +74,11 @@ def test_text_that_is_made_in_another_way() -> None:
     assert_equivalent(lambda: _of_a_file, _inputs, fullgraph=False, graphs=None, recompiles=None)
     with bcmend.patched(_of_a_file), pytest.raises(Unsupported):
         torch.compile(_of_a_file, backend="eager", fullgraph=True)(torch.ones(2))
+
+
+def _of_the_class(x: Tensor) -> Tensor:
+    return x + len(str(_Joined)) + len(str(ValueError))
+
+
+def test_text_of_a_class_of_exceptions() -> None:
+    assert_equivalent(lambda: _of_the_class, _inputs, fullgraph=False, graphs=None, recompiles=None)
