@@ -162,7 +162,8 @@ def mend_inside(tx: Any, error: exc.Unsupported | exc.UserError) -> None:
         MendedFurther: something was mended.
     """
     captured_whole = tx.one_graph or tx.error_on_graph_break
-    if captured_whole and on_stop(list(_stops(error))):
+    is_awaited = not may_break(tx.output.root_tx.f_code)
+    if captured_whole and is_awaited and on_stop(list(_stops(error))):
         raise MendedFurther from error
 
 

@@ -1,20 +1,23 @@
-"""The constructors of the program's exception classes.
+"""The constructors and texts of the program's exception classes.
 
 A class of exceptions mostly calls the constructor of its base, which is in C and which Dynamo does
-not trace. Of most of Python's exceptions it does no more than set ``args``.
+not trace. Of most of Python's exceptions it does no more than set ``args``. For the text of any
+exception Dynamo takes these arguments, whatever the class makes of them.
 """
 
 from __future__ import annotations
 
+from types import FunctionType
 from typing import Any, Final
 
+from torch._dynamo.exc import unimplemented
 from torch._dynamo.variables import TupleVariable
 from torch._dynamo.variables.base import AttributeMutationNew, VariableTracker
 from torch._dynamo.variables.builtin import BuiltinVariable
-from torch._dynamo.variables.misc import SuperVariable
+from torch._dynamo.variables.misc import ExceptionVariable, SuperVariable
 from torch._dynamo.variables.user_defined import UserDefinedExceptionObjectVariable
 
-from bcmend.runtime import substitution
+from bcmend.runtime import raised, substitution
 from bcmend.runtime.merge import constant
 
 __all__ = ["install"]
@@ -28,7 +31,10 @@ _PLAIN: Final = (
 )  # fmt: skip
 _CONSTRUCTORS: Final = frozenset(kind.__init__ for kind in _PLAIN)
 
+_EXCEPTIONS: Final = (ExceptionVariable, UserDefinedExceptionObjectVariable)
+
 _CALL_OF_SUPER: Final = SuperVariable.call_method
+_DYNAMOS_TEXT: Final = BuiltinVariable.call_str
 _CALL_OF_TYPE: Final = BuiltinVariable.call_method
 
 
@@ -57,6 +63,11 @@ def _call_of_super(
         constructor, _ = self._resolved_getattr_and_source(tx, name)
         if _construct(tx, constructor, self.objvar, args):
             return constant(None)
+    if name == "__str__" and not (args or kwargs) and isinstance(self.objvar, _EXCEPTIONS):
+        method, _ = self._resolved_getattr_and_source(tx, name)
+        found = _text(tx, method, self.objvar)
+        if found is not None:
+            return found
     return _CALL_OF_SUPER(self, tx, name, args, kwargs)
 
 
@@ -74,7 +85,40 @@ def _call_of_type(
     return _CALL_OF_TYPE(self, tx, name, args, kwargs)
 
 
+def _with_own_text(before: Any) -> Any:
+    """Return what answers ``str(value)``."""
+
+    def text(builtin: Any, tx: Any, value: VariableTracker) -> VariableTracker | None:
+        found = None
+        if isinstance(value, _EXCEPTIONS):
+            found = _text(tx, value.exc_type.__str__, value)
+        return before(builtin, tx, value) if found is None else found
+
+    return text
+
+
+def _text(tx: Any, method: Any, error: Any) -> VariableTracker | None:
+    """Return the text that ``method`` makes of an exception; ``None`` outside of patched code."""
+    if substitution.is_patched(tx) is None:
+        return None
+    if type(method) is FunctionType:
+        found: VariableTracker = VariableTracker.build(tx, method).call_function(tx, [error], {})
+        return found
+    raised.note_reading(tx, error)
+    if method is KeyError.__str__ and len(error.args) == 1:
+        return BuiltinVariable(repr).call_function(tx, list(error.args), {})
+    if method in (BaseException.__str__, KeyError.__str__):
+        return _DYNAMOS_TEXT(BuiltinVariable(str), tx, error)
+    unimplemented(
+        gb_type="bcmend: text of an exception",
+        context=str(error),
+        explanation=f"{error.exc_type.__name__} makes its text in a way that is not traced.",
+        hints=[],
+    )
+
+
 def install() -> None:
     """Tell Dynamo what these constructors do, in patched code."""
     SuperVariable.call_method = _call_of_super  # type: ignore[method-assign]
     BuiltinVariable.call_method = _call_of_type  # type: ignore[method-assign]
+    BuiltinVariable.call_str = _with_own_text(BuiltinVariable.call_str)  # type: ignore[method-assign]

@@ -23,7 +23,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from bcmend.runtime import scalars
 from bcmend.runtime.merge import constant, example_of
 
-__all__ = ["Axis", "Item", "Part", "Slice", "part_of"]
+__all__ = ["Axis", "Item", "Part", "Slice", "is_item", "part_of"]
 
 _INDEX_TYPES: Final = (torch.int64, torch.int32, torch.int16, torch.int8)
 
@@ -115,11 +115,16 @@ def _axis(tx: Any, value: VariableTracker) -> Axis:
     """Return what the data tell of a dimension; ``None`` where all is known."""
     if isinstance(value, SliceVariable):
         return _slice(tx, value)
-    if _depends_on_data(tx, value) or _is_tensor_index(value):
+    if is_item(tx, value):
         return Item(value)
     if _is(value, None) or _is(value, ...) or _is_number(value):
         return None
     raise _Other
+
+
+def is_item(tx: Any, value: VariableTracker) -> bool:
+    """Whether an index is the place of one item, which only the data tell."""
+    return _depends_on_data(tx, value) or _is_tensor_index(value)
 
 
 def _slice(tx: Any, value: SliceVariable) -> Slice | None:

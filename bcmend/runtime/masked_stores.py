@@ -25,7 +25,7 @@ from torch._dynamo.variables.tensor import SymNodeVariable
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statically_known_true
 from torch.utils._python_dispatch import _disable_current_modes
 
-from bcmend.runtime import frames, guards, in_place, lower, scalars, sites
+from bcmend.runtime import frames, guards, in_place, item_reads, lower, scalars, sites
 from bcmend.runtime.held import holds
 from bcmend.runtime.index_parts import Item, Part, part_of
 from bcmend.runtime.masked_writes import Store, is_one, numbers_of_range
@@ -159,6 +159,40 @@ def _store(tx: Any, target: TensorVariable, key: VariableTracker, value: Variabl
         value.as_proxy().node.meta[KEPT] = True  # its numbers were stored without it
 
 
+def _store_to_view(
+    tx: Any, target: TensorVariable, key: VariableTracker, value: VariableTracker
+) -> bool:
+    """Write a store to an item into the graph as one to the whole of a view; say whether it is.
+
+    So is that of ``x[row] += 1``, which stores what it has read and changed.
+    """
+    example = example_of(target)
+    if torch.is_grad_enabled() and example.requires_grad and example.is_leaf:
+        return False  # which is an error
+    if not isinstance(value, TensorVariable):
+        if not _can_be_filled_with(example.dtype, value):
+            return False
+        view = item_reads.read(tx, target, key)
+        if view is not None:
+            view.call_method(tx, "fill_", [value], {})
+        return view is not None
+    given = example_of(value)
+    if type(value) is not TensorVariable or (given.is_complex() and not example.is_complex()):
+        return False  # torch warns of the second
+    if given.dim() > _dimensions_of_items(tx, target, key):
+        return False
+    view = item_reads.read(tx, target, key)
+    if view is not None:
+        view.call_method(tx, "copy_", [value], {})
+    return view is not None
+
+
+def _dimensions_of_items(tx: Any, target: TensorVariable, key: VariableTracker) -> int:
+    """Return how many dimensions the items have that an index names; -1 if it names none."""
+    part = part_of(tx, example_of(target).dim(), key)
+    return -1 if part is None else sum(not isinstance(axis, Item) for axis in part.axes)
+
+
 def _with_masks(before: Any) -> Any:
     """Return what answers ``x[key] = value``."""
 
@@ -170,7 +204,8 @@ def _with_masks(before: Any) -> Any:
                 _store(tx, variable, key.realize(), value.realize())
                 return constant(None)
             except _Other:
-                pass
+                if _store_to_view(tx, variable, key.realize(), value.realize()):
+                    return constant(None)
         found: VariableTracker = before(variable, tx, key, value)
         return found
 

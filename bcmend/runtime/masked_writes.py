@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch._dynamo.variables import ConstantVariable, TensorVariable
+from torch._dynamo.variables import ConstantVariable, ListVariable, TensorVariable
 from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.tensor import SymNodeVariable
 from torch.fx import Node, Proxy
@@ -174,8 +174,18 @@ class Store:
             form = list(example_of(value).shape)
             form[own] = 1
             return self._method("new_zeros", value, tuple(form))
+        if isinstance(size, TensorVariable):  # it may be 0, and then there is no item
+            value, size = self._with_one_more(value, own), self._call(torch.add, size, 1)
         turn = self._at_most(self._call(torch.clamp, turn, 0), self._less_one(size))
         return self._call(torch.index_select, value, own, turn)
+
+    def _with_one_more(self, value: TensorVariable, at: int) -> TensorVariable:
+        """Return a tensor with zeros behind it along a dimension."""
+        form = [self._size(value, each) for each in range(example_of(value).dim())]
+        form[at] = constant(1)
+        zeros = value.call_method(self._tx, "new_zeros", form, {})
+        joined = ListVariable([value, zeros])
+        return self._call(torch.cat, joined, at)
 
     def _less_one(self, size: Any) -> Any:
         return self._call(torch.sub, size, 1) if isinstance(size, TensorVariable) else size - 1

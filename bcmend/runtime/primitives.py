@@ -15,6 +15,7 @@ from torch._dynamo import exc, graph_break_hints
 from torch._dynamo.exc import unimplemented
 from torch._dynamo.trace_rules import SkipResult
 from torch._dynamo.variables import (
+    BuiltinVariable,
     NestedUserFunctionVariable,
     TensorVariable,
     TupleVariable,
@@ -49,6 +50,7 @@ from bcmend.runtime import (
     host_functions,
     index_loops,
     inline,
+    item_reads,
     ladder,
     leaves,
     lower,
@@ -525,6 +527,7 @@ def _install() -> None:
     open_ranges.install()
     doubles.install()
     masked_stores.install()
+    item_reads.install()  # index_loops asks before, and knows some of these numbers
     index_loops.install()
     assertions.install()
     recurrent.install()
@@ -548,6 +551,8 @@ def _install() -> None:
         (turn_is_made, _TurnIsMade),
     ):
         table[operator.__name__] = variable
+    # Dynamo keeps the methods by which it has answered for each function and types of arguments.
+    BuiltinVariable.call_function_handler_cache.clear()
 
 
 _install()

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import torch
 from torch._dynamo import exc
-from torch._dynamo.symbolic_convert import ExceptionVals, InstructionTranslatorBase
+from torch._dynamo.symbolic_convert import InstructionTranslatorBase
 from torch._dynamo.variables import ListVariable
 from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.builtin import BuiltinVariable
@@ -36,7 +36,15 @@ from bcmend.runtime.per_trace import kept
 from bcmend.runtime.tracebacks import Entry, place_of
 from bcmend.static_lookup import ancestors, namespace
 
-__all__ = ["Raised", "has_doubtful_text", "has_raised", "install", "known_of", "note_call"]
+__all__ = [
+    "Raised",
+    "has_doubtful_text",
+    "has_raised",
+    "install",
+    "known_of",
+    "note_call",
+    "note_reading",
+]
 
 _DYNAMO: Final = os.path.join(os.path.dirname(torch._dynamo.__file__), "")
 #: Files of Dynamo, and functions, that call Python's own operators and functions with constants.
@@ -241,7 +249,7 @@ def has_doubtful_text(tx: Any) -> bool:
     return bool(kept(tx.output, "doubtful_texts", list))
 
 
-def _note_reading(tx: Any, error: Any, plain: Iterable[str] = ()) -> None:
+def note_reading(tx: Any, error: Any, plain: Iterable[str] = ()) -> None:
     known = known_of(tx, error)
     is_known = known is None or known.has_known_text
     is_plain = all(getattr(error.exc_type, name) is getattr(BaseException, name) for name in plain)
@@ -263,25 +271,25 @@ def _exception_handler(self: Any, raised_exception: exc.ObservedException) -> No
 
 def _call_str(self: Any, tx: Any, arg: VariableTracker) -> VariableTracker | None:
     """Dynamo gives the only argument for the text, whatever the class makes of it."""
-    if isinstance(arg, ExceptionVals):
-        _note_reading(tx, arg, ["__str__"])
+    if isinstance(arg, (ExceptionVariable, UserDefinedExceptionObjectVariable)):
+        note_reading(tx, arg, ["__str__"])
     return _CALL_STR(self, tx, arg)
 
 
 def _repr(self: Any, tx: Any) -> VariableTracker:
-    _note_reading(tx, self, ["__repr__"])
+    note_reading(tx, self, ["__repr__"])
     return _REPR(self, tx)
 
 
 def _var_getattr(self: Any, tx: Any, name: str) -> VariableTracker:
     if name == "args":
-        _note_reading(tx, self)
+        note_reading(tx, self)
     return _GETATTR(self, tx, name)
 
 
 def _var_getattr_of_class(self: Any, tx: Any, name: str) -> VariableTracker:
     if name == "args":
-        _note_reading(tx, self)
+        note_reading(tx, self)
     value: VariableTracker = _GETATTR_OF_CLASS(self, tx, name)
     return value
 

@@ -28,9 +28,17 @@ def _wrap_module(self: Any, value: torch.nn.Module) -> Any:
 
 
 def _is_traced(tx: Any, layer: torch.nn.RNNBase) -> bool:
-    """Not with dropout in between: nobody could tell from the graph that it draws numbers."""
+    """Not with dropout in between: nobody could tell from the graph that it draws numbers.
+
+    Nor under autocast: AOTAutograd writes the steps out in other dtypes than those of the kernel.
+    """
     draws = layer.training and layer.num_layers > 1 and layer.dropout != 0
-    return bool(tx.one_graph) and scalars.may_take(tx) and not draws
+    return bool(tx.one_graph) and scalars.may_take(tx) and not (draws or _casts())
+
+
+def _casts() -> bool:
+    """Whether autocast is on for any device, as the trace has it."""
+    return bool(torch._C._is_any_autocast_enabled())
 
 
 def install() -> None:

@@ -190,3 +190,23 @@ def test_a_value_with_a_gradient_for_many_places_is_left_alone() -> None:
 
     calls = _calls(torch.arange(4.0), [(1,), (3,), (0,)])
     _compared(program, calls, fullgraph=False, training=True, backend="aot_eager")
+
+
+def _of_its_own_rows(x: Tensor, first: Tensor, last: Tensor) -> Tensor:
+    y = x * 1
+    y[first.item() : last.item()] = x[first.item() : last.item()] * 2
+    return y
+
+
+def test_a_value_of_no_rows() -> None:
+    """Where graphs could break, the call is not made again once an operation of one has failed."""
+    inputs = _calls(torch.arange(24.0).reshape(6, 4), [(1, 3), (2, 2), (4, 2), (0, 6)])
+    for fullgraph in (False, True):
+        assert_equivalent(
+            lambda: _of_its_own_rows,
+            inputs,
+            fullgraph=fullgraph,
+            training=True,
+            graphs=None,
+            recompiles=None,
+        )

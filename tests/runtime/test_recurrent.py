@@ -92,3 +92,41 @@ def test_where_graphs_may_break_they_do() -> None:
 def test_what_is_left_alone(net: nn.Module) -> None:
     with pytest.raises(Unsupported):
         _compile(net, fullgraph=True)
+
+
+class _UnderAutocast(_Net):
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return self.recurrent(x)[0]  # type: ignore[no-any-return]
+
+
+def test_not_under_autocast() -> None:
+    """AOTAutograd would compute the steps of an LSTM in other dtypes, or fail at them."""
+    net = bcmend.patch(_UnderAutocast())
+    try:
+        with pytest.raises(Unsupported, match="RNN, GRU, or LSTM"):
+            torch.compile(net, backend="aot_eager", fullgraph=True)(_inputs()[0].arguments[0])
+    finally:
+        bcmend.unpatch(net)
+
+
+class _UntilItIsLarge(_Net):
+    def forward(self, x: Tensor) -> Tensor:
+        turns = 0
+        while True:
+            x = self.out(self.recurrent(x)[0])
+            turns += 1
+            if turns >= 3 or x.mean() > 0.05:
+                return x
+
+
+def test_what_cannot_be_captured_says_why() -> None:
+    """Code that is first met once the body is given up is not mended: nobody would trace again."""
+    net = bcmend.patch(_UntilItIsLarge())
+    try:
+        compiled = torch.compile(net, backend="eager", fullgraph=True)
+        for _ in range(2):
+            with pytest.raises(Unsupported, match="Data-dependent branching"):
+                compiled(_inputs()[0].arguments[0])
+    finally:
+        bcmend.unpatch(net)
