@@ -22,7 +22,7 @@ from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.tensor import SymNodeVariable
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from bcmend.runtime import calls, scalars
+from bcmend.runtime import calls, scalars, sizes
 from bcmend.runtime.index_parts import Item, is_item, part_of
 from bcmend.runtime.merge import example_of
 
@@ -38,7 +38,10 @@ _IN_PLACE: Final = frozenset(
 def read(tx: Any, tensor: TensorVariable, key: VariableTracker) -> TensorVariable | None:
     """Return ``tensor[key]``; ``None`` where Dynamo's own way is as good."""
     example = example_of(tensor)
-    if isinstance(key, SymNodeVariable) or example.layout is not torch.strided:
+    if isinstance(key, SymNodeVariable):
+        require_item(tx, tensor, 0, key)
+        return None
+    if example.layout is not torch.strided:
         return None
     part = part_of(tx, example.dim(), key)
     if part is None or not any(isinstance(axis, Item) for axis in part.axes):
@@ -55,8 +58,18 @@ def read(tx: Any, tensor: TensorVariable, key: VariableTracker) -> TensorVariabl
         return None
     # Inductor takes no item at such a place of what is an item at a known place.
     for at in reversed(numbers):
+        require_item(tx, tensor, at, numbers[at])
         tensor = calls.function(tx, torch.select, tensor, at, numbers[at])
     return calls.function(tx, operator.getitem, tensor, TupleVariable(rest)) if rest else tensor
+
+
+def require_item(tx: Any, tensor: TensorVariable, at: int, place: Any) -> None:
+    """Have the graph assert that there is an item at a place: Inductor reads memory unasked."""
+    if isinstance(place, SymNodeVariable) and isinstance(place.sym_num, torch.SymInt):
+        shape = example_of(tensor).shape
+        if -len(shape) <= at < len(shape):
+            number, size = place.sym_num, shape[at]
+            sizes.claim(tx, number < size, number >= -size)
 
 
 def _dimensions(items: Sequence[VariableTracker], count: int) -> Iterator[int | None]:

@@ -25,7 +25,7 @@ from torch._dynamo.variables import (
 from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.lists import SizeVariable
 
-from bcmend.runtime import scalars, sizes
+from bcmend.runtime import item_reads, scalars, sizes
 from bcmend.runtime.merge import example_of
 
 __all__ = ["install"]
@@ -115,6 +115,21 @@ def _require_other_sizes(
         )
 
 
+def _require_item(
+    tx: Any, name: str, args: Sequence[VariableTracker], kwargs: dict[str, VariableTracker]
+) -> None:
+    """Have the graph look whether there is the item that ``select`` is to give."""
+    if name != "select" or not args:
+        return
+    given = dict(zip(("input", "dim", "index"), args, strict=False)) | kwargs
+    tensor, at, place = (given.get(each) for each in ("input", "dim", "index"))
+    if tensor is None or at is None or place is None or not at.is_python_constant():
+        return
+    tensor, known = tensor.realize(), at.as_python_constant()
+    if isinstance(tensor, TensorVariable) and type(known) is int:
+        item_reads.require_item(tx, tensor, known, place.realize())
+
+
 def _sizes_meant(example: torch.Tensor, given: Sequence[VariableTracker]) -> Sequence[Any]:
     """Return the sizes of the dimensions that a call names; all of them where it names none."""
     if any(isinstance(each.realize(), TensorVariable) for each in given):
@@ -137,6 +152,7 @@ def _call_function(
     name = str(getattr(self.value, "__name__", ""))
     if getattr(torch, name, None) is self.value:
         _require_other_sizes(tx, name, args, kwargs)
+        _require_item(tx, name, args, kwargs)
     first = _first_number(self.value)
     if first is not None and scalars.may_take(tx):
         args = [*args[:first], *_numbers(tx, args[first:])]
@@ -163,6 +179,7 @@ def _call_method(
     kwargs: dict[str, VariableTracker],
 ) -> VariableTracker:
     _require_other_sizes(tx, name, [self, *args], kwargs)
+    _require_item(tx, name, [self, *args], kwargs)
     if name in _METHODS and scalars.may_take(tx):
         args, kwargs = _numbers(tx, args), _with_numbers(tx, kwargs)
     return _DYNAMOS_METHOD(self, tx, name, args, kwargs)

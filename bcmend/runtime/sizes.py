@@ -36,6 +36,7 @@ from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 __all__ = [
     "being_traced",
+    "claim",
     "complete",
     "facts",
     "follows",
@@ -306,6 +307,24 @@ def settle(tx: Any, size: Any, number: int) -> bool:
     if known is None:
         known = _assumed(environment, _knowledge(environment), question, tx)
     return known is sympy.false
+
+
+def claim(tx: Any, *facts: Any) -> None:
+    """Have the graph assert what its operations need and do not look at themselves.
+
+    What is claimed in an arm is asserted if the arm is run whatever its condition: see ``asserted``.
+    """
+    environment = tx.output.shape_env
+    if not may_assume(tx):
+        return
+    for each in facts:
+        if not isinstance(each, torch.SymBool):  # the number is a constant
+            continue
+        fact = environment.simplify(each.node.expr)
+        known = environment._maybe_evaluate_static(fact)
+        is_open = known is None and _implied(environment, fact) is None
+        if is_open and free_unbacked_symbols(fact) <= _made_in_the_graph(tx.output):
+            environment.guard_or_defer_runtime_assert(fact, f"bcmend: {fact}")
 
 
 def _nobody(tx: Any) -> bool:

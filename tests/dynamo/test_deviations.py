@@ -426,6 +426,22 @@ def test_inductor_divides_numbers_by_zero_and_rounds_powers() -> None:
     assert mended(x, torch.tensor(3.0))[1] == x.sum().item() / 3.0
 
 
+def test_inductor_reads_an_item_that_is_not_there_in_an_arm() -> None:
+    def program(x: Tensor, at: Tensor) -> Tensor:
+        place = at.sum().item()
+        y = x[0] * 1
+        if x.sum() > 0:
+            y = x[place] + 1
+        return y
+
+    memory = torch.arange(20.0).reshape(4, 5)
+    mended = _mended(program, backend="inductor", policy=bcmend.Policy(branch="cond"))
+    torch.testing.assert_close(mended(memory[:2], torch.tensor(1)), memory[1] + 1)
+    with pytest.raises(IndexError):
+        program(memory[:2], torch.tensor(3))
+    torch.testing.assert_close(mended(memory[:2], torch.tensor(3)), memory[3] + 1)
+
+
 def test_the_whole_stack_shows_frames_of_the_compiler() -> None:
     sink = Sink()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 import torch
@@ -153,3 +153,31 @@ def test_after_dynamo_has_traced_without_bcmend() -> None:
     command = [sys.executable, "-c", _AFTER_OTHERS]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.stdout == "[5.0, 7.0]\n", done.stderr
+
+
+def _item(x: Tensor, at: Tensor) -> Tensor:
+    return x[at.argmax().item()] * 2
+
+
+def _selected(x: Tensor, at: Tensor) -> Tensor:
+    return torch.select(x, 0, (at.argmax() - 5).item()) + x.select(1, at.argmax().item())[0]
+
+
+def _in_an_arm(x: Tensor, at: Tensor) -> Tensor:
+    place = at.argmax().item()
+    y = x[0] * 1
+    if x.sum() > 0:
+        y = x[place] + 1
+    return y
+
+
+@pytest.mark.parametrize("program", [_item, _selected, _in_an_arm])
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_a_place_where_there_is_no_item(program: Callable[..., Tensor], backend: str) -> None:
+    def calls() -> list[Call]:
+        x = torch.arange(-4.0, 16.0).reshape(4, 5)
+        places = [torch.nn.functional.one_hot(torch.tensor(at), 9) for at in (3, 1, 7)]
+        return [call(sign * x, place) for sign in (1, -1) for place in places]
+
+    torch._dynamo.reset()
+    assert_equivalent(lambda: program, calls, backend=backend)
