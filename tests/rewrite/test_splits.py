@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 from collections.abc import Iterator
 from types import CodeType, FunctionType
 from typing import Any
@@ -131,6 +132,21 @@ def test_no_split_ends_where_a_null_is_left(form: int) -> None:
         primitives = Halved(form, 1)
         split = _split_at(_methods, offsets, primitives)
         assert [split(text) for text in ("Aa ", "b ")] == ["aa", "b"], offsets
+        made += primitives.splits
+    assert made
+
+
+def _logging(values):
+    logging.getLogger("bcmend.tests").log(10, "at %s", max(values, 2))
+    return min(values, 3)
+
+
+@pytest.mark.parametrize("form", [0, 1])
+def test_a_logger_that_a_call_finds_is_split_with_the_null_of_that_call(form: int) -> None:
+    made = 0
+    for offset in _reading(_logging.__code__):
+        primitives = HalvedAndMended(form, 1)
+        assert _split_at(_logging, offset, primitives)(5) == 3, offset
         made += primitives.splits
     assert made
 
