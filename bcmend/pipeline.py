@@ -6,7 +6,8 @@
       -> arrange         rewrite.chains,    one branch of ``if a and b``, no ways that are never
                          turns, swallowing, taken, loops that may leave turns out, blocks left
                          exits, unbound,    in one place, marks on locals that may be unbound,
-                         shared_tails       ends that CPython has copied written once
+                         shared_tails,      ends that CPython has copied written once, nothing
+                         comprehensions     put aside by comprehensions for nobody
       -> plan            rewrite.branch,    one lowering, or one refusal, for each site
                          rewrite.caught,
                          rewrite.defer
@@ -39,6 +40,7 @@ from bcmend.policy import Policy
 from bcmend.rewrite.branch import propose_branch, propose_guard
 from bcmend.rewrite.caught import propose_caught
 from bcmend.rewrite.chains import with_chains_joined
+from bcmend.rewrite.comprehensions import without_saved_variables
 from bcmend.rewrite.defer import propose_output
 from bcmend.rewrite.exits import with_shared_exits
 from bcmend.rewrite.plan import SPLIT, BranchLowering, Lowering, Plan, Refusal, Site, chained
@@ -275,7 +277,7 @@ def _open_loops(facts: Facts) -> Iterator[int]:
 
 def _rearranged(code: CodeType, facts: Facts, context: Context) -> Facts:
     """Return facts about a form of the function in which more can be mended."""
-    facts = with_shared_tails(facts)
+    facts = without_saved_variables(with_shared_tails(facts))
     likely = [each.jump for each in facts.branches if _is_likely(code, facts, each.jump, context)]
     joined = with_chains_joined(facts, likely)
     facts = without_swallowing(facts if joined is None else facts_of(joined))

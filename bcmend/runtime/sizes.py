@@ -312,7 +312,7 @@ def settle(tx: Any, size: Any, number: int) -> bool:
 def claim(tx: Any, *facts: Any) -> None:
     """Have the graph assert what its operations need and do not look at themselves.
 
-    What is claimed in an arm is asserted if the arm is run whatever its condition: see ``asserted``.
+    What is claimed in an arm is asserted if the arm is run whatever its condition (``asserted``).
     """
     environment = tx.output.shape_env
     if not may_assume(tx):
