@@ -25,6 +25,7 @@ from typing import Any
 
 import torch
 from torch._dynamo import exc
+from torch._dynamo.current_scope_id import enter_new_scope
 from torch._dynamo.variables import ListVariable, TensorVariable, TupleVariable
 from torch._dynamo.variables.base import ValueMutationNew, VariableTracker
 
@@ -283,9 +284,9 @@ def _with_lists_of_its_own(tx: Any, branch: Branch) -> Branch:
             if id(item) in own:
                 known = changes.get(id(item))
                 state = own[id(item)].before if known is None else known.after
-                items[position] = ListVariable(
-                    list(state["items"]), mutation_type=ValueMutationNew()
-                )
+                with enter_new_scope():  # as if the arm had made it
+                    kind = ValueMutationNew()
+                items[position] = ListVariable(list(state["items"]), mutation_type=kind)
         arms.append(replace(arm, result=TupleVariable(items)))
     return replace(branch, then_arm=arms[0], else_arm=arms[1])
 

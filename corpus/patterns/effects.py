@@ -201,6 +201,33 @@ def item_of_a_local_list() -> Program:
     return program
 
 
+@pattern(signs, WHERE)
+def list_that_each_arm_changes_and_returns() -> Program:
+    def program(x: Tensor) -> list[Tensor]:
+        items = [x + 1, x + 2]
+        if x.sum() > 0:
+            items[0] = x * 2
+            return items
+        items[1] = x - 1
+        return items
+
+    return program
+
+
+@pattern(signs, WHERE)
+def list_that_one_arm_fills_and_both_return() -> Program:
+    def program(x: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+        items = [x + 1]
+        same = items
+        if x.sum() > 0:
+            items.append(x * 2)
+            return items, same
+        items[0] = x - 1
+        return items, same
+
+    return program
+
+
 def _dict_and_vector() -> list[Call]:
     one = torch.tensor([1.0, 2.0])
     return [call({"a": one, "b": one * 2}, one.clone()), call({"a": one, "b": one * 2}, -one)]
