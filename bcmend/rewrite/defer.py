@@ -17,7 +17,7 @@ from typing import Final
 from bcmend.analysis.conditions import called_name
 from bcmend.analysis.effects import names_of, touched
 from bcmend.analysis.facts import Facts
-from bcmend.analysis.liveness import bound_before
+from bcmend.analysis.liveness import bound_before, live_before
 from bcmend.codeobj.opcodes import row
 from bcmend.codeobj.scan import formats
 from bcmend.rewrite.plan import OutputLowering, Refusal, Slice
@@ -69,14 +69,15 @@ def propose_output(facts: Facts, statement: OutputStatement) -> OutputLowering |
         refusal = Refusal("output-shape", bound_to)
     if refusal is not None:
         return refusal
-    inputs = _inputs(facts, statement)
+    own = _own_variables(facts, start, end)
+    inputs = _inputs(facts, statement, own)
     if inputs is None:
         return Refusal("output-shape", "an argument is read on one way only")
     rest = set(range(start, end)) - {i for part in inputs for i in range(part.start, part.end)}
     left = touched(facts, rest)
-    if left.written:
+    if left.written - own:
         return Refusal("output-shape", _BINDS)
-    if left.read or left.cells:
+    if left.read - own or left.cells:
         return Refusal("output-shape", "a nested function in an argument")
     return OutputLowering(
         start,
@@ -91,7 +92,20 @@ def propose_output(facts: Facts, statement: OutputStatement) -> OutputLowering |
     )
 
 
-def _inputs(facts: Facts, statement: OutputStatement) -> list[Slice] | None:
+def _own_variables(facts: Facts, start: int, end: int) -> frozenset[str]:
+    """Return the variables of comprehensions in a statement, which nobody else reads."""
+    statement = range(start, end)
+    bound = (
+        facts.instructions[each.end - 1] for each in _bindings(facts, Slice(start, end)).values()
+    )
+    others = frozenset(each.arg for each in bound)
+    live = live_before(facts.graph, facts.liveness, start)
+    if end < len(facts.instructions) and facts.stacks[end] is not None:
+        live |= live_before(facts.graph, facts.liveness, end)
+    return touched(facts, statement).written - others - live
+
+
+def _inputs(facts: Facts, statement: OutputStatement, own: frozenset[str]) -> list[Slice] | None:
     """Return what is to be evaluated at once; ``None`` where that cannot be told apart."""
     start, call = statement.start, statement.call
     inputs: list[Slice] = []
@@ -101,7 +115,7 @@ def _inputs(facts: Facts, statement: OutputStatement) -> list[Slice] | None:
             if not _is_constant(facts, part):
                 inputs.append(part)
             continue
-        chains = list(_chains(facts, part, statement.data))
+        chains = list(_chains(facts, part, statement.data, own))
         if None in chains:
             return None
         inputs += [chain for chain in chains if chain is not None]
@@ -319,12 +333,15 @@ def _is_constant(facts: Facts, part: Slice) -> bool:
     return part.end - part.start == 1 and facts.instructions[part.start].op == "LOAD_CONST"
 
 
-def _chains(facts: Facts, part: Slice, data: frozenset[str]) -> Iterator[Slice | None]:
+def _chains(
+    facts: Facts, part: Slice, data: frozenset[str], own: frozenset[str]
+) -> Iterator[Slice | None]:
     """Yield the longest reads of a variable and attributes of it, such as ``self.loss``.
 
     What stands behind a test is read before the test is made, and so as far only as that cannot
     fail. Yields ``None`` for a read that may fail, of which nothing can be left for later either.
-    What is bound to a variable is evaluated at once: the program goes on with it.
+    What is bound to a variable is evaluated at once: the program goes on with it. The variables
+    ``own`` are those of the statement alone.
     """
     certain: set[tuple[object, ...]] = set()
     bindings = _bindings(facts, part)
@@ -344,7 +361,7 @@ def _chains(facts: Facts, part: Slice, data: frozenset[str]) -> Iterator[Slice |
             yield now
             index = now.end
             continue
-        if not _is_variable_load(facts, index, data):
+        if not _is_variable_load(facts, index, data) or instruction.arg in own:
             index += 1
             continue
         end = index + 1

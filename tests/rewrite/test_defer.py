@@ -233,6 +233,53 @@ def test_what_is_bound_to_a_variable_is_evaluated_at_its_place(
         assert capsys.readouterr().out == "before  4 2 4 4\n"
 
 
+def test_comprehensions_wait_with_the_numbers_that_they_take(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def f(found, x):
+        print({k: v.item() for k, v in found.items()}, [each.item() for each in x])
+        x = "other"
+        return x
+
+    log: list[object] = []
+    with _delivered_later(f) as (mended, later):
+        assert mended({"a": Traced(log), "b": Traced(log)}, [Traced(log)]) == "other"
+        assert log == [] and capsys.readouterr().out == ""
+        later.deliver()
+        assert log == ["item"] * 3
+        assert capsys.readouterr().out == "{'a': 3, 'b': 3} [3]\n"
+
+
+def _read_in_the_same_statement(each, x):
+    print([str(each) for each in x], each)
+    return each
+
+
+def _bound_beside_it(each, x):
+    print([str(each) for each in x], y := list(x), f"{y[0]:>3}", {each: each * 2 for each in y})
+    return y
+
+
+def _bound_by_both(each, x):
+    print([str(y) for y in x], str(y := each), [str(y) for y in "ab"])
+    return y
+
+
+@pytest.mark.parametrize(
+    "function", [_read_in_the_same_statement, _bound_beside_it, _bound_by_both]
+)
+def test_a_variable_of_a_comprehension_that_others_use(
+    function: FunctionType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = "outer", ["one", "two"]
+    expected = function(*arguments)
+    written = capsys.readouterr().out
+    with _delivered_later(function) as (mended, later):
+        assert mended(*arguments) == expected
+        later.deliver()
+    assert capsys.readouterr().out == written
+
+
 def test_variables_are_read_at_their_place(capsys: pytest.CaptureFixture[str]) -> None:
     def f(x):
         print(str(x), end="!")
