@@ -69,8 +69,8 @@ def found_in_export(program: Program) -> Iterator[str]:
         of_stock = _outcome(stock, calls()[0])
         if _is_like(of_stock, expected):
             reference = of_stock
-        elif _FROM_THE_HOST.search(program.body):
-            return
+    if _FROM_THE_HOST.search(program.body) and not _is_like(found, expected):
+        return
     if not isinstance(found, Exception) and not _is_like(found, reference):
         yield f"export: {str(reference)[:100]} and {str(found)[:100]}"
 
