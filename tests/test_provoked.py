@@ -303,15 +303,15 @@ def _cloning(x: Tensor) -> Tensor:
     return x.detach().clone().requires_grad_() + x
 
 
-def _binding_in_an_argument(x: Tensor) -> Tensor:
-    print(total := f"{x.sum().item():.1f}", total)
-    return x
+def _binding_in_one_case(x: Tensor) -> Tensor:
+    print(f"{(total := x.sum()).item():.1f}" if x.dim() else "no sum")
+    return total
 
 
 def _binding_before(x: Tensor) -> Tensor:
     total = x.sum()
-    print(f"{total.item():.1f}")
-    return x
+    print(f"{total.item():.1f}" if x.dim() else "no sum")
+    return total
 
 
 def _printing_an_iterator(x: Tensor) -> Tensor:
@@ -368,7 +368,7 @@ PROVOCATIONS = (
         run=ON_NUMBERS,
     ),
     Provocation("no-equal-substitute", _copying_deeply, _cloning, run=_compiled(X, grad=True)),
-    Provocation("output-shape", _binding_in_an_argument, _binding_before),
+    Provocation("output-shape", _binding_in_one_case, _binding_before),
     Provocation("cannot-snapshot", _printing_an_iterator, _printing_a_list, run=ON_X),
     Provocation(
         "export",

@@ -31,6 +31,10 @@ _PLAIN: Final = (
 )  # fmt: skip
 _CONSTRUCTORS: Final = frozenset(kind.__init__ for kind in _PLAIN)
 
+#: What makes a text of nothing but ``args``; some classes name the same function of C once more.
+_OF_ARGUMENTS: Final = tuple(
+    kind.__str__ for kind in (BaseException, KeyError, NameError, AttributeError)
+)
 _EXCEPTIONS: Final = (ExceptionVariable, UserDefinedExceptionObjectVariable)
 
 _CALL_OF_SUPER: Final = SuperVariable.call_method
@@ -107,7 +111,7 @@ def _text(tx: Any, method: Any, error: Any) -> VariableTracker | None:
     raised.note_reading(tx, error)
     if method is KeyError.__str__ and len(error.args) == 1:
         return BuiltinVariable(repr).call_function(tx, list(error.args), {})
-    if method in (BaseException.__str__, KeyError.__str__):
+    if method in _OF_ARGUMENTS:
         return _DYNAMOS_TEXT(BuiltinVariable(str), tx, error)
     unimplemented(
         gb_type="bcmend: text of an exception",

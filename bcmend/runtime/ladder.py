@@ -381,7 +381,7 @@ def _require_order(tx: Any, branch: Branch, hazards: Sequence[Hazards]) -> None:
 
 def _hazards(tx: Any, branch: Branch) -> list[Hazards]:
     modules = tx.output.nn_modules
-    return [hazards_of(arm.graph.nodes, tx.fake_mode, modules) for arm in branch.arms]
+    return [hazards_of(arm.graph.nodes, tx.fake_mode, modules, arm.asserted) for arm in branch.arms]
 
 
 def _hazards_without_draws(tx: Any, branch: Branch) -> list[Hazards]:

@@ -18,7 +18,11 @@ from typing import Any, Final
 import torch
 from torch.amp.autocast_mode import _enter_autocast, _exit_autocast
 from torch.fx import Node
-from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+from torch.fx.experimental.symbolic_shapes import (
+    canonicalize_bool_expr,
+    free_unbacked_symbols,
+    statically_known_true,
+)
 from torch.fx.node import map_aggregate
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -217,7 +221,10 @@ class _OperatorLog(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def hazards_of(
-    nodes: Iterable[Node], fake_mode: Any, modules: Mapping[str, Any] = MappingProxyType({})
+    nodes: Iterable[Node],
+    fake_mode: Any,
+    modules: Mapping[str, Any] = MappingProxyType({}),
+    asserted: Iterable[Any] = (),
 ) -> Hazards:
     """Return what running ``nodes`` without being asked would risk.
 
@@ -227,13 +234,15 @@ def hazards_of(
         nodes: FX nodes in order, their ``example_value`` filled in by Dynamo.
         fake_mode: the ``FakeTensorMode`` of the trace.
         modules: the graphs that operators among the nodes take as arguments, by name.
+        asserted: what the graph asserts of numbers if the nodes are run without being asked for.
     """
     found = Hazards()
+    granted = frozenset(canonicalize_bool_expr(each.expr) for each in asserted)
     for node in nodes:
         if node.op in ("placeholder", "output", "get_attr") or node.target in AUTOCAST:
             continue
         if _FOUND not in node.meta or is_in_place(node):  # what it writes to depends on the trace
-            node.meta[_FOUND] = _hazards_of_node(node, fake_mode, modules)
+            node.meta[_FOUND] = _hazards_of_node(node, fake_mode, modules, granted)
         found = found.and_then(node.meta[_FOUND])
     if found.operators > MANY_OPERATORS:
         dear = found.dear or f"{found.operators} operators"
@@ -241,7 +250,9 @@ def hazards_of(
     return found
 
 
-def _hazards_of_node(node: Node, fake_mode: Any, modules: Mapping[str, Any]) -> Hazards:
+def _hazards_of_node(
+    node: Node, fake_mode: Any, modules: Mapping[str, Any], granted: frozenset[Any]
+) -> Hazards:
     run = _operators_of(node, fake_mode)
     if run is None:
         name = _target_name(node)
@@ -253,15 +264,15 @@ def _hazards_of_node(node: Node, fake_mode: Any, modules: Mapping[str, Any]) -> 
         reshapes=frozenset(run.storages_written(reshaped=True)),
     )
     for call in run.calls:
-        found = found.and_then(_hazards_of_call(call))
+        found = found.and_then(_hazards_of_call(call, granted))
     return found
 
 
-def _hazards_of_call(call: _Call) -> Hazards:
+def _hazards_of_call(call: _Call, granted: frozenset[Any]) -> Hazards:
     name = call.operator.overloadpacket.__name__
     is_dear = name in DEAR
     return Hazards(
-        partial="" if call.draws or _is_total(call.operator, name, call.result) else name,
+        partial="" if call.draws or _is_total(call, name, granted) else name,
         random=name if call.draws else "",
         dear=name if is_dear else "",
         operators=1,
@@ -307,9 +318,12 @@ def storage_of(tensor: torch.Tensor) -> int:
         return -id(tensor)
 
 
-def _is_total(operator: torch._ops.OpOverload, name: str, result: Any) -> bool:
+def _is_total(call: _Call, name: str, granted: frozenset[Any]) -> bool:
+    operator, result = call.operator, call.result
     base = name[:-1] if name.endswith("_") and not name.endswith("__") else name
     if base in _INTEGER_DIVISION and not _all_floating(result):
+        return False
+    if name == "select" and not _is_in_bounds(call.arguments, granted):
         return False
     if name == "_local_scalar_dense":
         return True  # that a tensor has one element shows while tracing
@@ -325,6 +339,17 @@ def _is_total(operator: torch._ops.OpOverload, name: str, result: Any) -> bool:
         or name in TOTAL
         or name in DEAR
         or operator.is_view
+    )
+
+
+def _is_in_bounds(arguments: tuple[Any, ...], granted: frozenset[Any]) -> bool:
+    """Whether there is an item at a place, for all that is known of it or asserted."""
+    tensor, dimension, place = arguments
+    size = tensor.shape[dimension]
+    return all(
+        statically_known_true(each)
+        or (isinstance(each, torch.SymBool) and canonicalize_bool_expr(each.node.expr) in granted)
+        for each in (place >= -size, place < size)
     )
 
 
