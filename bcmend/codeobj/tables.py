@@ -65,10 +65,9 @@ class Tables:
 
     def name(self, name: str) -> int:
         """Return the index of ``name``, which is added if it is new."""
-        place = self.names.setdefault(name, len(self.names))
         if type(name) is not str:
             raise TypeError(name)
-        return place
+        return self.names.setdefault(name, len(self.names))
 
     def raw(self, instruction: Instruction) -> int:
         """Return the number that stands for the argument of ``instruction``; 0 if it has none."""

@@ -16,32 +16,27 @@ from collections.abc import Iterator
 from bcmend.analysis.effects import touched
 from bcmend.analysis.facts import Facts, facts_of
 from bcmend.analysis.liveness import live_before
-from bcmend.codeobj.decode import FunctionCode, Instruction
+from bcmend.codeobj.decode import Instruction
 from bcmend.codeobj.opcodes import row
+from bcmend.rewrite.rearrange import with_others
 
 __all__ = ["without_saved_variables"]
 
 
 def without_saved_variables(facts: Facts) -> Facts:
     """Return facts about the function without what is saved for nobody."""
-    while (save := next(_useless(facts), None)) is not None:
-        others = {
-            save: ("LOAD_CONST", None),
-            **dict.fromkeys(_put_back(facts, save), ("POP_TOP", None)),
-        }
-        instructions = tuple(
-            Instruction(*others[index], None, each.offset, each.location)
-            if index in others
-            else each
-            for index, each in enumerate(facts.instructions)
-        )
-        function = facts.function
-        facts = facts_of(FunctionCode(function.shape, instructions, function.tries))
+    while (found := next(_useless(facts), None)) is not None:
+        save, places = found
+        others = dict.fromkeys(places, Instruction("POP_TOP")) | {save: Instruction("LOAD_CONST")}
+        facts = facts_of(with_others(facts.function, others))
     return facts
 
 
-def _useless(facts: Facts) -> Iterator[int]:
-    """Yield where a variable is put aside that nobody reads again, the last one first."""
+def _useless(facts: Facts) -> Iterator[tuple[int, list[int]]]:
+    """Yield where a variable is put aside that nobody reads again, the last one first.
+
+    With it, where it is given its value back.
+    """
     saves = [
         index
         for index, each in enumerate(facts.instructions)
@@ -52,7 +47,7 @@ def _useless(facts: Facts) -> Iterator[int]:
     for save in reversed(saves):
         places = _put_back(facts, save)
         if places and not any(_is_read_behind(facts, each) for each in places):
-            yield save
+            yield save, places
 
 
 def _put_back(facts: Facts, save: int) -> list[int]:

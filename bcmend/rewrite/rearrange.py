@@ -10,9 +10,9 @@ from dataclasses import replace
 
 from bcmend.cfg.graph import build_graph, decoded_index
 from bcmend.codeobj.assemble import Item
-from bcmend.codeobj.decode import FunctionCode, Label, TryRange
+from bcmend.codeobj.decode import FunctionCode, Instruction, Label, TryRange
 
-__all__ = ["moved", "put_together", "without_unreachable"]
+__all__ = ["moved", "put_together", "with_others", "without_unreachable"]
 
 
 def moved(
@@ -29,6 +29,17 @@ def moved(
             elif not covered and start is not None:
                 yield replace(entry, start=start, end=index, handler=handlers[position])
                 start = None
+
+
+def with_others(function: FunctionCode, others: Mapping[int, Instruction]) -> FunctionCode:
+    """Put other instructions in the place of some, for the same place of the source."""
+    instructions = tuple(
+        replace(others[index], offset=each.offset, location=each.location)
+        if index in others
+        else each
+        for index, each in enumerate(function.instructions)
+    )
+    return replace(function, instructions=instructions)
 
 
 def without_unreachable(function: FunctionCode) -> FunctionCode:

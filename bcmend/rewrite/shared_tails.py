@@ -21,7 +21,7 @@ from bcmend.analysis.facts import Facts, facts_of
 from bcmend.codeobj.decode import Instruction
 from bcmend.codeobj.nulls import pushes_null
 from bcmend.codeobj.opcodes import row
-from bcmend.rewrite.rearrange import without_unreachable
+from bcmend.rewrite.rearrange import with_others, without_unreachable
 
 __all__ = ["with_shared_tails"]
 
@@ -31,17 +31,12 @@ def with_shared_tails(facts: Facts) -> Facts:
     jumps = dict(_jumps(facts))
     if not jumps:
         return facts
-    instructions = tuple(
-        Instruction("JUMP", None, jumps[index], each.offset, each.location)
-        if index in jumps
-        else each
-        for index, each in enumerate(facts.instructions)
-    )
-    return facts_of(without_unreachable(replace(facts.function, instructions=instructions)))
+    joined = with_others(facts.function, jumps)
+    return facts_of(without_unreachable(joined))
 
 
-def _jumps(facts: Facts) -> Iterator[tuple[int, int]]:
-    """Yield where a copy begins, and where the last one of the same does."""
+def _jumps(facts: Facts) -> Iterator[tuple[int, Instruction]]:
+    """Yield where a copy begins, and the jump to where the last one of the same does."""
     ends = [
         index
         for index, each in enumerate(facts.instructions)
@@ -52,7 +47,7 @@ def _jumps(facts: Facts) -> Iterator[tuple[int, int]]:
             length = _length_of_copy(facts, end, last)
             start, of_last = end + 1 - length, last + 1 - length
             if length and _takes_a_null(facts, start) and _takes_a_null(facts, of_last):
-                yield start, of_last
+                yield start, Instruction("JUMP", None, of_last)
                 break
 
 

@@ -9,14 +9,13 @@ handlers of such blocks raise again at once.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Final
 
 from bcmend.analysis.conditions import called_name
 from bcmend.analysis.facts import Facts, facts_of
 from bcmend.codeobj.decode import Instruction
 from bcmend.codeobj.opcodes import row
-from bcmend.rewrite.rearrange import without_unreachable
+from bcmend.rewrite.rearrange import with_others, without_unreachable
 from bcmend.torch_knowledge import NEVER_SWALLOWING
 
 __all__ = ["asks_for_swallowing", "without_swallowing"]
@@ -35,11 +34,8 @@ def without_swallowing(facts: Facts) -> Facts:
     if not tests:
         return facts
     # Dropping what __exit__ returned lets control fall through to where it is raised again.
-    instructions = tuple(
-        Instruction("POP_TOP", None, None, each.offset, each.location) if index in tests else each
-        for index, each in enumerate(facts.instructions)
-    )
-    return facts_of(without_unreachable(replace(facts.function, instructions=instructions)))
+    dropped = with_others(facts.function, dict.fromkeys(tests, Instruction("POP_TOP")))
+    return facts_of(without_unreachable(dropped))
 
 
 def asks_for_swallowing(facts: Facts, jump: int) -> bool:

@@ -104,6 +104,7 @@ def _with_own_text(before: Any) -> Any:
 def _text(tx: Any, method: Any, error: Any) -> VariableTracker | None:
     """Return the text that ``method`` makes of an exception; ``None`` outside of patched code."""
     if substitution.is_patched(tx) is None:
+        raised.note_reading(tx, error, ["__str__"])
         return None
     if type(method) is FunctionType:
         found: VariableTracker = VariableTracker.build(tx, method).call_function(tx, [error], {})

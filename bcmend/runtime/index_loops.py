@@ -25,7 +25,7 @@ from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.builder import wrap_fx_proxy
 
 from bcmend.names import TURN_IS_MADE
-from bcmend.runtime import backoff, scalars, sinks, sizes
+from bcmend.runtime import backoff, calls, scalars, sinks, sizes
 from bcmend.runtime.held import has_a_name
 from bcmend.runtime.index_sets import IndexSet, index_set
 from bcmend.runtime.merge import constant, example_of
@@ -125,11 +125,7 @@ def _known_tensor(
 ) -> VariableTracker:
     """Return a tensor of which Dynamo knows that it holds ``number``."""
     device = example_of(numbers.is_there).device
-    proxy = tx.output.create_proxy(
-        "call_function", torch.full, (shape, number), {"dtype": torch.int64, "device": device}
-    )
-    result = wrap_fx_proxy(tx, proxy)
-    assert isinstance(result, TensorVariable)
+    result = calls.function(tx, torch.full, shape, number, dtype=torch.int64, device=device)
     example: Any = example_of(result)
     example.constant = torch.full(shape, number, device=device)
     tx.fake_mode.fake_tensor_converter.add_constant_storage_mapping(example)

@@ -23,7 +23,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from bcmend.runtime import scalars
 from bcmend.runtime.merge import constant, example_of
 
-__all__ = ["Axis", "Item", "Part", "Slice", "is_item", "part_of"]
+__all__ = ["Axis", "Item", "Part", "Slice", "is_item", "is_known", "part_of"]
 
 _INDEX_TYPES: Final = (torch.int64, torch.int32, torch.int16, torch.int8)
 
@@ -84,26 +84,27 @@ def part_of(tx: Any, dimensions: int, key: VariableTracker) -> Part | None:
 def _part(tx: Any, dimensions: int, key: VariableTracker) -> Part:
     """Read an index. Raises ``_Other``."""
     items = [each.realize() for each in key.items] if type(key) is TupleVariable else [key]
-    taken = sum(not (_is(each, None) or _is(each, ...)) for each in items)
-    if taken > dimensions or sum(_is(each, ...) for each in items) > 1:
+    taken = sum(not (is_known(each, None) or is_known(each, ...)) for each in items)
+    if taken > dimensions or sum(is_known(each, ...) for each in items) > 1:
         raise _Other
     known: list[VariableTracker] = []
     axes: list[Axis] = []
     for each in items:
         axis = _axis(tx, each)
         known.append(each if axis is None else SliceVariable([constant(None)]))
-        if axis is None and _is(each, ...):
+        if axis is None and is_known(each, ...):
             axes.extend([None] * (dimensions - taken))
         elif axis is not None or not _is_number(each):
             axes.append(axis)
     if not any(axes):
         raise _Other
-    if not any(_is(each, ...) for each in items):
+    if not any(is_known(each, ...) for each in items):
         axes.extend([None] * (dimensions - taken))
     return Part(TupleVariable(known), tuple(axes))
 
 
-def _is(value: VariableTracker, known: object) -> bool:
+def is_known(value: VariableTracker, known: object) -> bool:
+    """Whether a value is known to be ``None``, or an ellipsis."""
     return isinstance(value, ConstantVariable) and value.value is known
 
 
@@ -117,7 +118,7 @@ def _axis(tx: Any, value: VariableTracker) -> Axis:
         return _slice(tx, value)
     if is_item(tx, value):
         return Item(value)
-    if _is(value, None) or _is(value, ...) or _is_number(value):
+    if is_known(value, None) or is_known(value, ...) or _is_number(value):
         return None
     raise _Other
 
@@ -133,15 +134,15 @@ def _slice(tx: Any, value: SliceVariable) -> Slice | None:
         return None
     if not any(_depends_on_data(tx, each) for each in (start, stop, step)):
         raise _Other
-    if not (_is(step, None) or (_is_number(step) and step.as_python_constant() > 0)):
+    if not (is_known(step, None) or (_is_number(step) and step.as_python_constant() > 0)):
         raise _Other
     for bound in (start, stop):
-        if not (_is(bound, None) or _is_number(bound) or _is_symbol(bound)):
+        if not (is_known(bound, None) or _is_number(bound) or _is_symbol(bound)):
             raise _Other
     return Slice(
-        None if _is(start, None) else start,
-        None if _is(stop, None) else stop,
-        1 if _is(step, None) else step.as_python_constant(),
+        None if is_known(start, None) else start,
+        None if is_known(stop, None) else stop,
+        1 if is_known(step, None) else step.as_python_constant(),
     )
 
 

@@ -14,19 +14,20 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
 import torch
-from torch._dynamo.variables import BuiltinVariable, ConstantVariable, TensorVariable, TupleVariable
+from torch._dynamo.variables import BuiltinVariable, TensorVariable, TupleVariable
 from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.tensor import SymNodeVariable
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from bcmend.runtime import calls, scalars, sizes
-from bcmend.runtime.index_parts import Item, is_item, part_of
+from bcmend.runtime.index_parts import Item, is_item, is_known, part_of
 from bcmend.runtime.merge import example_of
 
-__all__ = ["install", "read"]
+__all__ = ["install", "read", "require_item"]
 
 
 _IN_PLACE: Final = frozenset(
@@ -46,10 +47,9 @@ def read(tx: Any, tensor: TensorVariable, key: VariableTracker) -> TensorVariabl
     part = part_of(tx, example.dim(), key)
     if part is None or not any(isinstance(axis, Item) for axis in part.axes):
         return None
-    items = key.items if type(key) is TupleVariable else [key]
+    items = [each.realize() for each in key.items] if type(key) is TupleVariable else [key]
     rest, numbers = [], {}
     for each, at in zip(items, _dimensions(items, example.dim()), strict=True):
-        each = each.realize()
         if at is None or not is_item(tx, each):
             rest.append(each)
         else:
@@ -74,18 +74,13 @@ def require_item(tx: Any, tensor: TensorVariable, at: int, place: Any) -> None:
 
 def _dimensions(items: Sequence[VariableTracker], count: int) -> Iterator[int | None]:
     """Yield for each part of an index the dimension of the tensor that it names something of."""
-    named = [not (_is(each, None) or _is(each, ...)) for each in items]
+    named = [not (is_known(each, None) or is_known(each, ...)) for each in items]
     at = 0
     for each, names in zip(items, named, strict=True):
         yield at if names else None
         at += names
-        if _is(each, ...):
+        if is_known(each, ...):
             at += count - sum(named)
-
-
-def _is(value: VariableTracker, known: object) -> bool:
-    value = value.realize()
-    return isinstance(value, ConstantVariable) and value.value is known
 
 
 def _number(tx: Any, place: VariableTracker) -> VariableTracker | None:
@@ -102,12 +97,19 @@ def _with_items(before: Any) -> Any:
             found = read(tx, tensor, key) if type(tensor) is TensorVariable else None
             if found is not None:
                 return found
-        if variable.fn in _IN_PLACE and _is_at_a_place_of_data(arguments[0].realize()):
-            with tx.fake_mode.shape_env.ignore_fresh_unbacked_symbols():
-                return before(variable, tx, arguments, keywords)
-        return before(variable, tx, arguments, keywords)
+        is_changed = variable.fn in _IN_PLACE
+        with _view_taken_again(tx, arguments[0].realize()) if is_changed else nullcontext():
+            return before(variable, tx, arguments, keywords)
 
     return insert
+
+
+def _view_taken_again(tx: Any, value: VariableTracker) -> AbstractContextManager[Any]:
+    """Let autograd take a view once more, whose place then is in no operation of the graph."""
+    if not _is_at_a_place_of_data(value):
+        return nullcontext()
+    ignoring: AbstractContextManager[Any] = tx.fake_mode.shape_env.ignore_fresh_unbacked_symbols()
+    return ignoring
 
 
 def _is_at_a_place_of_data(value: VariableTracker) -> bool:
@@ -128,12 +130,9 @@ def _with_views(before: Any) -> Any:
         args: list[VariableTracker],
         kwargs: dict[str, VariableTracker],
     ) -> VariableTracker:
-        found: VariableTracker
-        if name.endswith("_") and not name.endswith("__") and _is_at_a_place_of_data(variable):
-            with tx.fake_mode.shape_env.ignore_fresh_unbacked_symbols():
-                found = before(variable, tx, name, args, kwargs)
-        else:
-            found = before(variable, tx, name, args, kwargs)
+        is_changed = name.endswith("_") and not name.endswith("__")
+        with _view_taken_again(tx, variable) if is_changed else nullcontext():
+            found: VariableTracker = before(variable, tx, name, args, kwargs)
         return found
 
     return call

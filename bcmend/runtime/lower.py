@@ -104,9 +104,7 @@ def keep_draws(tx: Any, predicate: TensorVariable) -> None:
         pending.extend(fresh)
     else:
         return
-    holds = calls.function(
-        tx, torch.logical_or, predicate.as_proxy(), negated(tx, predicate).as_proxy()
-    )
+    holds = either(tx, predicate, negated(tx, predicate))
     arguments = (holds.as_proxy(), "a truth or its contrary holds")
     tx.output.create_proxy("call_function", torch.ops.aten._assert_async.msg, arguments, {})
 
@@ -141,7 +139,7 @@ def by_where(
         if one is None or other is None or pair.is_number:
             merged.append(_rewrap(tx, pair, one if one is not None else other))
         else:
-            merged.append(calls.function(tx, torch.where, predicate.as_proxy(), one, other))
+            merged.append(chosen(tx, predicate, one, other))
     return merged
 
 
@@ -232,9 +230,7 @@ def _kept_apart(
     it settles what is kept for backward.
     """
     return [
-        calls.function(tx, torch.where, predicate.as_proxy(), each, each).as_proxy()
-        if is_among(each, changed)
-        else each
+        chosen(tx, predicate, each, each).as_proxy() if is_among(each, changed) else each
         for each in operands
     ]
 
@@ -296,7 +292,7 @@ class _Gate:
         detached.node.meta[_DETACHED] = True
         self.detached[outer.node] = detached
         sides = (outer, detached) if self._taken else (detached, outer)
-        gated = calls.function(self._tx, torch.where, self._predicate.as_proxy(), *sides)
+        gated = chosen(self._tx, self._predicate, *sides)
         histories.pass_on(outer.node.meta["example_value"], example_of(gated))
         return gated.as_proxy()
 

@@ -169,22 +169,26 @@ def _store_to_view(
     example = example_of(target)
     if torch.is_grad_enabled() and example.requires_grad and example.is_leaf:
         return False  # which is an error
-    if not isinstance(value, TensorVariable):
-        if not _can_be_filled_with(example.dtype, value):
-            return False
-        view = item_reads.read(tx, target, key)
-        if view is not None:
-            view.call_method(tx, "fill_", [value], {})
-        return view is not None
-    given = example_of(value)
-    if type(value) is not TensorVariable or (given.is_complex() and not example.is_complex()):
-        return False  # torch warns of the second
-    if given.dim() > _dimensions_of_items(tx, target, key):
-        return False
-    view = item_reads.read(tx, target, key)
+    if isinstance(value, TensorVariable):
+        method, fits = "copy_", _can_be_copied(tx, target, key, value)
+    else:
+        method, fits = "fill_", _can_be_filled_with(example.dtype, value)
+    view = item_reads.read(tx, target, key) if fits else None
     if view is not None:
-        view.call_method(tx, "copy_", [value], {})
+        view.call_method(tx, method, [value], {})
     return view is not None
+
+
+def _can_be_copied(
+    tx: Any, target: TensorVariable, key: VariableTracker, value: TensorVariable
+) -> bool:
+    """Whether a tensor goes into the items that an index names, without a warning of torch's."""
+    given = example_of(value)
+    if type(value) is not TensorVariable:
+        return False
+    if given.is_complex() and not example_of(target).is_complex():
+        return False
+    return given.dim() <= _dimensions_of_items(tx, target, key)
 
 
 def _dimensions_of_items(tx: Any, target: TensorVariable, key: VariableTracker) -> int:

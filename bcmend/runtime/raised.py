@@ -23,7 +23,6 @@ from torch._dynamo import exc
 from torch._dynamo.symbolic_convert import InstructionTranslatorBase
 from torch._dynamo.variables import ListVariable
 from torch._dynamo.variables.base import VariableTracker
-from torch._dynamo.variables.builtin import BuiltinVariable
 from torch._dynamo.variables.misc import ExceptionVariable
 from torch._dynamo.variables.user_defined import (
     UserDefinedClassVariable,
@@ -258,7 +257,6 @@ def note_reading(tx: Any, error: Any, plain: Iterable[str] = ()) -> None:
 
 
 _EXCEPTION_HANDLER: Final = InstructionTranslatorBase.exception_handler
-_CALL_STR: Final = BuiltinVariable.call_str
 _GETATTR: Final = ExceptionVariable.var_getattr
 _GETATTR_OF_CLASS: Final = UserDefinedExceptionObjectVariable.var_getattr
 _REPR: Final = ExceptionVariable.repr_impl
@@ -267,13 +265,6 @@ _REPR: Final = ExceptionVariable.repr_impl
 def _exception_handler(self: Any, raised_exception: exc.ObservedException) -> None:
     _note(self, raised_exception)
     _EXCEPTION_HANDLER(self, raised_exception)
-
-
-def _call_str(self: Any, tx: Any, arg: VariableTracker) -> VariableTracker | None:
-    """Dynamo gives the only argument for the text, whatever the class makes of it."""
-    if isinstance(arg, (ExceptionVariable, UserDefinedExceptionObjectVariable)):
-        note_reading(tx, arg, ["__str__"])
-    return _CALL_STR(self, tx, arg)
 
 
 def _repr(self: Any, tx: Any) -> VariableTracker:
@@ -297,7 +288,6 @@ def _var_getattr_of_class(self: Any, tx: Any, name: str) -> VariableTracker:
 def install() -> None:
     """Follow exceptions in all that Dynamo traces."""
     InstructionTranslatorBase.exception_handler = _exception_handler  # type: ignore[method-assign]
-    BuiltinVariable.call_str = _call_str  # type: ignore[method-assign]
     ExceptionVariable.repr_impl = _repr  # type: ignore[method-assign]
     ExceptionVariable.var_getattr = _var_getattr  # type: ignore[method-assign]
     UserDefinedExceptionObjectVariable.var_getattr = (  # type: ignore[method-assign]

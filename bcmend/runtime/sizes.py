@@ -301,9 +301,7 @@ def settle(tx: Any, size: Any, number: int) -> bool:
         return True
     environment = tx.output.shape_env
     question = environment.simplify(sympy.Eq(size.node.expr, number))
-    known = environment._maybe_evaluate_static(question)
-    if known is None:
-        known = _implied(environment, question)
+    known = _told(environment, question)
     if known is None:
         known = _assumed(environment, _knowledge(environment), question, tx)
     return known is sympy.false
@@ -317,14 +315,19 @@ def claim(tx: Any, *facts: Any) -> None:
     environment = tx.output.shape_env
     if not may_assume(tx):
         return
-    for each in facts:
-        if not isinstance(each, torch.SymBool):  # the number is a constant
-            continue
-        fact = environment.simplify(each.node.expr)
-        known = environment._maybe_evaluate_static(fact)
-        is_open = known is None and _implied(environment, fact) is None
-        if is_open and free_unbacked_symbols(fact) <= _made_in_the_graph(tx.output):
+    symbolic = (each for each in facts if isinstance(each, torch.SymBool))  # else constants
+    claimed = [environment.simplify(each.node.expr) for each in symbolic]
+    claimed = [fact for fact in claimed if _told(environment, fact) is None]
+    made = _made_in_the_graph(tx.output) if claimed else set()
+    for fact in claimed:
+        if free_unbacked_symbols(fact) <= made:
             environment.guard_or_defer_runtime_assert(fact, f"bcmend: {fact}")
+
+
+def _told(environment: Any, question: Any) -> Any:
+    """Return what torch knows by itself or what follows from the facts; ``None`` if nothing."""
+    known = environment._maybe_evaluate_static(question)
+    return _implied(environment, question) if known is None else known
 
 
 def _nobody(tx: Any) -> bool:
