@@ -13,7 +13,7 @@ from dataclasses import replace
 from bcmend.codeobj import behavior, emit
 from bcmend.codeobj.decode import FunctionCode, Instruction, Label
 
-__all__ = ["pushes_null", "with_explicit_nulls"]
+__all__ = ["may_push_null", "pushes_null", "with_explicit_nulls"]
 
 
 def pushes_null(instruction: Instruction) -> bool:
@@ -22,6 +22,13 @@ def pushes_null(instruction: Instruction) -> bool:
         return True
     arg = instruction.arg
     return instruction.op in ("LOAD_GLOBAL", "LOAD_ATTR") and isinstance(arg, tuple) and arg[0]
+
+
+def may_push_null(instruction: Instruction) -> bool:
+    """Whether a NULL may be among what an instruction pushes."""
+    arg = instruction.arg
+    has_flag = isinstance(arg, tuple) and arg[:1] == (True,)
+    return has_flag or instruction.op in ("PUSH_NULL", "LOAD_METHOD", "LOAD_FAST_AND_CLEAR")
 
 
 def with_explicit_nulls(function: FunctionCode, loads: Collection[int]) -> FunctionCode:

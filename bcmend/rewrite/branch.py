@@ -19,6 +19,7 @@ from bcmend.cfg.dominance import EXIT
 from bcmend.cfg.graph import decoded_index, walk
 from bcmend.cfg.regions import Branch
 from bcmend.codeobj.decode import Instruction
+from bcmend.codeobj.nulls import may_push_null
 from bcmend.codeobj.opcodes import row
 from bcmend.rewrite.plan import ArmRegion, BranchLowering, GuardLowering, Refusal
 
@@ -249,17 +250,12 @@ def _cannot_be_given(facts: Facts, jump: int, position: int) -> Refusal | None:
         instruction = facts.instructions[maker]
         if instruction.op in _ENTERS_WITH:
             return Refusal("return-in-try")
-        if instruction.op in _MAY_PUSH_NULL or _has_null_bit(instruction):
+        if may_push_null(instruction):
             return Refusal("stack-shape", f"the region would take over a part of {instruction.op}")
     return None
 
 
 _ENTERS_WITH: Final = frozenset(["BEFORE_WITH", "BEFORE_ASYNC_WITH", "PUSH_EXC_INFO"])
-_MAY_PUSH_NULL: Final = frozenset(["PUSH_NULL", "LOAD_METHOD", "LOAD_FAST_AND_CLEAR"])
-
-
-def _has_null_bit(instruction: Instruction) -> bool:
-    return isinstance(instruction.arg, tuple) and instruction.arg[:1] == (True,)
 
 
 def _with_own_handlers(

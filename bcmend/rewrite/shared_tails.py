@@ -19,7 +19,7 @@ from dataclasses import replace
 
 from bcmend.analysis.facts import Facts, facts_of
 from bcmend.codeobj.decode import Instruction
-from bcmend.codeobj.nulls import pushes_null
+from bcmend.codeobj.nulls import may_push_null
 from bcmend.codeobj.opcodes import row
 from bcmend.rewrite.rearrange import with_others, without_unreachable
 
@@ -74,7 +74,7 @@ def _are_copies(facts: Facts, one: int, other: int) -> bool:
 
 
 def _takes_a_null(facts: Facts, start: int) -> bool:
-    """Whether a NULL lies among the operands before an instruction."""
+    """Whether a NULL may lie among the operands before an instruction."""
     makers = frozenset[int]().union(*(facts.stacks[start] or ()))
     loads = (facts.instructions[maker] for maker in makers if maker >= 0)
-    return any(each.op == "PUSH_NULL" or pushes_null(each) for each in loads)
+    return any(map(may_push_null, loads))

@@ -26,6 +26,10 @@ def _a_method(p, x, y):
     return x.__add__(x if p else y)
 
 
+def _a_method_of_a_base(p, x, y):
+    return super(bool, True).__add__(x if p else y)
+
+
 def _a_keyword(p, x, y):
     return Names(key=x if p else y)
 
@@ -42,7 +46,15 @@ def _three_ways(p, x, y):
     return divmod(x if p == 1 else (y if p else 11), 4)
 
 
-CALLED_BEHIND = [_a_function, _a_method, _a_keyword, _one_in_another, _an_exception, _three_ways]
+CALLED_BEHIND = [
+    _a_function,
+    _a_method,
+    _a_method_of_a_base,
+    _a_keyword,
+    _one_in_another,
+    _an_exception,
+    _three_ways,
+]
 
 
 def _copied(function: FunctionCode) -> FunctionCode:
