@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Iterator
 from dataclasses import replace
@@ -198,7 +199,9 @@ def test_a_failure_is_saved_and_read_again(tmp_path: Path) -> None:
 
 
 def test_a_search_shares_its_time_and_says_what_it_tried() -> None:
-    found = list(search(3, 2.0, {"plain": 0.5, "eager": 0.5}))
+    ticks = itertools.count()
+    found = list(search(3, 4.0, {"plain": 0.5, "eager": 0.5}, clock=lambda: float(next(ticks))))
+    assert len(found) == 4
     assert {each.oracle for each in found} == {"plain", "eager"}
     assert len({each.seed for each in found}) == len(found)
 
