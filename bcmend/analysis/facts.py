@@ -98,6 +98,23 @@ class Facts:
         }
         return [position for position, entry in enumerate(tries) if entry.handler in covering]
 
+    def all_handlers_over(self, index: int) -> frozenset[int]:
+        """Return the positions of the handlers of an instruction, and of the handlers of those."""
+        found: set[int] = set()
+        pending = self.handlers_over(index)
+        while pending:
+            position = pending.pop()
+            if position not in found:
+                found.add(position)
+                handler = decoded_index(self.function.tries[position].handler)
+                pending.extend(self.handlers_over(handler))
+        return frozenset(found)
+
+    def innermost(self, handlers: frozenset[int]) -> list[int]:
+        """Return the positions of the one of ``handlers`` that all the others are around."""
+        starts = ((each, decoded_index(self.function.tries[each].start)) for each in handlers)
+        return [each for each, start in starts if self.all_handlers_over(start) == handlers]
+
     @cached_property
     def stores(self) -> dict[str, list[int]]:
         """For each local or cell, the instructions that bind it."""

@@ -58,13 +58,13 @@ def propose_branch(
 ) -> BranchLowering | Refusal:
     """Propose a region with two entries.
 
-    The handlers around the jump stay outside where they are around both arms too; else they become
-    part of the arms, but for those around the join. A split has no jump: both its arms begin with
-    the instruction that it stands in front of.
+    The handlers around the jump stay outside where they are around all of both arms; else they
+    become part of the arms, but for those around the join. A split has no jump: both its arms begin
+    with the instruction that it stands in front of.
     """
     if branch.join == EXIT:
         return propose_between(facts, branch, is_split=is_split)
-    outer = _handlers_around(facts, branch.jump)
+    outer = _around_all(facts, branch)
     proposed = _propose_within(facts, branch, outer, is_split=is_split)
     if isinstance(proposed, Refusal) and proposed.slug == "return-in-try":
         return propose_between(facts, branch, is_split=is_split)
@@ -75,23 +75,20 @@ def propose_between(
     facts: Facts, branch: Branch, *, is_split: bool = False
 ) -> BranchLowering | Refusal:
     """Propose a region with all handlers between the jump and the join as parts of it."""
-    around: frozenset[int] = frozenset()
+    outer: frozenset[int] = frozenset()
     if branch.join != EXIT:
-        around = _handlers_around(facts, facts.graph.blocks[branch.join].start)
-    return _propose_within(facts, branch, around, is_split=is_split)
+        join = facts.graph.blocks[branch.join].start
+        outer = _around_all(facts, branch) & facts.all_handlers_over(join)
+    return _propose_within(facts, branch, outer, is_split=is_split)
 
 
-def _handlers_around(facts: Facts, index: int) -> frozenset[int]:
-    """Return the positions of the handlers of an instruction, and of the handlers of those."""
-    found: set[int] = set()
-    pending = facts.handlers_over(index)
-    while pending:
-        position = pending.pop()
-        if position not in found:
-            found.add(position)
-            handler = decoded_index(facts.function.tries[position].handler)
-            pending.extend(facts.handlers_over(handler))
-    return frozenset(found)
+def _around_all(facts: Facts, branch: Branch) -> frozenset[int]:
+    """Return the positions of the handlers that a jump and all of its arms lie within."""
+    around = facts.all_handlers_over(branch.jump)
+    for index in facts.indices_of(branch.taken_blocks | branch.fallthrough_blocks):
+        if around and row(facts.instructions[index].op).may_raise:
+            around &= facts.all_handlers_over(index)
+    return around
 
 
 def _propose_within(
@@ -236,7 +233,7 @@ def _is_null(facts: Facts, makers: frozenset[int]) -> bool:
 def _deepest(facts: Facts, branch: Branch, outer: frozenset[int]) -> int:
     """Return how many operands the handlers around the call of a region count on."""
     at_join = facts.handlers_over(facts.graph.blocks[branch.join].start)
-    around = outer.intersection(facts.handlers_over(branch.jump)).union(at_join)
+    around = [*facts.innermost(outer), *at_join]
     return max((facts.function.tries[each].depth for each in around), default=0)
 
 

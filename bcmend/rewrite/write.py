@@ -437,9 +437,13 @@ class CodeWriter:
                 stretch.mark(start, self._index_of_join(wider))
         self._write_original_test(stretch, site.index, original, at)
 
-    def _stays_in_its_try(self, site: Site, lowering: BranchLowering) -> bool:
-        """Whether the handlers of the jump are around the region too."""
-        return lowering.outer.issuperset(self._facts.handlers_over(site.index))
+    def _index_within(self, site: Site, lowering: BranchLowering) -> int:
+        """Return an instruction with the handlers that stay around a region; -1 for none."""
+        if lowering.outer == self._facts.all_handlers_over(site.index):
+            return self._facts.covered(site.index)
+        ranges = self._facts.innermost(lowering.outer)
+        starts = (decoded_index(self._facts.function.tries[each].start) for each in ranges)
+        return min(starts, default=-1)
 
     def _index_of_join(self, lowering: BranchLowering) -> int:
         """Return the first instruction at the join; -1, which has no handler, for the end."""
@@ -490,8 +494,7 @@ class CodeWriter:
         )
         stretch.add([*emit.store_local(RESULT, at), *emit.load_local(RESULT, at)])
         stretch.add(emit.jump_if_none(following, at))
-        if self._stays_in_its_try(site, lowering):
-            stretch.mark(start, self._facts.covered(site.index))
+        stretch.mark(start, self._index_within(site, lowering))
         if lowering.returns:
             for _ in operands:
                 stretch.add(emit.pop_top(at))
@@ -528,8 +531,7 @@ class CodeWriter:
         for form in forms:
             stretch.mark(start, site.index)
             self._write_half(stretch, site, form, names[: form.base - lowest], names, read, at)
-            within = self._stays_in_its_try(site, form)
-            stretch.mark(start, site.index if within else self._index_of_join(form))
+            stretch.mark(start, self._index_within(site, form))
         stretch.add([original])
         stretch.add(_pushed(names, at))
 

@@ -229,6 +229,33 @@ def _captured(x, y):
     return inner()
 
 
+def _raises_behind_its_try(x, y):
+    while True:
+        try:
+            if x > 0:
+                break
+            LOG.append(x // y)
+            return "left"
+        except ZeroDivisionError:
+            return "zero"
+    raise ValueError(x // y)
+
+
+def _goes_on_behind_its_finally(x, y):
+    z = 0
+    for v in (x, y):
+        try:
+            if v > 0:
+                z += x // v
+            else:
+                z -= 1
+        finally:
+            LOG.append(v)
+            if z > 1:
+                raise ValueError(z)
+    return z
+
+
 PROGRAMS: list[Callable[..., object]] = [
     _one_return,
     _only_returns,
@@ -246,6 +273,8 @@ PROGRAMS: list[Callable[..., object]] = [
     _returns_past_finally,
     _raises_and_catches,
     _captured,
+    _raises_behind_its_try,
+    _goes_on_behind_its_finally,
 ]
 CALLS = [(x, y) for x in (-2, -1, 0, 1, 2, 3) for y in (-1, 0, 1, 2)]
 

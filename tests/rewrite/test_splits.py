@@ -206,3 +206,57 @@ def test_a_way_that_raises_is_split_with_every_jump_mended(form: int, a: int) ->
         logs: tuple[list[object], list[object]] = ([], [])
         one, other = outcome_of(_failing, logs[0], a), outcome_of(split, logs[1], a)
         assert (one, logs[0]) == (other, logs[1]), offset
+
+
+def _raises_in_its_finally(log, values, block):
+    for v in values:
+        try:
+            head = v * 2
+        finally:
+            log.append(v)
+            if v > 1:
+                raise ValueError
+    return log
+
+
+def _raises_in_a_finally_in_a_block(log, values, block):
+    for v in values:
+        with block:
+            try:
+                head = v * 2
+            finally:
+                log.append(v)
+                if v > 1:
+                    raise ValueError
+            log.append(-head)
+    return log
+
+
+class _Block:
+    """Writes down how it is left."""
+
+    def __init__(self, log: list[object]) -> None:
+        self.log = log
+
+    def __enter__(self) -> None:
+        self.log.append("entered")
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        self.log.append(kind)
+
+
+@pytest.mark.parametrize("program", [_raises_in_its_finally, _raises_in_a_finally_in_a_block])
+@pytest.mark.parametrize("way", [Halved, HalvedAndMended])
+@pytest.mark.parametrize("form", [0, 1, 2])
+def test_no_handler_takes_what_is_raised_behind_its_try(
+    form: int, way: type[Halved], program: FunctionType
+) -> None:
+    for offset in _reading(program.__code__):
+        split = _split_at(program, offset, way(form, 0))
+        for values in ([1], [1, 2], [2, 1]):
+            seen = []
+            for function in (program, split):
+                log: list[object] = []
+                outcome = outcome_of(function, log, values, _Block(log))
+                seen.append((outcome.error and outcome.error[0], log))
+            assert seen[1] == seen[0], offset
