@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
+from typing import Final
 
 from bcmend.cfg.graph import Graph, decoded_index
 from bcmend.codeobj.decode import Instruction
@@ -19,6 +20,31 @@ Slot = frozenset[int]
 Stack = tuple[Slot, ...]
 
 _FROM_EXCEPTION: Slot = frozenset({-1})
+
+#: How far an instruction looks at operands that it does not take: from the top, before it runs,
+#: and as much further as its argument says if it is counted there.
+_LOOKS_AT: Final = {
+    "LIST_APPEND": 1,
+    "LIST_EXTEND": 1,
+    "SET_ADD": 1,
+    "SET_UPDATE": 1,
+    "DICT_UPDATE": 1,
+    "MAP_ADD": 2,
+    "DICT_MERGE": 4,  # down to the callable, which it names in its error
+    "RERAISE": 1,
+}
+_LOOKS_AT_FIXED: Final = {
+    "FOR_ITER": 1,
+    "SEND": 2,
+    "GET_ANEXT": 1,
+    "GET_LEN": 1,
+    "IMPORT_FROM": 1,
+    "MATCH_MAPPING": 1,
+    "MATCH_SEQUENCE": 1,
+    "MATCH_KEYS": 2,
+    "CHECK_EXC_MATCH": 2,
+    "WITH_EXCEPT_START": 4,
+}
 
 
 class InconsistentStack(ValueError):
@@ -87,14 +113,14 @@ def _through(graph: Graph, block: int, stack: Stack) -> list[Stack]:
 
 
 def _after(graph: Graph, index: int, instruction: Instruction, stack: Stack) -> Stack:
+    _require(graph, index, stack, operands_needed(instruction))
     facts = row(instruction.op)
     if facts.moves is not None:
         depth = int(instruction.arg)
-        _require(graph, index, stack, depth)
         if facts.moves == "copy":
             return (*stack, stack[-depth])
         return _swapped(stack, depth)
-    return _replaced(graph, index, stack, facts.effect(instruction.arg))
+    return _replaced(index, stack, facts.effect(instruction.arg))
 
 
 def _swapped(stack: Stack, depth: int) -> Stack:
@@ -103,9 +129,8 @@ def _swapped(stack: Stack, depth: int) -> Stack:
     return (*stack[:-depth], stack[-1], *stack[1 - depth : -1], stack[-depth])
 
 
-def _replaced(graph: Graph, index: int, stack: Stack, effect: tuple[int, int]) -> Stack:
+def _replaced(index: int, stack: Stack, effect: tuple[int, int]) -> Stack:
     pops, pushes = effect
-    _require(graph, index, stack, pops)
     return stack[: len(stack) - pops] + (_made_by(index),) * pushes
 
 
@@ -116,6 +141,17 @@ def _require(graph: Graph, index: int, stack: Stack, count: int) -> None:
             f"{function.shape.qualname}: {function.instructions[index].op} at {index} takes "
             f"{count} operands of {len(stack)}"
         )
+
+
+def operands_needed(instruction: Instruction) -> int:
+    """Return how many operands have to be there when an instruction runs."""
+    known = row(instruction.op)
+    needed = known.effect(instruction.arg)[0]
+    if known.moves:
+        return max(needed, int(instruction.arg))
+    if instruction.op in _LOOKS_AT:
+        return max(needed, int(instruction.arg) + _LOOKS_AT[instruction.op])
+    return max(needed, _LOOKS_AT_FIXED.get(instruction.op, 0))
 
 
 @cache
@@ -134,7 +170,8 @@ def _ways_out(graph: Graph, number: int, stacks: list[Stack]) -> Iterator[tuple[
         yield graph.block_of[block.end], stacks[-1]
     if last.target is not None:
         target = graph.block_of[decoded_index(last.target)]
-        yield target, _replaced(graph, block.end - 1, stacks[-2], facts.jump_effect)
+        _require(graph, block.end - 1, stacks[-2], facts.jump_effect[0])
+        yield target, _replaced(block.end - 1, stacks[-2], facts.jump_effect)
 
 
 def _ways_to_handler(graph: Graph, number: int, stacks: list[Stack]) -> Iterator[tuple[int, Stack]]:

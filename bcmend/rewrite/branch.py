@@ -15,10 +15,10 @@ from bcmend.analysis.effects import Touched, touched
 from bcmend.analysis.facts import Facts
 from bcmend.analysis.flags import flags_inside, live_by_flags
 from bcmend.analysis.liveness import bound_before, live_into, maybe_bound_before
+from bcmend.analysis.stack import operands_needed
 from bcmend.cfg.dominance import EXIT
 from bcmend.cfg.graph import decoded_index, walk
 from bcmend.cfg.regions import Branch
-from bcmend.codeobj.decode import Instruction
 from bcmend.codeobj.nulls import may_push_null
 from bcmend.codeobj.opcodes import row
 from bcmend.rewrite.plan import ArmRegion, BranchLowering, GuardLowering, Refusal
@@ -294,45 +294,8 @@ def _lowest_operand(facts: Facts, blocks: frozenset[int], depth: int) -> int:
     for index in facts.indices_of(blocks):
         here = facts.depth_before(index)
         if here is not None:
-            depth = min(depth, here - _operands_needed(facts.instructions[index]))
+            depth = min(depth, here - operands_needed(facts.instructions[index]))
     return depth
-
-
-#: How far an instruction looks at operands that it does not take: from the top, before it runs,
-#: and as much further as its argument says if it is counted there.
-_LOOKS_AT: Final = {
-    "LIST_APPEND": 1,
-    "LIST_EXTEND": 1,
-    "SET_ADD": 1,
-    "SET_UPDATE": 1,
-    "DICT_UPDATE": 1,
-    "MAP_ADD": 2,
-    "DICT_MERGE": 4,  # down to the callable, which it names in its error
-    "RERAISE": 1,
-}
-_LOOKS_AT_FIXED: Final = {
-    "FOR_ITER": 1,
-    "SEND": 2,
-    "GET_ANEXT": 1,
-    "GET_LEN": 1,
-    "IMPORT_FROM": 1,
-    "MATCH_MAPPING": 1,
-    "MATCH_SEQUENCE": 1,
-    "MATCH_KEYS": 2,
-    "CHECK_EXC_MATCH": 2,
-    "WITH_EXCEPT_START": 4,
-}
-
-
-def _operands_needed(instruction: Instruction) -> int:
-    """Return how many operands have to be there when an instruction runs."""
-    known = row(instruction.op)
-    needed = known.effect(instruction.arg)[0]
-    if known.moves:
-        return max(needed, int(instruction.arg))
-    if instruction.op in _LOOKS_AT:
-        return max(needed, int(instruction.arg) + _LOOKS_AT[instruction.op])
-    return max(needed, _LOOKS_AT_FIXED.get(instruction.op, 0))
 
 
 def _unmovable(touches: Touched) -> Refusal | None:

@@ -168,6 +168,10 @@ def test_unreachable_instructions_have_no_stack() -> None:
         "top:\nLOAD_CONST 1\nJUMP -> top",
         "LOAD_FAST c\nPOP_JUMP_IF_TRUE -> end\nLOAD_CONST 1\nend:\nRETURN_CONST 1",
         "JUMP_IF_TRUE_OR_POP -> end\nend:\nRETURN_CONST 1",
+        "LOAD_CONST 1\nLIST_APPEND 1\nRETURN_CONST 1",
+        "LOAD_CONST 1\nLOAD_CONST 2\nMAP_ADD 1\nRETURN_CONST 1",
+        "GET_LEN\nRETURN_CONST 1",
+        "LOAD_CONST 1\nMATCH_KEYS\nRETURN_CONST 1",
     ],
 )
 def test_unsound_stacks_are_refused(text: str) -> None:
