@@ -30,7 +30,7 @@ _LOOKS_AT: Final = {
     "SET_UPDATE": 1,
     "DICT_UPDATE": 1,
     "MAP_ADD": 2,
-    "DICT_MERGE": 4,  # down to the callable, which it names in its error
+    "DICT_MERGE": 1,
     "RERAISE": 1,
 }
 _LOOKS_AT_FIXED: Final = {

@@ -294,8 +294,14 @@ def _lowest_operand(facts: Facts, blocks: frozenset[int], depth: int) -> int:
     for index in facts.indices_of(blocks):
         here = facts.depth_before(index)
         if here is not None:
-            depth = min(depth, here - operands_needed(facts.instructions[index]))
+            instruction = facts.instructions[index]
+            seen = operands_needed(instruction) + _NAMED_IN_ERRORS.get(instruction.op, 0)
+            depth = min(depth, max(here - seen, 0))
     return depth
+
+
+#: How far below the operands that it needs an instruction looks for the name of what is called.
+_NAMED_IN_ERRORS: Final = {"DICT_MERGE": 3}
 
 
 def _unmovable(touches: Touched) -> Refusal | None:
