@@ -318,8 +318,9 @@ def _snapshot_tensor(tx: Any, site: LiveSite, value: TensorVariable) -> Variable
     kept = copies.unchanged(tx, site, value)
     if history is None:
         return kept
-    if not _stack(tx):  # an arm must not return what shares memory with what it was given
-        kept = calls.method(tx, "detach", kept)
+    kept = calls.method(tx, "detach", kept)  # no zeros flow back into what nobody but output reads
+    if _stack(tx):  # an arm must not return what shares memory with what it was given
+        kept = calls.method(tx, "clone", kept)
     return TupleVariable([constant(histories.MARK), constant(history), kept])
 
 

@@ -6,7 +6,11 @@ Reads what was seen of a call in eager execution and of the same call in another
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Final
+
+import torch
+from torch import Tensor
 
 from tests.freezing import frozen_differences
 from tests.fuzz.programs import Program, policy_of
@@ -32,6 +36,42 @@ def draws_of_both_sides(program: Program, one: Observation, two: Observation) ->
     if not program.training or policy_of(program).branch != "where":
         return False
     return any(frozen_differences(one.random_state, two.random_state, "random"))
+
+
+def has_failed_inside_its_graph(program: Program, one: Observation, two: Observation) -> bool:
+    """Whether a call failed in the graph, though not as it does in eager execution, as is declared.
+
+    Such an exception comes from the line where the function begins. Where the graph changes nothing
+    in place the call is made again in plain Python, and none is seen.
+    """
+    if one.raised is None or two.raised is None:
+        return False
+    lines, line = program.source.splitlines(), _line_of(two)
+    return 0 < line <= len(lines) and lines[line - 1].lstrip().startswith(("def ", "@"))
+
+
+def _line_of(one: Observation) -> int:
+    parts = one.raised.parts if one.raised is not None else None
+    where = parts["['where']"].parts if parts is not None else None
+    return int(where["[1]"].text) if where else 0
+
+
+def with_zeros_times_infinity(call: str, one: Observation, two: Observation) -> Observation:
+    """Take out the NaN that a gradient of zero becomes on its way, as is declared.
+
+    Zeros flow back into what no statement of the side that was taken has used. Only where a call is
+    given what is not finite: a side that does not run must keep such gradients to itself.
+    """
+    if not re.search(r"\b(nan|inf)\b", call):
+        return two
+    gradients = {name: _less_nan(one.gradients.get(name), each) for name, each in two.gradients.items()}
+    return replace(two, gradients=gradients)
+
+
+def _less_nan(one: Tensor | None, other: Tensor | None) -> Tensor | None:
+    if other is None or not other.is_floating_point() or (one is not None and one.shape != other.shape):
+        return other
+    return torch.where(other.isnan(), torch.zeros_like(other) if one is None else one, other)
 
 
 #: CPython 3.11 runs a store and a load behind it as one instruction once code is warm, and names

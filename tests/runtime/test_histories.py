@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+import bcmend
 from bcmend.runtime import histories
 from bcmend.runtime.choices import resolve
 
@@ -41,3 +42,21 @@ def test_a_restored_tensor_is_one_without_gradients_recorded_too() -> None:
     with torch.no_grad():
         restored = histories.restored((histories.MARK, "MulBackward0", torch.ones(2)))
     assert repr(restored) == "tensor([1., 1.], grad_fn=<MulBackward0>)"
+
+
+def test_nothing_flows_back_into_what_output_alone_reads(capsys) -> None:
+    def program(x):
+        if x.sum() < 1:
+            ratio = x / x
+            print(ratio)
+        else:
+            x = x @ torch.ones(3, 3)
+        return x
+
+    seen = []
+    for call in (program, bcmend.compile(program, backend="eager", fullgraph=True)):
+        x = torch.tensor([0.0, 2.0, -7.0], requires_grad=True)
+        call(x).sum().backward()
+        seen.append((x.grad.tolist(), capsys.readouterr().out))
+    assert seen[1] == seen[0]
+    assert seen[0][0] == [1.0, 1.0, 1.0]
