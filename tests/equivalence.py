@@ -61,11 +61,12 @@ class Comparison:
 
 
 class CountingBackend:
-    """Another back end, how many graphs it has compiled, and of how many operations those are
-    that have run."""
+    """Another back end, how many graphs it has compiled, how many of them have no operation, and of
+    how many operations those are that have run."""
 
     def __init__(self, name: str) -> None:
         self.graphs = 0
+        self.empty = 0
         self.ran: list[int] = []
         self._inner = torch._dynamo.lookup_backend(name)
 
@@ -74,6 +75,7 @@ class CountingBackend:
         _LazyGraphModule.force_recompile(graph)  # as Dynamo does with what a back end returns
         compiled = self._inner(graph, inputs, **options)
         self.graphs += 1
+        self.empty += not size
 
         def run(*arguments: Any) -> Any:
             self.ran.append(size)
@@ -188,7 +190,7 @@ class CompiledRun:
     """All calls of one compiled program.
 
     `first_frames` counts what the first of them had compiled; `pieces` has for each call the sizes
-    of the graphs that have run.
+    of the graphs that have run; `empty` counts the graphs that only hand on what they are given.
     """
 
     observations: tuple[Observation, ...]
@@ -197,6 +199,7 @@ class CompiledRun:
     later_frames: int
     report: Report | None
     pieces: tuple[tuple[int, ...], ...] = ()
+    empty: int = 0
 
 
 def run_compiled(
@@ -232,7 +235,7 @@ def run_compiled(
             torch._dynamo.reset()
     counts = (counting.graphs, sum(first), sum(later))
     pieces = tuple(tuple(counting.ran[one:end]) for one, end in itertools.pairwise(ends))
-    return CompiledRun(tuple(observations), *counts, report, pieces)
+    return CompiledRun(tuple(observations), *counts, report, pieces, counting.empty)
 
 
 @contextmanager

@@ -316,7 +316,7 @@ def compiled(program: Program, backend: str = "eager", *, fullgraph: bool = Fals
     # A refusal breaks the graph, as stock torch.compile does; a wrong value is compared with what
     # it gives where the graph may break.
     stock = run(fullgraph=fullgraph and _is_refused(found), way=leave_unpatched)
-    if not wrong and found.graphs > stock.graphs:
+    if not wrong and found.graphs - found.empty > stock.graphs - stock.empty:
         text = f"graphs: {found.graphs}, and {stock.graphs} of stock torch.compile"
         return Verdict(WRONG if _is_broken_up_more(found, stock) else MORE_GRAPHS, (text,), sites)
     if wrong and _first_call(wrong_with(stock)) <= _first_call(wrong):
@@ -330,9 +330,11 @@ def _is_broken_up_more(found: CompiledRun, stock: CompiledRun) -> bool:
     A call may be compiled anew more often than stock's pieces of it, since one graph of the whole
     has all their guards; and it may run in more graphs where stock leaves most to eager execution.
     """
+    both = zip(found.pieces, stock.pieces, strict=True)
+    sizes = ([[*filter(None, ran)] for ran in pair] for pair in both)
     return any(
         len(ours) > len(stocks) > 0 and sum(ours) * len(stocks) <= sum(stocks) * len(ours)
-        for ours, stocks in zip(found.pieces, stock.pieces, strict=True)
+        for ours, stocks in sizes
     )
 
 
