@@ -61,8 +61,8 @@ class Comparison:
 
 
 class CountingBackend:
-    """Another back end, how many graphs it has compiled, how many of them have no operation, and of
-    how many operations those are that have run."""
+    """Another back end, how many graphs it has compiled, how many of them have no operation of the
+    program's, and of how many operations those are that have run."""
 
     def __init__(self, name: str) -> None:
         self.graphs = 0
@@ -71,7 +71,7 @@ class CountingBackend:
         self._inner = torch._dynamo.lookup_backend(name)
 
     def __call__(self, graph: torch.fx.GraphModule, inputs: list[Any], **options: Any) -> Any:
-        size = sum(node.op.startswith("call") for node in graph.graph.nodes)
+        size = sum(map(_is_of_the_program, graph.graph.nodes))
         _LazyGraphModule.force_recompile(graph)  # as Dynamo does with what a back end returns
         compiled = self._inner(graph, inputs, **options)
         self.graphs += 1
@@ -82,6 +82,11 @@ class CountingBackend:
             return compiled(*arguments)
 
         return run
+
+
+def _is_of_the_program(node: torch.fx.Node) -> bool:
+    """Whether a node is an operation, and not output that bcmend has put into the graph."""
+    return node.op.startswith("call") and not str(node.target).startswith("bcmend.")
 
 
 # How a program gets patched and compiled. Each returns the program and what to call.
@@ -190,7 +195,7 @@ class CompiledRun:
     """All calls of one compiled program.
 
     `first_frames` counts what the first of them had compiled; `pieces` has for each call the sizes
-    of the graphs that have run; `empty` counts the graphs that only hand on what they are given.
+    of the graphs that have run; `empty` counts the graphs without an operation of the program's.
     """
 
     observations: tuple[Observation, ...]
