@@ -5,21 +5,42 @@ something and calls again. So every graph break is an error while a body is bein
 it has turned out that its graph has to break. Dynamo's switch for that is one for the whole
 process, and is therefore thrown only while a body is compiled, under the lock that Dynamo compiles
 under itself.
+
+Where a piece behind a graph break fails on fake tensors, Dynamo raises that. What the piece would
+have written before is then lost, and so it is compiled once more with its output left alone.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import threading
+from typing import Any, Final
 
+from torch._dynamo import exc
 from torch._dynamo.convert_frame import compile_lock
 from torch._dynamo.eval_frame import skip_code
 from torch._dynamo.utils import _get_error_on_graph_break, _set_error_on_graph_break
 
 from bcmend.runtime import backoff
 
-__all__ = ["of_bodies"]
+__all__ = ["is_output_left", "of_bodies"]
 
-_OURS = "_bcmend_of_bodies"
+_OURS: Final = "_bcmend_of_bodies"
+
+
+class _Piece(threading.local):
+    """Whether the piece being compiled is one whose output is left alone, or has any."""
+
+    leaves_output = False
+    has_output = False
+
+
+_PIECE: Final = _Piece()
+
+
+def is_output_left() -> bool:
+    """Whether an output statement of a piece of a call is to break the graph; else note it."""
+    _PIECE.has_output = True
+    return _PIECE.leaves_output
 
 
 def of_bodies(callback: Any) -> Any:
@@ -41,9 +62,24 @@ class _OfBodies:
     def __call__(self, frame: Any, *others: Any) -> Any:
         compiler = self._torchdynamo_orig_backend
         if backoff.may_break(frame.f_code):
-            return compiler(frame, *others)
+            return _a_piece(compiler, frame, *others)
         with compile_lock:
             return _captured_whole(compiler, frame, *others)
+
+
+def _a_piece(compiler: Any, *given: Any) -> Any:
+    """Compile what may break; if it fails, with what it writes before that left to Python."""
+    before = _PIECE.leaves_output, _PIECE.has_output
+    _PIECE.has_output = False
+    try:
+        return compiler(*given)
+    except exc.TorchRuntimeError:
+        if not _PIECE.has_output or _PIECE.leaves_output:
+            raise
+        _PIECE.leaves_output = True
+        return compiler(*given)
+    finally:
+        _PIECE.leaves_output, _PIECE.has_output = before
 
 
 def _captured_whole(compiler: Any, *given: Any) -> Any:

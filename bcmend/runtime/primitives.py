@@ -36,6 +36,7 @@ from bcmend.runtime import (
     backoff,
     callees,
     callers,
+    capture,
     clocks,
     context_variables,
     copy_calls,
@@ -417,6 +418,9 @@ class _Recording(TorchHigherOrderOperatorVariable):
             return constant(False)
         setattr(tx, _WRITES_NOTHING, False)
         if callee and not _writes(tx, site, *callee):
+            return constant(False)
+        if not sinks.is_captured_whole(tx) and capture.is_output_left():
+            site.refuse("not-captured", "an operation behind it fails")
             return constant(False)
         if frames.drains_for_the_caller(tx):
             site.refuse("generator", "the call hands the generator out")

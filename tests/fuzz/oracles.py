@@ -325,15 +325,18 @@ def compiled(program: Program, backend: str = "eager", *, fullgraph: bool = Fals
 
 
 def _is_broken_up_more(found: CompiledRun, stock: CompiledRun) -> bool:
-    """Whether some call runs in more graphs than with stock, and not in larger ones.
+    """Whether some call runs in more graphs than with stock, that are no larger and hold no more.
 
     A call may be compiled anew more often than stock's pieces of it, since one graph of the whole
-    has all their guards; and it may run in more graphs where stock leaves most to eager execution.
+    has all their guards; and it may run in more graphs where stock leaves a frame to eager
+    execution: then there are operations in them that stock has in none.
     """
     both = zip(found.pieces, stock.pieces, strict=True)
     sizes = ([[*filter(None, ran)] for ran in pair] for pair in both)
     return any(
-        len(ours) > len(stocks) > 0 and sum(ours) * len(stocks) <= sum(stocks) * len(ours)
+        len(ours) > len(stocks) > 0
+        and sum(ours) * len(stocks) <= sum(stocks) * len(ours)
+        and sum(ours) - sum(stocks) < len(ours) - len(stocks)
         for ours, stocks in sizes
     )
 

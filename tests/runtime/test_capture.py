@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -123,3 +125,30 @@ def test_what_a_body_that_is_not_compiled_calls_may_break() -> None:
         for number in range(4):
             assert torch.equal(compiled(X, number), (X * number + 1) * 3)
     assert net.calls == list(range(4))
+
+
+def test_a_piece_that_fails_has_written_before() -> None:
+    """What fails on fake tensors is an error of Dynamo's, as in stock `torch.compile`."""
+
+    def make() -> Callable[[Tensor], Tensor]:
+        def program(x: Tensor) -> Tensor:
+            own = x * 1
+            torch._dynamo.graph_break()
+            print("sum", own.sum().item())
+            return x[:2] + own
+
+        return program
+
+    program = make()
+    for compiled in (
+        torch.compile(program, backend="eager"),
+        bcmend.compile(program, backend="eager"),
+    ):
+        for _ in range(2):
+            written = io.StringIO()
+            with (
+                contextlib.redirect_stdout(written),
+                pytest.raises(torch._dynamo.exc.TorchRuntimeError),
+            ):
+                compiled(X)
+            assert written.getvalue() == "sum 6.0\n"
