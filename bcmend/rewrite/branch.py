@@ -17,7 +17,7 @@ from bcmend.analysis.flags import flags_inside, live_by_flags
 from bcmend.analysis.liveness import bound_before, live_into, maybe_bound_before
 from bcmend.analysis.stack import operands_needed
 from bcmend.cfg.dominance import EXIT
-from bcmend.cfg.graph import decoded_index, walk
+from bcmend.cfg.graph import walk
 from bcmend.cfg.regions import Branch
 from bcmend.codeobj.nulls import may_push_null
 from bcmend.codeobj.opcodes import row

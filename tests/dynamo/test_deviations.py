@@ -9,6 +9,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import pytest
@@ -372,6 +373,28 @@ def test_zero_times_an_infinite_derivative_of_before_a_branch(
         found.append(x.grad)
     assert found[0].tolist() == [1.0, 1.0]
     assert found[1].isnan().all()
+
+
+def test_a_backward_pass_that_the_untaken_side_makes_impossible() -> None:
+    def program(x: Tensor) -> Tensor:
+        if x.sum() > 0:
+            x = x * 1
+            x.mul_(x)
+        return x
+
+    x = NEGATIVE.clone().requires_grad_()
+    bcmend.compile(program, backend="aot_eager")(x).sum().backward()  # it breaks the graph there
+    assert x.grad is not None
+    assert torch.equal(x.grad, torch.ones(3))
+    bcmend.unpatch(program)
+    result = bcmend.compile(_copied(program), backend="eager")(x).sum()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        result.backward()
+
+
+def _copied(program: Any) -> Any:
+    """Return a function with code of its own, of which nothing is known."""
+    return FunctionType(program.__code__.replace(co_name="again"), program.__globals__)
 
 
 def test_a_tensor_counts_as_changed_though_the_side_was_not_taken() -> None:

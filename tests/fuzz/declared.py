@@ -56,20 +56,20 @@ def _line_of(one: Observation) -> int:
     return int(where["[1]"].text) if where else 0
 
 
-def with_zeros_times_infinity(call: str, one: Observation, two: Observation) -> Observation:
-    """Take out the NaN that a gradient of zero becomes on its way, as is declared.
+def without_nan(one: Observation, two: Observation) -> Observation:
+    """Give a call the gradients of another one where its own are NaN.
 
-    Zeros flow back into what no statement of the side that was taken has used. Only where a call is
-    given what is not finite: a side that does not run must keep such gradients to itself.
+    Zeros flow back into what no statement of the side that was taken has used, and zero times
+    infinity is NaN, as is declared.
     """
-    if not re.search(r"\b(nan|inf)\b", call):
-        return two
-    gradients = {name: _less_nan(one.gradients.get(name), each) for name, each in two.gradients.items()}
+    gradients = {
+        name: _less_nan(one.gradients.get(name), each) for name, each in two.gradients.items()
+    }
     return replace(two, gradients=gradients)
 
 
 def _less_nan(one: Tensor | None, other: Tensor | None) -> Tensor | None:
-    if other is None or not other.is_floating_point() or (one is not None and one.shape != other.shape):
+    if other is None or (one is not None and one.shape != other.shape):
         return other
     return torch.where(other.isnan(), torch.zeros_like(other) if one is None else one, other)
 

@@ -216,7 +216,7 @@ def _raises_in_its_finally(log, values, block):
             log.append(v)
             if v > 1:
                 raise ValueError
-    return log
+    return head
 
 
 def _raises_in_a_finally_in_a_block(log, values, block):
