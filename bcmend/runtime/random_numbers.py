@@ -6,6 +6,7 @@ takes the states of all generators that it can draw from, for this thread to put
 
 from __future__ import annotations
 
+import operator
 import random
 import sys
 import threading
@@ -113,17 +114,21 @@ def _keep_unused(module: GraphModule) -> None:
 
     A back end takes operations without a use out of a graph, and every later number would be
     another; stock has drawn it where its graph has ended in between. An assertion that cannot fail
-    is a use that stays.
+    is a use that stays. An operator that draws in a graph of its own is used as well.
     """
     graph = module.graph
+    for inner in [each for node in graph.nodes for each in _graphs_given(module, node)]:
+        _keep_unused(inner)
     used = _read_for(next(node for node in reversed(graph.nodes) if node.op == "output"))
-    unused = [node for node in graph.nodes if may_draw(node) and node not in used]
+    drawing = [node for node in graph.nodes if may_draw(node) or _draws_inside(module, node)]
+    unused = [node for node in drawing if node not in used and not _name(node).endswith("_")]
     for node in unused:
-        if _name(node).endswith("_") or not isinstance(
-            node.meta.get("example_value"), torch.Tensor
-        ):
-            continue
-        with graph.inserting_before(node.next):
+        place, drawn = node.next, node.meta.get("example_value")
+        with graph.inserting_before(place):
+            if isinstance(drawn, tuple | list) and drawn:
+                node, drawn = graph.call_function(operator.getitem, (node, 0)), drawn[0]
+            if not isinstance(drawn, torch.Tensor):
+                continue
             equal = graph.call_function(torch.eq, (node, node))
             number = graph.call_method("sum", (equal,))
             holds = graph.call_function(torch.ge, (number, 0))
@@ -131,6 +136,21 @@ def _keep_unused(module: GraphModule) -> None:
             graph.call_function(torch.ops.aten._assert_async.msg, (holds, text))
     if unused:
         module.recompile()
+
+
+def _graphs_given(module: GraphModule, node: Node) -> list[GraphModule]:
+    """Return the graphs that an operator is given to run."""
+    named = [each for each in node.all_input_nodes if each.op == "get_attr"]
+    given = [getattr(module, str(each.target), None) for each in named]
+    return [each for each in given if isinstance(each, GraphModule)]
+
+
+def _draws_inside(module: GraphModule, node: Node) -> bool:
+    return any(
+        may_draw(each) or _draws_inside(inner, each)
+        for inner in _graphs_given(module, node)
+        for each in inner.graph.nodes
+    )
 
 
 def _read_for(last: Node) -> set[Node]:

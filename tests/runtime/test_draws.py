@@ -408,3 +408,39 @@ def test_a_draw_that_nobody_reads_is_made(backend: str) -> None:
         lambda: [call(torch.full((3,), sign)) for sign in (1.0, -1.0)],
         backend=backend,
     )
+
+
+def _drawn_in_an_arm(x: Tensor, w: Tensor) -> Tensor:
+    if not torch.equal(x, x):
+        torch.rand(3)
+    return w + 1
+
+
+def _drawn_beside_a_result(x: Tensor, w: Tensor) -> Tensor:
+    if not torch.equal(x, x):
+        torch.rand(3)
+        w = w * 2
+    return w + 1
+
+
+def _drawn_in_the_turns_of_a_loop(x: Tensor, w: Tensor) -> Tensor:
+    for row in x:
+        if row > 0:
+            continue
+        if row.abs() > 1:
+            functional.dropout(w, 0.5)
+    return w + 1
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize(
+    "program", [_drawn_in_an_arm, _drawn_beside_a_result, _drawn_in_the_turns_of_a_loop]
+)
+def test_a_draw_in_an_arm_of_which_nothing_comes_is_made(
+    program: Callable[[Tensor, Tensor], Tensor], *, training: bool
+) -> None:
+    def inputs() -> list[Any]:
+        values = ([float("nan"), -3.0], [-2.0, 3.0], [-2.0, -4.0])
+        return [call(torch.tensor(each), torch.ones(2)) for each in values]
+
+    assert_equivalent(lambda: program, inputs, backend="aot_eager", training=training, graphs=None)
