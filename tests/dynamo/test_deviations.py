@@ -375,6 +375,24 @@ def test_zero_times_an_infinite_derivative_of_before_a_branch(
     assert found[1].isnan().all()
 
 
+def test_a_merged_value_that_is_kept_has_a_history() -> None:
+    def program(x: Tensor, y: Tensor, kept: list[Tensor]) -> Tensor:
+        kept.append(x if x.sum() > 0 else y)
+        return sum(kept)  # type: ignore[return-value]
+
+    for call in (program, _mended(program)):
+        kept: list[Tensor] = []
+        x = POSITIVE.clone().requires_grad_()
+        call(x, x * 1, kept).sum().backward()
+        again = call(x, x * 1, kept).sum()
+        if call is program:
+            again.backward()
+            assert x.grad is not None
+        else:
+            with pytest.raises(RuntimeError, match="a second time"):
+                again.backward()
+
+
 def test_a_backward_pass_that_the_untaken_side_makes_impossible() -> None:
     def program(x: Tensor) -> Tensor:
         if x.sum() > 0:

@@ -326,6 +326,8 @@ def compiled(program: Program, backend: str = "eager", *, fullgraph: bool = Fals
     except RuntimeError as error:
         if backend == "eager" and _IN_PLACE in str(error):
             return compiled(program, "aot_eager", fullgraph=fullgraph)
+        if _AGAIN_BACKWARD in str(error):
+            return Verdict(SAME)
         raise
     sites, wrong = _sites(found.report), trial.wrong_with(found)
     if not wrong and found.graphs <= 1:
@@ -346,6 +348,8 @@ def compiled(program: Program, backend: str = "eager", *, fullgraph: bool = Fals
 #: What a backward pass says that a side which was not taken has made impossible, as is declared: a
 #: back end that makes changes in place as they are written fails then.
 _IN_PLACE: Final = "has been modified by an inplace operation"
+#: And of a merged value that the program has kept, which may be a leaf in eager execution.
+_AGAIN_BACKWARD: Final = "Trying to backward through the graph a second time"
 
 
 def _is_zero_times_infinity(trial: _Trial, found: CompiledRun, *, fullgraph: bool) -> bool:
