@@ -7,11 +7,20 @@ be another one, and what the generator raises or sees passes through both.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import CodeType
 from typing import Any
+
+from torch._dynamo.resume_execution import ContinueExecutionCache
 
 from bcmend.names import PREFIX
 
-__all__ = ["being_traced", "drains_for_the_caller", "named"]
+__all__ = ["being_traced", "drains_for_the_caller", "named", "resumed"]
+
+
+def resumed(code: CodeType) -> CodeType:
+    """Return the code that Dynamo goes on with behind a graph break; other code is its own."""
+    known = ContinueExecutionCache.generated_code_metadata.get(code)
+    return code if known is None else known.code
 
 
 def being_traced(tx: Any) -> Iterator[Any]:

@@ -52,6 +52,8 @@ def _draw(call: Call) -> VariableTracker:
         except Exception as error:
             raise Refused(f"it raises {type(error).__name__}") from error
     convert, given = _conversion(example)
+    if given is not _array:
+        _require_one_graph(tx)
     _require_equal_kinds(call, example, arguments)
     proxy = _input(tx, _Converted(function, convert), arguments, named, convert(example))
     return given(tx, proxy)
@@ -74,6 +76,7 @@ def _seed(call: Call) -> VariableTracker:
     """A seed, or a state, that is set before the graph."""
     tx: Any = call.tx
     function, arguments, named = _made_of_constants(call)
+    _require_one_graph(tx)
     if call.row.name.startswith("torch.") and _has_drawn(tx.output):
         raise Refused("an operation before it draws from torch's generator")
     if call.row.name.startswith("torch.") and not _is_dropped(tx):
@@ -81,6 +84,11 @@ def _seed(call: Call) -> VariableTracker:
     tx.output.random_calls.append((function, arguments, named))
     repeats.note(tx)
     return constant(None)
+
+
+def _require_one_graph(tx: Any) -> None:
+    if not scalars.may_take(tx):
+        raise Refused("the graph may break")
 
 
 def _is_dropped(tx: Any) -> bool:
@@ -98,8 +106,6 @@ def _made_of_constants(call: Call) -> tuple[Any, tuple[Any, ...], dict[str, Any]
     tx: Any = call.tx
     if tx.export:
         raise Refused("an exported program has no Python in front of its graph")
-    if not scalars.may_take(tx):
-        raise Refused("the graph may break")
     require_always(tx, "called")
     if _drawn_inside(tx):
         raise Refused("a function that is called inside the graph comes before it")

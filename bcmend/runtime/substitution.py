@@ -104,7 +104,7 @@ policy_over: Callable[[CodeType], Policy | None] = _nobody
 def is_patched(tx: Any) -> Policy | None:
     """Return the policy over the innermost frame being traced that is patched."""
     for frame in frames.being_traced(tx):
-        policy = policy_over(frame.f_code)
+        policy = policy_over(frames.resumed(frame.f_code))
         if policy is not None:
             return policy
     return None
@@ -112,11 +112,11 @@ def is_patched(tx: Any) -> Policy | None:
 
 def _site(tx: Any, row: Substitute) -> LiveSite:
     """Return the site of the call being traced."""
-    module = tx.f_globals.get("__name__", "")
-    key = f"{module}.{tx.f_code.co_qualname}:{tx.lineno}:call"
+    module, code = tx.f_globals.get("__name__", ""), frames.resumed(tx.f_code)
+    key = f"{module}.{code.co_qualname}:{tx.lineno}:call"
     found = sites.find(key)
-    if found is None or found.origin.co_filename != tx.f_code.co_filename:
-        found = LiveSite(key, "call", tx.f_code, line=tx.lineno)
+    if found is None or found.origin.co_filename != code.co_filename:
+        found = LiveSite(key, "call", code, line=tx.lineno)
         sites.register(found)
     return found
 

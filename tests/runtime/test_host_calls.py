@@ -178,6 +178,35 @@ def test_an_arm_draws_no_array_from_the_generator_of_torch_in_place_of_that_of_n
     assert "no-equal-substitute" in slugs
 
 
+@pytest.mark.parametrize("breaks", [torch._dynamo.graph_break, lambda: None])
+def test_arrays_are_drawn_from_the_generator_of_numpy_in_every_piece(
+    breaks: Callable[[], None],
+) -> None:
+    """Dynamo by itself draws from torch's there."""
+
+    def program(x: Tensor) -> Tensor:
+        x = x + torch.from_numpy(numpy.random.randn(3))
+        breaks()
+        if x.sum() > 0:
+            x = x * 2
+        shift = numpy.random.randn(2, 3)[0]
+        print("drawn")
+        return x + torch.from_numpy(shift)
+
+    _equal(program, fullgraph=False, graphs=None)
+
+
+def test_a_loop_that_breaks_draws_from_the_generator_of_numpy() -> None:
+    def program(x: Tensor) -> Tensor:
+        turns = 0
+        while turns < 3 and (x.sum() <= 2.0 and x.sum() == x.sum()):
+            turns += 1
+            x = x + torch.from_numpy(numpy.random.randn(2, 3)[0])
+        return x
+
+    _equal(program, fullgraph=False, graphs=None, recompiles=None)
+
+
 def test_a_draw_that_an_earlier_one_decides_about_stays() -> None:
     def program(x: Tensor) -> Tensor:
         if random.random() < 0.5:

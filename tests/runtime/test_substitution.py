@@ -328,3 +328,17 @@ def test_a_replacement_may_use_what_is_around_it() -> None:
     assert torch.equal(compiled(torch.ones(3)), torch.ones(3))
     weight.fill_(4)
     assert torch.equal(compiled(torch.ones(3)), torch.full((3,), 4.0))
+
+
+def test_what_stands_behind_a_graph_break_is_substituted_too() -> None:
+    def program(x: Tensor) -> Tensor:
+        x = x * 2
+        torch._dynamo.graph_break()
+        return Variable(x) + 1
+
+    inputs = [call(torch.ones(3)), call(torch.zeros(3))]
+    assert_equivalent(lambda: program, lambda: inputs, fullgraph=False, graphs=2)
+    compiled = bcmend.compile(program, backend="eager")
+    compiled(torch.ones(3))
+    (site,) = (each for each in bcmend.report(compiled).sites if each.kind == "call")
+    assert (site.status, site.function) == ("mended", program.__qualname__)
