@@ -34,7 +34,7 @@ from torch.fx.experimental.symbolic_shapes import (
 )
 
 from bcmend.names import BUFFER
-from bcmend.runtime import backoff, calls, known_tensors, per_trace, repeats, sizes
+from bcmend.runtime import backoff, calls, inline, known_tensors, per_trace, repeats, sizes
 from bcmend.runtime.entries import before_arms
 from bcmend.runtime.merge import constant, example_of
 from bcmend.runtime.unread import (
@@ -115,8 +115,10 @@ def _begin(tx: Any) -> None:
 
     def finish(module: GraphModule) -> None:
         sizes.complete(environment)
-        relies_on_more = not asked_for or sizes.has_assumed(environment)
-        is_assumed = relies_on_more and _assumes(environment, module)
+        assumes = _assumes(environment, module)
+        if assumes and inline.writes(output):
+            inline.must_wait(output)  # what it has written would be written again
+        is_assumed = assumes and (not asked_for or sizes.has_assumed(environment))
         if (is_assumed and not repeats.is_repeatable(output)) or (
             not asked_for and _needs_gradients_of_unknown_sizes(module)
         ):
@@ -193,12 +195,19 @@ def _assumes(environment: Any, module: GraphModule) -> bool:
     return not taken.isdisjoint({each for node in nodes for each in symbols_of_form(node)})
 
 
+def _symbols_as_taken(number: Any) -> set[Any]:
+    """Return the symbols of a number as it was taken; torch may have concluded what it is."""
+    taken = getattr(getattr(number, "node", None), "_expr", None)
+    return set() if taken is None else set(free_unbacked_symbols(taken))
+
+
 def _given_by_the_data(nodes: Iterable[Node]) -> set[Any]:
     """Return the numbers that operations of the program take out of tensors, or give as sizes."""
     known: set[Any] = set()
     found: set[Any] = set()
     for node in nodes:
-        symbols = sizes.symbols_in(node.meta.get("example_value")) - known
+        example = node.meta.get("example_value")
+        symbols = (sizes.symbols_in(example) | _symbols_as_taken(example)) - known
         known |= symbols
         if not isinstance(node.target, HigherOrderOperator):
             found |= symbols
