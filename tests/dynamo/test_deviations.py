@@ -132,6 +132,19 @@ def test_output_after_output_that_failed_is_written() -> None:
     assert sink.taken() == "second\n"
 
 
+@pytest.mark.parametrize(("backend", "writes"), [("eager", False), ("aot_eager", True)])
+def test_a_graph_of_aot_eager_that_fails_writes_to_stderr(
+    backend: str, capsys: pytest.CaptureFixture[str], *, writes: bool
+) -> None:
+    def program(x: Tensor) -> int:
+        return int(x.sum())
+
+    infinite = torch.tensor([float("inf"), 1.0, 1.0])
+    with pytest.raises(OverflowError, match="cannot convert float infinity"):
+        _mended(program, backend=backend)(infinite)
+    assert ("FX-traced Module" in capsys.readouterr().err) is writes
+
+
 def test_parameters_of_the_untaken_side_get_zero_gradients() -> None:
     class Program(nn.Module):
         def __init__(self) -> None:
