@@ -13,6 +13,7 @@ an iterator has met the loop.
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from typing import Any, Final
 
 import torch
@@ -210,15 +211,16 @@ def _with_numbers(key: VariableTracker) -> VariableTracker:
     return key if type(known) is not int else constant(known)
 
 
-_DYNAMOS_FORMAT: Final = InstructionTranslatorBase._format_value
+def _with_known_text(before: Callable[..., None]) -> Callable[..., None]:
+    """Return what answers ``f"expert_{row[0]}"``: one known number is written like the number."""
 
+    def write(self: Any, spec: VariableTracker, flags: int) -> None:
+        known = _known_number(self.stack[-1]) if not flags & 3 and scalars.may_take(self) else None
+        if known is not None:
+            self.stack[-1] = constant(known)
+        before(self, spec, flags)
 
-def _format(self: Any, spec: VariableTracker, flags: int) -> None:
-    """``f"expert_{row[0]}"``: a tensor of one known number is written like the number."""
-    known = _known_number(self.stack[-1]) if not flags & 3 and scalars.may_take(self) else None
-    if known is not None:
-        self.stack[-1] = constant(known)
-    _DYNAMOS_FORMAT(self, spec, flags)
+    return write
 
 
 def _known_number(value: VariableTracker) -> Any:
@@ -236,7 +238,9 @@ def install() -> None:
     TensorVariable.method___setitem__ = _with_known_key(  # type: ignore[method-assign]
         TensorVariable.method___setitem__
     )
-    InstructionTranslatorBase._format_value = _format  # type: ignore[assignment, method-assign]
+    InstructionTranslatorBase._format_value = _with_known_text(  # type: ignore[method-assign]
+        InstructionTranslatorBase._format_value
+    )
     TensorVariable.method_tolist = _with_index_list(  # type: ignore[method-assign]
         TensorVariable.method_tolist
     )

@@ -6,13 +6,17 @@ put behind another is a format of both; so is a list of them with a text in betw
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from torch._dynamo.symbolic_convert import InstructionTranslatorBase
 from torch._dynamo.utils import unpack_iterable
 from torch._dynamo.variables import ConstantVariable, TupleVariable
 from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.misc import StringFormatVariable
+from torch._dynamo.variables.tensor import SymNodeVariable
+
+from bcmend.runtime.substitution import is_patched
 
 __all__ = ["install"]
 
@@ -61,8 +65,31 @@ def _call_method(
     return _DYNAMOS_METHOD(variable, tx, name, arguments, keywords)
 
 
+_DYNAMOS_FORMAT: Final = InstructionTranslatorBase._format_value
+
+
+def _format_value(self: Any, form: VariableTracker, flags: int) -> None:
+    """Model ``f"{number}"`` with a number that is given to the frame.
+
+    Dynamo puts that text off, and takes it for what comes from the same place: the number itself.
+    """
+    number = self.stack[-1].realize()
+    if not (isinstance(number, SymNodeVariable) and number.source is not None and is_patched(self)):
+        _DYNAMOS_FORMAT(self, form, flags)
+        return
+    known = number.evaluate_expr()
+    converted = _CONVERSIONS[flags & 3](known)
+    self.pop()
+    self.push(ConstantVariable.create(format(converted, form.as_python_constant())))
+
+
+#: By the lowest bits of the argument of FORMAT_VALUE.
+_CONVERSIONS: Final[tuple[Callable[[Any], Any], ...]] = (lambda value: value, str, repr, ascii)
+
+
 def install() -> None:
     """Let Dynamo ask here first."""
     for kind in (StringFormatVariable, ConstantVariable):
         kind.sq_concat_impl = _concatenated  # type: ignore[assignment, method-assign]
     ConstantVariable.call_method = _call_method  # type: ignore[assignment, method-assign]
+    InstructionTranslatorBase._format_value = _format_value  # type: ignore[assignment, method-assign]
