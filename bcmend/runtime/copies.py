@@ -22,6 +22,7 @@ from bcmend.runtime.merge import example_of
 from bcmend.runtime.operations import storage_of
 from bcmend.runtime.per_trace import at_the_end, kept
 from bcmend.runtime.sites import LiveSite
+from bcmend.runtime.uncounted import changes
 
 __all__ = ["is_due", "unchanged"]
 
@@ -72,7 +73,7 @@ def unchanged(tx: Any, site: LiveSite, value: TensorVariable) -> TensorVariable:
     if number not in site.copied and not _is_view_of_differentiable(value):
         watches.add(tx, example, lambda: site.copied.add(number))
         return value
-    key = tx.output.current_tracer, value, example._version
+    key = tx.output.current_tracer, value, changes(example)
     if key not in made.copies:
         made.copies[key] = calls.method(tx, "clone", value)
         made.sizes[site] += bytes_of(example)

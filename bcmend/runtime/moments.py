@@ -39,6 +39,7 @@ from bcmend.runtime import records, snapshots, watches
 from bcmend.runtime.merge import constant, example_of
 from bcmend.runtime.per_trace import at_the_end, kept
 from bcmend.runtime.sites import LiveSite
+from bcmend.runtime.uncounted import changes
 
 __all__ = ["Moment", "of_objects", "require_closed", "unformatted"]
 
@@ -217,7 +218,7 @@ def _base_of(variable: VariableTracker) -> VariableTracker | None:
 
 
 def _version(tensor: TensorVariable) -> int:
-    return example_of(tensor)._version
+    return changes(example_of(tensor))
 
 
 def _real(tx: Any, root: VariableTracker) -> object:

@@ -74,6 +74,7 @@ from bcmend.runtime import (
     torch_checks,
     trials,
     truths,
+    uncounted,
     unmerged,
     verdicts,
 )
@@ -541,6 +542,7 @@ def _install() -> None:
     substitution.install()
     leaves.install()
     held_contexts.install()
+    uncounted.install()
     table = higher_order_ops._hop_name_to_variable_class
     for operator, variable in (
         (data_dependent, _DataDependent),

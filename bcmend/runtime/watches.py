@@ -15,6 +15,7 @@ from torch._dynamo import exc
 from torch._dynamo.variables.base import VariableTracker
 
 from bcmend.runtime.per_trace import at_the_end
+from bcmend.runtime.uncounted import changes
 
 __all__ = ["SiteChanged", "add", "add_object"]
 
@@ -27,8 +28,8 @@ class SiteChanged(exc.UnspecializeRestartAnalysis):
 
 def add(tx: Any, example: torch.Tensor, on_change: Callable[[], None]) -> None:
     """Watch ``example``; call ``on_change`` and trace again if its contents change."""
-    version = example._version
-    _add(tx, lambda: example._version != version, on_change)
+    before = changes(example)
+    _add(tx, lambda: changes(example) != before, on_change)
 
 
 def add_object(tx: Any, value: VariableTracker, on_change: Callable[[], None]) -> None:
