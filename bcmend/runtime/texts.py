@@ -1,7 +1,8 @@
 """Texts of which parts are known to the data alone: put together, and joined.
 
 Dynamo knows such a text as a format with values that it fills in when the graph has run. One text
-put behind another is a format of both; so is a list of them with a text in between.
+put behind another is a format of both; so is a list of them with a text in between. The values are
+those of the moment: what is changed in place later is copied.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ from typing import Any, Final
 
 from torch._dynamo.symbolic_convert import InstructionTranslatorBase
 from torch._dynamo.utils import unpack_iterable
-from torch._dynamo.variables import ConstantVariable, TupleVariable
+from torch._dynamo.variables import BuiltinVariable, ConstantVariable, TupleVariable
 from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.misc import StringFormatVariable
 from torch._dynamo.variables.tensor import SymNodeVariable
 
+from bcmend.runtime import frames, sinks, sites
+from bcmend.runtime.sites import LiveSite
 from bcmend.runtime.substitution import is_patched
 
 __all__ = ["install"]
@@ -83,6 +86,41 @@ def _format_value(self: Any, form: VariableTracker, flags: int) -> None:
     self.push(ConstantVariable.create(format(converted, form.as_python_constant())))
 
 
+_DYNAMOS_FORMATTING: Final = BuiltinVariable.call_format
+
+
+def _call_format(
+    self: BuiltinVariable, tx: Any, form: VariableTracker, *given: Any, **named: Any
+) -> VariableTracker:
+    """Model ``form.format(...)``, which Dynamo makes a text of when the graph has run."""
+    if is_patched(tx):
+        site = _site(tx)
+        given = tuple(_as_of_now(tx, site, each) for each in given)
+        named = {name: _as_of_now(tx, site, each) for name, each in named.items()}
+    return _DYNAMOS_FORMATTING(self, tx, form, *given, **named)
+
+
+def _site(tx: Any) -> LiveSite:
+    """Return the site of the text being made; in no report, since no code was rewritten."""
+    code = frames.resumed(tx.f_code)
+    key = f"{tx.f_globals.get('__name__', '')}.{code.co_qualname}:{tx.lineno}:text"
+    found = sites.find(key)
+    if found is None or found.origin.co_filename != code.co_filename:
+        found = LiveSite(key, "text", code, line=tx.lineno)
+        sites.register(found)
+    return found
+
+
+def _as_of_now(tx: Any, site: LiveSite, value: VariableTracker) -> VariableTracker:
+    """Return what a text has of ``value``, whatever is changed later."""
+    if not site.active:
+        return value
+    try:
+        return sinks.snapshot(tx, site, value)
+    except sinks.CannotSnapshot:
+        return value
+
+
 #: By the lowest bits of the argument of FORMAT_VALUE.
 _CONVERSIONS: Final[tuple[Callable[[Any], Any], ...]] = (lambda value: value, str, repr, ascii)
 
@@ -93,3 +131,4 @@ def install() -> None:
         kind.sq_concat_impl = _concatenated  # type: ignore[assignment, method-assign]
     ConstantVariable.call_method = _call_method  # type: ignore[assignment, method-assign]
     InstructionTranslatorBase._format_value = _format_value  # type: ignore[assignment, method-assign]
+    BuiltinVariable.call_format = _call_format  # type: ignore[assignment, method-assign]

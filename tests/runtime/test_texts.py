@@ -49,3 +49,57 @@ def test_a_number_that_changes_from_call_to_call(program: Callable[..., object])
     assert_equivalent(
         lambda: program, lambda: inputs, fullgraph=False, graphs=None, recompiles=None
     )
+
+
+def _tensor(x: Tensor) -> Tensor:
+    message = f"as {x}"
+    x.add_(1)
+    print(message, x)
+    return x
+
+
+def _in_turns(x: Tensor) -> Tensor:
+    for turn in range(3):
+        message = "{}: {values}".format(turn, values=x)
+        x.add_(turn)
+        print(message)
+    return x
+
+
+def _list(x: Tensor) -> list[Tensor]:
+    items = [x]
+    message = f"{items}"
+    items.append(x * 2)
+    x.mul_(2)
+    print(message, len(items))
+    return items
+
+
+def _in_an_arm(x: Tensor) -> Tensor:
+    y = x * 1
+    message = "none"
+    if x.sum() > 0:
+        message = f"{y}"
+        y.add_(1)
+        print(message)
+    else:
+        print(message, f"{y}")
+        y.sub_(1)
+    return y
+
+
+def _raised(x: Tensor) -> Tensor:
+    message = f"values {x}"
+    x.mul_(2)
+    if x.sum() > 5:
+        raise ValueError(message)
+    return x
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("program", [_tensor, _in_turns, _list, _in_an_arm, _raised])
+def test_a_text_shows_values_of_its_moment(program: Callable[..., object], backend: str) -> None:
+    def inputs() -> list[object]:
+        return [call(torch.full((2,), value)) for value in (1.0, -3.0, 7.0)]
+
+    assert_equivalent(lambda: program, inputs, backend=backend)
