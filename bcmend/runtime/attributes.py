@@ -8,11 +8,13 @@ of a frame that has ended by then needs no record.
 from __future__ import annotations
 
 import dis
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
+from torch._dynamo.guards import GuardBuilder, install_guard
 from torch._dynamo.side_effects import SideEffects
 from torch._dynamo.variables import CellVariable, DeletedVariable, NewGlobalVariable
 from torch._dynamo.variables.base import AttributeMutationNew, VariableTracker
@@ -73,6 +75,8 @@ def attribute_changes(
         )
         present = _present_attribute(tx, variable, name) if None in sides else None
         one, other = (present if side is None else side for side in sides)
+        if one is None or other is None:
+            _guard_absence(variable, name)
         nothing = DeletedVariable()
         ends = one or nothing, other or nothing
         changes += _attribute_change(tx, site, merger, (variable, name), ends, kind, form)
@@ -150,6 +154,13 @@ def _present_attribute(tx: Any, variable: VariableTracker, name: str) -> Variabl
         return variable.var_getattr(tx, name)
     except Exception:
         return None
+
+
+def _guard_absence(variable: VariableTracker, name: str) -> None:
+    """Have the frame traced anew for an object that has the attribute by then."""
+    if variable.source is not None:
+        absent = functools.partial(GuardBuilder.HASATTR, attr=name)
+        install_guard(variable.source.make_guard(absent))
 
 
 def _require_owned(

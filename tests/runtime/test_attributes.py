@@ -321,3 +321,42 @@ def test_no_merged_tensor_is_stored_as_a_parameter() -> None:
         assert torch.compile(found, backend="eager")(torch.tensor(row)).equal(result)
         owner = "first" if expected.used is expected.first else "second"
         assert found.used is getattr(found, owner)
+
+
+class _Namespace:
+    """An object of the program's own."""
+
+
+class _Kept(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner: Any = _Namespace()
+
+
+class _Created(_Kept):
+    def forward(self, x: Tensor) -> Tensor:
+        if x.sum() > 0:
+            self.extra = 3
+        return x + 1
+
+
+class _CreatedWithATensor(_Kept):
+    def forward(self, x: Tensor) -> Tensor:
+        if 0 < x.sum() < 5:
+            self.extra = x * 2
+        return x + 1
+
+
+class _CreatedInside(_Kept):
+    def forward(self, x: Tensor) -> Tensor:
+        if x.sum() > 0:
+            self.inner.extra = 3
+        else:
+            self.inner.other = 4
+        return x + 1
+
+
+@pytest.mark.parametrize("kind", [_Created, _CreatedWithATensor, _CreatedInside])
+def test_an_attribute_that_an_earlier_call_has_created_stays(kind: type[_Kept]) -> None:
+    inputs = [call(torch.full((2,), value)) for value in (1.0, -1.0, 2.0, -2.0, 9.0)]
+    assert_equivalent(kind, lambda: inputs, graphs=None, recompiles=None, may_copy=True)
