@@ -25,7 +25,7 @@ from torch._guards import GuardSource, Source
 from torch.fx import Node, Proxy
 
 from bcmend.names import BUFFER
-from bcmend.runtime import backoff, emission, losses, per_trace, repeats
+from bcmend.runtime import backoff, emission, losses, per_trace, repeats, sites
 from bcmend.runtime.emission import Finish, Plan, Statement
 from bcmend.runtime.inline_values import CannotRunInside, Gathered
 from bcmend.runtime.sites import LiveSite
@@ -80,6 +80,7 @@ def is_wanted(tx: Any, site: LiveSite, *, raises: bool) -> bool:
 def must_wait(output: Any) -> NoReturn:
     """Have the frame traced again with all records deferred."""
     _state(output).timing = _DEFERRED
+    sites.allow_exits_again()  # what is written in the graph may have stood against them
     raise SiteChanged(restart_reason="bcmend: a record cannot run inside the graph")
 
 

@@ -363,6 +363,7 @@ def _choose(tx: Any, branch: Branch, has_results: bool) -> tuple[Choice, list[In
     except in_place.CannotSettle as problem:
         site.refuse("arm-effects", str(problem))
         return None
+    _require_checks_first(tx, branch, tensors)
     choice, refusal = weigh(site.branch, hazards, gradients, has_results or bool(tensors))
     if refusal is not None:
         site.refuse(*refusal)
@@ -377,6 +378,20 @@ def _require_order(tx: Any, branch: Branch, hazards: Sequence[Hazards]) -> None:
             inline.is_wanted(tx, draft.site, raises=draft.raises) for draft in statements
         ):
             inline.must_wait(tx.output)
+
+
+def _require_checks_first(tx: Any, branch: Branch, tensors: Sequence[InPlace]) -> None:
+    """Defer all records if there is a check in an arm that also changes something.
+
+    It would run behind the branch, where the changes have been made known.
+    """
+    effects = [arm.effects for arm in branch.arms]
+    if not tensors and not any(each.attributes or each.containers for each in effects):
+        return
+    drafts = [draft for arm in branch.arms for draft in arm.records]
+    checks = [draft for draft in drafts if draft.is_statement and draft.raises]
+    if any(inline.is_wanted(tx, draft.site, raises=True) for draft in checks):
+        inline.must_wait(tx.output)
 
 
 def _hazards(tx: Any, branch: Branch) -> list[Hazards]:

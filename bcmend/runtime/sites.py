@@ -14,6 +14,7 @@ from typing import Final
 
 __all__ = [
     "LiveSite",
+    "allow_exits_again",
     "begin_call",
     "calls_at",
     "clear_recent",
@@ -201,6 +202,11 @@ def begin_call() -> None:
 def leave_without_exit(site: LiveSite) -> None:
     """Make no side exit for a site in the traces of the outermost call being made."""
     _RECENT.without_exit.add(site.key)
+
+
+def allow_exits_again() -> None:
+    """Forget for which sites no side exits are made, since the frame will be another one."""
+    _RECENT.without_exit.clear()
 
 
 def may_have_exit(site: LiveSite) -> bool:

@@ -398,3 +398,37 @@ def test_a_check_computes_its_message_under_the_settings_of_its_place(backend: s
     calls = [call(POSITIVE.clone()), call(POSITIVE * 2)]
     found = assert_equivalent(make, lambda: calls, backend=backend, way=_inline)
     assert _lowerings(found.report) == {"inline"}
+
+
+@BACKENDS
+@pytest.mark.parametrize(
+    "policy",
+    [INLINE, bcmend.Policy(output="inline"), bcmend.Policy(guards="inline"), bcmend.Policy()],
+)
+def test_what_an_arm_changes_behind_a_failed_check_of_its_own_is_as_before(
+    policy: bcmend.Policy, backend: str
+) -> None:
+    class Program(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.seen: list[int] = []
+            self.last = 0
+
+        def forward(self, x: Tensor) -> Tensor:
+            print("begins")
+            if x.min() < 0:
+                if x.max() > 2:
+                    raise ValueError("too large")
+                x.add_(1)
+                self.last = 1
+                self.seen.append(1)
+            return x * 2
+
+    def patched(make: Callable[[], Any], options: Mapping[str, Any]) -> tuple[Any, Any]:
+        program = bcmend.patch(make(), policy=policy)
+        return program, torch.compile(program, **options)
+
+    def inputs() -> list[Any]:
+        return [call(torch.tensor(each)) for each in ([4.0, -3.0], [-1.0, -2.0], [1.0, 3.0])]
+
+    assert_equivalent(Program, inputs, backend=backend, way=patched, graphs=None, recompiles=None)
