@@ -6,6 +6,7 @@ wrong guess could change a program, the traced code checks the object itself.
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "NEVER_TENSOR_ATTRIBUTES",
     "NEVER_TENSOR_CALLS",
     "REPEATABLE_CALLS",
+    "SILENT_CALLS",
     "WARNING_FUNCTIONS",
 ]
 
@@ -90,6 +92,35 @@ REPEATABLE_CALLS: Final = (
         getLogger getattr isfinite isinf isnan list log log10 map mean median mul norm numel permute
         pow prod range reshape select set size softmax sqrt square squeeze std sub to transpose
         tuple unique unsqueeze values var view zip enumerate long double half add amax amin
+        """.split()
+    )
+)
+
+#: Methods and functions of Python, torch, numpy and well-known libraries that do nothing but give a
+#: value. Under any other name there may be a function of the program, which may do something.
+SILENT_CALLS: Final = (
+    REPEATABLE_CALLS
+    | frozenset(
+        name
+        for kind in (str, bytes, int, float, complex, tuple, frozenset, math)
+        for name in dir(kind)
+    )
+    | frozenset(
+        """
+        Counter Decimal Fraction OrderedDict bytearray bytes chr complex copy deepcopy divmod
+        filter frozenset isoformat most_common ord reversed slice strftime timedelta total_seconds
+
+        allclose argsort bfloat16 bincount cat ceil clamp clip contiguous cos cosine_similarity
+        cpu cumprod diag diff dot element_size eq equal expand expm1 flip floor floor_divide ge gt
+        histc histogram index_select int inverse isclose kthvalue le log1p log2 logical_and
+        logical_not logical_or logsumexp lt masked_fill matmul mode multiply narrow nanmean nansum
+        ne neg nelement new_tensor ones_like outer quantile reciprocal relu repeat roll rsqrt
+        sigmoid sign sin sort split stack swapaxes t take tan tanh tensor topk trace tril triu
+        trunc unbind unfold vdot where zeros_like is_nonzero numpy_force
+
+        around array array2string array_repr array_str asanyarray asarray astype average corrcoef
+        cov float16 float32 float64 int32 int64 linspace nanmax nanmin nanmedian nanstd nanvar
+        percentile ptp ravel rint unravel_index
         """.split()
     )
 )

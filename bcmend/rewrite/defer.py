@@ -8,7 +8,7 @@ takes a number out of a tensor, say), the variables and attributes that it reads
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from inspect import CO_GENERATOR
 from opcode import _nb_ops  # type: ignore[attr-defined]
 from types import CodeType
@@ -16,10 +16,11 @@ from typing import Final
 
 from bcmend.analysis.conditions import called_name
 from bcmend.analysis.effects import names_of, touched
-from bcmend.analysis.facts import Facts
+from bcmend.analysis.facts import Facts, facts_of
 from bcmend.analysis.liveness import bound_before, live_before
+from bcmend.codeobj.decode import decode
 from bcmend.codeobj.opcodes import row
-from bcmend.codeobj.scan import formats
+from bcmend.codeobj.scan import code_objects, formats
 from bcmend.rewrite.plan import OutputLowering, Refusal, Slice
 from bcmend.rewrite.statements import (
     CALLS,
@@ -36,6 +37,7 @@ from bcmend.torch_knowledge import (
     LOGGER_METHODS,
     NEVER_TENSOR_ATTRIBUTES,
     REPEATABLE_CALLS,
+    SILENT_CALLS,
 )
 
 __all__ = ["propose_output"]
@@ -118,8 +120,46 @@ def _inputs(facts: Facts, statement: OutputStatement, own: frozenset[str]) -> li
         chains = list(_chains(facts, part, statement.data, own))
         if None in chains:
             return None
+        if part in arguments and _may_do_something(facts, part, chains):
+            inputs.append(part)  # later is too late, if Dynamo can make it at all
+            continue
         inputs += [chain for chain in chains if chain is not None]
     return None if _fails_too_late(facts, statement, arguments, inputs) else inputs
+
+
+def _may_do_something(facts: Facts, part: Slice, now: Sequence[Slice | None]) -> bool:
+    """Whether what is left for later of an argument may change something, or depend on changes."""
+    made = {index for each in now if each for index in range(each.start, each.end)}
+    left = [index for index in range(part.start, part.end) if index not in made]
+    nested = (facts.instructions[index].arg for index in left)
+    return _call_something(facts, left) or any(
+        _call_something(inner, range(len(inner.instructions)))
+        for code in nested
+        if isinstance(code, CodeType)
+        for inner in (facts_of(decode(each)) for each in code_objects(code))
+    )
+
+
+def _call_something(facts: Facts, indices: Iterable[int]) -> bool:
+    """Whether one of these instructions calls what may be a function of the program."""
+    return any(
+        facts.instructions[index].op in CALLS
+        and called_name(facts, index) not in SILENT_CALLS
+        and not _calls_a_nested_function(facts, index)
+        for index in indices
+        if facts.stacks[index] is not None
+    )
+
+
+def _calls_a_nested_function(facts: Facts, call: int) -> bool:
+    """Whether a call is that of a comprehension or generator expression."""
+    pops, _ = row(facts.instructions[call].op).effect(facts.instructions[call].arg)
+    makers = {maker for position in range(-pops, 0)[:2] for maker in facts.operand(call, position)}
+    return any(maker >= 0 and _makes_a_function(facts, maker) for maker in makers)
+
+
+def _makes_a_function(facts: Facts, index: int) -> bool:
+    return facts.instructions[index].op in ("MAKE_FUNCTION", "SET_FUNCTION_ATTRIBUTE")
 
 
 def _fails_too_late(

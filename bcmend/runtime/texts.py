@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from torch._dynamo import graph_break_hints
+from torch._dynamo.exc import unimplemented
 from torch._dynamo.symbolic_convert import InstructionTranslatorBase
 from torch._dynamo.utils import unpack_iterable
 from torch._dynamo.variables import BuiltinVariable, ConstantVariable, TupleVariable
@@ -95,6 +97,13 @@ def _call_format(
     """Model ``form.format(...)``, which Dynamo makes a text of when the graph has run."""
     if is_patched(tx):
         site = _site(tx)
+        if not site.active:
+            unimplemented(
+                gb_type="bcmend: a text of what is changed later",
+                context=site.detail,
+                explanation="The text would be made when the graph has run.",
+                hints=[*graph_break_hints.FUNDAMENTAL],
+            )
         given = tuple(_as_of_now(tx, site, each) for each in given)
         named = {name: _as_of_now(tx, site, each) for name, each in named.items()}
     return _DYNAMOS_FORMATTING(self, tx, form, *given, **named)
@@ -113,8 +122,6 @@ def _site(tx: Any) -> LiveSite:
 
 def _as_of_now(tx: Any, site: LiveSite, value: VariableTracker) -> VariableTracker:
     """Return what a text has of ``value``, whatever is changed later."""
-    if not site.active:
-        return value
     try:
         return sinks.snapshot(tx, site, value)
     except sinks.CannotSnapshot:

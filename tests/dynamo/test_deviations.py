@@ -145,6 +145,30 @@ def test_a_graph_of_aot_eager_that_fails_writes_to_stderr(
     assert ("FX-traced Module" in capsys.readouterr().err) is writes
 
 
+def _converts(x: Tensor) -> Tensor:
+    int(x.sum())
+    return x + 1
+
+
+def _factorizes(x: Tensor) -> Tensor:
+    if x.sum() > 0:
+        torch.linalg.cholesky(-x.diag())
+    return x + 1
+
+
+@pytest.mark.parametrize(
+    ("program", "backend", "given"),
+    [(_converts, "eager", [float("inf"), 1.0]), (_factorizes, "aot_eager", [2.0, 1.0])],
+)
+def test_what_fails_and_is_not_read_is_left_out(
+    program: Callable[[Tensor], Tensor], backend: str, given: list[float]
+) -> None:
+    x = torch.tensor(given)
+    with pytest.raises((OverflowError, RuntimeError)):
+        program(x)
+    assert torch.equal(_mended(program, backend=backend)(x), x + 1)
+
+
 def test_parameters_of_the_untaken_side_get_zero_gradients() -> None:
     class Program(nn.Module):
         def __init__(self) -> None:

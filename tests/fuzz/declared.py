@@ -17,7 +17,12 @@ from tests.fuzz.programs import Program, policy_of
 from tests.observation import Observation
 
 #: What output of `tests.fuzz.prelude` fails with.
-_FAILING: Final = ("'full'", "'no handling'", "'no text'")
+_FAILING: Final = (
+    "'full'",
+    "'no handling'",
+    "'no text'",
+    "'%d format: a real number is required, not str'",
+)
 
 
 def has_failed_output(program: Program, one: Observation, two: Observation) -> bool:
@@ -50,6 +55,12 @@ def has_failed_inside_its_graph(program: Program, one: Observation, two: Observa
         return False
     lines, line = program.source.splitlines(), _line_of(two)
     return 0 < line <= len(lines) and lines[line - 1].lstrip().startswith(("def ", "@"))
+
+
+def is_not_converted(one: Observation, two: Observation) -> bool:
+    """Whether a number that is not finite should have become an integer that nobody reads."""
+    text = " ".join(_raised_with(one))
+    return two.raised is None and text.startswith("'cannot convert float ")
 
 
 def _line_of(one: Observation) -> int:
@@ -86,6 +97,16 @@ def is_of_warm_code(one: Observation, difference: str) -> bool:
     parts = one.raised.parts if one.raised is not None else None
     kind = parts["['type']"].text if parts is not None else ""
     return "UnboundLocalError" in kind and _LINE.fullmatch(difference) is not None
+
+
+def is_of_a_piece(program: Program, one: Observation, difference: str) -> bool:
+    """Whether a difference is the line of an operation that failed in a piece of a call.
+
+    An exception out of a graph names the line where its piece begins, in stock too.
+    """
+    lines, line = program.source.splitlines(), _line_of(one)
+    is_known = 0 < line <= len(lines) and _LINE.fullmatch(difference) is not None
+    return is_known and not lines[line - 1].lstrip().startswith(("raise", "assert"))
 
 
 def _raised_with(one: Observation) -> tuple[str, ...]:

@@ -69,6 +69,8 @@ def found_in_export(program: Program) -> Iterator[str]:
         of_stock = _outcome(stock, calls()[0])
         if _is_like(of_stock, expected):
             reference = of_stock
+        elif _is_like(found, of_stock):
+            return  # a handler of the program may catch what torch raises while it exports
     if _FROM_THE_HOST.search(program.body) and not _is_like(found, expected):
         return
     if not isinstance(found, Exception) and not _is_like(found, reference):

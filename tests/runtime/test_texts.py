@@ -60,7 +60,7 @@ def _tensor(x: Tensor) -> Tensor:
 
 def _in_turns(x: Tensor) -> Tensor:
     for turn in range(3):
-        message = "{}: {values}".format(turn, values=x)
+        message = f"{turn}: {x}"
         x.add_(turn)
         print(message)
     return x
@@ -103,3 +103,30 @@ def test_a_text_shows_values_of_its_moment(program: Callable[..., object], backe
         return [call(torch.full((2,), value)) for value in (1.0, -3.0, 7.0)]
 
     assert_equivalent(lambda: program, inputs, backend=backend)
+
+
+class _Owner:
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __repr__(self) -> str:
+        return f"Owner({self.count})"
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_text_of_an_object_that_is_changed_later_breaks_the_graph(backend: str) -> None:
+    def make() -> Callable[[Tensor], Tensor]:
+        owner = _Owner()
+
+        def program(x: Tensor) -> Tensor:
+            message = f"{owner}: {x.sum():.1f}"
+            owner.count += 1
+            print(message, owner)
+            return x * 2
+
+        return program
+
+    inputs = [call(torch.ones(3)), call(torch.zeros(3)), call(-torch.ones(3))]
+    assert_equivalent(
+        make, lambda: inputs, backend=backend, fullgraph=False, graphs=None, recompiles=None
+    )
