@@ -679,6 +679,8 @@ class CodeWriter:
             target = self._facts.instructions[index].target
             copied = self._copied(stretch, index)
             items.append(replace(copied, target=labels[target]) if target in labels else copied)
+        if part.end in labels:
+            items.append(labels[part.end])
         return items
 
     def _load(self, stretch: _Stretch, part: Slice) -> list[Instruction]:

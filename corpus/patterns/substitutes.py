@@ -217,7 +217,7 @@ def context_variable_around_a_branch() -> Program:
     return program
 
 
-@pattern(signs, UNEQUAL, because="Only where the branch is taken is the variable set.")
+@pattern(signs, CALL, UNEQUAL, because="Only where the branch is taken is the variable set.")
 def context_variable_set_in_one_arm() -> Program:
     def program(x: Tensor) -> Tensor:
         token = None
