@@ -184,7 +184,7 @@ def _tensor_differences(
             yield f"{path}: {aspect} {left} and {right}"
             return
     if one.stride() != other.stride():
-        yield f"{path}: strides {one.stride()} and {other.stride()}"
+        yield f"{path}: strides {one.stride()} and {other.stride()} of {tuple(one.shape)}"
     if first.requires_grad != second.requires_grad and not (
         may_require_grad and second.requires_grad
     ):

@@ -372,6 +372,32 @@ def test_random_numbers_of_both_sides_are_drawn_where_the_policy_asks_for_where(
     assert not torch.equal(eager, mended)
 
 
+def test_an_exception_behind_a_graph_break_has_no_traceback() -> None:
+    shown: list[bool] = []
+
+    @torch._dynamo.disable
+    def show(error: Exception) -> None:
+        shown.append(error.__traceback__ is not None)
+
+    def program(x: Tensor) -> Tensor:
+        if x.sum() > 0:
+            x = x + 1
+        try:
+            raise ValueError(1)
+        except ValueError as error:
+            kept = error
+        show(kept)
+        return x
+
+    for call in (
+        program,
+        torch.compile(program, backend="eager"),
+        bcmend.compile(program, backend="eager"),
+    ):
+        call(NEGATIVE)
+    assert shown == [True, False, False]
+
+
 def test_a_result_may_require_gradients_for_the_side_that_was_not_taken() -> None:
     class Program(nn.Module):
         def __init__(self) -> None:

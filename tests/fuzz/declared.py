@@ -109,6 +109,32 @@ def is_of_a_piece(program: Program, one: Observation, difference: str) -> bool:
     return is_known and not lines[line - 1].lstrip().startswith(("raise", "assert"))
 
 
+_STRIDES: Final = re.compile(r".*: strides \((.*?)\) and \((.*?)\) of \((.*?)\)")
+
+
+def is_of_no_stride(difference: str) -> bool:
+    """Whether strides differ in dimensions of one item alone, of which Inductor keeps none."""
+    found = _STRIDES.fullmatch(difference)
+    if found is None:
+        return False
+    one, other, sizes = (each.strip(",").split(", ") for each in found.groups())
+    return all(
+        size == "1" or left == right for left, right, size in zip(one, other, sizes, strict=True)
+    )
+
+
+_TRACEBACK: Final = re.compile(r"Traceback \(most recent call last\):\n(  .*\n)+")
+
+
+def without_tracebacks(text: str) -> str:
+    """Return a text without the tracebacks in it.
+
+    Dynamo makes an exception that it has seen raised and caught anew behind a graph break, without
+    its traceback, as is declared: a policy that keeps output breaks the graph there.
+    """
+    return _TRACEBACK.sub("", text)
+
+
 def _raised_with(one: Observation) -> tuple[str, ...]:
     """Return the texts of the arguments of the exception of a call."""
     parts = one.raised.parts if one.raised is not None else None
