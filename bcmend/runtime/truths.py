@@ -21,6 +21,7 @@ import torch
 from torch._dynamo.utils import cmp_name_to_op_mapping
 from torch._dynamo.variables import (
     BuiltinVariable,
+    ConstantVariable,
     ListVariable,
     TensorVariable,
     TorchInGraphFunctionVariable,
@@ -189,6 +190,37 @@ def _not(variable: BuiltinVariable, tx: Any, operand: VariableTracker) -> Any:
     )
 
 
+_DYNAMOS_NUMBERS: Final = BuiltinVariable._comparison_with_symnode
+
+
+def _numbers_compared(
+    self: BuiltinVariable, tx: Any, left: VariableTracker, right: VariableTracker
+) -> VariableTracker:
+    """Compare numbers, of which one or both may be truths."""
+    sides = left.realize(), right.realize()
+    if any(map(_is_truth, sides)):
+        left, right = (_as_number(tx, each) for each in sides)
+    return _DYNAMOS_NUMBERS(self, tx, left, right)
+
+
+def _is_truth(value: VariableTracker) -> bool:
+    if isinstance(value, SymNodeVariable):
+        return isinstance(value.sym_num, torch.SymBool)
+    return isinstance(value, ConstantVariable) and type(value.value) is bool
+
+
+def _as_number(tx: Any, value: VariableTracker) -> VariableTracker:
+    """Return 1 for a truth and 0 for its contrary, as Python compares them; torch does not."""
+    value = value.realize()
+    if not _is_truth(value):
+        return value
+    if isinstance(value, ConstantVariable):
+        return constant(int(value.value))
+    arguments = (value.as_proxy(), 1, 0)
+    proxy = tx.output.create_proxy("call_function", torch.sym_ite, arguments, {})
+    return SymNodeVariable.create(tx, proxy)
+
+
 def _operation(variable: BuiltinVariable, tx: Any, arguments: Any, keywords: Any) -> Any:
     """``not tensor``, where Dynamo would put Python's own ``not`` into the graph."""
     taken = None
@@ -248,6 +280,8 @@ def install() -> None:
     object_protocol.generic_richcompare_bool = _items_equal
     SymNodeVariable.richcompare_impl = _comparison  # type: ignore[method-assign]
     BuiltinVariable.call_not_ = _not  # type: ignore[assignment, method-assign]
+    BuiltinVariable._comparison_with_symnode = _numbers_compared  # type: ignore[method-assign]
+    BuiltinVariable._binop_handlers.cache_clear()  # it keeps such methods
     BuiltinVariable._handle_insert_op_in_graph = _operation  # type: ignore[assignment, method-assign]
     TensorVariable.method_tolist = _tolist  # type: ignore[assignment, method-assign]
     TensorVariable.method_item = _item  # type: ignore[assignment, method-assign]

@@ -481,6 +481,7 @@ ORACLES: Final[dict[str, Callable[[Program], Verdict]]] = {
 
 def judge(oracle: str, program: Program, seconds: float = 30.0) -> Verdict:
     """Run an oracle; a crash of bcmend outside the program is wrong, too long a run is slow."""
+    torch.set_printoptions(profile="default")  # what another program has set
     try:
         with time_limit(seconds):
             return ORACLES[oracle](program)

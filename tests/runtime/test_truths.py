@@ -221,3 +221,48 @@ def test_no_number_is_taken_out_where_only_its_truth_is_read() -> None:
         bcmend.unpatch()
     assert "item" not in targets
     assert torch.where in targets
+
+
+_SIDES: dict[str, Callable[[Tensor, Tensor, Tensor], Any]] = {
+    "float": lambda x, number, mask: x[0].item(),
+    "int": lambda x, number, mask: number.item(),
+    "truth": lambda x, number, mask: mask[0].item(),
+    "1": lambda x, number, mask: 1,
+    "True": lambda x, number, mask: True,
+    "0.5": lambda x, number, mask: 0.5,
+}
+
+
+@pytest.mark.parametrize("compare", [operator.eq, operator.ne, operator.lt, operator.ge])
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ("truth", "1"),
+        ("1", "truth"),
+        ("truth", "True"),
+        ("truth", "0.5"),
+        ("truth", "float"),
+        ("float", "truth"),
+        ("int", "truth"),
+        ("truth", "truth"),
+        ("int", "True"),
+        ("True", "float"),
+    ],
+)
+@pytest.mark.parametrize("fullgraph", [False, True])
+def test_a_truth_out_of_a_tensor_is_compared_as_a_number(
+    compare: Callable[[Any, Any], Any], left: str, right: str, *, fullgraph: bool
+) -> None:
+    one, other = _SIDES[left], _SIDES[right]
+
+    def program(x: Tensor, number: Tensor, mask: Tensor) -> Tensor:
+        if compare(one(x, number, mask), other(x, number, mask)):
+            return x + 1
+        return x - 1
+
+    inputs = [
+        call(torch.tensor([float(number), 2.0]), torch.tensor(number), torch.tensor([truth, True]))
+        for number in (1, 0, -1)
+        for truth in (True, False)
+    ]
+    assert_equivalent(lambda: program, lambda: inputs, fullgraph=fullgraph, graphs=None)
