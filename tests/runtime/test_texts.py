@@ -130,3 +130,24 @@ def test_a_text_of_an_object_that_is_changed_later_breaks_the_graph(backend: str
     assert_equivalent(
         make, lambda: inputs, backend=backend, fullgraph=False, graphs=None, recompiles=None
     )
+
+
+def test_an_exported_program_needs_no_text() -> None:
+    class Program(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.owner = _Owner()
+
+        def forward(self, x: Tensor) -> Tensor:
+            if x.sum() > 0:
+                x = x * 2
+            message = f"{self.owner}: {x.sum():.1f}"
+            self.owner.count += 1
+            print(message)
+            return x + 1
+
+    x = torch.ones(3)
+    expected = Program()(x)
+    with pytest.warns(bcmend.OutputDropped):
+        exported = torch.export.export(bcmend.patch(Program()), (x,), strict=True)
+    assert torch.equal(exported.module()(x), expected)
