@@ -107,16 +107,15 @@ SILENT_CALLS: Final = (
     )
     | frozenset(
         """
-        Counter Decimal Fraction OrderedDict bytearray bytes chr complex copy deepcopy divmod
-        filter frozenset isoformat most_common ord reversed slice strftime timedelta total_seconds
+        Counter Decimal Fraction OrderedDict bytearray bytes chr complex deepcopy divmod filter
+        frozenset isoformat most_common ord reversed slice strftime timedelta total_seconds
 
-        allclose argsort bfloat16 bincount cat ceil clamp clip contiguous cos cosine_similarity
-        cpu cumprod diag diff dot element_size eq equal expand expm1 flip floor floor_divide ge gt
-        histc histogram index_select int inverse isclose kthvalue le log1p log2 logical_and
-        logical_not logical_or logsumexp lt masked_fill matmul mode multiply narrow nanmean nansum
-        ne neg nelement new_tensor ones_like outer quantile reciprocal relu repeat roll rsqrt
-        sigmoid sign sin sort split stack swapaxes t take tan tanh tensor topk trace tril triu
-        trunc unbind unfold vdot where zeros_like is_nonzero numpy_force
+        allclose argsort bfloat16 bincount cat clamp clip contiguous cosine_similarity cumprod
+        diag diff dot element_size eq equal expand flip floor_divide ge gt histc histogram
+        index_select inverse kthvalue le logical_and logical_not logical_or logsumexp lt
+        masked_fill matmul mode multiply narrow nanmean nansum ne neg nelement new_tensor
+        ones_like outer quantile reciprocal relu repeat roll rsqrt sigmoid sign sort stack
+        swapaxes t take tensor topk trace tril triu unbind unfold vdot where zeros_like is_nonzero
 
         around array array2string array_repr array_str asanyarray asarray astype average corrcoef
         cov float16 float32 float64 int32 int64 linspace nanmax nanmin nanmedian nanstd nanvar

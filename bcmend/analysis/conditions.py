@@ -213,14 +213,19 @@ def _is_null(evidence: Evidence, slot: Iterable[int]) -> bool:
     return bool(args) and all(isinstance(arg, tuple) and arg[:1] == (True,) for arg in args)
 
 
-def called_name(evidence: Evidence, call: int) -> str:
-    """Return the last name of what a call calls (``any`` for ``x.any()``); empty if unknown."""
+def callees(evidence: Evidence, call: int) -> list[frozenset[int]]:
+    """Return the operands of which one is what a call calls, each as what can have made it."""
     instruction = evidence.instructions[call]
     pops, _ = row(instruction.op).effect(instruction.arg)
     slots = [frozenset(evidence.operand(call, position)) for position in range(-pops, 0)[:2]]
     if len(slots) == 2 and slots[0] != slots[1] and _is_null(evidence, slots[0]):
         del slots[0]
-    for slot in slots:
+    return slots
+
+
+def called_name(evidence: Evidence, call: int) -> str:
+    """Return the last name of what a call calls (``any`` for ``x.any()``); empty if unknown."""
+    for slot in callees(evidence, call):
         for source in slot:
             name = names_of(evidence.instructions[source]) if source >= 0 else ""
             if name:

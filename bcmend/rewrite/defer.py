@@ -14,7 +14,7 @@ from opcode import _nb_ops  # type: ignore[attr-defined]
 from types import CodeType
 from typing import Final
 
-from bcmend.analysis.conditions import called_name
+from bcmend.analysis.conditions import called_name, callees
 from bcmend.analysis.effects import names_of, touched
 from bcmend.analysis.facts import Facts, facts_of
 from bcmend.analysis.liveness import bound_before, live_before
@@ -153,13 +153,9 @@ def _call_something(facts: Facts, indices: Iterable[int]) -> bool:
 
 def _calls_a_nested_function(facts: Facts, call: int) -> bool:
     """Whether a call is that of a comprehension or generator expression."""
-    pops, _ = row(facts.instructions[call].op).effect(facts.instructions[call].arg)
-    makers = {maker for position in range(-pops, 0)[:2] for maker in facts.operand(call, position)}
-    return any(maker >= 0 and _makes_a_function(facts, maker) for maker in makers)
-
-
-def _makes_a_function(facts: Facts, index: int) -> bool:
-    return facts.instructions[index].op in ("MAKE_FUNCTION", "SET_FUNCTION_ATTRIBUTE")
+    makers = frozenset[int]().union(*callees(facts, call))
+    made = (facts.instructions[maker].op for maker in makers if maker >= 0)
+    return any(op in ("MAKE_FUNCTION", "SET_FUNCTION_ATTRIBUTE") for op in made)
 
 
 def _fails_too_late(

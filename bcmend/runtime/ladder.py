@@ -373,10 +373,7 @@ def _choose(tx: Any, branch: Branch, has_results: bool) -> tuple[Choice, list[In
 def _require_order(tx: Any, branch: Branch, hazards: Sequence[Hazards]) -> None:
     """Defer all records if one of an arm, which runs behind the branch, came behind a failure."""
     for arm, hazard in zip(branch.arms, hazards, strict=True):
-        statements = [draft for draft in arm.records if draft.is_statement]
-        if hazard.partial and any(
-            inline.is_wanted(tx, draft.site, raises=draft.raises) for draft in statements
-        ):
+        if hazard.partial and _run_inside(tx, arm):
             inline.must_wait(tx.output)
 
 
@@ -388,10 +385,14 @@ def _require_checks_first(tx: Any, branch: Branch, tensors: Sequence[InPlace]) -
     effects = [arm.effects for arm in branch.arms]
     if not tensors and not any(each.attributes or each.containers for each in effects):
         return
-    drafts = [draft for arm in branch.arms for draft in arm.records]
-    checks = [draft for draft in drafts if draft.is_statement and draft.raises]
-    if any(inline.is_wanted(tx, draft.site, raises=True) for draft in checks):
+    if any(draft.raises for arm in branch.arms for draft in _run_inside(tx, arm)):
         inline.must_wait(tx.output)
+
+
+def _run_inside(tx: Any, arm: ArmTrace) -> list[Draft]:
+    """Return the records of an arm that stand for statements and are to run inside the graph."""
+    statements = (draft for draft in arm.records if draft.is_statement)
+    return [each for each in statements if inline.is_wanted(tx, each.site, raises=each.raises)]
 
 
 def _hazards(tx: Any, branch: Branch) -> list[Hazards]:

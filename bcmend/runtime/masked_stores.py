@@ -31,7 +31,6 @@ from bcmend.runtime.index_parts import Item, Part, part_of
 from bcmend.runtime.masked_writes import Store, is_one, numbers_of_range
 from bcmend.runtime.merge import constant, example_of
 from bcmend.runtime.operations import storage_of
-from bcmend.runtime.sites import LiveSite
 from bcmend.runtime.unread import KEPT
 
 __all__ = ["install"]
@@ -123,16 +122,6 @@ def _needs_exit(tx: Any, part: Part, form: Sequence[Any], value: VariableTracker
 # What Dynamo calls
 
 
-def _site(tx: Any) -> LiveSite:
-    """Return the site of the store being traced; in no report, since no code was rewritten."""
-    key = f"{tx.f_globals.get('__name__', '')}.{tx.f_code.co_qualname}:{tx.lineno}:store"
-    found = sites.find(key)
-    if found is None or found.origin.co_filename != tx.f_code.co_filename:
-        found = LiveSite(key, "guard", tx.f_code, line=tx.lineno)
-        sites.register(found)
-    return found
-
-
 def _store(tx: Any, target: TensorVariable, key: VariableTracker, value: VariableTracker) -> None:
     """Write a store into the graph. Raises ``_Other`` before anything is written."""
     part = part_of(tx, example_of(target).dim(), key)
@@ -141,7 +130,8 @@ def _store(tx: Any, target: TensorVariable, key: VariableTracker, value: Variabl
     _require_storable(tx, target, value)
     with tx.fake_mode:
         form = example_of(target)[part.example].shape
-    site = _site(tx)
+    # In no report, since no code was rewritten.
+    site = sites.being_traced(tx, tx.f_code, "store", "guard")
     needs_exit = _needs_exit(tx, part, form, value)
     if needs_exit and not guards.can_exit(tx, site):
         raise _Other

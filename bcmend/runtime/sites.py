@@ -10,12 +10,13 @@ import threading
 from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from types import CodeType
-from typing import Final
+from typing import Any, Final
 
 __all__ = [
     "LiveSite",
     "allow_exits_again",
     "begin_call",
+    "being_traced",
     "calls_at",
     "clear_recent",
     "find",
@@ -166,6 +167,16 @@ def register(site: LiveSite) -> None:
 
 def find(key: str) -> LiveSite | None:
     return _SITES.get(key)
+
+
+def being_traced(tx: Any, code: CodeType, what: str, kind: str) -> LiveSite:
+    """Return the site of ``what`` is being traced at a line of ``code``, which no plan lists."""
+    key = f"{tx.f_globals.get('__name__', '')}.{code.co_qualname}:{tx.lineno}:{what}"
+    found = find(key)
+    if found is None or found.origin.co_filename != code.co_filename:
+        found = LiveSite(key, kind, code, line=tx.lineno)
+        register(found)
+    return found
 
 
 def calls_at(places: Container[tuple[str, int | None]]) -> list[LiveSite]:

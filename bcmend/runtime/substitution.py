@@ -110,17 +110,6 @@ def is_patched(tx: Any) -> Policy | None:
     return None
 
 
-def _site(tx: Any, row: Substitute) -> LiveSite:
-    """Return the site of the call being traced."""
-    module, code = tx.f_globals.get("__name__", ""), frames.resumed(tx.f_code)
-    key = f"{module}.{code.co_qualname}:{tx.lineno}:call"
-    found = sites.find(key)
-    if found is None or found.origin.co_filename != code.co_filename:
-        found = LiveSite(key, "call", code, line=tx.lineno)
-        sites.register(found)
-    return found
-
-
 def withdraw(site: LiveSite, detail: str) -> SiteChanged:
     """Switch a substitution off, since the trace has shown that it is not equal; to be raised."""
     site.withdraw("no-equal-substitute", detail)
@@ -176,7 +165,7 @@ def _given(
     args: tuple[VariableTracker, ...],
     kwargs: dict[str, VariableTracker],
 ) -> VariableTracker | None:
-    site = _site(tx, row)
+    site = sites.being_traced(tx, frames.resumed(tx.f_code), "call", "call")
     if not site.active or policy.is_off(site.key):
         return None
     try:

@@ -96,7 +96,8 @@ def _call_format(
 ) -> VariableTracker:
     """Model ``form.format(...)``, which Dynamo makes a text of when the graph has run."""
     if is_patched(tx) and not tx.export:  # an exported program writes nothing
-        site = _site(tx)
+        # In no report, since no code was rewritten.
+        site = sites.being_traced(tx, frames.resumed(tx.f_code), "text", "text")
         if not site.active:
             unimplemented(
                 gb_type="bcmend: a text of what is changed later",
@@ -107,17 +108,6 @@ def _call_format(
         given = tuple(_as_of_now(tx, site, each) for each in given)
         named = {name: _as_of_now(tx, site, each) for name, each in named.items()}
     return _DYNAMOS_FORMATTING(self, tx, form, *given, **named)
-
-
-def _site(tx: Any) -> LiveSite:
-    """Return the site of the text being made; in no report, since no code was rewritten."""
-    code = frames.resumed(tx.f_code)
-    key = f"{tx.f_globals.get('__name__', '')}.{code.co_qualname}:{tx.lineno}:text"
-    found = sites.find(key)
-    if found is None or found.origin.co_filename != code.co_filename:
-        found = LiveSite(key, "text", code, line=tx.lineno)
-        sites.register(found)
-    return found
 
 
 def _as_of_now(tx: Any, site: LiveSite, value: VariableTracker) -> VariableTracker:

@@ -211,7 +211,6 @@ def _is_truth(value: VariableTracker) -> bool:
 
 def _as_number(tx: Any, value: VariableTracker) -> VariableTracker:
     """Return 1 for a truth and 0 for its contrary, as Python compares them; torch does not."""
-    value = value.realize()
     if not _is_truth(value):
         return value
     if isinstance(value, ConstantVariable):

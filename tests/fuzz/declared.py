@@ -53,8 +53,7 @@ def has_failed_inside_its_graph(program: Program, one: Observation, two: Observa
     """
     if one.raised is None or two.raised is None:
         return False
-    lines, line = program.source.splitlines(), _line_of(two)
-    return 0 < line <= len(lines) and lines[line - 1].lstrip().startswith(("def ", "@"))
+    return _statement_of(program, two).startswith(("def ", "@"))
 
 
 def is_not_converted(one: Observation, two: Observation) -> bool:
@@ -63,10 +62,12 @@ def is_not_converted(one: Observation, two: Observation) -> bool:
     return two.raised is None and text.startswith("'cannot convert float ")
 
 
-def _line_of(one: Observation) -> int:
+def _statement_of(program: Program, one: Observation) -> str:
+    """Return the line of the program that an exception comes from; empty if there is none."""
     parts = one.raised.parts if one.raised is not None else None
     where = parts["['where']"].parts if parts is not None else None
-    return int(where["[1]"].text) if where else 0
+    line = int(where["[1]"].text) if where else 0
+    return dict(enumerate(program.source.splitlines(), 1)).get(line, "").lstrip()
 
 
 def without_nan(one: Observation, two: Observation) -> Observation:
@@ -104,9 +105,9 @@ def is_of_a_piece(program: Program, one: Observation, difference: str) -> bool:
 
     An exception out of a graph names the line where its piece begins, in stock too.
     """
-    lines, line = program.source.splitlines(), _line_of(one)
-    is_known = 0 < line <= len(lines) and _LINE.fullmatch(difference) is not None
-    return is_known and not lines[line - 1].lstrip().startswith(("raise", "assert"))
+    statement = _statement_of(program, one)
+    is_known = bool(statement) and _LINE.fullmatch(difference) is not None
+    return is_known and not statement.startswith(("raise", "assert"))
 
 
 _STRIDES: Final = re.compile(r".*: strides \((.*?)\) and \((.*?)\) of \((.*?)\)")

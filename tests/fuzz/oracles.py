@@ -348,18 +348,21 @@ def compiled(program: Program, backend: str = "eager", *, fullgraph: bool = Fals
         if _AGAIN_BACKWARD in str(error):
             return Verdict(SAME)
         raise
-    if found.graphs <= 1 and not trial.wrong_with(found):
+    wrong = trial.wrong_with(found)
+    if found.graphs <= 1 and not wrong:
         return Verdict(SAME, (), _sites(found.report))
-    return _beside_stock(trial, found, fullgraph=fullgraph)
+    return _beside_stock(trial, found, wrong, fullgraph=fullgraph)
 
 
-def _beside_stock(trial: _Trial, found: CompiledRun, *, fullgraph: bool) -> Verdict:
+def _beside_stock(
+    trial: _Trial, found: CompiledRun, wrong: list[str], *, fullgraph: bool
+) -> Verdict:
     """Compare what differs, and how many graphs there are, with stock `torch.compile`.
 
     A refusal breaks the graph, as stock does; a wrong value is compared with what it gives where
     the graph may break.
     """
-    sites, wrong = _sites(found.report), trial.wrong_with(found)
+    sites = _sites(found.report)
     try:
         stock = trial.run(None, fullgraph=fullgraph and _is_refused(found))
     except RuntimeError:  # in its backward pass
