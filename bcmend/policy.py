@@ -72,7 +72,7 @@ class Policy:
         output: what happens to printing, logging and warning. "defer" emits the output when the
             outermost patched call ends; "inline" emits it inside the graph, at its moment; "keep"
             leaves the statement, and its graph break, as it is; "drop" discards the output while
-            compiled.
+            compiled, and with it whatever writing it would have raised.
         guards: what happens to a branch that only validates. "defer" raises its exception when the
             outermost patched call ends; "inline" raises it inside the graph, before anything
             behind it has had an effect; "keep" leaves the branch, and its graph break, as it is.

@@ -27,7 +27,9 @@ from bcmend.rewrite.statements import (
     OutputStatement,
     arguments_of,
     is_attribute_load,
+    is_plain_attribute,
     keywords_of,
+    path_read,
     start_of,
 )
 from bcmend.rewrite.trials import may_fail, trial_of
@@ -370,7 +372,7 @@ def _is_constant(facts: Facts, part: Slice) -> bool:
 
 
 def _chains(
-    facts: Facts, part: Slice, data: frozenset[str], own: frozenset[str]
+    facts: Facts, part: Slice, data: frozenset[tuple[str, ...]], own: frozenset[str]
 ) -> Iterator[Slice | None]:
     """Yield the longest reads of a variable and attributes of it, such as ``self.loss``.
 
@@ -401,7 +403,7 @@ def _chains(
             index += 1
             continue
         end = index + 1
-        while end < part.end and _is_plain_attribute(facts, end):
+        while end < part.end and is_plain_attribute(facts, end):
             end += 1
         if row(instruction.op).reads == "local" and instruction.arg not in bound:
             yield None
@@ -501,14 +503,11 @@ def _path(facts: Facts, start: int, end: int) -> tuple[object, ...]:
     return tuple(facts.instructions[index].arg for index in range(start, end))
 
 
-def _is_variable_load(facts: Facts, index: int, data: frozenset[str]) -> bool:
+def _is_variable_load(facts: Facts, index: int, data: frozenset[tuple[str, ...]]) -> bool:
     instruction = facts.instructions[index]
     known = row(instruction.op)
     if known.reads == "global":
-        return names_of(instruction) in data and known.effect(instruction.arg) == (0, 1)
+        path = path_read(facts, index)
+        is_data = any(path[: len(each)] == each for each in data)
+        return is_data and known.effect(instruction.arg) == (0, 1)
     return known.reads in ("local", "cell") and known.pops == 0 and known.pushes == 1
-
-
-def _is_plain_attribute(facts: Facts, index: int) -> bool:
-    instruction = facts.instructions[index]
-    return is_attribute_load(facts, index) and row(instruction.op).effect(instruction.arg)[1] == 1

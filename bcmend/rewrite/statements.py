@@ -8,6 +8,7 @@ then the traced code asks what the object is, before anything is deferred.
 from __future__ import annotations
 
 import builtins
+import inspect
 import sys
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -23,6 +24,7 @@ from bcmend.codeobj.opcodes import row
 from bcmend.codeobj.scan import calls_a_variable, has_call
 from bcmend.rewrite.plan import Callee, Slice
 from bcmend.rewrite.unbound import checks_in
+from bcmend.static_lookup import ancestors, dictionary, namespace
 from bcmend.torch_knowledge import LOGGER_METHODS, REPEATABLE_CALLS
 
 __all__ = [
@@ -30,9 +32,11 @@ __all__ = [
     "OutputStatement",
     "arguments_of",
     "is_attribute_load",
+    "is_plain_attribute",
     "keywords_of",
     "may_write_output",
     "output_statements",
+    "path_read",
     "starred_arguments_of",
     "start_of",
 ]
@@ -49,9 +53,10 @@ class OutputStatement:
 
     ``start`` is its first instruction, ``call`` the call; ``is_dropped`` says that a POP_TOP
     follows. ``callee`` is what has to be asked about while the code is traced. ``returns_none``
-    says whether the call is known to give None. ``data`` are the globals that may hold another
-    value by the end of the call: neither functions nor modules. ``harmless`` are those that are a
-    function or a type of Python's own, or a module with nothing but functions that change nothing.
+    says whether the call is known to give None. ``data`` are the globals, and attributes of
+    globals, that may be another value or hold another one by the end of the call: neither
+    functions nor modules. ``harmless`` are the globals that are a function or a type of Python's
+    own, or a module with nothing but functions that change nothing.
     """
 
     start: int
@@ -59,7 +64,7 @@ class OutputStatement:
     is_dropped: bool
     returns_none: bool
     callee: Callee | None
-    data: frozenset[str] = frozenset()
+    data: frozenset[tuple[str, ...]] = frozenset()
     harmless: frozenset[str] = frozenset()
 
 
@@ -103,18 +108,34 @@ def output_statements(
         asked: offsets of calls at which Dynamo was seen to stop.
     """
     found = list(_all_statements(facts, module_names, asked))
-    names = frozenset(_globals_read(facts))
-    data = frozenset(name for name in names if not _is_fixed(name, module_names))
+    paths = frozenset(_globals_read(facts))
+    data = frozenset(_data(path, module_names) for path in paths) - {()}
+    names = frozenset(path[0] for path in paths)
     harmless = frozenset(name for name in names if _is_harmless_global(name, module_names))
     for each in found:
         if not any(other.start <= each.start and each.call < other.call for other in found):
             yield replace(each, data=data, harmless=harmless)
 
 
-def _globals_read(facts: Facts) -> Iterator[str]:
-    for instruction in facts.instructions:
+def _globals_read(facts: Facts) -> Iterator[tuple[str, ...]]:
+    """Yield the globals that are read, each with the attributes of it that are."""
+    for index, instruction in enumerate(facts.instructions):
         if row(instruction.op).reads == "global":
-            yield names_of(instruction)
+            yield path_read(facts, index)
+
+
+def path_read(facts: Facts, index: int) -> tuple[str, ...]:
+    """Return the name of the variable that is loaded at ``index``, and of attributes read of it."""
+    path = [names_of(facts.instructions[index])]
+    while is_plain_attribute(facts, index + len(path)):
+        path.append(names_of(facts.instructions[index + len(path)]))
+    return tuple(path)
+
+
+def is_plain_attribute(facts: Facts, index: int) -> bool:
+    """Whether an instruction reads an attribute that it does not also prepare to call."""
+    instruction = facts.instructions[index]
+    return is_attribute_load(facts, index) and row(instruction.op).effect(instruction.arg)[1] == 1
 
 
 _HARMLESS_MODULES: Final = frozenset(["math", "torch", "numpy", "operator", "json", "pprint"])
@@ -129,10 +150,41 @@ def _is_harmless_global(name: str, module_names: Mapping[str, Any]) -> bool:
     return isinstance(value, type) and value.__module__ == "builtins"
 
 
-def _is_fixed(name: str, module_names: Mapping[str, Any]) -> bool:
-    """Whether a global is a function, a class or a module, which programs do not bind again."""
-    value = module_names.get(name, getattr(builtins, name, None))
-    return callable(value) or isinstance(value, ModuleType)
+def _data(path: tuple[str, ...], module_names: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return as much of ``path`` as leads to what is no function, class or module; else nothing.
+
+    Of a class or a function also what it does not have yet, since the call may give it that.
+    """
+    value = module_names.get(path[0], getattr(builtins, path[0], None))
+    for position, name in enumerate(path[1:], 1):
+        if not _is_fixed(value):
+            return path[:position]
+        owner, value = value, _held(value, name)
+        if issubclass(type(owner), ModuleType) and _is_constant(value):
+            return ()
+    return () if _is_fixed(value) else path
+
+
+def _is_constant(value: object) -> bool:
+    """Whether an attribute of a module is nothing that changes, or cannot be read here."""
+    kind = type(value)
+    return value is _MISSING or kind in (int, float, complex, str, bytes) or _is_of_torch(kind)
+
+
+def _is_of_torch(kind: type) -> bool:
+    return kind.__module__ == "torch" and kind.__name__ in ("dtype", "device", "layout")
+
+
+def _held(owner: Any, name: str) -> object:
+    """Return an attribute of a module, class or function."""
+    if issubclass(type(owner), type):
+        return next((n[name] for n in map(namespace, ancestors(owner)) if name in n), _MISSING)
+    return dictionary(owner).get(name, _MISSING)
+
+
+def _is_fixed(value: object) -> bool:
+    """Whether ``value`` is a function, a class or a module, which programs do not bind again."""
+    return inspect.isroutine(value) or issubclass(type(value), (type, ModuleType))
 
 
 def _all_statements(

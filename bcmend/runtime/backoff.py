@@ -33,6 +33,7 @@ __all__ = [
     "on_turns",
     "split_where_read",
     "state_of",
+    "summary",
     "try_again",
 ]
 
@@ -223,13 +224,13 @@ def try_again(
             return True
         if state.leave_numbers():
             return True
-        withdrawn = sites.withdraw_recent("not-captured", _summary(error))
+        withdrawn = sites.withdraw_recent("not-captured", summary(error))
         if not withdrawn:
             state.may_break = True
         return True
 
 
-def _summary(error: BaseException) -> str:
+def summary(error: BaseException) -> str:
     """Return the first two lines of a message; the first alone often only names the back end."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {' '.join(lines[:2])}"

@@ -21,7 +21,7 @@ from torch._guards import Guard, GuardBuilderBase, Source
 from bcmend import outputs
 from bcmend.names import BUFFER, NAMESPACE
 from bcmend.runtime import scalars
-from bcmend.runtime.merge import constant
+from bcmend.runtime.merge import constant, object_behind
 
 __all__ = ["install", "is_silent", "known_as"]
 
@@ -49,7 +49,7 @@ def known_as(callee: VariableTracker, method: str) -> outputs.Output | None:
 
 def _object_behind(variable: VariableTracker) -> Any:
     for name in _HELD_IN:
-        held = getattr(variable, name, None)
+        held = object_behind(variable, name)
         if held is not None:
             return held
     return None

@@ -7,40 +7,24 @@ process, and is therefore thrown only while a body is compiled, under the lock t
 under itself.
 
 Where a piece behind a graph break fails on fake tensors, Dynamo raises that. What the piece would
-have written before is then lost, and so it is compiled once more with its output left alone.
+have done before is then lost. So Python runs it in this call, and fails as eager execution does.
 """
 
 from __future__ import annotations
 
-import threading
 from typing import Any, Final
 
 from torch._dynamo import exc
 from torch._dynamo.convert_frame import compile_lock
 from torch._dynamo.eval_frame import skip_code
+from torch._dynamo.types import ConvertFrameReturn
 from torch._dynamo.utils import _get_error_on_graph_break, _set_error_on_graph_break
 
-from bcmend.runtime import backoff
+from bcmend.runtime import backoff, sites
 
-__all__ = ["is_output_left", "of_bodies"]
+__all__ = ["of_bodies"]
 
 _OURS: Final = "_bcmend_of_bodies"
-
-
-class _Piece(threading.local):
-    """Whether the piece being compiled is one whose output is left alone, or has any."""
-
-    leaves_output = False
-    has_output = False
-
-
-_PIECE: Final = _Piece()
-
-
-def is_output_left() -> bool:
-    """Whether an output statement of a piece of a call is to break the graph; else note it."""
-    _PIECE.has_output = True
-    return _PIECE.leaves_output
 
 
 def of_bodies(callback: Any) -> Any:
@@ -68,18 +52,19 @@ class _OfBodies:
 
 
 def _a_piece(compiler: Any, *given: Any) -> Any:
-    """Compile what may break; if it fails, with what it writes before that left to Python."""
-    before = _PIECE.leaves_output, _PIECE.has_output
-    _PIECE.has_output = False
+    """Compile what may break; have Python run a piece that fails on fake tensors.
+
+    Where the back end fails, nothing in the piece is mended: the call cannot be made again.
+    """
+    sites.clear_recent()
     try:
         return compiler(*given)
     except exc.TorchRuntimeError:
-        if not _PIECE.has_output or _PIECE.leaves_output:
+        return ConvertFrameReturn(apply_to_code=False, skip_reason="bcmend: it fails")
+    except exc.BackendCompilerFailed as error:
+        if not sites.withdraw_recent("not-captured", backoff.summary(error)):
             raise
-        _PIECE.leaves_output = True
         return compiler(*given)
-    finally:
-        _PIECE.leaves_output, _PIECE.has_output = before
 
 
 def _captured_whole(compiler: Any, *given: Any) -> Any:

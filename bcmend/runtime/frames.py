@@ -7,20 +7,50 @@ be another one, and what the generator raises or sees passes through both.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from difflib import SequenceMatcher
+from functools import cache
+from itertools import groupby
 from types import CodeType
 from typing import Any
 
 from torch._dynamo.resume_execution import ContinueExecutionCache
 
+from bcmend.codeobj.decode import Location, decode
+from bcmend.codeobj.line_table import checked, encode
+from bcmend.codeobj.opcodes import UnknownOpcode
 from bcmend.names import PREFIX
 
-__all__ = ["being_traced", "drains_for_the_caller", "named", "resumed"]
+__all__ = ["being_traced", "drains_for_the_caller", "named", "resumed", "with_lines"]
 
 
 def resumed(code: CodeType) -> CodeType:
     """Return the code that Dynamo goes on with behind a graph break; other code is its own."""
     known = ContinueExecutionCache.generated_code_metadata.get(code)
     return code if known is None else known.code
+
+
+@cache
+def with_lines(code: CodeType) -> CodeType:
+    """Return code that Dynamo goes on with behind a graph break, with the lines of its origin.
+
+    Dynamo takes them from all that stands before the break, to which a loop comes back.
+    """
+    origin = resumed(code)
+    if origin is code:
+        return code
+    try:
+        here, there = decode(code).instructions, decode(origin).instructions
+    except UnknownOpcode:
+        return code
+    one, other = ([(each.op, repr(each.arg)) for each in those] for those in (here, there))
+    locations = [Location(*each) for each in code.co_positions()]
+    starts = [*(each.offset // 2 for each in here), len(locations)]
+    for first, second, count in SequenceMatcher(None, one, other, False).get_matching_blocks():
+        for index, known in enumerate(there[second : second + count], first):
+            units = range(starts[index], starts[index + 1])
+            locations[units.start : units.stop] = [known.location or Location()] * len(units)
+    runs = ((checked(each), len(list(same))) for each, same in groupby(locations))
+    return code.replace(co_linetable=encode(runs, code.co_firstlineno))
 
 
 def being_traced(tx: Any) -> Iterator[Any]:

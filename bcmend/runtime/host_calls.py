@@ -44,7 +44,7 @@ def _draw(call: Call) -> VariableTracker:
     try:
         function, arguments, named = _made_of_constants(call)
     except Refused as reason:
-        _require_own_stream(call, reason)
+        _require_no_arm(call, reason)
         raise
     with _streams_kept():
         try:
@@ -59,14 +59,18 @@ def _draw(call: Call) -> VariableTracker:
     return given(tx, proxy)
 
 
-def _require_own_stream(call: Call, reason: Refused) -> None:
-    """Have an arm fail that draws from numpy's generator: Dynamo would draw from torch's there."""
-    if call.row.name.startswith("numpy.") and depth.is_in_an_arm(call.tx):
+def _require_no_arm(call: Call, reason: Refused) -> None:
+    """Have an arm fail that draws from the generator of Python or numpy.
+
+    Dynamo would draw before the graph, whether the arm is taken or not, and those of numpy from
+    torch's generator.
+    """
+    if depth.is_in_an_arm(call.tx):
         call.site.refuse("no-equal-substitute", f"{call.row.name}: {reason}")
         unimplemented(
-            gb_type="bcmend: a draw from numpy's generator in an arm",
+            gb_type="bcmend: a draw of Python's or numpy's in an arm",
             context=call.row.name,
-            explanation="The numbers would be those of torch's generator.",
+            explanation="The numbers would be drawn whether the arm is taken or not.",
             hints=[*graph_break_hints.FUNDAMENTAL],
         )
 

@@ -14,6 +14,8 @@ are deferred.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
@@ -25,9 +27,10 @@ from torch._guards import GuardSource, Source
 from torch.fx import Node, Proxy
 
 from bcmend.names import BUFFER
-from bcmend.runtime import backoff, emission, losses, per_trace, repeats, sites
+from bcmend.runtime import backoff, emission, losses, per_trace, repeats, sites, undo
 from bcmend.runtime.emission import Finish, Plan, Statement
 from bcmend.runtime.inline_values import CannotRunInside, Gathered
+from bcmend.runtime.operations import storage_of
 from bcmend.runtime.sites import LiveSite
 from bcmend.runtime.watches import SiteChanged
 
@@ -136,6 +139,7 @@ def _append(
     made_action, made_inputs = gathered.maker(action), gathered.maker(inputs)
     if trace.plan is None:
         trace.plan, trace.call = plan, _call_input(tx, plan)
+        _require_apart(tx)
     number = len(plan.statements)
     plan.statements.append(Statement(site.key, made_action, made_inputs, raises, before))
     condition = None if predicate is None else predicate.as_proxy()
@@ -170,6 +174,29 @@ def _keep_later_changes_out(tx: Any, trace: _Trace) -> None:
             module.recompile()
 
     tx.output.register_finalizer_fns.append(read_all_targets)
+
+
+def _require_apart(tx: Any) -> None:
+    """Defer all records if an argument is changed that shares its memory with another.
+
+    AOTAutograd makes one argument of the two then, and loses count of them where a graph writes.
+    """
+    output = tx.output
+
+    def check(module: Any) -> None:
+        given = [node for node in output.graph.nodes if node.op == "placeholder"]
+        of_whom = Counter(_storages(given))
+        if any(of_whom[each] > 1 for each in _storages(undo.changed_inputs(output))):
+            must_wait(output)
+
+    output.register_finalizer_fns.append(check)
+
+
+def _storages(nodes: Iterable[Node]) -> Iterator[int]:
+    for node in nodes:
+        example = node.meta.get("example_value")
+        if isinstance(example, torch.Tensor):
+            yield storage_of(example)
 
 
 def _draw_nothing_ahead(tx: Any) -> None:

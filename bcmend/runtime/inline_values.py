@@ -34,7 +34,7 @@ from torch.fx import Proxy
 from bcmend.runtime import doubles, scalars
 from bcmend.runtime.emission import Make, Plan
 from bcmend.runtime.marks import Marks
-from bcmend.runtime.merge import example_of
+from bcmend.runtime.merge import example_of, object_behind
 
 __all__ = ["CannotRunInside", "Gathered", "modified", "require_there_before"]
 
@@ -180,7 +180,7 @@ class Gathered:
         for changed in () if self.is_up_to_date else modified(self._tx):
             if changed is value or source in _origins(changed.source):
                 raise CannotRunInside("an object that the call has changed")
-        known = getattr(value, "value", None)
+        known = object_behind(value)
         if _holds_tensors(known):
             raise CannotRunInside("an object with tensors, which may have been changed")
         slot = self.plan.slot(source)

@@ -363,7 +363,7 @@ def _choose(tx: Any, branch: Branch, has_results: bool) -> tuple[Choice, list[In
     except in_place.CannotSettle as problem:
         site.refuse("arm-effects", str(problem))
         return None
-    _require_checks_first(tx, branch, tensors)
+    _require_checks_first(tx, branch, tensors, hazards)
     choice, refusal = weigh(site.branch, hazards, gradients, has_results or bool(tensors))
     if refusal is not None:
         site.refuse(*refusal)
@@ -377,13 +377,18 @@ def _require_order(tx: Any, branch: Branch, hazards: Sequence[Hazards]) -> None:
             inline.must_wait(tx.output)
 
 
-def _require_checks_first(tx: Any, branch: Branch, tensors: Sequence[InPlace]) -> None:
-    """Defer all records if there is a check in an arm that also changes something.
+def _require_checks_first(
+    tx: Any, branch: Branch, tensors: Sequence[InPlace], hazards: Sequence[Hazards]
+) -> None:
+    """Defer all records if there is a check in an arm that also changes something, or draws.
 
     It would run behind the branch, where the changes have been made known.
     """
-    effects = [arm.effects for arm in branch.arms]
-    if not tensors and not any(each.attributes or each.containers for each in effects):
+    changes = (arm.effects.attributes or arm.effects.containers for arm in branch.arms)
+    draws_numbers = any(each.random for each in hazards) or any(
+        arm.draws or arm.states for arm in branch.arms
+    )
+    if not tensors and not draws_numbers and not any(changes):
         return
     if any(draft.raises for arm in branch.arms for draft in _run_inside(tx, arm)):
         inline.must_wait(tx.output)

@@ -386,6 +386,17 @@ def _new_dict(model: Any, items: dict[Any, VariableTracker]) -> VariableTracker:
     return ConstDictVariable(items, model.user_cls, mutation_type=ValueMutationNew())
 
 
+def object_behind(variable: VariableTracker, name: str = "value") -> Any:
+    """Return the object that Dynamo's model stands for, kept as ``name``; ``None`` if it has none.
+
+    A model of a list makes the list when asked.
+    """
+    try:
+        return getattr(variable, name, None)
+    except NotImplementedError:
+        return None
+
+
 def constant(value: object) -> VariableTracker:
     """Return Dynamo's model of a constant."""
     result = ConstantVariable.create(value)

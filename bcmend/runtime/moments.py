@@ -36,7 +36,7 @@ from torch._dynamo.variables.user_defined import (
 )
 
 from bcmend.runtime import records, snapshots, watches
-from bcmend.runtime.merge import constant, example_of
+from bcmend.runtime.merge import constant, example_of, object_behind
 from bcmend.runtime.per_trace import at_the_end, kept
 from bcmend.runtime.sites import LiveSite
 from bcmend.runtime.uncounted import changes
@@ -228,7 +228,7 @@ def _real(tx: Any, root: VariableTracker) -> object:
     for identity, known in tx.output.side_effects.id_to_variable.items():
         if known is root:
             return next((x for x in tx.output.side_effects.keepalive if id(x) == identity), None)
-    return getattr(root, "value", None)
+    return object_behind(root)
 
 
 def _identities(roots: Iterable[object]) -> set[int]:

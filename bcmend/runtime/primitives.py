@@ -36,7 +36,6 @@ from bcmend.runtime import (
     backoff,
     callees,
     callers,
-    capture,
     clocks,
     context_variables,
     copy_calls,
@@ -65,6 +64,7 @@ from bcmend.runtime import (
     scalars,
     searches,
     shown_exceptions,
+    side_exits,
     sinks,
     sites,
     sizes,
@@ -420,9 +420,6 @@ class _Recording(TorchHigherOrderOperatorVariable):
         setattr(tx, _WRITES_NOTHING, False)
         if callee and not _writes(tx, site, *callee):
             return constant(False)
-        if not sinks.is_captured_whole(tx) and capture.is_output_left():
-            site.refuse("not-captured", "an operation behind it fails")
-            return constant(False)
         if frames.drains_for_the_caller(tx):
             site.refuse("generator", "the call hands the generator out")
             return constant(False)
@@ -522,6 +519,7 @@ ANSWERING: Final = (
 
 def _install() -> None:
     per_trace.install()
+    side_exits.install()
     attributes.install()
     asserted.install()
     scalars.install()

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dis
 import inspect
-import sys
 from types import CellType, CodeType, FunctionType
 from typing import Any, Final
 
@@ -23,6 +22,8 @@ from torch._dynamo.bytecode_transformation import (
 )
 from torch._dynamo.eval_frame import skip_code
 
+from bcmend.runtime import frames
+
 __all__ = ["can_return", "plainly", "run_code", "write_return_if"]
 
 _UNFINISHED: Final = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
@@ -31,14 +32,8 @@ _JUMP: Final = next(
 )
 
 
-#: Versions of Python on which the instructions written here were run.
-_TRIED: Final = sys.version_info < (3, 12)
-
-
 def can_return(tx: Any) -> bool:
     """Whether the frame being traced can return what a second run of it gives."""
-    if not _TRIED:
-        return False
     code = tx.output.root_tx.f_code
     return not code.co_flags & _UNFINISHED and not config.nested_graph_breaks
 
@@ -97,7 +92,7 @@ def run_code(
         code: its code.
         space: its globals.
     """
-    function = FunctionType(code, space, code.co_name, None, cells)
+    function = FunctionType(frames.with_lines(code), space, code.co_name, None, cells)
     left = dict(zip(_arguments_of(code), values, strict=True))
     positional = [left.pop(name) for name in code.co_varnames[: code.co_argcount]]
     named = left.popitem()[1] if code.co_flags & inspect.CO_VARKEYWORDS else {}

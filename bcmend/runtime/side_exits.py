@@ -12,6 +12,10 @@ returns what that returns.
 What output is made of at the end of the call may fail then. That is tried here too, and where it
 does the frame is left in the same way.
 
+So is a frame that does not end at a boundary if its graph fails and changes nothing in place: what
+was to be written, or to be found wrong, before the failure would be lost. Where the frame does end
+there, the boundary sees to that.
+
 That is right only where the graph itself leaves no trace, or one that can be put back (``undo``).
 That is known when it is complete; if it is not so, the frame is traced again without.
 """
@@ -22,7 +26,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from types import CellType, CodeType
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch._C._dynamo.eval_frame import reset_code
@@ -32,6 +36,7 @@ from torch._dynamo.bytecode_transformation import (
     create_instruction,
 )
 from torch._dynamo.eval_frame import skip_code
+from torch._dynamo.output_graph import OutputGraph
 from torch._dynamo.variables import TensorVariable
 from torch._dynamo.variables.base import VariableTracker
 
@@ -42,7 +47,7 @@ from bcmend.runtime.per_trace import at_the_end, kept
 from bcmend.runtime.sites import LiveSite
 from bcmend.runtime.watches import SiteChanged
 
-__all__ = ["SideExit", "add", "are_possible", "came_back"]
+__all__ = ["SideExit", "add", "are_possible", "came_back", "install", "keep_output"]
 
 
 class SideExit(Exception):
@@ -62,6 +67,7 @@ class _Taken(threading.local):
 
     key: str = ""
     is_by_trial: bool = False
+    is_by_failure: bool = False
 
 
 _TAKEN = _Taken()
@@ -80,6 +86,11 @@ def take_first(
     *predicates: torch.Tensor,
 ) -> bool:
     """Say whether the condition of a side exit holds; put everything back if so."""
+    changes, draws = before
+    if _TAKEN.is_by_failure:
+        _TAKEN.key, _TAKEN.is_by_trial, _TAKEN.is_by_failure = "", False, False
+        undo.put_back(changes, draws=draws)
+        return True
     checked = [*predicates, *(trial[1] for trial in trials if trial[1] is not None)]
     holds = iter(truths(checked))
     found = [key for key in keys if next(holds)]
@@ -87,7 +98,6 @@ def take_first(
     key = found[0] if found else failed
     if key is None:
         return False
-    changes, draws = before
     undo.put_back(changes, draws=draws)
     if raises:
         raise SideExit(key, lasting or failed is not None)
@@ -121,6 +131,27 @@ def nothing() -> None:
     """Do nothing."""
 
 
+class _Lost:
+    """What a graph that has failed returns."""
+
+    def __getitem__(self, index: int) -> None:
+        return None
+
+
+def _or_lost(graph: Callable[..., Any]) -> Callable[..., Any]:
+    """Have a frame left behind its graph if that fails."""
+
+    def attempt(*inputs: Any) -> Any:
+        try:
+            return graph(*inputs)
+        except Exception:
+            _TAKEN.is_by_failure = True
+            return _Lost()
+
+    skip_code(attempt.__code__)
+    return attempt
+
+
 for _function in (take_first, leave, nothing, _first_to_fail):
     skip_code(_function.__code__)
 
@@ -151,6 +182,9 @@ class _Exits(VariableTracker):
 
     def reconstruct(self, codegen: Any) -> None:
         self.is_written = True
+        if not self.sites and not self.outlive_the_graph():
+            codegen.extend_output(codegen.load_function_name(self._nothing, False))
+            return
         codegen.add_push_null(lambda: codegen.load_import_from(__name__, take_first.__name__))
         for known in (tuple(self.keys), self.raises, self.lasting):
             codegen.append_output(codegen.create_load_const(known))
@@ -167,6 +201,28 @@ class _Exits(VariableTracker):
         else:
             second_runs.write_return_if(codegen, self._leave, self.lasting)
         codegen.extend_output(codegen.load_function_name(self._nothing, False))
+
+    def outlive_the_graph(self) -> bool:
+        """Whether the frame can be left if its graph fails."""
+        output = self.output
+        leaves_traces = undo.obstacle(output) or undo.changed_inputs(output)
+        return not (self.raises or leaves_traces or inline.writes(output))
+
+
+_INSTALL_GLOBAL: Final = OutputGraph.install_global_unsafe
+
+
+def _install_global(output: OutputGraph, name: str, value: Any) -> None:
+    """Install a global of a compiled frame, such as its graph."""
+    exits: _Exits | None = getattr(output, "_bcmend_side_exits", None)
+    if name.startswith("__compiled_fn") and exits is not None and exits.is_written:
+        value = _or_lost(value) if exits.outlive_the_graph() else value
+    _INSTALL_GLOBAL(output, name, value)
+
+
+def install() -> None:
+    """Have frames left whose graph fails."""
+    OutputGraph.install_global_unsafe = _install_global  # type: ignore[assignment, method-assign]
 
 
 def are_possible(tx: Any, *, at_boundary: bool) -> bool:
@@ -195,11 +251,7 @@ def add(
         trial: a function and its arguments, a tuple; the exit is taken if the call of it fails.
     """
     repeats.note(tx)  # what comes after a check may fail inside the graph
-    output = tx.output
-    exits: _Exits = kept(output, "side_exits", lambda: _Exits(tx, raises=at_boundary))
-    if not exits.sites:
-        output.root_tx.debug_locals.append((exits, []))
-        at_the_end(output, lambda: _check(exits))
+    exits = _exits_of(tx, at_boundary)
     exits.sites.append(site)
     exits.has_only_way = exits.has_only_way or is_only_way
     if trial is not None:
@@ -210,8 +262,31 @@ def add(
     exits.predicates.append(predicate)
 
 
+def keep_output(tx: Any) -> None:
+    """Have what the frame being traced writes written although its graph fails behind that.
+
+    That is for frames that do not end at a boundary.
+    """
+    if are_possible(tx, at_boundary=False):
+        _exits_of(tx, at_boundary=False)
+
+
+def _exits_of(tx: Any, at_boundary: bool) -> _Exits:
+    output = tx.output
+
+    def make() -> _Exits:
+        exits = _Exits(tx, raises=at_boundary)
+        output.root_tx.debug_locals.append((exits, []))
+        at_the_end(output, lambda: _check(exits))
+        return exits
+
+    return kept(output, "side_exits", make)
+
+
 def _check(exits: _Exits) -> None:
     """Have the frame traced without its side exits, if its graph cannot be thrown away."""
+    if not exits.sites:
+        return
     output = exits.output
     if exits.is_written and not undo.obstacle(output):
         if not inline.writes(output):

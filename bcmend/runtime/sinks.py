@@ -161,6 +161,8 @@ def append(tx: Any, draft: Draft) -> None:
         if _run_inside(tx, draft):
             return
         inline.note_deferred(tx)
+        if not ends_at_a_boundary(tx):
+            side_exits.keep_output(tx)
     predicate = constant(None) if draft.predicate is None else draft.predicate
     repeats.note(tx)
     key, raises = constant(draft.site.key), constant(draft.raises)

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import bcmend
 from tests.equivalence import assert_equivalent, call
 
 
@@ -76,3 +77,49 @@ def test_nothing_is_written_behind_an_object_that_has_no_text(
         return formatted if is_formatted else program
 
     assert_equivalent(make, lambda: [call(torch.ones(3))])
+
+
+class Counted(nn.Module):
+    """A module, which can be called as functions can."""
+
+
+COUNTED = Counted()
+
+
+class Settings:
+    """A class with data."""
+
+    calls = 0
+    names: list[int] = []  # noqa: RUF012
+
+
+@pytest.mark.parametrize("timing", ["defer", "inline"])
+@pytest.mark.parametrize("fullgraph", [True, False])
+def test_what_belongs_to_a_global_that_can_be_called_is_shown_as_it_was(
+    timing: Any, fullgraph: bool
+) -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            COUNTED._buffers.clear()
+            Settings.calls, Settings.names = 0, []
+
+        def forward(self, x: Tensor) -> Tensor:
+            COUNTED.register_buffer("late", x)
+            Settings.calls += 1
+            Settings.names.append(Settings.calls)
+            print(sorted(COUNTED._buffers), x.sum().item())
+            print(f"{Settings.calls} {x.sum().item()}", str(Settings.names))
+            COUNTED.register_buffer("later", x)
+            Settings.calls += 1
+            Settings.names.append(0)
+            return x + 1
+
+    def way(make: Callable[[], Any], options: Any) -> tuple[Any, Callable[..., Any]]:
+        net = bcmend.patch(make(), policy=bcmend.Policy(output=timing))
+        return net, torch.compile(net, **options)
+
+    calls = [call(torch.ones(3)), call(torch.ones(3))]
+    assert_equivalent(
+        Net, lambda: calls, fullgraph=fullgraph, graphs=None, recompiles=None, way=way
+    )

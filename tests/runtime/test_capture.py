@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -15,6 +13,7 @@ from torch._dynamo.utils import _get_error_on_graph_break
 
 import bcmend
 from bcmend.runtime.capture import of_bodies
+from tests.equivalence import assert_equivalent, call
 
 X = torch.tensor([1.0, 2.0, 3.0])
 
@@ -127,9 +126,7 @@ def test_what_a_body_that_is_not_compiled_calls_may_break() -> None:
     assert net.calls == list(range(4))
 
 
-def test_a_piece_that_fails_has_written_before() -> None:
-    """What fails on fake tensors is an error of Dynamo's, as in stock `torch.compile`."""
-
+def test_a_piece_that_fails_has_written_before_and_fails_as_in_eager_execution() -> None:
     def make() -> Callable[[Tensor], Tensor]:
         def program(x: Tensor) -> Tensor:
             own = x * 1
@@ -139,16 +136,25 @@ def test_a_piece_that_fails_has_written_before() -> None:
 
         return program
 
-    program = make()
-    for compiled in (
-        torch.compile(program, backend="eager"),
-        bcmend.compile(program, backend="eager"),
-    ):
-        for _ in range(2):
-            written = io.StringIO()
-            with (
-                contextlib.redirect_stdout(written),
-                pytest.raises(torch._dynamo.exc.TorchRuntimeError),
-            ):
-                compiled(X)
-            assert written.getvalue() == "sum 6.0\n"
+    options: dict[str, Any] = {"fullgraph": False, "graphs": None, "recompiles": None}
+    assert_equivalent(make, lambda: [call(X), call(X)], **options)
+
+
+def test_a_piece_that_the_back_end_does_not_take_is_left_as_it_was() -> None:
+    def backend(graph: torch.fx.GraphModule, inputs: Any) -> Any:
+        if any(node.target is torch.where for node in graph.graph.nodes):
+            raise RuntimeError("no where")
+        return graph.forward
+
+    def program(x: Tensor) -> Tensor:
+        x = x + 1
+        torch._dynamo.graph_break()
+        if x.sum() > 0:
+            x = x * 2
+        return x - 1
+
+    compiled = bcmend.compile(program, backend=backend)
+    for given in (X, -X):
+        assert torch.equal(compiled(given), (given + 1) * (2 if given.sum() > -3 else 1) - 1)
+    (site,) = bcmend.report(program).sites
+    assert site.refusal == "not-captured"

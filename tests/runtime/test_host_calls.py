@@ -178,6 +178,18 @@ def test_an_arm_draws_no_array_from_the_generator_of_torch_in_place_of_that_of_n
     assert "no-equal-substitute" in slugs
 
 
+@pytest.mark.parametrize("fails", [True, False])
+def test_an_arm_that_is_not_taken_draws_no_number_of_python(fails: bool) -> None:
+    def program(x: Tensor) -> Tensor:
+        if x.sum() > 0:
+            x = x + random.randrange(4)
+            if fails:
+                raise ValueError("it is positive")
+        return x
+
+    _equal(program, fullgraph=False, graphs=None, recompiles=None)
+
+
 @pytest.mark.parametrize("breaks", [torch._dynamo.graph_break, lambda: None])
 def test_arrays_are_drawn_from_the_generator_of_numpy_in_every_piece(
     breaks: Callable[[], None],

@@ -432,3 +432,21 @@ def test_what_an_arm_changes_behind_a_failed_check_of_its_own_is_as_before(
         return [call(torch.tensor(each)) for each in ([4.0, -3.0], [-1.0, -2.0], [1.0, 3.0])]
 
     assert_equivalent(Program, inputs, backend=backend, way=patched, graphs=None, recompiles=None)
+
+
+@BACKENDS
+@pytest.mark.parametrize("is_hidden", [True, False])
+def test_output_of_a_graph_that_changes_arguments_which_share_memory_is_deferred(
+    is_hidden: bool, backend: str
+) -> None:
+    def program(x: Tensor, y: Tensor) -> Tensor:
+        (y.data if is_hidden else y).add_(1)
+        print(x.sum().item())
+        return x * 2
+
+    def inputs() -> list[Any]:
+        x = POSITIVE.clone()
+        return [call(x, x[1:]), call(x, x[1:])]
+
+    found = assert_equivalent(lambda: program, inputs, backend=backend, way=_inline)
+    assert _lowerings(found.report) == {"deferred"}

@@ -224,3 +224,36 @@ def test_what_went_before_a_break_is_not_done_again_when_the_rest_is_compiled_an
         graphs=None,
         recompiles=None,
     )
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("is_checked", [True, False])
+def test_a_piece_whose_graph_fails_has_written_and_checked_what_comes_before(
+    is_checked: bool, backend: str
+) -> None:
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = torch.nn.Embedding(4, 2)
+            self.count = 0
+
+        def forward(self, ids: Tensor) -> Tensor:
+            x = ids + 1
+            torch._dynamo.graph_break()
+            if is_checked and ids.max() > 5:
+                raise ValueError("too large")
+            self.count += 1
+            print("seen", ids.sum().item())
+            rows: Tensor = self.table(ids)
+            print("behind")
+            return rows + x[:, None]
+
+    values = [[1, 2], [4, 5], [5, 6], [2, 3]]
+    assert_equivalent(
+        Net,
+        lambda: [call(torch.tensor(each)) for each in values],
+        fullgraph=False,
+        graphs=None,
+        recompiles=None,
+        backend=backend,
+    )
