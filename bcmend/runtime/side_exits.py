@@ -204,9 +204,8 @@ class _Exits(VariableTracker):
 
     def outlive_the_graph(self) -> bool:
         """Whether the frame can be left if its graph fails."""
-        output = self.output
-        leaves_traces = undo.obstacle(output) or undo.changed_inputs(output)
-        return not (self.raises or leaves_traces or inline.writes(output))
+        is_first = not self.raises and not inline.writes(self.output)
+        return is_first and repeats.is_repeatable(self.output)
 
 
 _INSTALL_GLOBAL: Final = OutputGraph.install_global_unsafe
