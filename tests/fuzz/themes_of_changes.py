@@ -34,7 +34,7 @@ CHANGED_IN_ARMS: Final = Theme(
             "{mine}[{mask}] = {float}",
             "{mine}[{integers} % 2] = 1.0",
             "{mine}.t_()",
-            "{mine}.resize_(2)",
+            "{mine}.resize_(1)",
             "{mine}.squeeze_()",
             "{mine}.requires_grad_()",
             "torch.add({mine}, 1, out={mine})",
