@@ -101,7 +101,10 @@ _MINIMISING: Final = 45.0
 def _work(
     first: int, end: float, shares: dict[str, float], seen: set[str], queue: Any, state: Any
 ) -> None:
-    """Search until `end`, or until this process has become too large."""
+    """Search until `end`, or until this process has become too large or was interrupted.
+
+    An interruption may leave modes of torch on, and minimising interrupts what takes long.
+    """
     number, begun, memory = state
     quiet()
 
@@ -117,7 +120,8 @@ def _work(
         if tried.verdict.kind == WRONG and kind not in seen:
             seen.add(kind)
             queue.put((tried, minimised(tried, min(_MINIMISING, left)) if left > 0 else tried))
-        if memory.value > _MOST_MEMORY:
+            return
+        if memory.value > _MOST_MEMORY or tried.verdict.kind == SLOW:
             return
 
 
