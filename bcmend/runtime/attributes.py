@@ -14,14 +14,15 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
+from torch._dynamo.exc import raise_observed_exception
 from torch._dynamo.guards import GuardBuilder, install_guard
 from torch._dynamo.side_effects import SideEffects
-from torch._dynamo.variables import CellVariable, DeletedVariable, NewGlobalVariable
+from torch._dynamo.variables import CellVariable, DeletedVariable, NewGlobalVariable, SuperVariable
 from torch._dynamo.variables.base import AttributeMutationNew, VariableTracker
 
-from bcmend.runtime import sinks, sites
+from bcmend.runtime import depth, frames, sinks, sites
 from bcmend.runtime.arms import ArmTrace
-from bcmend.runtime.merge import Build, CannotMerge, Merger
+from bcmend.runtime.merge import Build, CannotMerge, Merger, object_behind
 from bcmend.runtime.planned import Change
 from bcmend.runtime.sinks import Draft
 from bcmend.runtime.sites import LiveSite
@@ -75,8 +76,8 @@ def attribute_changes(
         )
         present = _present_attribute(tx, variable, name) if None in sides else None
         one, other = (present if side is None else side for side in sides)
-        if one is None or other is None:
-            _guard_absence(variable, name)
+        if None in (one, other) or any(isinstance(side, DeletedVariable) for side in sides):
+            _guard_presence(variable, name)
         nothing = DeletedVariable()
         ends = one or nothing, other or nothing
         changes += _attribute_change(tx, site, merger, (variable, name), ends, kind, form)
@@ -156,11 +157,11 @@ def _present_attribute(tx: Any, variable: VariableTracker, name: str) -> Variabl
         return None
 
 
-def _guard_absence(variable: VariableTracker, name: str) -> None:
-    """Have the frame traced anew for an object that has the attribute by then."""
+def _guard_presence(variable: VariableTracker, name: str) -> None:
+    """Have the frame traced anew for an object that has the attribute, or lacks it, by then."""
     if variable.source is not None:
-        absent = functools.partial(GuardBuilder.HASATTR, attr=name)
-        install_guard(variable.source.make_guard(absent))
+        present = functools.partial(GuardBuilder.HASATTR, attr=name)
+        install_guard(variable.source.make_guard(present))
 
 
 def _require_owned(
@@ -170,7 +171,7 @@ def _require_owned(
 
     While the call is captured whole, all that looks for it is traced, and asks ``_load_attribute``.
     """
-    if not sinks.ends_at_a_boundary(tx) or not _is_object(variable):
+    if not frames.ends_at_a_boundary(tx) or not _is_object(variable):
         require_creatable(tx, site, variable, name, form, may_be_stored=True)
 
 
@@ -228,6 +229,39 @@ def _load_attribute(
     return found
 
 
+def _with_deletions(before: Any) -> Any:
+    """Return what calls a method of ``super()``.
+
+    Dynamo finds at the end only that a module has no attribute to delete.
+    """
+
+    def call_method(
+        self: SuperVariable,
+        tx: Any,
+        name: str,
+        args: list[VariableTracker],
+        kwargs: dict[str, VariableTracker],
+    ) -> VariableTracker:
+        if name == "__delattr__" and self.objvar is not None and depth.is_in_an_arm(tx):
+            deleted = args[0].as_python_constant()
+            if _lacks(tx, self.objvar.realize(), deleted):
+                raise_observed_exception(AttributeError, tx, args=[deleted])
+        result: VariableTracker = before(self, tx, name, args, kwargs)
+        return result
+
+    return call_method
+
+
+def _lacks(tx: Any, owner: VariableTracker, name: str) -> bool:
+    """Whether an object has no attribute of its own that is called ``name``."""
+    effects = tx.output.side_effects
+    if effects.has_pending_mutation_of_attr(owner, name):
+        return isinstance(effects.store_attr_mutations[owner][name], DeletedVariable)
+    held = object_behind(owner)
+    return isinstance(held, torch.nn.Module) and name not in vars(held)
+
+
 def install() -> None:
     """See what looks for an attribute that is there after one side of a branch only."""
     SideEffects.load_attr = _load_attribute  # type: ignore[method-assign]
+    SuperVariable.call_method = _with_deletions(SuperVariable.call_method)  # type: ignore[method-assign]

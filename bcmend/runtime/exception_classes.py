@@ -37,7 +37,6 @@ _OF_ARGUMENTS: Final = tuple(
 )
 _EXCEPTIONS: Final = (ExceptionVariable, UserDefinedExceptionObjectVariable)
 
-_CALL_OF_SUPER: Final = SuperVariable.call_method
 _DYNAMOS_TEXT: Final = BuiltinVariable.call_str
 _CALL_OF_TYPE: Final = BuiltinVariable.call_method
 
@@ -56,23 +55,27 @@ def _construct(tx: Any, constructor: Any, made: Any, args: list[VariableTracker]
     return True
 
 
-def _call_of_super(
-    self: Any,
-    tx: Any,
-    name: str,
-    args: list[VariableTracker],
-    kwargs: dict[str, VariableTracker],
-) -> VariableTracker:
-    if name == "__init__" and not kwargs and self.objvar is not None:
-        constructor, _ = self._resolved_getattr_and_source(tx, name)
-        if _construct(tx, constructor, self.objvar, args):
-            return constant(None)
-    if name == "__str__" and not (args or kwargs) and isinstance(self.objvar, _EXCEPTIONS):
-        method, _ = self._resolved_getattr_and_source(tx, name)
-        found = _text(tx, method, self.objvar)
-        if found is not None:
-            return found
-    return _CALL_OF_SUPER(self, tx, name, args, kwargs)
+def _with_exceptions(before: Any) -> Any:
+    """Return what calls a method of ``super()``."""
+
+    def call_method(
+        self: Any,
+        tx: Any,
+        name: str,
+        args: list[VariableTracker],
+        kwargs: dict[str, VariableTracker],
+    ) -> VariableTracker:
+        found: VariableTracker | None = None
+        if name == "__init__" and not kwargs and self.objvar is not None:
+            constructor, _ = self._resolved_getattr_and_source(tx, name)
+            if _construct(tx, constructor, self.objvar, args):
+                return constant(None)
+        if name == "__str__" and not (args or kwargs) and isinstance(self.objvar, _EXCEPTIONS):
+            method, _ = self._resolved_getattr_and_source(tx, name)
+            found = _text(tx, method, self.objvar)
+        return before(self, tx, name, args, kwargs) if found is None else found
+
+    return call_method
 
 
 def _call_of_type(
@@ -124,6 +127,6 @@ def _text(tx: Any, method: Any, error: Any) -> VariableTracker | None:
 
 def install() -> None:
     """Tell Dynamo what these constructors do, in patched code."""
-    SuperVariable.call_method = _call_of_super  # type: ignore[method-assign]
+    SuperVariable.call_method = _with_exceptions(SuperVariable.call_method)  # type: ignore[method-assign]
     BuiltinVariable.call_method = _call_of_type  # type: ignore[method-assign]
     BuiltinVariable.call_str = _with_own_text(BuiltinVariable.call_str)  # type: ignore[method-assign]

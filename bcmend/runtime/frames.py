@@ -18,9 +18,17 @@ from torch._dynamo.resume_execution import ContinueExecutionCache
 from bcmend.codeobj.decode import Location, decode
 from bcmend.codeobj.line_table import checked, encode
 from bcmend.codeobj.opcodes import UnknownOpcode
-from bcmend.names import PREFIX
+from bcmend.names import BUFFER, PREFIX
 
-__all__ = ["being_traced", "drains_for_the_caller", "named", "resumed", "with_lines"]
+__all__ = [
+    "being_traced",
+    "drains_for_the_caller",
+    "ends_at_a_boundary",
+    "is_captured_whole",
+    "named",
+    "resumed",
+    "with_lines",
+]
 
 
 def resumed(code: CodeType) -> CodeType:
@@ -51,6 +59,16 @@ def with_lines(code: CodeType) -> CodeType:
             locations[units.start : units.stop] = [known.location or Location()] * len(units)
     runs = ((checked(each), len(list(same))) for each, same in groupby(locations))
     return code.replace(co_linetable=encode(runs, code.co_firstlineno))
+
+
+def is_captured_whole(tx: Any) -> bool:
+    """Whether nothing runs between what is traced and the end of the call."""
+    return bool(tx.one_graph or tx.error_on_graph_break)
+
+
+def ends_at_a_boundary(tx: Any) -> bool:
+    """Whether what the root frame returns goes to a boundary, with nothing in between."""
+    return BUFFER in tx.output.root_tx.f_code.co_varnames and is_captured_whole(tx)
 
 
 def being_traced(tx: Any) -> Iterator[Any]:

@@ -17,6 +17,7 @@ from torch._dynamo.variables.base import VariableTracker
 from bcmend.runtime import (
     depth,
     failures,
+    frames,
     inline,
     lower,
     moments,
@@ -114,7 +115,7 @@ def make_guard(
 
 def can_exit(tx: Any, site: LiveSite) -> bool:
     """Whether the frame being traced can have a side exit for ``site``, as far as is known."""
-    at_boundary = sinks.ends_at_a_boundary(tx)
+    at_boundary = frames.ends_at_a_boundary(tx)
     return side_exits.are_possible(tx, at_boundary=at_boundary) and sites.may_have_exit(site)
 
 

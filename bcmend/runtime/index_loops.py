@@ -26,7 +26,7 @@ from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.builder import wrap_fx_proxy
 
 from bcmend.names import TURN_IS_MADE
-from bcmend.runtime import backoff, calls, scalars, sinks, sizes
+from bcmend.runtime import backoff, calls, frames, scalars, sizes
 from bcmend.runtime.held import has_a_name
 from bcmend.runtime.index_sets import IndexSet, index_set
 from bcmend.runtime.merge import constant, example_of
@@ -93,7 +93,7 @@ class IndexIterator(VariableTracker):
         if self.following == self.numbers.bound:
             raise_observed_exception(StopIteration, tx)
         if not _asks_for_turns(tx):
-            if sinks.ends_at_a_boundary(tx):
+            if frames.ends_at_a_boundary(tx):
                 backoff.leave_turns_out(tx)
             _stop("the loop over it cannot be written anew")
         tx.stack[-1] = IndexIterator(self.numbers, self.following + 1, self.shape)

@@ -27,7 +27,7 @@ from torch._dynamo.variables.lists import RangeIteratorVariable
 from torch._dynamo.variables.tensor import SymNodeVariable
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from bcmend.runtime import backoff, calls, scalars, sinks
+from bcmend.runtime import backoff, calls, frames, scalars
 from bcmend.runtime.held import has_a_name
 from bcmend.runtime.merge import constant, example_of
 
@@ -95,7 +95,7 @@ class OpenIterator(VariableTracker):
         if not (tx.stack and tx.stack[-1] is self) or has_a_name(tx, self):
             _stop("its iterator is not that of a loop alone")
         if not self.has_one:
-            if sinks.ends_at_a_boundary(tx):
+            if frames.ends_at_a_boundary(tx):
                 backoff.split_where_read(tx, None)
             _stop("the loop over it cannot be lowered")
         following = _call(tx, operator.add, self.following, constant(self.goes_over.step))

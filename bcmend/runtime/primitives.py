@@ -42,6 +42,7 @@ from bcmend.runtime import (
     doubles,
     exception_classes,
     exported,
+    failing_graphs,
     failures,
     frames,
     guards,
@@ -64,7 +65,6 @@ from bcmend.runtime import (
     scalars,
     searches,
     shown_exceptions,
-    side_exits,
     sinks,
     sites,
     sizes,
@@ -185,7 +185,7 @@ def _depends_on_data(tx: Any, site: sites.LiveSite, condition: VariableTracker) 
         return bool(free_unbacked_symbols(condition.sym_num)) or scalars.has_tensor(tx, condition)
     if isinstance(condition, Unmerged):
         # What is decided by the side alone is left to a split, which knows the other values too.
-        is_left = sinks.ends_at_a_boundary(tx) and verdicts.is_decided_by_the_side(condition)
+        is_left = frames.ends_at_a_boundary(tx) and verdicts.is_decided_by_the_side(condition)
         return not is_left and verdicts.has_truth(condition)
     if type(condition) is not TensorVariable:
         return False
@@ -384,7 +384,7 @@ class _Unbound(TorchHigherOrderOperatorVariable):
         is_known = unmerged.may_be_unbound(value.unwrap())
         if is_known and isinstance(value, unmerged.Unmerged):
             value.ask()
-        if is_known and not sinks.is_captured_whole(tx) and not guards.handled_by_a_caller(tx):
+        if is_known and not frames.is_captured_whole(tx) and not guards.handled_by_a_caller(tx):
             # What comes before is a graph then; an exception would have all of it left to Python.
             unimplemented(
                 gb_type="bcmend: a local is not bound",
@@ -519,7 +519,7 @@ ANSWERING: Final = (
 
 def _install() -> None:
     per_trace.install()
-    side_exits.install()
+    failing_graphs.install()
     attributes.install()
     asserted.install()
     scalars.install()

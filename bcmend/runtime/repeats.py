@@ -1,7 +1,7 @@
 """Whether a call whose graph failed may be made a second time.
 
-Reads the finished graph of a frame that makes records. A second run is equal to a first one if the
-first changed no argument in place; random numbers are drawn once more, from the same state.
+Reads the finished graph of a frame that makes records. A second run is equal to a first one if what
+the first changed in place can be put back; random numbers are drawn once more, from the same state.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
-from bcmend.runtime import backoff, random_numbers, undo
+from bcmend.runtime import backoff, failing_graphs, frames, random_numbers
 from bcmend.runtime.per_trace import at_the_end
 
 __all__ = ["is_repeatable", "note"]
@@ -33,6 +33,8 @@ def note(tx: Any) -> None:
         if backoff.state_of(code).repeatable:
             _be_silent(module)
 
+    if frames.ends_at_a_boundary(tx):
+        failing_graphs.fail_again(output)
     at_the_end(output, examine)
     output.register_finalizer_fns.append(silence)
     random_numbers.take_before(output)
@@ -50,5 +52,5 @@ def _be_silent(module: torch.nn.Module) -> None:
 
 
 def is_repeatable(output: Any) -> bool:
-    """Whether a run of a complete graph leaves no trace but its results and random numbers."""
-    return not undo.changed_inputs(output) and not undo.obstacle(output)
+    """Whether a run of a complete graph that fails leaves no trace but random numbers."""
+    return failing_graphs.can_be_put_back(output)

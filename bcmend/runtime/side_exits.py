@@ -12,9 +12,9 @@ returns what that returns.
 What output is made of at the end of the call may fail then. That is tried here too, and where it
 does the frame is left in the same way.
 
-So is a frame that does not end at a boundary if its graph fails and changes nothing in place: what
-was to be written, or to be found wrong, before the failure would be lost. Where the frame does end
-there, the boundary sees to that.
+So is a frame that does not end at a boundary if its graph fails (``failing_graphs``): what was to
+be written, or to be found wrong, before the failure would be lost. Where the frame does end there,
+the boundary sees to that.
 
 That is right only where the graph itself leaves no trace, or one that can be put back (``undo``).
 That is known when it is complete; if it is not so, the frame is traced again without.
@@ -26,7 +26,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from types import CellType, CodeType
-from typing import Any, Final
+from typing import Any
 
 import torch
 from torch._C._dynamo.eval_frame import reset_code
@@ -36,18 +36,17 @@ from torch._dynamo.bytecode_transformation import (
     create_instruction,
 )
 from torch._dynamo.eval_frame import skip_code
-from torch._dynamo.output_graph import OutputGraph
 from torch._dynamo.variables import TensorVariable
 from torch._dynamo.variables.base import VariableTracker
 
-from bcmend.runtime import choices, inline, repeats, second_runs, sites, undo
+from bcmend.runtime import choices, failing_graphs, inline, repeats, second_runs, sites, undo
 from bcmend.runtime.conditions import truths
 from bcmend.runtime.merge import constant
 from bcmend.runtime.per_trace import at_the_end, kept
 from bcmend.runtime.sites import LiveSite
 from bcmend.runtime.watches import SiteChanged
 
-__all__ = ["SideExit", "add", "are_possible", "came_back", "install", "keep_output"]
+__all__ = ["SideExit", "add", "are_possible", "came_back", "keep_output"]
 
 
 class SideExit(Exception):
@@ -89,7 +88,7 @@ def take_first(
     changes, draws = before
     if _TAKEN.is_by_failure:
         _TAKEN.key, _TAKEN.is_by_trial, _TAKEN.is_by_failure = "", False, False
-        undo.put_back(changes, draws=draws)
+        undo.put_back((), draws=draws)  # its copies are lost with the graph
         return True
     checked = [*predicates, *(trial[1] for trial in trials if trial[1] is not None)]
     holds = iter(truths(checked))
@@ -138,21 +137,13 @@ class _Lost:
         return None
 
 
-def _or_lost(graph: Callable[..., Any]) -> Callable[..., Any]:
-    """Have a frame left behind its graph if that fails."""
-
-    def attempt(*inputs: Any) -> Any:
-        try:
-            return graph(*inputs)
-        except Exception:
-            _TAKEN.is_by_failure = True
-            return _Lost()
-
-    skip_code(attempt.__code__)
-    return attempt
+def _leave_behind_a_failure() -> _Lost:
+    """Have the frame left by its side exit, since its graph has failed."""
+    _TAKEN.is_by_failure = True
+    return _Lost()
 
 
-for _function in (take_first, leave, nothing, _first_to_fail):
+for _function in (take_first, leave, nothing, _first_to_fail, _leave_behind_a_failure):
     skip_code(_function.__code__)
 
 
@@ -202,26 +193,13 @@ class _Exits(VariableTracker):
             second_runs.write_return_if(codegen, self._leave, self.lasting)
         codegen.extend_output(codegen.load_function_name(self._nothing, False))
 
+    def instead_of_the_graph(self) -> Callable[[], Any] | None:
+        is_left = self.is_written and self.outlive_the_graph()
+        return _leave_behind_a_failure if is_left else None
+
     def outlive_the_graph(self) -> bool:
         """Whether the frame can be left if its graph fails."""
-        is_first = not self.raises and not inline.writes(self.output)
-        return is_first and repeats.is_repeatable(self.output)
-
-
-_INSTALL_GLOBAL: Final = OutputGraph.install_global_unsafe
-
-
-def _install_global(output: OutputGraph, name: str, value: Any) -> None:
-    """Install a global of a compiled frame, such as its graph."""
-    exits: _Exits | None = getattr(output, "_bcmend_side_exits", None)
-    if name.startswith("__compiled_fn") and exits is not None and exits.is_written:
-        value = _or_lost(value) if exits.outlive_the_graph() else value
-    _INSTALL_GLOBAL(output, name, value)
-
-
-def install() -> None:
-    """Have frames left whose graph fails."""
-    OutputGraph.install_global_unsafe = _install_global  # type: ignore[assignment, method-assign]
+        return not self.raises and failing_graphs.can_be_put_back(self.output)
 
 
 def are_possible(tx: Any, *, at_boundary: bool) -> bool:
@@ -276,6 +254,8 @@ def _exits_of(tx: Any, at_boundary: bool) -> _Exits:
     def make() -> _Exits:
         exits = _Exits(tx, raises=at_boundary)
         output.root_tx.debug_locals.append((exits, []))
+        if not at_boundary:
+            failing_graphs.give_instead(output, lambda: exits.instead_of_the_graph())
         at_the_end(output, lambda: _check(exits))
         return exits
 

@@ -37,6 +37,7 @@ from bcmend.names import BUFFER
 from bcmend.runtime import (
     calls,
     copies,
+    frames,
     histories,
     inline,
     records,
@@ -53,7 +54,6 @@ __all__ = [
     "add_inline",
     "append",
     "function_of_records",
-    "is_captured_whole",
     "is_open",
     "open_arm",
     "records_until_now",
@@ -93,7 +93,7 @@ def _buffer(tx: Any) -> Any:
     """Return the buffer of the root frame, or make one that is delivered when its graph has run."""
     output = tx.output
     given = output.root_tx.symbolic_locals.get(BUFFER)
-    if given is not None and is_captured_whole(tx):
+    if given is not None and frames.is_captured_whole(tx):
         return given.realize()
     made = getattr(output, "_bcmend_buffer", None)
     if made is None:
@@ -105,11 +105,6 @@ def _buffer(tx: Any) -> Any:
     return made
 
 
-def is_captured_whole(tx: Any) -> bool:
-    """Whether nothing runs between what is traced and the end of the call."""
-    return bool(tx.one_graph or tx.error_on_graph_break)
-
-
 def _replay_last(effects: SideEffects, outlet: VariableTracker) -> None:
     """Have ``outlet`` stored to when all else that the graph changed is in its place.
 
@@ -118,11 +113,6 @@ def _replay_last(effects: SideEffects, outlet: VariableTracker) -> None:
     others = effects.id_to_variable
     first = {key: each for key, each in others.items() if each is outlet}
     effects.id_to_variable = {**first, **others}
-
-
-def ends_at_a_boundary(tx: Any) -> bool:
-    """Whether what the root frame returns goes to a boundary, with nothing in between."""
-    return BUFFER in tx.output.root_tx.f_code.co_varnames and is_captured_whole(tx)
 
 
 def is_open(tx: Any) -> bool:
@@ -152,7 +142,7 @@ def append(tx: Any, draft: Draft) -> None:
             tx,
             draft.site,
             draft.predicate,
-            at_boundary=ends_at_a_boundary(tx),
+            at_boundary=frames.ends_at_a_boundary(tx),
             is_only_way=draft.is_only_way,
             trial=(draft.action, draft.inputs) if draft.is_trial else None,
         )
@@ -161,7 +151,7 @@ def append(tx: Any, draft: Draft) -> None:
         if _run_inside(tx, draft):
             return
         inline.note_deferred(tx)
-        if not ends_at_a_boundary(tx):
+        if not frames.ends_at_a_boundary(tx):
             side_exits.keep_output(tx)
     predicate = constant(None) if draft.predicate is None else draft.predicate
     repeats.note(tx)

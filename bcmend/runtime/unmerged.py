@@ -24,7 +24,7 @@ from torch._dynamo.variables.base import (
 )
 
 from bcmend.names import UNBOUND
-from bcmend.runtime import backoff, choices, depth, exits, records, sinks
+from bcmend.runtime import backoff, choices, depth, exits, frames, records
 from bcmend.runtime.held import holds
 from bcmend.runtime.merge import Build, CannotMerge, Merger, constant
 from bcmend.runtime.sites import LiveSite
@@ -63,7 +63,7 @@ class Unmerged(VariableTracker):
     def ask(self) -> None:
         """Have the frame traced again: split where this is read, or without values like it."""
         tx = self.output.current_tx
-        if sinks.ends_at_a_boundary(tx):
+        if frames.ends_at_a_boundary(tx):
             keeps_sides = self.form in self.site.returns
             self.site.returns.add(self.form)
             backoff.split_where_read(tx, self.site)
@@ -270,7 +270,7 @@ class Stored(Choice):
     def reconstruct(self, codegen: Any) -> None:
         tx = codegen.tx
         is_in_hand = self._is_in_hand(tx)
-        may_be_in_hand = sinks.ends_at_a_boundary(tx) and not self.is_typed
+        may_be_in_hand = frames.ends_at_a_boundary(tx) and not self.is_typed
         if (is_in_hand and not may_be_in_hand) or self._is_held_elsewhere(tx):
             self.ask()
         if self.is_typed:
@@ -347,7 +347,7 @@ class _IsInPlace(VariableTracker):
 
 def _is_handed_out(tx: Any, value: Unmerged) -> bool:
     """Whether ``value`` reaches the boundary, and nothing in which that would not find it."""
-    if not sinks.ends_at_a_boundary(tx):
+    if not frames.ends_at_a_boundary(tx):
         return False
     found: list[VariableTracker] = []
 

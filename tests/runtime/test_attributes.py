@@ -360,3 +360,25 @@ class _CreatedInside(_Kept):
 def test_an_attribute_that_an_earlier_call_has_created_stays(kind: type[_Kept]) -> None:
     inputs = [call(torch.full((2,), value)) for value in (1.0, -1.0, 2.0, -2.0, 9.0)]
     assert_equivalent(kind, lambda: inputs, graphs=None, recompiles=None, may_copy=True)
+
+
+def test_an_attribute_that_an_earlier_call_has_deleted_cannot_be_deleted_in_an_arm() -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.note = 3
+
+        def forward(self, x: Tensor) -> Tensor:
+            if x.sum() > 0:
+                del self.note
+            return x + 1
+
+    values = (1.0, -1.0, 1.0, -1.0)
+    for fullgraph in (True, False):
+        assert_equivalent(
+            Net,
+            lambda: [call(torch.full((2,), each)) for each in values],
+            fullgraph=fullgraph,
+            graphs=None,
+            recompiles=None,
+        )

@@ -227,32 +227,42 @@ def test_what_went_before_a_break_is_not_done_again_when_the_rest_is_compiled_an
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("is_piece", [True, False])
+@pytest.mark.parametrize("counts", [True, False])
 @pytest.mark.parametrize("is_checked", [True, False])
-def test_a_piece_whose_graph_fails_has_written_and_checked_what_comes_before(
-    is_checked: bool, backend: str
+def test_a_call_whose_graph_fails_has_written_and_checked_what_comes_before(
+    is_checked: bool, counts: bool, is_piece: bool, backend: str
 ) -> None:
     class Net(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.table = torch.nn.Embedding(4, 2)
+            self.register_buffer("total", torch.zeros(()))
             self.count = 0
 
         def forward(self, ids: Tensor) -> Tensor:
-            x = ids + 1
-            torch._dynamo.graph_break()
+            x = ids + torch.rand(2)
+            if is_piece:
+                torch._dynamo.graph_break()
+            if counts:
+                self.total.add_(1)
             if is_checked and ids.max() > 5:
                 raise ValueError("too large")
             self.count += 1
-            print("seen", ids.sum().item())
+            print("seen", ids.sum().item(), self.total.item())
             rows: Tensor = self.table(ids)
+            if counts:
+                self.total.mul_(2)
             print("behind")
-            return rows + x[:, None]
+            return rows + x[:, None] + torch.rand(())
 
+    forward = Net.forward
+    forward.__code__ = forward.__code__.replace(co_name=f"forward_{is_piece}_{is_checked}_{counts}")
     values = [[1, 2], [4, 5], [5, 6], [2, 3]]
     assert_equivalent(
         Net,
         lambda: [call(torch.tensor(each)) for each in values],
-        fullgraph=False,
+        fullgraph=not is_piece,
         graphs=None,
         recompiles=None,
         backend=backend,
