@@ -42,6 +42,7 @@ from bcmend.runtime import (
     doubles,
     exception_classes,
     exported,
+    extremes,
     failing_graphs,
     failures,
     frames,
@@ -529,6 +530,7 @@ def _install() -> None:
     searches.install()
     open_ranges.install()
     doubles.install()
+    extremes.install()
     masked_stores.install()
     item_reads.install()  # index_loops asks before, and knows some of these numbers
     index_loops.install()

@@ -1,0 +1,51 @@
+"""``min`` and ``max`` of numbers out of tensors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch._dynamo.exc import Unsupported
+
+import bcmend
+from tests.equivalence import assert_equivalent, call
+
+VALUES = (
+    [math.nan, 1.0], [1.0, 1.5], [-0.0, -0.0], [0.0, -0.0], [math.inf, -1.0], [-5.0, 2.0],
+)  # fmt: skip
+
+
+def _calls() -> list[Any]:
+    return [call(torch.tensor(each)) for each in VALUES]
+
+
+def _make() -> Callable[..., Any]:
+    def program(x: Tensor) -> tuple[Any, ...]:
+        total, most = x.sum().item(), x.max().item()
+        print(min(2.0, total), max(total, 2.0))
+        lowest = min(total, most, 0.5)
+        x = x * max(lowest, -1.0) if max(-0.0, total) > 1 else x + 1
+        return x, min(total, 2.0), max(2.0, total), max(0.0, total), max(-0.0, most), lowest
+
+    return program
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_the_first_is_returned_unless_a_later_one_is_beyond_it(backend: str) -> None:
+    assert_equivalent(_make, _calls, backend=backend)
+
+
+@pytest.mark.parametrize("fullgraph", [True, False])
+def test_a_number_that_may_be_of_two_types_breaks_the_graph(fullgraph: bool) -> None:
+    def program(x: Tensor) -> Any:
+        return max(0, x.sum().item())
+
+    if not fullgraph:
+        assert_equivalent(lambda: program, _calls, fullgraph=False, graphs=None, recompiles=None)
+        return
+    with pytest.raises(Unsupported, match="two types"):
+        bcmend.compile(program, backend="eager", fullgraph=True)(torch.ones(2))
