@@ -6,6 +6,7 @@ be another one, and what the generator raises or sees passes through both.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from difflib import SequenceMatcher
 from functools import cache
@@ -21,6 +22,7 @@ from bcmend.codeobj.opcodes import UnknownOpcode
 from bcmend.names import BUFFER, PREFIX
 
 __all__ = [
+    "arguments_of",
     "being_traced",
     "drains_for_the_caller",
     "ends_at_a_boundary",
@@ -69,6 +71,12 @@ def is_captured_whole(tx: Any) -> bool:
 def ends_at_a_boundary(tx: Any) -> bool:
     """Whether what the root frame returns goes to a boundary, with nothing in between."""
     return BUFFER in tx.output.root_tx.f_code.co_varnames and is_captured_whole(tx)
+
+
+def arguments_of(code: CodeType) -> tuple[str, ...]:
+    """Return the names of all arguments of a function, in the order of its variables."""
+    stars = bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
+    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + stars]
 
 
 def being_traced(tx: Any) -> Iterator[Any]:

@@ -39,6 +39,7 @@ from bcmend.runtime import (
     clocks,
     context_variables,
     copy_calls,
+    deleted,
     doubles,
     exception_classes,
     exported,
@@ -529,6 +530,7 @@ def _install() -> None:
     operands.install()
     searches.install()
     open_ranges.install()
+    deleted.install()
     doubles.install()
     extremes.install()
     masked_stores.install()

@@ -50,7 +50,7 @@ def write_return_if(codegen: Any, run: str, *operands: Any) -> None:
     """
     code = codegen.tx.output.root_tx.f_code
     after = create_instruction("NOP")
-    given = [_load_argument(codegen, name) for name in _arguments_of(code)]
+    given = [_load_argument(codegen, name) for name in frames.arguments_of(code)]
     cells = [codegen.create_load_closure(name) for name in code.co_freevars]
     constants = [codegen.create_load_const_unchecked(each) for each in (code, *operands)]
     codegen.extend_output(
@@ -76,11 +76,6 @@ def _load_argument(codegen: Any, name: str) -> Any:
     return codegen.create_load(name)
 
 
-def _arguments_of(code: CodeType) -> tuple[str, ...]:
-    stars = bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
-    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + stars]
-
-
 def run_code(
     values: tuple[Any, ...], cells: tuple[CellType, ...], code: CodeType, space: dict[str, Any]
 ) -> Any:
@@ -93,7 +88,7 @@ def run_code(
         space: its globals.
     """
     function = FunctionType(frames.with_lines(code), space, code.co_name, None, cells)
-    left = dict(zip(_arguments_of(code), values, strict=True))
+    left = dict(zip(frames.arguments_of(code), values, strict=True))
     positional = [left.pop(name) for name in code.co_varnames[: code.co_argcount]]
     named = left.popitem()[1] if code.co_flags & inspect.CO_VARKEYWORDS else {}
     if code.co_flags & inspect.CO_VARARGS:

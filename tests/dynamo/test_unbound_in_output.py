@@ -84,3 +84,15 @@ def test_a_handler_sees_that_a_variable_is_unbound(order: tuple[int, ...]) -> No
         return [call(torch.full((2,), float(each))) for each in order]
 
     assert_equivalent(_read_in_a_try, calls)
+
+
+def test_an_argument_that_was_deleted_is_not_there_where_the_graph_breaks() -> None:
+    def program(x: Tensor, table: list[Tensor]) -> Any:
+        if x.sum() > 0:
+            x = x * 2
+        del table
+        return x, table  # noqa: F821
+
+    assert_equivalent(
+        lambda: program, lambda: [call(torch.ones(3), [])], fullgraph=False, graphs=None
+    )
