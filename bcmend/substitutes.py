@@ -142,6 +142,13 @@ TABLE: Final[Mapping[str, Substitute]] = {
             "tests/runtime/test_host_calls.py::test_clocks",
         ),
         *_rows(
+            "math.isnan math.isinf math.isfinite",
+            "float test",
+            "`torch.isnan` and so on of the tensor that the number is taken from",
+            "the number comes out of a tensor; of others Dynamo knows it by itself",
+            "tests/runtime/test_extremes.py::test_a_number_is_nan_or_infinite_as_its_tensor_is",
+        ),
+        *_rows(
             "random.seed numpy.random.seed torch.manual_seed torch.random.manual_seed",
             "seed",
             "the same call before the graph runs, in its order among the draws of Python and numpy",

@@ -34,7 +34,7 @@ def _with_python_order(before: Any) -> Any:
             kinds = _kind(one), _kind(other)
             if kinds == (float, float):
                 return _picked(tx, self.fn, one, other)
-            if None not in kinds and kinds[0] is not kinds[1]:
+            if None not in kinds and (kinds[0] is not kinds[1] or bool in kinds):
                 _break(self.fn)
         found: VariableTracker | None = before(self, tx, a, b)
         return found

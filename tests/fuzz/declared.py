@@ -25,10 +25,19 @@ _FAILING: Final = (
 )
 
 
+def is_declared_end(program: Program, one: Observation, two: Observation) -> bool:
+    """Whether a call differs as is declared, so that nothing behind it can be compared."""
+    return (
+        _has_failed_output(program, one, two)
+        or _draws_of_both_sides(program, one, two)
+        or _is_not_converted(one, two)
+    )
+
+
 _WRITING: Final = re.compile(r"(print|pprint|warnings\.warn\w*|log\w*\.\w+)\(")
 
 
-def has_failed_output(program: Program, one: Observation, two: Observation) -> bool:
+def _has_failed_output(program: Program, one: Observation, two: Observation) -> bool:
     """Whether a call has written output that fails: then the rest of it has run, as is declared.
 
     What was written before it is there, unless a handler of the program has caught the failure.
@@ -43,25 +52,14 @@ def has_failed_output(program: Program, one: Observation, two: Observation) -> b
     return "except" in program.body or (failed == expected and _begins_with(two, one))
 
 
-def draws_of_both_sides(program: Program, one: Observation, two: Observation) -> bool:
+def _draws_of_both_sides(program: Program, one: Observation, two: Observation) -> bool:
     """Whether a policy has had both sides draw while gradients flow, as is declared."""
     if not program.training or policy_of(program).branch != "where":
         return False
     return any(frozen_differences(one.random_state, two.random_state, "random"))
 
 
-def has_failed_inside_its_graph(program: Program, one: Observation, two: Observation) -> bool:
-    """Whether a call failed in the graph, though not as it does in eager execution, as is declared.
-
-    Such an exception comes from the line where the function begins. Where the graph changes nothing
-    in place the call is made again in plain Python, and none is seen.
-    """
-    if one.raised is None or two.raised is None:
-        return False
-    return _statement_of(program, two).startswith(("def ", "@"))
-
-
-def is_not_converted(one: Observation, two: Observation) -> bool:
+def _is_not_converted(one: Observation, two: Observation) -> bool:
     """Whether a number that is not finite should have become an integer that nobody reads."""
     text = " ".join(_raised_with(one))
     return two.raised is None and text.startswith("'cannot convert float ")

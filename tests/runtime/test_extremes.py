@@ -1,4 +1,4 @@
-"""``min`` and ``max`` of numbers out of tensors."""
+"""``min``, ``max``, ``math.isnan`` and its kin of numbers out of tensors."""
 
 from __future__ import annotations
 
@@ -49,3 +49,29 @@ def test_a_number_that_may_be_of_two_types_breaks_the_graph(fullgraph: bool) -> 
         return
     with pytest.raises(Unsupported, match="two types"):
         bcmend.compile(program, backend="eager", fullgraph=True)(torch.ones(2))
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_number_is_nan_or_infinite_as_its_tensor_is(backend: str) -> None:
+    def make() -> Callable[..., Any]:
+        def program(x: Tensor) -> tuple[Any, ...]:
+            total, count = x.sum().item(), int((x > 0).sum())
+            if math.isnan(total) or math.isinf(x.max().item()):
+                x = torch.zeros_like(x)
+            if not math.isfinite(total):
+                print("not finite")
+            print(math.isnan(total / 2), math.isfinite(count), math.isinf(2.0))
+            return x + 1, math.isfinite(total)
+
+        return program
+
+    assert_equivalent(make, _calls, backend=backend)
+
+
+def test_a_check_that_a_number_is_finite_raises() -> None:
+    def program(x: Tensor) -> Tensor:
+        if not math.isfinite(x.sum().item()):
+            raise FloatingPointError(f"{x.sum().item()}")
+        return x * 2
+
+    assert_equivalent(lambda: program, _calls)
