@@ -23,7 +23,7 @@ from bcmend.names import BUFFER, NAMESPACE
 from bcmend.runtime import scalars
 from bcmend.runtime.merge import constant, object_behind
 
-__all__ = ["install", "is_silent", "known_as"]
+__all__ = ["install", "is_mended", "is_silent", "known_as"]
 
 #: Attributes in which Dynamo's models of callables and objects keep the thing itself.
 _HELD_IN: Final = ("value", "fn")
@@ -113,7 +113,7 @@ def _call_method(
             enabled = bool(self.value.isEnabledFor(level))
             _guard(self.source, self.value, level, enabled=enabled)
             return constant(enabled)
-    if name == "getChild" and len(args) == 1 and args[0].is_python_constant() and _is_mended(tx):
+    if name == "getChild" and len(args) == 1 and args[0].is_python_constant() and is_mended(tx):
         child = self.value.getChild(args[0].as_python_constant())
         found: VariableTracker = tx.output.register_attr_or_module(
             child, child.name, source=ConstantSource(child.name)
@@ -135,12 +135,12 @@ def _call_function(
 
     ``torch._dynamo.assume_constant_result`` would say so for all code of the process.
     """
-    if self.fn is logging.getLogger and _is_mended(tx):
+    if self.fn is logging.getLogger and is_mended(tx):
         return invoke_and_store_as_constant(tx, self.fn, self.get_name(), args, kwargs)
     return _CALL_FUNCTION(self, tx, args, kwargs)
 
 
-def _is_mended(tx: Any) -> bool:
+def is_mended(tx: Any) -> bool:
     """Whether a frame being traced is of mended code, or inside of such."""
     while tx is not None:
         if BUFFER in tx.symbolic_locals or NAMESPACE in tx.f_code.co_names:

@@ -20,6 +20,7 @@ from typing import Any, Final
 import torch
 from torch._dynamo.utils import cmp_name_to_op_mapping
 from torch._dynamo.variables import (
+    BaseListVariable,
     BuiltinVariable,
     ConstantVariable,
     ListVariable,
@@ -31,7 +32,7 @@ from torch._dynamo.variables.base import ValueMutationNew, VariableTracker
 from torch._dynamo.variables.tensor import SymNodeVariable
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from bcmend.runtime import calls, lower, scalars
+from bcmend.runtime import callees, calls, lower, scalars
 from bcmend.runtime.merge import constant, example_of
 
 __all__ = ["install"]
@@ -234,6 +235,44 @@ def _not_tensor(tx: Any, operand: VariableTracker) -> VariableTracker | None:
     return scalars.take(tx, lower.negated(tx, lower.as_predicate(tx, operand)))
 
 
+def _of_numbers(before: Any) -> Any:
+    """Return what computes with a number, for one that may be a truth."""
+
+    def compute(self: Any, tx: Any, *given: Any) -> Any:
+        if scalars.may_take(tx):
+            others = [each.realize() for each in given if isinstance(each, VariableTracker)]
+            self, *others = _as_numbers(tx, [self, *others])
+            given = (*others, *given[len(others) :])
+        return before(self, tx, *given)
+
+    return compute
+
+
+_ARITHMETIC: Final = (
+    "add", "subtract", "multiply", "true_divide", "floor_divide", "remainder",
+    "negative", "positive", "absolute", "int",
+)  # fmt: skip
+
+
+def _as_numbers(tx: Any, operands: list[Any]) -> list[Any]:
+    """Return operands of which truths are numbers, if all of them are numbers or truths."""
+    are_numbers = all(isinstance(each, (SymNodeVariable, ConstantVariable)) for each in operands)
+    if not are_numbers or not any(map(_is_truth, operands)):
+        return operands
+    return [_as_number(tx, each) for each in operands]
+
+
+_DYNAMOS_PLACE: Final = BaseListVariable.getitem_const
+
+
+def _item_at(self: BaseListVariable, tx: Any, place: VariableTracker) -> VariableTracker:
+    """Read an item of a list at a place that may be a truth."""
+    at = place.realize()
+    if isinstance(at, SymNodeVariable) and callees.is_mended(tx):
+        at = _as_number(tx, at)
+    return _DYNAMOS_PLACE(self, tx, at)
+
+
 _DYNAMOS_ITEMS_EQUAL: Final = object_protocol.generic_richcompare_bool
 _DYNAMOS_COMPARISON: Final = SymNodeVariable.richcompare_impl
 
@@ -276,6 +315,9 @@ def install() -> None:
         handlers.setdefault(getattr(torch, name), _of_function(answer))
         if not hasattr(TensorVariable, f"method_{name}"):
             setattr(TensorVariable, f"method_{name}", _of_method(answer))
+    for name in (f"nb_{each}_impl" for each in _ARITHMETIC):
+        setattr(SymNodeVariable, name, _of_numbers(getattr(SymNodeVariable, name)))
+    BaseListVariable.getitem_const = _item_at  # type: ignore[assignment, method-assign]
     object_protocol.generic_richcompare_bool = _items_equal
     SymNodeVariable.richcompare_impl = _comparison  # type: ignore[method-assign]
     BuiltinVariable.call_not_ = _not  # type: ignore[assignment, method-assign]

@@ -266,3 +266,33 @@ def test_a_truth_out_of_a_tensor_is_compared_as_a_number(
         for truth in (True, False)
     ]
     assert_equivalent(lambda: program, lambda: inputs, fullgraph=fullgraph, graphs=None)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_truths_are_numbers_in_arithmetic(backend: str) -> None:
+    def make() -> Callable[..., Any]:
+        def program(x: Tensor) -> tuple[Any, ...]:
+            total, some = x.sum().item(), (x > 1).any().item()
+            sign = (total > 0) - (total < 0)
+            count = sum([some, total > 2, 3])
+            print(f"{some} {some + 1} {-some}", some / 2, int(some) + 1)
+            return x * sign, sign, count, some * 2.5, True + some, some % 2, x * some, abs(some)
+
+        return program
+
+    values = ([1.0, 1.5], [NAN, 1.0], [-5.0, 2.0], [0.0, -0.0])
+    assert_equivalent(make, lambda: [call(torch.tensor(each)) for each in values], backend=backend)
+
+
+def test_a_truth_is_a_place_in_a_list() -> None:
+    def program(x: Tensor) -> Any:
+        return [x, -x][x.sum().item() > 0], (10, 20)[(x > 1).any().item()]
+
+    values = ([1.0, 1.5], [-5.0, -2.0])
+    assert_equivalent(
+        lambda: program,
+        lambda: [call(torch.tensor(each)) for each in values],
+        fullgraph=False,
+        graphs=None,
+        recompiles=None,
+    )
