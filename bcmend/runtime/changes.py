@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from torch._dynamo.variables import (
     ConstDictVariable,
@@ -95,7 +95,8 @@ def _table_changes(
     added = _added_by_one_side(contents)
     changes: list[AnyChange] = []
     for key, taken in added:
-        require_creatable(tx, site, known.variable, key, form)
+        for name in (key, *_READING_TABLES):
+            require_creatable(tx, site, known.variable, name, form)
         changes.append(_created_entry(merger, known.variable, key, contents, taken))
     others = [
         {key: value for key, value in content.items() if not _is_among(key, added)}
@@ -118,7 +119,15 @@ def _same_form_changes(
 
 
 #: Tables of a module in which an entry is a name that code would have to spell to find it.
-_TABLES_OF_NAMES = ("_buffers", "_parameters", "_modules", "_non_persistent_buffers_set")
+_TABLES_OF_NAMES: Final = ("_buffers", "_parameters", "_modules", "_non_persistent_buffers_set")
+
+
+#: Names by which a program reads a table of a module, or asks for all that is in it.
+_READING_TABLES: Final = (
+    *_TABLES_OF_NAMES,
+    "__dict__", "vars", "dir", "state_dict", "apply", "buffers", "named_buffers", "parameters",
+    "named_parameters", "children", "named_children", "modules", "named_modules",
+)  # fmt: skip
 
 
 def _is_table_of_names(variable: VariableTracker) -> bool:

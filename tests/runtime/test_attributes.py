@@ -382,3 +382,28 @@ def test_an_attribute_that_an_earlier_call_has_deleted_cannot_be_deleted_in_an_a
             graphs=None,
             recompiles=None,
         )
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda module: len(list(module.buffers())),
+        lambda module: sorted(module.state_dict()),
+        lambda module: [name for name in module._buffers],
+    ],
+)
+def test_a_buffer_that_one_side_creates_is_among_the_buffers(read: Callable[..., Any]) -> None:
+    class Net(nn.Module):
+        def forward(self, x: Tensor) -> Any:
+            if x.sum() > 0:
+                self.register_buffer("late", x.detach().clone())
+            return x + 1, read(self)
+
+    values = (-1.0, 1.0, -1.0)
+    assert_equivalent(
+        Net,
+        lambda: [call(torch.full((2,), each)) for each in values],
+        fullgraph=False,
+        graphs=None,
+        recompiles=None,
+    )
