@@ -242,7 +242,7 @@ _DYNAMOS: Final = SymNodeVariable.evaluate_expr
 
 def _evaluate_expr(self: Any, orig_expr: Any, *more: Any, **named: Any) -> Any:
     try:
-        return _TORCHS(self, orig_expr, *more, **named)
+        return _with_infinity(self, orig_expr, *more, **named)
     except GuardOnDataDependentSymNode:
         known = getattr(self, _NAME, None)
         if not isinstance(known, _Knowledge):
@@ -251,6 +251,16 @@ def _evaluate_expr(self: Any, orig_expr: Any, *more: Any, **named: Any) -> Any:
         if answer is None:
             raise
         return answer
+
+
+def _with_infinity(self: Any, question: Any, *more: Any, **named: Any) -> Any:
+    """Ask torch, whose bounds of a number have no difference to infinity: only the data tell."""
+    try:
+        return _TORCHS(self, question, *more, **named)
+    except AssertionError as error:
+        if "NaN" not in str(error) or not free_unbacked_symbols(question):
+            raise
+        raise self._make_data_dependent_error(question, question) from error
 
 
 def _answer(environment: Any, known: _Knowledge, question: Any) -> Any:

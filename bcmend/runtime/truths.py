@@ -34,6 +34,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from bcmend.runtime import callees, calls, lower, scalars
 from bcmend.runtime.merge import constant, example_of
+from bcmend.runtime.unmerged import Unmerged
 
 __all__ = ["install"]
 
@@ -199,6 +200,9 @@ def _numbers_compared(
 ) -> VariableTracker:
     """Compare numbers, of which one or both may be truths."""
     sides = left.realize(), right.realize()
+    for side in sides:
+        if isinstance(side, Unmerged):
+            side.ask()
     if any(map(_is_truth, sides)):
         left, right = (_as_number(tx, each) for each in sides)
     return _DYNAMOS_NUMBERS(self, tx, left, right)

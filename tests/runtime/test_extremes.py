@@ -75,3 +75,24 @@ def test_a_check_that_a_number_is_finite_raises() -> None:
         return x * 2
 
     assert_equivalent(lambda: program, _calls)
+
+
+def test_the_best_of_several_numbers_is_found() -> None:
+    def program(x: Tensor) -> Any:
+        best = math.inf
+        for each in x:
+            if each.item() < best:
+                best = each.item()
+        return x * best
+
+    assert_equivalent(lambda: program, _calls, recompiles=None)
+
+
+def test_a_number_is_compared_with_infinity_before_what_cannot_be_traced() -> None:
+    def program(x: Tensor) -> Tensor:
+        if x[1].item() > math.inf:
+            while x.untyped_storage().data_ptr() == 0:
+                pass
+        return x + 1
+
+    assert_equivalent(lambda: program, _calls, fullgraph=False, graphs=None, recompiles=None)
