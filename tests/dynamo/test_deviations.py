@@ -338,6 +338,29 @@ def test_an_error_after_a_change_in_place_comes_before_the_records_of_the_call()
     assert sink.taken() == ""
 
 
+def test_an_error_in_a_piece_names_the_line_where_the_piece_begins() -> None:
+    def program(x: Tensor, index: Tensor, seen: list[int]) -> Tensor:
+        if x.sum() > 0:
+            x = x * 2
+        torch._dynamo.graph_break()
+        seen.append(1)
+        x = x + 1
+        return x[index]
+
+    lines = []
+    stock = torch.compile(program, backend="eager")
+    for way in (program, stock, bcmend.compile(program, backend="eager")):
+        seen: list[int] = []
+        with pytest.raises(IndexError) as caught:
+            way(torch.ones(2), torch.tensor(5), seen)
+        own = [each for each in caught.traceback if each.path.name == "test_deviations.py"]
+        lines.append(own[-1].lineno + 1 - program.__code__.co_firstlineno)
+        assert seen == ([1] if way is program else [])
+    assert lines[0] == 6
+    assert lines[1] < 6
+    assert lines[1] == lines[2]
+
+
 def test_an_attribute_of_one_side_is_listed_on_either_side_during_the_call() -> None:
     class Program(nn.Module):
         def forward(self, x: Tensor) -> Tensor:

@@ -98,19 +98,27 @@ _LINE: Final = re.compile(r"raised\.\['where'\]\.\[1\]: int \d+ and int \d+")
 
 def is_of_warm_code(one: Observation, difference: str) -> bool:
     """Whether a difference is the line of an unbound variable, which depends on earlier calls."""
-    parts = one.raised.parts if one.raised is not None else None
-    kind = parts["['type']"].text if parts is not None else ""
-    return "UnboundLocalError" in kind and _LINE.fullmatch(difference) is not None
+    return "UnboundLocalError" in _kind_of(one) and _LINE.fullmatch(difference) is not None
 
 
 def is_of_a_piece(program: Program, one: Observation, difference: str) -> bool:
     """Whether a difference is the line of an operation that failed in a piece of a call.
 
-    An exception out of a graph names the line where its piece begins, in stock too.
+    An exception out of a graph names the line where its piece begins, in stock too. One that a
+    ``raise`` or an ``assert`` raises is none.
     """
     statement = _statement_of(program, one)
     is_known = bool(statement) and _LINE.fullmatch(difference) is not None
-    return is_known and not statement.startswith(("raise", "assert"))
+    keyword, _, raised = statement.partition(" ")
+    kind = _kind_of(one).strip("'").rpartition(".")[2]
+    is_raised = keyword == "assert" or (keyword == "raise" and raised.startswith(kind))
+    return is_known and not is_raised
+
+
+def _kind_of(one: Observation) -> str:
+    """Return the type of the exception of a call."""
+    parts = one.raised.parts if one.raised is not None else None
+    return parts["['type']"].text if parts is not None else ""
 
 
 _STRIDES: Final = re.compile(r".*: strides \((.*?)\) and \((.*?)\) of \((.*?)\)")
