@@ -19,6 +19,7 @@ from torch._dynamo.convert_frame import compile_lock
 from torch._dynamo.eval_frame import skip_code
 from torch._dynamo.types import ConvertFrameReturn
 from torch._dynamo.utils import _get_error_on_graph_break, _set_error_on_graph_break
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from bcmend.runtime import backoff, sites
 
@@ -54,6 +55,8 @@ class _OfBodies:
 def _a_piece(compiler: Any, *given: Any) -> Any:
     """Compile what may break; have Python run a piece that fails on fake tensors.
 
+    And from then on a piece in which torch asks for what only the data tell.
+
     Where the back end fails, nothing in the piece is mended: the call cannot be made again.
     """
     sites.clear_recent()
@@ -61,6 +64,8 @@ def _a_piece(compiler: Any, *given: Any) -> Any:
         return compiler(*given)
     except exc.TorchRuntimeError:
         return ConvertFrameReturn(apply_to_code=False, skip_reason="bcmend: it fails")
+    except GuardOnDataDependentSymNode:
+        return ConvertFrameReturn(skip_reason="bcmend: a size is known at run time only")
     except exc.BackendCompilerFailed as error:
         if not sites.withdraw_recent("not-captured", backoff.summary(error)):
             raise

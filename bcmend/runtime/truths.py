@@ -18,6 +18,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import torch
+from torch._dynamo import graph_break_hints
+from torch._dynamo.exc import unimplemented
 from torch._dynamo.utils import cmp_name_to_op_mapping
 from torch._dynamo.variables import (
     BaseListVariable,
@@ -30,7 +32,10 @@ from torch._dynamo.variables import (
 )
 from torch._dynamo.variables.base import ValueMutationNew, VariableTracker
 from torch._dynamo.variables.tensor import SymNodeVariable
-from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+from torch.fx.experimental.symbolic_shapes import (
+    GuardOnDataDependentSymNode,
+    free_unbacked_symbols,
+)
 
 from bcmend.runtime import callees, calls, lower, scalars
 from bcmend.runtime.merge import constant, example_of
@@ -158,7 +163,16 @@ def _tolist(variable: TensorVariable, tx: Any) -> Any:
         found = _listed(tx, variable)
         if found is not None:
             return found
-    return _DYNAMOS_LIST(variable, tx)
+    try:
+        return _DYNAMOS_LIST(variable, tx)
+    except GuardOnDataDependentSymNode as error:
+        unimplemented(
+            gb_type="bcmend: a list of a length that only the data tell",
+            context=f"tolist of {variable}",
+            explanation="Dynamo lists the items of a tensor one by one.",
+            hints=[*graph_break_hints.FUNDAMENTAL],
+            from_exc=error,
+        )
 
 
 def _listed(tx: Any, variable: TensorVariable) -> VariableTracker | None:
