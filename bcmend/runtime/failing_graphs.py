@@ -10,6 +10,8 @@ one says what its graph is to give instead.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
+from types import CodeType
 from typing import Any, Final
 
 from torch._dynamo.eval_frame import skip_code
@@ -81,8 +83,20 @@ def _guarded(output: Any, graph: Callable[..., Any]) -> Callable[..., Any]:
             undo.put_back(tuple(before), draws=False)
             return give()
 
-    skip_code(attempt.__code__)
+    attempt.__code__ = _unseen(attempt.__code__)
     return attempt
+
+
+@cache
+def _unseen(code: CodeType) -> CodeType:
+    """Return code that Dynamo leaves alone, and that is no frame of bcmend in a traceback.
+
+    What lies between the frames of bcmend is not shown to the user (``own_frames``), and this one
+    lies behind the frame of the program.
+    """
+    found = code.replace(co_filename="<graph>")
+    skip_code(found)
+    return found
 
 
 _INSTALL_GLOBAL: Final = OutputGraph.install_global_unsafe
@@ -101,4 +115,4 @@ def install() -> None:
     OutputGraph.install_global_unsafe = _install_global  # type: ignore[assignment, method-assign]
 
 
-skip_code(_raise.__code__)
+_raise.__code__ = _unseen(_raise.__code__)

@@ -36,10 +36,19 @@ from torch._dynamo.bytecode_transformation import (
     create_instruction,
 )
 from torch._dynamo.eval_frame import skip_code
-from torch._dynamo.variables import TensorVariable
+from torch._dynamo.variables import TensorVariable, TupleVariable
 from torch._dynamo.variables.base import VariableTracker
 
-from bcmend.runtime import choices, failing_graphs, inline, repeats, second_runs, sites, undo
+from bcmend.runtime import (
+    choices,
+    failing_graphs,
+    inline,
+    random_numbers,
+    repeats,
+    second_runs,
+    sites,
+    undo,
+)
 from bcmend.runtime.conditions import truths
 from bcmend.runtime.merge import constant
 from bcmend.runtime.per_trace import at_the_end, kept
@@ -179,7 +188,7 @@ class _Exits(VariableTracker):
         codegen.add_push_null(lambda: codegen.load_import_from(__name__, take_first.__name__))
         for known in (tuple(self.keys), self.raises, self.lasting):
             codegen.append_output(codegen.create_load_const(known))
-        codegen(self.before)
+        codegen(self.before if self.sites else self._draws_before())
         for key, *parts in self.trials:
             codegen.append_output(codegen.create_load_const(key))
             codegen.foreach(parts)
@@ -192,6 +201,10 @@ class _Exits(VariableTracker):
         else:
             second_runs.write_return_if(codegen, self._leave, self.lasting)
         codegen.extend_output(codegen.load_function_name(self._nothing, False))
+
+    def _draws_before(self) -> VariableTracker:
+        """What is to be put back where only a graph that fails is a reason to leave."""
+        return TupleVariable([TupleVariable([]), constant(random_numbers.draws(self.output))])
 
     def instead_of_the_graph(self) -> Callable[[], Any] | None:
         is_left = self.is_written and self.outlive_the_graph()
