@@ -25,6 +25,7 @@ from bcmend.runtime.inline_values import (
     require_there_before,
 )
 from bcmend.runtime.records import store
+from bcmend.runtime.uncounted import statistics_of
 
 __all__ = ["changed_arguments", "changes_in_place", "effects"]
 
@@ -34,17 +35,8 @@ def changed_arguments(tracer: Any) -> list[Node]:
     placeholders = [node for node in tracer.graph.nodes if node.op == "placeholder"]
     indices = tracer.has_input_mutation().mutated_input_indices
     changed = [placeholders[index] for index in indices]
-    statistics = (each for node in tracer.graph.nodes for each in _statistics(node))
-    return list(dict.fromkeys([*changed, *statistics]))
-
-
-def _statistics(node: Node) -> list[Node]:
-    """Return the running statistics that a batch norm may change: its fake tensors do not tell."""
-    if getattr(node.target, "__name__", "") != "batch_norm":
-        return []
-    named = (node.kwargs.get(name) for name in ("running_mean", "running_var"))
-    given = (*node.args[1:3], *named)
-    return [each for each in given if isinstance(each, Node) and each.op == "placeholder"]
+    statistics = (each for node in tracer.graph.nodes for each in statistics_of(node))
+    return list(dict.fromkeys([*changed, *(each for each in statistics if each in placeholders)]))
 
 
 def changes_in_place(tx: Any, gathered: Gathered) -> list[Finish]:

@@ -14,12 +14,13 @@ import torch
 from torch._dynamo.variables import ConstantVariable, TensorVariable
 from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
+from torch.fx import Node
 from torch.nn import functional
 
 from bcmend.runtime.merge import example_of
 from bcmend.runtime.operations import storage_of
 
-__all__ = ["changes", "install"]
+__all__ = ["changes", "install", "statistics_of"]
 
 _NAME: Final = "_bcmend_uncounted"
 
@@ -50,6 +51,15 @@ _NORMS: Final[dict[Callable[..., Any], tuple[int, str]]] = {
 }
 _AT: Final = 5
 _STATISTICS: Final = ("running_mean", "running_var")
+
+
+def statistics_of(node: Node) -> list[Node]:
+    """Return the running statistics that a node of a graph may write."""
+    first, switch = _NORMS.get(node.target, (0, ""))  # type: ignore[arg-type]
+    if not switch or node.kwargs.get(switch, dict(enumerate(node.args)).get(_AT)) is False:
+        return []
+    given = (*node.args[first : first + 2], *map(node.kwargs.get, _STATISTICS))
+    return [each for each in given if isinstance(each, Node)]
 
 
 def _noting(before: Callable[..., Any] | None, first: int, switch: str) -> Callable[..., Any]:

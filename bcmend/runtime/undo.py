@@ -23,6 +23,7 @@ from bcmend.runtime.costs import bytes_of
 from bcmend.runtime.merge import constant
 from bcmend.runtime.operations import is_in_place, storage_of, storages_written
 from bcmend.runtime.per_trace import kept
+from bcmend.runtime.uncounted import statistics_of
 
 __all__ = ["Kept", "changed_inputs", "obstacle", "put_back"]
 
@@ -107,10 +108,13 @@ def _written(node: Node, fake_mode: Any) -> set[int]:
     """Return the storages that a node changes, or all that it is given if that cannot be told."""
     if node.op not in ("call_function", "call_method"):
         return set()
+    statistics = {*map(storage_of, _examples(statistics_of(node)))}
     if not (is_in_place(node) or "batch_norm" in _target_of(node)):
-        return set()
+        return statistics
     written = storages_written(node, fake_mode)
-    return {*map(storage_of, _examples(node.all_input_nodes))} if written is None else written
+    if written is None:
+        return {*map(storage_of, _examples(node.all_input_nodes))}
+    return written | statistics
 
 
 def _examples(values: Iterable[Any]) -> list[torch.Tensor]:
