@@ -117,6 +117,9 @@ def _after(graph: Graph, index: int, instruction: Instruction, stack: Stack) -> 
     facts = row(instruction.op)
     if facts.moves is not None:
         depth = int(instruction.arg)
+        if depth < 1:
+            name = graph.function.shape.qualname
+            raise InconsistentStack(f"{name}: {instruction.op} at {index} has no operand {depth}")
         if facts.moves == "copy":
             return (*stack, stack[-depth])
         return _swapped(stack, depth)

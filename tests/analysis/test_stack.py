@@ -165,6 +165,8 @@ def test_unreachable_instructions_have_no_stack() -> None:
         "POP_TOP\nRETURN_CONST 1",
         "LOAD_CONST 1\nSWAP 2\nRETURN_VALUE",
         "LOAD_CONST 1\nCOPY 2\nRETURN_VALUE",
+        "LOAD_CONST 1\nCOPY 0\nRETURN_VALUE",
+        "LOAD_CONST 1\nSWAP 0\nRETURN_VALUE",
         "top:\nLOAD_CONST 1\nJUMP -> top",
         "LOAD_FAST c\nPOP_JUMP_IF_TRUE -> end\nLOAD_CONST 1\nend:\nRETURN_CONST 1",
         "JUMP_IF_TRUE_OR_POP -> end\nend:\nRETURN_CONST 1",
