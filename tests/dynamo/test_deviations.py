@@ -361,6 +361,18 @@ def test_an_error_in_a_piece_names_the_line_where_the_piece_begins() -> None:
     assert lines[1] == lines[2]
 
 
+def test_a_row_that_a_loop_leaves_has_a_stride_of_its_own() -> None:
+    def program(x: Tensor) -> Tensor:
+        row = x[:1] < 0
+        for row in (x > 0).nonzero():
+            x = x + row
+        return row
+
+    row, same = program(torch.ones(3)), _mended(program)(torch.ones(3))
+    assert torch.equal(row, same)
+    assert (row.stride(), same.stride()) == ((3,), (1,))
+
+
 def test_an_attribute_of_one_side_is_listed_on_either_side_during_the_call() -> None:
     class Program(nn.Module):
         def forward(self, x: Tensor) -> Tensor:

@@ -129,6 +129,7 @@ def found_differences(
     *,
     exact: bool = False,
     any_random_state: bool = False,
+    kept: bool = False,
 ) -> list[str]:
     """Return where `other` is not what `original` is, less what is declared.
 
@@ -138,11 +139,12 @@ def found_differences(
         other: of another way to run it, each call.
         exact: nothing is declared.
         any_random_state: the state of random number generators is left out.
+        kept: some output is left alone.
     """
     policy = policy_of(program)
     drops = not exact and policy.output == "drop"
     is_off = any(each.endswith(":output") for each in policy.off)
-    keeps = not exact and (policy.output == "keep" or is_off)
+    keeps = not exact and (kept or is_off or policy.output == "keep")
     for number, (one, two) in enumerate(zip(original, other, strict=True)):
         if not exact and is_declared_end(program, one, two):
             return []
@@ -161,7 +163,7 @@ def found_differences(
             if not is_of_warm_code(one, each)
         ]
         here = [each for each in here if not _is_of_an_address(each)]
-        if any_random_state:  # Inductor
+        if not exact:
             here = [each for each in here if not is_of_no_stride(each)]
         if not exact and len(here) == 1:
             here = [each for each in here if not is_of_a_piece(program, one, each[8:])]
@@ -327,8 +329,14 @@ class _Trial:
         )
 
     def wrong_with(self, one: CompiledRun) -> list[str]:
-        loose, other = self.backend == "inductor", list(one.observations)
-        return found_differences(self.program, self.original, other, any_random_state=loose)
+        sites = [] if one.report is None else one.report.sites
+        return found_differences(
+            self.program,
+            self.original,
+            list(one.observations),
+            any_random_state=self.backend == "inductor",
+            kept=any(each.kind == "output" and each.refusal for each in sites),
+        )
 
 
 def compiled(program: Program, backend: str = "eager", *, fullgraph: bool = False) -> Verdict:
