@@ -205,7 +205,7 @@ def _frames_of(tx: Any) -> list[Stop]:
 def try_again(
     state: BodyState,
     generation: int,
-    error: exc.TorchDynamoException | GuardOnDataDependentSymNode | CodeSplit,
+    error: exc.TorchDynamoException | GuardOnDataDependentSymNode | CodeSplit | IndexError,
 ) -> bool:
     """Change something so that the next try may do better; ``False`` if nothing is left."""
     with state.lock:

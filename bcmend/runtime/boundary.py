@@ -152,8 +152,10 @@ def _compiled(body: FunctionType, arguments: tuple[Any, ...], buffer: Buffer, ca
         try:
             result = body(*arguments, buffer)
             return choices.resolve(result) if state.has_choices else result
-        except (*_FAILURES, backoff.CodeSplit) as error:
+        except (*_FAILURES, backoff.CodeSplit, IndexError) as error:
             set_eval_frame(None)
+            if isinstance(error, IndexError) and not capture.is_of_a_compiler(error):
+                raise
             if not whole or not backoff.try_again(state, generation, error):
                 raise
             buffer.clear()

@@ -23,7 +23,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from bcmend.runtime import backoff, sites
 
-__all__ = ["of_bodies"]
+__all__ = ["is_of_a_compiler", "of_bodies"]
 
 _OURS: Final = "_bcmend_of_bodies"
 
@@ -62,7 +62,7 @@ def _a_piece(compiler: Any, *given: Any) -> Any:
     sites.clear_recent()
     try:
         return compiler(*given)
-    except exc.TorchRuntimeError:
+    except (exc.TorchRuntimeError, IndexError):
         return ConvertFrameReturn(apply_to_code=False, skip_reason="bcmend: it fails")
     except GuardOnDataDependentSymNode:
         return ConvertFrameReturn(skip_reason="bcmend: a size is known at run time only")
@@ -70,6 +70,14 @@ def _a_piece(compiler: Any, *given: Any) -> Any:
         if not sites.withdraw_recent("not-captured", backoff.summary(error)):
             raise
         return compiler(*given)
+
+
+def is_of_a_compiler(error: IndexError) -> bool:
+    """Whether an error comes out of a compilation: Dynamo hands on those of a back end as they are.
+
+    It notes which compilation that was.
+    """
+    return getattr(error, "compile_id", None) is not None
 
 
 def _captured_whole(compiler: Any, *given: Any) -> Any:
@@ -93,4 +101,5 @@ def _captured_whole(compiler: Any, *given: Any) -> Any:
             remembered.error_on_graph_break = before
 
 
-skip_code(of_bodies.__code__)
+for _function in (of_bodies, is_of_a_compiler):
+    skip_code(_function.__code__)

@@ -140,19 +140,27 @@ def test_a_piece_that_fails_has_written_before_and_fails_as_in_eager_execution()
     assert_equivalent(make, lambda: [call(X), call(X)], **options)
 
 
-def test_a_piece_that_the_back_end_does_not_take_is_left_as_it_was() -> None:
+@pytest.mark.parametrize(
+    ("is_piece", "error"), [(True, RuntimeError), (False, RuntimeError), (False, IndexError)]
+)
+def test_what_the_back_end_does_not_take_is_left_as_it_was(
+    is_piece: bool, error: type[Exception]
+) -> None:
     def backend(graph: torch.fx.GraphModule, inputs: Any) -> Any:
         if any(node.target is torch.where for node in graph.graph.nodes):
-            raise RuntimeError("no where")
+            raise error("no where")
         return graph.forward
 
     def program(x: Tensor) -> Tensor:
         x = x + 1
-        torch._dynamo.graph_break()
+        if is_piece:
+            torch._dynamo.graph_break()
         if x.sum() > 0:
             x = x * 2
         return x - 1
 
+    name = f"program_{is_piece}_{error.__name__}"
+    program.__code__ = program.__code__.replace(co_name=name)
     compiled = bcmend.compile(program, backend=backend)
     for given in (X, -X):
         assert torch.equal(compiled(given), (given + 1) * (2 if given.sum() > -3 else 1) - 1)
