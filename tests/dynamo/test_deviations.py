@@ -7,6 +7,7 @@ equal: then the row can go.
 from __future__ import annotations
 
 import traceback
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FunctionType
@@ -371,6 +372,21 @@ def test_a_row_that_a_loop_leaves_has_a_stride_of_its_own() -> None:
     row, same = program(torch.ones(3)), _mended(program)(torch.ones(3))
     assert torch.equal(row, same)
     assert (row.stride(), same.stride()) == ((3,), (1,))
+
+
+def test_a_deprecated_function_of_torch_warns_while_it_is_traced() -> None:
+    def program(x: Tensor) -> Tensor:
+        torch._check_is_size(x.sum().item())
+        return x + 1
+
+    given = []
+    for way in (program, _mended(program, backend="aot_eager")):
+        for _ in range(2):
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                way(torch.tensor([1, 2]))
+            given.append({each.category for each in caught})
+    assert given == [{FutureWarning}, {FutureWarning}, {FutureWarning}, set()]
 
 
 def test_an_attribute_of_one_side_is_listed_on_either_side_during_the_call() -> None:

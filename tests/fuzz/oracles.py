@@ -186,7 +186,8 @@ _HISTORY: Final = re.compile(r", (grad_fn=<[^>]*>|requires_grad=True)")
 def _with_plain_output(one: Observation, *, dropped: bool, kept: bool) -> Observation:
     """Take the history of tensors, and what a break adds, out of what was written.
 
-    And what torch writes about a graph of its back end "aot_eager" that fails, as is declared.
+    And what torch writes about a graph of its back end "aot_eager" that fails, and about functions
+    of its own that are deprecated, as is declared.
     """
     if dropped:
         return replace(one, events=())
@@ -195,12 +196,16 @@ def _with_plain_output(one: Observation, *, dropped: bool, kept: bool) -> Observ
         tuple(shown(_plain(part)) if isinstance(part, str) else part for part in event)
         for event in one.events
         if not (event[0] == "stderr" and _OF_A_GRAPH in str(event[1]))
+        and not (event[:2] == ("warning", "FutureWarning") and _OF_TORCH in str(event[2]))
     )
     return replace(one, events=events)
 
 
 #: How torch/fx/graph_module.py begins to show the code of a graph that fails.
 _OF_A_GRAPH: Final = "Call using an FX-traced Module, line "
+
+#: How torch says that one of its functions is deprecated.
+_OF_TORCH: Final = "will be removed in a future PyTorch release"
 
 _ADDRESS: Final = re.compile(r"\b0x[0-9a-f]{6,}")
 
