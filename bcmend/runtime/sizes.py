@@ -255,12 +255,10 @@ def _evaluate_expr(self: Any, orig_expr: Any, *more: Any, **named: Any) -> Any:
 
 def _with_infinity(self: Any, question: Any, *more: Any, **named: Any) -> Any:
     """Ask torch, whose bounds of a number have no difference to infinity: only the data tell."""
-    try:
-        return _TORCHS(self, question, *more, **named)
-    except AssertionError as error:
-        if "NaN" not in str(error) or not free_unbacked_symbols(question):
-            raise
-        raise self._make_data_dependent_error(question, question) from error
+    is_symbolic = isinstance(question, sympy.Basic)
+    if is_symbolic and question.has(sympy.oo, -sympy.oo) and free_unbacked_symbols(question):
+        raise self._make_data_dependent_error(question, question)
+    return _TORCHS(self, question, *more, **named)
 
 
 def _answer(environment: Any, known: _Knowledge, question: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import logging
 from collections.abc import Iterator
 
 import pytest
@@ -18,8 +19,13 @@ from tests.fuzz.saved import Saved, saved
 
 @pytest.fixture(autouse=True)
 def _clean() -> Iterator[None]:
+    """Keep the compiler's log out of what programs write, as the command does."""
     torch._dynamo.reset()
+    log = logging.getLogger("torch")
+    before = log.level
+    log.setLevel(logging.CRITICAL)
     yield
+    log.setLevel(before)
     bcmend.unpatch()
     torch._dynamo.reset()
 
