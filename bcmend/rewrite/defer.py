@@ -27,7 +27,6 @@ from bcmend.rewrite.statements import (
     OutputStatement,
     arguments_of,
     is_attribute_load,
-    is_plain_attribute,
     keywords_of,
     path_read,
     start_of,
@@ -402,9 +401,7 @@ def _chains(
         if not _is_variable_load(facts, index, data) or instruction.arg in own:
             index += 1
             continue
-        end = index + 1
-        while end < part.end and is_plain_attribute(facts, end):
-            end += 1
+        end = min(index + len(path_read(facts, index)), part.end)
         if row(instruction.op).reads == "local" and instruction.arg not in bound:
             yield None
         elif index >= reach:

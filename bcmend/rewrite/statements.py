@@ -32,7 +32,6 @@ __all__ = [
     "OutputStatement",
     "arguments_of",
     "is_attribute_load",
-    "is_plain_attribute",
     "keywords_of",
     "may_write_output",
     "output_statements",
@@ -127,12 +126,12 @@ def _globals_read(facts: Facts) -> Iterator[tuple[str, ...]]:
 def path_read(facts: Facts, index: int) -> tuple[str, ...]:
     """Return the name of the variable that is loaded at ``index``, and of attributes read of it."""
     path = [names_of(facts.instructions[index])]
-    while is_plain_attribute(facts, index + len(path)):
+    while _is_plain_attribute(facts, index + len(path)):
         path.append(names_of(facts.instructions[index + len(path)]))
     return tuple(path)
 
 
-def is_plain_attribute(facts: Facts, index: int) -> bool:
+def _is_plain_attribute(facts: Facts, index: int) -> bool:
     """Whether an instruction reads an attribute that it does not also prepare to call."""
     instruction = facts.instructions[index]
     return is_attribute_load(facts, index) and row(instruction.op).effect(instruction.arg)[1] == 1

@@ -18,7 +18,7 @@ from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.tensor import SymNodeVariable
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from bcmend.runtime import guards, lower, repeats, scalars, sites
+from bcmend.runtime import failing_graphs, guards, lower, repeats, scalars, sites
 from bcmend.runtime.merge import constant, example_of
 from bcmend.runtime.sites import LiveSite
 from bcmend.runtime.watches import SiteChanged
@@ -89,7 +89,7 @@ def _require_repeatable(tx: Any) -> None:
     output = tx.output
 
     def examine(module: Any) -> None:
-        if not repeats.is_repeatable(output):
+        if not failing_graphs.can_be_put_back(output):
             sites.leave_without_exit(_OF_CHECKS)
             raise SiteChanged(restart_reason="bcmend: a failed check cannot be made again")
 

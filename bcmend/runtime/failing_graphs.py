@@ -49,7 +49,11 @@ def can_be_put_back(output: Any) -> bool:
 
 
 def _can_be_put_back(output: Any) -> bool:
-    return not undo.obstacle(output) and (not undo.changed_inputs(output) or _may_fail(output))
+    if undo.obstacle(output):
+        return False
+    if not undo.changed_inputs(output):
+        return True
+    return hasattr(output, "_bcmend_instead") and _may_fail(output)
 
 
 def _may_fail(output: Any) -> bool:

@@ -15,7 +15,6 @@ are deferred.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
@@ -27,7 +26,16 @@ from torch._guards import GuardSource, Source
 from torch.fx import Node, Proxy
 
 from bcmend.names import BUFFER
-from bcmend.runtime import backoff, emission, losses, per_trace, repeats, sites, undo
+from bcmend.runtime import (
+    backoff,
+    emission,
+    failing_graphs,
+    losses,
+    per_trace,
+    repeats,
+    sites,
+    undo,
+)
 from bcmend.runtime.emission import Finish, Plan, Statement
 from bcmend.runtime.inline_values import CannotRunInside, Gathered
 from bcmend.runtime.operations import storage_of
@@ -185,18 +193,12 @@ def _require_apart(tx: Any) -> None:
 
     def check(module: Any) -> None:
         given = [node for node in output.graph.nodes if node.op == "placeholder"]
-        of_whom = Counter(_storages(given))
-        if any(of_whom[each] > 1 for each in _storages(undo.changed_inputs(output))):
+        of_whom = Counter(map(storage_of, undo.examples_of(given)))
+        changed = undo.examples_of(undo.changed_inputs(output))
+        if any(of_whom[storage_of(each)] > 1 for each in changed):
             must_wait(output)
 
     output.register_finalizer_fns.append(check)
-
-
-def _storages(nodes: Iterable[Node]) -> Iterator[int]:
-    for node in nodes:
-        example = node.meta.get("example_value")
-        if isinstance(example, torch.Tensor):
-            yield storage_of(example)
 
 
 def _draw_nothing_ahead(tx: Any) -> None:
@@ -275,7 +277,7 @@ def _require_repeatable(tx: Any, trace: _Trace) -> None:
         must_wait(output)
 
     def check(module: Any) -> None:
-        if trace.writes or not repeats.is_repeatable(output):
+        if trace.writes or not failing_graphs.can_be_put_back(output):
             must_wait(output)
 
     output.register_finalizer_fns.append(check)

@@ -14,7 +14,7 @@ from torch.fx import GraphModule
 from bcmend.runtime import backoff, failing_graphs, frames, random_numbers
 from bcmend.runtime.per_trace import at_the_end
 
-__all__ = ["is_repeatable", "note"]
+__all__ = ["note"]
 
 
 def note(tx: Any) -> None:
@@ -27,7 +27,7 @@ def note(tx: Any) -> None:
 
     def examine() -> None:
         state = backoff.state_of(code)
-        state.repeatable = is_repeatable(output) and state.repeatable is not False
+        state.repeatable = failing_graphs.can_be_put_back(output) and state.repeatable is not False
 
     def silence(module: torch.nn.Module) -> None:
         if backoff.state_of(code).repeatable:
@@ -49,8 +49,3 @@ def _be_silent(module: torch.nn.Module) -> None:
     for each in module.modules():
         if isinstance(each, GraphModule):
             type(each)._wrapped_call = staticmethod(torch.nn.Module.__call__)  # type: ignore
-
-
-def is_repeatable(output: Any) -> bool:
-    """Whether a run of a complete graph that fails leaves no trace but random numbers."""
-    return failing_graphs.can_be_put_back(output)

@@ -34,7 +34,16 @@ from torch.fx.experimental.symbolic_shapes import (
 )
 
 from bcmend.names import BUFFER
-from bcmend.runtime import backoff, calls, inline, known_tensors, per_trace, repeats, sizes
+from bcmend.runtime import (
+    backoff,
+    calls,
+    failing_graphs,
+    inline,
+    known_tensors,
+    per_trace,
+    repeats,
+    sizes,
+)
 from bcmend.runtime.entries import before_arms
 from bcmend.runtime.merge import constant, example_of
 from bcmend.runtime.unread import (
@@ -119,7 +128,7 @@ def _begin(tx: Any) -> None:
         if assumes and inline.writes(output):
             inline.must_wait(output)  # what it has written would be written again
         is_assumed = assumes and (not asked_for or sizes.has_assumed(environment))
-        if (is_assumed and not repeats.is_repeatable(output)) or (
+        if (is_assumed and not failing_graphs.can_be_put_back(output)) or (
             not asked_for and _needs_gradients_of_unknown_sizes(module)
         ):
             backoff.state_of(code).leave_numbers()

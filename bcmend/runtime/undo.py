@@ -25,7 +25,7 @@ from bcmend.runtime.operations import is_in_place, storage_of, storages_written
 from bcmend.runtime.per_trace import kept
 from bcmend.runtime.uncounted import statistics_of
 
-__all__ = ["Kept", "changed_inputs", "obstacle", "put_back"]
+__all__ = ["Kept", "changed_inputs", "examples_of", "obstacle", "put_back"]
 
 #: Copies of so many bytes are made without a thought; a small multiple of what a call costs anyway.
 FREE: Final = 2**18
@@ -100,7 +100,7 @@ def _find_changed_inputs(output: Any) -> list[Node]:
         node
         for at, node in enumerate(nodes)
         if node.op == "placeholder"
-        and (at in counted or any(storage_of(each) in written for each in _examples([node])))
+        and (at in counted or any(storage_of(each) in written for each in examples_of([node])))
     ]
 
 
@@ -108,16 +108,17 @@ def _written(node: Node, fake_mode: Any) -> set[int]:
     """Return the storages that a node changes, or all that it is given if that cannot be told."""
     if node.op not in ("call_function", "call_method"):
         return set()
-    statistics = {*map(storage_of, _examples(statistics_of(node)))}
+    statistics = {*map(storage_of, examples_of(statistics_of(node)))}
     if not (is_in_place(node) or "batch_norm" in _target_of(node)):
         return statistics
     written = storages_written(node, fake_mode)
     if written is None:
-        return {*map(storage_of, _examples(node.all_input_nodes))}
+        return {*map(storage_of, examples_of(node.all_input_nodes))}
     return written | statistics
 
 
-def _examples(values: Iterable[Any]) -> list[torch.Tensor]:
+def examples_of(values: Iterable[Any]) -> list[torch.Tensor]:
+    """Return the fake tensors of the nodes among ``values``."""
     found = (each.meta.get("example_value") for each in values if isinstance(each, Node))
     return [each for each in found if isinstance(each, torch.Tensor)]
 
@@ -135,7 +136,7 @@ def _cannot_be_copied(output: Any, changed: list[Node]) -> str:
 
 
 def _bytes_of_graph(graph: Any) -> float:
-    return sum(map(bytes_of, _examples(graph.nodes)))
+    return sum(map(bytes_of, examples_of(graph.nodes)))
 
 
 def _target_of(node: Node) -> str:

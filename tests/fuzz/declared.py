@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import torch
 from torch import Tensor
@@ -67,8 +67,8 @@ def _is_not_converted(one: Observation, two: Observation) -> bool:
 
 def _statement_of(program: Program, one: Observation) -> str:
     """Return the line of the program that an exception comes from; empty if there is none."""
-    parts = one.raised.parts if one.raised is not None else None
-    where = parts["['where']"].parts if parts is not None else None
+    parts = _raised_parts(one)
+    where = parts["['where']"].parts if parts else None
     line = int(where["[1]"].text) if where else 0
     return dict(enumerate(program.source.splitlines(), 1)).get(line, "").lstrip()
 
@@ -115,10 +115,15 @@ def is_of_a_piece(program: Program, one: Observation, difference: str) -> bool:
     return is_known and not is_raised
 
 
+def _raised_parts(one: Observation) -> Any:
+    """Return what is known of the exception of a call, by name; nothing if there is none."""
+    return {} if one.raised is None else one.raised.parts or {}
+
+
 def _kind_of(one: Observation) -> str:
     """Return the type of the exception of a call."""
-    parts = one.raised.parts if one.raised is not None else None
-    return parts["['type']"].text if parts is not None else ""
+    parts = _raised_parts(one)
+    return parts["['type']"].text if parts else ""
 
 
 _STRIDES: Final = re.compile(r".*: strides \((.*?)\) and \((.*?)\) of \((.*?)\)")
@@ -149,8 +154,8 @@ def without_tracebacks(text: str) -> str:
 
 def _raised_with(one: Observation) -> tuple[str, ...]:
     """Return the texts of the arguments of the exception of a call."""
-    parts = one.raised.parts if one.raised is not None else None
-    said = parts["['args']"].parts if parts is not None else None
+    parts = _raised_parts(one)
+    said = parts["['args']"].parts if parts else None
     return tuple(each.text for each in (said or {}).values())
 
 
