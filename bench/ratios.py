@@ -15,7 +15,7 @@ from torch.nn import Module
 import bcmend
 from bench.generated import Form, generated_input, generated_model
 from bench.timing import cpu_ratio, interleaved_medians, seconds
-from bench.transformer import Quiet, transformer, transformer_input
+from bench.transformer import Quiet, transformer_input, transformers
 from corpus.models.case import Inputs
 from corpus.models.observe import collected_lines
 from corpus.models.registry import case_named
@@ -129,7 +129,7 @@ def _quiet(name: str, form: Quiet, by_hand: Quiet) -> Ratio:
     Compiled with the back end that `torch.compile` takes by itself. On a busy machine the ratio of
     a model to itself varies by a hundredth or two.
     """
-    mended, other = (transformer(each) for each in (form, by_hand))
+    mended, other = transformers(form, by_hand)
     given = transformer_input()
     torch._dynamo.reset()
     with bcmend.patched(mended), torch.no_grad():

@@ -32,9 +32,9 @@ class Layer(nn.Module):
 
     condition: Tensor
 
-    def __init__(self) -> None:
+    def __init__(self, inner: nn.TransformerEncoderLayer) -> None:
         super().__init__()
-        self.inner = nn.TransformerEncoderLayer(WIDTH, HEADS, 4 * WIDTH, batch_first=True)
+        self.inner = inner
 
 
 class Disabled(Layer):
@@ -74,7 +74,7 @@ class Silent(Layer):
         return y
 
 
-_LAYERS: dict[Quiet, Callable[[], Layer]] = {
+_LAYERS: dict[Quiet, Callable[[nn.TransformerEncoderLayer], Layer]] = {
     Quiet.DISABLED: Disabled,
     Quiet.NOT_TAKEN: NotTaken,
     Quiet.CHECKED: Checked,
@@ -83,10 +83,16 @@ _LAYERS: dict[Quiet, Callable[[], Layer]] = {
 }
 
 
-def transformer(form: Quiet) -> nn.Module:
-    """An encoder of `LAYERS` layers in eval mode, with weights from seed 0."""
+def transformers(*forms: Quiet) -> list[nn.Module]:
+    """An encoder of `LAYERS` layers in eval mode for each of `forms`, with weights from seed 0.
+
+    They share the weights: where in memory these lie makes a hundredth or two.
+    """
     torch.manual_seed(0)
-    return nn.Sequential(*(_LAYERS[form]() for _ in range(LAYERS))).eval()
+    inner = [
+        nn.TransformerEncoderLayer(WIDTH, HEADS, 4 * WIDTH, batch_first=True) for _ in range(LAYERS)
+    ]
+    return [nn.Sequential(*map(_LAYERS[form], inner)).eval() for form in forms]
 
 
 def transformer_input() -> Tensor:

@@ -15,7 +15,7 @@ from typing import Any, Final
 import torch
 
 from bcmend.names import PREFIX
-from bcmend.runtime import histories
+from bcmend.runtime import histories, late
 
 __all__ = ["MARK", "is_choice", "is_searched", "resolve"]
 
@@ -35,18 +35,24 @@ def is_searched(kind: type) -> bool:
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
 def resolve(value: Any) -> Any:
-    """Return ``value`` with every choice in it made; lists, dictionaries and objects are kept."""
+    """Return ``value`` with every choice in it made; lists, dictionaries and objects are kept.
+
+    What is yet to be computed is computed.
+    """
     return _resolved(value, {})
 
 
-def _resolved(value: Any, seen: dict[int, Any]) -> Any:
+def _resolved(value: Any, seen: dict[Any, Any]) -> Any:
     while is_choice(value):
         _, condition, one, other = value
         value = one if bool(condition) else other
+    if late.is_late(value):
+        return late.computed(value, seen)
     if isinstance(value, torch.Tensor):
         return value
     if histories.is_marked(value):
-        return histories.restored(value)
+        mark, name, tensor = value
+        return histories.restored((mark, name, _resolved(tensor, seen)))
     if isinstance(value, tuple):
         return _resolved_tuple(value, seen)
     if id(value) in seen:
@@ -56,7 +62,7 @@ def _resolved(value: Any, seen: dict[int, Any]) -> Any:
     return value
 
 
-def _resolve_within(value: Any, seen: dict[int, Any]) -> None:
+def _resolve_within(value: Any, seen: dict[Any, Any]) -> None:
     if isinstance(value, dict):
         _replace_within(value, list(value.items()), seen)
     elif isinstance(value, (list, deque)):
@@ -68,7 +74,7 @@ def _resolve_within(value: Any, seen: dict[int, Any]) -> None:
                 object.__setattr__(value, name, replaced)
 
 
-def _replace_within(container: Any, items: list[tuple[Any, Any]], seen: dict[int, Any]) -> None:
+def _replace_within(container: Any, items: list[tuple[Any, Any]], seen: dict[Any, Any]) -> None:
     for place, item in items:
         if isinstance(item, torch.Tensor):
             continue
@@ -77,10 +83,12 @@ def _replace_within(container: Any, items: list[tuple[Any, Any]], seen: dict[int
             container[place] = replaced
 
 
-def _resolved_tuple(value: tuple[Any, ...], seen: dict[int, Any]) -> tuple[Any, ...]:
+def _resolved_tuple(value: tuple[Any, ...], seen: dict[Any, Any]) -> tuple[Any, ...]:
     items = [_resolved(item, seen) for item in value]
     if all(one is other for one, other in zip(items, value, strict=True)):
         return value
     if hasattr(value, "_fields"):
         return type(value)._make(items)  # type: ignore[attr-defined, no-any-return]
+    if hasattr(value, "n_sequence_fields"):  # such as torch's operations return
+        return type(value)(items)
     return tuple(items)

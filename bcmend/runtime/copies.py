@@ -24,7 +24,7 @@ from bcmend.runtime.per_trace import at_the_end, kept
 from bcmend.runtime.sites import LiveSite
 from bcmend.runtime.uncounted import changes
 
-__all__ = ["is_due", "unchanged"]
+__all__ = ["is_due", "lies_in_differentiable", "unchanged"]
 
 
 @dataclass(slots=True, eq=False)
@@ -70,7 +70,7 @@ def unchanged(tx: Any, site: LiveSite, value: TensorVariable) -> TensorVariable:
     made.numbers[site] += 1
     made.sizes.setdefault(site, 0)
     example = example_of(value)
-    if number not in site.copied and not _is_view_of_differentiable(value):
+    if number not in site.copied and not lies_in_differentiable(value):
         watches.add(tx, example, lambda: site.copied.add(number))
         return value
     key = tx.output.current_tracer, value, changes(example)
@@ -80,7 +80,7 @@ def unchanged(tx: Any, site: LiveSite, value: TensorVariable) -> TensorVariable:
     return made.copies[key]
 
 
-def _is_view_of_differentiable(value: TensorVariable) -> bool:
+def lies_in_differentiable(value: TensorVariable) -> bool:
     """Whether a tensor lies in the memory of another one that has a gradient.
 
     Where both leave a graph, Inductor may hand out one object for the two, and what marks the kept

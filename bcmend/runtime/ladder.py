@@ -43,6 +43,7 @@ from bcmend.runtime import (
     loops,
     lower,
     moments,
+    output_arms,
     repeats,
     scalars,
     sinks,
@@ -229,11 +230,7 @@ def _lower(tx: Any, branch: Branch) -> VariableTracker | None:
         tx, branch.site, branch.form, branch.predicate, merger, branch.results
     )
     changes = plan_changes(tx, branch.site, merger, branch.arms, branch.form)
-    records = [
-        (draft, taken, _adopt_record(merger, draft, taken))
-        for taken, arm in ((True, then_arm), (False, else_arm))
-        for draft in arm.records
-    ]
+    records, is_waiting = _adopt_records(tx, branch, merger)
     _require_gradients_stay(merger.pairs)
     chosen = _choose(tx, branch, bool(merger.pairs))
     if chosen is None:
@@ -255,7 +252,10 @@ def _lower(tx: Any, branch: Branch) -> VariableTracker | None:
     result = build_result(merged)
     how = _described(branch, how, is_chosen_later=has_choice(result))
     has_effects = bool(changes or records or tensors)
-    branch.site.mended(f"{how} with effects" if has_effects else how, choice.why)
+    why = choice.why
+    if is_waiting:
+        why = f"{why}; what only output reads is computed if the arm is taken"
+    branch.site.mended(f"{how} with effects" if has_effects else how, why)
     return result
 
 
@@ -324,9 +324,36 @@ def _write_lowering(
     return values[: len(pairs)]
 
 
-def _adopt_record(merger: Merger, draft: Draft, taken: bool) -> Build:
-    parts = [draft.inputs] if draft.predicate is None else [draft.predicate, draft.inputs]
-    return merger.adopt(TupleVariable(parts), then_side=taken)
+def _adopt_records(
+    tx: Any, branch: Branch, merger: Merger
+) -> tuple[list[tuple[Draft, bool, Build]], bool]:
+    """Plan what the records of both arms hold in the main trace, and on which side each is made.
+
+    Says whether any holds values that are computed when it is delivered.
+    """
+    records, waiting = [], []
+    for taken, arm in ((True, branch.then_arm), (False, branch.else_arm)):
+        may_wait = branch.site.branch == "auto" and bool(arm.records)
+        if may_wait:
+            (hazards,) = _hazards(tx, (arm,))
+            may_wait = output_arms.may_wait(tx, arm, hazards)
+        for draft in arm.records:
+            late = output_arms.inputs_of(tx, merger, arm, draft) if may_wait else None
+            records.append((draft, taken, _adopt_record(merger, draft, taken, late)))
+            if late is not None:
+                waiting.append(arm)
+    for arm in waiting:
+        output_arms.take_out_unread(arm, merger.pairs)
+    return records, bool(waiting)
+
+
+def _adopt_record(merger: Merger, draft: Draft, taken: bool, late: VariableTracker | None) -> Build:
+    """Plan condition and inputs of a record; ``late`` are inputs of which nothing is merged."""
+    inner = [] if draft.predicate is None else [draft.predicate]
+    if late is None:
+        return merger.adopt(TupleVariable([*inner, draft.inputs]), then_side=taken)
+    conditions = [merger.adopt(each, then_side=taken) for each in inner]
+    return lambda merged: TupleVariable([*(each(merged) for each in conditions), late])
 
 
 def _append_under(
@@ -356,7 +383,7 @@ def _choose(tx: Any, branch: Branch, has_results: bool) -> tuple[Choice, list[In
     gradients = lower.gradients_flow(*branch.arms) or any(
         generator_states.are_read_in(arm.graph) for arm in branch.arms
     )
-    hazards = _hazards_without_draws(tx, branch) if gradients else _hazards(tx, branch)
+    hazards = _hazards_without_draws(tx, branch) if gradients else _hazards(tx, branch.arms)
     _require_order(tx, branch, hazards)
     try:
         tensors = in_place.plan_in_place(tx, branch.arms, hazards)
@@ -400,21 +427,21 @@ def _run_inside(tx: Any, arm: ArmTrace) -> list[Draft]:
     return [each for each in statements if inline.is_wanted(tx, each.site, raises=each.raises)]
 
 
-def _hazards(tx: Any, branch: Branch) -> list[Hazards]:
+def _hazards(tx: Any, arms: Sequence[ArmTrace]) -> list[Hazards]:
     modules = tx.output.nn_modules
-    return [hazards_of(arm.graph.nodes, tx.fake_mode, modules, arm.asserted) for arm in branch.arms]
+    return [hazards_of(arm.graph.nodes, tx.fake_mode, modules, arm.asserted) for arm in arms]
 
 
 def _hazards_without_draws(tx: Any, branch: Branch) -> list[Hazards]:
     """Take random draws out of the arms, if there are any; return the hazards of what is left."""
-    hazards = _hazards(tx, branch)
+    hazards = _hazards(tx, branch.arms)
     if not any(each.random for each in hazards):
         return hazards
     stays = draws.take_out(tx, branch.arms)
     if stays and not generator_states.take_out(tx, branch.arms):
         stays = ""
     if not stays:
-        return _hazards(tx, branch)
+        return _hazards(tx, branch.arms)
     return [replace(each, random=stays) for each in hazards]
 
 

@@ -34,6 +34,8 @@ from torch._dynamo.variables.user_defined import (
 )
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
+from bcmend.runtime import named_tuples
+
 __all__ = ["CannotMerge", "Merger", "Pair", "difference", "is_made_inside"]
 
 Build = Callable[[Sequence[VariableTracker]], VariableTracker]
@@ -146,16 +148,15 @@ class Merger:
             plan: Build = value.adopt_into(self, then_side)
             return plan
         if isinstance(value, (TensorVariable, SymNodeVariable)):
-            if not self.belongs(value):
-                return lambda merged: value
-            if isinstance(value, SymNodeVariable) and _is_unbacked(value):
-                return self._number_taken_out(value, then_side)
-            return self._leaf(Pair(value, None) if then_side is not False else Pair(None, value))
+            return self._adopt_leaf(value, then_side)
         if type(value) in (ListVariable, TupleVariable):
             parts = [self.adopt(item, then_side=then_side) for item in _sequence_items(value)]
             if is_made_inside(value) or type(value) is TupleVariable:
                 return _rebuild_sequence(type(value), parts)
             return lambda merged: value
+        if value.source is None and named_tuples.is_named_tuple(value):
+            items = named_tuples.items_in(value)
+            return _rebuild_named([self.adopt(x, then_side=then_side) for x in items], value)
         if is_made_inside(value):
             return self._adopt_made(value, then_side)
         if type(value) is ExceptionVariable and value.source is None:
@@ -171,6 +172,13 @@ class Merger:
                 {key: plan(merged) for key, plan in keywords.items()},
             )
         return lambda merged: value
+
+    def _adopt_leaf(self, value: TensorVariable | SymNodeVariable, then_side: bool | None) -> Build:
+        if not self.belongs(value):
+            return lambda merged: value
+        if isinstance(value, SymNodeVariable) and _is_unbacked(value):
+            return self._number_taken_out(value, then_side)
+        return self._leaf(Pair(value, None) if then_side is not False else Pair(None, value))
 
     def _adopt_made(self, value: VariableTracker, then_side: bool | None) -> Build:
         if type(value) is DequeVariable:
@@ -363,6 +371,10 @@ def _rebuild_sequence(kind: type[VariableTracker], parts: list[Build]) -> Build:
         return TupleVariable(items)
 
     return build
+
+
+def _rebuild_named(parts: list[Build], model: VariableTracker) -> Build:
+    return lambda merged: named_tuples.made_of(model, [part(merged) for part in parts])
 
 
 def _moved_out(value: Any, items: list[Build]) -> Build:

@@ -35,7 +35,7 @@ from torch._dynamo.variables.user_defined import (
     UserDefinedObjectVariable,
 )
 
-from bcmend.runtime import records, snapshots, watches
+from bcmend.runtime import named_tuples, records, snapshots, watches
 from bcmend.runtime.merge import constant, example_of, object_behind
 from bcmend.runtime.per_trace import at_the_end, kept
 from bcmend.runtime.sites import LiveSite
@@ -139,6 +139,8 @@ def _not_copied(values: Iterable[VariableTracker]) -> Iterator[VariableTracker]:
         value = each.realize()
         if type(value) in (ListVariable, TupleVariable):
             yield from _not_copied(value.items)  # type: ignore[attr-defined]
+        elif named_tuples.is_named_tuple(value):
+            yield from _not_copied(named_tuples.items_in(value))
         elif type(value) is ConstDictVariable:
             yield from _not_copied(value.items.values())
         elif isinstance(value, DictViewVariable):

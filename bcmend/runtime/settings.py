@@ -19,7 +19,7 @@ from torch._dynamo.variables.base import VariableTracker
 
 from bcmend.runtime.merge import constant
 
-__all__ = ["as_of_now", "under"]
+__all__ = ["as_of_now", "autocast_is_as_entered", "under"]
 
 #: Device (empty for the accelerator, whichever it is), and Dynamo's names of its two settings.
 _AUTOCAST: Final = (
@@ -40,6 +40,11 @@ def as_of_now(
     source = AttrSource(tx.import_source(__name__), under.__name__)
     rows = TupleVariable([TupleVariable(list(map(constant, row))) for row in changed])
     return VariableTracker.build(tx, under, source), TupleVariable([rows, action, inputs])
+
+
+def autocast_is_as_entered(output: Any) -> bool:
+    """Whether autocast is at this place of the trace as it was when the frame was entered."""
+    return all(device == "grad" for device, _, _ in _changed(output))
 
 
 def _changed(output: Any) -> Settings:

@@ -40,6 +40,7 @@ from bcmend.runtime import (
     frames,
     histories,
     inline,
+    named_tuples,
     records,
     repeats,
     side_exits,
@@ -259,6 +260,9 @@ def _snapshot_container(tx: Any, site: LiveSite, value: Any) -> VariableTracker 
         if type(value) is ListVariable:
             return ListVariable(items, mutation_type=ValueMutationNew())
         return TupleVariable(items)
+    if named_tuples.is_named_tuple(value):
+        items = [snapshot(tx, site, item) for item in named_tuples.items_in(value)]
+        return named_tuples.made_of(value, items)
     if type(value) is ConstDictVariable:
         pairs = {key: snapshot(tx, site, item) for key, item in value.items.items()}
         return ConstDictVariable(pairs, value.user_cls, mutation_type=ValueMutationNew())

@@ -54,6 +54,8 @@ class LiveSite:
         copied: numbers of the tensors, among those that records of this site keep in a trace, that
             are copied, since they were seen to change later.
         clone_bytes: how many bytes those are at each call; ``None`` if that is not known.
+        computes_ahead: whether what only output in an arm reads is computed in the graph, since
+            what it is computed from was seen to change later.
         stored_later: attributes of objects of the arguments that were seen to be stored to later.
         reads: the forms in which a live-out that has no common form was seen to be read, where the
             code could not be split, in the outermost call being made.
@@ -79,6 +81,7 @@ class LiveSite:
     why: str = ""
     copied: set[int] = field(default_factory=set)
     clone_bytes: int | None = None
+    computes_ahead: bool = False
     side_exits: bool = True
     stored_later: set[str] = field(default_factory=set)
     inside: tuple[tuple[tuple[int, int], ...], ...] = ()

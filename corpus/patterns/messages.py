@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from corpus.patterns.pattern import OUTPUT, WHERE, pattern, patterns_among, signs
+from corpus.patterns.pattern import CHOICE, NO_MERGE, OUTPUT, WHERE, pattern, patterns_among, signs
 
 Program = Callable[..., Any]
 Pair = namedtuple("Pair", ["first", "second"])
@@ -686,6 +686,82 @@ def dictionaries_with_a_default() -> Program:
         ordered["first"].add_(1)
         print(dict(groups), ordered, ordered.keys(), ordered.items())
         return x * 2
+
+    return program
+
+
+@pattern(signs, NO_MERGE, OUTPUT, zero_gradients=True)
+def statistics_shown_by_one_arm() -> Program:
+    def program(x: Tensor) -> Tensor:
+        y = x.exp()
+        if x.sum() > 0:
+            size = y.abs()
+            print("large", size.max(), f"{size.mean().item():.3f}", size.std(), y)
+        else:
+            print("small", {"least": y.min().item()}, [y.argmax(), y > 1])
+        return y * 2
+
+    return program
+
+
+@pattern(signs, OUTPUT, WHERE, zero_gradients=True)
+def difference_shown_beside_the_result() -> Program:
+    def program(x: Tensor) -> Tensor:
+        y = x * 3
+        if y.max() > 2:
+            z = y.clamp(max=2.0)
+            print("cut by", (y - z).sum().item(), z)
+            y = z
+        return y + 1
+
+    return program
+
+
+@pattern(signs, OUTPUT, WHERE, training=False)
+def what_an_arm_shows_is_changed_afterwards() -> Program:
+    def program(x: Tensor) -> Tensor:
+        y = x * 2
+        if y.sum() > 0:
+            print("before", y.mean(), y)
+        y.add_(10)
+        return y
+
+    return program
+
+
+@pattern(signs, NO_MERGE, OUTPUT, zero_gradients=True)
+def named_tuples_made_and_shown_in_an_arm() -> Program:
+    def program(x: Tensor) -> Tensor:
+        y = x * 2
+        if y.sum() > 0:
+            pair = Pair(y + 1, y.sort())
+            print(pair, pair.second.indices, y.max(0))
+        return y
+
+    return program
+
+
+@pattern(signs, OUTPUT)
+def what_operations_return_before_it_is_changed() -> Program:
+    def program(x: Tensor) -> Tensor:
+        y = x.detach() * 2
+        ranked, most = y.sort(), y.max(0)
+        pair = Pair(y, ranked)
+        print(ranked, f"{most}", "%s" % (y.min(0),), pair)
+        ranked.values.mul_(3)
+        pair.first.add_(1)
+        print(ranked, pair, most.values)
+        return x + y
+
+    return program
+
+
+@pattern(signs, CHOICE)
+def named_tuple_of_either_side_is_returned() -> Any:
+    def program(x: Tensor) -> Any:
+        if x.sum() > 0:
+            return Pair(x + 1, (x * 2).max(0).values)
+        return Pair(x - 1, (x * 3).min(0).values)
 
     return program
 
