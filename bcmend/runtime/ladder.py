@@ -333,17 +333,15 @@ def _adopt_records(
     """
     records, waiting = [], []
     for taken, arm in ((True, branch.then_arm), (False, branch.else_arm)):
-        may_wait = branch.site.branch == "auto" and bool(arm.records)
-        if may_wait:
-            (hazards,) = _hazards(tx, (arm,))
-            may_wait = output_arms.may_wait(tx, arm, hazards)
+        (hazards,) = _hazards(tx, (arm,))
+        may_wait = branch.site.branch == "auto" and output_arms.may_wait(tx, arm, hazards)
         for draft in arm.records:
-            late = output_arms.inputs_of(tx, merger, arm, draft) if may_wait else None
+            late = output_arms.inputs_of(tx, merger, arm, hazards, draft) if may_wait else None
             records.append((draft, taken, _adopt_record(merger, draft, taken, late)))
             if late is not None:
-                waiting.append(arm)
-    for arm in waiting:
-        output_arms.take_out_unread(arm, merger.pairs)
+                waiting.append((arm, hazards))
+    for arm, hazards in waiting:
+        output_arms.take_out_unread(arm, hazards, merger.pairs)
     return records, bool(waiting)
 
 

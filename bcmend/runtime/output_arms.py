@@ -76,7 +76,9 @@ def may_wait(tx: Any, arm: ArmTrace, hazards: Hazards) -> bool:
     )
 
 
-def inputs_of(tx: Any, merger: Merger, arm: ArmTrace, draft: Draft) -> VariableTracker | None:
+def inputs_of(
+    tx: Any, merger: Merger, arm: ArmTrace, hazards: Hazards, draft: Draft
+) -> VariableTracker | None:
     """Return what a record of ``arm`` is given, with values that are computed when it is delivered.
 
     ``None`` where there are none, or the graph has to compute them. The ``merger`` brings what else
@@ -91,7 +93,7 @@ def inputs_of(tx: Any, merger: Merger, arm: ArmTrace, draft: Draft) -> VariableT
         collected.note(draft.inputs)
         if not collected.nodes:
             return None
-        graph, read = _graph_of(arm, collected.nodes)
+        graph, read = _graph_of(arm, hazards, collected.nodes)
         given = [_as_now(tx, each) for each in read]
         _require_small(tx, read)
     except _CannotWait:
@@ -107,9 +109,9 @@ def inputs_of(tx: Any, merger: Merger, arm: ArmTrace, draft: Draft) -> VariableT
     return collected.replaced(draft.inputs, late.add(graph), TupleVariable(given))
 
 
-def take_out_unread(arm: ArmTrace, pairs: Iterable[Pair]) -> None:
+def take_out_unread(arm: ArmTrace, hazards: Hazards, pairs: Iterable[Pair]) -> None:
     """Take out of the graph of an arm what none of ``pairs`` needs."""
-    if _has_effects(arm.graph):
+    if _has_effects(arm, hazards):
         return
     values = [value for pair in pairs for value in (pair.then_value, pair.else_value)]
     nodes = {value.as_proxy().node for value in values if value is not None}
@@ -204,16 +206,20 @@ def _is_plain(example: Any) -> bool:
     return isinstance(example, FakeTensor) and example.layout is torch.strided
 
 
-def _has_effects(graph: Graph) -> bool:
-    """Whether the order of nodes matters for more than what they read of each other."""
-    nodes = [node for node in graph.nodes if node.op != "placeholder"]
-    return any(node.target in AUTOCAST or is_in_place(node) or node.is_impure() for node in nodes)
+def _has_effects(arm: ArmTrace, hazards: Hazards) -> bool:
+    """Whether the order of operations matters for more than what they read of each other."""
+    nodes = [node for node in arm.graph.nodes if node.op != "placeholder"]
+    return bool(hazards.writes) or any(
+        node.target in AUTOCAST or is_in_place(node) or node.is_impure() for node in nodes
+    )
 
 
-def _graph_of(arm: ArmTrace, results: Sequence[Node]) -> tuple[Graph, list[Proxy]]:
+def _graph_of(
+    arm: ArmTrace, hazards: Hazards, results: Sequence[Node]
+) -> tuple[Graph, list[Proxy]]:
     """Return a graph that computes ``results``, and what it reads of the main trace, in order."""
     wanted = set(arm.graph.nodes)
-    if not _has_effects(arm.graph):
+    if not _has_effects(arm, hazards):
         wanted = set()
         close_over(wanted, list(results))
     if any(node.op == "get_attr" for node in wanted):

@@ -747,7 +747,7 @@ def what_operations_return_before_it_is_changed() -> Program:
         y = x.detach() * 2
         ranked, most = y.sort(), y.max(0)
         pair = Pair(y, ranked)
-        print(ranked, f"{most}", "%s" % (y.min(0),), pair)
+        print(ranked, f"{most}", "%s" % (y.min(0),), pair)  # noqa: UP031
         ranked.values.mul_(3)
         pair.first.add_(1)
         print(ranked, pair, most.values)

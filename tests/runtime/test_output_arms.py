@@ -120,6 +120,17 @@ def _changes_a_copy() -> Program:
     return program
 
 
+def _changes_a_copy_by_a_function() -> Program:
+    def program(x: Tensor) -> Tensor:
+        if x.sum() < 0:
+            y = x.clone()
+            torch.nn.functional.leaky_relu(y, 0.5, True)
+            print("copy", y, y.min().item())
+        return x + 1
+
+    return program
+
+
 def _fails_in_the_arm() -> Program:
     def program(x: Tensor) -> Tensor:
         y = x * 2
@@ -147,6 +158,7 @@ PROGRAMS = (
     _changed_afterwards,
     _under_autocast,
     _changes_a_copy,
+    _changes_a_copy_by_a_function,
     _fails_in_the_arm,
     _draws_in_the_arm,
 )
