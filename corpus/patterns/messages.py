@@ -699,7 +699,8 @@ def statistics_shown_by_one_arm() -> Program:
             print("large", size.max(), f"{size.mean().item():.3f}", size.std(), y)
         else:
             print("small", {"least": y.min().item()}, [y.argmax(), y > 1])
-        return y * 2
+        z = y * 2
+        return z + y.max()
 
     return program
 
