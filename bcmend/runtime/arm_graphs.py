@@ -22,6 +22,7 @@ __all__ = [
     "has_to_be_a_tensor",
     "has_to_be_covered",
     "is_among",
+    "is_of_a_transform",
     "require_backward",
     "requires_grad",
 ]
@@ -38,6 +39,15 @@ def require_backward(*arms: ArmTrace) -> None:
             name = getattr(node.target, "__name__", "")
             if name in _RECURRENT:
                 raise CannotMerge(f"{name} in an arm through which gradients flow")
+            if is_of_a_transform(node):
+                raise CannotMerge(
+                    "a transform of torch.func in an arm through which gradients flow"
+                )
+
+
+def is_of_a_transform(node: Node) -> bool:
+    """Whether a node begins or ends the work of ``torch.vmap``, ``torch.func.grad`` or the like."""
+    return "_nesting" in getattr(node.target, "__name__", "")
 
 
 def arm_graph(

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch._dynamo.variables import TensorVariable
+from torch._dynamo.variables import NumpyNdarrayVariable, TensorVariable
 from torch._dynamo.variables.base import VariableTracker
-from torch._dynamo.variables.builder import wrap_fx_proxy
+from torch._dynamo.variables.builder import get_specialized_props, wrap_fx_proxy
 
-__all__ = ["function", "method"]
+__all__ = ["function", "in_kind_of", "method"]
 
 
 def function(tx: Any, target: Any, *arguments: Any, **named: Any) -> TensorVariable:
@@ -22,6 +22,15 @@ def function(tx: Any, target: Any, *arguments: Any, **named: Any) -> TensorVaria
 def method(tx: Any, name: str, *arguments: Any, **named: Any) -> TensorVariable:
     """Call a method of the first argument in the graph."""
     return _add(tx, "call_method", name, arguments, named)
+
+
+def in_kind_of(tx: Any, model: VariableTracker, value: TensorVariable) -> TensorVariable:
+    """Return ``value`` as an array of numpy's, which is a tensor to the graph, if ``model`` is."""
+    if type(model) is not NumpyNdarrayVariable or type(value) is not TensorVariable:
+        return value
+    proxy = value.as_proxy()
+    facts = get_specialized_props(NumpyNdarrayVariable, tx, proxy.node.meta["example_value"], None)
+    return NumpyNdarrayVariable(proxy, **facts)
 
 
 def _add(

@@ -75,7 +75,7 @@ def unchanged(tx: Any, site: LiveSite, value: TensorVariable) -> TensorVariable:
         return value
     key = tx.output.current_tracer, value, changes(example)
     if key not in made.copies:
-        made.copies[key] = calls.method(tx, "clone", value)
+        made.copies[key] = calls.in_kind_of(tx, value, calls.method(tx, "clone", value))
         made.sizes[site] += bytes_of(example)
     return made.copies[key]
 

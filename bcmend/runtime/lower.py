@@ -140,7 +140,16 @@ def by_where(
             merged.append(_rewrap(tx, pair, one if one is not None else other))
         else:
             merged.append(chosen(tx, predicate, one, other))
-    return merged
+    return _in_kind(tx, pairs, merged)
+
+
+def _in_kind(
+    tx: Any, pairs: Sequence[Pair], merged: Sequence[VariableTracker]
+) -> list[VariableTracker]:
+    return [
+        calls.in_kind_of(tx, pair.present, each) if isinstance(each, TensorVariable) else each
+        for pair, each in zip(pairs, merged, strict=True)
+    ]
 
 
 def by_cond(
@@ -184,10 +193,11 @@ def by_cond(
     with asserted.taken_back(tx.output.shape_env):  # torch goes through both arms here
         every: Any = wrap_fx_proxy(tx, proxy)
     results = list(every.items)[: len(pairs)]
-    return [
+    results = [
         _without_history(tx, pair, _uncovered(tx, result, example_of(pair.present)))
         for pair, result in zip(pairs, results, strict=True)
     ]
+    return _in_kind(tx, pairs, results)
 
 
 def _require_known_sizes(operands: Sequence[Proxy], pairs: Sequence[Pair]) -> None:

@@ -21,7 +21,7 @@ from torch._dynamo.variables import (
     TupleVariable,
 )
 from torch._dynamo.variables.base import AttributeMutationNew, ValueMutationNew, VariableTracker
-from torch._dynamo.variables.lists import DequeVariable, ListIteratorVariable
+from torch._dynamo.variables.lists import DequeVariable, ListIteratorVariable, SizeVariable
 from torch._dynamo.variables.misc import ExceptionVariable, StringFormatVariable
 from torch._dynamo.variables.tensor import SymNodeVariable
 from torch._dynamo.variables.user_defined import (
@@ -149,9 +149,9 @@ class Merger:
             return plan
         if isinstance(value, (TensorVariable, SymNodeVariable)):
             return self._adopt_leaf(value, then_side)
-        if type(value) in (ListVariable, TupleVariable):
+        if type(value) in (ListVariable, TupleVariable, SizeVariable):
             parts = [self.adopt(item, then_side=then_side) for item in _sequence_items(value)]
-            if is_made_inside(value) or type(value) is TupleVariable:
+            if is_made_inside(value) or type(value) is not ListVariable:
                 return _rebuild_sequence(type(value), parts)
             return lambda merged: value
         if value.source is None and named_tuples.is_named_tuple(value):
@@ -368,7 +368,7 @@ def _rebuild_sequence(kind: type[VariableTracker], parts: list[Build]) -> Build:
         items = [part(merged) for part in parts]
         if kind is ListVariable:
             return ListVariable(items, mutation_type=ValueMutationNew())
-        return TupleVariable(items)
+        return SizeVariable(items) if kind is SizeVariable else TupleVariable(items)
 
     return build
 

@@ -12,7 +12,7 @@ themselves, since the trace has looked only at what the program reads.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from types import BuiltinFunctionType, FunctionType, ModuleType
@@ -145,7 +145,7 @@ def _not_copied(values: Iterable[VariableTracker]) -> Iterator[VariableTracker]:
             yield from _not_copied(value.items.values())
         elif isinstance(value, DictViewVariable):
             yield from _not_copied([value.dv_dict])
-        elif type(value) is OrderedDictVariable:
+        elif type(value) is OrderedDictVariable and value.python_type() is OrderedDict:
             contents: Any = value._base_vt
             yield from _not_copied(contents.items.values())
         elif isinstance(value, StringFormatVariable):
@@ -337,7 +337,7 @@ def _stored_later(effects: Any, moment: Moment) -> Iterator[tuple[VariableTracke
 def _changed_inside(effects: Any, moment: Moment) -> Iterator[VariableTracker]:
     """Yield containers that hold something else by now, and tensors changed in place."""
     for container in moment.containers:
-        if container.has_changed():
+        if container.holds_something_else():
             yield moment.owners.get(container.variable, container.variable)
     remembered = {container.variable for container in moment.containers}
     for each in dict.fromkeys([*effects.id_to_variable.values(), *moment.versions]):

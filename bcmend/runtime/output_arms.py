@@ -41,7 +41,7 @@ from bcmend.runtime import (
     snapshots,
     watches,
 )
-from bcmend.runtime.arm_graphs import requires_grad
+from bcmend.runtime.arm_graphs import is_of_a_transform, requires_grad
 from bcmend.runtime.arms import ArmTrace
 from bcmend.runtime.costs import bytes_of
 from bcmend.runtime.merge import Merger, Pair, constant, is_made_inside
@@ -65,7 +65,14 @@ def may_wait(tx: Any, arm: ArmTrace, hazards: Hazards) -> bool:
 
     What may fail has to fail where it stands, and draws and changes have to be made there.
     """
-    does_nothing_else = not (hazards.partial or hazards.random or arm.effects.tensors)
+    given = (_example(outer) for outer in arm.lifted)
+    outside = {storage_of(each) for each in given if isinstance(each, torch.Tensor)}
+    does_nothing_else = not (
+        hazards.partial
+        or hazards.random
+        or arm.effects.tensors
+        or not outside.isdisjoint(hazards.writes)
+    )
     return (
         does_nothing_else
         and not arm.asserted
@@ -73,6 +80,7 @@ def may_wait(tx: Any, arm: ArmTrace, hazards: Hazards) -> bool:
         and tx.output.current_tracer.parent is None
         and settings.autocast_is_as_entered(tx.output)
         and torch._C._functorch.peek_interpreter_stack() is None
+        and not any(map(is_of_a_transform, arm.graph.nodes))
     )
 
 

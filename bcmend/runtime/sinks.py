@@ -11,6 +11,7 @@ lists, kept on its ``OutputGraph``.
 from __future__ import annotations
 
 import logging
+from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -269,7 +270,7 @@ def _snapshot_container(tx: Any, site: LiveSite, value: Any) -> VariableTracker 
     if isinstance(value, DictViewVariable):
         inner: Any = snapshot(tx, site, value.dv_dict)
         return type(value)(inner)
-    if type(value) is OrderedDictVariable:
+    if type(value) is OrderedDictVariable and value.python_type() is OrderedDict:
         return _snapshot_dictionary(tx, site, value)
     if isinstance(value, StringFormatVariable):
         return StringFormatVariable.create(
@@ -302,6 +303,8 @@ def _can_be_rebuilt(value: VariableTracker) -> bool:
         "SliceVariable",
         "RangeVariable",
         "DefaultDictVariable",
+        "OrderedDictVariable",
+        "UserDefinedDictVariable",
         "SetVariable",
         "FrozensetVariable",
     )

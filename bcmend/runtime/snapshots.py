@@ -66,10 +66,12 @@ class Remembered:
         return _state(self.variable)
 
     def has_changed(self) -> bool:
-        one, other = self.state, self.now()
-        if one.keys() != other.keys():
-            return True
-        return any(one[name] is not other[name] and one[name] != other[name] for name in one)
+        return _differ(self.state, self.now())
+
+    def holds_something_else(self) -> bool:
+        """Whether the object itself is another by now, and not only what made it."""
+        one, other = ({**each, "mutation_type": None} for each in (self.state, self.now()))
+        return _differ(one, other)
 
     def restore(self) -> None:
         if isinstance(self.variable, LocalGeneratorObjectVariable):
@@ -90,6 +92,12 @@ class Remembered:
         self.variable.__class__ = self.kind
         if is_modified is not None:
             self.variable.mutation_type.is_modified = is_modified  # type: ignore[union-attr]
+
+
+def _differ(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    if one.keys() != other.keys():
+        return True
+    return any(one[name] is not other[name] and one[name] != other[name] for name in one)
 
 
 def remember(variable: VariableTracker) -> Remembered:

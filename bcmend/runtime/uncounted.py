@@ -1,13 +1,16 @@
-"""Changes in place that torch does not count: a norm in training writes its running statistics.
+"""Changes in place that torch does not count for the tensor that is changed.
 
-What watches a tensor goes by ``changes`` and not by the count of torch alone. A norm is noted when
-Dynamo meets its call, for the memory that the statistics lie in.
+A norm in training writes its running statistics; ``torch._foreach_add_`` and its kin change fake
+tensors without a count; and ``x.data`` has a count of its own. What watches a tensor goes by
+``changes`` and not by the count of torch alone. Norms and changes of many tensors are noted when
+Dynamo meets their calls, for the memory that they write to; of ``x.data``, the counts are added.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import torch
@@ -25,20 +28,41 @@ __all__ = ["changes", "install", "statistics_of"]
 _NAME: Final = "_bcmend_uncounted"
 
 
+@dataclass(slots=True, eq=False)
+class _Uncounted:
+    """By memory: how many changes torch has not counted; and tensors that count for themselves.
+
+    Beside each of these is what it had counted when it was made.
+    """
+
+    noted: Counter[int] = field(default_factory=Counter)
+    apart: dict[int, list[tuple[torch.Tensor, int]]] = field(default_factory=dict)
+
+
 def changes(example: torch.Tensor) -> int:
     """Return how often a fake tensor has been changed in place, in this trace and before it."""
-    return example._version + _uncounted(example)[storage_of(example)]
+    found, memory = _uncounted(example), storage_of(example)
+    apart = sum(each._version - before for each, before in found.apart.get(memory, ()))
+    return example._version + found.noted[memory] + apart
 
 
-def _uncounted(example: torch.Tensor) -> Counter[int]:
-    """Return the changes that torch has not counted, by memory; each trace has its own."""
+def _uncounted(example: torch.Tensor) -> _Uncounted:
+    """Return what torch has not counted; each trace has its own."""
     mode: Any = getattr(example, "fake_mode", None)
     if mode is None:
-        return Counter()
+        return _Uncounted()
     if not hasattr(mode, _NAME):
-        setattr(mode, _NAME, Counter())
-    found: Counter[int] = getattr(mode, _NAME)
+        setattr(mode, _NAME, _Uncounted())
+    found: _Uncounted = getattr(mode, _NAME)
     return found
+
+
+def _note(variable: VariableTracker | None) -> None:
+    """Note a change of a tensor."""
+    changed = None if variable is None else variable.realize()
+    if isinstance(changed, TensorVariable):
+        example = example_of(changed)
+        _uncounted(example).noted[storage_of(example)] += 1
 
 
 #: Where a norm is given its statistics, and whether it is in training; and the name of the latter.
@@ -46,6 +70,7 @@ _NORMS: Final[dict[Callable[..., Any], tuple[int, str]]] = {
     functional.batch_norm: (1, "training"),
     torch.batch_norm: (3, "training"),
     torch.native_batch_norm: (3, "training"),
+    torch.ops.aten.native_batch_norm: (3, "training"),
     functional.instance_norm: (1, "use_input_stats"),
     torch.instance_norm: (3, "use_input_stats"),
 }
@@ -68,10 +93,7 @@ def _noting(before: Callable[..., Any] | None, first: int, switch: str) -> Calla
     def handle(called: Any, tx: Any, *given: VariableTracker, **named: VariableTracker) -> Any:
         if _may_be_true(named[switch] if switch in named else dict(enumerate(given)).get(_AT)):
             for each in (*given[first : first + 2], *map(named.get, _STATISTICS)):
-                statistics = None if each is None else each.realize()
-                if isinstance(statistics, TensorVariable):
-                    example = example_of(statistics)
-                    _uncounted(example)[storage_of(example)] += 1
+                _note(each)
         return None if before is None else before(called, tx, *given, **named)
 
     return handle
@@ -82,8 +104,45 @@ def _may_be_true(switch: VariableTracker | None) -> bool:
     return not isinstance(known, ConstantVariable) or bool(known.value)
 
 
+#: Functions that change each tensor of a list.
+_OF_LISTS: Final = [
+    getattr(torch, name)
+    for name in dir(torch)
+    if name.startswith("_foreach_") and name.endswith("_")
+]
+
+
+def _noting_list(before: Callable[..., Any] | None) -> Callable[..., Any]:
+    """Return a handler of a function that changes the tensors of its first argument."""
+
+    def handle(called: Any, tx: Any, *given: VariableTracker, **named: VariableTracker) -> Any:
+        first: Any = given[0].realize() if given else named["self"].realize()
+        for each in getattr(first, "items", ()):
+            _note(each)
+        return None if before is None else before(called, tx, *given, **named)
+
+    return handle
+
+
+def _with_counts(before: Callable[..., Any]) -> Callable[..., Any]:
+    """Return ``TensorVariable.method_attr_data`` such that the result's changes are found again."""
+
+    def method_attr_data(self: TensorVariable, tx: Any) -> VariableTracker:
+        result: VariableTracker = before(self, tx)
+        if isinstance(result, TensorVariable):
+            example = example_of(result)
+            known = _uncounted(example).apart.setdefault(storage_of(example), [])
+            known.append((example, example._version))
+        return result
+
+    return method_attr_data
+
+
 def install() -> None:
     """Let Dynamo ask here first."""
     handlers = TorchInGraphFunctionVariable._get_handlers()
     for norm, (first, switch) in _NORMS.items():
         handlers[norm] = _noting(handlers.get(norm), first, switch)
+    for function in _OF_LISTS:
+        handlers[function] = _noting_list(handlers.get(function))
+    TensorVariable.method_attr_data = _with_counts(TensorVariable.method_attr_data)  # type: ignore[method-assign]

@@ -571,6 +571,22 @@ def test_arguments_that_share_memory_at_a_later_call() -> None:
     assert torch.equal(results[1], torch.ones(3))
 
 
+def test_output_of_arguments_that_share_memory_at_a_later_call(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def program(shown: Tensor, changed: Tensor) -> Tensor:
+        print(shown)
+        return changed.add_(1)
+
+    texts = []
+    for call in (program, _mended(program)):
+        call(torch.zeros(2), torch.zeros(2))
+        memory = torch.zeros(2)
+        call(memory, memory.view(2))
+        texts.append(capsys.readouterr().out)
+    assert texts == [2 * "tensor([0., 0.])\n", "tensor([0., 0.])\ntensor([1., 1.])\n"]
+
+
 def test_gradients_are_equal_but_for_rounding():
     def scaled(x: torch.Tensor, by_range: torch.Tensor) -> torch.Tensor:
         low, high = (x.min(), x.max()) if by_range else (x.mean(), x.mean() + 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import namedtuple
+from collections import OrderedDict, namedtuple
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,10 +14,14 @@ from torch import Tensor
 import bcmend
 from bcmend.runtime import output_arms
 from corpus.patterns.pattern import signs
-from tests.equivalence import assert_equivalent
+from tests.equivalence import Call, assert_equivalent, call
 
 Program = Callable[..., Any]
 Pair = namedtuple("Pair", "first second")
+
+
+class Named(OrderedDict[str, Tensor]):
+    """Shows its name."""
 
 
 @pytest.fixture(autouse=True)
@@ -131,6 +135,50 @@ def _changes_a_copy_by_a_function() -> Program:
     return program
 
 
+def _transforms() -> Program:
+    def program(x: Tensor) -> Tensor:
+        y = x
+        if x.sum() > 0:
+            y = torch.vmap(lambda each: each.sin() * 2)(x)
+            print("by vmap", torch.vmap(lambda each: each + 1)(y), (y + 1).max())
+            print("by grad", torch.func.grad(lambda each: (each**2).sum())(x))
+        return y + 1
+
+    return program
+
+
+def _arrays() -> Program:
+    def program(x: Tensor) -> Any:
+        array = x.numpy() * 2
+        print("before", array)
+        if x.sum() > 0:
+            print("in", array.mean(), array, [array.max()])
+            other = array + 1
+        else:
+            other = array - 1
+        array += 1
+        return other, array, type(other).__name__
+
+    return program
+
+
+def _sets() -> Program:
+    def program(x: Tensor) -> Tensor:
+        if x.sum() > 0:
+            print({1}, [{2, 3}], frozenset([4]))
+        return x + 1
+
+    return program
+
+
+def _dictionaries_of_a_class() -> Program:
+    def program(x: Tensor) -> Tensor:
+        print(Named(total=x.sum()), OrderedDict(least=x.min()))
+        return x
+
+    return program
+
+
 def _fails_in_the_arm() -> Program:
     def program(x: Tensor) -> Tensor:
         y = x * 2
@@ -159,6 +207,10 @@ PROGRAMS = (
     _under_autocast,
     _changes_a_copy,
     _changes_a_copy_by_a_function,
+    _transforms,
+    _arrays,
+    _sets,
+    _dictionaries_of_a_class,
     _fails_in_the_arm,
     _draws_in_the_arm,
 )
@@ -175,6 +227,47 @@ def test_output_shows_the_moment(make: Program, backend: str) -> None:
 )
 def test_histories_are_those_of_eager_execution(make: Program) -> None:
     assert_equivalent(make, signs, backend="aot_eager", training=True, zero_gradients=True)
+
+
+def test_gradients_inside_of_an_arm_are_those_of_eager_execution() -> None:
+    def make() -> Program:
+        def program(x: Tensor) -> Tensor:
+            if x.sum() > 0:
+                slope = torch.func.grad(lambda each: (each**2).sum())(x)
+                print("slope", slope)
+                x = x - slope
+            return x
+
+        return program
+
+    assert_equivalent(
+        make,
+        signs,
+        backend="aot_eager",
+        training=True,
+        fullgraph=False,
+        graphs=None,
+        recompiles=None,
+    )
+
+
+def test_sizes_are_shown_where_they_are_dynamic() -> None:
+    def make() -> Program:
+        def program(x: Tensor) -> Tensor:
+            y = x.cumsum(0)
+            if y.sum() > 0:
+                print(y.shape, y[1:].size(), f"{y.shape}", x.size())
+                y = y * 2
+            else:
+                print("else", y.view(-1, 1).shape)
+            return y
+
+        return program
+
+    def sizes() -> list[Call]:
+        return [call(torch.full((size,), value)) for size, value in ((3, 1.0), (5, 1.0), (4, -1.0))]
+
+    assert_equivalent(make, sizes, graphs=None, recompiles=None)
 
 
 def test_an_arm_that_is_not_taken_is_not_computed() -> None:

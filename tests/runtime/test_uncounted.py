@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import bcmend
+from corpus.patterns.pattern import signs
 from tests.equivalence import assert_equivalent, call
 
 
@@ -93,3 +94,61 @@ def test_nothing_is_copied_in_evaluation() -> None:
     model = Shown(nn.BatchNorm1d(3)).eval()
     bcmend.compile(model, backend="eager", fullgraph=True)(torch.ones(2, 3))
     assert [site.clone_bytes for site in bcmend.report(model).sites] == [0]
+
+
+def _by_data() -> Any:
+    def program(x: Tensor) -> Tensor:
+        y = x * 2
+        print("before", y, y.max())
+        z = y if x.sum() > 0 else y + 1
+        y.data.add_(100)
+        y.data[0] = 7
+        return z + y
+
+    return program
+
+
+def _by_data_between_statements() -> Any:
+    def program(x: Tensor) -> Tensor:
+        y = x * 2
+        if x.sum() > 0:
+            print("before", y.max())
+            y.data.clamp_(max=1)
+            print("after", y.max())
+        return y
+
+    return program
+
+
+def _by_a_list() -> Any:
+    def program(x: Tensor) -> Tensor:
+        y, z = x * 2, x * 3
+        print("before", y)
+        if x.sum() > 0:
+            print("taken", z.max())
+        torch._foreach_add_([y, z], 100.0)
+        return y + z
+
+    return program
+
+
+def _by_an_operator() -> Any:
+    def program(x: Tensor) -> Tensor:
+        mean, var = torch.zeros(3), torch.ones(3)
+        print("before", mean, var)
+        rows = x.expand(2, 3) * torch.tensor([[1.0], [2.0]])
+        normal = torch.ops.aten.native_batch_norm(rows, None, None, mean, var, True, 0.5, 1e-5)
+        print("after", mean, var)
+        return normal[0]
+
+    return program
+
+
+@pytest.mark.parametrize(
+    "make",
+    [_by_data, _by_data_between_statements, _by_a_list, _by_an_operator],
+    ids=lambda each: each.__name__[1:],
+)
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_output_shows_what_was_there_before_the_change(make: Any, backend: str) -> None:
+    assert_equivalent(make, signs, backend=backend, recompiles=None)
