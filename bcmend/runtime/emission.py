@@ -44,6 +44,7 @@ class Statement:
         raises: the action has to end in an exception.
         before: what a failing check has to do before it raises; ``None`` for one after whose
             failure the call is made again in plain Python.
+        gradients: whether they are recorded where it stands; AOTAutograd's graphs run without.
     """
 
     key: str
@@ -51,6 +52,7 @@ class Statement:
     inputs: Make
     raises: bool
     before: tuple[Finish, ...] | None = ()
+    gradients: bool = True
 
 
 @dataclass(slots=True, eq=False)
@@ -121,8 +123,9 @@ def _run(statement: Statement, tensors: Sequence[torch.Tensor], objects: Sequenc
         _EMITTED.count += 1
         for finish in statement.before:
             finish(tensors, objects)
-    action, inputs = (make(tensors, objects) for make in (statement.action, statement.inputs))
-    records.deliver_one(statement.key, statement.raises, action, inputs)
+    with torch.set_grad_enabled(statement.gradients):
+        action, inputs = (make(tensors, objects) for make in (statement.action, statement.inputs))
+        records.deliver_one(statement.key, statement.raises, action, inputs)
 
 
 EMIT: Final = operators.define(

@@ -450,3 +450,20 @@ def test_output_of_a_graph_that_changes_arguments_which_share_memory_is_deferred
 
     found = assert_equivalent(lambda: program, inputs, backend=backend, way=_inline)
     assert _lowerings(found.report) == {"deferred"}
+
+
+@BACKENDS
+def test_what_output_computes_shows_its_history(backend: str) -> None:
+    def make() -> Callable[..., Tensor]:
+        def program(x: Tensor) -> Tensor:
+            y = x * 2
+            print(y.sum(), f"{y.max()}", y)
+            with torch.no_grad():
+                print(y.mean(), y)
+            if y.sum() > 0:
+                print("positive", y.min())
+            return y
+
+        return program
+
+    assert_equivalent(make, _both, backend=backend, training=True, recompiles=None, way=_inline)
