@@ -74,18 +74,21 @@ def _run(body: FunctionType, arguments: tuple[Any, ...], callback: Any) -> Any:
         failure = error
     finally:
         _CALL.buffer = outer
-    if buffer:
-        _deliver_before(failure, buffer)
-    if failure is None:
-        return result
-    if isinstance(failure, side_exits.SideExit):
-        return _behind_a_side_exit(failure, body, arguments)
-    if emitted() == written and _can_be_repeated(body, failure):
-        random_numbers.put_back()
-        result = second_runs.plainly(callers.call_as_entered, body, (*arguments, []))
-        _note_what_does_not_hold(_latest(body))
-        return result
-    raise failure
+    try:
+        if buffer:
+            _deliver_before(failure, buffer)
+        if failure is None:
+            return result
+        if isinstance(failure, side_exits.SideExit):
+            return _behind_a_side_exit(failure, body, arguments)
+        if emitted() == written and _can_be_repeated(body, failure):
+            random_numbers.put_back()
+            result = second_runs.plainly(callers.call_as_entered, body, (*arguments, []))
+            _note_what_does_not_hold(_latest(body))
+            return result
+        raise failure
+    finally:
+        failure = None  # its traceback holds this frame, and that the arguments
 
 
 def _note_what_does_not_hold(state: backoff.BodyState) -> None:

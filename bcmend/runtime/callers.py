@@ -182,7 +182,10 @@ def call_as_entered(function: Callable[..., Any], arguments: tuple[Any, ...]) ->
         failure, entry = error, error.__traceback__
     for _ in range(len(callers) + 2):  # this function, the next, and the stand-ins
         entry = None if entry is None else entry.tb_next
-    raise failure.with_traceback(entry)
+    try:
+        raise failure.with_traceback(entry)
+    finally:
+        del failure, entry  # they hold this frame
 
 
 def _callers_around(frame: FrameType, count: int) -> list[_Caller]:

@@ -61,7 +61,10 @@ def deliver(buffer: Buffer) -> None:
                 _take_back(records[position + 1 :])
                 break
     if failures.errors:
-        raise failures.to_be_raised()
+        try:
+            raise failures.to_be_raised()
+        finally:
+            del failures, records, record, predicate, action, inputs  # its traceback has this frame
 
 
 def _is_the_end(record: Record, error: BaseException) -> bool:

@@ -129,6 +129,39 @@ def test_tensors_of_records_are_not_kept_when_these_have_been_delivered() -> Non
     assert all(reference() is None for reference in alive)
 
 
+@pytest.mark.parametrize("timing", ["defer", "inline"])
+@pytest.mark.parametrize("fails", ["check", "sink"])
+def test_arguments_are_not_kept_when_a_call_has_raised(timing: str, fails: str) -> None:
+    class Full:
+        def write(self, text: str) -> None:
+            if fails == "sink":
+                raise OSError(text)
+
+    sink = Full()
+
+    def program(x: Tensor) -> Tensor:
+        print(x.max(), file=sink)
+        if x.sum() > 5:
+            raise ValueError("too large")
+        return x * 2
+
+    policy = bcmend.Policy(output=timing, guards=timing)
+    compiled = bcmend.compile(program, backend="eager", fullgraph=True, policy=policy)
+    gc.collect()
+    gc.disable()  # what refers to itself would stay
+    try:
+        for _ in range(2):
+            given = X.clone()
+            alive = weakref.ref(given)
+            with pytest.raises((ValueError, OSError)):
+                compiled(given)
+            del given
+            assert alive() is None
+            gc.collect()
+    finally:
+        gc.enable()
+
+
 def test_tasks_that_take_turns_do_not_mix_their_records() -> None:
     sinks = [Sink(), Sink()]
     compiled = [bcmend.compile(Talking(sink), backend="eager", fullgraph=True) for sink in sinks]
