@@ -301,7 +301,7 @@ def every_second_step() -> Any:
     return Net()
 
 
-@pattern(signs, OUTPUT, WHERE)
+@pattern(signs, NO_MERGE, OUTPUT, WHERE)
 def places_of_bad_values() -> Program:
     def program(x: Tensor) -> Tensor:
         print("positive", x[x > 0], x[~(x > 0)].tolist(), x.round().unique().tolist())
