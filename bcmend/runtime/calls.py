@@ -10,8 +10,9 @@ from typing import Any
 from torch._dynamo.variables import NumpyNdarrayVariable, TensorVariable
 from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.builder import get_specialized_props, wrap_fx_proxy
+from torch.fx import Proxy
 
-__all__ = ["function", "in_kind_of", "method"]
+__all__ = ["function", "in_kind_of", "method", "variable_of"]
 
 
 def function(tx: Any, target: Any, *arguments: Any, **named: Any) -> TensorVariable:
@@ -24,13 +25,17 @@ def method(tx: Any, name: str, *arguments: Any, **named: Any) -> TensorVariable:
     return _add(tx, "call_method", name, arguments, named)
 
 
-def in_kind_of(tx: Any, model: VariableTracker, value: TensorVariable) -> TensorVariable:
+def in_kind_of(tx: Any, model: VariableTracker, value: Any) -> Any:
     """Return ``value`` as an array of numpy's, which is a tensor to the graph, if ``model`` is."""
     if type(model) is not NumpyNdarrayVariable or type(value) is not TensorVariable:
         return value
-    proxy = value.as_proxy()
-    facts = get_specialized_props(NumpyNdarrayVariable, tx, proxy.node.meta["example_value"], None)
-    return NumpyNdarrayVariable(proxy, **facts)
+    return variable_of(tx, value.as_proxy(), NumpyNdarrayVariable)
+
+
+def variable_of(tx: Any, proxy: Proxy, kind: type[TensorVariable] = TensorVariable) -> Any:
+    """Return another variable for a tensor that is in the graph."""
+    example = proxy.node.meta["example_value"]
+    return kind(proxy, **get_specialized_props(kind, tx, example, None))
 
 
 def _add(

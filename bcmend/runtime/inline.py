@@ -149,8 +149,9 @@ def _append(
         trace.plan, trace.call = plan, _call_input(tx, plan)
         _require_apart(tx)
     number = len(plan.statements)
-    how = raises, before, torch.is_grad_enabled()
-    plan.statements.append(Statement(site.key, made_action, made_inputs, *how))
+    plan.statements.append(
+        Statement(site.key, made_action, made_inputs, raises, before, torch.is_grad_enabled())
+    )
     condition = None if predicate is None else predicate.as_proxy()
     arguments = (trace.call, trace.last, number, condition, list(gathered.tensors))
     trace.last = tx.output.create_proxy("call_function", emission.EMIT, arguments, {})

@@ -31,7 +31,7 @@ from torch._dynamo.variables.tensor import SymNodeVariable
 from torch._guards import ChainedSource, Source
 from torch.fx import Proxy
 
-from bcmend.runtime import doubles, named_tuples, scalars
+from bcmend.runtime import containers, doubles, scalars
 from bcmend.runtime.emission import Make, Plan
 from bcmend.runtime.marks import Marks
 from bcmend.runtime.merge import example_of, object_behind
@@ -87,7 +87,7 @@ class Gathered:
         value = value.realize()
         if hasattr(value, "as_recorded"):
             raise CannotRunInside("a value with one form on each side of a branch")
-        if named_tuples.is_named_tuple(value) and value.source is None:
+        if containers.is_named_tuple(value) and value.source is None:
             return self.of_named_tuple(value)
         for kind, make in _MAKERS.items():
             if type(value) is kind:
@@ -137,7 +137,7 @@ class Gathered:
         return lambda tensors, objects: tuple([make(tensors, objects) for make in items])
 
     def of_named_tuple(self, value: Any) -> Make:
-        items, construct = self._all(named_tuples.items_in(value)), value.get_construct_fn()
+        items, construct = self._all(value.items), value.get_construct_fn()
         return lambda tensors, objects: construct([make(tensors, objects) for make in items])
 
     def of_size(self, value: Any) -> Make:

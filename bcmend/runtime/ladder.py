@@ -333,13 +333,14 @@ def _adopt_records(
     """
     records, waiting = [], []
     for taken, arm in ((True, branch.then_arm), (False, branch.else_arm)):
+        if not arm.records:
+            continue
         (hazards,) = _hazards(tx, (arm,))
-        may_wait = branch.site.branch == "auto" and output_arms.may_wait(tx, arm, hazards)
-        for draft in arm.records:
-            late = output_arms.inputs_of(tx, merger, arm, hazards, draft) if may_wait else None
-            records.append((draft, taken, _adopt_record(merger, draft, taken, late)))
-            if late is not None:
-                waiting.append((arm, hazards))
+        late = output_arms.inputs_of_records(tx, branch.site, merger, arm, hazards)
+        for draft, inputs in zip(arm.records, late, strict=True):
+            records.append((draft, taken, _adopt_record(merger, draft, taken, inputs)))
+        if any(inputs is not None for inputs in late):
+            waiting.append((arm, hazards))
     for arm, hazards in waiting:
         output_arms.take_out_unread(arm, hazards, merger.pairs)
     return records, bool(waiting)

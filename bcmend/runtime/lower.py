@@ -147,8 +147,7 @@ def _in_kind(
     tx: Any, pairs: Sequence[Pair], merged: Sequence[VariableTracker]
 ) -> list[VariableTracker]:
     return [
-        calls.in_kind_of(tx, pair.present, each) if isinstance(each, TensorVariable) else each
-        for pair, each in zip(pairs, merged, strict=True)
+        calls.in_kind_of(tx, pair.present, each) for pair, each in zip(pairs, merged, strict=True)
     ]
 
 

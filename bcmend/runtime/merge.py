@@ -34,7 +34,7 @@ from torch._dynamo.variables.user_defined import (
 )
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from bcmend.runtime import named_tuples
+from bcmend.runtime import containers
 
 __all__ = ["CannotMerge", "Merger", "Pair", "difference", "is_made_inside"]
 
@@ -154,8 +154,8 @@ class Merger:
             if is_made_inside(value) or type(value) is not ListVariable:
                 return _rebuild_sequence(type(value), parts)
             return lambda merged: value
-        if value.source is None and named_tuples.is_named_tuple(value):
-            items = named_tuples.items_in(value)
+        if value.source is None and containers.is_named_tuple(value):
+            items = containers.items_in(value) or []
             return _rebuild_named([self.adopt(x, then_side=then_side) for x in items], value)
         if is_made_inside(value):
             return self._adopt_made(value, then_side)
@@ -374,7 +374,7 @@ def _rebuild_sequence(kind: type[VariableTracker], parts: list[Build]) -> Build:
 
 
 def _rebuild_named(parts: list[Build], model: VariableTracker) -> Build:
-    return lambda merged: named_tuples.made_of(model, [part(merged) for part in parts])
+    return lambda merged: containers.made_of(model, [part(merged) for part in parts])
 
 
 def _moved_out(value: Any, items: list[Build]) -> Build:

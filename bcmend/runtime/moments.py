@@ -35,7 +35,7 @@ from torch._dynamo.variables.user_defined import (
     UserDefinedObjectVariable,
 )
 
-from bcmend.runtime import named_tuples, records, snapshots, watches
+from bcmend.runtime import containers, records, snapshots, watches
 from bcmend.runtime.merge import constant, example_of, object_behind
 from bcmend.runtime.per_trace import at_the_end, kept
 from bcmend.runtime.sites import LiveSite
@@ -137,12 +137,9 @@ def _not_copied(values: Iterable[VariableTracker]) -> Iterator[VariableTracker]:
     """Yield what ``sinks.snapshot`` keeps as it is, though it might be changed."""
     for each in values:
         value = each.realize()
-        if type(value) in (ListVariable, TupleVariable):
-            yield from _not_copied(value.items)  # type: ignore[attr-defined]
-        elif named_tuples.is_named_tuple(value):
-            yield from _not_copied(named_tuples.items_in(value))
-        elif type(value) is ConstDictVariable:
-            yield from _not_copied(value.items.values())
+        items = containers.items_in(value)
+        if items is not None:
+            yield from _not_copied(items)
         elif isinstance(value, DictViewVariable):
             yield from _not_copied([value.dv_dict])
         elif type(value) is OrderedDictVariable and value.python_type() is OrderedDict:
@@ -337,7 +334,7 @@ def _stored_later(effects: Any, moment: Moment) -> Iterator[tuple[VariableTracke
 def _changed_inside(effects: Any, moment: Moment) -> Iterator[VariableTracker]:
     """Yield containers that hold something else by now, and tensors changed in place."""
     for container in moment.containers:
-        if container.holds_something_else():
+        if container.has_changed(besides="mutation_type"):
             yield moment.owners.get(container.variable, container.variable)
     remembered = {container.variable for container in moment.containers}
     for each in dict.fromkeys([*effects.id_to_variable.values(), *moment.versions]):

@@ -16,14 +16,11 @@ from typing import Any, Final
 
 import torch
 from torch._dynamo.variables import (
-    ConstDictVariable,
-    ListVariable,
     NestedUserFunctionVariable,
     TensorVariable,
     TupleVariable,
 )
-from torch._dynamo.variables.base import ValueMutationNew, VariableTracker
-from torch._dynamo.variables.builder import get_specialized_props
+from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.tensor import SymNodeVariable
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import Graph, Node, Proxy
@@ -31,26 +28,28 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from bcmend.runtime import (
     calls,
+    containers,
     copies,
     depth,
     late,
-    named_tuples,
     scalars,
     settings,
     sinks,
     snapshots,
+    undo,
     watches,
 )
 from bcmend.runtime.arm_graphs import is_of_a_transform, requires_grad
 from bcmend.runtime.arms import ArmTrace
 from bcmend.runtime.costs import bytes_of
-from bcmend.runtime.merge import Merger, Pair, constant, is_made_inside
+from bcmend.runtime.merge import Merger, Pair, constant, example_of, is_made_inside
 from bcmend.runtime.operations import AUTOCAST, Hazards, is_in_place, storage_of
 from bcmend.runtime.per_trace import kept
 from bcmend.runtime.sinks import Draft
+from bcmend.runtime.sites import LiveSite
 from bcmend.runtime.unread import close_over
 
-__all__ = ["KEPT_AT_MOST", "inputs_of", "may_wait", "take_out_unread"]
+__all__ = ["KEPT_AT_MOST", "inputs_of_records", "take_out_unread"]
 
 #: Bytes of tensors that one trace keeps so that nothing has to be computed of them.
 KEPT_AT_MOST: Final = 2**25
@@ -60,13 +59,25 @@ class _CannotWait(Exception):
     """A value that has to be computed in the graph."""
 
 
-def may_wait(tx: Any, arm: ArmTrace, hazards: Hazards) -> bool:
+def inputs_of_records(
+    tx: Any, branch: LiveSite, merger: Merger, arm: ArmTrace, hazards: Hazards
+) -> list[VariableTracker | None]:
+    """Return what the records of ``arm`` are given, with values that the delivery computes.
+
+    ``None`` for a record without such values, or whose values the graph has to compute. The
+    ``merger`` brings what else the arm has made into the main trace.
+    """
+    if branch.branch != "auto" or not _may_wait(tx, arm, hazards):
+        return [None for _ in arm.records]
+    return [_inputs_of(tx, merger, arm, hazards, draft) for draft in arm.records]
+
+
+def _may_wait(tx: Any, arm: ArmTrace, hazards: Hazards) -> bool:
     """Whether what ``arm`` computes may be computed later, for all that it does.
 
     What may fail has to fail where it stands, and draws and changes have to be made there.
     """
-    given = (_example(outer) for outer in arm.lifted)
-    outside = {storage_of(each) for each in given if isinstance(each, torch.Tensor)}
+    outside = {*map(storage_of, undo.examples_of(outer.node for outer in arm.lifted))}
     does_nothing_else = not (
         hazards.partial
         or hazards.random
@@ -84,14 +95,9 @@ def may_wait(tx: Any, arm: ArmTrace, hazards: Hazards) -> bool:
     )
 
 
-def inputs_of(
+def _inputs_of(
     tx: Any, merger: Merger, arm: ArmTrace, hazards: Hazards, draft: Draft
 ) -> VariableTracker | None:
-    """Return what a record of ``arm`` is given, with values that are computed when it is delivered.
-
-    ``None`` where there are none, or the graph has to compute them. The ``merger`` brings what else
-    the arm has made into the main trace.
-    """
     site = draft.site
     waits = (draft.is_statement or draft.is_trial) and not draft.raises
     if not waits or site.computes_ahead or not sinks.shows_moments(tx, site):
@@ -110,10 +116,8 @@ def inputs_of(
     def compute_ahead() -> None:
         site.computes_ahead = True
 
-    for outer in read:
-        example = _example(outer)
-        if isinstance(example, torch.Tensor):
-            watches.add(tx, example, compute_ahead)
+    for example in undo.examples_of(outer.node for outer in read):
+        watches.add(tx, example, compute_ahead)
     return collected.replaced(draft.inputs, late.add(graph), TupleVariable(given))
 
 
@@ -147,10 +151,12 @@ class _Collected:
             if node not in self.nodes:
                 self.nodes.append(node)
             return
-        for item in _items_of(value) or ():
-            self.note(item)
-        if _items_of(value) is None:
+        items = containers.items_in(value)
+        if items is None:
             snapshots.visit(self._require_outside, [value], self.tx.output.side_effects)
+            return
+        for item in items:
+            self.note(item)
 
     def _require_outside(self, value: VariableTracker) -> None:
         is_function = type(value) is NestedUserFunctionVariable  # such as makes the call
@@ -169,7 +175,7 @@ class _Collected:
         tensor: Any = value
         if isinstance(value, SymNodeVariable):
             tensor = scalars.tensor_behind(self.tx, value.as_proxy())
-        if type(tensor) is not TensorVariable or not _is_plain(_example(tensor.as_proxy())):
+        if type(tensor) is not TensorVariable or not _is_plain(example_of(tensor)):
             raise _CannotWait
         node: Node = tensor.as_proxy().node
         return node
@@ -183,31 +189,10 @@ class _Collected:
         if node is not None:
             facts = graph, self.nodes.index(node), isinstance(value, SymNodeVariable)
             return TupleVariable([constant(late.MARK), *map(constant, facts), given])
-        if _items_of(value) is None:
+        items = containers.items_in(value)
+        if items is None:
             return self.merger.adopt(value)([])
-        items = [self.replaced(item, graph, given) for item in _items_of(value) or ()]
-        known: Any = value
-        if type(value) is TupleVariable:
-            return TupleVariable(items)
-        if type(value) is ListVariable:
-            return ListVariable(items, mutation_type=ValueMutationNew())
-        if named_tuples.is_named_tuple(value):
-            return named_tuples.made_of(value, items)
-        pairs = dict(zip(known.items, items, strict=True))
-        return ConstDictVariable(pairs, known.user_cls, mutation_type=ValueMutationNew())
-
-
-def _items_of(value: Any) -> list[VariableTracker] | None:
-    """Return what a container holds in which the delivery looks for values to be computed."""
-    if type(value) in (TupleVariable, ListVariable):
-        return list(value.items)
-    if named_tuples.is_named_tuple(value):
-        return named_tuples.items_in(value)
-    return list(value.items.values()) if type(value) is ConstDictVariable else None
-
-
-def _example(proxy: Proxy) -> Any:
-    return proxy.node.meta.get("example_value")
+        return containers.made_of(value, [self.replaced(item, graph, given) for item in items])
 
 
 def _is_plain(example: Any) -> bool:
@@ -246,13 +231,12 @@ def _graph_of(
 
 def _as_now(tx: Any, outer: Proxy) -> VariableTracker:
     """Return what a record keeps of a value that an arm reads."""
-    example = _example(outer)
+    example = outer.node.meta.get("example_value")
     if isinstance(example, torch.SymInt) and not free_unbacked_symbols(example):
         return SymNodeVariable.create(tx, outer, example)
     if not _is_plain(example):
         raise _CannotWait
-    facts = get_specialized_props(TensorVariable, tx, example, None)
-    value = TensorVariable(outer, **facts)
+    value: TensorVariable = calls.variable_of(tx, outer)
     if copies.lies_in_differentiable(value):
         raise _CannotWait
     has_gradient = torch.is_grad_enabled() and requires_grad(outer)
@@ -262,11 +246,9 @@ def _as_now(tx: Any, outer: Proxy) -> VariableTracker:
 def _require_small(tx: Any, read: Iterable[Proxy]) -> None:
     """Raise ``_CannotWait`` if a trace would keep too much that would be freed otherwise."""
     known: dict[int, float] = kept(tx.output, "late", dict)
-    given = (_example(Proxy(node)) for node in tx.output.placeholders)
-    held = {storage_of(each) for each in given if isinstance(each, torch.Tensor)}
-    examples = [each for each in map(_example, read) if isinstance(each, torch.Tensor)]
-    fresh = {storage_of(each): bytes_of(each) for each in examples}
-    fresh = {each: size for each, size in fresh.items() if each not in held}
+    held = {*map(storage_of, undo.examples_of(tx.output.placeholders))}
+    examples = undo.examples_of(outer.node for outer in read)
+    fresh = {storage_of(each): bytes_of(each) for each in examples if storage_of(each) not in held}
     if sum({**known, **fresh}.values()) > KEPT_AT_MOST:
         raise _CannotWait
     known.update(fresh)

@@ -22,7 +22,6 @@ from torch._dynamo.side_effects import SideEffects
 from torch._dynamo.source import AttrSource
 from torch._dynamo.variables import (
     ConstantVariable,
-    ConstDictVariable,
     ListVariable,
     TensorVariable,
     TupleVariable,
@@ -37,11 +36,11 @@ from torch._dynamo.variables.user_defined import OrderedDictVariable
 from bcmend.names import BUFFER
 from bcmend.runtime import (
     calls,
+    containers,
     copies,
     frames,
     histories,
     inline,
-    named_tuples,
     records,
     repeats,
     side_exits,
@@ -256,17 +255,9 @@ _OBJECT: Final = vars(object)
 
 def _snapshot_container(tx: Any, site: LiveSite, value: Any) -> VariableTracker | None:
     """Return a copy of a container, or of a text that is still to be formatted."""
-    if type(value) in (ListVariable, TupleVariable):
-        items = [snapshot(tx, site, item) for item in value.items]
-        if type(value) is ListVariable:
-            return ListVariable(items, mutation_type=ValueMutationNew())
-        return TupleVariable(items)
-    if named_tuples.is_named_tuple(value):
-        items = [snapshot(tx, site, item) for item in named_tuples.items_in(value)]
-        return named_tuples.made_of(value, items)
-    if type(value) is ConstDictVariable:
-        pairs = {key: snapshot(tx, site, item) for key, item in value.items.items()}
-        return ConstDictVariable(pairs, value.user_cls, mutation_type=ValueMutationNew())
+    items = containers.items_in(value)
+    if items is not None:
+        return containers.made_of(value, [snapshot(tx, site, item) for item in items])
     if isinstance(value, DictViewVariable):
         inner: Any = snapshot(tx, site, value.dv_dict)
         return type(value)(inner)

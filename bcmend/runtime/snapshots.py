@@ -65,13 +65,13 @@ class Remembered:
     def now(self) -> dict[str, Any]:
         return _state(self.variable)
 
-    def has_changed(self) -> bool:
-        return _differ(self.state, self.now())
-
-    def holds_something_else(self) -> bool:
-        """Whether the object itself is another by now, and not only what made it."""
-        one, other = ({**each, "mutation_type": None} for each in (self.state, self.now()))
-        return _differ(one, other)
+    def has_changed(self, besides: str = "") -> bool:
+        """Whether a field is another by now, other than ``besides``."""
+        one, other = self.state, self.now()
+        if one.keys() != other.keys():
+            return True
+        names = (name for name in one if name != besides)
+        return any(one[name] is not other[name] and one[name] != other[name] for name in names)
 
     def restore(self) -> None:
         if isinstance(self.variable, LocalGeneratorObjectVariable):
@@ -92,12 +92,6 @@ class Remembered:
         self.variable.__class__ = self.kind
         if is_modified is not None:
             self.variable.mutation_type.is_modified = is_modified  # type: ignore[union-attr]
-
-
-def _differ(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    if one.keys() != other.keys():
-        return True
-    return any(one[name] is not other[name] and one[name] != other[name] for name in one)
 
 
 def remember(variable: VariableTracker) -> Remembered:
