@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         PolicyError,
         SubstituteError,
         UnsupportedObject,
+        UntestedTorch,
     )
     from bcmend.policy import Policy
     from bcmend.site_report import Report
@@ -42,6 +43,7 @@ __all__ = [
     "Report",
     "SubstituteError",
     "UnsupportedObject",
+    "UntestedTorch",
     "__version__",
     "compile",
     "patch",
@@ -52,33 +54,17 @@ __all__ = [
     "unpatch",
 ]
 
-# Loaded on first use: reading and analysing code needs no torch.
-_HOMES = {
-    "compile": "bcmend.api",
-    "patch": "bcmend.api",
-    "patched": "bcmend.api",
-    "register_output": "bcmend.api",
-    "register_substitute": "bcmend.api",
-    "report": "bcmend.api",
-    "unpatch": "bcmend.api",
-    "BcmendError": "bcmend.errors",
-    "NotPatched": "bcmend.errors",
-    "OutputDropped": "bcmend.errors",
-    "OutputError": "bcmend.errors",
-    "PolicyError": "bcmend.errors",
-    "SubstituteError": "bcmend.errors",
-    "UnsupportedObject": "bcmend.errors",
-    "Policy": "bcmend.policy",
-    "Report": "bcmend.site_report",
-}
+# Names are loaded on first use, since reading and analysing code needs no torch: functions from
+# bcmend.api, classes from bcmend.errors but for these.
+_HOMES = {"Policy": "bcmend.policy", "Report": "bcmend.site_report"}
 
 
 def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
+    if name not in __all__:
         raise AttributeError(f"module 'bcmend' has no attribute {name!r}")
+    home = _HOMES.get(name, "bcmend.api" if name.islower() else "bcmend.errors")
     return getattr(import_module(home), name)
 
 
 def __dir__() -> list[str]:
-    return sorted(set(globals()) | set(_HOMES))
+    return sorted({*globals(), *__all__})

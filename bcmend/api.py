@@ -1,36 +1,25 @@
-"""The public functions."""
+"""The public functions. On an untested release of torch they warn, and change nothing."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FunctionType, MethodType
 from typing import Any, TypeVar
 
 import torch
 
-from bcmend import install as patching
-from bcmend import outputs, substitutes
-from bcmend.codeobj.scan import code_objects
-from bcmend.errors import PolicyError
+from bcmend import releases
+from bcmend.errors import PolicyError, UntestedTorch
+from bcmend.knowledge import output_callables, replaced_calls
+from bcmend.knowledge.qualified_names import identity
+from bcmend.patching.reach import reach
+from bcmend.patching.subject import path_of, uncompiled
 from bcmend.policy import DEFAULT, Policy
-from bcmend.reach import reach
-from bcmend.rewrite.plan import SPLIT, Refusal, Site
-from bcmend.runtime import sites
-from bcmend.site_report import Report, SiteRecord
-from bcmend.subject import path_of, uncompiled
-
-__all__ = [
-    "compile",
-    "patch",
-    "patched",
-    "register_output",
-    "register_substitute",
-    "report",
-    "unpatch",
-]
+from bcmend.site_report import Report
 
 Subject = TypeVar("Subject")
 
@@ -39,7 +28,8 @@ def patch(obj: Subject, *, policy: Policy | None = None) -> Subject:
     """Mend everything that ``obj`` reaches, in place.
 
     Outside ``torch.compile`` nothing changes. Patching twice is patching once; the policy of the
-    first time stands until ``unpatch``.
+    first time stands until ``unpatch``. On a release of torch that bcmend is not tested with,
+    nothing changes at all, and a warning says so.
 
     Args:
         obj: an ``nn.Module``, a subclass of it, a Python function, a bound method, or what
@@ -53,7 +43,7 @@ def patch(obj: Subject, *, policy: Policy | None = None) -> Subject:
         UnsupportedObject: ``obj`` has no bytecode that could be rewritten. Nothing is changed.
         PolicyError: ``policy`` is no ``Policy``. Nothing is changed.
     """
-    _install(obj, _policy(policy), _owner(obj))
+    _install(obj, _policy(policy), _owner(obj), _holder(obj))
     return obj
 
 
@@ -65,23 +55,20 @@ def unpatch(obj: object = None) -> None:
     Raises:
         UnsupportedObject: ``obj`` is nothing that could have been patched.
     """
-    if obj is None:
-        patching.remove()
-        return
-    path_of(obj)
-    patching.remove(_owner(obj))
+    if obj is not None:
+        path_of(obj)
+    _remove(None if obj is None else _owner(obj))
 
 
 @contextmanager
 def patched(obj: Subject, *, policy: Policy | None = None) -> Iterator[Subject]:
     """Mend ``obj`` for the length of a ``with`` block. Arguments as for ``patch``."""
-    chosen = _policy(policy)
     owner = object()
-    _install(obj, chosen, id(owner))
+    _install(obj, _policy(policy), id(owner), owner)
     try:
         yield obj
     finally:
-        patching.remove(id(owner))
+        _remove(id(owner))
 
 
 def compile(obj: Any, *, policy: Policy | None = None, **arguments: Any) -> Any:
@@ -93,56 +80,40 @@ def compile(obj: Any, *, policy: Policy | None = None, **arguments: Any) -> Any:
 def register_output(target: Callable[..., Any] | str, *, returns_none: bool = False) -> None:
     """Have calls of ``target`` deferred like those of ``print``.
 
-    That is for callables whose only effect is that something is written somewhere: a metric sent to
-    a dashboard, a line added to a file. What is patched from then on is affected; registering twice
-    is registering once, and the last ``returns_none`` holds.
+    That is for callables whose only effect is that something is written somewhere. What is patched
+    from then on is affected; where registered twice, the last ``returns_none`` holds.
 
     Args:
         target: a function, a method (``Meter.update`` for all instances, ``meter.update`` for one),
-            or the qualified name of one, such as ``"package.module.Class.method"``, which need not
-            be importable yet.
-        returns_none: whether it always returns None; a call whose result is used is deferred only
-            then.
+            or the qualified name of one, which need not be importable yet.
+        returns_none: whether it always returns None; else only calls whose results are dropped are
+            deferred.
 
     Raises:
         OutputError: ``target`` is no such thing. Nothing is changed.
     """
-    outputs.register(target, returns_none=returns_none)
-    patching.forget_analyses()
+    output_callables.register(target, returns_none=returns_none)
+    _forget_analyses()
 
 
 def register_substitute(target: Callable[..., Any] | str, replacement: Callable[..., Any]) -> None:
     """Have calls of ``target`` traced as calls of ``replacement`` in patched code.
 
-    That is for what Dynamo cannot trace (a function of an extension module, one that looks at its
-    frame) and something equal that it can. It is for the caller to see to it that both are equal:
-    values, dtypes, aliases, gradients, effects, exceptions. Eager execution goes on calling
-    ``target``. What is compiled from then on is affected; registering again replaces.
+    That is for what Dynamo cannot trace and something equal that it can; the caller is responsible
+    that both are equal: values, dtypes, aliases, gradients, effects, exceptions. Eager execution
+    still calls ``target``. What is compiled from then on is affected; registering again replaces.
 
     Args:
         target: a function, class or other callable, a method (``Meter.read`` for all instances,
             whose calls are given the instance first, ``meter.read`` for one), or the qualified name
-            of one, such as ``"package.module.Class.method"``, which need not be importable yet.
+            of one, which need not be importable yet.
         replacement: what takes the same arguments.
 
     Raises:
         SubstituteError: one of them is no such thing. Nothing is changed.
     """
-    substitutes.register(target, replacement)
-    patching.forget_analyses()
-
-
-def _install(obj: object, policy: Policy, owner: int) -> None:
-    functions = [reached.function for reached in reach(obj, policy)]
-    patching.install(functions, policy, owner=owner, entries=_entries(uncompiled(obj)))
-
-
-def _owner(obj: object) -> int:
-    """Return what stands for ``obj``; a bound method is another object at every look."""
-    subject = uncompiled(obj)
-    if isinstance(subject, MethodType):
-        return hash((id(subject.__self__), id(subject.__func__)))
-    return id(subject)
+    replaced_calls.register(target, replacement)
+    _forget_analyses()
 
 
 def report(obj: object, *, policy: Policy | None = None) -> Report:
@@ -154,93 +125,65 @@ def report(obj: object, *, policy: Policy | None = None) -> Report:
         UnsupportedObject: ``obj`` is nothing that could be patched.
     """
     chosen = _policy(policy)
-    reached = [each.function for each in reach(obj, chosen)]
-    # What was found at a call belongs to the object as well.
-    functions = list(
-        {id(each): each for each in (*reached, *patching.owned_by(_owner(obj)))}.values()
-    )
-    records: dict[str, SiteRecord] = {}
-    for function in functions:
-        mended = patching.analysed(function, chosen)
-        if mended is not None:
-            for code, site in mended.sites:
-                record = _record(code.co_filename, code.co_qualname, site)
-                # A split that was not made is no stop: the branch behind it says what became of it.
-                if site.kind != SPLIT or record.status == "mended":
-                    records[site.name] = record
-    for live in sites.calls_at(_places(functions)):
-        records[live.key] = _call_record(live)
-    changed = len(patching.patched_functions(functions))
+    reached = {id(each.function): each.function for each in reach(obj, chosen)}
     name = path_of(obj) or type(uncompiled(obj)).__qualname__
-    return Report(name, tuple(records.values()), len(functions), changed)
+    if not _is_tested():
+        return Report(name, (), len(reached), 0)
+    from bcmend.patching import installer, site_records
+    from bcmend.patching.table import TABLE
+
+    # What was found at a call belongs to the object as well.
+    reached |= {id(each): each for each in installer.owned_by(_owner(obj))}
+    functions = list(reached.values())
+    changed = sum(TABLE.of(each) is not None for each in functions)
+    return Report(name, site_records.site_records(functions, chosen), len(functions), changed)
 
 
-def _places(functions: Iterable[FunctionType]) -> set[tuple[str, int | None]]:
-    """Return the files and lines of functions and of those nested in them."""
-    known = patching.patched_functions(functions)
-    outer = [*(each.original for each in known), *(each.__code__ for each in functions)]
-    return {
-        (code.co_filename, line)
-        for each in outer
-        for code in code_objects(each)
-        for _, _, line in code.co_lines()
-    }
+def _install(obj: object, policy: Policy, owner: int, holder: object) -> None:
+    found = reach(obj, policy)
+    if _is_tested():
+        from bcmend.patching import installer, retrace  # noqa: F401  is asked by traces
+
+        installer.begin_anew([each.function for each in found])
+        installer.watch(owner, holder)
+        installer.install(found, policy, owner=owner, entries=_entries(uncompiled(obj)))
 
 
-def _call_record(live: sites.LiveSite) -> SiteRecord:
-    status, lowering, slug, detail = _outcome_of(live)
-    return SiteRecord(
-        name=live.key,
-        file=live.origin.co_filename,
-        line=live.line,
-        function=live.origin.co_qualname,
-        offset=0,
-        kind=live.kind,
-        status=status,
-        lowering=lowering,
-        refusal=slug,
-        detail=detail,
-    )
+def _remove(owner: int | None) -> None:
+    if releases.is_tested():
+        from bcmend.patching import installer
+
+        installer.remove(owner)
 
 
-def _record(file: str, function: str, site: Site) -> SiteRecord:
-    status, lowering, slug, detail = _outcome(site)
-    return SiteRecord(
-        name=site.name,
-        file=file,
-        line=site.line,
-        function=function,
-        offset=site.offset,
-        kind=site.kind,
-        status=status,
-        lowering=lowering,
-        refusal=slug,
-        detail=detail,
-        clone_bytes=_clone_bytes(site, status),
-    )
+def _is_tested() -> bool:
+    """Return whether bcmend is tested with this torch; warn the caller of the API if not."""
+    if releases.is_tested():
+        return True
+    level = 1
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_globals.get("__name__") in (__name__, "contextlib"):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(releases.sentence(), UntestedTorch, stacklevel=level)
+    return False
 
 
-def _clone_bytes(site: Site, status: str) -> int | None:
-    live = sites.find(site.name)
-    return live.clone_bytes if live is not None and status == "mended" else None
+def _forget_analyses() -> None:
+    if releases.is_tested():
+        from bcmend.patching.table import TABLE
+
+        TABLE.forget_analyses()
 
 
-def _outcome(site: Site) -> tuple[str, str | None, str | None, str]:
-    if isinstance(site.decision, Refusal):
-        return "refused", None, site.decision.slug, site.decision.detail
-    live = sites.find(site.name)
-    return ("planned", None, None, "") if live is None else _outcome_of(live)
+def _holder(obj: object) -> object:
+    """Return the object that an owner goes with."""
+    subject = uncompiled(obj)
+    return subject.__self__ if isinstance(subject, MethodType) else subject
 
 
-def _outcome_of(live: sites.LiveSite) -> tuple[str, str | None, str | None, str]:
-    if live.withdrawn:
-        return "withdrawn", None, live.withdrawn, live.detail
-    if live.refused:
-        slug, detail = next(iter(live.refused.items()))
-        return "refused", None, slug, detail
-    if live.lowering:
-        return "mended", live.lowering, None, live.why
-    return "planned", None, None, ""
+def _owner(obj: object) -> int:
+    """Return what stands for ``obj``, compiled or not."""
+    return identity(uncompiled(obj))
 
 
 def _policy(policy: object) -> Policy:
@@ -255,12 +198,10 @@ def _entries(subject: object) -> frozenset[int]:
     """Return the identities of the functions that Dynamo may enter first."""
     if isinstance(subject, torch.nn.Module):
         found = [each for module in subject.modules() for each in _entries_of_module(module)]
-    elif isinstance(subject, type):
-        found = [inspect.getattr_static(subject, "forward", None)]
     else:
-        found = [subject]
-    functions = (_function_of(each) for each in found)
-    return frozenset(id(function) for function in functions if function is not None)
+        is_class = isinstance(subject, type)
+        found = [inspect.getattr_static(subject, "forward", None) if is_class else subject]
+    return frozenset(id(each) for each in map(_function_of, found) if each is not None)
 
 
 def _entries_of_module(module: torch.nn.Module) -> Iterator[object]:

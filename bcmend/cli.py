@@ -1,8 +1,7 @@
-"""The command line: `demo`, `report`, `scan`, `reasons`, `substitutes`, `--version`.
+"""The command line: `demo`, `doctor`, `report`, `scan`, `reasons`, `substitutes`, `--version`.
 
-Reads the arguments, produces text on standard output and an exit code: 0 when the command did what
-it says, 1 when what it showed is not as it should be, 2 with one line on standard error when the
-input was wrong. Torch is imported only by the commands that need it.
+Exit codes: 0 when the command did what it says, 1 when what it showed is not as it should be, 2
+with one line on standard error when the input was wrong. Only some commands import torch.
 """
 
 from __future__ import annotations
@@ -11,20 +10,18 @@ import argparse
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from bcmend import substitutes
 from bcmend.errors import BcmendError
+from bcmend.knowledge import replaced_calls
 from bcmend.reasons import REASONS
 
 if TYPE_CHECKING:
     from bcmend.scan import Scan
     from bcmend.site_report import Report
-
-__all__ = ["main", "reasons_page"]
 
 _USAGE_ERROR: Final = 2
 
@@ -52,6 +49,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"bcmend {_version()}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("demo", help="compile a Hugging Face model before and after mending")
+    commands.add_parser("doctor", help="print what is replaced in torch, and what for")
     report = commands.add_parser("report", help="patch an object and say what was mended")
     report.add_argument("target", metavar="MODULE:ATTRIBUTE")
     report.add_argument("--json", action="store_true", help="print JSON instead of a table")
@@ -69,7 +67,7 @@ def _first_line(error: BaseException) -> str:
 
 
 def _load(target: str) -> object:
-    """The object that "module:attribute" names; raises `_InputError` when there is none."""
+    """Return the object that "module:attribute" names; raises `_InputError` when there is none."""
     module_name, separator, attribute = target.partition(":")
     if not (module_name and separator and attribute):
         raise _InputError(f"expected MODULE:ATTRIBUTE, got {target!r}")
@@ -88,20 +86,18 @@ def _load(target: str) -> object:
         raise _InputError(_first_line(error)) from error
 
 
-def _report(target: str, *, as_json: bool) -> int:
+def _report(target: str) -> Report:
     subject = _load(target)
     import bcmend  # takes long: only once the target is known to exist
 
     try:
         with bcmend.patched(subject):
-            found = bcmend.report(subject)
+            return bcmend.report(subject)
     except BcmendError as error:
         raise _InputError(f"cannot patch {target}: {_first_line(error)}") from error
-    _show(found, as_json=as_json)
-    return 0
 
 
-def _scan(paths: Sequence[str], *, as_json: bool) -> int:
+def _scan(paths: Sequence[str]) -> Scan:
     from bcmend import scan
 
     try:
@@ -110,8 +106,7 @@ def _scan(paths: Sequence[str], *, as_json: bool) -> int:
         raise _InputError(str(error)) from error
     for problem in found.warnings:
         print(f"bcmend: warning: {problem}", file=sys.stderr)
-    _show(found, as_json=as_json)
-    return 0
+    return found
 
 
 def _show(found: Report | Scan, *, as_json: bool) -> None:
@@ -127,7 +122,7 @@ def _show(found: Report | Scan, *, as_json: bool) -> None:
 
 
 def reasons_page() -> str:
-    """The documentation page of every refusal reason, as Markdown."""
+    """Return the documentation page of every refusal reason, as Markdown."""
     parts = [
         "# Refusals",
         "A site that bcmend declines to rewrite stays an ordinary graph break, and the report "
@@ -138,31 +133,65 @@ def reasons_page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def _doctor() -> Iterator[str]:
+    """Yield what bcmend replaces in torch, and which of its private names it uses."""
+    from bcmend import releases
+
+    yield releases.sentence()
+    if not releases.is_tested():
+        return
+    from bcmend.dynamo import compat, hooks
+    from bcmend.tracing.entry import namespace  # noqa: F401  declares every hook
+
+    registry = hooks.REGISTRY
+    for of_trace, title in (
+        (False, "methods of torch are replaced while patched code is compiled"),
+        (True, "methods are overridden in a subclass, for the objects of such a trace"),
+    ):
+        rows = [(h.target, h.purpose) for h in registry.hooks if h.is_of_trace is of_trace]
+        yield from _table(len({target for target, _ in rows}), title, rows)
+    for table, title in (
+        (hooks.FUNCTIONS, "handlers of functions of torch are added meanwhile"),
+        (hooks.OPERATORS, "operators of bcmend are known to Dynamo while anything is patched"),
+    ):
+        rows = [(each.target, each.purpose) for each in registry.rows if each.table == table]
+        yield from _table(len(rows), title, rows)
+    rows = [(f"{each.origin}.{each.name}", each.purpose) for each in compat.symbols()]
+    yield from _table(len(rows), "private names of torch are used", rows)
+
+
+def _table(count: int, title: str, rows: Sequence[tuple[str, str]]) -> Iterator[str]:
+    yield f"\n{count} {title}"
+    width = max(len(name) for name, _ in rows)
+    for name, purpose in sorted(rows):
+        yield f"  {name.ljust(width)}  {purpose}"
+
+
 def _dispatch(arguments: Sequence[str] | None) -> int:
     parsed = _parser().parse_args(arguments)
-    if parsed.command == "report":
-        return _report(parsed.target, as_json=parsed.json)
-    if parsed.command == "scan":
-        return _scan(parsed.paths, as_json=parsed.json)
-    if parsed.command == "reasons":
-        print(reasons_page(), end="")
-        return 0
-    if parsed.command == "substitutes":
-        print(substitutes.page(), end="")
-        return 0
-    from bcmend import demo
+    match parsed.command:
+        case "report":
+            _show(_report(parsed.target), as_json=parsed.json)
+        case "scan":
+            _show(_scan(parsed.paths), as_json=parsed.json)
+        case "doctor":
+            print("\n".join(_doctor()))
+        case "reasons":
+            print(reasons_page(), end="")
+        case "substitutes":
+            print(replaced_calls.page(), end="")
+        case "demo":
+            from bcmend import demo
 
-    try:
-        return demo.run()
-    except demo.MissingLibrary as error:
-        raise _InputError(str(error)) from error
+            try:
+                return demo.run()
+            except demo.MissingLibrary as error:
+                raise _InputError(str(error)) from error
+    return 0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command and returns the exit code.
-
-    `arguments` are the words after the program's name; None takes them from `sys.argv`.
-    """
+    """Run one command and return the exit code; `arguments` defaults to those of `sys.argv`."""
     try:
         return _dispatch(arguments)
     except _InputError as error:

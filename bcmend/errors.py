@@ -1,20 +1,9 @@
 """The exceptions that bcmend raises on its own behalf, and its warnings.
 
-A leaf: imports nothing of bcmend. Each exception is also an instance of the built-in exception that
-a caller would expect for the same mistake, so `except TypeError` and `except ValueError` work too.
+Each is also an instance of the built-in exception that a caller would expect for the same mistake.
 """
 
 from __future__ import annotations
-
-__all__ = [
-    "BcmendError",
-    "NotPatched",
-    "OutputDropped",
-    "OutputError",
-    "PolicyError",
-    "SubstituteError",
-    "UnsupportedObject",
-]
 
 
 class BcmendError(Exception):
@@ -43,3 +32,7 @@ class NotPatched(BcmendError, ValueError):
 
 class OutputDropped(UserWarning):
     """Code with output statements was exported; the exported program writes nothing."""
+
+
+class UntestedTorch(UserWarning):
+    """The running torch is none that bcmend is tested with; nothing has been changed."""

@@ -1,6 +1,4 @@
-"""Names that rewritten code uses and that no source can spell.
-
-A leaf, read by what writes the code and by what runs beside it.
+"""Names that rewritten code uses and that no source can spell; names that sites have.
 
 Globals can have any name. Arguments have to be identifiers for Dynamo, which reads signatures:
 theirs begin with a full-width letter, which Python's parser replaces by the common one wherever it
@@ -13,8 +11,8 @@ from typing import Final
 
 #: Global: the module of primitives and of ``run``.
 NAMESPACE: Final = "@bcmend"
-#: Attribute of it: asks whether a turn of a loop is made.
-TURN_IS_MADE: Final = "turn_is_made"
+#: Attribute of it: tests whether an iteration of a loop runs.
+RUNS_ITERATION: Final = "runs_iteration"
 #: Global: whether Dynamo traces this call (a constant while it does).
 TRACING: Final = "@bcmend_tracing"
 #: Global: the callback by which Dynamo compiles frames; false where it does not.
@@ -40,10 +38,12 @@ INPUT: Final = "\uff42cmend_input_{}"
 FUNCTION: Final = "\uff42cmend_function"
 ENTRY: Final = "\uff42cmend_entry"
 INPUTS: Final = "\uff42cmend_inputs"
-#: Locals: whether a block, known by its offset, is left by one of its ways out, which have numbers;
-#: and the value that it is left with.
+#: Locals: whether a ``with`` block, identified by its offset, is left by the exit of a number; and
+#: the value that it is left with.
 LEAVES: Final = "\uff42cmend_leaves_{}_{}"
 LEAVES_BEGINS: Final = LEAVES.partition("{")[0]
 LEFT_WITH: Final = "\uff42cmend_left_with_{}"
 #: Constant: in place of the value of a variable that is not read any more.
 DEAD: Final = "\uff42cmend_dead"
+#: The kind of a site that splits the code in front of a read of a phi without a common form.
+SPLIT: Final = "split"

@@ -1,64 +1,35 @@
-"""What the user may choose.
-
-Reads nothing but its own fields and the names of the standard library; produces yes-or-no answers
-about modules and sites. Relies on `bcmend.errors` alone.
-"""
+"""What the user may choose."""
 
 from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, get_args
 
 from bcmend.errors import PolicyError
-
-__all__ = ["DEFAULT", "BranchPolicy", "GuardPolicy", "OutputPolicy", "Policy"]
 
 BranchPolicy: TypeAlias = Literal["auto", "where", "cond"]
 OutputPolicy: TypeAlias = Literal["defer", "inline", "keep", "drop"]
 GuardPolicy: TypeAlias = Literal["defer", "inline", "keep"]
 
-_CHOICES: Final[dict[str, tuple[str, ...]]] = {
-    "branch": ("auto", "where", "cond"),
-    "output": ("defer", "inline", "keep", "drop"),
-    "guards": ("defer", "inline", "keep"),
-}
+_CHOICES: Final = {"branch": BranchPolicy, "output": OutputPolicy, "guards": GuardPolicy}
 
 # Never touched, whatever the policy says: rewriting the rewriter would change what it measures.
 _OWN_PACKAGE: Final = "bcmend"
 
-# Dynamo has its own rules for torch, and the rest are no part of a model.
-_LEFT_ALONE: Final = frozenset(
+# Tools that are no part of a model, whichever model it is.
+_NOT_REWRITTEN: Final = frozenset(
     {
-        "_pytest",
-        "bytecode",
-        "functorch",
-        "huggingface_hub",
-        "networkx",
-        "numpy",
-        "packaging",
-        "pytest",
-        "rich",
-        "sympy",
-        "torch",
-        "torchgen",
-        "tqdm",
-        "triton",
-        "xdis",
+        # Dynamo has rules of its own for what they do, and the compiler runs them while it traces.
+        *("torch", "functorch", "torchgen", "triton", "numpy", "sympy", "networkx"),
+        # They write: calls of theirs are deferred as a whole.
+        *("rich", "tqdm"),
+        # They fetch files and compare versions.
+        *("huggingface_hub", "packaging"),
+        # They run programs or take them apart.
+        *("pytest", "_pytest", "bytecode", "xdis"),
     }
-)
-
-# Parts of packages that every forward names and hardly any runs: they read configurations, look for
-# installed packages, or hold the losses of all models. What Dynamo meets there is mended then.
-_SELDOM_RUN: Final = (
-    "transformers.configuration_utils",
-    "transformers.dynamic_module_utils",
-    "transformers.generation.configuration_utils",
-    "transformers.loss",
-    "transformers.utils.hub",
-    "transformers.utils.import_utils",
-    "transformers.utils.versions",
 )
 
 
@@ -95,45 +66,28 @@ class Policy:
     off: frozenset[str] | tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for field, allowed in _CHOICES.items():
-            _require_choice(field, getattr(self, field), allowed)
+        for field, choices in _CHOICES.items():
+            _require_choice(field, getattr(self, field), get_args(choices))
         _require_strings("include", self.include, (tuple,))
         _require_strings("exclude", self.exclude, (tuple,))
         _require_strings("off", self.off, (tuple, frozenset))
 
     def touches(self, module_name: str) -> bool:
-        """Whether code whose module is called `module_name` may be rewritten.
-
-        Args:
-            module_name: a dotted module name, as in a function's `__globals__["__name__"]`.
-        """
+        """Return whether code of the module called `module_name`, dotted, may be rewritten."""
         top_level = module_name.partition(".")[0]
         if top_level == _OWN_PACKAGE or _covers(self.exclude, module_name):
             return False
         if _covers(self.include, module_name):
             return True
-        return top_level not in _LEFT_ALONE and top_level not in sys.stdlib_module_names
-
-    def follows(self, module_name: str) -> bool:
-        """Whether code of that module is mended because other code names it.
-
-        Code that is touched and not followed is mended once Dynamo stops in it.
-
-        Args:
-            module_name: a dotted module name, as for `touches`.
-        """
-        seldom = _covers(_SELDOM_RUN, module_name) and not _covers(self.include, module_name)
-        return self.touches(module_name) and not seldom
+        return top_level not in _NOT_REWRITTEN and top_level not in sys.stdlib_module_names
 
     def is_off(self, site_name: str) -> bool:
-        """Whether the site is switched off, by its name or by a pattern that matches it."""
+        """Return whether the site is switched off, by its name or by a pattern that matches it."""
         return any(site_name == entry or fnmatchcase(site_name, entry) for entry in self.off)
 
 
 def _covers(packages: tuple[str, ...], module_name: str) -> bool:
-    return any(
-        module_name == package or module_name.startswith(package + ".") for package in packages
-    )
+    return any(f"{module_name}.".startswith(f"{package}.") for package in packages)
 
 
 def _require_choice(field: str, value: object, allowed: tuple[str, ...]) -> None:
@@ -143,20 +97,14 @@ def _require_choice(field: str, value: object, allowed: tuple[str, ...]) -> None
 
 
 def _require_strings(field: str, value: object, accepted: tuple[type, ...]) -> None:
-    expected = " or a ".join(kind.__name__ for kind in accepted)
+    takes = f"Policy({field}=...) takes a {' or a '.join(kind.__name__ for kind in accepted)} of"
     if isinstance(value, str):
-        raise PolicyError(
-            f"Policy({field}=...) takes a {expected} of strings; got the string {value!r}: "
-            f"write ({value!r},)"
-        )
+        raise PolicyError(f"{takes} strings; got the string {value!r}: write ({value!r},)")
     if not isinstance(value, (tuple, frozenset)) or not isinstance(value, accepted):
-        raise PolicyError(f"Policy({field}=...) takes a {expected} of strings; got {value!r}")
+        raise PolicyError(f"{takes} strings; got {value!r}")
     for entry in value:
         if not isinstance(entry, str) or not entry:
-            raise PolicyError(
-                f"Policy({field}=...) takes a {expected} of non-empty strings; "
-                f"got the entry {entry!r}"
-            )
+            raise PolicyError(f"{takes} non-empty strings; got the entry {entry!r}")
 
 
 DEFAULT: Final = Policy()

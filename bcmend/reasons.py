@@ -1,8 +1,4 @@
-"""Every reason for which bcmend leaves a site as it was.
-
-A leaf: imports nothing of bcmend. Analysis and rewriting name a reason by its slug; reports and the
-documentation read its meaning and hint here.
-"""
+"""Every reason for which bcmend leaves a site as it was; code names a reason by its slug."""
 
 from __future__ import annotations
 
@@ -11,141 +7,115 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-__all__ = ["REASONS", "Reason", "reason"]
-
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a site is refused.
-
-    Attributes:
-        slug: the stable identifier, in lower case with hyphens.
-        meaning: what was found, in one sentence.
-        hint: what to change in the program or in the policy so that the site can be mended.
-    """
+    """Why a site is refused: a stable slug, what was found, and what to change about it."""
 
     slug: str
     meaning: str
     hint: str
 
 
-_TABLE: Final = (
-    Reason(
-        "switched-off",
+#: By slug: what was found, in one sentence, and what to change.
+_TEXTS: Final = {
+    "switched-off": (
         "The policy switches this site off by name or by pattern.",
         "Remove the name or the pattern that matches it from `Policy(off=...)`.",
     ),
-    Reason(
-        "policy-keep",
+    "policy-keep": (
         "The policy keeps statements of this kind as they are.",
         'Choose "defer" or "inline" for `output` or `guards` in the policy.',
     ),
-    Reason(
-        "generator",
+    "generator": (
         "A generator yields a value inside the region, and its frame cannot be split there; or the "
         "call hands the generator out before it has run.",
         "Yield on every path, as in `yield a if t else b`, or collect the values in a list.",
     ),
-    Reason(
-        "coroutine",
+    "coroutine": (
         "The function is a coroutine or an asynchronous generator, whose frame cannot be split.",
         "Move the statement into an ordinary function that the coroutine calls.",
     ),
-    Reason(
-        "frame-introspection",
+    "frame-introspection": (
         "The region looks at its own frame (`locals`, `exec`, `eval`, `sys._getframe`, "
         "`inspect.stack`, or `traceback.print_stack` without a limit), and would see another frame "
         "once moved.",
         "Take the introspection out of the branch, or pass the values it looks up explicitly.",
     ),
-    Reason(
-        "return-in-try",
+    "return-in-try": (
         "The region leaves an exception handler, or a `with` block in more ways than are brought "
         "together, and what is done on leaving must still be done; or it holds a part of a handler "
         "without the rest.",
         "Assign the result to a variable in the block and return it after the block.",
     ),
-    Reason(
-        "consumes-iterator",
+    "consumes-iterator": (
         "The branch decides how far an iterator goes, and that can be seen later; or it may resume "
         "a generator that stands inside a `with` or `try`, which cannot be set back.",
         "Let nothing but the loop hold the iterator, or make a list of its items before the "
         "branch.",
     ),
-    Reason(
-        "arms-differ",
+    "arms-differ": (
         "The two arms leave values behind that cannot be merged into one, such as None and a "
         "tensor, or containers of another structure.",
         "Make both arms produce the same structure with the same dtypes, for example a tensor of "
         "zeros in place of None.",
     ),
-    Reason(
-        "arm-effects",
+    "arm-effects": (
         "An arm changes something that outlives it in a way that cannot be made conditional.",
         "Compute the new value in the branch and store it once after the branch; before that, "
         "copy what an earlier operation may have kept for its backward or another view shares.",
     ),
-    Reason(
-        "arm-untraceable",
+    "arm-untraceable": (
         "An arm contains an operation that Dynamo cannot capture, or one that fails while it is "
         "captured, in a call that cannot be made again in plain Python.",
         "Move that operation out of the branch, or replace it by tensor operations.",
     ),
-    Reason(
-        "random-under-gradients",
+    "random-under-gradients": (
         "An arm draws random numbers while gradients flow that cannot be drawn before it, because "
         "they depend on the arm's data, because another operation could fail first (dropout on a "
         "CPU is drawn all the same), or because they are drawn in a checkpoint, in another "
         "operator or in a nested branch.",
         "Draw the random numbers before the branch, and only use them in the arm.",
     ),
-    Reason(
-        "multi-element-condition",
+    "multi-element-condition": (
         "The condition is a tensor with several elements, whose truth value is an error in eager "
         "execution too.",
         "Reduce the condition to one element with `.any()` or `.all()`.",
     ),
-    Reason(
-        "not-captured",
+    "not-captured": (
         "The mended code did not compile, so this site was put back as it was.",
         "Read the detail of the record for the compiler's own message, or try another back end.",
     ),
-    Reason(
-        "handler-in-caller",
+    "handler-in-caller": (
         "The check, or an argument of output, may raise inside a `try` that catches the exception, "
         "so that raising it at the end of the call would pass that handler by; nor can the call be "
         "made again in plain Python, since its graph changes a tensor or draws random numbers, or "
         "may break.",
         "Make it outside the `try`, or test the condition instead of catching.",
     ),
-    Reason(
-        "stack-shape",
+    "stack-shape": (
         "The region takes or leaves unfinished operands of a larger expression that cannot be "
         "handed over, such as the callable of a call that is being made, or reads a variable that "
         "a comprehension has set aside.",
         "Assign the conditional expression to a variable in a statement of its own.",
     ),
-    Reason(
-        "too-deep",
+    "too-deep": (
         "Branches stand in each other, as early returns and loops that are left do, deeper than "
         "can be traced or compiled in reasonable time.",
         "Leave fewer branches after each other in one call: merge their conditions, or move the "
         "later ones out of what is compiled.",
     ),
-    Reason(
-        "alias-changed",
+    "alias-changed": (
         "A value that the branch leaves behind is, on one side, an older tensor, and one of the "
         "two is changed in place later, which the other would have to show.",
         "Copy the tensor in the branch (`.clone()`), or make the later change out of place.",
     ),
-    Reason(
-        "where-would-speculate",
+    "where-would-speculate": (
         'The policy asks for "where", but an arm has an operation that may fail on the data, or '
         "draws random numbers, and it would run although its side was not taken.",
         'Choose `Policy(branch="auto")` or "cond".',
     ),
-    Reason(
-        "output-shape",
+    "output-shape": (
         "An argument of the output call binds a variable in one case only, or one that nested "
         "functions share, or makes a function of the frame's variables, so that it cannot be "
         "evaluated later; or the call returns something that is "
@@ -155,37 +125,27 @@ _TABLE: Final = (
         "Compute the argument in a statement of its own before the output call, and drop its "
         "result.",
     ),
-    Reason(
-        "cannot-snapshot",
+    "cannot-snapshot": (
         "A value that the output or the exception needs is of a kind that cannot be kept as it is "
         "until the end of the call, such as an iterator, or an object that the rest of the call "
         "changes and whose text would show that; or the call replaces a standard stream, or sets "
         "how tensors are printed.",
         "Hand over a tensor, a number, a string or a container of these; give `print` its `file`.",
     ),
-    Reason(
-        "no-equal-substitute",
+    "no-equal-substitute": (
         "A call that Dynamo cannot trace has a substitute, but what it is given here, or what "
         "becomes of its result, could tell the two apart.",
         "See `docs/substitutes.md` for what each substitute asks for, or make the call outside of "
         "what is compiled.",
     ),
-    Reason(
-        "export",
+    "export": (
         "The function is being exported, and an exported program has no end of the call at which "
         "an exception could be raised or a side be chosen.",
         "Remove the check for export, or make it with `torch._check`.",
     ),
+}
+
+REASONS: Final[Mapping[str, Reason]] = MappingProxyType(
+    {slug: Reason(slug, *texts) for slug, texts in _TEXTS.items()}
 )
-
-REASONS: Final[Mapping[str, Reason]] = MappingProxyType({row.slug: row for row in _TABLE})
 """Every reason by its slug, in the order of the table."""
-
-
-def reason(slug: str) -> Reason:
-    """Return the reason called `slug`.
-
-    Raises:
-        KeyError: no reason is called that.
-    """
-    return REASONS[slug]

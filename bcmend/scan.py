@@ -1,10 +1,7 @@
-"""Where code has sites, read from files: nothing is imported and nothing runs.
+"""Find where code in `.py` and `.pyc` files has sites: nothing is imported and nothing runs.
 
-Reads `.py` and `.pyc` files; produces a `Scan`: one `FoundSite` per site and one line per file or
-function that could not be read. Code of the running Python goes through the planning of
-`bcmend.pipeline`, with no globals, so that names mean what builtins say. Code of another Python is
-read with xdis; its instructions cannot be planned here, so its sites are candidates, and there are
-more of them. Relies on neither torch nor the libraries that the files use.
+Code of the running Python is planned by `bcmend.rewrite.pipeline`, without globals. Code of another
+Python is read with xdis and cannot be planned here, so its sites are candidates.
 """
 
 from __future__ import annotations
@@ -21,19 +18,21 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import takewhile
 from pathlib import Path
 from types import CodeType
 from typing import TYPE_CHECKING, Any, Final
 
-from bcmend.pipeline import Context, may_have_sites, mend
+from bcmend.knowledge.callable_names import LOGGER_METHODS, WARNING_FUNCTIONS
 from bcmend.policy import DEFAULT
-from bcmend.rewrite.plan import BranchLowering, GuardLowering, OutputLowering, Refusal, Site
-from bcmend.torch_knowledge import LOGGER_METHODS, WARNING_FUNCTIONS
+from bcmend.rewrite.mended import Context
+from bcmend.rewrite.pipeline import may_have_sites, mend
+from bcmend.rewrite.sites.plan import BranchLowering, GuardLowering, OutputLowering, Refusal, Site
+from bcmend.site_report import aligned, plural, rich_table
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["FoundSite", "Scan", "UnusablePath", "scan"]
 
 _HEADER: Final = 16  # magic number, flags, and two fields that depend on the flags (PEP 552)
 _OLDEST_READ: Final = (3, 8)
@@ -41,23 +40,20 @@ _COLUMNS: Final = ("where", "function", "kind", "status", "how or why")
 _LOWERINGS: Final = {BranchLowering: "branch", GuardLowering: "guard", OutputLowering: "output"}
 
 _NAME_LOADS: Final = frozenset(
-    """
-    LOAD_GLOBAL LOAD_NAME LOAD_FAST LOAD_FAST_CHECK LOAD_FAST_BORROW LOAD_DEREF
-    """.split()
+    "LOAD_GLOBAL LOAD_NAME LOAD_FAST LOAD_FAST_CHECK LOAD_FAST_BORROW LOAD_DEREF".split()
 )
+_ATTRIBUTE_LOADS: Final = ("LOAD_ATTR", "LOAD_METHOD")
 _CALLS: Final = frozenset(
-    """
-    CALL CALL_KW CALL_METHOD CALL_FUNCTION CALL_FUNCTION_KW CALL_FUNCTION_EX
-    """.split()
+    "CALL CALL_KW CALL_METHOD CALL_FUNCTION CALL_FUNCTION_KW CALL_FUNCTION_EX".split()
 )
-#: Instructions between a condition and its jump that make no bool of a tensor, or keep a bool one.
+#: Instructions between a condition and its jump that leave a tensor a tensor, or a bool a bool.
 _CONVERSIONS: Final = frozenset(["TO_BOOL", "COPY", "UNARY_NOT"])
 #: A condition that one of these makes is a bool.
 _MAKES_BOOL: Final = frozenset(["IS_OP", "CONTAINS_OP", "CHECK_EXC_MATCH", "WITH_EXCEPT_START"])
 #: Python 3.8 has no instructions of their own for these.
 _BOOL_COMPARISONS: Final = frozenset(["is", "is-not", "in", "not-in", "exception-match"])
 #: What to add to an effect where instructions are read one after another as if none jumped: of two
-#: ways that join, one alone has pushed the operand, and a finished loop has pushed a placeholder.
+#: paths that join, one alone has pushed the operand, and a finished loop has pushed a placeholder.
 _STRAIGHTENED: Final = {"JUMP_FORWARD": -1, "JUMP_ABSOLUTE": -1, "END_FOR": 1}
 
 
@@ -74,9 +70,7 @@ class FoundSite:
     """One place at which `torch.compile` may stop.
 
     Attributes:
-        file: the file that was read.
-        line: the line in the source, or None where the code has none.
-        function: the qualified name of the function.
+        file, line, function: where it is; the line is None where the code has none.
         kind: "branch", "guard" or "output"; a candidate that jumps is a "branch".
         status: "planned", "refused", or "candidate" for code of another Python.
         lowering: what it is to become, "branch", "guard" or "output"; None where it is not planned.
@@ -98,12 +92,9 @@ class FoundSite:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What was found in files.
+    """What was found: how many files were examined, and their sites, in the order of lines.
 
-    Attributes:
-        files: how many files were looked at, broken ones included.
-        sites: the sites, file by file, each file's in the order of its lines.
-        warnings: one line for each file or function that could not be read.
+    ``warnings`` has one line for each file or function that could not be read.
     """
 
     files: int
@@ -115,31 +106,14 @@ class Scan:
         return json.dumps(asdict(self), indent=indent)
 
     def __str__(self) -> str:
-        rows = [_cells(site) for site in self.sites]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = [
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            for row in rows
-        ]
-        return "\n".join([*lines, _summary(self)])
+        return "\n".join([*aligned(list(map(_cells, self.sites))), _summary(self)])
 
     def __rich__(self) -> Table:
-        from rich.table import Table
-        from rich.text import Text
-
-        table = Table(title=Text(_summary(self)))
-        for column in _COLUMNS:
-            table.add_column(column, overflow="fold")
-        for site in self.sites:
-            table.add_row(*map(Text, _cells(site)))
-        return table
+        return rich_table(_summary(self), _COLUMNS, map(_cells, self.sites))
 
 
 def scan(paths: Iterable[str]) -> Scan:
-    """Look for sites in files, and in the files of folders and of the folders in them.
-
-    In a folder, what begins with a dot is passed over, and so is a `.pyc` file whose source is
-    there too.
+    """Look for sites in files and folders, leaving out dot files and `.pyc` files beside sources.
 
     Raises:
         UnusablePath: a path does not exist, or is a file of another kind. Nothing was read then.
@@ -160,8 +134,7 @@ def scan(paths: Iterable[str]) -> Scan:
 
 def _cells(site: FoundSite) -> tuple[str, ...]:
     where = site.file if site.line is None else f"{site.file}:{site.line}"
-    parts = (site.lowering, site.refusal, site.detail)
-    why = ": ".join(part for part in parts if part)
+    why = ": ".join(filter(None, (site.lowering, site.refusal, site.detail)))
     return where, site.function, site.kind, site.status, why
 
 
@@ -169,20 +142,13 @@ def _summary(found: Scan) -> str:
     counts = Counter(site.status for site in found.sites)
     by_status = ", ".join(f"{counts[status]} {status}" for status in sorted(counts))
     return (
-        f"{_plural(len(found.sites), 'site')} in {_plural(found.files, 'file')}"
+        f"{plural(len(found.sites), 'site')} in {plural(found.files, 'file')}"
         f"{': ' if by_status else ''}{by_status}"
     )
 
 
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
 def _one_line(error: BaseException) -> str:
     return " ".join(str(error).split()) or type(error).__name__
-
-
-# --- files ---------------------------------------------------------------------------------------
 
 
 def _checked(text: str) -> Path:
@@ -257,37 +223,34 @@ def _unmarshalled(data: bytes) -> CodeType:
     return code
 
 
-# --- code of the running Python ------------------------------------------------------------------
-
-
 def _planned_in(
     code: CodeType, context: Context, file: str, version: str, problems: list[str]
 ) -> Iterator[FoundSite]:
-    """Plan a function with those nested in it, or each function of a module or class."""
-    done = False
+    """Yield the sites of a function and of those nested in it, or of each function of a module."""
+    inner: Iterable[CodeType] = _nested_in(code)
     if code.co_flags & inspect.CO_OPTIMIZED and may_have_sites(code, context):
         try:
             for owner, site in mend(code, context).sites:
                 yield _found(owner, site, file, version)
-            done = True
+            # Planning a function covers the functions in it, but not the methods of its classes.
+            inner = [each for function in inner for each in _outermost_unplanned(function)]
         except ValueError as error:
             line, name = code.co_firstlineno, code.co_qualname
             problems.append(f"{file}:{line}: {name} cannot be planned: {_one_line(error)}")
-    for constant in code.co_consts:
-        # Planning a function covers the functions in it, but not the methods of its classes.
-        if isinstance(constant, CodeType):
-            functions = _outermost_unplanned(constant) if done else [constant]
-            for function in functions:
-                yield from _planned_in(function, context, file, version, problems)
+    for function in inner:
+        yield from _planned_in(function, context, file, version, problems)
+
+
+def _nested_in(code: CodeType) -> list[CodeType]:
+    return [constant for constant in code.co_consts if isinstance(constant, CodeType)]
 
 
 def _outermost_unplanned(code: CodeType) -> Iterator[CodeType]:
     if code.co_flags & inspect.CO_OPTIMIZED == 0:
         yield code
         return
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _outermost_unplanned(constant)
+    for constant in _nested_in(code):
+        yield from _outermost_unplanned(constant)
 
 
 def _found(owner: CodeType, site: Site, file: str, version: str) -> FoundSite:
@@ -296,9 +259,6 @@ def _found(owner: CodeType, site: Site, file: str, version: str) -> FoundSite:
     if isinstance(decision, Refusal):
         return FoundSite(*where, "refused", None, decision.slug, decision.detail, version)
     return FoundSite(*where, "planned", _LOWERINGS[type(decision)], None, "", version)
-
-
-# --- code of other Pythons -----------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,7 +271,7 @@ class _Step:
     effect: int | None
 
 
-def _candidates_in(file: Path) -> Iterator[FoundSite]:
+def _candidates_in(file: Path) -> list[FoundSite]:
     from xdis.load import load_module
     from xdis.op_imports import get_opcode_module
 
@@ -324,13 +284,12 @@ def _candidates_in(file: Path) -> Iterator[FoundSite]:
                 raise _Unreadable(f"made by Python {version[0]}.{version[1]}, which is not read")
             opcodes = get_opcode_module(version, implementation)
             python = f"{version[0]}.{version[1]}"
-            found = list(_candidates(code, "", opcodes, str(file), python))
+            return list(_candidates(code, "", opcodes, str(file), python))
     except _Unreadable:
         raise
     except Exception as error:
         # xdis documents no exceptions, and a broken file makes it raise many kinds
         raise _Unreadable(f"broken or unknown .pyc file: {_one_line(error)}") from error
-    yield from found
 
 
 def _candidates(code: Any, name: str, opcodes: Any, file: str, python: str) -> Iterator[FoundSite]:
@@ -341,9 +300,8 @@ def _candidates(code: Any, name: str, opcodes: Any, file: str, python: str) -> I
         for position, step in enumerate(steps):
             kind = _candidate_kind(steps, position)
             if kind:
-                detail = f"needs Python {python} to be planned"
-                outcome = (kind, "candidate", None, None, detail, python)
-                yield FoundSite(file, step.line, name, *outcome)
+                outcome = "candidate", None, None, f"needs Python {python} to be planned", python
+                yield FoundSite(file, step.line, name, kind, *outcome)
     prefix = f"{name}.<locals>." if is_function else f"{name}." if name else ""
     for constant in code.co_consts:
         if hasattr(constant, "co_code"):
@@ -354,8 +312,7 @@ def _steps(code: Any, opcodes: Any) -> list[_Step]:
     from xdis.bytecode import Bytecode
     from xdis.cross_dis import xstack_effect
 
-    steps = []
-    line = None
+    steps, line = [], None
     for each in Bytecode(code, opcodes):
         line = line if each.starts_line is None else each.starts_line
         if each.opname in ("CACHE", "EXTENDED_ARG", "NOT_TAKEN"):
@@ -385,7 +342,7 @@ def _candidate_kind(steps: Sequence[_Step], position: int) -> str:
 
 
 def _is_bool(steps: Sequence[_Step], jump: int) -> bool:
-    """Whether the condition of a jump is surely a bool, by the instruction that made it."""
+    """Return whether the condition of a jump is surely a bool, by the instruction that made it."""
     maker = jump - 1
     while maker > 0 and steps[maker].op in _CONVERSIONS:
         maker -= 1
@@ -394,19 +351,14 @@ def _is_bool(steps: Sequence[_Step], jump: int) -> bool:
 
 
 def _writes(steps: Sequence[_Step], call: int) -> bool:
-    """Whether what a call calls has the name of something that prints, logs or warns."""
+    """Return whether what a call calls has the name of something that prints, logs or warns."""
     position = _start_of_operand(steps, call)
     if position is None:
         return False
-    if steps[position].op == "PUSH_NULL":
-        position += 1
-    root, path = steps[position], []
+    root, *others = steps[position + (steps[position].op == "PUSH_NULL") : call]
     if root.op not in _NAME_LOADS:
         return False
-    for step in steps[position + 1 : call]:
-        if step.op not in ("LOAD_ATTR", "LOAD_METHOD"):
-            break
-        path.append(step.name)
+    path = [each.name for each in takewhile(lambda each: each.op in _ATTRIBUTE_LOADS, others)]
     if path:
         return path[-1] in LOGGER_METHODS or path[-2:] in (["stdout", "write"], ["stderr", "write"])
     return root.name == "print" or root.name in WARNING_FUNCTIONS

@@ -1,15 +1,11 @@
-"""What was mended, what was not, and why.
-
-Reads the records that patching made of each site; produces text, JSON, HTML and a rich table.
-Relies on `bcmend.reasons` for the meaning and the hint of each refusal. Sites are always in the
-order of file, line and offset, so that two reports of the same program are equal.
-"""
+"""What was mended, what was not, and why: records of sites, as text, JSON, HTML or a rich table."""
 
 from __future__ import annotations
 
 import html
 import json
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -17,8 +13,6 @@ from bcmend.reasons import REASONS, Reason
 
 if TYPE_CHECKING:
     from rich.table import Table
-
-__all__ = ["Report", "SiteRecord"]
 
 _STATUSES: Final = ("mended", "planned", "refused", "withdrawn")
 _COLORS: Final = {"mended": "green", "planned": "cyan", "refused": "yellow", "withdrawn": "red"}
@@ -70,13 +64,10 @@ class SiteRecord:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Everything that patching did to one object.
+    """Everything that patching did to one object, with the sites in the order of file and line.
 
-    Attributes:
-        subject: what was patched, in words.
-        sites: one record per site, ordered by file, line and offset.
-        functions_reached: how many Python functions the object can reach.
-        functions_changed: how many of them got new bytecode.
+    ``functions_reached`` counts the Python functions that it can reach, ``functions_changed`` those
+    of them that got new bytecode.
     """
 
     subject: str
@@ -126,36 +117,22 @@ class Report:
 
     def __str__(self) -> str:
         lines = [f"bcmend: {self.subject}", _summary(self)]
-        cells = [_cells(site) for site in self.sites]
-        # The last column is free to run on, the others are aligned over the whole report.
-        widths = [max(map(len, column)) for column in zip(_COLUMNS[:-1], *cells, strict=False)]
+        _, *rows = aligned([_COLUMNS, *map(_cells, self.sites)])
         previous_file: str | None = None
-        for site, row in zip(self.sites, cells, strict=True):
+        for site, row in zip(self.sites, rows, strict=True):
             if site.file != previous_file:
                 lines += ["", site.file]
                 previous_file = site.file
-            lines.append("  " + _aligned(row, widths))
+            lines.append(f"  {row}")
         for found in _reasons_given(self.sites):
             lines += ["", f"{found.slug}: {found.meaning}", f"  Hint: {found.hint}"]
         return "\n".join(lines)
 
     def __rich__(self) -> Table:
-        from rich.table import Table
-        from rich.text import Text
-
         hints = [f"{found.slug}: {found.hint}" for found in _reasons_given(self.sites)]
-        table = Table(
-            title=Text(f"bcmend: {self.subject}\n{_summary(self)}"),
-            caption=Text("\n".join(hints)),
-            caption_justify="left",
-        )
-        for column in (*_COLUMNS, "file"):
-            table.add_column(column, overflow="fold")
-        for site in self.sites:
-            status, *others = _cells(site)
-            styled = Text(status, style=_COLORS.get(status, ""))
-            table.add_row(styled, *map(Text, others), Text(site.file))
-        return table
+        title = f"bcmend: {self.subject}\n{_summary(self)}"
+        rows = ((*_cells(site), site.file) for site in self.sites)
+        return rich_table(title, (*_COLUMNS, "file"), rows, "\n".join(hints))
 
 
 def _position(site: SiteRecord) -> tuple[str, int, int, str, str]:
@@ -172,36 +149,51 @@ def _counts(sites: tuple[SiteRecord, ...]) -> dict[str, int]:
 def _summary(report: Report) -> str:
     counts = [f"{count} {status}" for status, count in _counts(report.sites).items() if count]
     return (
-        f"{_plural(len(report.sites), 'site')}{': ' if counts else ''}{', '.join(counts)}; "
-        f"{_plural(report.functions_reached, 'function')} reached, "
+        f"{plural(len(report.sites), 'site')}{': ' if counts else ''}{', '.join(counts)}; "
+        f"{plural(report.functions_reached, 'function')} reached, "
         f"{report.functions_changed} changed"
     )
 
 
-def _plural(count: int, noun: str) -> str:
+def plural(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return ``rows`` as lines with aligned columns; the last column is free to run on."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1]
+    return ["  ".join([*map(str.ljust, row, widths), row[-1]]).rstrip() for row in rows]
+
+
+def rich_table(
+    title: str, columns: Iterable[str], rows: Iterable[Sequence[str]], caption: str = ""
+) -> Table:
+    """Return a table for a terminal; a status in the first column has its colour."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=Text(title), caption=Text(caption), caption_justify="left")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for first, *others in rows:
+        table.add_row(Text(first, style=_COLORS.get(first, "")), *map(Text, others))
+    return table
 
 
 def _explanation(site: SiteRecord) -> str:
     """Return the lowering or the refusal, the first line of the detail, and the cost."""
     first_line = site.detail.strip().partition("\n")[0]
-    parts = (site.lowering, site.refusal, first_line, _cost(site))
-    return ": ".join(part for part in parts if part)
+    return ": ".join(filter(None, (site.lowering, site.refusal, first_line, _cost(site))))
 
 
 def _cost(site: SiteRecord) -> str:
     """Say what is copied; empty if nothing is."""
-    return f"copies {_plural(site.clone_bytes, 'byte')} of tensors" if site.clone_bytes else ""
+    return f"copies {plural(site.clone_bytes, 'byte')} of tensors" if site.clone_bytes else ""
 
 
 def _cells(site: SiteRecord) -> tuple[str, ...]:
     line = "?" if site.line is None else str(site.line)
     return site.status, site.kind, line, site.function, _explanation(site)
-
-
-def _aligned(row: tuple[str, ...], widths: list[int]) -> str:
-    aligned = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
-    return "  ".join([*aligned, row[-1]]).rstrip()
 
 
 def _reasons_given(sites: tuple[SiteRecord, ...]) -> list[Reason]:

@@ -1,9 +1,9 @@
 """`python -m bench.against_stock_logging`: what becomes of output with stock torch and with bcmend.
 
 Stock `torch.compile` keeps a graph whole across output where the callables are listed in
-`torch._dynamo.config.reorderable_logging_functions`. The command runs the patterns of output and of
-messages that way and patched, and compares both with eager execution. It writes a table in Markdown
-to standard output, or to the file that it is given. `docs/output.md` is made by it.
+`torch._dynamo.config.reorderable_logging_functions`. The command runs the patterns of output that
+way and patched, and compares both with eager execution. It writes a table in Markdown to standard
+output, or to the file that it is given. `docs/output.md` is made by it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import torch
 
-from corpus.patterns import errors, messages, output
+from corpus.patterns import output
 from corpus.patterns.pattern import Pattern
 from tests.equivalence import (
     CompiledRun,
@@ -33,19 +33,19 @@ from tests.equivalence import (
 )
 from tests.observation import Observation, differences
 
-PATTERNS: Final = (*output.PATTERNS, *messages.PATTERNS, *errors.PATTERNS)
+PATTERNS: Final = tuple(each for topic in output.TOPICS for each in topic.PATTERNS)
 
 _LOGGER_METHODS: Final = ("debug", "info", "warning", "error", "critical", "log")
 _HEAD: Final = """\
 # Output: stock torch.compile and bcmend
 
 This page is the output of `python -m bench.against_stock_logging`. Each program of
-`corpus/patterns/output.py`, `corpus/patterns/messages.py` and `corpus/patterns/errors.py` is run in
-eager execution, by stock `torch.compile` with `print`, `warnings.warn` and the functions and
-methods of `logging` in `torch._dynamo.config.reorderable_logging_functions`, and patched by bcmend;
-back end `eager`, no gradients, `fullgraph=True` where that compiles and without it where it does
-not. A program is *equal* if all of its text, in order, and everything else that can be observed is;
-a log record or a warning that names another file or line counts as wrong.
+`corpus/patterns/output` is run in eager execution, by stock `torch.compile` with `print`,
+`warnings.warn` and the functions and methods of `logging` in
+`torch._dynamo.config.reorderable_logging_functions`, and patched by bcmend; back end `eager`, no
+gradients, `fullgraph=True` where that compiles and without it where it does not. A program is
+*equal* if all of its text, in order, and everything else that can be observed is; a log record or a
+warning that names another file or line counts as wrong.
 """
 
 
@@ -59,7 +59,7 @@ class Verdict:
 
     @property
     def equal(self) -> bool:
-        """Whether it cannot be told from eager execution."""
+        """Return whether it cannot be told from eager execution."""
         return not self.text and not self.rest
 
     def __str__(self) -> str:

@@ -39,7 +39,7 @@ class Ratio:
 
     @property
     def good(self) -> bool:
-        """Whether the ratio stays within its limit."""
+        """Return whether the ratio stays within its limit."""
         return self.value <= self.limit
 
     def __str__(self) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,10 +16,24 @@ from rich.console import Console
 
 from corpus.models.case import ModelCase
 
-__all__ = ["measure_in_turn", "write_document"]
+__all__ = ["dynamo_quiet", "measure_in_turn", "write_document"]
 
 Found = TypeVar("Found")
 OnStage = Callable[[str], None]
+
+
+@contextmanager
+def dynamo_quiet(level: int) -> Iterator[None]:
+    """Have Dynamo log nothing below `level`: a break is counted here, not told."""
+    names = ("torch._dynamo", "torch.fx.experimental.symbolic_shapes")
+    before = {name: logging.getLogger(name).level for name in names}
+    try:
+        for name in names:
+            logging.getLogger(name).setLevel(level)
+        yield
+    finally:
+        for name in names:
+            logging.getLogger(name).setLevel(before[name])
 
 
 def measure_in_turn(

@@ -85,7 +85,7 @@ class CountingBackend:
 
 
 def _is_of_the_program(node: torch.fx.Node) -> bool:
-    """Whether a node is an operation, and not output that bcmend has put into the graph."""
+    """Return whether a node is an operation, and not output that bcmend has put into the graph."""
     return node.op.startswith("call") and not str(node.target).startswith("bcmend.")
 
 

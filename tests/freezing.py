@@ -194,7 +194,7 @@ def _tensor_differences(
 
 
 def same_values(one: Tensor, other: Tensor, tolerance: float = 0.0) -> bool:
-    """Whether two tensors of one dtype and shape have the same bits, any NaN equal to any NaN."""
+    """Return whether tensors of one dtype and shape have the same bits; any NaN equals any NaN."""
     if one.is_complex():
         one, other = torch.view_as_real(one), torch.view_as_real(other)
     if not one.is_floating_point():

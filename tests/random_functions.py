@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from bcmend.codeobj.decode import FunctionCode, Instruction, TryRange
+from bcmend.bytecode.instructions import FunctionCode, Instruction, TryRange
 from tests.listing import shape_of
 
 NAMES = ("a", "b")

@@ -1,7 +1,7 @@
 """Random functions as source: statements over small numbers, for property tests.
 
 A program is ``f(log, a, b)``. All that it changes outside its frame is ``log``, and it ends after a
-bounded number of turns, since every turn of a loop appends to ``log``.
+bounded number of iterations, since every iteration of a loop appends to ``log``.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from collections.abc import Iterator
 from types import FunctionType
 
 NAMES = ("a", "b", "c", "d")
-MOST_TURNS = 60
+MOST_ITERATIONS = 60
 
 
-class OutOfTurns(Exception):
+class OutOfIterations(Exception):
     """A program has looped for long enough."""
 
 
-def turn(log: list[object]) -> bool:
-    """Count a turn of a loop; always true."""
-    log.append("turn")
-    if log.count("turn") > MOST_TURNS:
-        raise OutOfTurns
+def iterate(log: list[object]) -> bool:
+    """Count an iteration of a loop; always true."""
+    log.append("iteration")
+    if log.count("iteration") > MOST_ITERATIONS:
+        raise OutOfIterations
     return True
 
 
@@ -54,7 +54,7 @@ class Into:
 def function_of(source: str) -> FunctionType:
     """Compile a program."""
     names = {
-        "turn": turn,
+        "iterate": iterate,
         "managed": managed,
         "Into": Into,
         "__name__": "random_program",
@@ -177,7 +177,7 @@ class _Writer:
             head = self._random.choice(["range(3)", "(1, -1, 2)", "[a, b]"])
             return [f"for {self.name()} in {head}:", *block]
         if kind == "while":
-            return [f"while turn(log) and ({condition}):", *block]
+            return [f"while iterate(log) and ({condition}):", *block]
         if kind == "match":
             return [
                 f"match ({self.expression()}, {self.name()}):",

@@ -16,9 +16,10 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from bcmend.names import CALLBACK, NAMESPACE, TRACING, UNBOUND
-from bcmend.pipeline import Context, Mended, mend
 from bcmend.policy import DEFAULT, Policy
-from bcmend.rewrite.plan import Refusal, Site
+from bcmend.rewrite.mended import Context, Mended
+from bcmend.rewrite.pipeline import mend
+from bcmend.rewrite.sites.plan import Refusal, Site
 
 
 @dataclass
@@ -111,8 +112,8 @@ class RefusedWhileTraced(EverythingMended):
 class TakenBack(EverythingMended):
     """Takes back what an arm did if it raises, as a trace of an arm is thrown away.
 
-    ``log`` is the only object that the arms change. A loop whose turns are arms in one another
-    would be run again at every level, so after some branches the rest is left alone.
+    ``log`` is the only object that the arms change. A loop whose iterations are arms in one another
+    would be run again at every level, so after some branches the rest is left unchanged.
     """
 
     MOST_CALLS = 60
@@ -177,7 +178,7 @@ def _cells_of(*values: object) -> list[Any]:
 
 
 def _is_iterator(value: object) -> bool:
-    """Whether a value is an iterator of something built in, which can be copied."""
+    """Return whether a value is an iterator of something built in, which can be copied."""
     return isinstance(value, Iterator) and hasattr(value, "__length_hint__")
 
 

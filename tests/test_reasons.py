@@ -2,23 +2,88 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import bcmend
-from bcmend.reasons import REASONS, reason
+from bcmend.reasons import REASONS
+from bcmend.tracing.sites.refusal import WAYS
 
 PACKAGE = Path(bcmend.__file__).parent
 SOURCES = {path: path.read_text() for path in PACKAGE.rglob("*.py") if path.name != "reasons.py"}
-GIVEN = re.compile(r'(?:Refusal|refuse|withdraw|withdraw_recent)\(\s*"([^"]+)"')
+
+#: What is given a slug first: the exception or record itself, and the methods of a site.
+TAKES_A_SLUG = frozenset(["Refusal", "refuse", "withdraw", "withdraw_recent"])
 
 
-def test_every_slug_that_the_code_gives_is_in_the_table() -> None:
-    given = {slug for text in SOURCES.values() for slug in GIVEN.findall(text)}
-    assert given, "the pattern finds nothing"
-    assert given <= REASONS.keys()
+def _given(tree: ast.AST) -> Iterator[ast.expr]:
+    """Yield the expressions that are given as slugs."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in TAKES_A_SLUG:
+            yield from node.args[:1]
+            yield from (each.value for each in node.keywords if each.arg == "slug")
+
+
+def _slugs(given: ast.expr, tree: ast.AST) -> Iterator[str]:
+    """Yield the slugs that an expression may stand for, as far as they are written there."""
+    if isinstance(given, ast.Constant):
+        yield str(given.value)
+    elif isinstance(given, ast.Starred):  # a pair that this or another function of the file made
+        yield from _slugs_of_pairs(given)
+    elif isinstance(given, ast.IfExp):
+        yield from _slugs(given.body, tree)
+        yield from _slugs(given.orelse, tree)
+    elif isinstance(given, ast.Name) and given.id not in ("slug", "site"):
+        raise AssertionError(f"line {given.lineno}: {given.id} may be any slug")
+
+
+def _slugs_of_pairs(tree: ast.AST) -> Iterator[str]:
+    """Yield what has the form of a slug at the beginning of a pair: slug and detail."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Tuple) and len(node.elts) == 2:
+            first = node.elts[0]
+            if isinstance(first, ast.Constant) and SLUG.fullmatch(str(first.value)):
+                yield str(first.value)
+
+
+SLUG = re.compile(r"[a-z]+(-[a-z]+)+")
+TREES = {path.relative_to(PACKAGE): ast.parse(text) for path, text in SOURCES.items()}
+
+
+@pytest.mark.parametrize("path", [path for path in TREES if any(_given(TREES[path]))], ids=str)
+def test_every_slug_that_the_code_gives_is_in_a_table(path: Path) -> None:
+    tree = TREES[path]
+    given = {slug for each in _given(tree) for slug in _slugs(each, tree)}
+    assert given <= REASONS.keys() | WAYS
+
+
+def test_every_pair_of_slug_and_detail_is_in_the_table() -> None:
+    given = {slug for tree in TREES.values() for slug in _slugs_of_pairs(tree)}
+    assert {"random-under-gradients", "arm-untraceable"} <= given <= REASONS.keys()
+
+
+def test_slugs_are_found_in_all_forms_in_which_they_are_given() -> None:
+    tree = ast.parse(
+        "Refusal('one', d); site.refuse(slug='two'); a.b.withdraw('three' if x else 'four');"
+        " site.refuse(*(found or ('five-six', d))); site.refuse(other.slug, d); print('seven')"
+    )
+    found = [slug for each in _given(tree) for slug in _slugs(each, tree)]
+    assert found == ["one", "two", "three", "four", "five-six"]
+    with pytest.raises(AssertionError, match="any slug"):
+        unknown = ast.parse("Refusal(name)")
+        list(_slugs(next(_given(unknown)), unknown))
+
+
+def test_ways_are_no_reasons_and_are_given_somewhere() -> None:
+    assert not WAYS & REASONS.keys()
+    given = {
+        slug for tree in TREES.values() for each in _given(tree) for slug in _slugs(each, tree)
+    }
+    assert given >= WAYS
 
 
 @pytest.mark.parametrize("slug", REASONS)
@@ -41,11 +106,6 @@ def test_no_two_reasons_say_the_same() -> None:
     assert len({row.hint for row in REASONS.values()}) == len(REASONS)
 
 
-def test_unknown_slug_is_a_key_error() -> None:
-    with pytest.raises(KeyError, match="no-such-reason"):
-        reason("no-such-reason")
-
-
 def test_table_cannot_be_changed() -> None:
     with pytest.raises(TypeError):
-        REASONS["generator"] = reason("coroutine")  # type: ignore[index]
+        REASONS["generator"] = REASONS["coroutine"]  # type: ignore[index]

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from bcmend.reasons import REASONS
-from bcmend.site_report import Report, SiteRecord
+from bcmend.site_report import Report, SiteRecord, aligned, plural
 
 MENDED = SiteRecord(
     name="net.Net.forward:12:branch",
@@ -204,3 +204,23 @@ def test_the_cost_of_copies_is_in_every_form_of_the_report() -> None:
     assert report.to_html().count("copies 4096 bytes of tensors") == 1
     sites = json.loads(report.to_json())["sites"]
     assert [site["clone_bytes"] for site in sites] == [4096, 0]
+
+
+def test_columns_are_aligned_but_for_the_last() -> None:
+    assert aligned([("a", "long", "x"), ("bcd", "s", "yyyyy")]) == [
+        "a    long  x",
+        "bcd  s     yyyyy",
+    ]
+
+
+def test_an_empty_last_column_leaves_no_spaces_behind() -> None:
+    assert aligned([("a", "bb", ""), ("a", "b", "c")]) == ["a  bb", "a  b   c"]
+
+
+def test_no_rows_are_no_lines() -> None:
+    assert aligned([]) == []
+
+
+@pytest.mark.parametrize(("count", "text"), [(0, "0 sites"), (1, "1 site"), (2, "2 sites")])
+def test_only_one_is_singular(count: int, text: str) -> None:
+    assert plural(count, "site") == text

@@ -1,8 +1,4 @@
-"""The frozen bundle of everything that rewriting reads about one function.
-
-Produced once from a decoded function; every field is the result of one analysis. Parts that only
-some functions need are computed on first use.
-"""
+"""The facts about one function: the results of all analyses that rewriting reads."""
 
 from __future__ import annotations
 
@@ -11,30 +7,21 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from bcmend.analysis.liveness import Liveness, liveness
-from bcmend.analysis.stack import operand_stacks
-from bcmend.cfg.graph import Graph, build_graph, decoded_index
-from bcmend.cfg.regions import Branch, branches
-from bcmend.codeobj.decode import FunctionCode, Instruction
-from bcmend.codeobj.opcodes import row
-
-__all__ = ["Facts", "facts_of"]
-
-Stack = tuple[frozenset[int], ...]
+from bcmend.analysis.stack import Stack, operand_stacks
+from bcmend.bytecode.instructions import FunctionCode, Instruction, decoded_index
+from bcmend.bytecode.opcodes import row
+from bcmend.cfg.dominance import immediate_post_dominators
+from bcmend.cfg.graph import Graph, build_graph
+from bcmend.cfg.regions import Branch, PostDominators, branches
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of one function.
-
-    Attributes:
-        function: its canonical instructions.
-        graph: its basic blocks.
-        stacks: the operand stack before each instruction; ``None`` where unreachable.
-    """
+    """What is known about one function; what only some functions need is computed on first use."""
 
     function: FunctionCode
     graph: Graph
-    stacks: tuple[Stack | None, ...]
+    stacks: tuple[Stack | None, ...]  # before each instruction; ``None`` where unreachable
 
     @cached_property
     def liveness(self) -> Liveness:
@@ -42,7 +29,11 @@ class Facts:
 
     @cached_property
     def branches(self) -> tuple[Branch, ...]:
-        return branches(self.graph)
+        return branches(self.graph, lambda _: self.post_dominators)
+
+    @cached_property
+    def post_dominators(self) -> PostDominators:
+        return immediate_post_dominators(self.graph)
 
     @property
     def instructions(self) -> tuple[Instruction, ...]:
@@ -53,10 +44,7 @@ class Facts:
         return self.function.shape.argnames
 
     def operand(self, index: int, position: int) -> frozenset[int]:
-        """Return what can have made an operand of an instruction, ``position`` -1 being the top.
-
-        Empty where there is no such operand.
-        """
+        """Return what can have made an operand, -1 being the top; empty where there is none."""
         stack = self.stacks[index]
         return frozenset() if stack is None or len(stack) < -position else stack[position]
 
@@ -74,16 +62,15 @@ class Facts:
         ]
 
     def covered(self, index: int) -> int:
-        """Return where the handlers of an instruction are written down: mostly at itself.
+        """Return the instruction whose try ranges apply to an instruction: mostly itself.
 
-        From Python 3.12 on, a conditional jump that was turned round to jump forward is in no
-        range, though what makes its condition is (``normalize_jumps`` in CPython's flowgraph.c).
+        From Python 3.12 on, a conditional jump that was inverted to jump forward is in no range,
+        though what makes its condition is (``normalize_jumps`` in CPython's flowgraph.c).
         """
         if index == 0 or not row(self.instructions[index].op).tests_truth:
             return index
-        tries = self.function.tries
-        found = (decoded_index(each.start) <= index < decoded_index(each.end) for each in tries)
-        return index if any(found) else index - 1
+        is_covered = any(each.covers(index) for each in self.function.tries)
+        return index if is_covered else index - 1
 
     def handlers_over(self, index: int) -> list[int]:
         """Return the positions in ``function.tries`` of the handlers of an instruction.
@@ -91,11 +78,7 @@ class Facts:
         Where a block is left early its range has gaps: all ranges with one handler are counted.
         """
         tries, index = self.function.tries, self.covered(index)
-        covering = {
-            entry.handler
-            for entry in tries
-            if decoded_index(entry.start) <= index < decoded_index(entry.end)
-        }
+        covering = {entry.handler for entry in tries if entry.covers(index)}
         return [position for position, entry in enumerate(tries) if entry.handler in covering]
 
     def all_handlers_over(self, index: int) -> frozenset[int]:
@@ -111,8 +94,8 @@ class Facts:
         return frozenset(found)
 
     def innermost(self, handlers: frozenset[int]) -> list[int]:
-        """Return the positions of the one of ``handlers`` that all the others are around."""
-        starts = ((each, decoded_index(self.function.tries[each].start)) for each in handlers)
+        """Return the positions of the innermost of ``handlers``, which all the others enclose."""
+        starts = ((each, self.function.tries[each].bounds[0]) for each in handlers)
         return [each for each, start in starts if self.all_handlers_over(start) == handlers]
 
     @cached_property
@@ -126,10 +109,6 @@ class Facts:
 
 
 def facts_of(function: FunctionCode, starts_too: Collection[int] = ()) -> Facts:
-    """Analyse ``function``; a block begins at each of ``starts_too`` as well.
-
-    Raises:
-        ValueError: the code cannot be analysed (an unknown opcode, an inconsistent stack).
-    """
+    """Analyse ``function``; a block begins at each of ``starts_too`` as well."""
     graph = build_graph(function, starts_too)
     return Facts(function, graph, operand_stacks(graph))

@@ -1,27 +1,23 @@
-"""Flags: locals that hold True, False or None, and the ways through a function that they leave.
+"""Flags: locals that hold True, False or None, and the paths that are feasible given their values.
 
 ``drop = True if p < 0.5 else False``, then ``if not drop: out = layer(x)``, then
-``if drop: out = None``: whichever way ``drop`` was set, ``out`` is bound at the end, though the
-graph alone has a way on which it is not. Here a block counts once for each set of values that the
-flags can have where it begins, and a jump that tests a known flag has one successor.
-
-Reads facts; produces sets of locals, as ``analysis.liveness`` does.
+``if drop: out = None``: on every feasible path ``out`` is bound at the end, though the graph alone
+has a path on which it is not. Here a block counts once for each set of values that the flags can
+have where it begins, and a jump that tests a known flag has one successor.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from bcmend.analysis.facts import Facts
-from bcmend.analysis.liveness import needed_before
+from bcmend.analysis.liveness import solve_live
+from bcmend.bytecode.instructions import Instruction, decoded_index
+from bcmend.bytecode.opcodes import row
 from bcmend.cfg.dominance import EXIT
-from bcmend.cfg.graph import decoded_index
 from bcmend.cfg.regions import Branch
-from bcmend.codeobj.decode import Instruction
-from bcmend.codeobj.opcodes import row
 from bcmend.names import LEAVES_BEGINS
-
-__all__ = ["flags_inside", "flags_of", "live_by_flags", "tested_local"]
 
 #: What is known of flags; the operand on top of the stack is the flag without a name.
 State = frozenset[tuple[str, bool | None]]
@@ -46,10 +42,7 @@ def flags_of(facts: Facts, branch: Branch) -> frozenset[str]:
 
 
 def flags_inside(facts: Facts, branch: Branch) -> frozenset[str]:
-    """Return the locals that are set to True, False or None and tested between jump and join.
-
-    Returns none where they are too many to tell their ways apart.
-    """
+    """Return the locals set to True, False or None and tested before the join, unless too many."""
     taken = _constants_set(facts, branch.taken_blocks, branch.join)
     other = _constants_set(facts, branch.fallthrough_blocks, branch.join)
     blocks = branch.taken_blocks | branch.fallthrough_blocks
@@ -73,27 +66,17 @@ def tested_local(facts: Facts, block: int) -> str:
 
 
 def live_by_flags(
-    facts: Facts,
-    flags: frozenset[str],
-    entry: int,
-    blocks: frozenset[int],
-    wanted: frozenset[str],
+    facts: Facts, flags: frozenset[str], entry: int, blocks: frozenset[int], wanted: frozenset[str]
 ) -> frozenset[str]:
-    """Return what ``analysis.liveness.live_into`` does, without the ways that flags rule out."""
+    """Return what ``analysis.liveness.live_into`` does, without the paths that flags rule out."""
     successors = _explored(facts, flags, entry, blocks)
-    events = facts.liveness.tracked.events
-    live: dict[Node, frozenset[str | int]] = dict.fromkeys(successors, frozenset())
-    changed = True
-    while changed:
-        changed = False
-        for node in sorted(successors, key=lambda each: -each[0]):
-            ways = (live.get(each, wanted) for each in successors[node])
-            after: frozenset[str | int] = frozenset().union(*ways)
-            handler = facts.graph.handler_block(node[0])
-            caught = frozenset() if handler is None else live.get((handler, _NOTHING), frozenset())
-            before = needed_before(events[node[0]], after, caught)
-            if before != live[node]:
-                live[node], changed = before, True
+    live = solve_live(
+        sorted(successors, key=lambda each: -each[0]),
+        successors.__getitem__,
+        partial(_handler, facts),
+        lambda node: facts.liveness.events[node[0]],
+        wanted,
+    )
     found = live.get((entry, _NOTHING), wanted)
     return frozenset(each for each in found if isinstance(each, str))
 
@@ -101,7 +84,7 @@ def live_by_flags(
 def _explored(
     facts: Facts, flags: frozenset[str], entry: int, blocks: frozenset[int]
 ) -> dict[Node, list[Node]]:
-    """Return the nodes in ``blocks`` that control can come to, each with where it goes on."""
+    """Return the nodes in ``blocks`` that control can come to, each with its successors."""
     found: dict[Node, list[Node]] = {}
     pending: list[Node] = [(entry, _NOTHING)]
     while pending:
@@ -110,10 +93,15 @@ def _explored(
             continue
         found[node] = _after(facts, flags, node)
         pending.extend(found[node])
-        handler = facts.graph.handler_block(node[0])
+        handler = _handler(facts, node)
         if handler is not None:
-            pending.append((handler, _NOTHING))
+            pending.append(handler)
     return found
+
+
+def _handler(facts: Facts, node: Node) -> Node | None:
+    handler = facts.graph.handler_block(node[0])
+    return None if handler is None else (handler, _NOTHING)
 
 
 def _after(facts: Facts, flags: frozenset[str], node: Node) -> list[Node]:
@@ -123,40 +111,33 @@ def _after(facts: Facts, flags: frozenset[str], node: Node) -> list[Node]:
     for index in range(start, last):
         _step(facts.instructions[index], known, flags)
     instruction = facts.instructions[last]
-    truth = known.get(_OPERAND, _UNKNOWN)
+    is_known, truth = _OPERAND in known, known.get(_OPERAND)
     if row(instruction.op).jump != "always":
         _step(instruction, known, flags)
     after = frozenset((name, value) for name, value in known.items() if name in flags | {_OPERAND})
-    if row(instruction.op).tests_truth and not isinstance(truth, _Unknown):
+    if row(instruction.op).tests_truth and is_known:
         jumps = bool(truth) == (row(instruction.op).jump == "if_true")
         target = decoded_index(instruction.target)
         return [(facts.graph.block_of[target if jumps else last + 1], after)]
     return [(each, after) for each in facts.graph.successors[block]]
 
 
-class _Unknown:
-    """In place of a value that nothing is known of."""
-
-
-_UNKNOWN: Final = _Unknown()
-
-
 def _step(instruction: Instruction, known: dict[str, bool | None], flags: frozenset[str]) -> None:
-    """Bring what is known up to behind one instruction."""
-    top = known.pop(_OPERAND, _UNKNOWN)
+    """Update what is known about flags by the effect of one instruction."""
+    is_known, top = _OPERAND in known, known.pop(_OPERAND, None)
     facts = row(instruction.op)
     name = instruction.arg
     if facts.deletes == "local" or facts.writes == "local":
         known.pop(name, None)
-        if facts.writes and name in flags and not isinstance(top, _Unknown):
+        if facts.writes and name in flags and is_known:
             known[name] = top
     elif _is_constant(instruction):
         known[_OPERAND] = instruction.arg
     elif facts.reads == "local" and name in known:
         known[_OPERAND] = known[name]
-    elif instruction.op in _TESTS and not isinstance(top, _Unknown):
+    elif instruction.op in _TESTS and is_known:
         known[_OPERAND] = bool(top) != (instruction.op == "UNARY_NOT")
-    elif instruction.op == "NOP" and not isinstance(top, _Unknown):
+    elif instruction.op == "NOP" and is_known:
         known[_OPERAND] = top
 
 
@@ -173,7 +154,7 @@ def _constants_set(facts: Facts, blocks: frozenset[int], join: int) -> dict[str,
         if row(facts.instructions[index].op).writes != "local" or index == 0:
             continue
         if name.startswith(LEAVES_BEGINS):
-            continue  # merged to a tensor, so that no way has to be followed
+            continue  # merged to a tensor, so that no path has to be followed
         before = facts.instructions[index - 1]
         if _is_constant(before):
             found.setdefault(name, set()).add(before.arg)

@@ -1,10 +1,9 @@
-"""Which functions compute arrays on the host and do nothing else that anyone could notice.
+"""Find functions that compute arrays on the host and have no other observable effect.
 
-Reads the code of a function and what its global names stand for; says whether all that it names is
-in tables of what changes nothing but values of its own and the state of random generators. So it
-can be called at another moment of the same run, with copies of its arguments, and once more to see
-what it gives: it has no `while`, of which the end would not be known. Relies on its arguments being
-tensors and constants: what a method of another object does is not known.
+Such a function names only what is in tables of what changes nothing but values of its own and the
+state of random generators. So it can be called at another moment of the same run, with copies of
+its arguments, and once more to see what it returns: it has no `while`, which might not terminate.
+Relies on its arguments being tensors and constants.
 """
 
 from __future__ import annotations
@@ -12,12 +11,11 @@ from __future__ import annotations
 import builtins
 import dis
 from collections.abc import Callable, Mapping
+from operator import attrgetter
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, Final
 
-from bcmend.codeobj.scan import code_objects
-
-__all__ = ["is_host_only"]
+from bcmend.bytecode.names_used import code_objects
 
 _MODULES: Final = frozenset(["math", "numpy", "random"])
 
@@ -45,7 +43,7 @@ _ATTRIBUTES: Final = frozenset(
 #: Ends of the names of instructions that change what others hold.
 _REACHING: Final = ("GLOBAL", "ATTR", "NAME")
 
-#: Instructions that suspend a call, wait for others, or bring in what is not known.
+#: Instructions that suspend the frame, import, or call what is not named.
 _REFUSED: Final = frozenset(
     """
     BEFORE_ASYNC_WITH BEFORE_WITH IMPORT_FROM IMPORT_NAME IMPORT_STAR LOAD_BUILD_CLASS
@@ -56,12 +54,8 @@ _REFUSED: Final = frozenset(
 Code = Callable[[FunctionType], CodeType]
 
 
-def _own_code(function: FunctionType) -> CodeType:
-    return function.__code__
-
-
-def is_host_only(function: FunctionType, code_of: Code = _own_code) -> bool:
-    """Whether ``function`` computes with numpy, and changes nothing but random generators.
+def is_host_only(function: FunctionType, code_of: Code = attrgetter("__code__")) -> bool:
+    """Return whether ``function`` computes with numpy, and changes nothing but random generators.
 
     ``code_of`` gives the code of a function as it was written.
     """
@@ -70,7 +64,7 @@ def is_host_only(function: FunctionType, code_of: Code = _own_code) -> bool:
 
 
 class _Search:
-    """Goes over a function and those that it calls."""
+    """A search through a function and those that it calls."""
 
     def __init__(self, code_of: Code) -> None:
         self.code_of = code_of
@@ -84,13 +78,10 @@ class _Search:
         self.known.add(code)
         if function.__closure__ or getattr(function, "__wrapped__", None) is not None:
             return False
-        return all(
-            _ends(each)
-            and all(
-                self._is_harmless(instruction, function.__globals__)
-                for instruction in dis.get_instructions(each)
-            )
-            for each in code_objects(code)
+        codes = list(code_objects(code))
+        instructions = (each for code in codes for each in dis.get_instructions(code))
+        return all(map(_ends, codes)) and all(
+            self._is_harmless(each, function.__globals__) for each in instructions
         )
 
     def _is_harmless(self, instruction: dis.Instruction, names: Mapping[str, Any]) -> bool:
@@ -104,7 +95,7 @@ class _Search:
         return operation not in _REFUSED
 
     def _is_known(self, name: str, names: Mapping[str, Any]) -> bool:
-        """Whether a global name stands for something of the tables, or another such function."""
+        """Return whether a global is in the tables, or is another such function."""
         if name not in names:
             value = getattr(builtins, name, None)
             return name in _BUILTINS or (isinstance(value, type) and issubclass(value, Exception))
@@ -118,7 +109,7 @@ class _Search:
 
 
 def _ends(code: CodeType) -> bool:
-    """Whether all loops go over something, as far as can be seen."""
+    """Return whether all loops iterate over something, as far as the bytecode shows."""
     instructions = list(dis.get_instructions(code))
     iterating = {each.offset for each in instructions if each.opname == "FOR_ITER"}
     return all(each.argval in iterating for each in instructions if "JUMP_BACKWARD" in each.opname)

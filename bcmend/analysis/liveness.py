@@ -1,8 +1,8 @@
-"""Which locals are live, certainly bound, or bound on some path.
+"""Compute which locals are live, certainly bound, or bound on some path.
 
-Reads a ``Graph``; produces a ``Liveness``. "Locals" are fast variables only: one that a nested
-function captures is a cell, and is not tracked. All three analyses are iterated over blocks
-(Nielson, Nielson and Hankin, "Principles of Program Analysis", chapter 2), with two extensions:
+"Locals" are fast variables: one that a nested function captures is a cell, and is not tracked. All
+three analyses are iterated over blocks (Nielson, Nielson and Hankin, "Principles of Program
+Analysis", chapter 2), with two extensions:
 
 - An exception can leave a block before any of its instructions has run to its end, so a handler
   sees the variables of every moment in the block.
@@ -13,147 +13,91 @@ function captures is a cell, and is not tracked. All three analyses are iterated
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import cast
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
 
 from bcmend.analysis.stack import Slot, operand_stacks
+from bcmend.bytecode.opcodes import Row, row
 from bcmend.cfg.graph import Graph
-from bcmend.codeobj.opcodes import Row, row
 
 #: A local by name, or a value saved by an inlined comprehension by the instruction that saves it.
 Variable = str | int
 Variables = frozenset[Variable]
+Node = TypeVar("Node", bound=Hashable)
 
 _NONE: Variables = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What one instruction does to variables.
-
-    Attributes:
-        instruction: its index.
-        kind: ``"read"``, ``"write"``, ``"delete"``, ``"save"`` (the local's state goes to the
-            saved variable ``instruction``, and the local is unbound) or ``"restore"``.
-        name: the local.
-        sources: of a restore, the saved variables that the local can get its state from.
-        certain: of a restore, whether the stored value is a saved one on every path.
-    """
+    """What one instruction does to variables."""
 
     instruction: int
+    #: "read", "write", "delete", "save" (the local's state goes to the saved variable
+    #: ``instruction``, and the local is unbound) or "restore".
     kind: str
     name: str
-    sources: Slot = frozenset()
-    certain: bool = True
+    sources: Slot = frozenset()  # of a restore: the saved variables it can get its state from
+    certain: bool = True  # of a restore: whether the stored value is a saved one on every path
 
 
 @dataclass(frozen=True, slots=True)
 class Liveness:
-    """Facts about the locals at the borders of each block.
+    """Facts about the locals at the borders of each block, with saved values but in ``live_in``."""
 
-    Attributes:
-        live_in: live when the block begins; exception edges are counted.
-        live_out: live when the block ends without an exception.
-        bound_in: certainly bound when the block begins; empty for unreachable blocks.
-        maybe_bound_in: bound on some path when the block begins.
-        tracked: what the ``..._before`` functions need besides.
-    """
-
-    live_in: tuple[frozenset[str], ...]
-    live_out: tuple[frozenset[str], ...]
-    bound_in: tuple[frozenset[str], ...]
-    maybe_bound_in: tuple[frozenset[str], ...]
-    tracked: Tracked = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Tracked:
-    """The same facts with saved values as variables, and the events they come from, per block."""
-
+    live_in: tuple[frozenset[str], ...]  # live when it begins; exception edges are counted
     events: tuple[tuple[Event, ...], ...]
-    live_out: tuple[Variables, ...]
+    live_out: tuple[Variables, ...]  # live when it ends without an exception
     live_in_handler: tuple[Variables, ...]
-    bound_in: tuple[Variables, ...]
-    maybe_bound_in: tuple[Variables, ...]
+    bound_in: tuple[Variables, ...]  # certainly bound when it begins; empty if unreachable
+    maybe_bound_in: tuple[Variables, ...]  # bound on some path when it begins
 
 
 def liveness(graph: Graph) -> Liveness:
-    """Return liveness and boundness of the locals at every block of ``graph``.
-
-    Raises:
-        InconsistentStack: the function saves locals on an operand stack that has no sound form.
-    """
+    """Return liveness and boundness of the locals at every block of ``graph``."""
     events = _events(graph)
-    live_in = _live_in(graph, events)
-    live_out = tuple(_union(live_in[each] for each in targets) for targets in graph.successors)
-    in_handler = tuple(_in_handler(graph, block.index, live_in) for block in graph.blocks)
-    arguments: Variables = frozenset(graph.function.shape.argnames) - _cells(graph)
-    bound = _forward(graph, events, arguments, all)
-    maybe_bound = _forward(graph, events, arguments, any)
-    saves = any(event.kind == "save" for each in events for event in each)
-    names = _names if saves else _only_names
+    blocks = range(len(graph.blocks))
+    live = _solve(graph, reversed(blocks), events, _NONE)
+    handlers = map(graph.handler_block, blocks)
+    shape = graph.function.shape
+    arguments: Variables = frozenset(shape.argnames).difference(shape.cellvars)
     return Liveness(
-        tuple(map(names, live_in)),
-        tuple(map(names, live_out)),
-        tuple(map(names, bound)),
-        tuple(map(names, maybe_bound)),
-        Tracked(events, live_out, in_handler, bound, maybe_bound),
+        tuple(_names(live[block]) for block in blocks),
+        events,
+        tuple(_NONE.union(*(live[each] for each in targets)) for targets in graph.successors),
+        tuple(_NONE if handler is None else live[handler] for handler in handlers),
+        _forward(graph, events, arguments, all),
+        _forward(graph, events, arguments, any),
     )
 
 
 def live_before(graph: Graph, liveness: Liveness, instruction: int) -> frozenset[str]:
     """Return the locals that are live just before ``instruction``."""
-    tracked, block = liveness.tracked, graph.block_of[instruction]
-    later = [each for each in tracked.events[block] if each.instruction >= instruction]
-    return _names(needed_before(later, tracked.live_out[block], tracked.live_in_handler[block]))
+    block = graph.block_of[instruction]
+    later = [each for each in liveness.events[block] if each.instruction >= instruction]
+    return _names(_before(later, liveness.live_out[block], liveness.live_in_handler[block]))
 
 
-def bound_before(graph: Graph, liveness: Liveness, instruction: int) -> frozenset[str]:
-    """Return the locals that are certainly bound just before ``instruction``."""
-    tracked, block = liveness.tracked, graph.block_of[instruction]
-    earlier = [each for each in tracked.events[block] if each.instruction < instruction]
-    return _names(_run(earlier, tracked.bound_in[block], all))
-
-
-def maybe_bound_before(graph: Graph, liveness: Liveness, instruction: int) -> frozenset[str]:
-    """Return the locals that are bound on some path just before ``instruction``."""
-    tracked, block = liveness.tracked, graph.block_of[instruction]
-    earlier = [each for each in tracked.events[block] if each.instruction < instruction]
-    return _names(_run(earlier, tracked.maybe_bound_in[block], any))
+def bound_before(
+    graph: Graph, liveness: Liveness, instruction: int, choose: Choose = all
+) -> frozenset[str]:
+    """Return the locals bound just before ``instruction``, certainly or (``any``) on some path."""
+    bound_in = liveness.bound_in if choose is all else liveness.maybe_bound_in
+    block = graph.block_of[instruction]
+    earlier = [each for each in liveness.events[block] if each.instruction < instruction]
+    return _names(_run(earlier, bound_in[block], choose))
 
 
 def live_into(
-    graph: Graph,
-    liveness: Liveness,
-    entry: int,
-    blocks: frozenset[int],
-    wanted: frozenset[str],
+    graph: Graph, liveness: Liveness, entry: int, blocks: frozenset[int], wanted: frozenset[str]
 ) -> frozenset[str]:
-    """Return the locals whose values a stretch of code needs when it begins.
+    """Return the locals whose values ``blocks`` need when they are entered at ``entry``.
 
-    An exception that leaves the stretch is not counted: who handles it finds in the frame what was
-    there before the stretch.
-
-    Args:
-        graph: the function.
-        liveness: its facts.
-        entry: the block at which the stretch begins; outside ``blocks`` for an empty stretch.
-        blocks: the blocks of the stretch.
-        wanted: the locals that are needed where control leaves ``blocks``.
+    ``wanted`` are needed where control leaves the blocks. An exception that leaves them is not
+    counted: its handler finds in the frame what was there before.
     """
-    events = liveness.tracked.events
-    live: dict[int, Variables] = dict.fromkeys(blocks, _NONE)
-    changed = True
-    while changed:
-        changed = False
-        for block in sorted(blocks, reverse=True):
-            after = _union(live.get(each, wanted) for each in graph.successors[block])
-            handler = graph.handler_block(block)
-            in_handler = _NONE if handler is None else live.get(handler, _NONE)
-            before = needed_before(events[block], after, in_handler)
-            if before != live[block]:
-                live[block], changed = before, True
+    live = _solve(graph, sorted(blocks, reverse=True), liveness.events, wanted)
     return _names(live.get(entry, wanted))
 
 
@@ -161,29 +105,16 @@ def _names(variables: Iterable[Variable]) -> frozenset[str]:
     return frozenset([each for each in variables if isinstance(each, str)])
 
 
-def _only_names(variables: Variables) -> frozenset[str]:
-    """Return ``variables``, of which none is a saved value: most functions save none."""
-    return cast(frozenset[str], variables)
-
-
-def _union(sets: Iterable[Variables]) -> Variables:
-    return _NONE.union(*sets)
-
-
-def _cells(graph: Graph) -> frozenset[str]:
-    return frozenset(graph.function.shape.cellvars)
-
-
 # --- events --------------------------------------------------------------------------------------
 
 
 def _events(graph: Graph) -> tuple[tuple[Event, ...], ...]:
-    cells = _cells(graph)
-    touching: list[tuple[int, Row, str]] = []
-    for index, instruction in enumerate(graph.function.instructions):
-        facts = row(instruction.op)
-        if facts.argument == "local" and instruction.arg not in cells:
-            touching.append((index, facts, instruction.arg))
+    cells = graph.function.shape.cellvars
+    touching: list[tuple[int, Row, str]] = [
+        (index, row(each.op), each.arg)
+        for index, each in enumerate(graph.function.instructions)
+        if row(each.op).argument == "local" and each.arg not in cells
+    ]
     saves = {index: name for index, facts, name in touching if _saves(facts)}
     stacks = operand_stacks(graph) if saves else ()
     by_block: list[list[Event]] = [[] for _ in graph.blocks]
@@ -212,26 +143,40 @@ def _event(index: int, facts: Row, name: str, saves: dict[int, str], top: Slot) 
 # --- liveness, backward --------------------------------------------------------------------------
 
 
-def _live_in(graph: Graph, events: Sequence[Sequence[Event]]) -> list[Variables]:
-    live_in = [_NONE] * len(graph.blocks)
+def _solve(
+    graph: Graph, order: Iterable[int], events: Sequence[Sequence[Event]], wanted: Variables
+) -> dict[int, Variables]:
+    return solve_live(
+        order, graph.successors.__getitem__, graph.handler_block, events.__getitem__, wanted
+    )
+
+
+def solve_live(
+    order: Iterable[Node],
+    successors_of: Callable[[Node], Iterable[Node]],
+    handler_of: Callable[[Node], Node | None],
+    events_of: Callable[[Node], Sequence[Event]],
+    wanted: Variables,
+) -> dict[Node, Variables]:
+    """Return what is live before each node of ``order``, where ``wanted`` is live in all others.
+
+    Handlers among the others want nothing. It is fastest where successors come first.
+    """
+    live: dict[Node, Variables] = dict.fromkeys(order, _NONE)
+    handlers = {node: handler_of(node) for node in live}
     changed = True
     while changed:
         changed = False
-        for block in reversed(range(len(graph.blocks))):
-            live_out = _union(live_in[each] for each in graph.successors[block])
-            in_handler = _in_handler(graph, block, live_in)
-            live = needed_before(events[block], live_out, in_handler)
-            if live != live_in[block]:
-                live_in[block], changed = live, True
-    return live_in
+        for node, handler in handlers.items():
+            after = _NONE.union(*(live.get(each, wanted) for each in successors_of(node)))
+            in_handler = _NONE if handler is None else live.get(handler, _NONE)
+            before = _before(events_of(node), after, in_handler)
+            if before != live[node]:
+                live[node], changed = before, True
+    return live
 
 
-def _in_handler(graph: Graph, block: int, live_in: Sequence[Variables]) -> Variables:
-    handler = graph.handler_block(block)
-    return _NONE if handler is None else live_in[handler]
-
-
-def needed_before(events: Sequence[Event], live_out: Variables, in_handler: Variables) -> Variables:
+def _before(events: Sequence[Event], live_out: Variables, in_handler: Variables) -> Variables:
     """Return what is live before ``events``, which are followed by the end of their block."""
     live = {*live_out, *in_handler}
     for event in reversed(events):
@@ -267,40 +212,26 @@ def _run(events: Sequence[Event], before: Variables, choose: Choose) -> Variable
         if event.kind == "delete":
             bound.discard(event.name)
         elif event.kind == "save":
-            _copy_state(bound, event.instruction, event.name in bound)
+            _set_state(bound, event.instruction, event.name in bound)
             bound.discard(event.name)
         elif event.kind == "restore":
             states = [each in bound for each in event.sources]
-            _copy_state(bound, event.name, choose(states if event.certain else [*states, True]))
+            _set_state(bound, event.name, choose(states if event.certain else [*states, True]))
         else:
             # A read that did not raise proves that the local is bound.
             bound.add(event.name)
     return frozenset(bound)
 
 
-def _copy_state(bound: set[Variable], variable: Variable, state: bool) -> None:
+def _set_state(bound: set[Variable], variable: Variable, state: bool) -> None:
     if state:
         bound.add(variable)
     else:
         bound.discard(variable)
 
 
-def _moments(
-    events: Sequence[Event], before: Variables, last: int, choose: Choose
-) -> list[Variables]:
-    """Return what is bound at each moment of a block, ending with ``last``, that can raise."""
-    moments = [before]
-    for event in events:
-        if event.instruction != last:
-            moments.append(_run([event], moments[-1], choose))
-    return moments
-
-
 def _forward(
-    graph: Graph,
-    events: Sequence[Sequence[Event]],
-    arguments: Variables,
-    choose: Choose,
+    graph: Graph, events: Sequence[Sequence[Event]], arguments: Variables, choose: Choose
 ) -> tuple[Variables, ...]:
     """Return what is bound at the beginning of each block, on all paths or on any."""
     meet = frozenset.intersection if choose is all else frozenset.union
@@ -315,7 +246,10 @@ def _forward(
         arrivals = [(target, after) for target in graph.successors[block]]
         handler = graph.handler_block(block)
         if handler is not None:
-            moments = _moments(events[block], before, graph.last(block), choose)
+            moments = [before]
+            for event in events[block]:
+                if event.instruction != graph.last(block):
+                    moments.append(_run([event], moments[-1], choose))
             arrivals.append((handler, meet(*moments)))
         for target, arriving in arrivals:
             known = states[target]

@@ -1,8 +1,7 @@
 """A sketch of a function, for judging its conditions without the cost of analysing it.
 
-Reads a code object; produces a ``Sketch``, which answers the same questions as ``Facts``, or says
-that it cannot. It looks back from an operand along straight code alone: most conditions are made
-right before they are tested, so that most functions without a site need no closer look.
+It answers the same questions as ``Facts``, or says that it cannot: it looks back from an operand
+along straight-line code alone. Most conditions are made right before they are tested.
 """
 
 from __future__ import annotations
@@ -10,30 +9,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from types import CodeType
-from typing import overload
 
 from bcmend.analysis.conditions import FINDS_INDICES, TAKE_OUT, may_be_tensor
-from bcmend.codeobj.decode import (
-    Instruction,
+from bcmend.bytecode.decode import (
     argument_readers,
     decode_shape,
     jump_target,
     raw_steps,
     table_rows,
 )
-from bcmend.codeobj.errors import DecodeError
-from bcmend.codeobj.opcodes import row
-from bcmend.codeobj.scan import code_objects, has_loop, has_truth_jump
-
-__all__ = ["Sketch", "Unclear", "may_branch_on_tensor", "may_choose_turns", "may_loop_over_number"]
+from bcmend.bytecode.instructions import DecodeError, Instruction
+from bcmend.bytecode.names_used import code_objects, has_loop, has_truth_jump
+from bcmend.bytecode.opcodes import row
 
 
 class Unclear(Exception):
-    """Raised where ways join before an operand, so that looking straight back is not enough."""
+    """Raised where paths join before an operand, so that looking straight back is not enough."""
 
 
 def may_branch_on_tensor(code: CodeType) -> bool:
-    """Whether a condition of ``code`` is likely to be a tensor; ``True`` where that is unclear."""
+    """Return whether a condition of ``code`` is a likely tensor; ``True`` where that is unclear."""
     if not has_truth_jump(code):
         return False
     try:
@@ -44,37 +39,26 @@ def may_branch_on_tensor(code: CodeType) -> bool:
 
 
 def may_loop_over_number(code: CodeType) -> bool:
-    """Whether ``code`` names what it takes to loop up to a number out of a tensor."""
+    """Return whether ``code`` has the names needed to loop up to a number out of a tensor."""
     names = code.co_names
     return "range" in names and any(name in names for name in TAKE_OUT)
 
 
-def may_choose_turns(codes: Iterable[CodeType]) -> bool:
-    """Whether code has a loop, and names what finds out where a mask is true."""
+def may_loop_over_indices(codes: Iterable[CodeType]) -> bool:
+    """Return whether code has a loop, and names a call that returns indices of a mask."""
     known = [each for code in codes for each in code_objects(code)]
     finds = any(not FINDS_INDICES.isdisjoint(each.co_names) for each in known)
     return finds and any(has_loop(each) for each in known)
 
 
-class _Instructions(Sequence[Instruction]):
+class _Instructions:
     """Instructions without locations, each made when it is asked for."""
 
     def __init__(self, code: CodeType, steps: Sequence[tuple[str, str, int]]) -> None:
         self._readers = argument_readers(code)
         self._steps = steps
 
-    def __len__(self) -> int:
-        return len(self._steps)
-
-    @overload
-    def __getitem__(self, index: int) -> Instruction: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Instruction]: ...
-
-    def __getitem__(self, index: int | slice) -> Instruction | Sequence[Instruction]:
-        if isinstance(index, slice):
-            return [self[each] for each in range(*index.indices(len(self)))]
+    def __getitem__(self, index: int, /) -> Instruction:
         op, argument, raw = self._steps[index]
         try:
             return Instruction(op, None if argument == "jump" else self._readers[argument](raw))
@@ -83,11 +67,7 @@ class _Instructions(Sequence[Instruction]):
 
 
 class Sketch:
-    """The instructions of a function and where ways join, read in one go.
-
-    Raises:
-        UnknownOpcode: an opcode has no facts.
-    """
+    """The instructions of a function and where paths join, read in one pass."""
 
     def __init__(self, code: CodeType) -> None:
         self._code = code
@@ -133,7 +113,7 @@ class Sketch:
         """Return what made an operand of an instruction, ``position`` -1 being the top.
 
         Raises:
-            Unclear: it may have been made on more than one way.
+            Unclear: it may have been made on more than one path.
         """
         depth = -position
         while True:

@@ -1,31 +1,21 @@
-"""Basic blocks and the edges between them.
-
-Reads a decoded ``FunctionCode``; produces a ``Graph``. A block also ends where a try range begins
-or ends, so all the instructions of a block have the same handler. Exception edges are kept apart
-from the others: ``successors`` and ``predecessors`` leave them out.
-"""
+"""Basic blocks and the edges between them."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from bcmend.codeobj.decode import FunctionCode, TryRange
-from bcmend.codeobj.opcodes import row
-
-
-@dataclass(frozen=True, slots=True)
-class Edge:
-    """A way from block to block; ``kind`` is ``"next"``, ``"jump"`` or ``"exception"``."""
-
-    source: int
-    target: int
-    kind: str
+from bcmend.bytecode.exception_ranges import range_of_each
+from bcmend.bytecode.instructions import FunctionCode, TryRange, decoded_index
+from bcmend.bytecode.opcodes import row
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Instructions ``start`` to ``end`` (exclusive), always run from the first on."""
+    """Instructions ``start`` to ``end`` (exclusive), entered only at the first.
+
+    A block ends where a try range begins or ends, so that it has one handler or none.
+    """
 
     index: int
     start: int
@@ -34,47 +24,24 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """The control-flow graph of a function; block 0 is its entry.
-
-    Attributes:
-        function: the code.
-        blocks: in the order of their instructions.
-        edges: all of them, exception edges too.
-        block_of: the block of each instruction.
-        successors: of each block, without exception edges, each once.
-        predecessors: of each block, without exception edges, each once.
-        handlers: of each block, the try range that covers it.
-        reachable: blocks that can be reached from the entry, through exceptions too.
-    """
+    """The control-flow graph of a function; block 0 is its entry."""
 
     function: FunctionCode
-    blocks: tuple[Block, ...]
-    edges: tuple[Edge, ...]
-    block_of: tuple[int, ...]
-    successors: tuple[tuple[int, ...], ...]
-    predecessors: tuple[tuple[int, ...], ...]
-    handlers: tuple[TryRange | None, ...]
-    reachable: frozenset[int]
+    blocks: tuple[Block, ...]  # in the order of their instructions
+    block_of: tuple[int, ...]  # of each instruction
+    successors: tuple[tuple[int, ...], ...]  # of each block, without exception edges, each once
+    predecessors: tuple[tuple[int, ...], ...]  # the same
+    handlers: tuple[TryRange | None, ...]  # of each block, the try range that covers it
+    reachable: frozenset[int]  # from the entry, through exceptions too
 
     def handler_block(self, block: int) -> int | None:
-        """Return the block that exceptions of ``block`` go to, if one of the function's does."""
+        """Return the block that handles exceptions of ``block``, if there is one."""
         entry = self.handlers[block]
         return None if entry is None else self.block_of[decoded_index(entry.handler)]
 
     def last(self, block: int) -> int:
         """Return the index of the last instruction of ``block``."""
         return self.blocks[block].end - 1
-
-
-def decoded_index(place: object) -> int:
-    """Return ``place`` as the index that it is in decoded code.
-
-    Raises:
-        TypeError: it is a label; the code is still being built.
-    """
-    if not isinstance(place, int):
-        raise TypeError(f"{place} is not an index; graphs are made of decoded code")
-    return place
 
 
 def build_graph(function: FunctionCode, starts_too: Collection[int] = ()) -> Graph:
@@ -88,24 +55,26 @@ def build_graph(function: FunctionCode, starts_too: Collection[int] = ()) -> Gra
         Block(index, start, end)
         for index, (start, end) in enumerate(zip(starts, [*starts[1:], count], strict=True))
     )
-    block_of = tuple(block.index for block in blocks for _ in range(block.start, block.end))
-    handlers = _handlers(function, blocks)
-    edges = tuple(_edges(function, blocks, block_of, handlers))
-    successors: list[list[int]] = [[] for _ in blocks]
+    block_of: list[int] = []
+    for block in blocks:
+        block_of += [block.index] * (block.end - block.start)
+    range_of = range_of_each(function.tries, count)
+    handlers = tuple(range_of[block.start] for block in blocks)
+    successors = tuple(_successors(function, block, block_of) for block in blocks)
     predecessors: list[list[int]] = [[] for _ in blocks]
-    for edge in edges:
-        if edge.kind != "exception" and edge.target not in successors[edge.source]:
-            successors[edge.source].append(edge.target)
-            predecessors[edge.target].append(edge.source)
+    for source, targets in enumerate(successors):
+        for target in targets:
+            predecessors[target].append(source)
+    caught = (() if each is None else (block_of[decoded_index(each.handler)],) for each in handlers)
+    leading_to = [(*each, *more) for each, more in zip(successors, caught, strict=True)]
     return Graph(
         function,
         blocks,
-        edges,
-        block_of,
-        tuple(map(tuple, successors)),
+        tuple(block_of),
+        successors,
         tuple(map(tuple, predecessors)),
         handlers,
-        _reachable(len(blocks), edges),
+        walk(0, leading_to),
     )
 
 
@@ -122,37 +91,14 @@ def _leaders(function: FunctionCode) -> set[int]:
     return leaders
 
 
-def _handlers(function: FunctionCode, blocks: Sequence[Block]) -> tuple[TryRange | None, ...]:
-    owner: list[TryRange | None] = [None] * len(function.instructions)
-    for entry in function.tries:
-        start, end = decoded_index(entry.start), decoded_index(entry.end)
-        owner[start:end] = [entry] * (end - start)
-    return tuple(owner[block.start] for block in blocks)
-
-
-def _edges(
-    function: FunctionCode,
-    blocks: Sequence[Block],
-    block_of: Sequence[int],
-    handlers: Sequence[TryRange | None],
-) -> Iterator[Edge]:
-    for block in blocks:
-        last = function.instructions[block.end - 1]
-        facts = row(last.op)
-        if facts.falls_through and block.end < len(block_of):
-            yield Edge(block.index, block.index + 1, "next")
-        if last.target is not None:
-            yield Edge(block.index, block_of[decoded_index(last.target)], "jump")
-        entry = handlers[block.index]
-        if entry is not None:
-            yield Edge(block.index, block_of[decoded_index(entry.handler)], "exception")
-
-
-def _reachable(count: int, edges: Sequence[Edge]) -> frozenset[int]:
-    targets: list[list[int]] = [[] for _ in range(count)]
-    for edge in edges:
-        targets[edge.source].append(edge.target)
-    return walk(0, targets)
+def _successors(function: FunctionCode, block: Block, block_of: Sequence[int]) -> tuple[int, ...]:
+    last = function.instructions[block.end - 1]
+    found: dict[int, None] = {}
+    if row(last.op).falls_through and block.end < len(block_of):
+        found[block.index + 1] = None
+    if last.target is not None:
+        found[block_of[decoded_index(last.target)]] = None
+    return tuple(found)
 
 
 def walk(start: int, targets: Sequence[Sequence[int]], stop: int | None = None) -> frozenset[int]:

@@ -17,7 +17,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from corpus.in_turn import measure_in_turn, write_document
+from corpus.in_turn import dynamo_quiet, measure_in_turn, write_document
 from corpus.models.case import ModelCase
 from corpus.models.measure import BACKENDS, Measurement, failures, measure, worse_lines
 from corpus.models.registry import CASES
@@ -116,9 +116,9 @@ def write_json(results: Sequence[Result], path: Path) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measures, prints, and returns the exit code."""
     parsed = parse(arguments)
-    torch._logging.set_logs(dynamo=logging.ERROR)  # a break is counted here, not told
     cases = [case for case in CASES if not parsed.names or case.name in parsed.names]
-    results = measure_all(cases, parsed.backend, Console(stderr=True))
+    with dynamo_quiet(logging.ERROR):
+        results = measure_all(cases, parsed.backend, Console(stderr=True))
     console = Console()
     console.width = max(console.width, TABLE_WIDTH)
     console.print(table(results, parsed.backend))

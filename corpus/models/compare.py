@@ -16,7 +16,7 @@ _INTEGER_OF_SIZE = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int
 
 
 def same_bits(first: Tensor, second: Tensor) -> bool:
-    """Whether two tensors of one dtype and shape have the same bits, any NaN equal to any NaN."""
+    """Return whether tensors of one dtype and shape have the same bits; any NaN equals any NaN."""
     if first.is_complex():
         return same_bits(torch.view_as_real(first), torch.view_as_real(second))
     if not first.is_floating_point():

@@ -191,7 +191,7 @@ def measure(
 
 
 def worse_lines(measurement: Measurement) -> bool:
-    """Whether the mended model's log differs from eager in a way that the stock one's does not."""
+    """Return whether the mended model's log differs from eager otherwise than the stock one's."""
     return measurement.line_differences not in ((), measurement.stock_line_differences)
 
 

@@ -44,7 +44,7 @@ class _Collector(logging.Handler):
 
 
 def _is_the_compiler_speaking(filename: str, text: str) -> bool:
-    """Whether a warning is about compilation: eager runs cannot give it, so it is no difference."""
+    """Return whether a warning is about compilation: eager gives none, so it is no difference."""
     compiler_directories = (
         "/torch/_dynamo/",
         "/torch/_inductor/",

@@ -1,4 +1,4 @@
-"""`python -m corpus.patterns [--training] [--backend NAME] [PART OF A NAME ...]`.
+"""`python -m corpus.patterns [--training] [--backend NAME] [PART OF A NAME, OR TOPIC ...]`.
 
 Runs the patterns and shows a table: what was expected of each, what became of it, and whether it
 could be told from eager execution. Then says how many there are of each kind. Exits with 1 if
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+from collections import Counter
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -16,16 +17,22 @@ from rich.table import Table
 from rich.text import Text
 
 from corpus.patterns.pattern import Pattern, found_outcome, run, wrong_with
-from corpus.patterns.registry import PATTERNS
+from corpus.patterns.registry import PATTERNS, topic_of, topics
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m corpus.patterns", description=__doc__)
-    parser.add_argument("names", nargs="*", help="run the patterns with such a part in the name")
+    parser.add_argument(
+        "names",
+        nargs="*",
+        help="run the patterns with such a part in the name, or of such a topic",
+    )
     parser.add_argument("--training", action="store_true", help="with gradients")
     parser.add_argument("--backend", default="eager", help="eager, aot_eager or inductor")
     parser.add_argument(
-        "--refused", action="store_true", help="print why what is refused is, and run nothing"
+        "--refused",
+        action="store_true",
+        help="print the topics and why what is refused is, and run nothing",
     )
     parser.add_argument("--details", action="store_true", help="show every difference")
     return parser
@@ -41,13 +48,23 @@ def _totals(patterns: Sequence[Pattern]) -> str:
     )
 
 
-def refused_table() -> str:
-    """Return the page that says why each refused pattern is, and what is not reached yet."""
+def page() -> str:
+    """Return the page of the topics, of each refused pattern, and of what is not reached yet."""
+    count = Counter(map(topic_of, PATTERNS))
     lines = [
-        "# Patterns that are not mended",
+        "# Patterns",
         "",
         "Printed by `python -m corpus.patterns --refused`; the programs are in `corpus/patterns`.",
         "What every slug means is said in [refusals.md](refusals.md).",
+        "",
+        "## Topics",
+        "",
+        "Each pattern is in the module of one topic: the first of these rows that says what the",
+        "pattern is about.",
+        "",
+        "| topic | what belongs there | patterns |",
+        "|---|---|---|",
+        *(f"| {name} | {what} | {count[name]} |" for name, what in topics().items()),
         "",
         "## Refused",
         "",
@@ -74,7 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the patterns and show the table; 1 if anything is not as expected."""
     options = _parser().parse_args(arguments)
     if options.refused:
-        print(refused_table(), end="")
+        print(page(), end="")
         return 0
     logging.getLogger("torch._dynamo").setLevel(logging.CRITICAL)
     table = Table(title=f"Patterns, back end {options.backend}")
@@ -83,7 +100,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = [
         each
         for each in PATTERNS
-        if not options.names or any(part in each.name for part in options.names)
+        if not options.names
+        or any(name in each.name or name == topic_of(each) for name in options.names)
     ]
     failed = 0
     for pattern in chosen:

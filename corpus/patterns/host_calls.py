@@ -1,31 +1,269 @@
-"""Numbers of Python and numpy, seeds and clocks, which each call has afresh."""
+"""Calls that Dynamo cannot trace: host random numbers, clocks, locks, copies."""
 
 from __future__ import annotations
 
+import copy
+import functools
 import random
+import threading
 import time
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any
 
 import numpy
 import torch
 from torch import Tensor, nn
+from torch.autograd import Variable
 
 from corpus.patterns.pattern import (
     CALL,
     COND,
-    GUARD,
     OUTPUT,
     WHERE,
     pattern,
     patterns_among,
     refused,
+    rows,
     signs,
 )
+from tests.equivalence import Call, call
 
 Program = Callable[..., Any]
 
+
 UNEQUAL = refused("no-equal-substitute")
+
+
+@pattern(signs, CALL)
+def variable_of_an_input() -> Program:
+    def program(x: Tensor) -> tuple[Tensor, bool, Tensor]:
+        y = Variable(x)
+        return y * 2 + x, y is x, Variable(torch.zeros(3), requires_grad=False)
+
+    return program
+
+
+@pattern(signs, CALL)
+def variable_that_shares_memory() -> Program:
+    def program(x: Tensor) -> Tensor:
+        h = x * 2
+        y = Variable(h.detach())
+        y.add_(1)
+        return h.detach() + y
+
+    return program
+
+
+@pattern(signs, CALL, WHERE)
+def variable_in_one_arm() -> Program:
+    def program(x: Tensor) -> Tensor:
+        if x.sum() > 0:
+            return Variable(x * 2) + x
+        return x - 1
+
+    return program
+
+
+@pattern(signs, CALL)
+def variable_of_a_parameter() -> Any:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(3))
+
+        def forward(self, x: Tensor) -> tuple[Tensor, bool, bool]:
+            fixed = Variable(self.weight)
+            return fixed * x + self.weight * x, fixed.requires_grad, fixed.is_leaf
+
+    return Net()
+
+
+@pattern(
+    signs,
+    UNEQUAL,
+    graphs=None,
+    because="`volatile` makes torch warn, from its own code.",
+)
+def variable_that_is_volatile() -> Program:
+    def program(x: Tensor) -> Tensor:
+        return Variable(x, volatile=True) * 2
+
+    return program
+
+
+class _Frozen(nn.Module):
+    """Makes its input require gradients before its layers, as models with checkpoints do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = x[:, None]
+        if self.training and not h.requires_grad:
+            h.requires_grad = True
+        return self.layer(h).relu()
+
+
+def _plain_rows() -> list[Call]:
+    return [call(torch.arange(1, 9).reshape(2, 4)), call(torch.arange(-8, 0).reshape(2, 4))]
+
+
+@pattern(_plain_rows, training_outcome=(CALL,))
+def gradients_wanted_of_an_intermediate() -> Any:
+    class Net(_Frozen):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x.float())
+
+    return Net()
+
+
+@pattern(
+    _plain_rows,
+    CALL,
+    training_outcome=(UNEQUAL,),
+    because="What is returned requires gradients for no other reason than the store.",
+)
+def gradients_wanted_of_what_is_returned() -> Program:
+    def program(x: Tensor) -> Tensor:
+        h = x.float()
+        h.requires_grad = True
+        return h * 2
+
+    return program
+
+
+@pattern(signs, CALL)
+def gradients_wanted_where_they_flow() -> Program:
+    def program(x: Tensor) -> tuple[Tensor, bool]:
+        h = x * 2
+        if h.requires_grad:
+            h.requires_grad_()
+        else:
+            h.requires_grad = False
+        return h.sum(), h.requires_grad
+
+    return program
+
+
+DEPTH: ContextVar[int] = ContextVar("DEPTH", default=2)
+
+
+LOCK = threading.Lock()
+
+
+@pattern(signs, CALL)
+def context_variable_set_and_reset() -> Program:
+    def deeper(x: Tensor) -> Tensor:
+        token = DEPTH.set(DEPTH.get() + 1)
+        try:
+            return x * DEPTH.get()
+        finally:
+            DEPTH.reset(token)
+
+    def program(x: Tensor) -> tuple[Tensor, int]:
+        token = DEPTH.set(5)
+        y = deeper(deeper(x))
+        DEPTH.reset(token)
+        return y, DEPTH.get()
+
+    return program
+
+
+@pattern(signs, CALL, WHERE)
+def context_variable_around_a_branch() -> Program:
+    def program(x: Tensor) -> Tensor:
+        token = DEPTH.set(4)
+        y = x * DEPTH.get() if x.sum() > 0 else x - DEPTH.get()
+        DEPTH.reset(token)
+        return y * DEPTH.get()
+
+    return program
+
+
+@pattern(signs, CALL, UNEQUAL, because="Only where the branch is taken is the variable set.")
+def context_variable_set_in_one_arm() -> Program:
+    def program(x: Tensor) -> Tensor:
+        token = None
+        if x.sum() > 0:
+            token = DEPTH.set(7)
+        y = x * DEPTH.get()
+        if token is not None:
+            DEPTH.reset(token)
+        return y
+
+    return program
+
+
+@pattern(signs, CALL, training=False)
+def deep_copy_of_a_structure() -> Program:
+    def program(x: Tensor) -> tuple[Tensor, Any]:
+        before = copy.deepcopy({"x": x, "parts": [x, (1, x * 2)]})
+        x.mul_(3)
+        return x + 1, before
+
+    return program
+
+
+@pattern(
+    signs,
+    CALL,
+    training_outcome=(UNEQUAL,),
+    because="Only a leaf that requires gradients can be copied deeply, to another leaf.",
+)
+def deep_copy_of_a_tensor() -> Program:
+    def program(x: Tensor) -> Tensor:
+        return copy.deepcopy(x) + x
+
+    return program
+
+
+@pattern(signs, CALL)
+def flat_copies_of_containers() -> Program:
+    def program(x: Tensor) -> tuple[Any, ...]:
+        first = {"x": x}
+        second = copy.copy(first)
+        second["y"] = x * 2
+        items = [x]
+        more = copy.copy(items)
+        more.append(x + 1)
+        return first, second, len(items), more
+
+    return program
+
+
+@pattern(signs, CALL)
+def flags_of_cudnn_on_the_cpu() -> Program:
+    def program(x: Tensor) -> Tensor:
+        with torch.backends.cudnn.flags(enabled=False):
+            y = (x * 2).softmax(0)
+        return y + x
+
+    return program
+
+
+@pattern(signs, CALL)
+def lock_around_tensors() -> Program:
+    def program(x: Tensor) -> Tensor:
+        with LOCK:
+            y = x * 2
+        return y + 1
+
+    return program
+
+
+@pattern(signs, UNEQUAL, because="Other threads may see what is changed while the lock is held.")
+def lock_around_a_counter() -> Any:
+    class Net(nn.Module):
+        calls = 0
+
+        def forward(self, x: Tensor) -> Tensor:
+            with LOCK:
+                self.calls += 1
+            return x * 2
+
+    return Net()
 
 
 @pattern(signs, CALL)
@@ -66,28 +304,6 @@ def layer_drop_by_a_number_of_python() -> Any:
             return x
 
     return Net()
-
-
-@pattern(signs, CALL, OUTPUT)
-def numbers_of_numpy_between_output() -> Program:
-    def program(x: Tensor) -> Tensor:
-        print("drawn", numpy.random.uniform(1, 2))
-        noise = torch.from_numpy(numpy.random.randn(3)).float()
-        print("noise", noise)
-        return x * noise * numpy.random.randint(1, 9)
-
-    return program
-
-
-@pattern(signs, CALL, GUARD)
-def a_check_behind_a_draw() -> Program:
-    def program(x: Tensor) -> Tensor:
-        chance = random.random()
-        if x.sum() < 0:
-            raise ValueError(f"drawn {chance}, then {random.random()}")
-        return x * chance
-
-    return program
 
 
 @pattern(
@@ -132,6 +348,84 @@ def time_that_a_part_takes() -> Program:
         elapsed = time.perf_counter() - started
         print(f"took {elapsed // 60:.0f} minutes")
         return y, elapsed > 0
+
+    return program
+
+
+class Scaled:
+    """Before 3.12 CPython holds a lock while such a property is computed."""
+
+    @functools.cached_property
+    def factor(self) -> int:
+        return 3
+
+
+@pattern(signs, WHERE)
+def a_property_that_is_computed_once() -> Program:
+    def program(x: Tensor) -> tuple[Tensor, Scaled]:
+        scaled = Scaled()
+        if x.sum() > 0:
+            x = x + 1
+        return x * scaled.factor * scaled.factor, scaled
+
+    return program
+
+
+def spans(shape: tuple[int, int], lengths: Tensor, width: int) -> Any:
+    """Return a mask of spans at random places, as many in each row as its length allows."""
+    mask = numpy.zeros(shape, dtype=bool)
+    extra = numpy.random.rand(1).item()
+    for row, length in enumerate(lengths.tolist()):
+        count = max(1, int(length / (2 * width) + extra))
+        starts = numpy.random.choice(numpy.arange(length - width + 1), count, replace=False)
+        for start in starts:
+            mask[row, start : start + width] = True
+    return mask
+
+
+def _lengths() -> list[Call]:
+    x = torch.arange(16.0).reshape(2, 8)
+    return [call(x.clone(), torch.tensor(each)) for each in ([8, 6], [4, 8], [8, 8], [3, 5])]
+
+
+@pattern(_lengths, CALL)
+def spans_that_are_drawn_on_the_host() -> Program:
+    def program(x: Tensor, lengths: Tensor) -> Tensor:
+        mask = torch.tensor(spans((2, 8), lengths, 2), dtype=torch.bool)
+        return torch.where(mask, x * 0, x * 3) + torch.rand(8)
+
+    return program
+
+
+@pattern(_lengths, CALL, OUTPUT, graphs=1)
+def spans_that_may_fail_on_the_host() -> Program:
+    def program(x: Tensor, lengths: Tensor) -> Tensor:
+        print("lengths", lengths)
+        mask = torch.from_numpy(spans((2, 8), lengths, 4))  # the last call has too short a row
+        return x * mask
+
+    return program
+
+
+def first_places(kept: Tensor) -> Any:
+    """Return an array of data-dependent length."""
+    found = kept.tolist()
+    return numpy.array([place for place in range(len(found)) if found[place] > 0])
+
+
+@pattern(signs, CALL)
+def an_array_whose_shape_depends_on_data() -> Program:
+    def program(x: Tensor) -> Tensor:
+        return x[torch.from_numpy(first_places(x.detach()))] * 2
+
+    return program
+
+
+@pattern(rows, CALL)
+def a_tensor_of_an_array() -> Program:
+    def program(x: Tensor) -> tuple[Tensor, ...]:
+        array = numpy.random.permutation(4)
+        return x * torch.tensor(array), torch.tensor(array, dtype=torch.float64) + x
 
     return program
 

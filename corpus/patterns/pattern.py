@@ -92,17 +92,17 @@ class Pattern:
 
     @property
     def is_control_flow(self) -> bool:
-        """Whether it is more than output and calls: it branches, loops or raises on a tensor."""
+        """Return whether it does more than output and calls: branch, loop or raise on a tensor."""
         others = {OUTPUT, CALL, refused("output-shape"), refused("no-equal-substitute")}
         return not (self.only_writes or self.outcomes <= others)
 
     @property
     def is_refused(self) -> bool:
-        """Whether it is right that a site stays as it was."""
+        """Return whether it is right that a site stays as it was."""
         return any(each.startswith("refused") for each in self.outcomes)
 
     def is_whole(self, *, training: bool) -> bool:
-        """Whether nothing is refused, so that `fullgraph=True` has to work."""
+        """Return whether nothing is refused, so that `fullgraph=True` has to work."""
         expected = self.expected(training=training)
         return self.graphs == 1 and not any(each.startswith("refused") for each in expected)
 

@@ -2,89 +2,59 @@
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Final
 
 from corpus.patterns import (
-    arguments,
-    blocks,
+    arms,
     branches,
-    caches,
     checks,
-    checks_and_state,
-    conditions,
-    containers,
-    continuations,
-    draws,
-    dynamic_shapes,
+    dynamic,
     effects,
-    errors,
-    exits,
-    expert_loops,
-    guards,
-    hard,
     host_calls,
-    in_place,
-    iteration,
-    logs,
     loops,
-    masked_stores,
-    messages,
-    modules,
-    operands,
     output,
-    production,
+    policies,
+    randomness,
     scopes,
-    searches,
-    sinks,
-    speculation,
-    state,
-    substitutes,
-    timing,
-    truths,
-    unbound,
 )
 from corpus.patterns.pattern import Pattern
 
-PATTERNS: Final[tuple[Pattern, ...]] = (
-    *branches.PATTERNS,
-    *truths.PATTERNS,
-    *dynamic_shapes.PATTERNS,
-    *masked_stores.PATTERNS,
-    *loops.PATTERNS,
-    *expert_loops.PATTERNS,
-    *effects.PATTERNS,
-    *containers.PATTERNS,
-    *in_place.PATTERNS,
-    *guards.PATTERNS,
-    *checks.PATTERNS,
-    *checks_and_state.PATTERNS,
-    *output.PATTERNS,
-    *messages.PATTERNS,
-    *errors.PATTERNS,
-    *sinks.PATTERNS,
-    *logs.PATTERNS,
-    *arguments.PATTERNS,
-    *production.PATTERNS,
-    *modules.PATTERNS,
-    *draws.PATTERNS,
-    *hard.PATTERNS,
-    *conditions.PATTERNS,
-    *operands.PATTERNS,
-    *exits.PATTERNS,
-    *blocks.PATTERNS,
-    *continuations.PATTERNS,
-    *iteration.PATTERNS,
-    *searches.PATTERNS,
-    *scopes.PATTERNS,
-    *state.PATTERNS,
-    *speculation.PATTERNS,
-    *unbound.PATTERNS,
-    *timing.PATTERNS,
-    *substitutes.PATTERNS,
-    *host_calls.PATTERNS,
-    *caches.PATTERNS,
+TOPICS: Final[tuple[ModuleType, ...]] = (
+    policies,
+    *checks.TOPICS,
+    *output.TOPICS,
+    host_calls,
+    *effects.TOPICS,
+    randomness,
+    *scopes.TOPICS,
+    *loops.TOPICS,
+    *dynamic.TOPICS,
+    *arms.TOPICS,
+    *branches.TOPICS,
 )
-"""Every pattern, by file and in the order of each file."""
+"""The modules that hold patterns, in the order in which a new pattern is tried on them."""
+
+PATTERNS: Final[tuple[Pattern, ...]] = tuple(each for topic in TOPICS for each in topic.PATTERNS)
+"""Every pattern, by topic and in the order of each module."""
+
+
+def topic_of(pattern: Pattern) -> str:
+    """Return the name of the topic of a pattern, such as "checks.order"."""
+    return _name(pattern.make.__module__)
+
+
+def topics() -> dict[str, str]:
+    """Return what belongs to each topic, by its name: the first line of its module."""
+    return {_name(each.__name__): _summary(each) for each in TOPICS}
+
+
+def _name(module: str) -> str:
+    return module.removeprefix("corpus.patterns.")
+
+
+def _summary(topic: ModuleType) -> str:
+    return (topic.__doc__ or "").splitlines()[0].removesuffix(".")
 
 
 def pattern_named(name: str) -> Pattern:

@@ -3,7 +3,7 @@
 Needs transformers 5.4.0, which is not the version that the other figures of bcmend are made with:
 
     pip install --target HERE --no-deps transformers==5.4.0 "huggingface_hub>=1.5,<2" \\
-        "tokenizers>=0.22,<0.24" httpx httpcore h11 anyio sniffio certifi idna typer
+        "tokenizers>=0.22,<=0.23.0" httpx httpcore h11 anyio sniffio certifi idna typer
     PYTHONPATH=HERE:. python -m corpus.transformers5
 
 Exit code 0 when each model is as good as its case says, 1 when one is not, 2 for a wrong command
@@ -25,6 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from corpus.configured.case import Case
+from corpus.in_turn import dynamo_quiet
 from corpus.transformers5.measure import BACKENDS, MODES, Measurement, measure
 from corpus.transformers5.registry import CASES
 
@@ -117,8 +118,7 @@ def measure_all(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs, prints, and returns the exit code."""
     parsed = parse(arguments)
-    torch._logging.set_logs(dynamo=logging.CRITICAL)  # a break is counted here, not told
-    with Console(stderr=True).status("starting") as status:
+    with dynamo_quiet(logging.CRITICAL), Console(stderr=True).status("starting") as status:
         results = measure_all(_pairs(parsed), parsed.backend, status.update)
     console = Console()
     console.width = max(console.width, TABLE_WIDTH)

@@ -64,7 +64,7 @@ class Measurement:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the mended model is one graph and shows what the eager one shows."""
+        """Return whether the mended model is one graph and shows what the eager one shows."""
         return self.error is None and not self.differences
 
 

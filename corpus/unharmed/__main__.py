@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 from torch._inductor.utils import fresh_cache
 
-from corpus.in_turn import measure_in_turn, write_document
+from corpus.in_turn import dynamo_quiet, measure_in_turn, write_document
 from corpus.models.case import ModelCase
 from corpus.models.measure import BACKENDS
 from corpus.unharmed.measure import Comparison, compare, harm
@@ -109,9 +109,8 @@ def write_json(results: Sequence[Result], path: Path) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measures, prints, and returns the exit code."""
     parsed = parse(arguments)
-    torch._logging.set_logs(dynamo=logging.CRITICAL)  # a break is counted here, not told
     cases = [case for case in CASES if not parsed.names or case.name in parsed.names]
-    with fresh_cache():
+    with dynamo_quiet(logging.CRITICAL), fresh_cache():
         results = compare_all(cases, parsed.timed, Console(stderr=True))
     console = Console()
     console.width = max(console.width, TABLE_WIDTH)

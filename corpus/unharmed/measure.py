@@ -14,7 +14,7 @@ from typing import Final
 import torch
 
 import bcmend
-from bcmend.install import forget_analyses
+from bcmend.patching.table import TABLE
 from corpus.models.case import ModelCase
 from corpus.models.measure import Measurement, OnStage, build, failures, measure, run_compiled
 
@@ -59,7 +59,7 @@ def patch_seconds(case: ModelCase) -> float:
 
     def once() -> float:
         model, _ = case.build()
-        forget_analyses()
+        TABLE.forget_analyses()
         start = perf_counter()
         bcmend.patch(model)
         seconds = perf_counter() - start
@@ -108,7 +108,7 @@ def broken(case: ModelCase, measurement: Measurement) -> tuple[str, ...]:
 
 def harm(case: ModelCase, found: Comparison) -> tuple[str, ...]:
     """Return what is worse than stock; empty where nothing is."""
-    dear: tuple[str, ...] = ()
+    slow: tuple[str, ...] = ()
     if found.share >= LARGEST_SHARE:
-        dear = (f"patching takes {found.share:.1%} of the first call with {found.timed}",)
-    return broken(case, found.measurement) + dear
+        slow = (f"patching takes {found.share:.1%} of the first call with {found.timed}",)
+    return broken(case, found.measurement) + slow

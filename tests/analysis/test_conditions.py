@@ -1,4 +1,4 @@
-"""Which loops are taken for loops over a range up to a number out of a tensor."""
+"""Which conditions may be tensors, and which loops may go up to a data-dependent number."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
-from bcmend.analysis.conditions import may_be_open
+from bcmend.analysis.conditions import called_name, callees, may_be_open, may_be_tensor
 from bcmend.analysis.facts import facts_of
-from bcmend.codeobj.decode import decode
+from bcmend.bytecode.decode import decode
+from bcmend.names import LEAVES
+from tests.listing import listing
 
 
 def _open_loops(function: Any) -> list[bool]:
@@ -68,8 +70,8 @@ def _of_another_function(x: Any) -> None:
         pass
 
 
-def _of_an_argument(turns: int) -> None:
-    for _ in range(turns):
+def _of_an_argument(count: int) -> None:
+    for _ in range(count):
         pass
 
 
@@ -87,3 +89,168 @@ def test_variables_that_are_made_of_each_other_are_followed_once() -> None:
     names: dict[str, Any] = {}
     exec("\n".join(lines), names)
     assert _open_loops(names["function"]) == [False]
+
+
+# --- conditions ----------------------------------------------------------------------------------
+
+
+def _is_another(x: Any, y: Any) -> Any:
+    return 1 if x is y else 2
+
+
+def _is_in(x: Any, y: Any) -> Any:
+    return 1 if x in y else 2
+
+
+def _is_a_string(x: Any) -> Any:
+    return 1 if x == "mean" else 2
+
+
+def _has_a_size(x: Any) -> Any:
+    return 1 if len(x) else 2
+
+
+def _has_two_dimensions(x: Any) -> Any:
+    return 1 if x.ndim == 2 else 2
+
+
+def _is_no_instance(x: Any) -> Any:
+    return 1 if not isinstance(x, int) else 2
+
+
+def _counts(xs: Any) -> Any:
+    count = 0
+    for _ in xs:
+        count = count + 1
+    return 1 if count else 2
+
+
+def _has_a_flag(self: Any) -> Any:
+    return 1 if self.flag else 2
+
+
+def _is_flagged(flag: Any) -> Any:
+    return 1 if flag else 2
+
+
+def _is_an_argument_below(x: Any) -> Any:
+    return 1 if x < 0 else 2
+
+
+def _is_configured(x: Any) -> Any:
+    return 1 if DEBUG else x  # type: ignore[name-defined] # noqa: F821
+
+
+def _calls(x: Any) -> Any:
+    return 1 if x.any() else 2
+
+
+def _compares_a_sum(x: Any) -> Any:
+    return 1 if x.sum() > 0 else 2
+
+
+def _stores_a_call(x: Any) -> Any:
+    y = x.sum()
+    z = -y[0]
+    return 1 if not z else 2
+
+
+def _binds_an_argument(x: Any) -> Any:
+    x = x.sum()
+    return 1 if x else 2
+
+
+def _is_captured(x: Any) -> Any:
+    y = x.sum()
+
+    def inner() -> Any:
+        return y
+
+    return inner if y else 2
+
+
+def _goes_far(x: Any) -> Any:
+    return 1 if ~(-(~(-(~(-(~(-x))))))) else 2
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (_is_another, "never"),
+        (_is_in, "never"),
+        (_is_a_string, "never"),
+        (_has_a_size, "never"),
+        (_has_two_dimensions, "never"),
+        (_is_no_instance, "never"),
+        (_counts, "never"),
+        (_has_a_flag, "unlikely"),
+        (_is_flagged, "unlikely"),
+        (_is_an_argument_below, "unlikely"),
+        (_is_configured, "unlikely"),
+        (_calls, "likely"),
+        (_compares_a_sum, "likely"),
+        (_stores_a_call, "likely"),
+        (_binds_an_argument, "likely"),
+        (_is_captured, "likely"),
+        (_goes_far, "likely"),
+    ],
+)
+def test_whether_a_condition_may_be_a_tensor(function: Any, expected: str) -> None:
+    facts = facts_of(decode(function.__code__))
+    assert may_be_tensor(facts, facts.branches[-1].jump) == expected
+
+
+def test_a_flag_of_an_exit_is_likely_a_tensor() -> None:
+    text = f"LOAD_FAST {LEAVES.format(8, 0)}\nPOP_JUMP_IF_TRUE -> end\nend:\nRETURN_CONST 1"
+    assert may_be_tensor(facts_of(listing(text).function), 1) == "likely"
+
+
+def test_a_caught_exception_is_no_tensor() -> None:
+    made = listing(
+        """
+        start:
+            NOP
+        end:
+            RETURN_CONST 1
+        handler:
+            POP_JUMP_IF_TRUE -> other
+            RETURN_CONST 2
+        other:
+            RETURN_CONST 3
+        .try start end handler 0
+        """
+    )
+    assert may_be_tensor(facts_of(made.function), made.at["handler"]) == "never"
+
+
+# --- calls ---------------------------------------------------------------------------------------
+
+
+def _names_called(function: Any) -> list[str]:
+    facts = facts_of(decode(function.__code__))
+    calls = [i for i, each in enumerate(facts.instructions) if each.op.startswith("CALL")]
+    return [called_name(facts, call) for call in calls]
+
+
+def test_names_of_what_is_called() -> None:
+    def f(x: Any, y: Any) -> Any:
+        return [x.any(), len(x), y(), x.inner.method(y, key=1), max(*x)]
+
+    assert _names_called(f) == ["any", "len", "y", "method", "max"]
+
+
+def test_a_function_without_a_name_is_called() -> None:
+    def f() -> Any:
+        return (lambda: 1)()
+
+    assert _names_called(f) == [""]
+
+
+def test_the_callee_is_among_the_operands_that_may_be_it() -> None:
+    def f(x: Any) -> Any:
+        return len(x)
+
+    facts = facts_of(decode(f.__code__))
+    (call,) = (i for i, each in enumerate(facts.instructions) if each.op == "CALL")
+    (load,) = (i for i, each in enumerate(facts.instructions) if each.op == "LOAD_GLOBAL")
+    assert frozenset([load]) in callees(facts, call)

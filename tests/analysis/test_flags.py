@@ -1,4 +1,4 @@
-"""Flags, and what is live along the ways that they leave."""
+"""Flags, and what is live along the paths that they leave feasible."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 from bcmend.analysis.facts import Facts, facts_of
 from bcmend.analysis.flags import flags_inside, flags_of, live_by_flags
+from bcmend.bytecode.decode import decode
 from bcmend.cfg.regions import Branch
-from bcmend.codeobj.decode import decode
-from bcmend.rewrite.widen import wider_forms
+from bcmend.rewrite.sites.widen import wider_forms
 
 
 def _facts(function: FunctionType) -> Facts:
@@ -87,7 +87,7 @@ def test_flags_inside_a_branch_are_set_and_tested_there() -> None:
 
 
 def test_a_known_flag_leaves_one_way() -> None:
-    # At the head of the loop every turn binds ``out`` before it reads it, or does not read it.
+    # At the head of the loop every iteration binds ``out`` before it reads it, or does not read it.
     line = 7  # ``if flag: continue``
     assert "out" in _live_at_join(_assigned, line, set())
     assert "out" not in _live_at_join(_assigned, line, {"flag"})

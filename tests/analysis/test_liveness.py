@@ -8,15 +8,17 @@ import pytest
 from hypothesis import given
 
 from bcmend.analysis.liveness import (
+    Event,
     bound_before,
     live_before,
     live_into,
     liveness,
-    maybe_bound_before,
+    solve_live,
 )
+from bcmend.bytecode import behavior
+from bcmend.bytecode.decode import decode
+from bcmend.bytecode.instructions import FunctionCode
 from bcmend.cfg.graph import build_graph
-from bcmend.codeobj import behavior
-from bcmend.codeobj.decode import FunctionCode, decode
 from tests.listing import listing
 from tests.random_functions import NAMES, functions, handlers, ordinary_ways, reached
 
@@ -85,7 +87,7 @@ def test_moments_inside_a_block() -> None:
         frozenset(),
     ]
     assert [bound_before(graph, found, i) for i in (1, 2, 4)] == [{"a"}, {"a", "x"}, {"a"}]
-    assert [maybe_bound_before(graph, found, i) for i in (1, 2, 4)] == [{"a"}, {"a", "x"}, {"a"}]
+    assert [bound_before(graph, found, i, any) for i in (1, 2, 4)] == [{"a"}, {"a", "x"}, {"a"}]
 
 
 def test_store_in_a_try_kills_nothing_for_the_handler() -> None:
@@ -207,8 +209,8 @@ def test_saved_local_is_as_bound_as_before(bound: bool) -> None:
     found = liveness(graph)
     expected = {"x"} if bound else frozenset()
     assert bound_before(graph, found, made.at["after"]) == expected
-    assert maybe_bound_before(graph, found, made.at["after"]) == expected
-    assert bound_before(graph, found, 1) == maybe_bound_before(graph, found, 1) == frozenset()
+    assert bound_before(graph, found, made.at["after"], any) == expected
+    assert bound_before(graph, found, 1) == bound_before(graph, found, 1, any) == frozenset()
     assert bound_before(graph, found, 3) == {"x"}
 
 
@@ -245,7 +247,7 @@ def test_saving_across_blocks() -> None:
     graph = build_graph(made.function)
     found = liveness(graph)
     assert "x" not in bound_before(graph, found, made.at["after"])
-    assert "x" in maybe_bound_before(graph, found, made.at["after"])
+    assert "x" in bound_before(graph, found, made.at["after"], any)
     assert live_before(graph, found, made.at["comprehension"]) == {"c", "x"}
     assert found.live_in[graph.block_of[made.at["back"]]] == frozenset()
 
@@ -271,12 +273,12 @@ def test_store_of_something_that_may_be_saved_or_not() -> None:
     found = liveness(graph)
     # Bound on the one way, not on the other.
     assert bound_before(graph, found, made.at["after"]) == {"c"}
-    assert maybe_bound_before(graph, found, made.at["after"]) == {"c", "x"}
+    assert bound_before(graph, found, made.at["after"], any) == {"c", "x"}
 
 
 def test_compiled_comprehension_that_shadows() -> None:
     def shadowing(items, x):
-        made = [x for x in items]  # noqa: C416 - the comprehension is what is tested
+        made = [x for x in items]  # noqa: C416
         return made, x
 
     def fresh(items):
@@ -301,7 +303,7 @@ def test_local_shadowed_by_a_compiled_comprehension_stays_unbound() -> None:
     found = liveness(graph)
     (checked,) = (i for i, e in enumerate(graph.function.instructions) if e.op == "LOAD_FAST_CHECK")
     assert "x" not in bound_before(graph, found, checked)
-    assert "x" in maybe_bound_before(graph, found, checked)
+    assert "x" in bound_before(graph, found, checked, any)
 
 
 # --- random functions, one variable and one instruction at a time --------------------------------
@@ -341,7 +343,7 @@ def test_boundness_is_what_a_search_finds(function: FunctionCode) -> None:
     for name in NAMES:
         for index, bound in states(function, name).items():
             assert (name in bound_before(graph, found, index)) == (bound == {True})
-            assert (name in maybe_bound_before(graph, found, index)) == (True in bound)
+            assert (name in bound_before(graph, found, index, any)) == (True in bound)
 
 
 def live_by_search(function: FunctionCode, name: str, start: int) -> bool:
@@ -368,3 +370,41 @@ def test_liveness_is_what_a_search_finds(function: FunctionCode) -> None:
         block = graph.block_of[index]
         if graph.blocks[block].start == index:
             assert found.live_in[block] == expected
+
+
+# --- the solver, on nodes of other kinds ---------------------------------------------------------
+
+
+def solved(
+    successors: dict[str, str], events: dict[str, list[Event]], handlers: dict[str, str]
+) -> dict[str, frozenset[str | int]]:
+    return solve_live(
+        successors,
+        successors.__getitem__,
+        handlers.get,
+        lambda node: events.get(node, []),
+        frozenset(["wanted"]),
+    )
+
+
+READS, WRITES = Event(0, "read", "x"), Event(0, "write", "x")
+
+
+def test_what_is_read_is_live_up_to_where_it_is_written() -> None:
+    found = solved({"p": "q", "q": "r", "r": ""}, {"p": [WRITES], "r": [READS]}, {})
+    assert found == {"p": frozenset(), "q": {"x"}, "r": {"x"}}
+
+
+def test_what_is_read_in_a_loop_is_live_all_around_it() -> None:
+    found = solved({"p": "q", "q": "r", "r": "p"}, {"q": [READS]}, {})
+    assert found == {each: {"x"} for each in "pqr"}
+
+
+def test_nodes_outside_want_what_is_wanted_and_their_handlers_nothing() -> None:
+    assert solved({"p": "!"}, {}, {}) == {"p": {"wanted"}}
+    assert solved({"p": ""}, {}, {"p": "!"}) == {"p": frozenset()}
+
+
+def test_a_handler_inside_sees_a_variable_from_before_its_store() -> None:
+    found = solved({"p": "", "h": ""}, {"p": [WRITES], "h": [READS]}, {"p": "h"})
+    assert found["p"] == {"x"}

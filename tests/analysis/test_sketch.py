@@ -12,8 +12,14 @@ import pytest
 
 from bcmend.analysis.conditions import may_be_tensor
 from bcmend.analysis.facts import facts_of
-from bcmend.analysis.sketch import Sketch, Unclear, may_branch_on_tensor
-from bcmend.codeobj.decode import decode
+from bcmend.analysis.sketch import (
+    Sketch,
+    Unclear,
+    may_branch_on_tensor,
+    may_loop_over_indices,
+    may_loop_over_number,
+)
+from bcmend.bytecode.decode import decode
 
 MODULES = ("argparse", "contextlib", "dataclasses", "inspect", "logging", "tarfile", "typing")
 
@@ -101,3 +107,73 @@ def judges_nothing(x: Any) -> Any:
 @pytest.mark.parametrize("function", [judges_types, judges_nothing])
 def test_a_function_that_tests_no_tensor_is_not(function: Callable[..., Any]) -> None:
     assert not may_branch_on_tensor(function.__code__)
+
+
+def _up_to_a_number(x: Any) -> None:
+    for _ in range(int(x)):
+        pass
+
+
+def _up_to_an_argument(n: int) -> None:
+    for _ in range(n):
+        pass
+
+
+def _takes_a_number(x: Any) -> int:
+    return int(x)
+
+
+def test_a_loop_up_to_a_number_has_names_of_both() -> None:
+    assert may_loop_over_number(_up_to_a_number.__code__)
+    assert not may_loop_over_number(_up_to_an_argument.__code__)
+    assert not may_loop_over_number(_takes_a_number.__code__)
+
+
+def _over_indices(mask: Any) -> list[Any]:
+    return [index + 1 for index in mask.nonzero()]
+
+
+def _finds(mask: Any) -> Any:
+    return mask.nonzero()
+
+
+def test_a_loop_over_indices_may_be_in_other_code_than_the_call_that_finds_them() -> None:
+    loop, finds = _up_to_an_argument.__code__, _finds.__code__
+    assert may_loop_over_indices([_over_indices.__code__])
+    assert may_loop_over_indices([loop, finds])
+    assert not may_loop_over_indices([loop])
+    assert not may_loop_over_indices([finds])
+    assert not may_loop_over_indices([])
+
+
+def _stores(x: Any, y: Any) -> Any:
+    z = x
+    z = y
+    return lambda: z
+
+
+def test_stores_and_arguments_of_a_sketch() -> None:
+    sketch = Sketch(_stores.__code__)
+    facts = facts_of(decode(_stores.__code__))
+    assert sketch.stores == facts.stores and list(sketch.stores) == ["z"]
+    assert tuple(sketch.argument_names) == ("x", "y")
+
+
+def _chosen(x: Any, y: Any) -> Any:
+    z = [x, y if x else 0]
+    return max(z, [x], y, key=len)  # too long to be copied into both arms
+
+
+def test_an_operand_is_found_on_straight_code_alone() -> None:
+    sketch = Sketch(_chosen.__code__)
+    ops = [each.op for each in sketch.instructions]
+    (jump,) = sketch.truth_jumps()
+    (maker,) = sketch.operand(jump, -1)
+    assert ops[maker] in ("LOAD_FAST", "TO_BOOL")
+    with pytest.raises(Unclear):
+        sketch.operand(ops.index("BUILD_LIST"), -1)
+
+
+def test_nothing_made_the_operands_before_the_first_instruction() -> None:
+    with pytest.raises(Unclear):
+        Sketch(_finds.__code__).operand(0, -1)

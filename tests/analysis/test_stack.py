@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from bcmend.analysis.stack import InconsistentStack, operand_stacks
+from bcmend.bytecode import behavior
+from bcmend.bytecode.decode import decode
 from bcmend.cfg.graph import build_graph
-from bcmend.codeobj import behavior
-from bcmend.codeobj.decode import decode
 from tests.listing import Listing, listing
 
 EXCEPTION = frozenset({-1})

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from bcmend.cfg.graph import Block, Edge, build_graph, decoded_index, walk
-from bcmend.codeobj.decode import FunctionCode, Label
+from bcmend.bytecode.instructions import FunctionCode, Label, decoded_index
+from bcmend.cfg.graph import Block, build_graph, walk
 from tests.listing import listing
 from tests.random_functions import functions, handlers, ordinary_ways, reached
 
@@ -14,7 +14,6 @@ from tests.random_functions import functions, handlers, ordinary_ways, reached
 def test_straight_line_is_one_block() -> None:
     graph = build_graph(listing("LOAD_CONST 1\nRETURN_VALUE").function)
     assert graph.blocks == (Block(0, 0, 2),)
-    assert graph.edges == ()
     assert graph.successors == graph.predecessors == ((),)
     assert graph.reachable == {0}
 
@@ -36,12 +35,7 @@ def test_diamond() -> None:
     )
     graph = build_graph(made.function)
     assert graph.blocks == (Block(0, 0, 2), Block(1, 2, 4), Block(2, 4, 5), Block(3, 5, 7))
-    assert set(graph.edges) == {
-        Edge(0, 1, "next"),
-        Edge(0, 2, "jump"),
-        Edge(1, 3, "jump"),
-        Edge(2, 3, "next"),
-    }
+    assert graph.successors == ((1, 2), (3,), (3,), ())
     assert graph.block_of == (0, 0, 1, 1, 2, 3, 3)
     assert graph.predecessors[3] == (1, 2)
     assert graph.last(1) == 3
@@ -67,7 +61,6 @@ def test_try_ranges_divide_blocks_and_exceptions_are_no_successors() -> None:
     graph = build_graph(made.function)
     starts = [block.start for block in graph.blocks]
     assert starts == [0, made.at["start"], made.at["end"], made.at["handler"]]
-    assert [edge for edge in graph.edges if edge.kind == "exception"] == [Edge(1, 3, "exception")]
     assert graph.successors == ((1,), (2,), (), ())
     assert graph.predecessors[3] == ()
     assert [graph.handler_block(block) for block in range(4)] == [None, 3, None, None]
@@ -83,7 +76,7 @@ def test_jump_to_the_next_instruction_gives_one_successor() -> None:
     made = listing("LOAD_FAST c\nPOP_JUMP_IF_TRUE -> next\nnext:\nLOAD_CONST 1\nRETURN_VALUE")
     graph = build_graph(made.function)
     assert graph.successors[0] == (1,)
-    assert {edge.kind for edge in graph.edges} == {"next", "jump"}
+    assert graph.predecessors[1] == (0,)
 
 
 def test_code_being_built_is_refused() -> None:
@@ -118,3 +111,27 @@ def test_graph_agrees_with_the_instructions(function: FunctionCode) -> None:
         assert caught == (set() if expected is None else {expected})
     everywhere = {i: ways[i] + handlers(function, i) for i in range(count)}
     assert graph.reachable == {graph.block_of[i] for i in reached(0, everywhere)}
+
+
+def test_what_only_a_handler_leads_to_is_reachable() -> None:
+    made = listing(
+        """
+            .try start end handler 0
+        start:
+            LOAD_GLOBAL g
+            RETURN_VALUE
+        end:
+            NOP
+            RETURN_CONST 0
+        handler:
+            POP_TOP
+            JUMP -> behind
+        other:
+            RETURN_CONST 1
+        behind:
+            RETURN_CONST 2
+        """
+    )
+    graph = build_graph(made.function)
+    found = {graph.blocks[block].start for block in graph.reachable}
+    assert found == {made.at[name] for name in ("start", "handler", "behind")}

@@ -1,4 +1,4 @@
-"""Arms and joins of branches; loops."""
+"""Arms and joins of branches."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 
+from bcmend.bytecode.decode import decode
+from bcmend.bytecode.instructions import FunctionCode
 from bcmend.cfg.dominance import EXIT
 from bcmend.cfg.graph import Graph, build_graph
-from bcmend.cfg.regions import Branch, Loop, branches, loops
-from bcmend.codeobj.decode import FunctionCode, decode
+from bcmend.cfg.regions import Branch, branches
 from tests.listing import listing
 from tests.random_functions import functions, reached
 
@@ -128,44 +129,6 @@ def test_branch_that_continues_a_loop_joins_in_its_header() -> None:
     (branch,) = branches(graph)
     assert branch.join == graph.block_of[2]
     assert (branch.taken_blocks, branch.fallthrough_blocks) == ({4}, {3})
-    assert loops(graph) == (Loop(1, frozenset({1, 2, 3, 4})),)
-
-
-def test_nested_loops() -> None:
-    graph = graph_of(
-        """
-        outer:
-            NOP
-        inner:
-            LOAD_FAST c
-            POP_JUMP_IF_TRUE -> inner
-            LOAD_FAST d
-            POP_JUMP_IF_TRUE -> outer
-            RETURN_CONST 1
-        """
-    )
-    assert loops(graph) == (Loop(0, frozenset({0, 1, 2})), Loop(1, frozenset({1})))
-
-
-def test_handler_that_continues_belongs_to_the_loop() -> None:
-    graph = graph_of(
-        """
-            .try body done handler 0
-        head:
-            LOAD_FAST c
-            POP_JUMP_IF_FALSE -> done
-        body:
-            LOAD_GLOBAL g
-            POP_TOP
-            JUMP -> head
-        done:
-            RETURN_CONST 1
-        handler:
-            POP_TOP
-            JUMP -> head
-        """
-    )
-    assert loops(graph) == (Loop(0, frozenset({0, 1, 3})),)
 
 
 def compiled_forms() -> list[tuple[Any, int]]:
@@ -203,24 +166,3 @@ def test_branches_of_random_functions(function: FunctionCode) -> None:
             (branch.fallthrough, branch.fallthrough_blocks),
         ):
             assert blocks == reached(entry, ways, without=branch.join)
-
-
-@given(functions())
-def test_loops_of_random_functions(function: FunctionCode) -> None:
-    graph = build_graph(function)
-    ways: dict[int, list[int]] = {}
-    for edge in graph.edges:
-        ways.setdefault(edge.source, []).append(edge.target)
-    expected: dict[int, set[int]] = {}
-    for edge in graph.edges:
-        # A back edge goes to a block without which its source cannot be reached.
-        if edge.source in graph.reachable and (
-            edge.source not in reached(0, ways, without=edge.target)
-        ):
-            inside = {
-                block
-                for block in graph.reachable - {edge.target}
-                if edge.source in reached(block, ways, without=edge.target)
-            }
-            expected.setdefault(edge.target, {edge.target}).update(inside)
-    assert {loop.header: set(loop.blocks) for loop in loops(graph)} == expected

@@ -12,7 +12,7 @@ from torch.nn import Module
 
 import corpus.unharmed.__main__ as command
 import corpus.unharmed.measure as measuring
-from bcmend.install import patched_functions
+from bcmend.patching.table import TABLE
 from corpus.models.case import ModelCase
 from corpus.models.measure import measure
 from corpus.unharmed.measure import Comparison, broken, compare, harm, patch_seconds
@@ -100,7 +100,7 @@ def test_a_worse_figure_is_told(changes: dict[str, object], expected: str):
     assert harm(ASKING, worse) == broken(ASKING, worse.measurement) == (expected,)
 
 
-def test_dear_patching_is_told():
+def test_expensive_patching_is_told():
     (line,) = harm(ASKING, replace(GOOD, patch_seconds=0.5))
     assert line == "patching takes 5.0% of the first call with inductor"
 
@@ -131,13 +131,13 @@ def test_the_quickest_round_counts_and_nothing_stays_patched(monkeypatch: pytest
     patched: list[bool] = []
 
     def reading() -> float:
-        patched.append(bool(patched_functions([Asking.forward])))
+        patched.append(TABLE.of(Asking.forward) is not None)
         return next(clock)
 
     monkeypatch.setattr(measuring, "perf_counter", reading)
     assert patch_seconds(ASKING) == 2.0
     assert patched == [False, True] * 3
-    assert not patched_functions([Asking.forward])
+    assert TABLE.of(Asking.forward) is None
 
 
 @pytest.mark.parametrize("seconds, expected", [(0.1, 0), (5.0, 1)])

@@ -14,19 +14,21 @@ from dataclasses import replace
 from types import CodeType
 from typing import Any, Final
 
-from bcmend.codeobj.assemble import Item, assemble, labelled
-from bcmend.codeobj.decode import (
+from bcmend.bytecode.assemble import Item, assemble
+from bcmend.bytecode.decode import decode
+from bcmend.bytecode.instructions import (
+    AssembleError,
+    DecodeError,
     FunctionCode,
     Instruction,
     Label,
     Location,
     Shape,
     TryRange,
-    decode,
 )
-from bcmend.codeobj.errors import AssembleError, DecodeError
-from bcmend.codeobj.opcodes import ROWS
-from bcmend.codeobj.roundtrip import Tally, check, differences
+from bcmend.bytecode.opcodes import ROWS
+from tests.bytecode.roundtrip import Tally, check, differences
+from tests.listing import labelled
 
 #: Arguments that most instructions have no use for, and places that no source has.
 _ARGUMENTS: Final[tuple[Any, ...]] = (
@@ -144,19 +146,19 @@ def _of_instruction(change: Callable[[Instruction, random.Random], Instruction])
 
 
 def _argument(each: Instruction, source: random.Random) -> Instruction:
-    return replace(each, arg=source.choice(_ARGUMENTS))
+    return each._replace(arg=source.choice(_ARGUMENTS))
 
 
 def _operation(each: Instruction, source: random.Random) -> Instruction:
-    return replace(each, op=source.choice((*ROWS, "NO_SUCH_INSTRUCTION")))
+    return each._replace(op=source.choice((*ROWS, "NO_SUCH_INSTRUCTION")))
 
 
 def _location(each: Instruction, source: random.Random) -> Instruction:
-    return replace(each, location=source.choice(_LOCATIONS))
+    return each._replace(location=source.choice(_LOCATIONS))
 
 
 def _target(each: Instruction, source: random.Random) -> Instruction:
-    return replace(each, target=source.choice((None, Label("nowhere"))))
+    return each._replace(target=source.choice((None, Label("nowhere"))))
 
 
 def _items(parts: Parts, source: random.Random) -> Parts:

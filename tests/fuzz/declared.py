@@ -26,7 +26,7 @@ _FAILING: Final = (
 
 
 def is_declared_end(program: Program, one: Observation, two: Observation) -> bool:
-    """Whether a call differs as is declared, so that nothing behind it can be compared."""
+    """Return whether a call differs as is declared, so that nothing behind it can be compared."""
     return (
         _has_failed_output(program, one, two)
         or _draws_of_both_sides(program, one, two)
@@ -38,7 +38,7 @@ _WRITING: Final = re.compile(r"(print|pprint|warnings\.warn\w*|log\w*\.\w+)\(")
 
 
 def _has_failed_output(program: Program, one: Observation, two: Observation) -> bool:
-    """Whether a call has written output that fails: then the rest of it has run, as is declared.
+    """Return whether a call has written output that fails: then its rest has run, as is declared.
 
     What was written before it is there, unless a handler of the program has caught the failure.
     """
@@ -53,14 +53,14 @@ def _has_failed_output(program: Program, one: Observation, two: Observation) -> 
 
 
 def _draws_of_both_sides(program: Program, one: Observation, two: Observation) -> bool:
-    """Whether a policy has had both sides draw while gradients flow, as is declared."""
+    """Return whether a policy has had both sides draw while gradients flow, as is declared."""
     if not program.training or policy_of(program).branch != "where":
         return False
     return any(frozen_differences(one.random_state, two.random_state, "random"))
 
 
 def _is_not_converted(one: Observation, two: Observation) -> bool:
-    """Whether a number that is not finite should have become an integer that nobody reads."""
+    """Return whether a number that is not finite should have become an unread integer."""
     text = " ".join(_raised_with(one))
     return two.raised is None and text.startswith("'cannot convert float ")
 
@@ -97,12 +97,12 @@ _LINE: Final = re.compile(r"raised\.\['where'\]\.\[1\]: int \d+ and int \d+")
 
 
 def is_of_warm_code(one: Observation, difference: str) -> bool:
-    """Whether a difference is the line of an unbound variable, which depends on earlier calls."""
+    """Return whether a difference is the line of an unbound variable: earlier calls decide it."""
     return "UnboundLocalError" in _kind_of(one) and _LINE.fullmatch(difference) is not None
 
 
 def is_of_a_piece(program: Program, one: Observation, difference: str) -> bool:
-    """Whether a difference is the line of an operation that failed in a piece of a call.
+    """Return whether a difference is the line of an operation that failed in a piece of a call.
 
     An exception out of a graph names the line where its piece begins, in stock too. One that a
     ``raise`` or an ``assert`` raises is none.
@@ -130,7 +130,7 @@ _STRIDES: Final = re.compile(r".*: strides \((.*?)\) and \((.*?)\) of \((.*?)\)"
 
 
 def is_of_no_stride(difference: str) -> bool:
-    """Whether strides differ in dimensions of one item alone, of which Inductor keeps none."""
+    """Return whether strides differ in dimensions of one item alone: Inductor keeps none."""
     found = _STRIDES.fullmatch(difference)
     if found is None:
         return False
@@ -160,7 +160,7 @@ def _raised_with(one: Observation) -> tuple[str, ...]:
 
 
 def _begins_with(longer: Observation, shorter: Observation) -> bool:
-    """Whether what was written begins with all that another call has written."""
+    """Return whether what was written begins with all that another call has written."""
     for one, other in zip(longer.events, shorter.events, strict=False):
         if one != other and not (one[0] == other[0] and str(one[1]).startswith(str(other[1]))):
             return False

@@ -288,7 +288,7 @@ def _grouped(text: str, before: str, rest: str) -> str:
 
 
 def _is_closed(text: str) -> bool:
-    """Whether brackets hold everything of a text together, but for a name in front."""
+    """Return whether brackets hold everything of a text together, but for a name in front."""
     depth = 0
     for position, character in enumerate(text):
         if character in " -+~" and depth == 0:

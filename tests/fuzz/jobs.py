@@ -24,8 +24,7 @@ from typing import Any, Final
 import torch
 
 from tests.fuzz.grammar import random_program
-from tests.fuzz.oracles import SAME, SLOW, WRONG, Verdict
-from tests.fuzz.pages import PAGE, write_table
+from tests.fuzz.oracles import SLOW, WRONG, Verdict
 from tests.fuzz.saved import save
 from tests.fuzz.search import SEEDS_OF_A_JOB, SHARES, Tried, minimised, search, signature
 
@@ -53,23 +52,6 @@ class Tally:
             found.append(f"{oracle:10} {total:6} programs, {total * 60 / seconds:7.0f}/min: {rest}")
         reached = "; ".join(f"{site} {n}" for site, n in self.sites.most_common())
         return [*found, f"sites: {reached}"]
-
-    def table(self, arguments: argparse.Namespace) -> str:
-        """Return the rates, and what became of sites, in Markdown."""
-        lines = ["| oracle | programs | in a minute of one processor | same | other |"]
-        lines.append("|---|---|---|---|---|")
-        for oracle in SHARES:
-            kinds = {kind: n for (name, kind), n in self.kinds.items() if name == oracle}
-            if not kinds:
-                continue
-            total, same = sum(kinds.values()), kinds.pop(SAME, 0)
-            rate = total * 60 / max(self.seconds[oracle], 0.1)
-            rest = ", ".join(f"{kind} {n}" for kind, n in sorted(kinds.items()))
-            lines.append(f"| `{oracle}` | {total} | {rate:.0f} | {same} | {rest} |")
-        lines += ["", "| what became of a site | how often |", "|---|---|"]
-        lines += [f"| {site} | {n} |" for site, n in self.sites.most_common()]
-        command = f"--minutes {arguments.minutes:g} --seed {arguments.seed} --jobs {arguments.jobs}"
-        return "\n".join([f"`python -m tests.fuzz {command} --write`", "", *lines])
 
 
 def quiet() -> None:
@@ -160,8 +142,6 @@ def run(arguments: argparse.Namespace) -> int:
             next_lines += 60
             print(*tally.lines(), _memory(jobs), sep="\n", flush=True)
     print(*tally.lines(), f"{len(failures)} kinds of failure", sep="\n")
-    if arguments.write:
-        write_table(PAGE, "rates", tally.table(arguments))
     return len(failures)
 
 
@@ -210,6 +190,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--write", action="store_true", help="write the table to docs/fuzzing.md")
     parser.add_argument("--oracles", default=",".join(SHARES), help="separated by commas")
     return min(run(parser.parse_args(arguments)), 100)

@@ -19,15 +19,23 @@ from types import CodeType
 from typing import Final
 
 from bcmend.analysis.stack import operand_stacks
-from bcmend.cfg.graph import Graph, build_graph, decoded_index
-from bcmend.codeobj.assemble import assemble, labelled
-from bcmend.codeobj.decode import FunctionCode, Instruction, decode
-from bcmend.codeobj.errors import AssembleError, DecodeError
-from bcmend.codeobj.roundtrip import Tally, check, differences, source_files
-from bcmend.codeobj.scan import code_objects
-from bcmend.pipeline import Context, mend
+from bcmend.bytecode.assemble import assemble
+from bcmend.bytecode.decode import decode
+from bcmend.bytecode.instructions import (
+    AssembleError,
+    DecodeError,
+    FunctionCode,
+    Instruction,
+    decoded_index,
+)
+from bcmend.bytecode.names_used import code_objects
+from bcmend.cfg.graph import Graph, build_graph
 from bcmend.policy import DEFAULT
+from bcmend.rewrite.mended import Context
+from bcmend.rewrite.pipeline import mend
+from tests.bytecode.roundtrip import Tally, check, differences, source_files
 from tests.fuzz.breakages import breakage_problems
+from tests.listing import labelled
 
 _CONTRARY: Final = {
     "POP_JUMP_IF_TRUE": "POP_JUMP_IF_FALSE",
@@ -62,12 +70,12 @@ def mutated(function: FunctionCode, source: random.Random, changes: int = 3) -> 
             return function
         old = instructions[index]
         if old.op == "LOAD_CONST":
-            instructions[index] = replace(old, arg=source.choice(_CONSTANTS))
+            instructions[index] = old._replace(arg=source.choice(_CONSTANTS))
         elif old.op in _CONTRARY and source.random() < 0.4:
-            instructions[index] = replace(old, op=_CONTRARY[old.op])
+            instructions[index] = old._replace(op=_CONTRARY[old.op])
         else:
             target = source.choice(_targets(function, index))
-            instructions[index] = replace(old, target=target)
+            instructions[index] = old._replace(target=target)
         function = replace(function, instructions=tuple(instructions))
     return function
 
@@ -83,7 +91,7 @@ def _mutable(instructions: Sequence[Instruction]) -> list[int]:
 
 
 def _is_part_of_a_form(instructions: Sequence[Instruction], index: int) -> bool:
-    """Whether a constant is code, names, or a docstring, which instructions ask for."""
+    """Return whether a constant is code, names, or a docstring, which instructions ask for."""
     return isinstance(instructions[index].arg, (CodeType, tuple, frozenset))
 
 

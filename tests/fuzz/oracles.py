@@ -22,7 +22,6 @@ from typing import Any, Final
 import torch
 
 import bcmend
-from bcmend import outputs, substitutes
 from bcmend.site_report import Report
 from tests.equivalence import (
     TOLERANCE,
@@ -46,6 +45,7 @@ from tests.fuzz.plain import mend_in_place
 from tests.fuzz.programs import Program, factory_of, inputs_of, policy_of
 from tests.fuzz.surface import found_on_the_surface
 from tests.observation import Event, Interruption, Observation, differences
+from tests.registrations import registrations_undone
 
 SAME: Final = "same"
 WRONG: Final = "wrong"
@@ -104,7 +104,7 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 
 def _is_not_to_be_left(frame: FrameType | None) -> bool:
-    """Whether an exception would end the process, or be lost.
+    """Return whether an exception would end the process, or be lost.
 
     C++ code of the backward pass is on the stack, or the garbage collector, or what measures the
     coverage, which would keep a lock.
@@ -173,7 +173,7 @@ def found_differences(
 
 
 def _is_of_an_address(found: str) -> bool:
-    """Whether two texts, of an exception for one, differ in addresses alone."""
+    """Return whether two texts, of an exception for one, differ in addresses alone."""
     texts = _ADDRESS.sub("0x", found).split(": str ", 1)[-1].split(" and str ")
     return len(texts) == 2 and texts[0] == texts[1]
 
@@ -299,13 +299,13 @@ def mended_in_plain_python(program: Program) -> Verdict:
 
 
 def _shows_stand_ins(difference: str) -> bool:
-    """Whether it is a traceback in the output, of an exception that has passed a stand-in."""
+    """Return whether it is a traceback in the output, of an exception through a stand-in."""
     is_of_output = re.match(r"call \d+: events: ", difference) is not None
     return is_of_output and ("stand_ins.py" in difference or "fuzz/plain.py" in difference)
 
 
 def _is_asked_elsewhere(found: list[str]) -> bool:
-    """Whether it is a stand-in that makes a bool of a condition, which fails there."""
+    """Return whether it is a stand-in that makes a bool of a condition, which fails there."""
     return all("raised.['where']" in each for each in found) and "stand_ins.py" in str(found)
 
 
@@ -394,20 +394,20 @@ _AGAIN_BACKWARD: Final = "Trying to backward through the graph a second time"
 
 
 def _is_wrong_in_one_graph(trial: _Trial, wrong: list[str]) -> bool:
-    """Whether stock `torch.compile` captures the program whole, and with the same differences."""
+    """Return whether stock `torch.compile` has one graph, with the same differences."""
     stock = trial.run(None, fullgraph=True)
     return not _is_refused(stock) and trial.wrong_with(stock) == wrong
 
 
 def _is_declared(trial: _Trial, found: CompiledRun, *, fullgraph: bool) -> bool:
-    """Whether other ways to compile a program show that a difference is one that is declared."""
+    """Return whether other ways to compile a program show that a difference is declared."""
     return _is_zero_times_infinity(trial, found, fullgraph=fullgraph) or _is_left_out(
         trial, found, fullgraph=fullgraph
     )
 
 
 def _is_left_out(trial: _Trial, found: CompiledRun, *, fullgraph: bool) -> bool:
-    """Whether a call that fails in eager execution does not, since AOTAutograd left that out.
+    """Return whether a call that fails in eager execution does not: AOTAutograd left that out.
 
     The back end "eager" runs the same graph with all that is in it.
     """
@@ -419,7 +419,7 @@ def _is_left_out(trial: _Trial, found: CompiledRun, *, fullgraph: bool) -> bool:
 
 
 def _is_zero_times_infinity(trial: _Trial, found: CompiledRun, *, fullgraph: bool) -> bool:
-    """Whether nothing differs but gradients that are NaN, and those before the branches.
+    """Return whether nothing differs but gradients that are NaN, and those before the branches.
 
     A side that does not run has no gradients.
     """
@@ -433,7 +433,7 @@ def _is_zero_times_infinity(trial: _Trial, found: CompiledRun, *, fullgraph: boo
 
 
 def _is_broken_up_more(found: CompiledRun, stock: CompiledRun) -> bool:
-    """Whether some call runs in more graphs than with stock, that are no larger and hold no more.
+    """Return whether some call runs in more graphs than with stock, none larger or with more in it.
 
     A call may be compiled anew more often than stock's pieces of it, since one graph of the whole
     has all their guards; and it may run in more graphs where stock leaves a frame to eager
@@ -450,7 +450,7 @@ def _is_broken_up_more(found: CompiledRun, stock: CompiledRun) -> bool:
 
 
 def _is_refused(run: CompiledRun) -> bool:
-    """Whether a call ended with an exception of the compiler's."""
+    """Return whether a call ended with an exception of the compiler's."""
     raised = [one.raised for one in run.observations if one.raised is not None]
     return any(
         each.parts is None or each.parts["['type']"].text.startswith("'torch.") for each in raised
@@ -493,7 +493,7 @@ def judge(oracle: str, program: Program, seconds: float = 30.0) -> Verdict:
     """Run an oracle; a crash of bcmend outside the program is wrong, too long a run is slow."""
     torch.set_printoptions(profile="default")  # what another program has set
     try:
-        with time_limit(seconds):
+        with registrations_undone(), time_limit(seconds):
             return ORACLES[oracle](program)
     except OutOfTime:
         return Verdict(SLOW, (f"more than {seconds:.0f} seconds",))
@@ -507,8 +507,4 @@ def judge(oracle: str, program: Program, seconds: float = 30.0) -> Verdict:
         return Verdict(WRONG, (text,))
     finally:
         bcmend.unpatch()
-        for target in outputs.registered():
-            outputs.unregister(target)
-        for target in substitutes.registered():
-            substitutes.unregister(target)
         torch._dynamo.reset()

@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterator, Mapping
 from types import CodeType, FunctionType
 from typing import Any
 
-from bcmend.codeobj.decode import decode
-from bcmend.codeobj.opcodes import row
+from bcmend.bytecode.decode import decode
+from bcmend.bytecode.opcodes import row
 from bcmend.names import CALLBACK, NAMESPACE, TRACING
-from bcmend.pipeline import Context, mend
 from bcmend.policy import DEFAULT
+from bcmend.rewrite.mended import Context
+from bcmend.rewrite.pipeline import mend
 from tests.fuzz.programs import Program, names_of
 from tests.stand_ins import EverythingMended, jumps_in
 

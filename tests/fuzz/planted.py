@@ -33,17 +33,16 @@ from tests.fuzz.bugs import PLANTED, Planted, Wrong
 from tests.fuzz.grammar import program_of
 from tests.fuzz.jobs import quiet
 from tests.fuzz.oracles import MORE_GRAPHS, NO_REFERENCE, SAME, SLOW, STOCK_TOO, WRONG, judge
-from tests.fuzz.pages import PAGE, write_table
 from tests.fuzz.programs import Program
 from tests.fuzz.steering import Pool, Ways, visited
 
 _SHARES: Final = {"eager": 0.03, "plain": 0.17, "compiled": 0.6, "fullgraph": 0.2}
 _RIGHT: Final = (SAME, STOCK_TOO, MORE_GRAPHS, NO_REFERENCE)
 _LIMIT: Final = 4.0  # seconds that a program may take
-_DEAR: Final = 2.0  # and with more than this, it is neither tried with bugs nor varied
+_SLOW: Final = 2.0  # and with more than this, it is neither tried with bugs nor varied
 _SHARED: Final = 1 / 12  # of the time that one search for all bugs gets
 _SHARED_TRIES: Final = 2  # of a bug in that search, which goes on to note what comes where
-_TURN: Final = 6.0  # seconds that the search for a bug goes on before those for others do
+_SHARE: Final = 6.0  # seconds that the search for a bug goes on before those for others do
 _WARMING: Final = 3  # programs
 _PLACES: Final = tuple(dict.fromkeys(bug.place for bug in PLANTED))
 
@@ -114,7 +113,7 @@ def _find_together(
             judge(oracle, program_of(shared.source.choice), _LIMIT)
     while searches and shared.total < seconds:
         tried = shared.try_one(None)
-        if tried.result.kind not in _RIGHT or tried.result.seconds > _DEAR:
+        if tried.result.kind not in _RIGHT or tried.result.seconds > _SLOW:
             continue
         reached = [each for each in bugs if each.place in tried.result.ways]
         for bug in [each for each in reached if each.name in searches]:
@@ -131,7 +130,7 @@ def _is_found(
     bug: Planted, own: Search, seconds: float, report: Callable[[Planted, Found], None]
 ) -> bool:
     """Go on a little with the search for one bug; each program has it from the start."""
-    end = min(own.total + _TURN, seconds)
+    end = min(own.total + _SHARE, seconds)
     while own.total < end:
         tried = own.try_one(bug)
         if not tried.result.difference:
@@ -188,7 +187,7 @@ class Search:
         result = _run(oracle, program, bug)
         self.programs += 1
         self.spent[oracle] += result.seconds
-        if result.kind in _RIGHT and result.seconds < _DEAR:
+        if result.kind in _RIGHT and result.seconds < _SLOW:
             self.pool.add(oracle, choices, result.ways)
         return _Tried(program, oracle, result)
 
@@ -237,16 +236,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=3.0, help="of search for each bug")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="", help="bugs whose names this pattern matches")
-    parser.add_argument("--write", action="store_true", help=f"the table into {PAGE.name}")
     given = parser.parse_args(arguments)
     bugs = [bug for bug in PLANTED if re.search(given.only, bug.name)]
     terminal = sys.stdout
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     quiet()
-    table: list[str] = []
 
     def show(line: str) -> None:
-        table.append(line)
         print(line, file=terminal, flush=True)
 
     def report(bug: Planted, found: Found) -> None:
@@ -262,8 +258,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ended = any(search.total < given.minutes * 60 for search in missing.values())
     early = " The searches for the others were ended early." if ended else ""
     show(f"\n{len(bugs) - len(missing)} of {len(bugs)} found, with seed {given.seed}.{early}")
-    if given.write:
-        write_table(PAGE, "planted bugs", "\n".join(table))
     return len(missing)
 
 

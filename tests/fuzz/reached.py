@@ -50,7 +50,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=10.0, help="of the processor")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--oracles", default="", help="separated by commas; all by default")
-    parser.add_argument("--write", action="store_true", help="write the table to docs/fuzzing.md")
     parser.add_argument("--missing", action="store_true", help="list the lines not reached")
     given = parser.parse_args(arguments)
     terminal = sys.stdout
@@ -69,30 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     text = StringIO()
     measured.report(file=text, show_missing=given.missing, skip_covered=False)
     print(kinds, text.getvalue(), sep="\n")
-    if given.write:
-        pages = importlib.import_module("tests.fuzz.pages")
-        pages.write_table(pages.PAGE, "coverage", _table(text.getvalue(), given))
     return 0
-
-
-def _table(report: str, given: argparse.Namespace) -> str:
-    """Return what is left of each file that is not reached, and what is left out, in Markdown."""
-    command = f"--minutes {given.minutes:g} --seed {given.seed}"
-    lines = [
-        f"`python -m tests.fuzz --coverage {command} --write`",
-        "",
-        "| file | statements | not reached | branches | half reached | reached |",
-        "|---|---|---|---|---|---|",
-    ]
-    for line in report.splitlines():
-        words = line.split()
-        if len(words) >= 6 and words[5].endswith("%") and words[5] != "100%":
-            lines.append(f"| {' | '.join(words[:6])} |")
-    lines += ["", "| left out: lines that match | since |", "|---|---|"]
-    for each in (*EXCLUDED, *PARTIAL):
-        pattern = each.pattern.replace("|", "\\|")
-        lines.append(f"| `{pattern}` | {each.reason} |")
-    return "\n".join(lines)
 
 
 def _search(seed: int, seconds: float, oracles: str) -> str:

@@ -296,12 +296,12 @@ class Statements:
     def _while(self, scope: Scope, depth: int) -> tuple[Lines, Scope]:
         turns = f"turns{self._count}"
         head = f"while {turns} < {self._pick(('3', '2'))} and ({self._of('test', scope)}):"
-        inner = replace(scope, in_loop=True)  # nothing may set the number of turns back
+        inner = replace(scope, in_loop=True)  # nothing may set the number of iterations back
         lines, behind = self._loop(head, inner, scope, depth)
         return [f"{turns} = 0", lines[0], f"{INDENT}{turns} += 1", *lines[1:]], behind
 
     def _until(self, scope: Scope, depth: int) -> tuple[Lines, Scope]:
-        """Write a loop that ends because each turn makes a tensor larger."""
+        """Write a loop that ends because each iteration makes a tensor larger."""
         name = self._pick([each for each, kind in scope.kinds.items() if kind == VECTOR] or ["x"])
         if scope.kinds.get(name) != VECTOR:
             return self._set(scope, depth)
@@ -310,7 +310,7 @@ class Statements:
         lines = [f"while {test}:", f"{INDENT}{name} = {name}.abs() * 2 + 1"]
         return lines, scope.binding(name, VECTOR)
 
-    # A loop over a list that its turns append to would not end, so what it goes over is cut.
+    # A loop over a list that its iterations append to would not end, so what it goes over is cut.
     def _loop(self, head: str, inner: Scope, outer: Scope, depth: int) -> tuple[Lines, Scope]:
         block, behind = self._inner(inner, depth)
         lines = [head, *block]

@@ -30,8 +30,8 @@ from rich.console import Console
 
 import bcmend
 from bcmend import cli
-from bcmend.codeobj import roundtrip
 from bcmend.scan import scan
+from tests.bytecode import roundtrip
 from tests.fuzz.breakages import with_other_bytes
 from tests.fuzz.programs import Program, factory_of, inputs_of, names_of, policy_of
 from tests.observation import observe

@@ -10,10 +10,11 @@ from tests.fuzz.themes_of_contexts import COPIED_VALUES, HELD_CONTEXTS
 from tests.fuzz.themes_of_data import INDEX_LOOPS, SIZES
 from tests.fuzz.themes_of_effects import CHECKS_TORCH, CLOCKS_CONTEXT_VARIABLES, OUTPUT
 from tests.fuzz.themes_of_errors import SHOWN_ERRORS
+from tests.fuzz.themes_of_iterations import ITERATIONS, WALKS
 from tests.fuzz.themes_of_layers import LAYERS_CHANGED, ROUTED_ROWS
 from tests.fuzz.themes_of_memory import SHARED_MEMORY, VIEWS_ALIASES
 from tests.fuzz.themes_of_messages import HISTORIES, OBJECTS_SHOWN, TEXTS
-from tests.fuzz.themes_of_operations import DEAR_OPERATIONS, MAY_FAIL, MIXED
+from tests.fuzz.themes_of_operations import EXPENSIVE_OPERATIONS, MAY_FAIL, MIXED
 from tests.fuzz.themes_of_parts import KNOWN_OF_SIZES, PARTS
 from tests.fuzz.themes_of_state import BROKEN_OUTPUT, CALLED_OBJECTS, INSIDE_THE_GRAPH, SETTINGS
 from tests.fuzz.themes_of_structure import CONTAINERS_CHANGED, CONTEXT_MANAGERS, FUNCTIONS
@@ -24,7 +25,6 @@ from tests.fuzz.themes_of_training import (
     UNTAKEN_SIDES,
 )
 from tests.fuzz.themes_of_truths import CLAIMS, TRUTHS
-from tests.fuzz.themes_of_turns import TURNS, WALKS
 from tests.fuzz.themes_of_values import COPIES_LEAVES, LOOPS, NUMBERS, RANDOM_NUMBERS
 from tests.fuzz.themes_of_ways import APART, BEFORE_CHECKS, WAYS_OUT
 
@@ -41,7 +41,7 @@ THEMES: Final = (
     CONTAINERS_CHANGED,
     CONTAINERS_CHANGED,
     VIEWS_ALIASES,
-    DEAR_OPERATIONS,
+    EXPENSIVE_OPERATIONS,
     FUNCTIONS,
     MAY_FAIL,
     SIZES,
@@ -69,7 +69,7 @@ THEMES: Final = (
     APART,
     WAYS_OUT,
     BEFORE_CHECKS,
-    TURNS,
+    ITERATIONS,
     WALKS,
     CHANGED_IN_ARMS,
     SHOWN_ERRORS,

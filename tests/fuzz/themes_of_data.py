@@ -1,4 +1,4 @@
-"""Themes about what only the data tell: sizes, and the turns of loops."""
+"""Themes about what is data-dependent: sizes, and the iterations of loops."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.fuzz.theme import Theme, templates
 from tests.fuzz.values import BOOL, FLOAT, INT, MASK, MATRIX, SCALAR, VECTOR
 
 SIZES: Final = Theme(
-    "sizes that only the data tell",
+    "data-dependent sizes",
     {
         VECTOR: (
             "torch.masked_select({vector}, {mask}).mean() + {vector}",

@@ -1,4 +1,4 @@
-"""Themes about operations that are dear, that may fail, and that give values of other kinds."""
+"""Themes about operations that are expensive, may fail, or give values of other kinds."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Final
 from tests.fuzz.theme import Theme, templates
 from tests.fuzz.values import BOOL, FLOAT, INT, INTEGERS, VECTOR
 
-DEAR_OPERATIONS: Final = Theme(
-    "dear operations",
+EXPENSIVE_OPERATIONS: Final = Theme(
+    "expensive operations",
     {
         VECTOR: (
             "({matrix} @ torch.ones(3, 3)).sum(0)",

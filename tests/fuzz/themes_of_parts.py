@@ -1,4 +1,4 @@
-"""Themes about parts and sizes of tensors that only the data tell."""
+"""Themes about data-dependent parts and sizes of tensors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.fuzz.theme import Theme, templates
 from tests.fuzz.values import SCALAR, VECTOR
 
 PARTS: Final = Theme(
-    "parts that the data tell",
+    "data-dependent parts",
     {
         "at": (
             "{mask}.sum().item()",

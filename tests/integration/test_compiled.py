@@ -259,7 +259,7 @@ def test_unpatching_one_model_takes_back_what_was_found_at_a_call() -> None:
 # --- what does not compile -----------------------------------------------------------------------
 
 
-class Dear(torch.nn.Module):
+class Expensive(torch.nn.Module):
     """Two arms with a matrix product each."""
 
     def __init__(self) -> None:
@@ -284,7 +284,7 @@ def _without_cond(graph: torch.fx.GraphModule, examples: Any) -> Any:
 
 
 def test_a_back_end_that_refuses_conditionals(capsys: pytest.CaptureFixture[str]) -> None:
-    model = Dear()
+    model = Expensive()
     inputs = [torch.ones(2, 64), -torch.ones(2, 64)]
     expected = [model(x) for x in inputs]
     bcmend.patch(model, policy=bcmend.Policy(branch="cond"))
@@ -304,7 +304,7 @@ def test_a_back_end_that_always_fails_raises_what_it_raises_without_bcmend() -> 
     def failing(graph: torch.fx.GraphModule, examples: Any) -> Any:
         raise NotImplementedError("nothing here")
 
-    model = Dear()
+    model = Expensive()
     x = torch.ones(2, 64)
     with pytest.raises(Exception) as stock:
         torch.compile(model, backend=failing)(x)

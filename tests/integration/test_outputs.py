@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 import bcmend
-from bcmend import outputs
 from tests.equivalence import CountingBackend
 
 X = torch.tensor([1.0, 2.0, 3.0])
@@ -23,8 +22,6 @@ X = torch.tensor([1.0, 2.0, 3.0])
 @pytest.fixture(autouse=True)
 def _nothing_stays() -> Iterator[None]:
     yield
-    for target in outputs.registered():
-        outputs.unregister(target)
     bcmend.unpatch()
     torch._dynamo.reset()
 

@@ -299,3 +299,22 @@ def test_a_part_compiled_in_place() -> None:
     expected = [model(UP), model(DOWN)]
     model.shared.compile(backend="eager", fullgraph=True)
     assert torch.equal(model(UP), expected[0]) and torch.equal(model(DOWN), expected[1])
+
+
+def test_what_is_patched_again_has_no_site_off_because_of_an_earlier_use() -> None:
+    def leaf(x: torch.Tensor) -> torch.Tensor:
+        h = x.float()
+        h.requires_grad = True
+        return h * 2
+
+    whole = torch.arange(4)
+    bcmend.patch(leaf)
+    torch.compile(leaf, backend="eager")(whole)  # what is returned would require gradients
+    assert [site.status for site in bcmend.report(leaf).sites] == ["withdrawn"]
+    bcmend.unpatch(leaf)
+    torch._dynamo.reset()
+    bcmend.patch(leaf)
+    with torch.no_grad():
+        compiled = torch.compile(leaf, backend="eager", fullgraph=True)
+        assert torch.equal(compiled(whole), whole * 2.0)
+    assert [site.status for site in bcmend.report(leaf).sites] == ["mended"]

@@ -1,6 +1,6 @@
 """Functions over numbers that between them use the statements that model code uses.
 
-``PROGRAMS`` holds each with the arguments that take it along its different ways. A first argument
+``PROGRAMS`` holds each with the arguments that take it along its different paths. A first argument
 called ``log`` is a list that the program may append to.
 """
 

@@ -13,9 +13,10 @@ from typing import Final
 
 import pytest
 
-from bcmend.pipeline import Context, mend
 from bcmend.policy import DEFAULT
-from bcmend.rewrite.plan import BranchLowering
+from bcmend.rewrite.mended import Context
+from bcmend.rewrite.pipeline import mend
+from bcmend.rewrite.sites.plan import BranchLowering
 
 COUNTS: Final = (1, 2, 5, 10, 20, 50)
 #: How much more than five times the code of 10 branches the code of 50 may be.

@@ -1,0 +1,62 @@
+"""Named facts about the running CPython: code elsewhere asks for these, never for the version."""
+
+from __future__ import annotations
+
+import sys
+from typing import Final
+
+_PYTHON_312: Final = sys.version_info >= (3, 12)
+_PYTHON_313: Final = sys.version_info >= (3, 13)
+
+# --- calls ---------------------------------------------------------------------------------------
+
+#: 3.11 splits a call in two: PRECALL has to stand right before every CALL.
+CALL_HAS_PRECALL: Final = not _PYTHON_312
+
+#: The NULL that fills the place of a missing ``self`` lies under the callable up to 3.12, above it
+#: from 3.13 on.
+NULL_BEFORE_CALLABLE: Final = not _PYTHON_313
+
+#: 3.11 loads a method with LOAD_METHOD; later versions set a bit in the argument of LOAD_ATTR.
+HAS_LOAD_METHOD: Final = not _PYTHON_312
+
+#: Up to 3.12 MAKE_FUNCTION takes closure and defaults itself, as flags in its argument; from 3.13
+#: on it has no argument, and SET_FUNCTION_ATTRIBUTE adds each of them afterwards.
+FUNCTION_ATTRIBUTES_ARE_SET_AFTER: Final = _PYTHON_313
+
+# --- jumps ---------------------------------------------------------------------------------------
+
+#: 3.11 has a forward and a backward form of each conditional jump.
+JUMPS_CARRY_DIRECTION: Final = not _PYTHON_312
+
+#: From 3.13 on conditional jumps want a real bool, made by TO_BOOL (or by a comparison).
+HAS_TO_BOOL: Final = _PYTHON_313
+
+#: From 3.13 on a bit in the argument of COMPARE_OP converts its result to a bool.
+COMPARE_OP_CARRIES_BOOL: Final = _PYTHON_313
+
+#: 3.11 pops an exhausted iterator in FOR_ITER; later END_FOR at the target does that.
+FOR_ITER_POPS_ITERATOR: Final = not _PYTHON_312
+
+#: 3.12's END_FOR pops the iterator and a placeholder; 3.13's pops one, and a POP_TOP follows.
+END_FOR_POPS_ITERATOR: Final = not _PYTHON_313
+
+#: 3.11 pops the exhausted receiver in SEND; later END_SEND at the target does that.
+SEND_POPS_RECEIVER: Final = not _PYTHON_312
+
+#: From 3.12 on YIELD_VALUE takes an argument: the depth of exception blocks in 3.12, and in
+#: 3.13 whether it is part of an ``await`` or ``yield from``.
+YIELD_HAS_ARGUMENT: Final = _PYTHON_312
+
+# --- variables -----------------------------------------------------------------------------------
+
+#: From 3.12 on LOAD_FAST of an unbound local is undefined behaviour; where the compiler is not sure
+#: it emits LOAD_FAST_CHECK. In 3.11 every LOAD_FAST checks.
+LOAD_FAST_MUST_BE_BOUND: Final = _PYTHON_312
+
+#: Up to 3.12 LOAD_CLOSURE loads a cell itself; 3.13 uses LOAD_FAST on the cell's slot.
+HAS_CLOSURE_OPCODE: Final = not _PYTHON_313
+
+#: From 3.12 on list, set and dict comprehensions have no frame of their own (PEP 709), and the
+#: locals they shadow are saved on the operand stack.
+COMPREHENSIONS_ARE_INLINED: Final = _PYTHON_312

@@ -1,0 +1,272 @@
+"""Decode code objects to canonical instructions.
+
+Arguments are as the ``bytecode`` library has them. The bytes are not read by ``bytecode.Bytecode``,
+which takes three times as long, forgets the stack depths of the exception table, and does not know
+locals that share their slot with a cell (inlined comprehensions).
+"""
+
+from __future__ import annotations
+
+import dis
+from collections.abc import Callable, Iterator
+from functools import partial
+from types import CodeType
+from typing import Any, Final, NamedTuple
+
+from bytecode import BinaryOp, Bytecode, Compare, ConcreteInstr, Instr
+from bytecode.instr import FormatValue, Intrinsic1Op, Intrinsic2Op
+
+from bcmend.bytecode import behavior
+from bcmend.bytecode.instructions import (
+    DecodeError,
+    FunctionCode,
+    Instruction,
+    Label,
+    Location,
+    Shape,
+    TryRange,
+    UnknownOpcode,
+    argument_count,
+    decoded_index,
+    retargeted,
+)
+from bcmend.bytecode.opcodes import ROWS
+
+
+class Opcode(NamedTuple):
+    """How one raw opcode is read."""
+
+    name: str  # canonical
+    argument: str  # Row.argument, or "pair" for a fused instruction
+    words: int  # code units, inline caches included
+    backward: bool
+    parts: tuple[str, ...]  # what a fused instruction is made of
+
+
+_CANONICAL_NAMES: Final = {
+    "JUMP_FORWARD": "JUMP",
+    "JUMP_BACKWARD": "JUMP",
+    "JUMP_BACKWARD_NO_INTERRUPT": "JUMP_NO_INTERRUPT",
+}
+_FUSED: Final = {
+    "LOAD_FAST_LOAD_FAST": ("LOAD_FAST", "LOAD_FAST"),
+    "STORE_FAST_LOAD_FAST": ("STORE_FAST", "LOAD_FAST"),
+    "STORE_FAST_STORE_FAST": ("STORE_FAST", "STORE_FAST"),
+}
+_EXTENDED_ARG: Final = dis.opmap["EXTENDED_ARG"]
+_PRECALL: Final = dis.opmap.get("PRECALL", -1)
+
+
+def cache_words(raw_name: str) -> int:
+    """Return how many code units of inline cache follow the opcode ``raw_name``."""
+    try:
+        instruction = ConcreteInstr(raw_name)
+    except ValueError:  # it wants an argument
+        instruction = ConcreteInstr(raw_name, 0)
+    return instruction.use_cache_opcodes()
+
+
+def _read_opcodes() -> dict[int, Opcode]:
+    known = {}
+    for raw_name, opcode in dis.opmap.items():
+        name = _CANONICAL_NAMES.get(raw_name, raw_name)
+        name = name.replace("_FORWARD_IF_", "_IF_").replace("_BACKWARD_IF_", "_IF_")
+        parts = _FUSED.get(raw_name, ())
+        if opcode < 256 and (name in ROWS or parts):
+            argument = "pair" if parts else ROWS[name].argument
+            words = 1 + cache_words(raw_name)
+            known[opcode] = Opcode(name, argument, words, "BACKWARD" in raw_name, parts)
+    return known
+
+
+_OPCODES: Final = _read_opcodes()
+_PRECALL_WORDS: Final = 1 + cache_words("PRECALL") if behavior.CALL_HAS_PRECALL else 0
+
+
+def _raw_compare(operator: Compare) -> int:
+    operands = [Instr("LOAD_CONST", 0), Instr("LOAD_CONST", 1)]
+    code = Bytecode([*operands, Instr("COMPARE_OP", operator), Instr("RETURN_VALUE")])
+    instruction = code.to_concrete_bytecode()[2]
+    assert isinstance(instruction, ConcreteInstr)
+    return instruction.arg
+
+
+#: Raw argument to enumeration member, by ``Row.argument``.
+ENUMERATIONS: Final[dict[str, dict[int, Any]]] = {
+    "compare": {_raw_compare(member): member for member in Compare},
+    "binary": {member.value: member for member in BinaryOp},
+    "intrinsic_1": {member.value: member for member in Intrinsic1Op},
+    "intrinsic_2": {member.value: member for member in Intrinsic2Op},
+    "convert": {member.value: member for member in FormatValue},
+}
+
+
+def decode(code: CodeType) -> FunctionCode:
+    """Return the canonical form of ``code``.
+
+    Raises:
+        DecodeError: ``code`` has no canonical form; ``UnknownOpcode`` where an opcode is the cause.
+    """
+    if not set(code.co_cellvars).isdisjoint(code.co_freevars):
+        # An inlined comprehension can make a cell that is named as a free variable of its function.
+        raise DecodeError(f"{code.co_qualname}: one name is both a cell and a free variable")
+    try:
+        raw_instructions, index_at = _decode_instructions(code)
+        instructions = retargeted(raw_instructions, partial(_target, index_at))
+        tries = tuple(_decode_tries(code, index_at))
+    except (IndexError, KeyError) as error:
+        message = "an argument or a jump stands for nothing that there is"
+        raise DecodeError(f"{code.co_qualname}: {message}") from error
+    return FunctionCode(decode_shape(code), instructions, tries)
+
+
+def decode_shape(code: CodeType) -> Shape:
+    """Return everything of ``code`` that is not its instructions."""
+    arguments = argument_count(code.co_argcount, code.co_kwonlyargcount, code.co_flags)
+    first = code.co_consts[0] if code.co_consts else None
+    return Shape(
+        name=code.co_name,
+        qualname=code.co_qualname,
+        filename=code.co_filename,
+        first_lineno=code.co_firstlineno,
+        argcount=code.co_argcount,
+        posonlyargcount=code.co_posonlyargcount,
+        kwonlyargcount=code.co_kwonlyargcount,
+        flags=code.co_flags,
+        argnames=code.co_varnames[:arguments],
+        varnames=code.co_varnames,
+        cellvars=code.co_cellvars,
+        freevars=code.co_freevars,
+        docstring=first if isinstance(first, str) else None,
+    )
+
+
+def slot_names(
+    varnames: tuple[str, ...], cellvars: tuple[str, ...], freevars: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Return the name of each slot of a frame: locals, cells that are no locals, free variables."""
+    return (*varnames, *(name for name in cellvars if name not in varnames), *freevars)
+
+
+def argument_readers(code: CodeType) -> dict[str, Callable[[int], Any]]:
+    """Return, by ``Row.argument``, the function from raw to canonical argument."""
+    names = code.co_names
+    slots = slot_names(code.co_varnames, code.co_cellvars, code.co_freevars)
+    readers: dict[str, Callable[[int], Any]] = {
+        "none": lambda raw: None,
+        "int": int,
+        "const": code.co_consts.__getitem__,
+        "local": slots.__getitem__,
+        "cell": slots.__getitem__,
+        "name": names.__getitem__,
+        "flagged_name": lambda raw: (bool(raw & 1), names[raw >> 1]),
+        "super": lambda raw: (bool(raw & 1), bool(raw & 2), names[raw >> 2]),
+    }
+    readers.update({kind: table.__getitem__ for kind, table in ENUMERATIONS.items()})
+    return readers
+
+
+def _decode_instructions(code: CodeType) -> tuple[list[Instruction], list[int]]:
+    """Return the instructions, with code units as targets of jumps, and the index at each unit.
+
+    An inline cache has the index of the instruction that follows it.
+    """
+    positions = list(code.co_positions())
+    locations: dict[tuple[int | None, ...], Location] = {}
+    readers = argument_readers(code)
+    closure_slots = _closure_slots(code)
+    instructions: list[Instruction] = []
+    index_at: list[int] = []
+    for unit, known, raw in raw_steps(code):
+        # What lies before the opcode itself belongs to it: wider arguments, PRECALL.
+        index = len(instructions)
+        while len(index_at) <= unit:
+            index_at.append(index)
+        position = positions[unit]
+        location = locations.get(position)
+        if location is None:
+            location = locations[position] = Location(*position)
+        offset = 2 * unit
+        if known.argument == "jump":
+            target = jump_target(unit, known, raw)
+            instructions.append(Instruction(known.name, None, target, offset, location))
+        elif known.argument == "pair":
+            for part, slot in zip(known.parts, (raw >> 4, raw & 15), strict=True):
+                name = readers["local"](slot)
+                instructions.append(Instruction(part, name, None, offset, location))
+        elif known.name == "LOAD_FAST" and raw in closure_slots:
+            name = readers["cell"](raw)
+            instructions.append(Instruction("LOAD_CLOSURE", name, None, offset, location))
+        else:
+            arg = readers[known.argument](raw)
+            instructions.append(Instruction(known.name, arg, None, offset, location))
+    index_at.extend([len(instructions)] * (len(positions) + 1 - len(index_at)))
+    return instructions, index_at
+
+
+def raw_steps(code: CodeType) -> Iterator[tuple[int, Opcode, int]]:
+    """Yield the code unit of each opcode, how to read it, and its argument in full width."""
+    raw_code = code.co_code
+    unit, units, extended = 0, len(raw_code) // 2, 0
+    while unit < units:
+        opcode, raw = raw_code[2 * unit], raw_code[2 * unit + 1] | extended
+        known = _OPCODES.get(opcode)
+        if known is not None:
+            yield unit, known, raw
+            unit += known.words
+            extended = 0
+        elif opcode == _EXTENDED_ARG:
+            extended = raw << 8
+            unit += 1
+        elif opcode == _PRECALL:
+            unit += _PRECALL_WORDS
+            extended = 0
+        else:
+            raise UnknownOpcode(f"no facts are known about the opcode {dis.opname[opcode]}")
+
+
+def jump_target(unit: int, known: Opcode, raw: int) -> int:
+    """Return the code unit that the jump at ``unit`` goes to."""
+    after = unit + known.words
+    return after - raw if known.backward else after + raw
+
+
+def _closure_slots(code: CodeType) -> range | frozenset[int]:
+    """Return the slots from which LOAD_FAST takes a cell itself, where that is how it is done."""
+    if behavior.HAS_CLOSURE_OPCODE or not (code.co_cellvars or code.co_freevars):
+        return range(0)
+    slots = slot_names(code.co_varnames, code.co_cellvars, code.co_freevars)
+    shared = (code.co_varnames.index(name) for name in code.co_cellvars if name in code.co_varnames)
+    return frozenset((*shared, *range(len(code.co_varnames), len(slots))))
+
+
+def _target(index_at: list[int], unit: int | Label) -> int:
+    """Return the index of the instruction at a code unit that is jumped to."""
+    unit = decoded_index(unit)
+    if unit < 0 or index_at[unit] == index_at[-1]:
+        raise IndexError(unit)
+    return index_at[unit]
+
+
+def _decode_tries(code: CodeType, index_at: list[int]) -> Iterator[TryRange]:
+    """Yield the ranges of the exception table (CPython's exception_handling_notes.txt)."""
+    for start, length, handler, depth_and_lasti in table_rows(code.co_exceptiontable):
+        first, end, place = (index_at[unit] for unit in (start, start + length, handler))
+        yield TryRange(first, end, place, depth_and_lasti >> 1, bool(depth_and_lasti & 1))
+
+
+def table_rows(table: bytes) -> Iterator[tuple[int, int, int, int]]:
+    """Yield the rows of an exception table: start, length, handler, twice the depth plus lasti."""
+    numbers = _variable_length_numbers(table)
+    for start in numbers:
+        yield start, next(numbers), next(numbers), next(numbers)
+
+
+def _variable_length_numbers(table: bytes) -> Iterator[int]:
+    """Yield the numbers of an exception table: six bits a byte, bit 64 says that more follow."""
+    value = 0
+    for byte in table:
+        value = value << 6 | byte & 63
+        if not byte & 64:
+            yield value
+            value = 0

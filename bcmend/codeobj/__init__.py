@@ -1,1 +1,0 @@
-"""Code objects taken apart and put together: the only part that knows CPython versions."""

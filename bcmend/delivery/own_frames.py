@@ -1,0 +1,43 @@
+"""Keeps the frames of a boundary out of the tracebacks of what the program raises.
+
+A shell calls the boundary, which calls the body or a record. To the user these are one function.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import CodeType, TracebackType
+from typing import Final
+
+_OWN: Final = f"{Path(__file__).parent.parent}/"
+
+
+def leave_out(error: BaseException) -> None:
+    """Drop the frames of bcmend that ``error`` went through on its way to a shell.
+
+    The shell's own entry goes too if the next one is of the body or the original code.
+    """
+    shell = error.__traceback__
+    if shell is None:
+        return
+    entry = _behind_own(shell.tb_next)
+    if entry is None:
+        return  # it is an error of bcmend's, or of the compiler's
+    if _place(entry.tb_frame.f_code) == _place(shell.tb_frame.f_code):
+        error.__traceback__ = entry
+    else:
+        shell.tb_next = entry
+
+
+def _behind_own(entry: TracebackType | None) -> TracebackType | None:
+    """Return what comes behind the last frame of bcmend, which a record inside a graph has too."""
+    found = entry
+    while entry is not None:
+        if entry.tb_frame.f_code.co_filename.startswith(_OWN):
+            found = entry.tb_next
+        entry = entry.tb_next
+    return found
+
+
+def _place(code: CodeType) -> tuple[str, str, int]:
+    return code.co_filename, code.co_qualname, code.co_firstlineno

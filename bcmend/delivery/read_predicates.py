@@ -1,0 +1,27 @@
+"""Reads the conditions of side exits and records when their graph has run.
+
+Reading from an accelerator synchronizes with it, so all conditions of one device are read at once.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import torch
+
+
+def truths(conditions: Sequence[torch.Tensor]) -> Sequence[bool]:
+    """Return the truth of each of some boolean tensors without dimensions."""
+    if all(each.is_cpu for each in conditions):
+        return [bool(each) for each in conditions]
+    positions: dict[torch.device, list[int]] = defaultdict(list)
+    for position, condition in enumerate(conditions):
+        positions[condition.device].append(position)
+    found = [False] * len(conditions)
+    for alike in positions.values():
+        values = [conditions[position] for position in alike]
+        read = torch.stack(values).cpu() if len(values) > 1 else values
+        for position, value in zip(alike, read, strict=True):
+            found[position] = bool(value)
+    return found

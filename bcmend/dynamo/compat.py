@@ -1,0 +1,282 @@
+"""Every private name of torch that bcmend uses, each imported once.
+
+Nothing else in bcmend imports one; ``ruff`` enforces that. All exist in every release of
+``bcmend.releases.TESTED``; on others this module is not imported.
+"""
+
+# ruff: noqa: F401
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import sys
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import torch
+from torch._C._autograd import CreationMeta, _get_creation_meta
+from torch._C._dynamo.eval_frame import get_eval_frame_callback, reset_code, set_eval_frame
+from torch._C._functorch import peek_interpreter_stack
+from torch._dynamo import config as dynamo_config
+from torch._dynamo import graph_break_hints, trace_rules
+from torch._dynamo.bytecode_transformation import (
+    create_build_tuple,
+    create_call_function,
+    create_instruction,
+    create_jump_absolute,
+)
+from torch._dynamo.codegen import PyCodegen
+from torch._dynamo.convert_frame import compile_lock
+from torch._dynamo.current_scope_id import current_scope_id, enter_new_scope
+from torch._dynamo.eval_frame import skip_code
+from torch._dynamo.exc import (
+    BackendCompilerFailed,
+    ObservedException,
+    ObservedUserStopIteration,
+    RequiresGradRestartAnalysis,
+    RestartAnalysis,
+    SkipFrame,
+    TorchDynamoException,
+    TorchRuntimeError,
+    UnspecializeRestartAnalysis,
+    Unsupported,
+    UserError,
+    handle_observed_exception,
+    observed_exception_map,
+    raise_observed_exception,
+    unimplemented,
+)
+from torch._dynamo.guards import GuardBuilder, install_guard
+from torch._dynamo.output_graph import OutputGraph
+from torch._dynamo.resume_execution import ContinueExecutionCache
+from torch._dynamo.side_effects import SideEffects
+from torch._dynamo.source import (
+    AttrSource,
+    CallFunctionNoArgsSource,
+    DictGetItemSource,
+    GlobalSource,
+    LocalSource,
+    RandomValueSource,
+    UnspecializedParamBufferSource,
+)
+from torch._dynamo.symbolic_convert import ExceptionVals, InstructionTranslatorBase
+from torch._dynamo.symbolic_convert import tls as translator_tls
+from torch._dynamo.trace_rules import SkipResult
+from torch._dynamo.types import ConvertFrameReturn
+from torch._dynamo.utils import (
+    _get_error_on_graph_break,
+    _set_error_on_graph_break,
+    cmp_name_to_op_mapping,
+    get_fake_value,
+    unpack_iterable,
+)
+from torch._dynamo.variables import higher_order_ops, object_protocol
+from torch._dynamo.variables.base import (
+    AsPythonConstantNotImplementedError,
+    AttributeMutationNew,
+    AttrMutationKind,
+    ValueMutationExisting,
+    ValueMutationNew,
+    VariableTracker,
+    is_side_effect_safe,
+)
+from torch._dynamo.variables.builder import (
+    GraphArg,
+    VariableBuilder,
+    get_specialized_props,
+    wrap_fx_proxy,
+    wrap_fx_proxy_cls,
+)
+from torch._dynamo.variables.builtin import BuiltinVariable, SetAttrBuiltinVariable
+from torch._dynamo.variables.constant import ConstantVariable
+from torch._dynamo.variables.ctx_manager import ContextWrappingVariable
+from torch._dynamo.variables.dicts import ConstDictVariable, DictViewVariable
+from torch._dynamo.variables.functions import (
+    LocalGeneratorObjectVariable,
+    NestedUserFunctionVariable,
+    PolyfilledFunctionVariable,
+    UserFunctionVariable,
+)
+from torch._dynamo.variables.hashable import is_hashable
+from torch._dynamo.variables.higher_order_ops import TorchHigherOrderOperatorVariable
+from torch._dynamo.variables.iter import IteratorVariable
+from torch._dynamo.variables.lazy import LazyVariableTracker
+from torch._dynamo.variables.lists import (
+    BaseListVariable,
+    DequeVariable,
+    ListIteratorVariable,
+    ListVariable,
+    RangeIteratorVariable,
+    RangeVariable,
+    SizeVariable,
+    SliceVariable,
+    TupleVariable,
+)
+from torch._dynamo.variables.misc import (
+    CellVariable,
+    DeletedVariable,
+    ExceptionVariable,
+    LoggingLoggerVariable,
+    NewGlobalVariable,
+    StringFormatVariable,
+    SuperVariable,
+)
+from torch._dynamo.variables.sets import SetVariable
+from torch._dynamo.variables.tensor import NumpyNdarrayVariable, SymNodeVariable, TensorVariable
+from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
+from torch._dynamo.variables.torch_function import can_dispatch_torch_function
+from torch._dynamo.variables.user_defined import (
+    DefaultDictVariable,
+    FrozenDataClassVariable,
+    NamedTupleVariable,
+    OrderedDictVariable,
+    StructSequenceVariable,
+    UserDefinedClassVariable,
+    UserDefinedDictVariable,
+    UserDefinedExceptionClassVariable,
+    UserDefinedExceptionObjectVariable,
+    UserDefinedObjectVariable,
+)
+from torch._guards import (
+    ChainedSource,
+    Guard,
+    GuardBuilderBase,
+    GuardSource,
+    Source,
+    TracingContext,
+)
+from torch._higher_order_ops.effects import _EffectType, _register_effectful_op
+from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
+from torch._prims_common import is_non_overlapping_and_dense_or_false
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._tensor_str import PRINT_OPTS
+from torch.amp.autocast_mode import _enter_autocast, _exit_autocast
+from torch.autograd.grad_mode import _unsafe_preserve_version_counter
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import (
+    GuardOnDataDependentSymNode,
+    ShapeEnv,
+    canonicalize_bool_expr,
+    free_symbols,
+    free_unbacked_symbols,
+    statically_known_true,
+)
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._pytree import tree_leaves
+from torch.utils._sympy.interp import sympy_interp
+from torch.utils._sympy.reference import PythonReferenceAnalysis
+from torch.utils._sympy.solve import try_solve
+from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
+
+#: Attributes of torch that are private and no classes or functions of a module.
+DYNAMO_FILE: Final = torch._dynamo.__file__
+POLYFILLS_FILE: Final = torch._dynamo.polyfills.__file__
+MODULE_CALL_IMPL: Final = torch.nn.Module._call_impl
+MODULE_WRAPPED_CALL: Final = torch.nn.Module._wrapped_call_impl
+ASSERT_ASYNC: Final = torch.ops.aten._assert_async.msg
+ASSERT_SCALAR: Final = torch.ops.aten._assert_scalar.default
+_get_data_attr: Final = torch._C._autograd._get_data_attr  # type: ignore[attr-defined]
+_nn_pad: Final = torch._C._nn.pad
+_set_grad_enabled_now: Final = torch._C._set_grad_enabled
+_set_default_dtype_now: Final = torch._C._set_default_dtype
+_is_any_autocast_enabled: Final = torch._C._is_any_autocast_enabled
+explain_dynamo: Final = torch._dynamo.explain
+reset_dynamo: Final = torch._dynamo.reset
+
+#: The translator of a frame being traced, as annotations have it.
+Tracer = InstructionTranslatorBase
+
+
+_PURPOSES: Final = """
+models of values in a trace: BaseListVariable BuiltinVariable CellVariable ConstDictVariable
+    ConstantVariable ContextWrappingVariable DefaultDictVariable DeletedVariable
+    DequeVariable DictViewVariable ExceptionVals ExceptionVariable FrozenDataClassVariable
+    IteratorVariable LazyVariableTracker ListIteratorVariable ListVariable
+    LocalGeneratorObjectVariable LoggingLoggerVariable NamedTupleVariable
+    NestedUserFunctionVariable NewGlobalVariable NumpyNdarrayVariable OrderedDictVariable
+    PolyfilledFunctionVariable RangeIteratorVariable RangeVariable SetAttrBuiltinVariable
+    SetVariable SizeVariable SliceVariable StringFormatVariable StructSequenceVariable
+    SuperVariable SymNodeVariable TensorVariable TorchHigherOrderOperatorVariable
+    TorchInGraphFunctionVariable TupleVariable UserDefinedClassVariable
+    UserDefinedDictVariable UserDefinedExceptionClassVariable
+    UserDefinedExceptionObjectVariable UserDefinedObjectVariable UserFunctionVariable
+    VariableTracker
+how a model is changed in a trace: AttrMutationKind AttributeMutationNew SideEffects
+    ValueMutationExisting ValueMutationNew current_scope_id enter_new_scope
+    is_side_effect_safe
+make and read a model: AsPythonConstantNotImplementedError GraphArg VariableBuilder
+    can_dispatch_torch_function cmp_name_to_op_mapping get_specialized_props
+    is_hashable object_protocol unpack_iterable wrap_fx_proxy
+    wrap_fx_proxy_cls
+where a value of the trace comes from: AttrSource CallFunctionNoArgsSource ChainedSource
+    DictGetItemSource GlobalSource GuardSource LocalSource
+    RandomValueSource Source UnspecializedParamBufferSource
+guards on what a trace relies on: Guard GuardBuilder GuardBuilderBase install_guard
+the frame being traced: InstructionTranslatorBase translator_tls
+the graph being traced: OutputGraph TracingContext
+write the code around a compiled graph: PyCodegen create_build_tuple create_call_function
+    create_instruction create_jump_absolute
+how a trace ends early: RestartAnalysis SkipFrame UnspecializeRestartAnalysis
+why a trace fails: BackendCompilerFailed RequiresGradRestartAnalysis TorchDynamoException
+    TorchRuntimeError Unsupported UserError graph_break_hints unimplemented
+exceptions of the program in a trace: ObservedException ObservedUserStopIteration
+    handle_observed_exception observed_exception_map raise_observed_exception
+which code Dynamo compiles, and when: ConvertFrameReturn _get_error_on_graph_break
+    _set_error_on_graph_break compile_lock get_eval_frame_callback reset_code set_eval_frame
+    skip_code
+which functions Dynamo inlines: SkipResult trace_rules
+settings of Dynamo: dynamo_config
+the code in which a frame goes on behind a graph break: ContinueExecutionCache
+operators: HigherOrderOperator OpOverload OpOverloadPacket higher_order_ops
+operators with an effect: _EffectType _register_effectful_op
+assertions inside a graph: ASSERT_ASYNC ASSERT_SCALAR
+run an operation on fake tensors: FakeTensor FakeTensorMode get_fake_value make_fx
+see the operators behind an operation: TorchDispatchMode _disable_current_modes
+unbacked sizes and numbers: GuardOnDataDependentSymNode ShapeEnv canonicalize_bool_expr
+    free_symbols free_unbacked_symbols statically_known_true
+compute with symbolic expressions: PythonReferenceAnalysis ValueRanges bound_sympy
+    sympy_interp try_solve
+views, versions and history of tensors: CreationMeta _get_creation_meta _get_data_attr
+    _unsafe_preserve_version_counter is_non_overlapping_and_dense_or_false
+grad mode, default dtype and autocast inside a graph: _set_grad_enabled_now
+    _set_default_dtype_now _enter_autocast _exit_autocast _is_any_autocast_enabled
+transforms of torch.func: peek_interpreter_stack
+padding by a number out of a tensor: _nn_pad
+nested containers of tensors: tree_leaves
+how tensors are printed: PRINT_OPTS
+frames between a call of a module and its forward: MODULE_CALL_IMPL MODULE_WRAPPED_CALL
+files of Dynamo, to know its frames: DYNAMO_FILE POLYFILLS_FILE
+the demonstration: explain_dynamo reset_dynamo
+"""
+#: What the names are for. A test compares them with the imports above.
+PURPOSES: Final[dict[str, list[str]]] = {
+    purpose: names.split()
+    for purpose, names in re.findall(r"^(.+?): ([^:]+)$", _PURPOSES, re.MULTILINE)
+}
+
+
+class Symbol(NamedTuple):
+    """A private name of torch, the module that it comes from, and what it is for."""
+
+    name: str
+    origin: str
+    purpose: str
+
+
+def symbols() -> list[Symbol]:
+    """Return every private name of torch that bcmend uses, by purpose."""
+    origins = dict(_imports())
+    return [
+        Symbol(name, origins.get(name, "torch"), purpose)
+        for purpose, names in PURPOSES.items()
+        for name in names
+    ]
+
+
+def _imports() -> Iterator[tuple[str, str]]:
+    """Yield each name that this module imports from torch, and from which module."""
+    for node in ast.parse(inspect.getsource(sys.modules[__name__])).body:
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("torch"):
+            yield from ((each.asname or each.name, str(node.module)) for each in node.names)

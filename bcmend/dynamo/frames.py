@@ -1,0 +1,189 @@
+"""The frames that Dynamo is tracing: which called which, and which resumed which.
+
+Dynamo's ``parent`` of a generator's frame is the frame that made the generator; what resumes it may
+be another one.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Iterator
+from difflib import SequenceMatcher
+from functools import partial
+from itertools import groupby
+from types import CodeType
+from typing import Any, Final
+
+from bcmend.bytecode.decode import decode
+from bcmend.bytecode.instructions import Location, UnknownOpcode
+from bcmend.bytecode.line_table import checked, encode
+from bcmend.dynamo import compat
+from bcmend.dynamo.slots import Slot
+from bcmend.names import BUFFER, PREFIX
+from bcmend.weak_tables import ByIdentity
+
+#: Code that was written for patched functions, and the mark of each function that has it.
+_OURS: Final[dict[CodeType, list[Any]]] = {}
+
+
+def add_code(codes: Iterable[CodeType], mark: Any) -> None:
+    """Have frames of ``codes`` count as frames of patched code."""
+    for code in codes:
+        _OURS.setdefault(code, []).append(mark)
+
+
+def remove_code(codes: Iterable[CodeType], mark: Any) -> None:
+    """Take back one ``add_code``."""
+    for code in codes:
+        _OURS[code].remove(mark)
+        if not _OURS[code]:
+            del _OURS[code]
+
+
+def mark_over(tx: compat.Tracer) -> Any:
+    """Return the mark of the innermost frame being traced that is of patched code; else None."""
+    found = (_OURS.get(resumed(frame.f_code)) for frame in being_traced(tx))
+    return next((marks[0] for marks in found if marks), None)
+
+
+def keep_with(tx: compat.Tracer, value: object) -> None:
+    """Have ``value`` live as long as the code that is compiled for the frame being traced.
+
+    Dynamo calls the cleanups when that code is gone, and holds them until then.
+    """
+    tx.output.cleanups.append(partial(_drop, value))  # type: ignore[arg-type]
+
+
+def _drop(*arguments: object) -> None:
+    pass
+
+
+#: Whether a frame is one of patched code, or was called by one.
+_COVERED: Final[Slot[bool | None]] = Slot(lambda: None)
+
+
+def covers(tx: compat.Tracer) -> bool:
+    """Return whether a frame being traced is of patched code, or inside of such."""
+    return _is_covered(tx) or any(map(_is_covered, tx.output._current_tx))
+
+
+def _is_covered(frame: Any) -> bool:
+    found = _COVERED.of(frame)
+    if found is None:
+        parent = getattr(frame, "parent", None)
+        is_inside = parent is not None and _is_covered(parent)
+        found = is_inside or resumed(frame.f_code) in _OURS
+        _COVERED.put(frame, found)
+    return found
+
+
+def resumed(code: CodeType) -> CodeType:
+    """Return the code that Dynamo resumes behind a graph break; other code is its own."""
+    known = compat.ContinueExecutionCache.generated_code_metadata.get(code)
+    return code if known is None else known.code
+
+
+#: Code that Dynamo resumes, with the lines of its origin.
+_WITH_LINES: Final[ByIdentity[CodeType, CodeType]] = ByIdentity()
+
+
+def with_lines(code: CodeType) -> CodeType:
+    """Return code that Dynamo resumes behind a graph break, with the lines of its origin.
+
+    Dynamo gives it the lines of all that stands before the break, to which a loop comes back.
+    """
+    origin = resumed(code)
+    if origin is code:
+        return code
+    return _WITH_LINES.setdefault(code, lambda: _with_lines_of(code, origin))
+
+
+def _with_lines_of(code: CodeType, origin: CodeType) -> CodeType:
+    try:
+        here, there = decode(code).instructions, decode(origin).instructions
+    except UnknownOpcode:
+        return code
+    one, other = ([(each.op, repr(each.arg)) for each in those] for those in (here, there))
+    locations = [Location(*each) for each in code.co_positions()]
+    starts = [*(each.offset // 2 for each in here), len(locations)]
+    for first, second, count in SequenceMatcher(None, one, other, False).get_matching_blocks():
+        for index, known in enumerate(there[second : second + count], first):
+            units = range(starts[index], starts[index + 1])
+            locations[units.start : units.stop] = [known.location or Location()] * len(units)
+    runs = ((checked(each), len(list(same))) for each, same in groupby(locations))
+    return code.replace(co_linetable=encode(runs, code.co_firstlineno))
+
+
+def is_captured_whole(tx: compat.Tracer) -> bool:
+    """Return whether nothing runs between what is traced and the end of the call."""
+    return bool(tx.one_graph or tx.error_on_graph_break)
+
+
+def ends_at_a_boundary(tx: compat.Tracer) -> bool:
+    """Return whether what the root frame returns goes straight to a boundary."""
+    return BUFFER in tx.output.root_tx.f_code.co_varnames and is_captured_whole(tx)
+
+
+def arguments_of(code: CodeType) -> tuple[str, ...]:
+    """Return the names of all arguments of a function, in the order of its variables."""
+    stars = bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
+    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + stars]
+
+
+def outwards(tx: compat.Tracer) -> Iterator[Any]:
+    """Yield ``tx`` and the frames around it, by ``parent``."""
+    frame: Any = tx
+    while frame is not None:
+        yield frame
+        frame = getattr(frame, "parent", None)
+
+
+def being_traced(tx: compat.Tracer) -> Iterator[Any]:
+    """Yield ``tx`` and every frame that waits for it, each once, innermost first."""
+    seen: set[int] = set()
+    for innermost in (tx, *reversed(tx.output._current_tx)):
+        for frame in outwards(innermost):
+            if id(frame) in seen:
+                break
+            seen.add(id(frame))
+            yield frame
+
+
+def named(tx: compat.Tracer) -> Iterator[Any]:
+    """Yield what the locals of the program in the frames being traced hold."""
+    for frame in being_traced(tx):
+        names = frame.symbolic_locals.items()
+        yield from (value for name, value in names if not name.startswith(PREFIX))
+
+
+def drains_for_the_caller(tx: compat.Tracer) -> bool:
+    """Return whether Dynamo runs a generator to its end only because the call returns it.
+
+    In eager execution it has not run by then.
+    """
+    returns = tx.output.root_tx.current_instruction.opname == "RETURN_VALUE"
+    return returns or bool(tx.output.current_tracer.is_reconstructing_generator)
+
+
+def holds(
+    values: Any, sought: compat.VariableTracker, effects: compat.SideEffects | None = None
+) -> bool:
+    """Return whether a value is among ``values``, or in what they hold.
+
+    With ``effects``, the attributes that a trace has stored count as well.
+    """
+    found: list[compat.VariableTracker] = []
+
+    def note(variable: compat.VariableTracker) -> None:
+        if variable is sought:
+            found.append(variable)
+
+    compat.VariableTracker.visit(note, values, side_effects=effects)
+    return bool(found)
+
+
+def is_referenced(tx: compat.Tracer, value: compat.VariableTracker) -> bool:
+    """Return whether a local or an attribute may refer to ``value`` or to what holds it."""
+    stores = tx.output.side_effects.store_attr_mutations.values()
+    stored = [each for stored in stores for each in stored.values()]
+    return holds([*stored, *named(tx)], value)

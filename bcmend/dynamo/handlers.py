@@ -1,0 +1,116 @@
+"""The protocol of handlers, which answer calls and operations that Dynamo traces.
+
+A handler is given a ``Call`` and returns Dynamo's model of the result, or ``PASS`` to leave the
+call to the next handler and in the end to Dynamo. It may raise ``Refusal`` to say why it leaves it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, NoReturn
+
+from bcmend.dynamo import compat, hooks
+
+
+class Pass:
+    """The type of ``PASS``."""
+
+    def __repr__(self) -> str:
+        return "PASS"
+
+
+#: Returned by a handler that leaves a call to others.
+PASS: Final = Pass()
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call being traced.
+
+    Attributes:
+        tx: the translator of the frame that makes it.
+        owner: the model of what it is a method of; not among ``args``.
+        function: the callable, if it is no method of a traced value.
+    """
+
+    tx: compat.Tracer
+    name: str
+    owner: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    function: Any = None
+
+
+Answer = compat.VariableTracker | Pass
+Handler = Callable[[Call], Answer]
+
+
+def break_graph(kind: str, context: str, explanation: str, **more: Any) -> NoReturn:
+    """End the graph here, as Dynamo does at what it cannot trace; ``more`` as Dynamo has it."""
+    more.setdefault("hints", [*compat.graph_break_hints.FUNDAMENTAL])
+    compat.unimplemented(
+        gb_type=f"bcmend: {kind}", context=context, explanation=explanation, **more
+    )
+
+
+def method(owner: type, name: str, purpose: str, *, place: int = 0) -> Callable[[Handler], Handler]:
+    """Declare a handler in front of a method of one of Dynamo's models."""
+
+    def declare(handler: Handler) -> Handler:
+        def ask(inner: Any, variable: Any, tx: compat.Tracer, *args: Any, **kwargs: Any) -> Any:
+            answer = handler(Call(tx, name, variable, args, kwargs))
+            return inner(variable, tx, *args, **kwargs) if isinstance(answer, Pass) else answer
+
+        hooks.around(owner, name, purpose, place=place)(ask)
+        return handler
+
+    return declare
+
+
+#: Handlers of methods of tensors by name, each with its place.
+_TENSOR_METHODS: Final[dict[str, list[tuple[int, Handler]]]] = {}
+
+
+def tensor_method(name: str, *, place: int = 0) -> Callable[[Handler], Handler]:
+    """Declare a handler of a method of tensors; the highest place is asked first."""
+
+    def declare(handler: Handler) -> Handler:
+        rows = _TENSOR_METHODS.setdefault(name, [])
+        rows.append((place, handler))
+        rows.sort(key=lambda each: -each[0])
+        return handler
+
+    return declare
+
+
+@hooks.around(compat.TensorVariable, "call_method", "methods of tensors")
+def _call_tensor_method(
+    inner: Any, tensor: compat.TensorVariable, tx: compat.Tracer, name: str, args: Any, kwargs: Any
+) -> Any:
+    handlers = _TENSOR_METHODS.get(name, ())
+    if handlers and not compat.can_dispatch_torch_function(tx, (tensor, *args), kwargs):
+        given = {key: value.realize() for key, value in kwargs.items()}
+        for _, handler in handlers:
+            answer = handler(Call(tx, name, tensor, tuple(args), given))
+            if not isinstance(answer, Pass):
+                return answer
+    return inner(tensor, tx, name, args, kwargs)
+
+
+def function(target: Any, purpose: str, *, is_last: bool = False) -> Callable[[Handler], Handler]:
+    """Declare a handler of a function of torch; ``is_last`` to ask it only after Dynamo's own."""
+
+    def declare(handler: Handler) -> Handler:
+        def ask(before: Any, called: Any, tx: compat.Tracer, *args: Any, **kwargs: Any) -> Any:
+            if is_last and before is not None:
+                return before(called, tx, *args, **kwargs)
+            answer = handler(Call(tx, target.__name__, None, args, kwargs, target))
+            if isinstance(answer, Pass):
+                return None if before is None else before(called, tx, *args, **kwargs)
+            return answer
+
+        hooks.row(target, purpose)(ask)
+        return handler
+
+    return declare

@@ -1,0 +1,325 @@
+"""The registry of what bcmend replaces in torch: methods, and rows of Dynamo's tables.
+
+A hook is declared where it is implemented and runs only for frames of patched code
+(``frames.covers``). Hooks are in place only while a trace is under way in which patched code takes
+part (``active``, ``activate_for``), so that other programs are compiled by torch as it was written.
+``OutputGraph``, ``SideEffects`` and ``ShapeEnv`` are not touched at all: the objects of such a
+trace get a subclass (``adopt``), since the last two are asked questions after the trace, too.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+from bcmend.dynamo import compat, frames
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+#: Finds the translator among the positional arguments of a hooked call; ``None`` for no gate.
+Gate = Callable[..., Any] | None
+
+
+def first(*arguments: Any) -> Any:
+    """Gate of methods of the translator, and of functions that get it first."""
+    return arguments[0]
+
+
+def second(*arguments: Any) -> Any:
+    """Gate of methods that get the translator."""
+    return arguments[1]
+
+
+def of_builder(*arguments: Any) -> Any:
+    """Gate of methods of a ``VariableBuilder``."""
+    return arguments[0].tx
+
+
+@dataclass(frozen=True, slots=True)
+class Hook:
+    """One replaced method.
+
+    Attributes:
+        owner: the class or module that has it.
+        function: called in its place with the next function of the chain and the arguments.
+        gate: returns the frame that a call belongs to; ``None`` to have every call of a trace with
+            patched code.
+        place: hooks of one target are called from the highest place down to 0.
+    """
+
+    owner: Any
+    name: str
+    purpose: str
+    function: Callable[..., Any]
+    gate: Gate
+    place: int = 0
+
+    @property
+    def target(self) -> str:
+        return f"{self.owner.__name__.rpartition('.')[2]}.{self.name}"
+
+    @property
+    def is_of_trace(self) -> bool:
+        """Return whether it is a method of a subclass, which the objects of a trace get."""
+        return self.owner in _PER_TRACE
+
+    def around(self, inner: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the function that stands in front of ``inner``."""
+        function, gate = self.function, self.gate
+
+        @functools.wraps(inner)
+        def hooked(*arguments: Any, **keywords: Any) -> Any:
+            if gate is None or frames.covers(gate(*arguments)):
+                return function(inner, *arguments, **keywords)
+            return inner(*arguments, **keywords)
+
+        setattr(hooked, _INNER, inner)
+        return hooked
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One entry of a table of Dynamo's; ``make`` gets the present one or ``None``."""
+
+    table: str
+    key: Any
+    purpose: str
+    make: Callable[[Any], Any]
+
+    @property
+    def target(self) -> str:
+        name = self.key if isinstance(self.key, str) else getattr(self.key, "__name__", self.key)
+        return f"{self.table}[{name}]"
+
+
+_INNER: Final = "_bcmend_inner"  # attribute of a hooked function: the next one of its chain
+
+
+def original(function: Any) -> Any:
+    """Return the function of torch behind a chain of hooks."""
+    while hasattr(function, _INNER):
+        function = getattr(function, _INNER)
+    return function
+
+
+FUNCTIONS: Final = "functions"
+OPERATORS: Final = "operators"
+
+#: Classes of which the objects of a trace get a subclass.
+_PER_TRACE: Final[tuple[type, ...]] = (compat.OutputGraph, compat.SideEffects, compat.ShapeEnv)
+_ABSENT: Final = object()
+
+
+def _table(name: str) -> dict[Any, Any]:
+    if name == FUNCTIONS:
+        found: dict[Any, Any] = compat.TorchInGraphFunctionVariable._get_handlers()
+        return found
+    table: dict[Any, Any] = compat.higher_order_ops._hop_name_to_variable_class
+    return table
+
+
+@dataclass(slots=True, eq=False)
+class Registry:
+    """What is replaced, and what stood there before.
+
+    Attributes:
+        hooks, rows: everything that was declared.
+        depth: how many traces with patched code are under way.
+        before: puts one thing each back when the last of them ends.
+        subclasses: of each class of ``_PER_TRACE``, what its objects become.
+        armed: puts one thing each back when nothing is patched any more.
+        caches: those of bcmend for methods of ``BuiltinVariable``.
+    """
+
+    hooks: list[Hook] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
+    depth: int = 0
+    before: list[Callable[[], None]] = field(default_factory=list)
+    subclasses: dict[type, type] = field(default_factory=dict)
+    armed: list[Callable[[], None]] = field(default_factory=list)
+    caches: dict[str, Any] = field(default_factory=dict)
+
+    def install(self) -> None:
+        """Put every hook and row in place."""
+        for owner, name, wrapped in self.chains(of_trace=False):
+            self._replace(owner, name, wrapped)
+        for each in self.rows:
+            if each.table == FUNCTIONS:
+                self.before.append(_put_row(each))
+        self._use_own_caches()
+
+    def uninstall(self) -> None:
+        """Put back what stood there before."""
+        while self.before:
+            self.before.pop()()
+
+    def chains(self, *, of_trace: bool) -> Iterator[tuple[Any, str, Any]]:
+        """Yield owner and name of each target with the chain of its hooks around the original."""
+        targets: dict[tuple[int, str], list[Hook]] = {}
+        for hook in self.hooks:
+            if hook.is_of_trace is of_trace:
+                targets.setdefault((id(hook.owner), hook.name), []).append(hook)
+        for chain in targets.values():
+            owner, name = chain[0].owner, chain[0].name
+            function: Any = getattr(owner, name)
+            is_property = isinstance(function, property)
+            function = function.fget if is_property else function
+            for hook in sorted(chain, key=lambda each: each.place):
+                function = hook.around(function)
+            yield owner, name, property(function) if is_property else function
+
+    def _replace(self, owner: Any, name: str, value: Any) -> None:
+        before = vars(owner).get(name, _ABSENT)
+        write, delete = functools.partial(setattr, owner), functools.partial(delattr, owner)
+        self.before.append(_exchange(write, delete, name, before, value))
+
+    def _use_own_caches(self) -> None:
+        """Exchange the caches of Dynamo that hold the methods themselves."""
+        if not self.caches:
+            original = compat.BuiltinVariable._binop_handlers.__wrapped__
+            self.caches = {
+                "_binop_handlers": staticmethod(functools.cache(original)),
+                "call_function_handler_cache": {},
+            }
+        for name, cache in self.caches.items():
+            self._replace(compat.BuiltinVariable, name, cache)
+
+    def subclass_of(self, kind: type) -> type:
+        """Return what an object of ``kind``, a class of ``_PER_TRACE``, becomes in a trace."""
+        if kind not in self.subclasses:
+            chains = self.chains(of_trace=True)
+            found = {name: function for owner, name, function in chains if owner is kind}
+            self.subclasses[kind] = type(f"Mended{kind.__name__}", (kind,), found)
+        return self.subclasses[kind]
+
+
+def _exchange(
+    write: Callable[[Any, Any], None],
+    delete: Callable[[Any], None],
+    key: Any,
+    before: Any,
+    value: Any,
+) -> Callable[[], None]:
+    """Write ``value`` at ``key``; return what puts ``before`` back."""
+    write(key, value)
+    if before is _ABSENT:
+        return functools.partial(delete, key)
+    return functools.partial(write, key, before)
+
+
+def _put_row(row: Row) -> Callable[[], None]:
+    """Put a row into its table; return what takes it out again."""
+    table = _table(row.table)
+    before = table.get(row.key, _ABSENT)
+    made = row.make(None if before is _ABSENT else before)
+    return _exchange(table.__setitem__, table.__delitem__, row.key, before, made)
+
+
+REGISTRY: Final = Registry()
+
+
+def around(
+    owner: Any, name: str, purpose: str, *, gate: Gate = second, place: int = 0
+) -> Callable[[Function], Function]:
+    """Declare that a function stands in front of a method of torch; see ``Hook``."""
+
+    def declare(function: Function) -> Function:
+        REGISTRY.hooks.append(Hook(owner, name, purpose, function, gate, place))
+        return function
+
+    return declare
+
+
+def row(key: Any, purpose: str) -> Callable[[Function], Function]:
+    """Declare a handler of a function of torch, given the present one before its arguments."""
+
+    def declare(function: Function) -> Function:
+        def make(before: Any) -> Any:
+            def handle(called: Any, tx: compat.Tracer, *arguments: Any, **keywords: Any) -> Any:
+                if frames.covers(tx):
+                    return function(before, called, tx, *arguments, **keywords)
+                return None if before is None else before(called, tx, *arguments, **keywords)
+
+            return handle
+
+        REGISTRY.rows.append(Row(FUNCTIONS, key, purpose, make))
+        return function
+
+    return declare
+
+
+def operator(name: str, purpose: str) -> Callable[[type], type]:
+    """Declare Dynamo's model of an operator of bcmend."""
+
+    def declare(model: type) -> type:
+        REGISTRY.rows.append(Row(OPERATORS, name, purpose, lambda before: model))
+        return model
+
+    return declare
+
+
+@contextmanager
+def active() -> Iterator[None]:
+    """Have the hooks in place for the length of a block, in which patched code is compiled."""
+    with compat.compile_lock:
+        _enter()
+        try:
+            yield
+        finally:
+            _leave()
+
+
+def activate_for(output: compat.OutputGraph) -> None:
+    """Have the hooks in place from here to the end of a trace that comes to patched code."""
+    _enter()
+    output.add_cleanup_hook(_leave)
+
+
+def _enter() -> None:
+    if not REGISTRY.depth:
+        REGISTRY.install()
+    REGISTRY.depth += 1
+
+
+def _leave() -> None:
+    REGISTRY.depth -= 1
+    if not REGISTRY.depth:
+        REGISTRY.uninstall()
+
+
+def is_active() -> bool:
+    """Return whether the hooks are in place."""
+    return bool(REGISTRY.depth)
+
+
+def adopt(objects: Iterable[Any]) -> None:
+    """Give objects of a trace the class in which the hooks of theirs are methods."""
+    for each in objects:
+        if type(each) in _PER_TRACE:
+            each.__class__ = REGISTRY.subclass_of(type(each))
+
+
+def arm() -> None:
+    """Make bcmend's own operators known to Dynamo, and have it skip bcmend's code."""
+    if REGISTRY.armed:
+        return
+    for each in REGISTRY.rows:
+        if each.table == OPERATORS:
+            REGISTRY.armed.append(_put_row(each))
+    compat.trace_rules.add("bcmend")
+    added = compat.trace_rules.SKIP_DIRS[-1]
+
+    def forget() -> None:
+        compat.trace_rules.SKIP_DIRS.remove(added)
+        compat.trace_rules._recompile_re()
+
+    REGISTRY.armed.append(forget)
+
+
+def disarm() -> None:
+    """Leave torch as it was."""
+    while REGISTRY.armed:
+        REGISTRY.armed.pop()()

@@ -1,0 +1,34 @@
+"""Code that runs as plain Python, whatever compiles the frames around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any, TypeVar
+
+from bcmend.dynamo import compat
+
+T = TypeVar("T")
+
+
+def run(function: Callable[..., T], *arguments: Any) -> T:
+    """Return ``function(*arguments)``, of which nothing is compiled."""
+    callback = compat.set_eval_frame(None)
+    try:
+        return function(*arguments)
+    finally:
+        compat.set_eval_frame(callback)
+
+
+def have_dynamo_skip(*targets: Any) -> None:
+    """Have Dynamo skip functions, and those that modules define."""
+    for target in targets:
+        if isinstance(target, FunctionType):
+            compat.skip_code(target.__code__)
+            continue
+        for each in vars(target).values():
+            if isinstance(each, FunctionType) and each.__module__ == target.__name__:
+                compat.skip_code(each.__code__)
+
+
+have_dynamo_skip(run)

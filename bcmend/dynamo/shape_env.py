@@ -1,0 +1,122 @@
+"""What a trace knows and asserts of unbacked symbols, in parts that can be taken back.
+
+``x[1]`` in an arm says that there are two rows at least. Torch asserts that for the whole graph and
+relies on it, but it holds only where the arm is taken. ``taken_back`` removes it from the shape
+environment and gives it to the arm; ``assert_again`` asserts it for the whole graph if the arm is
+run whatever its condition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import torch
+
+from bcmend.dynamo import compat
+from bcmend.dynamo.slots import Slot
+
+#: Functions of which torch caches the answers, whatever it comes to know since.
+_REMEMBERED: Final[tuple[Any, ...]] = (
+    compat.ShapeEnv.guard_or_defer_runtime_assert,
+    compat.ShapeEnv._inner_evaluate_expr,
+    compat.ShapeEnv._maybe_guard_rel,
+)
+
+#: The comparisons of symbols that hold at the present place of the trace.
+FACTS: Final[Slot[list[Any]]] = Slot(list)
+
+
+@contextmanager
+def without_facts(environment: Any) -> Iterator[None]:
+    """Have no condition of an arm hold for the length of a block."""
+    before = FACTS.of(environment)
+    FACTS.put(environment, [])
+    try:
+        yield
+    finally:
+        FACTS.put(environment, before)
+
+
+def symbols_in(value: Any) -> set[Any]:
+    """Return the unbacked symbols of a number, of sizes of a tensor, or of several of them."""
+    if isinstance(value, (tuple, list)):
+        return {symbol for each in value for symbol in symbols_in(each)}
+    if isinstance(value, (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool)):
+        return set(compat.free_unbacked_symbols(value))
+    return set()
+
+
+class Knowledge:
+    """What a shape environment knew at one moment; what it learns since can be taken back."""
+
+    def __init__(self, environment: Any) -> None:
+        self._environment = environment
+        self._ranges = dict(environment.var_to_range)
+        self._replacements = dict(environment.replacements)
+        asserts = environment.deferred_runtime_asserts
+        self._asserted = {key: len(each) for key, each in asserts.items()}
+        self._axioms = dict(environment.axioms)
+
+    def take_back_older(self) -> list[Any]:
+        """Forget what was asserted of symbols that were known then; return it."""
+        environment = self._environment
+        older: list[Any] = []
+        fresh: list[Any] = []
+        for key, every in environment.deferred_runtime_asserts.items():
+            at = self._asserted.get(key, 0)
+            if key in self._ranges:
+                older += every[at:]
+                del every[at:]
+            else:
+                fresh += every[at:]
+        if older:
+            self._restore(fresh)
+            environment.num_deferred_runtime_asserts -= len(older)
+            environment._version_counter += 1
+            for function in _REMEMBERED:
+                function.cache_clear()
+        return older
+
+    def take_back_all(self) -> None:
+        """Forget what was asserted since, also of symbols made since."""
+        self.take_back_older()
+        asserts = self._environment.deferred_runtime_asserts
+        for key in [each for each in asserts if each not in self._ranges]:
+            self._environment.num_deferred_runtime_asserts -= len(asserts.pop(key))
+
+    def _restore(self, fresh: Iterable[Any]) -> None:
+        """Forget what was found out of older symbols; keep what ``fresh`` assertions say."""
+        environment = self._environment
+        for symbol, known in self._ranges.items():
+            if compat.free_unbacked_symbols(symbol):
+                environment.var_to_range[symbol] = known
+        for symbol in environment.replacements.keys() - self._replacements.keys():
+            if symbol in self._ranges and compat.free_unbacked_symbols(symbol):
+                del environment.replacements[symbol]
+        axioms = dict(self._axioms)
+        for each in fresh:
+            axioms.update(environment.get_implications(environment.simplify(each.expr)))
+        environment.axioms.clear()
+        environment.axioms.update(axioms)
+
+
+@contextmanager
+def taken_back(environment: Any) -> Iterator[list[Any]]:
+    """Take back at the end of a block what was asserted in it of older symbols.
+
+    The list that it yields is filled with it then.
+    """
+    found: list[Any] = []
+    knowledge = Knowledge(environment)
+    try:
+        yield found
+    finally:
+        found.extend(knowledge.take_back_older())
+
+
+def assert_again(tx: compat.Tracer, asserted: Iterable[Any]) -> None:
+    """Assert at the present place of the trace what was asserted in an arm."""
+    for each in asserted:
+        tx.output.shape_env.guard_or_defer_runtime_assert(each.expr, each.msg)

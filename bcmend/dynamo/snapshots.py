@@ -1,0 +1,158 @@
+"""Remembers the state of Dynamo's models of objects before an arm is traced, and restores it.
+
+Containers are restored in place, since others may hold the very list or dictionary: an iterator has
+what it goes over. Some iterators hold one of Python's, and a generator holds the frame in which
+Dynamo traces it: both are set back to where they stood.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from bcmend.dynamo import compat
+
+_CONTAINERS = (list, dict, set, OrderedDict, deque)
+_ITERABLES: tuple[Any, ...] = ([], (), set(), {}, {}.values(), {}.items())
+_PYTHON_ITERATORS = tuple({type(iter(each)) for each in _ITERABLES})
+
+#: Attributes of the frame of a generator that change from one value to the next.
+_FRAME = (
+    "accept_prefix_inst",
+    "stack",
+    "symbolic_locals",
+    "block_stack",
+    "generated_items",
+    "instruction_pointer",
+    "current_instruction",
+    "generator_exhausted",
+    "symbolic_result",
+    "lineno",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rest:
+    """The items that an iterator of Python has left."""
+
+    items: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """The state of a variable at one time.
+
+    Attributes:
+        state: its fields, with copies of containers; for a generator, those of its frame.
+        containers: the containers themselves.
+        kind: its class, which changes when it becomes a journaled container.
+    """
+
+    variable: compat.VariableTracker
+    state: dict[str, Any]
+    containers: dict[str, Any]
+    kind: type[compat.VariableTracker]
+
+    def now(self) -> dict[str, Any]:
+        """Return the present state of the variable."""
+        return _state(self.variable)
+
+    def has_changed(self, besides: str = "") -> bool:
+        """Return whether a field other than ``besides`` has changed."""
+        one, other = self.state, self.now()
+        if one.keys() != other.keys():
+            return True
+        names = (name for name in one if name != besides)
+        return any(one[name] is not other[name] and one[name] != other[name] for name in names)
+
+    def restore(self) -> None:
+        """Give the variable this state again."""
+        if isinstance(self.variable, compat.LocalGeneratorObjectVariable):
+            vars(self.variable.inline_tracer).update(
+                (name, _copied(value)) for name, value in self.state.items()
+            )
+            return
+        values = {
+            name: iter(value.items) if isinstance(value, _Rest) else value
+            for name, value in self.state.items()
+        }
+        is_modified = values.pop("is_modified")
+        for name, container in self.containers.items():
+            _refill(container, values[name])
+            values[name] = container
+        vars(self.variable).clear()
+        vars(self.variable).update(values)
+        self.variable.__class__ = self.kind
+        if is_modified is not None:
+            self.variable.mutation_type.is_modified = is_modified  # type: ignore[union-attr]
+
+
+def remember(variable: compat.VariableTracker) -> Remembered:
+    """Return the present state of ``variable``."""
+    containers = {
+        name: value for name, value in vars(variable).items() if type(value) in _CONTAINERS
+    }
+    return Remembered(variable, _state(variable), containers, type(variable))
+
+
+def holds_items(variable: compat.VariableTracker) -> bool:
+    """Return whether ``variable`` stands for a container."""
+    return type(vars(variable).get("items")) in _CONTAINERS and not is_consumable(variable)
+
+
+def is_consumable(variable: compat.VariableTracker) -> bool:
+    """Return whether ``variable`` stands for an iterator or a generator."""
+    return isinstance(variable, (compat.IteratorVariable, compat.LocalGeneratorObjectVariable))
+
+
+def visit(
+    found: Callable[[compat.VariableTracker], None],
+    values: Iterable[compat.VariableTracker],
+    effects: Any,
+) -> None:
+    """Call ``found`` for all that ``values`` hold, also in frames of generators."""
+    cache: dict[int, Any] = {}
+
+    def each(variable: compat.VariableTracker) -> None:
+        found(variable)
+        if isinstance(variable, compat.LocalGeneratorObjectVariable):
+            frame: Any = variable.inline_tracer
+            inner = [*frame.symbolic_locals.values(), *frame.stack]
+            compat.VariableTracker.visit(each, inner, cache, side_effects=effects)
+
+    compat.VariableTracker.visit(each, list(values), cache, side_effects=effects)
+
+
+def _state(variable: compat.VariableTracker) -> dict[str, Any]:
+    if isinstance(variable, compat.LocalGeneratorObjectVariable):
+        frame = vars(variable.inline_tracer)
+        return {name: _copied(frame[name]) for name in _FRAME if name in frame}
+    state = {name: _copied(value) for name, value in vars(variable).items()}
+    state["is_modified"] = getattr(variable.mutation_type, "is_modified", None)
+    return state
+
+
+def _copied(value: Any) -> Any:
+    if type(value) in _CONTAINERS:
+        return copy.copy(value)
+    if isinstance(value, _PYTHON_ITERATORS):
+        return _Rest(tuple(copy.copy(value)))
+    return value
+
+
+def _refill(container: Any, contents: Any) -> None:
+    if _identities(container) == _identities(contents):
+        return
+    container.clear()
+    if isinstance(container, (list, deque)):
+        container.extend(contents)
+    else:
+        container.update(contents)
+
+
+def _identities(container: Any) -> list[int]:
+    values = container.values() if isinstance(container, dict) else ()
+    return [id(each) for each in (*container, *values)]

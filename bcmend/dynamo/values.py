@@ -1,0 +1,119 @@
+"""Dynamo's models of values: constants, the fake tensor behind a tensor, containers.
+
+Containers that are copied item by item are lists, tuples, dictionaries, named tuples and structure
+sequences. What has attributes beside its items counts as an object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeAlias, TypeGuard
+
+import torch
+
+from bcmend.dynamo import compat
+from bcmend.dynamo.slots import Slot
+
+#: Dynamo's models of a value, and of a tensor.
+Value: TypeAlias = compat.VariableTracker
+TensorValue: TypeAlias = compat.TensorVariable
+
+
+def object_behind(variable: compat.VariableTracker, name: str = "value") -> Any:
+    """Return the object that a model stands for, its attribute ``name``; else ``None``."""
+    try:
+        return getattr(variable, name, None)
+    except NotImplementedError:  # a model of a list makes the list when asked
+        return None
+
+
+def constant(value: object) -> compat.VariableTracker:
+    """Return Dynamo's model of a constant."""
+    result = compat.ConstantVariable.create(value)
+    assert isinstance(result, compat.VariableTracker)
+    return result
+
+
+def function_of(tx: compat.Tracer, function: Callable[..., Any]) -> compat.VariableTracker:
+    """Return Dynamo's model of a function of bcmend."""
+    source = global_of(tx.output, function)
+    return compat.VariableTracker.build(tx, function, source)  # type: ignore[no-any-return]
+
+
+#: The names that objects have among the globals of the frame being traced, by identity.
+_NAMES: Final[Slot[dict[int, str]]] = Slot(dict)
+
+
+def global_of(output: compat.OutputGraph, thing: object) -> compat.GlobalSource:
+    """Return the source of an object that is to be a global as long as the compiled code lives."""
+    names = _NAMES.of(output)
+    if id(thing) not in names:
+        names[id(thing)] = output.install_global("__bcmend", thing)
+    return compat.GlobalSource(names[id(thing)])
+
+
+def remove_globals(output: compat.OutputGraph) -> None:
+    """Remove these globals after a trace that failed, of which Dynamo leaves all."""
+    for name in _NAMES.of(output).values():
+        output.global_scope.pop(name, None)
+
+
+def load_global(codegen: Any, thing: object) -> None:
+    """Write the load of such an object."""
+    codegen(global_of(codegen.tx.output, thing))
+
+
+def example_of(value: compat.TensorVariable) -> torch.Tensor:
+    """Return the fake tensor behind ``value``."""
+    example = value.as_proxy().node.meta["example_value"]
+    assert isinstance(example, torch.Tensor)
+    return example
+
+
+def fake_mode_of(tx: compat.Tracer) -> compat.FakeTensorMode:
+    """Return the mode in which the operations of a trace run on fake tensors."""
+    mode = tx.fake_mode
+    assert mode is not None
+    return mode
+
+
+def is_unbacked(value: Any) -> TypeGuard[compat.SymNodeVariable]:
+    """Return whether a value is a symbolic number that depends on the data of tensors."""
+    return isinstance(value, compat.SymNodeVariable) and bool(
+        compat.free_unbacked_symbols(value.sym_num)
+    )
+
+
+def is_symbolic_int(value: Any) -> TypeGuard[compat.SymNodeVariable]:
+    """Return whether a value is a symbolic integer: a size, or what was computed from one."""
+    return isinstance(value, compat.SymNodeVariable) and isinstance(value.sym_num, torch.SymInt)
+
+
+def is_named_tuple(value: compat.VariableTracker) -> bool:
+    """Return whether a value is a tuple of named items without other attributes."""
+    if not isinstance(value, (compat.NamedTupleVariable, compat.StructSequenceVariable)):
+        return False
+    return not hasattr(value.value, "__dict__")
+
+
+def items_in(value: Any) -> list[compat.VariableTracker] | None:
+    """Return the items of a container, the values of a dictionary; ``None`` for anything else."""
+    if type(value) in (compat.ListVariable, compat.TupleVariable) or is_named_tuple(value):
+        return list(value.items)
+    return list(value.items.values()) if type(value) is compat.ConstDictVariable else None
+
+
+def made_of(value: Any, items: Sequence[compat.VariableTracker]) -> compat.VariableTracker:
+    """Return a new container like ``value`` with other items."""
+    if type(value) is compat.ListVariable:
+        return compat.ListVariable(list(items), mutation_type=compat.ValueMutationNew())
+    if type(value) is compat.ConstDictVariable:
+        pairs = dict(zip(value.items, items, strict=True))
+        return compat.ConstDictVariable(
+            pairs, value.user_cls, mutation_type=compat.ValueMutationNew()
+        )
+    plain = compat.TupleVariable(list(items))
+    if type(value) is compat.TupleVariable:
+        return plain
+    named: compat.VariableTracker = type(value)(value.value, tuple_vt=plain)
+    return named

@@ -1,0 +1,307 @@
+"""The calls that Dynamo cannot trace and for which something equal can be traced.
+
+Each row names a callable, what stands in for a call of it, under which condition that is equal to
+the call, and the test that proves it. The user may add callables with replacements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import (
+    BuiltinFunctionType,
+    ClassMethodDescriptorType,
+    CodeType,
+    FunctionType,
+    MethodDescriptorType,
+    MethodType,
+)
+from typing import Any, Final
+
+from bcmend.bytecode.names_used import code_objects, has_with
+from bcmend.errors import SubstituteError
+from bcmend.knowledge.qualified_names import Registered, is_qualified, name_of, resolved
+
+
+@dataclass(frozen=True, slots=True)
+class Substitute:
+    """What stands in for a call.
+
+    Attributes:
+        answer: a key of ``bcmend.tracing.substitutes.dispatch.ANSWERS``.
+        becomes: what the call becomes, in words.
+        condition: when that is equal to the call; elsewhere Dynamo traces the call itself.
+        proof: the test that shows it.
+        replacement: what is traced in place of the call, for rows of the user.
+    """
+
+    name: str
+    answer: str
+    becomes: str = ""
+    condition: str = ""
+    proof: str = ""
+    replacement: object = None
+
+
+#: In place of a callable: attributes of tensors that are stored to.
+STORES: Final = frozenset(["requires_grad"])
+
+_TENSOR: Final = "torch.Tensor."
+
+
+def _rows(names: str, answer: str, becomes: str, condition: str, proof: str) -> list[Substitute]:
+    return [Substitute(name, answer, becomes, condition, proof) for name in names.split()]
+
+
+TABLE: Final[Mapping[str, Substitute]] = {
+    row.name: row
+    for row in (
+        *_rows(
+            "torch.autograd.Variable torch.autograd.variable.Variable",
+            "variable",
+            "`t.detach()`, which it is; with `requires_grad=True`, `requires_grad_()` behind it",
+            "`t` is a plain tensor, and `volatile` is not set (which warns)",
+            "tests/tracing/substitutes/test_dispatch.py::test_variable",
+        ),
+        *_rows(
+            "torch._check torch._check_with torch._check_index torch._check_value"
+            " torch._check_type torch._check_not_implemented",
+            "check",
+            "nothing where the condition is known to hold, its exception where it is known not to,"
+            " and a side exit where the data decide: the call is made in plain Python",
+            "any message; where the graph cannot be thrown away, Dynamo's own form stays",
+            "tests/tracing/substitutes/test_dispatch.py::test_check",
+        ),
+        *_rows(
+            "torch._check_tensor_all torch._check_tensor_all_with",
+            "check_all",
+            "a side exit under `not cond.all()`",
+            "the condition is a tensor of booleans",
+            "tests/tracing/substitutes/test_dispatch.py::test_check_of_a_tensor",
+        ),
+        *_rows(
+            "torch.Tensor.requires_grad_",
+            "requires_grad",
+            "nothing where the tensor requires gradients already, or does not and is not to; else"
+            " a new leaf in the graph",
+            "for a new leaf: the tensor is no argument, and nothing leaves the graph that would not"
+            " require gradients without it",
+            "tests/tracing/substitutes/test_dispatch.py::test_requires_grad",
+        ),
+        *_rows(
+            "random.random random.uniform random.triangular random.gauss random.normalvariate"
+            " random.lognormvariate random.expovariate random.gammavariate random.betavariate"
+            " random.paretovariate random.weibullvariate random.vonmisesvariate random.randint"
+            " random.randrange random.getrandbits random.choice random.choices random.sample",
+            "draw",
+            "a number, or a list of them, drawn before the graph runs, afresh at each call",
+            "the arguments are constants, numbers of one type are chosen from, and whether the call"
+            " is made does not depend on data",
+            "tests/tracing/substitutes/test_host_calls.py::test_draws_of_python",
+        ),
+        *_rows(
+            " ".join(
+                f"numpy.random.{name}"
+                for name in (
+                    "rand randn random random_sample ranf sample uniform normal standard_normal"
+                    " randint permutation choice binomial poisson exponential beta gamma laplace"
+                    " lognormal"
+                ).split()
+            ),
+            "draw",
+            "a number or an array, drawn from numpy's generator before the graph runs, afresh at"
+            " each call (stock Dynamo draws from torch's generator instead)",
+            "the arguments are constants, and whether the call is made does not depend on data",
+            "tests/tracing/substitutes/test_host_calls.py::test_draws_of_numpy",
+        ),
+        *_rows(
+            " ".join(
+                f"time.{name}{unit}"
+                for name in ("time", "perf_counter", "monotonic", "process_time", "thread_time")
+                for unit in ("", "_ns")
+            ),
+            "clock",
+            "the same clock, read inside the graph at its place, afresh at each call",
+            "whether the call is made does not depend on data",
+            "tests/tracing/substitutes/test_host_calls.py::test_clocks",
+        ),
+        *_rows(
+            "math.isnan math.isinf math.isfinite",
+            "float test",
+            "`torch.isnan` and so on of the tensor that the number is taken from",
+            "the number comes out of a tensor; of others Dynamo knows it by itself",
+            "tests/tracing/handlers/test_min_max.py::test_a_number_is_nan_or_infinite_as_its_tensor_is",
+        ),
+        *_rows(
+            "random.seed numpy.random.seed torch.manual_seed torch.random.manual_seed",
+            "seed",
+            "the same call before the graph runs, in its order among the draws of Python and numpy",
+            "the seed is a constant; for torch: nothing has drawn from its generator in the call,"
+            " and the generator that is returned is not used",
+            "tests/tracing/substitutes/test_host_calls.py::test_seeds",
+        ),
+        *_rows(
+            "contextvars.ContextVar.get",
+            "context get",
+            "what the call has set, or else what the variable holds, with a guard on that",
+            "it holds something, or has a default, and the call gives none of its own",
+            "tests/tracing/substitutes/test_substituted_effects.py::test_context_variables",
+        ),
+        *_rows(
+            "contextvars.ContextVar.set",
+            "context set",
+            "the same, when the graph has run, in the order of all effects",
+            "whether the call is made does not depend on data",
+            "tests/tracing/substitutes/test_substituted_effects.py::test_context_variables",
+        ),
+        *_rows(
+            "contextvars.ContextVar.reset",
+            "context reset",
+            "the same, when the graph has run, in the order of all effects",
+            "the token is one that the call has got",
+            "tests/tracing/substitutes/test_substituted_effects.py::test_context_variables",
+        ),
+        *_rows(
+            "torch.tensor",
+            "tensor of array",
+            "`.to(...)` of the tensor that the graph has for the array, without the warning that"
+            " torch gives when a tensor is copied so",
+            "a numpy array that the graph has as a tensor, and constants for `dtype` and `device`",
+            "tests/tracing/substitutes/test_substituted_effects.py::test_tensor_of_an_array",
+        ),
+        *_rows(
+            "copy.deepcopy",
+            "deepcopy",
+            "`t.clone()` of a tensor, in new lists, tuples and dictionaries",
+            "each tensor is a plain one that requires no gradients and fills its memory, and no"
+            " other tensor of that memory is copied with it",
+            "tests/tracing/substitutes/test_substituted_effects.py::test_deep_copies",
+        ),
+        *_rows(
+            "copy.copy",
+            "copy",
+            "`t.detach()` of a tensor, `.copy()` of a list or dictionary",
+            "a plain tensor that requires no gradients; no subclass of `list` or `dict`",
+            "tests/tracing/substitutes/test_substituted_effects.py::test_flat_copies",
+        ),
+        *_rows(
+            "torch.backends.cudnn.flags",
+            "cudnn flags",
+            "nothing: they matter to no operation of the block",
+            "all tensors in the block lie in the memory of the CPU",
+            "tests/tracing/substitutes/test_substituted_effects.py::test_flags_of_cudnn",
+        ),
+        *_rows(
+            "threading.Lock.__enter__",
+            "lock",
+            "nothing: `with lock:` keeps other threads from nothing",
+            "the block changes nothing that it has not made, and writes no output; or CPython does"
+            " without the lock since 3.12 (`functools.cached_property`)",
+            "tests/tracing/substitutes/test_substituted_effects.py::test_locks",
+        ),
+    )
+}
+"""Every row of bcmend's own, by name."""
+
+_BY_LAST_NAME: Final = {
+    last: [row for row in TABLE.values() if row.name.rpartition(".")[2] == last]
+    for last in {name.rpartition(".")[2] for name in TABLE}
+}
+
+#: The names by which code may know what is substituted.
+_OWN_NAMES: Final = STORES | set(_BY_LAST_NAME)
+
+#: What the user has added.
+REGISTERED: Final[Registered[Substitute]] = Registered()
+
+
+def register(target: object, replacement: object) -> None:
+    """Have calls of ``target`` traced as ``replacement``; see ``bcmend.register_substitute``."""
+    if not callable(replacement):
+        raise SubstituteError(
+            f"a substitute is something to be called; got {replacement!r} of type "
+            f"{type(replacement).__qualname__}"
+        )
+    if replacement is target:
+        raise SubstituteError(f"{target!r} cannot stand in for itself")
+    if isinstance(target, str):
+        if not is_qualified(target):
+            raise SubstituteError(
+                "what is substituted has a qualified name, such as 'package.module.function'; "
+                f"got {target!r}"
+            )
+    elif not callable(target):
+        raise SubstituteError(
+            "what is substituted is a callable or the qualified name of one; "
+            f"got {target!r} of type {type(target).__qualname__}"
+        )
+    REGISTERED.add(target, Substitute(name_of(target), "call", replacement=replacement))
+
+
+def of_callable(value: Any) -> Substitute | None:
+    """Return what stands in for calls of a callable; ``None`` if nothing does."""
+    found = REGISTERED.of_object(value)
+    if found is not None:
+        return found
+    name = _name_of(value)
+    rows: list[Substitute] = [*REGISTERED.by_name.values(), *_BY_LAST_NAME.get(name, ())]
+    for row in rows:
+        if row.name.rpartition(".")[2] == name and resolved(row.name) is value:
+            return row
+    return None
+
+
+#: Types of callables that have a name; ``random.seed`` of numpy is a function of Cython's.
+_NAMED: Final = (
+    type,
+    MethodType,
+    FunctionType,
+    BuiltinFunctionType,
+    MethodDescriptorType,
+    ClassMethodDescriptorType,
+)
+_OF_CYTHON: Final = "cython_function_or_method"
+
+
+def _name_of(value: Any) -> str:
+    """Return the name of a function, method or class, without calling an object of the user."""
+    has_name = issubclass(type(value), _NAMED) or type(value).__name__ == _OF_CYTHON
+    return str(value.__name__) if has_name else ""
+
+
+def of_tensor_method(name: str) -> Substitute | None:
+    """Return what stands in for a method of plain tensors."""
+    return REGISTERED.by_name.get(_TENSOR + name) or TABLE.get(_TENSOR + name)
+
+
+def may_substitute(code: CodeType, space: Mapping[str, object]) -> bool:
+    """Return whether a function may call something that is substituted, or holds a lock.
+
+    Goes by the names that it uses, and by what they stand for among its globals.
+    """
+    names = _OWN_NAMES | REGISTERED.last_names()
+    return any(map(has_with, code_objects(code))) or any(
+        name in names or of_callable(space.get(name)) is not None
+        for each in code_objects(code)
+        for name in (*each.co_names, *each.co_freevars, *each.co_varnames)
+    )
+
+
+def page() -> str:
+    """Return the table as a page of the documentation, in Markdown."""
+    parts = [
+        "# Substitutes",
+        "Calls that end the graph of stock `torch.compile`, and what is traced in their place in"
+        " patched code. Where the condition does not hold, Dynamo does what it always does, and the"
+        " report has the reason. This page is the output of `python -m bcmend substitutes`.",
+        "`bcmend.register_substitute(target, replacement)` adds others.",
+    ]
+    rows: dict[tuple[str, str, str], list[str]] = {}
+    for row in TABLE.values():
+        rows.setdefault((row.becomes, row.condition, row.proof), []).append(f"`{row.name}`")
+    lines = ["| call | becomes | where | test |", "|---|---|---|---|"]
+    lines += [
+        f"| {', '.join(names)} | {becomes} | {condition} | `{proof}` |"
+        for (becomes, condition, proof), names in rows.items()
+    ]
+    return "\n\n".join([*parts, "\n".join(lines)]) + "\n"

@@ -1,0 +1,1 @@
+"""Which functions an object reaches, and mended code on them."""

@@ -1,0 +1,273 @@
+"""Install mended code on functions, and remove it.
+
+Swaps the ``__code__`` of the functions that an object reaches and that have something to mend, or
+that Dynamo may enter first.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from types import CodeType, FunctionType
+from typing import Any, Final
+
+import torch
+
+from bcmend.analysis.sketch import may_loop_over_indices
+from bcmend.bytecode.names_used import code_objects, has_name, has_subscript, has_truth_jump
+from bcmend.dynamo import compat, frames, hooks
+from bcmend.knowledge.replaced_calls import may_substitute
+from bcmend.names import CALLBACK, COMPILER, NAMESPACE, TRACING
+from bcmend.patching.reach import Reached
+from bcmend.patching.subject import SUSPENDING
+from bcmend.patching.table import KINDS, TABLE, Patched
+from bcmend.policy import Policy
+from bcmend.rewrite.mended import Context, Mended
+from bcmend.rewrite.pipeline import may_have_sites, mend
+from bcmend.rewrite.sites.plan import BranchLowering, Refusal
+from bcmend.tracing.entry import namespace, primitives
+from bcmend.tracing.sites import body_states, site_table
+
+
+def install(
+    reached: Sequence[Reached], policy: Policy, *, owner: int, entries: frozenset[int] = frozenset()
+) -> int:
+    """Mend functions; return how many changed.
+
+    Args:
+        reached: the functions. Those that are deferred are not mended yet.
+        policy: the user's choices.
+        owner: identity of the object in whose name it happens.
+        entries: identities of the functions that Dynamo may enter first; each becomes a boundary
+            if anything reached may turn out to have a site.
+    """
+    with TABLE.lock:
+        functions = [each.function for each in reached]
+        TABLE.note_reached(owner, functions)
+        at_once = [each.function for each in reached if not each.deferred]
+        changed = sum(install_one(each, policy, owner) for each in at_once)
+        if _may_need_a_boundary(functions):
+            for function in functions:
+                if id(function) in entries:
+                    changed += install_one(function, policy, owner, needed=True)
+        return changed
+
+
+def begin_anew(functions: Iterable[FunctionType]) -> None:
+    """Forget what traces found at the code of functions that no patched object reaches by now.
+
+    Else an object that was unpatched would be patched with the sites off that one use of it had
+    switched off.
+    """
+    with TABLE.lock:
+        fresh = [each for each in map(TABLE.as_written, functions) if not TABLE.is_reached(each)]
+        site_table.forget(code for each in fresh for code in code_objects(each))
+        body_states.begin_anew(each.body for each in TABLE.analyses_of(fresh) if each.is_written)
+
+
+def watch(owner: int, target: object) -> None:
+    """Forget an owner once it is gone; what it owned alone stays patched."""
+    if owner in TABLE.reached:
+        return
+    try:
+        weakref.finalize(target, TABLE.orphan, owner).atexit = False
+    except TypeError:
+        return  # what has no weak references stays as a number
+
+
+#: Functions of torch that are mended wherever they are called, and that are no substituted calls.
+_ASSERTIONS: Final = frozenset(["_assert"])
+
+#: What takes numbers out of tensors, or gives tensors of a data-dependent size.
+_OF_SIZES: Final = frozenset(
+    "item tolist int float range arange nonzero argwhere where masked_select unique"
+    " unique_consecutive bincount repeat_interleave".split()
+)
+
+
+def _may_need_a_boundary(functions: Sequence[FunctionType]) -> bool:
+    """Return whether anything in functions may turn out to have a site."""
+    return any(
+        TABLE.of(function) is not None
+        or has_truth_jump(function.__code__, nested=True)
+        or has_name(function.__code__, _ASSERTIONS | _OF_SIZES)
+        or has_subscript(function.__code__)
+        or may_substitute(function.__code__, function.__globals__)
+        for function in functions
+    ) or may_loop_over_indices(function.__code__ for function in functions)
+
+
+def install_one(
+    function: FunctionType, policy: Policy, owner: int, *, needed: bool = False
+) -> bool:
+    """Mend one function if it has sites, or if it is ``needed`` as a boundary."""
+    known = TABLE.of(function)
+    if known is not None:
+        known.owners.add(owner)
+        return False
+    mended = mended_form(function, function.__code__, policy, needed=needed)
+    if mended is None or not (mended.has_lowerings or needed):
+        return False
+    suspends = mended.original.co_flags & SUSPENDING
+    if (suspends and not mended.has_lowerings) or not _can_be_written(mended):
+        return False
+    names = function.__globals__
+    scope = str(names.get("__name__", "")), id(names)
+    put(function, Patched(_reference(function), mended.original, mended, policy, {owner}, scope))
+    return True
+
+
+def _can_be_written(mended: Mended) -> bool:
+    try:
+        return mended.shell is not None
+    except ValueError:
+        return False
+
+
+def _reference(function: FunctionType) -> weakref.ref[FunctionType]:
+    key = id(function)
+
+    def gone(_: object, is_ending: Callable[[], bool] = sys.is_finalizing) -> None:
+        # When Python ends, what this module names may be gone already.
+        if not is_ending() and (patched := _forget(key)) is not None:
+            _clean_globals([patched])
+
+    return weakref.ref(function, gone)
+
+
+def _forget(key: int) -> Patched | None:
+    """Remove a function from the table, and the hooks in torch with the last one."""
+    patched = TABLE.functions.pop(key, None)
+    if patched is not None:
+        frames.remove_code(patched.written, patched.policy)
+        if not TABLE.functions:
+            hooks.disarm()
+    return patched
+
+
+#: What mended code reads of the globals of its module.
+_GLOBALS: Final[dict[str, object]] = {
+    NAMESPACE: namespace,
+    TRACING: primitives.entered,
+    CALLBACK: compat.get_eval_frame_callback,
+    COMPILER: torch.compiler,
+}
+
+
+def put(function: FunctionType, patched: Patched) -> None:
+    """Give a function its mended code."""
+    function.__globals__.update(_GLOBALS)
+    TABLE.functions[id(function)] = patched
+    codes = {patched.mended.shell, *patched.mended.sources}
+    frames.add_code(codes, patched.policy)
+    patched.written.extend(codes)
+    hooks.arm()
+    compat.skip_code(patched.mended.shell)
+    function.__code__ = patched.mended.shell
+
+
+def mended_form(
+    function: FunctionType, code: CodeType, policy: Policy, *, needed: bool = False
+) -> Mended | None:
+    """Return what ``code`` becomes; ``None`` where it cannot be read or has nothing to mend."""
+    known = TABLE.analysis(function, code, policy)
+    if known is not None:
+        _register(known, policy)  # an equal function may have had the keys since, and be gone
+        return known
+    module = str(function.__globals__.get("__name__", ""))
+    seen = {kind: TABLE.seen(kind) for kind in KINDS}
+    context = Context(module, function.__globals__, policy, **seen)
+    if not needed and not may_have_sites(code, context):
+        return None
+    try:
+        mended = mend(code, context)
+    except ValueError:
+        return None
+    _register(mended, policy)
+    TABLE.note_analysis(function, policy, mended)
+    return mended
+
+
+def _register(mended: Mended, policy: Policy) -> None:
+    """Put the sites into the site table."""
+    for code, site in mended.sites:
+        if isinstance(site.decision, Refusal):
+            continue
+        live = site_table.LiveSite(
+            site.name, site.kind, code, policy.branch, policy.output, policy.guards
+        )
+        known = site_table.find(site.name)
+        if known is None or not known.is_like(live):
+            site_table.register(live)
+            known = live
+        known.inside, known.place = site.inside, site.place
+        if isinstance(site.decision, BranchLowering):
+            forms = site.decision.alternatives
+            known.returning = tuple(form.returns for form in forms)
+            known.flags = tuple(form.flags for form in forms)
+
+
+def remove(owner: int | None = None) -> int:
+    """Give functions their original code back; return how many.
+
+    Args:
+        owner: in whose name; a function that others own too keeps its mended code. ``None``
+            means all owners.
+    """
+    with TABLE.lock:
+        if owner is None:
+            TABLE.reached.clear()
+        else:
+            TABLE.reached.pop(owner, None)
+        removed = [each for each in list(TABLE.alive()) if _remove_one(*each, owner)]
+        _clean_globals(patched for _, patched in removed)
+        return len(removed)
+
+
+def _remove_one(function: FunctionType, patched: Patched, owner: int | None) -> bool:
+    if owner is not None:
+        if owner not in patched.owners:
+            return False
+        patched.owners.remove(owner)
+        if patched.owners:
+            return False
+    _forget(id(function))
+    if function.__code__ is patched.mended.shell:
+        function.__code__ = patched.original
+    return True
+
+
+def _clean_globals(removed: Iterable[Patched]) -> None:
+    """Remove bcmend's names from modules in which nothing is patched any more."""
+    in_use = {patched.scope for patched in TABLE.functions.values()}
+    for patched in removed:
+        names = _scope_of(patched)
+        if names is not None and patched.scope not in in_use:
+            for name in _GLOBALS:
+                names.pop(name, None)
+
+
+def _scope_of(patched: Patched) -> dict[str, Any] | None:
+    """Return the globals of a function, which may be gone; ``None`` if they are gone too."""
+    function = patched.function()
+    if function is not None:
+        return function.__globals__
+    name, identity = patched.scope
+    names: dict[str, Any] | None = getattr(sys.modules.get(name), "__dict__", None)
+    return names if id(names) == identity else None
+
+
+def owned_by(owner: int) -> list[FunctionType]:
+    """Return the functions that are patched in the name of ``owner``."""
+    with TABLE.lock:
+        return [function for function, patched in TABLE.alive() if owner in patched.owners]
+
+
+def analysed(function: FunctionType, policy: Policy) -> Mended | None:
+    """Return what a function has become, or would; ``None`` if there is nothing to mend."""
+    with TABLE.lock:
+        known = TABLE.of(function)
+        if known is not None:
+            return known.mended
+        return mended_form(function, function.__code__, policy)

@@ -1,0 +1,232 @@
+"""Mend further where a trace has stopped, so that the next trace does better."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from types import CodeType, FunctionType
+from typing import Final
+
+from bcmend.bytecode.decode import decode
+from bcmend.bytecode.opcodes import row
+from bcmend.names import SPLIT
+from bcmend.patching.installer import install, install_one, mended_form, put
+from bcmend.patching.reach import Reached, reach
+from bcmend.patching.subject import SUSPENDING
+from bcmend.patching.table import ASKED, CALLS, LOOPS, SPLITS, TABLE, WIDE, Patched, touches
+from bcmend.policy import Policy
+from bcmend.rewrite.mended import Mended
+from bcmend.rewrite.sites.plan import BranchLowering, Refusal
+from bcmend.tracing.sites import body_states, site_table
+from bcmend.tracing.sites.body_states import Stop
+from bcmend.tracing.sites.session import SESSION, Patcher
+from bcmend.tracing.sites.site_table import LiveSite
+from bcmend.tracing.substitutes import host_functions
+
+#: Mends patched code at a frame; returns whether it did.
+_Mend = Callable[[CodeType, Stop, list[Patched]], bool]
+
+
+class Retracer(Patcher):
+    """Answers what tracing asks of the part that patches functions."""
+
+    def mend_where_stopped(self, stops: Sequence[Stop]) -> bool:
+        with TABLE.lock:
+            on_stack = TABLE.on_stack(stops)
+            if not on_stack:
+                return False
+            if host_functions.take_over_where_stopped(stops):
+                return True
+            return any(_mend_stop(stop, on_stack, _mend_at_jump) for stop in stops)
+
+    def split_where_read(self, stops: Sequence[Stop], site: LiveSite | None) -> bool:
+        with TABLE.lock:
+            on_stack = TABLE.on_stack(stops)
+            for stop in stops if on_stack else ():
+                code = TABLE.original_of(stop, on_stack[0].policy)
+                if code is not None:
+                    # Code that has the site itself is split once its wider forms have been tried.
+                    is_own = site is not None and site.kind != SPLIT and code == site.origin
+                    if is_own and site is not None and not site.goes_on_in_halves:
+                        return False
+                    return _mend_stop(stop, on_stack, _split)
+            return False
+
+    def mask_loop(self, stops: Sequence[Stop]) -> bool:
+        with TABLE.lock:
+            on_stack = TABLE.on_stack(stops)
+            return bool(on_stack) and _mend_stop(stops[0], on_stack, _mask_loop)
+
+    def is_named_elsewhere(self, name: str, code: CodeType) -> bool:
+        return TABLE.is_named_elsewhere(name, code)
+
+    def as_written(self, function: FunctionType) -> CodeType:
+        return TABLE.as_written(function)
+
+
+def _mend_stop(stop: Stop, on_stack: list[Patched], mend: _Mend) -> bool:
+    policy, owners = on_stack[0].policy, {each for found in on_stack for each in found.owners}
+    found = TABLE.owners_of(stop.code)
+    if found:
+        mended = [mend(each[0].mended.sources[stop.code], stop, each) for each in found]
+        return any(mended)  # of all of them
+    function = stop.function
+    if function is None:
+        holders = TABLE.holders_of(stop.code)
+        return any(mend(nested, stop, [holder]) for holder, nested in holders)
+    if not touches(policy, function):
+        return False
+    known = TABLE.of(function)
+    if known is not None:
+        return known.runs(stop.code) and mend(known.original, stop, [known])
+    if mend is _mend_at_jump:
+        return _mend_newly_found(function, stop, policy, owners)
+    code = function.__code__
+    return (
+        not code.co_flags & SUSPENDING
+        and stop.code is code
+        and TABLE.note(_KINDS[mend], code, _reads_at(code, stop))
+        and _install_anew(function, policy, owners)
+    )
+
+
+def _mend_newly_found(function: FunctionType, stop: Stop, policy: Policy, owners: set[int]) -> bool:
+    """Mend a function that was not reached before, and what it reaches, in the callers' names."""
+    if function.__code__.co_flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
+        return False
+    suspends = function.__code__.co_flags & inspect.CO_GENERATOR  # which a call only makes
+    reached = [Reached(function, "")] if suspends else reach(function, policy)
+    fresh = [each for each in reached if TABLE.of(each.function) is None]
+    if sum(install(fresh, policy, owner=owner) for owner in owners):
+        return True
+    code = function.__code__
+    if stop.code is not code:
+        return False
+    is_noted = TABLE.note(ASKED, code, _jumps_at(code, stop)) or _note_call(code, stop)
+    return is_noted and _install_anew(function, policy, owners)
+
+
+def _install_anew(function: FunctionType, policy: Policy, owners: set[int]) -> bool:
+    TABLE.forget_analysis(function.__code__, policy)
+    return sum(install_one(function, policy, owner) for owner in owners) > 0
+
+
+# Places in code
+
+
+def _jumps_at(code: CodeType, stop: Stop) -> set[int]:
+    """Return the offsets of the jumps on truth at the source position of a frame."""
+    instructions = decode(code).instructions
+    return {
+        each.offset
+        for each in instructions
+        if row(each.op).tests_truth and each.location == stop.position
+    }
+
+
+def _note_call(code: CodeType, stop: Stop) -> bool:
+    """Note a call that may write, its result dropped or returned; return whether it is new."""
+    if not stop.opname.startswith("CALL"):
+        return False
+    calls = {
+        one.offset
+        for one, other in itertools.pairwise(decode(code).instructions)
+        if one.op.startswith("CALL")
+        and other.op in ("POP_TOP", "RETURN_VALUE")
+        and one.location == stop.position
+    }
+    return TABLE.note(CALLS, code, calls)
+
+
+def _reads_at(code: CodeType, stop: Stop) -> set[int]:
+    """Return the offsets of the instructions that a frame may have stopped at."""
+    here = [each for each in decode(code).instructions if each.location == stop.position]
+    name = stop.opname.replace("FORWARD_", "").replace("BACKWARD_", "").replace("PRECALL", "CALL")
+    found = [each for each in here if each.op == name]
+    # Dynamo takes a jump on None apart, into a comparison and a jump on its truth.
+    found = found or [each for each in here if each.target is not None] or here[-1:]
+    return {each.offset for each in found}
+
+
+# What is done at a place of patched code
+
+
+def _split(code: CodeType, stop: Stop, owners: list[Patched]) -> bool:
+    """Split patched code in front of an instruction."""
+    return TABLE.note(SPLITS, code, _reads_at(code, stop)) and _mend_again(owners)
+
+
+def _mask_loop(code: CodeType, stop: Stop, owners: list[Patched]) -> bool:
+    """Let a loop of patched code skip iterations."""
+    return TABLE.note(LOOPS, code, _reads_at(code, stop)) and _mend_again(owners)
+
+
+#: The kinds of place at which code is mended whatever else is known of it.
+_KINDS: Final[dict[_Mend, str]] = {_split: SPLITS, _mask_loop: LOOPS}
+
+
+def _mend_at_jump(code: CodeType, stop: Stop, owners: list[Patched]) -> bool:
+    """Mend a jump of patched code that was not thought to test a tensor, or mend it otherwise."""
+    known = {site.offset for source, site in owners[0].mended.sites if source is code}
+    jumps = _jumps_at(code, stop)
+    if known & jumps:
+        if not TABLE.note(WIDE, code, _to_be_widened(owners[0].mended, code)):
+            return _go_on_in_halves(owners[0].mended, code)
+    elif not TABLE.note(ASKED, code, jumps) and not _note_call(code, stop):
+        return False
+    return _mend_again(owners) or _go_on_in_halves(owners[0].mended, code)
+
+
+def _go_on_in_halves(mended: Mended, code: CodeType) -> bool:
+    """Have code split where it reads what its branches have left; return whether that is new."""
+    changed = False
+    for source, site in mended.sites:
+        live = site_table.find(site.name)
+        if source is code and live is not None and live.reads and not live.goes_on_in_halves:
+            live.reads.clear()
+            live.goes_on_in_halves = changed = True
+    return changed
+
+
+def _mend_again(owners: list[Patched]) -> bool:
+    """Mend functions by what has been found out since; return whether more is mended now."""
+    again = False
+    for patched in owners:
+        function, old = patched.function(), patched.mended
+        if function is None:
+            continue
+        TABLE.forget_analysis(patched.original, patched.policy)
+        fresh = mended_form(function, patched.original, patched.policy)
+        if fresh is None or _forms(fresh) <= _forms(old):
+            continue
+        body_states.state_of(old.body, is_body=True).newer = fresh.body
+        put(function, replace(patched, mended=fresh))
+        again = True
+    return again
+
+
+def _to_be_widened(mended: Mended, code: CodeType) -> set[int]:
+    """Return the branches of ``code`` whose arms turned out to have nothing in common."""
+    return {
+        site.offset
+        for source, site in mended.sites
+        if source is code
+        and isinstance(site.decision, BranchLowering)
+        and site.decision.wider is None
+        and (live := site_table.find(site.name)) is not None
+        and live.is_worth_widening
+    }
+
+
+def _forms(mended: Mended) -> int:
+    """Count the ways in which sites can be mended."""
+    return sum(
+        len(site.decision.alternatives) if isinstance(site.decision, BranchLowering) else 1
+        for _, site in mended.sites
+        if not isinstance(site.decision, Refusal)
+    )
+
+
+SESSION.patcher = Retracer()

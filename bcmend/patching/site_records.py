@@ -1,0 +1,75 @@
+"""What a report says of each site that an object reaches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from types import CodeType, FunctionType
+from typing import NamedTuple
+
+from bcmend.bytecode.names_used import code_objects
+from bcmend.names import SPLIT
+from bcmend.patching.installer import analysed
+from bcmend.patching.table import TABLE
+from bcmend.policy import Policy
+from bcmend.rewrite.sites.plan import Refusal, Site
+from bcmend.site_report import SiteRecord
+from bcmend.tracing.sites import site_table
+
+
+def site_records(functions: Sequence[FunctionType], policy: Policy) -> tuple[SiteRecord, ...]:
+    """Return a record of each site in functions, patched or not, and of each replaced call."""
+    records: dict[str, SiteRecord] = {}
+    for function in functions:
+        mended = analysed(function, policy)
+        for code, site in () if mended is None else mended.sites:
+            record = _record(code, site)
+            # A split that was not made is no stop: the branch behind it has the outcome.
+            if site.kind != SPLIT or record.status == "mended":
+                records[site.name] = record
+    for live, code in site_table.calls_at(_places(functions)):
+        place = code.co_filename, live.line, code.co_qualname, 0
+        records[live.key] = SiteRecord(live.key, *place, live.kind, *_outcome_of(live))
+    return tuple(records.values())
+
+
+def _places(functions: Iterable[FunctionType]) -> set[tuple[str, int | None]]:
+    """Return the files and lines of functions and of those nested in them."""
+    outer = {code for each in functions for code in (TABLE.as_written(each), each.__code__)}
+    return {
+        (code.co_filename, line)
+        for each in outer
+        for code in code_objects(each)
+        for _, _, line in code.co_lines()
+    }
+
+
+def _record(code: CodeType, site: Site) -> SiteRecord:
+    place = code.co_filename, site.line, code.co_qualname, site.offset
+    live = site_table.find(site.name)
+    if isinstance(site.decision, Refusal):
+        outcome = _Outcome("refused", None, site.decision.slug, site.decision.detail)
+    else:
+        outcome = _outcome_of(live)
+    copied = live.clone_bytes if live is not None and outcome.status == "mended" else None
+    return SiteRecord(site.name, *place, site.kind, *outcome, clone_bytes=copied)
+
+
+class _Outcome(NamedTuple):
+    """What a site became, in the order of the fields of a ``SiteRecord``."""
+
+    status: str
+    lowering: str | None = None
+    refusal: str | None = None
+    detail: str = ""
+
+
+def _outcome_of(live: site_table.LiveSite | None) -> _Outcome:
+    if live is None:
+        return _Outcome("planned")
+    if live.withdrawn:
+        return _Outcome("withdrawn", None, live.withdrawn, live.detail)
+    if live.refused:
+        return _Outcome("refused", None, *next(iter(live.refused.items())))
+    if live.lowering:
+        return _Outcome("mended", live.lowering, None, live.why)
+    return _Outcome("planned")

@@ -1,0 +1,217 @@
+"""What is patched in this process, and what traces have reported of its code.
+
+Code objects are told apart by identity, since equal ones of different modules are not the same;
+only what was written is found by equality: Dynamo stores constants, and may trace an equal arm that
+it met before. The table keeps neither functions nor their code alive.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from types import CodeType, FunctionType
+from typing import Final
+
+from bcmend.bytecode.names_used import code_objects
+from bcmend.policy import Policy
+from bcmend.rewrite.mended import Mended
+from bcmend.tracing.sites.body_states import Stop
+from bcmend.weak_tables import ByIdentity
+
+#: Kinds of places in code that traces have reported: jumps at which Dynamo stopped; those whose
+#: arms have nothing in common where they meet; instructions that read what such arms left; calls
+#: at which Dynamo stopped; loops over data-dependent indices.
+ASKED, WIDE, SPLITS, CALLS, LOOPS = KINDS = ("asked", "wide", "splits", "calls", "masked_loops")
+
+#: Stands for owners that do not exist any more.
+NOBODY: Final = 0
+
+
+@dataclass(slots=True, eq=False)
+class Patched:
+    """A function that carries mended code.
+
+    Attributes:
+        owners: identities of the objects in whose name it was patched; what several own stays
+            patched until the last is unpatched.
+        scope: the name of the module of its globals, and their identity.
+        written: every code object that frames of it may have had.
+    """
+
+    function: weakref.ref[FunctionType]
+    original: CodeType
+    mended: Mended
+    policy: Policy
+    owners: set[int]
+    scope: tuple[str, int]
+    written: list[CodeType] = field(default_factory=list)
+
+    def runs(self, code: CodeType) -> bool:
+        """Return whether ``code`` has the original instructions; the shell has them too."""
+        return code is self.original or code is self.mended.shell
+
+
+class Table:
+    """The patched functions by identity, and what is known of code.
+
+    Attributes:
+        analyses: what each function became, or would, under each policy.
+        places: offsets in code objects, by kind.
+        reached: all code that was found for each owner, mended or not.
+        lock: held while anything of this is read or changed.
+    """
+
+    def __init__(self) -> None:
+        self.functions: dict[int, Patched] = {}
+        self.analyses: weakref.WeakKeyDictionary[FunctionType, dict[Policy, Mended]] = (
+            weakref.WeakKeyDictionary()
+        )
+        self._by_code: weakref.WeakValueDictionary[tuple[int, Policy], Mended] = (
+            weakref.WeakValueDictionary()
+        )
+        self.places: dict[str, ByIdentity[CodeType, set[int]]] = {
+            kind: ByIdentity() for kind in KINDS
+        }
+        self.reached: dict[int, ByIdentity[CodeType, None]] = {}
+        self.lock = threading.RLock()
+
+    def of(self, function: FunctionType) -> Patched | None:
+        return self.functions.get(id(function))
+
+    def alive(self) -> list[tuple[FunctionType, Patched]]:
+        """Return the patched functions."""
+        found = ((patched.function(), patched) for patched in list(self.functions.values()))
+        return [(function, patched) for function, patched in found if function is not None]
+
+    # Analyses
+
+    def analysis(self, function: FunctionType, code: CodeType, policy: Policy) -> Mended | None:
+        """Return what ``code`` has become, for this function or for another that shares it."""
+        found = self._by_code.get((id(code), policy))
+        if found is not None:  # which keeps its code alive, so that the identity is still its own
+            self.analyses.setdefault(function, {})[policy] = found
+        return found
+
+    def note_analysis(self, function: FunctionType, policy: Policy, mended: Mended) -> None:
+        """Store an analysis for as long as the function lives."""
+        self.analyses.setdefault(function, {})[policy] = mended
+        self._by_code[id(mended.original), policy] = mended
+
+    def analyses_of(self, codes: Iterable[CodeType]) -> list[Mended]:
+        """Return what code has become under any policy."""
+        wanted = set(map(id, codes))
+        return [mended for (code, _), mended in self._by_code.items() if code in wanted]
+
+    def forget_analysis(self, code: CodeType, policy: Policy) -> None:
+        self._by_code.pop((id(code), policy), None)
+
+    def forget_analyses(self) -> None:
+        with self.lock:
+            self._by_code.clear()
+            self.analyses.clear()
+
+    # Places
+
+    def note(self, kind: str, code: CodeType, offsets: set[int]) -> bool:
+        """Add places in ``code``; return whether any is new."""
+        known = self.places[kind].setdefault(code, set)
+        fresh = offsets - known
+        known |= fresh
+        return bool(fresh)
+
+    def seen(self, kind: str) -> frozenset[tuple[int, int]]:
+        """Return the places of a kind: identity of the code, offset."""
+        if not self.places[kind]:
+            return frozenset()
+        return frozenset(
+            (id(code), offset) for code, offsets in self.places[kind].items() for offset in offsets
+        )
+
+    # Code that was written
+
+    def owners_of(self, code: CodeType) -> list[list[Patched]]:
+        """Return the functions that ``code`` was written for; those with one result together."""
+        found: dict[int, list[Patched]] = {}
+        for patched in self.functions.values():
+            if code in patched.mended.sources:
+                found.setdefault(id(patched.mended), []).append(patched)
+        return list(found.values())
+
+    def holders_of(self, code: CodeType) -> list[tuple[Patched, CodeType]]:
+        """Return the functions in which ``code`` is nested, itself not yet rewritten, and where.
+
+        Dynamo may have met an equal constant before, and then it names that one.
+        """
+        return [
+            (each, nested)
+            for each in self.functions.values()
+            for nested in code_objects(each.original)
+            if nested is not each.original
+            and nested == code
+            and nested.co_filename == code.co_filename
+        ]
+
+    def on_stack(self, stops: Iterable[Stop]) -> list[Patched]:
+        """Return the patched functions whose code frames have, innermost first."""
+        return [each for stop in stops for found in self.owners_of(stop.code) for each in found]
+
+    def original_of(self, stop: Stop, policy: Policy) -> CodeType | None:
+        """Return the code of a frame before it was mended; ``None`` for code that never is."""
+        for owners in self.owners_of(stop.code):
+            return owners[0].mended.sources[stop.code]
+        for _, nested in self.holders_of(stop.code):
+            return nested
+        function = stop.function
+        if function is None or not touches(policy, function):
+            return None
+        known = self.of(function)
+        return known.original if known is not None and known.runs(stop.code) else stop.code
+
+    # What was reached
+
+    def note_reached(self, owner: int, functions: Iterable[FunctionType]) -> None:
+        found = self.reached.setdefault(owner, ByIdentity())
+        for function in functions:
+            found.put(self.as_written(function), None)
+
+    def is_reached(self, code: CodeType) -> bool:
+        """Return whether code was found for any owner."""
+        return any(code in found for found in self.reached.values())
+
+    def as_written(self, function: FunctionType) -> CodeType:
+        """Return the code of a function before it was patched."""
+        known = self.of(function)
+        return function.__code__ if known is None else known.original
+
+    def is_named_elsewhere(self, name: str, code: CodeType) -> bool:
+        """Return whether code reached together with ``code``, other than it, names an attribute."""
+        for reached in list(self.reached.values()):
+            found = [each for outer, _ in reached.items() for each in code_objects(outer)]
+            others = [each for each in found if each is not code]
+            if len(others) < len(found) and any(_names(each, name) for each in others):
+                return True
+        return False
+
+    def orphan(self, owner: int) -> None:
+        """Leave patched, with ``NOBODY`` as the owner, what an owner had that is gone."""
+        with self.lock:
+            for code, _ in self.reached.pop(owner, ByIdentity()).items():
+                self.reached.setdefault(NOBODY, ByIdentity()).put(code, None)
+            for patched in self.functions.values():
+                if owner in patched.owners:
+                    patched.owners.remove(owner)
+                    patched.owners.add(NOBODY)
+
+
+def touches(policy: Policy, function: FunctionType) -> bool:
+    """Return whether a policy lets the code of a function be rewritten."""
+    return policy.touches(str(function.__globals__.get("__name__", "")))
+
+
+def _names(code: CodeType, name: str) -> bool:
+    return name in code.co_names or name in code.co_consts
+
+
+TABLE: Final = Table()

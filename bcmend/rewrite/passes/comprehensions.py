@@ -1,0 +1,62 @@
+"""Remove what an inlined comprehension saves of its function's variables, if that is not read.
+
+CPython 3.12 and later inline comprehensions (PEP 709). Before one, the value of each variable that
+it shadows is pushed and cleared, and behind it restored: a NULL, where the variable has no value.
+No variable can hold that NULL, so no region could begin in the comprehension and end behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bcmend.analysis.code_effects import touched
+from bcmend.analysis.facts import Facts, facts_of
+from bcmend.analysis.liveness import live_before
+from bcmend.bytecode.instructions import Instruction
+from bcmend.bytecode.opcodes import row
+from bcmend.rewrite.passes.rearrange import with_others
+
+
+def without_saved_variables(facts: Facts) -> Facts:
+    """Return facts about the function with None saved in place of values that are not read."""
+    while (found := next(_useless(facts), None)) is not None:
+        save, places = found
+        others = dict.fromkeys(places, Instruction("POP_TOP")) | {save: Instruction("LOAD_CONST")}
+        facts = facts_of(with_others(facts.function, others))
+    return facts
+
+
+def _useless(facts: Facts) -> Iterator[tuple[int, list[int]]]:
+    """Yield where a variable is saved that is not read again, and its restores; the last first."""
+    saves = [
+        index
+        for index, each in enumerate(facts.instructions)
+        if each.op == "LOAD_FAST_AND_CLEAR" and facts.stacks[index] is not None
+    ]
+    if not saves or touched(facts, range(len(facts.instructions))).introspects:
+        return
+    for save in reversed(saves):
+        places = _restores(facts, save)
+        if places and not any(_is_read_behind(facts, each) for each in places):
+            yield save, places
+
+
+def _restores(facts: Facts, save: int) -> list[int]:
+    """Return where the variable is restored; nothing where its value is used otherwise."""
+    name, places = facts.instructions[save].arg, []
+    for index, each in enumerate(facts.instructions):
+        takes, _ = row(each.op).effect(each.arg)
+        stack = facts.stacks[index]
+        if stack is None or each.op == "SWAP":
+            continue
+        if any(save in slot for slot in stack[len(stack) - takes :]):
+            if each.op != "STORE_FAST" or each.arg != name or stack[-1] != {save}:
+                return []
+            places.append(index)
+    return places
+
+
+def _is_read_behind(facts: Facts, store: int) -> bool:
+    if store + 1 == len(facts.instructions):
+        return False
+    return facts.instructions[store].arg in live_before(facts.graph, facts.liveness, store + 1)

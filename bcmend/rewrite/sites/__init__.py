@@ -1,0 +1,1 @@
+"""Propose one lowering or one refusal for each site of a function."""

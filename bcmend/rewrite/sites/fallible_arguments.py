@@ -1,0 +1,162 @@
+"""Find what may fail when a deferred statement evaluates its arguments.
+
+Eager execution raises such an error where the statement stands. So what may fail is tried when the
+graph has run, before any of its effects on Python objects; after a trial that fails the call is
+made again in eager mode. Whether something can be evaluated twice is judged by names.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from inspect import CO_GENERATOR
+from types import CodeType
+from typing import Final
+
+from bytecode import BinaryOp
+
+from bcmend.analysis.code_effects import names_of
+from bcmend.analysis.conditions import called_name
+from bcmend.analysis.facts import Facts
+from bcmend.bytecode.opcodes import row
+from bcmend.knowledge.callable_names import REPEATABLE_CALLS
+from bcmend.rewrite.sites.call_parts import (
+    CALLS,
+    arguments_of,
+    is_attribute_load,
+    starred_arguments_of,
+)
+from bcmend.rewrite.sites.output_statements import OutputStatement
+from bcmend.rewrite.sites.plan import Slice, Trial
+
+#: How likely something fails; the last if it must not be evaluated twice.
+_NEVER, _UNLESS_USUAL, _UNLESS_NUMBERS, _POSSIBLE, _NOT_TWICE = range(5)
+
+_SAFE_OPERATIONS: Final = frozenset(
+    "PUSH_NULL COPY SWAP POP_TOP KW_NAMES NOP MAKE_FUNCTION SET_FUNCTION_ATTRIBUTE IS_OP "
+    "RETURN_GENERATOR FORMAT_SIMPLE CONVERT_VALUE".split()
+)
+_NUMBER_OPERATIONS: Final = frozenset("UNARY_NEGATIVE UNARY_NOT UNARY_INVERT COMPARE_OP".split())
+#: Methods that make one number of a tensor, if it is of floating-point numbers and not empty.
+_REDUCTIONS: Final = frozenset(
+    "sum mean std var norm prod all any median max min amax amin argmax argmin numel".split()
+)
+_SAFE_CALLS: Final = frozenset(
+    "str repr ascii tolist detach cpu clone len type id isinstance is_contiguous dim flatten "
+    "nonzero argwhere unique".split()
+)
+_NUMBER_CALLS: Final = frozenset("item float bool abs format".split())
+#: Arguments of BINARY_OP that give a number of any two numbers.
+_SAFE_ARITHMETIC: Final = frozenset([BinaryOp.ADD, BinaryOp.SUBTRACT, BinaryOp.MULTIPLY])
+_SPECIFICATION: Final = re.compile(r"[^dxXobcns]*[fFeEgG%]\Z")
+_REPEATABLE: Final = (REPEATABLE_CALLS - {"print"}) | frozenset(dir(math))
+
+
+def trial_of(facts: Facts, statement: OutputStatement, inputs: Sequence[Slice]) -> Trial | None:
+    """Return what to try of a statement; ``None`` if nothing can fail, or be evaluated twice.
+
+    ``inputs`` are evaluated where the statement stands.
+    """
+    chances = {
+        part: _chance(facts, part, inputs, statement.harmless)
+        for part in _deferred_parts(facts, statement, inputs)
+    }
+    parts = tuple(part for part, chance in chances.items() if chance)
+    used = (n for n, each in enumerate(inputs) if any(p.start <= each.start < p.end for p in parts))
+    worst = max(chances.values(), default=_NEVER)
+    return None if worst in (_NEVER, _NOT_TWICE) else Trial(parts, frozenset(used), worst)
+
+
+def may_fail(facts: Facts, part: Slice, inputs: Sequence[Slice], harmless: frozenset[str]) -> bool:
+    """Return whether what is deferred of a part of a statement may fail.
+
+    ``harmless`` are globals that can be read at any time.
+    """
+    return _chance(facts, part, inputs, harmless) >= _POSSIBLE
+
+
+def _deferred_parts(
+    facts: Facts, statement: OutputStatement, inputs: Sequence[Slice]
+) -> Iterator[Slice]:
+    """Yield what is deferred: arguments, or what builds those that are unpacked with stars."""
+    arguments = arguments_of(facts, statement.start, statement.call)
+    if arguments:
+        yield from (each for each in arguments if each not in inputs)
+    elif (starred := starred_arguments_of(facts, statement.start, statement.call)) is not None:
+        yield starred
+
+
+def _chance(facts: Facts, part: Slice, inputs: Sequence[Slice], harmless: frozenset[str]) -> int:
+    """Return how likely an expression fails."""
+    early = {index for each in inputs for index in range(each.start, each.end)}
+    deferred = (index for index in range(part.start, part.end) if index not in early)
+    return max((_chance_at(facts, index, harmless) for index in deferred), default=_NEVER)
+
+
+def _chance_at(facts: Facts, index: int, harmless: frozenset[str]) -> int:
+    instruction = facts.instructions[index]
+    op, kind = instruction.op, row(instruction.op).reads
+    if op in CALLS:
+        return _chance_of_call(facts, index)
+    if kind == "global":
+        return _NEVER if names_of(instruction) in harmless else _NOT_TWICE
+    if isinstance(instruction.arg, CodeType):
+        return _POSSIBLE if _is_repeatable(instruction.arg, harmless) else _NOT_TWICE
+    if op == "BINARY_OP":
+        return _UNLESS_NUMBERS if instruction.arg in _SAFE_ARITHMETIC else _POSSIBLE
+    if op in ("FORMAT_VALUE", "FORMAT_WITH_SPEC"):
+        return _chance_of_format(facts, index)
+    if op in _NUMBER_OPERATIONS or instruction.target is not None:
+        return _UNLESS_NUMBERS
+    if kind is not None or op in _SAFE_OPERATIONS or op.startswith(("LOAD_", "BUILD_")):
+        return _NEVER
+    return _POSSIBLE
+
+
+def _chance_of_call(facts: Facts, index: int) -> int:
+    name = called_name(facts, index)
+    if name in _SAFE_CALLS:
+        return _NEVER
+    if name in _REDUCTIONS and _is_plain_method_call(facts, index):
+        return _UNLESS_USUAL
+    if name in _NUMBER_CALLS:
+        made = index - 1 - _is_plain_method_call(facts, index)
+        return _UNLESS_USUAL if _gives_one_number(facts, made) else _UNLESS_NUMBERS
+    if name in _REPEATABLE:
+        return _POSSIBLE
+    return _NOT_TWICE if name else _POSSIBLE  # a comprehension, whose code is looked at
+
+
+def _is_plain_method_call(facts: Facts, index: int) -> bool:
+    """Return whether an instruction calls a method without arguments of what stands before it."""
+    return facts.instructions[index].arg == 0 and is_attribute_load(facts, index - 1)
+
+
+def _gives_one_number(facts: Facts, index: int) -> bool:
+    if facts.instructions[index].op not in CALLS:
+        return False
+    name = called_name(facts, index)
+    return name in _NUMBER_CALLS or (name in _REDUCTIONS and _is_plain_method_call(facts, index))
+
+
+def _chance_of_format(facts: Facts, index: int) -> int:
+    instruction = facts.instructions[index]
+    if instruction.op == "FORMAT_VALUE" and not instruction.arg & 4:
+        return _NEVER
+    before = facts.instructions[index - 1]
+    is_plain = isinstance(before.arg, str) and _SPECIFICATION.match(before.arg)
+    if before.op != "LOAD_CONST" or not is_plain:
+        return _POSSIBLE
+    return _UNLESS_USUAL if _gives_one_number(facts, index - 2) else _UNLESS_NUMBERS
+
+
+def _is_repeatable(code: CodeType, harmless: frozenset[str]) -> bool:
+    """Return whether a comprehension, by the names in it, can be run twice."""
+    inner = (each for each in code.co_consts if isinstance(each, CodeType))
+    is_shown = code.co_name.startswith("<") and code.co_name != "<lambda>"
+    return (
+        (is_shown or bool(code.co_flags & CO_GENERATOR))
+        and all(name in _REPEATABLE or name in harmless for name in code.co_names)
+        and all(_is_repeatable(each, harmless) for each in inner)
+    )

@@ -1,0 +1,1 @@
+"""Write code objects from facts and a plan."""

@@ -1,0 +1,1 @@
+"""Leave compiled code: side exits, undo, a second run in eager."""

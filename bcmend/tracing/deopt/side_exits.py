@@ -1,0 +1,265 @@
+"""Side exits: the results of a graph are discarded and the call is made in plain Python.
+
+An arm that raises is not traced to its end; the trace goes on with the other one. A side exit (Gal
+and others, "Trace-based just-in-time type specialization for dynamic languages", PLDI 2009) tests
+the condition when the graph has run, before effects on Python objects are replayed. If it holds,
+the boundary runs the original code; a frame that does not end at a boundary runs its own original
+code and returns the result. So it does not matter whether the arm would have raised (an operation
+may fail on fake tensors only), nor who catches the exception.
+
+A frame is left in the same way if an argument of output cannot be made (a trial), and, if it does
+not end at a boundary, if its graph fails: else earlier output and checks would be lost.
+
+The graph must have no effects, or only such as ``undo_log`` restores. That is known when it is
+complete; if it is not so, the frame is traced again without side exits.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from types import CellType, CodeType
+from typing import Any, Final
+
+import torch
+
+from bcmend.delivery import codec
+from bcmend.delivery.read_predicates import truths
+from bcmend.dynamo import compat, plain_python
+from bcmend.dynamo.slots import Slot
+from bcmend.dynamo.trace_state import Phase, at_the_end
+from bcmend.dynamo.values import Value, constant, global_of, load_global
+from bcmend.tracing.deopt import eager_rerun, graph_failure, record_timing, rerun_policy, undo_log
+from bcmend.tracing.effects import random_draws
+from bcmend.tracing.sites import site_table
+from bcmend.tracing.sites.refusal import SiteChanged
+from bcmend.tracing.sites.site_table import LiveSite
+
+
+class SideExit(Exception):
+    """Tells a boundary to make the call in plain Python.
+
+    A ``lasting`` one stays even if that call does not fail, since the user asked for one graph.
+    """
+
+    def __init__(self, key: str, lasting: bool) -> None:
+        super().__init__(key)
+        self.key, self.lasting = key, lasting
+
+
+class _Taken(threading.local):
+    """The side exit by which this thread leaves a frame."""
+
+    key: str = ""
+    is_by_trial: bool = False
+    is_by_failure: bool = False
+
+
+_TAKEN = _Taken()
+
+#: What may fail: key of the site, the condition of its arm, a function and its arguments.
+_Trial = tuple[str, "torch.Tensor | None", Callable[..., Any], tuple[Any, ...]]
+
+
+def take_first(
+    keys: tuple[str, ...],
+    raises: bool,
+    lasting: bool,
+    before: Any,
+    trials: tuple[_Trial, ...],
+    *predicates: torch.Tensor,
+) -> bool:
+    """Return whether a side exit is taken; restore what the graph has changed if so."""
+    changes, draws = before
+    if _TAKEN.is_by_failure:
+        _TAKEN.key, _TAKEN.is_by_trial, _TAKEN.is_by_failure = "", False, False
+        undo_log.put_back((), draws=draws)  # its copies are lost with the graph
+        return True
+    checked = [*predicates, *(trial[1] for trial in trials if trial[1] is not None)]
+    holds = iter(truths(checked))
+    found = [key for key in keys if next(holds)]
+    failed = None if found else _first_to_fail(trials, holds)
+    key = found[0] if found else failed
+    if key is None:
+        return False
+    undo_log.put_back(changes, draws=draws)
+    if raises:
+        raise SideExit(key, lasting or failed is not None)
+    _TAKEN.key, _TAKEN.is_by_trial = key, failed is not None
+    return True
+
+
+def _first_to_fail(trials: Sequence[_Trial], holds: Iterator[bool]) -> str | None:
+    """Return the key of the first trial that fails, of those whose condition holds."""
+    for key, predicate, trial, inputs in trials:
+        if predicate is not None and not next(holds):
+            continue
+        try:
+            eager_rerun.plainly(trial, *codec.decoded(inputs))
+        except Exception:
+            return key
+    return None
+
+
+def leave(
+    values: tuple[Any, ...], cells: tuple[CellType, ...], code: CodeType, lasting: bool
+) -> Any:
+    """Return what the original code of a frame returns, after a side exit was taken."""
+    taken = SideExit(_TAKEN.key, lasting or _TAKEN.is_by_trial)
+    result = eager_rerun.run_code(values, cells, code, sys._getframe(1).f_globals)
+    came_back(taken, code)
+    return result
+
+
+def nothing() -> None:
+    """Do nothing."""
+
+
+def _leave_after_failure() -> Any:
+    """Have the side exit of the frame taken, since its graph has failed; return its results."""
+    _TAKEN.is_by_failure = True
+    return defaultdict(nothing)
+
+
+plain_python.have_dynamo_skip(take_first, leave, nothing, _first_to_fail, _leave_after_failure)
+
+
+class _Exits(compat.VariableTracker):
+    """The side exits of a frame being traced.
+
+    Stands for a function that Dynamo calls when the graph has run, before it replays effects. The
+    function does nothing; the tests are written before it is loaded.
+    """
+
+    _nonvar_fields = {"output", "sites", *compat.VariableTracker._nonvar_fields}  # noqa: RUF012
+
+    def __init__(self, tx: compat.Tracer, *, raises: bool, **more: Any) -> None:
+        super().__init__(**more)
+        self.output = tx.output
+        self.sites: list[LiveSite] = []
+        self.has_only_way = False
+        self.keys: list[str] = []
+        self.predicates: list[Value] = []
+        self.trials: list[tuple[str, *tuple[Value, ...]]] = []
+        self.raises, self.lasting = raises, bool(tx.one_graph)
+        self.before = undo_log.SavedState(tx.output)
+        self.is_written = False
+        self._nothing, self._leave = (
+            global_of(tx.output, each).global_name for each in (nothing, leave)
+        )
+
+    def reconstruct(self, codegen: Any) -> None:
+        self.is_written = True
+        if not self.sites and not self.survives_graph_failure():
+            codegen.extend_output(codegen.load_function_name(self._nothing, False))
+            return
+        codegen.add_push_null(lambda: load_global(codegen, take_first))
+        for known in (tuple(self.keys), self.raises, self.lasting):
+            codegen.append_output(codegen.create_load_const(known))
+        codegen(self.before if self.sites else self._only_draws())
+        for key, *parts in self.trials:
+            codegen.append_output(codegen.create_load_const(key))
+            codegen.foreach(parts)
+            codegen.append_output(compat.create_build_tuple(1 + len(parts)))
+        codegen.append_output(compat.create_build_tuple(len(self.trials)))
+        codegen.foreach(self.predicates)
+        codegen.extend_output(compat.create_call_function(5 + len(self.predicates), False))
+        if self.raises:
+            codegen.append_output(compat.create_instruction("POP_TOP"))
+        else:
+            eager_rerun.write_return_if(codegen, self._leave, self.lasting)
+        codegen.extend_output(codegen.load_function_name(self._nothing, False))
+
+    def _only_draws(self) -> Value:
+        """Return the saved state where only the failure of the graph is a reason to leave."""
+        draws = constant(random_draws.draws(self.output))
+        return compat.TupleVariable([compat.TupleVariable([]), draws])
+
+    def instead_of_the_graph(self) -> Callable[[], Any] | None:
+        is_left = self.is_written and self.survives_graph_failure()
+        return _leave_after_failure if is_left else None
+
+    def survives_graph_failure(self) -> bool:
+        """Return whether the frame can be left if its graph fails."""
+        return not self.raises and graph_failure.can_be_put_back(self.output)
+
+
+def are_possible(tx: compat.Tracer, *, at_boundary: bool) -> bool:
+    """Return whether the frame being traced can have side exits, as far as is known."""
+    return not tx.export and (at_boundary or eager_rerun.can_return(tx))
+
+
+def add(
+    tx: compat.Tracer,
+    site: LiveSite,
+    predicate: Value | None,
+    *,
+    at_boundary: bool,
+    is_only_way: bool,
+    trial: tuple[Value, Value] | None = None,
+) -> None:
+    """Add a side exit to the frame being traced: for an arm, or for a trial.
+
+    It is taken if ``predicate``, a boolean tensor, holds. ``trial`` is a function and the tuple of
+    its arguments: then it is taken if the call fails as well. ``is_only_way`` says that no record
+    can take its place.
+    """
+    rerun_policy.note(tx)  # what comes after a check may fail inside the graph
+    exits = _exits_of(tx, at_boundary)
+    exits.sites.append(site)
+    exits.has_only_way = exits.has_only_way or is_only_way
+    if trial is not None:
+        exits.trials.append((site.key, predicate or constant(None), *trial))
+        return
+    assert isinstance(predicate, compat.TensorVariable)
+    exits.keys.append(site.key)
+    exits.predicates.append(predicate)
+
+
+def write_output_if_graph_fails(tx: compat.Tracer) -> None:
+    """Have output before a failure of the graph written, in a frame that ends at no boundary."""
+    if are_possible(tx, at_boundary=False):
+        _exits_of(tx, at_boundary=False)
+
+
+_EXITS: Final[Slot[_Exits | None]] = Slot(lambda: None)
+
+
+def _exits_of(tx: compat.Tracer, at_boundary: bool) -> _Exits:
+    output = tx.output
+    known = _EXITS.of(output)
+    if known is not None:
+        return known
+    exits = _Exits(tx, raises=at_boundary)
+    _EXITS.put(output, exits)
+    record_timing.of(output).has_side_exits = True
+    output.root_tx.debug_locals.append((exits, []))
+    if not at_boundary:
+        graph_failure.give_instead(output, exits.instead_of_the_graph)
+    at_the_end(output, Phase.CHECK, lambda module: _check(exits))
+    return exits
+
+
+def _check(exits: _Exits) -> None:
+    """Restart the trace without side exits if the effects of its graph cannot be undone."""
+    if not exits.sites:
+        return
+    output = exits.output
+    if exits.is_written and not undo_log.obstacle(output):
+        if not record_timing.of(output).writes:
+            return
+        if exits.has_only_way:
+            record_timing.must_wait(output)
+    for site in exits.sites:
+        site_table.leave_without_exit(site)
+    raise SiteChanged(restart_reason="bcmend: the graph cannot be thrown away")
+
+
+def came_back(taken: SideExit, code: Any) -> None:
+    """Note that the call after a side exit has not failed: the arm is compiled from now on."""
+    site = site_table.find(taken.key)
+    if site is not None and not taken.lasting:
+        site.side_exits = False
+        compat.reset_code(code)

@@ -1,0 +1,1 @@
+"""What the operations of a graph do: fail, draw, write."""

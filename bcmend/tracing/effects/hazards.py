@@ -1,0 +1,182 @@
+"""What speculation of the operations of a traced arm would risk.
+
+Runs the FX nodes of an arm on fake tensors, looks up each ATen operator that they call, and sums
+up: may one fail on the data, draw random numbers, cost much, and which memory do they write to. An
+operator that no table knows to be harmless is taken to be able to fail.
+"""
+
+from __future__ import annotations
+
+import math
+import operator as op
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import reduce
+from types import MappingProxyType
+from typing import Any, Final
+
+import torch
+from torch.fx import Node
+
+from bcmend.dynamo import compat
+from bcmend.knowledge import effects
+from bcmend.knowledge.effects import EffectFacts
+from bcmend.tracing.effects import costs
+from bcmend.tracing.effects.operator_runs import (
+    OperatorCall,
+    is_in_place,
+    operators_of,
+    target_name,
+)
+from bcmend.tracing.effects.random_draws import drawing_inside, may_draw
+
+_FOUND: Final = "bcmend_hazards"  # in the meta of a node
+#: Calls that change the meaning of later operators; none may be run a second time.
+AUTOCAST: Final = frozenset([compat._enter_autocast, compat._exit_autocast])
+#: More operators are expensive, however cheap each is.
+MANY_OPERATORS: Final = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Hazards:
+    """What speculation of an arm would risk.
+
+    Attributes:
+        partial: name of an operator that may fail on the data; empty if none.
+        random: name of an operator that draws random numbers; empty if none.
+        expensive: name of an expensive operator; empty if none.
+        operators: how many ATen operators the arm consists of.
+        waste: seconds that the expensive operators take; infinite where a decision is free.
+        writes: the storages that are written to, by ``storage_of``.
+        reshapes: the storages of tensors that get other sizes, strides or memory in place.
+    """
+
+    partial: str = ""
+    random: str = ""
+    expensive: str = ""
+    operators: int = 0
+    waste: float = 0.0
+    writes: frozenset[int] = frozenset()
+    reshapes: frozenset[int] = frozenset()
+
+    def and_then(self, other: Hazards) -> Hazards:
+        return Hazards(
+            self.partial or other.partial,
+            self.random or other.random,
+            self.expensive or other.expensive,
+            self.operators + other.operators,
+            self.waste + other.waste,
+            self.writes | other.writes,
+            self.reshapes | other.reshapes,
+        )
+
+
+def hazards_of(
+    nodes: Iterable[Node],
+    fake_mode: Any,
+    modules: Mapping[str, Any] = MappingProxyType({}),
+    asserted: Iterable[Any] = (),
+) -> Hazards:
+    """Return what speculation of ``nodes`` would risk. The result is stored in a node's ``meta``.
+
+    ``modules`` are the graphs that operators among the nodes take as arguments, by name;
+    ``asserted`` is what the graph asserts of numbers if the nodes are speculated.
+    """
+    found = Hazards()
+    granted = frozenset(compat.canonicalize_bool_expr(each.expr) for each in asserted)
+    for node in nodes:
+        if node.op in ("placeholder", "output", "get_attr") or node.target in AUTOCAST:
+            continue
+        if _FOUND not in node.meta or is_in_place(node):  # what it writes to depends on the trace
+            node.meta[_FOUND] = _hazards_of_node(node, fake_mode, modules, granted)
+        found = found.and_then(node.meta[_FOUND])
+    if found.operators > MANY_OPERATORS:
+        expensive = found.expensive or f"{found.operators} operators"
+        found = replace(found, expensive=expensive, waste=math.inf)
+    return found
+
+
+def _hazards_of_node(
+    node: Node, fake_mode: Any, modules: Mapping[str, Any], granted: frozenset[Any]
+) -> Hazards:
+    run = operators_of(node, fake_mode)
+    if run is None:
+        name = target_name(node)
+        random = name if may_draw(node) else drawing_inside(node, modules)
+        return Hazards(partial=name, random=random, expensive=name, waste=math.inf)
+    found = Hazards(
+        partial=target_name(node) if run.asserts or _may_fail_on_numbers(node) else "",
+        writes=frozenset(run.storages_written(reshaped=False)),
+        reshapes=frozenset(run.storages_written(reshaped=True)),
+    )
+    calls = (_hazards_of_call(call, granted) for call in run.calls)
+    return reduce(Hazards.and_then, calls, found)
+
+
+def _hazards_of_call(call: OperatorCall, granted: frozenset[Any]) -> Hazards:
+    name = call.operator.overloadpacket.__name__
+    facts = effects.of(call.operator)
+    return Hazards(
+        partial="" if call.draws or _is_total(call, facts, granted) else name,
+        random=name if call.draws else "",
+        expensive=name if facts.is_expensive else "",
+        operators=1,
+        waste=costs.seconds_of(call) if facts.is_expensive else 0.0,
+    )
+
+
+#: Arithmetic on numbers taken out of tensors that never raises; ``int(nan)`` and ``1 / 0`` do.
+_TOTAL_ON_NUMBERS: Final = (
+    *(op.add, op.sub, op.mul, op.neg, op.not_, op.and_, op.or_),
+    *(op.gt, op.ge, op.lt, op.le, op.eq, op.ne),
+    *(torch.sym_not, torch.sym_float, torch.sym_ite, torch.sym_max, torch.sym_min),
+    torch.scalar_tensor,
+)
+
+
+def _may_fail_on_numbers(node: Node) -> bool:
+    """Return whether unbacked numbers that a node computes with may make it raise."""
+    if node.op != "call_function" or node.target in _TOTAL_ON_NUMBERS:
+        return False
+    examples = [each.meta.get("example_value") for each in node.all_input_nodes]
+    return not any(isinstance(each, torch.Tensor) for each in examples) and any(
+        isinstance(each, (torch.SymInt, torch.SymFloat, torch.SymBool))
+        and compat.free_unbacked_symbols(each)
+        for each in examples
+    )
+
+
+def unjudged(meta: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the meta of a node for another node, without the hazards of this one."""
+    return {name: value for name, value in meta.items() if name != _FOUND}
+
+
+def _is_total(call: OperatorCall, facts: EffectFacts, granted: frozenset[Any]) -> bool:
+    operator, result = call.operator, call.result
+    is_tensor = isinstance(result, torch.Tensor)
+    if facts.divides and not (is_tensor and (result.is_floating_point() or result.is_complex())):
+        return False
+    if operator.overloadpacket is torch.ops.aten.select:
+        return _is_in_bounds(call.arguments, granted)
+    if (
+        operator.overloadpacket is torch.ops.aten._local_scalar_dense
+        or operator.namespace == "prim"
+    ):
+        return True  # can fail while tracing only
+    if {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output} & set(operator.tags):
+        return False
+    return torch.Tag.pointwise in operator.tags or facts.is_total or operator.is_view
+
+
+def _is_in_bounds(arguments: tuple[Any, ...], granted: frozenset[Any]) -> bool:
+    """Return whether ``select`` is known, or asserted, to be within bounds."""
+    tensor, dimension, place = arguments
+    size = tensor.shape[dimension]
+    return all(
+        compat.statically_known_true(each)
+        or (
+            isinstance(each, torch.SymBool)
+            and compat.canonicalize_bool_expr(each.node.expr) in granted
+        )
+        for each in (place >= -size, place < size)
+    )

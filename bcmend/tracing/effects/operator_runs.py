@@ -1,0 +1,177 @@
+"""The ATen operators behind a node of a graph, found by running the node on fake tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import torch
+from torch.fx import Node
+from torch.fx.node import map_aggregate
+
+from bcmend.dynamo import compat, shape_env
+from bcmend.knowledge import effects
+
+#: Functions of the module ``operator`` that change their first argument.
+_IN_PLACE_STATEMENTS: Final = frozenset(
+    "setitem iadd isub imul itruediv ifloordiv imod ipow iand ior ixor ilshift irshift".split()
+)
+#: Operators of bcmend that read and set the state of a generator (``functional_rng``).
+OF_GENERATORS: Final = frozenset(["generator_state", "set_generator_state"])
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorCall:
+    operator: compat.OpOverload
+    result: Any
+    arguments: tuple[Any, ...]
+    keywords: dict[str, Any]
+
+    @property
+    def draws(self) -> bool:
+        """Return whether it draws random numbers; attention does so only for dropout."""
+        return _draws(self.operator, self.arguments, self.keywords)
+
+    def written(self) -> Iterator[torch.Tensor]:
+        """Yield the tensors that it writes to."""
+        norm = effects.of(self.operator).statistics
+        is_training = norm is not None and not norm.switch.is_off(self.arguments, self.keywords)
+        statistics = norm.names if norm is not None and is_training else ()
+        for position, parameter in enumerate(self.operator._schema.arguments):
+            info = parameter.alias_info
+            if parameter.name in statistics or (info is not None and info.is_write):
+                given = self.arguments[position : position + 1] or self.keywords.get(parameter.name)
+                leaves = compat.tree_leaves(given)
+                yield from (each for each in leaves if isinstance(each, torch.Tensor))
+
+
+def draws(node: Node) -> bool:
+    """Return whether a node that calls an ATen operator draws random numbers."""
+    operator = node.target
+    return isinstance(operator, compat.OpOverload) and _draws(operator, node.args, node.kwargs)
+
+
+def _draws(operator: compat.OpOverload, arguments: Any, keywords: Any) -> bool:
+    if operator.overloadpacket.__name__ in OF_GENERATORS:
+        return True
+    if torch.Tag.nondeterministic_seeded not in operator.tags:
+        return False
+    names = [each.name for each in operator._schema.arguments]
+    if "dropout_p" not in names:
+        return True
+    position = names.index("dropout_p")
+    is_given = position < len(arguments)
+    return bool((arguments[position] if is_given else keywords.get("dropout_p", 0.0)) != 0)
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorRun:
+    """The ATen calls behind one node, and which storages stood in for which.
+
+    ``asserts`` says whether the calls are possible only for some values of unbacked sizes.
+    """
+
+    calls: list[OperatorCall]
+    stands_for: dict[int, int] = field(default_factory=dict)
+    asserts: bool = False
+
+    def storages_written(self, *, reshaped: bool) -> set[int]:
+        found: set[int] = set()
+        for call in self.calls:
+            if not reshaped or torch.Tag.inplace_view in call.operator.tags:
+                found.update(storage_of(tensor) for tensor in call.written())
+        return {self.stands_for.get(each, each) for each in found}
+
+
+class _OperatorLog(compat.TorchDispatchMode):  # type: ignore[no-untyped-call]
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.calls: list[OperatorCall] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        self.calls.append(OperatorCall(func, result, args, kwargs or {}))
+        return result
+
+
+def storage_of(tensor: torch.Tensor) -> int:
+    """Return a number that is equal for tensors that share memory."""
+    try:
+        return int(tensor.untyped_storage()._cdata)
+    except (NotImplementedError, RuntimeError):  # a sparse tensor, or a subclass without storage
+        return -id(tensor)
+
+
+def target_name(node: Node) -> str:
+    target = node.target
+    return target if isinstance(target, str) else getattr(target, "__name__", repr(target))
+
+
+def operators_of(node: Node, fake_mode: Any) -> OperatorRun | None:
+    """Return the ATen calls behind one node; ``None`` if the node cannot be run on its own."""
+    if isinstance(node.target, compat.HigherOrderOperator) or node.op == "call_module":
+        return None
+    missing = object()
+    stands_for: dict[int, int] = {}
+
+    def value(argument: Any) -> Any:
+        if not isinstance(argument, Node):
+            return argument
+        example = argument.meta.get("example_value", missing)
+        # An operation in place must not happen to the trace's own tensor a second time.
+        if not in_place or not isinstance(example, torch.Tensor):
+            return example
+        other = stand_in(example)
+        stands_for[storage_of(other)] = storage_of(example)
+        return other
+
+    in_place = is_in_place(node)
+    log = _OperatorLog()
+    try:
+        with (
+            fake_mode,
+            torch.no_grad(),
+            fake_mode.shape_env.ignore_fresh_unbacked_symbols(),
+            # An arm around this one may run where the condition of this one does not hold.
+            shape_env.without_facts(fake_mode.shape_env),
+            shape_env.taken_back(fake_mode.shape_env) as found,
+        ):
+            arguments = map_aggregate(node.args, value)
+            keywords = map_aggregate(node.kwargs, value)
+            with log:
+                run(node, arguments, keywords)
+    except Exception:
+        return None
+    return OperatorRun(log.calls, stands_for, bool(found))
+
+
+def run(node: Node, arguments: Any, keywords: Any) -> Any:
+    """Make the call of ``node`` with other arguments."""
+    if node.op == "call_method":
+        assert isinstance(node.target, str)
+        receiver, *rest = arguments
+        return getattr(receiver, node.target)(*rest, **keywords)
+    return node.target(*arguments, **keywords)  # type: ignore[operator]
+
+
+def is_in_place(node: Node) -> bool:
+    name = target_name(node)
+    if "out" in node.kwargs or node.kwargs.get("inplace") is True:
+        return True
+    return name.endswith("_") or name in _IN_PLACE_STATEMENTS
+
+
+def storages_written(node: Node, fake_mode: Any) -> set[int] | None:
+    """Return the storages that a node writes to; ``None`` if the node cannot be run on its own."""
+    run = operators_of(node, fake_mode)
+    return None if run is None else run.storages_written(reshaped=False)
+
+
+def stand_in(example: Any) -> Any:
+    if isinstance(example, torch.Tensor):
+        with torch.no_grad():
+            return torch.empty_strided(
+                example.size(), example.stride(), dtype=example.dtype, device=example.device
+            )
+    return example

@@ -1,0 +1,171 @@
+"""Random operators: which nodes draw numbers, and how a frame that draws can be run again.
+
+Code at the start of such a frame saves the states of all generators that it can draw from.
+"""
+
+from __future__ import annotations
+
+import operator
+import random
+import sys
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+
+from bcmend.dynamo import compat, plain_python
+from bcmend.dynamo.trace_state import Phase, at_the_end_of_a_graph
+from bcmend.dynamo.values import load_global
+from bcmend.knowledge import effects
+from bcmend.tracing.effects.operator_runs import target_name
+
+
+def may_draw(node: Node) -> bool:
+    """Return whether a node may draw random numbers."""
+    is_call = node.op in ("call_function", "call_method")
+    return is_call and effects.of(node.target).draws(node.args, node.kwargs)
+
+
+def nodes_of(output: compat.OutputGraph) -> list[Node]:
+    """Return the nodes of a complete graph and of the graphs inside it."""
+    modules = output.nn_modules.values()
+    inside = [each.graph for each in modules if isinstance(each, GraphModule)]
+    return [node for graph in (output.graph, *inside) for node in graph.nodes]
+
+
+def draws(output: compat.OutputGraph) -> bool:
+    """Return whether a frame draws random numbers, in its graph or in calls before it."""
+    return bool(output.random_calls) or any(map(may_draw, nodes_of(output)))
+
+
+def _draws_of_python(output: compat.OutputGraph) -> bool:
+    """Return whether a frame draws from the generators of Python or numpy."""
+    calls = (node for node in output.graph.nodes if node.op == "call_function")
+    return bool(output.random_calls) or any(effects.of(node.target).draws_on_host for node in calls)
+
+
+class _Taken(threading.local):
+    """The generator states of this thread's last frame, if they were saved."""
+
+    of_torch: tuple[tuple[torch.Generator, torch.Tensor], ...] = ()
+    of_python: Any = None
+
+
+_TAKEN = _Taken()
+
+
+def take_before(output: compat.OutputGraph) -> None:
+    """Have the states saved at the start of the frame being traced, if it draws numbers.
+
+    Whether it does is known when its graph is complete.
+    """
+    start = compat.create_instruction("NOP")
+    output.pregraph_bytecode.append(start)
+
+    def insert(module: Any) -> None:
+        if not draws(output):
+            return
+        _keep_unused(module)
+        codegen = compat.PyCodegen(output.root_tx)
+        codegen.add_push_null(lambda: load_global(codegen, _take))
+        codegen.append_output(codegen.create_load_const(_draws_of_python(output)))
+        codegen.extend_output(compat.create_call_function(1, False))
+        codegen.append_output(compat.create_instruction("POP_TOP"))
+        written = output.output_instructions
+        place = next(at for at, each in enumerate(written) if each is start)
+        written[place + 1 : place + 1] = codegen.get_instructions()
+
+    at_the_end_of_a_graph(output, Phase.EDIT, insert)
+
+
+def _keep_unused(module: GraphModule) -> None:
+    """Give random operators without users an assertion that cannot fail as a user.
+
+    A back end removes operators without users, and all later random numbers would change.
+    """
+    graph, modules = module.graph, module._modules
+    for inner in [each for node in graph.nodes for each in _graphs_given(node, modules)]:
+        _keep_unused(inner)
+    used = {graph.output_node()}
+    for node in reversed(graph.nodes):
+        if node in used:
+            used.update(node.all_input_nodes)
+    drawing = [node for node in graph.nodes if may_draw(node) or drawing_inside(node, modules)]
+    unused = [node for node in drawing if node not in used and not target_name(node).endswith("_")]
+    for node in unused:
+        place, drawn = node.next, node.meta.get("example_value")
+        with graph.inserting_before(place):
+            if isinstance(drawn, tuple | list) and drawn:
+                node, drawn = graph.call_function(operator.getitem, (node, 0)), drawn[0]
+            if not isinstance(drawn, torch.Tensor):
+                continue
+            equal = graph.call_function(torch.eq, (node, node))
+            number = graph.call_method("sum", (equal,))
+            holds = graph.call_function(torch.ge, (number, 0))
+            text = "a number of elements is not negative"
+            graph.call_function(compat.ASSERT_ASYNC, (holds, text))
+    if unused:
+        module.recompile()
+
+
+def _graphs_given(node: Node, modules: Mapping[str, Any]) -> list[GraphModule]:
+    """Return the graphs that an operator is given to run."""
+    named = [each for each in node.all_input_nodes if each.op == "get_attr"]
+    given = [modules.get(str(each.target)) for each in named]
+    return [each for each in given if isinstance(each, GraphModule)]
+
+
+def drawing_inside(node: Node, modules: Mapping[str, Any]) -> str:
+    """Return the name of what may draw random numbers in the graphs that ``node`` runs."""
+    for given in _graphs_given(node, modules):
+        for each in given.graph.nodes:
+            found = target_name(each) if may_draw(each) else drawing_inside(each, given._modules)
+            if found:
+                return found
+    return ""
+
+
+def _take(of_python: bool) -> None:
+    """Save the states of the generators that code being compiled can draw from."""
+    plain_python.run(_take_states, of_python)
+
+
+def _take_states(of_python: bool) -> None:
+    started = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    devices = torch.cuda.default_generators if started else ()
+    generators = (torch.default_generator, *devices)
+    _TAKEN.of_torch = tuple((each, each.get_state()) for each in generators)
+    _TAKEN.of_python = states_of_python() if of_python else None
+
+
+def states_of_python() -> tuple[Any, Any]:
+    """Return the states of Python's generator and of numpy's, if that is imported."""
+    numpy = sys.modules.get("numpy")
+    return random.getstate(), None if numpy is None else numpy.random.get_state()
+
+
+def put_back_python(states: tuple[Any, Any]) -> None:
+    """Restore what ``states_of_python`` returned."""
+    of_python, of_numpy = states
+    random.setstate(of_python)
+    if of_numpy is not None:
+        sys.modules["numpy"].random.set_state(of_numpy)
+
+
+def forget() -> None:
+    """Forget the states: the frame that is entered next may not save any."""
+    _TAKEN.of_torch, _TAKEN.of_python = (), None
+
+
+def put_back() -> None:
+    """Restore the states that the frame entered last has saved, if it has."""
+    for generator, state in _TAKEN.of_torch:
+        generator.set_state(state)
+    if _TAKEN.of_python is not None:
+        put_back_python(_TAKEN.of_python)
+    forget()
+
+
+plain_python.have_dynamo_skip(_take, forget, put_back)

@@ -1,0 +1,57 @@
+"""Watches over what must not be changed later in the same trace.
+
+When the graph is complete, a tensor's count of in-place changes is compared with the count that the
+watch noted; for an object, Dynamo's record of stored attributes. Where one differs, the watch calls
+``on_change`` and the frame is traced again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import torch
+
+from bcmend.dynamo import compat
+from bcmend.dynamo.slots import Slot
+from bcmend.dynamo.trace_state import Phase, at_the_end
+from bcmend.dynamo.values import Value
+from bcmend.tracing.effects.change_counts import changes
+from bcmend.tracing.sites.refusal import SiteChanged
+
+Watch = tuple[Callable[[], bool], Callable[[], None]]
+
+_WATCHES: Final[Slot[list[Watch]]] = Slot(list)
+
+
+def add(tx: compat.Tracer, example: torch.Tensor, on_change: Callable[[], None]) -> None:
+    """Watch ``example``; call ``on_change`` and trace again if its contents change."""
+    before = changes(example)
+    _add(tx, lambda: changes(example) != before, on_change)
+
+
+def add_object(tx: compat.Tracer, value: Value, on_change: Callable[[], None]) -> None:
+    """Watch an object; call ``on_change`` and trace again if something is stored to it."""
+    effects = tx.output.side_effects
+
+    def stored() -> dict[str, int]:
+        found = effects.store_attr_mutations.get(value, {})
+        return {name: id(each) for name, each in found.items()}
+
+    before = stored()
+    _add(tx, lambda: stored() != before, on_change)
+
+
+def _add(tx: compat.Tracer, is_changed: Callable[[], bool], on_change: Callable[[], None]) -> None:
+    watches = _WATCHES.of(tx.output)
+    if not watches:
+        at_the_end(tx.output, Phase.CHECK, lambda module: _check(watches))
+    watches.append((is_changed, on_change))
+
+
+def _check(watches: list[Watch]) -> None:
+    changed = [on_change for is_changed, on_change in watches if is_changed()]
+    for on_change in changed:
+        on_change()
+    if changed:
+        raise SiteChanged(restart_reason="bcmend: what a mended site needs is changed later")

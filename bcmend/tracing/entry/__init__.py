@@ -1,0 +1,1 @@
+"""Where Dynamo meets mended code: the boundary, the primitives, the choice of a lowering."""

@@ -1,0 +1,150 @@
+"""One call of a patched function that Dynamo is asked to compile.
+
+A patched function that runs as plain Python under a Dynamo callback is a boundary: it gives the
+call a fresh buffer, has Dynamo compile the mended body, and delivers the records when the body is
+done. Where the body does not compile, sites are found, withdrawn or left to break the graph, and
+the call is tried again: nothing of it has run, since such a body is always compiled whole.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from types import CodeType, FunctionType
+from typing import Any, Final
+
+from bcmend.delivery import callers, codec
+from bcmend.delivery.emission import emitted
+from bcmend.delivery.records import Buffer, deliver
+from bcmend.dynamo import compat, plain_python
+from bcmend.tracing.deopt import eager_rerun, side_exits
+from bcmend.tracing.effects import random_draws
+from bcmend.tracing.entry import capture
+from bcmend.tracing.sites import body_states, site_table
+
+
+class _Call(threading.local):
+    """The buffer of the boundary that this thread is in."""
+
+    buffer: Buffer | None = None
+
+
+_CALL = _Call()
+
+#: What comes out of a compiler that has to capture a frame whole. Where graphs may break, Dynamo
+#: itself takes the second for a reason to break.
+_FAILURES: Final = (compat.TorchDynamoException, compat.GuardOnDataDependentSymNode)
+
+
+def run(body: FunctionType, arguments: tuple[Any, ...]) -> Any:
+    """Call ``body(*arguments, buffer)`` for Dynamo to compile, then deliver its records."""
+    callback = compat.set_eval_frame(None)  # nothing but the body is to be compiled
+    try:
+        return _run(body, arguments, callback)
+    finally:
+        compat.set_eval_frame(callback)
+
+
+def _run(body: FunctionType, arguments: tuple[Any, ...], callback: Any) -> Any:
+    outer = _CALL.buffer
+    if outer is None:
+        site_table.begin_call()
+    if outer:
+        deliver(outer)  # what an enclosing frame recorded before its graph broke comes first
+    buffer: Buffer = []
+    _CALL.buffer = buffer
+    failure = result = None
+    written = emitted()
+    try:
+        result = _compiled(body, arguments, buffer, callback)
+    except BaseException as error:
+        failure = error
+    finally:
+        _CALL.buffer = outer
+    try:
+        if buffer:
+            _deliver_before(failure, buffer)
+        if failure is None:
+            return result
+        if isinstance(failure, side_exits.SideExit):
+            # The graph has had no effects.
+            result = eager_rerun.plainly(callers.call_as_entered, body, (*arguments, []))
+            side_exits.came_back(failure, _latest(body))
+            return result
+        if emitted() == written and _can_be_repeated(body, failure):
+            random_draws.put_back()
+            result = eager_rerun.plainly(callers.call_as_entered, body, (*arguments, []))
+            _note_what_does_not_hold(_latest(body))
+            return result
+        raise failure
+    finally:
+        failure = None  # its traceback holds this frame, and that the arguments
+
+
+def _note_what_does_not_hold(code: CodeType) -> None:
+    """Take no more numbers where the graph alone has failed: it asserts too much of one.
+
+    Where one graph was asked for, such calls go on being made in plain Python.
+    """
+    if body_states.state_of(code, is_body=True).leave_numbers():
+        compat.reset_code(code)
+
+
+def _deliver_before(failure: BaseException | None, buffer: Buffer) -> None:
+    try:
+        deliver(buffer)
+    except BaseException as error:
+        if failure is not None:
+            error.add_note(f"The call has failed too: {failure!r}")
+        raise
+
+
+def _latest(body: FunctionType) -> CodeType:
+    """Return the code that is compiled for a body now."""
+    code = body.__code__
+    while (newer := body_states.state_of(code, is_body=True).newer) is not None:
+        code = newer
+    return code
+
+
+def _can_be_repeated(body: FunctionType, failure: BaseException) -> bool:
+    """Return whether the call can be made again, since it failed inside its one graph.
+
+    The records of that graph are lost, and so are all its effects on Python objects: they would
+    have been replayed after it. So the original code does what eager execution does.
+    """
+    state = body_states.state_of(_latest(body), is_body=True)
+    return (
+        isinstance(failure, Exception)
+        and not isinstance(failure, compat.TorchDynamoException)
+        and not state.may_break
+        and bool(state.repeatable)
+    )
+
+
+def _compiled(body: FunctionType, arguments: tuple[Any, ...], buffer: Buffer, callback: Any) -> Any:
+    """Call the body; where it does not compile, mend more, or less, and call again."""
+    state = body_states.state_of(body.__code__, is_body=True)
+    while True:
+        whole = not state.may_break
+        generation = state.generation
+        site_table.clear_recent()
+        random_draws.forget()
+        compat.set_eval_frame(capture.of_bodies(callback))
+        try:
+            result = body(*arguments, buffer)
+            return codec.decoded(result) if state.has_choices else result
+        except (*_FAILURES, body_states.CodeSplit, IndexError) as error:
+            compat.set_eval_frame(None)
+            if isinstance(error, IndexError) and not capture.is_of_a_compiler(error):
+                raise
+            if not whole or not body_states.try_again(state, generation, error):
+                raise
+            buffer.clear()
+            body = state.replacement(body)
+            state = body_states.state_of(body.__code__, is_body=True)
+        finally:
+            compat.set_eval_frame(None)
+
+
+plain_python.have_dynamo_skip(sys.modules[__name__])

@@ -1,0 +1,151 @@
+"""What Dynamo does at the primitives of conditional jumps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bcmend.dynamo import compat, frames, handlers
+from bcmend.dynamo.values import Value, constant, example_of, is_unbacked
+from bcmend.names import UNBOUND
+from bcmend.tracing.entry import path_split, select
+from bcmend.tracing.entry.barrier import withdrawn_if_it_fails
+from bcmend.tracing.loops.open_ranges import OpenIterator
+from bcmend.tracing.merging import lazy_phi, truth_of_phi
+from bcmend.tracing.merging.lazy_phi import GatedPhi, LazyPhi
+from bcmend.tracing.numbers import scalars, size_questions
+from bcmend.tracing.output import deferred_exceptions
+from bcmend.tracing.sites import site_table
+from bcmend.tracing.speculation.arms import Arm
+
+
+def data_dependent(tx: compat.Tracer, operator: Any, *args: Value) -> Value:
+    """``data_dependent(key, condition)``: whether Dynamo would stop at a jump on ``condition``."""
+    site, condition = _open_site(args[0]), args[1].realize()
+    if site is None:
+        return constant(False)
+    if frames.drains_for_the_caller(tx):
+        site.refuse("generator", "the call hands the generator out")
+        return constant(False)
+    return constant(_depends_on_data(tx, site, condition))
+
+
+def _open_site(key: Value) -> site_table.LiveSite | None:
+    site = site_table.find(key.as_python_constant())
+    if site is None or not site.active or site_table.is_refused_for_this_call(site):
+        return None
+    return site
+
+
+def _depends_on_data(tx: compat.Tracer, site: site_table.LiveSite, condition: Value) -> bool:
+    if isinstance(condition, compat.SymNodeVariable):
+        if size_questions.is_implied(condition):
+            return False  # Dynamo is told which
+        # A number out of an argument has a known value, and a guard on it; better none.
+        return is_unbacked(condition) or scalars.has_tensor(tx, condition)
+    if isinstance(condition, LazyPhi):
+        # What depends on the side alone is left to a split, which knows the other values too.
+        is_left = frames.ends_at_a_boundary(tx) and truth_of_phi.is_decided_by_the_side(condition)
+        return not is_left and truth_of_phi.has_truth(condition)
+    if type(condition) is not compat.TensorVariable:
+        return False
+    count = example_of(condition).numel()
+    if not isinstance(count, int) or count != 1:
+        site.refuse("multi-element-condition", f"{count} elements")
+        return False
+    return True
+
+
+def _have_inlined(tx: compat.Tracer, function: Value) -> None:
+    """Tell Dynamo that it may trace a region function, as it traces the function around it.
+
+    It would read all that the function closes over otherwise, and give up at a cell that the arms
+    are the first to fill (``trace_rules.check_verbose``).
+    """
+    context = tx.output.tracing_context
+    if isinstance(function, compat.NestedUserFunctionVariable) and context is not None:
+        verdict = compat.SkipResult(False, "a part of a function that is being traced")
+        context.previously_inlined_functions.setdefault(function.get_code(), verdict)
+
+
+def _arms_of(
+    tx: compat.Tracer, function: Value, first: Value, entry: Value, inputs: Value
+) -> select.Arms:
+    """Return both arms of a region function, which is entered at ``entry`` and the next one."""
+    assert isinstance(first, compat.TupleVariable)
+    _have_inlined(tx, function)
+    number = entry.as_python_constant()
+    then_arm, else_arm = (
+        Arm(function, (*first.items, function, constant(each), inputs))
+        for each in (number, number + 1)
+    )
+    return then_arm, else_arm
+
+
+def branch(tx: compat.Tracer, operator: Any, *args: Value) -> Value:
+    """``branch(key, form, condition, function, first, entry, live_ins)``: live-outs, or ``None``.
+
+    ``function`` is a region function, entered at ``entry`` if the condition is true and at the next
+    one if not; ``form`` is how far the region goes (0: up to where the arms meet).
+    """
+    key, form, condition, function, first, entry, inputs = args
+    site = site_table.find(key.as_python_constant())
+    assert site is not None
+    arms = _arms_of(tx, function, first, entry, inputs)
+    number = form.as_python_constant()
+    with withdrawn_if_it_fails(site):
+        truth = truth_of_phi.truth_of(tx, condition.realize())
+        outcome = select.mend_branch(tx, operator, site, number, truth, arms)
+    return constant(None) if outcome is None else outcome
+
+
+def undecided(tx: compat.Tracer, operator: Any, *args: Value) -> Value:
+    """``undecided(key, operands)``: whether one of them is a phi without a common form."""
+    key, operands = args
+    site = _open_site(key)
+    assert isinstance(operands, compat.TupleVariable)
+    if site is None:
+        return constant(False)
+    found = path_split.first_open(tx, operands.items)
+    if isinstance(found, LazyPhi):
+        found.require_both_sides(site)
+    return constant(isinstance(found, (GatedPhi, OpenIterator)))
+
+
+def split(tx: compat.Tracer, operator: Any, *args: Value) -> Value:
+    """``split(key, form, function, first, entry, inputs, operands)``: live-outs, or ``None``.
+
+    The condition is that of the first of ``operands`` that has two forms.
+    """
+    key, form, function, first, entry, inputs, operands = args
+    site = site_table.find(key.as_python_constant())
+    assert site is not None and isinstance(operands, compat.TupleVariable)
+    found = path_split.first_open(tx, operands.items)
+    if not isinstance(found, (GatedPhi, OpenIterator)):
+        return constant(None)
+    arms = _arms_of(tx, function, first, entry, inputs)
+    number = form.as_python_constant()
+    with withdrawn_if_it_fails(site):
+        outcome = path_split.split(tx, operator, site, number, found, arms)
+    return constant(None) if outcome is None else outcome
+
+
+def unbound(tx: compat.Tracer, operator: Any, *args: Value) -> Value:
+    """``unbound(value)``: whether a local holds the mark that it is unbound."""
+    (value,) = args
+    if not value.is_realized():  # an argument of the function in which a frame goes on
+        if value.peek_value() is not UNBOUND:  # type: ignore[attr-defined]
+            return constant(False)  # the read that follows makes a guard on it
+        value = value.realize()
+    is_known = lazy_phi.may_be_unbound(value.unwrap())
+    if is_known and isinstance(value, LazyPhi):
+        value.ask()
+    if (
+        is_known
+        and not frames.is_captured_whole(tx)
+        and not deferred_exceptions.handled_by_a_caller(tx)
+    ):
+        # What comes before is a graph then; an exception would have all of it left to Python.
+        hints = [*compat.graph_break_hints.USER_ERROR]
+        what = "A local that has no value is read."
+        handlers.break_graph("a local is not bound", "", what, hints=hints)
+    return constant(is_known)

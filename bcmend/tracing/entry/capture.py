@@ -1,0 +1,92 @@
+"""Dynamo's callback for the calls of a boundary: bodies are captured whole, all else as ever.
+
+A body that compiles only in pieces must not run: the boundary waits for the error, changes
+something and calls again. So every graph break is an error while a body is being compiled, unless
+it has turned out that its graph has to break. Dynamo's switch for that is one for the whole
+process, and is therefore thrown only while a body is compiled, under Dynamo's own lock.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from bcmend.dynamo import compat, hooks, plain_python
+from bcmend.dynamo.slots import Slot
+from bcmend.tracing.sites import body_states, site_table
+
+#: The callback made of one of Dynamo's.
+_OF_BODIES: Final[Slot[Any]] = Slot(lambda: None)
+
+
+def of_bodies(callback: Any) -> Any:
+    """Return what Dynamo is to call instead of ``callback``, always the same for the same one."""
+    if not callable(callback):
+        return callback
+    known = _OF_BODIES.of(callback)
+    if known is None:
+        known = _OfBodies(callback)
+        _OF_BODIES.put(callback, known)
+        _OF_BODIES.put(known, known)  # a boundary within another
+    return known
+
+
+class _OfBodies:
+    """What Dynamo calls to compile a frame. Dynamo reads the attribute to find the back end."""
+
+    def __init__(self, callback: Any) -> None:
+        self._torchdynamo_orig_backend = callback
+
+    def __call__(self, frame: Any, *others: Any) -> Any:
+        compiler = self._torchdynamo_orig_backend
+        with hooks.active():
+            if body_states.may_break(frame.f_code):
+                return _a_piece(compiler, frame, *others)
+            return _captured_whole(compiler, frame, *others)
+
+
+def _a_piece(compiler: Any, *given: Any) -> Any:
+    """Compile what may break; have Python run a piece that fails on fake tensors.
+
+    Dynamo would raise the failure, and what the piece does before it would be lost. Python also
+    runs, from then on, a piece in which torch asks for something data-dependent. Where the back end
+    fails, nothing in the piece is mended: the call cannot be made again.
+    """
+    site_table.clear_recent()
+    try:
+        return compiler(*given)
+    except (compat.TorchRuntimeError, IndexError):
+        return compat.ConvertFrameReturn(apply_to_code=False, skip_reason="bcmend: it fails")
+    except compat.GuardOnDataDependentSymNode:
+        return compat.ConvertFrameReturn(skip_reason="bcmend: a size is known at run time only")
+    except compat.BackendCompilerFailed as error:
+        if not site_table.withdraw_recent("not-captured", body_states.summary(error)):
+            raise
+        return compiler(*given)
+
+
+def is_of_a_compiler(error: IndexError) -> bool:
+    """Return whether an error comes out of a compilation, which Dynamo notes on it."""
+    return getattr(error, "compile_id", None) is not None
+
+
+def _captured_whole(compiler: Any, *given: Any) -> Any:
+    """Make every graph break an error while a body is compiled.
+
+    Dynamo remembers the mode of the last frame that it compiled, and goes by it for a frame that it
+    does not compile because the limit of recompilations is reached (``ConvertFrameBox`` in
+    torch/_dynamo/convert_frame.py).
+    """
+    backend = getattr(compiler, "_torchdynamo_orig_backend", None)
+    remembered = getattr(getattr(backend, "_inner_convert", None), "_box", None)
+    before = getattr(remembered, "error_on_graph_break", None)
+    mode = compat._get_error_on_graph_break()
+    compat._set_error_on_graph_break(True)
+    try:
+        return compiler(*given)
+    finally:
+        compat._set_error_on_graph_break(mode)
+        if remembered is not None:
+            remembered.error_on_graph_break = before
+
+
+plain_python.have_dynamo_skip(of_bodies, is_of_a_compiler)

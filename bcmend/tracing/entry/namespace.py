@@ -1,0 +1,51 @@
+"""What rewritten bytecode reaches through the global ``@bcmend``."""
+
+from __future__ import annotations
+
+from builtins import UnboundLocalError as UnboundLocalError
+
+from bcmend.delivery import emission, own_frames, read_predicates
+from bcmend.delivery.own_frames import leave_out as leave_out
+from bcmend.dynamo import plain_python
+from bcmend.tracing.entry.boundary import run as run
+from bcmend.tracing.entry.primitives import branch as branch
+from bcmend.tracing.entry.primitives import data_dependent as data_dependent
+from bcmend.tracing.entry.primitives import entered as entered
+from bcmend.tracing.entry.primitives import guard as guard
+from bcmend.tracing.entry.primitives import nothing as nothing
+from bcmend.tracing.entry.primitives import record as record
+from bcmend.tracing.entry.primitives import recording as recording
+from bcmend.tracing.entry.primitives import runs_iteration as runs_iteration
+from bcmend.tracing.entry.primitives import split as split
+from bcmend.tracing.entry.primitives import unbound as unbound
+from bcmend.tracing.entry.primitives import undecided as undecided
+
+# Modules that declare hooks and handlers, and that nothing else imports.
+from bcmend.tracing.handlers import (  # noqa: F401
+    any_all,
+    checks,
+    deleted_arguments,
+    exception_classes,
+    float_tests,
+    loggers,
+    min_max,
+    recurrent,
+    size_arguments,
+    strings,
+    tensor_bool,
+)
+from bcmend.tracing.indexing import item_reads, masked_stores  # noqa: F401
+from bcmend.tracing.loops import mask_loops, open_ranges  # noqa: F401
+from bcmend.tracing.substitutes import (  # noqa: F401
+    arrays,
+    autograd_leaf,
+    clocks,
+    context_variables,
+    copy_calls,
+    elided_contexts,
+    host_calls,
+    host_functions,
+    replacements,
+)
+
+plain_python.have_dynamo_skip(own_frames, read_predicates, emission.begin)

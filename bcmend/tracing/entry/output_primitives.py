@@ -1,0 +1,138 @@
+"""What Dynamo does at the primitives of output statements and checks."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from bcmend.dynamo import compat, frames
+from bcmend.dynamo.slots import Slot
+from bcmend.dynamo.values import Value, constant
+from bcmend.tracing.deopt import record_timing
+from bcmend.tracing.entry.barrier import withdrawn_if_it_fails
+from bcmend.tracing.handlers import loggers
+from bcmend.tracing.merging import truth_of_phi
+from bcmend.tracing.numbers import predicates, size_questions
+from bcmend.tracing.output import (
+    argument_trials,
+    caller_frames,
+    deferred_exceptions,
+    dropped_output,
+    exception_flow,
+    record_builder,
+    shown_exceptions,
+)
+from bcmend.tracing.sites import site_table
+
+
+def _timing(tx: compat.Tracer, site: site_table.LiveSite, *, raises: bool) -> str:
+    return "inline" if record_timing.is_wanted(tx, site, raises=raises) else "deferred"
+
+
+def guard(tx: compat.Tracer, operator: Any, *args: Value) -> Value:
+    """``guard(key, condition, raises_if, action, live_ins)``: whether the exception is deferred."""
+    key, condition, raises_if, action, inputs = args
+    site = site_table.find(key.as_python_constant())
+    assert site is not None
+    if site.guards == "keep":
+        return constant(False)
+    if not record_builder.is_open(tx):
+        site.refuse("export")
+        return constant(False)
+    with withdrawn_if_it_fails(site):
+        truth = truth_of_phi.truth_of(tx, condition.realize())
+        predicate = deferred_exceptions.predicate_of(tx, site, truth)
+        if not raises_if.as_python_constant():
+            predicate = predicates.negated(tx, predicate)
+        made = deferred_exceptions.make_guard(tx, site, action, inputs, predicate)
+    if made:
+        size_questions.note_fact(tx, condition.realize(), not raises_if.as_python_constant())
+        site.mended(_timing(tx, site, raises=True))
+    return constant(made)
+
+
+#: What ``recording`` passes on to ``record`` in the same frame, unless an argument has broken the
+#: graph in between.
+_WRITES_NOTHING: Final = Slot(bool)
+
+
+def recording(tx: compat.Tracer, operator: Any, *args: Value) -> Value:
+    """``recording(key, ...)``: whether an output statement is to become a record.
+
+    Where only a trace can tell whether the statement writes, the rest is ``callee, method, first,
+    unless_silent, is_dropped``: see ``rewrite.sites.plan.Callee`` and ``OutputLowering``.
+    """
+    key, *callee = args
+    site = site_table.find(key.as_python_constant())
+    if site is None or not site.active or site.output == "keep":
+        return constant(False)
+    _WRITES_NOTHING.put(tx, False)
+    if callee and not _writes(tx, site, *callee):
+        return constant(False)
+    if frames.drains_for_the_caller(tx):
+        site.refuse("generator", "the call hands the generator out")
+        return constant(False)
+    if exception_flow.has_doubtful_text(tx):
+        site.refuse("output-shape", "the text of an exception was read that may be another one")
+        return constant(False)
+    return constant(True)
+
+
+def _writes(
+    tx: compat.Tracer,
+    site: site_table.LiveSite,
+    callee: Value,
+    method: Value,
+    first: Value,
+    unless_silent: Value,
+    is_dropped: Value,
+) -> bool:
+    """Return whether a call is one that writes and that can be deferred."""
+    name = method.as_python_constant()
+    known = loggers.known_as(callee, name)
+    if known is None:
+        return False
+    if not (known.returns_none or is_dropped.as_python_constant()):
+        site.refuse("output-shape", "the result of the call is used")
+        return False
+    is_silent = loggers.is_silent(callee, name, first)
+    _WRITES_NOTHING.put(tx, is_silent)
+    reason = unless_silent.as_python_constant()
+    if reason and not is_silent:
+        site.refuse("output-shape", reason)
+        return False
+    return True
+
+
+def record(tx: compat.Tracer, operator: Any, *args: Value) -> Value:
+    """``record(key, action, inputs[, level, shows[, trial, facts]])``: whether it was deferred.
+
+    ``level`` and ``shows`` are there if the output is attributed to a caller or may show
+    tracebacks, ``trial`` and ``facts`` if its arguments may fail: see ``OutputLowering``.
+    """
+    key, action, inputs, *more = args
+    site = site_table.find(key.as_python_constant())
+    assert site is not None
+    level, shows = [each.as_python_constant() for each in more[:2]] or (1, False)
+    trial = more[2:]
+    if site.output == "drop":
+        site.mended("dropped")
+        return constant(True)
+    if not record_builder.is_open(tx):
+        dropped_output.drop(tx, site)
+        return constant(True)
+    if trial:
+        with withdrawn_if_it_fails(site):
+            argument_trials.add(tx, site, trial[0], trial[1], inputs)
+    if _WRITES_NOTHING.of(tx):  # no: the graph broke since then
+        site.mended("deferred", "nothing is written at this level")
+        return constant(True)
+    with withdrawn_if_it_fails(site):
+        if level != 1:
+            action, inputs = caller_frames.inside(tx, level, action, inputs)
+        action, inputs = shown_exceptions.as_of_now(
+            tx, site, action, inputs, shows_tracebacks=shows
+        )
+        made = deferred_exceptions.make_record(tx, site, action, inputs)
+    if made:
+        site.mended(_timing(tx, site, raises=False))
+    return constant(made)

@@ -1,0 +1,139 @@
+"""Go on in two halves of code that reads a phi without a common form.
+
+Code was split in front of an instruction. Both halves are traced with the operand in the form that
+it has there, as the arms of a branch on its own condition. A condition that is known already, since
+the instruction stands in such a half, is not asked again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from bcmend.dynamo import compat
+from bcmend.dynamo.frames import is_referenced
+from bcmend.dynamo.slots import Slot
+from bcmend.dynamo.values import Value, items_in, made_of
+from bcmend.tracing.entry import select
+from bcmend.tracing.loops.open_ranges import Exhausted, OpenIterator
+from bcmend.tracing.merging.lazy_phi import GatedPhi, LazyPhi
+from bcmend.tracing.numbers import size_questions
+from bcmend.tracing.sites.site_table import LiveSite
+from bcmend.tracing.speculation.arms import Arm
+
+
+def first_open(tx: compat.Tracer, values: Iterable[Value]) -> LazyPhi | OpenIterator | None:
+    """Return the first phi among ``values``, and in what only they hold."""
+    return next(_open_in(tx, values), None)
+
+
+def _open_in(tx: compat.Tracer, values: Iterable[Value]) -> Iterator[LazyPhi | OpenIterator]:
+    for value in values:
+        if isinstance(value, LazyPhi):
+            yield value
+        elif isinstance(value, OpenIterator):
+            if not value.has_one:
+                yield value
+        elif value.is_realized():
+            yield from _open_in(tx, _parts(tx, value.realize()))
+
+
+def _parts(tx: compat.Tracer, value: Value) -> list[Value]:
+    """Return the items of a container of which a copy can take the place; else none."""
+    if isinstance(value, compat.TupleVariable):
+        return list(value.items)
+    is_new = isinstance(value.mutation_type, compat.ValueMutationNew)
+    return (items_in(value) if is_new and not is_referenced(tx, value) else None) or []
+
+
+def split(
+    tx: compat.Tracer,
+    target: Any,
+    site: LiveSite,
+    form: int,
+    found: GatedPhi | OpenIterator,
+    arms: select.Arms,
+) -> Value | None:
+    """Return the live-outs of both halves, a tuple; ``None`` where that cannot be."""
+    condition = found.predicate if isinstance(found, GatedPhi) else found.condition(tx)
+    truth = next((truth for node, truth in _known(tx) if node is _node(condition)), None)
+    then_half, else_half = (
+        _Half(arm.function, arm.arguments, condition=condition, truth=side).decided(tx, found)
+        for arm, side in zip(arms, (True, False), strict=True)
+    )
+    halves = then_half, else_half
+    if truth is not None:
+        return halves[not truth].call(tx)
+    return select.mend_branch(tx, target, site, form, condition, halves)
+
+
+def _node(condition: Value) -> Any:
+    return condition.as_proxy().node
+
+
+@dataclass(frozen=True, slots=True)
+class _Half(Arm):
+    """An arm in which a condition is known."""
+
+    condition: Any = None
+    truth: bool = False
+
+    def decided(self, tx: compat.Tracer, found: Value) -> _Half:
+        """Return the half with each of its inputs in the form that it has there."""
+        inputs = [
+            each.in_half(self.truth)
+            if isinstance(each, OpenIterator) and each is found
+            else _decided(tx, each, self.condition, self.truth)
+            for each in self.inputs.items
+        ]
+        return replace(self, arguments=(*self.arguments[:-1], compat.TupleVariable(inputs)))
+
+    def with_inputs(self, inputs: Sequence[Value]) -> _Half:
+        # An iterator that is at its end here is so where a loop ends as well.
+        given = [
+            known if isinstance(known, Exhausted) else each
+            for known, each in zip(self.inputs.items, inputs, strict=True)
+        ]
+        return replace(self, arguments=(*self.arguments[:-1], compat.TupleVariable(given)))
+
+    def call(self, tx: compat.Tracer) -> Value:
+        known = _known(tx)
+        iterators = [each for each in self.inputs.items if isinstance(each, OpenIterator)]
+        known.append((_node(self.condition), self.truth))
+        try:
+            # An assertion that is known to fail here is to raise, as in Python: Dynamo's own form
+            # of it takes tensors.
+            with (
+                compat.dynamo_config.patch(rewrite_assert_with_torch_assert=False),
+                size_questions.facts(tx, [fact for each in iterators for fact in each.facts()]),
+            ):
+                return Arm.call(self, tx)
+        finally:
+            known.pop()
+
+
+_KNOWN: Final[Slot[list[tuple[Any, bool]]]] = Slot(list)
+
+
+def _known(tx: compat.Tracer) -> list[tuple[Any, bool]]:
+    """Return the conditions that are known here in the trace, and their truths."""
+    return _KNOWN.of(tx.output)
+
+
+def _decided(tx: compat.Tracer, value: Value, condition: Value, truth: bool) -> Value:
+    """Return ``value`` in the form that it has under the condition."""
+    if isinstance(value, GatedPhi):
+        if _node(value.predicate) is _node(condition):
+            return _decided(tx, value.sides[0 if truth else 1], condition, truth)
+        return value
+    if isinstance(value, LazyPhi) or not value.is_realized():
+        return value
+    value = value.realize()
+    parts = _parts(tx, value)
+    decided = [_decided(tx, each, condition, truth) for each in parts]
+    if all(before is after for before, after in zip(parts, decided, strict=True)):
+        return value
+    if isinstance(value, compat.TupleVariable):
+        return value.clone(items=decided)
+    return made_of(value, decided)

@@ -1,0 +1,117 @@
+"""The callables that rewritten bytecode names.
+
+Each is a higher-order operator, Dynamo's own extension point: while a frame is traced, a function
+of ``branch_primitives`` or ``output_primitives`` models the call; in plain Python it returns at
+once, with the answer that sends control to the original instructions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from bcmend.dynamo import compat, hooks, plain_python, trace_state
+from bcmend.dynamo.values import Value, constant
+from bcmend.names import RUNS_ITERATION, UNBOUND
+from bcmend.tracing.entry import branch_primitives, output_primitives
+from bcmend.tracing.loops import mask_loops
+from bcmend.tracing.output import dropped_output
+
+#: Is given the translator, the operator and its arguments.
+Trace = Callable[..., Value]
+
+
+class _Primitive(compat.HigherOrderOperator):
+    def __init__(self, name: str, plainly: Callable[..., Any]) -> None:
+        super().__init__(f"bcmend_{name}")  # type: ignore[no-untyped-call]
+        self._plainly = plainly
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        return self._plainly(*arguments, **keywords)
+
+
+def _declared(name: str, purpose: str, trace: Trace, plainly: Callable[..., Any]) -> _Primitive:
+    """Return a primitive; ``trace`` models a call of it, ``plainly`` makes one in plain Python."""
+    made = _Primitive(name, plainly)
+
+    def call(self: Any, tx: compat.Tracer, args: list[Value], kwargs: Any) -> Value:
+        trace_state.begin(tx)
+        return trace(tx, made, *args)
+
+    attributes = {
+        "_HOP_NAME": f"bcmend.{name}",
+        "_ALLOW_FALLBACK_TO_EAGER": True,
+        "_call_function": call,
+    }
+    model = type(f"{name.title()}Variable", (compat.TorchHigherOrderOperatorVariable,), attributes)
+    hooks.operator(made.__name__, purpose)(model)
+    return made
+
+
+def _false(*arguments: Any) -> bool:
+    return False
+
+
+def _none(*arguments: Any) -> None:
+    return None
+
+
+def _record_plainly(key: str, action: Any, inputs: tuple[Any, ...], *more: Any) -> Any:
+    """Run an output statement now, or not at all, where a program is exported.
+
+    Dynamo has broken the graph right at it, or does not trace the program.
+    """
+    return True if dropped_output.drop_plainly(key) else action(*inputs)
+
+
+entered: Final = _declared(
+    "entered",
+    "whether Dynamo traces the call of a patched function",
+    lambda tx, operator: constant(True),
+    _false,
+)
+data_dependent: Final = _declared(
+    "data_dependent",
+    "whether Dynamo would stop at a conditional jump",
+    branch_primitives.data_dependent,
+    _false,
+)
+branch: Final = _declared(
+    "branch", "both arms of a conditional jump", branch_primitives.branch, _none
+)
+undecided: Final = _declared(
+    "undecided",
+    "whether an operand has one form on each side of a branch",
+    branch_primitives.undecided,
+    _false,
+)
+split: Final = _declared(
+    "split", "both halves of code that reads such an operand", branch_primitives.split, _none
+)
+unbound: Final = _declared(
+    "unbound",
+    "whether a local is unbound",
+    branch_primitives.unbound,
+    lambda value: value is UNBOUND,
+)
+runs_iteration: Final = _declared(
+    RUNS_ITERATION,
+    "whether a loop over a mask makes an iteration",
+    lambda tx, operator: mask_loops.runs_iteration(tx),
+    lambda: True,
+)
+guard: Final = _declared(
+    "guard", "a check that raises when the graph has run", output_primitives.guard, _false
+)
+recording: Final = _declared(
+    "recording",
+    "whether an output statement becomes a record",
+    output_primitives.recording,
+    lambda key, *question: dropped_output.is_left_out(key, question),
+)
+record: Final = _declared(
+    "record", "the record of an output statement", output_primitives.record, _record_plainly
+)
+nothing: Final = _declared("nothing", "None", lambda tx, operator: constant(None), _none)
+
+plain_python.have_dynamo_skip(_Primitive.__call__, _false, _none)

@@ -1,0 +1,142 @@
+"""Mend one branch: trace both arms, take the first lowering that is equal to eager, or none.
+
+The lowerings and the order in which they are tried:
+
+- nothing: the arms change nothing that is seen later;
+- guard: one arm raised while it was traced; a record raises for it after the graph, or, where it
+  is not certain that eager execution raises too, the call is made again in plain Python;
+- where: both arms run; only where neither can fail on the data, draws random numbers (all later
+  ones would be others than in eager), or is expensive;
+- cond: the taken arm runs; never where an arm draws random numbers and gradients flow, since the
+  backward of ``torch.cond`` draws them again.
+
+Where gradients flow, random operators are taken out of the arms first (``hoist_random``). What
+cannot be is refused, unless the policy asks for where: then both arms draw.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Final
+
+from bcmend.dynamo import compat, fx_graph
+from bcmend.dynamo.slots import Slot
+from bcmend.dynamo.values import Value, example_of
+from bcmend.tracing.deopt import rerun_policy
+from bcmend.tracing.loops import while_loops
+from bcmend.tracing.lowering.branch_lowering import Branch, lower
+from bcmend.tracing.numbers import constant_tensors, size_questions
+from bcmend.tracing.output import deferred_exceptions, record_builder
+from bcmend.tracing.sites import nesting_limits, site_table
+from bcmend.tracing.sites.refusal import HalfWritten, Refusal, attempt
+from bcmend.tracing.sites.site_table import LiveSite
+from bcmend.tracing.speculation import iterators
+from bcmend.tracing.speculation.arms import Arm, ArmFailure, ArmTrace, trace_arm
+
+#: What is traced if the condition is true, and if it is false.
+Arms = tuple[Arm, Arm]
+
+#: Guards of arms that were traced for branches that were refused.
+_DROPPED_GUARDS: Final[Slot[set[Any]]] = Slot(set)
+
+
+def mend_branch(
+    tx: compat.Tracer, target: Any, site: LiveSite, form: int, condition: Value, arms: Arms
+) -> Value | None:
+    """Return the live-outs of the branch, a tuple; ``None`` where the jump has to stay."""
+    if form and not site.is_worth_widening:
+        return None
+    guards = tx.output.guards
+    before, dropped = copy.copy(guards.inner), _DROPPED_GUARDS.of(tx.output)
+    with nesting_limits.inside(tx, site):
+        outcome = _mend(tx, target, site, form, condition, arms)
+    if outcome is None:
+        # The trace ends at the jump, unless another form is mended. What only the arms looked at
+        # must not make it compile again.
+        dropped.update(guards.inner - before)
+        guards.inner = before
+    else:
+        guards.update(dropped)  # Dynamo makes a guard once, when it first looks at something
+        dropped.clear()
+        rerun_policy.note(tx)  # what fails inside a graph that stock has not made
+    return outcome
+
+
+def _mend(
+    tx: compat.Tracer, target: Any, site: LiveSite, form: int, condition: Value, arms: Arms
+) -> Value | None:
+    if form in site.aliased:
+        site.refuse("alias-changed", "a value of the branch is changed in place later")
+        return None
+    if iterators.hold_an_open_generator(arms[0].arguments, tx.output.side_effects):
+        site.refuse("consumes-iterator", "a generator that stands in a block cannot be taken back")
+        return None
+    known = _known_truth(tx, site, condition)
+    if known is not None:
+        return (arms[0] if known else arms[1]).call(tx)
+    if site.place is not None and not form:
+        while_loops.at_the_jump(tx, site, condition, arms[0].inputs)
+        if nesting_limits.times(tx, site) <= while_loops.TRIED_AT_MOST:
+            end = while_loops.run_loop(tx, target, site, condition, arms)
+            if end is not None:
+                return _behind_the_loop(tx, target, site, end, arms)
+    return _branch(tx, target, site, form, condition, arms)
+
+
+def _known_truth(tx: compat.Tracer, site: LiveSite, condition: Value) -> bool | None:
+    """Return the truth of a tensor whose value is known.
+
+    At the jump of a loop only where torch knows it: later iterations are mostly data-dependent.
+    """
+    if type(condition) is not compat.TensorVariable:
+        return None
+    known = getattr(example_of(condition), "constant", None)
+    if known is None and site.place is None:
+        known = constant_tensors.number_in(tx, condition)
+    return None if known is None else bool(known)
+
+
+def _branch(
+    tx: compat.Tracer, target: Any, site: LiveSite, form: int, condition: Value, arms: Arms
+) -> Value | None:
+    site_table.forget_refusal()
+    traces: list[ArmTrace | ArmFailure] = []
+    with iterators.ending(tx, returns=site.returning[form]):
+        for arm, truth in zip(arms, (True, False), strict=True):
+            with size_questions.holding(tx, condition, truth):
+                traces.append(trace_arm(tx, target, arm, lambda: record_builder.open_arm(tx)))
+    then_arm, else_arm = traces
+    if isinstance(then_arm, ArmFailure) or isinstance(else_arm, ArmFailure):
+        return deferred_exceptions.defer_raising_arm(
+            tx, site, condition, arms, (then_arm, else_arm)
+        )
+    transaction = fx_graph.Transaction(tx)
+    predicate = deferred_exceptions.predicate_of(tx, site, condition)
+    branch = Branch(site, predicate, (then_arm, else_arm), form)
+    try:
+        outcome = attempt(lambda: lower(tx, branch, transaction))
+    except (compat.RestartAnalysis, compat.SkipFrame):
+        raise
+    except compat.TorchDynamoException as error:
+        outcome = Refusal("arm-untraceable", str(error).strip().splitlines()[0])
+    if isinstance(outcome, Refusal):
+        if transaction.is_committed:
+            raise HalfWritten(outcome.detail)
+        site.refuse(outcome.slug, outcome.detail)
+        transaction.roll_back()
+        return None
+    return outcome
+
+
+def _behind_the_loop(
+    tx: compat.Tracer, target: Any, site: LiveSite, end: while_loops.LoopEnd, arms: Arms
+) -> Value | None:
+    """Go on where a loop was left."""
+    one, other = (arm.with_inputs(end.inputs.items) for arm in arms)
+    if end.by_exhaustion:
+        outcome = _branch(tx, target, site, 0, end.predicate, (one, other))
+    else:
+        outcome = (one, other)[end.leaving].call(tx)
+    if outcome is not None:
+        site.mended("while_loop", "the number of iterations depends on a tensor")
+    return outcome

@@ -1,0 +1,203 @@
+"""``torch._assert`` and ``torch._check*``, with whatever message.
+
+A condition that is known decides while the call is traced. A data-dependent one becomes a side
+exit: where it does not hold, the call is made in plain Python, which raises the exception of eager
+execution. Dynamo's own handlers (torch/_dynamo/variables/torch.py) put both into the graph, and
+refuse a message that reads what is no constant. Where no substitute is found, theirs are called
+without such a message, if the call can be made again in plain Python.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import torch
+
+from bcmend.dynamo import compat, handlers, hooks
+from bcmend.dynamo.handlers import PASS, Answer
+from bcmend.dynamo.trace_state import Phase, at_the_end_of_a_graph
+from bcmend.dynamo.values import Value, constant, example_of, is_unbacked
+from bcmend.tracing.deopt import graph_failure, rerun_policy
+from bcmend.tracing.numbers import predicates, scalars, size_questions
+from bcmend.tracing.output import deferred_exceptions
+from bcmend.tracing.sites import capture_mode, site_table
+from bcmend.tracing.sites.refusal import SiteChanged
+from bcmend.tracing.sites.site_table import LiveSite
+from bcmend.tracing.substitutes.dispatch import Call, answers_to, unequal
+
+# torch._assert
+
+#: Stands for all of these calls; in no report, since no code was rewritten for it.
+_SITE: Final = LiveSite("torch._assert", "guard", torch._assert.__code__)
+
+
+@handlers.function(torch._assert, "checks of torch under a data-dependent condition")
+def _assert(call: handlers.Call) -> Answer:
+    """Answer ``torch._assert(condition, message)``."""
+    tx, given = call.tx, (*call.args, *call.kwargs.values())
+    condition = call.kwargs.get("condition", given[0]).realize()
+    if (
+        capture_mode.in_mended_code(tx)
+        and predicates.is_data_dependent(condition)
+        and deferred_exceptions.can_exit(tx, _SITE)
+    ):
+        _exit_unless(tx, _SITE, condition)
+        return constant(None)
+    return PASS
+
+
+def _exit_unless(tx: compat.Tracer, site: LiveSite, condition: Value) -> None:
+    predicate = deferred_exceptions.predicate_of(tx, site, condition)
+    fails = predicates.negated(tx, predicate)
+    deferred_exceptions.make_side_exit(tx, site, fails, is_only_way=False)
+
+
+# torch._check*, replaced
+
+#: What each raises; of the others the first argument says it.
+_RAISES: Final[dict[Any, type[Exception]]] = {
+    torch._check: RuntimeError,
+    torch._check_index: IndexError,
+    torch._check_value: ValueError,
+    torch._check_type: TypeError,
+    torch._check_not_implemented: NotImplementedError,
+    torch._check_tensor_all: RuntimeError,
+}
+
+#: What torch says where it is given no message.
+_NO_MESSAGE: Final = (
+    "Expected cond to be True, but got False. (Could this error message be improved? If so, please"
+    " report an enhancement request to PyTorch.)"
+)
+
+Parts = tuple[type[Exception], Value, "Value | None"]
+
+
+def _parts(call: Call) -> Parts | None:
+    """Return exception, condition and message of a check; ``None`` for a call that fails."""
+    names = ("cond", "message") if call.function in _RAISES else ("error_type", "cond", "message")
+    if len(call.args) > len(names):
+        return None
+    given = {**dict(zip(names, call.args, strict=False)), **call.kwargs}
+    error: Any = _RAISES.get(call.function)
+    if error is None and "error_type" in given:
+        error = given.pop("error_type").as_python_constant()
+    if "cond" not in given or not given.keys() <= set(names) or not _is_exception(error):
+        return None
+    return error, given["cond"].realize(), given.get("message")
+
+
+def _is_exception(error: Any) -> bool:
+    is_error = isinstance(error, type) and issubclass(error, Exception)
+    return is_error and not issubclass(error, Warning)
+
+
+@answers_to("check")
+def _check(call: Call) -> Answer:
+    """Answer ``torch._check(cond, message)``, and those that raise something else."""
+    parts = _parts(call)
+    if parts is None:
+        return PASS
+    error, condition, message = parts
+    if isinstance(condition, compat.SymNodeVariable) and isinstance(
+        condition.sym_num, torch.SymBool
+    ):
+        # The number in an argument has a known value, and a guard on it; better none.
+        if is_unbacked(condition) or scalars.has_tensor(call.tx, condition):
+            return _checked_in_graph(call, condition)
+        return _known(call, bool(condition.evaluate_expr()), error, message)
+    known = condition.as_python_constant() if condition.is_python_constant() else None
+    return _known(call, known, error, message) if isinstance(known, bool) else PASS
+
+
+@answers_to("check_all")
+def _check_all(call: Call) -> Answer:
+    """Answer ``torch._check_tensor_all(cond, message)``."""
+    parts = _parts(call)
+    if parts is None or type(parts[1]) is not compat.TensorVariable:
+        return PASS
+    if example_of(parts[1]).dtype is not torch.bool:
+        return PASS
+    return _checked_in_graph(call, parts[1].call_method(call.tx, "all", [], {}))
+
+
+def _known(call: Call, holds: bool, error: type[Exception], message: Value | None) -> Value:
+    if holds:
+        return constant(None)
+    text: Any = _NO_MESSAGE
+    if message is not None and not message.realize().is_constant_none():
+        text = message.realize().call_function(call.tx, [], {})
+        if not (text.is_python_constant() and isinstance(text.as_python_constant(), str)):
+            text = compat.VariableTracker.build(call.tx, str).call_function(call.tx, [text], {})
+    compat.raise_observed_exception(error, call.tx, args=[text])
+
+
+def _checked_in_graph(call: Call, condition: Value) -> Answer:
+    tx = call.tx
+    if not capture_mode.in_mended_code(tx):
+        return PASS
+    if not deferred_exceptions.can_exit(tx, call.site):
+        raise unequal("the call could not be made again in plain Python")
+    _exit_unless(tx, call.site, condition)
+    size_questions.note_fact(tx, condition, truth=True)
+    if isinstance(condition, compat.SymNodeVariable) and tx.one_graph and _is_of_sizes(condition):
+        # What is claimed of a number may be needed for the shapes that it makes.
+        proxy = tx.output.create_proxy("call_function", torch._check, (condition.as_proxy(),), {})
+        compat.wrap_fx_proxy(tx, proxy)
+    return constant(None)
+
+
+def _is_of_sizes(condition: compat.SymNodeVariable) -> bool:
+    """Return whether a condition compares integers that torch knows nothing of."""
+    node = condition.as_proxy().node
+    examples = [each.meta.get("example_value") for each in node.all_input_nodes]
+    is_comparison = is_unbacked(condition) and node.op == "call_function"
+    return is_comparison and all(isinstance(each, torch.SymInt) for each in examples)
+
+
+# torch._check*, by Dynamo's handlers
+
+#: Graph breaks of Dynamo at the message of a check.
+_MESSAGES: Final = frozenset(
+    ["Can't extract message from torch._check*()", "Can't convert torch._check*() message closure"]
+)
+#: Each function and the position of its message.
+_CHECKS: Final = dict.fromkeys(_RAISES, 1) | {torch._check_with: 2, torch._check_tensor_all_with: 2}
+_OF_CHECKS: Final = LiveSite("torch._check", "guard", torch._check.__code__)
+
+
+def _without_message(position: int) -> Any:
+    """Return a handler that drops a message which Dynamo's handler cannot take."""
+
+    def check(before: Any, called: Any, tx: compat.Tracer, *given: Any, **named: Any) -> Any:
+        if before is None:
+            return None
+        try:
+            return before(called, tx, *given, **named)
+        except compat.Unsupported as error:
+            if error.gb_type not in _MESSAGES or not capture_mode.in_mended_code(tx):
+                raise
+            if not deferred_exceptions.can_exit(tx, _OF_CHECKS):
+                raise
+        named.pop("message", None)
+        _require_rerun(tx)
+        return before(called, tx, *given[:position], **named)
+
+    return check
+
+
+for _function, _position in _CHECKS.items():
+    hooks.row(_function, "messages of checks of torch")(_without_message(_position))
+
+
+def _require_rerun(tx: compat.Tracer) -> None:
+    """Have the frame traced with the messages if a call that fails cannot be made again."""
+    rerun_policy.note(tx)
+    output = tx.output
+
+    def examine(module: Any) -> None:
+        if not graph_failure.can_be_put_back(output):
+            site_table.leave_without_exit(_OF_CHECKS)
+            raise SiteChanged(restart_reason="bcmend: a failed check cannot be made again")
+
+    at_the_end_of_a_graph(output, Phase.CHECK, examine)

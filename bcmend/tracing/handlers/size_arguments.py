@@ -1,0 +1,153 @@
+"""Data-dependent numbers and sizes as arguments of torch's operations.
+
+``torch.arange(n)`` and ``x.view(b, h, w)`` read the number in a tensor, once for each place. In
+mended code the number is taken out before the call, so that it is the same number at every place,
+and a constant where it is known. ``x.squeeze()`` and ``x.max()`` do something else for sizes of
+one, or of zero, which a graph would do as for any other; there the graph asserts that the size is
+not that. Extends Dynamo's models of torch's functions and of methods of tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import torch
+
+from bcmend.dynamo import compat, handlers, hooks
+from bcmend.dynamo.values import Value, example_of
+from bcmend.tracing.indexing import item_reads
+from bcmend.tracing.numbers import scalars, size_questions
+from bcmend.tracing.sites import capture_mode
+
+#: Arguments that are numbers, or sequences of them: the position of the first one.
+_FUNCTIONS: Final[dict[Any, int]] = {
+    **dict.fromkeys((torch.arange, torch.zeros, torch.ones, torch.empty, torch.eye), 0),
+    **dict.fromkeys((torch.rand, torch.randn, torch.randperm), 0),
+    **dict.fromkeys((torch.narrow, torch.reshape, torch.split, torch.chunk, torch.roll), 1),
+    **dict.fromkeys((torch.tile, torch.broadcast_to, torch.unflatten, compat._nn_pad), 1),
+    **dict.fromkeys((torch.nn.functional.one_hot, torch.nn.functional.pad), 1),
+    **dict.fromkeys((torch.linspace, torch.logspace), 2),
+}
+_METHODS: Final = frozenset(
+    "view reshape expand repeat narrow split chunk roll tile broadcast_to unflatten new_zeros"
+    " new_ones new_empty unfold".split()
+)
+#: Of the keywords these are no numbers, or tensors for all that is known.
+_OTHERS: Final = frozenset(["out", "dtype", "device", "layout", "input", "self", "value"])
+
+Given = dict[str, Any]
+
+
+def _has_number(value: Value) -> bool:
+    if type(value) is not compat.TensorVariable:
+        return False
+    example = example_of(value)
+    is_integral = not (example.is_floating_point() or example.is_complex())
+    return is_integral and example.dtype is not torch.bool and example.dim() == 0
+
+
+def _numbers(tx: compat.Tracer, values: Sequence[Any]) -> list[Value]:
+    return [_number(tx, each) for each in values]
+
+
+def _number(tx: compat.Tracer, value: Value) -> Value:
+    """Return a value with numbers in place of 0-d integer tensors, in sequences too."""
+    value = value.realize()
+    if _has_number(value):
+        assert isinstance(value, compat.TensorVariable)
+        return scalars.take(tx, value) or value
+    if type(value) in (compat.TupleVariable, compat.ListVariable, compat.SizeVariable):
+        items = [each.realize() for each in value.items]  # type: ignore[attr-defined]
+        if any(map(_has_number, items)):
+            return compat.TupleVariable(_numbers(tx, items))
+    return value
+
+
+#: What drops sizes of one, and what fails for a size of zero: a compiled graph would do neither
+#: for an unbacked size.
+_DROPS_ONES: Final = frozenset(["squeeze", "squeeze_"])
+_FAILS_IF_EMPTY: Final = frozenset("max min amax amin argmax argmin median nanmedian mode".split())
+
+
+def _require_other_sizes(tx: compat.Tracer, name: str, args: Sequence[Any], kwargs: Given) -> None:
+    """Have a call made in plain Python if it is given a size for which no graph is traced."""
+    if name not in _DROPS_ONES | _FAILS_IF_EMPTY or not args:
+        return
+    number, tensor = int(name in _DROPS_ONES), args[0].realize()
+    if not isinstance(tensor, compat.TensorVariable) or not capture_mode.in_mended_code(tx):
+        return
+    if number == 0 and tx.output.current_tracer.parent is not None:
+        return  # the condition of the arm may see to it that there is something
+    sizes = _sizes_meant(example_of(tensor), [*args[1:2], *kwargs.values()])
+    if not all(size_questions.rule_out(tx, each, number) for each in sizes):
+        handlers.break_graph(
+            "a size that depends on the data",
+            name,
+            f"What `{name}` does depends on whether a size is {number}, which is not known.",
+        )
+
+
+def _require_item(tx: compat.Tracer, name: str, args: Sequence[Any], kwargs: Given) -> None:
+    """Have the graph assert that there is the item that ``select`` is to give."""
+    if name != "select" or not args:
+        return
+    given = dict(zip(("input", "dim", "index"), args, strict=False)) | kwargs
+    tensor, at, place = (given.get(each) for each in ("input", "dim", "index"))
+    if tensor is None or at is None or place is None or not at.is_python_constant():
+        return
+    tensor, known = tensor.realize(), at.as_python_constant()
+    if isinstance(tensor, compat.TensorVariable) and type(known) is int:
+        item_reads.require_item(tx, tensor, known, place.realize())
+
+
+def _sizes_meant(example: torch.Tensor, given: Sequence[Value]) -> Sequence[Any]:
+    """Return the sizes of the dimensions that a call names; all of them where it names none."""
+    if any(isinstance(each.realize(), compat.TensorVariable) for each in given):
+        return ()  # the larger of two tensors, number by number
+    for each in given:
+        known = each.as_python_constant() if each.is_python_constant() else None
+        named = known if isinstance(known, (tuple, list)) else (known,)
+        if all(type(one) is int and -example.dim() <= one < example.dim() for one in named):
+            return [example.shape[one] for one in named]
+    return example.shape
+
+
+_PURPOSE: Final = "data-dependent sizes as arguments"
+
+
+@hooks.around(compat.TorchInGraphFunctionVariable, "call_function", _PURPOSE)
+def _call_function(
+    inner: Any, self: Any, tx: compat.Tracer, args: Sequence[Any], kwargs: Given
+) -> Any:
+    name = str(getattr(self.value, "__name__", ""))
+    if getattr(torch, name, None) is self.value:
+        _require_other_sizes(tx, name, args, kwargs)
+        _require_item(tx, name, args, kwargs)
+    first = _first_number(self.value)
+    if first is not None and capture_mode.in_mended_code(tx):
+        args = [*args[:first], *_numbers(tx, args[first:])]
+        kwargs = _with_numbers(tx, kwargs)
+    return inner(self, tx, list(args), kwargs)
+
+
+def _first_number(function: Any) -> int | None:
+    try:
+        return _FUNCTIONS.get(function)
+    except TypeError:  # unhashable
+        return None
+
+
+def _with_numbers(tx: compat.Tracer, given: Given) -> Given:
+    return {name: value if name in _OTHERS else _number(tx, value) for name, value in given.items()}
+
+
+@hooks.around(compat.TensorVariable, "call_method", _PURPOSE, place=3)
+def _call_method(
+    inner: Any, self: Any, tx: compat.Tracer, name: str, args: Sequence[Any], kwargs: Given
+) -> Any:
+    _require_other_sizes(tx, name, [self, *args], kwargs)
+    _require_item(tx, name, [self, *args], kwargs)
+    if name in _METHODS and capture_mode.in_mended_code(tx):
+        args, kwargs = _numbers(tx, args), _with_numbers(tx, kwargs)
+    return inner(self, tx, name, args, kwargs)

@@ -1,0 +1,104 @@
+"""Texts with data-dependent parts: concatenated, joined and formatted.
+
+Dynamo models such a text as a format with values that it fills in when the graph has run. One text
+behind another is a format of both; so is a list of them with a text in between. The values are
+those of the moment: what is changed in place later is copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from bcmend.dynamo import compat, frames, handlers, hooks
+from bcmend.dynamo.handlers import PASS, Answer, Call
+from bcmend.dynamo.values import Value
+from bcmend.tracing.output import record_builder
+from bcmend.tracing.sites import site_table
+from bcmend.tracing.sites.refusal import Refusal, attempt
+from bcmend.tracing.sites.site_table import LiveSite
+
+
+def _is_text(value: Value) -> bool:
+    return isinstance(value, compat.StringFormatVariable) or (
+        type(value) is compat.ConstantVariable and type(value.value) is str
+    )
+
+
+def _joined(texts: Sequence[Value], between: str = "") -> Value:
+    """Return ``between.join(texts)``.
+
+    Each is a value of the whole, which keeps the numbers and names in their formats apart.
+    """
+    known = between.replace("{", "{{").replace("}", "}}")
+    return compat.StringFormatVariable.create(known.join(["{}"] * len(texts)), list(texts), {})
+
+
+_PURPOSE: Final = "texts with data-dependent parts"
+
+
+def _concatenated(call: Call) -> Answer:
+    """Answer ``text + other``."""
+    text, other = call.owner, call.args[0].realize()
+    return _joined([text, other]) if _is_text(text) and _is_text(other) else PASS
+
+
+for _kind in (compat.StringFormatVariable, compat.ConstantVariable):
+    handlers.method(_kind, "sq_concat_impl", _PURPOSE)(_concatenated)
+
+
+@hooks.around(compat.ConstantVariable, "call_method", _PURPOSE)
+def _call_method(
+    inner: Any, variable: Any, tx: compat.Tracer, name: str, args: list[Any], kwargs: Any
+) -> Any:
+    """Model ``text.join(...)``."""
+    if name == "join" and type(variable.value) is str and len(args) == 1 and not kwargs:
+        texts = [each.realize() for each in compat.unpack_iterable(tx, args[0])]
+        if all(map(_is_text, texts)):
+            return _joined(texts, variable.value)
+        args = [compat.TupleVariable(texts)]  # an iterator has been used up by now
+    return inner(variable, tx, name, args, kwargs)
+
+
+@hooks.around(compat.InstructionTranslatorBase, "_format_value", _PURPOSE, gate=hooks.first)
+def _format_value(inner: Any, self: Any, form: Value, flags: int) -> None:
+    """Model ``f"{number}"`` with a number that is given to the frame.
+
+    Dynamo defers that text, and takes it for what comes from the same source: the number itself.
+    """
+    number = self.stack[-1].realize()
+    if not (isinstance(number, compat.SymNodeVariable) and number.source is not None):
+        inner(self, form, flags)
+        return
+    converted = _CONVERSIONS[flags & 3](number.evaluate_expr())
+    self.pop()
+    self.push(compat.ConstantVariable.create(format(converted, form.as_python_constant())))
+
+
+@hooks.around(compat.BuiltinVariable, "call_format", _PURPOSE)
+def _call_format(
+    inner: Any, self: Any, tx: compat.Tracer, form: Any, *given: Any, **named: Any
+) -> Any:
+    """Model ``form.format(...)``, which Dynamo makes a text of when the graph has run."""
+    if not tx.export:  # an exported program writes nothing
+        # In no report, since no code was rewritten.
+        site = site_table.being_traced(tx, frames.resumed(tx.f_code), "text", "text")
+        if not site.active:
+            handlers.break_graph(
+                "a text of what is changed later",
+                site.detail,
+                "The text would be made when the graph has run.",
+            )
+        given = tuple(_as_of_now(tx, site, each) for each in given)
+        named = {name: _as_of_now(tx, site, each) for name, each in named.items()}
+    return inner(self, tx, form, *given, **named)
+
+
+def _as_of_now(tx: compat.Tracer, site: LiveSite, value: Value) -> Value:
+    """Return ``value`` as a text shows it, whatever is changed later."""
+    copied = attempt(lambda: record_builder.snapshot(tx, site, value))
+    return value if isinstance(copied, Refusal) else copied
+
+
+#: By the lowest bits of the argument of FORMAT_VALUE.
+_CONVERSIONS: Final[tuple[Callable[[Any], Any], ...]] = (lambda value: value, str, repr, ascii)

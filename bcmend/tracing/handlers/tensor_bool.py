@@ -1,0 +1,291 @@
+"""Calls that answer a question about the data of tensors, traced without leaving the graph.
+
+``torch.equal``, ``torch.allclose``, ``torch.is_nonzero``, their methods, ``x.item()`` and
+``x.tolist()`` end Dynamo's graph. In mended code the answer is computed by tensor operations and
+taken out as a symbolic number (``bcmend.tracing.numbers.scalars``). Truths that were taken out are
+numbers in arithmetic, comparisons and indices, as in Python.
+"""
+
+from __future__ import annotations
+
+import inspect
+import operator
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+import torch
+
+from bcmend.dynamo import compat, fx_graph, handlers, hooks
+from bcmend.dynamo.handlers import PASS, Answer, Call
+from bcmend.dynamo.values import Value, constant, example_of, is_symbolic_int, is_unbacked
+from bcmend.tracing.merging.lazy_phi import LazyPhi
+from bcmend.tracing.numbers import predicates, scalars
+from bcmend.tracing.sites import capture_mode
+
+Compute = Callable[..., Value | None]
+Tensor = compat.TensorVariable
+
+
+def _equal(tx: compat.Tracer, input: Tensor, other: Tensor) -> Value | None:
+    """``torch.equal``: the same sizes, and the same elements; NaN equals nothing."""
+    one, two = example_of(input), example_of(other)
+    if not _are_comparable(one, two):
+        return None
+    if one.dim() != two.dim() or any(a != b for a, b in zip(one.shape, two.shape, strict=True)):
+        return constant(False)
+    return fx_graph.function(tx, torch.all, fx_graph.function(tx, torch.eq, input, other))
+
+
+def _are_comparable(one: torch.Tensor, two: torch.Tensor) -> bool:
+    has_unbacked_size = compat.free_unbacked_symbols(one) or compat.free_unbacked_symbols(two)
+    return one.dtype is two.dtype and one.device == two.device and not has_unbacked_size
+
+
+def _allclose(
+    tx: compat.Tracer,
+    input: Tensor,
+    other: Tensor,
+    rtol: float = 1e-05,
+    atol: float = 1e-08,
+    equal_nan: bool = False,
+) -> Value | None:
+    """``torch.allclose``, which is ``torch.isclose`` of every element, in ATen too."""
+    one, two = example_of(input), example_of(other)
+    if rtol < 0 or atol < 0 or not _are_comparable(one, two):
+        return None
+    try:
+        torch.broadcast_shapes(one.shape, two.shape)  # type: ignore[no-untyped-call]
+    except RuntimeError:
+        return None
+    options = {"rtol": rtol, "atol": atol, "equal_nan": equal_nan}
+    close = fx_graph.function(tx, torch.isclose, input, other, **options)
+    return fx_graph.function(tx, torch.all, close)
+
+
+def _is_nonzero(tx: compat.Tracer, input: Tensor) -> Value | None:
+    """``torch.is_nonzero``; a tensor of more or less than one element is an error."""
+    count = example_of(input).numel()
+    is_one = isinstance(count, int) and count == 1
+    return fx_graph.function(tx, torch.ne, input, 0) if is_one else None
+
+
+def _answered(compute: Compute, call: Call) -> Answer:
+    """Return what ``compute`` gives as a Python bool that Dynamo knows."""
+    tx = call.tx
+    if not capture_mode.in_mended_code(tx):
+        return PASS
+    arguments = call.args if call.owner is None else (call.owner, *call.args)
+    try:
+        bound = inspect.signature(compute).bind(tx, *arguments, **call.kwargs)
+    except TypeError:
+        return PASS
+    given = {name: _plain(value) for name, value in list(bound.arguments.items())[1:]}
+    if any(value is None for value in given.values()):
+        return PASS
+    result = compute(tx, **given)
+    return (scalars.take(tx, result) if isinstance(result, Tensor) else result) or PASS
+
+
+def _plain(value: Value) -> Any:
+    """Return a plain tensor as it is, a number as itself, and ``None`` for anything else."""
+    value = value.realize()
+    if type(value) is Tensor:
+        example = example_of(value)
+        is_plain = example.layout is torch.strided and not example.is_quantized
+        return value if is_plain and not example.is_nested else None
+    number = value.as_python_constant() if value.is_python_constant() else None
+    return number if isinstance(number, (bool, int, float)) else None
+
+
+# Methods and functions of torch
+
+
+for _name, _answer in (("equal", _equal), ("allclose", _allclose), ("is_nonzero", _is_nonzero)):
+    _declare = handlers.function(getattr(torch, _name), "questions about tensors", is_last=True)
+    _declare(partial(_answered, _answer))
+    handlers.tensor_method(_name)(partial(_answered, _answer))
+
+
+@handlers.tensor_method("item")
+def _item(call: Call) -> Answer:
+    """Answer ``x.item()``."""
+    if call.args or call.kwargs or not capture_mode.in_mended_code(call.tx):
+        return PASS
+    return scalars.take(call.tx, call.owner) or PASS
+
+
+#: Each number of a list is an operation of its own.
+_LISTED_AT_MOST: Final = 64
+
+
+@handlers.tensor_method("tolist")
+def _tolist(call: Call) -> Answer:
+    """Answer ``x.tolist()`` of a few numbers, each taken out as ``item`` does."""
+    tx, tensor = call.tx, call.owner
+    count = example_of(tensor).numel()
+    is_few = isinstance(count, int) and count <= _LISTED_AT_MOST and not call.args
+    is_answered = is_few and type(tensor) is Tensor and capture_mode.in_mended_code(tx)
+    return (_listed(tx, tensor) if is_answered else None) or PASS
+
+
+@hooks.around(Tensor, "call_method", "lists of data-dependent length", place=1)
+def _listed_by_dynamo(inner: Any, tensor: Any, tx: compat.Tracer, name: str, *given: Any) -> Any:
+    """End the graph where Dynamo would ask for the number of items."""
+    if name != "tolist":
+        return inner(tensor, tx, name, *given)
+    try:
+        return inner(tensor, tx, name, *given)
+    except compat.GuardOnDataDependentSymNode as error:
+        handlers.break_graph(
+            "a list of data-dependent length",
+            f"tolist of {tensor}",
+            "Dynamo lists the items of a tensor one by one.",
+            from_exc=error,
+        )
+
+
+def _listed(tx: compat.Tracer, variable: Tensor) -> Value | None:
+    example = example_of(variable)
+    if not example.dim():
+        return scalars.take(tx, variable)
+    items = [
+        _listed(tx, fx_graph.function(tx, operator.getitem, variable, at))
+        for at in range(int(example.shape[0]))
+    ]
+    found = [each for each in items if each is not None]
+    is_whole = len(found) == len(items)
+    return compat.ListVariable(found, mutation_type=compat.ValueMutationNew()) if is_whole else None
+
+
+# ``not``
+
+
+@hooks.around(compat.BuiltinVariable, "call_not_", "truths out of tensors")
+def _not(inner: Any, variable: Any, tx: compat.Tracer, operand: Value) -> Any:
+    """Model ``not number``, where Dynamo would ask for the number itself."""
+    if not is_unbacked(operand) or not capture_mode.in_mended_code(tx):
+        return inner(variable, tx, operand)
+    assert isinstance(operand, compat.SymNodeVariable)
+    proxy = operand.as_proxy()
+    if not isinstance(operand.sym_num, torch.SymBool):
+        proxy = compat.SymNodeVariable.create(tx, proxy != 0).as_proxy()
+    return _symbolic(tx, torch.sym_not, proxy)
+
+
+def _symbolic(tx: compat.Tracer, function: Any, *arguments: Any) -> Value:
+    proxy = tx.output.create_proxy("call_function", function, arguments, {})
+    return compat.SymNodeVariable.create(tx, proxy)
+
+
+@hooks.around(compat.BuiltinVariable, "_handle_insert_op_in_graph", "`not tensor`")
+def _operation(inner: Any, variable: Any, tx: compat.Tracer, arguments: Any, keywords: Any) -> Any:
+    """Model ``not tensor``, where Dynamo would put Python's own ``not`` into the graph."""
+    if variable.fn is operator.not_ and not keywords and capture_mode.in_mended_code(tx):
+        operand = arguments[0].realize()
+        if type(operand) is Tensor and example_of(operand).numel() == 1:
+            predicate = predicates.negated(tx, predicates.as_predicate(tx, operand))
+            return scalars.take(tx, predicate) or inner(variable, tx, arguments, keywords)
+    return inner(variable, tx, arguments, keywords)
+
+
+# Truths as numbers
+
+
+@hooks.around(compat.BuiltinVariable, "_comparison_with_symnode", "truths compared with numbers")
+def _numbers_compared(inner: Any, self: Any, tx: compat.Tracer, left: Any, right: Any) -> Any:
+    """Compare numbers, of which one or both may be truths."""
+    operands = left.realize(), right.realize()
+    for each in operands:
+        if isinstance(each, LazyPhi):
+            each.ask()
+    if any(map(_is_truth, operands)):
+        left, right = (_as_number(tx, each) for each in operands)
+    return inner(self, tx, left, right)
+
+
+def _is_truth(value: Value) -> bool:
+    if isinstance(value, compat.SymNodeVariable):
+        return isinstance(value.sym_num, torch.SymBool)
+    return isinstance(value, compat.ConstantVariable) and type(value.value) is bool
+
+
+def _as_number(tx: compat.Tracer, value: Value) -> Value:
+    """Return 1 or 0 for a truth, as Python compares and computes with it; torch does not."""
+    if not _is_truth(value):
+        return value
+    if isinstance(value, compat.ConstantVariable):
+        return constant(int(value.value))
+    return _symbolic(tx, torch.sym_ite, value.as_proxy(), 1, 0)
+
+
+_ARITHMETIC: Final = "truths in arithmetic"
+#: The operators whose operands are numbers, as Dynamo names their slots.
+_SLOTS: Final = frozenset(
+    f"nb_{each}" for each in "add subtract multiply true_divide floor_divide remainder".split()
+)
+
+
+@hooks.around(compat.object_protocol, "binary_op1", _ARITHMETIC, gate=hooks.first)
+def _operated(inner: Any, tx: compat.Tracer, v: Any, w: Any, op_slot: str) -> Any:
+    """Compute with two numbers, of which one or both may be truths."""
+    if op_slot in _SLOTS and capture_mode.in_mended_code(tx):
+        operands = [v.realize(), w.realize()]
+        if any(isinstance(each, compat.SymNodeVariable) for each in operands):
+            v, w = _as_numbers(tx, operands)
+    return inner(tx, v, w, op_slot)
+
+
+def _converted(inner: Any, self: Any, tx: compat.Tracer) -> Any:
+    """Compute with a number that may be a truth."""
+    if capture_mode.in_mended_code(tx):
+        self = _as_number(tx, self)
+    return inner(self, tx)
+
+
+for _name in ("negative", "positive", "absolute", "int"):
+    hooks.around(compat.SymNodeVariable, f"nb_{_name}_impl", _ARITHMETIC)(_converted)
+
+
+def _as_numbers(tx: compat.Tracer, operands: list[Any]) -> list[Any]:
+    """Return operands with numbers for truths, if all of them are numbers or truths."""
+    kinds = (compat.SymNodeVariable, compat.ConstantVariable)
+    are_numbers = all(isinstance(each, kinds) for each in operands)
+    return [_as_number(tx, each) for each in operands] if are_numbers else operands
+
+
+@hooks.around(compat.BaseListVariable, "getitem_const", "items at a place that is a truth")
+def _item_at(inner: Any, self: Any, tx: compat.Tracer, place: Value) -> Any:
+    at = place.realize()
+    return inner(self, tx, _as_number(tx, at) if isinstance(at, compat.SymNodeVariable) else at)
+
+
+# Numbers beside tensors
+
+
+@hooks.around(
+    compat.object_protocol,
+    "generic_richcompare_bool",
+    "items of containers compared",
+    gate=hooks.first,
+)
+def _items_equal(inner: Any, tx: compat.Tracer, v: Any, w: Any, op: str) -> Any:
+    """Compare two items of containers, which gives a truth and no tensor, as in Python."""
+    one, other = v.realize(), w.realize()
+    if (is_symbolic_int(one) or is_symbolic_int(other)) and capture_mode.in_mended_code(tx):
+        one, other = (_size_in(tx, each) or each for each in (one, other))
+    return inner(tx, one, other, op)
+
+
+def _size_in(tx: compat.Tracer, value: Value) -> Value | None:
+    """Return the number in a tensor that is compared with a size, where nothing is rounded."""
+    is_exact = type(value) is Tensor and example_of(value).dtype is torch.int64
+    return scalars.take(tx, value) if is_exact else None  # type: ignore[arg-type]
+
+
+@hooks.around(compat.SymNodeVariable, "richcompare_impl", "a number compared with a tensor")
+def _comparison(inner: Any, self: Any, tx: compat.Tracer, other: Any, op: str) -> Any:
+    """Compare a number with a tensor, which gives a tensor; Dynamo calls it a number."""
+    if not isinstance(other, Tensor):
+        return inner(self, tx, other, op)
+    return fx_graph.function(tx, compat.cmp_name_to_op_mapping[op], self, other)

@@ -1,0 +1,1 @@
+"""Indices with data-dependent parts."""

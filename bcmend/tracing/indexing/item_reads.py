@@ -1,0 +1,126 @@
+"""Items at data-dependent places: ``x[row]``, ``x[row.item(), 0]``, ``x[:, column]``.
+
+Dynamo writes ``torch.select`` for ``x[number]`` with an unbacked number; with any other index of
+that kind torch raises while the call is traced, or the number becomes a constant of the graph. Here
+such an index is written as one ``select`` for each of these numbers, behind the rest of the index.
+The result is a view, as in eager execution.
+
+Where that is changed in place and has a history of gradients, autograd regenerates the view while
+the call is traced, and the symbol of its storage offset is in no operation of the graph.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Final
+
+import torch
+
+from bcmend.dynamo import compat, fx_graph, hooks
+from bcmend.dynamo.values import TensorValue, Value, example_of, is_symbolic_int
+from bcmend.tracing.indexing.index_parts import (
+    Item,
+    is_item,
+    is_known,
+    items_of,
+    names_dimension,
+    part_of,
+)
+from bcmend.tracing.numbers import scalars, size_questions
+from bcmend.tracing.sites import capture_mode
+
+_IN_PLACE: Final = frozenset(
+    getattr(operator, f"i{name}")
+    for name in "add sub mul truediv floordiv mod pow and or xor lshift rshift".split()
+)
+
+
+def read(tx: compat.Tracer, tensor: TensorValue, key: Value) -> TensorValue | None:
+    """Return ``tensor[key]``; ``None`` where Dynamo's own way is as good."""
+    example = example_of(tensor)
+    if isinstance(key, compat.SymNodeVariable):
+        require_item(tx, tensor, 0, key)
+        return None
+    if example.layout is not torch.strided:
+        return None
+    part = part_of(tx, example.dim(), key)
+    if part is None or not any(isinstance(axis, Item) for axis in part.axes):
+        return None
+    items, rest, numbers = items_of(key), [], {}
+    for each, at in zip(items, _dimensions(items, example.dim()), strict=True):
+        if at is None or not is_item(tx, each):
+            rest.append(each)
+        else:
+            is_tensor = isinstance(each, compat.TensorVariable)
+            numbers[at] = scalars.take(tx, each) if is_tensor else each  # type: ignore[arg-type]
+    if None in numbers.values():
+        return None
+    # Inductor takes no item at such a place of what is an item at a known place.
+    for at in reversed(numbers):
+        require_item(tx, tensor, at, numbers[at])
+        tensor = fx_graph.function(tx, torch.select, tensor, at, numbers[at])
+    if not rest:
+        return tensor
+    return fx_graph.function(tx, operator.getitem, tensor, compat.TupleVariable(rest))
+
+
+def require_item(tx: compat.Tracer, tensor: TensorValue, at: int, place: Any) -> None:
+    """Have the graph assert that there is an item at a place: Inductor reads memory unasked."""
+    if is_symbolic_int(place):
+        shape = example_of(tensor).shape
+        if -len(shape) <= at < len(shape):
+            number, size = place.sym_num, shape[at]
+            size_questions.claim(tx, number < size, number >= -size)
+
+
+def _dimensions(items: Sequence[Value], count: int) -> Iterator[int | None]:
+    """Yield for each part of an index the dimension of the tensor that it is of."""
+    at, unnamed = 0, count - sum(map(names_dimension, items))
+    for each in items:
+        yield at if names_dimension(each) else None
+        at += unnamed if is_known(each, ...) else int(names_dimension(each))
+
+
+_PURPOSE: Final = "items at data-dependent places"
+
+
+@hooks.around(compat.BuiltinVariable, "_handle_insert_op_in_graph", _PURPOSE, place=1)
+def _insert(inner: Any, variable: Any, tx: compat.Tracer, arguments: Any, keywords: Any) -> Any:
+    """Insert an operator into the graph, such as ``x[row]``."""
+    if variable.fn is operator.getitem and len(arguments) == 2 and capture_mode.in_mended_code(tx):
+        tensor, key = (each.realize() for each in arguments)
+        found = read(tx, tensor, key) if type(tensor) is compat.TensorVariable else None
+        if found is not None:
+            return found
+    is_changed = variable.fn in _IN_PLACE
+    with _view_regenerated(tx, arguments[0].realize()) if is_changed else nullcontext():
+        return inner(variable, tx, arguments, keywords)
+
+
+def _view_regenerated(tx: compat.Tracer, value: Value) -> AbstractContextManager[Any]:
+    """Let autograd regenerate a view, whose offset then is in no operation of the graph."""
+    if not _has_unbacked_offset(value):
+        return nullcontext()
+    environment: Any = tx.output.shape_env
+    ignoring: AbstractContextManager[Any] = environment.ignore_fresh_unbacked_symbols()
+    return ignoring
+
+
+def _has_unbacked_offset(value: Value) -> bool:
+    if type(value) is not compat.TensorVariable:
+        return False
+    example = example_of(value)
+    offset = example.storage_offset() if example.layout is torch.strided else 0
+    return isinstance(offset, torch.SymInt) and bool(compat.free_unbacked_symbols(offset))
+
+
+@hooks.around(compat.TensorVariable, "call_method", _PURPOSE, place=4)
+def _call_method(
+    inner: Any, variable: Any, tx: compat.Tracer, name: str, args: Any, kwargs: Any
+) -> Any:
+    """Model ``x[row].add_(1)``."""
+    is_changed = name.endswith("_") and not name.endswith("__")
+    with _view_regenerated(tx, variable) if is_changed else nullcontext():
+        return inner(variable, tx, name, args, kwargs)

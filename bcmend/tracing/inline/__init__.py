@@ -1,0 +1,1 @@
+"""Records that run at their place in the graph."""

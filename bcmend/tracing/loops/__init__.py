@@ -1,0 +1,1 @@
+"""Loops whose number of iterations depends on tensors."""

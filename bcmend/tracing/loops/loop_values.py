@@ -1,0 +1,206 @@
+"""The values that a loop carries: the live-ins of its jump that an iteration changes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch.fx import Proxy
+
+from bcmend.dynamo import compat, snapshots
+from bcmend.dynamo.values import TensorValue, Value, example_of, fake_mode_of
+from bcmend.tracing.effects.operator_runs import stand_in
+from bcmend.tracing.loops.open_ranges import OpenIterator, is_number, number_in, with_number
+from bcmend.tracing.merging.lazy_phi import LazyPhi
+from bcmend.tracing.merging.merge import difference
+from bcmend.tracing.numbers import scalars
+from bcmend.tracing.sites.refusal import Refusal
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """What a loop carries, by position among the live-ins of its jump.
+
+    ``numbers`` are those of open iterators too; ``gradients`` says whether an iteration has any.
+    """
+
+    tensors: tuple[int, ...]
+    numbers: tuple[int, ...]
+    ranges: tuple[int, ...]
+    gradients: bool
+
+    def and_also(self, position: int, kind: str) -> Carried:
+        """Return the same with one more live-in."""
+        if kind == "tensor":
+            return replace(self, tensors=(*self.tensors, position))
+        if kind == "number":
+            return replace(self, numbers=(*self.numbers, position))
+        raise Refusal("while-loop", "a value that only some iterations change")
+
+
+class MoreChanges(BaseException):
+    """An iteration changes more than the first one: ``total += i`` while ``i`` is 0.
+
+    ``carried`` is what it changes in all. No ``Exception``, since it passes through the tracing of
+    the iteration.
+    """
+
+    def __init__(self, carried: Carried) -> None:
+        super().__init__("an iteration changes more")
+        self.carried = carried
+
+
+def what_changes(before: Sequence[Value], after: Sequence[Value], *, gradients: bool) -> Carried:
+    """Return what an iteration changes. Raises ``Refusal`` for what cannot be carried."""
+    if len(before) != len(after):
+        raise Refusal("while-loop", "other live-ins")
+    kinds = [_kind_of_change(*each) for each in zip(before, after, strict=True)]
+    tensors, numbers, ranges = (
+        tuple(position for position, kind in enumerate(kinds) if kind == wanted)
+        for wanted in ("tensor", "number", "range")
+    )
+    if len(ranges) > 1:
+        raise Refusal("while-loop", "two ranges")
+    return Carried(tensors, numbers, ranges, gradients)
+
+
+def _kind_of_change(one: Value, other: Value) -> str:
+    one, other = one.realize(), other.realize()
+    if isinstance(one, compat.RangeIteratorVariable) and one is other:
+        return "range"
+    if isinstance(one, OpenIterator) and isinstance(other, OpenIterator):
+        return "number"
+    if snapshots.is_consumable(one):
+        raise Refusal("while-loop", "an iterator")
+    if one is not other and _has_two_forms([one, other]):
+        raise Refusal("while-loop", "a value that has two forms")
+    if _is_same(one, other):
+        return "same"
+    if isinstance(one, compat.TensorVariable) and isinstance(other, compat.TensorVariable):
+        if difference(example_of(one), example_of(other)):
+            raise Refusal("while-loop", "a tensor of another form")
+        return "tensor"
+    if is_number(one) and is_number(other):
+        return "number"
+    raise Refusal("while-loop", "a Python value")
+
+
+def _has_two_forms(values: list[Value]) -> bool:
+    """Return whether one of them, or what it holds, is a lazy phi."""
+    found: list[Value] = []
+
+    def note(variable: Value) -> None:
+        if isinstance(variable, LazyPhi):
+            found.append(variable)
+
+    compat.VariableTracker.visit(note, values)
+    return bool(found)
+
+
+def _is_same(one: Value, other: Value) -> bool:
+    if isinstance(one, compat.TensorVariable) and isinstance(other, compat.TensorVariable):
+        # ``x += 1`` gives ``x`` another node, but leaves it the same tensor.
+        return one is other or example_of(one) is example_of(other)
+    if not (one.is_python_constant() and other.is_python_constant()):
+        return one is other
+    left, right = one.as_python_constant(), other.as_python_constant()
+    return type(left) is type(right) and repr(left) == repr(right)
+
+
+class _UnknownItem(compat.VariableTracker):
+    """The number of an iteration: a body that reads it differs between iterations."""
+
+
+class _Endless(compat.IteratorVariable):
+    """Stands for the range that a loop goes over: there is always another number."""
+
+    def tp_iternext_impl(self, tx: compat.Tracer) -> Value:
+        return _UnknownItem()
+
+
+def exhausted(variable: Any) -> Value:
+    return compat.RangeIteratorVariable(variable.start, variable.stop, variable.step, 0)
+
+
+def stand_ins(
+    tx: compat.Tracer, tracer: Any, inputs: Sequence[Value], carried: Carried, entered: list[Proxy]
+) -> list[Value]:
+    """Return the live-ins of an iteration, with inputs of its graph for what is carried."""
+    entering = list(inputs)
+    for position in carried.tensors:
+        known: Any = inputs[position].realize()
+        with fake_mode_of(tx):
+            example = stand_in(example_of(known))
+        if carried.gradients and (example.is_floating_point() or example.is_complex()):
+            example.requires_grad_(True)
+        proxy = tracer.create_graph_input(f"carried_{position}", torch.Tensor, example)
+        entered.append(proxy)
+        entering[position] = compat.wrap_fx_proxy(tx, proxy, example_value=example)
+    for position in carried.numbers:
+        before = inputs[position].realize()
+        with fake_mode_of(tx):
+            example = torch.zeros((), dtype=torch.int64)
+        proxy = tracer.create_graph_input(f"number_{position}", torch.Tensor, example)
+        entered.append(proxy)
+        tensor = compat.wrap_fx_proxy(tx, proxy, example_value=example)
+        count = out_of_the_operator(tx, number_in(before), tensor)
+        scalars.count_from(tx, count)
+        entering[position] = with_number(before, count)
+    for position in carried.ranges:
+        entering[position] = _Endless(mutation_type=compat.ValueMutationNew())
+    return entering
+
+
+def in_the_operator(tx: compat.Tracer, value: Value, carried: Carried) -> TensorValue:
+    """Return the tensor for a carried value: Inductor and backward take no numbers."""
+    if isinstance(value, compat.TensorVariable):
+        return value
+    if carried.gradients and isinstance(value, compat.SymNodeVariable):
+        counted = scalars.counted(tx, value)
+        if counted is None:
+            raise Refusal("while-loop", "a number that is more than counted, where gradients flow")
+        return counted
+    return scalars.integer_tensor(tx, value)
+
+
+def out_of_the_operator(tx: compat.Tracer, before: Value, value: Value) -> Value:
+    """Return a carried value in the kind that it has in the program."""
+    if isinstance(before, compat.TensorVariable) or not isinstance(value, compat.TensorVariable):
+        return value
+    number = scalars.take(tx, value)
+    if number is None:
+        raise Refusal("while-loop", "a number that cannot be taken out")
+    return number
+
+
+def carried_values(
+    after: Sequence[Value], before: Sequence[Value], carried: Carried
+) -> list[Value]:
+    """Return the carried live-ins of the next iteration.
+
+    Raises ``MoreChanges`` if others have changed too, and ``Refusal`` for what cannot be carried.
+    """
+    if len(after) != len(before):
+        raise Refusal("while-loop", "other live-ins")
+    values = []
+    for position in (*carried.tensors, *carried.numbers):
+        value = number_in(after[position].realize())
+        known = before[position]
+        if isinstance(known, compat.TensorVariable):
+            if not isinstance(value, compat.TensorVariable):
+                raise Refusal("while-loop", "a tensor becomes something else")
+            if difference(example_of(known), example_of(value)):
+                raise Refusal("while-loop", "a tensor of another form")
+        elif not is_number(value):
+            raise Refusal("while-loop", "a number becomes something else")
+        values.append(value)
+    found = carried
+    for position, (one, other) in enumerate(zip(before, after, strict=True)):
+        is_carried = position in carried.tensors or position in carried.numbers
+        if not is_carried and not _is_same(one.realize(), other.realize()):
+            found = found.and_also(position, _kind_of_change(one, other))
+    if found is not carried:
+        raise MoreChanges(found)
+    return values

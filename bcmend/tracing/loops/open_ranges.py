@@ -1,0 +1,209 @@
+"""``range`` with an unbacked bound, a number that was taken out of a tensor.
+
+Whether its iterator has one more number is a tensor, and the instruction that asks is split
+(``rewrite.sites.split_points``) into a half in which there is one and a half in which there is
+none. The first comes back to the same instruction, so that a tensor ends the loop
+(``while_loops``).
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import sympy
+import torch
+
+from bcmend.dynamo import compat, frames, fx_graph, handlers
+from bcmend.dynamo.frames import is_referenced
+from bcmend.dynamo.handlers import PASS, Answer, Call
+from bcmend.dynamo.values import TensorValue, Value, constant, example_of, is_unbacked
+from bcmend.tracing.numbers import scalars
+from bcmend.tracing.sites import body_states, capture_mode
+
+
+class LoopIterator(compat.VariableTracker):
+    """An iterator that may lie nowhere but on the stack of the loop that goes over it.
+
+    It is never changed: the frame gets another one for each number that it takes.
+    """
+
+    kind: type
+    subject: str  # of a graph break
+    explanation: str  # how that of a graph break begins
+
+    def python_type(self) -> type:
+        return self.kind
+
+    def tp_iter_impl(self, tx: compat.Tracer) -> Value:
+        return self
+
+    def require_alone(self, tx: compat.Tracer) -> None:
+        """Break the graph if something else than a loop may use the iterator."""
+        if not (tx.stack and tx.stack[-1] is self) or is_referenced(tx, self):
+            self.stop("its iterator is not that of a loop alone")
+
+    def stop(self, why: str) -> None:
+        """Break the graph."""
+        compat.unimplemented(
+            gb_type=f"bcmend: {self.subject}",
+            context=why,
+            explanation=f"{self.explanation}, and {why}.",
+            hints=[*compat.graph_break_hints.FUNDAMENTAL],
+        )
+
+
+class OpenRange(compat.VariableTracker):
+    """A range with an unbacked bound and a known step; ``limit`` is a tensor of where it stops."""
+
+    def __init__(
+        self, start: Value, stop: Value, step: int, limit: TensorValue, **more: Any
+    ) -> None:
+        super().__init__(**more)
+        self.start, self.stop, self.step, self.limit = start, stop, step, limit
+
+    def python_type(self) -> type:
+        return range
+
+    def tp_iter_impl(self, tx: compat.Tracer) -> Value:
+        return OpenIterator(self, self.start)
+
+    def reconstruct(self, codegen: Any) -> None:
+        codegen.add_push_null(
+            lambda: codegen.append_output(codegen.create_load_python_module(range))
+        )
+        for part in (self.start, self.stop, constant(self.step)):
+            codegen(part)
+        codegen.extend_output(compat.create_call_function(3, False))
+
+
+class OpenIterator(LoopIterator):
+    """An iterator over an open range that has come to ``following``.
+
+    ``has_one`` says that this is in the range, which only a half of a split knows.
+    """
+
+    kind = type(iter(range(0)))
+    subject = "range up to a number out of a tensor"
+    explanation = "A range depends on the data"
+
+    def __init__(
+        self, goes_over: OpenRange, following: Value, *, has_one: bool = False, **more: Any
+    ) -> None:
+        super().__init__(**more)
+        self.goes_over, self.following, self.has_one = goes_over, following, has_one
+
+    def tp_iternext_impl(self, tx: compat.Tracer) -> Value:
+        self.require_alone(tx)
+        if not self.has_one:
+            if frames.ends_at_a_boundary(tx):
+                body_states.split_where_read(tx, None)
+            self.stop("the loop over it cannot be lowered")
+        add, step = compat.BuiltinVariable(operator.add), constant(self.goes_over.step)
+        following = add.call_function(tx, [self.following, step], {}).realize()
+        tx.stack[-1] = OpenIterator(self.goes_over, following)
+        return self.following
+
+    def condition(self, tx: compat.Tracer) -> TensorValue:
+        """Return whether there is one more number."""
+        compare = torch.gt if self.goes_over.step > 0 else torch.lt
+        following: Any = self.following
+        is_known = not isinstance(following, compat.SymNodeVariable)
+        number = (
+            following.as_python_constant() if is_known else scalars.integer_tensor(tx, following)
+        )
+        return fx_graph.function(tx, compare, self.goes_over.limit, number)
+
+    def in_half(self, truth: bool) -> Value:
+        """Return what it is where there is one more number, or none."""
+        if not truth:
+            return Exhausted()
+        return OpenIterator(self.goes_over, self.following, has_one=True)
+
+    def facts(self) -> list[Any]:
+        """Return as expressions that the number which the iterator has come to is in the range."""
+        if not self.has_one:
+            return []
+        ends = self.goes_over.start, self.following, self.goes_over.stop
+        start, following, stop = map(_expression, ends)
+        if self.goes_over.step > 0:
+            return [sympy.Le(start, following), sympy.Lt(following, stop)]
+        return [sympy.Ge(start, following), sympy.Gt(following, stop)]
+
+
+class Exhausted(compat.RangeIteratorVariable):
+    """An iterator over an open range that has no more numbers."""
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__(0, 0, 1, 0, **more)
+
+
+def number_in(value: Value) -> Value:
+    """Return the number that an open iterator has come to; any other value as it is."""
+    return value.following if isinstance(value, OpenIterator) else value
+
+
+def with_number(value: Value, number: Value) -> Value:
+    """Return an open iterator that has come to ``number``; ``number`` for any other value."""
+    if not isinstance(value, OpenIterator):
+        return number
+    return OpenIterator(value.goes_over, number, has_one=value.has_one)
+
+
+def _expression(number: Any) -> Any:
+    """Return an integer as torch writes it."""
+    if isinstance(number, compat.SymNodeVariable):
+        return number.sym_num.node.expr
+    return sympy.Integer(number.as_python_constant())
+
+
+@handlers.method(compat.BuiltinVariable, "call_range", "a range up to a number out of a tensor")
+def _range(call: Call) -> Answer:
+    """Answer ``range(...)``."""
+    given = [each.realize() for each in call.args]
+    is_open = not call.kwargs and any(_is_data_dependent(call.tx, each) for each in given)
+    if is_open and len(given) <= 3 and capture_mode.in_mended_code(call.tx):
+        return _open(call.tx, given) or PASS
+    return PASS
+
+
+def _is_data_dependent(tx: compat.Tracer, value: Value) -> bool:
+    if isinstance(value, compat.SymNodeVariable):
+        # A number taken out of an argument is backed, with a guard on its value; better none.
+        return is_unbacked(value) or scalars.is_taken(tx, value)
+    return _is_index(value)
+
+
+def _is_index(value: Value) -> bool:
+    """Return whether a value is a tensor that Python takes for an integer."""
+    if type(value) is not compat.TensorVariable:
+        return False
+    example = example_of(value)
+    is_integral = not (example.is_floating_point() or example.is_complex())
+    return is_integral and example.dtype is not torch.bool and example.numel() == 1
+
+
+def _open(tx: compat.Tracer, given: Sequence[Value]) -> OpenRange | None:
+    bounds = [constant(0), *given] if len(given) == 1 else list(given)
+    start, stop, step = bounds if len(bounds) == 3 else (*bounds, constant(1))
+    if isinstance(step, compat.SymNodeVariable) or not is_number(step):
+        return None
+    first, end = (_number(tx, each) for each in (start, stop))
+    if step.as_python_constant() == 0 or first is None or end is None:
+        return None
+    return OpenRange(first, end, step.as_python_constant(), scalars.integer_tensor(tx, end))
+
+
+def _number(tx: compat.Tracer, value: Value) -> Value | None:
+    if _is_index(value):
+        assert isinstance(value, compat.TensorVariable)
+        return scalars.take(tx, value)
+    return value if is_number(value) else None
+
+
+def is_number(value: Value) -> bool:
+    """Return whether a value is an integer, known or symbolic."""
+    if isinstance(value, compat.SymNodeVariable):
+        return isinstance(value.sym_num, torch.SymInt)
+    return value.is_python_constant() and type(value.as_python_constant()) is int

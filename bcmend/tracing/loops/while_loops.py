@@ -1,0 +1,312 @@
+"""Lower a loop that a tensor ends to ``torch.while_loop``.
+
+One arm of the loop's branch comes back to the jump, the other leaves the loop. An iteration is
+traced twice: first to learn which live-ins of the jump it changes, then with those as inputs of a
+graph. Where it does anything but compute tensors and count, the caller unrolls the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final, cast
+
+import torch
+from torch.fx import Proxy
+
+from bcmend.dynamo import compat, fx_graph
+from bcmend.dynamo.values import TensorValue, Value, constant, example_of, fake_mode_of
+from bcmend.names import SPLIT
+from bcmend.tracing.effects import watches
+from bcmend.tracing.effects.hazards import hazards_of
+from bcmend.tracing.effects.operator_runs import storage_of
+from bcmend.tracing.loops.loop_values import (
+    Carried,
+    MoreChanges,
+    carried_values,
+    exhausted,
+    in_the_operator,
+    out_of_the_operator,
+    stand_ins,
+    what_changes,
+)
+from bcmend.tracing.loops.open_ranges import Exhausted, OpenIterator, number_in, with_number
+from bcmend.tracing.loops.while_operator import Body, Ends, write_while
+from bcmend.tracing.lowering.arm_graphs import requires_grad
+from bcmend.tracing.merging import in_place
+from bcmend.tracing.merging.in_place import InPlace
+from bcmend.tracing.numbers import predicates
+from bcmend.tracing.output import record_builder
+from bcmend.tracing.sites import nesting_limits
+from bcmend.tracing.sites.refusal import Refusal, attempt
+from bcmend.tracing.sites.site_table import LiveSite
+from bcmend.tracing.speculation import iterators
+from bcmend.tracing.speculation.arms import Arm, ArmFailure, ArmTrace, trace_arm
+
+#: A range with at most so many iterations left is unrolled.
+UNROLLED_AT_MOST: Final = 8
+#: Iterations after which an unrolled loop is not tried again: the first may change a form for good.
+TRIED_AT_MOST: Final = 2
+
+
+class _IterationEnds(BaseException):
+    """Ends the tracing of an iteration that has come back to the jump of its loop.
+
+    ``end`` is the condition and the live-ins there; ``None`` if it came back inside another branch.
+    No ``Exception``, which would be a failure of an arm to what traces arms in between.
+    """
+
+    def __init__(self, end: tuple[TensorValue, compat.TupleVariable] | None) -> None:
+        super().__init__("an iteration of a loop has ended")
+        self.end = end
+
+
+@dataclass(frozen=True, slots=True)
+class LoopEnd:
+    """The condition and the live-ins where a loop was left; which arm is the one that leaves.
+
+    ``by_exhaustion`` says whether the loop may also have run out of items, its condition unmet; the
+    other arm then finds the iterator exhausted.
+    """
+
+    predicate: TensorValue
+    inputs: compat.TupleVariable
+    leaving: int
+    by_exhaustion: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Loop:
+    """A loop to be lowered; ``arm``, at position ``staying``, comes back to the jump."""
+
+    tx: compat.Tracer
+    target: Any
+    site: LiveSite
+    condition: Value
+    arm: Arm
+    staying: int
+
+    def trace(self, iteration: Callable[[Any], None]) -> ArmTrace | ArmFailure:
+        """Trace what ``iteration`` does, given the tracer, as an arm."""
+
+        def call(tracer: Any) -> Value:
+            iteration(tracer)
+            return constant(None)
+
+        arm, open_arm = replace(self.arm, calls=call), partial(record_builder.open_arm, self.tx)
+        return trace_arm(self.tx, self.target, arm, open_arm)
+
+    def iterate(self, arm: Arm) -> tuple[Any, ...]:
+        """Call an arm up to the jump of the loop; return the condition and the live-ins there."""
+        with _until_the_jump(self.tx, self.site):
+            try:
+                arm.call(self.tx)
+            except _IterationEnds as iteration:
+                return iteration.end or ()
+        return ()
+
+
+def at_the_jump(
+    tx: compat.Tracer, site: LiveSite, condition: Value, inputs: compat.TupleVariable
+) -> None:
+    """End the iteration being traced, if this is the jump of its loop."""
+    for place, tracer in reversed(nesting_limits.ITERATIONS.of(tx.output)):
+        if place == site.place:
+            if tracer is not tx.output.current_tracer:
+                raise _IterationEnds(None)
+            raise _IterationEnds((predicates.as_predicate(tx, condition), inputs))
+
+
+@contextmanager
+def _until_the_jump(tx: compat.Tracer, site: LiveSite) -> Iterator[None]:
+    iterations = nesting_limits.ITERATIONS.of(tx.output)
+    iterations.append((site.place, tx.output.current_tracer))
+    try:
+        yield
+    finally:
+        iterations.pop()
+
+
+def run_loop(
+    tx: compat.Tracer, target: Any, site: LiveSite, condition: Value, arms: tuple[Arm, Arm]
+) -> LoopEnd | None:
+    """Lower a loop to one operator; ``None`` where neither arm comes back, or that is refused."""
+    for staying, each in enumerate(arms):
+        # The arm finds one more number in the open ranges that it goes over.
+        items = each.inputs.items
+        inputs = [one.in_half(True) if isinstance(one, OpenIterator) else one for one in items]
+        loop = _Loop(tx, target, site, condition, each.with_inputs(inputs), staying)
+        trial = _trial(loop)
+        if trial is not None:
+            end = attempt(partial(_lowered, loop, *trial))
+            return None if isinstance(end, Refusal) else end
+    return None
+
+
+def _lowered(loop: _Loop, values: compat.TupleVariable, gradients: bool) -> LoopEnd:
+    """Write the operator for what one iteration has changed, and for more if others change it."""
+    carried = what_changes(loop.arm.inputs.items, values.items, gradients=gradients)
+    while True:
+        try:
+            return _lower(loop, carried)
+        except MoreChanges as more:
+            carried = more.carried
+
+
+def _trial(loop: _Loop) -> tuple[compat.TupleVariable, bool] | None:
+    """Trace one iteration; return the next live-ins, and whether gradients flow through it.
+
+    ``None`` if the arm leaves the loop.
+    """
+    found: list[compat.TupleVariable] = []
+    trace = loop.trace(lambda tracer: found.extend(loop.iterate(loop.arm)[1:]))
+    if not found:
+        return None
+    kinds = (compat.TensorVariable, compat.SymNodeVariable)
+    proxies = [each.as_proxy() for each in found[0].items if isinstance(each, kinds)]
+    gradients = torch.is_grad_enabled() and (
+        not isinstance(trace, ArmTrace) or any(map(requires_grad, [*trace.lifted, *proxies]))
+    )
+    return found[0], gradients
+
+
+def _lower(loop: _Loop, carried: Carried) -> LoopEnd:
+    tx, site, inputs = loop.tx, loop.site, list(loop.arm.inputs.items)
+    iterations_left = _iterations_left(tx, inputs, carried)
+    _require_gradients_fit(inputs, carried)
+    more = _more(tx, site, inputs)
+    entered: list[Proxy] = []
+    outcome: list[tuple[TensorValue, list[TensorValue]]] = []
+
+    def iteration(tracer: Any) -> None:
+        entering = stand_ins(tx, tracer, inputs, carried, entered)
+        end = loop.iterate(loop.arm.with_inputs(entering))
+        if not end:
+            raise Refusal("while-loop", "the loop is left without its jump")
+        after = carried_values(end[1].items, entering, carried)
+        found = [in_the_operator(tx, each, carried) for each in after]
+        outcome.append((end[0], found + _more(tx, site, end[1].items)))
+
+    trace = loop.trace(iteration)
+    if not isinstance(trace, ArmTrace):
+        raise Refusal("while-loop", "an iteration has effects")
+    exits = _side_exits(trace)
+    changes = _changes_in_place(tx, trace, carried)
+    changed = [each.outer for each in changes]
+    _require_pure(tx, trace, entered, changed, carried.gradients)
+    predicate = predicates.as_predicate(tx, loop.condition)
+    positions = (*carried.tensors, *carried.numbers)
+    given = [number_in(inputs[each].realize()) for each in positions]
+    numbers = [in_the_operator(tx, each, carried) for each in given]
+    taken = [cast(TensorValue, each.predicate) for each in exits]
+    first_exit = 1 + len(numbers) + len(more)
+    first_change = first_exit + len(exits)
+    copies = [fx_graph.method(tx, "clone", each) for each in changed]
+    start = [predicate, *numbers, *more, *(_false(tx, each) for each in taken), *copies]
+    at_more = 1 + len(numbers) if more else None
+    exit_places = range(first_exit, first_change)
+    ends = Ends(loop.staying == 0, iterations_left, at_more, exit_places)
+    condition, values = outcome[0]
+    body = Body(trace, entered, condition, [*values, *taken], carried.gradients, changed)
+    results = write_while(tx, body, start, ends)
+    for draft, result in zip(exits, results[first_exit:first_change], strict=True):
+        record_builder.append(tx, replace(draft, predicate=result))
+    in_place.write_back(tx, changes, results[first_change:])
+    for position, result in zip(positions, results[1:], strict=False):
+        _watch(tx, site, inputs[position], result)
+        before = inputs[position].realize()
+        after = out_of_the_operator(tx, number_in(before), result)
+        is_left_early = more and isinstance(before, OpenIterator)
+        inputs[position] = Exhausted() if is_left_early else with_number(before, after)
+    for position in carried.ranges:
+        inputs[position] = exhausted(inputs[position])
+    by_exhaustion = bool(more) or iterations_left is not None
+    return LoopEnd(results[0], compat.TupleVariable(inputs), 1 - loop.staying, by_exhaustion)
+
+
+def _side_exits(trace: ArmTrace) -> list[record_builder.Draft]:
+    """Return the side exits of an iteration. Raises ``Refusal`` if it has other records."""
+    for draft in trace.records:
+        if not (draft.is_exit and isinstance(draft.predicate, compat.TensorVariable)):
+            raise Refusal("while-loop", "an iteration has effects")
+    return list(trace.records)
+
+
+def _false(tx: compat.Tracer, like: TensorValue) -> TensorValue:
+    """Return the condition of a side exit before the first iteration."""
+    return fx_graph.function(tx, torch.zeros, (), dtype=torch.bool, device=example_of(like).device)
+
+
+def _changes_in_place(tx: compat.Tracer, trace: ArmTrace, carried: Carried) -> list[InPlace]:
+    """Return the tensors changed in place. Raises ``Refusal`` for other effects."""
+    effects = trace.effects
+    if effects.attributes or effects.containers or effects.other:
+        raise Refusal("while-loop", "an iteration has effects")
+    if not effects.tensors:
+        return []
+    if carried.gradients:
+        raise Refusal("while-loop", "a tensor is changed in place, where gradients flow")
+    hazards = hazards_of(trace.graph.nodes, fake_mode_of(tx))
+    changes = attempt(lambda: in_place.plan_in_place(tx, (trace, trace), [hazards, hazards]))
+    if isinstance(changes, Refusal):
+        raise Refusal("while-loop", changes.detail)
+    return changes
+
+
+def _more(tx: compat.Tracer, site: LiveSite, inputs: Sequence[Value]) -> list[TensorValue]:
+    """Return whether an open range has one more number, for a loop that does not ask itself."""
+    if site.kind == SPLIT:
+        return []
+    found = [each for each in inputs if isinstance(each, OpenIterator)]
+    if len(found) > 1:
+        raise Refusal("while-loop", "two ranges")
+    return [predicates.as_predicate(tx, each.condition(tx)) for each in found]
+
+
+def _iterations_left(tx: compat.Tracer, inputs: Sequence[Value], carried: Carried) -> int | None:
+    """Return what is left of the range that a loop goes over, if it goes over one."""
+    if not carried.ranges:
+        return None
+    if not iterators.end_here(tx, [inputs[each] for each in carried.ranges], []):
+        raise Refusal("while-loop", "a range that is seen elsewhere")
+    left = inputs[carried.ranges[0]].len  # type: ignore[attr-defined]
+    if not isinstance(left, int):
+        raise Refusal("while-loop", "a range of unknown length")
+    if left <= UNROLLED_AT_MOST:
+        raise Refusal("while-loop", "few iterations")
+    return left
+
+
+def _require_gradients_fit(inputs: Sequence[Value], carried: Carried) -> None:
+    tensors = (inputs[each].realize() for each in carried.tensors)
+    if not carried.gradients and any(requires_grad(each.as_proxy()) for each in tensors):
+        raise Refusal("while-loop", "a tensor that requires gradients, where none are recorded")
+
+
+def _watch(tx: compat.Tracer, site: LiveSite, before: Value, after: Value) -> None:
+    """Watch a carried tensor: without an iteration, eager has one before the loop and after it."""
+    withdraw = partial(
+        site.withdraw, "alias-changed", "a value of the loop is changed in place later"
+    )
+    for value in (before.realize(), after):
+        if isinstance(value, compat.TensorVariable):
+            watches.add(tx, example_of(value), withdraw)
+
+
+def _require_pure(
+    tx: compat.Tracer, trace: ArmTrace, entered: list[Proxy], changed: list[Proxy], gradients: bool
+) -> None:
+    # The iterations of an inner loop were judged when that loop was written.
+    nodes = [n for n in trace.graph.nodes if n.target is not torch.ops.higher_order.while_loop]
+    hazards = hazards_of(nodes, fake_mode_of(tx))
+    from_outside = [proxy.node.meta["example_value"] for proxy in (*entered, *trace.lifted)]
+    tensors = [each for each in from_outside if isinstance(each, torch.Tensor)]
+    carried = {storage_of(each.node.meta["example_value"]) for each in changed}
+    if any(storage_of(each) in hazards.writes - carried for each in tensors):
+        raise Refusal("while-loop", "an iteration changes a tensor in place")
+    if gradients and hazards.random:
+        raise Refusal("while-loop", "an iteration draws random numbers, where gradients flow")
+    if gradients and hazards.partial:  # backward of the operator makes at least one iteration
+        raise Refusal("while-loop", "an iteration may fail on the data, where gradients flow")

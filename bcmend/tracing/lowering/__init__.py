@@ -1,0 +1,1 @@
+"""Write a branch into the graph, by ``torch.where`` or ``torch.cond``."""

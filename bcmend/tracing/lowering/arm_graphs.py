@@ -1,0 +1,198 @@
+"""The arms of ``torch.cond`` as graphs of their own, over the same inputs.
+
+The operator demands that both return tensors of one form, none of them an input or a view of one,
+that no input is a float, and that gradients are laid out alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.fx import Graph, GraphModule, Node, Proxy
+
+from bcmend.dynamo import compat
+from bcmend.dynamo.values import TensorValue, example_of
+from bcmend.knowledge import effects
+from bcmend.tracing.merging.shared_memory import is_among
+from bcmend.tracing.sites.refusal import Refusal
+from bcmend.tracing.speculation.arms import ArmTrace
+
+
+def gradients_flow(*arms: ArmTrace) -> bool:
+    """Return whether gradients can flow into anything that the arms read."""
+    return torch.is_grad_enabled() and any(
+        requires_grad(outer) for arm in arms for outer in arm.lifted
+    )
+
+
+def require_backward(*arms: ArmTrace) -> None:
+    """Raise ``Refusal`` for what torch has no backward of in an arm."""
+    for node in (node for arm in arms for node in arm.graph.nodes):
+        name = getattr(node.target, "__name__", "")
+        if is_of_a_transform(node):
+            name = "a transform of torch.func"
+        elif not effects.of(node.target).is_recurrent:
+            continue
+        raise Refusal("arms-differ", f"{name} in an arm through which gradients flow")
+
+
+def is_of_a_transform(node: Node) -> bool:
+    """Return whether a node begins or ends ``torch.vmap``, ``torch.func.grad`` or the like."""
+    return "_nesting" in getattr(node.target, "__name__", "")
+
+
+def with_example(node: Node, example: Any) -> Node:
+    """Return ``node`` with ``example`` for the value that it computes."""
+    node.meta["example_value"] = example
+    return node
+
+
+def installed(tx: compat.Tracer, name: str, graph: Graph) -> Proxy:
+    """Install a graph for an operator to call; return what stands for it in the main graph."""
+    module = GraphModule(dict(tx.output.nn_modules), graph)
+    return tx.output.create_proxy("get_attr", tx.output.install_subgraph(name, module), (), {})
+
+
+def arm_graph(
+    arm: ArmTrace,
+    operands: Sequence[Proxy],
+    values: Sequence[Any],
+    others: Sequence[Any],
+    predicate: TensorValue,
+    changed: Sequence[Proxy],
+) -> Graph:
+    """Return the arm as a graph over all operands that returns copies of ``values``.
+
+    Where one is ``None``, zeros in the form of the one in ``others`` stand in; nobody reads them.
+    """
+    graph = Graph()
+    known = _inputs(graph, operands, changed)
+    numbers = [known[each.node] for each in operands if has_to_be_a_tensor(each)]
+    for outer, inner in arm.lifted.items():
+        known[inner.node] = known[outer.node]
+    for node in arm.graph.nodes:
+        if node not in known:
+            known[node] = graph.node_copy(node, known.__getitem__)
+    results = []
+    for value, other in zip(values, others, strict=True):
+        example = example_of(other if value is None else value)
+        if value is None:
+            result = _zeros_in_form_of(graph, example)
+        else:
+            copy = graph.call_method("clone", (known[value.as_proxy().node],))
+            result = with_example(copy, example)
+        results.append(_covered(graph, result) if has_to_be_covered(example) else result)
+    if not results:  # an operator has to return something
+        result = graph.call_function(torch.zeros, ((),))
+        results.append(with_example(result, example_of(predicate)))
+    graph.output(tuple(results))
+    for number in numbers:
+        if not number.users:
+            graph.erase_node(number)
+    return graph
+
+
+def _inputs(graph: Graph, operands: Sequence[Proxy], changed: Sequence[Proxy]) -> dict[Node, Node]:
+    """Give a graph its inputs; return the form in which each operand is read there."""
+    known: dict[Node, Node] = {}
+    for at, operand in enumerate(operands):  # two may have one name, each in a graph of its own
+        known[operand.node] = graph.placeholder(f"operand_{at}")
+        known[operand.node].meta.update(operand.node.meta)
+    copies: dict[int, Node] = {}  # what the arm changes is one tensor by all its names
+    for operand in operands:
+        entered, example = known[operand.node], operand.node.meta.get("example_value")
+        if has_to_be_a_tensor(operand):
+            entered = _number_again(graph, entered)
+        if torch.is_grad_enabled() and requires_grad(operand):
+            entered = _with_dense_gradient(graph, entered, operand.node.meta["example_value"])
+        if is_among(operand, changed):
+            if id(example) not in copies:
+                copy = graph.call_method("clone", (entered,))
+                copies[id(example)] = with_example(copy, example)
+            entered = copies[id(example)]
+        known[operand.node] = entered
+    return known
+
+
+def _number_again(graph: Graph, placeholder: Node) -> Node:
+    """Return the number that enters an arm as a tensor, taken out of a copy.
+
+    Torch takes no second number out of one tensor, and Inductor wants one for each arm.
+    """
+    copy = graph.call_method("clone", (placeholder,))
+    number = graph.call_method("item", (copy,))
+    number.meta["example_value"] = placeholder.meta["example_value"]
+    placeholder.meta.clear()  # it was of the number
+    return number
+
+
+def _zeros_in_form_of(graph: Graph, example: torch.Tensor) -> Node:
+    """Return zeros in the form of a copy of ``example``; ``torch.cond`` compares strides too."""
+    order = list(range(example.dim()))
+    if compat.is_non_overlapping_and_dense_or_false(example):
+        order = _order_in_memory(example)
+    size = tuple(example.shape[dimension] for dimension in order)
+    keywords: Any = {"dtype": example.dtype, "device": example.device}
+    zeros = with_example(graph.call_function(torch.zeros, (size,), keywords), example)
+    return _permuted(graph, zeros, example, _places(order))
+
+
+def _order_in_memory(example: torch.Tensor) -> list[int]:
+    """Return the dimensions by descending stride; as they come where a stride is symbolic."""
+    order, strides = list(range(example.dim())), example.stride()
+    if all(isinstance(stride, int) for stride in strides):
+        order.sort(key=lambda dimension: -strides[dimension])
+    return order
+
+
+def _places(order: Sequence[int]) -> list[int]:
+    """Return where each dimension is in ``order``."""
+    return [order.index(dimension) for dimension in range(len(order))]
+
+
+def _permuted(graph: Graph, node: Node, example: torch.Tensor, order: Sequence[int]) -> Node:
+    """Return a view with its dimensions in ``order``, whose form is that of ``example``."""
+    if list(order) == sorted(order):
+        return node
+    return with_example(graph.call_method("permute", (node, tuple(order))), example)
+
+
+def _covered(graph: Graph, result: Node) -> Node:
+    """Return the bits of a tensor of integers as floating numbers; nobody calculates with them."""
+    wide = graph.call_method("to", (result, torch.int64))
+    return graph.call_method("view", (wide, torch.float64))
+
+
+def _with_dense_gradient(graph: Graph, placeholder: Node, example: torch.Tensor) -> Node:
+    """Return an operand in a form whose gradient is laid out like it, as backward demands.
+
+    The gradient of a sum is an expanded number: multiplied by one it is dense. That of a
+    factorisation is transposed: flattening and unflattening in memory order undoes that.
+    """
+    order = _order_in_memory(example)
+    ordered_example = example.permute(order)
+    ordered = _permuted(graph, placeholder, ordered_example, order)
+    entered = with_example(graph.call_function(torch.mul, (ordered, 1)), ordered_example)
+    if ordered_example.is_contiguous():
+        flat = graph.call_method("reshape", (entered, -1))
+        with_example(flat, ordered_example.reshape(-1))
+        entered = with_example(graph.call_method("view_as", (flat, ordered)), ordered_example)
+    return _permuted(graph, entered, example, _places(order))
+
+
+def has_to_be_covered(example: torch.Tensor) -> bool:
+    """Return whether the backward of ``torch.cond`` would miscount a result."""
+    return torch.is_grad_enabled() and not (example.is_floating_point() or example.is_complex())
+
+
+def has_to_be_a_tensor(operand: Proxy) -> bool:
+    """Return whether an operand is a number that ``torch.cond`` does not take."""
+    return isinstance(operand.node.meta.get("example_value"), (torch.SymFloat, torch.SymBool))
+
+
+def requires_grad(value: Any) -> bool:
+    """Return whether a value is a proxy of a tensor that requires gradients."""
+    example = value.node.meta.get("example_value") if isinstance(value, Proxy) else None
+    return isinstance(example, torch.Tensor) and example.requires_grad

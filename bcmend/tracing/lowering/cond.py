@@ -1,0 +1,126 @@
+"""Lower a branch to ``torch.cond``: each arm is a graph of its own, and only one of them runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.fx import Node, Proxy
+
+from bcmend.dynamo import compat, fx_graph, shape_env
+from bcmend.dynamo.shape_env import symbols_in
+from bcmend.dynamo.values import TensorValue, Value, example_of
+from bcmend.tracing.effects.operator_runs import storage_of
+from bcmend.tracing.lowering.arm_graphs import (
+    arm_graph,
+    gradients_flow,
+    has_to_be_a_tensor,
+    has_to_be_covered,
+    installed,
+    require_backward,
+)
+from bcmend.tracing.merging.merge import Pair
+from bcmend.tracing.merging.shared_memory import is_among
+from bcmend.tracing.numbers import float_tensors
+from bcmend.tracing.numbers.predicates import chosen
+from bcmend.tracing.sites import nesting_limits
+from bcmend.tracing.sites.refusal import Refusal
+from bcmend.tracing.speculation.arms import ArmTrace
+
+
+def by_cond(
+    tx: compat.Tracer,
+    predicate: TensorValue,
+    then_arm: ArmTrace,
+    else_arm: ArmTrace,
+    pairs: Sequence[Pair],
+    changed: Sequence[Proxy] = (),
+) -> list[Value]:
+    """Run the taken arm only. Raises ``Refusal`` for what ``torch.cond`` cannot return.
+
+    The operator gets a copy of each tensor that is ``changed``: backward may read its operands.
+    """
+    if any(pair.is_number for pair in pairs):
+        raise Refusal("arms-differ", "a size computed inside an arm")
+    size = nesting_limits.require_shallow([then_arm.graph, else_arm.graph])
+    if gradients_flow(then_arm, else_arm):
+        require_backward(then_arm, else_arm)
+    operands = _operands(then_arm, else_arm, pairs)
+    _require_known_sizes(operands, pairs)
+    one, other = [pair.then_value for pair in pairs], [pair.else_value for pair in pairs]
+    then_graph = arm_graph(then_arm, operands, one, other, predicate, changed)
+    else_graph = arm_graph(else_arm, operands, other, one, predicate, changed)
+    graphs = installed(tx, "cond_true", then_graph), installed(tx, "cond_false", else_graph)
+    entered = [_entered(tx, predicate, each, changed) for each in operands]
+    arguments = (predicate.as_proxy(), *graphs, tuple(without_aliases(tx, entered)))
+    proxy = tx.output.create_proxy("call_function", torch.ops.higher_order.cond, arguments, {})
+    nesting_limits.mark_cond(proxy.node, size)
+    with shape_env.taken_back(tx.output.shape_env):  # torch traces both arms here
+        results: Any = compat.wrap_fx_proxy(tx, proxy)
+    merged = zip(pairs, results.items[: len(pairs)], strict=True)
+    return [_as_merged(tx, *each) for each in merged]
+
+
+def _require_known_sizes(operands: Sequence[Proxy], pairs: Sequence[Pair]) -> None:
+    """Raise ``Refusal`` for a tensor with an unbacked size that only the arm knows."""
+    known = symbols_in([each.node.meta.get("example_value") for each in operands])
+    values = [value for pair in pairs for value in (pair.then_value, pair.else_value)]
+    if symbols_in([example_of(each) for each in values if each is not None]) - known:
+        raise Refusal("arms-differ", "a tensor whose size depends on data of the arm")
+
+
+def _as_merged(tx: compat.Tracer, pair: Pair, result: Value) -> Value:
+    """Return a result of the operator with the dtype of the pair, detached if both sides are.
+
+    To autograd, every result of ``torch.cond`` depends on all its operands.
+    """
+    example = example_of(pair.present)
+    if has_to_be_covered(example):
+        bits = fx_graph.method(tx, "view", result, torch.int64)
+        result = fx_graph.method(tx, "to", bits, example.dtype)
+    assert isinstance(result, compat.TensorVariable)
+    sides = [example_of(side) for side in (pair.then_value, pair.else_value) if side is not None]
+    if any(side.requires_grad for side in sides) or not example_of(result).requires_grad:
+        return result
+    return fx_graph.method(tx, "detach", result)
+
+
+def _entered(
+    tx: compat.Tracer, predicate: TensorValue, operand: Proxy, changed: Sequence[Proxy]
+) -> Proxy:
+    """Return an operand as the operator takes it, or a copy of it if it is changed later.
+
+    The copy is a choice between two equal values: Inductor would remove a clone before it decides
+    what is stored for backward.
+    """
+    if is_among(operand, changed):
+        return chosen(tx, predicate, operand, operand).as_proxy()
+    is_tensor = not has_to_be_a_tensor(operand)
+    return operand if is_tensor else float_tensors.as_tensor(tx, operand).as_proxy()
+
+
+def without_aliases(tx: compat.Tracer, operands: Sequence[Proxy]) -> list[Proxy]:
+    """Copy operands that share memory with an earlier one, which ``torch.cond`` does not allow."""
+    given, seen = [], set()
+    for operand in operands:
+        example = operand.node.meta.get("example_value")
+        if isinstance(example, torch.Tensor) and example.layout is torch.strided:
+            storage = storage_of(example)
+            if storage in seen:
+                operand = fx_graph.method(tx, "clone", operand).as_proxy()
+            seen.add(storage)
+        given.append(operand)
+    return given
+
+
+def _operands(then_arm: ArmTrace, else_arm: ArmTrace, pairs: Sequence[Pair]) -> list[Proxy]:
+    """Return what both arms read, each tensor of the main graph once."""
+    outer: dict[Node, Proxy] = {}
+    for proxy in (*then_arm.lifted, *else_arm.lifted):
+        outer.setdefault(proxy.node, proxy)
+    for pair in pairs:
+        for value, arm in ((pair.then_value, then_arm), (pair.else_value, else_arm)):
+            if value is not None and value.as_proxy().node.graph is not arm.graph:
+                outer.setdefault(value.as_proxy().node, value.as_proxy())
+    return list(outer.values())

@@ -1,0 +1,80 @@
+"""Choose between ``torch.where`` and ``torch.cond``, and say why.
+
+- where is wrong if an operator may fail on the data, or if one draws random numbers while no
+  gradients flow (all later numbers would differ from eager's);
+- cond is wrong if an operator draws random numbers while gradients flow, since its backward draws
+  them again;
+- if both are right, where is taken unless half of what both arms cost takes longer than a decision
+  (``bcmend.tracing.effects.costs``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from bcmend.tracing.effects.costs import DECISION
+from bcmend.tracing.effects.hazards import Hazards
+from bcmend.tracing.sites.refusal import Refusal
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A lowering, "where" or "cond", and one line that says why it was chosen."""
+
+    how: str
+    why: str
+
+
+def weigh(policy: str, hazards: Sequence[Hazards], gradients: bool, has_results: bool) -> Choice:
+    """Return the choice. Raises ``Refusal`` where no lowering is right that the policy allows.
+
+    ``hazards`` are those of both arms; ``gradients`` says whether gradients can flow into what the
+    arms read, ``has_results`` whether the branch has live-outs that are tensors.
+    """
+    both = reduce(Hazards.and_then, hazards)
+    cond_is_wrong = bool(both.random) and gradients
+    where_is_wrong = bool(both.partial) or (bool(both.random) and not gradients)
+    if not has_results and not both.random:
+        if both.partial:
+            return Choice("cond", _why_not_where(both))
+        return Choice("where", "no value differs")
+    is_wrong = {"where": where_is_wrong, "cond": cond_is_wrong}
+    if not is_wrong.get(policy, True):
+        return Choice(policy, f"Policy(branch={policy!r})")
+    if cond_is_wrong:
+        raise Refusal("random-under-gradients", both.random)
+    if policy == "where":
+        raise Refusal("where-would-speculate", both.partial or both.random)
+    if where_is_wrong:
+        return Choice("cond", _why_not_where(both))
+    if both.waste / 2 > DECISION:
+        return Choice("cond", _why_expensive(both))
+    return Choice("where", _why_where(both))
+
+
+def _why_not_where(both: Hazards) -> str:
+    if both.partial:
+        return f"{both.partial} may fail on the data"
+    return f"{both.random} draws random numbers"
+
+
+def _why_expensive(both: Hazards) -> str:
+    found = f"{both.expensive} is expensive"
+    if both.waste == math.inf:
+        return found
+    return f"{found}: {_microseconds(both.waste / 2)} wasted, more than a decision"
+
+
+def _why_where(both: Hazards) -> str:
+    if both.expensive:
+        wasted = _microseconds(both.waste / 2)
+        return f"{both.expensive} is small: {wasted} wasted, less than a decision; nothing can fail"
+    operators = "operator" if both.operators == 1 else "operators"
+    return f"{both.operators} cheap {operators}, nothing can fail"
+
+
+def _microseconds(seconds: float) -> str:
+    return f"{seconds * 1e6:.2g} microseconds"

@@ -1,0 +1,1 @@
+"""Make one value, or one effect, of what the two arms of a branch leave."""

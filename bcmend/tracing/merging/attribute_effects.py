@@ -1,0 +1,207 @@
+"""Plan one store for the stores of the two arms to an attribute or a variable of an outer scope.
+
+Where the sides have no common form the place holds both of them until the graph has run, when a
+record stores the one taken; a variable of a frame that has ended by then needs no record.
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+
+from bcmend.delivery import records
+from bcmend.dynamo import compat, frames, handlers, hooks, values
+from bcmend.dynamo.handlers import PASS, Answer, Call
+from bcmend.dynamo.values import Value, object_behind
+from bcmend.tracing.merging.lazy_phi import GatedPhi, LazyPhi, MissingAttribute, StoredPhi
+from bcmend.tracing.merging.planned import Change, Join
+from bcmend.tracing.output import record_builder
+from bcmend.tracing.output.record_builder import Draft
+from bcmend.tracing.sites import nesting_limits
+from bcmend.tracing.sites.phi import Build, Merged
+from bcmend.tracing.sites.refusal import Refusal, attempt
+from bcmend.tracing.sites.session import SESSION
+from bcmend.tracing.speculation.arms import ArmTrace
+
+
+@dataclass(frozen=True, slots=True)
+class Storing:
+    """An attribute or cell that holds both sides until a record stores the one taken."""
+
+    variable: Value
+    name: str
+    kind: Any
+    sides: tuple[Build, ...]
+
+    def apply(self, join: Join, merged: Merged) -> None:
+        tx, site = join.tx, join.site
+        built = (side(merged) for side in self.sides)
+        sides = [side.recorded() if isinstance(side, GatedPhi) else side for side in built]
+        phi, predicate = (site, join.form, tx.output, sides), join.predicate
+        effects = tx.output.side_effects
+        if _is_local_cell(self.variable):
+            gated = GatedPhi(*phi, predicate=predicate)
+            effects.store_attr(self.variable, self.name, gated, self.kind)
+            return
+        is_typed = self.name in _entries(self.variable, "_buffers")
+        place = self.variable, self.name
+        value = StoredPhi(*phi, predicate=predicate, place=place, is_typed=is_typed)
+        effects.store_attr(self.variable, self.name, value, self.kind)
+        action = values.function_of(tx, records.store_choice)
+        record_builder.append(tx, Draft(site, action, None, value.for_record))
+
+
+def attribute_changes(join: Join, arms: tuple[ArmTrace, ArmTrace]) -> list[Change | Storing]:
+    """Plan one store for each attribute that an arm stores to. Raises ``Refusal``."""
+    changes = []
+    kinds = {place: kind for arm in reversed(arms) for place, kind in arm.effects.kinds.items()}
+    for place in dict.fromkeys(place for arm in arms for place in arm.effects.attributes):
+        sides = [arm.effects.attributes.get(place) for arm in arms]
+        present = _present_attribute(join.tx, *place) if None in sides else None
+        nothing = compat.DeletedVariable()
+        one, other = (side or present or nothing for side in sides)
+        if isinstance(one, compat.DeletedVariable) or isinstance(other, compat.DeletedVariable):
+            _guard_presence(*place)
+        changes.append(_attribute_change(join, place, (one, other), kinds[place]))
+    return changes
+
+
+def _attribute_change(
+    join: Join, place: tuple[Value, str], sides: tuple[Value, Value], kind: Any
+) -> Change | Storing:
+    """Plan the store of a merged value, or of each side's own when the graph has run."""
+    variable, name = place
+    merger, is_deleted = join.merger, [isinstance(side, compat.DeletedVariable) for side in sides]
+    if all(is_deleted):
+        return Change(variable, name, lambda merged: sides[0], (sides[0], sides[0]), kind)
+    known = len(merger.pairs)
+    if not any(is_deleted) and not any(isinstance(side, LazyPhi) for side in sides):
+        merged = attempt(lambda: merger.merge(*sides))
+        if not isinstance(merged, Refusal):
+            return Change(variable, name, merged, sides, kind)
+    del merger.pairs[known:]
+    if join.form in join.site.reads:
+        raise Refusal("arms-differ", f"the attribute {name} has no common form, and is read later")
+    _require_storable(join.tx, variable, name)
+    # While the call is captured whole, all that looks for it is traced, and asks _load_attribute.
+    is_owned = frames.ends_at_a_boundary(join.tx) and _is_object(variable)
+    if any(is_deleted) and not is_owned:
+        require_creatable(join, variable, name, may_be_stored=True)
+    for side in sides:
+        if isinstance(side, LazyPhi):
+            side.require_both_sides(join.site)
+    plans = [
+        (lambda merged: MissingAttribute()) if deleted else merger.adopt(side, then_side=taken)
+        for taken, side, deleted in zip((True, False), sides, is_deleted, strict=True)
+    ]
+    return Storing(variable, name, kind, tuple(plans))
+
+
+def _require_storable(tx: compat.Tracer, variable: Value, name: str) -> None:
+    """Raise ``Refusal`` unless both sides can be stored in a place until the graph has run."""
+    if _is_local_cell(variable):
+        return  # it dies with the frame, or else both sides are asked for
+    if isinstance(variable, (compat.CellVariable, compat.NewGlobalVariable)):
+        raise Refusal("arms-differ", f"a variable of an enclosing scope has no common form: {name}")
+    if not record_builder.is_open(tx):
+        raise Refusal("arms-differ", f"the attribute {name} has no common form, outside a boundary")
+    if name in _entries(variable, "_parameters") or name in _entries(variable, "_modules"):
+        raise Refusal("arms-differ", f"the parameter or submodule {name} has no common form")
+
+
+def _is_local_cell(variable: Value) -> bool:
+    return isinstance(variable, compat.CellVariable) and variable.source is None
+
+
+def _entries(variable: Value, table: str) -> Any:
+    """Return a table of the module that ``variable`` stands for; empty for another object."""
+    owner = getattr(variable, "value", None)
+    return getattr(owner, table) if isinstance(owner, torch.nn.Module) else ()
+
+
+def _present_attribute(tx: compat.Tracer, variable: Value, name: str) -> Value | None:
+    effects = tx.output.side_effects
+    if effects.has_pending_mutation_of_attr(variable, name):
+        return effects.store_attr_mutations[variable][name]
+    if name == "cell_contents":
+        return getattr(variable, "pre_existing_contents", None)
+    try:
+        return variable.var_getattr(tx, name)
+    except Exception:
+        return None
+
+
+def _guard_presence(variable: Value, name: str) -> None:
+    """Have the frame traced anew for an object that has the attribute, or lacks it, by then."""
+    if variable.source is not None:
+        present = functools.partial(compat.GuardBuilder.HASATTR, attr=name)
+        compat.install_guard(variable.source.make_guard(present))
+
+
+def require_creatable(
+    join: Join, variable: Value, name: str, *, may_be_stored: bool = False
+) -> None:
+    """Raise ``Refusal`` unless nobody can miss the attribute before the end of the call."""
+    # Where ``may_be_stored``, a store elsewhere does no harm.
+    if name == "cell_contents" or not _is_object(variable):
+        raise Refusal("arms-differ", f"{name} is bound on one side only")
+    if not record_builder.is_open(join.tx):
+        raise Refusal(
+            "arms-differ", f"the attribute {name} is created on one side only, outside a boundary"
+        )
+    origin, inside = join.site.origin, join.site.inside[join.form]
+    is_mentioned_outside = any(
+        each.argval == name
+        and not (may_be_stored and each.opname == "STORE_ATTR")
+        and not any(first <= each.offset <= last for first, last in inside)
+        for each in dis.get_instructions(origin)
+    )
+    if is_mentioned_outside or SESSION.patcher.is_named_elsewhere(name, origin):
+        raise Refusal(
+            "arms-differ", f"the attribute {name}, created on one side only, is used elsewhere"
+        )
+
+
+def _is_object(variable: Value) -> bool:
+    """Return whether a record can name the owner of an attribute."""
+    is_new = isinstance(variable.mutation_type, compat.AttributeMutationNew)
+    return variable.source is not None or (is_new and not isinstance(variable, compat.CellVariable))
+
+
+_PURPOSE: Final = "attributes that only one side of a branch has"
+
+
+@hooks.around(compat.SideEffects, "load_attr", _PURPOSE, gate=None)
+def _load_attribute(
+    inner: Any, self: compat.SideEffects, item: Value, name: str, *flags: Any, **named_flags: Any
+) -> Value:
+    """Read an attribute that was stored to, or look whether it is there."""
+    found: Value = inner(self, item, name, *flags, **named_flags)
+    if isinstance(found, StoredPhi):
+        found.require_present()
+    return found
+
+
+@handlers.method(compat.SuperVariable, "call_method", _PURPOSE)
+def _call_of_super(call: Call) -> Answer:
+    """Answer ``super().__delattr__(name)``; Dynamo finds at the end only that there is none."""
+    name, args, _ = call.args
+    owner = call.owner.objvar
+    if name == "__delattr__" and owner is not None and nesting_limits.is_in_an_arm(call.tx):
+        deleted = args[0].as_python_constant()
+        if _lacks(call.tx, owner.realize(), deleted):
+            compat.raise_observed_exception(AttributeError, call.tx, args=[deleted])
+    return PASS
+
+
+def _lacks(tx: compat.Tracer, owner: Value, name: str) -> bool:
+    """Return whether an object has no attribute of its own that is called ``name``."""
+    effects = tx.output.side_effects
+    if effects.has_pending_mutation_of_attr(owner, name):
+        return isinstance(effects.store_attr_mutations[owner][name], compat.DeletedVariable)
+    held = object_behind(owner)
+    return isinstance(held, torch.nn.Module) and name not in vars(held)

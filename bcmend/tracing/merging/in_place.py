@@ -1,0 +1,333 @@
+"""Changes in place of tensors that outlive an arm, made by the main trace instead.
+
+Plans, for each tensor ``t`` of the main trace that an arm changes, a copy for the arm to work on,
+one more pair of values to merge, and a ``t.copy_`` of the merged value at the end. That copy counts
+as a change even where the side is not taken. Dynamo runs each operation of an arm on the fake
+tensors of the main trace, so that these have the history of gradients that the changes give them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.autograd.graph import increment_version
+from torch.fx import Node, Proxy
+from torch.utils.checkpoint import CheckpointPolicy
+
+from bcmend.dynamo import compat, fx_graph
+from bcmend.dynamo.values import TensorValue, Value, example_of
+from bcmend.tracing.effects.hazards import Hazards
+from bcmend.tracing.effects.operator_runs import storage_of
+from bcmend.tracing.merging.merge import Pair
+from bcmend.tracing.merging.shared_memory import (
+    enter_as_views,
+    example_behind,
+    is_among,
+    lifted_tensors,
+)
+from bcmend.tracing.sites.refusal import HalfWritten, Refusal
+from bcmend.tracing.speculation.arms import ArmTrace
+
+
+@dataclass(frozen=True, slots=True)
+class InPlace:
+    """One tensor of the main trace that an arm changes.
+
+    Attributes:
+        outer: the tensor.
+        pair: what it holds after each side.
+        in_history: whether gradients flow through the change.
+        counted: whether eager counts it as a change of the tensor, so that a backward fails that
+            has saved the tensor. Running statistics and ``x.data`` are changed without.
+    """
+
+    outer: Proxy
+    pair: Pair
+    in_history: bool
+    counted: bool
+
+
+def plan_in_place(
+    tx: compat.Tracer, arms: tuple[ArmTrace, ArmTrace], hazards: Sequence[Hazards]
+) -> list[InPlace]:
+    """Plan the changes in place of both arms. Raises ``Refusal``."""
+    written = frozenset[int]().union(*(found.writes for found in hazards))
+    behind = enter_as_views(tx, arms, written)
+    changed = [
+        _once_each(
+            behind.get(id(example_behind(each)), each) for each in _changed(arm, found.writes)
+        )
+        for arm, found in zip(arms, hazards, strict=True)
+    ]
+    outers = _once_each(outer for proxies in changed for outer in proxies)
+    if not outers:
+        return []
+    for arm, found, proxies in zip(arms, hazards, changed, strict=True):
+        for outer in proxies:
+            _require_own_memory(arm, outer)
+            _require_same_form(arm, outer, storage_of(example_behind(outer)) in found.reshapes)
+    _require_apart(outers)
+    _require_arms_apart(arms)
+    counted = [proxy for arm in arms for proxy in arm.effects.tensors]
+    for outer in outers:
+        if is_among(outer, counted):
+            _require_not_saved(tx, example_behind(outer), arms)
+    return [
+        InPlace(
+            outer,
+            Pair(*(_final(tx, outer, arm) for arm in arms)),
+            any(_history_changed(arm, outer) for arm in arms),
+            is_among(outer, [*behind.values(), *counted]),
+        )
+        for outer in outers
+    ]
+
+
+def _changed(arm: ArmTrace, writes: frozenset[int]) -> list[Proxy]:
+    """Return what the arm changes: as versions count, and as the operators say."""
+    # ``x.data`` has a count of its own, and normalisation does not count at all.
+    written = [
+        outer for outer in lifted_tensors(arm) if storage_of(example_behind(outer)) in writes
+    ]
+    return _once_each([*arm.effects.tensors, *written])
+
+
+def _once_each(outers: Iterable[Proxy]) -> list[Proxy]:
+    """Drop further names of the same tensor."""
+    return list({id(example_behind(outer)): outer for outer in outers}.values())
+
+
+def _final(tx: compat.Tracer, outer: Proxy, arm: ArmTrace) -> Any:
+    """Return a tensor of the main trace as an arm sees it."""
+    example = example_behind(outer)
+    names = (inner for other, inner in arm.lifted.items() if example_behind(other) is example)
+    return fx_graph.variable_of(tx, next(names, outer))
+
+
+def _require_own_memory(arm: ArmTrace, outer: Proxy) -> None:
+    example = example_behind(outer)
+    storage = storage_of(example)
+    others = (example_behind(other) for other in lifted_tensors(arm))
+    if any(other is not example and storage_of(other) == storage for other in others):
+        raise Refusal(
+            "arm-effects", "a tensor is changed in place, and the arm reads another of its memory"
+        )
+    for value in _values_of(arm):
+        node, left = value.as_proxy().node, example_of(value)
+        if node.graph is not arm.graph and left is not example and storage_of(left) == storage:
+            raise Refusal(
+                "arm-effects",
+                "a tensor is changed in place, and the arm leaves another of its memory",
+            )
+
+
+def _values_of(arm: ArmTrace) -> list[TensorValue]:
+    """Return the tensors that an arm leaves behind."""
+    found: list[TensorValue] = []
+
+    def collect(value: Value) -> None:
+        if type(value) is compat.TensorVariable:
+            found.append(value)
+
+    after = [change.after["items"] for change in arm.effects.containers]
+    left = [[*items.values()] if isinstance(items, dict) else [*items] for items in after]
+    compat.VariableTracker.visit(collect, [arm.result, *arm.effects.attributes.values(), *left])
+    return found
+
+
+def _require_same_form(arm: ArmTrace, outer: Proxy, reshaped: bool) -> None:
+    """Refuse a tensor whose change is more than one of its contents."""
+    example, entry = example_behind(outer), arm.entries.get(outer)
+    if not isinstance(example, compat.FakeTensor):
+        raise Refusal("arm-effects", "a tensor of a special kind is changed in place")
+    if reshaped or entry is None or entry.form_changed:
+        raise Refusal("arm-effects", "a tensor gets another form in place")
+    if example.layout is not torch.strided:
+        raise Refusal("arm-effects", "a sparse tensor is changed in place")
+    if may_overlap_itself(example):
+        raise Refusal("arm-effects", "a tensor that overlaps itself is changed in place")
+    if not torch.is_grad_enabled():
+        return
+    base = example._base
+    is_of_a_leaf = base is not None and base.is_leaf and base.requires_grad
+    if is_of_a_leaf and _history_changed(arm, outer):
+        raise Refusal(
+            "arm-effects", "a view of a tensor that requires gradients is changed in place"
+        )
+    if entry.gained_gradients and _outlives_the_graph(outer):
+        raise Refusal(
+            "arm-effects", "a tensor that outlives the call gets a history of gradients in place"
+        )
+
+
+def may_overlap_itself(example: torch.Tensor) -> bool:
+    """Return whether two elements may have the same place in memory."""
+    dimensions = list(zip(example.stride(), example.size(), strict=True))
+    if all(isinstance(number, int) for pair in dimensions for number in pair):
+        dimensions = sorted(dimensions, reverse=True)
+    reach: Any = 1
+    for stride, size in reversed(dimensions):
+        if compat.statically_known_true(size == 1):
+            continue
+        if not compat.statically_known_true(stride >= reach):
+            return True
+        reach = stride * size
+    return False
+
+
+def _outlives_the_graph(outer: Proxy) -> bool:
+    storage = storage_of(example_behind(outer))
+    return any(
+        node.op in ("placeholder", "get_attr") and storage in _storages_of(node)
+        for node in outer.node.graph.nodes
+    )
+
+
+def _history_changed(arm: ArmTrace, outer: Proxy) -> bool:
+    storage = storage_of(example_behind(outer))
+    return any(
+        entry.history_changed
+        for entry in arm.entries.values()
+        if storage_of(entry.example) == storage
+    )
+
+
+def _require_apart(outers: Sequence[Proxy]) -> None:
+    """Refuse two views of one tensor: changed on different sides, one would undo the other."""
+    if len({storage_of(example_behind(outer)) for outer in outers}) < len(outers):
+        raise Refusal("arm-effects", "two tensors that share memory are changed in place")
+
+
+def _require_arms_apart(arms: tuple[ArmTrace, ArmTrace]) -> None:
+    """Refuse a history that the first arm made and the arm traced last may have seen."""
+    first, last = arms
+    gained = {
+        storage_of(example_behind(outer))
+        for outer, entry in first.entries.items()
+        if entry.gained_gradients
+    }
+    if any(storage_of(example_behind(outer)) in gained for outer in lifted_tensors(last)):
+        raise Refusal("arm-effects", "a tensor gets a history of gradients in place on one side")
+
+
+def _require_not_saved(
+    tx: compat.Tracer, example: torch.Tensor, arms: tuple[ArmTrace, ArmTrace]
+) -> None:
+    """Refuse a tensor that the backward of an earlier operation reads."""
+    if not torch.is_grad_enabled():
+        return
+    storage = storage_of(example)
+    starts = [
+        entry.history for arm in arms for entry in arm.entries.values() if entry.example is example
+    ]
+    for node in tx.output.graph.nodes:
+        is_opaque = isinstance(node.target, compat.HigherOrderOperator)
+        if is_opaque and any(storage in _storages_of(each) for each in node.all_input_nodes):
+            raise Refusal(
+                "arm-effects", f"{node.target.__name__} may keep a tensor that is changed in place"
+            )
+        starts += [tensor.grad_fn for tensor in _tensors_of(node) if storage_of(tensor) != storage]
+    for saved in saved_for_backward(starts):
+        if saved is None or storage_of(saved) == storage:
+            raise Refusal(
+                "arm-effects", "a tensor is changed in place that an earlier operation has kept"
+            )
+
+
+def _tensors_of(node: Node) -> list[torch.Tensor]:
+    value = node.meta.get("example_value")
+    parts = value if isinstance(value, (list, tuple)) else (value,)
+    return [part for part in parts if isinstance(part, torch.Tensor)]
+
+
+def _storages_of(node: Node) -> set[int]:
+    return set(map(storage_of, _tensors_of(node)))
+
+
+def saved_for_backward(starts: Iterable[Any]) -> Iterator[torch.Tensor | None]:
+    """Yield the tensors that the backward of ``starts`` reads; ``None`` for one changed since."""
+    waiting = [start for start in starts if start is not None]
+    seen = set()
+    while waiting:
+        function = waiting.pop()
+        if function in seen:
+            continue
+        seen.add(function)
+        for name in dir(function):
+            if name.startswith("_saved_") or name == "saved_tensors":
+                yield from _saved_under(function, name)
+        waiting += [following for following, _ in function.next_functions if following is not None]
+
+
+def _saved_under(function: Any, name: str) -> Iterator[torch.Tensor | None]:
+    try:
+        value = getattr(function, name)
+    except RuntimeError:  # changed in place since it was saved
+        yield None
+        return
+    for each in value if isinstance(value, (list, tuple)) else (value,):
+        if isinstance(each, torch.Tensor):
+            yield each
+
+
+def outer_form(value: Value, arms: Sequence[ArmTrace]) -> Value:
+    """Return the tensor of the main trace that ``value`` is, if an arm has another name for it."""
+    # ``x += 1`` gives ``x`` a new node in the arm's graph, but leaves it the same object.
+    if type(value) is not compat.TensorVariable:
+        return value
+    for arm in arms:
+        if value.as_proxy().node.graph is arm.graph:
+            for outer in arm.lifted:
+                if example_behind(outer) is example_of(value):
+                    return value.clone(proxy=outer)
+    return value
+
+
+def write_back(tx: compat.Tracer, changes: Sequence[InPlace], finals: Sequence[Value]) -> None:
+    """Give each changed tensor its merged contents."""
+    _keep_for_backward(tx, changes)
+    for change, final in zip(changes, finals, strict=True):
+        try:
+            if change.in_history:
+                fx_graph.method(tx, "copy_", change.outer, final)
+            else:
+                _copy_without_history(tx, change, final)
+        except compat.TorchDynamoException as error:
+            # Half of the branch stands in the graph: only tracing again without it helps.
+            raise HalfWritten(str(error).strip().splitlines()[0]) from error
+
+
+def _copy_without_history(tx: compat.Tracer, change: InPlace, final: Value) -> None:
+    gradients, target = torch.is_grad_enabled(), change.outer
+    if gradients:
+        _set_grad_enabled(tx, False)
+    try:
+        if not change.counted:
+            target = fx_graph.function(tx, compat._get_data_attr, target).as_proxy()
+            # The graph does not count the change, but what watches the tensor has to notice.
+            increment_version(example_behind(change.outer))
+        fx_graph.method(tx, "copy_", target, final)
+    finally:
+        if gradients:
+            _set_grad_enabled(tx, True)
+
+
+def _keep_for_backward(tx: compat.Tracer, changes: Sequence[InPlace]) -> None:
+    """Have what was computed from a tensor saved for backward, not recomputed from its new self."""
+    # The partitioner of AOTAutograd takes an argument for something that stays as it is, also one
+    # that the graph changes (https://github.com/pytorch/pytorch/pull/197039).
+    if not torch.is_grad_enabled():
+        return
+    storages = {storage_of(example_behind(change.outer)) for change in changes}
+    for node in tx.output.graph.nodes:
+        reads = any(_storages_of(argument) & storages for argument in node.all_input_nodes)
+        if reads and not _storages_of(node) & storages:
+            node.meta["recompute"] = CheckpointPolicy.MUST_SAVE
+
+
+def _set_grad_enabled(tx: compat.Tracer, enabled: bool) -> None:
+    tx.output.create_node("call_function", compat._set_grad_enabled_now, (enabled,), {})
+    compat._set_grad_enabled_now(enabled)

@@ -1,0 +1,326 @@
+"""Containers whose contents are data-dependent.
+
+A list that one side of a branch appends to has two contents, and no single model of Dynamo's. Such
+a container is journaled: records under the condition and its contrary give it the contents of the
+side taken when the graph has run, and what is done to it later becomes a record too. The object
+itself stays what it is. Whatever looks at its contents while the call is traced makes Dynamo trace
+the frame again, with the branch told not to journal anything.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Any, Final
+
+from bcmend.delivery import records
+from bcmend.dynamo import compat, frames, snapshots
+from bcmend.dynamo.values import Value, constant, function_of
+from bcmend.tracing.merging.journaled_keys import READING, untouched
+from bcmend.tracing.merging.merge import Merger, is_made_inside
+from bcmend.tracing.merging.planned import Join
+from bcmend.tracing.numbers import predicates
+from bcmend.tracing.output import record_builder
+from bcmend.tracing.output.record_builder import Draft
+from bcmend.tracing.sites.phi import Build, Keep, Merged, Phi
+from bcmend.tracing.sites.refusal import Refusal, SiteChanged
+from bcmend.tracing.sites.site_table import LiveSite
+
+#: The field of a variable that says which branch journals it.
+_FIELD: Final = "bcmend_journal"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Journal:
+    """Which branch journals a container, in which form, and the trace that it happened in."""
+
+    site: LiveSite
+    form: int
+    output: compat.OutputGraph
+
+
+#: Methods that return nothing and never fail, and how many arguments they take.
+_RECORDED: Final[Mapping[type, Mapping[str, int]]] = {
+    compat.ListVariable: {"append": 1, "extend": 1, "clear": 0, "reverse": 0},
+    compat.DequeVariable: {"append": 1, "appendleft": 1, "extend": 1, "extendleft": 1, "clear": 0},
+    compat.ConstDictVariable: {"__setitem__": 2, "update": 1, "clear": 0},
+    compat.SetVariable: {"add": 1, "discard": 1, "update": 1, "clear": 0},
+}
+
+
+class JournaledContainer(Phi):
+    """What a journaled container does differently from Dynamo's model of its type, ``plain``."""
+
+    plain: type[Value]
+
+    @property
+    def journal(self) -> _Journal:
+        found: _Journal = vars(self)[_FIELD]
+        return found
+
+    @property
+    def items(self) -> Any:
+        """The contents, as far as they are known."""
+        # While Dynamo writes code they are those before the records of the call are delivered.
+        if self.journal.output.should_exit:
+            return vars(self)["items"]
+        frame: Any = self.journal.output.current_tx
+        instruction = frame.current_instruction
+        if instruction.opname == "LIST_APPEND" and frame.stack[-instruction.arg] is self:
+            return _Appender(frame, self)
+        return self.ask()
+
+    @items.setter
+    def items(self, value: Any) -> None:
+        vars(self)["items"] = value
+
+    def ask(self) -> None:
+        """Have the frame traced again without journaling this container."""
+        journal = self.journal
+        journal.site.note_read(journal.form)
+        raise SiteChanged(restart_reason=f"bcmend: {journal.site.key} has to merge a container")
+
+    def __repr__(self) -> str:
+        return type(self).__name__
+
+    debug_repr = __str__ = __repr__
+
+    def is_python_constant(self) -> bool:
+        return False
+
+    def as_python_constant(self) -> Any:
+        raise NotImplementedError
+
+    def call_method(
+        self, tx: compat.Tracer, name: str, arguments: Sequence[Any], keywords: dict[str, Any]
+    ) -> Value:
+        if keywords or _RECORDED[self.plain].get(name) != len(arguments):
+            self.ask()
+        self.record(tx, name, arguments)
+        return constant(None)
+
+    def mp_ass_subscript_impl(self, tx: compat.Tracer, key: Any, value: Any) -> Value:
+        """Model ``self[key] = value``, or the deletion of an item where there is no value."""
+        if value is None:
+            self.ask()
+        return self.call_method(tx, "__setitem__", [key, value], {})
+
+    def nb_inplace_or_impl(self, tx: compat.Tracer, other: Any) -> Value:
+        self.call_method(tx, "update", [other], {})
+        assert isinstance(self, compat.VariableTracker)
+        return self
+
+    def record(self, tx: compat.Tracer, method: str, arguments: Sequence[Value]) -> None:
+        """Have a method called when the graph has run."""
+        if method in ("extend", "extendleft", "update"):
+            arguments = [self._as_it_is_now(tx, arguments[0])]
+        elif method in ("__setitem__", "add", "discard") and not compat.is_hashable(arguments[0]):
+            self.ask()
+        site = self.journal.site
+        values = [_as_recorded(each, site) for each in arguments]
+        inputs = compat.TupleVariable([_owner(tx, self), constant(method), *values])
+        record_builder.append(tx, Draft(site, function_of(tx, records.alter), None, inputs))
+
+    def _as_it_is_now(self, tx: compat.Tracer, argument: Any) -> Value:
+        """Return what a container is extended by, whatever is changed later."""
+        argument = argument.realize()
+        if isinstance(argument, JournaledContainer):
+            return _owner(tx, argument)  # its contents are right when the record is delivered
+        if self.plain is not compat.ConstDictVariable:
+            return compat.TupleVariable(compat.unpack_iterable(tx, argument))
+        if not isinstance(argument, compat.ConstDictVariable):
+            self.ask()
+        argument.install_dict_keys_match_guard()
+        return _pairs(argument.items.items())
+
+    def as_recorded(self, reader: LiveSite, keep: Keep) -> Value:
+        """Return the container, whose later changes are later records."""
+        assert isinstance(self, compat.VariableTracker)
+        return self
+
+    def adopt_into(self, merger: Merger, then_side: bool | None) -> Build:
+        variable: Any = self
+        if not is_made_inside(variable):
+            return lambda merged: variable
+        plain = self.plain.__new__(self.plain)
+        vars(plain).update(vars(variable))
+        del vars(plain)[_FIELD]
+        plan = merger.adopt(plain, then_side=then_side)
+
+        def build(merged: Merged) -> Value:
+            built = plan(merged)
+            _start(built, self.journal)
+            return built
+
+        return build
+
+
+class _JournaledList(JournaledContainer, compat.ListVariable):
+    plain = compat.ListVariable
+
+
+class _JournaledDeque(JournaledContainer, compat.DequeVariable):
+    plain = compat.DequeVariable
+
+
+class _JournaledDict(JournaledContainer, compat.ConstDictVariable):
+    plain = compat.ConstDictVariable
+
+    def _known(self, tx: compat.Tracer, key: Value) -> compat.ConstDictVariable:
+        """Return a dictionary that knows of ``key`` what this one does; itself, if that is all."""
+        return untouched(tx, self, _owner(tx, self), key) or self
+
+    def call_method(
+        self, tx: compat.Tracer, name: str, arguments: Sequence[Any], keywords: dict[str, Any]
+    ) -> Value:
+        if name in READING and arguments and not keywords:
+            known = self._known(tx, arguments[0])
+            if known is not self:
+                return known.call_method(tx, name, list(arguments), keywords)
+        return super().call_method(tx, name, arguments, keywords)
+
+    def mp_subscript_impl(self, tx: compat.Tracer, key: Value) -> Value:
+        """Model ``self[key]``."""
+        return compat.ConstDictVariable.mp_subscript_impl(self._known(tx, key), tx, key)
+
+    def sq_contains(self, tx: compat.Tracer, item: Value) -> Value:
+        """Model ``item in self``."""
+        return compat.ConstDictVariable.sq_contains(self._known(tx, item), tx, item)
+
+
+class _JournaledSet(JournaledContainer, compat.SetVariable):
+    plain = compat.SetVariable
+
+
+_KINDS: Final[dict[type, type]] = {
+    kind.plain: kind for kind in (_JournaledList, _JournaledDeque, _JournaledDict, _JournaledSet)
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Appender:
+    """Stands in for the list behind a journaled one, for the instruction of a comprehension."""
+
+    tx: compat.Tracer
+    owner: JournaledContainer
+
+    def append(self, item: Value) -> None:
+        self.owner.record(self.tx, "append", [item])
+
+
+def _as_recorded(value: Any, site: LiveSite) -> Value:
+    """Return a value for a record, which may hold both sides of a branch."""
+    if type(value) is compat.TupleVariable:
+        return compat.TupleVariable([_as_recorded(each, site) for each in value.items])
+    if isinstance(value, Phi):
+        return value.as_recorded(site, lambda side: side)
+    assert isinstance(value, compat.VariableTracker)
+    return value
+
+
+def _start(variable: Value, journal: _Journal) -> None:
+    """Have what is done to a container from here on recorded."""
+    if not isinstance(variable, JournaledContainer):
+        vars(variable)[_FIELD] = journal
+        variable.__class__ = _KINDS[type(variable)]
+
+
+def _owner(tx: compat.Tracer, container: Any) -> Value:
+    """Return the object whose contents a container models, where it is not that object itself."""
+    variables = tx.output.side_effects.id_to_variable.values()
+    owner: Value = next(
+        (each for each in variables if vars(each).get("_base_vt") is container), container
+    )
+    return owner
+
+
+def _pairs(items: Iterable[tuple[Any, Value]]) -> compat.TupleVariable:
+    return compat.TupleVariable([compat.TupleVariable([key.vt, value]) for key, value in items])
+
+
+@dataclass(frozen=True, slots=True)
+class _Refill:
+    """A record that turns the contents from before a branch into those of one side."""
+
+    taken: bool
+    removed: Value
+    added: Build
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedJournal:
+    """A container that a branch journals."""
+
+    variable: Value
+    refills: tuple[_Refill, ...]
+
+    def apply(self, join: Join, merged: Merged) -> None:
+        """Write the records, and journal the container from here on."""
+        tx, site, predicate = join.tx, join.site, join.predicate
+        tx.output.side_effects.check_allowed_side_effect(self.variable)
+        owner = _owner(tx, self.variable)
+        action = function_of(tx, records.refill)
+        for refill in self.refills:
+            condition = predicate if refill.taken else predicates.negated(tx, predicate)
+            added = _as_recorded(refill.added(merged), site)
+            inputs = compat.TupleVariable([owner, refill.removed, added])
+            record_builder.append(tx, Draft(site, action, condition, inputs))
+        _start(self.variable, _Journal(site, join.form, tx.output))
+
+
+def plan_journal(
+    join: Join, variable: Value, before: Any, contents: Sequence[Any]
+) -> PlannedJournal:
+    """Plan to journal a container. Raises ``Refusal`` where it must not be."""
+    if type(variable) not in _KINDS:
+        raise Refusal("arms-differ", f"an arm changes a {type(variable).__name__}")
+    name = f"a {variable.python_type_name()} that the sides of a branch change"
+    if join.form in join.site.reads:
+        raise Refusal("arms-differ", f"{name} differs and is read later")
+    if not record_builder.is_open(join.tx):
+        raise Refusal("arms-differ", f"{name} differs, outside a boundary")
+    if _is_iterated_over(join.tx, variable):
+        raise Refusal("arms-differ", f"{name} differs while a loop goes over it")
+    refills = []
+    for taken, side in zip((True, False), contents, strict=True):
+        if not _is_same(side, before):
+            removed, added = _difference(variable, before, side)
+            refills.append(_Refill(taken, removed, join.merger.adopt(added, then_side=taken)))
+    return PlannedJournal(variable, tuple(refills))
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    if isinstance(one, dict):
+        return _is_same([*one, *one.values()], [*other, *other.values()])
+    return len(one) == len(other) and all(map(operator.is_, one, other))
+
+
+def _difference(variable: Value, before: Any, after: Any) -> tuple[Value, Value]:
+    """Return what has to be removed from ``before``, and what is then added to get ``after``."""
+    # What is removed from a sequence is all from a position on; from the others, keys.
+    if isinstance(variable, (compat.ListVariable, compat.DequeVariable)):
+        same = sum(1 for _ in takewhile(bool, map(operator.is_, before, after)))
+        return constant(same), compat.TupleVariable(list(after)[same:])
+    removed = compat.TupleVariable([key.vt for key in before if key not in after])
+    if isinstance(variable, compat.SetVariable):
+        return removed, compat.TupleVariable([key.vt for key in after if key not in before])
+    in_order = [key for key in before if key in after]
+    if in_order != list(after)[: len(in_order)]:
+        raise Refusal("arms-differ", "a key is deleted from a dictionary and added again")
+    return removed, _pairs(each for each in after.items() if before.get(each[0]) is not each[1])
+
+
+def _is_iterated_over(tx: compat.Tracer, variable: Value) -> bool:
+    """Return whether an iterator that is still in use has the contents of ``variable``."""
+    items, found = vars(variable)["items"], []
+
+    def note(value: Value) -> None:
+        if isinstance(value, compat.ListIteratorVariable) and value.items is items:
+            found.append(value)
+
+    for frame in frames.outwards(tx):
+        held = [*frame.symbolic_locals.values(), *frame.stack]
+        snapshots.visit(note, held, tx.output.side_effects)
+    return bool(found)

@@ -1,0 +1,355 @@
+"""Live-outs that have no common form, and that nobody looks at while the call is traced.
+
+What is live after a branch is known from bytecode alone, which has to take every later jump for
+possible. A value that only jumps read that are not taken needs no form, and a ``LazyPhi`` stands in
+its place. Whatever asks it anything makes Dynamo trace the frame again, with the site told to merge
+all its live-outs or none. What turns out to be returned by the call becomes a ``GatedPhi`` in a
+further trace; what is stored as an attribute is a ``StoredPhi``, until a record puts the side taken
+in its place.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any, Final, NoReturn
+
+from bcmend.delivery import codec, records
+from bcmend.dynamo import compat, frames
+from bcmend.dynamo.frames import holds
+from bcmend.dynamo.values import Value, constant, load_global
+from bcmend.names import UNBOUND
+from bcmend.tracing.merging import exit_flags
+from bcmend.tracing.merging.merge import Merger
+from bcmend.tracing.merging.planned import Join
+from bcmend.tracing.sites import body_states, encoding, nesting_limits
+from bcmend.tracing.sites.phi import Build, Keep, Merged, Phi
+from bcmend.tracing.sites.refusal import Refusal, SiteChanged, attempt
+from bcmend.tracing.sites.site_table import LiveSite
+
+#: What Dynamo does to any value that it only moves from place to place.
+_MOVING: Final = frozenset(
+    "clone is_realized realize set_name_hint set_source_location unwrap visit".split()
+)
+
+
+class LazyPhi(Phi, compat.VariableTracker):
+    """A value that is one thing after one arm and another after the other."""
+
+    def __init__(
+        self, site: LiveSite, form: int, output: compat.OutputGraph, sides: Any = (), **more: Any
+    ) -> None:
+        unbound = more.pop("unbound", False)
+        super().__init__(**more)
+        self.site, self.form, self.output, self.unbound = site, form, output, unbound
+        self.sides: tuple[Value, ...] = tuple(sides)
+
+    def adopt_into(self, merger: Merger, then_side: bool | None) -> Build:
+        return lambda merged: self
+
+    def ask(self) -> None:
+        """Have the frame traced again: split where this is read, or without values like it."""
+        tx = self.output.current_tx
+        if frames.ends_at_a_boundary(tx):
+            keeps_sides = self.form in self.site.returns
+            self.site.returns.add(self.form)
+            body_states.split_where_read(tx, self.site)
+            if not keeps_sides:
+                self.site.returns.remove(self.form)
+        self.merge_all()
+
+    def merge_all(self) -> NoReturn:
+        """Have the frame traced again without values like it."""
+        if nesting_limits.is_in_half(self.output.current_tx):
+            raise nesting_limits.Unreadable("a value that has two forms is read")
+        self.site.note_read(self.form)
+        raise SiteChanged(restart_reason=f"bcmend: {self.site.key} has to merge every live-out")
+
+    def require_both_sides(self, reader: LiveSite) -> None:
+        """Ensure that ``reader`` gets both sides; else have the frame traced again."""
+        self.ask()
+
+    def as_recorded(self, reader: LiveSite, keep: Keep) -> Value:
+        self.require_both_sides(reader)
+        raise Refusal("arms-differ", "a value that is stored when the graph has run")
+
+    def _is_no_such_thing(self) -> bool:
+        """Answer no to Dynamo while it writes code, and to nobody else."""
+        if not self.output.should_exit:
+            self.ask()
+        return False
+
+    is_tensor = is_python_constant = _is_no_such_thing
+
+    def as_python_constant(self) -> NoReturn:
+        if not self.output.should_exit and not _is_only_in_a_closure():
+            self.ask()
+        raise compat.AsPythonConstantNotImplementedError(self)
+
+
+def _asks(self: LazyPhi, *arguments: Any, **keywords: Any) -> None:
+    self.ask()
+
+
+for _name, _method in vars(compat.VariableTracker).items():
+    if callable(_method) and not _name.startswith("_") and _name not in {*_MOVING, *vars(LazyPhi)}:
+        setattr(LazyPhi, _name, _asks)
+
+
+def _is_only_in_a_closure() -> bool:
+    """Return whether Dynamo asks because it would like to have a traced function as a real one."""
+    # It does so before every call of a nested function, and can do without.
+    frame = sys._getframe(2)
+    return any(
+        each is not None and each.f_code.co_name == "_get_function_impl"
+        for each in (frame, frame.f_back)
+    )
+
+
+class UnreadPhi(LazyPhi):
+    """One that nobody has looked at yet; if it is returned, a ``GatedPhi`` in the next trace."""
+
+    def store_sides(self) -> NoReturn:
+        """Have the frame traced again with both sides and the condition stored."""
+        if self.form in self.site.returns:  # and yet they are not, since one of them is unbound
+            self.ask()
+        self.site.returns.add(self.form)
+        raise SiteChanged(restart_reason=f"bcmend: {self.site.key} has its choice made later")
+
+    def require_both_sides(self, reader: LiveSite) -> None:
+        self.store_sides()
+
+    def reconstruct(self, codegen: Any) -> None:
+        if not _is_handed_out(codegen.tx, self):
+            self.ask()
+        self.store_sides()
+
+
+class GatedPhi(LazyPhi):
+    """A phi with its condition, on its way out of the graph: the first side where that holds."""
+
+    def __init__(self, *phi: Any, predicate: Value, **more: Any) -> None:
+        super().__init__(*phi, **more)
+        self.predicate = predicate
+
+    def require_both_sides(self, reader: LiveSite) -> None:
+        """Do nothing: both are there."""
+
+    @property
+    def may_be_missing(self) -> bool:
+        """Return whether a side of it is that there is no such attribute."""
+        return any(
+            isinstance(side, MissingAttribute)
+            or (isinstance(side, GatedPhi) and side.may_be_missing)
+            for side in self.sides
+        )
+
+    @property
+    def parts(self) -> compat.TupleVariable:
+        return compat.TupleVariable([self.predicate, *self.sides])
+
+    def adopt_into(self, merger: Merger, then_side: bool | None) -> Build:
+        plan = merger.adopt(self.parts, then_side=then_side)
+        kind = _RecordedPhi if isinstance(self, _RecordedPhi) else GatedPhi
+
+        def build(merged: Merged) -> Value:
+            predicate, *sides = plan(merged).items  # type: ignore[attr-defined]
+            return kind(self.site, self.form, self.output, sides, predicate=predicate)
+
+        return build
+
+    def reconstruct(self, codegen: Any) -> None:
+        if not _is_handed_out(codegen.tx, self):
+            self.ask()
+        self._encode(codegen)
+
+    def _encode(self, codegen: Any) -> None:
+        body_states.state_of(codegen.tx.output.root_tx.f_code).has_choices = True
+        codegen(encoding.encoded(codec.CHOICE, *self.parts.items))
+
+    def as_recorded(self, reader: LiveSite, keep: Keep) -> Value:
+        return self.recorded(keep)
+
+    def recorded(self, keep: Keep = lambda side: side) -> Value:
+        """Return the phi as a record has it; so are phis that are its sides."""
+        sides = (
+            side.recorded(keep) if isinstance(side, GatedPhi) else keep(side) for side in self.sides
+        )
+        return _RecordedPhi(self.site, self.form, self.output, sides, predicate=self.predicate)
+
+
+class _RecordedPhi(GatedPhi):
+    """One that a record holds, which is delivered when the graph has run."""
+
+    reconstruct = GatedPhi._encode
+
+
+class StoredPhi(GatedPhi):
+    """One that an attribute holds until a record puts the side taken in its place.
+
+    ``place`` is the attribute, an object and a name, and ``before`` its value before the branch.
+    ``is_typed`` says that it takes nothing but tensors and None, and cannot hold both sides.
+    """
+
+    def __init__(self, *phi: Any, place: tuple[Value, str], is_typed: bool, **more: Any) -> None:
+        super().__init__(*phi, **more)
+        self.place, self.is_typed = place, is_typed
+        stored = self.in_place()
+        if isinstance(stored, GatedPhi):
+            stored = stored.recorded()
+        self.before = stored or _Before(*place)
+
+    @property
+    def for_record(self) -> compat.TupleVariable:
+        """Return what ``records.store_choice`` takes."""
+        owner, name = self.place
+        return compat.TupleVariable(
+            [owner, constant(name), _IsInPlace(self), self.recorded(), self.before]
+        )
+
+    def reconstruct(self, codegen: Any) -> None:
+        tx = codegen.tx
+        root = tx.output.root_tx
+        is_in_hand = holds([root.stack, root.symbolic_locals], self)  # and may be returned
+        may_be_in_hand = frames.ends_at_a_boundary(tx) and not self.is_typed
+        if (is_in_hand and not may_be_in_hand) or self._is_held_elsewhere(tx):
+            self.ask()
+        codegen(constant(None) if self.is_typed else self.recorded())
+
+    def require_present(self) -> None:
+        """Ensure that the attribute is there on both sides, now that the call looks for it."""
+        if self.may_be_missing and not self.output.should_exit:
+            self.merge_all()
+
+    def in_place(self) -> Any:
+        """Return what is stored where this was; itself, unless something else was since."""
+        owner, name = self.place
+        return self.output.side_effects.store_attr_mutations.get(owner, {}).get(name)
+
+    def _is_held_elsewhere(self, tx: compat.Tracer) -> bool:
+        effects = tx.output.side_effects
+        owner, name = self.place
+        others = [
+            held
+            for variable, stores in effects.store_attr_mutations.items()
+            for each, held in stores.items()
+            if not (held is self and variable is owner and each == name)
+        ]
+        return holds([*others, *_containers_from_before(effects)], self)
+
+
+class MissingAttribute(compat.VariableTracker):
+    """The side of a ``StoredPhi`` on which there is no such attribute."""
+
+    def reconstruct(self, codegen: Any) -> None:
+        load_global(codegen, records.MISSING)
+
+
+class _Before(compat.VariableTracker):
+    """What an attribute is before the changes that a graph makes."""
+
+    def __init__(self, owner: Value, name: str, **more: Any) -> None:
+        super().__init__(**more)
+        self.owner, self.name = owner, name
+
+    def reconstruct(self, codegen: Any) -> None:
+        codegen.add_push_null(lambda: load_global(codegen, records.present))
+        codegen(self.owner)
+        codegen(constant(self.name))
+        codegen.extend_output(compat.create_call_function(2, False))
+
+
+class _IsInPlace(compat.VariableTracker):
+    """Whether nothing else has been stored over a ``StoredPhi``; known when the trace is done."""
+
+    _nonvar_fields = {"stored", *compat.VariableTracker._nonvar_fields}  # noqa: RUF012
+
+    def __init__(self, stored: StoredPhi, **more: Any) -> None:
+        super().__init__(**more)
+        self.stored = stored
+
+    def reconstruct(self, codegen: Any) -> None:
+        codegen(constant(self.stored.in_place() is self.stored))
+
+
+def _is_handed_out(tx: compat.Tracer, value: LazyPhi) -> bool:
+    """Return whether ``value`` reaches the boundary, and nothing that is not searched for it."""
+    if not frames.ends_at_a_boundary(tx):
+        return False
+    effects = tx.output.side_effects
+    held = [
+        list(stores.values())
+        for variable, stores in effects.store_attr_mutations.items()
+        if not (
+            isinstance(variable.mutation_type, compat.AttributeMutationNew)
+            and _is_searched(variable)
+        )
+    ]
+    return not holds([*held, *_containers_from_before(effects)], value, effects)
+
+
+def _containers_from_before(effects: compat.SideEffects) -> list[Value]:
+    """Return the containers that were there before the call."""
+    return [
+        variable
+        for variable in effects.id_to_variable.values()
+        if isinstance(variable.mutation_type, compat.ValueMutationExisting)
+    ]
+
+
+def _is_searched(variable: Value) -> bool:
+    """Return whether choices are made in the attributes of what ``variable`` stands for."""
+    try:
+        return codec.is_searched(variable.python_type())
+    except NotImplementedError:
+        return False
+
+
+def merge_live_outs(join: Join, sides: tuple[Value, Value]) -> Build:
+    """Plan the live-outs, a tuple. Raises ``Refusal`` where the site has to merge them all."""
+    one, other = sides
+    if not (type(one) is type(other) is compat.TupleVariable):
+        return join.merger.merge(one, other)
+    parts = [
+        _merge_live_out(join, position, left.realize(), right.realize())
+        for position, (left, right) in enumerate(zip(one.items, other.items, strict=True))
+    ]
+    return lambda merged: compat.TupleVariable([part(merged) for part in parts])
+
+
+def _merge_live_out(join: Join, position: int, one: Value, other: Value) -> Build:
+    site, form, merger = join.site, join.form, join.merger
+    found = exit_flags.merge_exit(join, one, other, is_flag=position in site.flags[form])
+    if found is not None:
+        return found
+    if form in site.reads:
+        return merger.merge(one, other)
+    known = len(merger.pairs)
+    if not any(isinstance(side, LazyPhi) for side in (one, other)):
+        merged = attempt(lambda: merger.merge(one, other))
+        if not isinstance(merged, Refusal):
+            return merged
+    del merger.pairs[known:]
+    plans = [merger.adopt(one, then_side=True), merger.adopt(other, then_side=False)]
+    return lambda merged: _phi_of(join, [plan(merged) for plan in plans])
+
+
+def _phi_of(join: Join, sides: Sequence[Value]) -> LazyPhi:
+    phi, unbound = (join.site, join.form, join.tx.output, sides), any(map(may_be_unbound, sides))
+    if unbound or join.form not in join.site.returns:
+        return UnreadPhi(*phi, unbound=unbound)
+    return GatedPhi(*phi, predicate=join.predicate)
+
+
+def may_be_unbound(value: Value) -> bool:
+    """Return whether ``value`` is the mark of an unbound local, or may turn out to be."""
+    if isinstance(value, LazyPhi):
+        return bool(value.unbound)
+    return type(value) is compat.ConstantVariable and value.value is UNBOUND
+
+
+def has_choice(result: Value) -> bool:
+    """Return whether a choice is among live-outs."""
+    return isinstance(result, compat.TupleVariable) and any(
+        isinstance(each, GatedPhi) for each in result.items
+    )

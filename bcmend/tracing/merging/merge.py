@@ -1,0 +1,333 @@
+"""Decide how two values of Dynamo's, one from each arm, become one.
+
+Produces a plan: a function from the merged tensors to the merged value, plus the list of tensor
+pairs to merge. Raises ``Refusal`` where no single value would equal what eager has on both sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import torch
+
+from bcmend.dynamo import compat, values
+from bcmend.dynamo.values import TensorValue, Value, example_of, is_unbacked
+from bcmend.tracing.sites.phi import Build, Merged, Phi
+from bcmend.tracing.sites.refusal import Refusal
+
+#: Objects that Dynamo makes again after the graph from what is stored in them.
+_OBJECTS: Final = (
+    compat.UserDefinedObjectVariable,
+    compat.UserDefinedDictVariable,
+    compat.OrderedDictVariable,
+    compat.DefaultDictVariable,
+    compat.FrozenDataClassVariable,
+    compat.UserDefinedExceptionObjectVariable,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two tensors (or equal symbolic numbers) to become one; ``None`` where a side has no value."""
+
+    then_value: Any
+    else_value: Any
+
+    @property
+    def present(self) -> Any:
+        """Return a side that has a value."""
+        return self.else_value if self.then_value is None else self.then_value
+
+    @property
+    def is_number(self) -> bool:
+        return isinstance(self.present, compat.SymNodeVariable)
+
+
+@dataclass(slots=True)
+class Merger:
+    """Collects the tensor pairs of one branch.
+
+    Attributes:
+        belongs: whether a tensor was made inside an arm, and so does not exist outside it.
+        outer_form: the tensor of the main trace that a value is by another name; else the value.
+        tensor_behind: the tensor that a number of an arm was taken out of, if it is stored.
+        take: takes a number out of a tensor of the main trace.
+        effects: Dynamo's side effects in the main trace.
+        made: attributes of objects that the arms made, by the identity of the object.
+        pairs: what has to be merged, in the order of the merged tensors that a plan expects.
+        plans: what arms made and has been adopted, by identity, so that it stays one object.
+    """
+
+    belongs: Callable[[Value], bool]
+    outer_form: Callable[[Value], Value] = lambda value: value
+    tensor_behind: Callable[[compat.SymNodeVariable], TensorValue | None] = lambda number: None
+    take: Callable[[TensorValue], Value | None] = lambda value: None
+    effects: Any = None
+    made: Mapping[int, tuple[dict[str, Value], dict[str, Any]]] = field(default_factory=dict)
+    pairs: list[Pair] = field(default_factory=list)
+    plans: dict[int, tuple[Value, Build]] = field(default_factory=dict)
+
+    def merge(self, one: Value, other: Value) -> Build:
+        """Plan the value that is ``one`` where the condition holds and ``other`` where not."""
+        one, other = self.outer_form(one.realize()), self.outer_form(other.realize())
+        return self.adopt(one) if one is other else self._merge_different(one, other)
+
+    def _merge_different(self, one: Value, other: Value) -> Build:
+        if isinstance(one, Phi) or isinstance(other, Phi):
+            raise Refusal("arms-differ", "a value that is chosen when the graph has run")
+        if isinstance(one, compat.TensorVariable) and isinstance(other, compat.TensorVariable):
+            return self._merge_tensors(one, other)
+        if type(one) is type(other) and type(one) in (compat.ListVariable, compat.TupleVariable):
+            return self._merge_sequences(one, other)
+        if type(one) is type(other) is compat.ConstDictVariable:
+            return self._merge_dictionaries(one, other)
+        if _is_constant(one) and _is_constant(other):
+            return _merge_constants(one, other)
+        if isinstance(one, compat.SymNodeVariable) and isinstance(other, compat.SymNodeVariable):
+            if one.sym_num is other.sym_num or compat.statically_known_true(
+                one.sym_num == other.sym_num
+            ):
+                return self.adopt(one)
+            raise Refusal("arms-differ", "numbers that depend on the data differ")
+        if type(one) is not type(other):
+            raise Refusal(
+                "arms-differ", f"{_describe(one)} on one side, {_describe(other)} on the other"
+            )
+        if one.source is not None and one.source == other.source:
+            return lambda merged: one
+        raise Refusal("arms-differ", f"two different objects of type {_describe(one)}")
+
+    def adopt(self, value: Value, *, then_side: bool | None = None) -> Build:
+        """Plan to bring a value that only one side has into the main trace."""
+        value = self.outer_form(value.realize())
+        if not is_made_inside(value):
+            return self._adopted(value, then_side)
+        if id(value) not in self.plans:
+            self.plans[id(value)] = value, _once(self._adopted(value, then_side))
+        return self.plans[id(value)][1]
+
+    def _adopt_all(self, parts: Iterable[Value], then_side: bool | None) -> list[Build]:
+        return [self.adopt(part, then_side=then_side) for part in parts]
+
+    def _adopted(self, value: Any, then_side: bool | None) -> Build:
+        if isinstance(value, Phi):
+            return value.adopt_into(self, then_side)
+        if isinstance(value, (compat.TensorVariable, compat.SymNodeVariable)):
+            return self._adopt_leaf(value, then_side)
+        is_made = is_made_inside(value)
+        if type(value) in (compat.ListVariable, compat.TupleVariable, compat.SizeVariable):
+            rebuilt = _rebuilt(value, self._adopt_all(value.items, then_side))
+            is_older = type(value) is compat.ListVariable and not is_made
+            return (lambda merged: value) if is_older else rebuilt
+        if value.source is None and values.is_named_tuple(value):
+            return _rebuilt(value, self._adopt_all(value.items, then_side))
+        if is_made:
+            return self._adopt_made(value, then_side)
+        if type(value) is compat.ExceptionVariable and value.source is None:
+            return self._adopt_exception(value, then_side)
+        if isinstance(value, compat.StringFormatVariable):
+            arguments = self._adopt_all(value.sym_args, then_side)
+            keywords = self._adopt_all(value.sym_kwargs.values(), then_side)
+            return lambda merged: compat.StringFormatVariable.create(
+                value.format_string,
+                _built(arguments, merged),
+                dict(zip(value.sym_kwargs, _built(keywords, merged), strict=True)),
+            )
+        return lambda merged: value
+
+    def _adopt_leaf(
+        self, value: TensorValue | compat.SymNodeVariable, then_side: bool | None
+    ) -> Build:
+        if not self.belongs(value):
+            return lambda merged: value
+        if is_unbacked(value):
+            return self._adopt_number(value, then_side)
+        return self._leaf(Pair(value, None) if then_side is not False else Pair(None, value))
+
+    def _adopt_number(self, value: compat.SymNodeVariable, then_side: bool | None) -> Build:
+        """Plan to bring the tensor along, and to take the number out of it once more."""
+        tensor = self.tensor_behind(value)
+        if tensor is None:
+            raise Refusal("arms-differ", "a number taken out of a tensor inside an arm")
+        plan = self.adopt(tensor, then_side=then_side)
+
+        def build(merged: Merged) -> Value:
+            number = self.take(plan(merged))  # type: ignore[arg-type]
+            assert number is not None
+            return number
+
+        return build
+
+    def _adopt_made(self, value: Any, then_side: bool | None) -> Build:
+        if type(value) is compat.DequeVariable:
+            parts = self._adopt_all(value.items, then_side)
+            return lambda merged: compat.DequeVariable(
+                _built(parts, merged), value.maxlen, mutation_type=compat.ValueMutationNew()
+            )
+        if type(value) is compat.ConstDictVariable:
+            return _rebuilt(value, self._adopt_all(value.items.values(), then_side))
+        if type(value) in _OBJECTS:
+            return self._adopt_object(value, then_side)
+        items = value.items if type(value) is compat.ListIteratorVariable else ()
+        return _moved_out(value, self._adopt_all(items, then_side))
+
+    def _adopt_exception(self, value: compat.ExceptionVariable, then_side: bool | None) -> Build:
+        """Plan to keep the model of an exception: what is known of it is known of that."""
+        if id(value) in self.plans:
+            return self.plans[id(value)][1]
+        self.plans[id(value)] = value, lambda merged: value  # for an exception in its own context
+        parts = self._adopt_all(value.args, then_side)
+        related = self._adopt_all((value.__context__, value.__cause__), then_side)
+
+        def build(merged: Merged) -> Value:
+            value.args = _built(parts, merged)
+            _built(related, merged)
+            return value
+
+        self.plans[id(value)] = value, _once(build)
+        return self.plans[id(value)][1]
+
+    def _adopt_object(self, value: Any, then_side: bool | None) -> Build:
+        self.plans[id(value)] = value, lambda merged: value  # for what holds it and is in it
+        stores, kinds = self.made.get(id(value), ({}, {}))
+        plans = self._adopt_all(stores.values(), then_side)
+        first = self._adopt_all(value.init_args or (), then_side)
+        items = vars(value).get("_base_vt")
+        items_plan = None if items is None else self.adopt(items, then_side=then_side)
+
+        def build(merged: Merged) -> Any:
+            value.mutation_type = compat.AttributeMutationNew(value.mutation_type.cls_source)
+            if first:
+                value.init_args = _built(first, merged)
+            if items_plan is not None:
+                value._base_vt = items_plan(merged)
+            self.effects.id_to_variable[id(value.value)] = value
+            self.effects.keepalive.append(value.value)
+            for name, plan in zip(stores, plans, strict=True):
+                self.effects.store_attr(value, name, plan(merged), kinds[name])
+            return value
+
+        return build
+
+    def _leaf(self, pair: Pair) -> Build:
+        same = (
+            position
+            for position, known in enumerate(self.pairs)
+            if known.then_value is pair.then_value and known.else_value is pair.else_value
+        )
+        position = next(same, len(self.pairs))
+        if position == len(self.pairs):
+            self.pairs.append(pair)
+        return lambda merged: merged[position]
+
+    def _merge_tensors(self, one: TensorValue, other: TensorValue) -> Build:
+        if one.as_proxy().node is other.as_proxy().node and not self.belongs(one):
+            return lambda merged: one
+        if type(one) is not type(other):
+            raise Refusal("arms-differ", "tensors of different kinds")
+        if any(isinstance(example_of(side), torch.nn.Parameter) for side in (one, other)):
+            raise Refusal("arms-differ", "a parameter, which no merged tensor is")
+        visible = difference(example_of(one), example_of(other))
+        if visible:
+            raise Refusal("arms-differ", visible)
+        return self._leaf(Pair(one, other))
+
+    def _merge_sequences(self, one: Any, other: Any) -> Build:
+        count, others = len(one.items), len(other.items)
+        if count != others:
+            raise Refusal("arms-differ", f"{count} items on one side, {others} on the other")
+        if type(one) is compat.ListVariable and not (is_made_inside(one) and is_made_inside(other)):
+            raise Refusal("arms-differ", "two different lists")
+        return _rebuilt(one, list(map(self.merge, one.items, other.items)))
+
+    def _merge_dictionaries(self, one: Any, other: Any) -> Build:
+        items, others = one.items, other.items
+        if list(items) != list(others):
+            raise Refusal("arms-differ", "dictionaries with different keys")
+        if not (is_made_inside(one) and is_made_inside(other)):
+            raise Refusal("arms-differ", "two different dictionaries")
+        return _rebuilt(one, [self.merge(items[key], others[key]) for key in items])
+
+
+def _is_constant(value: Value) -> bool:
+    """Return whether equal values cannot be told apart; two lists that others hold can be."""
+    may_be_held = value.mutation_type is not None and not is_made_inside(value)
+    return not may_be_held and value.is_python_constant()
+
+
+def _merge_constants(one: Value, other: Value) -> Build:
+    left, right = one.as_python_constant(), other.as_python_constant()
+    if left is right or (type(left) is type(right) and left == right and repr(left) == repr(right)):
+        return _moved_out(one, [])
+    raise Refusal("arms-differ", f"{left!r} on one side, {right!r} on the other")
+
+
+def difference(one: torch.Tensor, other: torch.Tensor) -> str:
+    """Return the visible respect in which two tensors differ; empty if in none."""
+    for what in ("dtype", "device", "layout"):
+        left, right = getattr(one, what), getattr(other, what)
+        if left != right:
+            return f"{what} {left} on one side, {right} on the other"
+    if one.layout is not torch.strided:
+        return f"layout {one.layout}"
+    same = one.dim() == other.dim() and all(
+        compat.statically_known_true(left == right)
+        for left, right in zip(one.shape, other.shape, strict=True)
+    )
+    if not same:
+        return f"shape {tuple(one.shape)} on one side, {tuple(other.shape)} on the other"
+    for size, left, right in zip(one.shape, one.stride(), other.stride(), strict=True):
+        if not any(map(compat.statically_known_true, (size == 1, left == right))):
+            return f"strides {one.stride()} on one side, {other.stride()} on the other"
+    return ""
+
+
+def _describe(value: Value) -> str:
+    try:
+        return value.python_type_name()
+    except Exception:
+        return type(value).__name__
+
+
+def is_made_inside(value: Value) -> bool:
+    """Return whether the arms that are being lowered made an object; tensors apart."""
+    kind = value.mutation_type
+    return kind is not None and kind.scope > compat.current_scope_id()
+
+
+def _once(build: Build) -> Build:
+    built: list[Value] = []
+
+    def build_once(merged: Merged) -> Value:
+        if not built:
+            built.append(build(merged))
+        return built[0]
+
+    return build_once
+
+
+def _built(plans: Iterable[Build], merged: Merged) -> list[Value]:
+    return [plan(merged) for plan in plans]
+
+
+def _rebuilt(model: Any, parts: Sequence[Build]) -> Build:
+    """Plan a new container like ``model``."""
+    if type(model) is compat.SizeVariable:
+        return lambda merged: compat.SizeVariable(_built(parts, merged))
+    return lambda merged: values.made_of(model, _built(parts, merged))
+
+
+def _moved_out(value: Any, items: Sequence[Build]) -> Build:
+    """Plan an object that an arm made, which an arm from here on may change from outside."""
+    # ``items`` are what an iterator over a list goes over.
+
+    def build(merged: Merged) -> Any:
+        if isinstance(value.mutation_type, compat.ValueMutationNew):
+            value.mutation_type = compat.ValueMutationNew()
+        if items:
+            value.items = _built(items, merged)
+        return value
+
+    return build

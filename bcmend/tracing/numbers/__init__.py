@@ -1,0 +1,1 @@
+"""Numbers that traced code takes out of tensors."""

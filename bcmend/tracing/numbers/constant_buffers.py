@@ -1,0 +1,131 @@
+"""Buffers of modules whose numbers are known while a call is traced.
+
+A number taken out of a small buffer of integers is a constant, and the frame gets a guard on what
+the buffer holds. Once that fails the frame is traced again, and its numbers are data-dependent, as
+they are where the frame itself changes or replaces it. Only of buffers on the CPU: such a guard
+would wait for an accelerator.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+from torch.fx import Node
+
+from bcmend.dynamo import compat
+from bcmend.dynamo.slots import Slot
+from bcmend.dynamo.trace_state import Phase, at_the_end_of_a_graph
+from bcmend.tracing.sites import body_states
+from bcmend.tracing.sites.refusal import SiteChanged
+
+#: More numbers are no sizes, and a guard on them would cost.
+_NUMBERS: Final = 16
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Buffer:
+    """A buffer, as the frame finds it: its node among the inputs of the graph, and the tensor."""
+
+    node: Node
+    tensor: torch.Tensor
+    source: Any
+
+
+def buffer_of(tx: compat.Tracer, node: Node) -> Buffer | None:
+    """Return the buffer that is an input of the graph; ``None`` for what may change at any call."""
+    given: Any = node.meta.get("grapharg")
+    source = getattr(given, "source", None)
+    if tx.export or not isinstance(source, compat.DictGetItemSource):
+        return None
+    if not isinstance(source.base, compat.UnspecializedParamBufferSource):
+        return None
+    tensor = given.example
+    if source.name in _changing(tx.output) or not _is_small(tensor) or _is_aliased(node, tensor):
+        return None
+    return Buffer(node, tensor, source)
+
+
+def _changing(output: compat.OutputGraph) -> set[str]:
+    """Return where the frame has found buffers that did not stay as they were."""
+    return body_states.state_of(output.root_tx.f_code).changing
+
+
+def _is_small(tensor: Any) -> bool:
+    return (
+        type(tensor) is torch.Tensor
+        and tensor.device.type == "cpu"
+        and tensor.layout is torch.strided
+        and not (tensor.is_floating_point() or tensor.is_complex() or tensor.is_quantized)
+        and tensor.numel() <= _NUMBERS
+    )
+
+
+def _is_aliased(node: Node, tensor: torch.Tensor) -> bool:
+    """Return whether another input of the graph shares its memory, by which it may be changed."""
+    others = (each.meta.get("grapharg") for each in node.graph.nodes if each is not node)
+    tensors = (getattr(each, "example", None) for each in others)
+    memory = tensor.untyped_storage()._cdata
+    return any(
+        isinstance(each, torch.Tensor)
+        and each.layout is torch.strided
+        and each.untyped_storage()._cdata == memory
+        for each in tensors
+    )
+
+
+_RELIED: Final[Slot[list[Buffer]]] = Slot(list)
+
+
+def rely_on(tx: compat.Tracer, buffers: list[Buffer], is_written: Callable[[Node], bool]) -> None:
+    """Have the frame traced again once a buffer holds something else than now."""
+    # ``is_written`` says whether the graph, when it is complete, changes an input of it.
+    output, relied = tx.output, _RELIED.of(tx.output)
+    if buffers and not relied:
+        at_the_end_of_a_graph(output, Phase.CHECK, lambda module: _check(output, is_written))
+    for each in buffers:
+        if all(each.tensor is not other.tensor for other in relied):
+            relied.append(each)
+        compat.install_guard(compat.Guard(each.source, _guard_on(each.tensor, _changing(output))))
+
+
+def _check(output: compat.OutputGraph, is_written: Callable[[Node], bool]) -> None:
+    """Have the frame traced again if it changes a buffer itself, so that no guard would hold."""
+    effects = output.side_effects
+    replaced = [
+        variable.source
+        for variable in effects.id_to_variable.values()
+        if variable.source is not None and effects.is_modified(variable)
+    ]
+    found = {
+        each.source.name
+        for each in _RELIED.of(output)
+        if is_written(each.node) or each.source.base in replaced
+    }
+    if found:
+        _changing(output).update(found)
+        raise SiteChanged(restart_reason="bcmend: the call changes a buffer that it reads")
+
+
+def _guard_on(
+    tensor: torch.Tensor, changing: set[str]
+) -> Callable[[compat.GuardBuilderBase, compat.Guard], None]:
+    known: Any = tensor.tolist()
+    own = weakref.ref(tensor)
+
+    def BUFFER_MATCH(builder: compat.GuardBuilderBase, guard: compat.Guard) -> None:
+        def is_as_before(given: torch.Tensor) -> bool:
+            if given.tolist() == known:
+                return True
+            if own() is None or given is own():  # else it may be that of another module
+                changing.add(guard.name)
+            return False
+
+        assert isinstance(builder, compat.GuardBuilder)
+        code = [f"{guard.name}.tolist() == {known}"]
+        builder.get_guard_manager(guard).add_lambda_guard(is_as_before, code, guard.user_stack)
+
+    return BUFFER_MATCH

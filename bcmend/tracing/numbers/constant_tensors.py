@@ -1,0 +1,135 @@
+"""Tensors whose numbers are known while a call is traced, since they are made of constants.
+
+A number taken out of ``torch.tensor([[h, w] for ...])`` is a constant, where the sizes are. Torch
+itself knows that of tensors of one element only. Here the operations behind a tensor are run on the
+CPU when somebody asks; of floating numbers only those that run there in eager too: others round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import torch
+from torch.fx import Graph, Node, Proxy
+from torch.fx.node import map_aggregate
+
+from bcmend.dynamo import compat, fx_graph
+from bcmend.dynamo.values import TensorValue, fake_mode_of
+from bcmend.tracing.effects.operator_runs import is_in_place, run, storage_of, storages_written
+from bcmend.tracing.effects.random_draws import may_draw
+from bcmend.tracing.numbers import constant_buffers
+from bcmend.tracing.sites.lifted_inputs import before_arms
+from bcmend.tracing.sites.refusal import Refusal, attempt
+
+#: More elements, or more operations, are not worth it: what is asked for are sizes.
+_ELEMENTS: Final = 4096
+_OPERATIONS: Final = 128
+
+
+def number_in(tx: compat.Tracer, variable: TensorValue) -> int | bool | None:
+    """Return the number in a tensor of one integer or truth; ``None`` if it is data-dependent."""
+    example = variable.as_proxy().node.meta["example_value"]
+    count = example.numel()
+    if not (isinstance(count, int) and count == 1 and _is_exact(example)):
+        return None
+    known: dict[Node, Any] = {}
+    with compat._disable_current_modes(), torch.no_grad():
+        value = attempt(lambda: _value(tx, variable.as_proxy().node, known))
+    if isinstance(value, Refusal) or _is_written(tx, known):
+        return None
+    number: int | bool = value.item()
+    found = (constant_buffers.buffer_of(tx, node) for node in known if node.op == "placeholder")
+    buffers = [each for each in found if each is not None]
+    root, fake_mode = tx.output.root_tracer.graph, fake_mode_of(tx)
+    constant_buffers.rely_on(
+        tx, buffers, lambda node: _writes_to(root, fake_mode, _storages([node]))
+    )
+    return number
+
+
+def _is_exact(example: torch.Tensor) -> bool:
+    return not (example.is_floating_point() or example.is_complex() or example.is_quantized)
+
+
+def _value(tx: compat.Tracer, node: Node, known: dict[Node, Any]) -> Any:
+    """Return the value of a node. Raises ``Refusal``."""
+    if node not in known:
+        outer = before_arms(tx, Proxy(node)).node
+        known[node] = _computed(tx, node, known) if outer is node else _value(tx, outer, known)
+    return known[node]
+
+
+def _computed(tx: compat.Tracer, node: Node, known: dict[Node, Any]) -> Any:
+    if node.op == "placeholder":
+        buffer = constant_buffers.buffer_of(tx, node)
+        if buffer is None:
+            raise Refusal("constant-value")
+        return buffer.tensor.clone()
+    if not _is_plain(node) or len(known) > _OPERATIONS:
+        raise Refusal("constant-value")
+
+    def replaced(each: Any) -> Any:
+        if isinstance(each, Node):
+            return _value(tx, each, known)
+        return torch.device("cpu") if isinstance(each, torch.device) else each
+
+    arguments, keywords = map_aggregate(node.args, replaced), map_aggregate(node.kwargs, replaced)
+    try:
+        return run(node, arguments, keywords)
+    except Exception as error:
+        raise Refusal("constant-value") from error
+
+
+def _is_plain(node: Node) -> bool:
+    """Return whether a node computes something small, and the same at every call."""
+    if node.op not in ("call_function", "call_method") or not _is_of_torch(node.target):
+        return False
+    parts = _parts_of(node)
+    return bool(parts) and all(map(_is_small, parts)) and not (is_in_place(node) or may_draw(node))
+
+
+def _parts_of(node: Node) -> Sequence[Any]:
+    example = node.meta.get("example_value")
+    return example if isinstance(example, (tuple, list)) else (example,)
+
+
+def _is_of_torch(target: Any) -> bool:
+    """Return whether an operation is torch's own; others may read a clock, say."""
+    if isinstance(target, (compat.OpOverload, compat.OpOverloadPacket)):
+        return str(target).startswith("aten.")
+    if isinstance(target, str):  # a method of a tensor
+        return True
+    module = getattr(target, "__module__", None) or "torch"
+    is_function = not isinstance(target, compat.HigherOrderOperator)
+    return is_function and module.partition(".")[0] in ("torch", "_operator", "builtins")
+
+
+def _is_small(example: Any) -> bool:
+    if not isinstance(example, torch.Tensor):
+        return type(example) in (int, bool)
+    count = example.numel()
+    rounds_alike = _is_exact(example) or example.device.type == "cpu"
+    return rounds_alike and isinstance(count, int) and count <= _ELEMENTS
+
+
+def _is_written(tx: compat.Tracer, known: dict[Node, Any]) -> bool:
+    """Return whether a tensor that was looked at has been changed in place, by whatever name."""
+    storages = _storages(known)
+    return any(
+        _writes_to(tracer.graph, fake_mode_of(tx), storages) for tracer in fx_graph.tracers(tx)
+    )
+
+
+def _storages(nodes: Iterable[Node]) -> set[int]:
+    parts = (each for node in nodes for each in _parts_of(node))
+    return {storage_of(each) for each in parts if isinstance(each, torch.Tensor)}
+
+
+def _writes_to(graph: Graph, fake_mode: Any, storages: set[int]) -> bool:
+    for node in graph.nodes:
+        if node.op in ("call_function", "call_method") and is_in_place(node):
+            written = storages_written(node, fake_mode)
+            if written is None or not storages.isdisjoint(written):
+                return True
+    return False

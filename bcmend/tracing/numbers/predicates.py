@@ -1,0 +1,70 @@
+"""Conditions as 0-d boolean tensors: how they are made, joined, and what is selected by one."""
+
+from __future__ import annotations
+
+import operator
+
+import torch
+from torch.fx import Node, Proxy
+
+from bcmend.dynamo import compat, fx_graph
+from bcmend.dynamo.values import TensorValue, Value, example_of, is_unbacked
+from bcmend.tracing.effects.random_draws import may_draw
+from bcmend.tracing.numbers import scalars
+from bcmend.tracing.numbers.dead_numbers import close_over
+
+
+def is_data_dependent(value: Value) -> bool:
+    """Return whether a value has a truth that depends on the data, which ``as_predicate`` gives."""
+    if type(value) is compat.TensorVariable:
+        return example_of(value).numel() == 1
+    return is_unbacked(value)
+
+
+def as_predicate(tx: compat.Tracer, condition: Value) -> TensorValue:
+    """Return the truth of a one-element tensor or symbolic number as a 0-d boolean tensor."""
+    if isinstance(condition, compat.SymNodeVariable):
+        stored = scalars.tensor_of(tx, condition)
+        if stored is not None:
+            return stored
+        proxy = condition.as_proxy()
+        if not isinstance(condition.sym_num, torch.SymBool):
+            proxy = tx.output.create_proxy("call_function", operator.ne, (proxy, 0), {})
+            compat.wrap_fx_proxy(tx, proxy)
+        return fx_graph.function(tx, torch.scalar_tensor, proxy, dtype=torch.bool)
+    value: TensorValue = condition  # type: ignore[assignment]
+    example = example_of(value)
+    if example.dim() != 0:
+        value = fx_graph.method(tx, "reshape", value, ())
+    if example.dtype is not torch.bool:
+        value = fx_graph.method(tx, "to", value, torch.bool)  # NaN is true, as in Python
+    return value
+
+
+def negated(tx: compat.Tracer, predicate: TensorValue) -> TensorValue:
+    return fx_graph.function(tx, torch.logical_not, predicate)
+
+
+def both(tx: compat.Tracer, one: TensorValue, other: TensorValue) -> TensorValue:
+    return fx_graph.function(tx, torch.logical_and, one, other)
+
+
+def either(tx: compat.Tracer, one: TensorValue, other: TensorValue) -> TensorValue:
+    return fx_graph.function(tx, torch.logical_or, one, other)
+
+
+def chosen(tx: compat.Tracer, predicate: TensorValue, one: Proxy, other: Proxy) -> TensorValue:
+    """Return ``one`` where the predicate holds and ``other`` where not."""
+    return fx_graph.function(tx, torch.where, predicate, one, other)
+
+
+def keep_random_operators(tx: compat.Tracer, predicate: TensorValue) -> None:
+    """Keep the random operators that a condition comes from, although nothing depends on it now."""
+    # Without one every later number would be another, and a back end takes out what has no use. An
+    # assertion that cannot fail is a use that stays.
+    sources: set[Node] = set()
+    close_over(sources, [predicate.as_proxy().node])
+    if any(map(may_draw, sources)):
+        holds = either(tx, predicate, negated(tx, predicate)).as_proxy()
+        arguments = (holds, "a truth or its contrary holds")
+        tx.output.create_proxy("call_function", compat.ASSERT_ASYNC, arguments, {})

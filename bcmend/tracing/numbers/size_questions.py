@@ -1,0 +1,304 @@
+"""Questions that torch asks while it traces about unbacked sizes and numbers.
+
+Some operations want to know whether a size is zero or one, say. In code that is mended, while a
+call is captured whole, there are two answers where torch (``ShapeEnv``) would raise an error:
+
+- *Implied*: inside an arm the condition of the branch holds. What an arm was told is remembered for
+  the later stages of compilation, which trace the same arm again with the same symbols.
+- *Assumed*: elsewhere a size is taken not to be the number that it is compared with, and the graph
+  asserts that. Where the assertion fails the boundary makes the call in plain Python. Only where
+  the graph leaves no trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import sympy
+import torch
+
+from bcmend.dynamo import compat, hooks
+from bcmend.dynamo.shape_env import FACTS, symbols_in
+from bcmend.dynamo.slots import Slot
+from bcmend.dynamo.values import Value, is_unbacked
+from bcmend.tracing.sites.capture_mode import may_assert
+
+
+@dataclass(slots=True, eq=False)
+class _Knowledge:
+    """What is known of the numbers of one trace.
+
+    Attributes:
+        answers: what was answered inside an arm; ``None`` where the answers were not the same.
+        asserted: what need not be asserted, since it follows from the facts of an arm.
+        assumed: whether the graph asserts something that the program does not.
+        is_complete: whether the trace is, so that a later stage of compilation asks.
+        is_asked: whether it is the program that asks, by a jump, and not an operation.
+    """
+
+    answers: dict[Any, Any] = field(default_factory=dict)
+    asserted: set[Any] = field(default_factory=set)
+    assumed: bool = False
+    is_complete: bool = False
+    is_asked: bool = False
+
+
+_KNOWLEDGE: Final = Slot(_Knowledge)
+
+
+def has_assumed(environment: Any) -> bool:
+    """Return whether the trace relies on something that the graph asserts."""
+    return _KNOWLEDGE.of(environment).assumed
+
+
+def _facts(tx: compat.Tracer) -> list[Any]:
+    _KNOWLEDGE.of(tx.output.shape_env)
+    return FACTS.of(tx.output.shape_env)
+
+
+def _expression(condition: Value) -> Any:
+    """Return the truth of a symbolic number as torch writes it; ``None`` for other conditions."""
+    if not is_unbacked(condition):
+        return None
+    node = condition.sym_num.node
+    expression = node.shape_env.simplify(node.expr)
+    is_truth = isinstance(condition.sym_num, torch.SymBool)
+    return expression if is_truth else sympy.Ne(expression, 0)
+
+
+def holding(tx: compat.Tracer, condition: Value, truth: bool) -> AbstractContextManager[None]:
+    """For the length of an arm, a condition is known to hold, or not to."""
+    return facts(tx, _parts(condition, truth))
+
+
+@contextmanager
+def facts(tx: compat.Tracer, found: Sequence[Any]) -> Iterator[None]:
+    """For the length of a block, comparisons of numbers hold, written as torch writes them."""
+    known = _facts(tx)
+    before = len(known)
+    known.extend(each for each in found if each not in (sympy.true, sympy.false))
+    try:
+        yield
+    finally:
+        del known[before:]
+
+
+def note_fact(tx: compat.Tracer, condition: Value, truth: bool) -> None:
+    """From here on a condition holds, or does not, since the call is left otherwise."""
+    _facts(tx).extend(_parts(condition, truth))
+
+
+def _parts(condition: Value, truth: bool) -> Sequence[Any]:
+    """Return the comparisons that hold where a condition has a truth."""
+    expression = _expression(condition)
+    if expression is None:
+        return ()
+    fact = expression if truth else sympy.Not(expression)
+    return sympy.And.make_args(fact)  # type: ignore[no-any-return]
+
+
+def is_implied(condition: Value) -> bool:
+    """Return whether what holds at this place of the trace decides a condition."""
+    known: Any = condition
+    expression = _expression(condition)
+    return expression is not None and _implied(known.sym_num.node.shape_env, expression) is not None
+
+
+def _implied(environment: Any, expression: Any) -> Any:
+    """Return what follows from the facts; ``None`` if nothing does."""
+    facts = FACTS.of(environment)
+    if not facts:
+        return None
+    ranges = dict(environment.var_to_range)
+    for fact in facts:
+        _narrow(ranges, fact)
+    found = environment._maybe_evaluate_static(
+        expression, axioms=tuple(facts), var_to_range=tuple(ranges.items())
+    )
+    return found if found in (sympy.true, sympy.false) else None
+
+
+def _narrow(ranges: dict[Any, Any], fact: Any) -> None:
+    """Narrow the ranges of the numbers of which ``fact`` is a comparison."""
+    if not isinstance(fact, sympy.core.relational.Relational):
+        return
+    for symbol in compat.free_unbacked_symbols(fact):
+        solved = compat.try_solve(fact, symbol)
+        if solved is None or symbol not in ranges:
+            continue
+        relation, other = solved
+        limits = compat.bound_sympy(other, ranges)
+        known = ranges[symbol]
+        if isinstance(relation, sympy.Ne):
+            if limits.is_singleton() and limits.lower == known.lower:
+                ranges[symbol] = known & compat.ValueRanges(known.lower + 1, known.upper)
+        else:
+            ranges[symbol] = known & _allowed(relation, limits, known)
+
+
+def _allowed(relation: Any, limits: Any, known: Any) -> Any:
+    step = 1 if known.is_int else 0
+    if isinstance(relation, sympy.Gt):
+        return compat.ValueRanges(limits.lower + step, known.upper)
+    if isinstance(relation, sympy.Ge):
+        return compat.ValueRanges(limits.lower, known.upper)
+    if isinstance(relation, sympy.Lt):
+        return compat.ValueRanges(known.lower, limits.upper - step)
+    if isinstance(relation, sympy.Le):
+        return compat.ValueRanges(known.lower, limits.upper)
+    return limits
+
+
+def follows(environment: Any, question: Any) -> Any:
+    """Return what the facts say of an assertion; ``None`` if they say nothing."""
+    # Later stages of compilation make it once more, in the arm where it follows from them.
+    known = _KNOWLEDGE.peek(environment)
+    if known is None:
+        return None
+    question = environment.simplify(question)
+    if being_traced() is None or known.is_complete:
+        return sympy.true if _form(question) in known.asserted else None
+    found = _implied(environment, question)
+    if found is sympy.true:
+        known.asserted.add(_form(question))
+    return found
+
+
+def being_traced() -> Any:
+    """Return the translator of the frame that this thread is tracing; ``None`` if there is none."""
+    return getattr(compat.translator_tls, "current_tx", None)
+
+
+def complete(environment: Any) -> None:
+    """Note that a trace is complete: from now on the stages of its compilation ask."""
+    _KNOWLEDGE.of(environment).is_complete = True
+
+
+_PURPOSE: Final = "questions about unbacked sizes"
+
+
+@hooks.around(
+    compat.ShapeEnv, "guard_or_defer_runtime_assert", "assertions of sizes in an arm", gate=None
+)
+def _assert(inner: Any, self: Any, orig_expr: Any, *more: Any, **named: Any) -> bool:
+    """Assert nothing that follows from the condition of an arm."""
+    is_known = follows(self, orig_expr) is sympy.true
+    return True if is_known else bool(inner(self, orig_expr, *more, **named))
+
+
+@hooks.around(compat.ShapeEnv, "evaluate_expr", _PURPOSE, gate=None)
+def _evaluate_expr(inner: Any, self: Any, orig_expr: Any, *more: Any, **named: Any) -> Any:
+    try:
+        return _with_infinity(inner, self, orig_expr, *more, **named)
+    except compat.GuardOnDataDependentSymNode:
+        known = _KNOWLEDGE.peek(self)
+        if known is None:
+            raise
+        answer = _answer(self, known, orig_expr)
+        if answer is None:
+            raise
+        return answer
+
+
+def _with_infinity(inner: Any, self: Any, question: Any, *more: Any, **named: Any) -> Any:
+    """Ask torch, but about infinity: its bounds of an unbacked number do not tell that apart."""
+    is_symbolic = isinstance(question, sympy.Basic)
+    if is_symbolic and question.has(sympy.oo, -sympy.oo) and compat.free_unbacked_symbols(question):
+        raise self._make_data_dependent_error(question, question)
+    return inner(self, question, *more, **named)
+
+
+def _answer(environment: Any, known: _Knowledge, question: Any) -> Any:
+    if not isinstance(question, (sympy.core.relational.Relational, sympy.logic.boolalg.Boolean)):
+        return None
+    question = environment.simplify(question)
+    tx = being_traced()
+    if tx is None or known.is_complete:
+        return known.answers.get(_form(question))
+    found = _implied(environment, question)
+    if found is not None:
+        form = _form(question)
+        known.answers[form] = found if known.answers.get(form, found) == found else None
+        return found
+    return None if known.is_asked else _assumed(environment, known, question, tx)
+
+
+def _form(question: Any) -> Any:
+    """Return a question with its symbols renamed by their order."""
+    # An arm that is traced again makes new symbols for the numbers that it takes.
+    symbols = sorted(
+        compat.free_unbacked_symbols(question), key=lambda each: (len(each.name), each.name)
+    )
+    return question.xreplace({each: sympy.Symbol(f"n{at}") for at, each in enumerate(symbols)})
+
+
+def _assumed(environment: Any, known: _Knowledge, question: Any, tx: compat.Tracer) -> Any:
+    """Assume that a size is not the number that it is compared with; ``None`` where it may be."""
+    if not isinstance(question, (sympy.Eq, sympy.Ne)) or not may_assert(tx):
+        return None
+    if not any(side.is_number for side in question.args):
+        return None
+    if not compat.free_unbacked_symbols(question) <= _made_in_the_graph(tx.output):
+        return None  # made in an arm, where nothing is asserted
+    truth = isinstance(question, sympy.Ne)
+    fact = question if truth else sympy.Not(question)
+    environment.guard_or_defer_runtime_assert(fact, f"bcmend: assumed that {fact}")
+    known.assumed = True
+    return sympy.true if truth else sympy.false
+
+
+def rule_out(tx: compat.Tracer, size: Any, number: int) -> bool:
+    """Ensure that a size is not ``number`` wherever the graph is used; ``False`` if it may be."""
+    # Torch silently takes that for granted in some operations.
+    if not compat.free_unbacked_symbols(size):
+        return True
+    environment = tx.output.shape_env
+    question = environment.simplify(sympy.Eq(size.node.expr, number))
+    known = _told(environment, question)
+    if known is None:
+        known = _assumed(environment, _KNOWLEDGE.of(environment), question, tx)
+    return known is sympy.false
+
+
+def claim(tx: compat.Tracer, *facts: Any) -> None:
+    """Have the graph assert what its operations need and do not look at themselves."""
+    # What is claimed in an arm is asserted if the arm is run whatever its condition (``asserted``).
+    environment = tx.output.shape_env
+    if not may_assert(tx):
+        return
+    symbolic = (each for each in facts if isinstance(each, torch.SymBool))  # else constants
+    claimed = [environment.simplify(each.node.expr) for each in symbolic]
+    claimed = [fact for fact in claimed if _told(environment, fact) is None]
+    made = _made_in_the_graph(tx.output) if claimed else set()
+    for fact in claimed:
+        if compat.free_unbacked_symbols(fact) <= made:
+            environment.guard_or_defer_runtime_assert(fact, f"bcmend: {fact}")
+
+
+def _told(environment: Any, question: Any) -> Any:
+    """Return what torch knows by itself or what follows from the facts; ``None`` if nothing."""
+    known = environment._maybe_evaluate_static(question)
+    return _implied(environment, question) if known is None else known
+
+
+def _made_in_the_graph(output: compat.OutputGraph) -> set[Any]:
+    examples = (node.meta.get("example_value") for node in output.root_tracer.graph.nodes)
+    return {symbol for each in examples for symbol in symbols_in(each)}
+
+
+@hooks.around(compat.SymNodeVariable, "evaluate_expr", _PURPOSE, gate=None)
+def _asked_by_the_program(
+    inner: Any, self: compat.SymNodeVariable, output_graph: Any = None
+) -> Any:
+    environment = getattr(getattr(self.sym_num, "node", None), "shape_env", None)
+    found = None if environment is None else _KNOWLEDGE.peek(environment)
+    if found is None:
+        return inner(self, output_graph)
+    before, found.is_asked = found.is_asked, True
+    try:
+        return inner(self, output_graph)
+    finally:
+        found.is_asked = before

@@ -1,0 +1,1 @@
+"""Output statements and checks as records that are delivered after the graph."""

@@ -1,0 +1,206 @@
+"""Guards: exceptions that are raised when the graph has run.
+
+An arm that raises becomes a side exit. Where the effects of the graph cannot be undone, it becomes
+a record with the condition as predicate, if it is certain that eager execution raises and that the
+exception leaves the code being traced.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from bcmend.delivery import records
+from bcmend.dynamo import compat, frames, values
+from bcmend.dynamo.values import Value, example_of
+from bcmend.tracing.deopt import record_timing, side_exits
+from bcmend.tracing.effects.operator_runs import storage_of
+from bcmend.tracing.numbers import predicates, size_questions
+from bcmend.tracing.output import object_snapshot, record_builder, record_settings, streams
+from bcmend.tracing.output.record_builder import Draft
+from bcmend.tracing.sites import nesting_limits, refusal, site_table
+from bcmend.tracing.sites.refusal import Refusal, attempt
+from bcmend.tracing.sites.site_table import LiveSite
+from bcmend.tracing.speculation import arm_failures
+from bcmend.tracing.speculation.arms import Arm, ArmFailure, ArmTrace
+
+
+def defer_raising_arm(
+    tx: compat.Tracer,
+    site: LiveSite,
+    condition: Value,
+    arms: tuple[Arm, Arm],
+    traced: Sequence[ArmTrace | ArmFailure],
+) -> Value | None:
+    """Record the exception of the arm that raised and go on with the other arm."""
+    failed = [trace for trace in traced if isinstance(trace, ArmFailure)]
+    failure = next((each for each in failed if each.raised == arm_failures.UNKNOWN), failed[0])
+    is_unknown = failure.raised == arm_failures.UNKNOWN
+    if len(failed) == 2 and not is_unknown and nesting_limits.is_in_an_arm(tx):
+        raise arm_failures.BothRaise(*_together(tx, failed))
+    if len(failed) == 2 or is_unknown:
+        # Where a branch inside the arm is the reason, its refusal says more.
+        site.refuse(*(site_table.recent_refusal() or ("arm-untraceable", failure.detail)))
+        return None
+    if failure.spoiled:
+        site.withdraw("arm-effects", "the arm that raises changes the form of a tensor in place")
+        raise refusal.SiteChanged(restart_reason="bcmend: a tensor has another form")
+    raising = 0 if isinstance(traced[0], ArmFailure) else 1
+    predicate = predicate_of(tx, site, condition)
+    if raising == 1:
+        predicate = predicates.negated(tx, predicate)
+    arm = arms[raising]
+    if failure.raised == arm_failures.CERTAIN:
+        inputs = compat.TupleVariable(list(arm.arguments))
+        if not make_guard(tx, site, arm.function, inputs, predicate):
+            return None
+    elif can_exit(tx, site):
+        make_side_exit(tx, site, predicate, is_only_way=True)
+    else:
+        site.refuse("arm-untraceable", failure.detail)
+        return None
+    size_questions.note_fact(tx, condition, raising == 1)
+    site.mended("guard", f"one side raises {failure.detail}")
+    return arms[1 - raising].call(tx)
+
+
+def _together(tx: compat.Tracer, failed: Sequence[ArmFailure]) -> tuple[str, str]:
+    """Return how certain it is that a branch raises of which both arms do, and what it raises."""
+    is_certain = all(each.raised == arm_failures.CERTAIN for each in failed)
+    is_certain = is_certain and not handled_by_a_caller(tx)
+    raised = arm_failures.CERTAIN if is_certain else arm_failures.LIKELY
+    return raised, " or ".join(dict.fromkeys(each.detail for each in failed))
+
+
+def make_guard(
+    tx: compat.Tracer,
+    site: LiveSite,
+    action: Value,
+    inputs: Value,
+    predicate: compat.TensorVariable,
+) -> bool:
+    """Have an exception raised if ``predicate`` holds; return whether that was possible.
+
+    A side exit does it as eager execution does. Where there can be none, a record calls ``action``,
+    which raises, at the end of the call: it sees cells and objects as they are then.
+    """
+    is_handled = handled_by_a_caller(tx)
+    stays = record_timing.is_asked_for(site, raises=True) and record_timing.is_wanted(
+        tx, site, raises=True
+    )
+    if can_exit(tx, site) and (is_handled or not stays):
+        make_side_exit(tx, site, predicate, is_only_way=is_handled)
+        return True
+    if is_handled:
+        site.refuse("handler-in-caller")
+        return False
+    return make_record(tx, site, action, inputs, predicate)
+
+
+def can_exit(tx: compat.Tracer, site: LiveSite) -> bool:
+    """Return whether the frame can have a side exit for ``site``, as far as is known."""
+    at_boundary = frames.ends_at_a_boundary(tx)
+    return side_exits.are_possible(tx, at_boundary=at_boundary) and site_table.may_have_exit(site)
+
+
+def make_side_exit(
+    tx: compat.Tracer, site: LiveSite, predicate: compat.TensorVariable, *, is_only_way: bool
+) -> None:
+    """Have the call made in plain Python if ``predicate`` holds."""
+    nothing = compat.TupleVariable([])
+    draft = Draft(site, nothing, predicate, nothing, is_exit=True, is_only_way=is_only_way)
+    record_builder.append(tx, draft)
+
+
+def predicate_of(tx: compat.Tracer, site: LiveSite, condition: Value) -> compat.TensorVariable:
+    """Return the truth of ``condition`` as it is now, whatever is changed later."""
+    predicate = predicates.as_predicate(tx, condition)
+    if not isinstance(condition, compat.TensorVariable):
+        return predicate
+    if storage_of(example_of(predicate)) != storage_of(example_of(condition)):
+        return predicate
+    stored = record_builder.snapshot(tx, site, predicate)
+    assert isinstance(stored, compat.TensorVariable)
+    return stored
+
+
+def make_record(
+    tx: compat.Tracer,
+    site: LiveSite,
+    action: Value,
+    inputs: Value,
+    predicate: compat.TensorVariable | None = None,
+) -> bool:
+    """Have ``action`` called after the graph if ``predicate`` holds; return whether it can be."""
+    if not record_builder.is_open(tx):
+        site.refuse("export")
+        return False
+    if site.kind == "output":
+        streams.watch(tx, site)
+    raises = predicate is not None
+    draft = Draft(site, action, predicate, inputs, raises=raises, is_statement=True)
+    there, given = record_settings.as_of_now(tx, action, inputs)
+    if record_builder.add_inline(tx, replace(draft, action=there, inputs=given)):
+        return True
+    snapshot = attempt(lambda: _as_of_now(tx, site, action, inputs, is_check=raises))
+    if isinstance(snapshot, Refusal):
+        if record_timing.is_wanted(tx, site, raises=raises):
+            record_timing.must_wait(tx.output)
+        site.withdraw(snapshot.slug, snapshot.detail)
+        raise refusal.SiteChanged(restart_reason="bcmend: a value cannot be kept")
+    action, inputs = record_settings.as_of_now(tx, *snapshot)
+    record_builder.append(tx, replace(draft, action=action, inputs=inputs))
+    return True
+
+
+def _as_of_now(
+    tx: compat.Tracer, site: LiveSite, action: Value, inputs: Value, *, is_check: bool
+) -> tuple[Value, Value]:
+    """Return action and inputs of a record as they are now, whatever is changed later."""
+    if not is_check and record_builder.shows_moments(tx, site):
+        # The attributes restored at delivery are of no use inside the graph.
+        record_timing.of(tx.output).has_deferred = True
+        assert isinstance(inputs, compat.TupleVariable)
+        items = inputs.items
+        objects = object_snapshot.of_objects(
+            tx, site, items, lambda value: record_builder.snapshot(tx, site, value)
+        )
+        texts = list(map(object_snapshot.unformatted, items))
+        if objects is not None or any(
+            map(operator.is_not, texts, (each.realize() for each in items))
+        ):
+            rows = objects or compat.TupleVariable([])
+            inputs = compat.TupleVariable([action, rows, *texts])
+            action = values.function_of(tx, records.show_as_of)
+    return action, record_builder.snapshot(tx, site, inputs)
+
+
+def handled_by_a_caller(tx: compat.Tracer) -> bool:
+    """Return whether an exception raised here could be caught in the code being traced."""
+    return any(
+        # The exit of an open ``with`` that is user code may swallow an exception.
+        any(type(each.with_context).__name__ == _USER_CONTEXT for each in frame.block_stack)
+        or _caught_in(frame, frame.current_instruction.exn_tab_entry)
+        for frame in frames.outwards(tx)
+    )
+
+
+_USER_CONTEXT = "GenericContextWrappingVariable"
+
+
+def _caught_in(frame: Any, entry: Any) -> bool:
+    """Return whether a handler from ``entry`` outwards is not that of a ``with``."""
+    while entry is not None:
+        start = frame.indexof[entry.target]
+        window = frame.instructions[start : start + 12]
+        handler = [one for one in window if one.opname != "NOP"]  # ranges may begin with one
+        names = [one.opname for one in handler]
+        if names[:2] == ["PUSH_EXC_INFO", "WITH_EXCEPT_START"] and "RERAISE" in names:
+            entry = handler[names.index("RERAISE")].exn_tab_entry
+        elif names[:3] == ["COPY", "POP_EXCEPT", "RERAISE"]:
+            entry = handler[2].exn_tab_entry
+        else:
+            return True
+    return False

@@ -1,0 +1,260 @@
+"""Records of output and checks while a frame is traced.
+
+The frame that a boundary runs has the buffer of the call as its last argument, under a name that
+no source can spell. Records of that frame and of all that it inlines are appended to it; Dynamo
+replays the appends after the graph. Where the graph may break, the records of each graph are
+delivered as soon as it has run. The records of an arm gather in a list of their own until the
+branch is lowered.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+
+from bcmend.delivery import codec, grad_fn_label
+from bcmend.dynamo import compat, frames, fx_graph, values
+from bcmend.dynamo.slots import Slot
+from bcmend.dynamo.values import Value, constant, example_of, global_of
+from bcmend.names import BUFFER
+from bcmend.tracing.deopt import record_timing, rerun_policy, side_exits
+from bcmend.tracing.effects import watches
+from bcmend.tracing.inline import inline_records
+from bcmend.tracing.output import outlet, tensor_copies
+from bcmend.tracing.sites import encoding
+from bcmend.tracing.sites.phi import Phi
+from bcmend.tracing.sites.refusal import Refusal
+from bcmend.tracing.sites.site_table import LiveSite
+
+#: Objects made in the traced code that Dynamo builds again after the graph.
+_REBUILT: Final = frozenset(
+    """
+    DefaultDictVariable ExceptionVariable FrozensetVariable NamedTupleVariable
+    NestedUserFunctionVariable OrderedDictVariable RangeVariable SetVariable SizeVariable
+    SliceVariable UserDefinedDictVariable UserDefinedExceptionObjectVariable
+    UserDefinedObjectVariable
+    """.split()
+)
+#: Classes whose text does not depend on what is stored to an attribute in a forward.
+_PLAIN: Final[tuple[Any, ...]] = (object, torch.nn.Module, logging.Logger, logging.LoggerAdapter)
+_OBJECT: Final = vars(object)
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A record as the tracer has it.
+
+    Attributes:
+        predicate: a 0-d boolean tensor; ``None`` for a record that is always delivered.
+        raises: whether the action has to end in an exception.
+        is_exit: whether it is a side exit, which has no action.
+        is_only_way: whether no record can take the place of the exit.
+        is_trial: whether the exit is taken if the action fails.
+        is_statement: whether it is output or a check of the program, which may run in the graph.
+    """
+
+    site: LiveSite
+    action: Value
+    predicate: Value | None
+    inputs: Value
+    raises: bool = False
+    is_exit: bool = False
+    is_only_way: bool = False
+    is_trial: bool = False
+    is_statement: bool = False
+
+
+_OPEN_ARMS: Final[Slot[list[list[Draft]]]] = Slot(list)
+#: The buffer of a frame that has none of a boundary.
+_BUFFER: Final[Slot[compat.ListVariable | None]] = Slot(lambda: None)
+
+
+def _stack(tx: compat.Tracer) -> list[list[Draft]]:
+    return _OPEN_ARMS.of(tx.output)
+
+
+def _buffer(tx: compat.Tracer) -> Any:
+    """Return the buffer of the root frame, or make one that is delivered when its graph has run."""
+    output = tx.output
+    given = output.root_tx.symbolic_locals.get(BUFFER)
+    if given is not None and frames.is_captured_whole(tx):
+        return given.realize()
+    made = _BUFFER.of(output)
+    if made is None:
+        made = compat.ListVariable([], mutation_type=compat.ValueMutationNew())
+        _BUFFER.put(output, made)
+        source = global_of(output, outlet.OUTLET)
+        given_to = Value.build(tx, outlet.OUTLET, source).realize()
+        output.side_effects.store_attr(given_to, "records", made)
+        _replay_last(output.side_effects, given_to)
+    return made
+
+
+def _replay_last(effects: compat.SideEffects, outlet: Value) -> None:
+    """Make the store to ``outlet`` the last: Dynamo replays in the reverse order of its table."""
+    others = effects.id_to_variable
+    first = {key: each for key, each in others.items() if each is outlet}
+    effects.id_to_variable = {**first, **others}
+
+
+def is_open(tx: compat.Tracer) -> bool:
+    """Return whether a record made now would be delivered."""
+    return not tx.export
+
+
+@contextmanager
+def open_arm(tx: compat.Tracer) -> Iterator[list[Draft]]:
+    """Gather the records of an arm."""
+    drafts: list[Draft] = []
+    _stack(tx).append(drafts)
+    try:
+        yield drafts
+    finally:
+        _stack(tx).pop()
+
+
+def append(tx: compat.Tracer, draft: Draft) -> None:
+    """Add a record to the innermost open list."""
+    stack = _stack(tx)
+    if stack:
+        stack[-1].append(draft)
+        return
+    at_boundary = frames.ends_at_a_boundary(tx)
+    if draft.is_exit:
+        trial = (draft.action, draft.inputs) if draft.is_trial else None
+        side_exits.add(
+            tx,
+            draft.site,
+            draft.predicate,
+            at_boundary=at_boundary,
+            is_only_way=draft.is_only_way,
+            trial=trial,
+        )
+        return
+    if draft.is_statement:
+        if _run_inside(tx, draft):
+            return
+        record_timing.of(tx.output).has_deferred = True
+        if not at_boundary:
+            side_exits.write_output_if_graph_fails(tx)
+    predicate = constant(None) if draft.predicate is None else draft.predicate
+    rerun_policy.note(tx)
+    key, raises = constant(draft.site.key), constant(draft.raises)
+    record = compat.TupleVariable([key, predicate, raises, draft.action, draft.inputs])
+    _buffer(tx).call_method(tx, "append", [record], {})
+
+
+def records_until_now(tx: compat.Tracer) -> Iterator[Value]:
+    """Yield the inputs of each record made so far, in this arm and outside of it."""
+    output = tx.output
+    given = output.root_tx.symbolic_locals.get(BUFFER)
+    for buffer in (given, _BUFFER.of(output)):
+        if buffer is not None:
+            held: Any = buffer.realize()
+            yield from (record.items[-1] for record in held.items)
+    for drafts in _stack(tx):
+        yield from (draft.inputs for draft in drafts)
+
+
+def add_inline(tx: compat.Tracer, draft: Draft) -> bool:
+    """Run a statement of the main graph at its place, if that is wanted; return whether it is."""
+    return not _stack(tx) and _run_inside(tx, draft)
+
+
+def _run_inside(tx: compat.Tracer, draft: Draft) -> bool:
+    return not tx.export and inline_records.add(
+        tx, draft.site, draft.action, draft.inputs, draft.predicate, raises=draft.raises
+    )
+
+
+def snapshot(tx: compat.Tracer, site: LiveSite, value: Value) -> Value:
+    """Return ``value`` as it is now, whatever is changed later.
+
+    Containers are copied, tensors only if a former trace has changed them later.
+    """
+    value = value.realize()
+    if isinstance(value, Phi):
+        return value.as_recorded(site, lambda side: snapshot(tx, site, side))
+    if isinstance(value, compat.TensorVariable):
+        return _snapshot_tensor(tx, site, value)
+    copy = _snapshot_container(tx, site, value)
+    if copy is not None:
+        return copy
+    if not (
+        isinstance(value, (compat.ConstantVariable, compat.SymNodeVariable))
+        or value.source is not None
+        or value.is_python_constant()
+        or type(value).__name__ in _REBUILT
+    ):
+        raise Refusal("cannot-snapshot", type(value).__name__)
+    if isinstance(value, compat.UserDefinedObjectVariable) and not shows_moments(tx, site):
+        kind = value.value_type
+        if _shows_its_state(kind):
+            what = f"{kind.__qualname__}, which is changed later"
+            watches.add_object(tx, value, lambda: site.withdraw("cannot-snapshot", what))
+    return value
+
+
+def shows_moments(tx: compat.Tracer, site: LiveSite) -> bool:
+    """Return whether the attributes of objects are restored while a record is delivered.
+
+    Not for a check, and not for output that the graph writes itself, which shows the present.
+    """
+    return site.kind == "output" and not record_timing.is_wanted(tx, site, raises=False)
+
+
+def _shows_its_state(cls: Any) -> bool:
+    """Return whether the text of an object may depend on its attributes."""
+    is_plain = any(cls.__repr__ is each.__repr__ for each in _PLAIN)
+    own = (name for name in ("__str__", "__format__") if getattr(cls, name) is not _OBJECT[name])
+    return not is_plain or any(own)
+
+
+def _snapshot_container(tx: compat.Tracer, site: LiveSite, value: Any) -> Value | None:
+    """Return a copy of a container, or of a text that is still to be formatted."""
+    items = values.items_in(value)
+    if items is not None:
+        return values.made_of(value, [snapshot(tx, site, item) for item in items])
+    if isinstance(value, compat.DictViewVariable):
+        inner: Any = snapshot(tx, site, value.dv_dict)
+        return type(value)(inner)
+    if type(value) is compat.OrderedDictVariable and value.python_type() is OrderedDict:
+        copied: Value = value.call_method(tx, "copy", [], {})
+        contents: Any = value._base_vt
+        for key, item in list(contents.items.items()):
+            stored = snapshot(tx, site, item)
+            if stored is not item:
+                copied.call_method(tx, "__setitem__", [key.vt, stored], {})
+        return copied
+    if isinstance(value, compat.StringFormatVariable):
+        return compat.StringFormatVariable.create(
+            value.format_string,
+            [_unlabeled(snapshot(tx, site, item)) for item in value.sym_args],
+            {key: _unlabeled(snapshot(tx, site, item)) for key, item in value.sym_kwargs.items()},
+        )
+    return None
+
+
+def _snapshot_tensor(tx: compat.Tracer, site: LiveSite, value: compat.TensorVariable) -> Value:
+    history = None
+    if shows_moments(tx, site) and (value.source is None or tensor_copies.is_due(tx, site)):
+        history = grad_fn_label.name_of(example_of(value))
+    stored = tensor_copies.unchanged(tx, site, value)
+    if history is None:
+        return stored
+    # Only output reads it, and no gradient of zeros is to flow back from there.
+    stored = fx_graph.method(tx, "detach", stored)
+    if _stack(tx):  # an arm must not return what shares memory with what it was given
+        stored = fx_graph.method(tx, "clone", stored)
+    return encoding.encoded(codec.LABELED, constant(history), stored)
+
+
+def _unlabeled(stored: Value) -> Value:
+    """Return a tensor without the name of its ``grad_fn``, for a text that Dynamo formats."""
+    return stored.items[-1] if encoding.is_encoded(stored, codec.LABELED) else stored  # type: ignore[attr-defined]

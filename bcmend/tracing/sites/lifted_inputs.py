@@ -1,0 +1,84 @@
+"""How the tensors of the main trace were when an arm first met them.
+
+Dynamo runs the operations of an arm on the fake tensors of the main trace, so that a change in
+place leaves marks on these.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx import Proxy
+
+from bcmend.dynamo import compat
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A fake tensor of the main trace, and how it was when it was lifted."""
+
+    example: torch.Tensor
+    history: Any
+    requires_grad: bool
+    form: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, example: torch.Tensor) -> Entry:
+        return cls(example, example.grad_fn, example.requires_grad, _form(example))
+
+    @property
+    def history_changed(self) -> bool:
+        """Return whether it has another ``grad_fn`` now."""
+        return self.example.grad_fn is not self.history
+
+    @property
+    def gained_gradients(self) -> bool:
+        return self.example.requires_grad and not self.requires_grad
+
+    @property
+    def form_changed(self) -> bool:
+        """Return whether its sizes, strides or memory are others now."""
+        return _form(self.example) != self.form
+
+
+def _form(example: torch.Tensor) -> tuple[Any, ...]:
+    if example.layout is not torch.strided:
+        return (example.size(),)
+    return example.size(), example.stride(), example.storage_offset()
+
+
+class Lifted(dict[Proxy, Proxy]):
+    """What an arm reads of the main trace, with the state of each tensor.
+
+    Takes the place of the table in which Dynamo's ``SubgraphTracer`` notes the former.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.entries: dict[Proxy, Entry] = {}
+
+    def __setitem__(self, outer: Proxy, inner: Proxy) -> None:
+        super().__setitem__(outer, inner)
+        example = outer.node.meta.get("example_value")
+        if isinstance(example, torch.Tensor):
+            self.entries[outer] = Entry.of(example)
+
+    @property
+    def spoiled(self) -> bool:
+        """Return whether a tensor that was read has another form or need of gradients now."""
+        return any(each.form_changed or each.gained_gradients for each in self.entries.values())
+
+
+def before_arms(tx: compat.Tracer, value: Proxy) -> Proxy:
+    """Return what a value is outside of all arms that it was lifted into."""
+    tracer = tx.output.current_tracer
+    while value.node.op == "placeholder" and tracer.parent is not None:
+        lifted = {
+            inner.node: outer
+            for outer, inner in tracer.lifted_freevars.items()
+            if isinstance(outer, Proxy) and isinstance(inner, Proxy)
+        }
+        value, tracer = lifted.get(value.node, value), tracer.parent
+    return value

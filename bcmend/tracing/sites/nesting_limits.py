@@ -1,0 +1,138 @@
+"""How deep branches may be nested, and how much of them is traced, before they are refused.
+
+Where a branch returns, or leaves a loop, the rest of the function is part of one of its arms, with
+all later branches in it. Dynamo needs Python frames for each level; where both arms have the rest,
+each level doubles what is traced; and torch compiles a ``torch.cond`` inside another more than
+once. Past the bounds below the whole chain is refused: the innermost branch raises ``TooDeep``,
+and the outermost has the frame traced again without any of them, at the cost of one trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from torch.fx import Graph, Node
+
+from bcmend.dynamo import compat
+from bcmend.dynamo.slots import Slot
+from bcmend.names import SPLIT
+from bcmend.tracing.sites.refusal import SiteChanged
+from bcmend.tracing.sites.site_table import LiveSite
+
+#: Branches that may be nested.
+LEVELS: Final = 24
+
+#: Arms that may be traced for the sake of one outermost branch.
+ARMS: Final = 400
+
+#: Operators ``torch.cond`` that may be nested.
+CONDS: Final = 5
+
+#: Operations that torch may have to look at for one ``torch.cond``, those of each one inside twice.
+OPERATIONS: Final = 2500
+
+_MARK: Final = "bcmend_conds"
+
+
+class TooDeep(BaseException):
+    """A chain of branches is refused.
+
+    No ``Exception``, since what traces arms in between takes those for failures of its own.
+    """
+
+
+class Unreadable(BaseException):
+    """A half of a split reads a lazy phi that is none of its own; the half cannot be traced.
+
+    No ``Exception``, since Dynamo would take it for the answer to a question of its own.
+    """
+
+
+@dataclass(slots=True)
+class _Chain:
+    """The branches being mended, outermost first.
+
+    ``arms`` counts the arms that were traced for the first, ``open_arms`` those being traced.
+    """
+
+    sites: list[LiveSite] = field(default_factory=list)
+    arms: int = 0
+    open_arms: int = 0
+
+
+_CHAIN: Final = Slot(_Chain)
+
+#: The iterations of loops being traced: the place of each loop's jump, and its tracer.
+ITERATIONS: Final[Slot[list[tuple[object, Any]]]] = Slot(list)
+
+
+@contextmanager
+def inside(tx: compat.Tracer, site: LiveSite) -> Iterator[None]:
+    """Mend ``site`` in a block, inside the branches that are being mended."""
+    chain = _CHAIN.of(tx.output)
+    if not chain.sites:
+        chain.arms = 0
+    chain.sites.append(site)
+    try:
+        if len(chain.sites) > LEVELS:
+            raise TooDeep(f"more than {LEVELS} branches, one in another")
+        yield
+    except TooDeep as reason:
+        site.refuse("too-deep", str(reason))
+        if len(chain.sites) > 1:
+            raise
+        raise SiteChanged(restart_reason=f"bcmend: {site.key} is left alone") from None
+    finally:
+        chain.sites.pop()
+
+
+def is_in_half(tx: compat.Tracer) -> bool:
+    """Return whether a half of a split is being traced."""
+    return any(site.kind == SPLIT for site in _CHAIN.of(tx.output).sites)
+
+
+def is_in_an_arm(tx: compat.Tracer) -> bool:
+    """Return whether an arm is being traced, and not the main trace."""
+    return _CHAIN.of(tx.output).open_arms > 0
+
+
+def times(tx: compat.Tracer, site: LiveSite) -> int:
+    return _CHAIN.of(tx.output).sites.count(site)
+
+
+@contextmanager
+def in_one_more_arm(tx: compat.Tracer) -> Iterator[None]:
+    """Trace an arm in a block. Raises ``TooDeep`` past the bound."""
+    chain = _CHAIN.of(tx.output)
+    chain.arms += 1
+    if chain.sites and chain.arms > ARMS:
+        raise TooDeep(f"more than {ARMS} arms to trace")
+    chain.open_arms += 1
+    try:
+        yield
+    finally:
+        chain.open_arms -= 1
+
+
+def require_shallow(graphs: Sequence[Graph]) -> tuple[int, int]:
+    """Return how deep a ``torch.cond`` over ``graphs`` is, and how many operations it comes to.
+
+    Raises ``TooDeep`` past the bounds. Each level takes torch nearly twice as long to compile as
+    the one inside it.
+    """
+    within = [node.meta.get(_MARK, (0, 1)) for graph in graphs for node in graph.nodes]
+    conds = 1 + max((levels for levels, _ in within), default=0)
+    operations = 2 * sum(count for _, count in within)
+    if conds > CONDS:
+        raise TooDeep(f"more than {CONDS} operators torch.cond, one in another")
+    if conds > 1 and operations > OPERATIONS:
+        raise TooDeep(f"{operations} operations for operators torch.cond, one in another")
+    return conds, operations
+
+
+def mark_cond(node: Node, size: tuple[int, int]) -> None:
+    """Note on the node of a ``torch.cond`` what ``require_shallow`` found."""
+    node.meta[_MARK] = size

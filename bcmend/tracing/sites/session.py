@@ -1,0 +1,65 @@
+"""The tables that outlive a trace, and whom tracing asks to patch more.
+
+None of the tables keeps code alive: what no live code refers to goes with the code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import CodeType, FunctionType
+from typing import TYPE_CHECKING, Final
+
+from bcmend.weak_tables import ByIdentity
+
+if TYPE_CHECKING:
+    from bcmend.tracing.sites.body_states import BodyState, Stop
+    from bcmend.tracing.sites.site_table import LiveSite
+
+
+class Patcher:
+    """Answers as long as nothing is patched; ``patching.retrace`` puts a derived one in its place.
+
+    Frames come innermost first.
+    """
+
+    def mend_where_stopped(self, stops: Sequence[Stop]) -> bool:
+        """Mend the code where Dynamo stopped; return whether any was mended."""
+        return False
+
+    def split_where_read(self, stops: Sequence[Stop], site: LiveSite | None) -> bool:
+        """Split the code that reads a phi without a common form; return whether it was.
+
+        ``site`` is the branch that has left it; ``None`` if no branch has.
+        """
+        return False
+
+    def mask_loop(self, stops: Sequence[Stop]) -> bool:
+        """Rewrite the loop that is being traced, so that it can skip iterations."""
+        return False
+
+    def is_named_elsewhere(self, name: str, code: CodeType) -> bool:
+        """Return whether code reached together with ``code``, other than it, names an attribute."""
+        return True
+
+    def as_written(self, function: FunctionType) -> CodeType:
+        """Return the code of a function before it was patched."""
+        return function.__code__
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    """The tables of this process.
+
+    Attributes:
+        patcher: whom to ask to patch more.
+        sites: the live sites, by their keys.
+        bodies: what is known of the bodies that Dynamo compiles, by their code.
+    """
+
+    patcher: Patcher = field(default_factory=Patcher)
+    sites: dict[str, LiveSite] = field(default_factory=dict)
+    bodies: ByIdentity[CodeType, BodyState] = field(default_factory=ByIdentity)
+
+
+SESSION: Final = Session()

@@ -1,0 +1,37 @@
+"""Strict mode: an error inside bcmend is raised, and is no reason to refuse a site.
+
+``BCMEND_STRICT=1`` in the environment switches it on, as the tests do.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+import bcmend
+
+IS_ON: Final = os.environ.get("BCMEND_STRICT", "") not in ("", "0")
+
+_OWN: Final = f"{Path(bcmend.__file__).parent}{os.sep}"
+
+
+class InternalError(BaseException):
+    """An error inside bcmend, in strict mode.
+
+    No ``Exception``: torch, and bcmend itself, take those for failures of what is traced.
+    """
+
+
+def require_foreign(error: BaseException) -> None:
+    """In strict mode, raise ``InternalError`` if ``error`` was raised by code of bcmend's."""
+    if IS_ON and _is_own(error.__traceback__):
+        raise InternalError(f"{type(error).__name__}: {error}") from error
+
+
+def _is_own(entry: TracebackType | None) -> bool:
+    """Return whether the innermost frame of a traceback is one of bcmend's."""
+    while entry is not None and entry.tb_next is not None:
+        entry = entry.tb_next
+    return entry is not None and entry.tb_frame.f_code.co_filename.startswith(_OWN)

@@ -1,0 +1,1 @@
+"""Trace an arm of a branch beside the main graph."""

@@ -1,0 +1,400 @@
+"""Trace one arm of a branch beside the main graph, and record every effect it would have.
+
+Nothing of the main trace is different afterwards. Relies on Dynamo's ``SubgraphTracer``
+(torch/_dynamo/output_graph.py) and on every change that Dynamo models passing through
+``SideEffects.mutation`` or ``store_attr``.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from torch.fx import Graph, Proxy
+
+from bcmend.dynamo import compat, shape_env, snapshots
+from bcmend.dynamo.values import Value
+from bcmend.tracing.numbers import dead_numbers, float_tensors, scalars
+from bcmend.tracing.sites import body_states, nesting_limits, strict
+from bcmend.tracing.sites.lifted_inputs import Entry, Lifted
+from bcmend.tracing.sites.refusal import Refusal
+from bcmend.tracing.speculation import arm_failures
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """An entry of a region function, and what to call it with; the live-ins come last.
+
+    ``calls`` is what is done in place of a call, given the tracer of the arm.
+    """
+
+    function: Value
+    arguments: tuple[Value, ...]
+    calls: Callable[[Any], Value] | None = None
+
+    @property
+    def inputs(self) -> compat.TupleVariable:
+        inputs = self.arguments[-1].realize()
+        assert isinstance(inputs, compat.TupleVariable)
+        return inputs
+
+    def with_inputs(self, inputs: Sequence[Value]) -> Arm:
+        return Arm(self.function, (*self.arguments[:-1], compat.TupleVariable(list(inputs))))
+
+    def call(self, tx: compat.Tracer) -> Value:
+        if self.calls is not None:
+            return self.calls(tx.output.current_tracer)
+        return self.function.call_function(tx, list(self.arguments), {})
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerChange:
+    """A list, dictionary or set of the main trace that an arm changed, or opened (``opened``)."""
+
+    variable: Value
+    before: dict[str, Any]
+    after: dict[str, Any]
+    is_open: bool = False
+
+
+#: By name: values stored as attributes, and Dynamo's kinds of store.
+Stores = tuple[dict[str, Value], dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """What an arm would have changed outside itself.
+
+    ``attributes`` maps (variable, name) to the value stored; ``kinds`` to Dynamo's kind of store.
+    ``made`` maps the objects that the arm made, by identity, to what was stored in them (and how).
+    ``tensors`` are the proxies of the main trace whose tensors were changed in place;
+    ``consumed`` its iterators that were advanced; ``other`` is the kind of another change.
+    """
+
+    attributes: dict[tuple[Value, str], Value] = field(default_factory=dict)
+    kinds: dict[tuple[Value, str], Any] = field(default_factory=dict)
+    made: dict[int, Stores] = field(default_factory=dict)
+    containers: tuple[ContainerChange, ...] = ()
+    tensors: tuple[Proxy, ...] = ()
+    consumed: tuple[Value, ...] = ()
+    other: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.attributes or self.containers or self.tensors or self.other)
+
+
+@dataclass(frozen=True, slots=True)
+class ArmTrace:
+    """One arm, traced.
+
+    ``lifted`` maps proxies of the main trace to the placeholders that stand for them in ``graph``;
+    ``entries`` say how their tensors were when the arm first met them. ``records`` are the output
+    and guard records that the arm would have made, in order; ``draws`` the random operators taken
+    out of ``graph`` since, in order; ``states`` the states of torch's generator that ``graph``
+    begins and ends with, if its random operators were made functions of them.
+    """
+
+    result: Value
+    graph: Graph
+    lifted: dict[Proxy, Proxy]
+    effects: Effects
+    records: tuple[Any, ...]  # of sinks.Draft
+    entries: dict[Proxy, Entry] = field(default_factory=dict)
+    asserted: tuple[Any, ...] = ()  # what torch asserts of numbers of the main trace
+    draws: list[Any] = field(default_factory=list)  # of hoist_random.Draw
+    states: list[Any] = field(default_factory=list)  # of functional_rng.States
+
+
+@dataclass(frozen=True, slots=True)
+class ArmFailure:
+    """An arm that could not be traced: it raised, or Dynamo cannot follow it.
+
+    ``raised`` says which, in the words of ``arm_failures``; ``spoiled`` that it has left a tensor
+    of the main trace in another form.
+    """
+
+    raised: str
+    detail: str
+    spoiled: bool = False
+
+
+if TYPE_CHECKING:
+    _SideEffects = compat.SideEffects
+else:
+    _SideEffects = object
+
+
+class _Recording(_SideEffects):
+    """Lets an arm change what lies outside it, and remembers how that was before.
+
+    Mixed into the class of the trace's own side effects while an arm is traced.
+    """
+
+    _remembered: dict[int, snapshots.Remembered]
+    _outside: Any  # what was known before the arm; that knows what was before an enclosing arm
+
+    def check_allowed_side_effect(self, item: Value) -> bool:
+        if item.mutation_type is not None and compat.is_side_effect_safe(item.mutation_type):
+            return False
+        if id(item) not in self._remembered:
+            self._remembered[id(item)] = snapshots.remember(item)
+        return True
+
+    def _track_obj(self, item: Any, variable: Value, *more: Any, **named: Any) -> Any:
+        tracked = super()._track_obj(item, variable, *more, **named)
+        if snapshots.holds_items(variable):
+            self.check_allowed_side_effect(variable)
+        return tracked
+
+    track_mutable = _track_obj
+
+    def track_global_existing(self, source: Any, item: Any) -> Value:
+        """Return one model of a global variable for all stores to it, which has its value now.
+
+        Dynamo makes a new model at every store, and forgets the stores to the one before.
+        """
+        known = self.id_to_variable.get(id(item))
+        if known is not None:
+            return known
+        variable = super().track_global_existing(source, item)
+        self._note_present_value(source, item, variable)
+        return variable
+
+    def _note_present_value(self, source: Any, item: Any, variable: Value) -> None:
+        output: Any = self.output_graph_weakref()
+        name = source.global_name
+        if name not in output.global_scope:
+            return
+        value = output.global_scope[name]
+        present = compat.VariableTracker.build(output.current_tx, value, source)
+        effects: Any = self
+        while effects is not None:
+            effects.id_to_variable[id(item)] = variable
+            effects.keepalive.append(item)
+            effects.store_attr_mutations.setdefault(variable, {})[name] = present
+            kinds = effects.attr_mutation_kinds.setdefault(variable, {})
+            kinds[name] = compat.AttrMutationKind.GENERIC_SETATTR
+            effects = getattr(effects, "_outside", None)
+
+    def should_allow_side_effects_in_hop(self) -> bool:
+        # Without this, stores of constants would be put off until Dynamo sees them undone.
+        return True
+
+
+@functools.cache
+def _recording_kind(kind: type) -> Any:
+    """Return a class of side effects with ``_Recording`` in front."""
+    if issubclass(kind, _Recording):
+        return kind
+    return type("RecordingSideEffects", (_Recording, kind), {})
+
+
+@contextmanager
+def _state_of_the_tracer_stays(tx: compat.Tracer) -> Iterator[None]:
+    """Restore the stack of exceptions being handled, and the table of signatures the arm made."""
+    stack, output = tx.exn_vt_stack, tx.output
+    before = {name: copy.copy(value) for name, value in vars(stack).items()}
+    signatures = dict(output.signature_cache)
+    try:
+        yield
+    finally:
+        vars(stack).update(before)
+        output.signature_cache = signatures
+
+
+_EXPECTED: Final = (Refusal, arm_failures.BothRaise, compat.TorchDynamoException)
+
+
+def trace_arm(
+    tx: compat.Tracer, target: Any, arm: Arm, open_sink: Callable[[], Any]
+) -> ArmTrace | ArmFailure:
+    """Trace a call of ``arm`` without a mark on the main trace.
+
+    ``target`` is the higher-order operator in whose name it happens; records made under the context
+    manager that ``open_sink`` returns are gathered in what it yields.
+    """
+    output = tx.output
+    scope = compat.current_scope_id()
+    lifted = Lifted()
+    with (
+        nesting_limits.in_one_more_arm(tx),
+        _recording(output.side_effects, scope) as (before, recording),
+    ):
+        try:
+            with (
+                _state_of_the_tracer_stays(tx),
+                shape_env.taken_back(output.shape_env) as found,
+                output.subtracer(target, None, "arm") as tracer,
+                open_sink() as records,
+            ):
+                tracer.lifted_freevars = lifted
+                _remember_containers(recording, arm.arguments)
+                result = arm.call(tx)
+                graph = tracer.graph
+                left = _numbers_in((result, arm.arguments, *_left_in(recording, records)), graph)
+                scalars.carry_out(tx, left, float_tensors.as_tensor)
+                dead_numbers.drop_unread(graph)
+                tensors = _changed_in_place(tracer, lifted)
+            effects = _effects(before, recording, tensors, scope)
+            return ArmTrace(
+                result, graph, dict(lifted), effects, tuple(records), lifted.entries, tuple(found)
+            )
+        except (compat.RestartAnalysis, compat.SkipFrame, body_states.MendedFurther):
+            raise
+        except nesting_limits.Unreadable as problem:
+            return ArmFailure(arm_failures.UNKNOWN, str(problem), lifted.spoiled)
+        except RecursionError:
+            raise nesting_limits.TooDeep("more than Python's stack can hold") from None
+        except Exception as error:
+            if not isinstance(error, _EXPECTED):
+                strict.require_foreign(error)
+            return _failure(tx, arm, error, spoiled=lifted.spoiled)
+
+
+def _numbers_in(left: Sequence[Any], graph: Graph) -> list[compat.SymNodeVariable]:
+    """Return the symbolic numbers that an arm made, among what it leaves behind."""
+    if not dead_numbers.are_made_in(graph):
+        return []
+    found: dict[int, compat.SymNodeVariable] = {}
+
+    def note(variable: Value) -> None:
+        if isinstance(variable, compat.SymNodeVariable) and variable.as_proxy().node.graph is graph:
+            found[id(variable)] = variable
+
+    compat.VariableTracker.visit(note, left)
+    return list(found.values())
+
+
+def _left_in(recording: Any, records: Sequence[Any]) -> list[Any]:
+    """Return what an arm stores, what it knows of containers, and what its records are given."""
+    stored = [list(each.values()) for each in recording.store_attr_mutations.values()]
+    return [stored, list(recording.id_to_variable.values()), [each.inputs for each in records]]
+
+
+def _failure(tx: compat.Tracer, arm: Arm, error: Exception, *, spoiled: bool) -> ArmFailure:
+    raised = arm_failures.whether_raised(error)
+    if isinstance(error, arm_failures.BothRaise):
+        return ArmFailure(raised, str(error), spoiled)
+    if isinstance(error, compat.ObservedException) or arm_failures.is_being_made(error):
+        return ArmFailure(raised, arm_failures.exception_name(error), spoiled)
+    if raised == arm_failures.UNKNOWN and isinstance(error, (compat.Unsupported, compat.UserError)):
+        # A question about an unbacked number is no graph break to Dynamo. Where an iteration of a
+        # loop comes to one, the loop is better unrolled.
+        in_a_loop = arm.calls is not None or bool(nesting_limits.ITERATIONS.of(tx.output))
+        if isinstance(error, compat.Unsupported) or not in_a_loop:
+            body_states.mend_inside(tx, error)
+    first = str(error).strip().splitlines()[:1]
+    return ArmFailure(raised, f"{type(error).__name__}: {' '.join(first)}", spoiled)
+
+
+@contextmanager
+def _recording(live: compat.SideEffects, scope: int) -> Iterator[tuple[compat.SideEffects, Any]]:
+    """Let changes happen in a block; yield (what was, what is being changed).
+
+    The object itself stays the same, since Dynamo's models of ``__dict__`` refer to it.
+    """
+    before: Any = live.clone()
+    outer_kind: Any = live.__class__
+    outer_remembered = getattr(live, "_remembered", None)
+    before._outside = getattr(live, "_outside", None)
+    dictionaries_changed = live._has_existing_dict_mutation
+    live.__class__ = _recording_kind(outer_kind)
+    recording: Any = live
+    recording._remembered, recording._outside = {}, before
+    live.save_for_backward = list(live.save_for_backward)
+    try:
+        yield before, recording
+    finally:
+        for remembered in recording._remembered.values():
+            remembered.restore()
+        live.__class__, recording._remembered = outer_kind, outer_remembered
+        recording._outside = before._outside
+        live._has_existing_dict_mutation = dictionaries_changed
+        _forget_the_arm(live, before, scope)
+
+
+def _remember_containers(recording: Any, arguments: Sequence[Value]) -> None:
+    """Note what containers and iterators hold now.
+
+    Some of Dynamo's models announce a change after making it, and some iterators never do.
+    """
+
+    def note(variable: Value) -> None:
+        if snapshots.holds_items(variable) or snapshots.is_consumable(variable):
+            recording.check_allowed_side_effect(variable)
+
+    for variable in list(recording.id_to_variable.values()):
+        note(variable)
+    snapshots.visit(note, arguments, recording)
+
+
+def _forget_the_arm(live: compat.SideEffects, before: compat.SideEffects, scope: int) -> None:
+    """Take stores back, and stop tracking what the arm made; what it only looked at stays known."""
+    live.store_attr_mutations = before.store_attr_mutations
+    live.attr_mutation_kinds = before.attr_mutation_kinds
+    live.save_for_backward = before.save_for_backward
+    live.id_to_variable = {
+        key: variable
+        for key, variable in live.id_to_variable.items()
+        if key in before.id_to_variable or _was_there(variable, scope)
+    }
+    live.keepalive = [item for item in live.keepalive if id(item) in live.id_to_variable]
+
+
+def _was_there(variable: Value, scope: int) -> bool:
+    kind = variable.mutation_type
+    if kind is None:
+        return isinstance(variable, (compat.TensorVariable, compat.SymNodeVariable))
+    return kind.scope <= scope
+
+
+def _changed_in_place(tracer: Any, lifted: dict[Proxy, Proxy]) -> tuple[Proxy, ...]:
+    indices = set(tracer.has_input_mutation().mutated_input_indices)
+    placeholders = [node for node in tracer.graph.nodes if node.op == "placeholder"]
+    changed = {placeholders[index] for index in indices}
+    return tuple(outer for outer, inner in lifted.items() if inner.node in changed)
+
+
+def _effects(
+    before: compat.SideEffects, recording: Any, tensors: tuple[Proxy, ...], scope: int
+) -> Effects:
+    attributes, kinds, made = {}, {}, {}
+    for variable, stores in recording.store_attr_mutations.items():
+        if variable.mutation_type is None or variable.mutation_type.scope > scope:
+            made[id(variable)] = dict(stores), dict(recording.attr_mutation_kinds[variable])
+            continue
+        known = before.store_attr_mutations.get(variable, {})
+        for name, value in stores.items():
+            if known.get(name) is not value:
+                attributes[variable, name] = value
+                kinds[variable, name] = recording.attr_mutation_kinds[variable][name]
+    stored = {id(variable) for variable, _ in attributes}
+    containers, consumed, other = _changes_of_objects(recording, stored)
+    if recording.save_for_backward != before.save_for_backward:
+        other = other or "save_for_backward"
+    return Effects(attributes, kinds, made, containers, tensors, consumed, other)
+
+
+def _changes_of_objects(
+    recording: Any, stored: set[int]
+) -> tuple[tuple[ContainerChange, ...], tuple[Value, ...], str]:
+    """Return changed containers, advanced iterators, and the kind of another changed object."""
+    containers, consumed, other = [], [], ""
+    for remembered in recording._remembered.values():
+        variable, state = remembered.variable, remembered.state
+        if snapshots.holds_items(variable):
+            after = remembered.now()
+            is_open = type(variable) is not remembered.kind
+            if is_open or after["items"] != state["items"]:
+                containers.append(ContainerChange(variable, state, after, is_open))
+        elif not remembered.has_changed():
+            continue
+        elif snapshots.is_consumable(variable):
+            consumed.append(variable)
+        elif id(variable) not in stored:
+            other = other or type(variable).__name__
+    return tuple(containers), tuple(consumed), other

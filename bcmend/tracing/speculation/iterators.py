@@ -1,0 +1,88 @@
+"""Iterators that the arms of a branch advance.
+
+A loop that is left on a tensor goes on in one arm and not in the other, so that the state of its
+iterator differs afterwards, which is not observable where nothing else holds the iterator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+from bcmend.dynamo import compat, frames, snapshots
+from bcmend.dynamo.slots import Slot
+from bcmend.dynamo.values import Value
+from bcmend.names import PREFIX
+
+
+def hold_an_open_generator(values: Sequence[Value], effects: Any) -> bool:
+    """Return whether ``values`` hold a generator suspended inside a ``with`` or ``try``.
+
+    ``snapshots`` can set no other generator back than one outside such blocks.
+    """
+    blocks: list[Any] = []
+
+    def note(variable: Value) -> None:
+        if isinstance(variable, compat.LocalGeneratorObjectVariable):
+            frame: Any = variable.inline_tracer
+            blocks.extend(frame.block_stack)
+
+    snapshots.visit(note, values, effects)
+    return bool(blocks)
+
+
+@contextmanager
+def ending(tx: compat.Tracer, *, returns: bool) -> Iterator[None]:
+    """Note that what is traced in a block goes on to the end of the frame, if it ``returns``."""
+    ending_frames = _ENDING.of(tx.output)
+    if returns:
+        ending_frames.append(tx)
+    try:
+        yield
+    finally:
+        if returns:
+            ending_frames.pop()
+
+
+_ENDING: Final[Slot[list[Any]]] = Slot(list)
+
+
+def end_here(
+    tx: compat.Tracer, consumed: Sequence[Value], results: Sequence[Value], *, returns: bool = False
+) -> bool:
+    """Return whether nothing holds the objects in ``consumed`` after the branch.
+
+    ``returns`` says that the frame ends with the branch.
+    """
+    if not consumed:
+        return True
+    if not all(_was_made_here(each) for each in consumed):
+        return False
+    effects = tx.output.side_effects
+    held = _held_by_frames(tx, [*_ENDING.of(tx.output), *([tx] if returns else [])])
+    values = [*results, *held, *effects.store_attr_mutations.values()]
+    return not any(frames.holds(values, each, effects) for each in consumed)
+
+
+def _was_made_here(variable: Value) -> bool:
+    """Return whether the trace made an object; Dynamo does not track changes of range iterators."""
+    kind = variable.mutation_type
+    return variable.source is None and (kind is None or isinstance(kind, compat.ValueMutationNew))
+
+
+def _held_by_frames(tx: compat.Tracer, but: Sequence[Any]) -> Iterator[Any]:
+    """Yield what the frames being traced hold under names of the program, and in their operands.
+
+    Operands themselves are left out: a loop has its own iterator there, which it drops where it is
+    left. A lazy one was there before the call.
+    """
+    for frame in frames.being_traced(tx):
+        if not any(frame is each for each in but):
+            for name, value in frame.symbolic_locals.items():
+                if not name.startswith(PREFIX):
+                    yield value
+            for each in frame.stack:
+                is_lazy = type(each) is compat.LazyVariableTracker
+                if not is_lazy and not snapshots.is_consumable(each):
+                    yield vars(each)

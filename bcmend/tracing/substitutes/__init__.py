@@ -1,0 +1,1 @@
+"""Calls that are traced as something equal."""

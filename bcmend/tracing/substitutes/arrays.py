@@ -1,0 +1,30 @@
+"""``torch.tensor(array)`` of a numpy array that the graph has as a tensor.
+
+Dynamo writes ``torch.tensor`` of that tensor into the graph, at which torch warns when the graph
+runs, as eager execution does not.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from bcmend.dynamo import compat, fx_graph
+from bcmend.dynamo.handlers import PASS, Answer
+from bcmend.tracing.substitutes.dispatch import Call, answers_to
+
+
+@answers_to("tensor of array")
+def _tensor(call: Call) -> Answer:
+    """Answer ``torch.tensor(array, dtype=None, device=None)``: a copy in memory of its own."""
+    if len(call.args) != 1 or not isinstance(call.args[0].realize(), compat.NumpyNdarrayVariable):
+        return PASS
+    if not call.kwargs.keys() <= {"dtype", "device"}:
+        return PASS
+    if not all(each.is_python_constant() for each in call.kwargs.values()):
+        return PASS
+    given = {name: each.as_python_constant() for name, each in call.kwargs.items()}
+    kind: dict[str, Any] = {name: each for name, each in given.items() if each is not None}
+    kind.setdefault("device", torch.get_default_device())
+    return fx_graph.method(call.tx, "to", call.args[0].realize(), **kind, copy=True)

@@ -1,0 +1,165 @@
+"""``Variable(t)``, ``t.requires_grad_()`` and ``t.requires_grad = ...`` in the graph.
+
+Dynamo can make a leaf of a tensor of the graph, but AOTAutograd forgets that when it differentiates
+the graph as a whole. The difference cannot be observed where all that leaves the graph would
+require gradients without the new leaf too, or requires none with it: the leaf itself stays in the
+graph, and so does its gradient. Refines the check of Dynamo
+(``OutputGraph._check_requires_grad_intermediate_outputs``), to which any output that is computed
+from a leaf is an obstacle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import torch
+from torch.fx import Node
+
+from bcmend.dynamo import compat, hooks
+from bcmend.dynamo.handlers import Answer
+from bcmend.dynamo.slots import Slot
+from bcmend.dynamo.values import Value, constant, example_of
+from bcmend.knowledge import replaced_calls
+from bcmend.tracing.sites.site_table import LiveSite
+from bcmend.tracing.substitutes.dispatch import Call, answers_to, is_patched, unequal, withdraw
+
+
+@answers_to("variable")
+def _variable(call: Call) -> Answer:
+    """Answer ``Variable(data=None, requires_grad=False, volatile=False)``: a detached tensor."""
+    names = ("data", "requires_grad", "volatile")
+    given = {**dict(zip(names, call.args, strict=False)), **call.kwargs}
+    data = given.pop("data", None)
+    data = None if data is None else data.realize()
+    if data is None or not is_plain(data):
+        raise unequal("not of a plain tensor")
+    flags = {name: _flag(value) for name, value in given.items()}
+    if not flags.keys() <= set(names) or len(call.args) > len(names):
+        raise unequal("other arguments")
+    if flags.get("volatile", False):
+        raise unequal("it warns that `volatile` has no effect")
+    requires_grad = flags.get("requires_grad", False)
+    if requires_grad:
+        _require_differentiable(data)
+    result: compat.TensorVariable = data.call_method(call.tx, "detach", [], {})
+    if requires_grad:
+        _make_leaf(call, result, True)
+    return result
+
+
+def _flag(value: Value) -> bool:
+    known = value.realize()
+    if known.is_python_constant() and isinstance(known.as_python_constant(), (bool, int)):
+        return bool(known.as_python_constant())
+    raise unequal("a flag that is no constant")
+
+
+def is_plain(value: Any) -> bool:
+    """Return whether a value is a strided tensor of no subclass, with no transform over it."""
+    if type(value) is not compat.TensorVariable:
+        return False
+    example = example_of(value)
+    kind = getattr(value, "class_type", torch.Tensor)
+    is_strided = example.layout is torch.strided and not example.is_quantized
+    return is_strided and kind in (torch.Tensor, torch.nn.Parameter)
+
+
+def _require_differentiable(value: compat.TensorVariable) -> None:
+    example = example_of(value)
+    if not (example.is_floating_point() or example.is_complex()):
+        raise unequal("it fails, since such numbers have no gradients")
+
+
+@answers_to("requires_grad")
+def _requires_grad(call: Call) -> Answer:
+    """Answer ``t.requires_grad_(wanted)``."""
+    tensor = call.owner
+    if type(tensor) is not compat.TensorVariable:
+        raise unequal("not of a plain tensor")
+    (given,) = (*call.args, *call.kwargs.values()) or (constant(True),)
+    wanted = _flag(given)
+    example = example_of(tensor)
+    is_store = call.row.name not in replaced_calls.TABLE
+    if not example.is_leaf and (is_store or not wanted):
+        raise unequal("it fails, since the tensor was computed from others that require gradients")
+    if wanted == example.requires_grad:
+        return tensor
+    if tensor.source is not None:
+        raise unequal("the tensor comes from outside the call, where the change can be seen")
+    _require_differentiable(tensor)
+    _make_leaf(call, tensor, wanted)
+    return tensor
+
+
+def _make_leaf(call: Call, tensor: compat.TensorVariable, wanted: bool) -> None:
+    tensor.method_requires_grad_(call.tx, constant(wanted))
+    _SITES.of(call.tx.output).append(call.site)
+
+
+_SITES: Final[Slot[list[LiveSite]]] = Slot(list)
+
+
+@hooks.around(compat.BuiltinVariable, "call_isinstance", "`isinstance(x, torch.autograd.Variable)`")
+def _is_instance(inner: Any, self: Any, tx: compat.Tracer, arg: Any, kinds: Any) -> Any:
+    """Model ``isinstance(x, Variable)``, which the metaclass answers by ``Tensor``."""
+    if any(map(_is_variable, _kinds_in(kinds.realize()))) and is_patched(tx):
+        tensor = compat.VariableTracker.build(tx, torch.Tensor)
+        changed = [tensor if _is_variable(each) else each for each in _kinds_in(kinds.realize())]
+        kinds = compat.TupleVariable(changed)
+    return inner(self, tx, arg, kinds)
+
+
+def _kinds_in(given: Any) -> list[Value]:
+    is_tuple = type(given) is compat.TupleVariable
+    return [each.realize() for each in given.items] if is_tuple else [given]
+
+
+def _is_variable(kind: Value) -> bool:
+    return getattr(kind, "value", None) is torch.autograd.Variable
+
+
+# What leaves the graph
+
+
+def _require_by_themselves(nodes: Iterable[Node], leaves: set[Node]) -> set[Node]:
+    """Return the nodes whose tensors would require gradients without ``leaves``."""
+    found: set[Node] = set()
+    for node in nodes:
+        example = node.meta.get("example_value")
+        if not isinstance(example, (torch.Tensor, tuple, list)) or node in leaves:
+            continue
+        if isinstance(example, torch.Tensor) and not example.requires_grad:
+            continue
+        is_call = node.op in ("call_function", "call_method")
+        if not is_call or not found.isdisjoint(node.all_input_nodes):
+            found.add(node)
+    return found
+
+
+@hooks.around(
+    compat.OutputGraph,
+    "_check_requires_grad_intermediate_outputs",
+    "tensors that become leaves inside the graph",
+    gate=None,
+)
+def _check(inner: Any, self: Any, rv: list[Value], tx: compat.Tracer) -> None:
+    """Have Dynamo look only at outputs that require gradients because of a leaf."""
+    leaves = {
+        each.as_proxy().node
+        for each in self.leaf_var_creation_order
+        if isinstance(each, compat.TensorVariable) and not each.source
+    }
+    if leaves and is_patched(tx):
+        fine = _require_by_themselves(self.graph.nodes, leaves)
+        rv = [each for each in rv if not (_requires(each) and each.as_proxy().node in fine)]
+    try:
+        inner(self, rv, tx)
+    except (compat.Unsupported, compat.RequiresGradRestartAnalysis):
+        for site in _SITES.of(self):
+            raise withdraw(site, "what leaves the graph requires gradients only so") from None
+        raise
+
+
+def _requires(value: Value) -> bool:
+    return isinstance(value, compat.TensorVariable) and bool(value.requires_grad)

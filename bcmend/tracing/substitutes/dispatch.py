@@ -1,0 +1,183 @@
+"""Calls that are traced as something else, in code that is patched.
+
+Every call that Dynamo traces is looked up in the table of ``bcmend.knowledge.replaced_calls``. If
+it is there, and a frame that is being traced belongs to patched code, an answer, which is a handler
+in the protocol of ``bcmend.dynamo.handlers``, is asked for the value of the call. Its outcome is
+noted in a site, which no bytecode names.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from types import FunctionType
+from typing import Any, Final
+
+from bcmend.dynamo import compat, frames, handlers, hooks
+from bcmend.dynamo.handlers import PASS, Answer
+from bcmend.dynamo.values import Value, constant
+from bcmend.knowledge import replaced_calls
+from bcmend.knowledge.replaced_calls import Substitute
+from bcmend.policy import Policy
+from bcmend.tracing.deopt import rerun_policy
+from bcmend.tracing.output import exception_flow
+from bcmend.tracing.sites import capture_mode, site_table
+from bcmend.tracing.sites.refusal import Refusal, SiteChanged
+from bcmend.tracing.sites.site_table import LiveSite
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call(handlers.Call):
+    """A call that may be substituted.
+
+    Attributes:
+        row: its row of the table.
+        site: where the outcome is noted.
+    """
+
+    row: Substitute
+    site: LiveSite
+
+
+def unequal(detail: str) -> Refusal:
+    """Return the refusal of a call for which nothing equal can be traced; to be raised."""
+    return Refusal("no-equal-substitute", detail)
+
+
+def require_always(tx: compat.Tracer, what: str) -> None:
+    """Refuse what is done under a data-dependent condition."""
+    if tx.output.current_tracer.parent is not None:
+        raise unequal(f"it is {what} under a condition, or inside another operator")
+
+
+def require_its_place(tx: compat.Tracer) -> None:
+    """Refuse what has to be done once, at its place among the effects of a call."""
+    if tx.export or not capture_mode.in_mended_code(tx):
+        raise unequal("the graph may break, or is exported")
+    require_always(tx, "called")
+
+
+def require_one_graph(tx: compat.Tracer, detail: str = "the graph may break") -> None:
+    """Refuse what is only equal if the call is captured in one graph."""
+    if not capture_mode.in_mended_code(tx):
+        raise unequal(detail)
+
+
+AnswerTo = Callable[[Call], Answer]
+
+#: What gives the value of a call, by the name that rows of the table have for it.
+ANSWERS: Final[dict[str, AnswerTo]] = {}
+
+
+def answers_to(name: str) -> Callable[[AnswerTo], AnswerTo]:
+    """Register the answer that rows of the table call ``name``."""
+
+    def register(answer: AnswerTo) -> AnswerTo:
+        ANSWERS[name] = answer
+        return answer
+
+    return register
+
+
+def is_patched(tx: compat.Tracer) -> Policy | None:
+    """Return the policy over the innermost frame being traced that is patched."""
+    found: Policy | None = frames.mark_over(tx)
+    return found
+
+
+def withdraw(site: LiveSite, detail: str) -> SiteChanged:
+    """Switch a substitution off, since the trace has shown that it is not equal; to be raised."""
+    site.withdraw("no-equal-substitute", detail)
+    return SiteChanged(restart_reason=f"bcmend: {site.key} withdrawn")
+
+
+# What is called
+
+#: Functions that turned out not to be traceable, and what is known of them.
+_TAKEN_OVER: Final[weakref.WeakKeyDictionary[FunctionType, Substitute]] = (
+    weakref.WeakKeyDictionary()
+)
+
+
+def take_over(function: FunctionType, row: Substitute) -> bool:
+    """Ask for an answer to calls of ``function`` from now on; ``False`` if that was so before."""
+    return _TAKEN_OVER.setdefault(function, row) is row
+
+
+def _row_of(fn: Any) -> tuple[Substitute | None, Any, Value | None]:
+    """Return the row of what Dynamo models, the callable, and what it is a method of."""
+    owner = getattr(fn, "obj", None)
+    owner = owner.realize() if isinstance(owner, Value) else None
+    name = getattr(fn, "name", None)
+    if isinstance(owner, compat.TensorVariable) and isinstance(name, str):
+        return replaced_calls.of_tensor_method(name), None, owner
+    for holder in ("fn", "value", "descriptor"):
+        value = getattr(fn, holder, None)
+        if value is not None:
+            row = replaced_calls.of_callable(value)
+            if row is None and isinstance(value, FunctionType):
+                row = _TAKEN_OVER.get(value)
+            if row is not None:
+                return row, value, owner
+    return None, None, None
+
+
+def _given(
+    tx: compat.Tracer,
+    row: Substitute | None,
+    function: Any,
+    owner: Value | None,
+    args: Any = (),
+    kwargs: Any = None,
+) -> Answer:
+    """Return the answer to a call of a row of the table, and note what became of it."""
+    policy = None if row is None else is_patched(tx)
+    if row is None or policy is None:
+        return PASS
+    site = site_table.being_traced(tx, frames.resumed(tx.f_code), "call", "call")
+    if not site.active or policy.is_off(site.key):
+        return PASS
+    call = Call(tx, row.name, owner, tuple(args), dict(kwargs or {}), function, row=row, site=site)
+    try:
+        result = ANSWERS[row.answer](call)
+    except compat.ObservedException:  # what the call raises in eager execution too
+        site.mended("substitute", row.name)
+        raise
+    except Refusal as reason:
+        site.refuse(reason.slug, f"{row.name}: {reason}")
+        return PASS
+    if result is not PASS:
+        site.mended("substitute", row.name)
+        rerun_policy.note(tx)  # what fails inside a graph that stock has not made
+    return result
+
+
+@hooks.around(
+    compat.InstructionTranslatorBase, "call_function", "calls that are replaced", gate=hooks.first
+)
+def _call_function(inner: Any, self: Any, fn: Value, args: Any, kwargs: Any) -> None:
+    exception_flow.note_call(self, fn.realize())
+    result = _given(self, *_row_of(fn.realize()), args, kwargs)
+    if result is PASS:
+        inner(self, fn, args, kwargs)
+    else:
+        self.push(result)
+
+
+def answer_for(tx: compat.Tracer, name: str, owner: Value) -> Answer:
+    """Return what stands in for what an instruction does to ``owner``."""
+    return _given(tx, replaced_calls.TABLE[name], None, owner)
+
+
+@hooks.around(compat.SetAttrBuiltinVariable, "_call_setattr", "`tensor.requires_grad = ...`")
+def _store(inner: Any, self: Any, tx: compat.Tracer, obj: Any, name_var: Any, val: Any) -> Any:
+    """Store ``requires_grad`` of a tensor as its method sets it."""
+    obj = obj.realize()
+    name = name_var.as_python_constant() if name_var.is_python_constant() else None
+    if name in replaced_calls.STORES and type(obj) is compat.TensorVariable:
+        row = replaced_calls.of_tensor_method(f"{name}_")
+        row = row and replace(row, name="torch.Tensor.requires_grad = ...")
+        if _given(tx, row, None, obj, (val,)) is not PASS:
+            return constant(None)
+    return inner(self, tx, obj, name_var, val)

@@ -1,0 +1,149 @@
+"""``with`` blocks that have no effect on what is traced inside them.
+
+The flags of cuDNN matter to no operation on tensors in the memory of the CPU. A lock keeps other
+threads from what the block reads and writes, so that a block which only computes tensors does not
+need it. Whether that is so is known at the end of the block; if not, the frame is traced again
+without the substitution.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+from typing import Any, Final
+
+import torch
+
+from bcmend.dynamo import compat, hooks
+from bcmend.dynamo.handlers import PASS, Answer
+from bcmend.dynamo.values import Value, constant
+from bcmend.tracing.sites.site_table import LiveSite
+from bcmend.tracing.substitutes import dispatch
+from bcmend.tracing.substitutes.dispatch import Call, answers_to, unequal, withdraw
+
+#: Locks that CPython has done without since 3.12: two threads may both compute the property.
+_NEEDLESS: Final = frozenset([functools.cached_property.__get__.__code__])
+
+_LOCKS: Final = (type(threading.Lock()), type(threading.RLock()))
+_MAY_BREAK: Final = "the graph may break inside the block"  # which is judged at its end
+
+
+# The flags of cuDNN
+
+
+class _Flags(compat.ContextWrappingVariable):
+    """``torch.backends.cudnn.flags(...)``."""
+
+    def __init__(self, site: LiveSite, flags: dict[str, Any], **more: Any) -> None:
+        super().__init__(target_values=(), initial_values=None, **more)
+        self.site, self.flags = site, flags
+
+    def enter(self, tx: compat.Tracer) -> Value:
+        entered = torch.backends.cudnn.flags(**self.flags)
+        entered.__enter__()  # for what the traced code reads
+        self.set_cleanup_hook(tx, lambda: entered.__exit__(None, None, None))
+        self.nodes = {id(node) for node in tx.output.graph.nodes}
+        return constant(None)
+
+    def exit(self, tx: compat.Tracer, *args: Value) -> Value:
+        self.cleanup_assert()
+        inside = (node for node in tx.output.graph.nodes if id(node) not in self.nodes)
+        if not all(_is_on_cpu(node.meta.get("example_value")) for node in inside):
+            raise withdraw(self.site, "a tensor in the block is not in the memory of the CPU")
+        return constant(None)
+
+    def module_name(self) -> str:
+        return "torch.backends.cudnn"
+
+    def fn_name(self) -> str:
+        return "flags"
+
+
+def _is_on_cpu(example: Any) -> bool:
+    if isinstance(example, (tuple, list)):
+        return all(map(_is_on_cpu, example))
+    return not isinstance(example, torch.Tensor) or example.device.type == "cpu"
+
+
+@answers_to("cudnn flags")
+def _cudnn_flags(call: Call) -> Answer:
+    dispatch.require_one_graph(call.tx, _MAY_BREAK)
+    signature = inspect.signature(torch.backends.cudnn.flags)
+    try:
+        given = signature.bind(*call.args, **call.kwargs).arguments
+    except TypeError:
+        return PASS
+    if not all(each.is_python_constant() for each in given.values()):
+        raise unequal("a flag that is no constant")
+    return _Flags(call.site, {name: each.as_python_constant() for name, each in given.items()})
+
+
+# Locks
+
+_MADE_HERE: Final = (compat.AttributeMutationNew, compat.ValueMutationNew)
+
+
+class _Lock(compat.ContextWrappingVariable):
+    """A lock that is held for the length of a block."""
+
+    def __init__(self, site: LiveSite, lock: Value, **more: Any) -> None:
+        super().__init__(target_values=(), initial_values=None, **more)
+        self.site, self.lock = site, lock
+
+    def enter(self, tx: compat.Tracer) -> Value:
+        effects: Any = tx.output.side_effects
+        allowed = effects.check_allowed_side_effect
+        self.changes: list[Value] = []
+
+        def watched(item: Value) -> Any:
+            if item.mutation_type is not None and not isinstance(item.mutation_type, _MADE_HERE):
+                self.changes.append(item)
+            return allowed(item)
+
+        effects.check_allowed_side_effect = watched
+        self.set_cleanup_hook(tx, lambda: vars(effects).pop("check_allowed_side_effect", None))
+        self.versions = _versions(tx.output)
+        return constant(True)
+
+    def exit(self, tx: compat.Tracer, *args: Value) -> Value:
+        self.cleanup_assert()
+        if tx.f_code in _NEEDLESS:
+            return constant(None)
+        if self.changes or any(
+            version != self.versions.get(key, 0)  # one that the block has met first is new
+            for key, version in _versions(tx.output).items()
+        ):
+            raise withdraw(self.site, "the block changes something that other threads may see")
+        return constant(None)
+
+    def reconstruct(self, codegen: Any) -> None:
+        codegen(self.lock)
+
+
+def _versions(output: compat.OutputGraph) -> dict[str, int]:
+    """Return how often each tensor from outside the graph has been changed in place."""
+    outside = [node for node in output.graph.nodes if node.op in ("placeholder", "get_attr")]
+    examples = {node.name: node.meta.get("example_value") for node in outside}
+    tensors = {name: each for name, each in examples.items() if isinstance(each, torch.Tensor)}
+    return {name: each._version for name, each in tensors.items()}
+
+
+@answers_to("lock")
+def _lock(call: Call) -> Answer:
+    dispatch.require_one_graph(call.tx, _MAY_BREAK)
+    dispatch.require_always(call.tx, "held")
+    return _Lock(call.site, call.owner)
+
+
+@hooks.around(
+    compat.InstructionTranslatorBase, "setup_or_before_with", "`with lock:`", gate=hooks.first
+)
+def _before_with(inner: Any, self: Any, inst: Any) -> None:
+    """Begin a ``with`` block; a lock stands for its ``__enter__``."""
+    held = self.stack[-1].realize()
+    if isinstance(held, compat.UserDefinedObjectVariable) and type(held.value) in _LOCKS:
+        answer = dispatch.answer_for(self, "threading.Lock.__enter__", held)
+        if answer is not PASS:
+            self.stack[-1] = answer
+    inner(self, inst)

@@ -1,0 +1,216 @@
+"""Random numbers of Python or numpy, and seeds: calls that are made before the graph runs.
+
+Dynamo makes some draws from Python's generator before the graph, in the order of the program, and
+passes what they give as inputs, so that every call has its own (``OutputGraph.random_calls``). Here
+the same is done for all draws that give numbers or arrays of numbers, for numpy's global generator,
+and for seeds. The streams of Python, numpy and torch are independent of each other, and each is
+drawn from in its order. What is drawn is a data-dependent number, so that a branch on it is mended
+like any other.
+
+A draw under a data-dependent condition has no place before the graph; nor has a seed of torch's
+generator behind a random operator.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+import torch
+from torch.fx import Proxy
+
+from bcmend.dynamo import compat, handlers
+from bcmend.dynamo.handlers import Answer
+from bcmend.dynamo.slots import Slot
+from bcmend.dynamo.values import Value, constant, fake_mode_of
+from bcmend.tracing.deopt import rerun_policy
+from bcmend.tracing.effects import random_draws
+from bcmend.tracing.numbers import scalars
+from bcmend.tracing.sites import nesting_limits
+from bcmend.tracing.sites.refusal import Refusal, attempt
+from bcmend.tracing.substitutes import dispatch
+from bcmend.tracing.substitutes.dispatch import Call, answers_to, unequal
+
+_SCALARS: Final = (bool, int, float)
+
+
+@answers_to("draw")
+def _draw(call: Call) -> Answer:
+    """Answer with a number, a list of numbers or an array, drawn before the graph."""
+    made = attempt(lambda: _made_of_constants(call))
+    if isinstance(made, Refusal):
+        _require_no_arm(call, made)
+        raise made
+    function, arguments, named = made
+    with generators_restored():
+        try:
+            example = function(*arguments, **named)
+        except Exception as error:
+            raise unequal(f"it raises {type(error).__name__}") from error
+    convert, given = _conversion(example)
+    if given is not _array:
+        dispatch.require_one_graph(call.tx)
+    for each in (*arguments, *call.kwargs.values()):
+        if isinstance(each, (list, tuple)) and len(set(map(type, each))) > 1:
+            raise unequal("what it chooses from is of several types")
+    proxy = _input(call.tx, _converted(function, convert), arguments, named, convert(example))
+    return given(call.tx, proxy)
+
+
+def _require_no_arm(call: Call, reason: Refusal) -> None:
+    """Break the graph in an arm that draws from the generator of Python or numpy.
+
+    Dynamo would draw before the graph, whether the arm is taken or not, and those of numpy from
+    torch's generator.
+    """
+    if nesting_limits.is_in_an_arm(call.tx):
+        call.site.refuse("no-equal-substitute", f"{call.row.name}: {reason}")
+        handlers.break_graph(
+            "a draw of Python's or numpy's in an arm",
+            call.row.name,
+            "The numbers would be drawn whether the arm is taken or not.",
+        )
+
+
+@answers_to("seed")
+def _seed(call: Call) -> Answer:
+    """Answer a seed, or a state, that is set before the graph."""
+    tx: Any = call.tx
+    function, arguments, named = _made_of_constants(call)
+    dispatch.require_one_graph(tx)
+    if call.row.name.startswith("torch."):
+        if any(map(random_draws.may_draw, random_draws.nodes_of(tx.output))):
+            raise unequal("an operation before it draws from torch's generator")
+        if tx.instructions[tx.instruction_pointer].opname != "POP_TOP":
+            raise unequal("the generator that it returns is used")
+    tx.output.random_calls.append((function, arguments, named))
+    rerun_policy.note(tx)
+    return constant(None)
+
+
+def _made_of_constants(call: Call) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """Return what is to be called, with the Python values of all arguments."""
+    if call.tx.export:
+        raise unequal("an exported program has no Python in front of its graph")
+    dispatch.require_always(call.tx, "called")
+    if _DRAWS_INSIDE.of(call.tx.output):
+        raise unequal("a function that is called inside the graph comes before it")
+    try:
+        arguments = tuple(each.as_python_constant() for each in call.args)
+        named = {name: each.as_python_constant() for name, each in call.kwargs.items()}
+    except NotImplementedError:
+        raise unequal("an argument is no constant") from None
+    return call.function, arguments, named
+
+
+_DRAWS_INSIDE: Final = Slot(bool)
+
+
+def note_drawn_inside(tx: compat.Tracer) -> None:
+    """Note that the graph itself draws from the generators of Python or numpy, from here on."""
+    _DRAWS_INSIDE.put(tx.output, True)
+
+
+@contextmanager
+def generators_restored() -> Iterator[None]:
+    """Put Python's and numpy's generators back, from which an example is drawn."""
+    before = random_draws.states_of_python()
+    try:
+        yield
+    finally:
+        random_draws.put_back_python(before)
+
+
+# What comes of a draw
+
+Convert = Callable[[Any], torch.Tensor]
+Given = Callable[[compat.Tracer, Proxy], Value]
+
+
+def _converted(function: Any, convert: Convert) -> Callable[..., torch.Tensor]:
+    """Return a function that makes a tensor of what ``function`` gives."""
+    return lambda *arguments, **named: convert(function(*arguments, **named))
+
+
+def _conversion(example: Any) -> tuple[Convert, Given]:
+    """Return how a value becomes a tensor, and how the traced code sees that."""
+    kind = type(example)
+    if kind in _SCALARS:
+        return _tensor_of, _number
+    if kind is list and set(map(type, example)) in [{one} for one in _SCALARS]:
+        return _tensor_of, _numbers
+    if "numpy" in sys.modules and _is_numeric(example):
+        return torch.as_tensor, _array
+    raise unequal(f"it gives a {kind.__qualname__}")
+
+
+def _is_numeric(example: Any) -> bool:
+    """Return whether a value is an array or scalar of numpy's that torch has a type for."""
+    numpy = sys.modules["numpy"]
+    is_of_numpy = isinstance(example, (numpy.ndarray, numpy.generic))
+    return is_of_numpy and example.dtype.kind in "biuf"
+
+
+_DTYPES: Final = {bool: torch.bool, int: torch.int64, float: torch.float64}
+
+
+def _tensor_of(value: Any) -> torch.Tensor:
+    kind = type(value[0]) if isinstance(value, list) else type(value)
+    return torch.tensor(value, dtype=_DTYPES[kind], device="cpu")
+
+
+def _tensor(tx: compat.Tracer, proxy: Proxy, kind: Any = compat.TensorVariable) -> Any:
+    fake = proxy.node.meta["example_value"]
+    return compat.wrap_fx_proxy_cls(kind, tx=tx, proxy=proxy, example_value=fake)
+
+
+def _number(tx: compat.Tracer, proxy: Proxy) -> Value:
+    return _taken(tx, _tensor(tx, proxy))
+
+
+def _taken(tx: compat.Tracer, tensor: compat.TensorVariable) -> Value:
+    number = scalars.take(tx, tensor)
+    if number is None:
+        raise unequal("no number can be taken out of a tensor here")
+    return number
+
+
+def _numbers(tx: compat.Tracer, proxy: Proxy) -> Value:
+    tensor, count = _tensor(tx, proxy), proxy.node.meta["example_value"].shape[0]
+    places = [[constant(0), constant(place)] for place in range(count)]
+    items = [_taken(tx, tensor.call_method(tx, "select", place, {})) for place in places]
+    return compat.ListVariable(items, mutation_type=compat.ValueMutationNew())
+
+
+def _array(tx: compat.Tracer, proxy: Proxy) -> Value:
+    array: Value = _tensor(tx, proxy, compat.NumpyNdarrayVariable)
+    return array
+
+
+def _input(
+    tx: compat.Tracer,
+    function: Any,
+    arguments: tuple[Any, ...],
+    named: Mapping[str, Any],
+    example: torch.Tensor,
+) -> Proxy:
+    """Return a new input of the graph, which ``function`` makes before each call."""
+    output = tx.output
+    source = compat.RandomValueSource(len(output.random_calls))
+    output.random_calls.append((function, arguments, dict(named)))
+    rerun_policy.note(tx)
+    fake = fake_mode_of(tx).from_tensor(example, static_shapes=True)
+    proxy: Proxy = output.root_tracer.create_graph_input(
+        f"drawn_{source.random_call_index}", torch.Tensor, fake, source=source
+    )
+    proxy.node.meta["grapharg"] = compat.GraphArg(
+        source,
+        example,
+        pass_arg_as_tensor=False,
+        fake_tensor=fake,
+        is_tensor=True,
+        example_strong_ref=example,
+    )
+    return proxy

@@ -1,0 +1,170 @@
+"""What an operation of an arm says of a size holds where the arm is taken, and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+import bcmend
+from bcmend.dynamo import shape_env
+from bcmend.tracing.entry import primitives  # noqa: F401  # the second one installs the first
+from tests.equivalence import Call, assert_equivalent, call
+
+
+@pytest.fixture(autouse=True)
+def _clean() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    bcmend.unpatch()
+    torch._dynamo.reset()
+
+
+def _is_known(number: Any, lower: int) -> bool:
+    return bool(number.node.shape_env.bound_sympy(number.node.expr).lower >= lower)
+
+
+def test_an_assertion_is_taken_back_and_made_again() -> None:
+    environment = ShapeEnv()
+    number = environment.create_unbacked_symint()
+    with shape_env.taken_back(environment) as found:
+        torch._check(number >= 5)
+        assert _is_known(number, 5)
+    assert len(found) == 1
+    assert not _is_known(number, 5)
+    assert not any(environment.deferred_runtime_asserts.values())
+    tx = SimpleNamespace(output=SimpleNamespace(shape_env=environment))
+    shape_env.assert_again(tx, found)
+    assert _is_known(number, 5)
+    assert any(environment.deferred_runtime_asserts.values())
+
+
+def test_what_was_asserted_before_stays() -> None:
+    environment = ShapeEnv()
+    number = environment.create_unbacked_symint()
+    torch._check(number >= 2)
+    with shape_env.taken_back(environment) as found:
+        torch._check(number >= 1)
+    assert found == []
+    assert _is_known(number, 2)
+
+
+def test_what_is_asserted_of_a_number_of_the_block_stays() -> None:
+    environment = ShapeEnv()
+    with shape_env.taken_back(environment) as found:
+        number = environment.create_unbacked_symint()
+        torch._check(number >= 3)
+    assert found == []
+    assert _is_known(number, 3)
+
+
+def test_everything_is_taken_back_also_of_numbers_made_since() -> None:
+    environment = ShapeEnv()
+    older = environment.create_unbacked_symint()
+    knowledge = shape_env.Knowledge(environment)
+    newer = environment.create_unbacked_symint()
+    torch._check(older >= 5)
+    torch._check(newer >= 3)
+    knowledge.take_back_all()
+    assert not any(environment.deferred_runtime_asserts.values())
+    assert environment.num_deferred_runtime_asserts == 0
+    assert not _is_known(older, 5)
+
+
+def test_only_what_was_asserted_since_is_returned() -> None:
+    environment = ShapeEnv()
+    number = environment.create_unbacked_symint()
+    torch._check(number >= 2)
+    knowledge = shape_env.Knowledge(environment)
+    assert knowledge.take_back_older() == []
+    torch._check(number >= 5)
+    (found,) = knowledge.take_back_older()
+    assert found.expr.free_symbols == {number.node.expr}
+    assert found.expr.subs(number.node.expr, 5) and not found.expr.subs(number.node.expr, 4)
+    assert _is_known(number, 2) and not _is_known(number, 3)
+
+
+def test_facts_do_not_hold_inside_a_block_and_do_behind_it() -> None:
+    environment = SimpleNamespace()
+    shape_env.FACTS.put(environment, ["fact"])
+    with pytest.raises(KeyError), shape_env.without_facts(environment):
+        assert shape_env.FACTS.of(environment) == []
+        raise KeyError
+    assert shape_env.FACTS.of(environment) == ["fact"]
+
+
+def test_symbols_of_numbers_tensors_and_several_of_them() -> None:
+    environment = ShapeEnv()
+    one, other = (environment.create_unbacked_symint() for _ in range(2))
+    symbols = {one.node.expr, other.node.expr}
+    assert shape_env.symbols_in(one) == {one.node.expr}
+    assert shape_env.symbols_in((one, [other, 3, None])) == symbols
+    assert shape_env.symbols_in(one + other) == symbols
+    assert shape_env.symbols_in(torch.ones(2)) == shape_env.symbols_in("text") == set()
+    with FakeTensorMode(shape_env=environment):
+        assert shape_env.symbols_in(torch.empty(one, 2)) == {one.node.expr}
+
+
+def _calls() -> list[Call]:
+    rows = ([1.0, -2, 3, 4], [-1.0, -2, -3, -4], [-1.0, -2, 3, -4], [1.0, 2, 3, 4])
+    return [call(torch.tensor(each)) for each in rows]
+
+
+def _in_an_arm(x: Tensor) -> Tensor:
+    places = torch.nonzero(x > 0)
+    y = x * 2
+    if len(places) > 1:
+        y = y + places[1]
+    if len(places) > 2:
+        y = y * places[2] - places[0]
+    return y
+
+
+def _in_both_arms(x: Tensor) -> Tensor:
+    places = torch.nonzero(x > 0)
+    if len(places) > 1:
+        return x + places[1]
+    if len(places) == 1:
+        return x - places[0]
+    return x * 2
+
+
+def _in_turns(x: Tensor) -> Tensor:
+    places = torch.nonzero(x > 0)
+    y = x * 2
+    for turn in range(len(places)):
+        y = y + places[turn] * (turn + 1)
+    return y
+
+
+def _by_a_flag(x: Tensor, flag: Tensor) -> Tensor:
+    x.add_(1)  # of more bytes than are put back: the call cannot be made again
+    places = torch.nonzero(x[:4] > 0)
+    y = x[:4] * 2
+    if flag > 0:
+        y = y + places[1]
+    return y
+
+
+def _flags() -> list[Call]:
+    rows = (([1.0, 1, 1, 1], 1), ([-2.0, -2, -2, -2], 0), ([-2.0, 1, -2, -2], 0))
+    return [call(torch.tensor([*row, *[0.0] * 2**20]), torch.tensor(flag)) for row, flag in rows]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_an_arm_that_says_more_than_its_condition(backend: str) -> None:
+    assert_equivalent(lambda: _by_a_flag, _flags, backend=backend)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@pytest.mark.parametrize("program", [_in_an_arm, _in_both_arms, _in_turns])
+def test_nothing_is_asserted_where_the_arm_is_not_taken(
+    program: Callable[..., Any], backend: str
+) -> None:
+    assert_equivalent(lambda: program, _calls, backend=backend)

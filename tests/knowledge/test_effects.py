@@ -1,0 +1,163 @@
+"""The table of effects: each fact, for operators, functions of torch and methods of tensors."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional
+
+from bcmend.knowledge import effects
+from bcmend.knowledge.effects import EffectFacts, Switch
+
+ATEN: Any = torch.ops.aten
+
+#: For each fact, what has it and what has not.
+FACTS: dict[str, tuple[list[Any], list[Any]]] = {
+    "is_random": (
+        [
+            ATEN.rand.default,
+            ATEN.bernoulli_,
+            torch.rand,
+            torch.randn_like,
+            "normal_",
+            "bernoulli",
+            ATEN.native_dropout.default,
+            functional.dropout,
+            functional.gumbel_softmax,
+        ],
+        [ATEN.add.Tensor, torch.sin, "add_", ATEN.empty.memory_format, functional.relu],
+    ),
+    "switch": (
+        [functional.dropout, functional.rrelu, ATEN.native_dropout.default, torch.dropout],
+        [ATEN.rand.default, torch.sin, functional.gumbel_softmax],
+    ),
+    "is_total": (
+        [ATEN.sum.default, ATEN.mm.default, torch.cat, "softmax", ATEN.where.self, "zero_"],
+        [ATEN.index.Tensor, ATEN.gather.default, ATEN.linalg_inv.default, "item"],
+    ),
+    "divides": (
+        [ATEN.div.Tensor, torch.floor_divide, "remainder", "div_", torch.fmod],
+        [ATEN.mul.Tensor, torch.add, "reciprocal"],
+    ),
+    "is_expensive": (
+        [ATEN.mm.default, torch.matmul, "sort", ATEN.convolution.default, torch.topk, torch.lstm],
+        [ATEN.add.Tensor, "sum", torch.relu],
+    ),
+    "statistics": (
+        [
+            functional.batch_norm,
+            functional.instance_norm,
+            ATEN.native_batch_norm.default,
+            torch.batch_norm,
+            torch.instance_norm,
+        ],
+        [functional.layer_norm, ATEN.native_layer_norm.default],
+    ),
+    "replaces_storage": (
+        ["set_", "resize_", "resize_as_", ATEN.set_.source_Tensor, torch.utils.swap_tensors],
+        ["copy_", "reshape", ATEN.resize.default],
+    ),
+    "is_collective": (
+        [
+            torch.ops._c10d_functional.all_reduce.default,
+            torch.ops.c10d.allreduce_.default,
+            torch.distributed.all_reduce,
+        ],
+        [ATEN.add.Tensor, torch.add, functional.linear],
+    ),
+    "sets_default": ([torch.set_default_dtype, torch.set_default_device], [torch.set_num_threads]),
+    "draws_on_host": ([], [torch.rand, ATEN.rand.default, functional.dropout]),
+    "is_recurrent": ([torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu], [torch.matmul]),
+}
+
+
+def test_every_fact_is_tested() -> None:
+    assert [each.name for each in fields(EffectFacts)] == list(FACTS)
+
+
+@pytest.mark.parametrize("fact", FACTS)
+def test_a_fact_holds_of_what_has_it_and_of_nothing_else(fact: str) -> None:
+    having, others = FACTS[fact]
+    for target in having:
+        assert getattr(effects.of(target), fact), target
+    for target in others:
+        assert not getattr(effects.of(target), fact), target
+
+
+def test_an_operator_that_is_declared_has_those_facts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(effects, "_KNOWN", {})
+
+    def operator() -> None: ...
+
+    assert effects.of(operator) == EffectFacts()
+    facts = EffectFacts(is_random=True, draws_on_host=True)
+    effects.declare(operator, facts)
+    assert effects.of(operator) is facts
+
+
+def test_unknown_names_and_python_functions_have_no_facts() -> None:
+    def relu(x: object) -> object:
+        return x
+
+    assert effects.of("no_such_method") == EffectFacts()
+    assert effects.of(relu) == EffectFacts()
+
+
+def test_an_overload_has_the_tags_of_its_own_and_its_operator_those_of_all() -> None:
+    """``normal.Tensor_Tensor`` is random; the operator is as soon as one overload is."""
+    assert effects.of(ATEN.normal.Tensor_Tensor).is_random
+    assert effects.of(ATEN.normal).is_random
+
+
+@pytest.mark.parametrize(
+    ("target", "arguments", "keywords", "expected"),
+    [
+        (functional.dropout, (1, 0.5), {}, True),
+        (functional.dropout, (1, 0.5, False), {}, False),
+        (functional.dropout, (1,), {"training": False}, False),
+        (functional.dropout, (1,), {"training": "unknown"}, True),
+        (functional.alpha_dropout, (1, 0.5), {}, False),
+        (functional.alpha_dropout, (1, 0.5, True), {}, True),
+        (functional.rrelu, (1, 0.1, 0.3), {}, False),
+        (functional.scaled_dot_product_attention, (1, 1, 1), {}, False),
+        (functional.scaled_dot_product_attention, (1, 1, 1, None, 0.1), {}, True),
+        (functional.scaled_dot_product_attention, (1, 1, 1), {"dropout_p": 0.0}, False),
+        (torch.rand, (2,), {}, True),
+        (torch.sin, (1,), {}, False),
+    ],
+)
+def test_a_call_draws_unless_its_switch_is_off(
+    target: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], expected: bool
+) -> None:
+    assert effects.of(target).draws(arguments, keywords) is expected
+
+
+def test_a_switch_is_off_only_where_that_is_known() -> None:
+    switch = Switch(1, "train", True)
+    assert switch.is_off((0, False), {}) and switch.is_off((0,), {"train": 0})
+    assert not switch.is_off((0,), {}) and not switch.is_off((0, None), {})
+    assert Switch(1, "train", False).is_off((0,), {})
+
+
+def test_where_a_norm_is_given_its_statistics() -> None:
+    for norm, first, training in (
+        (functional.batch_norm, 1, 5),
+        (torch.batch_norm, 3, 5),
+        (functional.instance_norm, 1, 5),
+    ):
+        found = effects.of(norm).statistics
+        assert found is not None and found.first == first and found.switch.position == training
+    by_input = effects.of(torch.instance_norm).statistics
+    assert by_input is not None and by_input.switch.default is True
+
+
+def test_an_operator_is_found_behind_overloads_and_functions_written_in_c() -> None:
+    assert effects.packet_of(ATEN.add.Tensor) is ATEN.add
+    assert effects.packet_of(ATEN.add) is ATEN.add
+    assert effects.packet_of(torch.add) is ATEN.add
+    assert effects.packet_of(torch.Tensor.add_) is ATEN.add_
+    assert effects.packet_of(functional.relu) is None
+    assert effects.packet_of(torch.Tensor.__add__) is None

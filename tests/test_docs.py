@@ -1,0 +1,46 @@
+"""The pages of the documentation name files, packages and pages that are there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+#: A path in backticks that begins with a folder of the project and has no placeholder.
+_PATH = re.compile(r"`((?:bcmend|tests|corpus|bench|docs)/[\w./]+)`")
+_LINK = re.compile(r"\]\(([\w./]+\.md)\)")
+
+
+def missing_in(text: str, folder: Path) -> list[str]:
+    """Return the files, packages and pages that a text names and that are not there."""
+    paths = [each for each in _PATH.findall(text) if not (ROOT / each).exists()]
+    modules = [each for each in paths if not (ROOT / f"{each}.py").exists()]
+    return modules + [each for each in _LINK.findall(text) if not (folder / each).exists()]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_what_a_page_names_is_there(page: Path) -> None:
+    assert missing_in(page.read_text(encoding="utf-8"), page.parent) == []
+
+
+def test_what_is_not_there_is_found() -> None:
+    text = "`bcmend/nothing.py`, `bcmend/cli`, `tests/rewrite` and [a page](nothing.md)"
+    assert missing_in(text, ROOT) == ["bcmend/nothing.py", "nothing.md"]
+
+
+def test_every_page_is_linked_from_another() -> None:
+    texts = {page: page.read_text(encoding="utf-8") for page in PAGES}
+    for page in PAGES[1:]:
+        others = (text for other, text in texts.items() if other != page)
+        assert any(f"{page.name}" in text for text in others), page.name
+
+
+def test_the_map_names_every_package() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    found = [each.parent for each in (ROOT / "bcmend").rglob("__init__.py")]
+    names = [str(each.relative_to(ROOT / "bcmend")) for each in found]
+    outer = [each for each in names if each not in (".", "tracing") and "rewrite/" not in each]
+    assert [each for each in outer if f"| `{each}` |" not in page] == []

@@ -1,0 +1,81 @@
+"""The static part of bcmend imports no torch, not even indirectly."""
+
+from __future__ import annotations
+
+import pkgutil
+import subprocess
+import sys
+from importlib import import_module
+from typing import Final
+
+import pytest
+
+PACKAGES: Final = ("bcmend.bytecode", "bcmend.cfg", "bcmend.analysis", "bcmend.rewrite")
+MODULES: Final = (
+    "bcmend.errors",
+    "bcmend.names",
+    "bcmend.policy",
+    "bcmend.reasons",
+    "bcmend.scan",
+)
+
+
+def _modules_of(package: str) -> list[str]:
+    found = [package]
+    for module in pkgutil.walk_packages(import_module(package).__path__, f"{package}."):
+        found.append(module.name)
+    return found
+
+
+def _all_modules() -> list[str]:
+    return [*MODULES, *(name for package in PACKAGES for name in _modules_of(package))]
+
+
+def _run(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+
+def _imported_with(names: list[str]) -> set[str]:
+    """Return the modules that a fresh process has after importing ``names``."""
+    imports = "\n".join(f"import {name}" for name in names)
+    done = _run(f"import sys\n{imports}\nprint(*sys.modules)")
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.split())
+
+
+def test_every_module_of_the_packages_is_found() -> None:
+    found = _all_modules()
+    assert len(found) == len(set(found))
+    assert {
+        "bcmend.bytecode.decode",
+        "bcmend.cfg.graph",
+        "bcmend.analysis.facts",
+        "bcmend.rewrite.pipeline",
+        "bcmend.rewrite.passes.chains",
+        "bcmend.rewrite.sites.plan",
+        "bcmend.rewrite.writer.code_writer",
+    } <= set(found)
+
+
+def test_modules_that_are_imported_indirectly_are_seen() -> None:
+    assert "colorsys" not in _imported_with(["bcmend.errors"])
+    assert "json.decoder" in _imported_with(["json"])
+
+
+def test_the_static_part_imports_no_torch() -> None:
+    names = _all_modules()
+    loaded = _imported_with(names)
+    assert set(names) <= loaded
+    assert "torch" not in loaded
+
+
+def test_the_static_part_imports_no_dynamic_part() -> None:
+    dynamic = ("bcmend.tracing", "bcmend.dynamo", "bcmend.delivery", "bcmend.patching")
+    loaded = _imported_with(_all_modules())
+    assert not [name for name in loaded if name.startswith(dynamic)]
+
+
+@pytest.mark.parametrize("name", _all_modules())
+def test_each_module_can_be_imported_first(name: str) -> None:
+    """No module relies on another having been imported before: there is no circle."""
+    assert name in _imported_with([name])

@@ -1,0 +1,132 @@
+"""On a torch that bcmend is not tested with, it says so and changes nothing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import torch
+
+from bcmend import releases
+
+#: Calls the public functions on an untested release; prints what became of the program.
+_SCRIPT = """
+import json, sys, warnings
+import torch
+torch.__version__ = {version!r}
+import bcmend
+
+def program(x):
+    if x.sum() > 0:
+        print("above")
+        return x + 1
+    return x - 1
+
+class Model(torch.nn.Module):
+    forward = lambda self, x: program(x)
+
+code, names = program.__code__, set(globals())
+skipped = list(torch._dynamo.trace_rules.SKIP_DIRS)
+model = Model()
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    same = bcmend.patch(model) is model
+    after_patching = [[each.category.__name__, str(each.message), each.filename, each.lineno]
+                      for each in caught]
+    bcmend.unpatch(model)
+    after_unpatching = len(caught)
+    with bcmend.patched(program):
+        inside = program.__code__ is code
+    bcmend.report(model)
+    bcmend.register_output("package.module.write")
+    compiled = bcmend.compile(program, backend="eager")
+    total = len(caught)
+result = compiled(torch.ones(2)).tolist()
+print(json.dumps({{
+    "same": same,
+    "warned": after_patching,
+    "after_unpatching": after_unpatching,
+    "total": total,
+    "is_original": program.__code__ is code and inside,
+    "names": sorted(name for name in set(globals()) - names if name.startswith("@")),
+    "skipped": torch._dynamo.trace_rules.SKIP_DIRS == skipped,
+    "modules": [name for name in sys.modules if name.startswith("bcmend.")],
+    "result": result,
+}}))
+"""
+
+
+def _run(version: str) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, "-c", _SCRIPT.format(version=version)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+@pytest.fixture(scope="module")
+def untested() -> dict[str, Any]:
+    return _run("2.15.0")
+
+
+def test_patching_warns_once_and_names_the_tested_releases(untested: dict[str, Any]) -> None:
+    ((category, message, file, _),) = untested["warned"]
+    assert category == "UntestedTorch"
+    assert "2.15.0" in message
+    for release in releases.TESTED:
+        assert release in message
+    assert message.endswith(".") and ". " not in message, "one sentence"
+    assert file == "<string>", "the warning is attributed to the caller"
+
+
+def test_patching_changes_nothing(untested: dict[str, Any]) -> None:
+    assert untested["same"]
+    assert untested["is_original"]
+    assert untested["names"] == []
+    assert untested["skipped"]
+    assert untested["result"] == [2.0, 2.0]
+
+
+def test_nothing_that_needs_private_torch_is_imported(untested: dict[str, Any]) -> None:
+    dynamic = ("bcmend.dynamo", "bcmend.tracing", "bcmend.patching.installer")
+    assert [name for name in untested["modules"] if name.startswith(dynamic)] == []
+
+
+def test_each_public_function_that_would_mend_warns_and_unpatching_does_not(
+    untested: dict[str, Any],
+) -> None:
+    assert untested["after_unpatching"] == len(untested["warned"])
+    assert untested["total"] == 4  # patch, patched, report, compile
+
+
+def test_a_tested_release_is_mended_without_a_warning() -> None:
+    found = _run(torch.__version__)
+    assert found["warned"] == [] and found["total"] == 0
+    assert not found["is_original"]
+    assert "bcmend.dynamo.hooks" in found["modules"]
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [
+        ("2.13.0", True),
+        ("2.13.1+cpu", True),
+        ("2.13.0a0+git1234567", True),
+        ("2.12.1", False),
+        ("2.130.0", False),
+        ("3.13.0", False),
+    ],
+)
+def test_a_release_is_known_by_its_first_two_numbers(
+    version: str, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch, "__version__", version)
+    assert releases.is_tested() is expected
+    assert ("changes nothing" in releases.sentence()) is not expected

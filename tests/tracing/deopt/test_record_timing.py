@@ -1,0 +1,79 @@
+"""Whether the records of a trace run inside the graph or after it."""
+
+from __future__ import annotations
+
+from types import CodeType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bcmend.tracing.deopt import record_timing
+from bcmend.tracing.sites import site_table
+from bcmend.tracing.sites.refusal import SiteChanged
+from bcmend.tracing.sites.site_table import LiveSite
+
+
+def _code() -> CodeType:
+    """Return code that nothing is known of."""
+    return compile("0", "<frame>", "eval").replace(co_name="frame")
+
+
+@pytest.fixture
+def code() -> CodeType:
+    return _code()
+
+
+def _tracer(code: CodeType) -> Any:
+    """Return a new trace of ``code``."""
+    return SimpleNamespace(output=SimpleNamespace(root_tx=SimpleNamespace(f_code=code)))
+
+
+def _site(**policy: str) -> LiveSite:
+    return LiveSite("module.f:1", "output", _code.__code__, **policy)
+
+
+INLINE, DEFERRED = _site(output="inline"), _site()
+
+
+def test_checks_and_output_have_policies_of_their_own() -> None:
+    assert record_timing.is_asked_for(INLINE, raises=False)
+    assert not record_timing.is_asked_for(INLINE, raises=True)
+    assert record_timing.is_asked_for(_site(guards="inline"), raises=True)
+
+
+def test_the_policy_decides_where_nothing_else_has(code: CodeType) -> None:
+    tx = _tracer(code)
+    assert record_timing.is_wanted(tx, INLINE, raises=False)
+    assert not record_timing.is_wanted(tx, DEFERRED, raises=False)
+
+
+def test_a_record_inside_the_graph_takes_the_others_along(code: CodeType) -> None:
+    tx = _tracer(code)
+    record_timing.of(tx.output).has_inline = True
+    assert record_timing.is_wanted(tx, DEFERRED, raises=False)
+    assert not record_timing.is_wanted(_tracer(code), DEFERRED, raises=False)
+
+
+def test_a_frame_whose_records_cannot_run_inside_defers_all_later_ones(code: CodeType) -> None:
+    with pytest.raises(SiteChanged):
+        record_timing.must_wait(_tracer(code).output)
+    tx = _tracer(code)
+    record_timing.of(tx.output).has_inline = True
+    assert not record_timing.is_wanted(tx, INLINE, raises=False)
+
+
+def test_side_exits_are_possible_again_when_nothing_is_written_inside(code: CodeType) -> None:
+    site_table.leave_without_exit(DEFERRED)
+    assert not site_table.may_have_exit(DEFERRED)
+    with pytest.raises(SiteChanged):
+        record_timing.must_wait(_tracer(code).output)
+    assert site_table.may_have_exit(DEFERRED)
+
+
+def test_a_deferred_record_before_an_inline_one_has_all_run_inside(code: CodeType) -> None:
+    tx = _tracer(code)
+    record_timing.require_none_deferred(tx)  # there is none yet
+    record_timing.of(tx.output).has_deferred = True
+    with pytest.raises(SiteChanged):
+        record_timing.require_none_deferred(tx)
+    assert record_timing.is_wanted(_tracer(code), DEFERRED, raises=False)

@@ -1,0 +1,158 @@
+"""What speculation of an operation would risk, read off real traces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch.nn import functional
+
+from bcmend.tracing.effects.hazards import (
+    MANY_OPERATORS,
+    Hazards,
+    hazards_of,
+)
+
+VECTOR = torch.ones(4)
+MATRIX = torch.eye(4)
+NUMBERS = torch.tensor([1, 2, 3, 1])
+
+
+def _hazards(function: Callable[..., object], *arguments: torch.Tensor) -> Hazards:
+    """Trace ``function`` with Dynamo and return the hazards of its graph."""
+    found: list[Hazards] = []
+
+    def back_end(module: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> object:
+        examples = [node.meta.get("example_value") for node in module.graph.nodes]
+        mode = next(each.fake_mode for each in examples if each is not None)
+        found.append(hazards_of(module.graph.nodes, mode))
+        return module.forward
+
+    torch._dynamo.reset()
+    torch.compile(function, backend=back_end, fullgraph=True)(*arguments)
+    (hazards,) = found
+    return hazards
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x * 2 + 1,
+        lambda x: torch.clamp(x, -1, 1).exp(),
+        lambda x: functional.gelu(x).sum(),
+        lambda x: x.reshape(2, 2).transpose(0, 1)[0],
+        lambda x: torch.softmax(x, 0),
+        lambda x: functional.layer_norm(x, (4,)),
+        lambda x: torch.cat([x, torch.zeros_like(x)]),
+        lambda x: x / 0,
+        lambda x: x.log(),
+    ],
+)
+def test_harmless(function: Callable[..., object]) -> None:
+    hazards = _hazards(function, VECTOR)
+    assert (hazards.partial, hazards.random, hazards.expensive) == ("", "", "")
+    assert hazards.operators > 0
+
+
+@pytest.mark.parametrize(
+    ("function", "argument"),
+    [
+        (lambda n: n // n, NUMBERS),
+        (lambda n: n % n, NUMBERS),
+        (lambda n: functional.embedding(n, MATRIX), NUMBERS),
+        (lambda n: VECTOR.gather(0, n), NUMBERS),
+        (lambda n: VECTOR[n], NUMBERS),
+        (lambda m: torch.linalg.inv(m), MATRIX),
+    ],
+)
+def test_may_fail_on_the_data(function: Callable[..., object], argument: torch.Tensor) -> None:
+    assert _hazards(function, argument).partial
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: functional.dropout(x, 0.5, training=True),
+        lambda x: x + torch.rand(4),
+        lambda x: torch.empty(4).normal_() + x,
+    ],
+)
+def test_draws_random_numbers(function: Callable[..., object]) -> None:
+    assert _hazards(function, VECTOR).random
+
+
+@pytest.mark.parametrize("probability", [0.0, 0.5])
+def test_attention_draws_only_with_dropout(probability: float) -> None:
+    def function(m: torch.Tensor) -> torch.Tensor:
+        q = m[None, None]
+        return functional.scaled_dot_product_attention(q, q, q, dropout_p=probability)
+
+    assert bool(_hazards(function, MATRIX).random) is (probability > 0)
+
+
+def test_dropout_in_evaluation_draws_nothing() -> None:
+    assert not _hazards(lambda x: functional.dropout(x, 0.5, training=False) + 1, VECTOR).random
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda m: m @ m,
+        lambda m: functional.linear(m, m),
+        lambda m: functional.scaled_dot_product_attention(m[None], m[None], m[None]),
+        lambda m: functional.conv1d(m[None], m[:, :, None]),
+    ],
+)
+def test_expensive(function: Callable[..., object]) -> None:
+    assert _hazards(function, MATRIX).expensive
+
+
+def test_many_cheap_operators_are_expensive() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(MANY_OPERATORS + 1):
+            x = x + 1
+        return x
+
+    assert _hazards(function, VECTOR).expensive
+
+
+def test_looking_does_not_change_the_trace() -> None:
+    """Operations in place are run again on stand-ins, not on the trace's own tensors."""
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        y = x + 1
+        y.add_(1)
+        return y.unsqueeze_(0)
+
+    torch._dynamo.reset()
+    shapes = []
+
+    def back_end(module: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> object:
+        nodes = list(module.graph.nodes)
+        values = [n.meta["example_value"] for n in nodes if "example_value" in n.meta]
+        before = [(value.shape, value._version) for value in values]
+        hazards_of(nodes, values[0].fake_mode)
+        shapes.append(before == [(value.shape, value._version) for value in values])
+        return module.forward
+
+    torch.compile(function, backend=back_end, fullgraph=True)(VECTOR)
+    assert shapes == [True]
+
+
+def test_what_is_written_to_by_whatever_way() -> None:
+    def through_data(x: torch.Tensor) -> torch.Tensor:
+        x.data.add_(1)
+        return x * 2
+
+    def normalised(x: torch.Tensor, mean: torch.Tensor, var: torch.Tensor) -> torch.Tensor:
+        return functional.batch_norm(x, mean, var, training=True)
+
+    def used(x: torch.Tensor, mean: torch.Tensor, var: torch.Tensor) -> torch.Tensor:
+        return functional.batch_norm(x, mean, var, training=False)
+
+    assert len(_hazards(through_data, VECTOR.clone()).writes) == 1
+    statistics = torch.zeros(4), torch.ones(4)
+    assert len(_hazards(normalised, MATRIX, *statistics).writes) == 2
+    assert not _hazards(used, MATRIX, *statistics).writes
+    assert not _hazards(lambda x: x.sin() + 1, VECTOR).writes

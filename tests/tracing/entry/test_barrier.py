@@ -1,0 +1,74 @@
+"""A site whose mending goes wrong half-way is withdrawn, and the frame is traced again."""
+
+from __future__ import annotations
+
+import pytest
+
+from bcmend.dynamo import compat
+from bcmend.tracing.entry.barrier import withdrawn_if_it_fails
+from bcmend.tracing.sites import strict
+from bcmend.tracing.sites.body_states import CodeSplit, MendedFurther
+from bcmend.tracing.sites.refusal import HalfWritten, Refusal, SiteChanged
+from bcmend.tracing.sites.site_table import LiveSite
+from bcmend.tracing.speculation.arm_failures import LIKELY, BothRaise
+
+CODE = (lambda: None).__code__
+
+
+def _site() -> LiveSite:
+    return LiveSite("tests.barrier", "branch", CODE)
+
+
+def test_a_block_that_succeeds_leaves_the_site() -> None:
+    site = _site()
+    with withdrawn_if_it_fails(site):
+        pass
+    assert site.active
+
+
+@pytest.mark.parametrize(
+    ("error", "detail"),
+    [
+        (
+            HalfWritten("a part stands in the graph\nmore"),
+            "HalfWritten: a part stands in the graph",
+        ),
+        (Refusal("copy", "of a list"), "Refusal: of a list"),
+        (ValueError("of a back end"), "ValueError: of a back end"),
+        (ValueError(), "ValueError: "),
+    ],
+)
+def test_a_failure_withdraws_the_site_and_restarts_the_trace(error: Exception, detail: str) -> None:
+    site = _site()
+    with pytest.raises(SiteChanged) as caught, withdrawn_if_it_fails(site):
+        raise error
+    assert caught.value.__cause__ is error
+    assert (site.withdrawn, site.detail) == ("not-captured", detail)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        SiteChanged(restart_reason="for a test"),
+        compat.SkipFrame("for a test"),
+        MendedFurther(),
+        BothRaise(LIKELY, "KeyError"),
+        CodeSplit(),
+        KeyboardInterrupt(),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_what_has_a_place_to_go_passes(error: BaseException) -> None:
+    site = _site()
+    with pytest.raises(type(error)) as caught, withdrawn_if_it_fails(site):
+        raise error
+    assert caught.value is error
+    assert site.active
+
+
+def test_an_error_inside_bcmend_is_raised_in_strict_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(strict, "IS_ON", True)
+    site = _site()
+    with pytest.raises(strict.InternalError), withdrawn_if_it_fails(site):
+        site.is_like(None)  # type: ignore[arg-type]
+    assert site.active

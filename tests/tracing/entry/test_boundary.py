@@ -1,0 +1,111 @@
+"""One call of a boundary, with bodies in plain Python that fill the buffer themselves."""
+
+from __future__ import annotations
+
+import threading
+from types import FunctionType
+from typing import Any
+
+import pytest
+import torch
+
+from bcmend.delivery.records import Buffer
+from bcmend.tracing.entry.boundary import run
+from bcmend.tracing.sites import body_states
+
+
+def _fail(message: str) -> None:
+    raise ValueError(message)
+
+
+def _writes(log: list[str], text: str) -> Any:
+    return ("site", None, False, log.append, (text,))
+
+
+def test_records_are_delivered_when_the_body_has_returned() -> None:
+    log: list[str] = []
+
+    def body(value: int, buffer: Buffer) -> int:
+        buffer.append(_writes(log, "record"))
+        log.append("body")
+        return value + 1
+
+    assert run(body, (1,)) == 2
+    assert log == ["body", "record"]
+
+
+def test_records_come_before_the_exception_that_ends_the_body() -> None:
+    log: list[str] = []
+
+    def body(buffer: Buffer) -> None:
+        buffer.append(_writes(log, "before"))
+        raise KeyError("later")
+
+    with pytest.raises(KeyError, match="later") as caught:
+        run(body, ())
+    assert log == ["before"]
+    assert caught.value.__context__ is None
+
+
+def test_a_failed_guard_wins_over_a_later_exception() -> None:
+    def body(buffer: Buffer) -> None:
+        buffer.append(("guard", torch.tensor(True), True, _fail, ("first",)))
+        raise KeyError("later")
+
+    with pytest.raises(ValueError, match="first") as caught:
+        run(body, ())
+    assert caught.value.__context__ is None
+
+
+def test_what_an_outer_call_recorded_is_delivered_before_an_inner_one_begins() -> None:
+    log: list[str] = []
+
+    def inner(buffer: Buffer) -> None:
+        log.append("inner begins")
+        buffer.append(_writes(log, "inner record"))
+
+    def outer(buffer: Buffer) -> None:
+        buffer.append(_writes(log, "outer record"))
+        run(inner, ())
+        buffer.append(_writes(log, "last record"))
+
+    run(outer, ())
+    assert log == ["outer record", "inner begins", "inner record", "last record"]
+
+
+def test_every_thread_has_its_own_buffer() -> None:
+    logs: dict[str, list[str]] = {name: [] for name in "abcd"}
+    barrier = threading.Barrier(len(logs))
+
+    def body(name: str, buffer: Buffer) -> None:
+        for turn in range(20):
+            buffer.append(_writes(logs[name], f"{name}{turn}"))
+            barrier.wait()
+
+    threads = [threading.Thread(target=run, args=(body, (name,))) for name in logs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert logs == {name: [f"{name}{turn}" for turn in range(20)] for name in logs}
+
+
+@pytest.mark.parametrize("repeatable", [True, False, None])
+def test_a_call_is_made_again_only_where_its_graph_left_no_trace(repeatable: bool | None) -> None:
+    calls: list[str] = []
+
+    def body(buffer: Buffer) -> str:
+        calls.append("call")
+        if len(calls) == 1:
+            raise IndexError("inside the graph")
+        return "as eager does"
+
+    assert isinstance(body, FunctionType)
+    body_states.state_of(body.__code__, is_body=True).repeatable = repeatable
+    if repeatable:
+        assert run(body, ()) == "as eager does"
+        assert len(calls) == 2
+    else:
+        with pytest.raises(IndexError, match="inside the graph"):
+            run(body, ())
+        assert len(calls) == 1

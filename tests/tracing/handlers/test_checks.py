@@ -1,0 +1,173 @@
+"""``torch._assert`` and ``torch._check*``: what is known, and what becomes a side exit."""
+
+from __future__ import annotations
+
+import inspect
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from bcmend.dynamo import compat
+from bcmend.dynamo.handlers import PASS
+from bcmend.dynamo.handlers import Call as HandlerCall
+from bcmend.dynamo.values import constant
+from bcmend.tracing.handlers import checks
+from bcmend.tracing.numbers import scalars
+from tests.tracing.in_trace import during_trace, substituted, trace
+
+TRUE, FALSE = torch.tensor(True), torch.tensor(False)
+
+
+def _asserted(tx: Any, condition: Any) -> Any:
+    return checks._assert(HandlerCall(tx, "_assert", None, (condition, constant("why")), {}))
+
+
+def _checked(tx: Any, condition: Any, function: Any = torch._check, **more: Any) -> Any:
+    return checks._check(substituted(tx, function, condition, **more))
+
+
+def test_an_assertion_that_fails_has_the_call_made_in_plain_python() -> None:
+    assert trace(_asserted, TRUE) is None
+    in_plain_python = trace(_asserted, FALSE)
+    assert in_plain_python[0] is FALSE
+
+
+@pytest.mark.parametrize("condition", [constant(True), constant(False)])
+def test_an_assertion_of_a_constant_is_passed_on(condition: Any) -> None:
+    assert during_trace(lambda tx, x: _asserted(tx, condition), TRUE) is PASS
+
+
+def test_an_assertion_of_several_elements_is_passed_on() -> None:
+    assert during_trace(_asserted, torch.tensor([True, True])) is PASS
+
+
+def test_an_assertion_in_code_that_is_not_mended_is_passed_on() -> None:
+    assert during_trace(_asserted, TRUE, is_mended=False) is PASS
+
+
+def test_the_condition_of_an_assertion_may_be_a_keyword() -> None:
+    def body(tx: Any, condition: Any) -> Any:
+        given = {"message": constant("why"), "condition": condition}
+        return checks._assert(HandlerCall(tx, "_assert", None, (), given))
+
+    assert trace(body, FALSE)[0] is FALSE
+
+
+def test_a_check_that_is_known_to_hold_is_nothing() -> None:
+    found = during_trace(lambda tx, x: _checked(tx, constant(True)), TRUE)
+    assert found.as_python_constant() is None
+
+
+def test_a_check_that_is_known_to_fail_raises_its_exception() -> None:
+    def body(tx: Any, x: Any) -> Any:
+        with pytest.raises(compat.ObservedException) as caught:
+            _checked(tx, constant(False), torch._check_index)
+        compat.handle_observed_exception(tx)
+        return type(caught.value)
+
+    assert during_trace(body, TRUE) is compat.observed_exception_map[IndexError]
+
+
+@pytest.mark.parametrize(("number", "holds"), [(3.0, True), (-3.0, False)])
+def test_a_check_of_a_number_is_a_side_exit(number: float, holds: bool) -> None:
+    def body(tx: Any, x: Any) -> Any:
+        taken = scalars.take(tx, x)
+        is_positive = compat.SymNodeVariable.create(tx, taken.as_proxy() > 0)
+        return _checked(tx, is_positive)
+
+    found = trace(body, torch.tensor(number))
+    assert (found is None) is holds
+
+
+@pytest.mark.parametrize("condition", [constant(1), constant("yes")])
+def test_a_check_of_what_is_no_truth_is_passed_on(condition: Any) -> None:
+    assert during_trace(lambda tx, x: _checked(tx, condition), TRUE) is PASS
+
+
+def _all_checked(tx: Any, condition: Any) -> Any:
+    return checks._check_all(substituted(tx, torch._check_tensor_all, condition))
+
+
+def test_a_check_of_all_elements_is_one_of_their_conjunction() -> None:
+    assert trace(_all_checked, torch.tensor([True, True])) is None
+    assert trace(_all_checked, torch.tensor([True, False])) is not None
+
+
+def test_a_check_of_numbers_in_a_tensor_is_passed_on() -> None:
+    assert during_trace(_all_checked, torch.ones(2)) is PASS
+
+
+@pytest.mark.parametrize(
+    ("function", "args", "kwargs", "expected"),
+    [
+        (torch._check, ("c",), {}, (RuntimeError, "c", None)),
+        (torch._check, (), {"cond": "c", "message": "m"}, (RuntimeError, "c", "m")),
+        (torch._check_type, ("c", "m"), {}, (TypeError, "c", "m")),
+        (torch._check_with, (OSError, "c", "m"), {}, (OSError, "c", "m")),
+        (torch._check_with, (UserWarning, "c"), {}, None),
+        (torch._check_with, (3, "c"), {}, None),
+        (torch._check_with, (), {"cond": "c"}, None),
+        (torch._check, ("c", "m", "more"), {}, None),
+        (torch._check, ("c",), {"text": "m"}, None),
+        (torch._check, (), {"message": "m"}, None),
+    ],
+)
+def test_parts_of_a_check(function: Any, args: Any, kwargs: Any, expected: Any) -> None:
+    given = [constant(each) if isinstance(each, str) else _known(each) for each in args]
+    named = {name: constant(each) for name, each in kwargs.items()}
+    found = checks._parts(substituted(None, function, *given, **named))
+    if found is not None:
+        found = found[0], *(each and each.as_python_constant() for each in found[1:])
+    assert found == expected
+
+
+def _known(value: Any) -> Any:
+    return SimpleNamespace(as_python_constant=lambda: value)
+
+
+class _Handler:
+    """Stands for a handler of Dynamo that cannot take a message."""
+
+    def __init__(self, gb_type: str) -> None:
+        self.gb_type, self.calls = gb_type, list[Any]()
+
+    def __call__(self, called: Any, tx: Any, *given: Any, **named: Any) -> Any:
+        self.calls.append((given, named))
+        if len(given) > 1 or named:
+            raise compat.Unsupported("no", self.gb_type)
+        return "checked"
+
+
+_MESSAGE = "Can't extract message from torch._check*()"
+
+
+@pytest.mark.parametrize("named", [{}, {"message": "m"}])
+def test_a_message_that_dynamo_cannot_take_is_dropped(named: dict[str, Any]) -> None:
+    def body(tx: Any, x: Any) -> Any:
+        handler = _Handler(_MESSAGE)
+        given = ("c",) if named else ("c", "m")
+        return checks._without_message(1)(handler, None, tx, *given, **named), handler.calls[-1]
+
+    assert during_trace(body, TRUE) == ("checked", (("c",), {}))
+
+
+@pytest.mark.parametrize(("gb_type", "is_mended"), [("another", True), (_MESSAGE, False)])
+def test_other_graph_breaks_of_a_check_stay(gb_type: str, is_mended: bool) -> None:
+    def body(tx: Any, x: Any) -> Any:
+        handler = _Handler(gb_type)
+        with pytest.raises(compat.Unsupported):
+            checks._without_message(1)(handler, None, tx, "c", "m")
+        return len(handler.calls)
+
+    assert during_trace(body, TRUE, is_mended=is_mended) == 1
+
+
+def test_a_check_without_a_handler_of_dynamo_has_none() -> None:
+    assert checks._without_message(1)(None, None, None, "c", "m") is None
+
+
+def test_the_message_is_the_last_parameter_of_every_check() -> None:
+    for function, position in checks._CHECKS.items():
+        assert list(inspect.signature(function).parameters)[position] == "message"

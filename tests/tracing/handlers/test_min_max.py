@@ -1,0 +1,164 @@
+"""``min``, ``max``, ``math.isnan`` and its kin of numbers out of tensors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch._dynamo.exc import Unsupported
+
+import bcmend
+from bcmend.dynamo import compat
+from bcmend.dynamo.handlers import PASS
+from bcmend.dynamo.handlers import Call as HandlerCall
+from bcmend.dynamo.values import constant
+from bcmend.tracing.handlers import min_max, tensor_bool
+from bcmend.tracing.numbers import scalars
+from tests.equivalence import assert_equivalent, call
+from tests.tracing.in_trace import computed_number, during_trace, trace
+
+VALUES = (
+    [math.nan, 1.0], [1.0, 1.5], [-0.0, -0.0], [0.0, -0.0], [math.inf, -1.0], [-5.0, 2.0],
+)  # fmt: skip
+
+
+def _calls() -> list[Any]:
+    return [call(torch.tensor(each)) for each in VALUES]
+
+
+def _make() -> Callable[..., Any]:
+    def program(x: Tensor) -> tuple[Any, ...]:
+        total, most = x.sum().item(), x.max().item()
+        print(min(2.0, total), max(total, 2.0))
+        lowest = min(total, most, 0.5)
+        x = x * max(lowest, -1.0) if max(-0.0, total) > 1 else x + 1
+        return x, min(total, 2.0), max(2.0, total), max(0.0, total), max(-0.0, most), lowest
+
+    return program
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_the_first_is_returned_unless_a_later_one_is_beyond_it(backend: str) -> None:
+    assert_equivalent(_make, _calls, backend=backend)
+
+
+@pytest.mark.parametrize("fullgraph", [True, False])
+def test_a_number_that_may_be_of_two_types_breaks_the_graph(fullgraph: bool) -> None:
+    def program(x: Tensor) -> Any:
+        return max(0, x.sum().item())
+
+    if not fullgraph:
+        assert_equivalent(lambda: program, _calls, fullgraph=False, graphs=None, recompiles=None)
+        return
+    with pytest.raises(Unsupported, match="two types"):
+        bcmend.compile(program, backend="eager", fullgraph=True)(torch.ones(2))
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_number_is_nan_or_infinite_as_its_tensor_is(backend: str) -> None:
+    def make() -> Callable[..., Any]:
+        def program(x: Tensor) -> tuple[Any, ...]:
+            total, count = x.sum().item(), int((x > 0).sum())
+            if math.isnan(total) or math.isinf(x.max().item()):
+                x = torch.zeros_like(x)
+            if not math.isfinite(total):
+                print("not finite")
+            print(math.isnan(total / 2), math.isfinite(count), math.isinf(2.0))
+            return x + 1, math.isfinite(total)
+
+        return program
+
+    assert_equivalent(make, _calls, backend=backend)
+
+
+def test_a_check_that_a_number_is_finite_raises() -> None:
+    def program(x: Tensor) -> Tensor:
+        if not math.isfinite(x.sum().item()):
+            raise FloatingPointError(f"{x.sum().item()}")
+        return x * 2
+
+    assert_equivalent(lambda: program, _calls)
+
+
+def test_the_best_of_several_numbers_is_found() -> None:
+    def program(x: Tensor) -> Any:
+        best = math.inf
+        for each in x:
+            if each.item() < best:
+                best = each.item()
+        return x * best
+
+    assert_equivalent(lambda: program, _calls, recompiles=None)
+
+
+def test_a_number_is_compared_with_infinity_before_what_cannot_be_traced() -> None:
+    def program(x: Tensor) -> Tensor:
+        if x[1].item() > math.inf:
+            while x.untyped_storage().data_ptr() == 0:
+                pass
+        return x + 1
+
+    assert_equivalent(lambda: program, _calls, fullgraph=False, graphs=None, recompiles=None)
+
+
+# The handler, called directly
+
+
+def _picked(tx: Any, function: Any, one: Any, other: Any) -> Any:
+    owner = SimpleNamespace(fn=function)
+    return min_max._pick(HandlerCall(tx, function.__name__, owner, (one, other), {}))
+
+
+FLOATS = (math.nan, 1.0, -0.0, 0.0, math.inf)
+
+
+@pytest.mark.parametrize("function", [min, max])
+def test_the_handler_picks_as_python_does(function: Any) -> None:
+    pairs = [(one, other) for one in FLOATS for other in FLOATS]
+
+    def body(tx: Any, x: Any) -> Any:
+        numbers = tensor_bool._listed(tx, x)
+        assert isinstance(numbers, compat.ListVariable)
+        items = {repr(each): number for each, number in zip(FLOATS, numbers.items, strict=True)}
+        found = [_picked(tx, function, items[repr(a)], items[repr(b)]) for a, b in pairs]
+        return compat.TupleVariable(found)
+
+    found = trace(body, torch.tensor(FLOATS, dtype=torch.float64))
+    assert list(map(repr, found)) == [repr(function(one, other)) for one, other in pairs]
+
+
+def test_the_handler_picks_from_a_number_and_a_constant() -> None:
+    def body(tx: Any, x: Any) -> Any:
+        return _picked(tx, max, scalars.take(tx, x), constant(2.0))
+
+    assert [trace(body, torch.tensor(each)) for each in (1.0, 3.0)] == [2.0, 3.0]
+
+
+@pytest.mark.parametrize(("one", "other"), [(0, 1.0), (True, 1), (True, False)])
+def test_the_handler_breaks_the_graph_at_two_types(one: Any, other: Any) -> None:
+    def body(tx: Any, x: Any, y: Any) -> Any:
+        with pytest.raises(Unsupported, match="two types"):
+            _picked(tx, max, computed_number(tx, x), computed_number(tx, y))
+
+    trace(body, torch.tensor(one), torch.tensor(other))
+
+
+def test_the_handler_passes_on_what_is_known_or_no_number() -> None:
+    def body(tx: Any, x: Any) -> Any:
+        number = scalars.take(tx, x)
+        pairs = [(constant(1.0), constant(2.0)), (number, x), (None, constant(1))]
+        return [_picked(tx, min, *pair) for pair in pairs]
+
+    assert during_trace(body, torch.ones(())) == [PASS, PASS, PASS]
+
+
+def test_the_handler_passes_on_integers() -> None:
+    def body(tx: Any, x: Any) -> Any:
+        return _picked(tx, min, computed_number(tx, x), constant(2))
+
+    assert during_trace(body, torch.tensor(3)) is PASS

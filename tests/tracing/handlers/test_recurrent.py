@@ -1,0 +1,164 @@
+"""Recurrent layers in mended code: one graph where one is asked for, as they were elsewhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch._dynamo.exc import Unsupported
+
+import bcmend
+from bcmend.dynamo import compat
+from bcmend.tracing.handlers import recurrent
+from tests.equivalence import Call, assert_equivalent, call
+from tests.tracing.in_trace import during_trace
+
+
+class _Net(nn.Module):
+    layer: Any = nn.LSTM
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.recurrent = self.layer(3, 4, **options)
+        self.out = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.sum() > 0:
+            x = x * 2
+        h, _ = self.recurrent(x)
+        return self.out(h).relu()
+
+
+class _Gru(_Net):
+    layer = nn.GRU
+
+
+class _Rnn(_Net):
+    layer = nn.RNN
+
+
+class _InAnArm(_Net):
+    def forward(self, x: Tensor) -> Tensor:
+        if x.sum() > 0:
+            x = self.out(self.recurrent(x)[0])
+        return x * 2
+
+
+def _inputs() -> list[Call]:
+    x = torch.linspace(-1.0, 2.0, 30).reshape(5, 2, 3)
+    return [call(x), call(-x)]
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("make", [_Net, _Gru, _Rnn])
+def test_one_graph(make: Any, training: bool) -> None:
+    assert_equivalent(make, _inputs, training=training, zero_gradients=True)
+
+
+def test_in_an_arm_without_gradients() -> None:
+    assert_equivalent(_InAnArm, _inputs, may_copy=True)
+
+
+def _compile(net: nn.Module, *, fullgraph: bool) -> list[torch.fx.Graph]:
+    """Return the graphs that one call of a patched module takes."""
+    graphs = []
+
+    def backend(module: torch.fx.GraphModule, inputs: Any) -> Any:
+        graphs.append(module.graph)
+        return module.forward
+
+    bcmend.patch(net)
+    try:
+        torch.compile(net, backend=backend, fullgraph=fullgraph)(_inputs()[0].arguments[0])
+    finally:
+        bcmend.unpatch(net)
+        torch._dynamo.reset()
+    return graphs
+
+
+def _has_steps(graph: torch.fx.Graph) -> bool:
+    return any(getattr(node.target, "__name__", "") == "lstm" for node in graph.nodes)
+
+
+def test_where_graphs_may_break_they_do() -> None:
+    assert not any(map(_has_steps, _compile(_Net(), fullgraph=False)))
+    assert any(map(_has_steps, _compile(_Net(), fullgraph=True)))
+    assert not torch._dynamo.config.allow_rnn
+
+
+@pytest.mark.parametrize(
+    "net", [_Net(num_layers=2, dropout=0.5), _InAnArm()], ids=["dropout", "gradients in an arm"]
+)
+def test_what_is_left_alone(net: nn.Module) -> None:
+    with pytest.raises(Unsupported):
+        _compile(net, fullgraph=True)
+
+
+class _UnderAutocast(_Net):
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return self.recurrent(x)[0]  # type: ignore[no-any-return]
+
+
+def test_not_under_autocast() -> None:
+    """AOTAutograd would compute the steps of an LSTM in other dtypes, or fail at them."""
+    net = bcmend.patch(_UnderAutocast())
+    try:
+        with pytest.raises(Unsupported, match="RNN, GRU, or LSTM"):
+            torch.compile(net, backend="aot_eager", fullgraph=True)(_inputs()[0].arguments[0])
+    finally:
+        bcmend.unpatch(net)
+
+
+class _UntilItIsLarge(_Net):
+    def forward(self, x: Tensor) -> Tensor:
+        turns = 0
+        while True:
+            x = self.out(self.recurrent(x)[0])
+            turns += 1
+            if turns >= 3 or x.mean() > 0.05:
+                return x
+
+
+def test_what_cannot_be_captured_says_why() -> None:
+    """Code that is first met once the body is given up is not mended: nobody would trace again."""
+    net = bcmend.patch(_UntilItIsLarge())
+    try:
+        compiled = torch.compile(net, backend="eager", fullgraph=True)
+        for _ in range(2):
+            with pytest.raises(Unsupported, match="Data-dependent branching"):
+                compiled(_inputs()[0].arguments[0])
+    finally:
+        bcmend.unpatch(net)
+
+
+@pytest.mark.parametrize(
+    ("layer", "is_traced"),
+    [
+        (nn.GRU(2, 2), True),
+        (nn.LSTM(2, 2, num_layers=2), True),
+        (nn.RNN(2, 2, num_layers=2, dropout=0.5).eval(), True),
+        (nn.RNN(2, 2, num_layers=2, dropout=0.5), False),
+    ],
+)
+def test_which_layers_are_traced(layer: nn.RNNBase, is_traced: bool) -> None:
+    assert during_trace(lambda tx, x: recurrent._is_traced(tx, layer), torch.ones(1)) is is_traced
+
+
+def test_a_layer_under_autocast_is_not_traced(monkeypatch: pytest.MonkeyPatch) -> None:
+    def body(tx: Any, x: Any) -> Any:
+        with monkeypatch.context() as patch:
+            patch.setattr(compat, "_is_any_autocast_enabled", lambda: True)
+            return recurrent._is_traced(tx, nn.GRU(2, 2))
+
+    assert during_trace(body, torch.ones(1)) is False
+
+
+def test_a_layer_in_code_that_is_not_mended_is_not_traced() -> None:
+    def body(tx: Any, x: Any) -> Any:
+        return recurrent._is_traced(tx, nn.GRU(2, 2))
+
+    assert during_trace(body, torch.ones(1), is_mended=False) is False

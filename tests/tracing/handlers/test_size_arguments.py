@@ -1,0 +1,163 @@
+"""Numbers and sizes as arguments of torch's operations: what is taken out, and what is asserted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from bcmend.dynamo import compat
+from bcmend.dynamo.values import constant
+from bcmend.tracing.handlers import size_arguments
+from bcmend.tracing.indexing import item_reads
+from bcmend.tracing.numbers import size_questions
+from tests.tracing.in_trace import during_trace, trace
+
+THREE = torch.tensor(3)
+
+
+@pytest.mark.parametrize(
+    ("tensor", "is_number"),
+    [
+        (THREE, True),
+        (torch.tensor(3, dtype=torch.int8), True),
+        (torch.tensor(3.0), False),
+        (torch.tensor(True), False),
+        (torch.tensor([3]), False),
+        (torch.tensor(1j), False),
+    ],
+)
+def test_a_number_is_an_integer_tensor_without_dimensions(tensor: Any, is_number: bool) -> None:
+    found = during_trace(lambda tx, x: type(size_arguments._number(tx, x)), tensor)
+    assert (found is compat.SymNodeVariable) is is_number
+    assert is_number or found is compat.TensorVariable
+
+
+def test_a_number_has_its_value() -> None:
+    assert trace(size_arguments._number, THREE) == 3
+
+
+@pytest.mark.parametrize("kind", [compat.TupleVariable, compat.ListVariable])
+def test_numbers_in_a_sequence_are_taken_out(kind: Any) -> None:
+    def body(tx: Any, x: Any) -> Any:
+        return size_arguments._number(tx, kind([constant(2), x]))
+
+    assert trace(body, THREE) == (2, 3)
+
+
+def test_a_sequence_without_tensors_is_the_same_object() -> None:
+    def body(tx: Any, x: Any) -> Any:
+        given = compat.TupleVariable([constant(2), constant(3)])
+        return size_arguments._number(tx, given) is given
+
+    assert during_trace(body, THREE)
+
+
+def test_keywords_that_are_no_numbers_are_left_unchanged() -> None:
+    def body(tx: Any, x: Any) -> Any:
+        found = size_arguments._with_numbers(tx, {"out": x, "size": x})
+        return found["out"] is x, type(found["size"])
+
+    assert during_trace(body, THREE) == (True, compat.SymNodeVariable)
+
+
+@pytest.mark.parametrize(
+    ("function", "first"),
+    [(torch.arange, 0), (torch.reshape, 1), (torch.linspace, 2), (torch.sum, None), ([], None)],
+)
+def test_position_of_the_first_number(function: Any, first: int | None) -> None:
+    assert size_arguments._first_number(function) == first
+
+
+@pytest.mark.parametrize(
+    ("given", "sizes"),
+    [
+        ([], [2, 3, 4]),
+        ([constant(1)], [3]),
+        ([constant(-1)], [4]),
+        ([constant((0, 2))], [2, 4]),
+        ([constant(7)], [2, 3, 4]),
+        ([constant(True)], [2, 3, 4]),
+        ([constant(None), constant(0)], [2]),
+    ],
+)
+def test_sizes_of_the_dimensions_that_a_call_names(given: list[Any], sizes: list[int]) -> None:
+    assert list(size_arguments._sizes_meant(torch.empty(2, 3, 4), given)) == sizes
+
+
+def test_a_call_with_two_tensors_names_no_dimension() -> None:
+    found = during_trace(lambda tx, x: size_arguments._sizes_meant(torch.empty(2), [x]), THREE)
+    assert found == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "kwargs", "asked"),
+    [
+        ("squeeze", [], {}, [(2, 1), (3, 1)]),
+        ("squeeze_", [constant(1)], {}, [(3, 1)]),
+        ("max", [], {"dim": constant(0)}, [(2, 0)]),
+        ("mode", [constant(-1)], {}, [(3, 0)]),
+        ("sum", [], {}, []),
+    ],
+)
+def test_which_sizes_are_asserted_not_to_be_one_or_zero(
+    name: str, args: Any, kwargs: Any, asked: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def body(tx: Any, x: Any) -> Any:
+        found: list[Any] = []
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                size_questions, "rule_out", lambda tx, *given: found.append(given) or True
+            )
+            size_arguments._require_other_sizes(tx, name, [x, *args], kwargs)
+        return found
+
+    assert during_trace(body, torch.ones(2, 3)) == asked
+
+
+def test_a_size_that_cannot_be_asserted_breaks_the_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    def body(tx: Any, x: Any) -> None:
+        with monkeypatch.context() as patch, pytest.raises(compat.Unsupported, match="a size"):
+            patch.setattr(size_questions, "rule_out", lambda *given: False)
+            size_arguments._require_other_sizes(tx, "max", [x], {})
+
+    during_trace(body, torch.ones(2))
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "expected"),
+    [
+        ([constant(1), constant(2)], {}, [(1, 2)]),
+        ([], {"dim": constant(-1), "index": constant(0)}, [(-1, 0)]),
+        ([constant(1)], {}, []),
+        ([constant("N"), constant(2)], {}, []),
+    ],
+)
+def test_the_item_of_select_is_asserted_to_be_there(
+    args: Any, kwargs: Any, expected: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def body(tx: Any, x: Any) -> Any:
+        found: list[Any] = []
+
+        def note(tx: Any, tensor: Any, at: int, place: Any) -> None:
+            assert tensor is x
+            found.append((at, place.as_python_constant()))
+
+        with monkeypatch.context() as patch:
+            patch.setattr(item_reads, "require_item", note)
+            for name in ("select", "narrow"):
+                size_arguments._require_item(tx, name, [x, *args], kwargs)
+        return found
+
+    assert during_trace(body, torch.ones(2, 3)) == expected
+
+
+@pytest.mark.parametrize("name", ["squeeze", "max", "sum"])
+def test_static_sizes_need_no_assertion(name: str) -> None:
+    def body(tx: Any, x: Any) -> Any:
+        before = len(tx.output.graph.nodes)
+        size_arguments._require_other_sizes(tx, name, [x], {})
+        return len(tx.output.graph.nodes) - before
+
+    assert during_trace(body, torch.ones(3, 2)) == 0

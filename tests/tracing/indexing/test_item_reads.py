@@ -1,0 +1,249 @@
+"""Items at data-dependent places: one graph, the views of eager execution, its errors."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from bcmend.dynamo import compat
+from bcmend.dynamo.values import constant
+from bcmend.tracing.indexing import item_reads
+from tests.equivalence import Call, assert_equivalent, call
+from tests.tracing.in_trace import computed_number, during_trace, trace
+
+
+def _inputs() -> Sequence[Call]:
+    x = torch.arange(120.0).reshape(4, 5, 6) / 7
+    places = [(1, 3), (0, 2), (-1, -2), (3, 1)]
+    return [call(x.clone(), torch.tensor([a, b])) for a, b in places]
+
+
+def _rows(x: Tensor, at: Tensor) -> tuple[Tensor, ...]:
+    a, b = at.clamp(-4, 3)
+    return x[a], x[b.int(), 1], x[b.item(), 0]
+
+
+def _with_slices(x: Tensor, at: Tensor) -> tuple[Tensor, ...]:
+    a, b = at + 0
+    return x[..., b], x[:, b, 1:3], x[None, a, ..., b.item()], x[1, a, :2], x[0, 1, b]
+
+
+def _with_bounds_of_data(x: Tensor, at: Tensor) -> Tensor:
+    a, b = at.abs() + 0
+    return x[a, : b.item()].sum() + x[a:, b].sum()
+
+
+def _of_an_extremum(x: Tensor, at: Tensor) -> Tensor:
+    row = x[:, 0, 0].argmax()
+    column = (x[row, :, 0] - at[1]).abs().argmin()
+    return x[row, column].softmax(-1)
+
+
+def _in_an_arm(x: Tensor, at: Tensor) -> Tensor:
+    a, b = at + 0
+    y = x[a, b] * 2 if x.sum() > a else x[b, 0] + 1
+    return y * 2
+
+
+def _in_a_loop(x: Tensor, at: Tensor) -> Tensor:
+    row = at[0] * 0
+    while x[row, 0, 1] < at[1]:
+        row = row + 1
+    return row
+
+
+@pytest.mark.parametrize(
+    "program", [_rows, _with_slices, _with_bounds_of_data, _of_an_extremum, _in_an_arm]
+)
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("training", [False, True])
+def test_one_graph(program: object, backend: str, training: bool) -> None:
+    assert_equivalent(lambda: program, _inputs, backend=backend, training=training)
+
+
+def test_condition_of_a_loop() -> None:
+    assert_equivalent(lambda: _in_a_loop, _inputs)
+
+
+def _changed(x: Tensor, at: Tensor) -> Tensor:
+    a, b = at + 0
+    y = x * 1
+    y[a] += 1
+    y[a, 0] *= x[0, 0]
+    y[a, b].sub_(3)
+    y[a][b] = 5
+    y[b % 4, a % 5] = x[a % 4, b % 5]
+    row = y[a, 1]
+    row[0] = 7
+    return y * y
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("training", [False, True])
+def test_views_are_changed_in_place(backend: str, training: bool) -> None:
+    assert_equivalent(lambda: _changed, _inputs, backend=backend, training=training)
+
+
+def _stored(x: Tensor, at: Tensor) -> Tensor:
+    memory = torch.zeros(600, 200)
+    memory[at[0] + 4, at[1]] = x[0, 0, 3]
+    memory[at[0]] = x[0, 0, :1]
+    memory[at[0].item(), 3] = 4
+    return memory[:8].sum(1)
+
+
+def test_stores_to_items_of_what_is_too_large_for_a_mask() -> None:
+    assert_equivalent(lambda: _stored, _inputs)
+
+
+def _out_of_range() -> Sequence[Call]:
+    x = torch.arange(20.0).reshape(4, 5)
+    return [call(x, torch.tensor([a, b])) for a, b in ((1, 3), (4, 0), (0, -6))]
+
+
+def _item(x: Tensor, at: Tensor) -> Tensor:
+    a, b = at + 0
+    return x[a, b] + 1
+
+
+def _caught(x: Tensor, at: Tensor) -> Tensor:
+    try:
+        return _item(x, at)
+    except IndexError as error:
+        print(error)
+        return x
+
+
+@pytest.mark.parametrize("program", [_item, _caught])
+def test_out_of_range(program: object) -> None:
+    assert_equivalent(lambda: program, _out_of_range)
+
+
+def _gathered(x: Tensor, at: Tensor) -> tuple[Tensor, ...]:
+    a, _ = at + 0
+    return x[[0, 1]], x[torch.tensor([0, 1]), 2], x[a.reshape(1), 0]
+
+
+def test_what_torch_gathers_is_left_alone() -> None:
+    assert_equivalent(lambda: _gathered, _inputs)
+
+
+def _numbers(x: Tensor, at: Tensor) -> Tensor:
+    return x[(at[0] + 0).item(), 0] * 2
+
+
+def test_where_graphs_may_break() -> None:
+    assert_equivalent(lambda: _numbers, _inputs, fullgraph=False)
+
+
+_AFTER_OTHERS = """
+import torch
+torch.compile(lambda x, i: x[i] + 1, backend="eager")(torch.ones(3), torch.tensor([0, 1]))
+torch.compile(lambda x, i: x[i] + 1, backend="eager")(torch.ones(3), torch.tensor(1) + 0)
+import bcmend
+def item(x): return x[x.argmax()]
+compiled = torch.compile(bcmend.patch(item), backend="eager", fullgraph=True)
+print([compiled(torch.tensor(each)).item() for each in ([1.0, 5.0], [7.0, 2.0])])
+"""
+
+
+def test_after_dynamo_has_traced_without_bcmend() -> None:
+    """Dynamo keeps the methods that answered."""
+    command = [sys.executable, "-c", _AFTER_OTHERS]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout == "[5.0, 7.0]\n", done.stderr
+
+
+def _item(x: Tensor, at: Tensor) -> Tensor:
+    return x[at.argmax().item()] * 2
+
+
+def _selected(x: Tensor, at: Tensor) -> Tensor:
+    return torch.select(x, 0, (at.argmax() - 5).item()) + x.select(1, at.argmax().item())[0]
+
+
+def _in_an_arm(x: Tensor, at: Tensor) -> Tensor:
+    place = at.argmax().item()
+    y = x[0] * 1
+    if x.sum() > 0:
+        y = x[place] + 1
+    return y
+
+
+@pytest.mark.parametrize("program", [_item, _selected, _in_an_arm])
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_a_place_where_there_is_no_item(program: Callable[..., Tensor], backend: str) -> None:
+    def calls() -> list[Call]:
+        x = torch.arange(-4.0, 16.0).reshape(4, 5)
+        places = [torch.nn.functional.one_hot(torch.tensor(at), 9) for at in (3, 1, 7)]
+        return [call(sign * x, place) for sign in (1, -1) for place in places]
+
+    torch._dynamo.reset()
+    assert_equivalent(lambda: program, calls, backend=backend)
+
+
+# Called directly
+
+
+def _read(key: Any) -> Any:
+    """Return what ``read`` gives for an index of constants and of the second input."""
+
+    def body(tx: Any, x: Any, place: Any) -> Any:
+        number = computed_number(tx, place)
+        items = [number if each == "n" else constant(each) for each in key]
+        return item_reads.read(tx, x, compat.TupleVariable(items))
+
+    return body
+
+
+MATRIX = torch.arange(6).view(2, 3)
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        (("n",), MATRIX[1]),
+        (("n", 2), MATRIX[1, 2]),
+        ((0, "n"), MATRIX[0, 1]),
+        ((..., "n"), MATRIX[..., 1]),
+        ((None, "n"), MATRIX[None, 1]),
+        (("n", "n"), MATRIX[1, 1]),
+    ],
+)
+def test_an_index_is_read_by_select(key: Any, expected: Tensor) -> None:
+    found = trace(_read(key), MATRIX, torch.tensor(1))
+    assert torch.equal(found, expected) and found.shape == expected.shape
+
+
+@pytest.mark.parametrize("key", [(0,), (0, ...), ("n", "n", "n")])
+def test_an_index_without_data_dependent_items_is_left_to_dynamo(key: Any) -> None:
+    assert during_trace(_read(key), MATRIX, torch.tensor(1)) is None
+
+
+@pytest.mark.parametrize(
+    ("key", "dimensions"),
+    [
+        ((0, 0), [0, 1]),
+        ((..., 0), [None, 2]),
+        ((0, ..., 0), [0, None, 2]),
+        ((None, 0, None, 0), [None, 0, None, 1]),
+        ((), []),
+    ],
+)
+def test_dimensions_that_the_parts_of_an_index_are_of(key: Any, dimensions: Any) -> None:
+    assert list(item_reads._dimensions(list(map(constant, key)), 3)) == dimensions
+
+
+def test_only_an_unbacked_offset_needs_a_view_to_be_regenerated() -> None:
+    def body(tx: Any, x: Any, place: Any) -> Any:
+        item = _read(("n",))(tx, x, place)
+        known = x.call_method(tx, "select", [constant(0), constant(1)], {})
+        return [item_reads._has_unbacked_offset(each) for each in (item, known, constant(1))]
+
+    assert during_trace(body, MATRIX, torch.tensor(1)) == [True, False, False]

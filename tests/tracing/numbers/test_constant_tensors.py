@@ -1,0 +1,166 @@
+"""Numbers in tensors that are made of constants are constants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import bcmend
+from bcmend.dynamo import fx_graph
+from bcmend.tracing.numbers.constant_tensors import number_in
+from tests.equivalence import call, compare
+from tests.tracing.plain_trace import traced
+
+Program = Callable[[Tensor], Any]
+
+
+@pytest.fixture(autouse=True)
+def _clean() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    bcmend.unpatch()
+    torch._dynamo.reset()
+
+
+def _graph_of(program: Program, *calls: Tensor) -> torch.fx.GraphModule:
+    """Return the one graph of a program; all calls are equal to eager execution."""
+    graphs: list[torch.fx.GraphModule] = []
+
+    def backend(graph: torch.fx.GraphModule, inputs: Any) -> Any:
+        graphs.append(graph)
+        return graph.forward
+
+    expected = [program(each.clone()) for each in calls]
+    compiled = bcmend.compile(program, backend=backend, fullgraph=True)
+    for each, result in zip(calls, expected, strict=True):
+        torch.testing.assert_close(compiled(each.clone()), result, rtol=0, atol=0)
+    (graph,) = graphs
+    return graph
+
+
+def _takes_numbers(graph: torch.fx.GraphModule) -> bool:
+    parts = [part for part in graph.modules() if isinstance(part, torch.fx.GraphModule)]
+    return any(node.target == "item" for part in parts for node in part.graph.nodes)
+
+
+X = torch.arange(12.0)
+
+
+def _row(x: Tensor) -> Tensor:
+    height, width = torch.tensor([[1, 2], [3, 4]])[1]
+    return x.view(height, width) * 2
+
+
+def _sums(x: Tensor) -> Tensor:
+    sizes = torch.as_tensor([2, 3]).cumsum(0)
+    return x[: sizes[-1] + sizes.prod() // 5] + x.new_ones(sizes[0]).sum()
+
+
+def _truth(x: Tensor) -> Tensor:
+    return x * 2 if (torch.tensor([1, 2]) > 1).any().item() else x
+
+
+def _in_an_arm(x: Tensor) -> Tensor:
+    size = torch.tensor([4, 3])
+    if x.sum() > 0:
+        x = x.view(size[1], size[0]).flatten() + 1
+    return x
+
+
+@pytest.mark.parametrize("program", [_row, _sums, _truth, _in_an_arm])
+def test_numbers_made_of_constants_are_known(program: Program) -> None:
+    assert not _takes_numbers(_graph_of(program, X, -X))
+
+
+def _changed(x: Tensor) -> Tensor:
+    size = torch.tensor([3, 4])
+    size[0] = x.sum().long() % 5 + 1
+    return torch.ones(int(size[0])) + x[0]
+
+
+def _changed_by_a_view(x: Tensor) -> Tensor:
+    size = torch.tensor([3, 4])
+    size.view(2, 1)[0].add_(x.sum().long() % 5)
+    return torch.ones(int(size[0])) + x[0]
+
+
+def _changed_in_an_arm(x: Tensor) -> Tensor:
+    size = torch.tensor([3, 4])
+    if x.sum() > 0:
+        size[0] = 2
+    return torch.ones(int(size[0])) + x[0]
+
+
+def _given(x: Tensor) -> Tensor:
+    return torch.ones(int(x.long().max())) + x[0]
+
+
+@pytest.mark.parametrize("program", [_changed, _changed_by_a_view, _changed_in_an_arm, _given])
+def test_what_the_data_change_is_not_known(program: Program) -> None:
+    assert _takes_numbers(_graph_of(program, X, X * 0.5 + 1, X - 11 + (X > 10) * 2))
+
+
+def test_numbers_that_are_known_break_no_graph() -> None:
+    found = compare(lambda: _row, lambda: [call(X)], fullgraph=False)
+    assert (found.eager_differences, found.differences, found.graphs) == ((), (), 1)
+
+
+def _sum(tx: Any, x: Any) -> Any:
+    rows = fx_graph.function(tx, torch.full, (2, 2), 3)
+    return fx_graph.method(tx, "sum", fx_graph.function(tx, torch.mul, rows, 2))
+
+
+def _drawn(tx: Any, x: Any) -> Any:
+    return fx_graph.function(tx, torch.randint, 5, (1,))
+
+
+def _of_the_input(tx: Any, x: Any) -> Any:
+    return fx_graph.method(tx, "sum", fx_graph.method(tx, "long", x))
+
+
+def _changed(tx: Any, x: Any) -> Any:
+    one = fx_graph.function(tx, torch.full, (1,), 3)
+    fx_graph.method(tx, "add_", fx_graph.method(tx, "view", one, 1), 1)
+    return one
+
+
+def _floating(tx: Any, x: Any) -> Any:
+    return fx_graph.function(tx, torch.full, (1,), 3.0)
+
+
+def _several(tx: Any, x: Any) -> Any:
+    return fx_graph.function(tx, torch.full, (2,), 3)
+
+
+def _truth(tx: Any, x: Any) -> Any:
+    return fx_graph.function(tx, torch.gt, fx_graph.function(tx, torch.full, (1,), 3.5), 3)
+
+
+def _large(tx: Any, x: Any) -> Any:
+    return fx_graph.method(tx, "sum", fx_graph.function(tx, torch.full, (100, 100), 1))
+
+
+@pytest.mark.parametrize(
+    ("make", "number"),
+    [
+        (_sum, 24),
+        (_truth, True),
+        (_drawn, None),
+        (_of_the_input, None),
+        (_changed, None),
+        (_floating, None),
+        (_several, None),
+        (_large, None),
+    ],
+)
+def test_which_tensors_hold_a_known_number(make: Any, number: int | None) -> None:
+    def step(tx: Any, x: Any) -> Any:
+        found = number_in(tx, make(tx, x))
+        assert found == number and type(found) is type(number)
+        return x
+
+    traced(step, torch.ones(3))

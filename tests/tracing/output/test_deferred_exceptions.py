@@ -1,0 +1,111 @@
+"""Whether an exception could be caught in the code being traced, by the handlers around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from torch._dynamo.bytecode_transformation import cleaned_instructions
+
+from bcmend.tracing.output import deferred_exceptions
+
+
+def _here() -> None:
+    """Mark a place in the functions below."""
+
+
+def _bare() -> None:
+    _here()
+
+
+def _in_a_try() -> None:
+    try:
+        _here()
+    except ValueError:
+        print("handled")
+
+
+def _behind_a_try() -> None:
+    try:
+        print("tried")
+    except ValueError:
+        print("handled")
+    _here()
+
+
+def _in_a_finally() -> None:
+    try:
+        _here()
+    finally:
+        print("finally")
+
+
+def _in_a_with() -> None:
+    with nullcontext():
+        _here()
+
+
+def _in_a_with_in_a_try() -> None:
+    try:
+        with nullcontext():
+            _here()
+    except ValueError:
+        print("handled")
+
+
+def _in_two_blocks() -> None:
+    with nullcontext(), nullcontext():
+        _here()
+
+
+def _frame(function: Callable[[], None], *contexts: object, parent: Any = None) -> Any:
+    """Return a frame of ``function`` as Dynamo traces it, where it calls ``_here``."""
+    instructions = cleaned_instructions(function.__code__)
+    at = next(one for one, each in enumerate(instructions) if each.argval == "_here")
+    call = next(each for each in instructions[at:] if each.opname == "CALL")
+    return SimpleNamespace(
+        instructions=instructions,
+        indexof={each: one for one, each in enumerate(instructions)},
+        current_instruction=call,
+        block_stack=[SimpleNamespace(with_context=each) for each in contexts],
+        parent=parent,
+    )
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (_bare, False),
+        (_in_a_try, True),
+        (_behind_a_try, False),
+        (_in_a_finally, True),
+        (_in_a_with, False),
+        (_in_a_with_in_a_try, True),
+        (_in_two_blocks, False),
+    ],
+)
+def test_only_the_handler_of_a_with_passes_exceptions_on(
+    function: Callable[[], None], expected: bool
+) -> None:
+    assert deferred_exceptions.handled_by_a_caller(_frame(function)) is expected
+
+
+def test_a_caller_may_handle_what_its_callee_raises() -> None:
+    outer = _frame(_in_a_try)
+    assert deferred_exceptions.handled_by_a_caller(_frame(_bare, parent=outer))
+    assert not deferred_exceptions.handled_by_a_caller(_frame(_bare, parent=_frame(_in_a_with)))
+
+
+def test_the_exit_of_a_block_of_the_program_may_swallow_an_exception() -> None:
+    class GenericContextWrappingVariable:
+        pass
+
+    class GradModeVariable:
+        pass
+
+    frame = _frame(_in_a_with, GradModeVariable(), GenericContextWrappingVariable())
+    assert deferred_exceptions.handled_by_a_caller(frame)
+    assert not deferred_exceptions.handled_by_a_caller(_frame(_in_a_with, GradModeVariable()))

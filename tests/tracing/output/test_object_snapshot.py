@@ -1,0 +1,333 @@
+"""Objects are shown as they were when the statement ran, or the statement is left alone."""
+
+from __future__ import annotations
+
+import copy
+from collections import OrderedDict, deque
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch._dynamo.variables import ConstantVariable, ListVariable, TupleVariable
+from torch._dynamo.variables.base import VariableTracker
+from torch._dynamo.variables.misc import StringFormatVariable
+
+import bcmend
+from bcmend.delivery.codec import TEXT, encoded
+from bcmend.delivery.records import show_as_of
+from bcmend.tracing.output import object_snapshot
+from bcmend.tracing.output.object_snapshot import Moment
+from bcmend.tracing.sites.refusal import SiteChanged
+from bcmend.tracing.sites.site_table import LiveSite
+from corpus.patterns.pattern import signs
+from tests.equivalence import Make, assert_equivalent
+
+
+class Shown:
+    """Shows all that it has."""
+
+    def __init__(self, **values: Any) -> None:
+        vars(self).update(values)
+
+    def __repr__(self) -> str:
+        return f"{sorted(vars(self).items())}"
+
+
+class Slotted:
+    """An object whose attributes cannot be put back in a dictionary."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __repr__(self) -> str:
+        return f"Slotted {self.count}"
+
+
+def test_attributes_are_put_back_while_output_is_written() -> None:
+    owner, seen = Shown(count=2, late=1), []
+    rows = ((owner, "count", True, 1), (owner, "late", False, None))
+    show_as_of(lambda *values: seen.append(repr(values[0])), rows, owner)
+    assert seen == ["[('count', 1)]"]
+    assert vars(owner) == {"count": 2, "late": 1}
+
+
+def test_attributes_are_as_before_if_writing_fails() -> None:
+    owner = Shown(count=2)
+
+    def fail(*values: object) -> None:
+        raise OSError(repr(values))
+
+    with pytest.raises(OSError, match="count', 1"):
+        show_as_of(fail, ((owner, "count", True, 1),), owner)
+    assert vars(owner) == {"count": 2}
+
+
+def test_texts_are_formatted_with_what_was_put_back() -> None:
+    owner, seen = Shown(count=2), []
+    inner = encoded(TEXT, "<{}>", (owner,), ())
+    text = encoded(TEXT, "{} {name!r}", (inner,), (("name", "x"),))
+    show_as_of(lambda *values: seen.extend(values), ((owner, "count", True, 1),), text)
+    assert seen == ["<[('count', 1)]> 'x'"]
+
+
+def _slots() -> Any:
+    shown = Slotted()
+
+    def program(x: Any) -> Any:
+        print(shown)
+        shown.count = 5
+        print(shown)
+        shown.count = 0
+        return x * 2
+
+    return program
+
+
+def _set() -> Any:
+    held = {0}
+
+    def program(x: Any) -> Any:
+        print(held)
+        held.add(1)
+        print(held, len(held))
+        held.discard(1)
+        return x * 2
+
+    return program
+
+
+def _object_behind_an_object() -> Any:
+    shown = Shown(inner=Shown(count=0))
+
+    def program(x: Any) -> Any:
+        print(shown)
+        shown.inner.count = 5
+        print(shown)
+        shown.inner.count = 0
+        return x * 2
+
+    return program
+
+
+@pytest.mark.parametrize("make", [_slots, _set, _object_behind_an_object])
+def test_what_cannot_be_put_back_leaves_the_statement_alone(make: Make) -> None:
+    found = assert_equivalent(make, signs, fullgraph=False, graphs=None, recompiles=None)
+    assert found.report is not None
+    assert {site.refusal for site in found.report.sites if site.status == "withdrawn"} == {
+        "cannot-snapshot"
+    }
+
+
+def test_an_object_that_is_not_changed_costs_nothing() -> None:
+    def make() -> Any:
+        shown = Shown(count=1)
+
+        def program(x: Any) -> Any:
+            print(shown, [shown], f"{shown}")
+            return x * 2
+
+        return program
+
+    found = assert_equivalent(make, signs)
+    assert [site.status for site in (found.report or bcmend.report(make())).sites] == ["mended"]
+
+
+def _stored_beside_no_operation() -> Any:
+    shown = Shown(count=0)
+
+    def program(x: Any) -> Any:
+        print(shown)
+        shown.count = 5
+        print(shown)
+        shown.count = 0
+        return x
+
+    return program
+
+
+def _slots_beside_no_operation() -> Any:
+    shown = Slotted()
+
+    def program(x: Any) -> Any:
+        print(shown)
+        shown.count = 5
+        return x
+
+    return program
+
+
+@pytest.mark.parametrize("make", [_stored_beside_no_operation, _slots_beside_no_operation])
+def test_a_frame_without_a_graph_shows_objects_as_they_were(make: Make) -> None:
+    assert_equivalent(make, signs, fullgraph=False, graphs=None, recompiles=None)
+
+
+class _Names(dict[str, int]):
+    pass
+
+
+def _changed_later(container: Any, change: Any) -> Make:
+    """Return what makes a function that shows an object, changes it, and shows it again."""
+
+    def make() -> Any:
+        shown = Shown(held=copy.copy(container))
+
+        def program(x: Any) -> Any:
+            print(shown)
+            change(shown.held)
+            print(shown)
+            return x * 2
+
+        return program
+
+    return make
+
+
+def _changed_later_in_an_arm(container: Any, change: Any) -> Make:
+    def make() -> Any:
+        shown = Shown(held=copy.copy(container))
+
+        def program(x: Any) -> Any:
+            if x.sum() > 0:
+                print(shown)
+                change(shown.held)
+                print(shown)
+            return x * 2
+
+        return program
+
+    return make
+
+
+def _set_an_item(held: Any) -> None:
+    held["z"] = 1
+
+
+def _add(held: Any) -> None:
+    held.add(7)
+
+
+def _append(held: Any) -> None:
+    held.append(1)
+
+
+@pytest.mark.parametrize(
+    ("container", "change"),
+    [
+        (OrderedDict(a=1), _set_an_item),
+        (_Names(a=1), _set_an_item),
+        ({"a": 1}, _set_an_item),
+        ([1], _append),
+        (deque([1], maxlen=3), _append),
+        ({1}, _add),
+    ],
+)
+@pytest.mark.parametrize("make", [_changed_later, _changed_later_in_an_arm])
+def test_what_an_object_holds_is_changed_later(make: Any, container: Any, change: Any) -> None:
+    assert_equivalent(make(container, change), signs, fullgraph=False, graphs=None, recompiles=None)
+
+
+def _constant(value: object) -> VariableTracker:
+    return ConstantVariable.create(value)
+
+
+class _ObjectVariable(VariableTracker):
+    """Stands for an object of which only its class knows what it shows."""
+
+
+def test_the_objects_behind_an_argument_are_all_that_it_holds() -> None:
+    inner, item, key = Slotted(), Shown(), Shown()
+    outer = Shown(held=[item, (1, {key: "text"})], inner=inner, tensor=torch.ones(2))
+    found = object_snapshot._identities([outer])
+    for each in (outer, inner, item, key, outer.held, outer.tensor):
+        assert id(each) in found
+    assert id(1) not in found
+
+
+def test_objects_that_hold_each_other_are_looked_at_once() -> None:
+    one, other = Shown(), Shown()
+    one.other, other.one = other, one
+    assert {id(one), id(other)} <= object_snapshot._identities([one])
+
+
+def test_slots_are_those_of_all_base_classes() -> None:
+    class Single(Slotted):
+        __slots__ = "single"
+
+    class Derived(Single):
+        __slots__ = ("last",)
+
+    assert sorted(object_snapshot._slots(Derived)) == ["count", "last", "single"]
+
+
+def test_what_a_record_copies_is_not_watched_and_objects_in_it_are() -> None:
+    shown = _ObjectVariable()
+    inside = ListVariable([_constant(1), TupleVariable([shown])])
+    text = StringFormatVariable("{} {name}", [shown], {"name": _constant("x")})
+    assert list(object_snapshot._not_copied([_constant(2), inside, text])) == [shown, shown]
+
+
+def test_a_record_without_objects_keeps_nothing_of_them() -> None:
+    site = LiveSite("module.f:1", "output", _constant.__code__)
+    values = [ListVariable([_constant(1)]), _constant("text")]
+    tx: Any = SimpleNamespace(output=SimpleNamespace())
+    assert object_snapshot.of_objects(tx, site, values, lambda value: value) is None
+
+
+def test_a_text_is_left_to_the_delivery_also_inside_a_tuple() -> None:
+    shown, plain = _ObjectVariable(), _constant("plain")
+    text = StringFormatVariable("<{}>", [shown], {"name": plain})
+    found: Any = object_snapshot.unformatted(TupleVariable([plain, text]))
+    assert found.items[0] is plain
+    *_, form, parts, named = found.items[1].items
+    assert (form.value, parts.items) == ("<{}>", [shown])
+    assert [[each.value for each in pair.items] for pair in named.items] == [["name", "plain"]]
+
+
+def test_what_is_no_text_stays_the_same_object() -> None:
+    value = TupleVariable([_constant(1)])
+    assert object_snapshot.unformatted(value) is value
+
+
+def _moment(site: LiveSite, *inside: VariableTracker, stored: Any = None) -> Moment:
+    return Moment(
+        site,
+        inside=frozenset(inside),
+        behind=frozenset(),
+        attributes=stored or {},
+        containers=(),
+        versions={},
+        owners={},
+        put_back={},
+        copied=frozenset(),
+        known=frozenset(),
+    )
+
+
+def _effects(stores: Any) -> Any:
+    return SimpleNamespace(id_to_variable={}, store_attr_mutations=stores)
+
+
+def test_a_store_after_the_record_is_told_from_one_before_it() -> None:
+    site = LiveSite("module.f:1", "output", _constant.__code__)
+    owner, before, later = _ObjectVariable(), _constant(1), _constant(2)
+    moment = _moment(site, owner, stored={owner: {"a": before, "b": before}})
+    effects = _effects({owner: {"a": before, "b": later}})
+    assert list(object_snapshot._stored_later(effects, moment)) == [(owner, {"b"})]
+
+
+def test_a_store_to_an_object_that_the_record_does_not_hold_changes_nothing() -> None:
+    site = LiveSite("module.f:1", "output", _constant.__code__)
+    moment = _moment(site, _ObjectVariable())
+    object_snapshot._check(_effects({_ObjectVariable(): {"a": _constant(1)}}), [moment])
+    assert site.active
+
+
+def test_an_object_without_a_dictionary_has_the_site_withdrawn() -> None:
+    site = LiveSite("module.f:1", "output", _constant.__code__)
+    owner = _ObjectVariable()
+    with pytest.raises(SiteChanged):
+        object_snapshot._check(_effects({owner: {"b": _constant(1)}}), [_moment(site, owner)])
+    assert (site.withdrawn, site.detail) == ("cannot-snapshot", "b of an object is stored later")

@@ -1,0 +1,229 @@
+"""What is tried, and in which order, when a mended body does not compile."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import CodeType, FunctionType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bcmend.dynamo import compat
+from bcmend.tracing.sites import body_states, site_table
+from bcmend.tracing.sites.body_states import BodyState, CodeSplit, MendedFurther, Stop
+from bcmend.tracing.sites.session import SESSION, Patcher
+from bcmend.tracing.sites.site_table import LiveSite
+
+CODE = (lambda: None).__code__
+
+
+class _Patcher(Patcher):
+    """Mends whatever it is asked to, if it ``can``, and notes where."""
+
+    def __init__(self, *, can: bool) -> None:
+        self.can = can
+        self.asked: list[Sequence[Stop]] = []
+
+    def mend_where_stopped(self, stops: Sequence[Stop]) -> bool:
+        self.asked.append(stops)
+        return self.can
+
+    def split_where_read(self, stops: Sequence[Stop], site: LiveSite | None) -> bool:
+        return self.mend_where_stopped(stops)
+
+    def mask_loop(self, stops: Sequence[Stop]) -> bool:
+        return self.mend_where_stopped(stops)
+
+
+@pytest.fixture
+def patcher(monkeypatch: pytest.MonkeyPatch) -> _Patcher:
+    made = _Patcher(can=True)
+    monkeypatch.setattr(SESSION, "patcher", made)
+    return made
+
+
+def _code() -> CodeType:
+    return CODE.replace(co_name="body")
+
+
+def _tracer(code: CodeType, **attributes: Any) -> Any:
+    """Return a frame with ``code``, which no other has called."""
+    instruction = SimpleNamespace(opname="LOAD_FAST", positions=(3, 3, 1, 2))
+    tx = SimpleNamespace(f_code=code, current_instruction=instruction, parent=None, **attributes)
+    tx.output = SimpleNamespace(root_tx=tx)
+    return tx
+
+
+@pytest.fixture(autouse=True)
+def _no_callers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(body_states.frames, "outwards", lambda tx: iter([tx]))
+
+
+# States
+
+
+def test_a_body_is_captured_whole_until_that_has_failed_and_other_code_never() -> None:
+    body, piece, unknown = _code(), _code(), _code()
+    assert not body_states.state_of(body, is_body=True).may_break
+    assert body_states.state_of(piece).may_break
+    assert [body_states.may_break(code) for code in (body, piece, unknown)] == [False, True, True]
+
+
+def test_states_go_by_identity_for_equal_code_of_two_modules_is_not_the_same() -> None:
+    one, other = _code(), _code()
+    assert one == other
+    assert body_states.state_of(one) is body_states.state_of(one)
+    assert body_states.state_of(one) is not body_states.state_of(other)
+
+
+def test_numbers_are_left_only_once_and_only_if_some_were_taken() -> None:
+    state = BodyState()
+    assert not state.leave_numbers()
+    assert not state.leaves_numbers
+    state.takes_numbers = True
+    assert state.leave_numbers()
+    assert state.leaves_numbers
+    assert not state.leave_numbers()
+    assert state.leaves_numbers
+
+
+def test_the_next_try_calls_the_newer_code_with_all_that_the_body_has() -> None:
+    def outer(captured: int) -> Any:
+        def body(x: int = 2) -> int:
+            return x + captured
+
+        return body
+
+    body = outer(5)
+    assert BodyState().replacement(body) is body
+    newer = body.__code__.replace(co_name="newer")
+    made = BodyState(newer=newer).replacement(body)
+    assert isinstance(made, FunctionType)
+    assert made.__code__ is newer
+    assert made() == 7
+
+
+# Tries
+
+
+def _try(state: BodyState, error: Any) -> bool:
+    return body_states.try_again(state, state.generation, error)
+
+
+def test_a_graph_break_that_cannot_be_mended_may_break_from_then_on(patcher: _Patcher) -> None:
+    state = BodyState()
+    assert _try(state, compat.Unsupported("stop"))
+    assert not state.may_break
+    patcher.can = False
+    assert _try(state, compat.Unsupported("stop"))
+    assert state.may_break
+
+
+def test_code_that_has_changed_is_tried_again_without_more_changes(patcher: _Patcher) -> None:
+    state = BodyState(takes_numbers=True)
+    assert _try(state, MendedFurther())
+    assert _try(state, CodeSplit())
+    assert patcher.asked == []
+    assert (state.may_break, state.takes_numbers) == (False, True)
+
+
+def test_another_failure_costs_first_the_numbers_then_the_sites_then_the_graph(
+    patcher: _Patcher,
+) -> None:
+    state, error = BodyState(takes_numbers=True), IndexError("in the back end")
+    site = LiveSite("tests.recent", "branch", CODE)
+    site_table.clear_recent()
+    site.mended("where")
+    assert _try(state, error)
+    assert (state.leaves_numbers, site.active, state.may_break) == (True, True, False)
+    assert _try(state, error)
+    assert (site.withdrawn, site.detail) == ("not-captured", "IndexError: in the back end")
+    assert not state.may_break
+    assert _try(state, error)
+    assert state.may_break
+    assert patcher.asked == []
+
+
+def test_another_thread_that_met_the_same_failure_changes_nothing(patcher: _Patcher) -> None:
+    state = BodyState(generation=4)
+    assert body_states.try_again(state, 3, compat.Unsupported("stop"))
+    assert (state.tries, state.generation, patcher.asked) == (0, 4, [])
+
+
+def test_the_number_of_tries_is_bounded(patcher: _Patcher) -> None:
+    state = BodyState()
+    tries = [_try(state, CodeSplit()) for _ in range(body_states.MOST_TRIES + 1)]
+    assert tries == [True] * body_states.MOST_TRIES + [False]
+
+
+# Changes while code is being traced
+
+
+@pytest.mark.parametrize(
+    "ask", [body_states.mask_loop, lambda tx: body_states.split_where_read(tx, None)]
+)
+def test_code_that_was_rewritten_is_traced_anew(patcher: _Patcher, ask: Any) -> None:
+    code = _code()
+    body_states.state_of(code, is_body=True)
+    with pytest.raises(CodeSplit):
+        ask(_tracer(code))
+    ((stop,),) = patcher.asked
+    assert stop == Stop(None, code, (3, 3, 1, 2), "LOAD_FAST")
+    patcher.can = False
+    ask(_tracer(code))
+
+
+def test_code_that_may_break_is_not_rewritten_while_it_is_traced(patcher: _Patcher) -> None:
+    code = _code()
+    body_states.state_of(code)
+    body_states.mask_loop(_tracer(code))
+    tried = _code()
+    body_states.state_of(tried, is_body=True).tries = body_states.MOST_TRIES
+    body_states.mask_loop(_tracer(tried))
+    assert patcher.asked == []
+
+
+def test_the_function_of_a_frame_is_named_where_it_is_known(patcher: _Patcher) -> None:
+    code = _code()
+    body_states.state_of(code, is_body=True)
+    variable = SimpleNamespace(fn=test_code_that_was_rewritten_is_traced_anew)
+    with pytest.raises(CodeSplit):
+        body_states.mask_loop(_tracer(code, funcvar=variable))
+    assert patcher.asked[0][0].function is variable.fn
+
+
+@pytest.mark.parametrize(
+    ("one_graph", "breaks_are_errors", "is_body", "is_mended"),
+    [
+        (True, False, True, True),
+        (False, True, True, True),
+        (False, False, True, False),
+        (True, False, False, False),
+    ],
+)
+def test_what_an_arm_stopped_at_is_mended_where_a_boundary_waits(
+    patcher: _Patcher, one_graph: bool, breaks_are_errors: bool, is_body: bool, is_mended: bool
+) -> None:
+    code, error = _code(), compat.Unsupported("stop")
+    body_states.state_of(code, is_body=is_body)
+    tx = _tracer(code, one_graph=one_graph, error_on_graph_break=breaks_are_errors)
+    if is_mended:
+        with pytest.raises(MendedFurther) as caught:
+            body_states.mend_inside(tx, error)
+        assert caught.value.__cause__ is error
+    else:
+        body_states.mend_inside(tx, error)
+    assert len(patcher.asked) == is_mended
+
+
+def test_no_exception_of_dynamos_own_is_taken_for_the_wish_to_trace_anew() -> None:
+    assert not issubclass(CodeSplit, Exception)
+
+
+# Messages
+
+
+def test_a_summary_has_the_first_two_lines_that_are_not_empty() -> None:
+    error = ValueError("\n  backend failed\n\n  because of this \nand more\n")
+    assert body_states.summary(error) == "ValueError: backend failed because of this"
+    assert body_states.summary(KeyError()) == "KeyError: "

@@ -1,0 +1,118 @@
+"""Past its bounds, a chain of nested branches is refused as a whole."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from torch.fx import Graph
+
+from bcmend.names import SPLIT
+from bcmend.tracing.sites import nesting_limits
+from bcmend.tracing.sites.nesting_limits import TooDeep
+from bcmend.tracing.sites.refusal import SiteChanged
+from bcmend.tracing.sites.site_table import LiveSite
+
+CODE = (lambda: None).__code__
+
+
+def _tracer() -> Any:
+    return SimpleNamespace(output=SimpleNamespace())
+
+
+def _site(name: str = "tests.nested", kind: str = "branch") -> LiveSite:
+    return LiveSite(name, kind, CODE)
+
+
+def _graph(operations: int) -> Graph:
+    graph = Graph()
+    for number in range(operations):
+        graph.placeholder(f"input_{number}")
+    return graph
+
+
+def test_the_chain_counts_the_branches_being_mended() -> None:
+    tx, site, half = _tracer(), _site(), _site("tests.half", SPLIT)
+    with nesting_limits.inside(tx, site), nesting_limits.inside(tx, site):
+        assert nesting_limits.times(tx, site) == 2
+        assert not nesting_limits.is_in_half(tx)
+        with nesting_limits.inside(tx, half):
+            assert nesting_limits.is_in_half(tx)
+    assert nesting_limits.times(tx, site) == 0
+    assert not nesting_limits.is_in_half(tx)
+
+
+def test_an_arm_is_open_only_while_it_is_traced() -> None:
+    tx = _tracer()
+    assert not nesting_limits.is_in_an_arm(tx)
+    with pytest.raises(ValueError), nesting_limits.in_one_more_arm(tx):
+        assert nesting_limits.is_in_an_arm(tx)
+        raise ValueError
+    assert not nesting_limits.is_in_an_arm(tx)
+
+
+def test_too_many_levels_refuse_every_branch_of_the_chain() -> None:
+    tx, sites = _tracer(), [_site(f"tests.{n}") for n in range(nesting_limits.LEVELS + 1)]
+    with pytest.raises(SiteChanged), ExitStack() as stack:
+        for site in sites:
+            stack.enter_context(nesting_limits.inside(tx, site))
+    assert all("too-deep" in site.refused for site in sites)
+    assert nesting_limits.times(tx, sites[0]) == 0
+
+
+def test_as_many_levels_as_allowed_pass() -> None:
+    tx, site = _tracer(), _site()
+    with ExitStack() as stack:
+        for _ in range(nesting_limits.LEVELS):
+            stack.enter_context(nesting_limits.inside(tx, site))
+    assert not site.refused
+
+
+def test_only_the_outermost_branch_restarts_the_trace() -> None:
+    tx, outer, inner = _tracer(), _site("tests.outer"), _site("tests.inner")
+    with pytest.raises(SiteChanged), nesting_limits.inside(tx, outer):
+        with pytest.raises(TooDeep), nesting_limits.inside(tx, inner):
+            raise TooDeep("for a test")
+        assert not outer.refused
+        raise TooDeep("for a test")
+    assert inner.refused == outer.refused == {"too-deep": "for a test"}
+
+
+def test_arms_are_counted_for_each_outermost_branch_anew() -> None:
+    tx, site = _tracer(), _site()
+    for _ in range(2):
+        with nesting_limits.inside(tx, site):
+            for _ in range(nesting_limits.ARMS):
+                with nesting_limits.in_one_more_arm(tx):
+                    pass
+    with pytest.raises(SiteChanged), nesting_limits.inside(tx, site):
+        for _ in range(nesting_limits.ARMS + 1):
+            with nesting_limits.in_one_more_arm(tx):
+                pass
+    assert "too-deep" in site.refused
+
+
+def test_a_cond_is_one_deeper_than_those_in_its_arms_and_twice_as_large() -> None:
+    small, large = _graph(3), _graph(5)
+    assert nesting_limits.require_shallow([small, large]) == (1, 16)
+    outer = _graph(1)
+    nesting_limits.mark_cond(outer.placeholder("cond"), (1, 16))
+    assert nesting_limits.require_shallow([outer, _graph(2)]) == (2, 2 * (1 + 16 + 2))
+
+
+def test_too_many_nested_conds_are_refused() -> None:
+    graph = _graph(0)
+    nesting_limits.mark_cond(graph.placeholder("cond"), (nesting_limits.CONDS, 10))
+    with pytest.raises(TooDeep, match="one in another"):
+        nesting_limits.require_shallow([graph])
+
+
+def test_operations_are_bounded_only_in_nested_conds() -> None:
+    over = nesting_limits.OPERATIONS // 2 + 1
+    assert nesting_limits.require_shallow([_graph(over)]) == (1, 2 * over)
+    graph = _graph(over)
+    nesting_limits.mark_cond(graph.placeholder("cond"), (1, 1))
+    with pytest.raises(TooDeep, match="operations"):
+        nesting_limits.require_shallow([graph])

@@ -1,0 +1,47 @@
+"""In strict mode, an error inside bcmend is told from one of others by its innermost frame."""
+
+from __future__ import annotations
+
+import pytest
+
+from bcmend.policy import Policy
+from bcmend.tracing.sites import strict
+from bcmend.tracing.sites.strict import InternalError, require_foreign
+
+
+def _raised_inside() -> Exception:
+    try:
+        Policy().touches(1)  # type: ignore[arg-type]
+    except AttributeError as error:
+        return error
+    raise AssertionError("nothing was raised")
+
+
+def _raised_here() -> Exception:
+    try:
+        raise KeyError("here")
+    except KeyError as error:
+        return error
+
+
+def test_an_error_inside_bcmend_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(strict, "IS_ON", True)
+    error = _raised_inside()
+    with pytest.raises(InternalError, match="AttributeError") as caught:
+        require_foreign(error)
+    assert caught.value.__cause__ is error
+
+
+def test_an_error_of_others_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(strict, "IS_ON", True)
+    require_foreign(_raised_here())
+    require_foreign(KeyError("never raised"))
+
+
+def test_nothing_is_raised_outside_of_strict_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(strict, "IS_ON", False)
+    require_foreign(_raised_inside())
+
+
+def test_an_internal_error_is_not_taken_for_a_failure_of_the_program() -> None:
+    assert not issubclass(InternalError, Exception)

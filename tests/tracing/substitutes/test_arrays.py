@@ -1,0 +1,41 @@
+"""``torch.tensor(array)``, called directly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+import pytest
+import torch
+
+from bcmend.dynamo.handlers import PASS
+from bcmend.dynamo.values import constant
+from bcmend.tracing.substitutes.arrays import _tensor
+from tests.tracing.in_trace import during_trace, substituted, trace
+
+ARRAY = numpy.array([1.0, 2.0])
+
+
+def _made(tx: Any, array: Any, *more: Any, **named: Any) -> Any:
+    return _tensor(substituted(tx, torch.tensor, array, *more, **named))
+
+
+@pytest.mark.parametrize("dtype", [None, torch.float64, torch.int64])
+def test_an_array_becomes_a_tensor_of_its_own_memory(dtype: Any) -> None:
+    array = ARRAY.copy()
+    found = trace(lambda tx, x: _made(tx, x, dtype=constant(dtype)), array)
+    assert torch.equal(found, torch.tensor(array, dtype=dtype)) and found.dtype is (
+        dtype or torch.float64
+    )
+    array[0] = 7
+    assert found[0] == 1
+
+
+@pytest.mark.parametrize("named", [{"requires_grad": constant(True)}, {"pin_memory": constant(1)}])
+def test_other_arguments_are_passed_on(named: dict[str, Any]) -> None:
+    assert during_trace(lambda tx, x: _made(tx, x, **named), ARRAY) is PASS
+
+
+def test_what_is_no_array_is_passed_on() -> None:
+    assert during_trace(lambda tx, x: _made(tx, x), torch.ones(2)) is PASS
+    assert during_trace(lambda tx, x: _made(tx, x, constant(1)), ARRAY) is PASS
