@@ -260,6 +260,7 @@ def test_variables_of_the_statement_alone_are_not_read() -> None:
 def test_a_global_that_does_not_exist_is_not_read_in_front_of_a_test(missing: Any) -> None:
     def f(show, x):
         show(x if x else elsewhere)  # noqa: F821
+        return [show, x, show, x]  # a tail that is too long for CPython to copy
 
     facts, argument = _argument(f)
     found = list(early_reads(facts, argument, frozenset([("elsewhere",)]), NAMES, missing))
