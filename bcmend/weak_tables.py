@@ -41,6 +41,9 @@ class ByIdentity(Generic[K, V]):
         """Remove the row of ``key``, if there is one."""
         self._rows.pop(id(key), None)
 
+    def clear(self) -> None:
+        self._rows.clear()
+
     def items(self) -> Iterator[tuple[K, V]]:
         """Yield the rows whose keys are alive."""
         for reference, value in list(self._rows.values()):

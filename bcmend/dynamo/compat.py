@@ -30,9 +30,11 @@ from torch._dynamo.bytecode_transformation import (
 from torch._dynamo.codegen import PyCodegen
 from torch._dynamo.convert_frame import compile_lock
 from torch._dynamo.current_scope_id import current_scope_id, enter_new_scope
-from torch._dynamo.eval_frame import skip_code
+from torch._dynamo.eval_frame import always_optimize_code_objects, skip_code
 from torch._dynamo.exc import (
     BackendCompilerFailed,
+    FailOnRecompileLimitHit,
+    InternalTorchDynamoError,
     ObservedException,
     ObservedUserStopIteration,
     RequiresGradRestartAnalysis,
@@ -219,13 +221,14 @@ the graph being traced: OutputGraph TracingContext
 write the code around a compiled graph: PyCodegen create_build_tuple create_call_function
     create_instruction create_jump_absolute
 how a trace ends early: RestartAnalysis SkipFrame UnspecializeRestartAnalysis
-why a trace fails: BackendCompilerFailed RequiresGradRestartAnalysis TorchDynamoException
-    TorchRuntimeError Unsupported UserError graph_break_hints unimplemented
+why a trace fails: BackendCompilerFailed FailOnRecompileLimitHit InternalTorchDynamoError
+    RequiresGradRestartAnalysis TorchDynamoException TorchRuntimeError Unsupported
+    UserError graph_break_hints unimplemented
 exceptions of the program in a trace: ObservedException ObservedUserStopIteration
     handle_observed_exception observed_exception_map raise_observed_exception
 which code Dynamo compiles, and when: ConvertFrameReturn _get_error_on_graph_break
     _set_error_on_graph_break compile_lock get_eval_frame_callback reset_code set_eval_frame
-    skip_code
+    always_optimize_code_objects skip_code
 which functions Dynamo inlines: SkipResult trace_rules
 settings of Dynamo: dynamo_config
 the code in which a frame goes on behind a graph break: ContinueExecutionCache

@@ -58,21 +58,48 @@ def _drop(*arguments: object) -> None:
     pass
 
 
+def compile_as(code: CodeType, other: CodeType) -> None:
+    """Have Dynamo compile ``code`` without tensors among its arguments, if it does so ``other``."""
+    if other in compat.always_optimize_code_objects:
+        compat.always_optimize_code_objects[code] = True
+
+
+#: Code whose traces bcmend stays out of, since one of them has failed through bcmend's fault.
+_LEFT_ALONE: Final[ByIdentity[CodeType, None]] = ByIdentity()
+
+
+def leave_alone(code: CodeType) -> None:
+    """Have traces that begin in ``code`` be made as without bcmend."""
+    _LEFT_ALONE.put(resumed(code), None)
+
+
+def take_up_again() -> None:
+    """Forget what was left alone."""
+    _LEFT_ALONE.clear()
+
+
+def is_left_alone(code: CodeType) -> bool:
+    """Return whether a trace that begins in ``code`` is made as without bcmend."""
+    return bool(_LEFT_ALONE) and resumed(code) in _LEFT_ALONE
+
+
 #: Whether a frame is one of patched code, or was called by one.
 _COVERED: Final[Slot[bool | None]] = Slot(lambda: None)
 
 
 def covers(tx: compat.Tracer) -> bool:
     """Return whether a frame being traced is of patched code, or inside of such."""
-    return _is_covered(tx) or any(map(_is_covered, tx.output._current_tx))
+    return is_covered(tx) or any(map(is_covered, tx.output._current_tx))
 
 
-def _is_covered(frame: Any) -> bool:
+def is_covered(frame: Any) -> bool:
+    """Return whether a frame itself is of patched code, or was called by one."""
     found = _COVERED.of(frame)
     if found is None:
         parent = getattr(frame, "parent", None)
-        is_inside = parent is not None and _is_covered(parent)
+        is_inside = parent is not None and is_covered(parent)
         found = is_inside or resumed(frame.f_code) in _OURS
+        found = found and not any(is_left_alone(each.f_code) for each in outwards(frame))
         _COVERED.put(frame, found)
     return found
 

@@ -71,13 +71,13 @@ def when_late(look: Callable[[Any], None]) -> Callable[[Any], None]:
 def begin(tx: compat.Tracer) -> None:
     """Put the hooks in place for a trace that has come to patched code."""
     output = tx.output
-    if _STATE.peek(output) is not None:
+    if _STATE.peek(output) is not None or frames.is_left_alone(output.root_tx.f_code):
         return
     _STATE.of(output)
     if not hooks.is_active():
         hooks.activate_for(output)
     hooks.adopt((output, output.side_effects, output.shape_env))
-    if not frames.covers(output.root_tx):
+    if not frames.is_covered(output.root_tx):
         for look in _WHEN_LATE:
             look(tx)
 

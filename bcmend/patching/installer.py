@@ -63,6 +63,7 @@ def begin_anew(functions: Iterable[FunctionType]) -> None:
     with TABLE.lock:
         fresh = [each for each in map(TABLE.as_written, functions) if not TABLE.is_reached(each)]
         site_table.forget(code for each in fresh for code in code_objects(each))
+        frames.take_up_again()
         body_states.begin_anew(each.body for each in TABLE.analyses_of(fresh) if each.is_written)
 
 
@@ -164,6 +165,7 @@ def put(function: FunctionType, patched: Patched) -> None:
     patched.written.extend(codes)
     hooks.arm()
     compat.skip_code(patched.mended.shell)
+    frames.compile_as(patched.mended.shell, patched.original)
     function.__code__ = patched.mended.shell
 
 

@@ -1,14 +1,25 @@
-"""Withdraw a site whose mending goes wrong half-way."""
+"""Keep errors of bcmend's from the program, which then runs as without bcmend.
+
+A site at which mending goes wrong half-way is withdrawn. Where that does not help, or the error has
+nothing to do with one site, bcmend stays out of every trace that begins where this one has begun.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from types import CodeType
+from typing import Any, Final
 
-from bcmend.dynamo import compat
+from bcmend.dynamo import compat, frames, hooks, trace_state
+from bcmend.dynamo.slots import Slot
 from bcmend.tracing.sites import body_states, site_table, strict
 from bcmend.tracing.sites.refusal import HalfWritten, Refusal, SiteChanged
 from bcmend.tracing.speculation import arm_failures
+
+_LOG: Final = logging.getLogger("bcmend")
 
 
 @contextmanager
@@ -26,6 +37,111 @@ def withdrawn_if_it_fails(site: site_table.LiveSite) -> Iterator[None]:
     except Exception as error:
         if not isinstance(error, (HalfWritten, Refusal)):
             strict.require_foreign(error)
+            _report(error, f"the site {site.key} stays as it is")
         first = str(error).strip().splitlines()[:1]
         site.withdraw("not-captured", f"{type(error).__name__}: {' '.join(first)}")
         raise SiteChanged(restart_reason=f"bcmend: {site.key} withdrawn") from error
+
+
+def stay_out(code: CodeType, error: BaseException) -> bool:
+    """Leave the traces that begin in ``code`` alone from now on; return whether that is new."""
+    strict.require_foreign(error)
+    if frames.is_left_alone(code):
+        return False
+    _report(error, f"{code.co_qualname} is compiled as without bcmend")
+    frames.leave_alone(code)
+    return True
+
+
+def _report(error: BaseException, what: str) -> None:
+    """Log an error of bcmend's, and what is done about it; an error of others is not logged."""
+    if strict.is_own(error):
+        text = "Internal error in bcmend: %s. Nothing else is lost: %s. Please report it."
+        _LOG.warning(text, body_states.summary(error), what, exc_info=error)
+
+
+#: Whether a trace is inside the outermost frame, or step, that the hooks are in place for.
+_IS_INSIDE: Final = Slot(bool)
+
+
+@contextmanager
+def _kept_in(output: compat.OutputGraph) -> Iterator[None]:
+    """Restart a trace without bcmend, or without its sites, where a block fails.
+
+    A boundary that waits for the failure does that itself.
+    """
+    if _IS_INSIDE.of(output):
+        yield
+        return
+    code = output.root_tx.f_code
+    _IS_INSIDE.put(output, True)
+    try:
+        yield
+    except compat.BackendCompilerFailed as error:
+        if not _is_late(code):
+            raise
+        if site_table.withdraw_recent("not-captured", body_states.summary(error)):
+            raise SiteChanged(restart_reason="bcmend: the back end failed") from error
+        site_table.acquit()  # it fails without them, too
+        raise
+    except compat.TorchDynamoException as error:
+        if not isinstance(error, compat.InternalTorchDynamoError):
+            raise
+        _restart_without(code, error)
+    except (compat.GuardOnDataDependentSymNode, compat.FailOnRecompileLimitHit):
+        raise
+    except Exception as error:
+        _restart_without(code, error)
+    finally:
+        _IS_INSIDE.put(output, False)
+
+
+def _is_late(code: CodeType) -> bool:
+    """Return whether a trace began in code that no boundary waits for."""
+    return body_states.may_break(code)
+
+
+def _restart_without(code: CodeType, error: Exception) -> None:
+    if strict.IS_ON:
+        strict.require_foreign(error)
+        raise error
+    if _is_late(code) and stay_out(code, error):
+        raise SiteChanged(restart_reason="bcmend stays out") from error
+    raise error
+
+
+@trace_state.when_late
+def _begin(tx: compat.Tracer) -> None:
+    """Watch over the frames whose ``run`` the hooks have come too late for."""
+    site_table.clear_recent()
+    watched: list[Any] = list(frames.being_traced(tx))
+    for frame in watched:
+        frame.step = partial(_step, frame.output, frame.step)
+
+    def leave() -> None:
+        for frame in watched:
+            vars(frame).pop("step", None)
+
+    tx.output.add_cleanup_hook(leave)
+
+
+def _step(output: compat.OutputGraph, step: Callable[[], bool]) -> bool:
+    with _kept_in(output):
+        return step()
+
+
+_PURPOSE: Final = "errors inside bcmend"
+
+
+@hooks.around(compat.InstructionTranslatorBase, "run", _PURPOSE, gate=hooks.first, place=1)
+def _run(inner: Any, tx: compat.Tracer) -> Any:
+    with _kept_in(tx.output):
+        return inner(tx)
+
+
+@hooks.around(compat.OutputGraph, "compile_subgraph", _PURPOSE, gate=None, place=1)
+def _compile_subgraph(
+    inner: Any, output: compat.OutputGraph, *arguments: Any, **keywords: Any
+) -> Any:
+    with _kept_in(output):
+        return inner(output, *arguments, **keywords)

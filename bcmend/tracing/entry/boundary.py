@@ -16,7 +16,7 @@ from typing import Any, Final
 from bcmend.delivery import callers, codec
 from bcmend.delivery.emission import emitted
 from bcmend.delivery.records import Buffer, deliver
-from bcmend.dynamo import compat, plain_python
+from bcmend.dynamo import compat, frames, plain_python
 from bcmend.tracing.deopt import eager_rerun, side_exits
 from bcmend.tracing.effects import random_draws
 from bcmend.tracing.entry import capture
@@ -40,6 +40,7 @@ def run(body: FunctionType, arguments: tuple[Any, ...]) -> Any:
     """Call ``body(*arguments, buffer)`` for Dynamo to compile, then deliver its records."""
     callback = compat.set_eval_frame(None)  # nothing but the body is to be compiled
     try:
+        frames.compile_as(body.__code__, sys._getframe(1).f_code)
         return _run(body, arguments, callback)
     finally:
         compat.set_eval_frame(callback)
@@ -57,6 +58,7 @@ def _run(body: FunctionType, arguments: tuple[Any, ...], callback: Any) -> Any:
     written = emitted()
     try:
         result = _compiled(body, arguments, buffer, callback)
+        site_table.convict()
     except BaseException as error:
         failure = error
     finally:
@@ -141,7 +143,8 @@ def _compiled(body: FunctionType, arguments: tuple[Any, ...], buffer: Buffer, ca
             if not whole or not body_states.try_again(state, generation, error):
                 raise
             buffer.clear()
-            body = state.replacement(body)
+            before, body = body, state.replacement(body)
+            frames.compile_as(body.__code__, before.__code__)
             state = body_states.state_of(body.__code__, is_body=True)
         finally:
             compat.set_eval_frame(None)

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from bcmend.dynamo import compat, hooks, plain_python
+from bcmend.dynamo import compat, frames, hooks, plain_python
 from bcmend.dynamo.slots import Slot
-from bcmend.tracing.sites import body_states, site_table
+from bcmend.tracing.entry import barrier
+from bcmend.tracing.sites import body_states, site_table, strict
 
 #: The callback made of one of Dynamo's.
 _OF_BODIES: Final[Slot[Any]] = Slot(lambda: None)
@@ -38,10 +39,18 @@ class _OfBodies:
 
     def __call__(self, frame: Any, *others: Any) -> Any:
         compiler = self._torchdynamo_orig_backend
-        with hooks.active():
-            if body_states.may_break(frame.f_code):
-                return _a_piece(compiler, frame, *others)
-            return _captured_whole(compiler, frame, *others)
+        if not frames.is_left_alone(frame.f_code):
+            try:
+                with hooks.active():
+                    if body_states.may_break(frame.f_code):
+                        return _a_piece(compiler, frame, *others)
+                    return _captured_whole(compiler, frame, *others)
+            except compat.InternalTorchDynamoError as error:
+                if not body_states.may_break(frame.f_code):
+                    raise  # the boundary acts on it
+                if strict.IS_ON or not barrier.stay_out(frame.f_code, error):
+                    raise
+        return compiler(frame, *others)
 
 
 def _a_piece(compiler: Any, *given: Any) -> Any:
@@ -60,6 +69,7 @@ def _a_piece(compiler: Any, *given: Any) -> Any:
         return compat.ConvertFrameReturn(skip_reason="bcmend: a size is known at run time only")
     except compat.BackendCompilerFailed as error:
         if not site_table.withdraw_recent("not-captured", body_states.summary(error)):
+            site_table.acquit()  # it fails without them, too
             raise
         return compiler(*given)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from bcmend.dynamo import compat, hooks, plain_python, trace_state
+from bcmend.dynamo import compat, frames, hooks, plain_python, trace_state
 from bcmend.dynamo.values import Value, constant
 from bcmend.names import RUNS_ITERATION, UNBOUND
 from bcmend.tracing.entry import branch_primitives, output_primitives
@@ -30,11 +30,27 @@ class _Primitive(compat.HigherOrderOperator):
         return self._plainly(*arguments, **keywords)
 
 
-def _declared(name: str, purpose: str, trace: Trace, plainly: Callable[..., Any]) -> _Primitive:
-    """Return a primitive; ``trace`` models a call of it, ``plainly`` makes one in plain Python."""
+def _declared(
+    name: str,
+    purpose: str,
+    trace: Trace,
+    plainly: Callable[..., Any],
+    *,
+    stays_out: bool | None = None,
+) -> _Primitive:
+    """Return a primitive.
+
+    Args:
+        trace: models a call of it.
+        plainly: makes a call in plain Python.
+        stays_out: the result in a trace that bcmend stays out of; ``None`` for the one of
+            ``trace``.
+    """
     made = _Primitive(name, plainly)
 
     def call(self: Any, tx: compat.Tracer, args: list[Value], kwargs: Any) -> Value:
+        if stays_out is not None and frames.is_left_alone(tx.output.root_tx.f_code):
+            return constant(stays_out)
         trace_state.begin(tx)
         return trace(tx, made, *args)
 
@@ -75,6 +91,7 @@ data_dependent: Final = _declared(
     "whether Dynamo would stop at a conditional jump",
     branch_primitives.data_dependent,
     _false,
+    stays_out=False,
 )
 branch: Final = _declared(
     "branch", "both arms of a conditional jump", branch_primitives.branch, _none
@@ -84,6 +101,7 @@ undecided: Final = _declared(
     "whether an operand has one form on each side of a branch",
     branch_primitives.undecided,
     _false,
+    stays_out=False,
 )
 split: Final = _declared(
     "split", "both halves of code that reads such an operand", branch_primitives.split, _none
@@ -99,6 +117,7 @@ runs_iteration: Final = _declared(
     "whether a loop over a mask makes an iteration",
     lambda tx, operator: mask_loops.runs_iteration(tx),
     lambda: True,
+    stays_out=True,
 )
 guard: Final = _declared(
     "guard", "a check that raises when the graph has run", output_primitives.guard, _false
@@ -108,6 +127,7 @@ recording: Final = _declared(
     "whether an output statement becomes a record",
     output_primitives.recording,
     lambda key, *question: dropped_output.is_left_out(key, question),
+    stays_out=False,
 )
 record: Final = _declared(
     "record", "the record of an output statement", output_primitives.record, _record_plainly

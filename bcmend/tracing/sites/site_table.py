@@ -144,6 +144,7 @@ class _Recent(threading.local):
         # In the outermost call:
         self.refused_for_this_call: set[str] = set()
         self.read: list[LiveSite] = []
+        self.suspects: list[LiveSite] = []  # those withdrawn for a failure that may be another's
         self.without_exit: set[str] = set()
 
 
@@ -250,5 +251,18 @@ def withdraw_recent(slug: str, detail: str) -> bool:
     recent = [site for site in _RECENT.sites.values() if site.active]
     for site in recent:
         site.withdraw(slug, detail)
+    _RECENT.suspects += recent
     clear_recent()
     return bool(recent)
+
+
+def convict() -> None:
+    """Leave withdrawn what ``withdraw_recent`` has withdrawn: without it nothing has failed."""
+    _RECENT.suspects.clear()
+
+
+def acquit() -> None:
+    """Switch on again what ``withdraw_recent`` has withdrawn, since it fails without them, too."""
+    for site in _RECENT.suspects:
+        site.withdrawn = site.detail = ""
+    _RECENT.suspects.clear()

@@ -26,12 +26,13 @@ class InternalError(BaseException):
 
 def require_foreign(error: BaseException) -> None:
     """In strict mode, raise ``InternalError`` if ``error`` was raised by code of bcmend's."""
-    if IS_ON and _is_own(error.__traceback__):
+    if IS_ON and is_own(error):
         raise InternalError(f"{type(error).__name__}: {error}") from error
 
 
-def _is_own(entry: TracebackType | None) -> bool:
-    """Return whether the innermost frame of a traceback is one of bcmend's."""
+def is_own(error: BaseException) -> bool:
+    """Return whether ``error`` was raised by code of bcmend's: in its innermost frame."""
+    entry: TracebackType | None = error.__traceback__
     while entry is not None and entry.tb_next is not None:
         entry = entry.tb_next
     return entry is not None and entry.tb_frame.f_code.co_filename.startswith(_OWN)
