@@ -35,7 +35,7 @@ class Facts:
     def post_dominators(self) -> PostDominators:
         return immediate_post_dominators(self.graph)
 
-    @property
+    @cached_property
     def instructions(self) -> tuple[Instruction, ...]:
         return self.function.instructions
 

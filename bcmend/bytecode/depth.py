@@ -20,22 +20,29 @@ def check_depths(
     pending = [(0, 0)]
     while pending:
         index, depth = pending.pop()
-        if index == len(instructions):
-            raise AssembleError(f"{instructions[-1].op} falls off the end")
-        instruction, known = instructions[index], depths[index]
-        if known is not None:
-            if known != depth:
-                raise AssembleError(f"{instruction.op} at {index} has {known} operands or {depth}")
-            continue
-        depths[index] = depth
-        facts = row(instruction.op)
-        pops, pushes = facts.effect(instruction.arg)
-        _require(index, instruction, depth, int(instruction.arg) if facts.moves else pops)
-        if instruction.target is not None or handling[index] is not None:
-            pending.extend(_sideways(index, depth, instruction, placed, handling))
-        if facts.falls_through:
-            pending.append((index + 1, depth - pops + pushes))
+        falls = True
+        while falls:  # through to the next instruction
+            if index == len(instructions):
+                raise AssembleError(f"{instructions[-1].op} falls off the end")
+            instruction, known = instructions[index], depths[index]
+            if known is not None:
+                _require_same(index, instruction, depth, known)
+                break
+            depths[index] = depth
+            facts = row(instruction.op)
+            pops, pushes = facts.effect(instruction.arg)
+            needed = int(instruction.arg) if facts.moves else pops
+            if needed > depth:
+                _require(index, instruction, depth, needed)
+            if instruction.target is not None or handling[index] is not None:
+                pending.extend(_sideways(index, depth, instruction, placed, handling))
+            index, depth, falls = index + 1, depth - pops + pushes, facts.falls_through
     return max([1, *filter(None, depths)])
+
+
+def _require_same(index: int, instruction: Instruction, depth: int, known: int) -> None:
+    if known != depth:
+        raise AssembleError(f"{instruction.op} at {index} has {known} operands or {depth}")
 
 
 def _require(index: int, instruction: Instruction, depth: int, needed: int) -> None:
