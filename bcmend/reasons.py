@@ -24,8 +24,10 @@ _TEXTS: Final = {
         "Remove the name or the pattern that matches it from `Policy(off=...)`.",
     ),
     "policy-keep": (
-        "The policy keeps statements of this kind as they are.",
-        'Choose "defer" or "inline" for `output` or `guards` in the policy.',
+        "The policy keeps statements of this kind as they are, or torch has been told to ignore "
+        "some: then all of them are left to it.",
+        'Choose "defer" or "inline" for `output` or `guards` in the policy, and empty '
+        "`torch._dynamo.config.ignore_logging_functions`.",
     ),
     "generator": (
         "A generator yields a value inside the region, and its frame cannot be split there; or the "

@@ -76,8 +76,9 @@ def _gate(shape: Shape, body: CodeType, *, has_sites: bool) -> list[Item]:
         # In eager execution no more than this runs, and no tracing function sees a line of it.
         *emit.call_global((TRACING,), [], NOWHERE),
         *emit.jump_if_true(traced if has_sites else go_on, NOWHERE),
+        # The callback is False where only what is compiled already is to be run.
         *emit.call_global((CALLBACK,), [], NOWHERE),
-        *emit.jump_if_false(not_asked, NOWHERE),
+        *emit.jump_if_none(not_asked, NOWHERE),
         _RUNS,
         *emit.call_global((NAMESPACE, "run"), [make_body, packed]),
         _HAS_RUN,

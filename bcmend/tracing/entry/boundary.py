@@ -119,6 +119,7 @@ def _can_be_repeated(body: FunctionType, failure: BaseException) -> bool:
     return (
         isinstance(failure, Exception)
         and not isinstance(failure, compat.TorchDynamoException)
+        and not capture.is_of_a_compiler(failure)
         and not state.may_break
         and bool(state.repeatable)
     )

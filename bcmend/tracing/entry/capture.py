@@ -38,6 +38,13 @@ class _OfBodies:
         self._torchdynamo_orig_backend = callback
 
     def __call__(self, frame: Any, *others: Any) -> Any:
+        try:
+            return self._compiled(frame, *others)
+        except Exception as error:
+            _OF_A_COMPILER.put(error, True)
+            raise
+
+    def _compiled(self, frame: Any, *others: Any) -> Any:
         compiler = self._torchdynamo_orig_backend
         if not frames.is_left_alone(frame.f_code):
             try:
@@ -74,9 +81,13 @@ def _a_piece(compiler: Any, *given: Any) -> Any:
         return compiler(*given)
 
 
-def is_of_a_compiler(error: IndexError) -> bool:
-    """Return whether an error comes out of a compilation, which Dynamo notes on it."""
-    return getattr(error, "compile_id", None) is not None
+#: Whether an exception comes out of a compilation.
+_OF_A_COMPILER: Final = Slot(bool)
+
+
+def is_of_a_compiler(error: Exception) -> bool:
+    """Return whether an exception comes out of a compilation, and nothing has run."""
+    return _OF_A_COMPILER.peek(error) is True
 
 
 def _captured_whole(compiler: Any, *given: Any) -> Any:

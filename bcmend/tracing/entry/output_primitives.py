@@ -65,6 +65,9 @@ def recording(tx: compat.Tracer, operator: Any, *args: Value) -> Value:
     site = site_table.find(key.as_python_constant())
     if site is None or not site.active or site.output == "keep":
         return constant(False)
+    if compat.dynamo_config.ignore_logging_functions:
+        site.refuse("policy-keep", "torch._dynamo.config.ignore_logging_functions")
+        return constant(False)
     _WRITES_NOTHING.put(tx, False)
     if callee and not _writes(tx, site, *callee):
         return constant(False)
