@@ -128,6 +128,7 @@ def _named_in(function: FunctionType) -> Iterator[Any]:
     for code in code_objects(function.__code__):
         for name in code.co_names:
             yield function.__globals__.get(name)
+            yield getattr(torch._VF, name, None)
             yield from (vars(place).get(name) for place in _PLACES)
 
 

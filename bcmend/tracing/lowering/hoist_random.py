@@ -29,8 +29,8 @@ from bcmend.tracing.speculation.arms import ArmTrace
 _ATEN: Final = torch.ops.aten
 #: Operators that overwrite the whole of their first argument.
 _OVERWRITING: Final = frozenset(
-    [_ATEN.bernoulli_, _ATEN.cauchy_, _ATEN.exponential_, _ATEN.geometric_, _ATEN.log_normal_]
-    + [_ATEN.normal_, _ATEN.random_, _ATEN.uniform_]
+    getattr(_ATEN, f"{name}_")
+    for name in "bernoulli cauchy exponential geometric log_normal normal random uniform".split()
 )
 #: Operators that read only the size, strides, dtype and device of their first argument.
 _ALIKE: Final = frozenset([_ATEN.rand_like, _ATEN.randint_like, _ATEN.randn_like])
