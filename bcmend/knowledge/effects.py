@@ -57,6 +57,7 @@ class EffectFacts:
         is_random: it uses the state of a random generator, unless ``switch`` is off.
         is_total: it cannot fail on the values of its inputs (failures by shapes and dtypes show
             while tracing).
+        is_partial: it may fail on them although no operator that it consists of does.
         divides: it fails where an integer is divided by zero.
         is_expensive: a matrix product, convolution, attention, sort or the like.
         statistics: the running statistics that it writes although its schema does not say so.
@@ -76,6 +77,7 @@ class EffectFacts:
     is_random: bool = False
     switch: Switch | None = None
     is_total: bool = False
+    is_partial: bool = False
     divides: bool = False
     is_expensive: bool = False
     statistics: Statistics | None = None
@@ -148,6 +150,14 @@ _TOTAL_DRAWS: Final = """
 """
 _ONE_TOTAL_DRAW: Final = frozenset(
     [_ATEN.bernoulli.p, _ATEN.bernoulli_.float, _ATEN.normal_.default, _ATEN.normal.float_float]
+)
+#: Overloads that may fail on values although others of their operators do not: they take numbers
+#: out of tensors.
+_FAILING: Final = frozenset(
+    getattr(packet, name)
+    for packet in (_ATEN.linspace, _ATEN.logspace)
+    for name in packet.overloads()
+    if "Tensor" in name
 )
 
 #: Namespaces of operators in which other processes take part.
@@ -228,6 +238,7 @@ _BY_NAME: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
     (_TOTAL, {"is_total": True}),
     (_TOTAL_DRAWS, {"is_total": True}),
     ("_local_scalar_dense", {"is_total": True}),  # can fail while tracing only
+    ("one_hot", {"is_partial": True}),
     ("div divide floor_divide remainder fmod true_divide", {"divides": True}),
     ("set_ set_data resize_ resize_as_", {"replaces_storage": True}),
     ("seed manual_seed initial_seed", {"handles_generator": True}),
@@ -304,6 +315,8 @@ def _of_operator(target: Any, overloads: list[Any]) -> EffectFacts:
         reads_on_host=is_dependent,
         has_hidden_state=overloads[0].namespace not in _AS_DECLARED,
     )
+    if not _FAILING.isdisjoint(overloads):
+        known = {**known, "is_total": False}
     return replace(found, **known)
 
 
@@ -354,6 +367,7 @@ def _of_python(function: Any) -> EffectFacts:
     called = [each for each in known if each is not UNKNOWN]
     return EffectFacts(
         is_random=any(each.is_random for each in called),
+        is_partial=any(each.is_partial for each in called),
         writes=any(each.writes for each in called),
         writing=_in_place_switch(function),
         replaces_storage=any(each.replaces_storage for each in called),

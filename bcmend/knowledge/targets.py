@@ -103,7 +103,10 @@ def _package(target: Any) -> str:
 
 
 #: Where torch's functions find what they call, beside their own globals and their arguments.
-_PLACES: Final = (torch, functional, *torch.Tensor.__mro__[:-1], torch.Generator)
+_PLACES: Final = (
+    *(sys.modules[name] for name in _OF_OPERATORS if name in sys.modules),
+    *(functional, *torch.Tensor.__mro__[:-1], torch.Generator),
+)
 
 
 def called_by(function: FunctionType) -> Iterator[Any]:

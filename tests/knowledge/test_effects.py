@@ -60,6 +60,10 @@ FACTS: dict[str, tuple[list[Any], list[Any]]] = {
         [ATEN.sum.default, ATEN.mm.default, torch.cat, "softmax", ATEN.where.self, "zero_"],
         [ATEN.index.Tensor, ATEN.gather.default, ATEN.linalg_inv.default, "item"],
     ),
+    "is_partial": (
+        [functional.one_hot, ATEN.one_hot.default],
+        [functional.relu, torch.add, ATEN.index.Tensor],
+    ),
     "divides": (
         [ATEN.div.Tensor, torch.floor_divide, "remainder", "div_", torch.fmod],
         [ATEN.mul.Tensor, torch.add, "reciprocal"],

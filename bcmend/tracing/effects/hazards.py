@@ -24,6 +24,7 @@ from bcmend.knowledge.effects import EffectFacts
 from bcmend.tracing.effects import costs
 from bcmend.tracing.effects.operator_runs import (
     OperatorCall,
+    facts_of,
     is_in_place,
     operators_of,
     target_name,
@@ -108,8 +109,9 @@ def _hazards_of_node(
         random = name if may_draw(node) else drawing_inside(node, modules)
         hidden = hidden_in(node, modules)
         return Hazards(partial=name, random=random, hidden=hidden, expensive=name, waste=math.inf)
+    is_partial = facts_of(node).is_partial or run.asserts or _may_fail_on_numbers(node)
     found = Hazards(
-        partial=target_name(node) if run.asserts or _may_fail_on_numbers(node) else "",
+        partial=target_name(node) if is_partial else "",
         writes=frozenset(run.storages_written(reshaped=False)),
         reshapes=frozenset(run.storages_written(reshaped=True)),
     )
