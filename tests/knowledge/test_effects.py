@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch._higher_order_ops.triton_kernel_wrap import triton_kernel_wrapper_mutation
 from torch.nn import functional
 
 from bcmend.knowledge import effects
@@ -138,7 +139,10 @@ FACTS: dict[str, tuple[list[Any], list[Any]]] = {
         [torch.rand, functional.dropout],
     ),
     "has_hidden_state": (
-        [torch.ops.higher_order.flat_apply, torch.ops.profiler._record_function_exit, print, open],
+        [
+            *(torch.ops.higher_order.flat_apply, triton_kernel_wrapper_mutation, print, open),
+            torch.ops.profiler._record_function_exit,
+        ],
         [
             *(torch.ops.higher_order.cond, torch.ops.prims.sin.default, ATEN.add, torch.add),
             *(
