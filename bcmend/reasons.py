@@ -79,6 +79,14 @@ _TEXTS: Final = {
         "operator or in a nested branch.",
         "Draw the random numbers before the branch, and only use them in the arm.",
     ),
+    "hidden-state": (
+        "An operator that is not torch's (`torch.library`, a kernel of Triton, a function that "
+        "Dynamo does not look into) may have a state, so it must run as often as in eager "
+        "execution: it stands in an arm while gradients flow, whose backward would run it again, "
+        "or behind a check that is made when the graph has run.",
+        "Call it before the branch, or make the check behind it, or make it of operators of "
+        "torch's.",
+    ),
     "multi-element-condition": (
         "The condition is a tensor with several elements, whose truth value is an error in eager "
         "execution too.",

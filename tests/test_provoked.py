@@ -165,6 +165,28 @@ def _leaving_the_graph(x: Tensor) -> Tensor:
     return x
 
 
+@torch.library.custom_op("bcmend_test_provoked::own", mutates_args=())
+def _own(x: Tensor) -> Tensor:
+    return x * 1
+
+
+_own.register_fake(torch.empty_like)
+_own.register_autograd(lambda ctx, gradient: gradient)
+
+
+def _own_in_an_arm(x: Tensor) -> Tensor:
+    if x.sum() > 0:
+        return _own(x)
+    return x * 2
+
+
+def _own_before(x: Tensor) -> Tensor:
+    y = _own(x)
+    if x.sum() > 0:
+        return y * 1
+    return x * 2
+
+
 def _dropping_in_an_arm(x: Tensor) -> Tensor:
     if x.sum() > 0:
         return x * torch.bernoulli((x * 0.1).detach())
@@ -351,6 +373,7 @@ PROVOCATIONS = (
         _dropping_before,
         run=_compiled(X, grad=True),
     ),
+    Provocation("hidden-state", _own_in_an_arm, _own_before, run=_compiled(X, grad=True)),
     Provocation("multi-element-condition", _testing_many, _testing_any, run=ON_X),
     Provocation("not-captured", _simple, _simple, run=_run_with_a_failing_back_end),
     Provocation("handler-in-caller", _checking_in_try, _checking_before_try, run=_compiled(LARGE)),

@@ -1,33 +1,42 @@
-"""What an operation does beside computing its result.
+"""What an operation does beside computing its result: the one table of effects.
 
-An operation is an ATen operator, or a function or method of torch in a graph of Dynamo's. Facts
-come from the tags of the operator and from the tables below. A function or method of torch that is
-written in C has the facts of the operator of its name.
+An operation is an operator of ``torch.ops``, or a function or method in a graph of Dynamo's. Facts
+come from the schema and the tags of the operator, and from the tables below, which are keyed by the
+objects themselves. A function or method of torch that is written in C has the facts of its
+operator; one that is written in Python has those of all that it may call. Of anything else nothing
+is known (``UNKNOWN``), so that it is taken to do everything.
 """
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import torch
 from torch.nn import functional
 
+from bcmend.knowledge import targets
+from bcmend.knowledge.targets import packet_of
+
 _ATEN: Final = torch.ops.aten
 
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """The argument that switches an effect on: position, name and default."""
+    """The argument that switches an effect on: position, name, default, and what is off."""
 
     position: int
     name: str
     default: Any
+    off: Any = False
 
     def is_off(self, arguments: Any, keywords: Any) -> bool:
         """Return whether a call is known to leave the effect out."""
         given = arguments[self.position : self.position + 1]
         value = given[0] if given else keywords.get(self.name, self.default)
+        if self.off is None:
+            return value is None
         return isinstance(value, (bool, int, float)) and not value
 
 
@@ -45,36 +54,62 @@ class EffectFacts:
     """The facts about one operation.
 
     Attributes:
-        is_random: it is a random operator, unless ``switch`` is off.
+        is_random: it uses the state of a random generator, unless ``switch`` is off.
         is_total: it cannot fail on the values of its inputs (failures by shapes and dtypes show
             while tracing).
+        is_partial: it may fail on them although no operator that it consists of does.
         divides: it fails where an integer is divided by zero.
         is_expensive: a matrix product, convolution, attention, sort or the like.
         statistics: the running statistics that it writes although its schema does not say so.
+        writes: it changes a tensor that it is given, unless ``writing`` is off.
         replaces_storage: it gives a tensor another storage, or a storage another size.
         is_collective: other processes take part.
         sets_default: it changes a default of torch for the whole process.
+        reads_on_host: its result, or the form of it, is known when the host has the data.
         draws_on_host: it may draw from the generators of Python and numpy.
+        handles_generator: it reads or sets the state of a generator as a whole.
+        has_hidden_state: it may do anything that a second run would show.
         is_recurrent: a layer whose backward gives empty gradients.
+        is_composite: what it does shows when it is run on fake tensors; ``is_random`` and
+            ``writes`` say that one of the operators that it may call does.
     """
 
     is_random: bool = False
     switch: Switch | None = None
     is_total: bool = False
+    is_partial: bool = False
     divides: bool = False
     is_expensive: bool = False
     statistics: Statistics | None = None
+    writes: bool = False
+    writing: Switch | None = None
     replaces_storage: bool = False
     is_collective: bool = False
     sets_default: bool = False
+    reads_on_host: bool = False
     draws_on_host: bool = False
+    handles_generator: bool = False
+    has_hidden_state: bool = False
     is_recurrent: bool = False
+    is_composite: bool = False
 
     def draws(self, arguments: Any, keywords: Any) -> bool:
         """Return whether a call may draw random numbers."""
         is_off = self.switch is not None and self.switch.is_off(arguments, keywords)
         return self.is_random and not is_off
 
+    def changes(self, arguments: Any, keywords: Any) -> bool:
+        """Return whether a call may change a tensor that it is given."""
+        if "out" in keywords:
+            return True
+        is_off = self.writing is not None and self.writing.is_off(arguments, keywords)
+        return self.writes and not is_off
+
+
+#: Of what is no operation that anything is known of.
+UNKNOWN: Final = EffectFacts(
+    is_random=True, writes=True, reads_on_host=True, draws_on_host=True, has_hidden_state=True
+)
 
 #: Operators that cost, if they are run without being asked for.
 _EXPENSIVE: Final = """
@@ -106,41 +141,108 @@ _TOTAL: Final = """
     searchsorted glu
 """
 
+
+#: Operators that draw, and cannot fail on values.
+_TOTAL_DRAWS: Final = """
+    rand randn randint randperm rand_like randn_like randint_like dropout native_dropout
+    feature_dropout alpha_dropout feature_alpha_dropout rrelu rrelu_with_noise cauchy exponential
+    geometric log_normal random uniform
+"""
+_ONE_TOTAL_DRAW: Final = frozenset(
+    [_ATEN.bernoulli.p, _ATEN.bernoulli_.float, _ATEN.normal_.default, _ATEN.normal.float_float]
+)
+#: Overloads that may fail on values although others of their operators do not: they take numbers
+#: out of tensors.
+_FAILING: Final = frozenset(
+    getattr(packet, name)
+    for packet in (_ATEN.linspace, _ATEN.logspace)
+    for name in packet.overloads()
+    if "Tensor" in name
+)
+
 #: Namespaces of operators in which other processes take part.
 _COLLECTIVE: Final = frozenset(
-    ["c10d", "_c10d_functional", "_c10d_functional_autograd", "c10d_functional"]
+    ["c10d", "_c10d_functional", "_c10d_functional_autograd", "c10d_functional", "symm_mem"]
+)
+#: Namespaces whose operators do what their schemas say, and no more. An operator of any other is
+#: somebody's own.
+_AS_DECLARED: Final = _COLLECTIVE | frozenset(
+    """
+    aten prims prim quantized quantized_decomposed _quantized onednn mkldnn mkldnn_prepacked mkl
+    sparse inductor inductor_prims rngprims _native torchvision bcmend
+    """.split()
+)
+#: Operators that do nothing but what the graphs do that they are given.
+_RUNNING_GRAPHS: Final = frozenset(
+    getattr(torch.ops.higher_order, name)
+    for name in """
+    cond while_loop while_loop_stack_output map_impl scan associative_scan wrap strict_mode
+    wrap_activation_checkpoint tag_activation_checkpoint wrap_with_autocast
+    wrap_with_set_grad_enabled autograd_function_apply invoke_subgraph flex_attention
+    flex_attention_backward hints_wrapper out_dtype dynamo_bypassing_wrapper
+    """.split()
+    if hasattr(torch.ops.higher_order, name)
 )
 
 _TRAINING: Final = Switch(5, "training", False)
 _USES_INPUT: Final = Switch(5, "use_input_stats", True)
-_DROPOUT: Final = EffectFacts(is_random=True, switch=Switch(2, "training", True))
+_DROPOUT: Final = EffectFacts(
+    is_random=True,
+    switch=Switch(2, "training", True),
+    writes=True,
+    writing=Switch(3, "inplace", False),
+)
+_OF_ALPHA: Final = replace(_DROPOUT, switch=Switch(2, "training", False))
+_GENERATOR: Final = EffectFacts(is_random=True, handles_generator=True)
 
-#: Functions that stand in graphs as they are; what they call does not show there.
+#: What is not known of functions and methods by the operators that they may call.
 _FUNCTIONS: Final[dict[Any, EffectFacts]] = {
+    **dict.fromkeys(targets.CHANGING, EffectFacts(writes=True)),
+    **dict.fromkeys(_RUNNING_GRAPHS, EffectFacts()),
     functional.dropout: _DROPOUT,
     functional.dropout1d: _DROPOUT,
     functional.dropout2d: _DROPOUT,
     functional.dropout3d: _DROPOUT,
-    functional.alpha_dropout: replace(_DROPOUT, switch=Switch(2, "training", False)),
-    functional.feature_alpha_dropout: replace(_DROPOUT, switch=Switch(2, "training", False)),
-    functional.rrelu: EffectFacts(is_random=True, switch=Switch(3, "training", False)),
+    functional.alpha_dropout: _OF_ALPHA,
+    functional.feature_alpha_dropout: _OF_ALPHA,
+    functional.rrelu: replace(
+        _DROPOUT, switch=Switch(3, "training", False), writing=Switch(4, "inplace", False)
+    ),
     functional.gumbel_softmax: EffectFacts(is_random=True),
     functional.batch_norm: EffectFacts(statistics=Statistics(1, _TRAINING)),
     functional.instance_norm: EffectFacts(statistics=Statistics(1, _USES_INPUT)),
+    functional.embedding: EffectFacts(
+        writes=True, writing=Switch(3, "max_norm", None, off=None), is_composite=True
+    ),
+    functional.embedding_bag: EffectFacts(
+        writes=True, writing=Switch(3, "max_norm", None, off=None), is_composite=True
+    ),
     torch.set_default_dtype: EffectFacts(sets_default=True),
     torch.set_default_device: EffectFacts(sets_default=True),
-    torch.utils.swap_tensors: EffectFacts(replaces_storage=True),
+    torch.utils.swap_tensors: EffectFacts(replaces_storage=True, writes=True),
+    torch.set_rng_state: _GENERATOR,
+    torch.get_rng_state: _GENERATOR,
+    torch.manual_seed: _GENERATOR,
+    torch.seed: _GENERATOR,
+    torch.initial_seed: _GENERATOR,
+    **{
+        getattr(torch.Generator, name): _GENERATOR
+        for name in "seed manual_seed initial_seed get_state set_state clone_state".split()
+        if hasattr(torch.Generator, name)
+    },
 }
 
-
-#: Names of ATen operators, and what is known of them beside their tags.
+#: Names of ATen operators, and what is known of them beside their tags and schemas.
 _BY_NAME: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
     (_EXPENSIVE, {"is_expensive": True, "is_total": True}),
     (_TOTAL, {"is_total": True}),
+    (_TOTAL_DRAWS, {"is_total": True}),
+    ("_local_scalar_dense", {"is_total": True}),  # can fail while tracing only
+    ("one_hot", {"is_partial": True}),
     ("div divide floor_divide remainder fmod true_divide", {"divides": True}),
     ("set_ set_data resize_ resize_as_", {"replaces_storage": True}),
+    ("seed manual_seed initial_seed", {"handles_generator": True}),
     ("lstm gru rnn_tanh rnn_relu", {"is_recurrent": True, "switch": Switch(5, "dropout", 0.0)}),
-    ("scaled_dot_product_attention", {"switch": Switch(4, "dropout_p", 0.0)}),
     ("dropout native_dropout feature_dropout alpha_dropout", {"switch": Switch(2, "train", True)}),
     (
         "batch_norm native_batch_norm cudnn_batch_norm miopen_batch_norm",
@@ -150,14 +252,14 @@ _BY_NAME: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
 )
 
 
-def _packets() -> dict[Any, EffectFacts]:
+def _packets() -> dict[Any, dict[str, Any]]:
     """Return what is known of ATen operators and of their forms that work in place."""
-    found: dict[Any, EffectFacts] = {}
+    found: dict[Any, dict[str, Any]] = {}
     for names, facts in _BY_NAME:
         for name in names.split():
             for packet in (getattr(_ATEN, name, None), getattr(_ATEN, f"{name}_", None)):
                 if packet is not None:
-                    found[packet] = replace(found.get(packet, EffectFacts()), **facts)
+                    found[packet] = {**found.get(packet, {}), **facts}
     return found
 
 
@@ -172,6 +274,8 @@ def declare(operator: Any, facts: EffectFacts) -> None:
 
 def of(target: Any) -> EffectFacts:
     """Return the facts about an operator, a function, or the name of a method of tensors."""
+    if type(target).__hash__ is None:
+        return UNKNOWN
     found = _KNOWN.get(target)
     if found is None:
         found = _KNOWN[target] = _facts(target)
@@ -180,33 +284,108 @@ def of(target: Any) -> EffectFacts:
 
 def _facts(target: Any) -> EffectFacts:
     if isinstance(target, str):
-        return of(getattr(torch.Tensor, target)) if hasattr(torch.Tensor, target) else EffectFacts()
+        return of(getattr(torch.Tensor, target)) if hasattr(torch.Tensor, target) else UNKNOWN
     if target in _FUNCTIONS:
         return _FUNCTIONS[target]
-    packet = packet_of(target)
-    if packet is None:
+    overloads = targets.overloads_of(target)
+    if overloads:
+        return _of_operator(target, overloads)
+    if targets.is_python_of_torch(target):
+        return _of_python(target)
+    wrapped = targets.wrapped_by(target)
+    if wrapped is not None:
+        return of(wrapped)
+    if targets.is_quiet(target):
         return EffectFacts(is_collective=_is_of_distributed(target))
-    overloads = [getattr(packet, name) for name in packet.overloads()]
-    is_overload = packet is not target and hasattr(target, "tags")
-    tags = {tag for each in ([target] if is_overload else overloads) for tag in each.tags}
-    return replace(
-        _PACKETS.get(packet, EffectFacts()),
-        is_random=torch.Tag.nondeterministic_seeded in tags,
-        is_collective=_is_of_distributed(target),
+    return UNKNOWN
+
+
+def _of_operator(target: Any, overloads: list[Any]) -> EffectFacts:
+    """Return what the schemas and tags of an operator say; of several overloads, all together."""
+    dependent = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
+    tags = {tag for each in overloads for tag in each.tags}
+    known = _PACKETS.get(packet_of(target), {})
+    is_dependent = not dependent.isdisjoint(tags)
+    found = EffectFacts(
+        is_random=any(map(_is_random, overloads)),
+        switch=_switch_of(overloads),
+        is_total=not is_dependent and all(map(_is_total, overloads)),
+        writes=any(_writes(each, is_exact=[target] == overloads) for each in overloads),
+        is_collective=overloads[0].namespace in _COLLECTIVE,
+        reads_on_host=is_dependent,
+        has_hidden_state=overloads[0].namespace not in _AS_DECLARED,
+    )
+    if not _FAILING.isdisjoint(overloads):
+        known = {**known, "is_total": False}
+    return replace(found, **known)
+
+
+def _is_random(overload: Any) -> bool:
+    takes_generator = any("Generator" in str(each.type) for each in overload._schema.arguments)
+    return torch.Tag.nondeterministic_seeded in overload.tags or takes_generator
+
+
+def _switch_of(overloads: list[Any]) -> Switch | None:
+    """Return the probability of dropout, with which attention draws."""
+    found = {
+        Switch(at, each.name, each.default_value if each.has_default_value() else None)
+        for overload in overloads
+        for at, each in enumerate(overload._schema.arguments)
+        if each.name == "dropout_p"
+    }
+    return found.pop() if len(found) == 1 else None
+
+
+def _is_total(overload: Any) -> bool:
+    is_pointwise = torch.Tag.pointwise in overload.tags and not _is_random(overload)
+    fails_while_tracing = overload.namespace == "prim"
+    return is_pointwise or overload.is_view or fails_while_tracing or overload in _ONE_TOTAL_DRAW
+
+
+#: It sorts a list of TorchScript's in place.
+_OF_LISTS: Final = frozenset([_ATEN.sort.Tensor])
+
+
+def _writes(overload: Any, *, is_exact: bool) -> bool:
+    """Return whether an overload changes a tensor that it is given.
+
+    A function by the name of an operator is given those of keywords as ``out=`` only.
+    """
+    written = [
+        each
+        for each in overload._schema.arguments
+        if each.alias_info is not None and each.alias_info.is_write and "Tensor" in str(each.type)
+    ]
+    if is_exact:
+        return bool(written)
+    return overload not in _OF_LISTS and not all(each.kwarg_only for each in written)
+
+
+def _of_python(function: Any) -> EffectFacts:
+    """Return what the operators may do that a function of torch's may call."""
+    known = (of(each) for each in {*targets.called_by(function)})
+    called = [each for each in known if each is not UNKNOWN]
+    return EffectFacts(
+        is_random=any(each.is_random for each in called),
+        is_partial=any(each.is_partial for each in called),
+        writes=any(each.writes for each in called),
+        writing=_in_place_switch(function),
+        replaces_storage=any(each.replaces_storage for each in called),
+        is_collective=_is_of_distributed(function),
+        reads_on_host=any(each.reads_on_host for each in called),
+        handles_generator=any(each.handles_generator for each in called),
+        is_composite=True,
     )
 
 
-def packet_of(target: Any) -> Any:
-    """Return the ATen operator, with all its overloads, behind a target; ``None`` if none is."""
-    if hasattr(target, "overloadpacket"):
-        return target.overloadpacket
-    if hasattr(target, "overloads"):
-        return target
-    name = getattr(target, "__name__", "")
-    is_python = hasattr(target, "__code__")
-    return None if is_python or name.startswith("__") else getattr(_ATEN, name, None)
+def _in_place_switch(function: Any) -> Switch | None:
+    parameters = list(inspect.signature(function).parameters.values())
+    for position, each in enumerate(parameters):
+        if each.name == "inplace":
+            return Switch(position, each.name, each.default)
+    return None
 
 
 def _is_of_distributed(target: Any) -> bool:
-    where = getattr(target, "namespace", None) or getattr(target, "__module__", None) or ""
-    return where in _COLLECTIVE or where.split(".")[:2] == ["torch", "distributed"]
+    where = getattr(target, "__module__", None) or ""
+    return where.split(".")[:2] == ["torch", "distributed"]

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import operator
+import re
 from dataclasses import fields
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from torch._higher_order_ops.triton_kernel_wrap import triton_kernel_wrapper_mutation
 from torch.nn import functional
 
 from bcmend.knowledge import effects
-from bcmend.knowledge.effects import EffectFacts, Switch
+from bcmend.knowledge.effects import UNKNOWN, EffectFacts, Switch
 
 ATEN: Any = torch.ops.aten
 
@@ -27,8 +31,27 @@ FACTS: dict[str, tuple[list[Any], list[Any]]] = {
             ATEN.native_dropout.default,
             functional.dropout,
             functional.gumbel_softmax,
+            functional.fractional_max_pool2d,
+            functional.fractional_max_pool3d_with_indices,
+            functional.multi_head_attention_forward,
+            torch.svd_lowrank,
+            torch.pca_lowrank,
+            torch.normal,
+            torch.binomial,
+            torch.ops.rngprims.philox_rand.default,
+            torch.seed,
+            torch.get_rng_state,
+            torch.random.fork_rng,
         ],
-        [ATEN.add.Tensor, torch.sin, "add_", ATEN.empty.memory_format, functional.relu],
+        [
+            ATEN.add.Tensor,
+            torch.sin,
+            "add_",
+            ATEN.empty.memory_format,
+            functional.relu,
+            functional.max_pool2d,
+            torch.einsum,
+        ],
     ),
     "switch": (
         [functional.dropout, functional.rrelu, ATEN.native_dropout.default, torch.dropout],
@@ -37,6 +60,10 @@ FACTS: dict[str, tuple[list[Any], list[Any]]] = {
     "is_total": (
         [ATEN.sum.default, ATEN.mm.default, torch.cat, "softmax", ATEN.where.self, "zero_"],
         [ATEN.index.Tensor, ATEN.gather.default, ATEN.linalg_inv.default, "item"],
+    ),
+    "is_partial": (
+        [functional.one_hot, ATEN.one_hot.default],
+        [functional.relu, torch.add, ATEN.index.Tensor],
     ),
     "divides": (
         [ATEN.div.Tensor, torch.floor_divide, "remainder", "div_", torch.fmod],
@@ -56,6 +83,39 @@ FACTS: dict[str, tuple[list[Any], list[Any]]] = {
         ],
         [functional.layer_norm, ATEN.native_layer_norm.default],
     ),
+    "writes": (
+        [
+            "add_",
+            "__iadd__",
+            "__setitem__",
+            "requires_grad_",
+            operator.iadd,
+            operator.setitem,
+            torch.relu_,
+            torch._foreach_add_,
+            ATEN.add_.Tensor,
+            ATEN.add.out,
+            ATEN._native_batch_norm_legit.default,
+            ATEN.multi_margin_loss_backward.grad_input,
+            functional.relu,
+            functional.embedding,
+        ],
+        [
+            "add",
+            "__add__",
+            "sort",
+            operator.add,
+            operator.getitem,
+            torch.add,
+            torch.sort,
+            ATEN.add.Tensor,
+            functional.softmax,
+        ],
+    ),
+    "writing": (
+        [functional.relu, functional.dropout, functional.embedding, functional.rrelu],
+        ["add_", functional.softmax],
+    ),
     "replaces_storage": (
         ["set_", "resize_", "resize_as_", ATEN.set_.source_Tensor, torch.utils.swap_tensors],
         ["copy_", "reshape", ATEN.resize.default],
@@ -69,8 +129,39 @@ FACTS: dict[str, tuple[list[Any], list[Any]]] = {
         [ATEN.add.Tensor, torch.add, functional.linear],
     ),
     "sets_default": ([torch.set_default_dtype, torch.set_default_device], [torch.set_num_threads]),
+    "reads_on_host": (
+        ["item", "nonzero", torch.unique_consecutive, ATEN._local_scalar_dense.default],
+        ["sum", torch.add, ATEN.select.int],
+    ),
     "draws_on_host": ([], [torch.rand, ATEN.rand.default, functional.dropout]),
+    "handles_generator": (
+        [torch.manual_seed, torch.seed, torch.get_rng_state, torch.set_rng_state, ATEN.seed],
+        [torch.rand, functional.dropout],
+    ),
+    "has_hidden_state": (
+        [
+            *(torch.ops.higher_order.flat_apply, triton_kernel_wrapper_mutation, print, open),
+            torch.ops.profiler._record_function_exit,
+        ],
+        [
+            *(torch.ops.higher_order.cond, torch.ops.prims.sin.default, ATEN.add, torch.add),
+            *(
+                functional.relu,
+                torch.einsum,
+                operator.add,
+                len,
+                abs,
+                getattr,
+                torch.sym_max,
+                "add_",
+            ),
+        ],
+    ),
     "is_recurrent": ([torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu], [torch.matmul]),
+    "is_composite": (
+        [functional.relu, torch.einsum, functional.fractional_max_pool2d, "split"],
+        [torch.add, functional.dropout, ATEN.add.Tensor, "add"],
+    ),
 }
 
 
@@ -92,18 +183,54 @@ def test_an_operator_that_is_declared_has_those_facts(monkeypatch: pytest.Monkey
 
     def operator() -> None: ...
 
-    assert effects.of(operator) == EffectFacts()
+    assert effects.of(operator) is UNKNOWN
     facts = EffectFacts(is_random=True, draws_on_host=True)
     effects.declare(operator, facts)
     assert effects.of(operator) is facts
 
 
-def test_unknown_names_and_python_functions_have_no_facts() -> None:
+def test_of_unknown_names_and_functions_everything_is_to_be_feared() -> None:
     def relu(x: object) -> object:
         return x
 
-    assert effects.of("no_such_method") == EffectFacts()
-    assert effects.of(relu) == EffectFacts()
+    for unknown in ("no_such_method", relu, print, SimpleNamespace(), re.compile("").match):
+        facts = effects.of(unknown)
+        assert facts.draws((), {}) and facts.changes((), {})
+        assert facts.has_hidden_state and facts.draws_on_host and not facts.is_total
+
+
+def test_what_a_call_of_a_function_changes_follows_from_its_arguments() -> None:
+    for target, arguments, keywords, expected in (
+        (functional.relu, (1,), {}, False),
+        (functional.relu, (1, True), {}, True),
+        (functional.relu, (1,), {"inplace": True}, True),
+        (functional.dropout, (1, 0.5, True, True), {}, True),
+        (functional.embedding, (1, 2), {}, False),
+        (functional.embedding, (1, 2, None, 0.5), {}, True),
+        (torch.add, (1, 2), {}, False),
+        (torch.add, (1, 2), {"out": 3}, True),
+        ("add_", (1, 2), {}, True),
+    ):
+        assert effects.of(target).changes(arguments, keywords) is expected, target
+
+
+def test_functions_of_numpy_have_the_facts_of_what_torch_does_for_them() -> None:
+    import torch._numpy as arrays
+    from torch._dynamo.utils import (
+        numpy_method_wrapper,
+        numpy_operator_wrapper,
+        numpy_to_tensor_wrapper,
+    )
+
+    assert effects.of(numpy_to_tensor_wrapper(arrays.random.normal)).is_random
+    for harmless in (
+        numpy_to_tensor_wrapper(arrays.sum),
+        numpy_method_wrapper("sum"),
+        numpy_operator_wrapper(operator.add),
+    ):
+        facts = effects.of(harmless)
+        assert not (facts.is_random or facts.has_hidden_state), harmless
+    assert effects.of(numpy_operator_wrapper(operator.iadd)).writes
 
 
 def test_an_overload_has_the_tags_of_its_own_and_its_operator_those_of_all() -> None:

@@ -20,7 +20,7 @@ from bcmend.knowledge.effects import EffectFacts
 from bcmend.tracing.effects import random_draws
 from bcmend.tracing.effects.change_counts import statistics_of
 from bcmend.tracing.effects.costs import bytes_of
-from bcmend.tracing.effects.operator_runs import is_in_place, storage_of, storages_written
+from bcmend.tracing.effects.operator_runs import facts_of, is_in_place, storage_of, storages_written
 
 #: Copies of up to this many bytes are always made: they cost a small multiple of the call itself.
 FREE: Final = 2**18
@@ -66,12 +66,14 @@ def obstacle(output: compat.OutputGraph) -> str:
     nodes = random_draws.nodes_of(output)
     if any(isinstance(node.meta.get("example_value"), torch.Generator) for node in nodes):
         return "a generator of random numbers is given"
-    if any(effects.of(node.target).is_collective for node in nodes):
+    if any(facts_of(node).is_collective for node in nodes):
         return "other processes take part"
+    if any(facts_of(node).has_hidden_state for node in nodes):
+        return "an operator may have a state of its own"
     if _leaves_other_settings(output):
         return "a setting of torch is left changed"
     changed = changed_inputs(output)
-    if changed and any(effects.of(node.target).replaces_storage for node in nodes):
+    if changed and any(facts_of(node).replaces_storage for node in nodes):
         return "a tensor gets another storage"
     return _cannot_be_copied(output, changed)
 
@@ -103,7 +105,7 @@ def _written(node: Node, fake_mode: Any) -> set[int]:
     if node.op not in ("call_function", "call_method"):
         return set()
     statistics = {*map(storage_of, examples_of(statistics_of(node)))}
-    if not is_in_place(node) and effects.of(node.target).statistics is None:
+    if not is_in_place(node) and facts_of(node).statistics is None:
         return statistics
     written = storages_written(node, fake_mode)
     if written is None:
@@ -132,7 +134,7 @@ def _cannot_be_copied(output: compat.OutputGraph, changed: list[Node]) -> str:
 def _leaves_other_settings(output: compat.OutputGraph) -> bool:
     """Return whether the graph leaves settings of torch other than they were."""
     nodes = output.graph.nodes
-    if any(effects.of(node.target).sets_default for node in nodes):
+    if any(facts_of(node).sets_default for node in nodes):
         return True
     modes = [node.args[0] for node in nodes if node.target is compat._set_grad_enabled_now]
     before = output.tracing_context.global_context.global_state["grad_enabled"][1]

@@ -24,11 +24,12 @@ from bcmend.knowledge.effects import EffectFacts
 from bcmend.tracing.effects import costs
 from bcmend.tracing.effects.operator_runs import (
     OperatorCall,
+    facts_of,
     is_in_place,
     operators_of,
     target_name,
 )
-from bcmend.tracing.effects.random_draws import drawing_inside, may_draw
+from bcmend.tracing.effects.random_draws import drawing_inside, hidden_in, may_draw
 
 _FOUND: Final = "bcmend_hazards"  # in the meta of a node
 #: Calls that change the meaning of later operators; none may be run a second time.
@@ -44,6 +45,7 @@ class Hazards:
     Attributes:
         partial: name of an operator that may fail on the data; empty if none.
         random: name of an operator that draws random numbers; empty if none.
+        hidden: name of an operator that may have a state of its own; empty if none.
         expensive: name of an expensive operator; empty if none.
         operators: how many ATen operators the arm consists of.
         waste: seconds that the expensive operators take; infinite where a decision is free.
@@ -53,6 +55,7 @@ class Hazards:
 
     partial: str = ""
     random: str = ""
+    hidden: str = ""
     expensive: str = ""
     operators: int = 0
     waste: float = 0.0
@@ -63,6 +66,7 @@ class Hazards:
         return Hazards(
             self.partial or other.partial,
             self.random or other.random,
+            self.hidden or other.hidden,
             self.expensive or other.expensive,
             self.operators + other.operators,
             self.waste + other.waste,
@@ -103,9 +107,11 @@ def _hazards_of_node(
     if run is None:
         name = target_name(node)
         random = name if may_draw(node) else drawing_inside(node, modules)
-        return Hazards(partial=name, random=random, expensive=name, waste=math.inf)
+        hidden = hidden_in(node, modules)
+        return Hazards(partial=name, random=random, hidden=hidden, expensive=name, waste=math.inf)
+    is_partial = facts_of(node).is_partial or run.asserts or _may_fail_on_numbers(node)
     found = Hazards(
-        partial=target_name(node) if run.asserts or _may_fail_on_numbers(node) else "",
+        partial=target_name(node) if is_partial else "",
         writes=frozenset(run.storages_written(reshaped=False)),
         reshapes=frozenset(run.storages_written(reshaped=True)),
     )
@@ -117,8 +123,9 @@ def _hazards_of_call(call: OperatorCall, granted: frozenset[Any]) -> Hazards:
     name = call.operator.overloadpacket.__name__
     facts = effects.of(call.operator)
     return Hazards(
-        partial="" if call.draws or _is_total(call, facts, granted) else name,
+        partial="" if _is_total(call, facts, granted) else name,
         random=name if call.draws else "",
+        hidden=name if facts.has_hidden_state else "",
         expensive=name if facts.is_expensive else "",
         operators=1,
         waste=costs.seconds_of(call) if facts.is_expensive else 0.0,
@@ -158,14 +165,7 @@ def _is_total(call: OperatorCall, facts: EffectFacts, granted: frozenset[Any]) -
         return False
     if operator.overloadpacket is torch.ops.aten.select:
         return _is_in_bounds(call.arguments, granted)
-    if (
-        operator.overloadpacket is torch.ops.aten._local_scalar_dense
-        or operator.namespace == "prim"
-    ):
-        return True  # can fail while tracing only
-    if {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output} & set(operator.tags):
-        return False
-    return torch.Tag.pointwise in operator.tags or facts.is_total or operator.is_view
+    return facts.is_total
 
 
 def _is_in_bounds(arguments: tuple[Any, ...], granted: frozenset[Any]) -> bool:

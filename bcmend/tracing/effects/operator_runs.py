@@ -12,13 +12,7 @@ from torch.fx.node import map_aggregate
 
 from bcmend.dynamo import compat, shape_env
 from bcmend.knowledge import effects
-
-#: Functions of the module ``operator`` that change their first argument.
-_IN_PLACE_STATEMENTS: Final = frozenset(
-    "setitem iadd isub imul itruediv ifloordiv imod ipow iand ior ixor ilshift irshift".split()
-)
-#: Operators of bcmend that read and set the state of a generator (``functional_rng``).
-OF_GENERATORS: Final = frozenset(["generator_state", "set_generator_state"])
+from bcmend.knowledge.effects import EffectFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +24,8 @@ class OperatorCall:
 
     @property
     def draws(self) -> bool:
-        """Return whether it draws random numbers; attention does so only for dropout."""
-        return _draws(self.operator, self.arguments, self.keywords)
+        """Return whether it draws random numbers."""
+        return effects.of(self.operator).draws(self.arguments, self.keywords)
 
     def written(self) -> Iterator[torch.Tensor]:
         """Yield the tensors that it writes to."""
@@ -46,23 +40,19 @@ class OperatorCall:
                 yield from (each for each in leaves if isinstance(each, torch.Tensor))
 
 
+_NOTHING: Final = EffectFacts()
+
+
+def facts_of(node: Node) -> EffectFacts:
+    """Return what is known of the operation of a node."""
+    is_call = node.op in ("call_function", "call_method")
+    return effects.of(node.target) if is_call else _NOTHING
+
+
 def draws(node: Node) -> bool:
     """Return whether a node that calls an ATen operator draws random numbers."""
-    operator = node.target
-    return isinstance(operator, compat.OpOverload) and _draws(operator, node.args, node.kwargs)
-
-
-def _draws(operator: compat.OpOverload, arguments: Any, keywords: Any) -> bool:
-    if operator.overloadpacket.__name__ in OF_GENERATORS:
-        return True
-    if torch.Tag.nondeterministic_seeded not in operator.tags:
-        return False
-    names = [each.name for each in operator._schema.arguments]
-    if "dropout_p" not in names:
-        return True
-    position = names.index("dropout_p")
-    is_given = position < len(arguments)
-    return bool((arguments[position] if is_given else keywords.get("dropout_p", 0.0)) != 0)
+    is_operator = isinstance(node.target, compat.OpOverload)
+    return is_operator and facts_of(node).draws(node.args, node.kwargs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +100,9 @@ def target_name(node: Node) -> str:
 
 def operators_of(node: Node, fake_mode: Any) -> OperatorRun | None:
     """Return the ATen calls behind one node; ``None`` if the node cannot be run on its own."""
-    if isinstance(node.target, compat.HigherOrderOperator) or node.op == "call_module":
+    is_higher = isinstance(node.target, compat.HigherOrderOperator)
+    facts = facts_of(node)
+    if is_higher or node.op == "call_module" or facts is effects.UNKNOWN:
         return None
     missing = object()
     stands_for: dict[int, int] = {}
@@ -120,13 +112,13 @@ def operators_of(node: Node, fake_mode: Any) -> OperatorRun | None:
             return argument
         example = argument.meta.get("example_value", missing)
         # An operation in place must not happen to the trace's own tensor a second time.
-        if not in_place or not isinstance(example, torch.Tensor):
+        if not may_write or not isinstance(example, torch.Tensor):
             return example
         other = stand_in(example)
         stands_for[storage_of(other)] = storage_of(example)
         return other
 
-    in_place = is_in_place(node)
+    may_write = facts.changes(node.args, node.kwargs)
     log = _OperatorLog()
     try:
         with (
@@ -156,10 +148,23 @@ def run(node: Node, arguments: Any, keywords: Any) -> Any:
 
 
 def is_in_place(node: Node) -> bool:
-    name = target_name(node)
-    if "out" in node.kwargs or node.kwargs.get("inplace") is True:
+    """Return whether a node may change a tensor that it is given."""
+    facts = facts_of(node)
+    if not facts.changes(node.args, node.kwargs):
+        return False
+    found = run_of(node) if facts.is_composite and "out" not in node.kwargs else None
+    if found is None:
         return True
-    return name.endswith("_") or name in _IN_PLACE_STATEMENTS
+    return not found.storages_written(reshaped=False).isdisjoint(found.stands_for.values())
+
+
+def run_of(node: Node) -> OperatorRun | None:
+    """Return the ATen calls behind a node of which Dynamo knows the result."""
+    values = [node.meta.get("example_value")]
+    values += [each.meta.get("example_value") for each in node.all_input_nodes]
+    modes = (getattr(each, "fake_mode", None) for each in compat.tree_leaves(values))
+    fake_mode = next(filter(None, modes), None)
+    return None if fake_mode is None else operators_of(node, fake_mode)
 
 
 def storages_written(node: Node, fake_mode: Any) -> set[int] | None:

@@ -18,14 +18,16 @@ from torch.fx import GraphModule, Node
 from bcmend.dynamo import compat, plain_python
 from bcmend.dynamo.trace_state import Phase, at_the_end_of_a_graph
 from bcmend.dynamo.values import load_global
-from bcmend.knowledge import effects
-from bcmend.tracing.effects.operator_runs import target_name
+from bcmend.tracing.effects.operator_runs import facts_of, is_in_place, run_of, target_name
 
 
 def may_draw(node: Node) -> bool:
     """Return whether a node may draw random numbers."""
-    is_call = node.op in ("call_function", "call_method")
-    return is_call and effects.of(node.target).draws(node.args, node.kwargs)
+    facts = facts_of(node)
+    if not (facts.is_composite and facts.draws(node.args, node.kwargs)):
+        return facts.draws(node.args, node.kwargs)
+    found = run_of(node)
+    return found is None or any(each.draws for each in found.calls)
 
 
 def nodes_of(output: compat.OutputGraph) -> list[Node]:
@@ -42,8 +44,8 @@ def draws(output: compat.OutputGraph) -> bool:
 
 def _draws_of_python(output: compat.OutputGraph) -> bool:
     """Return whether a frame draws from the generators of Python or numpy."""
-    calls = (node for node in output.graph.nodes if node.op == "call_function")
-    return bool(output.random_calls) or any(effects.of(node.target).draws_on_host for node in calls)
+    nodes = output.graph.nodes
+    return bool(output.random_calls) or any(facts_of(node).draws_on_host for node in nodes)
 
 
 class _Taken(threading.local):
@@ -93,7 +95,7 @@ def _keep_unused(module: GraphModule) -> None:
         if node in used:
             used.update(node.all_input_nodes)
     drawing = [node for node in graph.nodes if may_draw(node) or drawing_inside(node, modules)]
-    unused = [node for node in drawing if node not in used and not target_name(node).endswith("_")]
+    unused = [node for node in drawing if node not in used and not is_in_place(node)]
     for node in unused:
         place, drawn = node.next, node.meta.get("example_value")
         with graph.inserting_before(place):
@@ -123,6 +125,17 @@ def drawing_inside(node: Node, modules: Mapping[str, Any]) -> str:
         for each in given.graph.nodes:
             found = target_name(each) if may_draw(each) else drawing_inside(each, given._modules)
             if found:
+                return found
+    return ""
+
+
+def hidden_in(node: Node, modules: Mapping[str, Any]) -> str:
+    """Return the name of what may have a state of its own, of a node and the graphs it runs."""
+    if facts_of(node).has_hidden_state:
+        return target_name(node)
+    for given in _graphs_given(node, modules):
+        for each in given.graph.nodes:
+            if found := hidden_in(each, given._modules):
                 return found
     return ""
 

@@ -11,12 +11,15 @@ from collections.abc import Callable
 from typing import Final
 
 import torch
+from torch.fx import Node
 
 from bcmend.dynamo import compat
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.trace_state import Phase, at_the_end
 from bcmend.dynamo.values import Value
+from bcmend.tracing.effects import random_draws
 from bcmend.tracing.effects.change_counts import changes
+from bcmend.tracing.effects.operator_runs import facts_of, target_name
 from bcmend.tracing.sites.refusal import SiteChanged
 
 Watch = tuple[Callable[[], bool], Callable[[], None]]
@@ -40,6 +43,23 @@ def add_object(tx: compat.Tracer, value: Value, on_change: Callable[[], None]) -
 
     before = stored()
     _add(tx, lambda: stored() != before, on_change)
+
+
+def add_hidden(tx: compat.Tracer, on_found: Callable[[str], None]) -> None:
+    """Call ``on_found`` and trace again if an operator with a state of its own runs behind here."""
+    output = tx.output
+    before = {node for node in random_draws.nodes_of(output) if facts_of(node).has_hidden_state}
+    later: list[Node] = []
+
+    def is_found() -> bool:
+        later[:] = [
+            node
+            for node in random_draws.nodes_of(output)
+            if facts_of(node).has_hidden_state and node not in before
+        ]
+        return bool(later)
+
+    _add(tx, is_found, lambda: on_found(target_name(later[0])))
 
 
 def _add(tx: compat.Tracer, is_changed: Callable[[], bool], on_change: Callable[[], None]) -> None:

@@ -3,7 +3,7 @@
 - where is wrong if an operator may fail on the data, or if one draws random numbers while no
   gradients flow (all later numbers would differ from eager's);
 - cond is wrong if an operator draws random numbers while gradients flow, since its backward draws
-  them again;
+  them again, or if one has a state of its own, which it would change again;
 - if both are right, where is taken unless half of what both arms cost takes longer than a decision
   (``bcmend.tracing.effects.costs``).
 """
@@ -35,7 +35,7 @@ def weigh(policy: str, hazards: Sequence[Hazards], gradients: bool, has_results:
     arms read, ``has_results`` whether the branch has live-outs that are tensors.
     """
     both = reduce(Hazards.and_then, hazards)
-    cond_is_wrong = bool(both.random) and gradients
+    cond_is_wrong = bool(both.random or both.hidden) and gradients
     where_is_wrong = bool(both.partial) or (bool(both.random) and not gradients)
     if not has_results and not both.random:
         if both.partial:
@@ -44,6 +44,8 @@ def weigh(policy: str, hazards: Sequence[Hazards], gradients: bool, has_results:
     is_wrong = {"where": where_is_wrong, "cond": cond_is_wrong}
     if not is_wrong.get(policy, True):
         return Choice(policy, f"Policy(branch={policy!r})")
+    if both.hidden and gradients:
+        raise Refusal("hidden-state", both.hidden)
     if cond_is_wrong:
         raise Refusal("random-under-gradients", both.random)
     if policy == "where":

@@ -85,7 +85,8 @@ _SET: Final = effectful_ops.define(
     lambda state: effectful_ops.token(),
     skips_autograd=True,
 )
-effects.declare(_SET, EffectFacts(is_random=True))
+for _operator in (_STATE, _SET):
+    effects.declare(_operator, EffectFacts(is_random=True, handles_generator=True))
 _DRAWN: Final = effectful_ops.define(
     "drawn_from(Tensor state, str operator, Tensor form, float[] numbers) -> (Tensor, Tensor)",
     _drawn_from,

@@ -18,18 +18,22 @@ from torch.fx.node import map_aggregate, map_arg
 
 from bcmend.dynamo import compat, fx_graph
 from bcmend.dynamo.values import TensorValue, fake_mode_of
+from bcmend.knowledge import effects
+from bcmend.knowledge.effects import EffectFacts
 from bcmend.tracing.effects.hazards import AUTOCAST, hazards_of, unjudged
-from bcmend.tracing.effects.operator_runs import OF_GENERATORS, draws, is_in_place, run, stand_in
+from bcmend.tracing.effects.operator_runs import draws, is_in_place, run, stand_in
 from bcmend.tracing.lowering.arm_graphs import installed, with_example
 from bcmend.tracing.sites.refusal import Refusal
 from bcmend.tracing.speculation.arms import ArmTrace
 
+_ATEN: Final = torch.ops.aten
 #: Operators that overwrite the whole of their first argument.
 _OVERWRITING: Final = frozenset(
-    "bernoulli_ cauchy_ exponential_ geometric_ log_normal_ normal_ random_ uniform_".split()
+    getattr(_ATEN, f"{name}_")
+    for name in "bernoulli cauchy exponential geometric log_normal normal random uniform".split()
 )
 #: Operators that read only the size, strides, dtype and device of their first argument.
-_ALIKE: Final = frozenset(["rand_like", "randint_like", "randn_like"])
+_ALIKE: Final = frozenset([_ATEN.rand_like, _ATEN.randint_like, _ATEN.randn_like])
 _DROPOUTS: Final = (torch.nn.functional.dropout, torch.dropout)
 
 
@@ -69,7 +73,7 @@ def _taken_out(tx: compat.Tracer, node: Node, module: GraphModule) -> list[Draw]
         numbers = with_example(graph.placeholder("drawn"), each.meta["val"])
         draw = replace(_form_of_draw(tx, each), inner=numbers)
         found.append(draw)
-        if draw.operator.overloadpacket.__name__ in _OVERWRITING:
+        if draw.operator.overloadpacket in _OVERWRITING:
             return graph.call_function(torch.ops.aten.copy_.default, (arguments[0], numbers))
         # The arm may change it.
         return graph.call_function(torch.ops.aten.clone.default, (numbers,))
@@ -94,7 +98,7 @@ def _plan(tx: compat.Tracer, arm: ArmTrace) -> Iterator[tuple[Node, GraphModule]
         if name := hazards.random:
             if partial:  # in eager the arm may fail before it draws
                 raise Refusal("random-under-gradients", f"{name} after {partial}, which may fail")
-            if name in OF_GENERATORS:
+            if effects.of(node.target).handles_generator:
                 raise Refusal("random-under-gradients", "a draw of a data-dependent size")
             module = decomposed(node, fake_mode_of(tx), name)
             for each in module.graph.nodes:
@@ -181,8 +185,8 @@ def _with_form(
 
 
 def _reads_only_the_form(operator: compat.OpOverload) -> bool:
-    name = operator.overloadpacket.__name__
-    return operator is torch.ops.aten.bernoulli.p or name in _OVERWRITING or name in _ALIKE
+    packet = operator.overloadpacket
+    return operator is _ATEN.bernoulli.p or packet in _OVERWRITING or packet in _ALIKE
 
 
 def _held(tx: compat.Tracer, number: Any) -> dict[Any, Proxy]:
@@ -234,6 +238,9 @@ def _leave_autocast(node: Node, module: GraphModule) -> list[Node]:
 
 def _packed(*items: Any) -> tuple[Any, ...]:
     return items
+
+
+effects.declare(_packed, EffectFacts())
 
 
 def drawn_before(

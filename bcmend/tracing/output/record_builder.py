@@ -121,6 +121,7 @@ def open_arm(tx: compat.Tracer) -> Iterator[list[Draft]]:
 
 def append(tx: compat.Tracer, draft: Draft) -> None:
     """Add a record to the innermost open list."""
+    _require_nothing_hidden_behind(tx, draft)
     stack = _stack(tx)
     if stack:
         stack[-1].append(draft)
@@ -148,6 +149,20 @@ def append(tx: compat.Tracer, draft: Draft) -> None:
     key, raises = constant(draft.site.key), constant(draft.raises)
     record = compat.TupleVariable([key, predicate, raises, draft.action, draft.inputs])
     _buffer(tx).call_method(tx, "append", [record], {})
+
+
+def _require_nothing_hidden_behind(tx: compat.Tracer, draft: Draft) -> None:
+    """Have a check left as it is if what eager execution would not run then has a state."""
+    site = draft.site
+    is_late = draft.is_exit or draft.raises
+    if not is_late or (draft.is_statement and record_timing.is_wanted(tx, site, raises=True)):
+        return
+
+    def leave(name: str) -> None:
+        site.withdraw("hidden-state", name)
+        site.side_exits = False
+
+    watches.add_hidden(tx, leave)
 
 
 def records_until_now(tx: compat.Tracer) -> Iterator[Value]:

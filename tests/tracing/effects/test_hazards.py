@@ -156,3 +156,31 @@ def test_what_is_written_to_by_whatever_way() -> None:
     assert len(_hazards(normalised, MATRIX, *statistics).writes) == 2
     assert not _hazards(used, MATRIX, *statistics).writes
     assert not _hazards(lambda x: x.sin() + 1, VECTOR).writes
+
+
+@pytest.mark.parametrize(
+    ("function", "operator"),
+    [
+        (lambda x: functional.one_hot(x.long(), 3), "one_hot"),
+        (lambda x: torch.linspace(x.sum(), 2.0, 3), "linspace"),
+        (lambda x: torch.bernoulli(x), "bernoulli"),
+        (lambda x: torch.multinomial(x, 1), "multinomial"),
+        (lambda x: torch.bernoulli(x, 0.5), ""),
+        (lambda x: torch.linspace(0.0, 2.0, 3) + x.sum(), ""),
+    ],
+)
+def test_what_fails_though_the_operators_behind_it_do_not(
+    function: Callable[[torch.Tensor], object], operator: str
+) -> None:
+    assert _hazards(function, VECTOR).partial == operator
+
+
+def test_an_operator_that_is_not_torchs_may_have_a_state() -> None:
+    @torch.library.custom_op("bcmend_test_hazards::own", mutates_args=())
+    def own(x: torch.Tensor) -> torch.Tensor:
+        return x.clone()
+
+    own.register_fake(torch.empty_like)
+    found = _hazards(lambda x: own(x) + 1, VECTOR)
+    assert found.hidden == found.partial == "own"
+    assert not found.random and not _hazards(lambda x: x + 1, VECTOR).hidden

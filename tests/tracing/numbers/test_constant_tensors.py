@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 import bcmend
 from bcmend.dynamo import fx_graph
@@ -128,6 +129,25 @@ def _changed(tx: Any, x: Any) -> Any:
     return one
 
 
+def _drawn_by_a_function(tx: Any, x: Any) -> Any:
+    ones = fx_graph.function(tx, torch.full, (3, 3), 1.0)
+    factors = fx_graph.function(tx, torch.svd_lowrank, ones, 1)
+    return fx_graph.function(tx, torch.gt, fx_graph.method(tx, "sum", factors.items[0]), 0)
+
+
+def _changed_by_an_argument(tx: Any, x: Any) -> Any:
+    ones = fx_graph.function(tx, torch.full, (3,), -1.0)
+    fx_graph.function(tx, functional.relu, ones, True)
+    return fx_graph.function(tx, torch.lt, fx_graph.method(tx, "sum", ones), 0)
+
+
+def _changed_by_a_norm(tx: Any, x: Any) -> Any:
+    ones, row = (fx_graph.function(tx, torch.full, each, 1) for each in ((3, 3), (1,)))
+    weight = fx_graph.method(tx, "float", ones)
+    fx_graph.function(tx, functional.embedding, row, weight, None, 0.1)
+    return fx_graph.function(tx, torch.gt, fx_graph.method(tx, "sum", weight), 8)
+
+
 def _floating(tx: Any, x: Any) -> Any:
     return fx_graph.function(tx, torch.full, (1,), 3.0)
 
@@ -152,6 +172,9 @@ def _large(tx: Any, x: Any) -> Any:
         (_drawn, None),
         (_of_the_input, None),
         (_changed, None),
+        (_drawn_by_a_function, None),
+        (_changed_by_an_argument, None),
+        (_changed_by_a_norm, None),
         (_floating, None),
         (_several, None),
         (_large, None),
