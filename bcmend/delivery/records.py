@@ -8,6 +8,7 @@ first guard that failed, but not at output that fails (``failed_output``).
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict, deque
+from types import WrapperDescriptorType
 from typing import Any, Final
 
 import torch
@@ -101,7 +102,13 @@ def store(owner: Any, name: str, value: Any) -> None:
     elif type(owner).__setattr__ in _STORING:
         setattr(owner, name, value)
     else:  # the graph has had the other effects of the user's method
-        object.__setattr__(owner, name, value)
+        _plain_setattr(type(owner))(owner, name, value)
+
+
+def _plain_setattr(kind: type) -> Any:
+    """Return the method of a built-in type that stores: classes and thread-local data have one."""
+    methods = (vars(each).get("__setattr__") for each in kind.__mro__)
+    return next(each for each in methods if isinstance(each, WrapperDescriptorType))
 
 
 def add_member(owner: set[Any], key: Any, value: Any) -> None:

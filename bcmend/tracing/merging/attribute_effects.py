@@ -9,6 +9,7 @@ from __future__ import annotations
 import dis
 import functools
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any, Final
 
 import torch
@@ -75,6 +76,7 @@ def _attribute_change(
 ) -> Change | Storing:
     """Plan the store of a merged value, or of each side's own when the graph has run."""
     variable, name = place
+    _require_of_the_program(variable, name)
     merger, is_deleted = join.merger, [isinstance(side, compat.DeletedVariable) for side in sides]
     if all(is_deleted):
         return Change(variable, name, lambda merged: sides[0], (sides[0], sides[0]), kind)
@@ -101,12 +103,26 @@ def _attribute_change(
     return Storing(variable, name, kind, tuple(plans))
 
 
+def _require_of_the_program(variable: Value, name: str) -> None:
+    """Raise ``Refusal`` if a store to a module or class of torch sets something there."""
+    owner = getattr(variable, "value", None)
+    where = owner.__name__ if isinstance(owner, ModuleType) else ""
+    if isinstance(owner, type):
+        where = owner.__module__
+        if type(owner).__setattr__ is not type.__setattr__:
+            raise Refusal("arm-effects", f"a store to {name} of a class, which its metaclass sees")
+    if where.partition(".")[0] == "torch":
+        raise Refusal("arm-setting", f"{where}.{name}")
+
+
 def _require_storable(tx: compat.Tracer, variable: Value, name: str) -> None:
     """Raise ``Refusal`` unless both sides can be stored in a place until the graph has run."""
     if _is_local_cell(variable):
         return  # it dies with the frame, or else both sides are asked for
     if isinstance(variable, (compat.CellVariable, compat.NewGlobalVariable)):
         raise Refusal("arms-differ", f"a variable of an enclosing scope has no common form: {name}")
+    if isinstance(variable, compat.TensorVariable):
+        raise Refusal("arm-gradient" if name == "grad" else "arms-differ", f"Tensor.{name}")
     if not record_builder.is_open(tx):
         raise Refusal("arms-differ", f"the attribute {name} has no common form, outside a boundary")
     if name in _entries(variable, "_parameters") or name in _entries(variable, "_modules"):
