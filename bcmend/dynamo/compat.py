@@ -257,6 +257,11 @@ PRIVATE_SETTINGS: Final = (
     ),
 )
 
+#: What torch calls for itself, with no effect that a program can see.
+WITHOUT_EFFECT: Final = (
+    torch._C._log_api_usage_once,
+    torch._functorch.predispatch.lazy_load_decompositions,
+)
 #: What blocks of ``with`` call on entering and leaving; what they set is guarded, or brought back.
 PAIRED_SETTERS: Final = (
     *(torch._C._set_grad_enabled, torch._C._set_deterministic_algorithms),
@@ -329,7 +334,7 @@ views, versions and history of tensors: CreationMeta _get_creation_meta _get_dat
     _unsafe_preserve_version_counter is_non_overlapping_and_dense_or_false
 grad mode, default dtype and autocast inside a graph: _set_grad_enabled_now
     _set_default_dtype_now _enter_autocast _exit_autocast _is_any_autocast_enabled
-settings without public names: PRIVATE_SETTINGS PAIRED_SETTERS
+settings without public names: PRIVATE_SETTINGS PAIRED_SETTERS WITHOUT_EFFECT
     TorchFunctionModeStackVariable
 transforms of torch.func: peek_interpreter_stack
 padding by a number out of a tensor: _nn_pad

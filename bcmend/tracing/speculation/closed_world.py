@@ -9,6 +9,7 @@ and of the trace, known to this module or not, the graphs around the arm, settin
 from __future__ import annotations
 
 import copy
+import operator
 from collections import OrderedDict, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -95,9 +96,13 @@ class _Around:
         for node in reversed(self.graph.nodes):
             if node is self._last:
                 break
-            if not fx_graph.is_known_by_a_source(node):
+            if not (fx_graph.is_known_by_a_source(node) or node.target in _VIEWS):
                 found.append(node)
         return found
+
+
+#: Parts of tensors from outside that Dynamo takes in the graph in which the tensor was made.
+_VIEWS: Final = (getattr, operator.getitem)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +115,7 @@ class World:
         torch_functions: the modes of torch functions, as the trace knows them.
         around: the graphs around the arm.
         settings: the settings of torch.
+        blocks_entered: how many functions Dynamo calls at the end of the trace, which leave blocks.
     """
 
     effects: Tables
@@ -117,6 +123,8 @@ class World:
     torch_functions: Tables
     around: tuple[_Around, ...]
     settings: torch_settings.Settings
+    output: compat.OutputGraph
+    blocks_entered: int
 
     def change(self, graph: Graph) -> Unmerged | None:
         """Return what an arm, of which ``graph`` is the graph, did and no rule merges."""
@@ -135,19 +143,22 @@ class World:
             for node in each.new_nodes():
                 return "arm-effects", f"{node.target} in the graph around the arm"
         for name in self.trace.changed():
-            open("/tmp/observed.txt","a").write(name + "\n")
-        # return "arm-effects", f"a table of the trace: {name}"
+            return "arm-effects", f"a table of the trace: {name}"
         return None
 
     def put_back(self) -> None:
         """Restore all of it."""
-        #self.trace.restore()
+        leaving = self.output.cleanup_hooks
+        while len(leaving) > self.blocks_entered:
+            leaving.pop()()
+        self.trace.restore()
         self.effects.restore()
         self.torch_functions.restore()
         for each in self.around:
             for node in each.new_nodes():
                 if not node.users:
                     each.graph.erase_node(node)
+                    fx_graph.ERASED.put(self.output, True)
         torch_settings.restore(self.settings)
 
 
@@ -159,12 +170,21 @@ def of(tx: compat.Tracer) -> World:
         Tables(tx.symbolic_torch_function_state),
         tuple(_Around(each.graph) for each in fx_graph.tracers(tx)),
         torch_settings.read(),
+        tx.output,
+        len(tx.output.cleanup_hooks),
     )
 
 
-#: Tables of a trace that hold what it has looked at, made, or counted: all of it may stay.
+#: Tables of a trace that hold what it has looked at or met, names that it has made, and what is
+#: done when it is complete: nothing that the program can see depends on them. The rest is compared.
 _FOUND_OUT: Final = frozenset(
     """
-    local_scope global_scope
+    local_scope global_scope cleanup_hooks _bcmend code_options co_fields traced_code
+    variable_tracker_cache guard_on_key_order guarded_mro_absent_keys mro_source_cache
+    signature_cache attr_source_cache import_sources installed_globals cleanups input_source_to_sizes_strides
+    input_source_to_var tracked_fakes tracked_fakes_id_to_source param_name_to_source
+    dynamo_flat_name_to_original_fqn source_to_user_stacks non_compliant_ops
+    compliant_custom_ops pregraph_bytecode register_finalizer_fns unspec_variable_map
+    timestamp tracers _current_tx
     """.split()
 )
