@@ -78,8 +78,17 @@ MISSING: Final = object()
 
 
 def present(owner: Any, name: str) -> Any:
-    """Return the value of an attribute before the graph's changes are made."""
-    return getattr(owner, name, MISSING)
+    """Return the value of an attribute of an object's own before the graph's changes are made."""
+    return MISSING if is_inherited(owner, name) else getattr(owner, name, MISSING)
+
+
+def is_inherited(owner: Any, name: str) -> bool:
+    """Return whether an object has an attribute only since its class, or a base class, has it."""
+    if name in getattr(owner, "__dict__", ()):
+        return False
+    kinds = owner.__mro__[1:] if isinstance(owner, type) else type(owner).__mro__
+    found = next((vars(kind)[name] for kind in kinds if name in vars(kind)), MISSING)
+    return found is not MISSING and not hasattr(type(found), "__set__")
 
 
 def store_choice(owner: Any, name: str, is_in_place: bool, choice: Any, before: Any) -> None:
