@@ -198,7 +198,7 @@ PRIVATE_SETTINGS: Final = (
         torch._C._set_multithreading_enabled,
     ),
     ("replay of views", torch._C._is_view_replay_enabled, torch._C._set_view_replay_enabled),
-    ("saved tensors hooks", torch._C._autograd._saved_tensors_hooks_is_enabled, None),
+    ("saved tensors hooks", torch._C._autograd._saved_tensors_hooks_is_enabled, None),  # type: ignore[attr-defined]
     (
         "gradients required in place",
         torch._C._functorch.get_inplace_requires_grad_allowed,
@@ -208,8 +208,8 @@ PRIVATE_SETTINGS: Final = (
     ("level of forward gradients", lambda: torch.autograd.forward_ad._current_level, None),
     (
         "torch functions",
-        torch._C._get_torch_function_state,
-        torch._C._set_torch_function_state,
+        torch._C._get_torch_function_state,  # type: ignore[attr-defined]
+        torch._C._set_torch_function_state,  # type: ignore[attr-defined]
     ),
     ("modes of torch functions", torch.overrides._get_current_function_mode_stack, None),
     ("modes of dispatch", torch._C._len_torch_dispatch_stack, None),
@@ -232,8 +232,8 @@ PRIVATE_SETTINGS: Final = (
     ),
     (
         "half precision on the CPU",
-        torch._C._get_cpu_allow_fp16_reduced_precision_reduction,
-        torch._C._set_cpu_allow_fp16_reduced_precision_reduction,
+        torch._C._get_cpu_allow_fp16_reduced_precision_reduction,  # type: ignore[attr-defined]
+        torch._C._set_cpu_allow_fp16_reduced_precision_reduction,  # type: ignore[attr-defined]
     ),
     (
         "order of attention kernels",
@@ -289,8 +289,8 @@ models of values in a trace: BaseListVariable BuiltinVariable CellVariable Const
     LocalGeneratorObjectVariable LoggingLoggerVariable NamedTupleVariable
     NestedUserFunctionVariable NewGlobalVariable NumpyNdarrayVariable OrderedDictVariable
     PolyfilledFunctionVariable RangeIteratorVariable RangeVariable RemovableHandleVariable
-    SetAttrBuiltinVariable SetVariable SizeVariable SliceVariable StringFormatVariable StructSequenceVariable
-    SuperVariable SymNodeVariable TensorVariable TorchHigherOrderOperatorVariable
+    SetAttrBuiltinVariable SetVariable SizeVariable SliceVariable StringFormatVariable
+    StructSequenceVariable SuperVariable SymNodeVariable TensorVariable TorchHigherOrderOperatorVariable
     TorchInGraphFunctionVariable TupleVariable UserDefinedClassVariable
     UserDefinedDictVariable UserDefinedExceptionClassVariable
     UserDefinedExceptionObjectVariable UserDefinedObjectVariable UserFunctionVariable

@@ -382,7 +382,7 @@ def _orders_of_a_new_dictionary() -> Made:
         made = {"a": x, "b": x + 1}
         if x.max() > 1:
             made["a"] = made.pop("a")
-        return list(made), [*made.values()][0] * x
+        return list(made), next(iter(made.values())) * x
 
     return program, lambda: None
 

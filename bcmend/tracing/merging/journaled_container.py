@@ -312,9 +312,7 @@ def _difference(variable: Value, before: Any, after: Any) -> tuple[Value, Value]
     kept = dict.fromkeys(in_order[:count])
     removed = compat.TupleVariable([key.vt for key in before if key not in kept])
     added = (
-        (key, value)
-        for key, value in after.items()
-        if key not in kept or before[key] is not value
+        (key, value) for key, value in after.items() if key not in kept or before[key] is not value
     )
     return removed, _pairs(added)
 

@@ -212,9 +212,7 @@ class StoredPhi(GatedPhi):
             sides = [*choice.sides]
             sides[self.inherited] = self.before
             choice.sides = tuple(sides)
-        return compat.TupleVariable(
-            [owner, constant(name), _IsInPlace(self), choice, self.before]
-        )
+        return compat.TupleVariable([owner, constant(name), _IsInPlace(self), choice, self.before])
 
     def reconstruct(self, codegen: Any) -> None:
         tx = codegen.tx

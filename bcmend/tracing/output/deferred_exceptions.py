@@ -42,7 +42,7 @@ def defer_raising_arm(
         raise arm_failures.BothRaise(*_together(tx, failed))
     if len(failed) == 2 or is_unknown:
         # Where a branch inside the arm is the reason, its refusal says more.
-        site.refuse(*(site_table.recent_refusal() or (failure.slug, failure.detail)))
+        site.refuse(*(site_table.recent_refusal() or failure.refusal))
         return None
     if failure.spoiled:
         site.withdraw("arm-effects", "the arm that raises changes the form of a tensor in place")
@@ -59,7 +59,7 @@ def defer_raising_arm(
     elif can_exit(tx, site):
         make_side_exit(tx, site, predicate, is_only_way=True)
     else:
-        site.refuse(failure.slug, failure.detail)
+        site.refuse(*failure.refusal)
         return None
     size_questions.note_fact(tx, condition, raising == 1)
     site.mended("guard", f"one side raises {failure.detail}")

@@ -333,10 +333,10 @@ def _has_changed(effects: Any, moment: Moment) -> bool:
     def is_held(each: Value) -> bool:
         return each in moment.inside or identity.get(each) in moment.behind
 
+    seen = _seen_by_the_call(effects, moment, identity)
+    if seen:
+        return moment.give_up(seen)
     names: set[str] = set()
-    looked_at = moment.behind_written.intersection(effects.id_to_variable)
-    if looked_at:
-        return moment.give_up("the call looks at what the output changes")
     for each in _changed_inside(effects, moment):
         if each in moment.copied or not is_held(each):
             continue
@@ -346,17 +346,27 @@ def _has_changed(effects: Any, moment: Moment) -> bool:
             return moment.give_up("what an object holds is changed later")
         names |= holding
     for owner, later in _stored_later(effects, moment):
-        if isinstance(owner, compat.NewGlobalVariable) and later & moment.globals:
-            return moment.give_up(f"{min(later)}, which a text shows, is stored later")
         if not is_held(owner):
             continue
-        if identity.get(owner) in moment.written:
-            return moment.give_up("an object that the output changes is stored to later")
         if later <= moment.known or not _can_be_put_back(owner, moment):
             return moment.give_up(f"{', '.join(sorted(later))} of an object is stored later")
         names |= later
     moment.site.stored_later |= names
     return bool(names)
+
+
+def _seen_by_the_call(effects: Any, moment: Moment, identity: dict[Value, int]) -> str:
+    """Return how the rest of the call can see that output is delayed; empty if it cannot."""
+    known = effects.id_to_variable
+    behind = [known[key] for key in moment.behind_written.intersection(known)]
+    if any(_base_of(each) is not None or snapshots.holds_items(each) for each in behind):
+        return "the call looks at what the output changes"
+    for owner, later in _stored_later(effects, moment):
+        if isinstance(owner, compat.NewGlobalVariable) and later & moment.globals:
+            return f"{min(later)}, which a text shows, is stored later"
+        if identity.get(owner) in moment.written:
+            return "an object that the output changes is stored to later"
+    return ""
 
 
 def _stored_later(effects: Any, moment: Moment) -> Iterator[tuple[Value, set[str]]]:

@@ -116,13 +116,18 @@ class ArmFailure:
     """An arm that could not be traced: it raised, or Dynamo cannot follow it.
 
     ``raised`` says which, in the words of ``arm_failures``; ``spoiled`` that it has left a tensor
-    of the main trace in another form; ``slug`` is the reason of a refusal.
+    of the main trace in another form; ``slug`` is the reason of a refusal, if it was refused.
     """
 
     raised: str
     detail: str
     spoiled: bool = False
-    slug: str = "arm-untraceable"
+    slug: str = ""
+
+    @property
+    def refusal(self) -> closed_world.Unmerged:
+        """Return the reason why the branch is refused, and what it is."""
+        return (self.slug, self.detail) if self.slug else ("arm-untraceable", self.detail)
 
 
 if TYPE_CHECKING:

@@ -178,8 +178,16 @@ def _set_state_of_generators(values: list[bytes]) -> None:
 
 
 def _generators() -> list[torch.Generator]:
-    on_devices = torch.cuda.default_generators if torch.cuda.is_initialized() else ()
+    is_initialized: Any = torch.cuda.is_initialized
+    on_devices = torch.cuda.default_generators if is_initialized() else ()
     return [torch.default_generator, *on_devices]
+
+
+_SPARSE: Final[Any] = torch.sparse.check_sparse_tensor_invariants
+
+
+def _check_sparse(value: bool) -> None:
+    (_SPARSE.enable if value else _SPARSE.disable)()
 
 
 #: Settings that torch documents: getter, and setter if there is one.
@@ -222,14 +230,7 @@ _PUBLIC: Final[dict[str, tuple[Get, Set | None]]] = {
         torch.backends.mha.get_fastpath_enabled,
         torch.backends.mha.set_fastpath_enabled,
     ),
-    "checks of sparse tensors": (
-        torch.sparse.check_sparse_tensor_invariants.is_enabled,
-        lambda value: (
-            torch.sparse.check_sparse_tensor_invariants.enable()
-            if value
-            else torch.sparse.check_sparse_tensor_invariants.disable()
-        ),
-    ),
+    "checks of sparse tensors": (_SPARSE.is_enabled, _check_sparse),
     "place of the default device": _attribute(compat.TorchFunctionModeStackVariable, "offset"),
     "memory filled where not initialised": _attribute(
         torch.utils.deterministic, "fill_uninitialized_memory"
