@@ -290,9 +290,9 @@ models of values in a trace: BaseListVariable BuiltinVariable CellVariable Const
     NestedUserFunctionVariable NewGlobalVariable NumpyNdarrayVariable OrderedDictVariable
     PolyfilledFunctionVariable RangeIteratorVariable RangeVariable RemovableHandleVariable
     SetAttrBuiltinVariable SetVariable SizeVariable SliceVariable StringFormatVariable
-    StructSequenceVariable SuperVariable SymNodeVariable TensorVariable TorchHigherOrderOperatorVariable
-    TorchInGraphFunctionVariable TupleVariable UserDefinedClassVariable
-    UserDefinedDictVariable UserDefinedExceptionClassVariable
+    StructSequenceVariable SuperVariable SymNodeVariable TensorVariable
+    TorchHigherOrderOperatorVariable TorchInGraphFunctionVariable TupleVariable
+    UserDefinedClassVariable UserDefinedDictVariable UserDefinedExceptionClassVariable
     UserDefinedExceptionObjectVariable UserDefinedObjectVariable UserFunctionVariable
     VariableTracker
 how a model is changed in a trace: AttrMutationKind AttributeMutationNew SideEffects

@@ -66,9 +66,9 @@ class Moment:
     known: frozenset[str]
     #: Identities of the objects that the output itself changes, of what these hold, and the global
     #: variables that are read for the text of an object.
-    written: frozenset[int]
-    behind_written: frozenset[int]
-    globals: frozenset[str]
+    written: frozenset[int] = frozenset()
+    behind_written: frozenset[int] = frozenset()
+    globals: frozenset[str] = frozenset()
 
     def give_up(self, detail: str) -> bool:
         """Withdraw the site, and return true."""
@@ -238,7 +238,7 @@ _STORES: Final = frozenset(
 )
 
 
-@hooks.around(compat.UserDefinedObjectVariable, "var_getattr", "objects that output has changed")
+@hooks.around(compat.UserDefinedObjectVariable, "generic_getattr", "objects that output changes")
 def _read_attribute(inner: Any, self: Any, tx: compat.Tracer, name: str) -> Value:
     """Read an attribute; withdraw output that should have changed the object by now."""
     for moment in _MOMENTS.of(tx.output):
