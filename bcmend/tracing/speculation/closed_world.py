@@ -183,8 +183,8 @@ _FOUND_OUT: Final = frozenset(
     variable_tracker_cache guard_on_key_order guarded_mro_absent_keys mro_source_cache
     signature_cache attr_source_cache import_sources installed_globals cleanups
     input_source_to_sizes_strides input_source_to_var tracked_fakes
-    tracked_fakes_id_to_source param_name_to_source dynamo_flat_name_to_original_fqn source_to_user_stacks non_compliant_ops
-    compliant_custom_ops pregraph_bytecode register_finalizer_fns unspec_variable_map
-    timestamp tracers _current_tx
+    tracked_fakes_id_to_source param_name_to_source dynamo_flat_name_to_original_fqn
+    source_to_user_stacks non_compliant_ops compliant_custom_ops pregraph_bytecode
+    register_finalizer_fns unspec_variable_map timestamp tracers _current_tx
     """.split()
 )
