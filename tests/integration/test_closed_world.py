@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 import bcmend
 
@@ -554,3 +555,42 @@ def test_the_outer_of_two_locks_is_held_where_its_block_stores() -> None:
     assert (counter.count, held) == (2, [])
     details = [each.detail for each in bcmend.report(program).sites if each.status == "withdrawn"]
     assert details == ["the block changes something that other threads may see"]
+
+
+@pytest.mark.parametrize("kind", ["check", "output"])
+def test_a_checkpoint_in_a_second_module_of_a_class_runs_as_it_was(
+    kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(3, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            y: Tensor = self.linear(x)
+            if kind == "output":
+                print("shape", y.shape)
+            elif y.isnan().any():
+                raise ValueError("not a number")
+            return y
+
+    class Module(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.first, self.second = Block(), Block()
+
+        def forward(self, x: Tensor) -> Any:
+            x = checkpoint(self.first, x, use_reentrant=False)
+            return checkpoint(self.second, x, use_reentrant=False)
+
+    module, mended = Module(), bcmend.patch(Module())
+    compiled = torch.compile(mended, backend="aot_eager")
+    for _ in range(2):
+        module(X).sum().backward()
+        written = capsys.readouterr().out
+        compiled(X).sum().backward()
+        assert capsys.readouterr().out == written
+        for one, other in zip(module.parameters(), mended.parameters(), strict=True):
+            assert torch.equal(one.grad, other.grad)  # type: ignore[arg-type]
+    assert _slugs(mended) == {"not-captured"}
