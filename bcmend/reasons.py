@@ -67,6 +67,21 @@ _TEXTS: Final = {
         "Compute the new value in the branch and store it once after the branch; before that, "
         "copy what an earlier operation may have kept for its backward or another view shares.",
     ),
+    "arm-setting": (
+        "An arm changes a setting of torch for the process or the thread, such as the default "
+        "dtype, grad mode, the precision of matrix products or a flag of a back end.",
+        "Change the setting before the branch, or outside of what is compiled; `with` blocks that "
+        "bring it back within the arm are fine.",
+    ),
+    "arm-hook": (
+        "An arm registers or removes a hook of a tensor, or asks for its gradient to be kept.",
+        "Register the hook before the branch, and let it look at the condition.",
+    ),
+    "arm-gradient": (
+        "An arm stores to the gradient of a tensor, and the sides leave what has no common form, "
+        "such as None and a tensor.",
+        "Set gradients outside of what is compiled, or to zeros in place of None.",
+    ),
     "arm-untraceable": (
         "An arm contains an operation that Dynamo cannot capture, or one that fails while it is "
         "captured, in a call that cannot be made again in plain Python.",

@@ -142,6 +142,49 @@ def _new_on_both_sides(x: Tensor) -> Tensor:
         return x * 1 if x.sum() > 0 else x * 2
 
 
+def _setting_in_an_arm(x: Tensor) -> Tensor:
+    if x.sum() > 0:
+        torch.set_default_dtype(torch.float64)
+        torch.set_default_dtype(torch.float16)
+    torch.set_default_dtype(torch.float32)
+    return x
+
+
+def _setting_before(x: Tensor) -> Tensor:
+    torch.set_default_dtype(torch.float32)
+    if x.sum() > 0:
+        x = x + 1
+    return x
+
+
+def _hooked_in_an_arm(x: Tensor) -> Tensor:
+    y = x * 1
+    if x.sum() > 0:
+        y.register_hook(lambda gradient: gradient * 2)
+    return y
+
+
+def _hooked_before(x: Tensor) -> Tensor:
+    y = x * 1
+    scale = torch.where(x.sum() > 0, 2, 1)
+    y.register_hook(lambda gradient: gradient * scale)
+    return y
+
+
+def _forgetting_a_gradient(x: Tensor, weight: Tensor) -> Tensor:
+    weight.grad = torch.ones(3)
+    if x.sum() > 0:
+        weight.grad = None
+    return x * weight
+
+
+def _zeroing_a_gradient(x: Tensor, weight: Tensor) -> Tensor:
+    weight.grad = torch.ones(3)
+    if x.sum() > 0:
+        weight.grad = torch.zeros(3)
+    return x * weight
+
+
 def _writing_in_an_arm(x: Tensor, total: Tensor) -> Tensor:
     y = x * 1
     z = y * total
@@ -365,6 +408,11 @@ PROVOCATIONS = (
     Provocation("arms-differ", _leaf_or_new, _new_on_both_sides, run=_compiled(X, grad=True)),
     Provocation(
         "arm-effects", _writing_in_an_arm, _writing_after_the_arms, run=_compiled(X, X, grad=True)
+    ),
+    Provocation("arm-setting", _setting_in_an_arm, _setting_before, run=ON_X),
+    Provocation("arm-hook", _hooked_in_an_arm, _hooked_before, run=_compiled(X, grad=True)),
+    Provocation(
+        "arm-gradient", _forgetting_a_gradient, _zeroing_a_gradient, run=_compiled(X, X, grad=True)
     ),
     Provocation("arm-untraceable", _leaving_the_graph, _simple, run=ON_X),
     Provocation(

@@ -8,6 +8,7 @@ first guard that failed, but not at output that fails (``failed_output``).
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict, deque
+from types import WrapperDescriptorType
 from typing import Any, Final
 
 import torch
@@ -77,8 +78,17 @@ MISSING: Final = object()
 
 
 def present(owner: Any, name: str) -> Any:
-    """Return the value of an attribute before the graph's changes are made."""
-    return getattr(owner, name, MISSING)
+    """Return the value of an attribute of an object's own before the graph's changes are made."""
+    return MISSING if is_inherited(owner, name) else getattr(owner, name, MISSING)
+
+
+def is_inherited(owner: Any, name: str) -> bool:
+    """Return whether an object has an attribute only since its class, or a base class, has it."""
+    if name in getattr(owner, "__dict__", ()):
+        return False
+    kinds = owner.__mro__[1:] if isinstance(owner, type) else type(owner).__mro__
+    found = next((vars(kind)[name] for kind in kinds if name in vars(kind)), MISSING)
+    return found is not MISSING and not hasattr(type(found), "__set__")
 
 
 def store_choice(owner: Any, name: str, is_in_place: bool, choice: Any, before: Any) -> None:
@@ -101,7 +111,13 @@ def store(owner: Any, name: str, value: Any) -> None:
     elif type(owner).__setattr__ in _STORING:
         setattr(owner, name, value)
     else:  # the graph has had the other effects of the user's method
-        object.__setattr__(owner, name, value)
+        _plain_setattr(type(owner))(owner, name, value)
+
+
+def _plain_setattr(kind: type) -> Any:
+    """Return the method of a built-in type that stores: classes and thread-local data have one."""
+    methods = (vars(each).get("__setattr__") for each in kind.__mro__)
+    return next(each for each in methods if isinstance(each, WrapperDescriptorType))
 
 
 def add_member(owner: set[Any], key: Any, value: Any) -> None:

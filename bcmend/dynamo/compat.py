@@ -128,12 +128,16 @@ from torch._dynamo.variables.misc import (
 from torch._dynamo.variables.sets import SetVariable
 from torch._dynamo.variables.tensor import NumpyNdarrayVariable, SymNodeVariable, TensorVariable
 from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
-from torch._dynamo.variables.torch_function import can_dispatch_torch_function
+from torch._dynamo.variables.torch_function import (
+    TorchFunctionModeStackVariable,
+    can_dispatch_torch_function,
+)
 from torch._dynamo.variables.user_defined import (
     DefaultDictVariable,
     FrozenDataClassVariable,
     NamedTupleVariable,
     OrderedDictVariable,
+    RemovableHandleVariable,
     StructSequenceVariable,
     UserDefinedClassVariable,
     UserDefinedDictVariable,
@@ -187,6 +191,94 @@ _is_any_autocast_enabled: Final = torch._C._is_any_autocast_enabled
 explain_dynamo: Final = torch._dynamo.explain
 reset_dynamo: Final = torch._dynamo.reset
 
+#: Settings of the process or the thread without public names: name, getter, and setter if any.
+PRIVATE_SETTINGS: Final = (
+    ("forward gradients", torch._C._is_fwd_grad_enabled, torch._C._set_fwd_grad_enabled),
+    (
+        "threads of autograd",
+        torch._C._is_multithreading_enabled,
+        torch._C._set_multithreading_enabled,
+    ),
+    ("replay of views", torch._C._is_view_replay_enabled, torch._C._set_view_replay_enabled),
+    ("saved tensors hooks", torch._C._autograd._saved_tensors_hooks_is_enabled, None),  # type: ignore[attr-defined]
+    (
+        "gradients required in place",
+        torch._C._functorch.get_inplace_requires_grad_allowed,
+        torch._C._functorch.set_inplace_requires_grad_allowed,
+    ),
+    ("transforms of torch.func", torch._C._functorch.get_dynamic_layer_stack_depth, None),
+    ("level of forward gradients", lambda: torch.autograd.forward_ad._current_level, None),
+    (
+        "torch functions",
+        torch._C._get_torch_function_state,  # type: ignore[attr-defined]
+        torch._C._set_torch_function_state,  # type: ignore[attr-defined]
+    ),
+    ("modes of torch functions", torch.overrides._get_current_function_mode_stack, None),
+    ("modes of dispatch", torch._C._len_torch_dispatch_stack, None),
+    (
+        "default device",
+        lambda: torch.utils._device.CURRENT_DEVICE,
+        lambda device: setattr(torch.utils._device, "CURRENT_DEVICE", device),
+    ),
+    ("NNPACK", torch._C._get_nnpack_enabled, torch._C._set_nnpack_enabled),
+    ("engine of quantization", torch._C._get_qengine, torch._C._set_qengine),
+    (
+        "library for linear algebra",
+        torch._C._get_linalg_preferred_backend,
+        torch._C._set_linalg_preferred_backend,
+    ),
+    (
+        "library for BLAS",
+        torch._C._get_blas_preferred_backend,
+        torch._C._set_blas_preferred_backend,
+    ),
+    (
+        "half precision on the CPU",
+        torch._C._get_cpu_allow_fp16_reduced_precision_reduction,  # type: ignore[attr-defined]
+        torch._C._set_cpu_allow_fp16_reduced_precision_reduction,  # type: ignore[attr-defined]
+    ),
+    (
+        "order of attention kernels",
+        torch._C._get_sdp_priority_order,
+        torch._C._set_sdp_priority_order,
+    ),
+    (
+        "attention by another backend",
+        torch._C._get_overrideable_sdp_enabled,
+        torch._C._set_sdp_use_overrideable,
+    ),
+    (
+        "warnings of broadcasts",
+        torch._C._get_backcompat_broadcast_warn,
+        torch._C._set_backcompat_broadcast_warn,
+    ),
+    (
+        "warnings of kept dimensions",
+        torch._C._get_backcompat_keepdim_warn,
+        torch._C._set_backcompat_keepdim_warn,
+    ),
+)
+
+#: What torch calls for itself, with no effect that a program can see.
+WITHOUT_EFFECT: Final = (
+    torch._C._log_api_usage_once,
+    torch._functorch.predispatch.lazy_load_decompositions,
+)
+#: What blocks of ``with`` call on entering and leaving; what they set is guarded, or brought back.
+PAIRED_SETTERS: Final = (
+    *(torch._C._set_grad_enabled, torch._C._set_deterministic_algorithms),
+    *(torch._C._set_fwd_grad_enabled, torch._C._functorch.set_inplace_requires_grad_allowed),
+    torch._C._autograd._saved_tensors_hooks_disable,
+    torch._C._autograd._saved_tensors_hooks_enable,
+    *(torch._C._functorch._grad_increment_nesting, torch._C._functorch._grad_decrement_nesting),
+    torch._functorch.predispatch._jvp_increment_nesting,
+    torch._functorch.predispatch._jvp_decrement_nesting,
+    torch._functorch.predispatch._vmap_increment_nesting,
+    torch._functorch.predispatch._vmap_decrement_nesting,
+    torch._functorch.predispatch._enter_dual_level,
+    torch._functorch.predispatch._exit_dual_level,
+)
+
 #: The translator of a frame being traced, as annotations have it.
 Tracer = InstructionTranslatorBase
 
@@ -198,11 +290,11 @@ models of values in a trace: BaseListVariable BuiltinVariable CellVariable Const
     IteratorVariable LazyVariableTracker ListIteratorVariable ListVariable
     LocalGeneratorObjectVariable LoggingLoggerVariable NamedTupleVariable
     NestedUserFunctionVariable NewGlobalVariable NumpyNdarrayVariable OrderedDictVariable
-    PolyfilledFunctionVariable RangeIteratorVariable RangeVariable SetAttrBuiltinVariable
-    SetVariable SizeVariable SliceVariable StringFormatVariable StructSequenceVariable
-    SuperVariable SymNodeVariable TensorVariable TorchHigherOrderOperatorVariable
-    TorchInGraphFunctionVariable TupleVariable UserDefinedClassVariable
-    UserDefinedDictVariable UserDefinedExceptionClassVariable
+    PolyfilledFunctionVariable RangeIteratorVariable RangeVariable RemovableHandleVariable
+    SetAttrBuiltinVariable SetVariable SizeVariable SliceVariable StringFormatVariable
+    StructSequenceVariable SuperVariable SymNodeVariable TensorVariable
+    TorchHigherOrderOperatorVariable TorchInGraphFunctionVariable TupleVariable
+    UserDefinedClassVariable UserDefinedDictVariable UserDefinedExceptionClassVariable
     UserDefinedExceptionObjectVariable UserDefinedObjectVariable UserFunctionVariable
     VariableTracker
 how a model is changed in a trace: AttrMutationKind AttributeMutationNew SideEffects
@@ -245,6 +337,8 @@ views, versions and history of tensors: CreationMeta _get_creation_meta _get_dat
     _unsafe_preserve_version_counter is_non_overlapping_and_dense_or_false
 grad mode, default dtype and autocast inside a graph: _set_grad_enabled_now
     _set_default_dtype_now _enter_autocast _exit_autocast _is_any_autocast_enabled
+settings without public names: PRIVATE_SETTINGS PAIRED_SETTERS WITHOUT_EFFECT
+    TorchFunctionModeStackVariable
 transforms of torch.func: peek_interpreter_stack
 padding by a number out of a tensor: _nn_pad
 nested containers of tensors: tree_leaves

@@ -87,7 +87,7 @@ class Transaction:
         for node in list(reversed(self._tracer.graph.nodes)):
             if node is self._last:
                 break
-            if not node.users and not _is_known_by_a_source(node):
+            if not node.users and not is_known_by_a_source(node):
                 self._tracer.graph.erase_node(node)
         used = {node.target for node in self._tracer.graph.nodes if node.op == "get_attr"}
         modules = self._output.nn_modules
@@ -101,7 +101,8 @@ class Transaction:
         ERASED.put(self._output, True)
 
 
-def _is_known_by_a_source(node: Node) -> bool:
+def is_known_by_a_source(node: Node) -> bool:
+    """Return whether Dynamo finds a node by a source, so that it may be used again."""
     if node.op == "get_attr":
         return not str(node.target).startswith("cond_")
     is_of_an_input = all(each.op == "placeholder" for each in node.all_input_nodes)

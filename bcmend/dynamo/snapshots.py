@@ -65,8 +65,7 @@ class Remembered:
         one, other = self.state, self.now()
         if one.keys() != other.keys():
             return True
-        names = (name for name in one if name != besides)
-        return any(one[name] is not other[name] and one[name] != other[name] for name in names)
+        return any(not is_same(one[name], other[name]) for name in one if name != besides)
 
     def restore(self) -> None:
         """Give the variable this state again."""
@@ -151,6 +150,15 @@ def _refill(container: Any, contents: Any) -> None:
         container.extend(contents)
     else:
         container.update(contents)
+
+
+def is_same(one: Any, other: Any) -> bool:
+    """Return whether two states of a field are equal, with their items in the same order."""
+    if one is other:
+        return True
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one == other and list(one) == list(other)
+    return bool(one == other)
 
 
 def _identities(container: Any) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from contextvars import ContextVar
 from types import SimpleNamespace
@@ -285,3 +286,33 @@ def test_a_buffer_is_empty_also_where_nothing_is_delivered() -> None:
     buffer: Buffer = [("s", torch.tensor(False), False, _raise, ("not taken",))]
     deliver(buffer)
     assert buffer == []
+
+
+def test_a_store_to_a_class_or_to_data_of_a_thread_uses_the_method_of_its_type() -> None:
+    class Flags:
+        warned = False
+
+    held = threading.local()
+    store(Flags, "warned", True)
+    store(held, "seen", 1)
+    assert (Flags.warned, held.seen) == (True, 1)
+    store(Flags, "warned", MISSING)
+    assert not hasattr(Flags, "warned")
+
+
+def test_what_only_the_class_has_is_not_present() -> None:
+    class Base:
+        count = 0
+        __slots__ = ("__dict__", "slot")
+
+    class Derived(Base):
+        pass
+
+    owner = Derived()
+    owner.slot = 1
+    assert present(owner, "count") is MISSING
+    assert present(Derived, "count") is MISSING
+    assert (present(Base, "count"), present(owner, "slot")) == (0, 1)
+    owner.count = 2  # type: ignore[misc]
+    assert present(owner, "count") == 2
+    assert present(owner, "nothing") is MISSING

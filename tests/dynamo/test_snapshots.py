@@ -81,3 +81,10 @@ def test_iterators_hold_no_items_of_their_own() -> None:
     iterator = ListIteratorVariable(_constants(1), mutation_type=ValueMutationNew())
     assert snapshots.is_consumable(iterator) and not snapshots.holds_items(iterator)
     assert snapshots.holds_items(_list(1)) and not snapshots.is_consumable(_list(1))
+
+
+def test_two_states_of_a_dictionary_differ_in_the_order_of_their_keys() -> None:
+    assert snapshots.is_same({"a": 1, "b": 2}, {"a": 1, "b": 2})
+    assert not snapshots.is_same({"a": 1, "b": 2}, {"b": 2, "a": 1})
+    assert not snapshots.is_same({"a": 1}, {"a": 2})
+    assert snapshots.is_same([1], [1])

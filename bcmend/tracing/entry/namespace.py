@@ -27,6 +27,7 @@ from bcmend.tracing.handlers import (  # noqa: F401
     deleted_arguments,
     exception_classes,
     float_tests,
+    frame_locals,
     loggers,
     min_max,
     recurrent,
@@ -36,6 +37,7 @@ from bcmend.tracing.handlers import (  # noqa: F401
 )
 from bcmend.tracing.indexing import item_reads, masked_stores  # noqa: F401
 from bcmend.tracing.loops import mask_loops, open_ranges  # noqa: F401
+from bcmend.tracing.speculation import hooks_in_arms  # noqa: F401
 from bcmend.tracing.substitutes import (  # noqa: F401
     arrays,
     autograd_leaf,

@@ -71,6 +71,9 @@ def recording(tx: compat.Tracer, operator: Any, *args: Value) -> Value:
     _WRITES_NOTHING.put(tx, False)
     if callee and not _writes(tx, site, *callee):
         return constant(False)
+    if record_builder.is_in_a_body(tx) and not record_timing.is_wanted(tx, site, raises=False):
+        site.refuse("not-captured", record_builder.IN_A_BODY)
+        return constant(False)
     if frames.drains_for_the_caller(tx):
         site.refuse("generator", "the call hands the generator out")
         return constant(False)

@@ -79,7 +79,10 @@ def _mend(
         if nesting_limits.times(tx, site) <= while_loops.TRIED_AT_MOST:
             end = while_loops.run_loop(tx, target, site, condition, arms)
             if end is not None:
-                return _behind_the_loop(tx, target, site, end, arms)
+                outcome = _behind_the_loop(tx, target, site, end, arms)
+                if outcome is None:  # the loop would run in the graph, and again behind it
+                    raise HalfWritten(", ".join(site.refused.values()))
+                return outcome
     return _branch(tx, target, site, form, condition, arms)
 
 

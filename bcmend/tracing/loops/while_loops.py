@@ -140,8 +140,12 @@ def run_loop(
         loop = _Loop(tx, target, site, condition, each.with_inputs(inputs), staying)
         trial = _trial(loop)
         if trial is not None:
+            transaction = fx_graph.Transaction(tx)
             end = attempt(partial(_lowered, loop, *trial))
-            return None if isinstance(end, Refusal) else end
+            if isinstance(end, Refusal):
+                transaction.roll_back()
+                return None
+            return end
     return None
 
 

@@ -54,6 +54,9 @@ def lower(tx: compat.Tracer, branch: Branch, transaction: fx_graph.Transaction) 
     Everything is planned before the first write. ``transaction`` is committed when in-place changes
     are written, which cannot be taken back.
     """
+    for arm in branch.arms:
+        if arm.effects.other is not None:
+            raise Refusal(*arm.effects.other)
     if branch.returns:
         branch = _with_lists_of_its_own(tx, branch)
     then_arm, else_arm = branch.arms

@@ -32,9 +32,6 @@ def choose(
     consumed = [each for arm in arms for each in arm.effects.consumed]
     if not iterators.end_here(tx, consumed, [arm.result for arm in arms], returns=returns):
         raise Refusal("consumes-iterator", "it can be seen later how far an iterator has come")
-    for arm in arms:
-        if arm.effects.other:
-            raise Refusal("arm-effects", arm.effects.other)
     gradients = arm_graphs.gradients_flow(*arms) or any(
         functional_rng.is_read_in(arm.graph) for arm in arms
     )

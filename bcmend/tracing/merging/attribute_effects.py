@@ -9,6 +9,7 @@ from __future__ import annotations
 import dis
 import functools
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any, Final
 
 import torch
@@ -36,6 +37,7 @@ class Storing:
     name: str
     kind: Any
     sides: tuple[Build, ...]
+    inherited: int = -1
 
     def apply(self, join: Join, merged: Merged) -> None:
         tx, site = join.tx, join.site
@@ -49,7 +51,9 @@ class Storing:
             return
         is_typed = self.name in _entries(self.variable, "_buffers")
         place = self.variable, self.name
-        value = StoredPhi(*phi, predicate=predicate, place=place, is_typed=is_typed)
+        value = StoredPhi(
+            *phi, predicate=predicate, place=place, is_typed=is_typed, inherited=self.inherited
+        )
         effects.store_attr(self.variable, self.name, value, self.kind)
         action = values.function_of(tx, records.store_choice)
         record_builder.append(tx, Draft(site, action, None, value.for_record))
@@ -66,20 +70,26 @@ def attribute_changes(join: Join, arms: tuple[ArmTrace, ArmTrace]) -> list[Chang
         one, other = (side or present or nothing for side in sides)
         if isinstance(one, compat.DeletedVariable) or isinstance(other, compat.DeletedVariable):
             _guard_presence(*place)
-        changes.append(_attribute_change(join, place, (one, other), kinds[place]))
+        inherited = sides.index(None) if None in sides and _is_inherited(join.tx, *place) else -1
+        changes.append(_attribute_change(join, place, (one, other), kinds[place], inherited))
     return changes
 
 
 def _attribute_change(
-    join: Join, place: tuple[Value, str], sides: tuple[Value, Value], kind: Any
+    join: Join, place: tuple[Value, str], sides: tuple[Value, Value], kind: Any, inherited: int
 ) -> Change | Storing:
     """Plan the store of a merged value, or of each side's own when the graph has run."""
+    # A merged value would give the object an attribute that on one side only its class has.
+    is_read = join.form in join.site.reads or not record_builder.is_open(join.tx)
+    may_merge = inherited < 0 or is_read
     variable, name = place
+    _require_of_the_program(variable, name)
     merger, is_deleted = join.merger, [isinstance(side, compat.DeletedVariable) for side in sides]
     if all(is_deleted):
         return Change(variable, name, lambda merged: sides[0], (sides[0], sides[0]), kind)
     known = len(merger.pairs)
-    if not any(is_deleted) and not any(isinstance(side, LazyPhi) for side in sides):
+    is_lazy = any(isinstance(side, LazyPhi) for side in sides)
+    if may_merge and not any(is_deleted) and not is_lazy:
         merged = attempt(lambda: merger.merge(*sides))
         if not isinstance(merged, Refusal):
             return Change(variable, name, merged, sides, kind)
@@ -98,7 +108,19 @@ def _attribute_change(
         (lambda merged: MissingAttribute()) if deleted else merger.adopt(side, then_side=taken)
         for taken, side, deleted in zip((True, False), sides, is_deleted, strict=True)
     ]
-    return Storing(variable, name, kind, tuple(plans))
+    return Storing(variable, name, kind, tuple(plans), inherited)
+
+
+def _require_of_the_program(variable: Value, name: str) -> None:
+    """Raise ``Refusal`` if a store to a module or class of torch sets something there."""
+    owner = getattr(variable, "value", None)
+    where = owner.__name__ if isinstance(owner, ModuleType) else ""
+    if isinstance(owner, type):
+        where = owner.__module__
+        if type(owner).__setattr__ is not type.__setattr__:
+            raise Refusal("arm-effects", f"a store to {name} of a class, which its metaclass sees")
+    if where.partition(".")[0] == "torch":
+        raise Refusal("arm-setting", f"{where}.{name}")
 
 
 def _require_storable(tx: compat.Tracer, variable: Value, name: str) -> None:
@@ -107,6 +129,8 @@ def _require_storable(tx: compat.Tracer, variable: Value, name: str) -> None:
         return  # it dies with the frame, or else both sides are asked for
     if isinstance(variable, (compat.CellVariable, compat.NewGlobalVariable)):
         raise Refusal("arms-differ", f"a variable of an enclosing scope has no common form: {name}")
+    if isinstance(variable, compat.TensorVariable):
+        raise Refusal("arm-gradient" if name == "grad" else "arms-differ", f"Tensor.{name}")
     if not record_builder.is_open(tx):
         raise Refusal("arms-differ", f"the attribute {name} has no common form, outside a boundary")
     if name in _entries(variable, "_parameters") or name in _entries(variable, "_modules"):
@@ -123,16 +147,33 @@ def _entries(variable: Value, table: str) -> Any:
     return getattr(owner, table) if isinstance(owner, torch.nn.Module) else ()
 
 
+def _is_inherited(tx: compat.Tracer, variable: Value, name: str) -> bool:
+    """Return whether an object from before the call has an attribute only by its class."""
+    owner = getattr(variable, "value", None)
+    if variable.source is None or not isinstance(variable, _OWNERS):
+        return False
+    is_pending = tx.output.side_effects.has_pending_mutation_of_attr(variable, name)
+    return not is_pending and records.is_inherited(owner, name)
+
+
+_OWNERS: Final = (compat.UserDefinedObjectVariable, compat.UserDefinedClassVariable)
+
+
 def _present_attribute(tx: compat.Tracer, variable: Value, name: str) -> Value | None:
     effects = tx.output.side_effects
     if effects.has_pending_mutation_of_attr(variable, name):
         return effects.store_attr_mutations[variable][name]
     if name == "cell_contents":
         return getattr(variable, "pre_existing_contents", None)
+    if isinstance(variable, compat.NewGlobalVariable):
+        return None  # one that is there has a pending value
     try:
         return variable.var_getattr(tx, name)
-    except Exception:
+    except compat.observed_exception_map[AttributeError]:
+        compat.handle_observed_exception(tx)
         return None
+    except (compat.Unsupported, NotImplementedError) as error:
+        raise Refusal("arms-differ", f"the attribute {name} cannot be read: {error}") from None
 
 
 def _guard_presence(variable: Value, name: str) -> None:

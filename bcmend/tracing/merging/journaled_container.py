@@ -303,13 +303,18 @@ def _difference(variable: Value, before: Any, after: Any) -> tuple[Value, Value]
     if isinstance(variable, (compat.ListVariable, compat.DequeVariable)):
         same = sum(1 for _ in takewhile(bool, map(operator.is_, before, after)))
         return constant(same), compat.TupleVariable(list(after)[same:])
-    removed = compat.TupleVariable([key.vt for key in before if key not in after])
     if isinstance(variable, compat.SetVariable):
+        removed = compat.TupleVariable([key.vt for key in before if key not in after])
         return removed, compat.TupleVariable([key.vt for key in after if key not in before])
+    # From the first key on that has another place, all are removed and added in the new order.
     in_order = [key for key in before if key in after]
-    if in_order != list(after)[: len(in_order)]:
-        raise Refusal("arms-differ", "a key is deleted from a dictionary and added again")
-    return removed, _pairs(each for each in after.items() if before.get(each[0]) is not each[1])
+    count = sum(1 for _ in takewhile(bool, map(operator.eq, in_order, after)))
+    kept = dict.fromkeys(in_order[:count])
+    removed = compat.TupleVariable([key.vt for key in before if key not in kept])
+    added = (
+        (key, value) for key, value in after.items() if key not in kept or before[key] is not value
+    )
+    return removed, _pairs(added)
 
 
 def _is_iterated_over(tx: compat.Tracer, variable: Value) -> bool:

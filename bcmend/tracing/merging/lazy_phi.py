@@ -189,11 +189,15 @@ class StoredPhi(GatedPhi):
 
     ``place`` is the attribute, an object and a name, and ``before`` its value before the branch.
     ``is_typed`` says that it takes nothing but tensors and None, and cannot hold both sides.
+    ``inherited`` is the position of the side that stores nothing to an object without the attribute
+    whose class has it, or -1.
     """
 
-    def __init__(self, *phi: Any, place: tuple[Value, str], is_typed: bool, **more: Any) -> None:
+    def __init__(
+        self, *phi: Any, place: tuple[Value, str], is_typed: bool, inherited: int = -1, **more: Any
+    ) -> None:
         super().__init__(*phi, **more)
-        self.place, self.is_typed = place, is_typed
+        self.place, self.is_typed, self.inherited = place, is_typed, inherited
         stored = self.in_place()
         if isinstance(stored, GatedPhi):
             stored = stored.recorded()
@@ -203,9 +207,12 @@ class StoredPhi(GatedPhi):
     def for_record(self) -> compat.TupleVariable:
         """Return what ``records.store_choice`` takes."""
         owner, name = self.place
-        return compat.TupleVariable(
-            [owner, constant(name), _IsInPlace(self), self.recorded(), self.before]
-        )
+        choice: Any = self.recorded()
+        if self.inherited >= 0:
+            sides = [*choice.sides]
+            sides[self.inherited] = self.before
+            choice.sides = tuple(sides)
+        return compat.TupleVariable([owner, constant(name), _IsInPlace(self), choice, self.before])
 
     def reconstruct(self, codegen: Any) -> None:
         tx = codegen.tx

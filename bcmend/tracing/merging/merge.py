@@ -272,6 +272,9 @@ def difference(one: torch.Tensor, other: torch.Tensor) -> str:
             return f"{what} {left} on one side, {right} on the other"
     if one.layout is not torch.strided:
         return f"layout {one.layout}"
+    for flag in ("is_conj", "is_neg"):  # of a view that no selected tensor is
+        if getattr(one, flag)() or getattr(other, flag)():
+            return f"{flag} of a tensor on one side"
     same = one.dim() == other.dim() and all(
         compat.statically_known_true(left == right)
         for left, right in zip(one.shape, other.shape, strict=True)

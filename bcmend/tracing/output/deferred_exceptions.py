@@ -42,7 +42,7 @@ def defer_raising_arm(
         raise arm_failures.BothRaise(*_together(tx, failed))
     if len(failed) == 2 or is_unknown:
         # Where a branch inside the arm is the reason, its refusal says more.
-        site.refuse(*(site_table.recent_refusal() or ("arm-untraceable", failure.detail)))
+        site.refuse(*(site_table.recent_refusal() or failure.refusal))
         return None
     if failure.spoiled:
         site.withdraw("arm-effects", "the arm that raises changes the form of a tensor in place")
@@ -59,7 +59,7 @@ def defer_raising_arm(
     elif can_exit(tx, site):
         make_side_exit(tx, site, predicate, is_only_way=True)
     else:
-        site.refuse("arm-untraceable", failure.detail)
+        site.refuse(*failure.refusal)
         return None
     size_questions.note_fact(tx, condition, raising == 1)
     site.mended("guard", f"one side raises {failure.detail}")
@@ -101,6 +101,8 @@ def make_guard(
 
 def can_exit(tx: compat.Tracer, site: LiveSite) -> bool:
     """Return whether the frame can have a side exit for ``site``, as far as is known."""
+    if record_builder.is_in_a_body(tx):
+        return False
     at_boundary = frames.ends_at_a_boundary(tx)
     return side_exits.are_possible(tx, at_boundary=at_boundary) and site_table.may_have_exit(site)
 
@@ -144,6 +146,12 @@ def make_record(
     there, given = record_settings.as_of_now(tx, action, inputs)
     if record_builder.add_inline(tx, replace(draft, action=there, inputs=given)):
         return True
+    if record_builder.is_in_a_body(tx):
+        if not raises:
+            site.withdraw("not-captured", record_builder.IN_A_BODY)
+            raise refusal.SiteChanged(restart_reason=f"bcmend: {record_builder.IN_A_BODY}")
+        site.refuse("not-captured", record_builder.IN_A_BODY)
+        return False
     snapshot = attempt(lambda: _as_of_now(tx, site, action, inputs, is_check=raises))
     if isinstance(snapshot, Refusal):
         if record_timing.is_wanted(tx, site, raises=raises):

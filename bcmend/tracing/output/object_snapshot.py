@@ -11,16 +11,20 @@ themselves: the trace has models only of what the program reads.
 
 from __future__ import annotations
 
+import dis
+import functools
+import inspect
+import logging
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
-from types import BuiltinFunctionType, FunctionType, ModuleType
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any, Final
 
 import torch
 
 from bcmend.delivery import codec
-from bcmend.dynamo import compat, snapshots
+from bcmend.dynamo import compat, hooks, snapshots
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.trace_state import Phase, at_the_end
 from bcmend.dynamo.values import Value, constant, example_of, items_in, object_behind
@@ -60,6 +64,11 @@ class Moment:
     put_back: dict[Value, set[str]]
     copied: frozenset[Value]
     known: frozenset[str]
+    #: Identities of the objects that the output itself changes, of what these hold, and the global
+    #: variables that are read for the text of an object.
+    written: frozenset[int] = frozenset()
+    behind_written: frozenset[int] = frozenset()
+    globals: frozenset[str] = frozenset()
 
     def give_up(self, detail: str) -> bool:
         """Withdraw the site, and return true."""
@@ -170,6 +179,7 @@ def _moment(
         put_back.setdefault(owner, set()).add(name)
     known = dict.fromkeys([*effects.id_to_variable.values(), *inside])
     owners = {base: each for each in known if (base := _base_of(each)) is not None}
+    written = list(_written_by(inside))
     holding = filter(snapshots.holds_items, (*known, *owners))
     return Moment(
         site,
@@ -182,7 +192,61 @@ def _moment(
         put_back,
         frozenset(each.realize() for each in present.values() if each is not None),
         frozenset(site.stored_later),
+        frozenset(map(id, written)),
+        frozenset(_identities(written)) - set(map(id, written)),
+        frozenset(name for each in inside for code in _text_of(each) for name in code.co_names),
     )
+
+
+def _written_by(inside: Iterable[Value]) -> Iterator[object]:
+    """Yield the objects that output of ``inside`` changes by code of the program."""
+    for each in inside:
+        value = object_behind(each)
+        if isinstance(value, logging.Logger):
+            yield from _handlers_of(value)
+        elif isinstance(each, compat.UserDefinedObjectVariable) and (
+            isinstance(inspect.getattr_static(type(value), "write", None), FunctionType)
+            or any(_stores(code) for code in _text_of(each))
+        ):
+            yield value
+
+
+def _handlers_of(logger: logging.Logger) -> Iterator[object]:
+    """Yield the handlers of the program's own classes that get what a logger writes."""
+    at: logging.Logger | None = logger
+    while at is not None:
+        yield from (each for each in at.handlers if type(each).__module__ != logging.__name__)
+        at = at.parent if at.propagate else None
+
+
+def _text_of(variable: Value) -> Iterator[CodeType]:
+    """Yield the code of the program that makes the text of an object."""
+    if isinstance(variable, compat.UserDefinedObjectVariable):
+        for name in ("__str__", "__repr__", "__format__"):
+            method = inspect.getattr_static(type(variable.value), name, None)
+            if isinstance(method, FunctionType):
+                yield method.__code__
+
+
+@functools.cache
+def _stores(code: CodeType) -> bool:
+    return any(each.opname in _STORES for each in dis.get_instructions(code))
+
+
+_STORES: Final = frozenset(
+    "STORE_ATTR DELETE_ATTR STORE_SUBSCR DELETE_SUBSCR STORE_GLOBAL STORE_DEREF".split()
+)
+
+
+@hooks.around(compat.UserDefinedObjectVariable, "generic_getattr", "objects that output changes")
+def _read_attribute(inner: Any, self: Any, tx: compat.Tracer, name: str) -> Value:
+    """Read an attribute; withdraw output that should have changed the object by now."""
+    for moment in _MOMENTS.of(tx.output):
+        if id(self.value) in moment.written and self.source is not None:
+            moment.give_up("the call reads an object that the output changes")
+            raise refusal.SiteChanged(restart_reason="bcmend: what output changes is read")
+    found: Value = inner(self, tx, name)
+    return found
 
 
 def _base_of(variable: Value) -> Value | None:
@@ -269,6 +333,9 @@ def _has_changed(effects: Any, moment: Moment) -> bool:
     def is_held(each: Value) -> bool:
         return each in moment.inside or identity.get(each) in moment.behind
 
+    seen = _seen_by_the_call(effects, moment, identity)
+    if seen:
+        return moment.give_up(seen)
     names: set[str] = set()
     for each in _changed_inside(effects, moment):
         if each in moment.copied or not is_held(each):
@@ -286,6 +353,20 @@ def _has_changed(effects: Any, moment: Moment) -> bool:
         names |= later
     moment.site.stored_later |= names
     return bool(names)
+
+
+def _seen_by_the_call(effects: Any, moment: Moment, identity: dict[Value, int]) -> str:
+    """Return how the rest of the call can see that output is delayed; empty if it cannot."""
+    known = effects.id_to_variable
+    behind = [known[key] for key in moment.behind_written.intersection(known)]
+    if any(_base_of(each) is not None or snapshots.holds_items(each) for each in behind):
+        return "the call looks at what the output changes"
+    for owner, later in _stored_later(effects, moment):
+        if isinstance(owner, compat.NewGlobalVariable) and later & moment.globals:
+            return f"{min(later)}, which a text shows, is stored later"
+        if identity.get(owner) in moment.written:
+            return "an object that the output changes is stored to later"
+    return ""
 
 
 def _stored_later(effects: Any, moment: Moment) -> Iterator[tuple[Value, set[str]]]:

@@ -41,6 +41,7 @@ _REBUILT: Final = frozenset(
     UserDefinedObjectVariable
     """.split()
 )
+IN_A_BODY: Final = "in the body of another operator, such as a checkpoint"
 #: Classes whose text does not depend on what is stored to an attribute in a forward.
 _PLAIN: Final[tuple[Any, ...]] = (object, torch.nn.Module, logging.Logger, logging.LoggerAdapter)
 _OBJECT: Final = vars(object)
@@ -71,6 +72,8 @@ class Draft:
 
 
 _OPEN_ARMS: Final[Slot[list[list[Draft]]]] = Slot(list)
+#: The tracers of the arms in which records are gathered, the innermost last.
+_TRACERS: Final[Slot[list[Any]]] = Slot(list)
 #: The buffer of a frame that has none of a boundary.
 _BUFFER: Final[Slot[compat.ListVariable | None]] = Slot(lambda: None)
 
@@ -113,14 +116,26 @@ def open_arm(tx: compat.Tracer) -> Iterator[list[Draft]]:
     """Gather the records of an arm."""
     drafts: list[Draft] = []
     _stack(tx).append(drafts)
+    _TRACERS.of(tx.output).append(tx.output.current_tracer)
     try:
         yield drafts
     finally:
         _stack(tx).pop()
+        _TRACERS.of(tx.output).pop()
+
+
+def is_in_a_body(tx: compat.Tracer) -> bool:
+    """Return whether the body of an operator of torch's is being traced, such as a checkpoint.
+
+    Its values are not there for a record, which belongs to the graph around it.
+    """
+    return tx.output.current_tracer is not [tx.output.root_tracer, *_TRACERS.of(tx.output)][-1]
 
 
 def append(tx: compat.Tracer, draft: Draft) -> None:
-    """Add a record to the innermost open list."""
+    """Add a record to the innermost open list. Raises ``Refusal`` in the body of an operator."""
+    if is_in_a_body(tx):
+        raise Refusal("not-captured", IN_A_BODY)
     _require_nothing_hidden_behind(tx, draft)
     stack = _stack(tx)
     if stack:

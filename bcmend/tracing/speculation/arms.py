@@ -11,18 +11,19 @@ import copy
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from torch.fx import Graph, Proxy
 
 from bcmend.dynamo import compat, shape_env, snapshots
 from bcmend.dynamo.values import Value
+from bcmend.reasons import REASONS
 from bcmend.tracing.numbers import dead_numbers, float_tensors, scalars
 from bcmend.tracing.sites import body_states, nesting_limits, strict
 from bcmend.tracing.sites.lifted_inputs import Entry, Lifted
 from bcmend.tracing.sites.refusal import Refusal
-from bcmend.tracing.speculation import arm_failures
+from bcmend.tracing.speculation import arm_failures, closed_world
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,8 @@ class Effects:
     ``attributes`` maps (variable, name) to the value stored; ``kinds`` to Dynamo's kind of store.
     ``made`` maps the objects that the arm made, by identity, to what was stored in them (and how).
     ``tensors`` are the proxies of the main trace whose tensors were changed in place;
-    ``consumed`` its iterators that were advanced; ``other`` is the kind of another change.
+    ``consumed`` its iterators that were advanced; ``other`` is a change that no rule merges: the
+    slug of a reason, and what it is.
     """
 
     attributes: dict[tuple[Value, str], Value] = field(default_factory=dict)
@@ -81,7 +83,7 @@ class Effects:
     containers: tuple[ContainerChange, ...] = ()
     tensors: tuple[Proxy, ...] = ()
     consumed: tuple[Value, ...] = ()
-    other: str = ""
+    other: closed_world.Unmerged | None = None
 
     def __bool__(self) -> bool:
         return bool(self.attributes or self.containers or self.tensors or self.other)
@@ -114,12 +116,18 @@ class ArmFailure:
     """An arm that could not be traced: it raised, or Dynamo cannot follow it.
 
     ``raised`` says which, in the words of ``arm_failures``; ``spoiled`` that it has left a tensor
-    of the main trace in another form.
+    of the main trace in another form; ``slug`` is the reason of a refusal, if it was refused.
     """
 
     raised: str
     detail: str
     spoiled: bool = False
+    slug: str = ""
+
+    @property
+    def refusal(self) -> closed_world.Unmerged:
+        """Return the reason why the branch is refused, and what it is."""
+        return (self.slug, self.detail) if self.slug else ("arm-untraceable", self.detail)
 
 
 if TYPE_CHECKING:
@@ -219,10 +227,10 @@ def trace_arm(
     """
     output = tx.output
     scope = compat.current_scope_id()
-    lifted = Lifted()
+    lifted, world = Lifted(), closed_world.of(tx)
     with (
         nesting_limits.in_one_more_arm(tx),
-        _recording(output.side_effects, scope) as (before, recording),
+        _recording(output.side_effects, scope, world) as (before, recording),
     ):
         try:
             with (
@@ -240,6 +248,7 @@ def trace_arm(
                 dead_numbers.drop_unread(graph)
                 tensors = _changed_in_place(tracer, lifted)
             effects = _effects(before, recording, tensors, scope)
+            effects = replace(effects, other=effects.other or world.change(graph))
             return ArmTrace(
                 result, graph, dict(lifted), effects, tuple(records), lifted.entries, tuple(found)
             )
@@ -276,6 +285,8 @@ def _left_in(recording: Any, records: Sequence[Any]) -> list[Any]:
 
 
 def _failure(tx: compat.Tracer, arm: Arm, error: Exception, *, spoiled: bool) -> ArmFailure:
+    if isinstance(error, Refusal) and error.slug in REASONS:
+        return ArmFailure(arm_failures.UNKNOWN, error.detail, spoiled, error.slug)
     raised = arm_failures.whether_raised(error)
     if isinstance(error, arm_failures.BothRaise):
         return ArmFailure(raised, str(error), spoiled)
@@ -292,7 +303,9 @@ def _failure(tx: compat.Tracer, arm: Arm, error: Exception, *, spoiled: bool) ->
 
 
 @contextmanager
-def _recording(live: compat.SideEffects, scope: int) -> Iterator[tuple[compat.SideEffects, Any]]:
+def _recording(
+    live: compat.SideEffects, scope: int, world: closed_world.World
+) -> Iterator[tuple[compat.SideEffects, Any]]:
     """Let changes happen in a block; yield (what was, what is being changed).
 
     The object itself stays the same, since Dynamo's models of ``__dict__`` refer to it.
@@ -301,11 +314,9 @@ def _recording(live: compat.SideEffects, scope: int) -> Iterator[tuple[compat.Si
     outer_kind: Any = live.__class__
     outer_remembered = getattr(live, "_remembered", None)
     before._outside = getattr(live, "_outside", None)
-    dictionaries_changed = live._has_existing_dict_mutation
     live.__class__ = _recording_kind(outer_kind)
     recording: Any = live
     recording._remembered, recording._outside = {}, before
-    live.save_for_backward = list(live.save_for_backward)
     try:
         yield before, recording
     finally:
@@ -313,8 +324,8 @@ def _recording(live: compat.SideEffects, scope: int) -> Iterator[tuple[compat.Si
             remembered.restore()
         live.__class__, recording._remembered = outer_kind, outer_remembered
         recording._outside = before._outside
-        live._has_existing_dict_mutation = dictionaries_changed
         _forget_the_arm(live, before, scope)
+        world.put_back()
 
 
 def _remember_containers(recording: Any, arguments: Sequence[Value]) -> None:
@@ -336,7 +347,6 @@ def _forget_the_arm(live: compat.SideEffects, before: compat.SideEffects, scope:
     """Take stores back, and stop tracking what the arm made; what it only looked at stays known."""
     live.store_attr_mutations = before.store_attr_mutations
     live.attr_mutation_kinds = before.attr_mutation_kinds
-    live.save_for_backward = before.save_for_backward
     live.id_to_variable = {
         key: variable
         for key, variable in live.id_to_variable.items()
@@ -374,9 +384,8 @@ def _effects(
                 kinds[variable, name] = recording.attr_mutation_kinds[variable][name]
     stored = {id(variable) for variable, _ in attributes}
     containers, consumed, other = _changes_of_objects(recording, stored)
-    if recording.save_for_backward != before.save_for_backward:
-        other = other or "save_for_backward"
-    return Effects(attributes, kinds, made, containers, tensors, consumed, other)
+    unmerged = ("arm-effects", other) if other else None
+    return Effects(attributes, kinds, made, containers, tensors, consumed, unmerged)
 
 
 def _changes_of_objects(
@@ -389,7 +398,7 @@ def _changes_of_objects(
         if snapshots.holds_items(variable):
             after = remembered.now()
             is_open = type(variable) is not remembered.kind
-            if is_open or after["items"] != state["items"]:
+            if is_open or not snapshots.is_same(after["items"], state["items"]):
                 containers.append(ContainerChange(variable, state, after, is_open))
         elif not remembered.has_changed():
             continue

@@ -81,6 +81,7 @@ def _cudnn_flags(call: Call) -> Answer:
 
 # Locks
 
+_CHECK: Final = "check_allowed_side_effect"  # Dynamo calls it for every change
 _MADE_HERE: Final = (compat.AttributeMutationNew, compat.ValueMutationNew)
 
 
@@ -93,16 +94,24 @@ class _Lock(compat.ContextWrappingVariable):
 
     def enter(self, tx: compat.Tracer) -> Value:
         effects: Any = tx.output.side_effects
-        allowed = effects.check_allowed_side_effect
+        outer = vars(effects).get(_CHECK)  # that of a block around this one
         self.changes: list[Value] = []
 
         def watched(item: Value) -> Any:
             if item.mutation_type is not None and not isinstance(item.mutation_type, _MADE_HERE):
                 self.changes.append(item)
-            return allowed(item)
+            if outer is not None:
+                return outer(item)
+            return getattr(type(effects), _CHECK)(effects, item)  # another class in an arm
 
-        effects.check_allowed_side_effect = watched
-        self.set_cleanup_hook(tx, lambda: vars(effects).pop("check_allowed_side_effect", None))
+        def leave() -> None:
+            if outer is None:
+                vars(effects).pop(_CHECK, None)
+            else:
+                vars(effects)[_CHECK] = outer
+
+        vars(effects)[_CHECK] = watched
+        self.set_cleanup_hook(tx, leave)
         self.versions = _versions(tx.output)
         return constant(True)
 

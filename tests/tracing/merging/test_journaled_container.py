@@ -622,20 +622,23 @@ def test_where_no_container_is_journaled(drafts: list[Draft]) -> None:
     assert not drafts, "planning writes nothing"
 
 
-def test_a_key_that_is_deleted_and_added_again_is_refused(drafts: list[Draft]) -> None:
+def test_a_key_that_is_deleted_and_added_again_gets_its_new_place(drafts: list[Draft]) -> None:
     def step(tx: Any, flag: Any, x: Any) -> Any:
         def entries(*names: str) -> Any:
             given: Any = {constant(name): x for name in names}
             return compat.ConstDictVariable(given, dict, mutation_type=compat.ValueMutationNew())
 
         before = entries("a", "b")
-        join = _journaled(tx, flag, before, entries("b", "c").items, before.items)
+        _journaled(tx, flag, before, entries("b", "c").items, before.items)
         ((_, (removed, added)),) = _written(drafts)
         assert [each.as_python_constant() for each in removed.items] == ["a"]
         assert [pair.items[0].as_python_constant() for pair in added.items] == ["c"]
-        again, swapped = entries("a", "b"), entries("b", "a")
-        with pytest.raises(Refusal, match="deleted from a dictionary and added again"):
-            plan_journal(join, again, again.items, [swapped.items, again.items])
+        again, swapped = entries("a", "b", "c"), entries("a", "c", "b")
+        drafts.clear()
+        _journaled(tx, flag, again, swapped.items, again.items)
+        ((_, (removed, added)),) = _written(drafts)
+        assert [each.as_python_constant() for each in removed.items] == ["b", "c"]
+        assert [pair.items[0].as_python_constant() for pair in added.items] == ["c", "b"]
         return x
 
     traced(step, torch.tensor(True), torch.ones(2))

@@ -1,0 +1,190 @@
+"""Everything that tracing an arm may change and that no rule merges, compared and put back.
+
+An arm is accepted only if all that tracing it did is accounted for. ``arms`` makes effects of what
+the rules of ``merging`` merge: stores to attributes, contents of containers, tensors changed in
+place. All the rest is compared here, before and after: the other tables of Dynamo's side effects
+and of the trace, known to this module or not, the graphs around the arm, settings of torch.
+"""
+
+from __future__ import annotations
+
+import copy
+import operator
+from collections import OrderedDict, deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from torch.fx import Graph, Node
+
+from bcmend.dynamo import compat, fx_graph
+from bcmend.tracing.speculation import torch_settings
+from bcmend.tracing.speculation.setter_nodes import setter_in
+
+_CONTAINERS: Final = (list, dict, set, OrderedDict, deque)
+_PLAIN: Final = (bool, int, str, type(None))
+
+#: Tables of side effects that ``arms`` makes effects of.
+MERGED: Final = frozenset(
+    "id_to_variable keepalive store_attr_mutations attr_mutation_kinds".split()
+)
+#: Tables of side effects of which nothing that the program can see depends.
+_NOTES: Final = frozenset(
+    "mutation_user_stacks mutated_sources _has_existing_dict_mutation _remembered _outside".split()
+)
+#: Slugs of tables of side effects, and what a change of each is.
+_SLUGS: Final[Mapping[str, tuple[str, str]]] = {
+    "tensor_hooks": ("arm-hook", "a hook of a tensor is registered or removed"),
+    "save_for_backward": ("arm-effects", "save_for_backward"),
+}
+
+#: What an arm did and no rule merges: the slug of a reason, and a line beside it.
+Unmerged = tuple[str, str]
+
+
+class Tables:
+    """The tables of an object of Dynamo's, by name, as they are now."""
+
+    def __init__(self, owner: Any, but: frozenset[str] = frozenset()) -> None:
+        self._owner, self._but = owner, but
+        self._before = dict(self._now())
+
+    def _now(self) -> Iterator[tuple[str, Any]]:
+        for name, value in vars(self._owner).items():
+            if name not in self._but and isinstance(value, (*_CONTAINERS, *_PLAIN)):
+                yield name, _copied(value)
+
+    def changed(self) -> list[str]:
+        """Return the names of the tables that have changed, are new or are gone."""
+        now, before = dict(self._now()), self._before
+        return [
+            name
+            for name in {**before, **now}
+            if name not in now or name not in before or now[name] != before[name]
+        ]
+
+    def restore(self) -> None:
+        """Give every table its contents again."""
+        for name in self.changed():
+            if name in self._before:
+                setattr(self._owner, name, _copied(self._before[name]))
+            else:
+                delattr(self._owner, name)
+
+
+def _copied(value: Any) -> Any:
+    """Return a copy of a table, also of the tables in it."""
+    if not isinstance(value, _CONTAINERS):
+        return value
+    copied = copy.copy(value)
+    if isinstance(copied, dict):
+        for key, each in copied.items():
+            if isinstance(each, _CONTAINERS):
+                copied[key] = copy.copy(each)
+    return copied
+
+
+class _Around:
+    """A graph around the arm, and its last node."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph, self._last = graph, next(iter(reversed(graph.nodes)), None)
+
+    def new_nodes(self) -> list[Node]:
+        """Return operations that were added, the last one first."""
+        found = []
+        for node in reversed(self.graph.nodes):
+            if node is self._last:
+                break
+            if not (fx_graph.is_known_by_a_source(node) or node.target in _VIEWS):
+                found.append(node)
+        return found
+
+
+#: Parts of tensors from outside that Dynamo takes in the graph in which the tensor was made.
+_VIEWS: Final = (getattr, operator.getitem)
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What lies outside of an arm, as it was before.
+
+    Attributes:
+        effects: Dynamo's side effects, but for what ``arms`` makes effects of.
+        trace: the tables of the trace, but for what it has found out.
+        torch_functions: the modes of torch functions, as the trace knows them.
+        around: the graphs around the arm.
+        settings: the settings of torch.
+        blocks_entered: how many functions Dynamo calls at the end of the trace, which leave blocks.
+    """
+
+    effects: Tables
+    trace: Tables
+    torch_functions: Tables
+    around: tuple[_Around, ...]
+    settings: torch_settings.Settings
+    output: compat.OutputGraph
+    blocks_entered: int
+
+    def change(self, graph: Graph) -> Unmerged | None:
+        """Return what an arm, of which ``graph`` is the graph, did and no rule merges."""
+        for name in self.effects.changed():
+            if name not in _NOTES:
+                return _SLUGS.get(name, ("arm-effects", f"a side effect of Dynamo's: {name}"))
+        settings = torch_settings.changed(self.settings)
+        if settings:
+            return "arm-setting", settings[0]
+        setter = setter_in(graph)
+        if setter:
+            return "arm-setting", setter
+        if self.torch_functions.changed():
+            return "arm-setting", "modes of torch functions"
+        for each in self.around:
+            for node in each.new_nodes():
+                return "arm-effects", f"{node.target} in the graph around the arm"
+        for name in self.trace.changed():
+            return "arm-effects", f"a table of the trace: {name}"
+        return None
+
+    def put_back(self) -> None:
+        """Restore all of it."""
+        leaving = self.output.cleanup_hooks
+        while len(leaving) > self.blocks_entered:
+            leaving.pop()()
+        self.trace.restore()
+        self.effects.restore()
+        self.torch_functions.restore()
+        for each in self.around:
+            for node in each.new_nodes():
+                if not node.users:
+                    each.graph.erase_node(node)
+                    fx_graph.ERASED.put(self.output, True)
+        torch_settings.restore(self.settings)
+
+
+def of(tx: compat.Tracer) -> World:
+    """Return what lies outside of an arm that is about to be traced."""
+    return World(
+        Tables(tx.output.side_effects, MERGED),
+        Tables(tx.output, _FOUND_OUT),
+        Tables(tx.symbolic_torch_function_state),
+        tuple(_Around(each.graph) for each in fx_graph.tracers(tx)),
+        torch_settings.read(),
+        tx.output,
+        len(tx.output.cleanup_hooks),
+    )
+
+
+#: Tables of a trace that hold what it has looked at or met, names that it has made, and what is
+#: done when it is complete: nothing that the program can see depends on them. The rest is compared.
+_FOUND_OUT: Final = frozenset(
+    """
+    local_scope global_scope cleanup_hooks _bcmend code_options co_fields traced_code
+    variable_tracker_cache guard_on_key_order guarded_mro_absent_keys mro_source_cache
+    signature_cache attr_source_cache import_sources installed_globals cleanups
+    input_source_to_sizes_strides input_source_to_var tracked_fakes
+    tracked_fakes_id_to_source param_name_to_source dynamo_flat_name_to_original_fqn
+    source_to_user_stacks non_compliant_ops compliant_custom_ops pregraph_bytecode
+    register_finalizer_fns unspec_variable_map timestamp tracers _current_tx
+    """.split()
+)

@@ -1,0 +1,42 @@
+"""Nodes of a graph that do nothing but set something in the process.
+
+A function that is given constants alone and returns nothing can do nothing else. The setters that
+Dynamo guards or brings back itself are left to the comparison of ``torch_settings``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import torch
+from torch.fx import Graph, Node
+
+from bcmend.dynamo import compat
+from bcmend.knowledge import effects
+from bcmend.tracing.effects.operator_runs import target_name
+
+
+def setter_in(graph: Graph) -> str:
+    """Return the name of a function in ``graph`` that sets something; empty if there is none."""
+    return next((target_name(node) for node in graph.nodes if _sets(node)), "")
+
+
+def _sets(node: Node) -> bool:
+    if node.op != "call_function" or node.all_input_nodes or node.users:
+        return False
+    if node.meta.get("example_value") is not None or node.target in _COMPARED:
+        return False
+    is_operator = isinstance(node.target, (compat.OpOverload, compat.HigherOrderOperator))
+    return not is_operator and effects.packet_of(node.target) is None
+
+
+#: Setters that may stand in an arm that leaves the setting as it was.
+_COMPARED: Final[frozenset[Any]] = frozenset(
+    [
+        *compat.PAIRED_SETTERS,
+        *compat.WITHOUT_EFFECT,
+        *(torch.set_default_dtype, torch.set_num_threads),
+        *(torch.set_autocast_enabled, torch.set_autocast_cache_enabled, torch.clear_autocast_cache),
+        *(torch.autocast_increment_nesting, torch.autocast_decrement_nesting),
+    ]
+)
