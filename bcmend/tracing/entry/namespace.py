@@ -27,6 +27,7 @@ from bcmend.tracing.handlers import (  # noqa: F401
     deleted_arguments,
     exception_classes,
     float_tests,
+    identity,
     loggers,
     min_max,
     recurrent,
