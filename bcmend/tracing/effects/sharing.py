@@ -105,9 +105,30 @@ def _give_up(result: Result) -> None:
     raise SiteChanged(restart_reason="bcmend: it is asked which object a merged tensor is")
 
 
-def shares(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Return whether a change in place of one tensor may change the other."""
-    return one is other or (storage_of(one) == storage_of(other) and may_overlap(one, other))
+#: Tensors that are apart in the graph and share memory in eager execution, by storage.
+_RELATED: Final[Slot[dict[int, list[tuple[torch.Tensor, torch.Tensor]]]]] = Slot(dict)
+
+
+def relate(tx: compat.Tracer, one: torch.Tensor, other: torch.Tensor) -> None:
+    """Note that two tensors share memory on one side of a branch, and none in the graph."""
+    related = _RELATED.of(tx.output)
+    related.setdefault(storage_of(one), []).append((one, other))
+    related.setdefault(storage_of(other), []).append((other, one))
+
+
+def related_to(tx: compat.Tracer, example: torch.Tensor) -> list[torch.Tensor]:
+    """Return the tensors that share memory with ``example`` on one side of some branch."""
+    return [other for _, other in _RELATED.of(tx.output).get(storage_of(example), ())]
+
+
+def shares(tx: compat.Tracer, one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Return whether a change in place of one tensor may change the other in eager execution."""
+    if one is other:
+        return True
+    if storage_of(one) == storage_of(other):
+        return may_overlap(one, other)
+    memory = storage_of(other)
+    return any(storage_of(each) == memory for each in related_to(tx, one))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 Dynamo answers them by what stands for a tensor in the trace. That is right for merged tensors where
 both sides agree; elsewhere the merged tensor is given up, and the frame is traced again
-(``tracing/effects/sharing``). Containers compare by identity before they compare values.
+(``tracing/effects/sharing``). A container that is asked for an item looks for the object first.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import operator
 from typing import Any, Final
 
-from bcmend.dynamo import compat, handlers, hooks
+from bcmend.dynamo import compat, handlers
 from bcmend.dynamo.handlers import PASS, Answer, Call
 from bcmend.dynamo.values import example_of
 from bcmend.tracing.effects import sharing
@@ -31,13 +31,6 @@ def _compared(call: Call) -> Answer:
     if call.owner.fn in (operator.is_, operator.is_not):
         _require_known(call.tx, *call.args)
     return PASS
-
-
-@hooks.around(compat.object_protocol, "vt_identity_compare", _PURPOSE, gate=None)
-def _compared_in_containers(inner: Any, one: Any, other: Any) -> Any:
-    """Look at the items of two containers that are compared."""
-    _require_known(compat.translator_tls.current_tx, one, other)
-    return inner(one, other)
 
 
 @handlers.method(compat.BaseListVariable, "sq_contains", _PURPOSE)
@@ -74,6 +67,12 @@ def _stored_to(call: Call) -> Answer:
     return PASS
 
 
+@handlers.tensor_method("detach_", place=9)
+def _detached(call: Call) -> Answer:
+    """Look at ``tensor.detach_()``, unless no side has gradients."""
+    return _acts_on_the_object(call) if example_of(call.owner).requires_grad else PASS
+
+
 def _acts_on_the_object(call: Call) -> Answer:
     sharing.require_alone(call.tx, example_of(call.owner))
     return PASS
@@ -84,7 +83,7 @@ def _acts_on_the_history(call: Call) -> Answer:
     return PASS
 
 
-for _name in ("detach_", "requires_grad_", "set_", "untyped_storage", "is_set_to", "share_memory_"):
+for _name in ("requires_grad_", "set_", "untyped_storage", "is_set_to", "share_memory_"):
     handlers.tensor_method(_name, place=9)(_acts_on_the_object)
 for _name in ("register_hook", "register_post_accumulate_grad_hook", "retain_grad"):
     handlers.tensor_method(_name, place=9)(_acts_on_the_history)

@@ -51,9 +51,11 @@ def follow(
     for start, result in zip(starts, results, strict=True):
         watches.add(tx, start, give_up)
         watches.add(tx, result, give_up)
+        sharing.relate(tx, start, result)
         sharing.add_result(
             tx, result, [*starts, *ends], give_up, is_older=True, is_read_before=True
         )
     for one, other in combinations(range(len(ends)), 2):
-        if sharing.shares(ends[one], ends[other]):
+        if sharing.shares(tx, ends[one], ends[other]):
+            sharing.relate(tx, results[one], results[other])
             shared_results.watch_leaving(tx, results[one], results[other], give_up)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -13,7 +13,7 @@ from bcmend.dynamo import compat, fx_graph, shape_env
 from bcmend.dynamo.values import TensorValue, Value, example_of
 from bcmend.names import SPLIT
 from bcmend.tracing.deopt import undo_log
-from bcmend.tracing.effects import watches
+from bcmend.tracing.effects import sharing, watches
 from bcmend.tracing.effects.operator_runs import storage_of
 from bcmend.tracing.lowering import (
     cond,
@@ -81,7 +81,7 @@ def lower(tx: compat.Tracer, branch: Branch, transaction: fx_graph.Transaction) 
         how = "nothing to merge"
         predicates.keep_random_operators(tx, branch.predicate)
     _watch_aliases(tx, branch, merger.pairs, merged)
-    unlike = shared_results.unlike_on_the_sides(merger.pairs, views, by_cond=how == "cond")
+    unlike = shared_results.unlike_on_the_sides(tx, merger.pairs, views, by_cond=how == "cond")
     give_up = partial(branch.site.keep_apart, branch.form)
     shared_results.watch(tx, unlike, merged, give_up)
     shared_results.note_objects(tx, merger.pairs, merged, branch.arms, give_up)
@@ -109,7 +109,7 @@ def _planned(tx: compat.Tracer, branch: Branch) -> tuple[Join, Build, list[AnyCh
         changes = plan_changes(join, branch.arms)
         found = join.merger.torn()
         if branch.form in branch.site.apart:
-            found |= shared_results.unlike_tensors(join.merger.pairs)
+            found |= shared_results.unlike_tensors(tx, join.merger.pairs)
         if found <= apart:
             return join, build_result, changes
         apart |= found
@@ -257,17 +257,25 @@ def _watch_aliases(
         for value, arm in zip((pair.then_value, pair.else_value), branch.arms, strict=True):
             if value is None or pair.is_number:
                 continue
-            outer = _outer_tensor_of(value, arm)
-            if outer is not None:
+            for outer in _outer_tensors_of(tx, value, arm):
                 assert isinstance(result, compat.TensorVariable)
                 watches.add(tx, example_of(result), give_up_form)
                 watches.add(tx, outer, give_up_form)
+                if storage_of(outer) != storage_of(example_of(result)):
+                    sharing.relate(tx, example_of(result), outer)
 
 
-def _outer_tensor_of(value: TensorValue, arm: ArmTrace) -> torch.Tensor | None:
-    """Return the tensor of the main trace that ``value`` is, or is a view of."""
+def _outer_tensors_of(
+    tx: compat.Tracer, value: TensorValue, arm: ArmTrace
+) -> Iterator[torch.Tensor]:
+    """Yield the tensors of the main trace that ``value`` is, is a view of, or may be."""
     example = example_of(value)
     if value.as_proxy().node.graph is not arm.graph:
-        return example
-    lifted = undo_log.examples_of(outer.node for outer in arm.lifted)
-    return next((each for each in lifted if storage_of(each) == storage_of(example)), None)
+        yield example
+    else:
+        lifted = undo_log.examples_of(outer.node for outer in arm.lifted)
+        found = {storage_of(each): each for each in reversed(list(lifted))}
+        may_be = [example, *sharing.related_to(tx, example)]
+        for memory in dict.fromkeys(map(storage_of, may_be)):
+            if memory in found:
+                yield found[memory]

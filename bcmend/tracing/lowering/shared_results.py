@@ -25,7 +25,7 @@ from bcmend.tracing.speculation.arms import ArmTrace
 
 
 def unlike_on_the_sides(
-    pairs: Sequence[Pair], views: Mapping[int, View], *, by_cond: bool
+    tx: compat.Tracer, pairs: Sequence[Pair], views: Mapping[int, View], *, by_cond: bool
 ) -> list[tuple[int, int]]:
     """Return the pairs of results, by position, that share memory on one side alone."""
     tensors = [at for at, pair in enumerate(pairs) if not pair.is_number]
@@ -35,7 +35,7 @@ def unlike_on_the_sides(
         for one, other in combinations(tensors, 2)
         if base[one] != base[other]
         and any(
-            _share(*each) and (by_cond or not _stay_as_they_are(pairs[one], pairs[other]))
+            _share(tx, *each) and (by_cond or not _stay_as_they_are(pairs[one], pairs[other]))
             for each in _sides(pairs[one], pairs[other])
         )
     ]
@@ -50,14 +50,14 @@ def _stay_as_they_are(one: Pair, other: Pair) -> bool:
     return all(None in (pair.then_value, pair.else_value) for pair in (one, other))
 
 
-def _share(one: Any, other: Any) -> bool:
-    return None not in (one, other) and sharing.shares(example_of(one), example_of(other))
+def _share(tx: compat.Tracer, one: Any, other: Any) -> bool:
+    return None not in (one, other) and sharing.shares(tx, example_of(one), example_of(other))
 
 
-def unlike_tensors(pairs: Sequence[Pair]) -> frozenset[int]:
+def unlike_tensors(tx: compat.Tracer, pairs: Sequence[Pair]) -> frozenset[int]:
     """Return the tensors of both sides that such results are, by identity."""
     views = views_among(pairs, by_cond=True)
-    places = unlike_on_the_sides(pairs, views, by_cond=False)
+    places = unlike_on_the_sides(tx, pairs, views, by_cond=False)
     return frozenset(
         id(example_of(side))
         for at in {each for place in places for each in place}
@@ -77,6 +77,7 @@ def watch(
     for example in examples.values():
         watches.add(tx, example, give_up)
     for one, other in places:
+        sharing.relate(tx, examples[one], examples[other])
         watch_leaving(tx, examples[one], examples[other], give_up)
 
 

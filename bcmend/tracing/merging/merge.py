@@ -100,7 +100,10 @@ class Merger:
             return self._merge_tensors(one, other)
         if type(one) is type(other) is compat.TupleVariable:
             return self._merge_sequences(one, other)
-        if type(one) is type(other) and type(one) in (compat.ListVariable, compat.ConstDictVariable):
+        if type(one) is type(other) and type(one) in (
+            compat.ListVariable,
+            compat.ConstDictVariable,
+        ):
             return self._join(one, other)
         if _is_constant(one) and _is_constant(other):
             return _merge_constants(one, other)

@@ -96,7 +96,7 @@ def _view_of(base: int, one: torch.Tensor, other: torch.Tensor) -> View | None:
     offset = int(one.storage_offset() - other.storage_offset())
     steps = zip(one.size(), one.stride(), strict=True)
     last = offset + sum((size - 1) * stride for size, stride in steps)
-    is_inside = offset >= 0 and 0 < one.numel() and last < other.numel()
+    is_inside = offset >= 0 and one.numel() > 0 and last < other.numel()
     if not (is_inside and compat.is_non_overlapping_and_dense_or_false(other)):
         return None
     if one.requires_grad and not _is_of_one_history(one, other):
@@ -114,6 +114,5 @@ def _is_of_one_history(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 def _may_be_changed(example: torch.Tensor) -> bool:
     return (
-        example._base is None
-        or compat._get_creation_meta(example) == compat.CreationMeta.DEFAULT
+        example._base is None or compat._get_creation_meta(example) == compat.CreationMeta.DEFAULT
     )
