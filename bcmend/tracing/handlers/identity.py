@@ -10,10 +10,13 @@ from __future__ import annotations
 import operator
 from typing import Any, Final
 
+import torch
+
 from bcmend.dynamo import compat, handlers
 from bcmend.dynamo.handlers import PASS, Answer, Call
 from bcmend.dynamo.values import example_of
 from bcmend.tracing.effects import sharing
+from bcmend.tracing.sites import nesting_limits
 
 _PURPOSE: Final = "which object a merged tensor is"
 
@@ -87,3 +90,26 @@ for _name in ("requires_grad_", "set_", "untyped_storage", "is_set_to", "share_m
     handlers.tensor_method(_name, place=9)(_acts_on_the_object)
 for _name in ("register_hook", "register_post_accumulate_grad_hook", "retain_grad"):
     handlers.tensor_method(_name, place=9)(_acts_on_the_history)
+
+
+def _dropped_out(call: Call) -> Answer:
+    """Answer ``dropout`` that drops nothing: it returns its argument, and no copy as fakes do."""
+    if not nesting_limits.is_in_an_arm(call.tx):
+        return PASS
+    names = ("input", "p", "train" if call.function is torch.dropout else "training", "inplace")
+    given = {**dict(zip(names, call.args, strict=False)), **call.kwargs}
+    tensor = given.pop("input", None)
+    flags = {name: value.realize() for name, value in given.items()}
+    if not all(flag.is_python_constant() for flag in flags.values()) or not flags.keys() <= set(
+        names
+    ):
+        return PASS
+    known = {name: flag.as_python_constant() for name, flag in flags.items()}
+    chance, is_training = known.get("p", 0.5), known.get(names[2], True)
+    if type(tensor) is not compat.TensorVariable or not 0 <= chance <= 1:
+        return PASS
+    return PASS if is_training and chance else tensor
+
+
+for _function in (torch.dropout, torch.nn.functional.dropout):
+    handlers.function(_function, "dropout that drops nothing")(_dropped_out)
