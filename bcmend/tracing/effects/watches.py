@@ -62,6 +62,13 @@ def add_hidden(tx: compat.Tracer, on_found: Callable[[str], None]) -> None:
     _add(tx, is_found, lambda: on_found(target_name(later[0])))
 
 
+def add_question(
+    tx: compat.Tracer, is_harmful: Callable[[], bool], on_harm: Callable[[], None]
+) -> None:
+    """Ask something of the complete trace; if it is so, call ``on_harm`` and trace again."""
+    _add(tx, is_harmful, on_harm)
+
+
 def _add(tx: compat.Tracer, is_changed: Callable[[], bool], on_change: Callable[[], None]) -> None:
     watches = _WATCHES.of(tx.output)
     if not watches:

@@ -28,6 +28,7 @@ from bcmend.tracing.handlers import (  # noqa: F401
     exception_classes,
     float_tests,
     frame_locals,
+    identity,
     loggers,
     min_max,
     recurrent,

@@ -19,9 +19,9 @@ from torch.fx import Proxy
 from bcmend.dynamo import compat, fx_graph
 from bcmend.dynamo.values import TensorValue, Value, constant, example_of, fake_mode_of
 from bcmend.names import SPLIT
-from bcmend.tracing.effects import watches
 from bcmend.tracing.effects.hazards import hazards_of
 from bcmend.tracing.effects.operator_runs import storage_of
+from bcmend.tracing.loops import loop_results
 from bcmend.tracing.loops.loop_values import (
     Carried,
     MoreChanges,
@@ -186,6 +186,7 @@ def _lower(loop: _Loop, carried: Carried) -> LoopEnd:
 
     def iteration(tracer: Any) -> None:
         entering = stand_ins(tx, tracer, inputs, carried, entered)
+        loop_results.note_entering(tx, site, [entering[each] for each in carried.tensors])
         end = loop.iterate(loop.arm.with_inputs(entering))
         if not end:
             raise Refusal("while-loop", "the loop is left without its jump")
@@ -219,13 +220,13 @@ def _lower(loop: _Loop, carried: Carried) -> LoopEnd:
         record_builder.append(tx, replace(draft, predicate=result))
     in_place.write_back(tx, changes, results[first_change:])
     for position, result in zip(positions, results[1:], strict=False):
-        _watch(tx, site, inputs[position], result)
         before = inputs[position].realize()
         after = out_of_the_operator(tx, number_in(before), result)
         is_left_early = more and isinstance(before, OpenIterator)
         inputs[position] = Exhausted() if is_left_early else with_number(before, after)
     for position in carried.ranges:
         inputs[position] = exhausted(inputs[position])
+    loop_results.follow(tx, site, carried, (loop.arm.inputs.items, values, inputs))
     by_exhaustion = bool(more) or iterations_left is not None
     return LoopEnd(results[0], compat.TupleVariable(inputs), 1 - loop.staying, by_exhaustion)
 
@@ -287,16 +288,6 @@ def _require_gradients_fit(inputs: Sequence[Value], carried: Carried) -> None:
     tensors = (inputs[each].realize() for each in carried.tensors)
     if not carried.gradients and any(requires_grad(each.as_proxy()) for each in tensors):
         raise Refusal("while-loop", "a tensor that requires gradients, where none are recorded")
-
-
-def _watch(tx: compat.Tracer, site: LiveSite, before: Value, after: Value) -> None:
-    """Watch a carried tensor: without an iteration, eager has one before the loop and after it."""
-    withdraw = partial(
-        site.withdraw, "alias-changed", "a value of the loop is changed in place later"
-    )
-    for value in (before.realize(), after):
-        if isinstance(value, compat.TensorVariable):
-            watches.add(tx, example_of(value), withdraw)
 
 
 def _require_pure(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -13,16 +13,24 @@ from bcmend.dynamo import compat, fx_graph, shape_env
 from bcmend.dynamo.values import TensorValue, Value, example_of
 from bcmend.names import SPLIT
 from bcmend.tracing.deopt import undo_log
-from bcmend.tracing.effects import watches
+from bcmend.tracing.effects import sharing, watches
 from bcmend.tracing.effects.operator_runs import storage_of
-from bcmend.tracing.lowering import cond, functional_rng, hoist_random, lazy_output, where
+from bcmend.tracing.lowering import (
+    cond,
+    functional_rng,
+    hoist_random,
+    lazy_output,
+    shared_results,
+    where,
+)
 from bcmend.tracing.lowering.choose_lowering import choose, hazards_of_arms
-from bcmend.tracing.merging import in_place
-from bcmend.tracing.merging.effect_plan import apply_changes, plan_changes
+from bcmend.tracing.merging import in_place, one_memory
+from bcmend.tracing.merging.effect_plan import AnyChange, apply_changes, plan_changes
 from bcmend.tracing.merging.in_place import InPlace
 from bcmend.tracing.merging.journaled_container import PlannedJournal
 from bcmend.tracing.merging.lazy_phi import has_choice, merge_live_outs
 from bcmend.tracing.merging.merge import Merger, Pair
+from bcmend.tracing.merging.one_memory import View
 from bcmend.tracing.merging.planned import Join
 from bcmend.tracing.numbers import predicates, scalars
 from bcmend.tracing.output import object_snapshot, record_builder
@@ -59,19 +67,8 @@ def lower(tx: compat.Tracer, branch: Branch, transaction: fx_graph.Transaction) 
             raise Refusal(*arm.effects.other)
     if branch.returns:
         branch = _with_lists_of_its_own(tx, branch)
-    then_arm, else_arm = branch.arms
-    merger = Merger(
-        lambda value: value.as_proxy().node.graph in (then_arm.graph, else_arm.graph),
-        lambda value: in_place.outer_form(value, branch.arms),
-        lambda number: scalars.tensor_behind(tx, number.as_proxy()),
-        lambda tensor: scalars.take(tx, tensor),
-        effects=tx.output.side_effects,
-        made={**then_arm.effects.made, **else_arm.effects.made},
-    )
-    results = then_arm.result, else_arm.result
-    join = Join(tx, branch.site, branch.form, branch.predicate, merger)
-    build_result = merge_live_outs(join, results)
-    changes = plan_changes(join, branch.arms)
+    join, build_result, changes = _planned(tx, branch)
+    merger = join.merger
     records, is_deferred = _adopt_records(tx, branch, merger)
     _require_gradients_stay(merger.pairs)
     has_results = bool(merger.pairs)
@@ -79,13 +76,18 @@ def lower(tx: compat.Tracer, branch: Branch, transaction: fx_graph.Transaction) 
         tx, branch.site, branch.arms, returns=branch.returns, has_results=has_results
     )
     how = choice.how
-    merged = _write_lowering(tx, branch, how, merger.pairs, tensors, transaction)
+    views = one_memory.views_among(merger.pairs, by_cond=how == "cond")
+    merged = _write_lowering(tx, branch, how, merger.pairs, tensors, transaction, views)
     if how == "where":  # the graph of an arm of a cond has its own assertions
         shape_env.assert_again(tx, [each for arm in branch.arms for each in arm.asserted])
     if how == "where" and not (merger.pairs or tensors):
         how = "nothing to merge"
         predicates.keep_random_operators(tx, branch.predicate)
     _watch_aliases(tx, branch, merger.pairs, merged)
+    unlike = shared_results.unlike_on_the_sides(tx, merger.pairs, views, by_cond=how == "cond")
+    give_up = partial(branch.site.keep_apart, branch.form)
+    shared_results.watch(tx, unlike, merged, give_up)
+    shared_results.note_objects(tx, merger.pairs, merged, branch.arms, give_up)
     opened = [change.variable for change in changes if isinstance(change, PlannedJournal)]
     object_snapshot.require_closed(tx, {draft.site for draft, _, _ in records}, opened)
     apply_changes(join, changes, merged)
@@ -98,6 +100,35 @@ def lower(tx: compat.Tracer, branch: Branch, transaction: fx_graph.Transaction) 
     more = "; what only output reads is computed if the arm is taken" if is_deferred else ""
     branch.site.mended(how, f"{choice.why}{more}")
     return result
+
+
+def _planned(tx: compat.Tracer, branch: Branch) -> tuple[Join, Build, list[AnyChange]]:
+    """Plan what the arms leave behind; what is one object on one side alone is not merged."""
+    apart: frozenset[int] = frozenset()
+    while True:
+        join = Join(tx, branch.site, branch.form, branch.predicate, _merger(tx, branch, apart))
+        one, other = branch.arms
+        build_result = merge_live_outs(join, (one.result, other.result))
+        changes = plan_changes(join, branch.arms)
+        found = join.merger.torn()
+        if branch.form in branch.site.apart:
+            found |= shared_results.unlike_tensors(tx, join.merger.pairs)
+        if found <= apart:
+            return join, build_result, changes
+        apart |= found
+
+
+def _merger(tx: compat.Tracer, branch: Branch, apart: frozenset[int]) -> Merger:
+    then_arm, else_arm = branch.arms
+    return Merger(
+        lambda value: value.as_proxy().node.graph in (then_arm.graph, else_arm.graph),
+        lambda value: in_place.outer_form(value, branch.arms),
+        lambda number: scalars.tensor_behind(tx, number.as_proxy()),
+        lambda tensor: scalars.take(tx, tensor),
+        effects=tx.output.side_effects,
+        made={**then_arm.effects.made, **else_arm.effects.made},
+        apart=apart,
+    )
 
 
 def _with_lists_of_its_own(tx: compat.Tracer, branch: Branch) -> Branch:
@@ -156,13 +187,18 @@ def _write_lowering(
     pairs: Sequence[Pair],
     tensors: Sequence[InPlace],
     transaction: fx_graph.Transaction,
+    views: Mapping[int, View],
 ) -> list[Value]:
-    """Write the branch into the graph, and the changes in place after it."""
+    """Write the branch into the graph, and the changes in place after it.
+
+    Of the pairs, ``views`` are made of what others become.
+    """
     write = {"where": where.by_where, "cond": cond.by_cond}[how]
     changed = [each.outer for each in tensors]
     arms = hoist_random.drawn_before(tx, branch.predicate, branch.arms)
     arms, states = functional_rng.entered(tx, arms)
-    wanted = [*pairs, *(each.pair for each in tensors), *states]
+    merged = [pair for at, pair in enumerate(pairs) if at not in views]
+    wanted = [*merged, *(each.pair for each in tensors), *states]
     results = write(tx, branch.predicate, *arms, wanted, changed)
     values = [
         fx_graph.in_kind_of(tx, pair.present, value)
@@ -170,9 +206,10 @@ def _write_lowering(
     ]
     if states:
         functional_rng.leave(tx, values.pop())
+    results = one_memory.with_views(tx, values[: len(merged)], views)
     transaction.commit()  # what is changed in place from here on cannot be taken back
-    in_place.write_back(tx, tensors, values[len(pairs) :])
-    return values[: len(pairs)]
+    in_place.write_back(tx, tensors, values[len(merged) :])
+    return results
 
 
 def _adopt_records(
@@ -223,17 +260,25 @@ def _watch_aliases(
         for value, arm in zip((pair.then_value, pair.else_value), branch.arms, strict=True):
             if value is None or pair.is_number:
                 continue
-            outer = _outer_tensor_of(value, arm)
-            if outer is not None:
+            for outer in _outer_tensors_of(tx, value, arm):
                 assert isinstance(result, compat.TensorVariable)
                 watches.add(tx, example_of(result), give_up_form)
                 watches.add(tx, outer, give_up_form)
+                if storage_of(outer) != storage_of(example_of(result)):
+                    sharing.relate(tx, example_of(result), outer)
 
 
-def _outer_tensor_of(value: TensorValue, arm: ArmTrace) -> torch.Tensor | None:
-    """Return the tensor of the main trace that ``value`` is, or is a view of."""
+def _outer_tensors_of(
+    tx: compat.Tracer, value: TensorValue, arm: ArmTrace
+) -> Iterator[torch.Tensor]:
+    """Yield the tensors of the main trace that ``value`` is, is a view of, or may be."""
     example = example_of(value)
     if value.as_proxy().node.graph is not arm.graph:
-        return example
-    lifted = undo_log.examples_of(outer.node for outer in arm.lifted)
-    return next((each for each in lifted if storage_of(each) == storage_of(example)), None)
+        yield example
+    else:
+        lifted = undo_log.examples_of(outer.node for outer in arm.lifted)
+        found = {storage_of(each): each for each in reversed(list(lifted))}
+        may_be = [example, *sharing.related_to(tx, example)]
+        for memory in dict.fromkeys(map(storage_of, may_be)):
+            if memory in found:
+                yield found[memory]

@@ -93,7 +93,7 @@ def _attribute_change(
         merged = attempt(lambda: merger.merge(*sides))
         if not isinstance(merged, Refusal):
             return Change(variable, name, merged, sides, kind)
-    del merger.pairs[known:]
+    merger.take_back(known)
     if join.form in join.site.reads:
         raise Refusal("arms-differ", f"the attribute {name} has no common form, and is read later")
     _require_storable(join.tx, variable, name)

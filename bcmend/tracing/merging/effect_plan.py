@@ -57,7 +57,7 @@ def _item_changes(join: Join, arms: tuple[ArmTrace, ArmTrace]) -> list[AnyChange
             if not isinstance(found, Refusal):
                 changes += found
                 continue
-        del pairs[count:]
+        join.merger.take_back(count)
         changes.append(plan_journal(join, known.variable, known.before["items"], contents))
     return changes
 

@@ -336,7 +336,7 @@ def _merge_live_out(join: Join, position: int, one: Value, other: Value) -> Buil
         merged = attempt(lambda: merger.merge(one, other))
         if not isinstance(merged, Refusal):
             return merged
-    del merger.pairs[known:]
+    merger.take_back(known)
     plans = [merger.adopt(one, then_side=True), merger.adopt(other, then_side=False)]
     return lambda merged: _phi_of(join, [plan(merged) for plan in plans])
 

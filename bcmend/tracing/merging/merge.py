@@ -6,6 +6,7 @@ pairs to merge. Raises ``Refusal`` where no single value would equal what eager 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -58,6 +59,10 @@ class Merger:
         made: attributes of objects that the arms made, by the identity of the object.
         pairs: what has to be merged, in the order of the merged tensors that a plan expects.
         plans: what arms made and has been adopted, by identity, so that it stays one object.
+        joined: the containers that were merged, likewise, by the identities of both sides, and how
+            many pairs there were then.
+        apart: the values, by identity (tensors by that of what stands for them), that are not
+            merged: one side has one of them where the other has two.
     """
 
     belongs: Callable[[Value], bool]
@@ -68,6 +73,20 @@ class Merger:
     made: Mapping[int, tuple[dict[str, Value], dict[str, Any]]] = field(default_factory=dict)
     pairs: list[Pair] = field(default_factory=list)
     plans: dict[int, tuple[Value, Build]] = field(default_factory=dict)
+    joined: dict[tuple[int, int], tuple[Value, Value, Build, int]] = field(default_factory=dict)
+    apart: frozenset[int] = frozenset()
+
+    def take_back(self, count: int) -> None:
+        """Forget all but the first ``count`` pairs, and what was planned with them."""
+        del self.pairs[count:]
+        self.joined = {key: each for key, each in self.joined.items() if each[-1] <= count}
+
+    def torn(self) -> frozenset[int]:
+        """Return the containers of one side that have become more than one object."""
+        sides = [side for one, other, _, _ in self.joined.values() for side in (one, other)]
+        known = Counter(map(id, sides))
+        known.update(self.plans.keys() & known.keys())
+        return frozenset(key for key, count in known.items() if count > 1)
 
     def merge(self, one: Value, other: Value) -> Build:
         """Plan the value that is ``one`` where the condition holds and ``other`` where not."""
@@ -79,10 +98,13 @@ class Merger:
             raise Refusal("arms-differ", "a value that is chosen when the graph has run")
         if isinstance(one, compat.TensorVariable) and isinstance(other, compat.TensorVariable):
             return self._merge_tensors(one, other)
-        if type(one) is type(other) and type(one) in (compat.ListVariable, compat.TupleVariable):
+        if type(one) is type(other) is compat.TupleVariable:
             return self._merge_sequences(one, other)
-        if type(one) is type(other) is compat.ConstDictVariable:
-            return self._merge_dictionaries(one, other)
+        if type(one) is type(other) and type(one) in (
+            compat.ListVariable,
+            compat.ConstDictVariable,
+        ):
+            return self._join(one, other)
         if _is_constant(one) and _is_constant(other):
             return _merge_constants(one, other)
         if isinstance(one, compat.SymNodeVariable) and isinstance(other, compat.SymNodeVariable):
@@ -215,7 +237,8 @@ class Merger:
         same = (
             position
             for position, known in enumerate(self.pairs)
-            if known.then_value is pair.then_value and known.else_value is pair.else_value
+            if is_one_object(known.then_value, pair.then_value)
+            and is_one_object(known.else_value, pair.else_value)
         )
         position = next(same, len(self.pairs))
         if position == len(self.pairs):
@@ -229,10 +252,23 @@ class Merger:
             raise Refusal("arms-differ", "tensors of different kinds")
         if any(isinstance(example_of(side), torch.nn.Parameter) for side in (one, other)):
             raise Refusal("arms-differ", "a parameter, which no merged tensor is")
+        if not self.apart.isdisjoint((id(example_of(one)), id(example_of(other)))):
+            raise Refusal("alias-changed", "tensors that share memory on one side only")
         visible = difference(example_of(one), example_of(other))
         if visible:
             raise Refusal("arms-differ", visible)
         return self._leaf(Pair(one, other))
+
+    def _join(self, one: Any, other: Any) -> Build:
+        """Plan one container of two that the arms have made, and the same one each time."""
+        if not self.apart.isdisjoint((id(one), id(other))):
+            raise Refusal("alias-changed", "a container that is one object on one side only")
+        key = id(one), id(other)
+        if key not in self.joined:
+            is_list = type(one) is compat.ListVariable
+            plan = (self._merge_sequences if is_list else self._merge_dictionaries)(one, other)
+            self.joined[key] = one, other, _once(plan), len(self.pairs)
+        return self.joined[key][2]
 
     def _merge_sequences(self, one: Any, other: Any) -> Build:
         count, others = len(one.items), len(other.items)
@@ -249,6 +285,14 @@ class Merger:
         if not (is_made_inside(one) and is_made_inside(other)):
             raise Refusal("arms-differ", "two different dictionaries")
         return _rebuilt(one, [self.merge(items[key], others[key]) for key in items])
+
+
+def is_one_object(one: Value | None, other: Value | None) -> bool:
+    """Return whether two values are one in the trace; a change in place gives a tensor a name."""
+    if type(one) is not type(other) or not isinstance(one, compat.TensorVariable):
+        return one is other
+    assert isinstance(other, compat.TensorVariable)
+    return example_of(one) is example_of(other)
 
 
 def _is_constant(value: Value) -> bool:

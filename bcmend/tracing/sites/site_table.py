@@ -52,6 +52,8 @@ class LiveSite:
         returns: the forms in which both sides of a phi are stored, since it was seen to be returned
             by the call, or to be read by code that can go on in halves.
         aliased: the forms in which a merged tensor would have to be an older one.
+        apart: the forms in which values that share memory, or are one object, on one side alone
+            are not merged.
         goes_on_in_halves: whether even the code that has the site is split where it reads one.
         line: of a call that may be substituted, which no plan lists.
         refused: slug and detail of why the last trace that reached the site refused it.
@@ -79,6 +81,7 @@ class LiveSite:
     reads: set[int] = field(default_factory=set)
     returns: set[int] = field(default_factory=set)
     aliased: set[int] = field(default_factory=set)
+    apart: set[int] = field(default_factory=set)
     goes_on_in_halves: bool = False
     line: int | None = None
     refused: dict[str, str] = field(default_factory=dict)
@@ -124,6 +127,10 @@ class LiveSite:
         """Note, for the length of the outermost call, that a form has to merge everything."""
         self.reads.add(form)
         _RECENT.read.append(self)
+
+    def keep_apart(self, form: int) -> None:
+        """Have no values merged that only one side shares; where that is so, give the form up."""
+        (self.aliased if form in self.apart else self.apart).add(form)
 
     def withdraw(self, slug: str, detail: str = "") -> None:
         """Switch the site off for good."""

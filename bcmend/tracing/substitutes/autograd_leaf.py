@@ -21,6 +21,7 @@ from bcmend.dynamo.handlers import Answer
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.values import Value, constant, example_of
 from bcmend.knowledge import replaced_calls
+from bcmend.tracing.effects import sharing
 from bcmend.tracing.sites.site_table import LiveSite
 from bcmend.tracing.substitutes.dispatch import Call, answers_to, is_patched, unequal, withdraw
 
@@ -87,6 +88,7 @@ def _requires_grad(call: Call) -> Answer:
         return tensor
     if tensor.source is not None:
         raise unequal("the tensor comes from outside the call, where the change can be seen")
+    sharing.require_alone(call.tx, example)
     _require_differentiable(tensor)
     _make_leaf(call, tensor, wanted)
     return tensor

@@ -1,0 +1,190 @@
+"""Which tensors of a trace are one object in eager execution, or share memory there.
+
+A merged tensor is one tensor on one side of a branch and another on the other. The trace knows what
+each of them is there, so that a question of identity is answered where both sides agree on the
+answer. Where they do not, the merged tensor is given up, and the frame is traced again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+
+from bcmend.dynamo import compat
+from bcmend.dynamo.slots import Slot
+from bcmend.tracing.effects.operator_runs import storage_of
+from bcmend.tracing.sites.refusal import SiteChanged
+
+#: Tensors by the identity of what stands for them in the trace.
+Objects = dict[int, torch.Tensor]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Result:
+    """A tensor that a branch or a loop leaves behind.
+
+    Attributes:
+        objects: the tensors that it may be in eager execution.
+        is_older: whether one of these was there before the branch.
+        is_any: whether it may be any tensor, as one that a loop carries may be in an iteration.
+        is_read_before: whether an operation of an arm reads one of these, so that gradients reach
+            it by another way than through the result.
+        give_up: has the site lowered so that it is one object on each side, or not at all.
+    """
+
+    objects: Objects
+    is_older: bool
+    is_any: bool
+    is_read_before: bool
+    give_up: Callable[[], None]
+
+
+#: By the identity of what stands for the result in the trace, in the order of the trace.
+_RESULTS: Final[Slot[dict[int, Result]]] = Slot(dict)
+
+
+def add_result(
+    tx: compat.Tracer,
+    example: torch.Tensor,
+    sides: Iterable[torch.Tensor],
+    give_up: Callable[[], None],
+    *,
+    is_older: bool = False,
+    is_any: bool = False,
+    is_read_before: bool = False,
+) -> None:
+    """Note that ``example`` stands for one of ``sides``."""
+    objects = {id(example): example}
+    for side in sides:
+        objects |= _objects(tx, side)
+    results = _RESULTS.of(tx.output)
+    results.pop(id(example), None)
+    results[id(example)] = Result(objects, is_older, is_any, is_read_before, give_up)
+
+
+def _objects(tx: compat.Tracer, example: torch.Tensor) -> Objects:
+    known = _RESULTS.of(tx.output).get(id(example))
+    return {id(example): example} if known is None else known.objects
+
+
+def require_known(tx: compat.Tracer, one: torch.Tensor, other: torch.Tensor) -> None:
+    """Trace the frame again if two tensors are one object on one side of a branch only."""
+    results = _RESULTS.of(tx.output).items()
+    asked = [result for key, result in results if key in (id(one), id(other))]
+    if one is other or not asked:
+        return
+    is_met = _objects(tx, one).keys() & _objects(tx, other).keys()
+    if is_met or any(each.is_any for each in asked):
+        _give_up(asked[-1])
+
+
+def require_alone(tx: compat.Tracer, example: torch.Tensor) -> None:
+    """Trace the frame again if another tensor may be the same object on one side of a branch."""
+    results = _RESULTS.of(tx.output)
+    found = results.get(id(example))
+    if found is None:
+        return
+    others = [each.objects.keys() for each in results.values() if each is not found]
+    if found.is_older or found.is_any or any(found.objects.keys() & each for each in others):
+        _give_up(found)
+
+
+def require_unread(tx: compat.Tracer, example: torch.Tensor) -> None:
+    """Trace the frame again unless all gradients of a tensor reach it through its result."""
+    found = _RESULTS.of(tx.output).get(id(example))
+    if found is not None and found.is_read_before:
+        _give_up(found)
+    require_alone(tx, example)
+
+
+def _give_up(result: Result) -> None:
+    result.give_up()
+    raise SiteChanged(restart_reason="bcmend: it is asked which object a merged tensor is")
+
+
+#: Tensors that are apart in the graph and share memory in eager execution, by storage.
+_RELATED: Final[Slot[dict[int, list[tuple[torch.Tensor, torch.Tensor]]]]] = Slot(dict)
+
+
+def relate(tx: compat.Tracer, one: torch.Tensor, other: torch.Tensor) -> None:
+    """Note that two tensors share memory on one side of a branch, and none in the graph."""
+    related = _RELATED.of(tx.output)
+    related.setdefault(storage_of(one), []).append((one, other))
+    related.setdefault(storage_of(other), []).append((other, one))
+
+
+def related_to(tx: compat.Tracer, example: torch.Tensor) -> list[torch.Tensor]:
+    """Return the tensors that share memory with ``example`` on one side of some branch."""
+    return [other for _, other in _RELATED.of(tx.output).get(storage_of(example), ())]
+
+
+def shares(tx: compat.Tracer, one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Return whether a change in place of one tensor may change the other in eager execution."""
+    if one is other:
+        return True
+    if storage_of(one) == storage_of(other):
+        return may_overlap(one, other)
+    memory = storage_of(other)
+    return any(storage_of(each) == memory for each in related_to(tx, one))
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """Where the elements of a tensor lie in its storage; dimensions of one element are left out."""
+
+    first: int
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    @property
+    def last(self) -> int:
+        return self.first + sum(
+            (size - 1) * stride for size, stride in zip(self.sizes, self.strides, strict=True)
+        )
+
+
+def _form(tensor: torch.Tensor) -> _Form | None:
+    """Return the form of a tensor; ``None`` if it has unknown sizes or is not strided."""
+    if tensor.layout is not torch.strided:
+        return None
+    numbers = (tensor.storage_offset(), *tensor.size(), *tensor.stride())
+    if not all(isinstance(number, int) for number in numbers):
+        return None
+    dimensions = [each for each in zip(tensor.size(), tensor.stride(), strict=True) if each[0] != 1]
+    sizes, strides = (tuple(each[at] for each in dimensions) for at in (0, 1))
+    return _Form(int(tensor.storage_offset()), sizes, strides)
+
+
+def may_overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Return whether two tensors of one storage may have an element in common."""
+    form, other_form = _form(one), _form(other)
+    if form is None or other_form is None or one.itemsize != other.itemsize:
+        return True
+    if 0 in (*form.sizes, *other_form.sizes):
+        return False
+    if form.last < other_form.first or other_form.last < form.first:
+        return False
+    known, others = set(form.strides), set(other_form.strides)
+    if not (known <= others or others <= known):
+        return True
+    steps: dict[int, int] = {}  # how often each stride lies between an element and another, at most
+    for each in (form, other_form):
+        for size, stride in zip(each.sizes, each.strides, strict=True):
+            steps[stride] = max(steps.get(stride, 0), size - 1)
+    return _is_sum(other_form.first - form.first, sorted(steps.items(), reverse=True))
+
+
+def _is_sum(distance: int, steps: list[tuple[int, int]]) -> bool:
+    """Return whether a distance is a sum of strides, each counted so often at most, or minus it."""
+    if not steps:
+        return distance == 0
+    (stride, most), *rest = steps
+    reach = sum(each * count for each, count in rest)
+    if not stride:
+        return _is_sum(distance, rest)
+    nearest, around = distance // stride, reach // stride + 1
+    counts = range(max(-most, nearest - around), min(most, nearest + around) + 1)
+    return any(_is_sum(distance - count * stride, rest) for count in counts)

@@ -1,0 +1,61 @@
+"""Which tensors those that a loop carries are, and which memory they share.
+
+Without an iteration eager execution has one tensor before the loop and after it; behind an
+iteration two names may be one tensor. In the graph all that is carried is copied. Where the program
+can tell, the loop is left to Dynamo.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from itertools import combinations
+
+from bcmend.dynamo import compat
+from bcmend.dynamo.values import Value, example_of
+from bcmend.tracing.effects import sharing, watches
+from bcmend.tracing.loops.loop_values import Carried
+from bcmend.tracing.lowering import shared_results
+from bcmend.tracing.sites.site_table import LiveSite
+
+
+def _withdraw(site: LiveSite) -> None:
+    detail = "a value of the loop is changed in place later, or compared by identity"
+    site.withdraw("alias-changed", detail)
+
+
+def note_entering(tx: compat.Tracer, site: LiveSite, entering: Sequence[Value]) -> None:
+    """Note that what enters an iteration may be any tensor."""
+    for value in entering:
+        assert isinstance(value, compat.TensorVariable)
+        sharing.add_result(tx, example_of(value), (), partial(_withdraw, site), is_any=True)
+
+
+def follow(
+    tx: compat.Tracer,
+    site: LiveSite,
+    carried: Carried,
+    values: tuple[Sequence[Value], Sequence[Value], Sequence[Value]],
+) -> None:
+    """Watch what was carried; ``values`` are before the loop, after an iteration and behind it.
+
+    Those after an iteration are the carried ones alone.
+    """
+    give_up = partial(_withdraw, site)
+    before, after = ([each[at].realize() for at in carried.tensors] for each in values[::2])
+    tensors = [
+        [example_of(each) for each in group if isinstance(each, compat.TensorVariable)]
+        for group in (before, values[1][: len(carried.tensors)], after)
+    ]
+    starts, ends, results = tensors
+    for start, result in zip(starts, results, strict=True):
+        watches.add(tx, start, give_up)
+        watches.add(tx, result, give_up)
+        sharing.relate(tx, start, result)
+        sharing.add_result(
+            tx, result, [*starts, *ends], give_up, is_older=True, is_read_before=True
+        )
+    for one, other in combinations(range(len(ends)), 2):
+        if sharing.shares(tx, ends[one], ends[other]):
+            sharing.relate(tx, results[one], results[other])
+            shared_results.watch_leaving(tx, results[one], results[other], give_up)

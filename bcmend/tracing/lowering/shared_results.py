@@ -1,0 +1,172 @@
+"""Results of a branch that share memory on one side, and are separate tensors in the graph.
+
+That is harmless as long as none of them is changed in place later, and no two of them leave the
+graph: who has both could then change one, or compare them. Else the form of the branch is given up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import Any
+
+import torch
+
+from bcmend.delivery import records
+from bcmend.dynamo import compat
+from bcmend.dynamo.values import TensorValue, Value, example_of, object_behind
+from bcmend.names import BUFFER
+from bcmend.tracing.effects import sharing, watches
+from bcmend.tracing.effects.operator_runs import storage_of
+from bcmend.tracing.merging.merge import Pair
+from bcmend.tracing.merging.one_memory import View, views_among
+from bcmend.tracing.output.outlet import OUTLET
+from bcmend.tracing.speculation.arms import ArmTrace
+
+
+def unlike_on_the_sides(
+    tx: compat.Tracer, pairs: Sequence[Pair], views: Mapping[int, View], *, by_cond: bool
+) -> list[tuple[int, int]]:
+    """Return the pairs of results, by position, that share memory on one side alone."""
+    tensors = [at for at, pair in enumerate(pairs) if not pair.is_number]
+    base = {at: views[at].base if at in views else at for at in tensors}
+    return [
+        (one, other)
+        for one, other in combinations(tensors, 2)
+        if base[one] != base[other]
+        and any(
+            _share(tx, *each) and (by_cond or not _stay_as_they_are(pairs[one], pairs[other]))
+            for each in _sides(pairs[one], pairs[other])
+        )
+    ]
+
+
+def _sides(one: Pair, other: Pair) -> list[tuple[Value | None, Value | None]]:
+    return [(one.then_value, other.then_value), (one.else_value, other.else_value)]
+
+
+def _stay_as_they_are(one: Pair, other: Pair) -> bool:
+    """Return whether two results are those of one arm, which is a part of the main graph."""
+    return all(None in (pair.then_value, pair.else_value) for pair in (one, other))
+
+
+def _share(tx: compat.Tracer, one: Any, other: Any) -> bool:
+    return None not in (one, other) and sharing.shares(tx, example_of(one), example_of(other))
+
+
+def unlike_tensors(tx: compat.Tracer, pairs: Sequence[Pair]) -> frozenset[int]:
+    """Return the tensors of both sides that such results are, by identity."""
+    views = views_among(pairs, by_cond=True)
+    places = unlike_on_the_sides(tx, pairs, views, by_cond=False)
+    return frozenset(
+        id(example_of(side))
+        for at in {each for place in places for each in place}
+        for side in (pairs[at].then_value, pairs[at].else_value)
+        if side is not None
+    )
+
+
+def watch(
+    tx: compat.Tracer,
+    places: Sequence[tuple[int, int]],
+    merged: Sequence[Value],
+    give_up: Callable[[], None],
+) -> None:
+    """Watch results that share memory on one side alone."""
+    examples: dict[int, torch.Tensor] = {at: _example(merged[at]) for each in places for at in each}
+    for example in examples.values():
+        watches.add(tx, example, give_up)
+    for one, other in places:
+        sharing.relate(tx, examples[one], examples[other])
+        watch_leaving(tx, examples[one], examples[other], give_up)
+
+
+def watch_leaving(
+    tx: compat.Tracer, one: torch.Tensor, other: torch.Tensor, give_up: Callable[[], None]
+) -> None:
+    """Watch whether two tensors both leave the graph."""
+    memory = {storage_of(one), storage_of(other)}
+    watches.add_question(tx, lambda: memory <= leaving(tx), give_up)
+
+
+def note_objects(
+    tx: compat.Tracer,
+    pairs: Sequence[Pair],
+    merged: Sequence[Value],
+    arms: tuple[ArmTrace, ArmTrace],
+    give_up: Callable[[], None],
+) -> None:
+    """Note which tensor each result is on either side."""
+    for pair, result in zip(pairs, merged, strict=True):
+        if pair.is_number:
+            continue
+        sides = [
+            (value, arm)
+            for value, arm in zip((pair.then_value, pair.else_value), arms, strict=True)
+            if value is not None
+        ]
+        sharing.add_result(
+            tx,
+            _example(result),
+            [example_of(value) for value, _ in sides],
+            give_up,
+            is_older=any(_is_older(value, arm) for value, arm in sides),
+            is_read_before=any(value.as_proxy().node.users for value, _ in sides),
+        )
+
+
+def _is_older(value: TensorValue, arm: ArmTrace) -> bool:
+    """Return whether a result is a tensor from before the branch, by whatever name."""
+    example = example_of(value)
+    lifted = (outer.node.meta.get("example_value") for outer in arm.lifted)
+    return value.as_proxy().node.graph is not arm.graph or any(each is example for each in lifted)
+
+
+def _example(value: Value) -> torch.Tensor:
+    assert isinstance(value, compat.TensorVariable)
+    return example_of(value)
+
+
+def leaving(tx: compat.Tracer) -> set[int]:
+    """Return the storages of tensors that the frame hands out when it ends."""
+    found: set[int] = set()
+
+    def note(variable: Value) -> None:
+        if isinstance(variable, compat.TensorVariable):
+            found.add(storage_of(example_of(variable)))
+
+    effects = tx.output.side_effects
+    compat.VariableTracker.visit(note, list(_handed_out(tx)), side_effects=effects)
+    return found
+
+
+def _handed_out(tx: compat.Tracer) -> Iterator[Value]:
+    """Yield what is on the stack, in locals that are still read, and stored to what was there."""
+    root, effects = tx.output.root_tx, tx.output.side_effects
+    yield from root.stack
+    for name, value in root.symbolic_locals.items():
+        if name != BUFFER:
+            yield value
+    for variable, stores in effects.store_attr_mutations.items():
+        if object_behind(variable) is OUTLET:
+            yield from _stored_by_records(stores["records"])
+        elif not isinstance(variable.mutation_type, compat.AttributeMutationNew):
+            yield from stores.values()
+    for variable in effects.id_to_variable.values():
+        if isinstance(variable.mutation_type, compat.ValueMutationExisting):
+            source = variable.source
+            is_buffer = isinstance(source, compat.LocalSource) and source.local_name == BUFFER
+            yield from _stored_by_records(variable) if is_buffer else (variable,)
+
+
+def _stored_by_records(buffer: Any) -> Iterator[Value]:
+    """Yield what records are given that store something; the others show it, and are done."""
+    for record in buffer.items:
+        *_, action, inputs = record.items
+        function = object_behind(action, "fn")
+        if function is not records.show_as_of and _is_of_records(function):
+            yield inputs
+
+
+def _is_of_records(function: Any) -> bool:
+    return getattr(function, "__module__", "") == records.__name__

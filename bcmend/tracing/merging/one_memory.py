@@ -1,0 +1,118 @@
+"""Results of a branch that are views of another one, on both sides in the same way.
+
+Only the other one is merged, and the views are made of what it has become, so that they share
+memory as they do in eager execution.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from bcmend.dynamo import compat, fx_graph
+from bcmend.dynamo.values import TensorValue, Value, example_of
+from bcmend.tracing.effects.operator_runs import storage_of
+from bcmend.tracing.merging.merge import Pair
+from bcmend.tracing.sites.refusal import Refusal
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """How a result lies in another, which is the one at position ``base``."""
+
+    base: int
+    base_stride: tuple[int, ...]
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+    offset: int
+    is_detached: bool
+
+    def of(self, tx: compat.Tracer, base: Value) -> TensorValue:
+        """Make the view of what was merged."""
+        dense = example_of(base)  # type: ignore[arg-type]
+        if (dense.stride(), dense.storage_offset()) != (self.base_stride, 0):
+            raise Refusal("alias-changed", "what was merged has another form in memory")
+        if self.is_detached:
+            base = fx_graph.method(tx, "detach", base)
+        return fx_graph.function(tx, torch.as_strided, base, self.size, self.stride, self.offset)
+
+
+def views_among(pairs: Sequence[Pair], *, by_cond: bool) -> dict[int, View]:
+    """Return the results, by position, that can be made of another."""
+    merged = [at for at, pair in enumerate(pairs) if _may_be_made(pair, by_cond=by_cond)]
+    bases: list[int] = []
+    for at in merged:
+        if not any(_view(base, pairs[at], pairs[base]) for base in bases):
+            bases = [base for base in bases if not _view(at, pairs[base], pairs[at])] + [at]
+    found = {
+        at: next((view for base in bases if (view := _view(base, pairs[at], pairs[base]))), None)
+        for at in merged
+        if at not in bases
+    }
+    return {at: view for at, view in found.items() if view is not None}
+
+
+def with_views(
+    tx: compat.Tracer, merged: Sequence[Value], views: Mapping[int, View]
+) -> list[Value]:
+    """Return all results: those that were merged, and the views that are made of them."""
+    rest, total = iter(merged), len(merged) + len(views)
+    known = {at: next(rest) for at in range(total) if at not in views}
+    made = {at: view.of(tx, known[view.base]) for at, view in views.items()}
+    return [known[at] if at in known else made[at] for at in range(total)]
+
+
+def _may_be_made(pair: Pair, *, by_cond: bool) -> bool:
+    """Return whether a result is a tensor that is merged, or copied by ``torch.cond``."""
+    is_merged = pair.then_value is not None and pair.else_value is not None
+    return type(pair.present) is compat.TensorVariable and (is_merged or by_cond)
+
+
+def _view(base: int, pair: Pair, other: Pair) -> View | None:
+    sides = [(pair.then_value, other.then_value), (pair.else_value, other.else_value)]
+    if any((one is None) is not (two is None) for one, two in sides):
+        return None
+    views = [
+        _view_of(base, example_of(one), example_of(two)) for one, two in sides if one is not None
+    ]
+    return views[0] if all(view is not None and view == views[0] for view in views) else None
+
+
+def _view_of(base: int, one: torch.Tensor, other: torch.Tensor) -> View | None:
+    """Return how a tensor lies in another one, which is dense; ``None`` if it does not."""
+    if one.layout is not torch.strided or storage_of(one) != storage_of(other):
+        return None
+    if one.dtype is not other.dtype or (one.is_conj(), one.is_neg()) != (False, False):
+        return None
+    numbers = [
+        number
+        for each in (one, other)
+        for number in (each.storage_offset(), *each.size(), *each.stride())
+    ]
+    if not all(isinstance(number, int) for number in numbers):
+        return None
+    offset = int(one.storage_offset() - other.storage_offset())
+    steps = zip(one.size(), one.stride(), strict=True)
+    last = offset + sum((size - 1) * stride for size, stride in steps)
+    is_inside = offset >= 0 and one.numel() > 0 and last < other.numel()
+    if not (is_inside and compat.is_non_overlapping_and_dense_or_false(other)):
+        return None
+    if one.requires_grad and not _is_of_one_history(one, other):
+        return None
+    is_detached = other.requires_grad and not one.requires_grad
+    forms = tuple(other.stride()), tuple(one.size()), tuple(one.stride())
+    return View(base, *forms, offset, is_detached)
+
+
+def _is_of_one_history(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Return whether autograd takes two tensors for views of one."""
+    bases = [each if each._base is None else each._base for each in (one, other)]
+    return other.requires_grad and bases[0] is bases[1] and all(map(_may_be_changed, (one, other)))
+
+
+def _may_be_changed(example: torch.Tensor) -> bool:
+    return (
+        example._base is None or compat._get_creation_meta(example) == compat.CreationMeta.DEFAULT
+    )

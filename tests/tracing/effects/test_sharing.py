@@ -1,0 +1,175 @@
+"""Which tensors may be one object, or share memory, in eager execution."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from bcmend.tracing.effects import sharing
+from bcmend.tracing.sites.refusal import SiteChanged
+
+BASE, LONG = torch.arange(24.0), torch.zeros(40)
+VIEWS: dict[str, Callable[[], Tensor]] = {
+    "all": lambda: BASE,
+    "rows": lambda: BASE.view(4, 6)[1:3],
+    "left": lambda: BASE.view(4, 6)[:, :3],
+    "right": lambda: BASE.view(4, 6)[:, 3:],
+    "middle": lambda: BASE.view(4, 6)[:, 2:4],
+    "turned": lambda: BASE.view(4, 6).t()[4:],
+    "even": lambda: BASE[::2],
+    "odd": lambda: BASE[1::2],
+    "third": lambda: BASE[::3],
+    "blocks": lambda: BASE.view(2, 3, 4)[:, 1, 1:3],
+    "other blocks": lambda: BASE.view(2, 3, 4)[:, :, :1],
+    "spread": lambda: BASE[5:6].expand(3),
+    "one": lambda: BASE[23],
+    "none": lambda: BASE[4:4],
+}
+
+
+def _places(view: Tensor) -> set[int]:
+    """Return where the elements of a view lie, one by one."""
+    return {
+        view.storage_offset() + sum(i * s for i, s in zip(index, view.stride(), strict=True))
+        for index in itertools.product(*map(range, view.size()))
+    }
+
+
+@pytest.mark.parametrize(("one", "other"), list(itertools.combinations_with_replacement(VIEWS, 2)))
+def test_views_that_have_an_element_in_common_overlap(one: str, other: str) -> None:
+    first, second = VIEWS[one](), VIEWS[other]()
+    common = bool(_places(first) & _places(second))
+    found = sharing.may_overlap(first, second), sharing.may_overlap(second, first)
+    assert found[0] is found[1]
+    assert found[0] or not common
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("left", "right"), ("even", "odd"), ("rows", "one"), ("all", "none")]
+)
+def test_parts_of_a_tensor_that_are_apart_are_known(one: str, other: str) -> None:
+    assert not sharing.may_overlap(VIEWS[one](), VIEWS[other]())
+
+
+def test_random_views_are_compared_as_their_elements_are() -> None:
+    generator = torch.Generator().manual_seed(3)
+    drawn = torch.randint(1, 4, (300, 7), generator=generator).tolist()
+    apart = 0
+    for first, second, a, b, c, d, step in drawn:
+        one = LONG.as_strided((a, b), (step * 3, step), first)
+        other = LONG.as_strided((c, d), (step * 3, step), second)
+        common = bool(_places(one) & _places(other))
+        assert sharing.may_overlap(one, other) or not common
+        apart += not sharing.may_overlap(one, other)
+    assert apart > 20
+
+
+def test_tensors_of_other_dtypes_and_layouts_may_overlap() -> None:
+    assert sharing.may_overlap(BASE[:2], BASE.view(torch.int64)[8:])
+    assert sharing.may_overlap(BASE, torch.eye(2).to_sparse())
+
+
+class _Trace:
+    def __init__(self) -> None:
+        self.output: Any = SimpleNamespace()
+        self.given_up: list[str] = []
+
+    def result(self, name: str, *sides: Tensor, **known: Any) -> Tensor:
+        example = torch.zeros(2)
+        sharing.add_result(
+            self,
+            example,
+            sides,
+            lambda: self.given_up.append(name),
+            **known,  # type: ignore[arg-type]
+        )
+        return example
+
+
+@pytest.fixture
+def trace() -> Any:
+    return _Trace()
+
+
+def test_results_that_are_one_object_on_one_side_are_given_up(trace: Any) -> None:
+    one, other, third = torch.zeros(2), torch.zeros(2), torch.zeros(2)
+    a, b = trace.result("a", one, other), trace.result("b", one, third)
+    with pytest.raises(SiteChanged):
+        sharing.require_known(trace, a, b)
+    assert trace.given_up == ["b"]
+
+
+def test_a_result_and_an_older_tensor_are_given_up(trace: Any) -> None:
+    older = torch.zeros(2)
+    a = trace.result("a", older, torch.zeros(2))
+    with pytest.raises(SiteChanged):
+        sharing.require_known(trace, older, a)
+    assert trace.given_up == ["a"]
+
+
+def test_a_result_of_results_may_be_what_they_may_be(trace: Any) -> None:
+    older = torch.zeros(2)
+    inner = trace.result("inner", older, torch.zeros(2))
+    outer = trace.result("outer", inner, torch.zeros(2))
+    with pytest.raises(SiteChanged):
+        sharing.require_known(trace, outer, older)
+    assert trace.given_up == ["outer"]
+
+
+def test_what_both_sides_agree_on_is_known(trace: Any) -> None:
+    a, b = (trace.result(name, torch.zeros(2), torch.zeros(2)) for name in "ab")
+    sharing.require_known(trace, a, b)
+    sharing.require_known(trace, a, a)
+    sharing.require_known(trace, a, torch.zeros(2))
+    sharing.require_known(trace, torch.zeros(2), torch.zeros(2))
+    sharing.require_alone(trace, a)
+    sharing.require_unread(trace, a)
+    assert trace.given_up == []
+
+
+@pytest.mark.parametrize("known", ["is_older", "is_any"])
+def test_a_result_that_may_be_another_tensor_is_not_alone(trace: Any, known: str) -> None:
+    a = trace.result("a", torch.zeros(2), **{known: True})
+    with pytest.raises(SiteChanged):
+        sharing.require_alone(trace, a)
+    assert trace.given_up == ["a"]
+
+
+def test_two_results_that_may_be_one_object_are_not_alone(trace: Any) -> None:
+    one = torch.zeros(2)
+    a, _ = trace.result("a", one, torch.zeros(2)), trace.result("b", one)
+    with pytest.raises(SiteChanged):
+        sharing.require_alone(trace, a)
+    assert trace.given_up == ["a"]
+
+
+def test_what_enters_an_iteration_may_be_any_tensor(trace: Any) -> None:
+    a = trace.result("a", is_any=True)
+    with pytest.raises(SiteChanged):
+        sharing.require_known(trace, torch.zeros(2), a)
+    assert trace.given_up == ["a"]
+
+
+def test_gradients_that_come_by_another_way(trace: Any) -> None:
+    a = trace.result("a", torch.zeros(2), is_read_before=True)
+    sharing.require_alone(trace, a)
+    with pytest.raises(SiteChanged):
+        sharing.require_unread(trace, a)
+    assert trace.given_up == ["a"]
+
+
+def test_related_tensors_share_memory_in_eager_execution_alone(trace: Any) -> None:
+    one, other, third = torch.zeros(4), torch.zeros(4), torch.zeros(4)
+    assert not sharing.shares(trace, one, other)
+    sharing.relate(trace, one, other)
+    assert sharing.shares(trace, one, other) and sharing.shares(trace, other[:2], one[2:])
+    assert not sharing.shares(trace, one, third)
+    assert sharing.shares(trace, one, one) and not sharing.shares(trace, one[:2], one[2:])
+    (known,) = sharing.related_to(trace, one[1])
+    assert known is other
