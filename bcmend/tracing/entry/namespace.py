@@ -24,10 +24,9 @@ from bcmend.tracing.entry.primitives import undecided as undecided
 from bcmend.tracing.handlers import (  # noqa: F401
     any_all,
     checks,
-    deleted_arguments,
     exception_classes,
     float_tests,
-    frame_locals,
+    frame_variables,
     identity,
     loggers,
     min_max,

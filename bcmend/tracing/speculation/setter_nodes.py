@@ -12,7 +12,7 @@ import torch
 from torch.fx import Graph, Node
 
 from bcmend.dynamo import compat
-from bcmend.knowledge import effects
+from bcmend.knowledge.targets import packet_of
 from bcmend.tracing.effects.operator_runs import target_name
 
 
@@ -27,7 +27,7 @@ def _sets(node: Node) -> bool:
     if node.meta.get("example_value") is not None or node.target in _COMPARED:
         return False
     is_operator = isinstance(node.target, (compat.OpOverload, compat.HigherOrderOperator))
-    return not is_operator and effects.packet_of(node.target) is None
+    return not is_operator and packet_of(node.target) is None
 
 
 #: Setters that may stand in an arm that leaves the setting as it was.

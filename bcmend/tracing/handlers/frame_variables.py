@@ -1,0 +1,56 @@
+"""The variables of a frame, as the program sees them.
+
+``locals()`` and ``vars()`` have no names that rewriting has added. Where Python continues in the
+same frame behind a compiled part, arguments that the frame has deleted are still there: ``del`` was
+traced, and left no code. They are deleted there.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from bcmend.dynamo import compat, frames, hooks
+from bcmend.dynamo.values import Value
+from bcmend.names import PREFIX
+
+_PURPOSE: Final = "`locals()` and `vars()` of mended code"
+
+
+def _without_own_names(found: Value) -> Value:
+    if isinstance(found, compat.ConstDictVariable) and found.source is None:
+        for key in [each for each in found.items if _is_own(each.vt)]:
+            del found.items[key]
+    return found
+
+
+def _is_own(key: Value) -> bool:
+    name = key.as_python_constant() if key.is_python_constant() else None
+    return isinstance(name, str) and name.startswith(PREFIX)
+
+
+@hooks.around(compat.BuiltinVariable, "call_locals", _PURPOSE)
+def _call_locals(inner: Any, self: Value, tx: compat.Tracer, *args: Value) -> Value:
+    return _without_own_names(inner(self, tx, *args))
+
+
+@hooks.around(compat.BuiltinVariable, "call_vars", _PURPOSE)
+def _call_vars(inner: Any, self: Value, tx: compat.Tracer, *args: Value) -> Value:
+    found: Value = inner(self, tx, *args)
+    return found if args else _without_own_names(found)
+
+
+@hooks.around(
+    compat.InstructionTranslatorBase,
+    "step_graph_break",
+    "arguments that are deleted before a graph break",
+    gate=hooks.first,
+)
+def _step_graph_break(inner: Any, self: Any, next_instruction: Any) -> None:
+    known = {*self.symbolic_locals, *self.f_code.co_cellvars}
+    deleted = [name for name in frames.arguments_of(self.f_code) if name not in known]
+    if deleted and self.parent is None:
+        deletions = [compat.create_instruction("DELETE_FAST", argval=name) for name in deleted]
+        jump = compat.create_jump_absolute(next_instruction)
+        self.instructions = [*self.instructions, *deletions, jump]
+        next_instruction = deletions[0]
+    inner(self, next_instruction)
