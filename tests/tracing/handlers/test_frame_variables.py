@@ -1,4 +1,4 @@
-"""``locals()`` has the program's names alone; deleted arguments are deleted behind a graph break."""
+"""``locals()`` has the names of the program; deleted arguments are deleted behind a break."""
 
 from __future__ import annotations
 
