@@ -16,7 +16,7 @@ from bcmend.tracing.deopt import undo_log
 from bcmend.tracing.effects import watches
 from bcmend.tracing.effects.operator_runs import storage_of
 from bcmend.tracing.lowering import cond, functional_rng, hoist_random, lazy_output, where
-from bcmend.tracing.lowering.choose_lowering import choose, hazards_of_arms
+from bcmend.tracing.lowering.choose_lowering import choose, hazards_of_arms, require_merged
 from bcmend.tracing.merging import in_place
 from bcmend.tracing.merging.effect_plan import apply_changes, plan_changes
 from bcmend.tracing.merging.in_place import InPlace
@@ -54,9 +54,7 @@ def lower(tx: compat.Tracer, branch: Branch, transaction: fx_graph.Transaction) 
     Everything is planned before the first write. ``transaction`` is committed when in-place changes
     are written, which cannot be taken back.
     """
-    for arm in branch.arms:
-        if arm.effects.other is not None:
-            raise Refusal(*arm.effects.other)
+    require_merged(branch.arms)
     if branch.returns:
         branch = _with_lists_of_its_own(tx, branch)
     then_arm, else_arm = branch.arms
