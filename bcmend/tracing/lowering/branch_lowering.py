@@ -23,7 +23,7 @@ from bcmend.tracing.lowering import (
     shared_results,
     where,
 )
-from bcmend.tracing.lowering.choose_lowering import choose, hazards_of_arms
+from bcmend.tracing.lowering.choose_lowering import choose, hazards_of_arms, require_merged
 from bcmend.tracing.merging import in_place, one_memory
 from bcmend.tracing.merging.effect_plan import AnyChange, apply_changes, plan_changes
 from bcmend.tracing.merging.in_place import InPlace
@@ -62,9 +62,7 @@ def lower(tx: compat.Tracer, branch: Branch, transaction: fx_graph.Transaction) 
     Everything is planned before the first write. ``transaction`` is committed when in-place changes
     are written, which cannot be taken back.
     """
-    for arm in branch.arms:
-        if arm.effects.other is not None:
-            raise Refusal(*arm.effects.other)
+    require_merged(branch.arms)
     if branch.returns:
         branch = _with_lists_of_its_own(tx, branch)
     join, build_result, changes = _planned(tx, branch)

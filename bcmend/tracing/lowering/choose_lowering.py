@@ -29,6 +29,7 @@ def choose(
 
     Raises ``Refusal`` where neither lowering is right.
     """
+    require_merged(arms)
     consumed = [each for arm in arms for each in arm.effects.consumed]
     if not iterators.end_here(tx, consumed, [arm.result for arm in arms], returns=returns):
         raise Refusal("consumes-iterator", "it can be seen later how far an iterator has come")
@@ -40,6 +41,13 @@ def choose(
     tensors = in_place.plan_in_place(tx, arms, hazards)
     _require_checks_first(tx, arms, tensors, hazards)
     return weigh(site.branch, hazards, gradients, has_results or bool(tensors)), tensors
+
+
+def require_merged(arms: Arms) -> None:
+    """Raise ``Refusal`` if an arm did something that no rule merges."""
+    for arm in arms:
+        if arm.effects.other is not None:
+            raise Refusal(*arm.effects.other)
 
 
 def _require_order(tx: compat.Tracer, arms: Arms, hazards: Sequence[Hazards]) -> None:

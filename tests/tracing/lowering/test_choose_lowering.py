@@ -91,7 +91,7 @@ def test_a_draw_that_depends_on_data_is_refused_under_gradients() -> None:
 
 def test_an_effect_that_nothing_can_make_conditional_is_refused() -> None:
     def edit(found: ArmTrace) -> ArmTrace:
-        return replace(found, effects=Effects(other="a hook is registered"))
+        return replace(found, effects=Effects(other=("arm-effects", "a hook is registered")))
 
     with pytest.raises(Refusal, match="a hook is registered") as refusal:
         _chosen(_doubled, X, edit=edit)

@@ -19,8 +19,9 @@ from bcmend.tracing.sites.site_table import LiveSite
 
 
 def _tracer(**locals_: Any) -> Any:
-    root = SimpleNamespace(symbolic_locals=locals_)
-    return SimpleNamespace(output=SimpleNamespace(root_tx=root), export=False)
+    root, tracer = SimpleNamespace(symbolic_locals=locals_), SimpleNamespace()
+    output = SimpleNamespace(root_tx=root, root_tracer=tracer, current_tracer=tracer)
+    return SimpleNamespace(output=output, export=False)
 
 
 def _constant(value: object) -> VariableTracker:
@@ -137,3 +138,18 @@ def test_a_class_shows_its_state_if_it_makes_its_own_text(cls: type, expected: b
 
 def test_checks_see_objects_at_the_end_of_the_call() -> None:
     assert not record_builder.shows_moments(_tracer(), _site("guard"))
+
+
+def test_a_record_in_the_body_of_another_operator_is_refused() -> None:
+    tx = _tracer()
+    draft = Draft(_site(), _constant(None), None, _constant(None))
+    with record_builder.open_arm(tx) as drafts:
+        assert not record_builder.is_in_a_body(tx)
+        tx.output.current_tracer = SimpleNamespace()
+        assert record_builder.is_in_a_body(tx)
+        with pytest.raises(Refusal, match="such as a checkpoint"):
+            record_builder.append(tx, draft)
+        with record_builder.open_arm(tx):
+            assert not record_builder.is_in_a_body(tx), "an arm inside the body"
+    assert drafts == []
+    assert record_builder.is_in_a_body(tx)
