@@ -68,6 +68,8 @@ _NORMS: Final[tuple[Callable[..., Any], ...]] = (
 
 def statistics_of(node: Node) -> list[Node]:
     """Return the running statistics that a node of a graph may write."""
+    if node.op not in ("call_function", "call_method"):
+        return []
     given = _statistics_in(node.target, node.args, node.kwargs)
     return [each for each in given if isinstance(each, Node)]
 
