@@ -378,7 +378,7 @@ def _of_python(function: Any) -> EffectFacts:
 
 
 def _in_place_switch(function: Any) -> Switch | None:
-    parameters = list(inspect.signature(function).parameters.values())
+    parameters = list(inspect.signature(function, follow_wrapped=False).parameters.values())
     for position, each in enumerate(parameters):
         if each.name == "inplace":
             return Switch(position, each.name, each.default)

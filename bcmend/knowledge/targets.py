@@ -27,6 +27,8 @@ _ATEN: Final = torch.ops.aten
 _OF_OPERATORS: Final = frozenset(
     ["torch", *(f"torch._C._{name}" for name in "nn fft linalg special sparse nested".split())]
 )
+#: The class of those of ``torch``; not all of them name their module.
+_CLASS_OF_OPERATORS: Final = "_VariableFunctionsClass"
 #: Packages whose functions written in C do nothing but give a value, if they are no operators.
 _QUIET: Final = frozenset(["torch", "_operator", "math", "cmath"])
 _QUIET_BUILTINS: Final = frozenset(
@@ -67,7 +69,8 @@ def packet_of(target: Any) -> Any:
 
 def _is_operator(target: Any) -> bool:
     if isinstance(target, BuiltinFunctionType):
-        return target.__module__ in _OF_OPERATORS
+        owner = target.__qualname__.rpartition(".")[0]
+        return owner == _CLASS_OF_OPERATORS or target.__module__ in _OF_OPERATORS
     return isinstance(target, _DESCRIPTORS) and issubclass(torch.Tensor, target.__objclass__)
 
 
@@ -88,6 +91,8 @@ def is_quiet(target: Any) -> bool:
     """
     if isinstance(target, _DESCRIPTORS):
         return issubclass(torch.Tensor, target.__objclass__)
+    if _is_operator(target):
+        return True
     if isinstance(target, (type, BuiltinFunctionType, MethodType)):
         return target in _QUIET_BUILTINS or _package(target) in _QUIET
     return False
