@@ -84,6 +84,36 @@ def overloads_of(target: Any) -> list[Any]:
     return [getattr(packet, name) for name in packet.overloads()]
 
 
+def changed_lists(target: Any) -> list[tuple[int, str]]:
+    """Return position and name of each list of tensors that a call of an operator changes."""
+    found = (each for overload in overloads_of(target) for each in _lists_of(overload))
+    return sorted(set(found))
+
+
+def _lists_of(overload: Any) -> list[tuple[int, str]]:
+    return [
+        (position, each.name)
+        for position, each in enumerate(overload._schema.arguments)
+        if each.alias_info is not None
+        and each.alias_info.is_write
+        and str(each.type) == "List[Tensor]"
+        and not each.kwarg_only
+    ]
+
+
+def _changes_lists(target: Any) -> bool:
+    packet = packet_of(target)
+    return packet is not None and bool(_lists_of(getattr(packet, packet.overloads()[0])))
+
+
+#: The functions of ``torch`` that change lists of tensors.
+CHANGING_LISTS: Final = tuple(
+    each
+    for each in vars(torch).values()
+    if isinstance(each, BuiltinFunctionType) and _changes_lists(each)
+)
+
+
 def is_quiet(target: Any) -> bool:
     """Return whether a target is one of torch's or Python's own that merely gives a value.
 
