@@ -156,8 +156,7 @@ _ONE_TOTAL_DRAW: Final = frozenset(
 _FAILING: Final = frozenset(
     getattr(packet, name)
     for packet in (_ATEN.linspace, _ATEN.logspace)
-    for name in packet.overloads()  # type: ignore[no-untyped-call]
-    if "Tensor" in name
+    for name in ("Tensor_Tensor", "Tensor_Scalar", "Scalar_Tensor")
 )
 
 #: Namespaces of operators in which other processes take part.
@@ -379,7 +378,7 @@ def _of_python(function: Any) -> EffectFacts:
 
 
 def _in_place_switch(function: Any) -> Switch | None:
-    parameters = list(inspect.signature(function).parameters.values())
+    parameters = list(inspect.signature(function, follow_wrapped=False).parameters.values())
     for position, each in enumerate(parameters):
         if each.name == "inplace":
             return Switch(position, each.name, each.default)

@@ -27,6 +27,8 @@ _ATEN: Final = torch.ops.aten
 _OF_OPERATORS: Final = frozenset(
     ["torch", *(f"torch._C._{name}" for name in "nn fft linalg special sparse nested".split())]
 )
+#: The class of those of ``torch``; not all of them name their module.
+_CLASS_OF_OPERATORS: Final = "_VariableFunctionsClass"
 #: Packages whose functions written in C do nothing but give a value, if they are no operators.
 _QUIET: Final = frozenset(["torch", "_operator", "math", "cmath"])
 _QUIET_BUILTINS: Final = frozenset(
@@ -67,7 +69,8 @@ def packet_of(target: Any) -> Any:
 
 def _is_operator(target: Any) -> bool:
     if isinstance(target, BuiltinFunctionType):
-        return target.__module__ in _OF_OPERATORS
+        owner = target.__qualname__.rpartition(".")[0]
+        return owner == _CLASS_OF_OPERATORS or target.__module__ in _OF_OPERATORS
     return isinstance(target, _DESCRIPTORS) and issubclass(torch.Tensor, target.__objclass__)
 
 
@@ -81,6 +84,36 @@ def overloads_of(target: Any) -> list[Any]:
     return [getattr(packet, name) for name in packet.overloads()]
 
 
+def changed_lists(target: Any) -> list[tuple[int, str]]:
+    """Return position and name of each list of tensors that a call of an operator changes."""
+    found = (each for overload in overloads_of(target) for each in _lists_of(overload))
+    return sorted(set(found))
+
+
+def _lists_of(overload: Any) -> list[tuple[int, str]]:
+    return [
+        (position, each.name)
+        for position, each in enumerate(overload._schema.arguments)
+        if each.alias_info is not None
+        and each.alias_info.is_write
+        and str(each.type) == "List[Tensor]"
+        and not each.kwarg_only
+    ]
+
+
+def _changes_lists(target: Any) -> bool:
+    packet = packet_of(target)
+    return packet is not None and bool(_lists_of(getattr(packet, packet.overloads()[0])))
+
+
+#: The functions of ``torch`` that change lists of tensors.
+CHANGING_LISTS: Final = tuple(
+    each
+    for each in vars(torch).values()
+    if isinstance(each, BuiltinFunctionType) and _changes_lists(each)
+)
+
+
 def is_quiet(target: Any) -> bool:
     """Return whether a target is one of torch's or Python's own that merely gives a value.
 
@@ -88,6 +121,8 @@ def is_quiet(target: Any) -> bool:
     """
     if isinstance(target, _DESCRIPTORS):
         return issubclass(torch.Tensor, target.__objclass__)
+    if _is_operator(target):
+        return True
     if isinstance(target, (type, BuiltinFunctionType, MethodType)):
         return target in _QUIET_BUILTINS or _package(target) in _QUIET
     return False

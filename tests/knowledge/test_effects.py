@@ -288,3 +288,32 @@ def test_an_operator_is_found_behind_overloads_and_functions_written_in_c() -> N
     assert effects.packet_of(torch.Tensor.add_) is ATEN.add_
     assert effects.packet_of(functional.relu) is None
     assert effects.packet_of(torch.Tensor.__add__) is None
+
+
+def test_every_function_of_torch_that_is_written_in_c_is_known() -> None:
+    from torch import _C
+
+    places = (_C._VariableFunctions, _C._nn, _C._fft, _C._linalg, _C._special, _C._sparse)
+    found = [
+        getattr(place, name) for place in places for name in dir(place) if not name.startswith("__")
+    ]
+    functions = [each for each in found if callable(each)]
+    assert len(functions) > 1000
+    assert [each for each in functions if effects.of(each) is UNKNOWN] == []
+    assert effects.of(_C._VariableFunctions.unique_dim).reads_on_host
+    methods = [getattr(torch.Tensor, name) for name in dir(torch.Tensor)]
+    unknown = [each for each in methods if callable(each) and effects.of(each) is UNKNOWN]
+    assert not [each for each in unknown if hasattr(each, "__objclass__")]
+
+
+def test_every_function_of_torch_that_dynamo_puts_into_a_graph_is_known() -> None:
+    from torch._dynamo.trace_rules import get_torch_obj_rule_map
+    from torch._dynamo.variables import TorchInGraphFunctionVariable
+
+    found = [
+        each
+        for each, kind in get_torch_obj_rule_map().items()
+        if isinstance(kind, type) and issubclass(kind, TorchInGraphFunctionVariable)
+    ]
+    assert len(found) > 1000
+    assert [each for each in found if effects.of(each) is UNKNOWN] == []

@@ -19,7 +19,7 @@ from bcmend.dynamo import compat, handlers, hooks, trace_state
 from bcmend.dynamo.handlers import PASS, Answer, Call
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.values import TensorValue, Value, example_of
-from bcmend.knowledge import effects
+from bcmend.knowledge import effects, targets
 from bcmend.tracing.effects.operator_runs import storage_of
 
 
@@ -68,6 +68,8 @@ _NORMS: Final[tuple[Callable[..., Any], ...]] = (
 
 def statistics_of(node: Node) -> list[Node]:
     """Return the running statistics that a node of a graph may write."""
+    if node.op not in ("call_function", "call_method"):
+        return []
     given = _statistics_in(node.target, node.args, node.kwargs)
     return [each for each in given if isinstance(each, Node)]
 
@@ -93,11 +95,12 @@ def _known(value: Value) -> Any:
     return known.value if isinstance(known, compat.ConstantVariable) else known
 
 
-def _note_list(call: Call) -> Answer:
-    """Note the change of each tensor in the first argument."""
-    first: Any = (call.args[0] if call.args else call.kwargs["self"]).realize()
-    for each in getattr(first, "items", ()):
-        _note(each.realize())
+def _note_lists(call: Call) -> Answer:
+    """Note the change of each tensor in the lists that are changed."""
+    for position, name in targets.changed_lists(call.function):
+        given = call.args[position : position + 1] or [call.kwargs.get(name)]
+        for each in getattr(given[0] and given[0].realize(), "items", ()):
+            _note(each.realize())
     return PASS
 
 
@@ -105,9 +108,8 @@ _PURPOSE: Final = "changes in place that torch does not count"
 
 for _norm in _NORMS:
     handlers.function(_norm, _PURPOSE)(_note_statistics)
-for _name in dir(torch):  # functions that change each tensor of a list
-    if _name.startswith("_foreach_") and _name.endswith("_"):
-        handlers.function(getattr(torch, _name), _PURPOSE)(_note_list)
+for _function in targets.CHANGING_LISTS:
+    handlers.function(_function, _PURPOSE)(_note_lists)
 
 
 @hooks.around(compat.TensorVariable, "method_attr_data", _PURPOSE)

@@ -14,7 +14,7 @@ from torch.fx import Graph, GraphModule, Node, Proxy
 
 from bcmend.dynamo import compat
 from bcmend.dynamo.values import TensorValue, example_of
-from bcmend.knowledge import effects
+from bcmend.tracing.effects.operator_runs import facts_of
 from bcmend.tracing.merging.shared_memory import is_among
 from bcmend.tracing.sites.refusal import Refusal
 from bcmend.tracing.speculation.arms import ArmTrace
@@ -33,7 +33,7 @@ def require_backward(*arms: ArmTrace) -> None:
         name = getattr(node.target, "__name__", "")
         if is_of_a_transform(node):
             name = "a transform of torch.func"
-        elif not effects.of(node.target).is_recurrent:
+        elif not facts_of(node).is_recurrent:
             continue
         raise Refusal("arms-differ", f"{name} in an arm through which gradients flow")
 

@@ -272,6 +272,29 @@ def test_a_seed_behind_a_draw_of_torch_stays() -> None:
     _equal(program, fullgraph=False, graphs=None)
 
 
+def _draws_inside(x: Tensor) -> Tensor:
+    return torch.svd_lowrank(x.outer(x), 1)[0].abs().sum()
+
+
+def _takes_a_new_seed(x: Tensor) -> Tensor:
+    torch.seed()
+    return x.sum()
+
+
+def _takes_the_state(x: Tensor) -> Tensor:
+    return torch.get_rng_state().sum() + x.sum()
+
+
+@pytest.mark.parametrize("use", [_draws_inside, _takes_a_new_seed, _takes_the_state])
+def test_a_seed_stays_behind_what_uses_the_generator(use: Callable[[Tensor], Tensor]) -> None:
+    def program(x: Tensor) -> Tensor:
+        y = use(x)
+        torch.manual_seed(5)
+        return x + y + torch.rand(3)
+
+    _equal(program, fullgraph=False, graphs=None)
+
+
 def test_a_seed_in_a_check_that_fails() -> None:
     def program(x: Tensor) -> Tensor:
         torch.manual_seed(5)
