@@ -106,9 +106,10 @@ _TEXTS: Final = {
         "later ones out of what is compiled.",
     ),
     "alias-changed": (
-        "A value that the branch or loop leaves behind is, on one side, an older tensor, or another "
-        "of its results, or shares memory with it; and one of the two is changed in place later, "
-        "both are handed out, or it is asked which object one is (`is`, `id`, a hook, a key).",
+        "A value that the branch or loop leaves behind is, on one side, an older tensor, or "
+        "another of its results, or shares memory with it; and one of the two is changed in place "
+        "later, both are handed out, or it is asked which object one is (`is`, `id`, a hook, a "
+        "key).",
         "Copy the tensor in the branch (`.clone()`), or make the later change out of place.",
     ),
     "where-would-speculate": (
