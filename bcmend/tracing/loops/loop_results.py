@@ -55,7 +55,11 @@ def follow(
         sharing.add_result(
             tx, result, [*starts, *ends], give_up, is_older=True, is_read_before=True
         )
-    for one, other in combinations(range(len(ends)), 2):
-        if sharing.shares(tx, ends[one], ends[other]):
-            sharing.relate(tx, results[one], results[other])
-            shared_results.watch_leaving(tx, results[one], results[other], give_up)
+    related = [
+        (results[one], results[other])
+        for one, other in combinations(range(len(ends)), 2)
+        if sharing.shares(tx, ends[one], ends[other])
+    ]
+    for one, other in related:
+        sharing.relate(tx, one, other)
+    shared_results.watch_leaving(tx, related, give_up)

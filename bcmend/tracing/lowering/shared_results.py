@@ -28,30 +28,37 @@ def unlike_on_the_sides(
     tx: compat.Tracer, pairs: Sequence[Pair], views: Mapping[int, View], *, by_cond: bool
 ) -> list[tuple[int, int]]:
     """Return the pairs of results, by position, that share memory on one side alone."""
-    tensors = [at for at, pair in enumerate(pairs) if not pair.is_number]
-    base = {at: views[at].base if at in views else at for at in tensors}
-    return [
-        (one, other)
-        for one, other in combinations(tensors, 2)
-        if base[one] != base[other]
-        and any(
-            _share(tx, *each) and (by_cond or not _stay_as_they_are(pairs[one], pairs[other]))
-            for each in _sides(pairs[one], pairs[other])
-        )
-    ]
+    base = {at: views[at].base if at in views else at for at in range(len(pairs))}
+    found = {
+        places
+        for side in _sides(pairs)
+        for places in _sharing(tx, side)
+        if by_cond or not all(map(_is_of_one_side, (pairs[at] for at in places)))
+    }
+    return sorted(places for places in found if base[places[0]] != base[places[1]])
 
 
-def _sides(one: Pair, other: Pair) -> list[tuple[Value | None, Value | None]]:
-    return [(one.then_value, other.then_value), (one.else_value, other.else_value)]
+def _sides(pairs: Sequence[Pair]) -> Iterator[dict[int, torch.Tensor]]:
+    """Yield the results of each side, by position."""
+    for name in ("then_value", "else_value"):
+        values = ((at, getattr(pair, name)) for at, pair in enumerate(pairs) if not pair.is_number)
+        yield {at: example_of(value) for at, value in values if value is not None}
 
 
-def _stay_as_they_are(one: Pair, other: Pair) -> bool:
-    """Return whether two results are those of one arm, which is a part of the main graph."""
-    return all(None in (pair.then_value, pair.else_value) for pair in (one, other))
+def _is_of_one_side(pair: Pair) -> bool:
+    """Return whether a result is that of one arm; lowered by where, it stays as it is."""
+    return pair.then_value is None or pair.else_value is None
 
 
-def _share(tx: compat.Tracer, one: Any, other: Any) -> bool:
-    return None not in (one, other) and sharing.shares(tx, example_of(one), example_of(other))
+def _sharing(tx: compat.Tracer, side: Mapping[int, torch.Tensor]) -> Iterator[tuple[int, int]]:
+    groups: dict[int, list[int]] = {}
+    for at, example in side.items():
+        for each in (example, *sharing.related_to(tx, example)):
+            groups.setdefault(storage_of(each), []).append(at)
+    for group in groups.values():
+        for one, other in combinations(dict.fromkeys(group), 2):
+            if sharing.shares(tx, side[one], side[other]):
+                yield one, other
 
 
 def unlike_tensors(tx: compat.Tracer, pairs: Sequence[Pair]) -> frozenset[int]:
@@ -76,17 +83,26 @@ def watch(
     examples: dict[int, torch.Tensor] = {at: _example(merged[at]) for each in places for at in each}
     for example in examples.values():
         watches.add(tx, example, give_up)
-    for one, other in places:
-        sharing.relate(tx, examples[one], examples[other])
-        watch_leaving(tx, examples[one], examples[other], give_up)
+    related = [(examples[one], examples[other]) for one, other in places]
+    for one, other in related:
+        sharing.relate(tx, one, other)
+    watch_leaving(tx, related, give_up)
 
 
 def watch_leaving(
-    tx: compat.Tracer, one: torch.Tensor, other: torch.Tensor, give_up: Callable[[], None]
+    tx: compat.Tracer,
+    places: Sequence[tuple[torch.Tensor, torch.Tensor]],
+    give_up: Callable[[], None],
 ) -> None:
-    """Watch whether two tensors both leave the graph."""
-    memory = {storage_of(one), storage_of(other)}
-    watches.add_question(tx, lambda: memory <= leaving(tx), give_up)
+    """Watch whether both of two tensors leave the graph."""
+    pairs = [frozenset(map(storage_of, each)) for each in places]
+
+    def do_leave() -> bool:
+        left = leaving(tx)
+        return any(each <= left for each in pairs)
+
+    if pairs:
+        watches.add_question(tx, do_leave, give_up)
 
 
 def note_objects(

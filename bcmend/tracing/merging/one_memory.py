@@ -41,14 +41,31 @@ class View:
 
 def views_among(pairs: Sequence[Pair], *, by_cond: bool) -> dict[int, View]:
     """Return the results, by position, that can be made of another."""
-    merged = [at for at, pair in enumerate(pairs) if _may_be_made(pair, by_cond=by_cond)]
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for at, pair in enumerate(pairs):
+        if _may_be_made(pair, by_cond=by_cond):
+            groups.setdefault(_memory_of(pair), []).append(at)
+    found: dict[int, View] = {}
+    for group in groups.values():
+        if len(group) > 1:
+            found |= _views_in(pairs, group)
+    return found
+
+
+def _memory_of(pair: Pair) -> tuple[int, ...]:
+    """Return the storages on both sides; 0 where there is no value."""
+    sides = (pair.then_value, pair.else_value)
+    return tuple(0 if side is None else storage_of(example_of(side)) for side in sides)
+
+
+def _views_in(pairs: Sequence[Pair], group: Sequence[int]) -> dict[int, View]:
     bases: list[int] = []
-    for at in merged:
+    for at in group:
         if not any(_view(base, pairs[at], pairs[base]) for base in bases):
             bases = [base for base in bases if not _view(at, pairs[base], pairs[at])] + [at]
     found = {
         at: next((view for base in bases if (view := _view(base, pairs[at], pairs[base]))), None)
-        for at in merged
+        for at in group
         if at not in bases
     }
     return {at: view for at, view in found.items() if view is not None}
@@ -72,8 +89,6 @@ def _may_be_made(pair: Pair, *, by_cond: bool) -> bool:
 
 def _view(base: int, pair: Pair, other: Pair) -> View | None:
     sides = [(pair.then_value, other.then_value), (pair.else_value, other.else_value)]
-    if any((one is None) is not (two is None) for one, two in sides):
-        return None
     views = [
         _view_of(base, example_of(one), example_of(two)) for one, two in sides if one is not None
     ]
@@ -82,7 +97,7 @@ def _view(base: int, pair: Pair, other: Pair) -> View | None:
 
 def _view_of(base: int, one: torch.Tensor, other: torch.Tensor) -> View | None:
     """Return how a tensor lies in another one, which is dense; ``None`` if it does not."""
-    if one.layout is not torch.strided or storage_of(one) != storage_of(other):
+    if one.layout is not torch.strided or other.layout is not torch.strided:
         return None
     if one.dtype is not other.dtype or (one.is_conj(), one.is_neg()) != (False, False):
         return None
