@@ -91,3 +91,21 @@ def test_what_differs_between_the_sides_is_asked_in_the_arms(ask: Any) -> None:
 @pytest.mark.parametrize("ask", [_is, _id, _member, _leaf])
 def test_what_both_sides_agree_on_is_merged(ask: Any) -> None:
     assert _lowering(_apart(ask)) in ("where", "nothing to merge", "where with effects")
+
+
+@pytest.mark.parametrize("dropout", [torch.nn.functional.dropout, torch.dropout])
+@pytest.mark.parametrize(("chance", "training"), [(0.5, False), (0.0, True)])
+def test_dropout_that_drops_nothing_is_its_argument(
+    dropout: Any, chance: float, training: bool
+) -> None:
+    def program(x: Tensor) -> Any:
+        if x.sum() > 0:
+            a = x * 2
+            b = dropout(a, chance, training)
+        else:
+            a = x * 3
+            b = a * 1
+        b.add_(1)
+        return a + b * 10
+
+    assert _lowering(program) == "split by where"
