@@ -119,7 +119,7 @@ def _can_be_repeated(body: FunctionType, failure: BaseException) -> bool:
     return (
         isinstance(failure, Exception)
         and not isinstance(failure, compat.TorchDynamoException)
-        and not capture.is_of_a_compiler(failure)
+        and not capture.refuses_to_compile(failure)
         and not state.may_break
         and bool(state.repeatable)
     )
@@ -132,6 +132,7 @@ def _compiled(body: FunctionType, arguments: tuple[Any, ...], buffer: Buffer, ca
         whole = not state.may_break
         generation = state.generation
         site_table.clear_recent()
+        capture.forget_refusal()
         random_draws.forget()
         compat.set_eval_frame(capture.of_bodies(callback))
         try:

@@ -8,6 +8,7 @@ process, and is therefore thrown only while a body is compiled, under Dynamo's o
 
 from __future__ import annotations
 
+import threading
 from typing import Any, Final
 
 from bcmend.dynamo import compat, frames, hooks, plain_python
@@ -41,7 +42,8 @@ class _OfBodies:
         try:
             return self._compiled(frame, *others)
         except Exception as error:
-            _OF_A_COMPILER.put(error, True)
+            if not is_of_a_compiler(error):
+                _LATEST.refusal = id(error)
             raise
 
     def _compiled(self, frame: Any, *others: Any) -> Any:
@@ -81,13 +83,31 @@ def _a_piece(compiler: Any, *given: Any) -> Any:
         return compiler(*given)
 
 
-#: Whether an exception comes out of a compilation.
-_OF_A_COMPILER: Final = Slot(bool)
-
-
 def is_of_a_compiler(error: Exception) -> bool:
-    """Return whether an exception comes out of a compilation, and nothing has run."""
-    return _OF_A_COMPILER.peek(error) is True
+    """Return whether an error comes out of a compilation, which Dynamo notes on it."""
+    return getattr(error, "compile_id", None) is not None
+
+
+class _Latest(threading.local):
+    """The identity of the latest error with which a callback has refused to compile."""
+
+    refusal: int | None = None
+
+
+_LATEST: Final = _Latest()
+
+
+def refuses_to_compile(error: Exception) -> bool:
+    """Return whether an error that is on its way was raised by a callback instead of compiling.
+
+    The stance "fail_on_recompile" does so.
+    """
+    return _LATEST.refusal == id(error)
+
+
+def forget_refusal() -> None:
+    """Forget the latest error, for another one may have its identity."""
+    _LATEST.refusal = None
 
 
 def _captured_whole(compiler: Any, *given: Any) -> Any:
@@ -110,4 +130,4 @@ def _captured_whole(compiler: Any, *given: Any) -> Any:
             remembered.error_on_graph_break = before
 
 
-plain_python.have_dynamo_skip(of_bodies, is_of_a_compiler)
+plain_python.have_dynamo_skip(of_bodies, is_of_a_compiler, refuses_to_compile, forget_refusal)
