@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 import bcmend
 
@@ -444,7 +445,7 @@ def test_an_attribute_of_one_side_is_listed_on_either_side_during_the_call() -> 
 def test_random_numbers_of_both_sides_are_drawn_where_the_policy_asks_for_where() -> None:
     def program(x: Tensor) -> Tensor:
         if x.sum() > 0:
-            x = x * torch.bernoulli(x.detach().sigmoid())  # not known before the arm has run
+            x = x * functional.rrelu(x, training=True)  # not known before the arm has run
         return x + torch.rand(3)
 
     given = NEGATIVE.clone().requires_grad_()

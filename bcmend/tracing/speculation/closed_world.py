@@ -176,7 +176,8 @@ def of(tx: compat.Tracer) -> World:
 
 
 #: Tables of a trace that hold what it has looked at or met, names that it has made, and what is
-#: done when it is complete: nothing that the program can see depends on them. The rest is compared.
+#: done when it is complete: nothing that the program can see depends on them. Which tensors have
+#: become leaves is asked of nodes in the main graph alone. The rest is compared.
 _FOUND_OUT: Final = frozenset(
     """
     local_scope global_scope cleanup_hooks _bcmend code_options co_fields traced_code
@@ -185,6 +186,6 @@ _FOUND_OUT: Final = frozenset(
     input_source_to_sizes_strides input_source_to_var tracked_fakes
     tracked_fakes_id_to_source param_name_to_source dynamo_flat_name_to_original_fqn
     source_to_user_stacks non_compliant_ops compliant_custom_ops pregraph_bytecode
-    register_finalizer_fns unspec_variable_map timestamp tracers _current_tx
+    register_finalizer_fns leaf_var_creation_order unspec_variable_map timestamp tracers _current_tx
     """.split()
 )
