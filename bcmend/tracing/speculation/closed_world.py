@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+import torch
 from torch.fx import Graph, Node
 
 from bcmend.dynamo import compat, fx_graph
@@ -96,13 +97,19 @@ class _Around:
         for node in reversed(self.graph.nodes):
             if node is self._last:
                 break
-            if not (fx_graph.is_known_by_a_source(node) or node.target in _VIEWS):
+            if not (fx_graph.is_known_by_a_source(node) or _is_computed_where_made(node)):
                 found.append(node)
         return found
 
 
-#: Parts of tensors from outside that Dynamo takes in the graph in which the tensor was made.
-_VIEWS: Final = (getattr, operator.getitem)
+def _is_computed_where_made(node: Node) -> bool:
+    """Return whether Dynamo computes something in the graph in which the operands were made.
+
+    It does so with parts of tensors, and with numbers.
+    """
+    is_number = isinstance(node.meta.get("example_value"), (torch.SymInt, torch.SymFloat))
+    is_of_python = getattr(node.target, "__module__", None) in ("builtins", "math", "_operator")
+    return node.target in (getattr, operator.getitem) or (is_number and is_of_python)
 
 
 @dataclass(frozen=True, slots=True)
