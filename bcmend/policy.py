@@ -12,8 +12,14 @@ from bcmend.errors import PolicyError
 BranchPolicy: TypeAlias = Literal["auto", "where", "cond"]
 OutputPolicy: TypeAlias = Literal["defer", "inline", "keep", "drop"]
 GuardPolicy: TypeAlias = Literal["defer", "inline", "keep"]
+UntakenPolicy: TypeAlias = Literal["none", "zeros"]
 
-_CHOICES: Final = {"branch": BranchPolicy, "output": OutputPolicy, "guards": GuardPolicy}
+_CHOICES: Final = {
+    "branch": BranchPolicy,
+    "output": OutputPolicy,
+    "guards": GuardPolicy,
+    "untaken_gradients": UntakenPolicy,
+}
 
 # Never touched, whatever the policy says: rewriting the rewriter would change what it measures.
 _OWN_PACKAGE: Final = "bcmend"
@@ -47,6 +53,9 @@ class Policy:
         guards: what happens to a branch that only validates. "defer" raises its exception when the
             outermost patched call ends; "inline" raises it inside the graph, before anything
             behind it has had an effect; "keep" leaves the branch, and its graph break, as it is.
+        untaken_gradients: the gradient of a tensor that only the side not taken uses. "none" is
+            `None`, as in eager execution; for that the backward pass reads the conditions of the
+            branches. "zeros" reads nothing, and gives zeros.
         include: dotted package names to rewrite although they are left alone by default, such as
             `("torch.nn",)`. It covers subpackages. bcmend itself cannot be included.
         exclude: dotted names never rewritten, such as `("mymodel.layers",)`. It covers
@@ -61,6 +70,7 @@ class Policy:
     branch: BranchPolicy = "auto"
     output: OutputPolicy = "defer"
     guards: GuardPolicy = "defer"
+    untaken_gradients: UntakenPolicy = "none"
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     off: frozenset[str] | tuple[str, ...] = ()

@@ -164,7 +164,7 @@ def observe(
     state = freeze({**given, "program": program})
     shared = aliases({"result": result, **given, "program": program})
     gradients = _gradients(result, given, program) if training else {}
-    raised = None if error is None else _described(error)
+    raised = None if error is None else described(error)
     return Observation(before, raised, gradients, state, shared, tuple(events), random_state)
 
 
@@ -173,7 +173,7 @@ def _forget_gradients(program: object) -> None:
         program.zero_grad(set_to_none=True)
 
 
-def _described(error: BaseException) -> Frozen:
+def described(error: BaseException) -> Frozen:
     if type(error).__module__.startswith("torch._dynamo"):
         return Frozen(type(error).__qualname__, text=str(error).strip().partition("\n")[0])
     return freeze(

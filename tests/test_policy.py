@@ -17,6 +17,7 @@ from bcmend.policy import DEFAULT, Policy
         ("branch", ["auto", "where", "cond"]),
         ("output", ["defer", "inline", "keep", "drop"]),
         ("guards", ["defer", "inline", "keep"]),
+        ("untaken_gradients", ["none", "zeros"]),
     ],
 )
 def test_choices_are_accepted_and_anything_else_is_named(field: str, allowed: list[str]) -> None:

@@ -93,16 +93,23 @@ from torch._dynamo.variables.builder import (
 )
 from torch._dynamo.variables.builtin import BuiltinVariable, SetAttrBuiltinVariable
 from torch._dynamo.variables.constant import ConstantVariable
-from torch._dynamo.variables.ctx_manager import ContextWrappingVariable
+from torch._dynamo.variables.ctx_manager import (
+    CatchWarningsCtxManagerVariable,
+    ContextWrappingVariable,
+)
 from torch._dynamo.variables.dicts import ConstDictVariable, DictViewVariable
 from torch._dynamo.variables.functions import (
+    LocalGeneratorFunctionVariable,
     LocalGeneratorObjectVariable,
     NestedUserFunctionVariable,
     PolyfilledFunctionVariable,
     UserFunctionVariable,
 )
 from torch._dynamo.variables.hashable import is_hashable
-from torch._dynamo.variables.higher_order_ops import TorchHigherOrderOperatorVariable
+from torch._dynamo.variables.higher_order_ops import (
+    AutogradFunctionApplyVariable,
+    TorchHigherOrderOperatorVariable,
+)
 from torch._dynamo.variables.iter import IteratorVariable
 from torch._dynamo.variables.lazy import LazyVariableTracker
 from torch._dynamo.variables.lists import (
@@ -159,7 +166,7 @@ from torch._prims_common import is_non_overlapping_and_dense_or_false
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch._tensor_str import PRINT_OPTS
 from torch.amp.autocast_mode import _enter_autocast, _exit_autocast
-from torch.autograd.grad_mode import _unsafe_preserve_version_counter
+from torch.autograd.grad_mode import _enter_inference_mode, _unsafe_preserve_version_counter
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import (
     GuardOnDataDependentSymNode,
@@ -284,10 +291,11 @@ Tracer = InstructionTranslatorBase
 
 
 _PURPOSES: Final = """
-models of values in a trace: BaseListVariable BuiltinVariable CellVariable ConstDictVariable
-    ConstantVariable ContextWrappingVariable DefaultDictVariable DeletedVariable
-    DequeVariable DictViewVariable ExceptionVals ExceptionVariable FrozenDataClassVariable
-    IteratorVariable LazyVariableTracker ListIteratorVariable ListVariable
+models of values in a trace: AutogradFunctionApplyVariable BaseListVariable BuiltinVariable
+    CatchWarningsCtxManagerVariable CellVariable ConstDictVariable ConstantVariable
+    ContextWrappingVariable DefaultDictVariable DeletedVariable DequeVariable DictViewVariable
+    ExceptionVals ExceptionVariable FrozenDataClassVariable IteratorVariable LazyVariableTracker
+    ListIteratorVariable ListVariable LocalGeneratorFunctionVariable
     LocalGeneratorObjectVariable LoggingLoggerVariable NamedTupleVariable
     NestedUserFunctionVariable NewGlobalVariable NumpyNdarrayVariable OrderedDictVariable
     PolyfilledFunctionVariable RangeIteratorVariable RangeVariable RemovableHandleVariable
@@ -335,8 +343,9 @@ compute with symbolic expressions: PythonReferenceAnalysis ValueRanges bound_sym
     sympy_interp try_solve
 views, versions and history of tensors: CreationMeta _get_creation_meta _get_data_attr
     _unsafe_preserve_version_counter is_non_overlapping_and_dense_or_false
-grad mode, default dtype and autocast inside a graph: _set_grad_enabled_now
-    _set_default_dtype_now _enter_autocast _exit_autocast _is_any_autocast_enabled
+grad mode, inference mode, default dtype and autocast inside a graph: _set_grad_enabled_now
+    _set_default_dtype_now _enter_autocast _exit_autocast _enter_inference_mode
+    _is_any_autocast_enabled
 settings without public names: PRIVATE_SETTINGS PAIRED_SETTERS WITHOUT_EFFECT
     TorchFunctionModeStackVariable
 transforms of torch.func: peek_interpreter_stack

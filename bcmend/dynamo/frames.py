@@ -6,12 +6,14 @@ be another one.
 
 from __future__ import annotations
 
+import gc
 import inspect
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Collection, Iterable, Iterator
 from difflib import SequenceMatcher
 from functools import partial
 from itertools import groupby
-from types import CodeType
+from types import CodeType, FrameType, GeneratorType
 from typing import Any, Final
 
 from bcmend.bytecode.decode import decode
@@ -89,7 +91,7 @@ _COVERED: Final[Slot[bool | None]] = Slot(lambda: None)
 
 def covers(tx: compat.Tracer) -> bool:
     """Return whether a frame being traced is of patched code, or inside of such."""
-    return is_covered(tx) or any(map(is_covered, tx.output._current_tx))
+    return _COVERED.of(tx) or is_covered(tx) or any(map(is_covered, tx.output._current_tx))
 
 
 def is_covered(frame: Any) -> bool:
@@ -99,7 +101,8 @@ def is_covered(frame: Any) -> bool:
         parent = getattr(frame, "parent", None)
         is_inside = parent is not None and is_covered(parent)
         found = is_inside or resumed(frame.f_code) in _OURS
-        found = found and not any(is_left_alone(each.f_code) for each in outwards(frame))
+        if found and _LEFT_ALONE:
+            found = not any(is_left_alone(each.f_code) for each in outwards(frame))
         _COVERED.put(frame, found)
     return found
 
@@ -139,6 +142,27 @@ def _with_lines_of(code: CodeType, origin: CodeType) -> CodeType:
             locations[units.start : units.stop] = [known.location or Location()] * len(units)
     runs = ((checked(each), len(list(same))) for each, same in groupby(locations))
     return code.replace(co_linetable=encode(runs, code.co_firstlineno))
+
+
+def running(codes: Collection[CodeType]) -> set[int]:
+    """Return the identities of those of ``codes`` that a frame of any thread goes on with.
+
+    Frames that Dynamo resumes count as those of the code that the graph broke in; generators that
+    are suspended, or were not begun, have frames as well.
+    """
+    sought = {id(code) for code in codes}
+    frames = [each for thread in sys._current_frames().values() for each in _callers_of(thread)]
+    found = {id(resumed(each.f_code)) for each in frames}
+    if any(code.co_flags & inspect.CO_GENERATOR for code in codes):
+        generators = (each for each in gc.get_objects() if type(each) is GeneratorType)
+        found |= {id(each.gi_code) for each in generators if each.gi_frame is not None}
+    return found & sought
+
+
+def _callers_of(frame: FrameType | None) -> Iterator[FrameType]:
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
 
 
 def is_captured_whole(tx: compat.Tracer) -> bool:

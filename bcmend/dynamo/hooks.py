@@ -9,6 +9,7 @@ trace get a subclass (``adopt``), since the last two are asked questions after t
 
 from __future__ import annotations
 
+import builtins
 import functools
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -69,10 +70,11 @@ class Hook:
     def around(self, inner: Callable[..., Any]) -> Callable[..., Any]:
         """Return the function that stands in front of ``inner``."""
         function, gate = self.function, self.gate
+        at = 0 if gate is first else 1 if gate is second else None  # a call less for each
 
         @functools.wraps(inner)
         def hooked(*arguments: Any, **keywords: Any) -> Any:
-            if gate is None or frames.covers(gate(*arguments)):
+            if gate is None or frames.covers(gate(*arguments) if at is None else arguments[at]):
                 return function(inner, *arguments, **keywords)
             return inner(*arguments, **keywords)
 
@@ -164,7 +166,8 @@ class Registry:
                 targets.setdefault((id(hook.owner), hook.name), []).append(hook)
         for chain in targets.values():
             owner, name = chain[0].owner, chain[0].name
-            function: Any = getattr(owner, name)
+            # What a module does not define it finds among the builtins.
+            function: Any = getattr(owner, name) if hasattr(owner, name) else vars(builtins)[name]
             is_property = isinstance(function, property)
             function = function.fget if is_property else function
             for hook in sorted(chain, key=lambda each: each.place):

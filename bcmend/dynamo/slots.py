@@ -22,14 +22,16 @@ class Slot(Generic[T]):
 
     def of(self, holder: Any) -> T:
         """Return the value of ``holder``; made when first asked for."""
-        values = _values(holder)
-        if self not in values:
-            values[self] = self._make()
-        return values[self]  # type: ignore[no-any-return]
+        try:
+            return holder.__dict__[_ATTRIBUTE][self]  # type: ignore[no-any-return]
+        except KeyError:
+            value = _values(holder)[self] = self._make()
+            return value
 
     def peek(self, holder: Any) -> T | None:
         """Return the value of ``holder`` if there is one."""
-        return _values(holder).get(self)
+        values = holder.__dict__.get(_ATTRIBUTE)
+        return None if values is None else values.get(self)
 
     def put(self, holder: Any, value: T) -> None:
         """Give ``holder`` another value."""
@@ -37,4 +39,4 @@ class Slot(Generic[T]):
 
 
 def _values(holder: Any) -> dict[Slot[Any], Any]:
-    return vars(holder).setdefault(_ATTRIBUTE, {})  # type: ignore[no-any-return]
+    return holder.__dict__.setdefault(_ATTRIBUTE, {})  # type: ignore[no-any-return]

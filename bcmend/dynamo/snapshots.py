@@ -16,6 +16,7 @@ from typing import Any
 from bcmend.dynamo import compat
 
 _CONTAINERS = (list, dict, set, OrderedDict, deque)
+_CONSUMABLE = (compat.IteratorVariable, compat.LocalGeneratorObjectVariable)
 _ITERABLES: tuple[Any, ...] = ([], (), set(), {}, {}.values(), {}.items())
 _PYTHON_ITERATORS = tuple({type(iter(each)) for each in _ITERABLES})
 
@@ -99,12 +100,24 @@ def remember(variable: compat.VariableTracker) -> Remembered:
 
 def holds_items(variable: compat.VariableTracker) -> bool:
     """Return whether ``variable`` stands for a container."""
-    return type(vars(variable).get("items")) in _CONTAINERS and not is_consumable(variable)
+    return type(variable.__dict__.get("items")) in _CONTAINERS and not is_consumable(variable)
+
+
+def containers_of(variable: compat.VariableTracker) -> list[compat.VariableTracker]:
+    """Return ``variable`` if it stands for a container, and the container of one of a subclass."""
+    fields = variable.__dict__
+    base = fields.get("_base_vt")
+    if base is not None:
+        return [each for each in (variable, base) if holds_items(each)]
+    return [variable] if "items" in fields and holds_items(variable) else []
 
 
 def is_consumable(variable: compat.VariableTracker) -> bool:
     """Return whether ``variable`` stands for an iterator or a generator."""
-    return isinstance(variable, (compat.IteratorVariable, compat.LocalGeneratorObjectVariable))
+    kind = type(variable)
+    if kind is compat.LazyVariableTracker:
+        return isinstance(variable, _CONSUMABLE)  # which looks at what is behind it
+    return issubclass(kind, _CONSUMABLE)
 
 
 def visit(
@@ -163,4 +176,4 @@ def is_same(one: Any, other: Any) -> bool:
 
 def _identities(container: Any) -> list[int]:
     values = container.values() if isinstance(container, dict) else ()
-    return [id(each) for each in (*container, *values)]
+    return [*map(id, container), *map(id, values)]

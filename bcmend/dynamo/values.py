@@ -70,6 +70,12 @@ def example_of(value: compat.TensorVariable) -> torch.Tensor:
     return example
 
 
+def has_hooks(tensor: torch.Tensor | None) -> bool:
+    """Return whether autograd calls hooks of the program with the gradient of a tensor."""
+    hooks = getattr(tensor, "_backward_hooks", None)
+    return bool(hooks or getattr(tensor, "_post_accumulate_grad_hooks", None))
+
+
 def fake_mode_of(tx: compat.Tracer) -> compat.FakeTensorMode:
     """Return the mode in which the operations of a trace run on fake tensors."""
     mode = tx.fake_mode

@@ -6,7 +6,6 @@ import builtins
 import operator
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from types import (
     BuiltinFunctionType,
     FunctionType,
@@ -20,6 +19,7 @@ import torch
 from torch.nn import functional
 
 from bcmend.bytecode.names_used import code_objects
+from bcmend.knowledge.static_lookup import captured
 
 _ATEN: Final = torch.ops.aten
 
@@ -160,9 +160,7 @@ def called_by(function: FunctionType) -> Iterator[Any]:
 
 
 def _named_in(function: FunctionType) -> Iterator[Any]:
-    for cell in function.__closure__ or ():
-        with suppress(ValueError):  # it is empty
-            yield cell.cell_contents
+    yield from (value for _, value in captured(function))
     for code in code_objects(function.__code__):
         for name in code.co_names:
             yield function.__globals__.get(name)

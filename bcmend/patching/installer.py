@@ -42,9 +42,10 @@ def install(
         entries: identities of the functions that Dynamo may enter first; each becomes a boundary
             if anything reached may turn out to have a site.
     """
-    with TABLE.lock:
+    with compat.compile_lock, TABLE.lock:
         functions = [each.function for each in reached]
         TABLE.note_reached(owner, functions)
+        _clean_globals([])
         at_once = [each.function for each in reached if not each.deferred]
         changed = sum(install_one(each, policy, owner) for each in at_once)
         if _may_need_a_boundary(functions):
@@ -60,9 +61,10 @@ def begin_anew(functions: Iterable[FunctionType]) -> None:
     Else an object that was unpatched would be patched with the sites off that one use of it had
     switched off.
     """
-    with TABLE.lock:
+    with compat.compile_lock, TABLE.lock:
         fresh = [each for each in map(TABLE.as_written, functions) if not TABLE.is_reached(each)]
-        site_table.forget(code for each in fresh for code in code_objects(each))
+        codes = [code for each in fresh for code in code_objects(each)]
+        site_table.forget(codes, TABLE.codes_in_use)
         frames.take_up_again()
         body_states.begin_anew(each.body for each in TABLE.analyses_of(fresh) if each.is_written)
 
@@ -174,12 +176,12 @@ def mended_form(
 ) -> Mended | None:
     """Return what ``code`` becomes; ``None`` where it cannot be read or has nothing to mend."""
     known = TABLE.analysis(function, code, policy)
-    if known is not None:
+    if known is not None and all(TABLE.may_have(one, site.name) for one, site in known.sites):
         _register(known, policy)  # an equal function may have had the keys since, and be gone
         return known
     module = str(function.__globals__.get("__name__", ""))
     seen = {kind: TABLE.seen(kind) for kind in KINDS}
-    context = Context(module, function.__globals__, policy, **seen)
+    context = Context(module, function.__globals__, policy, **seen, key_for=TABLE.key_for)
     if not needed and not may_have_sites(code, context):
         return None
     try:
@@ -197,13 +199,19 @@ def _register(mended: Mended, policy: Policy) -> None:
         if isinstance(site.decision, Refusal):
             continue
         live = site_table.LiveSite(
-            site.name, site.kind, code, policy.branch, policy.output, policy.guards
+            site.name,
+            site.kind,
+            code,
+            policy.branch,
+            policy.output,
+            policy.guards,
+            policy.untaken_gradients,
         )
         known = site_table.find(site.name)
         if known is None or not known.is_like(live):
             site_table.register(live)
             known = live
-        known.inside, known.place = site.inside, site.place
+        known.inside, known.place, known.offset = site.inside, site.place, site.offset
         if isinstance(site.decision, BranchLowering):
             forms = site.decision.alternatives
             known.returning = tuple(form.returns for form in forms)
@@ -217,7 +225,7 @@ def remove(owner: int | None = None) -> int:
         owner: in whose name; a function that others own too keeps its mended code. ``None``
             means all owners.
     """
-    with TABLE.lock:
+    with compat.compile_lock, TABLE.lock:
         if owner is None:
             TABLE.reached.clear()
         else:
@@ -241,9 +249,20 @@ def _remove_one(function: FunctionType, patched: Patched, owner: int | None) -> 
 
 
 def _clean_globals(removed: Iterable[Patched]) -> None:
-    """Remove bcmend's names from modules in which nothing is patched any more."""
-    in_use = {patched.scope for patched in TABLE.functions.values()}
-    for patched in removed:
+    """Remove bcmend's names from modules in which nothing is patched any more.
+
+    A frame that has begun with mended code still reads them: those of its module go later.
+    """
+    TABLE.removed += removed
+    if not TABLE.removed:
+        return
+    codes = {id(code): code for patched in TABLE.removed for code in patched.written}
+    running = frames.running(codes.values())
+    going_on = [each for each in TABLE.removed if running.intersection(map(id, each.written))]
+    ended = [each for each in TABLE.removed if each not in going_on]
+    TABLE.removed[:] = going_on
+    in_use = {patched.scope for patched in (*list(TABLE.functions.values()), *going_on)}
+    for patched in ended:
         names = _scope_of(patched)
         if names is not None and patched.scope not in in_use:
             for name in _GLOBALS:

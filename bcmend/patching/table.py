@@ -17,6 +17,7 @@ from typing import Final
 from bcmend.bytecode.names_used import code_objects
 from bcmend.policy import Policy
 from bcmend.rewrite.mended import Mended
+from bcmend.tracing.sites import site_table
 from bcmend.tracing.sites.body_states import Stop
 from bcmend.weak_tables import ByIdentity
 
@@ -60,6 +61,9 @@ class Table:
         analyses: what each function became, or would, under each policy.
         places: offsets in code objects, by kind.
         reached: all code that was found for each owner, mended or not.
+        numbers: of code whose sites would have the keys of other code, what marks their keys.
+        removed: functions that are not patched any more, whose modules may still have names of
+            bcmend's.
         lock: held while anything of this is read or changed.
     """
 
@@ -75,6 +79,8 @@ class Table:
             kind: ByIdentity() for kind in KINDS
         }
         self.reached: dict[int, ByIdentity[CodeType, None]] = {}
+        self.numbers: ByIdentity[CodeType, int] = ByIdentity()
+        self.removed: list[Patched] = []
         self.lock = threading.RLock()
 
     def of(self, function: FunctionType) -> Patched | None:
@@ -134,7 +140,7 @@ class Table:
     def owners_of(self, code: CodeType) -> list[list[Patched]]:
         """Return the functions that ``code`` was written for; those with one result together."""
         found: dict[int, list[Patched]] = {}
-        for patched in self.functions.values():
+        for patched in list(self.functions.values()):
             if code in patched.mended.sources:
                 found.setdefault(id(patched.mended), []).append(patched)
         return list(found.values())
@@ -146,12 +152,35 @@ class Table:
         """
         return [
             (each, nested)
-            for each in self.functions.values()
+            for each in list(self.functions.values())
             for nested in code_objects(each.original)
             if nested is not each.original
             and nested == code
             and nested.co_filename == code.co_filename
         ]
+
+    def codes_in_use(self) -> set[int]:
+        """Return the identities of the code of patched functions, and of what is nested in it."""
+        return {
+            id(code)
+            for patched in list(self.functions.values())
+            for outer in (patched.original, *patched.written)
+            for code in code_objects(outer)
+        }
+
+    def key_for(self, name: str, code: CodeType) -> str:
+        """Return the key of a site of ``code``: its name, marked if a patched function has that."""
+        number = self.numbers.get(code) or 1
+        while not self.may_have(code, key := name if number == 1 else f"{name}@{number}"):
+            number += 1
+        if number > 1:
+            self.numbers.put(code, number)
+        return key
+
+    def may_have(self, code: CodeType, key: str) -> bool:
+        """Return whether no other code of a patched function has the site of a key."""
+        known = site_table.code_of(key)
+        return known is None or known is code or id(known) not in self.codes_in_use()
 
     def on_stack(self, stops: Iterable[Stop]) -> list[Patched]:
         """Return the patched functions whose code frames have, innermost first."""
@@ -178,7 +207,7 @@ class Table:
 
     def is_reached(self, code: CodeType) -> bool:
         """Return whether code was found for any owner."""
-        return any(code in found for found in self.reached.values())
+        return any(code in found for found in list(self.reached.values()))
 
     def as_written(self, function: FunctionType) -> CodeType:
         """Return the code of a function before it was patched."""
@@ -199,7 +228,7 @@ class Table:
         with self.lock:
             for code, _ in self.reached.pop(owner, ByIdentity()).items():
                 self.reached.setdefault(NOBODY, ByIdentity()).put(code, None)
-            for patched in self.functions.values():
+            for patched in list(self.functions.values()):
                 if owner in patched.owners:
                     patched.owners.remove(owner)
                     patched.owners.add(NOBODY)

@@ -11,6 +11,11 @@ from typing import Any
 from bcmend.policy import Policy
 from bcmend.rewrite.sites.plan import Refusal, Site
 
+
+def _alone(name: str, code: CodeType) -> str:
+    return name
+
+
 Places = frozenset[tuple[int, int]]
 """Identities of code objects, each with an offset in that code."""
 
@@ -29,6 +34,8 @@ class Context:
         splits: instructions that were seen to read a phi without a common form.
         calls: calls at which Dynamo was seen to stop.
         masked_loops: loops whose iterations were seen to be data-dependent.
+        key_for: makes the name of a site of a code object one that no other code has; functions
+            that are made twice, or on one line, would have the same names otherwise.
     """
 
     module: str
@@ -39,6 +46,7 @@ class Context:
     splits: Places = frozenset()
     calls: Places = frozenset()
     masked_loops: Places = frozenset()
+    key_for: Callable[[str, CodeType], str] = _alone
 
     @property
     def seen(self) -> Places:

@@ -35,6 +35,7 @@ def named_plan(
             name = f"{name}#{names[name]}"
         if context.policy.is_off(name):
             decision = Refusal("switched-off")
+        name = context.key_for(name, code)
         inside = _inside(facts, decision)
         sites.append(Site(name, kind, index, line, instruction.offset, decision, inside))
     return Plan(_with_places(facts, sites))

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType, FunctionType
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import torch
 
@@ -65,6 +65,13 @@ class Verdict:
     kind: str
     differences: tuple[str, ...] = ()
     sites: tuple[str, ...] = ()
+
+
+class Pieces(Protocol):
+    """The sizes of the graphs that each call of a compiled program has run."""
+
+    @property
+    def pieces(self) -> tuple[tuple[int, ...], ...]: ...
 
 
 class OutOfTime(Interruption):
@@ -193,7 +200,7 @@ def _with_plain_output(one: Observation, *, dropped: bool, kept: bool) -> Observ
         return replace(one, events=())
     shown = without_tracebacks if kept else str
     events = tuple(
-        tuple(shown(_plain(part)) if isinstance(part, str) else part for part in event)
+        tuple(shown(plain_text(part)) if isinstance(part, str) else part for part in event)
         for event in one.events
         if not (event[0] == "stderr" and _OF_A_GRAPH in str(event[1]))
         and not (event[:2] == ("warning", "FutureWarning") and _OF_TORCH in str(event[2]))
@@ -227,7 +234,7 @@ def _without_caller(event: Event) -> Event:
     return event[:4] if str(event[4]).endswith(_OUTSIDE) else event[:8]
 
 
-def _plain(text: str) -> str:
+def plain_text(text: str) -> str:
     return _ADDRESS.sub("0x", _RESUMED.sub(r"\1", _HISTORY.sub("", text)))
 
 
@@ -376,7 +383,7 @@ def _beside_stock(
         return Verdict(STOCK_TOO if wrong else SAME, tuple(wrong), sites)
     if not wrong and found.graphs - found.empty > stock.graphs - stock.empty:
         text = f"graphs: {found.graphs}, and {stock.graphs} of stock torch.compile"
-        return Verdict(WRONG if _is_broken_up_more(found, stock) else MORE_GRAPHS, (text,), sites)
+        return Verdict(WRONG if is_broken_up_more(found, stock) else MORE_GRAPHS, (text,), sites)
     if wrong and _first_call(trial.wrong_with(stock)) <= _first_call(wrong):
         return Verdict(STOCK_TOO, tuple(wrong), sites)
     if wrong and fullgraph and _is_wrong_in_one_graph(trial, wrong):
@@ -432,7 +439,7 @@ def _is_zero_times_infinity(trial: _Trial, found: CompiledRun, *, fullgraph: boo
     return bool(trial.wrong_with(trial.run(one_side, fullgraph=fullgraph)))
 
 
-def _is_broken_up_more(found: CompiledRun, stock: CompiledRun) -> bool:
+def is_broken_up_more(found: Pieces, stock: Pieces) -> bool:
     """Return whether some call runs in more graphs than with stock, none larger or with more in it.
 
     A call may be compiled anew more often than stock's pieces of it, since one graph of the whole

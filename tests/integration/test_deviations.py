@@ -6,6 +6,7 @@ equal: then the row can go.
 
 from __future__ import annotations
 
+import copy
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
@@ -198,23 +199,81 @@ def test_what_fails_and_is_not_read_is_left_out(
     assert torch.equal(_mended(program, backend=backend)(x), x + 1)
 
 
-def test_parameters_of_the_untaken_side_get_zero_gradients() -> None:
-    class Program(nn.Module):
+class _Sides(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.other = nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.sum() > 0:
+            return x * self.one
+        return x + self.other
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_an_untaken_parameter_with_hooks_gets_zeros(is_late: bool) -> None:
+    found = []
+    for make in (lambda each: each, lambda each: _mended(each, backend="aot_eager")):
+        model, seen = _Sides(), []
+        call = make(model)
+        loss = call(POSITIVE).sum() if is_late else None
+        model.other.register_hook(seen.append)
+        loss = call(POSITIVE).sum() if loss is None else loss
+        loss.backward()
+        found.append((model.one.grad, model.other.grad, seen))
+    (one, other, seen), (mended_one, mended_other, mended_seen) = found
+    assert torch.equal(one, mended_one)
+    assert (other, seen) == (None, [])
+    assert torch.equal(mended_other, torch.zeros(3))
+    assert torch.equal(mended_seen[0], torch.zeros(3))
+
+
+def test_a_function_of_autograd_before_an_untaken_side_is_called_with_zeros() -> None:
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        def forward(context: Any, x: Tensor) -> Tensor:
+            return x * 2
+
+        @staticmethod
+        def backward(context: Any, gradient: Tensor) -> Tensor:
+            return gradient * 2
+
+    def program(x: Tensor, one: Tensor, other: Tensor) -> Tensor:
+        return x * one if x.sum() > 0 else x + other
+
+    found = []
+    for function in (program, _mended(program, backend="aot_eager")):
+        one, other = (torch.ones(3, requires_grad=True) for _ in range(2))
+        function(POSITIVE, Doubled.apply(one), Doubled.apply(other)).sum().backward()
+        found.append((one.grad, other.grad))
+    (one, other), (mended_one, mended_other) = found
+    assert torch.equal(one, mended_one)
+    assert other is None
+    assert torch.equal(mended_other, torch.zeros(3))
+
+
+def test_a_parameter_behind_output_of_an_untaken_side_gets_zeros() -> None:
+    class Shown(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.one, self.other = nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(3))
+            self.one, self.other = nn.Linear(3, 3), nn.Linear(3, 3)
 
         def forward(self, x: Tensor) -> Tensor:
             if x.sum() > 0:
-                return x * self.one
-            return x + self.other
+                x = self.one(x)
+            else:
+                y = self.other(x)
+                print(y.mean())
+                x = y * 2
+            return x
 
-    eager, mended = Program(), Program()
+    eager = Shown()
+    mended = copy.deepcopy(eager)
     eager(POSITIVE).sum().backward()
     _mended(mended, backend="aot_eager")(POSITIVE).sum().backward()
-    assert torch.equal(mended.one.grad, eager.one.grad)
-    assert eager.other.grad is None
-    assert torch.equal(mended.other.grad, torch.zeros(3))
+    assert torch.equal(mended.one.bias.grad, eager.one.bias.grad)
+    assert eager.other.bias.grad is None
+    assert torch.equal(mended.other.bias.grad, torch.zeros(3))
 
 
 def test_a_merged_value_is_a_new_tensor() -> None:

@@ -281,6 +281,32 @@ def test_code_mended_before_has_its_sites_whatever_had_their_keys_meanwhile() ->
         assert site is not None and site.origin is patched.original
 
 
+def test_functions_at_one_place_have_sites_of_their_own() -> None:
+    one, other = _function(), _function("return x if x.sum() > 0 else -x if x.max() > 9 else x * 2")
+    assert _install(one, owner=1) + _install(other, owner=2) == 2
+    names = []
+    for function in (one, other):
+        patched = TABLE.of(function)
+        assert patched is not None
+        for code, site in patched.mended.sites:
+            names.append(site.name)
+            live = site_table.find(site.name)
+            assert live is not None and live.origin is code
+    assert len(names) == len(set(names))
+
+
+def test_one_that_is_patched_anew_leaves_the_sites_of_the_other_at_its_place() -> None:
+    one, other = _function(), _function("return x if x.sum() > 0 else x * 2")
+    _install(one, owner=1)
+    begin_anew([other])
+    _install(other, owner=2)
+    patched = TABLE.of(one)
+    assert patched is not None
+    for code, site in patched.mended.sites:
+        live = site_table.find(site.name)
+        assert live is not None and live.origin is code
+
+
 def _state_of(function: FunctionType) -> tuple[site_table.LiveSite, BodyState]:
     form = analysed(function, DEFAULT)
     assert form is not None

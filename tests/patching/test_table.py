@@ -12,7 +12,9 @@ import pytest
 from bcmend.patching.table import ASKED, LOOPS, NOBODY, Patched, Table, touches
 from bcmend.policy import DEFAULT, Policy
 from bcmend.rewrite.mended import Mended, Written
+from bcmend.tracing.sites import site_table
 from bcmend.tracing.sites.body_states import Stop
+from bcmend.tracing.sites.site_table import LiveSite
 
 
 def _function(source: str = "return x + 1", **scope: Any) -> FunctionType:
@@ -241,3 +243,21 @@ def test_an_owner_that_reached_nothing_leaves_nothing() -> None:
     table = Table()
     table.orphan(3)
     assert table.reached == {}
+
+
+def test_code_whose_name_a_patched_function_has_keeps_a_marked_key() -> None:
+    table, one, other, third = Table(), _function(), _function("pass"), _function("return x")
+    name = "user.module.function:2:branch"
+    assert table.key_for(name, one.__code__) == name
+    site_table.register(LiveSite(name, "branch", one.__code__))
+    assert table.key_for(name, other.__code__) == name  # the other is not patched
+    _patched(table, one)
+    assert table.key_for(name, one.__code__) == name
+    assert table.key_for(name, other.__code__) == f"{name}@2"
+    assert not table.may_have(other.__code__, name)
+    site_table.register(LiveSite(f"{name}@2", "branch", other.__code__))
+    _patched(table, other)
+    assert table.key_for(name, third.__code__) == f"{name}@3"
+    table.functions.clear()
+    assert table.key_for(name, other.__code__) == f"{name}@2"
+    assert table.key_for(name, _function("return -x").__code__) == name

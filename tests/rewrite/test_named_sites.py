@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from types import FunctionType
+from collections.abc import Callable
+from types import CodeType, FunctionType
 from typing import Any
 
 from bcmend.analysis.facts import Facts, facts_of
@@ -31,9 +32,10 @@ def _plan(
     decisions: list[Decision],
     policy: Policy = DEFAULT,
     names: Counter[str] | None = None,
+    key_for: Callable[[str, CodeType], str] = lambda name, code: name,
 ) -> Plan:
     facts = facts_of(decode(function.__code__))
-    context = Context("module", {}, policy)
+    context = Context("module", {}, policy, key_for=key_for)
     return named_plan(function.__code__, facts, decisions, context, names or Counter())
 
 
@@ -49,6 +51,33 @@ def test_a_name_has_module_function_line_and_kind() -> None:
     assert (site.kind, site.index, site.line) == ("output", CALLS[0], LINE)
     assert site.offset == FACTS.instructions[CALLS[0]].offset
     assert site.decision is REFUSAL and site.inside == () and site.place is None
+
+
+def test_names_are_made_keys() -> None:
+    decisions: list[Decision] = [(call, "output", REFUSAL) for call in CALLS]
+    asked = []
+
+    def key_for(name: str, code: CodeType) -> str:
+        asked.append(code)
+        return f"{name}@2"
+
+    plan = _plan(_function, decisions, key_for=key_for)
+    start = f"module._function:{LINE}:output"
+    assert [site.name for site in plan.sites] == [f"{start}@2", f"{start}#2@2"]
+    assert {id(code) for code in asked} == {id(_function.__code__)}
+
+
+def test_a_site_with_a_marked_name_is_switched_off_by_the_name_of_its_place() -> None:
+    name = f"module._function:{LINE}:output"
+    plan = _plan(
+        _function,
+        [(CALLS[0], "output", REFUSAL)],
+        Policy(off=(name,)),
+        key_for=lambda found, code: f"{found}@2",
+    )
+    assert [(site.name, site.decision) for site in plan.sites] == [
+        (f"{name}@2", Refusal("switched-off"))
+    ]
 
 
 def test_equal_names_are_numbered() -> None:

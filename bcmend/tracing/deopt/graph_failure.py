@@ -82,12 +82,12 @@ def _guarded(output: compat.OutputGraph, graph: Callable[..., Any]) -> Callable[
             undo_log.put_back(tuple(before), draws=False)
             return give()
 
-    attempt.__code__ = _unseen(attempt.__code__)
+    attempt.__code__ = unseen(attempt.__code__)
     return attempt
 
 
 @cache
-def _unseen(code: CodeType) -> CodeType:
+def unseen(code: CodeType) -> CodeType:
     """Return code that Dynamo does not compile and that does not count as a frame of bcmend.
 
     ``own_frames`` hides what lies between frames of bcmend; this one lies behind the program's.
@@ -102,4 +102,4 @@ def _install_global(inner: Any, output: compat.OutputGraph, name: str, value: An
     inner(output, name, _guarded(output, value) if name.startswith("__compiled_fn") else value)
 
 
-_raise.__code__ = _unseen(_raise.__code__)
+_raise.__code__ = unseen(_raise.__code__)

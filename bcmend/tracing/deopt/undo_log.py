@@ -66,14 +66,15 @@ def obstacle(output: compat.OutputGraph) -> str:
     nodes = random_draws.nodes_of(output)
     if any(isinstance(node.meta.get("example_value"), torch.Generator) for node in nodes):
         return "a generator of random numbers is given"
-    if any(facts_of(node).is_collective for node in nodes):
+    facts = {id(each): each for each in map(facts_of, nodes)}.values()
+    if any(each.is_collective for each in facts):
         return "other processes take part"
-    if any(facts_of(node).has_hidden_state for node in nodes):
+    if any(each.has_hidden_state for each in facts):
         return "an operator may have a state of its own"
     if _leaves_other_settings(output):
         return "a setting of torch is left changed"
     changed = changed_inputs(output)
-    if changed and any(facts_of(node).replaces_storage for node in nodes):
+    if changed and any(each.replaces_storage for each in facts):
         return "a tensor gets another storage"
     return _cannot_be_copied(output, changed)
 
@@ -89,7 +90,7 @@ def changed_inputs(output: compat.OutputGraph) -> list[Node]:
         # not at all. So both the counts and what the operators write are asked.
         nodes = list(output.graph.nodes)
         counted = output.root_tracer.has_input_mutation().mutated_input_indices
-        written: set[int] = set().union(*(_written(node, output.fake_mode) for node in nodes))
+        written: set[int] = set().union(*(written_by(node, output.fake_mode) for node in nodes))
         found = [
             node
             for at, node in enumerate(nodes)
@@ -100,7 +101,7 @@ def changed_inputs(output: compat.OutputGraph) -> list[Node]:
     return found
 
 
-def _written(node: Node, fake_mode: Any) -> set[int]:
+def written_by(node: Node, fake_mode: Any) -> set[int]:
     """Return the storages that a node writes; those of all its inputs if that is not known."""
     if node.op not in ("call_function", "call_method"):
         return set()

@@ -48,18 +48,26 @@ def add_object(tx: compat.Tracer, value: Value, on_change: Callable[[], None]) -
 def add_hidden(tx: compat.Tracer, on_found: Callable[[str], None]) -> None:
     """Call ``on_found`` and trace again if an operator with a state of its own runs behind here."""
     output = tx.output
-    before = {node for node in random_draws.nodes_of(output) if facts_of(node).has_hidden_state}
+    before = set(_hidden_in(output))
     later: list[Node] = []
 
     def is_found() -> bool:
-        later[:] = [
-            node
-            for node in random_draws.nodes_of(output)
-            if facts_of(node).has_hidden_state and node not in before
-        ]
+        later[:] = [node for node in _hidden_in(output) if node not in before]
         return bool(later)
 
     _add(tx, is_found, lambda: on_found(target_name(later[0])))
+
+
+#: Whether nodes have a state of their own; asked at every branch of all nodes so far.
+_IS_HIDDEN: Final[Slot[dict[Node, bool]]] = Slot(dict)
+
+
+def _hidden_in(output: compat.OutputGraph) -> list[Node]:
+    known, nodes = _IS_HIDDEN.of(output), random_draws.nodes_of(output)
+    for node in nodes:
+        if node not in known:
+            known[node] = facts_of(node).has_hidden_state
+    return [node for node in nodes if known[node]]
 
 
 def add_question(

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from bcmend.dynamo import compat, frames, hooks, trace_state
 from bcmend.dynamo.slots import Slot
-from bcmend.tracing.sites import body_states, site_table, strict
+from bcmend.tracing.sites import body_states, site_table, strict, suspects
 from bcmend.tracing.sites.refusal import HalfWritten, Refusal, SiteChanged
 from bcmend.tracing.speculation import arm_failures
 
@@ -80,9 +80,9 @@ def _kept_in(output: compat.OutputGraph) -> Iterator[None]:
     except compat.BackendCompilerFailed as error:
         if not _is_late(code):
             raise
-        if site_table.withdraw_recent("not-captured", body_states.summary(error)):
+        if suspects.withdraw_recent("not-captured", body_states.summary(error)):
             raise SiteChanged(restart_reason="bcmend: the back end failed") from error
-        site_table.acquit()  # it fails without them, too
+        suspects.acquit()  # it fails without them, too
         raise
     except compat.TorchDynamoException as error:
         if not isinstance(error, compat.InternalTorchDynamoError):
@@ -114,6 +114,7 @@ def _restart_without(code: CodeType, error: Exception) -> None:
 def _begin(tx: compat.Tracer) -> None:
     """Watch over the frames whose ``run`` the hooks have come too late for."""
     site_table.clear_recent()
+    suspects.look_at(tx.output.root_tx.f_code)
     watched: list[Any] = list(frames.being_traced(tx))
     for frame in watched:
         frame.step = partial(_step, frame.output, frame.step)

@@ -20,7 +20,7 @@ from bcmend.dynamo import compat, frames, plain_python
 from bcmend.tracing.deopt import eager_rerun, side_exits
 from bcmend.tracing.effects import random_draws
 from bcmend.tracing.entry import capture
-from bcmend.tracing.sites import body_states, site_table
+from bcmend.tracing.sites import body_states, site_table, suspects
 
 
 class _Call(threading.local):
@@ -58,7 +58,7 @@ def _run(body: FunctionType, arguments: tuple[Any, ...], callback: Any) -> Any:
     written = emitted()
     try:
         result = _compiled(body, arguments, buffer, callback)
-        site_table.convict()
+        suspects.convict()
     except BaseException as error:
         failure = error
     finally:

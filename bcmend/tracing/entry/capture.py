@@ -14,7 +14,7 @@ from typing import Any, Final
 from bcmend.dynamo import compat, frames, hooks, plain_python
 from bcmend.dynamo.slots import Slot
 from bcmend.tracing.entry import barrier
-from bcmend.tracing.sites import body_states, site_table, strict
+from bcmend.tracing.sites import body_states, site_table, strict, suspects
 
 #: The callback made of one of Dynamo's.
 _OF_BODIES: Final[Slot[Any]] = Slot(lambda: None)
@@ -66,21 +66,26 @@ def _a_piece(compiler: Any, *given: Any) -> Any:
     """Compile what may break; have Python run a piece that fails on fake tensors.
 
     Dynamo would raise the failure, and what the piece does before it would be lost. Python also
-    runs, from then on, a piece in which torch asks for something data-dependent. Where the back end
-    fails, nothing in the piece is mended: the call cannot be made again.
+    runs, from then on, a piece in which torch asks for something data-dependent.
     """
     site_table.clear_recent()
     try:
-        return compiler(*given)
+        return _until_the_back_end_takes_it(compiler, *given)
     except (compat.TorchRuntimeError, IndexError):
         return compat.ConvertFrameReturn(apply_to_code=False, skip_reason="bcmend: it fails")
     except compat.GuardOnDataDependentSymNode:
         return compat.ConvertFrameReturn(skip_reason="bcmend: a size is known at run time only")
-    except compat.BackendCompilerFailed as error:
-        if not site_table.withdraw_recent("not-captured", body_states.summary(error)):
-            site_table.acquit()  # it fails without them, too
-            raise
-        return compiler(*given)
+
+
+def _until_the_back_end_takes_it(compiler: Any, *given: Any) -> Any:
+    """Compile, without those sites for which the back end fails."""
+    while True:
+        try:
+            return compiler(*given)
+        except compat.BackendCompilerFailed as error:
+            if not suspects.withdraw_recent("not-captured", body_states.summary(error)):
+                suspects.acquit()  # it fails without them, too
+                raise
 
 
 def is_of_a_compiler(error: Exception) -> bool:

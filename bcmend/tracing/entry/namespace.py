@@ -7,6 +7,9 @@ from builtins import UnboundLocalError as UnboundLocalError
 from bcmend.delivery import emission, own_frames, read_predicates
 from bcmend.delivery.own_frames import leave_out as leave_out
 from bcmend.dynamo import plain_python
+
+# It declares a handler, and nothing else imports it.
+from bcmend.tracing.effects import guarded_keys  # noqa: F401
 from bcmend.tracing.entry.boundary import run as run
 from bcmend.tracing.entry.primitives import branch as branch
 from bcmend.tracing.entry.primitives import data_dependent as data_dependent
@@ -36,8 +39,8 @@ from bcmend.tracing.handlers import (  # noqa: F401
     tensor_bool,
 )
 from bcmend.tracing.indexing import item_reads, masked_stores  # noqa: F401
-from bcmend.tracing.loops import mask_loops, open_ranges  # noqa: F401
-from bcmend.tracing.speculation import hooks_in_arms  # noqa: F401
+from bcmend.tracing.loops import loop_breaks, mask_loops, open_ranges  # noqa: F401
+from bcmend.tracing.speculation import hooks_in_arms, imports_in_arms  # noqa: F401
 from bcmend.tracing.substitutes import (  # noqa: F401
     arrays,
     autograd_leaf,

@@ -10,6 +10,7 @@ from bcmend.dynamo.values import Value, constant
 from bcmend.tracing.deopt import record_timing
 from bcmend.tracing.entry.barrier import withdrawn_if_it_fails
 from bcmend.tracing.handlers import loggers
+from bcmend.tracing.loops import loop_breaks
 from bcmend.tracing.merging import truth_of_phi
 from bcmend.tracing.numbers import predicates, size_questions
 from bcmend.tracing.output import (
@@ -20,8 +21,9 @@ from bcmend.tracing.output import (
     exception_flow,
     record_builder,
     shown_exceptions,
+    streams,
 )
-from bcmend.tracing.sites import site_table
+from bcmend.tracing.sites import refusal, site_table
 
 
 def _timing(tx: compat.Tracer, site: site_table.LiveSite, *, raises: bool) -> str:
@@ -67,6 +69,9 @@ def recording(tx: compat.Tracer, operator: Any, *args: Value) -> Value:
         return constant(False)
     if compat.dynamo_config.ignore_logging_functions:
         site.refuse("policy-keep", "torch._dynamo.config.ignore_logging_functions")
+        return constant(False)
+    if loop_breaks.breaks_around(tx, site):
+        site.refuse("not-captured", "the graph breaks at the test of the loop around it")
         return constant(False)
     _WRITES_NOTHING.put(tx, False)
     if callee and not _writes(tx, site, *callee):
@@ -126,6 +131,9 @@ def record(tx: compat.Tracer, operator: Any, *args: Value) -> Value:
     if not record_builder.is_open(tx):
         dropped_output.drop(tx, site)
         return constant(True)
+    if streams.is_in_a_block_of_warnings(tx, action.realize()):
+        site.withdraw("cannot-snapshot", "a block of warnings.catch_warnings is open")
+        raise refusal.SiteChanged(restart_reason="bcmend: warnings are caught or filtered")
     if trial:
         with withdrawn_if_it_fails(site):
             argument_trials.add(tx, site, trial[0], trial[1], inputs)

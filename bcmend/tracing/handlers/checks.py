@@ -179,11 +179,25 @@ def _without_message(position: int) -> Any:
                 raise
             if not deferred_exceptions.can_exit(tx, _OF_CHECKS):
                 raise
+            if _is_no_truth(given[position - 1] if len(given) >= position else named.get("cond")):
+                raise
         named.pop("message", None)
         _require_rerun(tx)
         return before(called, tx, *given[:position], **named)
 
     return check
+
+
+def _is_no_truth(condition: Value | None) -> bool:
+    """Return whether a check fails for its condition, which is not a bool; Dynamo takes any."""
+    if condition is None:
+        return True
+    known = condition.realize()
+    if isinstance(known, compat.SymNodeVariable):
+        return not isinstance(known.sym_num, torch.SymBool)
+    if isinstance(known, compat.TensorVariable):
+        return False
+    return not (known.is_python_constant() and isinstance(known.as_python_constant(), bool))
 
 
 for _function, _position in _CHECKS.items():

@@ -21,6 +21,7 @@ from bcmend.dynamo.values import TensorValue, Value, constant, example_of, fake_
 from bcmend.names import SPLIT
 from bcmend.tracing.effects.hazards import hazards_of
 from bcmend.tracing.effects.operator_runs import storage_of
+from bcmend.tracing.gradients import arm_selects
 from bcmend.tracing.loops import loop_results
 from bcmend.tracing.loops.loop_values import (
     Carried,
@@ -215,7 +216,8 @@ def _lower(loop: _Loop, carried: Carried) -> LoopEnd:
     ends = Ends(loop.staying == 0, iterations_left, at_more, exit_places)
     condition, values = outcome[0]
     body = Body(trace, entered, condition, [*values, *taken], carried.gradients, changed)
-    results = write_while(tx, body, start, ends)
+    with arm_selects.under(tx, site.untaken_gradients):
+        results = write_while(tx, body, start, ends)
     for draft, result in zip(exits, results[first_exit:first_change], strict=True):
         record_builder.append(tx, replace(draft, predicate=result))
     in_place.write_back(tx, changes, results[first_change:])

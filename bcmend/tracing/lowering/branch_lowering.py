@@ -15,6 +15,7 @@ from bcmend.names import SPLIT
 from bcmend.tracing.deopt import undo_log
 from bcmend.tracing.effects import sharing, watches
 from bcmend.tracing.effects.operator_runs import storage_of
+from bcmend.tracing.gradients import arm_selects
 from bcmend.tracing.lowering import (
     cond,
     functional_rng,
@@ -75,7 +76,8 @@ def lower(tx: compat.Tracer, branch: Branch, transaction: fx_graph.Transaction) 
     )
     how = choice.how
     views = one_memory.views_among(merger.pairs, by_cond=how == "cond")
-    merged = _write_lowering(tx, branch, how, merger.pairs, tensors, transaction, views)
+    with arm_selects.under(tx, branch.site.untaken_gradients):
+        merged = _write_lowering(tx, branch, how, merger.pairs, tensors, transaction, views)
     if how == "where":  # the graph of an arm of a cond has its own assertions
         shape_env.assert_again(tx, [each for arm in branch.arms for each in arm.asserted])
     if how == "where" and not (merger.pairs or tensors):

@@ -12,6 +12,7 @@ from bcmend.dynamo import compat, fx_graph, shape_env
 from bcmend.dynamo.shape_env import symbols_in
 from bcmend.dynamo.values import TensorValue, Value, example_of
 from bcmend.tracing.effects.operator_runs import storage_of
+from bcmend.tracing.gradients import untaken_gradients
 from bcmend.tracing.lowering.arm_graphs import (
     arm_graph,
     gradients_flow,
@@ -56,6 +57,7 @@ def by_cond(
     arguments = (predicate.as_proxy(), *graphs, tuple(without_aliases(tx, entered)))
     proxy = tx.output.create_proxy("call_function", torch.ops.higher_order.cond, arguments, {})
     nesting_limits.mark_cond(proxy.node, size)
+    untaken_gradients.mark(tx, proxy.node)
     with shape_env.taken_back(tx.output.shape_env):  # torch traces both arms here
         results: Any = compat.wrap_fx_proxy(tx, proxy)
     merged = zip(pairs, results.items[: len(pairs)], strict=True)

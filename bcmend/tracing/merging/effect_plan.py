@@ -174,8 +174,7 @@ def apply_changes(join: Join, changes: Sequence[AnyChange], merged: Merged) -> N
             change.apply(join, merged)
             continue
         if isinstance(change, Contents):
-            join.tx.output.side_effects.mutation(change.variable)
-            vars(change.variable)["items"] = copy.copy(change.items)
+            _have_contents(join.tx, change)
             continue
         value = change.build(merged)
         if isinstance(change, Creation):
@@ -191,6 +190,14 @@ def apply_changes(join: Join, changes: Sequence[AnyChange], merged: Merged) -> N
                 for side in change.sides
             ]
             _write_back_later(join, change, value, sides)
+
+
+def _have_contents(tx: compat.Tracer, change: Contents) -> None:
+    known = vars(change.variable)
+    tx.output.side_effects.mutation(change.variable)
+    if any(key not in change.items for key in known["items"]):
+        known["should_reconstruct_all"] = True  # Dynamo adds members otherwise, and removes none
+    known["items"] = copy.copy(change.items)
 
 
 def _store(tx: compat.Tracer, change: Change, value: Value) -> None:

@@ -10,6 +10,7 @@ from torch.fx import Node, Proxy
 from bcmend.dynamo import compat, fx_graph
 from bcmend.dynamo.values import TensorValue, Value, example_of, is_unbacked
 from bcmend.tracing.effects.random_draws import may_draw
+from bcmend.tracing.gradients import untaken_gradients
 from bcmend.tracing.numbers import scalars
 from bcmend.tracing.numbers.dead_numbers import close_over
 
@@ -54,8 +55,10 @@ def either(tx: compat.Tracer, one: TensorValue, other: TensorValue) -> TensorVal
 
 
 def chosen(tx: compat.Tracer, predicate: TensorValue, one: Proxy, other: Proxy) -> TensorValue:
-    """Return ``one`` where the predicate holds and ``other`` where not."""
-    return fx_graph.function(tx, torch.where, predicate, one, other)
+    """Return ``one`` where the predicate holds and ``other`` where not, as one side of a branch."""
+    result = fx_graph.function(tx, torch.where, predicate, one, other)
+    untaken_gradients.mark(tx, result.as_proxy().node)
+    return result
 
 
 def keep_random_operators(tx: compat.Tracer, predicate: TensorValue) -> None:

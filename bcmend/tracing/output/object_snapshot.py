@@ -28,6 +28,7 @@ from bcmend.dynamo import compat, hooks, snapshots
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.trace_state import Phase, at_the_end
 from bcmend.dynamo.values import Value, constant, example_of, items_in, object_behind
+from bcmend.knowledge.static_lookup import captured
 from bcmend.tracing.effects.change_counts import changes
 from bcmend.tracing.sites import encoding, refusal
 from bcmend.tracing.sites.site_table import LiveSite
@@ -199,24 +200,42 @@ def _moment(
 
 
 def _written_by(inside: Iterable[Value]) -> Iterator[object]:
-    """Yield the objects that output of ``inside`` changes by code of the program."""
+    """Yield the objects that output of ``inside`` changes by code of the program, and that code."""
     for each in inside:
         value = object_behind(each)
         if isinstance(value, logging.Logger):
-            yield from _handlers_of(value)
-        elif isinstance(each, compat.UserDefinedObjectVariable) and (
-            isinstance(inspect.getattr_static(type(value), "write", None), FunctionType)
-            or any(_stores(code) for code in _text_of(each))
-        ):
-            yield value
+            for found in _asked_by(value):
+                yield from (found, *_methods_of(found))
+        elif isinstance(each, compat.UserDefinedObjectVariable):
+            write = inspect.getattr_static(type(value), "write", None)
+            if isinstance(write, FunctionType):
+                yield from (value, write)
+            elif any(_stores(code) for code in _text_of(each)):
+                yield value
 
 
-def _handlers_of(logger: logging.Logger) -> Iterator[object]:
-    """Yield the handlers of the program's own classes that get what a logger writes."""
+def _asked_by(logger: logging.Logger) -> Iterator[object]:
+    """Yield handlers, filters and formatters of the program that see what a logger writes."""
+    found: list[object] = [*logger.filters]
     at: logging.Logger | None = logger
     while at is not None:
-        yield from (each for each in at.handlers if type(each).__module__ != logging.__name__)
+        for handler in at.handlers:
+            found += [handler, handler.formatter, *handler.filters]
         at = at.parent if at.propagate else None
+    yield from (each for each in found if type(each).__module__ != logging.__name__)
+
+
+def _methods_of(value: object) -> Iterator[FunctionType]:
+    for kind in type(value).__mro__:
+        if kind.__module__ not in (logging.__name__, "builtins"):
+            yield from (each for each in vars(kind).values() if isinstance(each, FunctionType))
+
+
+def _named_by(function: FunctionType) -> Iterator[object]:
+    """Yield what a function finds in its cells, and in global variables."""
+    yield from (value for _, value in captured(function))
+    names = function.__globals__
+    yield from (names[name] for name in function.__code__.co_names if name in names)
 
 
 def _text_of(variable: Value) -> Iterator[CodeType]:
@@ -272,7 +291,9 @@ def _real(tx: compat.Tracer, root: Value) -> object:
 def _identities(roots: Iterable[object]) -> set[int]:
     """Return the identities of all that ``roots`` hold, themselves included."""
     seen: set[int] = set()
-    waiting = list(roots)
+    waiting: list[Any] = []
+    for root in roots:
+        waiting += _named_by(root) if isinstance(root, FunctionType) else (root,)
     while waiting and len(seen) < _MOST:
         value = waiting.pop()
         if isinstance(value, _PLAIN) or id(value) in seen:

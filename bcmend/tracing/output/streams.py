@@ -1,7 +1,8 @@
-"""What all output depends on: the standard streams and ``torch.set_printoptions``.
+"""What all output depends on: standard streams, ``torch.set_printoptions``, filters of warnings.
 
-Dynamo replays a store to either when the graph has run, and a record is delivered after that. So
-where a trace stores to one, its output statements are withdrawn.
+Dynamo replays a store to the first two when the graph has run, and a record is delivered after
+that. So where a trace stores to one, its output statements are withdrawn. Filters of warnings hold
+in a block, which has been left by then.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ import sys
 from collections.abc import Iterator
 from typing import Any, Final
 
-from bcmend.dynamo import compat
+from bcmend.dynamo import compat, frames
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.trace_state import Phase, at_the_end
+from bcmend.knowledge.callable_names import WARNING_FUNCTIONS
 from bcmend.tracing.sites.refusal import SiteChanged
 from bcmend.tracing.sites.site_table import LiveSite
 
@@ -28,6 +30,17 @@ def watch(tx: compat.Tracer, site: LiveSite) -> None:
     if not found:
         at_the_end(output, Phase.CHECK, lambda module: _check(output.side_effects, found))
     found.append(site)
+
+
+def is_in_a_block_of_warnings(tx: compat.Tracer, action: Any) -> bool:
+    """Return whether a statement warns inside a block of ``warnings.catch_warnings``."""
+    if not WARNING_FUNCTIONS.intersection(action.get_code().co_names):
+        return False
+    return any(
+        isinstance(getattr(each, "ctx", None), compat.CatchWarningsCtxManagerVariable)
+        for frame in frames.outwards(tx)
+        for each in frame.stack  # what leaves a block lies there, in inlined frames too
+    )
 
 
 def _check(effects: Any, writing: list[LiveSite]) -> None:

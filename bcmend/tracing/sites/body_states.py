@@ -14,7 +14,7 @@ from types import CodeType, FunctionType
 from typing import Any, Final
 
 from bcmend.dynamo import compat, frames
-from bcmend.tracing.sites import site_table, strict
+from bcmend.tracing.sites import site_table, strict, suspects
 from bcmend.tracing.sites.session import SESSION
 
 #: A body is mended further at most so many times for one call.
@@ -179,7 +179,7 @@ def try_again(
                 state.may_break = True
         elif not state.leave_numbers():
             strict.require_foreign(error)
-            if not site_table.withdraw_recent("not-captured", summary(error)):
+            if not suspects.withdraw_recent("not-captured", summary(error)):
                 state.may_break = True
         return True
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import operator
 import threading
 import weakref
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import InitVar, dataclass, field
 from functools import partial
 from types import CodeType
@@ -27,7 +27,7 @@ class LiveSite:
         kind: "branch", "guard", "output" or "call".
         code: the code object before it was rewritten, which a site does not keep alive; see
             ``origin``.
-        branch, output, guards: what the policy asks for (see ``bcmend.policy``).
+        branch, output, guards, untaken_gradients: what the policy asks for (see ``bcmend.policy``).
         withdrawn: slug of the reason for which the site is off; empty while it is on.
         detail: one line beside the slug.
         lowering: what the site became at the last trace that reached it; empty before.
@@ -55,6 +55,7 @@ class LiveSite:
         apart: the forms in which values that share memory, or are one object, on one side alone
             are not merged.
         goes_on_in_halves: whether even the code that has the site is split where it reads one.
+        offset: where in ``origin`` it stands; -1 for a call that may be substituted.
         line: of a call that may be substituted, which no plan lists.
         refused: slug and detail of why the last trace that reached the site refused it.
     """
@@ -65,6 +66,7 @@ class LiveSite:
     branch: str = "auto"
     output: str = "defer"
     guards: str = "defer"
+    untaken_gradients: str = "none"
     withdrawn: str = ""
     detail: str = ""
     lowering: str = ""
@@ -83,6 +85,7 @@ class LiveSite:
     aliased: set[int] = field(default_factory=set)
     apart: set[int] = field(default_factory=set)
     goes_on_in_halves: bool = False
+    offset: int = -1
     line: int | None = None
     refused: dict[str, str] = field(default_factory=dict)
     _code: weakref.ref[CodeType] = field(init=False, repr=False)
@@ -99,7 +102,7 @@ class LiveSite:
 
     def is_like(self, other: LiveSite) -> bool:
         """Return whether both are the same place under the same choices."""
-        choices = operator.attrgetter("branch", "output", "guards")
+        choices = operator.attrgetter("branch", "output", "guards", "untaken_gradients")
         return self._code() is other._code() and choices(self) == choices(other)
 
     @property
@@ -151,7 +154,6 @@ class _Recent(threading.local):
         # In the outermost call:
         self.refused_for_this_call: set[str] = set()
         self.read: list[LiveSite] = []
-        self.suspects: list[LiveSite] = []  # those withdrawn for a failure that may be another's
         self.without_exit: set[str] = set()
 
 
@@ -173,12 +175,26 @@ def _forget(sites: dict[str, LiveSite], key: str, code: object) -> None:
         sites.pop(key, None)
 
 
-def forget(codes: Iterable[CodeType]) -> None:
-    """Remove the sites of code, and of what was written for it, so that they are found anew."""
+def code_of(key: str) -> CodeType | None:
+    """Return the code that has the site of a key; ``None`` if there is none, or it is gone."""
+    found = find(key)
+    return None if found is None else found._code()
+
+
+def forget(codes: Iterable[CodeType], in_use: Callable[[], Container[int]]) -> None:
+    """Remove the sites of code, and of what was written for it, so that they are found anew.
+
+    Not those of code that only stands at the same place, if ``in_use`` has its identity.
+    """
     gone = set(map(_place_of, codes)) if SESSION.sites else set()
-    for key, site in list(SESSION.sites.items()):
-        known = site._code()
+    found = []
+    for key in list(SESSION.sites):
+        known = code_of(key)
         if known is not None and _place_of(known) in gone:
+            found.append((key, known))
+    kept = in_use() if found else ()
+    for key, known in found:
+        if id(known) not in kept:
             SESSION.sites.pop(key, None)
 
 
@@ -253,23 +269,6 @@ def clear_recent() -> None:
     _RECENT.sites.clear()
 
 
-def withdraw_recent(slug: str, detail: str) -> bool:
-    """Withdraw the sites mended since ``clear_recent``; return whether there were any."""
-    recent = [site for site in _RECENT.sites.values() if site.active]
-    for site in recent:
-        site.withdraw(slug, detail)
-    _RECENT.suspects += recent
-    clear_recent()
-    return bool(recent)
-
-
-def convict() -> None:
-    """Leave withdrawn what ``withdraw_recent`` has withdrawn: without it nothing has failed."""
-    _RECENT.suspects.clear()
-
-
-def acquit() -> None:
-    """Switch on again what ``withdraw_recent`` has withdrawn, since it fails without them, too."""
-    for site in _RECENT.suspects:
-        site.withdrawn = site.detail = ""
-    _RECENT.suspects.clear()
+def recent_sites() -> list[LiveSite]:
+    """Return the sites mended since ``clear_recent`` that are still on."""
+    return [site for site in _RECENT.sites.values() if site.active]

@@ -23,7 +23,13 @@ from bcmend.tracing.numbers import dead_numbers, float_tensors, scalars
 from bcmend.tracing.sites import body_states, nesting_limits, strict
 from bcmend.tracing.sites.lifted_inputs import Entry, Lifted
 from bcmend.tracing.sites.refusal import Refusal
-from bcmend.tracing.speculation import arm_failures, closed_world
+from bcmend.tracing.speculation import (
+    arm_failures,
+    closed_world,
+    iterators,
+    late_texts,
+    traced_backwards,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +90,12 @@ class Effects:
     tensors: tuple[Proxy, ...] = ()
     consumed: tuple[Value, ...] = ()
     other: closed_world.Unmerged | None = None
+
+    @property
+    def lists_left(self) -> list[Any]:
+        """What changed containers hold, and what the arm has stored in objects that it made."""
+        stored = [list(stores.values()) for stores, _ in self.made.values()]
+        return [[each.after["items"] for each in self.containers if not each.is_open], stored]
 
     def __bool__(self) -> bool:
         return bool(self.attributes or self.containers or self.tensors or self.other)
@@ -148,14 +160,15 @@ class _Recording(_SideEffects):
     def check_allowed_side_effect(self, item: Value) -> bool:
         if item.mutation_type is not None and compat.is_side_effect_safe(item.mutation_type):
             return False
+        traced_backwards.require_none(self.output_graph_weakref())
         if id(item) not in self._remembered:
             self._remembered[id(item)] = snapshots.remember(item)
         return True
 
     def _track_obj(self, item: Any, variable: Value, *more: Any, **named: Any) -> Any:
         tracked = super()._track_obj(item, variable, *more, **named)
-        if snapshots.holds_items(variable):
-            self.check_allowed_side_effect(variable)
+        for each in snapshots.containers_of(variable):
+            self.check_allowed_side_effect(each)
         return tracked
 
     track_mutable = _track_obj
@@ -241,13 +254,15 @@ def trace_arm(
             ):
                 tracer.lifted_freevars = lifted
                 _remember_containers(recording, arm.arguments)
-                result = arm.call(tx)
+                with iterators.none_left_suspended(tx):
+                    result = arm.call(tx)
                 graph = tracer.graph
                 left = _numbers_in((result, arm.arguments, *_left_in(recording, records)), graph)
                 scalars.carry_out(tx, left, float_tensors.as_tensor)
                 dead_numbers.drop_unread(graph)
                 tensors = _changed_in_place(tracer, lifted)
             effects = _effects(before, recording, tensors, scope)
+            late_texts.require_none([result, *effects.attributes.values(), *effects.lists_left])
             effects = replace(effects, other=effects.other or world.change(graph))
             return ArmTrace(
                 result, graph, dict(lifted), effects, tuple(records), lifted.entries, tuple(found)
@@ -335,7 +350,9 @@ def _remember_containers(recording: Any, arguments: Sequence[Value]) -> None:
     """
 
     def note(variable: Value) -> None:
-        if snapshots.holds_items(variable) or snapshots.is_consumable(variable):
+        for each in snapshots.containers_of(variable):
+            recording.check_allowed_side_effect(each)
+        if snapshots.is_consumable(variable):
             recording.check_allowed_side_effect(variable)
 
     for variable in list(recording.id_to_variable.values()):
@@ -400,6 +417,8 @@ def _changes_of_objects(
             is_open = type(variable) is not remembered.kind
             if is_open or not snapshots.is_same(after["items"], state["items"]):
                 containers.append(ContainerChange(variable, state, after, is_open))
+                if variable.source is not None and variable.source.name.endswith("__kwdefaults__"):
+                    other = other or "the defaults of a function"  # a call does not read them here
         elif not remembered.has_changed():
             continue
         elif snapshots.is_consumable(variable):

@@ -23,7 +23,7 @@ from bcmend.tracing.speculation import torch_settings
 from bcmend.tracing.speculation.setter_nodes import setter_in
 
 _CONTAINERS: Final = (list, dict, set, OrderedDict, deque)
-_PLAIN: Final = (bool, int, str, type(None))
+_TABLES: Final = (*_CONTAINERS, bool, int, str, type(None))
 
 #: Tables of side effects that ``arms`` makes effects of.
 MERGED: Final = frozenset(
@@ -48,12 +48,12 @@ class Tables:
 
     def __init__(self, owner: Any, but: frozenset[str] = frozenset()) -> None:
         self._owner, self._but = owner, but
-        self._before = dict(self._now())
+        self._before = {name: _copied(value) for name, value in self._now()}
 
     def _now(self) -> Iterator[tuple[str, Any]]:
         for name, value in vars(self._owner).items():
-            if name not in self._but and isinstance(value, (*_CONTAINERS, *_PLAIN)):
-                yield name, _copied(value)
+            if name not in self._but and isinstance(value, _TABLES):
+                yield name, value
 
     def changed(self) -> list[str]:
         """Return the names of the tables that have changed, are new or are gone."""

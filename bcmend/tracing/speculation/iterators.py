@@ -10,10 +10,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from bcmend.dynamo import compat, frames, snapshots
+from bcmend.dynamo import compat, frames, hooks, snapshots
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.values import Value
 from bcmend.names import PREFIX
+from bcmend.tracing.sites.refusal import Refusal
 
 
 def hold_an_open_generator(values: Sequence[Value], effects: Any) -> bool:
@@ -30,6 +31,45 @@ def hold_an_open_generator(values: Sequence[Value], effects: Any) -> bool:
 
     snapshots.visit(note, values, effects)
     return bool(blocks)
+
+
+#: The generators that a trace has made.
+_MADE: Final[Slot[list[Any]]] = Slot(list)
+
+
+@hooks.around(
+    compat.LocalGeneratorFunctionVariable, "call_function", "generators that arms leave suspended"
+)
+def _call_generator_function(
+    inner: Any, function: Any, tx: compat.Tracer, *args: Any, **kwargs: Any
+) -> Value:
+    made: Value = inner(function, tx, *args, **kwargs)
+    _MADE.of(tx.output).append(made)
+    return made
+
+
+@contextmanager
+def none_left_suspended(tx: compat.Tracer) -> Iterator[None]:
+    """Refuse a block that makes a generator and leaves it suspended in a ``try`` or ``with``.
+
+    Python closes it when nothing holds it any more, and Dynamo never does.
+    """
+    made = _MADE.of(tx.output)
+    count = len(made)
+    try:
+        yield
+        if any(_is_suspended_in_a_block(each.inline_tracer) for each in made[count:]):
+            raise Refusal("arm-effects", "a generator is left suspended in a try or with")
+    finally:
+        del made[count:]
+
+
+def _is_suspended_in_a_block(frame: Any) -> bool:
+    entry = frame.current_instruction.exn_tab_entry
+    if frame.generator_exhausted or entry is None:
+        return False
+    # From CPython 3.12 on a generator has a handler around all of it.
+    return bool(entry.target.opname != "CALL_INTRINSIC_1")
 
 
 @contextmanager
@@ -61,7 +101,8 @@ def end_here(
         return False
     effects = tx.output.side_effects
     held = _held_by_frames(tx, [*_ENDING.of(tx.output), *([tx] if returns else [])])
-    values = [*results, *held, *effects.store_attr_mutations.values()]
+    stay = (each for each in effects.id_to_variable.values() if each.source is not None)
+    values = [*results, *held, *effects.store_attr_mutations.values(), *stay]
     return not any(frames.holds(values, each, effects) for each in consumed)
 
 

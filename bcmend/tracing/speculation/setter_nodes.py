@@ -18,7 +18,17 @@ from bcmend.tracing.effects.operator_runs import target_name
 
 def setter_in(graph: Graph) -> str:
     """Return the name of a function in ``graph`` that sets something; empty if there is none."""
-    return next((target_name(node) for node in graph.nodes if _sets(node)), "")
+    return next((target_name(node) for node in graph.nodes if _sets(node) or _marks(node)), "")
+
+
+def _marks(node: Node) -> bool:
+    """Return whether a node begins a block in which tensors are made that stay apart from others.
+
+    What merges the sides is outside of it. Where the whole call is in such a block, all are alike.
+    """
+    if node.target is not compat._enter_inference_mode or torch.is_inference_mode_enabled():
+        return False
+    return bool(node.args and node.args[0])
 
 
 def _sets(node: Node) -> bool:

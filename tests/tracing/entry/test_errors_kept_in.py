@@ -227,3 +227,32 @@ def test_the_part_of_a_trace_before_patched_code_is_looked_at(
     torch.compile(before, backend="eager")(INPUTS[0])
     assert looked and set(looked) == {"before"}
     assert not frames.is_left_alone(before.__code__)
+
+
+def _with_layer(x: Tensor) -> Tensor:
+    print("in", x.sum())
+    if bool((x > 9).any()):
+        raise ValueError("large")
+    y = x.sin().matmul(x.cos()) if x.sum() > 1 else x.cos().matmul(x.exp())
+    z = x + 1 if x.min() > 0 else x - 1
+    print("out", y.sum())
+    return y + z.sum()
+
+
+FIRST = _with_layer.__code__.co_firstlineno
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, lambda f: lambda x: f(x) + 0])
+def test_a_site_that_the_back_end_does_not_take_leaves_the_others_mended(wrap: Any) -> None:
+    bcmend.patch(_with_layer)
+    compiled = torch.compile(wrap(_with_layer), backend=_fails_on("cond", []))
+    for each in (torch.ones(64, 64), -torch.ones(64, 64)):
+        assert torch.equal(compiled(each), _with_layer(each))
+    records = {each.line - FIRST: each for each in bcmend.report(_with_layer).sites}
+    assert [(line, each.status) for line, each in sorted(records.items())] == [
+        (1, "mended"),
+        (2, "mended"),
+        (4, "withdrawn"),
+        (5, "mended"),
+        (6, "mended"),
+    ]

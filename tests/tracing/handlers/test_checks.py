@@ -147,10 +147,32 @@ _MESSAGE = "Can't extract message from torch._check*()"
 def test_a_message_that_dynamo_cannot_take_is_dropped(named: dict[str, Any]) -> None:
     def body(tx: Any, x: Any) -> Any:
         handler = _Handler(_MESSAGE)
-        given = ("c",) if named else ("c", "m")
-        return checks._without_message(1)(handler, None, tx, *given, **named), handler.calls[-1]
+        given = (x,) if named else (x, "m")
+        found = checks._without_message(1)(handler, None, tx, *given, **named)
+        return found, handler.calls[-1] == ((x,), {})
 
-    assert during_trace(body, TRUE) == ("checked", (("c",), {}))
+    assert during_trace(body, TRUE) == ("checked", True)
+
+
+@pytest.mark.parametrize("condition", [2, 0.5, None, "text"])
+@pytest.mark.parametrize("position", [1, 2])
+def test_a_check_of_no_truth_keeps_its_message_and_fails_in_plain_python(
+    condition: object, position: int
+) -> None:
+    def body(tx: Any, x: Any) -> Any:
+        handler = _Handler(_MESSAGE)
+        given = [constant(None)] * (position - 1)
+        with pytest.raises(compat.Unsupported):
+            checks._without_message(position)(
+                handler, None, tx, *given, constant(condition), message="m"
+            )
+        with pytest.raises(compat.Unsupported):
+            checks._without_message(position)(
+                handler, None, tx, *given, cond=constant(condition), message="m"
+            )
+        return len(handler.calls)
+
+    assert during_trace(body, TRUE) == 2
 
 
 @pytest.mark.parametrize(("gb_type", "is_mended"), [("another", True), (_MESSAGE, False)])

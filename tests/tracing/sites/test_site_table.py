@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from types import SimpleNamespace
 from typing import Any
@@ -40,24 +41,40 @@ def test_a_refusal_lasts_until_the_site_is_mended() -> None:
     assert (site.refused, site.lowering) == ({}, "where")
 
 
-def test_only_what_was_mended_since_the_list_was_cleared_is_withdrawn() -> None:
-    old, new = LiveSite("tests.old", "branch", CODE), LiveSite("tests.new", "branch", CODE)
-    old.mended("where")
-    site_table.clear_recent()
-    assert not site_table.withdraw_recent("not-captured", "nothing was mended")
-    new.mended("cond")
-    assert site_table.withdraw_recent("not-captured", "why")
-    assert old.active
-    assert (new.active, new.withdrawn, new.detail, new.lowering) == (
-        False,
-        "not-captured",
-        "why",
-        "",
-    )
-
-
 def _site(name: str = "tests.c", **choices: str) -> LiveSite:
     return LiveSite(name, "branch", CODE, **choices)  # type: ignore[arg-type]
+
+
+def test_what_was_mended_since_the_list_was_cleared_is_recent_while_it_is_on() -> None:
+    old, new = _site("tests.old"), _site("tests.new")
+    old.mended("where")
+    site_table.clear_recent()
+    assert site_table.recent_sites() == []
+    new.mended("cond")
+    assert site_table.recent_sites() == [new]
+    new.withdraw("not-captured")
+    assert site_table.recent_sites() == []
+
+
+def test_the_code_that_has_a_key_is_known_while_it_is_alive() -> None:
+    one = CODE.replace(co_name="one")
+    site_table.register(LiveSite("tests.key", "branch", one))
+    assert site_table.code_of("tests.key") is one
+    assert site_table.code_of("tests.another") is None
+    del one
+    gc.collect()
+    assert site_table.code_of("tests.key") is None
+
+
+def test_forgotten_is_what_stands_at_the_place_of_code_and_is_not_in_use() -> None:
+    one, other, far = CODE.replace(co_flags=0), CODE.replace(), CODE.replace(co_name="far")
+    far = far.replace(co_qualname="far")
+    for key, code in (("tests.one", one), ("tests.other", other), ("tests.far", far)):
+        site_table.register(LiveSite(key, "branch", code))
+    site_table.forget([one], lambda: {id(other)})
+    assert site_table.find("tests.one") is None
+    assert site_table.find("tests.other") is not None
+    assert site_table.find("tests.far") is not None
 
 
 def test_sites_are_alike_under_the_same_choices_in_the_same_code() -> None:

@@ -1,0 +1,25 @@
+"""Guards on the keys of dictionaries that Dynamo has no reason of its own to make.
+
+``popitem`` takes what is last, and Dynamo writes all that is left back at the end of the call. That
+is right only for a dictionary with the keys that were traced.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from bcmend.dynamo import compat, handlers
+from bcmend.dynamo.handlers import PASS, Answer, Call
+
+_PURPOSE: Final = "keys that a call depends on"
+
+
+def _call_of_dictionary(call: Call) -> Answer:
+    if call.args[:1] == ("popitem",):
+        items = getattr(call.owner, "_base_vt", call.owner)
+        items.install_dict_keys_match_guard()
+    return PASS
+
+
+for _kind in (compat.ConstDictVariable, compat.OrderedDictVariable):
+    handlers.method(_kind, "call_method", _PURPOSE)(_call_of_dictionary)

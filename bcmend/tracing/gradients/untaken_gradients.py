@@ -1,0 +1,123 @@
+"""Finds the inputs of a complete graph whose gradient only the sides not taken may ask for.
+
+Eager execution leaves such a gradient at ``None``. The graph is made to return the predicates that
+decide about it, and runs behind the identity of ``gradient_switch``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+import torch
+from torch.fx import GraphModule, Node
+
+from bcmend.dynamo import compat, hooks
+from bcmend.dynamo.slots import Slot
+from bcmend.dynamo.trace_state import Phase, at_the_end_of_a_graph
+from bcmend.tracing.deopt import graph_failure, undo_log
+from bcmend.tracing.effects.operator_runs import facts_of, storage_of, target_name
+from bcmend.tracing.gradients import arm_selects
+from bcmend.tracing.gradients.gradient_flow import Flow, has_gradient, tensors_of
+from bcmend.tracing.gradients.gradient_paths import RESULT, Routes
+from bcmend.tracing.gradients.gradient_switch import switched
+from bcmend.tracing.gradients.handed_out import handed_out
+
+#: Operations after which a tensor that had a history has none, or has another one.
+_LOSES_HISTORY: Final = frozenset(["detach_", "requires_grad_", "set_", "set_data", "backward"])
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """The inputs by position, what decides about them, and how many results hold predicates."""
+
+    places: tuple[int, ...]
+    routes: Routes
+    results: int
+
+
+_IS_ASKED: Final = Slot(bool)
+_PLAN: Final[Slot[_Plan | None]] = Slot(lambda: None)
+
+
+def mark(tx: compat.Tracer, node: Node) -> None:
+    """Note that ``node`` takes a side, and have the graph examined when it is complete."""
+    arm_selects.mark(tx, node)
+    output = tx.output
+    if not _IS_ASKED.of(output) and not output.export and torch.is_grad_enabled():
+        _IS_ASKED.put(output, True)
+        at_the_end_of_a_graph(output, Phase.EDIT, partial(_plan, output))
+
+
+def _plan(output: compat.OutputGraph, module: GraphModule) -> None:
+    places, starts, flow = _found(output, module)
+    if not places:
+        return
+    routes, numbers = flow.paths.routes(starts)
+    known = list(flow.predicates)
+    asked = [(known[each], flow.inside[known[each].graph]) for each in numbers]
+    order, results = handed_out(module, asked, output.fake_mode)
+    _PLAN.put(output, _Plan(tuple(places), routes.in_order(order), results))
+
+
+def _found(output: compat.OutputGraph, module: GraphModule) -> tuple[list[int], list[int], Flow]:
+    """Return the positions of the inputs, the paths from each, and what they consist of."""
+    flow = Flow(output.fake_mode)
+    nothing: tuple[list[int], list[int], Flow] = [], [], flow
+    inputs = [node for node in module.graph.nodes if node.op == "placeholder"]
+    given: Any = module.graph.output_node().args[0]
+    results = [each for each in given if isinstance(each, Node)]
+    if (
+        not any(map(has_gradient, inputs))
+        or not any(map(has_gradient, results))
+        or not any(map(arm_selects.is_marked, module.graph.nodes))
+        or output.package is not None
+        or compat.peek_interpreter_stack() is not None
+        or any(map(_hides_history, _all_nodes(module)))
+    ):
+        return nothing
+    seeds = [RESULT if isinstance(each, Node) and has_gradient(each) else 0 for each in given]
+    paths = flow.back(module, seeds, ())
+    apart = {storage_of(each) for node in results for each in tensors_of(node)}
+    changed = undo_log.changed_inputs(output)
+    places, starts = [], []
+    for place, node in enumerate(inputs):
+        found = flow.paths.simplified(paths[node])
+        if found > RESULT and node not in changed and _is_plain(node, apart):
+            places.append(place)
+            starts.append(found)
+    return places, starts, flow
+
+
+def _is_plain(node: Node, apart: set[int]) -> bool:
+    """Return whether an input is an ordinary tensor whose memory no result has."""
+    example = node.meta.get("example_value")
+    if not isinstance(example, torch.Tensor) or type(example) is not compat.FakeTensor:
+        return False
+    return example.requires_grad and storage_of(example) not in apart
+
+
+def _all_nodes(module: GraphModule) -> Iterator[Node]:
+    for each in module.modules():
+        if isinstance(each, GraphModule):
+            yield from each.graph.nodes
+
+
+def _hides_history(node: Node) -> bool:
+    """Return whether what tracing says of a tensor's history does not hold for all its readers."""
+    name = target_name(node)
+    return name in _LOSES_HISTORY or "_nesting" in name or facts_of(node).replaces_storage
+
+
+@hooks.around(
+    compat.OutputGraph, "install_global_unsafe", "gradients of untaken sides", gate=None, place=1
+)
+def _install_global(inner: Any, output: compat.OutputGraph, name: str, value: Any) -> None:
+    plan = _PLAN.of(output)
+    if plan is not None and name.startswith("__compiled_fn"):
+        run: Any = switched(value, plan.places, plan.routes, plan.results)
+        run.__code__ = graph_failure.unseen(run.__code__)
+        value = run
+    inner(output, name, value)
