@@ -109,7 +109,8 @@ def _of_backend(module: types.ModuleType) -> Iterator[tuple[str, tuple[Get, Set]
         where = f"{module.__name__}.{name}"
         flag = next((vars(kind)[name] for kind in type(module).__mro__ if name in vars(kind)), None)
         if isinstance(flag, torch.backends.ContextProp):
-            yield where, _attribute(module, name)
+            # Not by the attribute, which refuses while ``disable_global_flags`` holds.
+            yield where, (flag.getter, flag.setter)
         elif isinstance(flag, torch.backends._FP32Precision):
             yield f"{where}.fp32_precision", _attribute(flag, "fp32_precision")
 

@@ -66,6 +66,18 @@ def test_a_setting_is_found_changed_and_put_back(name: str) -> None:
     assert torch_settings.changed(before) == []
 
 
+def test_flags_are_put_back_where_programs_may_not_set_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = torch_settings.read()
+    torch.backends.cudnn.benchmark = not torch.backends.cudnn.benchmark
+    monkeypatch.setitem(vars(torch.backends), "__allow_nonbracketed_mutation_flag", False)
+    with pytest.raises(RuntimeError, match="disable_global_flags"):
+        torch.backends.cudnn.benchmark = True
+    assert torch_settings.restore(before) == []
+    assert torch_settings.changed(before) == []
+
+
 def test_what_cannot_be_read_has_its_error_as_value(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail() -> None:
         raise RuntimeError("mixed")
