@@ -90,7 +90,7 @@ def entries() -> tuple[Entry, ...]:
     from torch.testing._internal.common_methods_invocations import op_db
 
     # The import forbids the whole process to set a flag of a back end.
-    vars(torch.backends)["__allow_nonbracketed_mutation_flag"] = True
+    torch.backends.flags_frozen.__globals__["__allow_nonbracketed_mutation_flag"] = True
     for module in list(sys.modules.values()):
         # Random functions are called under a seed there, and the generator is put back.
         if module.__name__.startswith("torch.testing.") and hasattr(module, "wrapper_set_seed"):

@@ -99,7 +99,7 @@ def _of_backends() -> Iterator[tuple[str, tuple[Get, Set]]]:
         "fp32_precision",
     ):
         yield f"torch.backends.cuda.matmul.{name}", _attribute(matmul, name)
-    for module in vars(torch.backends).values():
+    for module in (torch.backends, *vars(torch.backends).values()):
         if isinstance(module, types.ModuleType) and type(module) is not types.ModuleType:
             yield from _of_backend(module)
 

@@ -28,6 +28,10 @@ def _convolutions() -> None:
     torch.backends.cudnn.conv.fp32_precision = "ieee"
 
 
+def _of_all() -> None:
+    torch.backends.fp32_precision = "ieee"
+
+
 def _memory() -> None:
     torch.utils.deterministic.fill_uninitialized_memory = False
 
@@ -48,6 +52,7 @@ CHANGES = {
     "memory filled where not initialised": _memory,
     "torch.backends.cudnn.benchmark": _benchmark,
     "torch.backends.cudnn.conv.fp32_precision": _convolutions,
+    "torch.backends.fp32_precision": _of_all,
     "NNPACK": lambda: torch._C._set_nnpack_enabled(False),
     "state of torch's generators": lambda: torch.rand(1),
     "state of random": lambda: random.random(),
@@ -71,7 +76,8 @@ def test_flags_are_put_back_where_programs_may_not_set_them(
 ) -> None:
     before = torch_settings.read()
     torch.backends.cudnn.benchmark = not torch.backends.cudnn.benchmark
-    monkeypatch.setitem(vars(torch.backends), "__allow_nonbracketed_mutation_flag", False)
+    of_torch = torch.backends.flags_frozen.__globals__
+    monkeypatch.setitem(of_torch, "__allow_nonbracketed_mutation_flag", False)
     with pytest.raises(RuntimeError, match="disable_global_flags"):
         torch.backends.cudnn.benchmark = True
     assert torch_settings.restore(before) == []
