@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,19 +20,8 @@ _CONSUMABLE = (compat.IteratorVariable, compat.LocalGeneratorObjectVariable)
 _ITERABLES: tuple[Any, ...] = ([], (), set(), {}, {}.values(), {}.items())
 _PYTHON_ITERATORS = tuple({type(iter(each)) for each in _ITERABLES})
 
-#: Attributes of the frame of a generator that change from one value to the next.
-_FRAME = (
-    "accept_prefix_inst",
-    "stack",
-    "symbolic_locals",
-    "block_stack",
-    "generated_items",
-    "instruction_pointer",
-    "current_instruction",
-    "generator_exhausted",
-    "symbolic_result",
-    "lineno",
-)
+#: Attributes of the frame of a generator that belong to the program. All others are restored.
+_OF_THE_PROGRAM = frozenset({"f_globals", "f_builtins"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +36,17 @@ class Remembered:
     """The state of a variable at one time.
 
     Attributes:
-        state: its fields, with copies of containers; for a generator, those of its frame.
+        state: its fields, with copies of containers.
         containers: the containers themselves.
         kind: its class, which changes when it becomes a journaled container.
+        frame: for a generator, the state of its frame, and the containers in that.
     """
 
     variable: compat.VariableTracker
     state: dict[str, Any]
     containers: dict[str, Any]
     kind: type[compat.VariableTracker]
+    frame: tuple[dict[str, Any], dict[str, Any]] | None = None
 
     def now(self) -> dict[str, Any]:
         """Return the present state of the variable."""
@@ -63,28 +54,20 @@ class Remembered:
 
     def has_changed(self, besides: str = "") -> bool:
         """Return whether a field other than ``besides`` has changed."""
-        one, other = self.state, self.now()
-        if one.keys() != other.keys():
+        if self.frame is not None and _differs(self.frame[0], _state_of_frame(self.variable)):
             return True
-        return any(not is_same(one[name], other[name]) for name in one if name != besides)
+        return _differs(self.state, self.now(), besides)
 
     def restore(self) -> None:
         """Give the variable this state again."""
-        if isinstance(self.variable, compat.LocalGeneratorObjectVariable):
-            vars(self.variable.inline_tracer).update(
-                (name, _copied(value)) for name, value in self.state.items()
-            )
-            return
-        values = {
-            name: iter(value.items) if isinstance(value, _Rest) else value
-            for name, value in self.state.items()
-        }
-        is_modified = values.pop("is_modified")
-        for name, container in self.containers.items():
-            _refill(container, values[name])
-            values[name] = container
-        vars(self.variable).clear()
-        vars(self.variable).update(values)
+        is_modified = self.state["is_modified"]
+        state = {name: value for name, value in self.state.items() if name != "is_modified"}
+        _set_back(self.variable, state, self.containers)
+        if self.frame is not None:
+            frame: Any = self.variable
+            of_the_program = {name: vars(frame.inline_tracer)[name] for name in _OF_THE_PROGRAM}
+            state, containers = self.frame
+            _set_back(frame.inline_tracer, {**state, **of_the_program}, containers)
         self.variable.__class__ = self.kind
         if is_modified is not None:
             self.variable.mutation_type.is_modified = is_modified  # type: ignore[union-attr]
@@ -92,10 +75,12 @@ class Remembered:
 
 def remember(variable: compat.VariableTracker) -> Remembered:
     """Return the present state of ``variable``."""
-    containers = {
-        name: value for name, value in vars(variable).items() if type(value) in _CONTAINERS
-    }
-    return Remembered(variable, _state(variable), containers, type(variable))
+    frame = None
+    if isinstance(variable, compat.LocalGeneratorObjectVariable):
+        state = _state_of_frame(variable)
+        frame = state, _containers(variable.inline_tracer, state)
+    containers = _containers(variable, vars(variable))
+    return Remembered(variable, _state(variable), containers, type(variable), frame)
 
 
 def holds_items(variable: compat.VariableTracker) -> bool:
@@ -139,12 +124,41 @@ def visit(
 
 
 def _state(variable: compat.VariableTracker) -> dict[str, Any]:
-    if isinstance(variable, compat.LocalGeneratorObjectVariable):
-        frame = vars(variable.inline_tracer)
-        return {name: _copied(frame[name]) for name in _FRAME if name in frame}
     state = {name: _copied(value) for name, value in vars(variable).items()}
     state["is_modified"] = getattr(variable.mutation_type, "is_modified", None)
     return state
+
+
+def _state_of_frame(generator: Any) -> dict[str, Any]:
+    fields = vars(generator.inline_tracer)
+    return {name: _copied(value) for name, value in fields.items() if name not in _OF_THE_PROGRAM}
+
+
+def _containers(owner: object, names: Collection[str]) -> dict[str, Any]:
+    return {
+        name: value
+        for name, value in vars(owner).items()
+        if name in names and type(value) in _CONTAINERS
+    }
+
+
+def _differs(one: dict[str, Any], other: dict[str, Any], besides: str = "") -> bool:
+    if one.keys() != other.keys():
+        return True
+    return any(not is_same(one[name], other[name]) for name in one if name != besides)
+
+
+def _set_back(owner: object, state: dict[str, Any], containers: dict[str, Any]) -> None:
+    """Give an object the fields of ``state`` alone, with its own containers."""
+    values = {
+        name: iter(value.items) if isinstance(value, _Rest) else value
+        for name, value in state.items()
+    }
+    for name, container in containers.items():
+        _refill(container, values[name])
+        values[name] = container
+    vars(owner).clear()
+    vars(owner).update(values)
 
 
 def _copied(value: Any) -> Any:
