@@ -122,7 +122,33 @@ def _can_be_repeated(body: FunctionType, failure: BaseException) -> bool:
         and not capture.refuses_to_compile(failure)
         and not state.may_break
         and bool(state.repeatable)
+        and not _was_replayed(body, failure)
     )
+
+
+def _was_replayed(body: FunctionType, failure: BaseException) -> bool:
+    """Return whether a call failed where its effects on Python objects are replayed.
+
+    Its frame is then not inside its graph; a call that is not compiled has no graph to fail in.
+    """
+    traceback, code = failure.__traceback__, body.__code__
+    while traceback is not None:
+        frame, traceback = traceback.tb_frame, traceback.tb_next
+        if _place(frame.f_code) == _place(code):
+            graphs = [name for name in frame.f_code.co_names if name.startswith("__compiled_fn")]
+            codes = [_code_of(frame.f_globals.get(name)) for name in graphs]
+            return traceback is None or traceback.tb_frame.f_code not in codes
+    return False
+
+
+def _place(code: CodeType) -> tuple[str, str, int]:
+    return code.co_filename, code.co_qualname, code.co_firstlineno
+
+
+def _code_of(graph: Any) -> CodeType | None:
+    """Return the code that a call of a graph runs first."""
+    called: Any = graph if isinstance(graph, FunctionType) else type(graph).__call__
+    return getattr(called, "__code__", None)
 
 
 def _compiled(body: FunctionType, arguments: tuple[Any, ...], buffer: Buffer, callback: Any) -> Any:

@@ -15,34 +15,25 @@ import dis
 import functools
 import inspect
 import logging
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
-from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
+from dataclasses import dataclass, field
+from types import CodeType, FunctionType
 from typing import Any, Final
-
-import torch
 
 from bcmend.delivery import codec
 from bcmend.dynamo import compat, hooks, snapshots
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.trace_state import Phase, at_the_end
 from bcmend.dynamo.values import Value, constant, example_of, items_in, object_behind
-from bcmend.knowledge.static_lookup import captured
 from bcmend.tracing.effects.change_counts import changes
+from bcmend.tracing.effects.reach import Reach
 from bcmend.tracing.sites import encoding, refusal
 from bcmend.tracing.sites.site_table import LiveSite
 
-_PLAIN = (
-    str, bytes, int, float, complex, bool, type(None), type, ModuleType, FunctionType,
-    BuiltinFunctionType, torch.dtype, torch.device,
-)  # fmt: skip
 _IMMUTABLE = (compat.ConstantVariable, compat.SymNodeVariable, compat.TensorVariable)
 #: What ``record_builder.snapshot`` makes a copy of.
 _COPIED = (compat.ListVariable, compat.ConstDictVariable, compat.OrderedDictVariable)
-#: More objects than this behind an argument are not looked through.
-_MOST = 20_000
-
 Present = dict[tuple[compat.UserDefinedObjectVariable, str], Value | None]
 
 
@@ -51,10 +42,10 @@ class Moment:
     """How things were when a record was made."""
 
     site: LiveSite
-    #: The models of all that its arguments hold, and identities of the objects behind those that
-    #: were there before the call.
+    #: The models of all that its arguments hold, and the objects behind those that were there
+    #: before the call.
     inside: frozenset[Value]
-    behind: frozenset[int]
+    behind: Reach
     #: What had been stored to objects, what containers held, changes of tensors in place.
     attributes: dict[Value, dict[str, Value]]
     containers: tuple[snapshots.Remembered, ...]
@@ -65,10 +56,10 @@ class Moment:
     put_back: dict[Value, set[str]]
     copied: frozenset[Value]
     known: frozenset[str]
-    #: Identities of the objects that the output itself changes, of what these hold, and the global
+    #: Identities of the objects that the output itself changes, what these hold, and the global
     #: variables that are read for the text of an object.
     written: frozenset[int] = frozenset()
-    behind_written: frozenset[int] = frozenset()
+    behind_written: Reach = field(default_factory=Reach)
     globals: frozenset[str] = frozenset()
 
     def give_up(self, detail: str) -> bool:
@@ -78,6 +69,8 @@ class Moment:
 
 
 _MOMENTS: Final[Slot[list[Moment]]] = Slot(list)
+#: What has been looked through for a trace, by the identities of the roots.
+_REACHES: Final[Slot[dict[tuple[int, ...], Reach]]] = Slot(dict)
 
 
 def of_objects(
@@ -185,7 +178,7 @@ def _moment(
     return Moment(
         site,
         frozenset(inside),
-        frozenset(_identities(_real(tx, root) for root in roots)),
+        _reach(tx, (_real(tx, root) for root in roots)),
         {owner: dict(stored) for owner, stored in effects.store_attr_mutations.items()},
         tuple(map(snapshots.remember, holding)),
         {each: _version(each) for each in known if isinstance(each, compat.TensorVariable)},
@@ -194,9 +187,15 @@ def _moment(
         frozenset(each.realize() for each in present.values() if each is not None),
         frozenset(site.stored_later),
         frozenset(map(id, written)),
-        frozenset(_identities(written)) - set(map(id, written)),
+        _reach(tx, written),
         frozenset(name for each in inside for code in _text_of(each) for name in code.co_names),
     )
+
+
+def _reach(tx: compat.Tracer, roots: Iterable[object]) -> Reach:
+    found = list(roots)
+    known = _REACHES.of(tx.output)
+    return known.setdefault(tuple(map(id, found)), Reach(found))
 
 
 def _written_by(inside: Iterable[Value]) -> Iterator[object]:
@@ -229,13 +228,6 @@ def _methods_of(value: object) -> Iterator[FunctionType]:
     for kind in type(value).__mro__:
         if kind.__module__ not in (logging.__name__, "builtins"):
             yield from (each for each in vars(kind).values() if isinstance(each, FunctionType))
-
-
-def _named_by(function: FunctionType) -> Iterator[object]:
-    """Yield what a function finds in its cells, and in global variables."""
-    yield from (value for _, value in captured(function))
-    names = function.__globals__
-    yield from (names[name] for name in function.__code__.co_names if name in names)
 
 
 def _text_of(variable: Value) -> Iterator[CodeType]:
@@ -288,33 +280,6 @@ def _real(tx: compat.Tracer, root: Value) -> object:
     return next((each for each in effects.keepalive if id(each) == found), None)
 
 
-def _identities(roots: Iterable[object]) -> set[int]:
-    """Return the identities of all that ``roots`` hold, themselves included."""
-    seen: set[int] = set()
-    waiting: list[Any] = []
-    for root in roots:
-        waiting += _named_by(root) if isinstance(root, FunctionType) else (root,)
-    while waiting and len(seen) < _MOST:
-        value = waiting.pop()
-        if isinstance(value, _PLAIN) or id(value) in seen:
-            continue
-        seen.add(id(value))
-        if isinstance(value, dict):
-            waiting += [*value.keys(), *value.values()]
-        elif isinstance(value, (list, tuple, set, frozenset, deque)):
-            waiting += value
-        if not isinstance(value, torch.Tensor):
-            waiting += vars(value).values() if hasattr(value, "__dict__") else ()
-            waiting += (getattr(value, name, None) for name in _slots(type(value)))
-    return seen
-
-
-def _slots(kind: type) -> Iterable[str]:
-    for each in kind.__mro__:
-        slots = vars(each).get("__slots__", ())
-        yield from (slots,) if isinstance(slots, str) else slots
-
-
 def require_closed(
     tx: compat.Tracer, sites: Collection[LiveSite], containers: Iterable[Value]
 ) -> None:
@@ -329,7 +294,9 @@ def require_closed(
         for moment in found:
             held = [container, moment.owners.get(container, container)]
             is_behind = any(
-                one is each and key in moment.behind for key, one in known for each in held
+                one is each and key in moment.behind.identities
+                for key, one in known
+                for each in held
             )
             if is_behind or not moment.inside.isdisjoint(held):
                 withdrawn = moment.give_up("what an object holds is changed behind it in an arm")
@@ -352,7 +319,7 @@ def _has_changed(effects: Any, moment: Moment) -> bool:
     identity = {known: key for key, known in effects.id_to_variable.items()}
 
     def is_held(each: Value) -> bool:
-        return each in moment.inside or identity.get(each) in moment.behind
+        return each in moment.inside or identity.get(each) in moment.behind.identities
 
     seen = _seen_by_the_call(effects, moment, identity)
     if seen:
@@ -379,7 +346,8 @@ def _has_changed(effects: Any, moment: Moment) -> bool:
 def _seen_by_the_call(effects: Any, moment: Moment, identity: dict[Value, int]) -> str:
     """Return how the rest of the call can see that output is delayed; empty if it cannot."""
     known = effects.id_to_variable
-    behind = [known[key] for key in moment.behind_written.intersection(known)]
+    held = moment.behind_written.identities - moment.written
+    behind = [known[key] for key in held.intersection(known)]
     if any(_base_of(each) is not None or snapshots.holds_items(each) for each in behind):
         return "the call looks at what the output changes"
     for owner, later in _stored_later(effects, moment):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-from types import FunctionType
 from typing import Any
 
 import pytest
 import torch
 
+import bcmend
 from bcmend.delivery.records import Buffer
 from bcmend.tracing.entry.boundary import run
 from bcmend.tracing.sites import body_states
@@ -90,22 +90,83 @@ def test_every_thread_has_its_own_buffer() -> None:
     assert logs == {name: [f"{name}{turn}" for turn in range(20)] for name in logs}
 
 
-@pytest.mark.parametrize("repeatable", [True, False, None])
-def test_a_call_is_made_again_only_where_its_graph_left_no_trace(repeatable: bool | None) -> None:
-    calls: list[str] = []
+class _Graph:
+    def __init__(self) -> None:
+        self.calls = 0
 
-    def body(buffer: Buffer) -> str:
-        calls.append("call")
-        if len(calls) == 1:
+    def __call__(self) -> str:
+        self.calls += 1
+        if self.calls == 1:
             raise IndexError("inside the graph")
         return "as eager does"
 
-    assert isinstance(body, FunctionType)
+
+@pytest.mark.parametrize("repeatable", [True, False, None])
+def test_a_call_is_made_again_only_where_its_graph_left_no_trace(
+    repeatable: bool | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = _Graph()
+    monkeypatch.setitem(globals(), "__compiled_fn_0", graph)
+
+    def body(buffer: Buffer) -> Any:
+        return __compiled_fn_0()  # type: ignore[name-defined]  # noqa: F821
+
     body_states.state_of(body.__code__, is_body=True).repeatable = repeatable
     if repeatable:
         assert run(body, ()) == "as eager does"
-        assert len(calls) == 2
+        assert graph.calls == 2
     else:
         with pytest.raises(IndexError, match="inside the graph"):
             run(body, ())
-        assert len(calls) == 1
+        assert graph.calls == 1
+
+
+def _raises_itself(buffer: Buffer) -> None:
+    _STARTED.append(__compiled_fn_0())  # type: ignore[name-defined]  # noqa: F821
+    raise IndexError("behind the graph")
+
+
+def _raises_inside_of_another(buffer: Buffer) -> None:
+    _STARTED.append(__compiled_fn_0())  # type: ignore[name-defined]  # noqa: F821
+    _fail("behind the graph")
+
+
+_STARTED: list[object] = []
+
+
+@pytest.mark.parametrize("body", [_raises_itself, _raises_inside_of_another])
+def test_a_call_that_fails_behind_its_graph_is_not_made_again(
+    body: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def graph() -> None: ...
+
+    monkeypatch.setitem(globals(), "__compiled_fn_0", graph)
+    monkeypatch.setitem(globals(), "_STARTED", started := [])
+    body_states.state_of(body.__code__, is_body=True).repeatable = True
+    with pytest.raises((IndexError, ValueError), match="behind the graph"):
+        run(body, ())
+    assert started == [None]
+
+
+def test_effects_are_not_repeated_where_one_of_them_fails() -> None:
+    """A gradient that does not fit is found when the graph has run and others are stored."""
+
+    def make() -> Any:
+        weight, log = torch.ones(3, requires_grad=True), []
+
+        def program(x: torch.Tensor) -> torch.Tensor:
+            y = x * weight.detach()
+            if y.sum() > 0:
+                y = y + 1
+            log.append(1)
+            weight.grad = torch.cat([y, y])
+            return y
+
+        return program, log
+
+    program, log = make()
+    compiled = torch.compile(bcmend.patch(program), backend="eager")
+    for turn in range(1, 4):
+        with pytest.raises(RuntimeError, match="assign a gradient"):
+            compiled(torch.ones(3))
+        assert log == [1] * turn

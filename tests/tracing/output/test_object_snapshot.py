@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections import OrderedDict, deque
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,6 +17,7 @@ from torch._dynamo.variables.misc import StringFormatVariable
 import bcmend
 from bcmend.delivery.codec import TEXT, encoded
 from bcmend.delivery.records import show_as_of
+from bcmend.tracing.effects.reach import Reach, identities_behind
 from bcmend.tracing.output import object_snapshot
 from bcmend.tracing.output.object_snapshot import Moment
 from bcmend.tracing.sites.refusal import SiteChanged
@@ -240,7 +242,7 @@ class _ObjectVariable(VariableTracker):
 def test_the_objects_behind_an_argument_are_all_that_it_holds() -> None:
     inner, item, key = Slotted(), Shown(), Shown()
     outer = Shown(held=[item, (1, {key: "text"})], inner=inner, tensor=torch.ones(2))
-    found = object_snapshot._identities([outer])
+    found = identities_behind([outer])
     for each in (outer, inner, item, key, outer.held, outer.tensor):
         assert id(each) in found
     assert id(1) not in found
@@ -249,17 +251,32 @@ def test_the_objects_behind_an_argument_are_all_that_it_holds() -> None:
 def test_objects_that_hold_each_other_are_looked_at_once() -> None:
     one, other = Shown(), Shown()
     one.other, other.one = other, one
-    assert {id(one), id(other)} <= object_snapshot._identities([one])
+    assert {id(one), id(other)} <= identities_behind([one])
 
 
-def test_slots_are_those_of_all_base_classes() -> None:
-    class Single(Slotted):
-        __slots__ = "single"
+def test_no_object_is_left_out_for_their_number_and_no_code_of_theirs_runs() -> None:
+    class Proxy:
+        @property
+        def __dict__(self) -> Any:
+            return {"more": Proxy()}
 
-    class Derived(Single):
-        __slots__ = ("last",)
+        @property
+        def __class__(self) -> Any:
+            raise AssertionError
 
-    assert sorted(object_snapshot._slots(Derived)) == ["count", "last", "single"]
+    last = Shown()
+    many = [[Proxy() for _ in range(100)] for _ in range(300)]
+    found = identities_behind([Shown(held=(partial(print, last), many))])
+    assert id(last) in found
+    assert id(many[-1][-1]) in found
+
+
+def test_what_an_object_holds_is_looked_through_when_asked_for_and_once() -> None:
+    held: list[object] = []
+    reach = Reach([held])
+    held.append(Shown())
+    assert id(held[0]) in reach.identities
+    assert reach.identities is reach.identities
 
 
 def test_what_a_record_copies_is_not_watched_and_objects_in_it_are() -> None:
@@ -295,7 +312,7 @@ def _moment(site: LiveSite, *inside: VariableTracker, stored: Any = None) -> Mom
     return Moment(
         site,
         inside=frozenset(inside),
-        behind=frozenset(),
+        behind=Reach(()),
         attributes=stored or {},
         containers=(),
         versions={},
