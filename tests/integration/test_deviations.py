@@ -465,6 +465,21 @@ def test_a_row_that_a_loop_leaves_has_a_stride_of_its_own() -> None:
     assert (row.stride(), same.stride()) == ((3,), (1,))
 
 
+@pytest.mark.parametrize("rows", [0, 1])
+def test_strides_that_reach_no_memory_are_those_of_a_select(rows: int) -> None:
+    def program(x: Tensor) -> Tensor:
+        if x.sum() > 0:
+            y = x[:rows, :3]
+        else:
+            y = (x * 2)[:rows, :3]
+        return y
+
+    x = torch.ones(4, 6)
+    result, same = program(x), _mended(program)(x)
+    assert torch.equal(result, same)
+    assert (result.stride(), same.stride()) == ((6, 1), (3, 1))
+
+
 def test_a_deprecated_function_of_torch_warns_while_it_is_traced() -> None:
     def program(x: Tensor) -> Tensor:
         torch._check_is_size(x.sum().item())

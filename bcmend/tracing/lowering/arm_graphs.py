@@ -81,7 +81,10 @@ def arm_graph(
         if value is None:
             result = _zeros_in_form_of(graph, example)
         else:
-            copy = graph.call_method("clone", (known[value.as_proxy().node],))
+            # Else the copy keeps odd strides of dimensions of one item, which the operator refuses.
+            is_plain = compat.is_contiguous_or_false(example)
+            form: dict[str, Any] = {"memory_format": torch.contiguous_format} if is_plain else {}
+            copy = graph.call_method("clone", (known[value.as_proxy().node],), form)
             result = with_example(copy, example)
         results.append(_covered(graph, result) if has_to_be_covered(example) else result)
     if not results:  # an operator has to return something

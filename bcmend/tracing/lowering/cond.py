@@ -11,6 +11,7 @@ from torch.fx import Node, Proxy
 from bcmend.dynamo import compat, fx_graph, shape_env
 from bcmend.dynamo.shape_env import symbols_in
 from bcmend.dynamo.values import TensorValue, Value, example_of
+from bcmend.tracing.effects import memory_form
 from bcmend.tracing.effects.operator_runs import storage_of
 from bcmend.tracing.gradients import untaken_gradients
 from bcmend.tracing.lowering.arm_graphs import (
@@ -82,6 +83,7 @@ def _as_merged(tx: compat.Tracer, pair: Pair, result: Value) -> Value:
         bits = fx_graph.method(tx, "view", result, torch.int64)
         result = fx_graph.method(tx, "to", bits, example.dtype)
     assert isinstance(result, compat.TensorVariable)
+    result = memory_form.as_in(tx, result, example)
     sides = [example_of(side) for side in (pair.then_value, pair.else_value) if side is not None]
     if any(side.requires_grad for side in sides) or not example_of(result).requires_grad:
         return result

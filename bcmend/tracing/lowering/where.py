@@ -12,6 +12,7 @@ from torch.fx.node import map_arg
 from bcmend.delivery import grad_fn_label
 from bcmend.dynamo import compat, fx_graph
 from bcmend.dynamo.values import TensorValue, Value, example_of
+from bcmend.tracing.effects import memory_form
 from bcmend.tracing.lowering.arm_graphs import requires_grad
 from bcmend.tracing.merging.merge import Pair
 from bcmend.tracing.merging.shared_memory import is_among
@@ -45,7 +46,8 @@ def by_where(
         if one is None or other is None or pair.is_number:
             merged.append(_rewrap(tx, pair, one if one is not None else other))
         else:
-            merged.append(chosen(tx, predicate, one, other))
+            result = chosen(tx, predicate, one, other)
+            merged.append(memory_form.as_in(tx, result, example_of(pair.present)))
     return merged
 
 

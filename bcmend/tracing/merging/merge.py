@@ -15,6 +15,7 @@ import torch
 
 from bcmend.dynamo import compat, values
 from bcmend.dynamo.values import TensorValue, Value, example_of, is_unbacked
+from bcmend.tracing.effects import memory_form
 from bcmend.tracing.sites.phi import Build, Merged, Phi
 from bcmend.tracing.sites.refusal import Refusal
 
@@ -328,7 +329,7 @@ def difference(one: torch.Tensor, other: torch.Tensor) -> str:
     for size, left, right in zip(one.shape, one.stride(), other.stride(), strict=True):
         if not any(map(compat.statically_known_true, (size == 1, left == right))):
             return f"strides {one.stride()} on one side, {other.stride()} on the other"
-    return ""
+    return "" if memory_form.can_be_given(one) else f"items in one place: strides {one.stride()}"
 
 
 def _describe(value: Value) -> str:
