@@ -172,7 +172,9 @@ class Registry:
             function = function.fget if is_property else function
             for hook in sorted(chain, key=lambda each: each.place):
                 function = hook.around(function)
-            yield owner, name, property(function) if is_property else function
+            is_static = isinstance(vars(owner).get(name), staticmethod)
+            kept = property if is_property else staticmethod if is_static else None
+            yield owner, name, function if kept is None else kept(function)
 
     def _replace(self, owner: Any, name: str, value: Any) -> None:
         before = vars(owner).get(name, _ABSENT)

@@ -46,6 +46,8 @@ def _chain(function: Any) -> list[Any]:
     found: list[Any] = []
     if isinstance(function, property):
         function = function.fget
+    elif isinstance(function, staticmethod):
+        function = function.__func__
     while hasattr(function, hooks._INNER):
         found.append(_closure(function)["function"])
         function = getattr(function, hooks._INNER)

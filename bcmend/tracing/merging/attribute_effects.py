@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dis
 import functools
+import inspect
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Final
@@ -23,7 +24,7 @@ from bcmend.tracing.merging.planned import Change, Join
 from bcmend.tracing.output import record_builder
 from bcmend.tracing.output.record_builder import Draft
 from bcmend.tracing.sites import nesting_limits
-from bcmend.tracing.sites.phi import Build, Merged
+from bcmend.tracing.sites.phi import Build, Merged, Phi
 from bcmend.tracing.sites.refusal import Refusal, attempt
 from bcmend.tracing.sites.session import SESSION
 from bcmend.tracing.speculation.arms import ArmTrace
@@ -84,6 +85,7 @@ def _attribute_change(
     may_merge = inherited < 0 or is_read
     variable, name = place
     _require_of_the_program(variable, name)
+    _require_no_method(variable, name, sides)
     merger, is_deleted = join.merger, [isinstance(side, compat.DeletedVariable) for side in sides]
     if all(is_deleted):
         return Change(variable, name, lambda merged: sides[0], (sides[0], sides[0]), kind)
@@ -121,6 +123,22 @@ def _require_of_the_program(variable: Value, name: str) -> None:
             raise Refusal("arm-effects", f"a store to {name} of a class, which its metaclass sees")
     if where.partition(".")[0] == "torch":
         raise Refusal("arm-setting", f"{where}.{name}")
+
+
+def _require_no_method(variable: Value, name: str, sides: tuple[Value, Value]) -> None:
+    """Raise ``Refusal`` if a class gets or loses what its objects bind.
+
+    Dynamo looks for that in the class itself, and not among what is stored.
+    """
+    owner = getattr(variable, "value", None)
+    if not isinstance(owner, type):
+        return
+    kinds = [type(inspect.getattr_static(owner, name, None))]
+    # A phi was asked about when its sides were stored.
+    known = (one for one in sides if not isinstance(one, (compat.DeletedVariable, Phi)))
+    kinds += [one.python_type() for one in known]
+    if any(hasattr(kind, "__get__") for kind in kinds):
+        raise Refusal("arm-effects", f"{name} of a class, which its objects bind")
 
 
 def _require_storable(tx: compat.Tracer, variable: Value, name: str) -> None:

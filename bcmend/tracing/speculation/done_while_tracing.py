@@ -1,9 +1,12 @@
-"""Modules that an arm would load: Dynamo imports while it traces, whichever side is taken."""
+"""What Dynamo itself does while it traces an arm, whichever side is taken.
+
+It loads modules, and it makes classes, which their bases and metaclasses notice.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.util import resolve_name
 from typing import Any, Final
 
@@ -24,12 +27,47 @@ def _import(
     fromlist: tuple[str, ...] | None,
     level: int,
 ) -> Any:
-    tx = being_traced()
-    if tx is not None and frames.covers(tx) and nesting_limits.is_in_an_arm(tx):
+    if _is_in_an_arm(being_traced()):
         missing = not_loaded(name, globals, fromlist, level)
         if missing:
             raise Refusal("arm-effects", f"the module {missing[0]} is imported")
     return inner(name, globals=globals, fromlist=fromlist, level=level)
+
+
+@hooks.around(compat.BuiltinVariable, "call___build_class__", "classes that an arm would make")
+def _build_class(inner: Any, variable: Any, tx: compat.Tracer, *args: Any, **kwargs: Any) -> Any:
+    _require_outside(tx)
+    return inner(variable, tx, *args, **kwargs)
+
+
+@hooks.around(
+    compat.BuiltinVariable,
+    "_make_handler",
+    "classes that an arm would make by calling `type`",
+    gate=None,
+)
+def _make_handler(inner: Any, function: Any, kinds: Sequence[type], has_keywords: bool) -> Any:
+    handler = inner(function, kinds, has_keywords)
+    if function is not type or len(kinds) != _PARTS_OF_A_CLASS:
+        return handler
+
+    def make_class(tx: compat.Tracer, args: Any, kwargs: Any) -> Any:
+        _require_outside(tx)
+        return handler(tx, args, kwargs)
+
+    return make_class
+
+
+_PARTS_OF_A_CLASS: Final = 3
+
+
+def _require_outside(tx: compat.Tracer) -> None:
+    if _is_in_an_arm(tx):
+        raise Refusal("arm-effects", "a class is made")
+
+
+def _is_in_an_arm(tx: compat.Tracer | None) -> bool:
+    return tx is not None and frames.covers(tx) and nesting_limits.is_in_an_arm(tx)
 
 
 def not_loaded(
