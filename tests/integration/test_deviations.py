@@ -7,8 +7,10 @@ equal: then the row can go.
 from __future__ import annotations
 
 import copy
+import functools
 import traceback
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FunctionType
@@ -760,3 +762,88 @@ def test_the_whole_stack_shows_frames_of_the_compiler() -> None:
         torch._dynamo.reset()
         (compiled or bcmend.compile(program, backend="eager"))(POSITIVE)
         assert compiler in sink.taken()
+
+
+def _eager_stock_and_mended(program: Any, make: Callable[[], Any]) -> list[Any]:
+    """Return what a program without a break gives in eager execution, with torch, with bcmend."""
+
+    def stock() -> Any:
+        return torch.compile(program, backend="eager", fullgraph=True)
+
+    found = []
+    for way in (lambda: program, stock, lambda: _mended(program)):
+        torch._dynamo.reset()
+        found.append(int(way()(make(), torch.zeros(()))))
+    return found
+
+
+class Mortal:
+    died = 0
+
+    def __del__(self) -> None:
+        Mortal.died += 1
+
+    def one(self) -> int:
+        return 1
+
+
+def test_objects_die_late() -> None:
+    def program(held: list[Mortal], x: Tensor) -> Tensor:
+        held.clear()
+        return x + Mortal.died
+
+    def make() -> list[Mortal]:
+        Mortal.died = 0
+        return [Mortal()]
+
+    assert _eager_stock_and_mended(program, make) == [1, 0, 0]
+
+
+def test_a_cache_of_a_function_stays_empty() -> None:
+    calls: list[int] = []
+
+    @functools.lru_cache
+    def cached(number: int) -> int:
+        calls.append(number)
+        return number
+
+    def program(_: Any, x: Tensor) -> Tensor:
+        return x + cached(3) + cached(3) - 6 + len(calls)
+
+    def make() -> None:
+        calls.clear()
+        cached.cache_clear()
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Dynamo's, about the cache
+        assert _eager_stock_and_mended(program, make) == [1, 2, 2]
+
+
+def test_a_bounded_deque_is_too_long_during_the_call() -> None:
+    def program(held: deque[int], x: Tensor) -> Tensor:
+        held.append(3)
+        return x + len(held)
+
+    given: list[deque[int]] = []
+
+    def make() -> deque[int]:
+        given.append(deque([1, 2], maxlen=2))
+        return given[-1]
+
+    assert _eager_stock_and_mended(program, make) == [2, 3, 3]
+    assert [list(each) for each in given] == [[2, 3]] * 3
+
+
+def test_a_method_given_to_a_class_is_not_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Mortal, "one", Mortal.one)
+    before = Mortal.one
+
+    def program(held: Mortal, x: Tensor) -> Tensor:
+        Mortal.one = lambda self: 9  # type: ignore[method-assign]
+        return x + held.one()
+
+    def make() -> Mortal:
+        Mortal.one = before  # type: ignore[method-assign]
+        return Mortal()
+
+    assert _eager_stock_and_mended(program, make) == [9, 1, 1]
