@@ -34,6 +34,12 @@ _OVERWRITING: Final = frozenset(
 )
 #: Operators that read only the size, strides, dtype and device of their first argument.
 _ALIKE: Final = frozenset([_ATEN.rand_like, _ATEN.randint_like, _ATEN.randn_like])
+#: Operators that ask for certain strides, and what does the same with any: a back end that takes
+#: other operators apart gives them other ones.
+_WITHOUT_STRIDES: Final[dict[Any, Any]] = {
+    _ATEN.view.default: _ATEN.reshape.default,
+    _ATEN._unsafe_view.default: _ATEN.reshape.default,
+}
 _DROPOUTS: Final = (torch.nn.functional.dropout, torch.dropout)
 
 
@@ -213,6 +219,7 @@ def expand(node: Node, module: GraphModule, drawn: Callable[[Node, tuple[Any, ..
                 known[each] = drawn(each, map_arg(each.args, known.__getitem__))
             else:
                 known[each] = graph.node_copy(each, known.__getitem__)
+                known[each].target = _WITHOUT_STRIDES.get(each.target, each.target)
             known[each].meta = {**unjudged(node.meta), "example_value": each.meta["val"]}
     with graph.inserting_before(node):
         for each in reversed(entered):

@@ -80,6 +80,14 @@ def causal_attention(x: Tensor, w: Tensor) -> Tensor:
     ).view(4, 4)
 
 
+def attention_to_what_a_cache_holds(x: Tensor, w: Tensor) -> Tensor:
+    """Joined to nothing, the keys keep other strides where a back end takes ``cat`` apart."""
+    heads = (x @ w).view(2, 2, 2, 2).transpose(1, 2)
+    held = torch.cat([torch.tensor([]), heads], dim=-2)
+    result = functional.scaled_dot_product_attention(heads, held, held, dropout_p=0.4)
+    return result.transpose(1, 2).reshape(4, 4)
+
+
 def attention_with_a_differentiable_mask(x: Tensor, w: Tensor) -> Tensor:
     heads = (x @ w).view(1, 2, 2, 4)
     return functional.scaled_dot_product_attention(
@@ -160,6 +168,7 @@ TAKEN_OUT = [
     alpha_dropout,
     attention,
     causal_attention,
+    attention_to_what_a_cache_holds,
     attention_with_a_differentiable_mask,
     attention_with_a_boolean_mask,
     attention_of_groups,
@@ -305,6 +314,12 @@ def test_inductor_with_the_numbers_of_eager(arm: Arm) -> None:
 
 
 @pytest.mark.slow
+def test_inductor_with_other_strides_than_those_of_the_trace() -> None:
+    program = _program(attention_to_what_a_cache_holds)
+    with torch._inductor.config.patch(fallback_random=True):
+        assert _unlike_eager(program, "inductor", fullgraph=True) == []
+
+
 def test_inductor_uses_one_mask_forward_and_backward() -> None:
     """With numbers of its own: the gradient is zero just where the output is."""
     mended = bcmend.compile(_program(dropout_alone), backend="inductor", fullgraph=True)
