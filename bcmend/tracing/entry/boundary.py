@@ -8,6 +8,7 @@ the call is tried again: nothing of it has run, since such a body is always comp
 
 from __future__ import annotations
 
+import dis
 import sys
 import threading
 from types import CodeType, FunctionType
@@ -127,18 +128,39 @@ def _can_be_repeated(body: FunctionType, failure: BaseException) -> bool:
 
 
 def _was_replayed(body: FunctionType, failure: BaseException) -> bool:
-    """Return whether a call failed where its effects on Python objects are replayed.
+    """Return whether a call failed behind its graph, with effects that were replayed before.
 
-    Its frame is then not inside its graph; a call that is not compiled has no graph to fail in.
+    A call that is not compiled has no graph to fail in.
     """
     traceback, code = failure.__traceback__, body.__code__
     while traceback is not None:
-        frame, traceback = traceback.tb_frame, traceback.tb_next
+        frame, at, traceback = traceback.tb_frame, traceback.tb_lasti, traceback.tb_next
         if _place(frame.f_code) == _place(code):
             graphs = [name for name in frame.f_code.co_names if name.startswith("__compiled_fn")]
             codes = [_code_of(frame.f_globals.get(name)) for name in graphs]
-            return traceback is None or traceback.tb_frame.f_code not in codes
+            if traceback is not None:
+                return traceback.tb_frame.f_code not in codes
+            return not _is_first_behind_the_graph(frame.f_code, at)
     return False
+
+
+def _is_first_behind_the_graph(code: CodeType, offset: int) -> bool:
+    """Return whether nothing but locals was changed between the graph and what failed."""
+    between = None
+    for each in dis.get_instructions(code):
+        if between is None:
+            if each.opname == "STORE_FAST" and each.argval.startswith("graph_out"):
+                between = []
+        elif each.offset >= offset:
+            return not any(_may_change_an_object(name) for name in between)
+        else:
+            between.append(each.opname)
+    return False
+
+
+def _may_change_an_object(opname: str) -> bool:
+    kind, _, where = opname.partition("_")
+    return kind == "CALL" or (kind in ("STORE", "DELETE") and where != "FAST")
 
 
 def _place(code: CodeType) -> tuple[str, str, int]:

@@ -148,6 +148,23 @@ def test_a_call_that_fails_behind_its_graph_is_not_made_again(
     assert started == [None]
 
 
+def test_a_call_that_fails_before_any_effect_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = _Graph()
+    graph.calls = 1
+    monkeypatch.setitem(globals(), "__compiled_fn_0", graph)
+    kept: list[object] = []
+
+    def body(buffer: Buffer) -> Any:
+        graph_out_0 = __compiled_fn_0()  # type: ignore[name-defined]  # noqa: F821
+        if graph.calls == 2:
+            kept.mark = graph_out_0  # type: ignore[attr-defined]
+        return graph_out_0
+
+    body_states.state_of(body.__code__, is_body=True).repeatable = True
+    assert run(body, ()) == "as eager does"
+    assert graph.calls == 3
+
+
 def test_effects_are_not_repeated_where_one_of_them_fails() -> None:
     """A gradient that does not fit is found when the graph has run and others are stored."""
 
