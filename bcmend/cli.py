@@ -153,6 +153,7 @@ def _doctor() -> Iterator[str]:
     for table, title in (
         (hooks.FUNCTIONS, "handlers of functions of torch are added meanwhile"),
         (hooks.OPERATORS, "operators of bcmend are known to Dynamo while anything is patched"),
+        (hooks.KERNELS, "kernels of torch's operators are replaced while anything is patched"),
     ):
         rows = [(each.target, each.purpose) for each in registry.rows if each.table == table]
         yield from _table(len(rows), title, rows)

@@ -176,7 +176,11 @@ from torch.fx.experimental.symbolic_shapes import (
     free_unbacked_symbols,
     statically_known_true,
 )
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._python_dispatch import (
+    TorchDispatchMode,
+    _disable_current_modes,
+    _get_current_dispatch_mode,
+)
 from torch.utils._pytree import tree_leaves
 from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.reference import PythonReferenceAnalysis
@@ -190,6 +194,7 @@ MODULE_CALL_IMPL: Final = torch.nn.Module._call_impl
 MODULE_WRAPPED_CALL: Final = torch.nn.Module._wrapped_call_impl
 ASSERT_ASYNC: Final = torch.ops.aten._assert_async.msg
 ASSERT_SCALAR: Final = torch.ops.aten._assert_scalar.default
+DispatchKey: Final = torch._C.DispatchKey
 _get_data_attr: Final = torch._C._autograd._get_data_attr  # type: ignore[attr-defined]
 _nn_pad: Final = torch._C._nn.pad
 _set_grad_enabled_now: Final = torch._C._set_grad_enabled
@@ -337,6 +342,7 @@ operators with an effect: _EffectType _register_effectful_op
 assertions inside a graph: ASSERT_ASYNC ASSERT_SCALAR
 run an operation on fake tensors: FakeTensor FakeTensorMode get_fake_value make_fx
 see the operators behind an operation: TorchDispatchMode _disable_current_modes
+run sides of an operator directly: DispatchKey _get_current_dispatch_mode
 unbacked sizes and numbers: GuardOnDataDependentSymNode ShapeEnv canonicalize_bool_expr
     free_symbols free_unbacked_symbols statically_known_true
 compute with symbolic expressions: PythonReferenceAnalysis ValueRanges bound_sympy

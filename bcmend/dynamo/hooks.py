@@ -109,13 +109,31 @@ def original(function: Any) -> Any:
 
 FUNCTIONS: Final = "functions"
 OPERATORS: Final = "operators"
+KERNELS: Final = "kernels"
 
 #: Classes of which the objects of a trace get a subclass.
 _PER_TRACE: Final[tuple[type, ...]] = (compat.OutputGraph, compat.SideEffects, compat.ShapeEnv)
 _ABSENT: Final = object()
 
 
-def _table(name: str) -> dict[Any, Any]:
+class _Kernels:
+    """What operators with graphs as arguments run where gradients flow, as a table."""
+
+    def get(self, operator: Any, default: Any) -> Any:
+        return operator.py_kernels.get(compat.DispatchKey.Autograd, default)
+
+    def __setitem__(self, operator: Any, kernel: Any) -> None:
+        operator.py_kernels[compat.DispatchKey.Autograd] = kernel
+        operator._dispatch_cache.clear()
+
+    def __delitem__(self, operator: Any) -> None:
+        del operator.py_kernels[compat.DispatchKey.Autograd]
+        operator._dispatch_cache.clear()
+
+
+def _table(name: str) -> Any:
+    if name == KERNELS:
+        return _Kernels()
     if name == FUNCTIONS:
         found: dict[Any, Any] = compat.TorchInGraphFunctionVariable._get_handlers()
         return found
@@ -266,6 +284,19 @@ def operator(name: str, purpose: str) -> Callable[[type], type]:
     return declare
 
 
+def kernel(operator: Any, purpose: str) -> Callable[[Function], Function]:
+    """Declare what runs before the kernel of an operator where gradients flow."""
+
+    def declare(function: Function) -> Function:
+        def make(before: Any) -> Any:
+            return functools.partial(function, before)
+
+        REGISTRY.rows.append(Row(KERNELS, operator, purpose, make))
+        return function
+
+    return declare
+
+
 @contextmanager
 def active() -> Iterator[None]:
     """Have the hooks in place for the length of a block, in which patched code is compiled."""
@@ -308,11 +339,11 @@ def adopt(objects: Iterable[Any]) -> None:
 
 
 def arm() -> None:
-    """Make bcmend's own operators known to Dynamo, and have it skip bcmend's code."""
+    """Make bcmend's own operators known to Dynamo, its kernels to torch; have bcmend skipped."""
     if REGISTRY.armed:
         return
     for each in REGISTRY.rows:
-        if each.table == OPERATORS:
+        if each.table != FUNCTIONS:
             REGISTRY.armed.append(_put_row(each))
     compat.trace_rules.add("bcmend")
     added = compat.trace_rules.SKIP_DIRS[-1]

@@ -146,7 +146,7 @@ def _was_replayed(body: FunctionType, failure: BaseException) -> bool:
 
 def _is_first_behind_the_graph(code: CodeType, offset: int) -> bool:
     """Return whether nothing but locals was changed between the graph and what failed."""
-    between = None
+    between: list[str] | None = None
     for each in dis.get_instructions(code):
         if between is None:
             if each.opname == "STORE_FAST" and each.argval.startswith("graph_out"):

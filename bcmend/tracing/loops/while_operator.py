@@ -13,7 +13,12 @@ from bcmend.dynamo import compat, fx_graph, shape_env
 from bcmend.dynamo.values import TensorValue, example_of
 from bcmend.tracing.loops.late_gradients import becoming_differentiable, tied
 from bcmend.tracing.lowering import cond, where
-from bcmend.tracing.lowering.arm_graphs import installed, requires_grad, with_example
+from bcmend.tracing.lowering.arm_graphs import (
+    installed,
+    requires_grad,
+    with_dense_gradient,
+    with_example,
+)
 from bcmend.tracing.numbers import predicates
 from bcmend.tracing.speculation.arms import ArmTrace
 
@@ -163,6 +168,14 @@ def _condition_graph(given: Sequence[Proxy], additional: Sequence[Proxy], ends: 
     return graph
 
 
+def _as_read(graph: Graph, entered: Node) -> Node:
+    """Return an input of an iteration in a form whose gradient is laid out like it."""
+    example = entered.meta.get("example_value")
+    if not (isinstance(example, torch.Tensor) and example.requires_grad):
+        return entered
+    return with_dense_gradient(graph, entered, example)
+
+
 def _body_graph(body: Body, given: Sequence[Proxy], additional: Sequence[Proxy]) -> Graph:
     graph = Graph()
     carried = _placeholders(graph, "carried", given)
@@ -171,6 +184,10 @@ def _body_graph(body: Body, given: Sequence[Proxy], additional: Sequence[Proxy])
     def copied(node: Node, example: Any) -> Node:
         return with_example(graph.call_method("clone", (node,)), example)
 
+    carried, others = (
+        [_as_read(graph, node) if body.gradients else node for node in nodes]
+        for nodes in (carried, others)
+    )
     known = {proxy.node: node for proxy, node in zip(additional, others, strict=True)}
     copies = [
         copied(node, outer.node.meta["example_value"])

@@ -15,6 +15,7 @@ from torch.fx import Graph, GraphModule, Node, Proxy
 from bcmend.dynamo import compat
 from bcmend.dynamo.values import TensorValue, example_of
 from bcmend.tracing.effects.operator_runs import facts_of
+from bcmend.tracing.lowering import direct_runs
 from bcmend.tracing.merging.shared_memory import is_among
 from bcmend.tracing.sites.refusal import Refusal
 from bcmend.tracing.speculation.arms import ArmTrace
@@ -52,6 +53,7 @@ def with_example(node: Node, example: Any) -> Node:
 def installed(tx: compat.Tracer, name: str, graph: Graph) -> Proxy:
     """Install a graph for an operator to call; return what stands for it in the main graph."""
     module = GraphModule(dict(tx.output.nn_modules), graph)
+    direct_runs.mark(module)
     return tx.output.create_proxy("get_attr", tx.output.install_subgraph(name, module), (), {})
 
 
@@ -109,7 +111,7 @@ def _inputs(graph: Graph, operands: Sequence[Proxy], changed: Sequence[Proxy]) -
         if has_to_be_a_tensor(operand):
             entered = _number_again(graph, entered)
         if torch.is_grad_enabled() and requires_grad(operand):
-            entered = _with_dense_gradient(graph, entered, operand.node.meta["example_value"])
+            entered = with_dense_gradient(graph, entered, operand.node.meta["example_value"])
         if is_among(operand, changed):
             if id(example) not in copies:
                 copy = graph.call_method("clone", (entered,))
@@ -168,7 +170,7 @@ def _covered(graph: Graph, result: Node) -> Node:
     return graph.call_method("view", (wide, torch.float64))
 
 
-def _with_dense_gradient(graph: Graph, placeholder: Node, example: torch.Tensor) -> Node:
+def with_dense_gradient(graph: Graph, placeholder: Node, example: torch.Tensor) -> Node:
     """Return an operand in a form whose gradient is laid out like it, as backward demands.
 
     The gradient of a sum is an expanded number: multiplied by one it is dense. That of a
