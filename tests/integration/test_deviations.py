@@ -6,6 +6,7 @@ equal: then the row can go.
 
 from __future__ import annotations
 
+import calendar
 import copy
 import functools
 import traceback
@@ -847,3 +848,42 @@ def test_a_method_given_to_a_class_is_not_called(monkeypatch: pytest.MonkeyPatch
         return Mortal()
 
     assert _eager_stock_and_mended(program, make) == [9, 1, 1]
+
+
+def test_an_optimizer_whose_settings_change_becomes_capturable() -> None:
+    def program(held: torch.optim.Optimizer, x: Tensor) -> Tensor:
+        held.param_groups[0]["lr"] *= 0.5
+        return x + 1
+
+    given: list[torch.optim.SGD] = []
+
+    def make() -> torch.optim.SGD:
+        given.append(torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=1.0))
+        return given[-1]
+
+    _eager_stock_and_mended(program, make)
+    found = [each.param_groups[0] for each in given]
+    assert [each["lr"] for each in found] == [0.5] * 3
+    assert ["capturable" in each for each in found] == [False, True, True]
+
+
+def test_globals_of_the_standard_library_are_taken_for_constants(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(calendar, "setting", 1, raising=False)
+    code = compile("def setting_now(): return setting", "<test>", "exec")
+    exec(code, vars(calendar), made := {})
+
+    def program(x: Tensor) -> Tensor:
+        return x + made["setting_now"]()
+
+    def stock() -> Any:
+        return torch.compile(program, backend="eager", fullgraph=True)
+
+    for way, later in ((lambda: program, 2), (stock, 1), (lambda: _mended(program), 1)):
+        torch._dynamo.reset()
+        monkeypatch.setattr(calendar, "setting", 1)
+        called = way()
+        assert int(called(torch.zeros(()))) == 1
+        monkeypatch.setattr(calendar, "setting", 2)
+        assert int(called(torch.zeros(()))) == later
