@@ -1,4 +1,4 @@
-"""Bit-for-bit comparison of two nested model outputs.
+"""Comparison of two nested model outputs, bit for bit or within a tolerance.
 
 Reads any nesting of tensors, containers and plain objects (model outputs, key-value caches) and
 produces the paths at which the two differ, each with what differs there.
@@ -37,13 +37,22 @@ def largest_difference(first: Tensor, second: Tensor) -> float:
     return float(torch.where(equal, torch.zeros_like(gap), gap).max())
 
 
-def _tensor_difference(first: Tensor, second: Tensor) -> str | None:
+def _is_within(first: Tensor, second: Tensor, tolerance: float) -> bool:
+    """Return whether floats differ by no more than a share of the largest finite one, or of one."""
+    if not (tolerance and (first.is_floating_point() or first.is_complex())):
+        return False
+    finite = first[first.isfinite()].abs()
+    largest = max(1.0, float(finite.max())) if finite.numel() else 1.0
+    return largest_difference(first, second) <= tolerance * largest
+
+
+def _tensor_difference(first: Tensor, second: Tensor, tolerance: float) -> str | None:
     for aspect in ("dtype", "shape", "device", "requires_grad"):
         left, right = getattr(first, aspect), getattr(second, aspect)
         if left != right:
             return f"{aspect} {left} and {right}"
     first, second = first.detach(), second.detach()
-    if same_bits(first, second):
+    if same_bits(first, second) or _is_within(first, second, tolerance):
         return None
     return f"values differ by up to {largest_difference(first, second):g}"
 
@@ -62,21 +71,28 @@ def _parts(value: object) -> Mapping[object, object] | None:
 
 
 def differences(
-    first: object, second: object, path: str = "output", _seen: frozenset[int] = frozenset()
+    first: object,
+    second: object,
+    path: str = "output",
+    tolerance: float = 0.0,
+    _seen: frozenset[int] = frozenset(),
 ) -> Iterator[str]:
-    """Each place where `second` is not what `first` is, as "path: what differs"."""
+    """Each place where `second` is not what `first` is, as "path: what differs".
+
+    Floats of a tensor may differ by `tolerance`, a share of the largest of them or of one.
+    """
     if type(first) is not type(second):
         yield f"{path}: type {type(first).__name__} and {type(second).__name__}"
     elif isinstance(first, Tensor) and isinstance(second, Tensor):
-        found = _tensor_difference(first, second)
+        found = _tensor_difference(first, second, tolerance)
         if found is not None:
             yield f"{path}: {found}"
     elif id(first) not in _seen:
-        yield from _differences_inside(first, second, path, _seen | {id(first)})
+        yield from _differences_inside(first, second, path, tolerance, _seen | {id(first)})
 
 
 def _differences_inside(
-    first: object, second: object, path: str, seen: frozenset[int]
+    first: object, second: object, path: str, tolerance: float, seen: frozenset[int]
 ) -> Iterator[str]:
     left, right = _parts(first), _parts(second)
     if left is None or right is None:
@@ -87,4 +103,4 @@ def _differences_inside(
         yield f"{path}: parts {list(left)} and {list(right)}"
     else:
         for key in left:
-            yield from differences(left[key], right[key], f"{path}[{key!r}]", seen)
+            yield from differences(left[key], right[key], f"{path}[{key!r}]", tolerance, seen)

@@ -45,7 +45,10 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     names = [case.name for case in CASES]
     parser.add_argument("names", nargs="*", metavar="NAME", help="a class, such as BartModel")
     parser.add_argument("--mode", choices=MODES, help="one mode only")
-    parser.add_argument("--backend", choices=BACKENDS, default="counting")
+    parser.add_argument("--backend", choices=BACKENDS, default="inductor")
+    parser.add_argument(
+        "--breaks", action="store_true", help="without fullgraph=True; graphs are counted"
+    )
     parser.add_argument("--details", action="store_true", help="every refused site and difference")
     parsed = parser.parse_args(arguments)
     unknown = [name for name in parsed.names if name not in names]
@@ -57,11 +60,13 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _row(case: Case, found: Measurement) -> tuple[str, ...]:
-    whole = "[green]yes[/]" if found.error is None else "[red]no[/]"
+    whole = "[red]no[/]" if found.error else str(found.graphs)
     same = "" if found.error else "[red]no[/]" if found.differences else "[green]yes[/]"
     stock = str(found.stock_graphs) if found.stock_error is None else "fails"
     obstacle = found.error or next(iter(found.differences), "")
-    return case.name, found.mode, stock, whole, same, case.waits.get(found.mode) or obstacle
+    ratios = [f"{each:.2f}" if each else "" for each in (found.first_call, found.later_call)]
+    told = case.waits.get(found.mode) or obstacle
+    return case.name, found.mode, stock, whole, same, *ratios, told
 
 
 def table(results: Sequence[Result], backend: str) -> Table:
@@ -71,9 +76,11 @@ def table(results: Sequence[Result], backend: str) -> Table:
     shown.add_column("model", no_wrap=True)
     shown.add_column("mode")
     shown.add_column("stock\ngraphs", justify="right")
-    shown.add_column("one graph\nmended", justify="right")
+    shown.add_column("graphs\nmended", justify="right")
     shown.add_column("same as\neager", justify="right")
-    shown.add_column("what stands in the way", max_width=48)
+    shown.add_column("first call\n/ stock", justify="right")
+    shown.add_column("later call\n/ stock", justify="right")
+    shown.add_column("what stands in the way", max_width=36)
     for case, found in results:
         shown.add_row(*_row(case, found))
     return shown
@@ -105,13 +112,17 @@ def _pairs(parsed: argparse.Namespace) -> list[tuple[Case, str]]:
 
 
 def measure_all(
-    pairs: Sequence[tuple[Case, str]], backend: str, on_start: Callable[[str], None]
+    pairs: Sequence[tuple[Case, str]],
+    backend: str,
+    on_start: Callable[[str], None],
+    *,
+    fullgraph: bool = True,
 ) -> list[Result]:
     """Measures each pair of a model and a mode; `on_start` is told which one begins."""
     results = []
     for number, (case, mode) in enumerate(pairs, start=1):
         on_start(f"[{number}/{len(pairs)}] {case.name}, {mode}")
-        results.append((case, measure(case, mode, backend=backend)))
+        results.append((case, measure(case, mode, backend=backend, fullgraph=fullgraph)))
     return results
 
 
@@ -119,7 +130,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs, prints, and returns the exit code."""
     parsed = parse(arguments)
     with dynamo_quiet(logging.CRITICAL), Console(stderr=True).status("starting") as status:
-        results = measure_all(_pairs(parsed), parsed.backend, status.update)
+        results = measure_all(
+            _pairs(parsed), parsed.backend, status.update, fullgraph=not parsed.breaks
+        )
     console = Console()
     console.width = max(console.width, TABLE_WIDTH)
     console.print(table(results, parsed.backend))

@@ -24,6 +24,8 @@ def _measurement(**given: Any) -> Measurement:
         "error": None,
         "differences": (),
         "refusals": (),
+        "first_call": 1.0,
+        "later_call": 1.0,
     }
     return Measurement(**known | given)
 
