@@ -178,13 +178,17 @@ def with_dense_gradient(graph: Graph, placeholder: Node, example: torch.Tensor) 
     """
     order = _order_in_memory(example)
     ordered_example = example.permute(order)
+    before = len(graph.nodes)
     ordered = _permuted(graph, placeholder, ordered_example, order)
     entered = with_example(graph.call_function(torch.mul, (ordered, 1)), ordered_example)
     if ordered_example.is_contiguous():
         flat = graph.call_method("reshape", (entered, -1))
         with_example(flat, ordered_example.reshape(-1))
         entered = with_example(graph.call_method("view_as", (flat, ordered)), ordered_example)
-    return _permuted(graph, entered, example, _places(order))
+    entered = _permuted(graph, entered, example, _places(order))
+    for node in list(graph.nodes)[before:]:
+        direct_runs.mark_form(node)
+    return entered
 
 
 def has_to_be_covered(example: torch.Tensor) -> bool:

@@ -1,4 +1,4 @@
-"""Choices and loops whose graph is run as it is run their sides like any other code.
+"""Sides of choices and loops in a graph that nobody compiles: they run like any other code.
 
 Autograd's kernels of the operators trace both sides and their backward anew at each call. A back
 end that compiles them never comes to those kernels with numbers; one that does not, such as
@@ -7,27 +7,48 @@ end that compiles them never comes to those kernels with numbers; one that does 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import torch
-from torch.fx import GraphModule
+from torch.fx import GraphModule, Node
 
 from bcmend.dynamo import compat, hooks
 
-_MARK: Final = "bcmend_side"
+_SIDE: Final = "bcmend_side"  # of a graph: None, or what is run for it
+_FORM: Final = "bcmend_form"  # of a node: it changes the form of its first argument
 
 
 def mark(module: GraphModule) -> None:
     """Note that a graph is a side of an operator of ours."""
-    module.meta[_MARK] = True
+    module.meta[_SIDE] = None
+
+
+def mark_form(node: Node) -> Node:
+    """Note that a node, with others in a row, gives a value in a form that only backward needs."""
+    node.meta[_FORM] = True
+    return node
+
+
+def _plain(module: GraphModule) -> GraphModule:
+    """Return a side without what only the operator's backward needs; made once."""
+    found: GraphModule | None = module.meta[_SIDE]
+    if found is None:
+        graph = copy.deepcopy(module.graph)
+        for node in list(graph.nodes):
+            if _FORM in node.meta:
+                node.replace_all_uses_with(node.args[0])
+                graph.erase_node(node)
+        module.meta[_SIDE] = found = GraphModule(module, graph)
+    return found
 
 
 def _can_run(graph: Any, tensors: Sequence[Any]) -> bool:
     """Return whether a graph is one of ours, and nothing but its numbers is asked for."""
     return (
         isinstance(graph, GraphModule)
-        and _MARK in graph.meta
+        and _SIDE in graph.meta
         and compat._get_current_dispatch_mode() is None
         and compat.peek_interpreter_stack() is None
         and all(
@@ -43,7 +64,7 @@ def _choose(
     inner: Callable[..., Any], predicate: Any, true: Any, false: Any, operands: Sequence[Any]
 ) -> Any:
     if _can_run(true, (predicate, *operands)):
-        return (true if predicate else false)(*operands)
+        return _plain(true if predicate else false)(*operands)
     return inner(predicate, true, false, operands)
 
 
@@ -58,7 +79,7 @@ def _iterate(
 ) -> Any:
     if not _can_run(body, (*carried, *given)):
         return inner(condition, body, carried, given, **keywords)
-    values = carried
+    values, body = carried, _plain(body)
     while condition(*values, *given):
         values = body(*values, *given)
     if values is carried:  # an operator returns no argument of its own
