@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch.fx import Node, Proxy
 
-from bcmend.dynamo import compat, fx_graph, shape_env
+from bcmend.dynamo import compat, fx_graph
 from bcmend.dynamo.shape_env import symbols_in
 from bcmend.dynamo.values import TensorValue, Value, example_of
 from bcmend.tracing.effects import memory_form
 from bcmend.tracing.effects.operator_runs import storage_of
 from bcmend.tracing.gradients import untaken_gradients
+from bcmend.tracing.lowering import known_structures
 from bcmend.tracing.lowering.arm_graphs import (
     arm_graph,
     gradients_flow,
@@ -59,8 +59,7 @@ def by_cond(
     proxy = tx.output.create_proxy("call_function", torch.ops.higher_order.cond, arguments, {})
     nesting_limits.mark_cond(proxy.node, size)
     untaken_gradients.mark(tx, proxy.node)
-    with shape_env.taken_back(tx.output.shape_env):  # torch traces both arms here
-        results: Any = compat.wrap_fx_proxy(tx, proxy)
+    results = known_structures.called(tx, proxy, (then_graph, else_graph))
     merged = zip(pairs, results.items[: len(pairs)], strict=True)
     return [_as_merged(tx, *each) for each in merged]
 
