@@ -30,6 +30,7 @@ class Layers(nn.Module):
 @pytest.fixture
 def traced(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Return the choices that torch traces itself, as they come."""
+    torch._dynamo.reset()  # no size of an earlier model makes one dynamic
     found: list[Any] = []
     wrap = compat.wrap_fx_proxy
 
