@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import torch
 
-from bcmend.dynamo import compat, frames, handlers
+from bcmend.dynamo import compat, frames, fx_graph, handlers
 from bcmend.dynamo.handlers import PASS, Answer, Call
 from bcmend.dynamo.values import Value, constant, example_of, fake_mode_of
 from bcmend.tracing.effects.operator_runs import storage_of
@@ -120,6 +120,42 @@ def _needs_exit(tx: compat.Tracer, part: Part, form: Sequence[Any], value: Any) 
     return needs
 
 
+# A mask
+
+
+def _store_by_mask(tx: compat.Tracer, target: Tensor, mask: Value, value: Value) -> bool:
+    """Write ``x[mask] = v`` as a select where ``v`` gets a gradient; say whether that is done.
+
+    The backward of such a store takes as many rows as the mask has places, and Inductor fails on
+    their number.
+    """
+    if type(mask) is not Tensor or type(value) is not Tensor or not torch.is_grad_enabled():
+        return False
+    example, given, places = (example_of(each) for each in (target, value, mask))
+    rest = example.dim() - places.dim()
+    if (
+        places.dtype is not torch.bool
+        or not given.requires_grad
+        or _is_required_leaf(example)
+        or not _can_be_selected(example, value)
+        or (example.dtype, example.device) != (given.dtype, given.device)
+        or places.device != example.device
+        or not 0 <= given.dim() <= rest
+    ):
+        return False
+    sizes = zip(reversed(given.shape), reversed(example.shape), strict=False)
+    fits = all(is_one(size) or compat.statically_known_true(size == of) for size, of in sizes)
+    covers = zip(places.shape, example.shape, strict=False)
+    if not (fits and all(compat.statically_known_true(size == of) for size, of in covers)):
+        return False
+    wide: Any = mask
+    for _ in range(rest):
+        wide = fx_graph.method(tx, "unsqueeze", wide, -1)
+    selected = fx_graph.function(tx, torch.where, wide, value, target)
+    target.call_method(tx, "copy_", [selected], {})
+    return True
+
+
 # What Dynamo calls
 
 
@@ -183,6 +219,9 @@ def _set_item(call: Call) -> Answer:
         return PASS
     key, value = (each.realize() for each in call.args)
     stored = attempt(lambda: _store(tx, tensor, key, value))
-    if isinstance(stored, Refusal) and not _store_to_view(tx, tensor, key, value):
-        return PASS
-    return constant(None)
+    is_done = (
+        not isinstance(stored, Refusal)
+        or _store_to_view(tx, tensor, key, value)
+        or _store_by_mask(tx, tensor, key, value)
+    )
+    return constant(None) if is_done else PASS
