@@ -39,6 +39,14 @@ ROUNDS: Final = 2
 #: share of the largest number: what is compiled as a whole adds in another order.
 TOLERANCE: Final = {"counting": 1e-6, "aot_eager": 1e-6, "inductor": 1e-4}
 
+#: Settings of Inductor: the random numbers of eager, in its order (to save memory, draws would
+#: change places), and no code of an earlier run.
+_AS_EAGER: Final = {
+    "fallback_random": True,
+    "reorder_for_peak_memory": False,
+    "force_disable_caches": True,
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Shown:
@@ -215,7 +223,7 @@ def measure(
     inputs = case.inputs()
     copies = [copy.deepcopy(model) for _ in range(2)]
     eager = Run(0, None, tuple(_calls(model, model, inputs, seed + 1)), ())
-    with inductor_config.patch(fallback_random=True, force_disable_caches=True):
+    with inductor_config.patch(_AS_EAGER):
         _warm_up(backend)
         stock = _compiled(copies[0], inputs, backend, seed + 1)
         start = perf_counter()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import calendar
 import copy
 import functools
+import os
 import traceback
 import warnings
 from collections import deque
@@ -875,7 +876,7 @@ def test_globals_of_the_standard_library_are_taken_for_constants(
     exec(code, vars(calendar), made := {})
 
     def program(x: Tensor) -> Tensor:
-        return x + made["setting_now"]()
+        return x + made["setting_now"]() * int(os.environ.get("BCMEND_TEST", "1"))
 
     def stock() -> Any:
         return torch.compile(program, backend="eager", fullgraph=True)
@@ -883,7 +884,10 @@ def test_globals_of_the_standard_library_are_taken_for_constants(
     for way, later in ((lambda: program, 2), (stock, 1), (lambda: _mended(program), 1)):
         torch._dynamo.reset()
         monkeypatch.setattr(calendar, "setting", 1)
+        monkeypatch.delenv("BCMEND_TEST", raising=False)
         called = way()
         assert int(called(torch.zeros(()))) == 1
         monkeypatch.setattr(calendar, "setting", 2)
         assert int(called(torch.zeros(()))) == later
+        monkeypatch.setenv("BCMEND_TEST", "3")
+        assert int(called(torch.zeros(()))) == later * (3 if later == 2 else 1)

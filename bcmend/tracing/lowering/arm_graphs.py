@@ -7,10 +7,12 @@ that no input is a float, and that gradients are laid out alike.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cmp_to_key
 from typing import Any
 
 import torch
 from torch.fx import Graph, GraphModule, Node, Proxy
+from torch.fx.proxy import GraphAppendingTracer
 
 from bcmend.dynamo import compat
 from bcmend.dynamo.values import TensorValue, example_of
@@ -81,13 +83,9 @@ def arm_graph(
     for value, other in zip(values, others, strict=True):
         example = example_of(other if value is None else value)
         if value is None:
-            result = _zeros_in_form_of(graph, example)
+            result = _zeros_in_form_of(graph, example, operands)
         else:
-            # Else the copy keeps odd strides of dimensions of one item, which the operator refuses.
-            is_plain = compat.is_contiguous_or_false(example)
-            form: dict[str, Any] = {"memory_format": torch.contiguous_format} if is_plain else {}
-            copy = graph.call_method("clone", (known[value.as_proxy().node],), form)
-            result = with_example(copy, example)
+            result = _copied(graph, known[value.as_proxy().node], example)
         results.append(_covered(graph, result) if has_to_be_covered(example) else result)
     if not results:  # an operator has to return something
         result = graph.call_function(torch.zeros, ((),))
@@ -133,23 +131,72 @@ def _number_again(graph: Graph, placeholder: Node) -> Node:
     return number
 
 
-def _zeros_in_form_of(graph: Graph, example: torch.Tensor) -> Node:
+def _zeros_in_form_of(graph: Graph, example: torch.Tensor, operands: Sequence[Proxy]) -> Node:
     """Return zeros in the form of a copy of ``example``; ``torch.cond`` compares strides too."""
     order = list(range(example.dim()))
     if compat.is_non_overlapping_and_dense_or_false(example):
         order = _order_in_memory(example)
-    size = tuple(example.shape[dimension] for dimension in order)
+    size = tuple(_size_inside(graph, example.shape[at], operands) for at in order)
     keywords: Any = {"dtype": example.dtype, "device": example.device}
     zeros = with_example(graph.call_function(torch.zeros, (size,), keywords), example)
     return _permuted(graph, zeros, example, _places(order))
 
 
+def _copied(graph: Graph, node: Node, example: torch.Tensor) -> Node:
+    """Return a copy laid out as zeros in its form are, in dimensions of one item as well."""
+    if not compat.is_non_overlapping_and_dense_or_false(example):
+        return with_example(graph.call_method("clone", (node,)), example)
+    order = _order_in_memory(example)
+    ordered = _permuted(graph, node, example.permute(order), order)
+    form: dict[str, Any] = {"memory_format": torch.contiguous_format}
+    copy = with_example(graph.call_method("clone", (ordered,), form), example.permute(order))
+    return _permuted(graph, copy, example, _places(order))
+
+
+def _size_inside(graph: Graph, size: Any, operands: Sequence[Proxy]) -> Any:
+    """Return a size as an arm computes it of what it is given.
+
+    Raises ``Refusal`` where nothing that it is given has such a size.
+    """
+    if not isinstance(size, torch.SymInt):
+        return size
+    tracer = GraphAppendingTracer(graph)  # one for all that is computed together
+    numbers = {
+        symbol: Proxy(_number_of(graph, symbol, operands), tracer)
+        for symbol in size.node.expr.free_symbols
+    }
+    found = compat.sympy_interp(compat.PythonReferenceAnalysis, numbers, size.node.expr)
+    return with_example(found.node, size) if isinstance(found, Proxy) else found
+
+
+def _number_of(graph: Graph, symbol: Any, operands: Sequence[Proxy]) -> Node:
+    inputs: list[Node] = [node for node in graph.nodes if node.op == "placeholder"]
+    for entered, operand in zip(inputs, operands, strict=True):
+        example = operand.node.meta.get("example_value")
+        if _is_symbol(example, symbol):
+            return entered
+        sizes = example.shape if isinstance(example, torch.Tensor) else ()
+        for dimension, size in enumerate(sizes):
+            if _is_symbol(size, symbol):
+                return with_example(graph.call_method("size", (entered, dimension)), size)
+    raise Refusal("arms-differ", "a size that only one side knows")
+
+
+def _is_symbol(value: Any, symbol: Any) -> bool:
+    return isinstance(value, torch.SymInt) and value.node.expr == symbol
+
+
 def _order_in_memory(example: torch.Tensor) -> list[int]:
-    """Return the dimensions by descending stride; as they come where a stride is symbolic."""
-    order, strides = list(range(example.dim())), example.stride()
-    if all(isinstance(stride, int) for stride in strides):
-        order.sort(key=lambda dimension: -strides[dimension])
-    return order
+    """Return the dimensions by descending stride; as they come where nothing is known of two."""
+    strides = example.stride()
+
+    def compare(one: int, other: int) -> int:
+        left, right = strides[one], strides[other]
+        if compat.statically_known_true(left > right):
+            return -1
+        return int(compat.statically_known_true(left < right))
+
+    return sorted(range(example.dim()), key=cmp_to_key(compare))
 
 
 def _places(order: Sequence[int]) -> list[int]:
