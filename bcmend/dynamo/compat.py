@@ -152,6 +152,7 @@ from torch._dynamo.variables.user_defined import (
     UserDefinedExceptionObjectVariable,
     UserDefinedObjectVariable,
 )
+from torch._functorch import config as functorch_config
 from torch._guards import (
     ChainedSource,
     Guard,
@@ -335,7 +336,7 @@ which code Dynamo compiles, and when: ConvertFrameReturn _get_error_on_graph_bre
     _set_error_on_graph_break compile_lock get_eval_frame_callback reset_code set_eval_frame
     always_optimize_code_objects skip_code
 which functions Dynamo inlines: SkipResult trace_rules
-settings of Dynamo: dynamo_config
+settings of Dynamo, of AOTAutograd: dynamo_config functorch_config
 the code in which a frame goes on behind a graph break: ContinueExecutionCache
 operators: HigherOrderOperator OpOverload OpOverloadPacket higher_order_ops
 operators with an effect: _EffectType _register_effectful_op

@@ -24,6 +24,7 @@ from bcmend.tracing.entry.primitives import unbound as unbound
 from bcmend.tracing.entry.primitives import undecided as undecided
 
 # Modules that declare hooks and handlers, and that nothing else imports.
+from bcmend.tracing.gradients import donated_memory  # noqa: F401
 from bcmend.tracing.handlers import (  # noqa: F401
     any_all,
     checks,
