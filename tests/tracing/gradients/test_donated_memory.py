@@ -38,7 +38,7 @@ def loop(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(
-    ("program", "count"), [(in_place, 1), (saved, 3), (loop, 2)], ids=lambda each: str(each)
+    ("program", "count"), [(in_place, 1), (saved, 3), (loop, 2)], ids=["in place", "saved", "loop"]
 )
 def test_arguments_and_gradients_are_those_of_eager(
     program: Callable[..., torch.Tensor], count: int
