@@ -69,12 +69,12 @@ python -m tests.matrix --every --minutes 240                 # every effect, not
 python -m pytest tests/matrix
 ```
 
-What [deviations.md](deviations.md) declares is left out: zeros for a gradient that is None in eager
-execution, a copy where that has an alias, and a merged result that requires gradients. Other rows of
-that page are not, and differ below: objects, generators, coroutines and weak references that end late,
-caches of functions, deques with a `maxlen`, optimizers that become `capturable`, globals of the standard
-library, warnings that a filter makes an error, and what a merged attribute is later compared with by
-identity.
+What [deviations.md](deviations.md) declares is left out: zeros for a gradient that is None in
+eager execution, a copy where that has an alias, and a merged result that requires gradients. Other
+rows of that page are not, and differ below: objects, generators, coroutines and weak references
+that end late, caches of functions, deques with a `maxlen`, optimizers that become `capturable`,
+globals of the standard library, warnings that a filter makes an error, and what a merged attribute
+is later compared with by identity.
 
 | module of `tests/matrix` | what it holds |
 |---|---|
