@@ -163,7 +163,7 @@ from torch._guards import (
 )
 from torch._higher_order_ops.effects import _EffectType, _register_effectful_op
 from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
-from torch._prims_common import is_contiguous_or_false, is_non_overlapping_and_dense_or_false
+from torch._prims_common import is_non_overlapping_and_dense_or_false
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch._tensor_str import PRINT_OPTS
 from torch.amp.autocast_mode import _enter_autocast, _exit_autocast
@@ -350,7 +350,6 @@ compute with symbolic expressions: PythonReferenceAnalysis ValueRanges bound_sym
     sympy_interp try_solve
 views, versions and history of tensors: CreationMeta _get_creation_meta _get_data_attr
     _unsafe_preserve_version_counter is_non_overlapping_and_dense_or_false
-    is_contiguous_or_false
 grad mode, inference mode, default dtype and autocast inside a graph: _set_grad_enabled_now
     _set_default_dtype_now _enter_autocast _exit_autocast _enter_inference_mode
     _is_any_autocast_enabled

@@ -64,7 +64,7 @@ def _choose(
     inner: Callable[..., Any], predicate: Any, true: Any, false: Any, operands: Sequence[Any]
 ) -> Any:
     if _can_run(true, (predicate, *operands)):
-        return _plain(true if predicate else false)(*operands)
+        return _plain(true if predicate else false).forward(*operands)
     return inner(predicate, true, false, operands)
 
 
@@ -79,7 +79,8 @@ def _iterate(
 ) -> Any:
     if not _can_run(body, (*carried, *given)):
         return inner(condition, body, carried, given, **keywords)
-    values, body = carried, _plain(body)
+    # No call of the module, which would write a failure to `sys.stderr`.
+    values, body = carried, _plain(body).forward
     while condition(*values, *given):
         values = body(*values, *given)
     if values is carried:  # an operator returns no argument of its own
