@@ -16,6 +16,11 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import torch
+from torch._C import (
+    _AutoDispatchBelowAutograd,
+    _dispatch_tls_local_exclude_set,
+    _dispatch_tls_local_include_set,
+)
 from torch._C._autograd import CreationMeta, _get_creation_meta
 from torch._C._dynamo.eval_frame import get_eval_frame_callback, reset_code, set_eval_frame
 from torch._C._functorch import peek_interpreter_stack
@@ -162,13 +167,20 @@ from torch._guards import (
     TracingContext,
 )
 from torch._higher_order_ops.effects import _EffectType, _register_effectful_op
+from torch._higher_order_ops.utils import _clone_aliasing_output, materialize_as_graph
 from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 from torch._prims_common import is_non_overlapping_and_dense_or_false
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.functional_tensor import FunctionalTensorMode, PythonFunctionalizeAPI
 from torch._tensor_str import PRINT_OPTS
 from torch.amp.autocast_mode import _enter_autocast, _exit_autocast
 from torch.autograd.grad_mode import _enter_inference_mode, _unsafe_preserve_version_counter
-from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.proxy_tensor import (
+    ProxyTorchDispatchMode,
+    get_proxy_mode,
+    make_fx,
+    track_tensor_tree,
+)
 from torch.fx.experimental.symbolic_shapes import (
     GuardOnDataDependentSymNode,
     ShapeEnv,
@@ -182,7 +194,7 @@ from torch.utils._python_dispatch import (
     _disable_current_modes,
     _get_current_dispatch_mode,
 )
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.reference import PythonReferenceAnalysis
 from torch.utils._sympy.solve import try_solve
@@ -337,6 +349,10 @@ which code Dynamo compiles, and when: ConvertFrameReturn _get_error_on_graph_bre
     always_optimize_code_objects skip_code
 which functions Dynamo inlines: SkipResult trace_rules
 settings of Dynamo, of AOTAutograd: dynamo_config functorch_config
+trace a choice for a back end: FunctionalTensorMode ProxyTorchDispatchMode
+    PythonFunctionalizeAPI _AutoDispatchBelowAutograd _clone_aliasing_output
+    _dispatch_tls_local_exclude_set _dispatch_tls_local_include_set get_proxy_mode
+    materialize_as_graph track_tensor_tree tree_map
 the code in which a frame goes on behind a graph break: ContinueExecutionCache
 operators: HigherOrderOperator OpOverload OpOverloadPacket higher_order_ops
 operators with an effect: _EffectType _register_effectful_op

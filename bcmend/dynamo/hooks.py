@@ -93,8 +93,12 @@ class Row:
 
     @property
     def target(self) -> str:
-        name = self.key if isinstance(self.key, str) else getattr(self.key, "__name__", self.key)
-        return f"{self.table}[{name}]"
+        parts = self.key if isinstance(self.key, tuple) else (self.key,)
+        return f"{self.table}[{', '.join(map(_name, parts))}]"
+
+
+def _name(key: Any) -> str:
+    return str(getattr(key, "__name__", None) or getattr(key, "name", key))
 
 
 _INNER: Final = "_bcmend_inner"  # attribute of a hooked function: the next one of its chain
@@ -117,18 +121,23 @@ _ABSENT: Final = object()
 
 
 class _Kernels:
-    """What operators with graphs as arguments run where gradients flow, as a table."""
+    """What operators with graphs as arguments run for a dispatch key or in a mode, as a table."""
 
-    def get(self, operator: Any, default: Any) -> Any:
-        return operator.py_kernels.get(compat.DispatchKey.Autograd, default)
+    @staticmethod
+    def _of(operator: Any, key: Any) -> Any:
+        is_mode = isinstance(key, type)
+        return operator.python_key_table if is_mode else operator.py_kernels
 
-    def __setitem__(self, operator: Any, kernel: Any) -> None:
-        operator.py_kernels[compat.DispatchKey.Autograd] = kernel
-        operator._dispatch_cache.clear()
+    def get(self, place: tuple[Any, Any], default: Any) -> Any:
+        return self._of(*place).get(place[1], default)
 
-    def __delitem__(self, operator: Any) -> None:
-        del operator.py_kernels[compat.DispatchKey.Autograd]
-        operator._dispatch_cache.clear()
+    def __setitem__(self, place: tuple[Any, Any], kernel: Any) -> None:
+        self._of(*place)[place[1]] = kernel
+        place[0]._dispatch_cache.clear()
+
+    def __delitem__(self, place: tuple[Any, Any]) -> None:
+        del self._of(*place)[place[1]]
+        place[0]._dispatch_cache.clear()
 
 
 def _table(name: str) -> Any:
@@ -284,14 +293,16 @@ def operator(name: str, purpose: str) -> Callable[[type], type]:
     return declare
 
 
-def kernel(operator: Any, purpose: str) -> Callable[[Function], Function]:
-    """Declare what runs before the kernel of an operator where gradients flow."""
+def kernel(
+    operator: Any, purpose: str, *, key: Any = compat.DispatchKey.Autograd
+) -> Callable[[Function], Function]:
+    """Declare what runs before the kernel of an operator for a dispatch key, or for a mode."""
 
     def declare(function: Function) -> Function:
         def make(before: Any) -> Any:
             return functools.partial(function, before)
 
-        REGISTRY.rows.append(Row(KERNELS, operator, purpose, make))
+        REGISTRY.rows.append(Row(KERNELS, (operator, key), purpose, make))
         return function
 
     return declare

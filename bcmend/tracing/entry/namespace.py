@@ -8,6 +8,9 @@ from bcmend.delivery import emission, own_frames, read_predicates
 from bcmend.delivery.own_frames import leave_out as leave_out
 from bcmend.dynamo import plain_python
 
+# Modules that declare hooks and handlers, and that nothing else imports.
+from bcmend.tracing.backends import donated_memory  # noqa: F401
+
 # It declares a handler, and nothing else imports it.
 from bcmend.tracing.effects import guarded_keys  # noqa: F401
 from bcmend.tracing.entry.boundary import run as run
@@ -22,9 +25,6 @@ from bcmend.tracing.entry.primitives import runs_iteration as runs_iteration
 from bcmend.tracing.entry.primitives import split as split
 from bcmend.tracing.entry.primitives import unbound as unbound
 from bcmend.tracing.entry.primitives import undecided as undecided
-
-# Modules that declare hooks and handlers, and that nothing else imports.
-from bcmend.tracing.gradients import donated_memory  # noqa: F401
 from bcmend.tracing.handlers import (  # noqa: F401
     any_all,
     checks,

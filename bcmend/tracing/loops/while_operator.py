@@ -11,12 +11,15 @@ from torch.fx import Graph, Node, Proxy
 
 from bcmend.dynamo import compat, fx_graph, shape_env
 from bcmend.dynamo.values import TensorValue, example_of
+from bcmend.tracing.backends import direct_runs
+from bcmend.tracing.backends.backward_sides import order_in_memory
 from bcmend.tracing.loops.late_gradients import becoming_differentiable, tied
 from bcmend.tracing.lowering import cond, where
 from bcmend.tracing.lowering.arm_graphs import (
     installed,
+    permuted,
+    places,
     requires_grad,
-    with_dense_gradient,
     with_example,
 )
 from bcmend.tracing.numbers import predicates
@@ -173,7 +176,7 @@ def _as_read(graph: Graph, entered: Node) -> Node:
     example = entered.meta.get("example_value")
     if not (isinstance(example, torch.Tensor) and example.requires_grad):
         return entered
-    return with_dense_gradient(graph, entered, example)
+    return _with_dense_gradient(graph, entered, example)
 
 
 def _body_graph(body: Body, given: Sequence[Proxy], additional: Sequence[Proxy]) -> Graph:
@@ -209,3 +212,24 @@ def _body_graph(body: Body, given: Sequence[Proxy], additional: Sequence[Proxy])
         results.append(with_example(counted, carried[-1].meta["example_value"]))
     graph.output(tuple(results))
     return graph
+
+
+def _with_dense_gradient(graph: Graph, placeholder: Node, example: torch.Tensor) -> Node:
+    """Return an operand in a form whose gradient is laid out like it, as backward demands.
+
+    The gradient of a sum is an expanded number: multiplied by one it is dense. That of a
+    factorisation is transposed: flattening and unflattening in memory order undoes that.
+    """
+    order = order_in_memory(example)
+    ordered_example = example.permute(order)
+    before = len(graph.nodes)
+    ordered = permuted(graph, placeholder, ordered_example, order)
+    entered = with_example(graph.call_function(torch.mul, (ordered, 1)), ordered_example)
+    if ordered_example.is_contiguous():
+        flat = graph.call_method("reshape", (entered, -1))
+        with_example(flat, ordered_example.reshape(-1))
+        entered = with_example(graph.call_method("view_as", (flat, ordered)), ordered_example)
+    entered = permuted(graph, entered, example, places(order))
+    for node in list(graph.nodes)[before:]:
+        direct_runs.mark_form(node)
+    return entered

@@ -7,7 +7,6 @@ that no input is a float, and that gradients are laid out alike.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cmp_to_key
 from typing import Any
 
 import torch
@@ -16,8 +15,9 @@ from torch.fx.proxy import GraphAppendingTracer
 
 from bcmend.dynamo import compat
 from bcmend.dynamo.values import TensorValue, example_of
+from bcmend.tracing.backends import direct_runs, known_structures
+from bcmend.tracing.backends.backward_sides import order_in_memory
 from bcmend.tracing.effects.operator_runs import facts_of
-from bcmend.tracing.lowering import direct_runs
 from bcmend.tracing.merging.shared_memory import is_among
 from bcmend.tracing.sites.refusal import Refusal
 from bcmend.tracing.speculation.arms import ArmTrace
@@ -55,7 +55,7 @@ def with_example(node: Node, example: Any) -> Node:
 def installed(tx: compat.Tracer, name: str, graph: Graph) -> Proxy:
     """Install a graph for an operator to call; return what stands for it in the main graph."""
     module = GraphModule(dict(tx.output.nn_modules), graph)
-    direct_runs.mark(module)
+    direct_runs.mark(module, known_structures.of_trace(tx, graph))
     return tx.output.create_proxy("get_attr", tx.output.install_subgraph(name, module), (), {})
 
 
@@ -108,8 +108,6 @@ def _inputs(graph: Graph, operands: Sequence[Proxy], changed: Sequence[Proxy]) -
         entered, example = known[operand.node], operand.node.meta.get("example_value")
         if has_to_be_a_tensor(operand):
             entered = _number_again(graph, entered)
-        if torch.is_grad_enabled() and requires_grad(operand):
-            entered = with_dense_gradient(graph, entered, operand.node.meta["example_value"])
         if is_among(operand, changed):
             if id(example) not in copies:
                 copy = graph.call_method("clone", (entered,))
@@ -135,22 +133,22 @@ def _zeros_in_form_of(graph: Graph, example: torch.Tensor, operands: Sequence[Pr
     """Return zeros in the form of a copy of ``example``; ``torch.cond`` compares strides too."""
     order = list(range(example.dim()))
     if compat.is_non_overlapping_and_dense_or_false(example):
-        order = _order_in_memory(example)
+        order = order_in_memory(example)
     size = tuple(_size_inside(graph, example.shape[at], operands) for at in order)
     keywords: Any = {"dtype": example.dtype, "device": example.device}
     zeros = with_example(graph.call_function(torch.zeros, (size,), keywords), example)
-    return _permuted(graph, zeros, example, _places(order))
+    return permuted(graph, zeros, example, places(order))
 
 
 def _copied(graph: Graph, node: Node, example: torch.Tensor) -> Node:
     """Return a copy laid out as zeros in its form are, in dimensions of one item as well."""
     if not compat.is_non_overlapping_and_dense_or_false(example):
         return with_example(graph.call_method("clone", (node,)), example)
-    order = _order_in_memory(example)
-    ordered = _permuted(graph, node, example.permute(order), order)
+    order = order_in_memory(example)
+    ordered = permuted(graph, node, example.permute(order), order)
     form: dict[str, Any] = {"memory_format": torch.contiguous_format}
     copy = with_example(graph.call_method("clone", (ordered,), form), example.permute(order))
-    return _permuted(graph, copy, example, _places(order))
+    return permuted(graph, copy, example, places(order))
 
 
 def _size_inside(graph: Graph, size: Any, operands: Sequence[Proxy]) -> Any:
@@ -186,25 +184,12 @@ def _is_symbol(value: Any, symbol: Any) -> bool:
     return isinstance(value, torch.SymInt) and value.node.expr == symbol
 
 
-def _order_in_memory(example: torch.Tensor) -> list[int]:
-    """Return the dimensions by descending stride; as they come where nothing is known of two."""
-    strides = example.stride()
-
-    def compare(one: int, other: int) -> int:
-        left, right = strides[one], strides[other]
-        if compat.statically_known_true(left > right):
-            return -1
-        return int(compat.statically_known_true(left < right))
-
-    return sorted(range(example.dim()), key=cmp_to_key(compare))
-
-
-def _places(order: Sequence[int]) -> list[int]:
+def places(order: Sequence[int]) -> list[int]:
     """Return where each dimension is in ``order``."""
     return [order.index(dimension) for dimension in range(len(order))]
 
 
-def _permuted(graph: Graph, node: Node, example: torch.Tensor, order: Sequence[int]) -> Node:
+def permuted(graph: Graph, node: Node, example: torch.Tensor, order: Sequence[int]) -> Node:
     """Return a view with its dimensions in ``order``, whose form is that of ``example``."""
     if list(order) == sorted(order):
         return node
@@ -215,27 +200,6 @@ def _covered(graph: Graph, result: Node) -> Node:
     """Return the bits of a tensor of integers as floating numbers; nobody calculates with them."""
     wide = graph.call_method("to", (result, torch.int64))
     return graph.call_method("view", (wide, torch.float64))
-
-
-def with_dense_gradient(graph: Graph, placeholder: Node, example: torch.Tensor) -> Node:
-    """Return an operand in a form whose gradient is laid out like it, as backward demands.
-
-    The gradient of a sum is an expanded number: multiplied by one it is dense. That of a
-    factorisation is transposed: flattening and unflattening in memory order undoes that.
-    """
-    order = _order_in_memory(example)
-    ordered_example = example.permute(order)
-    before = len(graph.nodes)
-    ordered = _permuted(graph, placeholder, ordered_example, order)
-    entered = with_example(graph.call_function(torch.mul, (ordered, 1)), ordered_example)
-    if ordered_example.is_contiguous():
-        flat = graph.call_method("reshape", (entered, -1))
-        with_example(flat, ordered_example.reshape(-1))
-        entered = with_example(graph.call_method("view_as", (flat, ordered)), ordered_example)
-    entered = _permuted(graph, entered, example, _places(order))
-    for node in list(graph.nodes)[before:]:
-        direct_runs.mark_form(node)
-    return entered
 
 
 def has_to_be_covered(example: torch.Tensor) -> bool:

@@ -10,10 +10,10 @@ from torch.fx import Node, Proxy
 from bcmend.dynamo import compat, fx_graph
 from bcmend.dynamo.shape_env import symbols_in
 from bcmend.dynamo.values import TensorValue, Value, example_of
+from bcmend.tracing.backends import known_structures
 from bcmend.tracing.effects import memory_form
 from bcmend.tracing.effects.operator_runs import storage_of
 from bcmend.tracing.gradients import untaken_gradients
-from bcmend.tracing.lowering import known_structures
 from bcmend.tracing.lowering.arm_graphs import (
     arm_graph,
     gradients_flow,

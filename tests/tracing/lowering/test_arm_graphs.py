@@ -158,21 +158,6 @@ def test_a_number_that_is_not_read_is_not_taken_out() -> None:
     assert "item" not in {node.target for node in module.graph.nodes}
 
 
-@pytest.mark.parametrize(
-    "operand",
-    [torch.ones(2, 3), torch.ones(2, 3).t(), torch.ones(2, 3, 4).permute(2, 0, 1)],
-    ids=["contiguous", "transposed", "permuted"],
-)
-def test_the_gradient_of_an_operand_is_laid_out_like_the_operand(operand: Tensor) -> None:
-    x = operand.detach().requires_grad_()
-    arm = _Arm(x)
-    total = arm.call(torch.sum, arm.inner[0], example=x.sum())
-    (result,) = arm.over_its_inputs([_variable(total)])(x)
-    (gradient,) = torch.autograd.grad(result, x)
-    assert torch.equal(gradient, torch.ones_like(x))
-    assert gradient.stride() == x.stride()
-
-
 def test_gradients_flow_only_into_tensors_that_require_them_while_they_are_recorded() -> None:
     plain, weighted = _Arm(X), _Arm(X, X.clone().requires_grad_())
     assert [requires_grad(each) for each in (*weighted.outer, None, 3)] == [False, True] + [

@@ -8,21 +8,31 @@ end that compiles them never comes to those kernels with numbers; one that does 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
 from torch.fx import GraphModule, Node
 
 from bcmend.dynamo import compat, hooks
+from bcmend.tracing.backends import traced_choices
 
-_SIDE: Final = "bcmend_side"  # of a graph: None, or what is run for it
+_SIDE: Final = "bcmend_side"  # of a graph: a `_Side`
 _FORM: Final = "bcmend_form"  # of a node: it changes the form of its first argument
 
 
-def mark(module: GraphModule) -> None:
+@dataclass(slots=True, eq=False)
+class _Side:
+    """A graph of ours: what it does, and what is run for it once that was asked for."""
+
+    structure: Hashable
+    plain: GraphModule | None = None
+
+
+def mark(module: GraphModule, structure: Hashable) -> None:
     """Note that a graph is a side of an operator of ours."""
-    module.meta[_SIDE] = None
+    module.meta[_SIDE] = _Side(structure)
 
 
 def mark_form(node: Node) -> Node:
@@ -33,22 +43,25 @@ def mark_form(node: Node) -> Node:
 
 def _plain(module: GraphModule) -> GraphModule:
     """Return a side without what only the operator's backward needs; made once."""
-    found: GraphModule | None = module.meta[_SIDE]
-    if found is None:
+    side: _Side = module.meta[_SIDE]
+    if side.plain is None:
         graph = copy.deepcopy(module.graph)
         for node in list(graph.nodes):
             if _FORM in node.meta:
                 node.replace_all_uses_with(node.args[0])
                 graph.erase_node(node)
-        module.meta[_SIDE] = found = GraphModule(module, graph)
-    return found
+        side.plain = GraphModule(module, graph)
+    return side.plain
+
+
+def _is_ours(graph: Any) -> bool:
+    return isinstance(graph, GraphModule) and _SIDE in graph.meta
 
 
 def _can_run(graph: Any, tensors: Sequence[Any]) -> bool:
     """Return whether a graph is one of ours, and nothing but its numbers is asked for."""
     return (
-        isinstance(graph, GraphModule)
-        and _SIDE in graph.meta
+        _is_ours(graph)
         and compat._get_current_dispatch_mode() is None
         and compat.peek_interpreter_stack() is None
         and all(
@@ -65,7 +78,11 @@ def _choose(
 ) -> Any:
     if _can_run(true, (predicate, *operands)):
         return _plain(true if predicate else false).forward(*operands)
-    return inner(predicate, true, false, operands)
+    if not (_is_ours(true) and _is_ours(false)):
+        return inner(predicate, true, false, operands)
+    structure = tuple(each.meta[_SIDE].structure for each in (true, false))
+    known = traced_choices.known_of(structure, (predicate, *operands))
+    return traced_choices.choose(known, predicate, true, false, operands)
 
 
 @hooks.kernel(torch.ops.higher_order.while_loop, "iterations, run by back ends like eager")

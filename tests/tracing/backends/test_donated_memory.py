@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import bcmend
-from bcmend.tracing.gradients.donated_memory import is_at_stake
+from bcmend.tracing.backends.donated_memory import is_at_stake
 
 
 def in_place(x: torch.Tensor) -> torch.Tensor:

@@ -1,0 +1,44 @@
+"""What an operator returns for graphs of one structure, learned once in a trace.
+
+Torch traces both sides of a choice to see what it returns. The layers of a model are alike: what
+was seen of the first holds for the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any, Final
+
+import torch
+from torch.fx import Graph, Node, Proxy
+
+from bcmend.dynamo import compat, shape_env
+from bcmend.dynamo.slots import Slot
+from bcmend.tracing.backends.structure import structure
+
+_RETURNED: Final[Slot[dict[Hashable, tuple[torch.Tensor, ...]]]] = Slot(dict)
+
+
+def called(tx: compat.Tracer, proxy: Proxy, graphs: Sequence[Graph]) -> Any:
+    """Return the results of an operator, which is called with ``graphs`` and has tensors."""
+    state = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+    known, key = _RETURNED.of(tx.output), (state, tuple(of_trace(tx, each) for each in graphs))
+    if key in known:
+        # Copies, which autograd takes for results of an operation.
+        return compat.wrap_fx_proxy(tx, proxy, tuple(each.clone() for each in known[key]))
+    with shape_env.taken_back(tx.output.shape_env):  # torch traces the graphs here
+        results: Any = compat.wrap_fx_proxy(tx, proxy)
+    examples = proxy.node.meta["example_value"]
+    if all(compat.is_non_overlapping_and_dense_or_false(each) for each in examples):
+        known[key] = tuple(examples)
+    return results
+
+
+def of_trace(tx: compat.Tracer, graph: Graph) -> Hashable:
+    """Return what a graph of Dynamo's does and what it is given, without the names in it."""
+
+    def attribute(node: Node) -> Hashable:
+        inner = getattr(tx.output.nn_modules.get(str(node.target)), "graph", None)
+        return node.target if inner is None else of_trace(tx, inner)
+
+    return structure(graph, lambda node: node.meta.get("example_value"), attribute)

@@ -1,0 +1,255 @@
+"""A choice as torch traces it for a back end that compiles: once for each structure.
+
+Torch traces both sides of each choice, forward and backward, a dozen times: to see what they
+return, whether they write to what they read, in the form of a graph. Here a choice whose sides are
+those of an earlier one, as in the layers of a model, is a call of the graphs that were made for
+that one: they are traced once, and compiled once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import torch
+from torch.fx import GraphModule
+
+from bcmend.dynamo import compat, hooks
+from bcmend.dynamo.shape_env import symbols_in
+from bcmend.tracing.backends.backward_sides import backward_of
+from bcmend.tracing.backends.structure import form
+
+_COND: Final = torch.ops.higher_order.cond
+
+
+@dataclass(slots=True, eq=False)
+class _Sides:
+    """Both sides of a choice as graphs of operators, and what it returns for what it is given."""
+
+    graphs: tuple[GraphModule, GraphModule]
+    given: Hashable
+    results: tuple[torch.Tensor, ...]
+
+
+@dataclass(slots=True, eq=False)
+class Known:
+    """What was learned of the choices of one structure.
+
+    Attributes:
+        root: the module of the graph that they are in; ``None`` where none is made.
+        results: what they return.
+        forward, backward: the graphs of their sides; of the backward for what it is given.
+    """
+
+    root: Any = None
+    results: tuple[torch.Tensor, ...] | None = None
+    forward: _Sides | None = None
+    backward: dict[Hashable, _Sides] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
+class _Memory:
+    """What is known while one graph is compiled; of sides by the first of their graphs."""
+
+    choices: dict[Hashable, Known] = field(default_factory=dict)
+    sides: dict[GraphModule, _Sides] = field(default_factory=dict)
+
+
+_MEMORY: ContextVar[_Memory | None] = ContextVar("_MEMORY", default=None)
+
+
+@contextmanager
+def remembered() -> Iterator[None]:
+    """Use what is learned of a choice again, for the length of a block."""
+    token = _MEMORY.set(_Memory())
+    try:
+        yield
+    finally:
+        _MEMORY.reset(token)
+
+
+@hooks.around(
+    compat.OutputGraph, "call_user_compiler", "sides that are traced once", gate=None, place=1
+)
+def _compile(inner: Any, *arguments: Any) -> Any:
+    with remembered():
+        return inner(*arguments)
+
+
+def known_of(structure: Hashable, operands: Sequence[Any]) -> Known:
+    """Return what is known of a choice; what it learns is forgotten where nobody remembers it."""
+    memory, root = _MEMORY.get(), _root()
+    if memory is None:
+        return Known()
+    state = torch.is_grad_enabled(), torch.is_inference_mode_enabled(), _autocast()
+    key = id(root), state, structure, tuple(map(form, operands))
+    return memory.choices.setdefault(key, Known(root))
+
+
+def _root() -> Any:
+    mode: Any = compat.get_proxy_mode()
+    return None if mode is None else mode.tracer.root
+
+
+def _autocast() -> Hashable:
+    return tuple(
+        (torch.is_autocast_enabled(device), torch.get_autocast_dtype(device))
+        for device in ("cpu", "cuda")
+    )
+
+
+def choose(
+    known: Known, predicate: Any, then: Any, orelse: Any, operands: Sequence[Any]
+) -> tuple[Any, ...]:
+    """Return the results of a choice, of which torch makes a graph."""
+    needs_grad = torch.is_grad_enabled() and any(
+        isinstance(each, torch.Tensor) and each.requires_grad for each in operands
+    )
+    if needs_grad:
+        call: Any = _Choice.apply
+        return call(predicate, known, then, orelse, *operands)  # type: ignore[no-any-return]
+    with compat._AutoDispatchBelowAutograd():
+        return _forward(known, predicate, then, orelse, operands)
+
+
+class _Choice(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, predicate: Any, known: Known, then: Any, orelse: Any, *operands: Any
+    ) -> tuple[Any, ...]:
+        ctx.predicate, ctx.known, ctx.sides = predicate, known, (then, orelse)
+        ctx.dispatch = (
+            compat._dispatch_tls_local_include_set(),
+            compat._dispatch_tls_local_exclude_set(),
+        )
+        ctx.numbers = {
+            at: each for at, each in enumerate(operands) if not isinstance(each, torch.Tensor)
+        }
+        ctx.save_for_backward(*(each for each in operands if isinstance(each, torch.Tensor)))
+        with compat._AutoDispatchBelowAutograd():
+            return _forward(known, predicate, then, orelse, operands)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
+        wanted: tuple[bool, ...] = ctx.needs_input_grad[4:]
+        tensors = iter(ctx.saved_tensors)
+        operands = [
+            ctx.numbers[at] if at in ctx.numbers else next(tensors) for at in range(len(wanted))
+        ]
+        given = (*operands, *gradients)
+        key = wanted, tuple(map(form, given))
+        sides = ctx.known.backward.get(key)
+        if sides is not None:
+            found = iter(_COND(ctx.predicate, *sides.graphs, given))
+        else:
+            graphs = [backward_of(each, given, wanted, ctx.dispatch) for each in ctx.sides]
+            results = _COND(ctx.predicate, *graphs, given)
+            if (made := _made(ctx.known, given, results)) is not None:
+                ctx.known.backward[key] = made
+            found = iter(results)
+        return None, None, None, None, *(next(found) if each else None for each in wanted)
+
+
+def _forward(
+    known: Known, predicate: Any, then: Any, orelse: Any, operands: Sequence[Any]
+) -> tuple[Any, ...]:
+    if known.results is not None:
+        return tuple(map(_like, known.results))
+    if known.forward is not None:
+        return _COND(predicate, *known.forward.graphs, operands)  # type: ignore[no-any-return]
+    results: tuple[Any, ...] = _COND(predicate, then, orelse, operands)
+    if known.root is None and _are_plain(operands, results):
+        known.results = results
+    known.forward = _made(known, operands, results)
+    return results
+
+
+def _are_plain(given: Sequence[Any], results: Sequence[Any]) -> bool:
+    """Return whether what a choice returns is told by sizes of what it is given."""
+    return all(
+        isinstance(each, torch.Tensor) and each.layout is torch.strided for each in results
+    ) and symbols_in(tuple(results)) <= symbols_in(tuple(given))
+
+
+def _made(known: Known, given: Sequence[Any], results: Sequence[Any]) -> _Sides | None:
+    """Return the graphs that torch has made of the sides of a choice, if they may serve others."""
+    mode: Any = compat.get_proxy_mode()
+    memory = _MEMORY.get()
+    if known.root is None or memory is None or mode.tracer.root is not known.root:
+        return None
+    node = next(each for each in reversed(mode.tracer.graph.nodes) if each.target is _COND)
+    graphs = tuple(getattr(mode.tracer.root, each.target) for each in node.args[1:3])
+    if not _are_plain(given, results) or any(map(_makes_numbers, graphs)):
+        return None
+    found = memory.sides[graphs[0]] = _Sides(graphs, _given(node), tuple(node.meta["val"]))
+    return found
+
+
+def _given(node: Any) -> Hashable:
+    return tuple(
+        form(each.meta["val"] if isinstance(each, torch.fx.Node) else each) for each in node.args[3]
+    )
+
+
+def _makes_numbers(module: GraphModule) -> bool:
+    return any(
+        "unbacked_bindings" in node.meta
+        for each in module.modules()
+        if isinstance(each, GraphModule)
+        for node in each.graph.nodes
+    )
+
+
+def _like(example: torch.Tensor) -> torch.Tensor:
+    return torch.empty_strided(
+        example.size(), example.stride(), dtype=example.dtype, device=example.device
+    )
+
+
+def _sides(then: Any, orelse: Any) -> _Sides | None:
+    """Return what is known of two graphs that stand for the sides of a choice."""
+    memory = _MEMORY.get()
+    found = None
+    if memory is not None and isinstance(then, GraphModule):
+        found = memory.sides.get(then)
+    return found if found is not None and found.graphs == (then, orelse) else None
+
+
+@hooks.kernel(_COND, "sides that are known to write to nothing", key=compat.FunctionalTensorMode)
+def _without_views(
+    inner: Callable[..., Any], mode: Any, predicate: Any, then: Any, orelse: Any, operands: Any
+) -> Any:
+    if _sides(then, orelse) is None:
+        return inner(mode, predicate, then, orelse, operands)
+    functional: Any = compat.PythonFunctionalizeAPI(mode)
+    predicate, operands = functional.unwrap_tensors((predicate, tuple(operands)))
+    return functional.wrap_tensors(_COND(predicate, then, orelse, operands))
+
+
+@hooks.kernel(_COND, "sides that are in the graph already", key=compat.ProxyTorchDispatchMode)
+def _in_graph(
+    inner: Callable[..., Any], mode: Any, predicate: Any, then: Any, orelse: Any, operands: Any
+) -> Any:
+    sides, root = _sides(then, orelse), mode.tracer.root
+    if sides is None or not {then, orelse} <= set(root.children()):
+        return inner(mode, predicate, then, orelse, operands)
+    arguments = (predicate, then, orelse, tuple(operands))
+    proxy = mode.tracer.create_proxy(
+        "call_function", _COND, compat.tree_map(mode.tracer.unwrap_proxy, arguments), {}
+    )
+    results = _COND(*arguments)
+    return compat.track_tensor_tree(results, proxy, constant=None, tracer=mode.tracer)
+
+
+@hooks.kernel(_COND, "what sides return that are known", key=compat.FakeTensorMode)
+def _returned(
+    inner: Callable[..., Any], mode: Any, predicate: Any, then: Any, orelse: Any, operands: Any
+) -> Any:
+    sides = _sides(then, orelse)
+    if sides is None or tuple(map(form, operands)) != sides.given:
+        return inner(mode, predicate, then, orelse, operands)
+    with mode:
+        return tuple(map(_like, sides.results))

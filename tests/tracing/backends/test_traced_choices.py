@@ -1,0 +1,140 @@
+"""Choices whose sides are alike are traced, and compiled, as one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from functorch.compile import make_boxed_func
+from torch import nn
+from torch._dynamo.backends.common import aot_autograd
+from torch.fx import GraphModule
+
+import bcmend
+from bcmend.tracing.backends.traced_choices import known_of, remembered
+
+
+class Layers(nn.Module):
+    def __init__(self, sizes: list[int], activation: Callable[..., Any] = torch.tanh) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(3, size) for size in sizes)
+        self.back = nn.ModuleList(nn.Linear(size, 3) for size in sizes)
+        self.activation = activation
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for one, other in zip(self.layers, self.back, strict=True):
+            if x.sum() > 0:
+                x = other(self.activation(one(x)))
+        return x
+
+
+class Nested(Layers):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for one, other in zip(self.layers, self.back, strict=True):
+            if x.sum() > 0:
+                y = one(x)
+                if y.mean() > 0:
+                    y = self.activation(y)
+                x = other(y)
+        return x
+
+
+def _graphs(module: GraphModule) -> tuple[int, int]:
+    """Return how many choices a graph has, and how many graphs of sides; those inside too."""
+    inside = [each for each in module.modules() if isinstance(each, GraphModule)]
+    nodes = (node for each in inside for node in each.graph.nodes)
+    return sum(node.target is torch.ops.higher_order.cond for node in nodes), len(inside) - 1
+
+
+def _outcome(model: nn.Module, called: Callable[..., Any], sizes: list[int]) -> list[Any]:
+    found = []
+    for at, size in enumerate(sizes):
+        torch.manual_seed(at)
+        x = (torch.rand(size, 3) * (-1) ** at).requires_grad_()
+        model.zero_grad()
+        result = called(x)
+        result.square().sum().backward()
+        found += [result.detach(), x.grad, *(each.grad for each in model.parameters())]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("make", "sizes", "forward"),
+    [
+        (Layers, [4] * 5, (5, 2)),
+        (Layers, [4, 5, 4, 5], (4, 4)),
+        (Nested, [4] * 3, (4, 4)),
+    ],
+    ids=["all alike", "two kinds", "nested"],
+)
+def test_sides_that_are_alike_are_one_graph(
+    make: type[Layers], sizes: list[int], forward: tuple[int, int]
+) -> None:
+    torch._dynamo.reset()
+    torch.manual_seed(7)
+    model = make(sizes)
+    seen: list[tuple[int, int]] = []
+
+    def compiler(module: GraphModule, inputs: Any) -> Any:
+        seen.append(_graphs(module))
+        return make_boxed_func(module.forward)
+
+    expected = _outcome(model, model, [2, 2, 2])
+    bcmend.patch(model, policy=bcmend.Policy(branch="cond"))
+    backend = aot_autograd(fw_compiler=compiler, bw_compiler=compiler)
+    found = _outcome(model, torch.compile(model, backend=backend, fullgraph=True), [2, 2, 2])
+    bcmend.unpatch(model)
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+    assert seen[0] == forward
+    assert len(seen) == 2
+    assert seen[1][1] <= 2 * forward[1]
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("make", [Layers, Nested])
+def test_results_and_gradients_are_those_of_eager_with_sizes_that_change(
+    backend: str, make: type[Layers]
+) -> None:
+    torch._dynamo.reset()
+    torch.manual_seed(7)
+    model = make([4, 4, 4])
+    sizes = [2, 3, 5, 2, 4]
+    expected = _outcome(model, model, sizes)
+    bcmend.patch(model, policy=bcmend.Policy(branch="cond"))
+    compiled = torch.compile(model, backend=backend, fullgraph=True, dynamic=True)
+    found = _outcome(model, compiled, sizes)
+    bcmend.unpatch(model)
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_sides_that_draw_numbers_or_make_sizes_of_their_own_are_kept_apart() -> None:
+    def program(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        for each in (x, y):
+            if each.sum() > 0:
+                x = x + each.nonzero().sum() * 2
+        return x
+
+    torch._dynamo.reset()
+    compiled = torch.compile(
+        bcmend.patch(program, policy=bcmend.Policy(branch="cond")), backend="aot_eager"
+    )
+    for one, other in [([1.0, 0.0], [0.0, 0.0]), ([1.0, 2.0], [3.0, 0.0]), ([-1.0], [2.0])]:
+        given = torch.tensor(one), torch.tensor(other)
+        assert compiled(*given).equal(program(*given))
+    bcmend.unpatch()
+
+
+def test_what_is_learned_is_forgotten_at_the_end() -> None:
+    operands = (torch.ones(3), 4)
+    with remembered():
+        known = known_of("structure", operands)
+        assert known_of("structure", operands) is known
+        assert known_of("structure", (torch.ones(4), 4)) is not known
+        assert known_of("another", operands) is not known
+        with torch.no_grad():
+            assert known_of("structure", operands) is not known
+        with torch.autocast("cpu"):
+            assert known_of("structure", operands) is not known
+    assert known_of("structure", operands) is not known
