@@ -158,6 +158,7 @@ from torch._dynamo.variables.user_defined import (
     UserDefinedObjectVariable,
 )
 from torch._functorch import config as functorch_config
+from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._guards import (
     ChainedSource,
     Guard,
@@ -171,7 +172,11 @@ from torch._higher_order_ops.utils import _clone_aliasing_output, materialize_as
 from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 from torch._prims_common import is_non_overlapping_and_dense_or_false
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch._subclasses.functional_tensor import FunctionalTensorMode, PythonFunctionalizeAPI
+from torch._subclasses.functional_tensor import (
+    FunctionalTensorMode,
+    PythonFunctionalizeAPI,
+    dispatch_functionalize,
+)
 from torch._tensor_str import PRINT_OPTS
 from torch.amp.autocast_mode import _enter_autocast, _exit_autocast
 from torch.autograd.grad_mode import _enter_inference_mode, _unsafe_preserve_version_counter
@@ -352,7 +357,8 @@ settings of Dynamo, of AOTAutograd: dynamo_config functorch_config
 trace a choice for a back end: FunctionalTensorMode ProxyTorchDispatchMode
     PythonFunctionalizeAPI _AutoDispatchBelowAutograd _clone_aliasing_output
     _dispatch_tls_local_exclude_set _dispatch_tls_local_include_set get_proxy_mode
-    materialize_as_graph track_tensor_tree tree_map
+    dispatch_functionalize materialize_as_graph min_cut_rematerialization_partition
+    track_tensor_tree tree_map
 the code in which a frame goes on behind a graph break: ContinueExecutionCache
 operators: HigherOrderOperator OpOverload OpOverloadPacket higher_order_ops
 operators with an effect: _EffectType _register_effectful_op

@@ -12,40 +12,53 @@ from torch.fx import GraphModule
 from bcmend.dynamo import compat
 
 
+def with_gradients(
+    side: Callable[..., Any], wanted: Sequence[bool]
+) -> Callable[..., tuple[Sequence[Any], list[torch.Tensor]]]:
+    """Return a function over what a side reads and the gradients of its results.
+
+    It returns the results and the gradients of the inputs of which those are ``wanted``.
+    """
+
+    def joint(*arguments: Any) -> tuple[Sequence[Any], list[torch.Tensor]]:
+        inputs = [
+            each.detach().requires_grad_(needs) if isinstance(each, torch.Tensor) else each
+            for each, needs in zip(arguments, wanted, strict=False)
+        ]
+        asked = [each for each, needs in zip(inputs, wanted, strict=True) if needs]
+        results = side(*inputs)
+        pairs = [
+            (result, laid_out(gradient, result))
+            for result, gradient in zip(results, arguments[len(wanted) :], strict=True)
+            if isinstance(result, torch.Tensor) and result.requires_grad
+        ]
+        found: Sequence[Any] = [None] * len(asked)
+        if pairs:
+            made, gradients = zip(*pairs, strict=True)
+            found = torch.autograd.grad(made, asked, gradients, allow_unused=True)
+        with torch.no_grad():
+            return results, [laid_out(*pair) for pair in zip(found, asked, strict=True)]
+
+    return joint
+
+
 def backward_of(
     side: Callable[..., Any],
     given: Sequence[Any],
     wanted: Sequence[bool],
     dispatch: tuple[Any, Any],
 ) -> GraphModule:
-    """Return a graph over what a side reads and the gradients of its results.
+    """Return a graph of the gradients alone, which computes the results of a side once more.
 
     Args:
-        given: examples of those.
+        given: examples of what the side reads, and of the gradients of its results.
         wanted: for each input of the side, whether its gradient is.
         dispatch: the dispatch keys that were included and excluded when the side was traced.
     """
-    count = len(wanted)
+    joint = with_gradients(side, wanted)
 
     def backward(*arguments: Any) -> tuple[torch.Tensor, ...]:
-        inputs = [
-            each.detach().requires_grad_(needs) if isinstance(each, torch.Tensor) else each
-            for each, needs in zip(arguments, wanted, strict=False)
-        ]
-        asked = [each for each, needs in zip(inputs, wanted, strict=True) if needs]
-        pairs = [
-            (result, gradient)
-            for result, gradient in zip(side(*inputs), arguments[count:], strict=True)
-            if isinstance(result, torch.Tensor) and result.requires_grad
-        ]
-        found: Sequence[Any] = [None] * len(asked)
-        if pairs:
-            results, gradients = zip(*pairs, strict=True)
-            found = torch.autograd.grad(results, asked, gradients, allow_unused=True)
-        with torch.no_grad():
-            laid_out = [_laid_out(*pair) for pair in zip(found, asked, strict=True)]
-            # An operator returns none of its arguments, and nothing twice.
-            return tuple(compat._clone_aliasing_output(arguments, laid_out))
+        return apart(arguments, joint(*arguments)[1])
 
     made: GraphModule = compat.materialize_as_graph(
         backward, tuple(given), *dispatch, force_enable_grad=True
@@ -53,20 +66,23 @@ def backward_of(
     return made
 
 
-def _laid_out(gradient: torch.Tensor | None, read: torch.Tensor) -> torch.Tensor:
-    """Return a gradient with the layout that it has on both sides: that of what was read."""
+def apart(arguments: Sequence[Any], results: Sequence[Any]) -> tuple[Any, ...]:
+    """Return results that are none of the arguments, and none another, as an operator has to."""
+    return tuple(compat._clone_aliasing_output(arguments, results))
+
+
+def laid_out(gradient: torch.Tensor | None, value: torch.Tensor) -> torch.Tensor:
+    """Return a gradient with the layout that it has on both sides: that of what it is of."""
+    order = order_in_memory(value)
     if gradient is None:
-        return _dense(torch.zeros_like(read), read)
-    return _dense(gradient, read)
-
-
-def _dense(gradient: torch.Tensor, read: torch.Tensor) -> torch.Tensor:
-    order = order_in_memory(read)
-    ordered = gradient.permute(order)
-    if _is_laid_out_in_rows(ordered) and not gradient.is_conj() and not gradient.is_neg():
-        return gradient
-    places = [order.index(dimension) for dimension in range(len(order))]
-    return ordered.clone(memory_format=torch.contiguous_format).permute(places)
+        size = [value.shape[at] for at in order]
+        ordered = torch.zeros(size, dtype=value.dtype, device=value.device)
+    else:
+        ordered = gradient.permute(order)
+        if _is_laid_out_in_rows(ordered) and not gradient.is_conj() and not gradient.is_neg():
+            return gradient
+        ordered = ordered.clone(memory_format=torch.contiguous_format)
+    return ordered.permute([order.index(dimension) for dimension in range(len(order))])
 
 
 def _is_laid_out_in_rows(tensor: torch.Tensor) -> bool:

@@ -20,6 +20,7 @@ from torch.fx import GraphModule
 from bcmend.dynamo import compat, hooks
 from bcmend.dynamo.shape_env import symbols_in
 from bcmend.tracing.backends.backward_sides import backward_of
+from bcmend.tracing.backends.saved_values import Cut, cut, is_pure, unfilled
 from bcmend.tracing.backends.structure import form
 
 _COND: Final = torch.ops.higher_order.cond
@@ -40,12 +41,16 @@ class Known:
 
     Attributes:
         root: the module of the graph that they are in; ``None`` where none is made.
-        results: what they return.
+        examples: what they return.
+        cut: their sides, cut in two; ``None`` where the backward begins with the forward.
+        is_tried: whether that was tried.
         forward, backward: the graphs of their sides; of the backward for what it is given.
     """
 
     root: Any = None
-    results: tuple[torch.Tensor, ...] | None = None
+    examples: tuple[torch.Tensor, ...] | None = None
+    cut: Cut | None = None
+    is_tried: bool = False
     forward: _Sides | None = None
     backward: dict[Hashable, _Sides] = field(default_factory=dict)
 
@@ -85,8 +90,10 @@ def known_of(structure: Hashable, operands: Sequence[Any]) -> Known:
     if memory is None:
         return Known()
     state = torch.is_grad_enabled(), torch.is_inference_mode_enabled(), _autocast()
-    key = id(root), state, structure, tuple(map(form, operands))
-    return memory.choices.setdefault(key, Known(root))
+    key = state, structure, tuple(map(form, operands))
+    seen = memory.choices.get((None, *key))
+    examples = None if seen is None else seen.examples
+    return memory.choices.setdefault((root, *key), Known(root, examples))
 
 
 def _root() -> Any:
@@ -125,44 +132,63 @@ class _Choice(torch.autograd.Function):
             compat._dispatch_tls_local_include_set(),
             compat._dispatch_tls_local_exclude_set(),
         )
-        ctx.numbers = {
-            at: each for at, each in enumerate(operands) if not isinstance(each, torch.Tensor)
-        }
-        ctx.save_for_backward(*(each for each in operands if isinstance(each, torch.Tensor)))
+        ctx.wanted = ctx.needs_input_grad[4:]
+        if not known.is_tried:
+            known.is_tried = True
+            known.cut = _cut(known, ctx, operands)
+        ctx.cut = known.cut
+        if ctx.cut is not None:
+            then, orelse = ctx.cut.forward(0), ctx.cut.forward(1)
         with compat._AutoDispatchBelowAutograd():
-            return _forward(known, predicate, then, orelse, operands)
+            results = _forward(known, predicate, then, orelse, operands)
+        read = operands
+        if ctx.cut is not None:
+            count = ctx.cut.count
+            read = (*(operands[at] for at in ctx.cut.read), *results[count:], *ctx.cut.numbers)
+            results = results[:count]
+        ctx.read = [None if isinstance(each, torch.Tensor) else each for each in read]
+        ctx.save_for_backward(*(each for each in read if isinstance(each, torch.Tensor)))
+        return results
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
-        wanted: tuple[bool, ...] = ctx.needs_input_grad[4:]
         tensors = iter(ctx.saved_tensors)
-        operands = [
-            ctx.numbers[at] if at in ctx.numbers else next(tensors) for at in range(len(wanted))
-        ]
-        given = (*operands, *gradients)
-        key = wanted, tuple(map(form, given))
+        given = (*(next(tensors) if each is None else each for each in ctx.read), *gradients)
+        key = tuple(map(form, given))
         sides = ctx.known.backward.get(key)
         if sides is not None:
             found = iter(_COND(ctx.predicate, *sides.graphs, given))
         else:
-            graphs = [backward_of(each, given, wanted, ctx.dispatch) for each in ctx.sides]
-            results = _COND(ctx.predicate, *graphs, given)
+            results = _COND(ctx.predicate, *_backward_graphs(ctx, given), given)
             if (made := _made(ctx.known, given, results)) is not None:
                 ctx.known.backward[key] = made
             found = iter(results)
-        return None, None, None, None, *(next(found) if each else None for each in wanted)
+        return None, None, None, None, *(next(found) if each else None for each in ctx.wanted)
+
+
+def _backward_graphs(ctx: Any, given: Sequence[Any]) -> Sequence[Callable[..., Any]]:
+    if ctx.cut is not None:
+        return ctx.cut.backward(0), ctx.cut.backward(1)
+    return [backward_of(each, given, ctx.wanted, ctx.dispatch) for each in ctx.sides]
+
+
+def _cut(known: Known, ctx: Any, operands: Sequence[Any]) -> Cut | None:
+    """Return the sides cut in two where a graph is made and what the choice returns is known."""
+    if known.root is None or known.examples is None:
+        return None
+    return cut(ctx.sides, operands, known.examples, ctx.wanted, ctx.dispatch)
 
 
 def _forward(
     known: Known, predicate: Any, then: Any, orelse: Any, operands: Sequence[Any]
 ) -> tuple[Any, ...]:
-    if known.results is not None:
-        return tuple(map(_like, known.results))
+    if known.root is None and known.examples is not None:
+        return tuple(map(unfilled, known.examples))
     if known.forward is not None:
         return _COND(predicate, *known.forward.graphs, operands)  # type: ignore[no-any-return]
     results: tuple[Any, ...] = _COND(predicate, then, orelse, operands)
     if known.root is None and _are_plain(operands, results):
-        known.results = results
+        known.examples = results
     known.forward = _made(known, operands, results)
     return results
 
@@ -203,12 +229,6 @@ def _makes_numbers(module: GraphModule) -> bool:
     )
 
 
-def _like(example: torch.Tensor) -> torch.Tensor:
-    return torch.empty_strided(
-        example.size(), example.stride(), dtype=example.dtype, device=example.device
-    )
-
-
 def _sides(then: Any, orelse: Any) -> _Sides | None:
     """Return what is known of two graphs that stand for the sides of a choice."""
     memory = _MEMORY.get()
@@ -222,7 +242,7 @@ def _sides(then: Any, orelse: Any) -> _Sides | None:
 def _without_views(
     inner: Callable[..., Any], mode: Any, predicate: Any, then: Any, orelse: Any, operands: Any
 ) -> Any:
-    if _sides(then, orelse) is None:
+    if _sides(then, orelse) is None and not (is_pure(then) and is_pure(orelse)):
         return inner(mode, predicate, then, orelse, operands)
     functional: Any = compat.PythonFunctionalizeAPI(mode)
     predicate, operands = functional.unwrap_tensors((predicate, tuple(operands)))
@@ -252,4 +272,4 @@ def _returned(
     if sides is None or tuple(map(form, operands)) != sides.given:
         return inner(mode, predicate, then, orelse, operands)
     with mode:
-        return tuple(map(_like, sides.results))
+        return tuple(map(unfilled, sides.results))

@@ -1,0 +1,212 @@
+"""A choice whose backward computes nothing again: its forward returns what the backward reads.
+
+Each side is traced with its backward and cut in two where torch would cut it. What the backward of
+one side reads the other leaves as memory that nobody fills.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+from torch.fx import GraphModule, Node
+
+from bcmend.dynamo import compat
+from bcmend.tracing.backends.backward_sides import apart, laid_out, with_gradients
+
+_GRADIENT: Final = "tangents_"  # by this the inputs of a backward are known to torch
+_PURE: Final = "_bcmend_pure"
+
+
+def is_pure(side: Any) -> bool:
+    """Return whether a side is known to write to nothing, and to return nothing that it reads."""
+    return getattr(side, _PURE, False) is True
+
+
+def _pure(function: Callable[..., Any]) -> Callable[..., Any]:
+    setattr(function, _PURE, True)
+    return function
+
+
+@dataclass(frozen=True, slots=True)
+class _Half:
+    """A side, cut in two.
+
+    Attributes:
+        forward: returns what the side does, then the values that the backward reads.
+        inputs: for each input of the backward what it is: the kind, and its place there.
+        saved: of each value that is handed on, its place in what ``forward`` returns.
+        examples: of those values.
+        numbers: the sizes that the backward reads.
+    """
+
+    forward: GraphModule
+    backward: GraphModule
+    inputs: Sequence[tuple[str, int]]
+    saved: Sequence[int]
+    examples: Sequence[torch.Tensor]
+    numbers: Sequence[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Both sides of a choice, cut in two.
+
+    Attributes:
+        results: examples of what it returns.
+        read: the operands that its backward reads.
+    """
+
+    halves: Sequence[_Half]
+    results: Sequence[torch.Tensor]
+    read: Sequence[int]
+
+    @property
+    def count(self) -> int:
+        return len(self.results)
+
+    @property
+    def numbers(self) -> Sequence[Any]:
+        return [each for half in self.halves for each in half.numbers]
+
+    def forward(self, at: int) -> Callable[..., Any]:
+        """Return a side: over the operands, of the results and all that is saved."""
+
+        @_pure
+        def run(*operands: Any) -> tuple[Any, ...]:
+            found = self.halves[at].forward.forward(*operands)
+            returned = list(found[: self.count])
+            for half in self.halves:
+                if half is self.halves[at]:
+                    returned += [found[place] for place in half.saved]
+                else:
+                    returned += map(unfilled, half.examples)
+            return apart(operands, returned)
+
+        return run
+
+    def backward(self, at: int) -> Callable[..., Any]:
+        """Return the backward of a side: over ``read``, what is saved, sizes and gradients."""
+        half, before = self.halves[at], self.halves[:at]
+        places = {
+            "operand": {each: place for place, each in enumerate(self.read)},
+            "saved": self._range(len(self.read), before, self.halves, lambda each: each.saved),
+        }
+        first = len(self.read) + sum(len(each.saved) for each in self.halves)
+        places["number"] = self._range(first, before, self.halves, lambda each: each.numbers)
+        first += len(self.numbers)
+
+        @_pure
+        def run(*given: Any) -> tuple[Any, ...]:
+            inputs = [
+                laid_out(given[first + place], self.results[place])
+                if kind == "gradient"
+                else given[places[kind][place]]
+                for kind, place in half.inputs
+            ]
+            return apart(given, half.backward.forward(*inputs))
+
+        return run
+
+    @staticmethod
+    def _range(
+        first: int, before: Sequence[_Half], halves: Sequence[_Half], part: Callable[..., Any]
+    ) -> dict[int, int]:
+        first += sum(len(part(each)) for each in before)
+        return {at: first + at for at in range(max(len(part(each)) for each in halves))}
+
+
+def unfilled(example: torch.Tensor) -> torch.Tensor:
+    """Return memory in the form of an example."""
+    return torch.empty_strided(
+        example.size(), example.stride(), dtype=example.dtype, device=example.device
+    )
+
+
+def cut(
+    sides: Sequence[Callable[..., Any]],
+    operands: Sequence[Any],
+    results: Sequence[torch.Tensor],
+    wanted: Sequence[bool],
+    dispatch: tuple[Any, Any],
+) -> Cut | None:
+    """Return the sides of a choice, cut in two; ``None`` if they cannot be.
+
+    Args:
+        results: examples of what the choice returns.
+        wanted: for each operand, whether its gradient is.
+        dispatch: the dispatch keys that were included and excluded when the sides were traced.
+    """
+    halves = [_halved(each, operands, results, wanted, dispatch) for each in sides]
+    known = compat.free_symbols(tuple(operands))
+    if any(not _can_be_made(half, known) for half in halves):
+        return None
+    read = {place for each in halves for kind, place in each.inputs if kind == "operand"}
+    return Cut(halves, results, sorted(read))
+
+
+def _can_be_made(half: _Half, known: Any) -> bool:
+    """Return whether what a half hands on is plain memory whose sizes are those of operands."""
+    plain = all(
+        isinstance(each, torch.Tensor) and each.layout is torch.strided and not each.is_conj()
+        for each in half.examples
+    )
+    return plain and compat.free_symbols((*half.examples, *half.numbers)) <= known
+
+
+def _halved(
+    side: Callable[..., Any],
+    operands: Sequence[Any],
+    results: Sequence[torch.Tensor],
+    wanted: Sequence[bool],
+    dispatch: tuple[Any, Any],
+) -> _Half:
+    joint = with_gradients(side, wanted)
+
+    def flat(*arguments: Any) -> tuple[Any, ...]:
+        found, gradients = joint(*arguments)
+        return *found, *gradients
+
+    module: GraphModule = compat.materialize_as_graph(
+        compat.dispatch_functionalize(flat, compat.FunctionalTensorMode()),
+        (*operands, *results),
+        *dispatch,
+        force_enable_grad=True,
+    )
+    given = module.graph.find_nodes(op="placeholder")
+    for at, node in enumerate(given[len(operands) :]):
+        node.name = node.target = f"{_GRADIENT}{at}"
+    module.recompile()
+    names = {node.name: ("operand", at) for at, node in enumerate(given[: len(operands)])}
+    forward, backward = compat.min_cut_rematerialization_partition(
+        module, (), num_fwd_outputs=len(results)
+    )
+    return _described(forward, backward, names, len(results))
+
+
+def _described(
+    forward: GraphModule, backward: GraphModule, names: dict[str, tuple[str, int]], count: int
+) -> _Half:
+    handed_on: Sequence[Node] = forward.graph.output_node().args[0][count:]  # type: ignore
+    saved: list[int] = []
+    examples: list[torch.Tensor] = []
+    numbers: list[Any] = []
+    for at, node in enumerate(handed_on, start=count):
+        if node.name in names:
+            continue
+        if isinstance(node.meta["val"], torch.Tensor):
+            names[node.name] = "saved", len(saved)
+            saved.append(at)
+            examples.append(node.meta["val"])
+        else:
+            names[node.name] = "number", len(numbers)
+            numbers.append(node.meta["val"])
+    inputs = [
+        ("gradient", int(node.name.removeprefix(_GRADIENT)))
+        if node.name.startswith(_GRADIENT)
+        else names[node.name]
+        for node in backward.graph.find_nodes(op="placeholder")
+    ]
+    return _Half(forward, backward, inputs, saved, examples, numbers)
