@@ -39,6 +39,27 @@ def without_facts(environment: Any) -> Iterator[None]:
         FACTS.put(environment, before)
 
 
+#: Of each arm that is being traced again, from the innermost out, the number of its first symbol.
+_FIRST_OF_ARM: Final[Slot[list[int]]] = Slot(list)
+
+
+@contextmanager
+def traced_again(environment: Any) -> Iterator[None]:
+    """For the length of a block a stage of compilation traces an arm, whose symbols it makes."""
+    first = _FIRST_OF_ARM.of(environment)
+    first.append(environment.unbacked_symint_counter)
+    try:
+        yield
+    finally:
+        first.pop()
+
+
+def is_of_arm(environment: Any, symbol: Any) -> bool:
+    """Return whether a symbol was made by the innermost arm that is being traced again."""
+    first, number = _FIRST_OF_ARM.of(environment), symbol.name.removeprefix("u")
+    return bool(first) and number.isdecimal() and int(number) >= first[-1]
+
+
 def symbols_in(value: Any) -> set[Any]:
     """Return the unbacked symbols of a number, of sizes of a tensor, or of several of them."""
     if isinstance(value, (tuple, list)):

@@ -9,16 +9,16 @@ that one: they are traced once, and compiled once.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import torch
-from torch.fx import GraphModule
+from torch.fx import GraphModule, Interpreter, traceback
 
 from bcmend.dynamo import compat, hooks
-from bcmend.dynamo.shape_env import symbols_in
+from bcmend.dynamo.shape_env import symbols_in, traced_again
 from bcmend.tracing.backends.backward_sides import backward_of
 from bcmend.tracing.backends.saved_values import Cut, cut, is_pure, unfilled
 from bcmend.tracing.backends.structure import form
@@ -119,7 +119,31 @@ def choose(
         call: Any = _Choice.apply
         return call(predicate, known, then, orelse, *operands)  # type: ignore[no-any-return]
     with compat._AutoDispatchBelowAutograd():
-        return _forward(known, predicate, then, orelse, operands)
+        return _forward(known, predicate, _as_arm(then), _as_arm(orelse), operands)
+
+
+def _environment() -> Any:
+    context = compat.TracingContext.try_get()
+    return getattr(getattr(context, "fake_mode", None), "shape_env", None)
+
+
+def _traced_again() -> AbstractContextManager[None]:
+    """For the length of a block torch traces sides of a choice."""
+    environment = _environment()
+    return nullcontext() if environment is None else traced_again(environment)
+
+
+def _as_arm(side: GraphModule) -> Callable[..., Any]:
+    """Return what runs a side as an arm that is traced again, with the origin of each node."""
+
+    def run(*operands: Any) -> Any:
+        with _traced_again():
+            if not traceback.has_preserved_node_meta():
+                return side(*operands)
+            with traceback.preserve_node_meta():
+                return Interpreter(side).run(*operands)
+
+    return run
 
 
 class _Choice(torch.autograd.Function):
@@ -127,7 +151,8 @@ class _Choice(torch.autograd.Function):
     def forward(
         ctx: Any, predicate: Any, known: Known, then: Any, orelse: Any, *operands: Any
     ) -> tuple[Any, ...]:
-        ctx.predicate, ctx.known, ctx.sides = predicate, known, (then, orelse)
+        ctx.predicate, ctx.known = predicate, known
+        ctx.sides = then, orelse = _as_arm(then), _as_arm(orelse)
         ctx.dispatch = (
             compat._dispatch_tls_local_include_set(),
             compat._dispatch_tls_local_exclude_set(),
@@ -243,7 +268,8 @@ def _without_views(
     inner: Callable[..., Any], mode: Any, predicate: Any, then: Any, orelse: Any, operands: Any
 ) -> Any:
     if _sides(then, orelse) is None and not (is_pure(then) and is_pure(orelse)):
-        return inner(mode, predicate, then, orelse, operands)
+        with _traced_again():
+            return inner(mode, predicate, then, orelse, operands)
     functional: Any = compat.PythonFunctionalizeAPI(mode)
     predicate, operands = functional.unwrap_tensors((predicate, tuple(operands)))
     return functional.wrap_tensors(_COND(predicate, then, orelse, operands))
@@ -255,7 +281,8 @@ def _in_graph(
 ) -> Any:
     sides, root = _sides(then, orelse), mode.tracer.root
     if sides is None or not {then, orelse} <= set(root.children()):
-        return inner(mode, predicate, then, orelse, operands)
+        with _traced_again():
+            return inner(mode, predicate, then, orelse, operands)
     arguments = (predicate, then, orelse, tuple(operands))
     proxy = mode.tracer.create_proxy(
         "call_function", _COND, compat.tree_map(mode.tracer.unwrap_proxy, arguments), {}
@@ -270,6 +297,7 @@ def _returned(
 ) -> Any:
     sides = _sides(then, orelse)
     if sides is None or tuple(map(form, operands)) != sides.given:
-        return inner(mode, predicate, then, orelse, operands)
+        with _traced_again():
+            return inner(mode, predicate, then, orelse, operands)
     with mode:
         return tuple(map(unfilled, sides.results))

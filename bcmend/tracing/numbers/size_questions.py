@@ -21,7 +21,7 @@ import sympy
 import torch
 
 from bcmend.dynamo import compat, hooks
-from bcmend.dynamo.shape_env import FACTS, symbols_in
+from bcmend.dynamo.shape_env import FACTS, is_of_arm, symbols_in
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.values import Value, is_unbacked
 from bcmend.tracing.sites.capture_mode import may_assert
@@ -160,7 +160,10 @@ def follows(environment: Any, question: Any) -> Any:
         return None
     question = environment.simplify(question)
     if being_traced() is None or known.is_complete:
-        return sympy.true if _form(question) in known.asserted else None
+        # What an arm says of its own numbers holds wherever they are.
+        symbols = compat.free_unbacked_symbols(question)
+        is_own = all(is_of_arm(environment, each) for each in symbols)
+        return sympy.true if not is_own and _form(question) in known.asserted else None
     found = _implied(environment, question)
     if found is sympy.true:
         known.asserted.add(_form(question))
