@@ -71,22 +71,32 @@ def apart(arguments: Sequence[Any], results: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(compat._clone_aliasing_output(arguments, results))
 
 
-def laid_out(gradient: torch.Tensor | None, value: torch.Tensor) -> torch.Tensor:
-    """Return a gradient with the layout that it has on both sides: that of what it is of."""
+def laid_out(given: torch.Tensor | None, value: torch.Tensor) -> torch.Tensor:
+    """Return ``given``, zeros for ``None``, in rows: dense, the dimensions in the order of a value.
+
+    Both sides of a choice return it so.
+    """
+    if given is None:
+        return in_rows(torch.zeros, value)
     order = order_in_memory(value)
-    if gradient is None:
-        size = [value.shape[at] for at in order]
-        ordered = torch.zeros(size, dtype=value.dtype, device=value.device)
-    else:
-        ordered = gradient.permute(order)
-        if _is_laid_out_in_rows(ordered) and not gradient.is_conj() and not gradient.is_neg():
-            return gradient
-        ordered = ordered.clone(memory_format=torch.contiguous_format)
-    return ordered.permute([order.index(dimension) for dimension in range(len(order))])
+    ordered = given.permute(order)
+    if _is_laid_out_in_rows(ordered) and not given.is_conj() and not given.is_neg():
+        return given
+    copy = ordered.clone(memory_format=torch.contiguous_format)
+    return copy.permute([order.index(dimension) for dimension in range(len(order))])
+
+
+def in_rows(make: Callable[..., torch.Tensor], value: torch.Tensor) -> torch.Tensor:
+    """Return what ``make`` makes of a size, in the form in which ``laid_out`` returns a value."""
+    order = order_in_memory(value)
+    made = make([value.shape[at] for at in order], dtype=value.dtype, device=value.device)
+    return made.permute([order.index(dimension) for dimension in range(len(order))])
 
 
 def _is_laid_out_in_rows(tensor: torch.Tensor) -> bool:
     """Return whether it is contiguous with the usual strides in dimensions of one item as well."""
+    if not compat.statically_known_true(tensor.storage_offset() == 0):
+        return False
     expected: Any = 1
     for size, stride in zip(reversed(tensor.shape), reversed(tensor.stride()), strict=True):
         if not compat.statically_known_true(stride == expected):

@@ -14,10 +14,14 @@ import torch
 from torch.fx import GraphModule, Node
 
 from bcmend.dynamo import compat
-from bcmend.tracing.backends.backward_sides import apart, laid_out, with_gradients
+from bcmend.tracing.backends.backward_sides import apart, in_rows, laid_out, with_gradients
 
 _GRADIENT: Final = "tangents_"  # by this the inputs of a backward are known to torch
 _PURE: Final = "_bcmend_pure"
+_BY_STRIDES: Final = (
+    torch.ops.aten.as_strided.default,
+    torch.ops.aten.as_strided_scatter.default,
+)
 
 
 def is_pure(side: Any) -> bool:
@@ -80,9 +84,10 @@ class Cut:
             returned = list(found[: self.count])
             for half in self.halves:
                 if half is self.halves[at]:
-                    returned += [found[place] for place in half.saved]
+                    pairs = zip(half.saved, half.examples, strict=True)
+                    returned += [laid_out(found[place], example) for place, example in pairs]
                 else:
-                    returned += map(unfilled, half.examples)
+                    returned += [in_rows(torch.empty, example) for example in half.examples]
             return apart(operands, returned)
 
         return run
@@ -118,13 +123,6 @@ class Cut:
         return {at: first + at for at in range(max(len(part(each)) for each in halves))}
 
 
-def unfilled(example: torch.Tensor) -> torch.Tensor:
-    """Return memory in the form of an example."""
-    return torch.empty_strided(
-        example.size(), example.stride(), dtype=example.dtype, device=example.device
-    )
-
-
 def cut(
     sides: Sequence[Callable[..., Any]],
     operands: Sequence[Any],
@@ -153,6 +151,8 @@ def _can_be_made(half: _Half, known: Any) -> bool:
         isinstance(each, torch.Tensor) and each.layout is torch.strided and not each.is_conj()
         for each in half.examples
     )
+    if any(node.target in _BY_STRIDES for node in half.backward.graph.nodes):
+        return False  # they ask for the memory of what was saved, of which there is a copy
     return plain and compat.free_symbols((*half.examples, *half.numbers)) <= known
 
 

@@ -20,7 +20,7 @@ from torch.fx import GraphModule, Interpreter, traceback
 from bcmend.dynamo import compat, hooks
 from bcmend.dynamo.shape_env import symbols_in, traced_again
 from bcmend.tracing.backends.backward_sides import backward_of
-from bcmend.tracing.backends.saved_values import Cut, cut, is_pure, unfilled
+from bcmend.tracing.backends.saved_values import Cut, cut, is_pure
 from bcmend.tracing.backends.structure import form
 
 _COND: Final = torch.ops.higher_order.cond
@@ -208,7 +208,7 @@ def _forward(
     known: Known, predicate: Any, then: Any, orelse: Any, operands: Sequence[Any]
 ) -> tuple[Any, ...]:
     if known.root is None and known.examples is not None:
-        return tuple(map(unfilled, known.examples))
+        return tuple(map(_like, known.examples))
     if known.forward is not None:
         return _COND(predicate, *known.forward.graphs, operands)  # type: ignore[no-any-return]
     results: tuple[Any, ...] = _COND(predicate, then, orelse, operands)
@@ -251,6 +251,12 @@ def _makes_numbers(module: GraphModule) -> bool:
         for each in module.modules()
         if isinstance(each, GraphModule)
         for node in each.graph.nodes
+    )
+
+
+def _like(example: torch.Tensor) -> torch.Tensor:
+    return torch.empty_strided(
+        example.size(), example.stride(), dtype=example.dtype, device=example.device
     )
 
 
@@ -300,4 +306,4 @@ def _returned(
         with _traced_again():
             return inner(mode, predicate, then, orelse, operands)
     with mode:
-        return tuple(map(unfilled, sides.results))
+        return tuple(map(_like, sides.results))
