@@ -200,6 +200,7 @@ from torch.utils._python_dispatch import (
     _get_current_dispatch_mode,
 )
 from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._sympy.functions import Max, Min
 from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.reference import PythonReferenceAnalysis
 from torch.utils._sympy.solve import try_solve
@@ -368,7 +369,7 @@ see the operators behind an operation: TorchDispatchMode _disable_current_modes
 run sides of an operator directly: DispatchKey _get_current_dispatch_mode
 unbacked sizes and numbers: GuardOnDataDependentSymNode ShapeEnv canonicalize_bool_expr
     free_symbols free_unbacked_symbols statically_known_true
-compute with symbolic expressions: PythonReferenceAnalysis ValueRanges bound_sympy
+compute with symbolic expressions: Max Min PythonReferenceAnalysis ValueRanges bound_sympy
     sympy_interp try_solve
 views, versions and history of tensors: CreationMeta _get_creation_meta _get_data_attr
     _unsafe_preserve_version_counter is_non_overlapping_and_dense_or_false

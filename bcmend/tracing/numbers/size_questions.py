@@ -218,6 +218,8 @@ def _answer(environment: Any, known: _Knowledge, question: Any) -> Any:
     if not isinstance(question, (sympy.core.relational.Relational, sympy.logic.boolalg.Boolean)):
         return None
     question = environment.simplify(question)
+    if (decided := _of_extremes(environment, question)) is not None:
+        return decided
     tx = being_traced()
     if tx is None or known.is_complete:
         return known.answers.get(_form(question))
@@ -227,6 +229,25 @@ def _answer(environment: Any, known: _Knowledge, question: Any) -> Any:
         known.answers[form] = found if known.answers.get(form, found) == found else None
         return found
     return None if known.is_asked else _assumed(environment, known, question, tx)
+
+
+def _of_extremes(environment: Any, question: Any) -> Any:
+    """Return what is certain of a comparison with the greatest or the least of some numbers."""
+    swapped = {sympy.Le: sympy.Ge, sympy.Lt: sympy.Gt}
+    if type(question) in swapped:
+        question = swapped[type(question)](question.rhs, question.lhs)
+    if not isinstance(question, (sympy.Ge, sympy.Gt)):
+        return None
+    for place, of_any, of_all in ((0, compat.Max, compat.Min), (1, compat.Min, compat.Max)):
+        extreme, other = question.args[place], question.args[1 - place]
+        if not isinstance(extreme, (of_any, of_all)):
+            continue
+        pairs = [(each, other) if place == 0 else (other, each) for each in extreme.args]
+        answers = {environment._maybe_evaluate_static(type(question)(*pair)) for pair in pairs}
+        decisive = sympy.true if isinstance(extreme, of_any) else sympy.false
+        if decisive in answers or len(answers) == 1:
+            return decisive if decisive in answers else answers.pop()
+    return None
 
 
 def _form(question: Any) -> Any:

@@ -13,6 +13,7 @@ from torch.nn import functional
 
 import bcmend
 from bcmend.dynamo import compat, fx_graph
+from bcmend.dynamo.shape_env import is_of_arm, traced_again
 from bcmend.tracing.numbers import size_questions
 from corpus.patterns.dynamic.sizes import PATTERNS
 from corpus.patterns.pattern import Pattern, run, wrong_with
@@ -244,3 +245,67 @@ def test_a_size_is_only_ruled_out_where_that_is_known() -> None:
             assert not size_questions.rule_out(tx, size, 2)
 
     _with_a_number(check)
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        (lambda n, least, most: most(1, n) >= n, True),
+        (lambda n, least, most: n <= most(1, n), True),
+        (lambda n, least, most: n >= least(5, n), True),
+        (lambda n, least, most: least(5, n) > n, False),
+        (lambda n, least, most: n > most(n, 3), False),
+        (lambda n, least, most: most(1, n) >= n + 1, None),
+        (lambda n, least, most: least(n, n + 2) >= n - 1, True),
+        (lambda n, least, most: most(1, n) >= 2, None),
+    ],
+)
+def test_what_is_certain_of_the_greatest_and_the_least_of_some_numbers(
+    question: Callable[..., Any], expected: bool | None
+) -> None:
+    environment = compat.ShapeEnv()
+    symbol = environment.create_unbacked_symint().node.expr
+    asked = question(symbol, compat.Min, compat.Max)
+    found = size_questions._of_extremes(environment, asked)
+    assert (None if found is None else bool(found)) is expected
+
+
+def test_what_an_arm_says_of_its_own_numbers_it_says_again_in_later_stages() -> None:
+    environment = compat.ShapeEnv()
+    outer = environment.create_unbacked_symint().node.expr
+    assert not is_of_arm(environment, outer)
+    with traced_again(environment):
+        assert not is_of_arm(environment, outer)
+        own = environment.create_unbacked_symint().node.expr
+        assert is_of_arm(environment, own)
+        with traced_again(environment):
+            assert not is_of_arm(environment, own)
+        assert is_of_arm(environment, own)
+    assert not is_of_arm(environment, own)
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_a_side_that_reads_a_size_twice_is_traced_again_with_gradients(backend: str) -> None:
+    def program(x: Tensor, counts: Tensor) -> Tensor:
+        if x.sum() > 0:
+            most = int(counts.max())
+            rows = torch.arange(most) < counts.unsqueeze(-1)
+            padded = x.new_zeros(counts.numel(), most)
+            x = x * (padded + rows).sum()
+        return x * 2
+
+    def outcome(called: Callable[..., Tensor]) -> list[Tensor]:
+        found = []
+        for sign in (1.0, -1.0):
+            x = (torch.ones(3) * sign).requires_grad_()
+            result = called(x, torch.tensor([2, 3]))
+            result.sum().backward()
+            assert x.grad is not None
+            found += [result.detach(), x.grad]
+        return found
+
+    torch._dynamo.reset()
+    expected = outcome(program)
+    found = outcome(torch.compile(bcmend.patch(program), backend=backend, fullgraph=True))
+    bcmend.unpatch()
+    torch.testing.assert_close(found, expected)
