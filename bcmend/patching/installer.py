@@ -188,9 +188,14 @@ def mended_form(
         mended = mend(code, context)
     except ValueError:
         return None
+    note_mended(function, policy, mended)
+    return mended
+
+
+def note_mended(function: FunctionType, policy: Policy, mended: Mended) -> None:
+    """Have the site table and the analyses say of a function what its mended code has."""
     _register(mended, policy)
     TABLE.note_analysis(function, policy, mended)
-    return mended
 
 
 def _register(mended: Mended, policy: Policy) -> None:

@@ -12,7 +12,13 @@ from typing import Final
 from bcmend.bytecode.decode import decode
 from bcmend.bytecode.opcodes import row
 from bcmend.names import SPLIT
-from bcmend.patching.installer import install, install_one, mended_form, put
+from bcmend.patching.installer import (
+    install,
+    install_one,
+    mended_form,
+    note_mended,
+    put,
+)
 from bcmend.patching.reach import Reached, reach
 from bcmend.patching.subject import SUSPENDING
 from bcmend.patching.table import ASKED, CALLS, LOOPS, SPLITS, TABLE, WIDE, Patched, touches
@@ -200,6 +206,7 @@ def _mend_again(owners: list[Patched]) -> bool:
         TABLE.forget_analysis(patched.original, patched.policy)
         fresh = mended_form(function, patched.original, patched.policy)
         if fresh is None or _forms(fresh) <= _forms(old):
+            note_mended(function, patched.policy, old)
             continue
         body_states.state_of(old.body, is_body=True).newer = fresh.body
         put(function, replace(patched, mended=fresh))
