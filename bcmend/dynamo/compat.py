@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import torch
+from torch import _TorchCompileInductorWrapper
 from torch._C import (
     _AutoDispatchBelowAutograd,
     _dispatch_tls_local_exclude_set,
@@ -169,6 +170,7 @@ from torch._guards import (
 )
 from torch._higher_order_ops.effects import _EffectType, _register_effectful_op
 from torch._higher_order_ops.utils import _clone_aliasing_output, materialize_as_graph
+from torch._inductor import config as inductor_config
 from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 from torch._prims_common import is_non_overlapping_and_dense_or_false
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
@@ -354,7 +356,9 @@ which code Dynamo compiles, and when: ConvertFrameReturn _get_error_on_graph_bre
     _set_error_on_graph_break compile_lock get_eval_frame_callback reset_code set_eval_frame
     always_optimize_code_objects skip_code
 which functions Dynamo inlines: SkipResult trace_rules
-settings of Dynamo, of AOTAutograd: dynamo_config functorch_config
+settings of Dynamo, of AOTAutograd, of Inductor: dynamo_config functorch_config
+    inductor_config
+what torch.compile calls Inductor by: _TorchCompileInductorWrapper
 trace a choice for a back end: FunctionalTensorMode ProxyTorchDispatchMode
     PythonFunctionalizeAPI _AutoDispatchBelowAutograd _clone_aliasing_output
     _dispatch_tls_local_exclude_set _dispatch_tls_local_include_set get_proxy_mode

@@ -58,6 +58,13 @@ def _is_ours(graph: Any) -> bool:
     return isinstance(graph, GraphModule) and _SIDE in graph.meta
 
 
+def has_only_ours(module: GraphModule) -> bool:
+    """Return whether there are graphs in a graph, and all of them are sides of ours."""
+    inside = [each for each in module.modules() if each is not module]
+    graphs = [each for each in inside if isinstance(each, GraphModule)]
+    return bool(graphs) and all(map(_is_ours, graphs))
+
+
 def _can_run(graph: Any, tensors: Sequence[Any]) -> bool:
     """Return whether a graph is one of ours, and nothing but its numbers is asked for."""
     return (

@@ -1,0 +1,51 @@
+"""Inductor's caches on disk: graphs with choices and loops of ours may stay in them.
+
+Torch stores no graph with a choice or a loop in it, so that each process would compile it anew.
+What is compiled depends on the text of the graph and of the graphs inside, which the key of the
+caches holds, and on what bcmend does with choices and loops, which this module adds to the key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from torch.fx import GraphModule
+
+import bcmend
+from bcmend.dynamo import compat, hooks
+from bcmend.tracing.backends import direct_runs
+
+_SETTING: Final = "unsafe_marked_cacheable_functions"
+_OPERATORS: Final = ("torch.ops.higher_order.cond", "torch.ops.higher_order.while_loop")
+
+
+@cache
+def _key() -> str:
+    """Return a text that differs where the code of bcmend does."""
+    found = hashlib.sha256()
+    folder = Path(bcmend.__file__).parent
+    for each in sorted(folder.rglob("*.py")):
+        found.update(f"{each.relative_to(folder)}".encode() + each.read_bytes())
+    return f"bcmend {bcmend.__version__} {found.hexdigest()}"
+
+
+@hooks.around(
+    compat._TorchCompileInductorWrapper, "__call__", "compiled graphs that are kept", gate=None
+)
+def _compile(
+    inner: Any,
+    compiler: Any,
+    module: Any,
+    inputs: Any,
+    *,
+    config_patches: dict[str, Any] | None = None,
+) -> Any:
+    patches = dict(config_patches or {})
+    if isinstance(module, GraphModule) and direct_runs.has_only_ours(module):
+        given = {**compiler.config, **patches}.get(_SETTING)
+        known = compat.inductor_config.unsafe_marked_cacheable_functions if given is None else given
+        patches[_SETTING] = {**dict.fromkeys(_OPERATORS, _key()), **known}
+    return inner(compiler, module, inputs, config_patches=patches)

@@ -1,0 +1,134 @@
+"""Tests of what Inductor's caches keep of mended programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from torch._dynamo.utils import counters
+from torch._inductor.utils import fresh_cache
+
+import bcmend
+from bcmend.tracing.backends import compile_caches
+
+Program = Callable[[torch.Tensor], torch.Tensor]
+
+NUMBERS = ([0.25, 0.5, 2.0], [-0.25, -0.5, -2.0])
+
+
+@pytest.fixture(autouse=True)
+def _an_empty_cache() -> Iterator[None]:
+    with fresh_cache():
+        yield
+
+
+def doubled(x: torch.Tensor) -> torch.Tensor:
+    if x.sum() > 0:
+        y = torch.exp(x).roll(1) * 2.0
+    else:
+        y = torch.linalg.vecdot(x, x) + x.flip(0)
+    return y.sin()
+
+
+def tripled(x: torch.Tensor) -> torch.Tensor:
+    if x.sum() > 0:
+        y = torch.exp(x).roll(1) * 3.0
+    else:
+        y = torch.linalg.vecdot(x, x) + x.flip(0)
+    return y.sin()
+
+
+def with_numbers(x: torch.Tensor) -> torch.Tensor:
+    if x.sum() > 0:
+        y = torch.exp(x) * torch.tensor([1.0, 2.0, 3.0])
+    else:
+        y = x.flip(0)
+    return y.sin()
+
+
+def with_other_numbers(x: torch.Tensor) -> torch.Tensor:
+    if x.sum() > 0:
+        y = torch.exp(x) * torch.tensor([1.0, 2.0, 4.0])
+    else:
+        y = x.flip(0)
+    return y.sin()
+
+
+def counted(x: torch.Tensor) -> torch.Tensor:
+    while x.abs().sum() < 100:
+        x = x * 2 + x.sin()
+    return x
+
+
+def shown(program: Program, *, training: bool) -> list[torch.Tensor]:
+    """Return what a program gives for each of the numbers, and the gradients."""
+    found = []
+    for numbers in NUMBERS:
+        x = torch.tensor(numbers, requires_grad=training)
+        result = program(x)
+        found.append(result.detach())
+        if training:
+            result.sum().backward()
+            assert x.grad is not None
+            found.append(x.grad)
+    return found
+
+
+def compiled_anew(program: Program, *, training: bool = True) -> tuple[int, int]:
+    """Compile a program, compare it with eager, and return how often a cache had it and had not."""
+    torch._dynamo.reset()
+    counters.clear()
+    patched = bcmend.patch(program, policy=bcmend.Policy(branch="cond"))
+    found = shown(torch.compile(patched, fullgraph=True), training=training)
+    bcmend.unpatch(patched)
+    torch.testing.assert_close(found, shown(program, training=training))
+    of_autograd = counters["aot_autograd"]
+    assert not of_autograd["autograd_cache_bypass"]
+    return of_autograd["autograd_cache_hit"], of_autograd["autograd_cache_miss"]
+
+
+def test_a_choice_is_found_again_with_its_backward_and_another_is_not() -> None:
+    assert compiled_anew(doubled) == (0, 1)
+    assert compiled_anew(doubled) == (1, 0)
+    assert compiled_anew(tripled) == (0, 1)
+
+
+@pytest.mark.slow
+def test_a_loop_is_found_again() -> None:
+    assert compiled_anew(counted, training=False) == (0, 1)
+    assert compiled_anew(counted, training=False) == (1, 0)
+
+
+@pytest.mark.slow
+def test_a_side_with_other_numbers_is_not_found() -> None:
+    assert compiled_anew(with_numbers) == (0, 1)
+    assert compiled_anew(with_other_numbers) == (0, 1)
+
+
+def test_a_choice_that_a_program_writes_itself_is_compiled_as_by_torch() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))
+        return found
+
+    torch._dynamo.reset()
+    counters.clear()
+    bcmend.patch(doubled)
+    shown(torch.compile(program, fullgraph=True), training=False)
+    bcmend.unpatch(doubled)
+    assert counters["aot_autograd"]["autograd_cache_bypass"] == 1
+
+
+def test_the_key_is_that_of_the_code_of_the_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def key() -> str:
+        return compile_caches._key.__wrapped__()
+
+    (tmp_path / "__init__.py").write_text("one")
+    monkeypatch.setattr(bcmend, "__file__", str(tmp_path / "__init__.py"))
+    before = key()
+    assert before == key()
+    (tmp_path / "__init__.py").write_text("two")
+    assert key() != before
