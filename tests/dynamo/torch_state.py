@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import torch
 
-#: The modules whose classes and functions are looked at.
+#: The modules whose classes and functions are looked at, beside ``torch`` itself.
 _WHERE: Final = (
     "torch._dynamo",
     "torch._guards",
@@ -35,7 +35,7 @@ def state() -> State:
     """Return every attribute of a class, function of a module, and entry of a table."""
     found: State = {}
     for name, module in sorted(sys.modules.items()):
-        if name.startswith(_WHERE) and type(module) is ModuleType:
+        if (name == "torch" or name.startswith(_WHERE)) and type(module) is ModuleType:
             found.update(_of_module(name, module))
     found.update(_of_tables())
     return found
