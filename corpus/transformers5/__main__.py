@@ -64,7 +64,8 @@ def _row(case: Case, found: Measurement) -> tuple[str, ...]:
     same = "" if found.error else "[red]no[/]" if found.differences else "[green]yes[/]"
     stock = str(found.stock_graphs) if found.stock_error is None else "fails"
     obstacle = found.error or next(iter(found.differences), "")
-    ratios = [f"{each:.2f}" if each else "" for each in (found.first_call, found.later_call)]
+    seconds = (found.first_call, found.first_call_cpu, found.later_call, found.later_call_cpu)
+    ratios = [f"{each:.2f}" if each else "" for each in seconds]
     told = case.waits.get(found.mode) or obstacle
     return case.name, found.mode, stock, whole, same, *ratios, told
 
@@ -79,7 +80,9 @@ def table(results: Sequence[Result], backend: str) -> Table:
     shown.add_column("graphs\nmended", justify="right")
     shown.add_column("same as\neager", justify="right")
     shown.add_column("first call\n/ stock", justify="right")
+    shown.add_column("of pro-\ncessors", justify="right")
     shown.add_column("later call\n/ stock", justify="right")
+    shown.add_column("of pro-\ncessors", justify="right")
     shown.add_column("what stands in the way", max_width=36)
     for case, found in results:
         shown.add_row(*_row(case, found))

@@ -8,13 +8,14 @@ returns and that has gradients, and an optimizer. Inductor draws the random numb
 from __future__ import annotations
 
 import copy
+import os
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from time import perf_counter
-from typing import Any, Final
+from time import perf_counter, process_time
+from typing import Any, Final, Protocol
 
 import numpy
 import torch
@@ -25,7 +26,7 @@ from torch.utils._pytree import tree_map
 
 import bcmend
 from bcmend.site_report import SiteRecord
-from corpus.configured.case import Case, Inputs
+from corpus.configured.case import Inputs
 from corpus.models.compare import differences
 from corpus.models.measure import CountingBackend
 from corpus.models.observe import Line, collected_lines
@@ -40,12 +41,51 @@ ROUNDS: Final = 2
 TOLERANCE: Final = {"counting": 1e-6, "aot_eager": 1e-6, "inductor": 1e-4}
 
 #: Settings of Inductor: the random numbers of eager, in its order (to save memory, draws would
-#: change places), and no code of an earlier run.
-_AS_EAGER: Final = {
+#: change places), no code of an earlier run, and compilers that are children of this process, so
+#: that their time is counted.
+_SETTINGS: Final = {
     "fallback_random": True,
     "reorder_for_peak_memory": False,
     "force_disable_caches": True,
+    "compile_threads": 1,
 }
+
+
+class Measured(Protocol):
+    """A model to measure: its name, and what makes it and the arguments of one call."""
+
+    @property
+    def name(self) -> str:
+        """Its name in a table."""
+
+    def build(self) -> Module:
+        """Make the module, drawing its weights from torch's generator."""
+
+    @property
+    def inputs(self) -> Callable[[], Inputs]:
+        """What makes the arguments of one call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seconds:
+    """Wall time, and the time of all processors: of this process and of children that ended."""
+
+    wall: float
+    processor: float
+
+    def since(self, start: Seconds) -> Seconds:
+        """Return the time from ``start`` to this one."""
+        return Seconds(self.wall - start.wall, self.processor - start.processor)
+
+    def __add__(self, other: Seconds) -> Seconds:
+        return Seconds(self.wall + other.wall, self.processor + other.processor)
+
+
+def now() -> Seconds:
+    """Return the time, of which differences have a meaning."""
+    children = os.times()
+    spent = process_time() + children.children_user + children.children_system
+    return Seconds(perf_counter(), spent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +109,7 @@ class Run:
     graphs: int
     error: str | None
     shown: tuple[Shown, ...]
-    seconds: tuple[float, ...]
+    seconds: tuple[Seconds, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +119,9 @@ class Measurement:
     ``stock_graphs``: how many graphs it takes unpatched, 0 where Dynamo gives the frame up.
     ``error``: why the mended one is no single graph, in one line, or None. ``differences``: between
     the mended and the eager one. ``refusals``: the sites that are left as they are. ``first_call``,
-    ``later_call``: seconds of the mended model over those of the unpatched one, patching included.
+    ``later_call``: seconds of the mended model over those of the unpatched one, patching included;
+    with ``_cpu``, those of processors, which other work on the machine does not lengthen.
+    ``stock_seconds``: of processors, for the first call of the unpatched model.
     """
 
     name: str
@@ -92,6 +134,9 @@ class Measurement:
     refusals: tuple[str, ...]
     first_call: float
     later_call: float
+    first_call_cpu: float = 0.0
+    later_call_cpu: float = 0.0
+    stock_seconds: float = 0.0
 
     @property
     def is_whole(self) -> bool:
@@ -212,29 +257,39 @@ def _told(site: SiteRecord) -> str:
 
 
 def measure(
-    case: Case, mode: str, *, backend: str = "inductor", seed: int = 0, fullgraph: bool = True
+    case: Measured,
+    mode: str,
+    *,
+    backend: str = "inductor",
+    seed: int = 0,
+    fullgraph: bool = True,
+    on_stage: Callable[[str], None] = lambda stage: None,
 ) -> Measurement:
     """Build a model and run it eager, compiled as it is, and mended under ``fullgraph``.
 
-    Raises only what building, patching or running the model eagerly raises.
+    ``on_stage`` is told "eager", "stock" or "mended" as that begins. Raises only what building,
+    patching or running the model eagerly raises.
     """
+    on_stage("eager")
     _seed(seed)
     model = case.build().train(mode == "train")
     inputs = case.inputs()
     copies = [copy.deepcopy(model) for _ in range(2)]
     eager = Run(0, None, tuple(_calls(model, model, inputs, seed + 1)), ())
-    with inductor_config.patch(_AS_EAGER):
+    with inductor_config.patch(_SETTINGS):
         _warm_up(backend)
+        on_stage("stock")
         stock = _compiled(copies[0], inputs, backend, seed + 1)
-        start = perf_counter()
+        on_stage("mended")
+        start = now()
         mended = bcmend.patch(copies[1])
-        patching = perf_counter() - start
+        patching = now().since(start)
         try:
             found = _compiled(mended, inputs, backend, seed + 1, fullgraph=fullgraph)
             refused = bcmend.report(mended).refused
         finally:
             bcmend.unpatch(mended)
-    is_timed = not found.error and not stock.error
+    first, later = ratios(stock, found, patching)
     return Measurement(
         name=case.name,
         mode=mode,
@@ -244,9 +299,25 @@ def measure(
         error=found.error,
         differences=tuple(_own_differences(eager, found, stock, backend)),
         refusals=tuple(sorted({_told(site) for site in refused})),
-        first_call=(patching + found.seconds[0]) / stock.seconds[0] if is_timed else 0.0,
-        later_call=found.seconds[-1] / stock.seconds[-1] if is_timed else 0.0,
+        first_call=first.wall,
+        later_call=later.wall,
+        first_call_cpu=first.processor,
+        later_call_cpu=later.processor,
+        stock_seconds=stock.seconds[0].processor if stock.seconds else 0.0,
     )
+
+
+def ratios(stock: Run, mended: Run, patching: Seconds) -> tuple[Seconds, Seconds]:
+    """Return the first and the last call of mended code over those of stock, 0 where one failed."""
+    if mended.error or stock.error:
+        return Seconds(0.0, 0.0), Seconds(0.0, 0.0)
+    first = _over(patching + mended.seconds[0], stock.seconds[0])
+    return first, _over(mended.seconds[-1], stock.seconds[-1])
+
+
+def _over(one: Seconds, other: Seconds) -> Seconds:
+    processor = one.processor / other.processor if other.processor else 0.0
+    return Seconds(one.wall / other.wall, processor)
 
 
 def _warm_up(backend: str) -> None:
@@ -267,9 +338,9 @@ def _compiled(
     calls = _calls(model, compiled, inputs, seed)
     try:
         for _ in range(ROUNDS):
-            start = perf_counter()
+            start = now()
             shown.append(next(calls))
-            seconds.append(perf_counter() - start)
+            seconds.append(now().since(start))
     except Exception as failure:
         # a model that fails to compile is a finding to report, not the end of the table
         error = _first_line(failure)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
 import transformers
 
 from corpus.transformers5 import __main__ as command
-from corpus.transformers5.measure import MODES, Measurement
+from corpus.transformers5.measure import MODES, Measurement, Run, Seconds, now, ratios
 from corpus.transformers5.registry import CASES
 
 BART = next(case for case in CASES if case.name == "BartModel")
@@ -66,3 +68,17 @@ def test_a_case_that_says_too_little_fails() -> None:
     waiting = next(case for case in CASES if "train" in case.waits)
     (line,) = command.failures([(waiting, _measurement(name=waiting.name))])
     assert line.endswith("is one graph, and its case says that it is none")
+
+
+def test_seconds_of_processors_stand_beside_those_of_the_clock() -> None:
+    stock = Run(1, None, (), (Seconds(4.0, 2.0), Seconds(1.0, 0.5)))
+    mended = Run(1, None, (), (Seconds(5.0, 3.0), Seconds(2.0, 0.5)))
+    assert ratios(stock, mended, Seconds(1.0, 1.0)) == (Seconds(1.5, 2.0), Seconds(2.0, 1.0))
+    failed = Run(1, "Error: x", (), ())
+    assert ratios(stock, failed, Seconds(1.0, 1.0)) == (Seconds(0.0, 0.0), Seconds(0.0, 0.0))
+
+
+def test_children_that_have_ended_are_counted() -> None:
+    start = now()
+    subprocess.run([sys.executable, "-c", "sum(range(10**6))"], check=True)
+    assert now().since(start).processor > 0.01
