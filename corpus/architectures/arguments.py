@@ -50,6 +50,8 @@ _BESIDE: Final = (
     "feature_attention_mask",
     "input_features_mask",
 )
+#: What is given in place of something else, or for a loss.
+_INSTEAD: Final = ("inputs_embeds", "encoder_outputs", "encoder_hidden_states", "labels")
 _MISSES_TOKENS: Final = re.compile(r"features:?\D{0,12}(\d+)")
 
 
@@ -123,7 +125,7 @@ def _films(facts: Facts) -> list[Tensor]:
 
 def _features(facts: Facts) -> list[Tensor]:
     bands = facts.number(
-        "num_mel_bins", "feature_size", "input_feat_size", "input_dim", "hidden_size", default=80
+        "num_mel_bins", "feature_size", "input_feat_per_channel", "feature_projection_input_dim", "hidden_size", default=80
     )
     lengths = (64, 2 * facts.number("max_source_positions", default=128))
     flat = [
@@ -303,19 +305,19 @@ def _groups(parameters: Mapping[str, Any]) -> Iterator[list[str]]:
         texts = [name for name in texts if name != "attention_mask"]
     senses = [name for name in _SENSES if name in parameters]
     beside = [name for name in _BESIDE if name in parameters]
-    if senses and texts:
-        if beside:
-            yield [*texts, senses[0], *beside]
-        yield [*texts, senses[0]]
-    if senses and "decoder_input_ids" in texts:
-        yield ["decoder_input_ids", senses[0]]
-    for name in senses:
-        yield [name]
+    if senses and texts and beside:
+        yield [*texts, senses[0], *beside]
+    for name in senses if texts else ():
+        yield [*texts, name]
+    if "decoder_input_ids" in texts:
+        yield from (["decoder_input_ids", name] for name in senses)
+    yield from ([name] for name in senses)
     if texts:
         yield texts
         yield [name for name in texts if name != "attention_mask"]
     yield []
-    yield [name for name in FORMS if name in parameters and name != "labels"]
+    apart = _INSTEAD if texts else (*_INSTEAD, "attention_mask")
+    yield [name for name in FORMS if name in parameters and name not in apart]
 
 
 def _repaired(

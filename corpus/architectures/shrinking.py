@@ -85,6 +85,11 @@ _NEEDED: Final = {
     "num_time_features": 1,
     "num_experts_per_tok": 2,
     "n_routed_experts": 4,
+    "n_shared_experts": 1,
+    "n_group": 1,
+    "topk_group": 1,
+    "pad_token_id": 1,
+    "mask_token_id": 3,
     "vocab_size": VOCABULARY,
 }
 
