@@ -125,7 +125,12 @@ def _films(facts: Facts) -> list[Tensor]:
 
 def _features(facts: Facts) -> list[Tensor]:
     bands = facts.number(
-        "num_mel_bins", "feature_size", "input_feat_per_channel", "feature_projection_input_dim", "hidden_size", default=80
+        "num_mel_bins",
+        "feature_size",
+        "input_feat_per_channel",
+        "feature_projection_input_dim",
+        "hidden_size",
+        default=80,
     )
     lengths = (64, 2 * facts.number("max_source_positions", default=128))
     flat = [
