@@ -95,14 +95,18 @@ def _parts_of(node: Node) -> Sequence[Any]:
 
 
 def _is_of_torch(target: Any) -> bool:
-    """Return whether an operation is torch's own; others may read a clock, say."""
+    """Return whether an operation is torch's own; others may read a clock, say.
+
+    A step of a transform, as of ``torch.vmap``, is none: there is nothing outside the transform.
+    """
     if isinstance(target, (compat.OpOverload, compat.OpOverloadPacket)):
         return str(target).startswith("aten.")
     if isinstance(target, str):  # a method of a tensor
         return True
     module = getattr(target, "__module__", None) or "torch"
-    is_function = not isinstance(target, compat.HigherOrderOperator)
-    return is_function and module.partition(".")[0] in ("torch", "_operator", "builtins")
+    if isinstance(target, compat.HigherOrderOperator) or module.startswith("torch._functorch"):
+        return False
+    return module.partition(".")[0] in ("torch", "_operator", "builtins")
 
 
 def _is_small(example: Any) -> bool:

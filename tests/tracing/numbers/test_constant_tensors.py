@@ -105,6 +105,20 @@ def test_what_the_data_change_is_not_known(program: Program) -> None:
     assert _takes_numbers(_graph_of(program, X, X * 0.5 + 1, X - 11 + (X > 10) * 2))
 
 
+def _rows_of_a_transform(x: Tensor) -> Tensor:
+    return torch.vmap(lambda row: x[row] * 2)(torch.arange(3))
+
+
+def _rows_of_two_transforms(x: Tensor) -> Tensor:
+    inner = torch.vmap(lambda row, more: x[row] + more, (None, 0))
+    return torch.vmap(inner, (0, None))(torch.arange(3), torch.arange(2.0))
+
+
+@pytest.mark.parametrize("program", [_rows_of_a_transform, _rows_of_two_transforms])
+def test_a_number_of_each_call_of_a_transform_is_not_known(program: Program) -> None:
+    assert not _takes_numbers(_graph_of(program, X, -X))
+
+
 def test_numbers_that_are_known_break_no_graph() -> None:
     found = compare(lambda: _row, lambda: [call(X)], fullgraph=False)
     assert (found.eager_differences, found.differences, found.graphs) == ((), (), 1)
