@@ -43,8 +43,8 @@ def _has_number(value: Value) -> bool:
     if type(value) is not compat.TensorVariable:
         return False
     example = example_of(value)
-    is_integral = not (example.is_floating_point() or example.is_complex())
-    return is_integral and example.dtype is not torch.bool and example.dim() == 0
+    is_number = not (example.is_complex() or example.dtype is torch.bool)
+    return is_number and example.dim() == 0
 
 
 def _numbers(tx: compat.Tracer, values: Sequence[Any]) -> list[Value]:
@@ -52,7 +52,7 @@ def _numbers(tx: compat.Tracer, values: Sequence[Any]) -> list[Value]:
 
 
 def _number(tx: compat.Tracer, value: Value) -> Value:
-    """Return a value with numbers in place of 0-d integer tensors, in sequences too."""
+    """Return a value with numbers in place of 0-d tensors, in sequences too."""
     value = value.realize()
     if _has_number(value):
         assert isinstance(value, compat.TensorVariable)

@@ -27,18 +27,18 @@ _ELEMENTS: Final = 4096
 _OPERATIONS: Final = 128
 
 
-def number_in(tx: compat.Tracer, variable: TensorValue) -> int | bool | None:
-    """Return the number in a tensor of one integer or truth; ``None`` if it is data-dependent."""
+def number_in(tx: compat.Tracer, variable: TensorValue) -> int | bool | float | None:
+    """Return the number in a tensor of one element; ``None`` if it is data-dependent."""
     example = variable.as_proxy().node.meta["example_value"]
     count = example.numel()
-    if not (isinstance(count, int) and count == 1 and _is_exact(example)):
+    if not (isinstance(count, int) and count == 1 and _is_small(example) and _is_real(example)):
         return None
     known: dict[Node, Any] = {}
     with compat._disable_current_modes(), torch.no_grad():
         value = attempt(lambda: _value(tx, variable.as_proxy().node, known))
     if isinstance(value, Refusal) or _is_written(tx, known):
         return None
-    number: int | bool = value.item()
+    number: int | bool | float = value.item()
     found = (constant_buffers.buffer_of(tx, node) for node in known if node.op == "placeholder")
     buffers = [each for each in found if each is not None]
     root, fake_mode = tx.output.root_tracer.graph, fake_mode_of(tx)
@@ -48,8 +48,12 @@ def number_in(tx: compat.Tracer, variable: TensorValue) -> int | bool | None:
     return number
 
 
+def _is_real(example: torch.Tensor) -> bool:
+    return not (example.is_complex() or example.is_quantized)
+
+
 def _is_exact(example: torch.Tensor) -> bool:
-    return not (example.is_floating_point() or example.is_complex() or example.is_quantized)
+    return _is_real(example) and not example.is_floating_point()
 
 
 def _value(tx: compat.Tracer, node: Node, known: dict[Node, Any]) -> Any:

@@ -22,13 +22,13 @@ THREE = torch.tensor(3)
     [
         (THREE, True),
         (torch.tensor(3, dtype=torch.int8), True),
-        (torch.tensor(3.0), False),
+        (torch.tensor(3.0), True),
         (torch.tensor(True), False),
         (torch.tensor([3]), False),
         (torch.tensor(1j), False),
     ],
 )
-def test_a_number_is_an_integer_tensor_without_dimensions(tensor: Any, is_number: bool) -> None:
+def test_a_number_is_a_real_tensor_without_dimensions(tensor: Any, is_number: bool) -> None:
     found = during_trace(lambda tx, x: type(size_arguments._number(tx, x)), tensor)
     assert (found is compat.SymNodeVariable) is is_number
     assert is_number or found is compat.TensorVariable

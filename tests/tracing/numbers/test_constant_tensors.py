@@ -72,7 +72,12 @@ def _in_an_arm(x: Tensor) -> Tensor:
     return x
 
 
-@pytest.mark.parametrize("program", [_row, _sums, _truth, _in_an_arm])
+def _steps(x: Tensor) -> Tensor:
+    places = torch.arange(0, x.shape[0]).to(x.dtype)
+    return torch.arange(places[2] * 3, -places[-1], -places[1] / 2) + x.sum()
+
+
+@pytest.mark.parametrize("program", [_row, _sums, _truth, _in_an_arm, _steps])
 def test_numbers_made_of_constants_are_known(program: Program) -> None:
     assert not _takes_numbers(_graph_of(program, X, -X))
 
@@ -166,6 +171,10 @@ def _floating(tx: Any, x: Any) -> Any:
     return fx_graph.function(tx, torch.full, (1,), 3.0)
 
 
+def _complex(tx: Any, x: Any) -> Any:
+    return fx_graph.function(tx, torch.full, (1,), 3.0 + 1.0j)
+
+
 def _several(tx: Any, x: Any) -> Any:
     return fx_graph.function(tx, torch.full, (2,), 3)
 
@@ -189,12 +198,13 @@ def _large(tx: Any, x: Any) -> Any:
         (_drawn_by_a_function, None),
         (_changed_by_an_argument, None),
         (_changed_by_a_norm, None),
-        (_floating, None),
+        (_floating, 3.0),
+        (_complex, None),
         (_several, None),
         (_large, None),
     ],
 )
-def test_which_tensors_hold_a_known_number(make: Any, number: int | None) -> None:
+def test_which_tensors_hold_a_known_number(make: Any, number: float | None) -> None:
     def step(tx: Any, x: Any) -> Any:
         found = number_in(tx, make(tx, x))
         assert found == number and type(found) is type(number)
