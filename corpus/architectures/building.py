@@ -97,7 +97,7 @@ def _called(name: str, configuration: Any, *, training: bool) -> Architecture:
     model = model_type(configuration).train(training)
 
     def call(given: Inputs) -> None:
-        with torch.no_grad():
+        with torch.set_grad_enabled(training):
             model(**{name: value.clone() for name, value in given.items()})
 
     parameters = inspect.signature(model.forward).parameters

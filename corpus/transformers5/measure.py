@@ -34,6 +34,9 @@ from corpus.models.observe import Line, collected_lines
 MODES: Final = ("eval", "train")
 BACKENDS: Final = ("counting", "aot_eager", "inductor")
 
+#: Where logs differ, in a difference.
+_LOG: Final = "log"
+
 #: How often each run is called, with other random numbers each time.
 ROUNDS: Final = 2
 #: How far gradients and parameters may be apart, and with Inductor all that a model returns, as a
@@ -213,7 +216,7 @@ def _differences(eager: Shown, mended: Shown, backend: str) -> Iterator[str]:
     yield from differences(eager.output, mended.output, tolerance=of_outputs)
     yield from differences(eager.state, mended.state, "state", of_outputs)
     if eager.lines != mended.lines:
-        yield f"log: {_told_apart(eager.lines, mended.lines)}"
+        yield f"{_LOG}: {_told_apart(eager.lines, mended.lines)}"
     for name, first in eager.gradients.items():
         second = mended.gradients[name]
         if second is None or first is None:
@@ -230,16 +233,23 @@ def _own_differences(eager: Run, mended: Run, stock: Run, backend: str) -> Itera
 
     AOTAutograd takes random numbers out of a graph that nobody uses, which the states of generators
     show. Where a model makes much of the last bit, such as a norm of what is almost zero, Inductor
-    is as far away unpatched.
+    is as far away unpatched. A model that asks whether it is being compiled may log less then.
     """
     for number, (one, other) in enumerate(zip(eager.shown, mended.shown, strict=False)):
-        as_stock: set[str] = set()
+        of_torch: set[str] = set()
         if not stock.error:
-            as_stock = set(map(_place, _differences(one, stock.shown[number], backend)))
+            unpatched = stock.shown[number]
+            of_torch = set(map(_place, _differences(one, unpatched, backend)))
+            of_torch = {each for each in of_torch if _may_be_of_torch(each, backend)}
+            if other.lines == unpatched.lines:
+                of_torch.add(_LOG)
         for each in _differences(one, other, backend):
-            is_of_torch = backend == "inductor" or each.startswith("state")
-            if not (is_of_torch and _place(each) in as_stock):
+            if _place(each) not in of_torch:
                 yield f"call {number}: {each}"
+
+
+def _may_be_of_torch(place: str, backend: str) -> bool:
+    return place != _LOG and (backend == "inductor" or place.startswith("state"))
 
 
 def _place(difference: str) -> str:

@@ -10,7 +10,17 @@ import pytest
 import transformers
 
 from corpus.transformers5 import __main__ as command
-from corpus.transformers5.measure import MODES, Measurement, Run, Seconds, now, ratios
+from corpus.models.observe import Line
+from corpus.transformers5.measure import (
+    MODES,
+    Measurement,
+    Run,
+    Seconds,
+    Shown,
+    _own_differences,
+    now,
+    ratios,
+)
 from corpus.transformers5.registry import CASES
 
 BART = next(case for case in CASES if case.name == "BartModel")
@@ -54,6 +64,23 @@ def test_a_model_that_does_not_exist(capsys: pytest.CaptureFixture[str]) -> None
     with pytest.raises(SystemExit):
         command.parse(["NoModel"])
     assert "no model called NoModel" in capsys.readouterr().err
+
+
+def _logged(*texts: str) -> Run:
+    lines = tuple(Line("transformers", "WARNING", text) for text in texts)
+    return Run(1, None, (Shown(None, lines, {}, {}, None),), ())
+
+
+@pytest.mark.parametrize(
+    ("mended", "stock", "count"),
+    [(["old"], ["old"], 0), ([], [], 0), ([], ["old"], 1), (["new"], [], 1), (["new"], ["new"], 0)],
+)
+@pytest.mark.parametrize("backend", ["counting", "inductor"])
+def test_a_log_is_that_of_eager_or_that_of_stock(
+    mended: list[str], stock: list[str], count: int, backend: str
+) -> None:
+    found = _own_differences(_logged("old"), _logged(*mended), _logged(*stock), backend)
+    assert len(list(found)) == count
 
 
 def test_what_fails_is_told() -> None:
