@@ -18,8 +18,8 @@ def leave_out(error: BaseException) -> None:
     The shell's own entry goes too if the next one is of the body or the original code.
     """
     shell = error.__traceback__
-    if shell is None:
-        return
+    if shell is None or getattr(error, "first_useful_frame", None) is not None:
+        return  # torch looks for a frame of Dynamo's in the traceback of an error of a back end
     entry = _behind_own(shell.tb_next)
     if entry is None:
         return  # it is an error of bcmend's, or of the compiler's

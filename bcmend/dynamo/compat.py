@@ -171,6 +171,7 @@ from torch._guards import (
 from torch._higher_order_ops.effects import _EffectType, _register_effectful_op
 from torch._higher_order_ops.utils import _clone_aliasing_output, materialize_as_graph
 from torch._inductor import config as inductor_config
+from torch._inductor.virtualized import V
 from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 from torch._prims_common import is_non_overlapping_and_dense_or_false
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
@@ -366,6 +367,7 @@ trace a choice for a back end: FunctionalTensorMode ProxyTorchDispatchMode
     track_tensor_tree tree_map
 the code in which a frame goes on behind a graph break: ContinueExecutionCache
 operators: HigherOrderOperator OpOverload OpOverloadPacket higher_order_ops
+what Inductor is lowering: V
 operators with an effect: _EffectType _register_effectful_op
 assertions inside a graph: ASSERT_ASYNC ASSERT_SCALAR
 run an operation on fake tensors: FakeTensor FakeTensorMode get_fake_value make_fx

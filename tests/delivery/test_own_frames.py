@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import traceback
 from collections.abc import Callable
 from types import FunctionType
@@ -12,6 +13,10 @@ from bcmend.delivery import own_frames
 
 def _fail() -> None:
     raise ValueError("failed")
+
+
+def _raise(error: BaseException) -> None:
+    raise error
 
 
 def _boundary_of(file: str) -> Callable[..., Any]:
@@ -83,3 +88,12 @@ def test_an_error_without_a_traceback_is_left_unchanged() -> None:
     error = ValueError("made")
     own_frames.leave_out(error)
     assert error.__traceback__ is None
+
+
+def test_an_error_of_a_back_end_keeps_the_frame_that_torch_looks_for() -> None:
+    def fail() -> None:
+        error = ValueError("failed")
+        error.first_useful_frame = sys._getframe()  # type: ignore[attr-defined]
+        BOUNDARY(lambda: _raise(error))
+
+    assert "fail" in _names(_raised(lambda: BOUNDARY(fail)))

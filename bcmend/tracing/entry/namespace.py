@@ -9,7 +9,11 @@ from bcmend.delivery.own_frames import leave_out as leave_out
 from bcmend.dynamo import plain_python
 
 # Modules that declare hooks and handlers, and that nothing else imports.
-from bcmend.tracing.backends import compile_caches, donated_memory  # noqa: F401
+from bcmend.tracing.backends import (  # noqa: F401
+    compile_caches,
+    donated_memory,
+    layout_questions,
+)
 
 # It declares a handler, and nothing else imports it.
 from bcmend.tracing.effects import guarded_keys  # noqa: F401

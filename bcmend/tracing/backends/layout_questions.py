@@ -1,0 +1,34 @@
+"""What Inductor asks about sizes only to choose a layout, answered without the size.
+
+Where it lowers a product of matrices for the CPU it asks whether the strides of an operand suit the
+library, and it has the operand contiguous if they do not. An answer of no is right for each
+operand: it may cost a copy, which depends on numbers that nobody knows before the graph runs.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import sympy
+import torch
+
+from bcmend.dynamo import compat, hooks
+
+#: Operators whose lowering makes truths of the sizes of an FX node for that reason, and no other.
+_LAID_OUT: Final = frozenset((torch.ops.aten.bmm.default,))
+
+
+def lowered() -> Any:
+    """Return the operator that Inductor is lowering in this thread; ``None`` if there is none."""
+    node = getattr(compat.V.graph, "current_node", None)
+    return getattr(node, "target", None)
+
+
+@hooks.around(compat.ShapeEnv, "evaluate_sym_node", "questions about a layout", gate=None)
+def _of_a_node(inner: Any, self: Any, node: Any, *more: Any, **named: Any) -> Any:
+    try:
+        return inner(self, node, *more, **named)
+    except compat.GuardOnDataDependentSymNode:
+        if lowered() not in _LAID_OUT:
+            raise
+        return sympy.false
