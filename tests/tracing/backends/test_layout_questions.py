@@ -20,7 +20,7 @@ def common_size(x: Tensor, y: Tensor, mask: Tensor) -> Tensor:
 def outer_sizes(x: Tensor, y: Tensor, mask: Tensor) -> Tensor:
     found = mask.nonzero().squeeze(-1)
     rows, columns = x.transpose(1, 2)[:, found], y.transpose(1, 2)[:, :, found]
-    return torch.matmul(rows.cos(), (x + 1)) @ (y * 2) @ columns.exp()
+    return torch.matmul(rows.cos(), (x + 1)) @ (y * 2) @ columns.tanh()
 
 
 def in_an_arm(x: Tensor, y: Tensor, mask: Tensor) -> Tensor:
