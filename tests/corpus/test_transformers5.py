@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import transformers
 
-from corpus.transformers5 import __main__ as command
 from corpus.models.observe import Line
+from corpus.transformers5 import __main__ as command
 from corpus.transformers5.measure import (
     MODES,
     Measurement,

@@ -35,9 +35,9 @@ def in_an_arm(x: Tensor, y: Tensor, mask: Tensor) -> Tensor:
 def test_results_and_gradients_are_those_of_eager(program: Callable[..., Tensor]) -> None:
     torch._dynamo.reset()
     torch.manual_seed(3)
-    drawn = torch.randn(4, 5, 6), torch.randn(4, 6, 5)
+    drawn = torch.randn(4, 5, 6).double(), torch.randn(4, 6, 5).double()
     if program is outer_sizes:
-        drawn = torch.randn(4, 6, 6), torch.randn(4, 6, 6)
+        drawn = torch.randn(4, 6, 6).double(), torch.randn(4, 6, 6).double()
     masks = [[1, 1, 0, 1, 0, 0], [1, 0, 0, 0, 0, 0], [1] * 6, [0] * 6]
 
     def outcome(called: Callable[..., Tensor], mask: list[int]) -> list[Tensor]:
