@@ -15,7 +15,7 @@ import dataclasses
 import math
 import operator
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import torch
 from torch.fx import GraphModule, Node, Proxy
@@ -24,6 +24,7 @@ from bcmend.dynamo import compat, fx_graph, hooks, shape_env
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.trace_state import Phase, at_the_end_of_a_graph
 from bcmend.dynamo.values import TensorValue, Value, constant, example_of
+from bcmend.tracing.backends import early_backward
 from bcmend.tracing.deopt import graph_failure, record_timing, rerun_policy
 from bcmend.tracing.numbers import constant_tensors, size_questions
 from bcmend.tracing.numbers.dead_numbers import (
@@ -70,17 +71,20 @@ def _begin(tx: compat.Tracer) -> None:
         )
         body_states.state_of(code).takes_numbers = True
 
+    def leave() -> NoReturn:
+        body_states.state_of(code).leave_numbers()
+        raise SiteChanged(restart_reason="bcmend: a number out of a tensor shapes another")
+
     def finish(module: GraphModule) -> None:
         size_questions.complete(environment)
         assumes = _assumes(environment, module)
         if assumes and record_timing.of(output).writes:
             record_timing.must_wait(output)  # what it has written would be written again
         is_assumed = assumes and (not asked_for or size_questions.has_assumed(environment))
-        if (is_assumed and not graph_failure.can_be_put_back(output)) or (
-            not asked_for and _needs_gradients_of_unknown_sizes(module)
-        ):
-            body_states.state_of(code).leave_numbers()
-            raise SiteChanged(restart_reason="bcmend: a number out of a tensor shapes another")
+        if is_assumed and not graph_failure.can_be_put_back(output):
+            leave()
+        if not asked_for and _needs_gradients_of_unknown_sizes(module):
+            early_backward.compile_with_forward(output, leave)
         if drop_unread(module.graph):
             module.recompile()
 
@@ -106,7 +110,7 @@ def _nodes_in(module: GraphModule) -> list[Node]:
 
 def _needs_gradients_of_unknown_sizes(module: GraphModule) -> bool:
     """Return whether gradients flow into tensors of unbacked sizes."""
-    # Inductor fails for most such graphs when it compiles their backward, which is too late.
+    # Back ends may fail for such graphs when they compile their backward, which is too late.
     nodes = _nodes_in(module)
     # Of a number in an argument Dynamo knows the value at this call; later stages do not.
     numbers = [node.meta.get("example_value") for node in nodes if node.target == "item"]

@@ -35,6 +35,7 @@ def in_an_arm(x: Tensor, y: Tensor, mask: Tensor) -> Tensor:
 def test_results_and_gradients_are_those_of_eager(program: Callable[..., Tensor]) -> None:
     torch._dynamo.reset()
     torch.manual_seed(3)
+    torch.manual_seed(3)
     drawn = torch.randn(4, 5, 6).double(), torch.randn(4, 6, 5).double()
     if program is outer_sizes:
         drawn = torch.randn(4, 6, 6).double(), torch.randn(4, 6, 6).double()

@@ -1,0 +1,124 @@
+"""Gradients of data-dependent sizes are captured where the back end can compile their backward."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import sympy
+import torch
+from torch import Tensor
+
+import bcmend
+from bcmend.tracing.backends.early_backward import form, is_renaming
+from corpus.models.measure import CountingBackend
+
+Program = Callable[[Tensor, Tensor], Tensor]
+
+
+@pytest.fixture(autouse=True)
+def _clean() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    bcmend.unpatch()
+    torch._dynamo.reset()
+
+
+def stored(x: Tensor, w: Tensor) -> Tensor:
+    found = (x > 0).nonzero().squeeze(-1)
+    result = torch.zeros_like(x)
+    result[found] = (x[found] * w[found]).exp()
+    return result @ w
+
+
+def outer(x: Tensor, w: Tensor) -> Tensor:
+    """Of which the backward asks whether a size is one."""
+    found = (x > 0).nonzero().squeeze(-1)
+    y = torch.softmax(x[found] * w[found], 0)
+    return (y[:, None] @ y[None]).sum() * w
+
+
+CALLS = [[1.0, 2, -3, 4], [-1.0, -2, -3, -4], [1.0, -1, -1, -1], [1.0, 2, 3, 4]]
+
+
+def _outcome(called: Program, values: list[float]) -> list[Tensor]:
+    x = torch.tensor(values, requires_grad=True)
+    w = torch.linspace(-1, 2, 4).requires_grad_()
+    result = called(x, w)
+    return [result, *torch.autograd.grad(result.sum(), (x, w))]
+
+
+def _graphs(program: Program, backend: Any) -> int:
+    """Check that all is as in eager execution; return how many graphs a first call has."""
+    expected = [_outcome(program, each) for each in CALLS]
+    compiled = torch.compile(bcmend.patch(program), backend=backend)
+    found = [_outcome(compiled, CALLS[0])]
+    count: int = backend.graphs
+    found += [_outcome(compiled, each) for each in CALLS[1:]]
+    torch.testing.assert_close(found, expected)
+    return count
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_a_backward_that_compiles_is_of_one_graph(backend: str) -> None:
+    assert _graphs(stored, CountingBackend(backend)) == 1
+
+
+def test_a_backward_that_does_not_compile_leaves_the_numbers() -> None:
+    assert _graphs(outer, CountingBackend("aot_eager")) > 1
+
+
+class _Assuming(CountingBackend):
+    """A back end that asserts something of each data-dependent size."""
+
+    def __init__(self, check: Callable[[Any], None]) -> None:
+        super().__init__("aot_eager")
+        self.check = check
+
+    def __call__(self, module: torch.fx.GraphModule, inputs: Any) -> Any:
+        for node in module.graph.nodes:
+            example = node.meta.get("example_value")
+            if isinstance(example, Tensor):
+                for each in example.shape:
+                    if isinstance(each, torch.SymInt):
+                        self.check(each)
+        return super().__call__(module, inputs)
+
+
+@pytest.mark.parametrize(
+    ("check", "is_one"),
+    [(lambda size: torch._check(size <= 4), True), (lambda size: torch._check(size != 3), False)],
+)
+def test_a_back_end_that_assumes_more_leaves_the_numbers(
+    check: Callable[[Any], None], is_one: bool
+) -> None:
+    assert (_graphs(stored, _Assuming(check)) == 1) is is_one
+
+
+A, B = sympy.symbols("u7 u12", integer=True)
+
+
+@pytest.mark.parametrize(
+    ("assumption", "renames"),
+    [
+        (sympy.Le(A, 4), True),
+        (sympy.Ge(A, 0), True),
+        (sympy.Eq(A, B), True),
+        (sympy.Eq(A, 4), False),
+        (sympy.Ne(A, 4), False),
+        (sympy.Ne(A, B), False),
+        (sympy.Le(A, B), False),
+        (sympy.Le(2 * A, 9), False),
+        (sympy.Eq(A, 2 * B), False),
+    ],
+)
+def test_what_only_names_a_number_anew(assumption: Any, renames: bool) -> None:
+    assert is_renaming(assumption) is renames
+
+
+def test_the_form_of_an_assumption_has_no_names() -> None:
+    later = sympy.symbols("u90 u101", integer=True)
+    first = sympy.Eq(3 * A, B)
+    assert form(first) == form(first.xreplace(dict(zip((A, B), later, strict=True))))
+    assert form(first) != form(sympy.Eq(A, 3 * B))
