@@ -101,7 +101,7 @@ def failures(results: Sequence[Result]) -> list[str]:
 def _failure(case: Case, found: Measurement) -> str:
     if found.is_whole:
         return "is one graph, and its case says that it is none"
-    return found.error or found.differences[0]
+    return found.error or next(iter(found.differences), f"{found.graphs} graphs")
 
 
 def _tell(console: Console, found: Measurement) -> None:

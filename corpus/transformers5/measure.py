@@ -104,9 +104,9 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """All calls of a compiled model: its graphs, an error in one line, what each call showed.
+    """All calls of a compiled model: an error in one line, what each call showed, its seconds.
 
-    ``seconds``: of each call.
+    ``graphs``: the most that one call had compiled.
     """
 
     graphs: int
@@ -119,7 +119,7 @@ class Run:
 class Measurement:
     """What became of one model in one mode.
 
-    ``stock_graphs``: how many graphs it takes unpatched, 0 where Dynamo gives the frame up.
+    ``stock_graphs``: how many graphs a call takes unpatched, 0 where Dynamo gives the frame up.
     ``error``: why the mended one is no single graph, in one line, or None. ``differences``: between
     the mended and the eager one. ``refusals``: the sites that are left as they are. ``first_call``,
     ``later_call``: seconds of the mended model over those of the unpatched one, patching included;
@@ -344,14 +344,15 @@ def _compiled(
     torch._dynamo.reset()
     counting = CountingBackend(backend)
     compiled = torch.compile(model, backend=counting, dynamic=False, fullgraph=fullgraph)
-    shown, seconds, error = [], [], None
+    shown, seconds, error, graphs = [], [], None, [0]
     calls = _calls(model, compiled, inputs, seed)
     try:
         for _ in range(ROUNDS):
             start = now()
             shown.append(next(calls))
             seconds.append(now().since(start))
+            graphs.append(counting.graphs - sum(graphs))
     except Exception as failure:
         # a model that fails to compile is a finding to report, not the end of the table
         error = _first_line(failure)
-    return Run(counting.graphs, error, tuple(shown), tuple(seconds))
+    return Run(max(graphs), error, tuple(shown), tuple(seconds))

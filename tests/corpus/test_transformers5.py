@@ -89,6 +89,7 @@ def test_what_fails_is_told() -> None:
     assert command.failures([(BART, good)]) == []
     assert command.failures([(BART, other)]) == ["BartModel, train: output: other"]
     assert command.failures([(BART, stopped)]) == ["BartModel, train: Unsupported: a jump"]
+    assert command.failures([(BART, _measurement(graphs=3))]) == ["BartModel, train: 3 graphs"]
 
 
 def test_a_case_that_says_too_little_fails() -> None:
