@@ -19,7 +19,14 @@ from rich.table import Table
 
 from corpus.in_turn import dynamo_quiet, measure_in_turn, write_document
 from corpus.models.case import ModelCase
-from corpus.models.measure import BACKENDS, Measurement, failures, measure, worse_lines
+from corpus.models.measure import (
+    BACKENDS,
+    Measurement,
+    failures,
+    measure,
+    worse_lines,
+    worse_outputs,
+)
 from corpus.models.registry import CASES
 
 TABLE_WIDTH = 96  # a pipe has no width of its own, and rich then takes too few columns
@@ -31,7 +38,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m corpus.models", description=__doc__)
     names = [case.name for case in CASES]
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(names)}")
-    parser.add_argument("--backend", choices=BACKENDS, default="counting")
+    parser.add_argument("--backend", choices=BACKENDS, default="inductor")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the measurements there")
     parsed = parser.parse_args(arguments)
     unknown = [name for name in parsed.names if name not in names]
@@ -53,6 +60,14 @@ _HEADINGS = (
 
 def _yes_or_no(good: bool) -> str:
     return "[green]yes[/]" if good else "[red]no[/]"
+
+
+def _same_output(measurement: Measurement) -> str:
+    if measurement.mended_error is not None:
+        return _yes_or_no(False)
+    if measurement.output_differences and not worse_outputs(measurement):
+        return "as stock"
+    return _yes_or_no(not measurement.output_differences)
 
 
 def _same_log(measurement: Measurement) -> str:
@@ -87,7 +102,7 @@ def _cells(case: ModelCase, measurement: Measurement) -> tuple[str, ...]:
         str(measurement.stock_breaks),
         f"[{colour}]{measurement.mended_breaks}[/]" if ran else "[red]failed[/]",
         _yes_or_no(measurement.fullgraph_error is None),
-        _yes_or_no(ran and not measurement.output_differences),
+        _same_output(measurement),
         _same_log(measurement),
         str(measurement.mended_sites),
         f"{measurement.stock_seconds:.1f}",

@@ -28,7 +28,7 @@ def _parser() -> argparse.ArgumentParser:
         help="run the patterns with such a part in the name, or of such a topic",
     )
     parser.add_argument("--training", action="store_true", help="with gradients")
-    parser.add_argument("--backend", default="eager", help="eager, aot_eager or inductor")
+    parser.add_argument("--backend", default="inductor", help="eager, aot_eager or inductor")
     parser.add_argument(
         "--refused",
         action="store_true",

@@ -1,8 +1,7 @@
 """Measures a model that stock `torch.compile` captures whole, and what patching it costs.
 
-Reads a `ModelCase`, produces a `Comparison`. Graphs and output are those of `corpus.models`, whose
-counting back end compiles nothing. So patching is compared with another first call, one with the
-back end that `torch.compile` takes by itself.
+Reads a `ModelCase`, produces a `Comparison`. Graphs, output and the time of the first call are
+those of `corpus.models`.
 """
 
 from __future__ import annotations
@@ -11,12 +10,10 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Final
 
-import torch
-
 import bcmend
 from bcmend.patching.table import TABLE
 from corpus.models.case import ModelCase
-from corpus.models.measure import Measurement, OnStage, build, failures, measure, run_compiled
+from corpus.models.measure import Measurement, OnStage, failures, measure
 
 #: The largest share of the first compiled call of the model as it is that patching may take.
 LARGEST_SHARE: Final = 0.05
@@ -30,14 +27,16 @@ ROUNDS: Final = 3
 class Comparison:
     """One model as it is and mended.
 
-    ``patch_seconds``: those of the quickest round. ``first_call_seconds``: those of the first call
-    of the model as it is, compiled with the back end ``timed``.
+    ``patch_seconds``: those of the quickest round.
     """
 
     measurement: Measurement
     patch_seconds: float
-    first_call_seconds: float
-    timed: str
+
+    @property
+    def first_call_seconds(self) -> float:
+        """The seconds of the first call of the model as it is."""
+        return self.measurement.stock_seconds
 
     @property
     def share(self) -> float:
@@ -49,7 +48,6 @@ class Comparison:
         return self.measurement.to_dict() | {
             "patch_seconds": self.patch_seconds,
             "first_call_seconds": self.first_call_seconds,
-            "timed": self.timed,
             "share": self.share,
         }
 
@@ -69,28 +67,17 @@ def patch_seconds(case: ModelCase) -> float:
     return min(once() for _ in range(ROUNDS))
 
 
-def first_call_seconds(case: ModelCase, backend: str) -> float:
-    """Return the seconds of the first call of the model as it is."""
-    run = run_compiled(*build(case, seed=0), backend=backend, seed=0)
-    torch._dynamo.reset()
-    if run.error is not None:
-        raise RuntimeError(f"{case.name} with {backend}: {run.error}")
-    return run.seconds
-
-
 def compare(
-    case: ModelCase, *, timed: str = "inductor", on_stage: OnStage = lambda stage: None
+    case: ModelCase, *, backend: str = "inductor", on_stage: OnStage = lambda stage: None
 ) -> Comparison:
-    """Run a model eager, compiled, and mended and compiled; then compare patching with ``timed``.
+    """Run a model eager, compiled, and mended and compiled; then patch it alone.
 
     ``on_stage`` is told the name of each stage as it begins. Raises what building, patching or
-    running the model eagerly raises, and ``RuntimeError`` if the back end cannot compile it.
+    running the model eagerly raises.
     """
-    measurement = measure(case, on_stage=on_stage)
+    measurement = measure(case, backend=backend, on_stage=on_stage)
     on_stage("patching")
-    patching = patch_seconds(case)
-    on_stage(timed)
-    return Comparison(measurement, patching, first_call_seconds(case, timed), timed)
+    return Comparison(measurement, patch_seconds(case))
 
 
 def broken(case: ModelCase, measurement: Measurement) -> tuple[str, ...]:
@@ -110,5 +97,7 @@ def harm(case: ModelCase, found: Comparison) -> tuple[str, ...]:
     """Return what is worse than stock; empty where nothing is."""
     slow: tuple[str, ...] = ()
     if found.share >= LARGEST_SHARE:
-        slow = (f"patching takes {found.share:.1%} of the first call with {found.timed}",)
+        slow = (
+            f"patching takes {found.share:.1%} of the first call with {found.measurement.backend}",
+        )
     return broken(case, found.measurement) + slow

@@ -16,6 +16,7 @@ GOOD = Measurement(
     fullgraph_error=None,
     output_differences=(),
     line_differences=(),
+    stock_output_differences=(),
     stock_line_differences=(),
     lines=1,
     mended_sites=3,
