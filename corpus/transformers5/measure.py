@@ -231,25 +231,29 @@ def _differences(eager: Shown, mended: Shown, backend: str) -> Iterator[str]:
 def _own_differences(eager: Run, mended: Run, stock: Run, backend: str) -> Iterator[str]:
     """Yield what differs from eager execution, but for what differs with stock torch too.
 
-    AOTAutograd takes random numbers out of a graph that nobody uses, which the states of generators
-    show. Where a model makes much of the last bit, such as a norm of what is almost zero, Inductor
-    is as far away unpatched. A model that asks whether it is being compiled may log less then.
+    That is what is the same as with stock: a model may ask whether it is being compiled, and
+    compute in another way then, or log less. AOTAutograd takes random numbers out of a graph that
+    nobody uses, which the states of generators show. Where a model makes much of the last bit, such
+    as a norm of what is almost zero, Inductor is as far away unpatched.
     """
     for number, (one, other) in enumerate(zip(eager.shown, mended.shown, strict=False)):
         of_torch: set[str] = set()
         if not stock.error:
             unpatched = stock.shown[number]
-            of_torch = set(map(_place, _differences(one, unpatched, backend)))
-            of_torch = {each for each in of_torch if _may_be_of_torch(each, backend)}
-            if other.lines == unpatched.lines:
-                of_torch.add(_LOG)
+            as_stock = _places(one, unpatched, backend)
+            of_torch = as_stock - _places(unpatched, other, backend)
+            of_torch |= {each for each in as_stock if _is_rounded(each, backend)}
         for each in _differences(one, other, backend):
             if _place(each) not in of_torch:
                 yield f"call {number}: {each}"
 
 
-def _may_be_of_torch(place: str, backend: str) -> bool:
+def _is_rounded(place: str, backend: str) -> bool:
     return place != _LOG and (backend == "inductor" or place.startswith("state"))
+
+
+def _places(one: Shown, other: Shown, backend: str) -> set[str]:
+    return set(map(_place, _differences(one, other, backend)))
 
 
 def _place(difference: str) -> str:
