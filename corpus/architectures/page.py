@@ -27,7 +27,8 @@ python -m corpus.architectures --resume FILE --write docs/architectures.md
 A row is one model in one mode. *Graphs*: with stock `torch.compile`, then mended under
 `fullgraph=True`. *Equal*: outputs, gradients, parameters, buffers, logs and generators are those
 of eager execution, with Inductor to 1e-4, and but for what stock changes alike. *First call* and
-*later call* are of the mended model over the unpatched one, patching included: wall time, then the
+*later call* are of the mended model over the unpatched one, patching included (but not that bcmend
+is imported): wall time, then the
 time of processors. (In the later call stock compiles again where other layers are dropped.) Back
 ends are `inductor`, and `counting`, which compiles nothing: its ratios are those of tracing alone.
 """

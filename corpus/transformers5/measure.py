@@ -334,9 +334,16 @@ def _over(one: Seconds, other: Seconds) -> Seconds:
     return Seconds(one.wall / other.wall, processor)
 
 
+def _warm(x: Tensor) -> Tensor:
+    return x * 2 if x.sum() > 0 else x
+
+
 def _warm_up(backend: str) -> None:
-    """Have a back end load what it needs, which is no time of the first model."""
+    """Have a back end and bcmend load what they need, which is no time of the first model."""
     torch._dynamo.reset()
+    mended = bcmend.patch(_warm)
+    torch.compile(mended, backend="eager")(torch.ones(2))
+    bcmend.unpatch(_warm)
     weight = torch.ones(2, requires_grad=True)
     found = torch.compile(torch.sin, backend=CountingBackend(backend))(weight)
     found.sum().backward()
