@@ -25,12 +25,15 @@ python -m corpus.architectures --resume FILE --write docs/architectures.md
 ```
 
 A row is one model in one mode. *Graphs*: with stock `torch.compile`, then mended under
-`fullgraph=True`. *Equal*: outputs, gradients, parameters, buffers, logs and generators are those
-of eager execution, with Inductor to 1e-4, and but for what stock changes alike. *First call* and
-*later call* are of the mended model over the unpatched one, patching included (but not that bcmend
-is imported): wall time, then the
-time of processors. (In the later call stock compiles again where other layers are dropped.) Back
-ends are `inductor`, and `counting`, which compiles nothing: its ratios are those of tracing alone.
+`fullgraph=True`. *Operators*: how many are in the graphs of the first call, stock and mended, with
+those in both sides of a choice; what is in no graph runs in Python. *Equal*: outputs, gradients,
+parameters, buffers, logs and generators are those of eager execution, with Inductor to 1e-4, and
+but for what stock changes alike. *First call* and *later call* are of the mended model over the
+unpatched one, patching included (but not that bcmend is imported): wall time, then the time of
+processors. In the first call stock compiles the graphs that it comes to; where those are few, and
+the rest of the model runs in Python, the ratio is large. In the later call stock compiles again
+where other layers are dropped. Back ends are `inductor`, and `counting`, which compiles nothing:
+its ratios are those of tracing alone.
 """
 
 
@@ -87,8 +90,9 @@ def page(records: Sequence[Record], registered: int, version: str) -> str:
     lines += [f"- {line}" for line in summary(records, registered)]
     lines += [*_not_run(records), "", "## Models that were measured", ""]
     lines += [
-        "| model | mode | back end | graphs | equal | first call | later call | in the way |",
-        "|---|---|---|---|---|---|---|---|",
+        "| model | mode | back end | graphs | operators | equal | first call | later call |"
+        " in the way |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     ordered = sorted(records, key=lambda each: (each.name, each.mode, each.backend))
     lines += [_row(each) for each in ordered if each.outcome == MEASURED]
@@ -120,6 +124,7 @@ def _row(record: Record) -> str:
         record.mode,
         record.backend,
         f"{stock} → {mended}",
+        f"{found.stock_operators} → {found.operators}" if found.operators else "",
         equal,
         _pair(found.first_call, found.first_call_cpu),
         _pair(found.later_call, found.later_call_cpu),

@@ -29,14 +29,21 @@ OnStage = Callable[[str], None]
 
 
 class CountingBackend:
-    """A back end that counts graphs and runs each as it is, or hands it to another back end."""
+    """A back end that counts graphs and runs each as it is, or hands it to another back end.
+
+    ``operators`` counts the calls in them, and in the graphs inside them.
+    """
 
     def __init__(self, name: str) -> None:
-        self.graphs = 0
+        self.graphs = self.operators = 0
         self._compile = None if name == "counting" else lookup_backend(name)
 
     def __call__(self, graph: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Any:
         self.graphs += 1
+        inside = [each for each in graph.modules() if isinstance(each, torch.fx.GraphModule)]
+        self.operators += sum(
+            node.op.startswith("call_") for each in inside for node in each.graph.nodes
+        )
         return graph.forward if self._compile is None else self._compile(graph, inputs)
 
 

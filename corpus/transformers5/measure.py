@@ -106,13 +106,14 @@ class Shown:
 class Run:
     """All calls of a compiled model: an error in one line, what each call showed, its seconds.
 
-    ``graphs``: the most that one call had compiled.
+    ``graphs``: the most that one call had compiled. ``operators``: those in graphs of the first.
     """
 
     graphs: int
     error: str | None
     shown: tuple[Shown, ...]
     seconds: tuple[Seconds, ...]
+    operators: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +126,8 @@ class Measurement:
     ``later_call``: seconds of the mended model over those of the unpatched one, patching included;
     with ``_cpu``, those of processors, which other work on the machine does not lengthen.
     ``stock_seconds``: of processors, for the first call of the unpatched model.
+    ``stock_operators``, ``operators``: how many are in the graphs of the first call, in both sides
+    of a choice; where stock runs much of a model in Python, there are few.
     """
 
     name: str
@@ -140,6 +143,8 @@ class Measurement:
     first_call_cpu: float = 0.0
     later_call_cpu: float = 0.0
     stock_seconds: float = 0.0
+    stock_operators: int = 0
+    operators: int = 0
 
     @property
     def is_whole(self) -> bool:
@@ -318,6 +323,8 @@ def measure(
         first_call_cpu=first.processor,
         later_call_cpu=later.processor,
         stock_seconds=stock.seconds[0].processor if stock.seconds else 0.0,
+        stock_operators=stock.operators,
+        operators=found.operators,
     )
 
 
@@ -355,7 +362,7 @@ def _compiled(
     torch._dynamo.reset()
     counting = CountingBackend(backend)
     compiled = torch.compile(model, backend=counting, dynamic=False, fullgraph=fullgraph)
-    shown, seconds, error, graphs = [], [], None, [0]
+    shown, seconds, error, graphs, operators = [], [], None, [0], 0
     calls = _calls(model, compiled, inputs, seed)
     try:
         for _ in range(ROUNDS):
@@ -363,7 +370,8 @@ def _compiled(
             shown.append(next(calls))
             seconds.append(now().since(start))
             graphs.append(counting.graphs - sum(graphs))
+            operators = operators or counting.operators
     except Exception as failure:
         # a model that fails to compile is a finding to report, not the end of the table
         error = _first_line(failure)
-    return Run(max(graphs), error, tuple(shown), tuple(seconds))
+    return Run(max(graphs), error, tuple(shown), tuple(seconds), operators)

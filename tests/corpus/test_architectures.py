@@ -256,11 +256,10 @@ def test_the_summary_counts() -> None:
 
 def test_the_page_has_a_row_for_each_record() -> None:
     stopped = _record("t5", replace(GOOD, error="Unsupported: a | b", first_call=0.0))
-    lines = page([_record(), BIG, stopped], 400, "5.4.0").splitlines()
-    assert (
-        "| bert (BertModel) | train | counting | 4 → 1 | yes | 1.50, 1.40 | 0.50, 0.60 |  |"
-        in lines
-    )
+    counted = _record(found=replace(GOOD, stock_operators=7, operators=90))
+    lines = page([counted, BIG, stopped], 400, "5.4.0").splitlines()
+    figures = "4 → 1 | 7 → 90 | yes | 1.50, 1.40 | 0.50, 0.60 |  |"
+    assert f"| bert (BertModel) | train | counting | {figures}" in lines
     assert any("4 → no |  |  |" in line and "a / b" in line for line in lines)
     assert (
         "| big | train | counting | not built: ValueError: 50 million / &lt;parameters> |" in lines
