@@ -295,6 +295,7 @@ def compare(
             may_copy=may_copy,
             zero_gradients=zero_gradients,
             any_random_state=any_random_state or backend == "inductor",
+            may_join=backend == "inductor",
         )
     ]
     in_eager = [

@@ -246,6 +246,7 @@ def differences(
     may_copy: bool = False,
     zero_gradients: bool = False,
     any_random_state: bool = False,
+    may_join: bool = False,
 ) -> Iterator[str]:
     """Yield each place where `second` is not what `first` is.
 
@@ -257,6 +258,7 @@ def differences(
         zero_gradients: whether a gradient that `first` lacks may be all zeros in `second`, and a
             tensor through which none flows in `first` may require them.
         any_random_state: whether the state of the random number generators is left out.
+        may_join: whether tensors that share memory in `first` may be one object in `second`.
     """
     for aspect in ("result", "raised", "state"):
         yield from frozen_differences(
@@ -267,11 +269,13 @@ def differences(
             may_require_grad=zero_gradients,
         )
     yield from _gradient_differences(first, second, tolerance, zero_gradients)
-    for pair in sorted(first.aliases ^ second.aliases):
-        if pair in second.aliases:
-            yield f"aliases: only the second has {pair}"
-        elif not may_copy:
-            yield f"aliases: only the first has {pair}"
+    joined = {(*pair, "same") for *pair, kind in first.aliases if may_join and kind == "shared"}
+    parted = {(*pair, "shared") for *pair, _ in joined & second.aliases}
+    for found in sorted(first.aliases ^ second.aliases):
+        if found in second.aliases - joined:
+            yield f"aliases: only the second has {found}"
+        elif found in first.aliases - parted and not may_copy:
+            yield f"aliases: only the first has {found}"
     if first.events != second.events:
         yield f"events: {first.events} and {second.events}"
     if not any_random_state:

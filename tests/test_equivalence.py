@@ -228,6 +228,22 @@ def test_memory_shared_by_results_is_compared():
     assert _aspects(other, one, may_copy=True) == {"aliases"}
 
 
+def _twice(other: Program) -> Observation:
+    def program(x: Tensor) -> tuple[Tensor, Any]:
+        y = x * 2
+        return y, other(y)
+
+    return _observed(program)
+
+
+def test_results_may_be_one_object_where_a_back_end_joins_what_shares_memory():
+    joined, sharing, apart = _twice(lambda y: y), _twice(Tensor.detach), _twice(Tensor.clone)
+    assert _aspects(sharing, joined) == {"aliases"}
+    assert _aspects(sharing, joined, may_join=True) == set()
+    assert _aspects(joined, sharing, may_join=True) == {"aliases"}
+    assert _aspects(apart, joined, may_join=True) == {"aliases"}
+
+
 def test_a_result_that_is_an_argument_is_compared():
     assert "aliases" in _aspects(_observed(lambda x: x), _observed(lambda x: x * 1))
 

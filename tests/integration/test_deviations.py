@@ -868,6 +868,25 @@ def test_an_optimizer_whose_settings_change_becomes_capturable() -> None:
     assert ["capturable" in each for each in found] == [False, True, True]
 
 
+def test_inductor_makes_one_tensor_of_one_and_its_detached_form() -> None:
+    def program(kept: list[Tensor], x: Tensor) -> Tensor:
+        y = x + 1
+        kept.append(y.detach())
+        return y
+
+    found = []
+    ways = (
+        lambda: program,
+        lambda: torch.compile(program),
+        lambda: _mended(program, backend="inductor"),
+    )
+    for way in ways:
+        torch._dynamo.reset()
+        kept: list[Tensor] = []
+        found.append(way()(kept, torch.zeros(2)) is kept[0])
+    assert found == [False, True, True]
+
+
 def test_globals_of_the_standard_library_are_taken_for_constants(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
