@@ -31,9 +31,9 @@ parameters, buffers, logs and generators are those of eager execution, with Indu
 but for what stock changes alike. *First call* and *later call* are of the mended model over the
 unpatched one, patching included (but not that bcmend is imported): wall time, then the time of
 processors. In the first call stock compiles the graphs that it comes to; where those are few, and
-the rest of the model runs in Python, the ratio is large. In the later call stock compiles again
-where other layers are dropped. Back ends are `inductor`, and `counting`, which compiles nothing:
-its ratios are those of tracing alone.
+the rest of the model runs in Python, the ratio is large. A later call is the median of several that
+compile nothing. Back ends are `inductor`, and `counting`, which compiles nothing: its ratios are
+those of tracing alone.
 """
 
 

@@ -8,12 +8,14 @@ returns and that has gradients, and an optimizer. Inductor draws the random numb
 from __future__ import annotations
 
 import copy
+import itertools
 import os
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
+from statistics import median
 from time import perf_counter, process_time
 from typing import Any, Final, Protocol
 
@@ -37,8 +39,10 @@ BACKENDS: Final = ("counting", "aot_eager", "inductor")
 #: Where logs differ, in a difference.
 _LOG: Final = "log"
 
-#: How often each run is called, with other random numbers each time.
+#: How often each run is called, with other random numbers each time; and how often then with those
+#: of the last time, so that nothing is compiled any more.
 ROUNDS: Final = 2
+_STEADY: Final = 7
 #: How far gradients and parameters may be apart, and with Inductor all that a model returns, as a
 #: share of the largest number: what is compiled as a whole adds in another order.
 TOLERANCE: Final = {"counting": 1e-6, "aot_eager": 1e-6, "inductor": 1e-4}
@@ -106,13 +110,15 @@ class Shown:
 class Run:
     """All calls of a compiled model: an error in one line, what each call showed, its seconds.
 
-    ``graphs``: the most that one call had compiled. ``operators``: those in graphs of the first.
+    ``steady``: what a call takes once nothing is compiled any more. ``graphs``: the most that one
+    call had compiled. ``operators``: those in graphs of the first.
     """
 
     graphs: int
     error: str | None
     shown: tuple[Shown, ...]
     seconds: tuple[Seconds, ...]
+    steady: Seconds | None = None
     operators: int = 0
 
 
@@ -187,9 +193,9 @@ def _loss(output: object) -> Tensor:
 def _calls(model: Module, call: Callable[..., Any], inputs: Inputs, seed: int) -> Iterator[Shown]:
     """Call a model with one seed after the other, with gradients if it is in training."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
-    for round_ in range(ROUNDS):
+    for round_ in itertools.count():
         with collected_lines() as lines, torch.set_grad_enabled(model.training):
-            _seed(seed + round_)
+            _seed(seed + min(round_, ROUNDS - 1))
             output = call(**{name: value.clone() for name, value in inputs.items()})
             generators = _generators()
         if model.training:
@@ -294,7 +300,8 @@ def measure(
     model = case.build().train(mode == "train")
     inputs = case.inputs()
     copies = [copy.deepcopy(model) for _ in range(2)]
-    eager = Run(0, None, tuple(_calls(model, model, inputs, seed + 1)), ())
+    calls = itertools.islice(_calls(model, model, inputs, seed + 1), ROUNDS)
+    eager = Run(0, None, tuple(calls), ())
     with inductor_config.patch(_SETTINGS):
         _warm_up(backend)
         on_stage("stock")
@@ -329,11 +336,11 @@ def measure(
 
 
 def ratios(stock: Run, mended: Run, patching: Seconds) -> tuple[Seconds, Seconds]:
-    """Return the first and the last call of mended code over those of stock, 0 where one failed."""
-    if mended.error or stock.error:
+    """Return the first and a later call of mended code over those of stock, 0 where one failed."""
+    if mended.steady is None or stock.steady is None:
         return Seconds(0.0, 0.0), Seconds(0.0, 0.0)
     first = _over(patching + mended.seconds[0], stock.seconds[0])
-    return first, _over(mended.seconds[-1], stock.seconds[-1])
+    return first, _over(mended.steady, stock.steady)
 
 
 def _over(one: Seconds, other: Seconds) -> Seconds:
@@ -356,13 +363,23 @@ def _warm_up(backend: str) -> None:
     found.sum().backward()
 
 
+def _steady(calls: Iterator[Shown]) -> Seconds:
+    """Return the medians of what calls take."""
+    taken = []
+    for _ in range(_STEADY):
+        start = now()
+        next(calls)
+        taken.append(now().since(start))
+    return Seconds(median(each.wall for each in taken), median(each.processor for each in taken))
+
+
 def _compiled(
     model: Module, inputs: Inputs, backend: str, seed: int, *, fullgraph: bool = False
 ) -> Run:
     torch._dynamo.reset()
     counting = CountingBackend(backend)
     compiled = torch.compile(model, backend=counting, dynamic=False, fullgraph=fullgraph)
-    shown, seconds, error, graphs, operators = [], [], None, [0], 0
+    shown, seconds, error, graphs, operators, steady = [], [], None, [0], 0, None
     calls = _calls(model, compiled, inputs, seed)
     try:
         for _ in range(ROUNDS):
@@ -371,7 +388,8 @@ def _compiled(
             seconds.append(now().since(start))
             graphs.append(counting.graphs - sum(graphs))
             operators = operators or counting.operators
+        steady = _steady(calls)
     except Exception as failure:
         # a model that fails to compile is a finding to report, not the end of the table
         error = _first_line(failure)
-    return Run(max(graphs), error, tuple(shown), tuple(seconds), operators)
+    return Run(max(graphs), error, tuple(shown), tuple(seconds), steady, operators)

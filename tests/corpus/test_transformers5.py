@@ -11,6 +11,7 @@ import transformers
 
 from corpus.models.observe import Line
 from corpus.transformers5 import __main__ as command
+from corpus.transformers5 import measure as measure_module
 from corpus.transformers5.measure import (
     MODES,
     Measurement,
@@ -98,9 +99,20 @@ def test_a_case_that_says_too_little_fails() -> None:
     assert line.endswith("is one graph, and its case says that it is none")
 
 
+def test_a_later_call_is_the_median_of_several() -> None:
+    ticks = iter([0, 1, 1, 3, 3, 4, 4, 9, 9, 10, 10, 11, 11, 12])
+
+    def reading() -> Seconds:
+        return Seconds(tick := float(next(ticks)), 2 * tick)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(measure_module, "now", reading)
+        assert measure_module._steady(iter(range(7))) == Seconds(1.0, 2.0)
+
+
 def test_seconds_of_processors_stand_beside_those_of_the_clock() -> None:
-    stock = Run(1, None, (), (Seconds(4.0, 2.0), Seconds(1.0, 0.5)))
-    mended = Run(1, None, (), (Seconds(5.0, 3.0), Seconds(2.0, 0.5)))
+    stock = Run(1, None, (), (Seconds(4.0, 2.0), Seconds(9.0, 9.0)), Seconds(1.0, 0.5))
+    mended = Run(1, None, (), (Seconds(5.0, 3.0), Seconds(1.0, 1.0)), Seconds(2.0, 0.5))
     assert ratios(stock, mended, Seconds(1.0, 1.0)) == (Seconds(1.5, 2.0), Seconds(2.0, 1.0))
     failed = Run(1, "Error: x", (), ())
     assert ratios(stock, failed, Seconds(1.0, 1.0)) == (Seconds(0.0, 0.0), Seconds(0.0, 0.0))
