@@ -67,6 +67,7 @@ from torch._dynamo.source import (
     GlobalSource,
     LocalSource,
     RandomValueSource,
+    SyntheticLocalSource,
     UnspecializedParamBufferSource,
 )
 from torch._dynamo.symbolic_convert import ExceptionVals, InstructionTranslatorBase
@@ -341,7 +342,7 @@ make and read a model: AsPythonConstantNotImplementedError GraphArg VariableBuil
     wrap_fx_proxy_cls
 where a value of the trace comes from: AttrSource CallFunctionNoArgsSource ChainedSource
     DictGetItemSource GlobalSource GuardSource LocalSource
-    RandomValueSource Source UnspecializedParamBufferSource
+    RandomValueSource Source SyntheticLocalSource UnspecializedParamBufferSource
 guards on what a trace relies on: Guard GuardBuilder GuardBuilderBase install_guard
 the frame being traced: InstructionTranslatorBase translator_tls
 the graph being traced: OutputGraph TracingContext

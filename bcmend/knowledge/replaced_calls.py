@@ -89,6 +89,15 @@ TABLE: Final[Mapping[str, Substitute]] = {
             "tests/tracing/substitutes/test_dispatch.py::test_requires_grad",
         ),
         *_rows(
+            "torch.nn.Parameter torch.nn.parameter.Parameter",
+            "parameter",
+            "a parameter that is made before the graph runs, afresh at each call, and filled inside"
+            " the graph at its place",
+            "the tensor is computed in the call, has a known size and memory of its own, and is not"
+            " used behind that place; whether the call is made does not depend on data",
+            "tests/tracing/substitutes/test_new_parameters.py::test_layers_made_in_the_call",
+        ),
+        *_rows(
             "random.random random.uniform random.triangular random.gauss random.normalvariate"
             " random.lognormvariate random.expovariate random.gammavariate random.betavariate"
             " random.paretovariate random.weibullvariate random.vonmisesvariate random.randint"
@@ -208,8 +217,17 @@ _BY_LAST_NAME: Final = {
     for last in {name.rpartition(".")[2] for name in TABLE}
 }
 
+#: Layers of torch, which make parameters when they are made.
+_LAYERS: Final = frozenset(
+    "Linear Bilinear Embedding EmbeddingBag PReLU LayerNorm RMSNorm GroupNorm BatchNorm1d"
+    " BatchNorm2d BatchNorm3d SyncBatchNorm InstanceNorm1d InstanceNorm2d InstanceNorm3d Conv1d"
+    " Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d MultiheadAttention RNN LSTM GRU"
+    " RNNCell LSTMCell GRUCell Transformer TransformerEncoderLayer TransformerDecoderLayer"
+    " AdaptiveLogSoftmaxWithLoss".split()
+)
+
 #: The names by which code may know what is substituted.
-_OWN_NAMES: Final = STORES | set(_BY_LAST_NAME)
+_OWN_NAMES: Final = STORES | set(_BY_LAST_NAME) | _LAYERS
 
 #: What the user has added.
 REGISTERED: Final[Registered[Substitute]] = Registered()

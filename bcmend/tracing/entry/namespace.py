@@ -55,6 +55,7 @@ from bcmend.tracing.substitutes import (  # noqa: F401
     elided_contexts,
     host_calls,
     host_functions,
+    new_parameters,
     replacements,
 )
 

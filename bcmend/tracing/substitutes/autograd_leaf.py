@@ -35,7 +35,7 @@ def _variable(call: Call) -> Answer:
     data = None if data is None else data.realize()
     if data is None or not is_plain(data):
         raise unequal("not of a plain tensor")
-    flags = {name: _flag(value) for name, value in given.items()}
+    flags = {name: flag(value) for name, value in given.items()}
     if not flags.keys() <= set(names) or len(call.args) > len(names):
         raise unequal("other arguments")
     if flags.get("volatile", False):
@@ -49,7 +49,8 @@ def _variable(call: Call) -> Answer:
     return result
 
 
-def _flag(value: Value) -> bool:
+def flag(value: Value) -> bool:
+    """Return the value of an argument that is to be a constant truth."""
     known = value.realize()
     if known.is_python_constant() and isinstance(known.as_python_constant(), (bool, int)):
         return bool(known.as_python_constant())
@@ -79,7 +80,7 @@ def _requires_grad(call: Call) -> Answer:
     if type(tensor) is not compat.TensorVariable:
         raise unequal("not of a plain tensor")
     (given,) = (*call.args, *call.kwargs.values()) or (constant(True),)
-    wanted = _flag(given)
+    wanted = flag(given)
     example = example_of(tensor)
     is_store = call.row.name not in replaced_calls.TABLE
     if not example.is_leaf and (is_store or not wanted):
