@@ -24,7 +24,12 @@ from torch._C import (
 )
 from torch._C._autograd import CreationMeta, _get_creation_meta
 from torch._C._dynamo.eval_frame import get_eval_frame_callback, reset_code, set_eval_frame
-from torch._C._functorch import peek_interpreter_stack
+from torch._C._functorch import (
+    get_unwrapped,
+    is_batchedtensor,
+    is_functorch_wrapped_tensor,
+    peek_interpreter_stack,
+)
 from torch._dynamo import config as dynamo_config
 from torch._dynamo import graph_break_hints, trace_rules
 from torch._dynamo.bytecode_transformation import (
@@ -385,7 +390,8 @@ grad mode, inference mode, default dtype and autocast inside a graph: _set_grad_
     _is_any_autocast_enabled
 settings without public names: PRIVATE_SETTINGS PAIRED_SETTERS WITHOUT_EFFECT
     TorchFunctionModeStackVariable
-transforms of torch.func: peek_interpreter_stack
+transforms of torch.func: get_unwrapped is_batchedtensor is_functorch_wrapped_tensor
+    peek_interpreter_stack
 padding by a number out of a tensor: _nn_pad
 nested containers of tensors: tree_leaves
 how tensors are printed: PRINT_OPTS

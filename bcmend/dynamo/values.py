@@ -70,6 +70,15 @@ def example_of(value: compat.TensorVariable) -> torch.Tensor:
     return example
 
 
+def is_batched(tensor: torch.Tensor) -> bool:
+    """Return whether a tensor stands for one of many, in a call that ``torch.func.vmap`` makes."""
+    while compat.is_functorch_wrapped_tensor(tensor):
+        if compat.is_batchedtensor(tensor):
+            return True
+        tensor = compat.get_unwrapped(tensor)
+    return False
+
+
 def has_hooks(tensor: torch.Tensor | None) -> bool:
     """Return whether autograd calls hooks of the program with the gradient of a tensor."""
     hooks = getattr(tensor, "_backward_hooks", None)

@@ -12,7 +12,14 @@ from typing import Any, Final
 import torch
 
 from bcmend.dynamo import compat
-from bcmend.dynamo.values import Value, constant, example_of, is_symbolic_int, is_unbacked
+from bcmend.dynamo.values import (
+    Value,
+    constant,
+    example_of,
+    is_batched,
+    is_symbolic_int,
+    is_unbacked,
+)
 from bcmend.tracing.numbers import scalars
 from bcmend.tracing.sites.refusal import Refusal, attempt
 
@@ -143,4 +150,4 @@ def _is_tensor_index(value: Value) -> bool:
     if type(value) is not compat.TensorVariable:
         return False
     example = example_of(value)
-    return example.dim() == 0 and example.dtype in _INDEX_TYPES
+    return example.dim() == 0 and example.dtype in _INDEX_TYPES and not is_batched(example)

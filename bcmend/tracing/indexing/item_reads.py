@@ -19,7 +19,7 @@ from typing import Any, Final
 import torch
 
 from bcmend.dynamo import compat, fx_graph, hooks
-from bcmend.dynamo.values import TensorValue, Value, example_of, is_symbolic_int
+from bcmend.dynamo.values import TensorValue, Value, example_of, is_batched, is_symbolic_int
 from bcmend.tracing.indexing.index_parts import (
     Item,
     is_item,
@@ -43,7 +43,7 @@ def read(tx: compat.Tracer, tensor: TensorValue, key: Value) -> TensorValue | No
     if isinstance(key, compat.SymNodeVariable):
         require_item(tx, tensor, 0, key)
         return None
-    if example.layout is not torch.strided:
+    if example.layout is not torch.strided or is_batched(example):
         return None
     part = part_of(tx, example.dim(), key)
     if part is None or not any(isinstance(axis, Item) for axis in part.axes):

@@ -23,7 +23,7 @@ from torch.fx import GraphModule, Node, Proxy
 from bcmend.dynamo import compat, fx_graph, hooks, shape_env
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.trace_state import Phase, at_the_end_of_a_graph
-from bcmend.dynamo.values import TensorValue, Value, constant, example_of
+from bcmend.dynamo.values import TensorValue, Value, constant, example_of, is_batched
 from bcmend.tracing.backends import early_backward
 from bcmend.tracing.deopt import graph_failure, record_timing, rerun_policy
 from bcmend.tracing.numbers import constant_tensors, size_questions
@@ -172,6 +172,8 @@ def take(tx: compat.Tracer, variable: TensorValue) -> Value | None:
     known = constant_tensors.number_in(tx, variable)
     if known is not None:
         return constant(known)
+    if is_batched(example):  # of which eager execution takes none
+        return None
     _begin(tx)
     held = _copied(tx, variable, example)
     number = compat.wrap_fx_proxy(tx, tx.output.create_proxy("call_method", "item", (proxy,), {}))

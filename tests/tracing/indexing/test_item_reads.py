@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch._dynamo.exc import UserError
 
+import bcmend
 from bcmend.dynamo import compat
 from bcmend.dynamo.values import constant
 from bcmend.tracing.indexing import item_reads
@@ -247,3 +249,68 @@ def test_only_an_unbacked_offset_needs_a_view_to_be_regenerated() -> None:
         return [item_reads._has_unbacked_offset(each) for each in (item, known, constant(1))]
 
     assert during_trace(body, MATRIX, torch.tensor(1)) == [True, False, False]
+
+
+# Under ``torch.func.vmap``
+
+
+def _of_all_places(x: Tensor, at: Tensor) -> Tensor:
+    return torch.func.vmap(lambda place: x[place, 0] * 2)(at.abs())
+
+
+def _in_two_maps(x: Tensor, at: Tensor) -> Tensor:
+    def is_larger(row: Tensor, column: Tensor) -> Tensor:
+        return (x[row, column, 0] > x[column, row, 0]) & (row >= column)
+
+    columns = torch.func.vmap(is_larger, in_dims=(None, 0))
+    return torch.func.vmap(columns, in_dims=(0, None))(at.abs(), at.abs())
+
+
+def _of_other_than_the_mapped(x: Tensor, at: Tensor) -> Tensor:
+    row = at.max()
+    return torch.func.vmap(lambda y: y + x[row, 0, 0])(x)
+
+
+def _stored_to(x: Tensor, at: Tensor) -> Tensor:
+    def stored(place: Tensor) -> Tensor:
+        y = x.new_zeros(5) + place
+        y[place] = 5.0
+        return y
+
+    return torch.func.vmap(stored)(at.abs())
+
+
+def _under_a_gradient(x: Tensor, at: Tensor) -> Tensor:
+    def summed(y: Tensor) -> Tensor:
+        return torch.func.vmap(lambda place: y[place].sin().sum())(at.abs()).sum() + y[at[0]].sum()
+
+    result: Tensor = torch.func.grad(summed)(x)
+    return result
+
+
+@pytest.mark.parametrize("fullgraph", [False, True])
+@pytest.mark.parametrize(
+    "program",
+    [_of_all_places, _in_two_maps, _of_other_than_the_mapped, _stored_to, _under_a_gradient],
+)
+def test_places_that_are_mapped(program: Callable[..., Any], fullgraph: bool) -> None:
+    for backend in ("eager", "aot_eager"):
+        assert_equivalent(
+            lambda: program,
+            _inputs,
+            backend=backend,
+            fullgraph=fullgraph,
+            graphs=1 if fullgraph else None,
+            recompiles=0 if fullgraph else None,
+        )
+
+
+def test_a_known_place_of_what_is_mapped_breaks_as_before() -> None:
+    def program(x: Tensor, at: Tensor) -> Tensor:
+        row = at.max()
+        return torch.func.vmap(lambda y: y[row])(x)
+
+    assert_equivalent(lambda: program, _inputs, fullgraph=False, graphs=None, recompiles=None)
+    with pytest.raises(UserError):
+        bcmend.compile(program, backend="eager", fullgraph=True)(*_inputs()[0].arguments)
+    bcmend.unpatch()
