@@ -15,10 +15,13 @@ from typing import Any, Final
 import torch
 
 from bcmend.dynamo import compat, handlers, hooks
-from bcmend.dynamo.values import Value, example_of
+from bcmend.dynamo.values import Value, example_of, is_unbacked
 from bcmend.tracing.indexing import item_reads
 from bcmend.tracing.numbers import scalars, size_questions
 from bcmend.tracing.sites import capture_mode
+
+#: Fail for a size of zero, where a compiled graph gives an empty tensor.
+_RESIZE: Final = (torch.nn.functional.interpolate, torch.nn.functional.upsample)
 
 #: Arguments that are numbers, or sequences of them: the position of the first one.
 _FUNCTIONS: Final[dict[Any, int]] = {
@@ -27,6 +30,7 @@ _FUNCTIONS: Final[dict[Any, int]] = {
     **dict.fromkeys((torch.narrow, torch.reshape, torch.split, torch.chunk, torch.roll), 1),
     **dict.fromkeys((torch.tile, torch.broadcast_to, torch.unflatten, compat._nn_pad), 1),
     **dict.fromkeys((torch.nn.functional.one_hot, torch.nn.functional.pad), 1),
+    **dict.fromkeys(_RESIZE, 1),
     **dict.fromkeys((torch.linspace, torch.logspace), 2),
 }
 _METHODS: Final = frozenset(
@@ -128,7 +132,19 @@ def _call_function(
     if first is not None and capture_mode.in_mended_code(tx):
         args = [*args[:first], *_numbers(tx, args[first:])]
         kwargs = _with_numbers(tx, kwargs)
+        if self.value in _RESIZE:
+            _require_positive(tx, [*args[1:2], *kwargs.values()])
     return inner(self, tx, list(args), kwargs)
+
+
+def _require_positive(tx: compat.Tracer, given: Sequence[Value]) -> None:
+    """Have the graph assert that numbers out of tensors are positive."""
+    for each in given:
+        value = each.realize()
+        items = value.items if isinstance(value, compat.BaseListVariable) else [value]
+        numbers = [one.realize() for one in items]
+        claimed = [one.sym_num > 0 for one in numbers if is_unbacked(one)]
+        size_questions.claim(tx, *claimed)
 
 
 def _first_number(function: Any) -> int | None:

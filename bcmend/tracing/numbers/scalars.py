@@ -64,6 +64,7 @@ def _begin(tx: compat.Tracer) -> None:
     _TAKES.put(output, True)
     rerun_policy.note(tx)  # torch asserts in the graph, in its own words, what it is told of one
     environment, code = output.shape_env, output.root_tx.f_code
+    size_questions.begin(environment)
     asked_for = bool(tx.one_graph)
     if not asked_for:
         environment.settings = dataclasses.replace(

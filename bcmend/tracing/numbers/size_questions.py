@@ -5,9 +5,9 @@ call is captured whole, there are two answers where torch (``ShapeEnv``) would r
 
 - *Implied*: inside an arm the condition of the branch holds. What an arm was told is remembered for
   the later stages of compilation, which trace the same arm again with the same symbols.
-- *Assumed*: elsewhere a size is taken not to be the number that it is compared with, and the graph
-  asserts that. Where the assertion fails the boundary makes the call in plain Python. Only where
-  the graph leaves no trace.
+- *Assumed*: elsewhere a size is taken not to be the number that it is compared with, and to be two
+  or more, and the graph asserts that. Where the assertion fails the boundary makes the call in
+  plain Python. Only where the graph leaves no trace.
 """
 
 from __future__ import annotations
@@ -47,6 +47,11 @@ class _Knowledge:
 
 
 _KNOWLEDGE: Final = Slot(_Knowledge)
+
+
+def begin(environment: Any) -> None:
+    """Answer questions from here on."""
+    _KNOWLEDGE.of(environment)
 
 
 def has_assumed(environment: Any) -> bool:
@@ -260,18 +265,35 @@ def _form(question: Any) -> Any:
 
 
 def _assumed(environment: Any, known: _Knowledge, question: Any, tx: compat.Tracer) -> Any:
-    """Assume that a size is not the number that it is compared with; ``None`` where it may be."""
-    if not isinstance(question, (sympy.Eq, sympy.Ne)) or not may_assert(tx):
-        return None
-    if not any(side.is_number for side in question.args):
+    """Assume what holds for most sizes; ``None`` where nothing can be assumed."""
+    truth = _holds_for_most(question)
+    if truth is None or not may_assert(tx):
         return None
     if not compat.free_unbacked_symbols(question) <= _made_in_the_graph(tx.output):
         return None  # made in an arm, where nothing is asserted
-    truth = isinstance(question, sympy.Ne)
     fact = question if truth else sympy.Not(question)
     environment.guard_or_defer_runtime_assert(fact, f"bcmend: assumed that {fact}")
     known.assumed = True
     return sympy.true if truth else sympy.false
+
+
+def _holds_for_most(question: Any) -> bool | None:
+    """Return whether a comparison of a size with a number holds for all sizes but a few.
+
+    A size is unlikely to be a certain number, and likely to be two or more.
+    """
+    is_comparison = isinstance(question, sympy.core.relational.Relational)
+    if not (is_comparison and any(side.is_number for side in question.args)):
+        return None
+    if isinstance(question, (sympy.Eq, sympy.Ne)):
+        return isinstance(question, sympy.Ne)
+    size_is_greater = question.lts.is_number
+    size, number = question.args if question.rhs.is_number else reversed(question.args)
+    is_strict = isinstance(question, (sympy.Gt, sympy.Lt))
+    # It asks whether ``size >= least``, or whether ``size < least``.
+    least = number + (1 if is_strict is size_is_greater else 0)
+    is_of_one_size = size.is_Symbol and size.is_integer and number.is_integer
+    return size_is_greater if is_of_one_size and least <= 2 else None
 
 
 def rule_out(tx: compat.Tracer, size: Any, number: int) -> bool:

@@ -12,6 +12,7 @@ from bcmend.dynamo.values import constant
 from bcmend.tracing.handlers import size_arguments
 from bcmend.tracing.indexing import item_reads
 from bcmend.tracing.numbers import size_questions
+from tests.equivalence import Call, assert_equivalent, call
 from tests.tracing.in_trace import during_trace, trace
 
 THREE = torch.tensor(3)
@@ -161,3 +162,70 @@ def test_static_sizes_need_no_assertion(name: str) -> None:
         return len(tx.output.graph.nodes) - before
 
     assert during_trace(body, torch.ones(3, 2)) == 0
+
+
+# Sizes to which a picture is brought
+
+
+def _resized(x: torch.Tensor, at: torch.Tensor, **how: Any) -> torch.Tensor:
+    height, width = at
+    if x.sum() > 99:
+        x = x + 1
+    return torch.nn.functional.interpolate(x, size=(height, width), **how)
+
+
+def _nearest(x: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+    return _resized(x, at, mode="nearest")
+
+
+def _to_corners(x: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+    return _resized(x, at, mode="bilinear", align_corners=True)
+
+
+def _of_numbers(x: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+    height, width = at.tolist()
+    return torch.nn.functional.interpolate(x, (height, width), None, "bicubic", True)
+
+
+def _of_areas(x: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+    return _resized(x, at, mode="area")
+
+
+def _padded(x: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+    parts = [_to_corners(x, each) for each in at.view(1, 2)]
+    return torch.cat([torch.nn.functional.pad(y, (0, 8 - at[1], 0, 8 - at[0])) for y in parts])
+
+
+SIZES = ((5, 7), (2, 3), (1, 2), (0, 3), (3, 0), (-1, 2), (4, 4))
+
+
+def _pictures() -> list[Call]:
+    x = torch.arange(32.0).view(1, 2, 4, 4) / 7
+    return [call(x.clone(), torch.tensor(each)) for each in SIZES]
+
+
+@pytest.mark.parametrize("program", [_nearest, _to_corners, _of_numbers, _of_areas, _padded])
+def test_a_picture_brought_to_a_size_of_the_data(program: Any) -> None:
+    assert_equivalent(lambda: program, _pictures)
+    for backend in ("eager", "aot_eager"):
+        assert_equivalent(
+            lambda: program,
+            lambda: _pictures()[3:],  # of the others ``aot_eager`` has other last bits
+            backend=backend,
+            fullgraph=False,
+            graphs=None,
+            recompiles=None,
+        )
+
+
+@pytest.mark.parametrize("program", [_nearest, _to_corners, _of_numbers])
+@pytest.mark.parametrize("training", [False, True])
+def test_such_a_picture_with_inductor(program: Any, training: bool) -> None:
+    assert_equivalent(
+        lambda: program,
+        _pictures,
+        backend="inductor",
+        training=training,
+        graphs=None,
+        recompiles=None,
+    )
