@@ -28,7 +28,9 @@ def compile_with_forward(output: compat.OutputGraph, instead: Callable[[], None]
     _INSTEAD.put(output, instead)
 
 
-@hooks.around(compat.OutputGraph, "call_user_compiler", "backwards that may fail", gate=None)
+@hooks.around(
+    compat.OutputGraph, "call_user_compiler", "backwards that may fail", gate=None, place=2
+)
 def _compile(inner: Any, output: compat.OutputGraph, *more: Any) -> Any:
     instead = _INSTEAD.of(output)
     if instead is None:
