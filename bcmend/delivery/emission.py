@@ -16,6 +16,7 @@ from typing import Any, Final
 import torch
 
 from bcmend.delivery import records
+from bcmend.knowledge.interruptions import is_interruption
 
 #: Makes a value of the tensors of the operator and the objects of the call.
 Make = Callable[[Sequence[torch.Tensor], Sequence[Any]], Any]
@@ -62,6 +63,10 @@ class Plan:
         return self.sources.index(source)
 
 
+class CheckFailed(Exception):
+    """A check in a graph has failed, and the call is to be made again; its cause says with what."""
+
+
 class _Emitted(threading.local):
     count = 0
 
@@ -91,4 +96,9 @@ def emit(call: Any, number: int, tensors: Sequence[torch.Tensor]) -> None:
             finish(tensors, objects)
     with torch.set_grad_enabled(statement.gradients):
         action, inputs = (make(tensors, objects) for make in (statement.action, statement.inputs))
-        records.deliver_one(statement.key, statement.raises, action, inputs)
+        try:
+            records.deliver_one(statement.key, statement.raises, action, inputs)
+        except Exception as error:
+            if statement.before is not None or is_interruption(error):
+                raise
+            raise CheckFailed(statement.key) from error

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from types import CodeType, FunctionType, TracebackType
 from typing import Any, Final
 
+from bcmend.knowledge.interruptions import is_interruption
+
 _OWN: Final = __name__.partition(".")[0]
 
 
@@ -37,7 +39,9 @@ class Failures:
         return first
 
     def _interrupts(self) -> Iterator[BaseException]:
-        return (each for each in self.errors if not isinstance(each, Exception))
+        return (
+            each for each in self.errors if not isinstance(each, Exception) or is_interruption(each)
+        )
 
 
 def is_of_an_argument(error: BaseException, action: Any, inputs: tuple[Any, ...]) -> bool:

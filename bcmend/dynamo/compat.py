@@ -22,7 +22,11 @@ from torch._C import (
     _dispatch_tls_local_exclude_set,
     _dispatch_tls_local_include_set,
 )
-from torch._C._autograd import CreationMeta, _get_creation_meta
+from torch._C._autograd import (
+    CreationMeta,
+    _get_creation_meta,
+    _top_saved_tensors_default_hooks,
+)
 from torch._C._dynamo.eval_frame import get_eval_frame_callback, reset_code, set_eval_frame
 from torch._C._functorch import (
     get_unwrapped,

@@ -15,7 +15,7 @@ from typing import Any, Final
 from bcmend.delivery.emission import emitted
 from bcmend.dynamo import compat, hooks
 from bcmend.dynamo.slots import Slot
-from bcmend.tracing.deopt import undo_log
+from bcmend.tracing.deopt import raised_errors, undo_log
 from bcmend.tracing.effects.hazards import hazards_of
 
 #: Returns what is called where a complete graph fails, while its exception is being handled.
@@ -76,8 +76,8 @@ def _guarded(output: compat.OutputGraph, graph: Callable[..., Any]) -> Callable[
         written = emitted()
         try:
             return graph(*inputs)
-        except Exception:
-            if emitted() != written:
+        except Exception as error:
+            if emitted() != written or not raised_errors.is_of_the_graph_called_here(error):
                 raise  # the call is not made again
             undo_log.put_back(tuple(before), draws=False)
             return give()
@@ -92,7 +92,7 @@ def unseen(code: CodeType) -> CodeType:
 
     ``own_frames`` hides what lies between frames of bcmend; this one lies behind the program's.
     """
-    found = code.replace(co_filename="<graph>")
+    found = code.replace(co_filename=raised_errors.WRAPPER)
     compat.skip_code(found)
     return found
 

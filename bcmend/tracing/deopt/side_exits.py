@@ -31,6 +31,7 @@ from bcmend.dynamo import compat, plain_python
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.trace_state import Phase, at_the_end
 from bcmend.dynamo.values import Value, constant, global_of, load_global
+from bcmend.knowledge.interruptions import is_interruption
 from bcmend.tracing.deopt import eager_rerun, graph_failure, record_timing, rerun_policy, undo_log
 from bcmend.tracing.effects import random_draws
 from bcmend.tracing.sites import site_table
@@ -98,7 +99,9 @@ def _first_to_fail(trials: Sequence[_Trial], holds: Iterator[bool]) -> str | Non
             continue
         try:
             eager_rerun.plainly(trial, *codec.decoded(inputs))
-        except Exception:
+        except Exception as error:
+            if is_interruption(error):
+                raise
             return key
     return None
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from bcmend.dynamo import compat, frames, hooks, trace_state
 from bcmend.dynamo.slots import Slot
+from bcmend.knowledge.interruptions import is_interruption
 from bcmend.tracing.sites import body_states, site_table, strict, suspects
 from bcmend.tracing.sites.refusal import HalfWritten, Refusal, SiteChanged
 from bcmend.tracing.speculation import arm_failures
@@ -35,6 +36,8 @@ def withdrawn_if_it_fails(site: site_table.LiveSite) -> Iterator[None]:
     ):
         raise
     except Exception as error:
+        if is_interruption(error):
+            raise
         if not isinstance(error, (HalfWritten, Refusal)):
             strict.require_foreign(error)
             _report(error, f"the site {site.key} stays as it is")
@@ -85,12 +88,14 @@ def _kept_in(output: compat.OutputGraph) -> Iterator[None]:
         suspects.acquit()  # it fails without them, too
         raise
     except compat.TorchDynamoException as error:
-        if not isinstance(error, compat.InternalTorchDynamoError):
+        if not isinstance(error, compat.InternalTorchDynamoError) or is_interruption(error):
             raise
         _restart_without(code, error)
     except (compat.GuardOnDataDependentSymNode, compat.FailOnRecompileLimitHit):
         raise
     except Exception as error:
+        if is_interruption(error):
+            raise
         _restart_without(code, error)
     finally:
         _IS_INSIDE.put(output, False)

@@ -15,10 +15,11 @@ from types import CodeType, FunctionType
 from typing import Any, Final
 
 from bcmend.delivery import callers, codec
-from bcmend.delivery.emission import emitted
+from bcmend.delivery.emission import CheckFailed, emitted
 from bcmend.delivery.records import Buffer, deliver
 from bcmend.dynamo import compat, frames, plain_python
-from bcmend.tracing.deopt import eager_rerun, side_exits
+from bcmend.knowledge.interruptions import code_of, entries, is_interruption
+from bcmend.tracing.deopt import eager_rerun, raised_errors, side_exits
 from bcmend.tracing.effects import random_draws
 from bcmend.tracing.entry import capture
 from bcmend.tracing.sites import body_states, site_table, suspects
@@ -79,7 +80,7 @@ def _run(body: FunctionType, arguments: tuple[Any, ...], callback: Any) -> Any:
             result = eager_rerun.plainly(callers.call_as_entered, body, (*arguments, []))
             _note_what_does_not_hold(_latest(body))
             return result
-        raise failure
+        raise (failure.__cause__ or failure) if isinstance(failure, CheckFailed) else failure
     finally:
         failure = None  # its traceback holds this frame, and that the arguments
 
@@ -111,36 +112,33 @@ def _latest(body: FunctionType) -> CodeType:
 
 
 def _can_be_repeated(body: FunctionType, failure: BaseException) -> bool:
-    """Return whether the call can be made again, since it failed inside its one graph.
+    """Return whether the call can be made again, since an operation of its one graph has failed.
 
     The records of that graph are lost, and so are all its effects on Python objects: they would
     have been replayed after it. So the original code does what eager execution does.
     """
     state = body_states.state_of(_latest(body), is_body=True)
-    return (
-        isinstance(failure, Exception)
-        and not isinstance(failure, compat.TorchDynamoException)
-        and not capture.refuses_to_compile(failure)
-        and not state.may_break
-        and bool(state.repeatable)
-        and not _was_replayed(body, failure)
-    )
+    return not state.may_break and bool(state.repeatable) and _is_of_the_graph(body, failure)
 
 
-def _was_replayed(body: FunctionType, failure: BaseException) -> bool:
-    """Return whether a call failed behind its graph, with effects that were replayed before.
+def _is_of_the_graph(body: FunctionType, failure: BaseException) -> bool:
+    """Return whether an operation of a compiled body is known to have raised ``failure``.
 
-    A call that is not compiled has no graph to fail in.
+    The first of the effects that are replayed behind the graph counts as one: it cannot be made,
+    and no other has been.
     """
-    traceback, code = failure.__traceback__, body.__code__
-    while traceback is not None:
-        frame, at, traceback = traceback.tb_frame, traceback.tb_lasti, traceback.tb_next
-        if _place(frame.f_code) == _place(code):
-            graphs = [name for name in frame.f_code.co_names if name.startswith("__compiled_fn")]
-            codes = [_code_of(frame.f_globals.get(name)) for name in graphs]
-            if traceback is not None:
-                return traceback.tb_frame.f_code not in codes
-            return not _is_first_behind_the_graph(frame.f_code, at)
+    place = _place(body.__code__)
+    for entry in entries(failure.__traceback__):
+        frame = entry.tb_frame
+        if _place(frame.f_code) != place:
+            continue
+        if entry.tb_next is None:
+            is_first = _is_first_behind_the_graph(frame.f_code, entry.tb_lasti)
+            return is_first and isinstance(failure, Exception) and bool(failure.args)
+        graphs = [name for name in frame.f_code.co_names if name.startswith("__compiled_fn")]
+        codes = [code_of(frame.f_globals.get(name)) for name in graphs]
+        is_graph = entry.tb_next.tb_frame.f_code in codes
+        return is_graph and raised_errors.is_of_an_operation(failure, entry.tb_next)
     return False
 
 
@@ -167,12 +165,6 @@ def _place(code: CodeType) -> tuple[str, str, int]:
     return code.co_filename, code.co_qualname, code.co_firstlineno
 
 
-def _code_of(graph: Any) -> CodeType | None:
-    """Return the code that a call of a graph runs first."""
-    called: Any = graph if isinstance(graph, FunctionType) else type(graph).__call__
-    return getattr(called, "__code__", None)
-
-
 def _compiled(body: FunctionType, arguments: tuple[Any, ...], buffer: Buffer, callback: Any) -> Any:
     """Call the body; where it does not compile, mend more, or less, and call again."""
     state = body_states.state_of(body.__code__, is_body=True)
@@ -180,7 +172,6 @@ def _compiled(body: FunctionType, arguments: tuple[Any, ...], buffer: Buffer, ca
         whole = not state.may_break
         generation = state.generation
         site_table.clear_recent()
-        capture.forget_refusal()
         random_draws.forget()
         compat.set_eval_frame(capture.of_bodies(callback))
         try:
@@ -189,6 +180,8 @@ def _compiled(body: FunctionType, arguments: tuple[Any, ...], buffer: Buffer, ca
         except (*_FAILURES, body_states.CodeSplit, IndexError) as error:
             compat.set_eval_frame(None)
             if isinstance(error, IndexError) and not capture.is_of_a_compiler(error):
+                raise
+            if is_interruption(error):
                 raise
             if not whole or not body_states.try_again(state, generation, error):
                 raise

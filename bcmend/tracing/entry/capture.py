@@ -8,11 +8,11 @@ process, and is therefore thrown only while a body is compiled, under Dynamo's o
 
 from __future__ import annotations
 
-import threading
 from typing import Any, Final
 
 from bcmend.dynamo import compat, frames, hooks, plain_python
 from bcmend.dynamo.slots import Slot
+from bcmend.knowledge.interruptions import is_interruption
 from bcmend.tracing.entry import barrier
 from bcmend.tracing.sites import body_states, site_table, strict, suspects
 
@@ -39,14 +39,6 @@ class _OfBodies:
         self._torchdynamo_orig_backend = callback
 
     def __call__(self, frame: Any, *others: Any) -> Any:
-        try:
-            return self._compiled(frame, *others)
-        except Exception as error:
-            if not is_of_a_compiler(error):
-                _LATEST.refusal = id(error)
-            raise
-
-    def _compiled(self, frame: Any, *others: Any) -> Any:
         compiler = self._torchdynamo_orig_backend
         if not frames.is_left_alone(frame.f_code):
             try:
@@ -55,7 +47,7 @@ class _OfBodies:
                         return _a_piece(compiler, frame, *others)
                     return _captured_whole(compiler, frame, *others)
             except compat.InternalTorchDynamoError as error:
-                if not body_states.may_break(frame.f_code):
+                if not body_states.may_break(frame.f_code) or is_interruption(error):
                     raise  # the boundary acts on it
                 if strict.IS_ON or not barrier.stay_out(frame.f_code, error):
                     raise
@@ -93,28 +85,6 @@ def is_of_a_compiler(error: Exception) -> bool:
     return getattr(error, "compile_id", None) is not None
 
 
-class _Latest(threading.local):
-    """The identity of the latest error with which a callback has refused to compile."""
-
-    refusal: int | None = None
-
-
-_LATEST: Final = _Latest()
-
-
-def refuses_to_compile(error: Exception) -> bool:
-    """Return whether an error that is on its way was raised by a callback instead of compiling.
-
-    The stance "fail_on_recompile" does so.
-    """
-    return _LATEST.refusal == id(error)
-
-
-def forget_refusal() -> None:
-    """Forget the latest error, for another one may have its identity."""
-    _LATEST.refusal = None
-
-
 def _captured_whole(compiler: Any, *given: Any) -> Any:
     """Make every graph break an error while a body is compiled.
 
@@ -135,4 +105,4 @@ def _captured_whole(compiler: Any, *given: Any) -> Any:
             remembered.error_on_graph_break = before
 
 
-plain_python.have_dynamo_skip(of_bodies, is_of_a_compiler, refuses_to_compile, forget_refusal)
+plain_python.have_dynamo_skip(of_bodies, is_of_a_compiler)

@@ -18,6 +18,7 @@ from torch.fx import Graph, Proxy
 
 from bcmend.dynamo import compat, shape_env, snapshots
 from bcmend.dynamo.values import Value
+from bcmend.knowledge.interruptions import is_interruption
 from bcmend.reasons import REASONS
 from bcmend.tracing.numbers import dead_numbers, float_tensors, scalars
 from bcmend.tracing.sites import body_states, nesting_limits, strict
@@ -274,6 +275,8 @@ def trace_arm(
         except RecursionError:
             raise nesting_limits.TooDeep("more than Python's stack can hold") from None
         except Exception as error:
+            if is_interruption(error):
+                raise
             if not isinstance(error, _EXPECTED):
                 strict.require_foreign(error)
             return _failure(tx, arm, error, spoiled=lifted.spoiled)

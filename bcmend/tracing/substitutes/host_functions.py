@@ -26,6 +26,7 @@ from bcmend.dynamo.handlers import Answer
 from bcmend.dynamo.values import Value, example_of, is_unbacked
 from bcmend.knowledge import effects
 from bcmend.knowledge.effects import EffectFacts
+from bcmend.knowledge.interruptions import is_interruption
 from bcmend.knowledge.replaced_calls import Substitute
 from bcmend.tracing.output import deferred_exceptions
 from bcmend.tracing.sites.body_states import Stop
@@ -100,7 +101,9 @@ def _run(
     try:
         result = torch.from_numpy(_CALLS[key](copies)).clone()
         is_as_tried = result.shape == torch.Size(shape) and result.dtype == dtype
-    except Exception:  # the call in plain Python raises it where eager execution does
+    except Exception as error:  # the call in plain Python raises it where eager execution does
+        if is_interruption(error):
+            raise
         is_as_tried = False
     finally:
         compat.set_eval_frame(callback)

@@ -23,12 +23,20 @@ def _output(*, changed: tuple[int, ...] = (), can_be_put_back: bool = True) -> A
     return output
 
 
-def _fails_half_way(x: Tensor, y: Tensor) -> Tensor:
+def _changing_both(x: Tensor, y: Tensor) -> Tensor:
     x.add_(1)
     y.add_(1)
-    if x.sum() > 0:
-        raise RuntimeError("half way")
+    x[(x.sum() > 0).long() * 7]  # fails for positive numbers
     return x * 2
+
+
+_fails_half_way = torch.fx.symbolic_trace(_changing_both).forward
+
+
+def _is_interrupted_half_way(x: Tensor, y: Tensor) -> Tensor:
+    x.add_(1)
+    y.add_(1)
+    raise RuntimeError("a hook of the program's")
 
 
 def _instead(value: object) -> Callable[[], Callable[[], Any]]:
@@ -64,7 +72,7 @@ def test_a_frame_at_a_boundary_fails_with_the_same_exception() -> None:
     output = _output(changed=(0, 1))
     graph_failure.fail_again(output)
     x, y = torch.ones(2), torch.ones(2)
-    with pytest.raises(RuntimeError, match="half way"):
+    with pytest.raises(IndexError, match="index 7 is out of bounds"):
         graph_failure._guarded(output, _fails_half_way)(x, y)
     assert torch.equal(x, torch.ones(2)) and torch.equal(y, torch.ones(2))
 
@@ -78,6 +86,15 @@ def test_a_graph_that_does_not_fail_keeps_its_changes() -> None:
     assert torch.equal(x, torch.full((2,), -4.0))
 
 
+def test_what_no_operation_has_raised_leaves_the_changes_and_ends_the_call() -> None:
+    output = _output(changed=(0,))
+    graph_failure.give_instead(output, _instead("instead"))
+    x, y = torch.ones(2), torch.ones(2)
+    with pytest.raises(RuntimeError, match="a hook of the program's"):
+        graph_failure._guarded(output, _is_interrupted_half_way)(x, y)
+    assert torch.equal(x, torch.full((2,), 2.0)) and torch.equal(y, torch.full((2,), 2.0))
+
+
 def test_a_graph_that_has_written_something_is_not_run_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -86,7 +103,7 @@ def test_a_graph_that_has_written_something_is_not_run_again(
     output = _output(changed=(0,))
     graph_failure.give_instead(output, _instead("instead"))
     x = torch.ones(2)
-    with pytest.raises(RuntimeError, match="half way"):
+    with pytest.raises(IndexError, match="index 7 is out of bounds"):
         graph_failure._guarded(output, _fails_half_way)(x, torch.ones(2))
     assert torch.equal(x, torch.full((2,), 2.0))
 
