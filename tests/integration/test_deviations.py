@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.utils.checkpoint
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -428,6 +429,77 @@ def test_an_error_after_a_change_in_place_comes_before_the_records_of_the_call()
     with pytest.raises(IndexError):
         _mended(program)(torch.tensor([5]), torch.zeros(large))
     assert sink.taken() == ""
+
+
+def test_a_recomputation_that_ends_early_writes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    def program(x: Tensor) -> Tensor:
+        y = x.sin()
+        print("sum", y.sum().item())
+        return y.exp().sum()
+
+    def step(function: Callable[[Tensor], Tensor]) -> str:
+        x = torch.ones(3, requires_grad=True)
+        torch.utils.checkpoint.checkpoint(function, x, use_reentrant=False).backward()
+        return capsys.readouterr().out
+
+    eager = step(program)
+    assert len(eager.splitlines()) == 2
+    assert step(_mended(program)) == eager.splitlines(keepends=True)[0]
+
+
+@pytest.mark.parametrize("kind", [TimeoutError, RuntimeError])
+def test_what_comes_before_an_exception_from_outside_is_lost(
+    kind: type[Exception], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(tensor: Tensor) -> Tensor:
+        raise kind("no room")
+
+    def program(x: Tensor) -> Tensor:
+        if x.isnan().any():
+            raise ValueError("not a number")
+        log.append(1)
+        print("before")
+        return x.sin()
+
+    def call(function: Callable[[Tensor], Tensor], value: float) -> None:
+        with torch.autograd.graph.saved_tensors_hooks(full, lambda each: each):
+            function(torch.full((3,), value, requires_grad=True))
+
+    log: list[int] = []
+    for value, raised in ((1.0, kind), (float("nan"), ValueError)):
+        with pytest.raises(raised):
+            call(program, value)
+    assert (log, capsys.readouterr().out) == ([1], "before\n")
+    log.clear()
+    mended = _mended(program)
+    for value in (1.0, float("nan")):
+        with pytest.raises(kind, match="no room"):
+            call(mended, value)
+    assert (log, capsys.readouterr().out) == ([], "")
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_gradients_for_a_result_of_the_same_graph(is_kept: bool) -> None:
+    def program(x: Tensor) -> tuple[Tensor, Tensor]:
+        h = x.sin()
+        print(end="")
+        return h, h.exp()
+
+    def gradient(function: Callable[[Tensor], tuple[Tensor, Tensor]]) -> Tensor | None:
+        h, y = function(torch.ones(3, requires_grad=True))
+        if is_kept:
+            h.retain_grad()
+            y.sum().backward()
+            return h.grad
+        return torch.autograd.grad(y.sum(), h, allow_unused=True)[0]
+
+    expected = torch.ones(3).sin().exp()
+    torch.testing.assert_close(gradient(program), expected)
+    torch.testing.assert_close(gradient(torch.compile(program, backend="aot_eager")), expected)
+    torch._dynamo.reset()
+    torch.testing.assert_close(gradient(_mended(program)), expected)
+    torch._dynamo.reset()
+    assert gradient(_mended(program, backend="aot_eager")) is None
 
 
 def test_an_error_in_a_piece_names_the_line_where_the_piece_begins() -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dis
 import sys
 import threading
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, TracebackType
 from typing import Any, Final
 
 from bcmend.delivery import callers, codec
@@ -127,19 +127,26 @@ def _is_of_the_graph(body: FunctionType, failure: BaseException) -> bool:
     The first of the effects that are replayed behind the graph counts as one: it cannot be made,
     and no other has been.
     """
+    entry = _entry_of(body, failure)
+    if entry is None:
+        return False
+    frame = entry.tb_frame
+    if entry.tb_next is None:
+        is_first = _is_first_behind_the_graph(frame.f_code, entry.tb_lasti)
+        return is_first and isinstance(failure, Exception) and bool(failure.args)
+    graphs = [name for name in frame.f_code.co_names if name.startswith("__compiled_fn")]
+    codes = [code_of(frame.f_globals.get(name)) for name in graphs]
+    is_graph = entry.tb_next.tb_frame.f_code in codes
+    return is_graph and raised_errors.is_of_an_operation(failure, entry.tb_next)
+
+
+def _entry_of(body: FunctionType, failure: BaseException) -> TracebackType | None:
+    """Return where a failure has passed through a body that runs; ``None`` if it has not begun."""
     place = _place(body.__code__)
-    for entry in entries(failure.__traceback__):
-        frame = entry.tb_frame
-        if _place(frame.f_code) != place:
-            continue
-        if entry.tb_next is None:
-            is_first = _is_first_behind_the_graph(frame.f_code, entry.tb_lasti)
-            return is_first and isinstance(failure, Exception) and bool(failure.args)
-        graphs = [name for name in frame.f_code.co_names if name.startswith("__compiled_fn")]
-        codes = [code_of(frame.f_globals.get(name)) for name in graphs]
-        is_graph = entry.tb_next.tb_frame.f_code in codes
-        return is_graph and raised_errors.is_of_an_operation(failure, entry.tb_next)
-    return False
+    found = (
+        each for each in entries(failure.__traceback__) if _place(each.tb_frame.f_code) == place
+    )
+    return next(found, None)
 
 
 def _is_first_behind_the_graph(code: CodeType, offset: int) -> bool:
@@ -181,9 +188,9 @@ def _compiled(body: FunctionType, arguments: tuple[Any, ...], buffer: Buffer, ca
             compat.set_eval_frame(None)
             if isinstance(error, IndexError) and not capture.is_of_a_compiler(error):
                 raise
-            if is_interruption(error):
+            if not whole or _entry_of(body, error) is not None or is_interruption(error):
                 raise
-            if not whole or not body_states.try_again(state, generation, error):
+            if not body_states.try_again(state, generation, error):
                 raise
             buffer.clear()
             before, body = body, state.replacement(body)

@@ -1,0 +1,151 @@
+"""Compiled mended functions inside ``torch.utils.checkpoint``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils import checkpoint as checkpointing
+from torch.utils.checkpoint import checkpoint
+
+import bcmend
+
+BACKENDS = ["eager", "aot_eager", pytest.param("inductor", marks=pytest.mark.slow)]
+
+
+@pytest.fixture(autouse=True)
+def _begun_anew() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    bcmend.unpatch()
+
+
+class Layer(torch.nn.Module):
+    """A layer with a branch, a check, output and dropout, whichever are asked for."""
+
+    def __init__(self, *kinds: str) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+        self.other = torch.nn.Linear(4, 4)
+        self.dropout = torch.nn.Dropout(0.5)
+        self.kinds = kinds
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.linear(x).sin()
+        if "check" in self.kinds and h.isnan().any():
+            raise ValueError("not a number")
+        if "output" in self.kinds:
+            print("mean", round(h.mean().item(), 4))
+        if "branch" in self.kinds:
+            if h.sum() > 0:
+                h = h.exp()
+            else:
+                h = self.other(h).tanh()
+        if "dropout" in self.kinds:
+            h = self.dropout(h)
+        return h.cos()
+
+
+KINDS = [("branch",), ("output",), ("check",), ("dropout", "check"), ("branch", "output", "check")]
+
+
+def _saving_sines() -> Any:
+    def policy(context: Any, operator: Any, *_: Any, **__: Any) -> checkpointing.CheckpointPolicy:
+        if operator is torch.ops.aten.sin.default:
+            return checkpointing.CheckpointPolicy.MUST_SAVE
+        return checkpointing.CheckpointPolicy.PREFER_RECOMPUTE
+
+    return checkpointing.create_selective_checkpoint_contexts(policy)
+
+
+Way = Callable[[Callable[[Tensor], Tensor], Tensor], Tensor]
+
+WAYS: dict[str, Way] = {
+    "reentrant": lambda layer, x: checkpoint(layer, x, use_reentrant=True),
+    "not reentrant": lambda layer, x: checkpoint(layer, x, use_reentrant=False),
+    "selective": lambda layer, x: checkpoint(
+        layer, x, use_reentrant=False, context_fn=_saving_sines
+    ),
+    "nested": lambda layer, x: checkpoint(
+        lambda given: checkpoint(layer, given, use_reentrant=False), x, use_reentrant=False
+    ),
+    "sequential": lambda layer, x: checkpointing.checkpoint_sequential(
+        [layer, layer], 2, x, use_reentrant=False
+    ),
+}
+
+
+def _step(
+    layer: Callable[[Tensor], Tensor],
+    module: torch.nn.Module,
+    sign: float,
+    way: Way,
+    around: Callable[[], AbstractContextManager[Any]],
+) -> list[Any]:
+    """Return result and gradients of a training step."""
+    torch.manual_seed(7)
+    module.zero_grad()
+    x = torch.full((2, 4), sign, requires_grad=True)
+    with around():
+        result = way(layer, x)
+        result.sum().backward()
+    return [result.detach(), x.grad, *(each.grad for each in module.parameters())]
+
+
+def _stops_early(enable: bool) -> Callable[[], AbstractContextManager[Any]]:
+    return lambda: checkpointing.set_checkpoint_early_stop(enable)
+
+
+AROUND: dict[str, Callable[[], AbstractContextManager[Any]]] = {
+    "early stop": _stops_early(True),
+    "no early stop": _stops_early(False),
+    "on the CPU": torch.autograd.graph.save_on_cpu,
+    "anomaly mode": lambda: torch.autograd.set_detect_anomaly(True),
+}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("around", AROUND)
+@pytest.mark.parametrize("way", WAYS)
+def test_steps_are_those_of_eager_execution(
+    way: str, around: str, backend: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for kinds in KINDS:
+        torch._dynamo.reset()
+        torch.manual_seed(3)
+        module = Layer(*kinds)
+        signs = (1.0, -1.0, 1.0)
+        given = WAYS[way], AROUND[around]
+        expected = [_step(module, module, sign, *given) for sign in signs]
+        eager_output = capsys.readouterr().out
+        with bcmend.patched(module), torch._dynamo.config.patch(recompile_limit=32):
+            compiled = torch.compile(module, backend=backend)
+            found = [_step(compiled, module, sign, *given) for sign in signs]
+        output = capsys.readouterr().out
+        if "dropout" not in kinds:  # a back end draws as it likes
+            torch.testing.assert_close(found, expected)
+        # A recomputation that ends early writes nothing (docs/deviations.md).
+        if around == "no early stop" or way == "reentrant":
+            assert output == eager_output
+
+
+def test_layers_that_are_compiled_and_checkpointed_one_by_one() -> None:
+    torch.manual_seed(3)
+    layers = torch.nn.ModuleList(Layer("branch", "check") for _ in range(3))
+
+    def chain(x: Tensor, functions: Any) -> Tensor:
+        for each in functions:
+            x = checkpoint(each, x, use_reentrant=False)
+        return x
+
+    def step(functions: Any) -> list[Any]:
+        return _step(lambda x: chain(x, functions), layers, 1.0, lambda f, x: f(x), nullcontext)
+
+    expected = step(layers)
+    with bcmend.patched(layers):
+        compiled = [torch.compile(each, backend="aot_eager", fullgraph=True) for each in layers]
+        torch.testing.assert_close([step(compiled) for _ in range(2)], [expected] * 2)
