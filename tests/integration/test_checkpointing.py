@@ -89,7 +89,7 @@ def _step(
     """Return result and gradients of a training step."""
     torch.manual_seed(7)
     module.zero_grad()
-    x = torch.full((2, 4), sign, requires_grad=True)
+    x = torch.full((2, next(module.parameters()).shape[-1]), sign, requires_grad=True)
     with around():
         result = way(layer, x)
         result.sum().backward()
@@ -149,3 +149,33 @@ def test_layers_that_are_compiled_and_checkpointed_one_by_one() -> None:
     with bcmend.patched(layers):
         compiled = [torch.compile(each, backend="aot_eager", fullgraph=True) for each in layers]
         torch.testing.assert_close([step(compiled) for _ in range(2)], [expected] * 2)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("fullgraph", [True, False])
+def test_a_check_whose_exception_is_caught_is_the_same_when_computed_again(
+    fullgraph: bool, backend: str
+) -> None:
+    """The check that fails first is a side exit, and compiled as a branch once it is caught."""
+    module = torch.nn.Linear(3, 3)
+
+    def inner(x: Tensor) -> Tensor:
+        h: Tensor = module(x).sin()
+        if x.sum() > 2:
+            raise ValueError("large")
+        return h.exp()
+
+    def program(x: Tensor) -> Tensor:
+        try:
+            h = inner(x)
+        except ValueError:
+            h = module(x).cos()
+        result: Tensor = module(h).tanh()
+        return result
+
+    signs = (0.1, 1.0, 1.0, 0.1, 1.0)
+    ways = [WAYS["not reentrant"], lambda function, x: function(x)]
+    expected = [_step(program, module, each, way, nullcontext) for each in signs for way in ways]
+    compiled = torch.compile(bcmend.patch(program), backend=backend, fullgraph=fullgraph)
+    found = [_step(compiled, module, each, way, nullcontext) for each in signs for way in ways]
+    torch.testing.assert_close(found, expected)

@@ -18,6 +18,16 @@ from bcmend.tracing.deopt import graph_failure
 from bcmend.tracing.effects import random_draws
 from bcmend.tracing.sites import body_states
 
+
+def may_be_computed_again() -> bool:
+    """Return whether a backward pass may make this call again, and has to get the same of it.
+
+    ``torch.utils.checkpoint`` counts the tensors that either run saves, by hooks. So what a call
+    finds out must not change how the next one is compiled.
+    """
+    return compat._top_saved_tensors_default_hooks(False) is not None
+
+
 _IS_NOTED: Final = Slot(bool)
 
 

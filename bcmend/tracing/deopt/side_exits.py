@@ -262,7 +262,9 @@ def _check(exits: _Exits) -> None:
 
 def came_back(taken: SideExit, code: Any) -> None:
     """Note that the call after a side exit has not failed: the arm is compiled from now on."""
+    if taken.lasting or rerun_policy.may_be_computed_again():
+        return
     site = site_table.find(taken.key)
-    if site is not None and not taken.lasting:
+    if site is not None:
         site.side_exits = False
         compat.reset_code(code)

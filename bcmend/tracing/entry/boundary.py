@@ -19,7 +19,7 @@ from bcmend.delivery.emission import CheckFailed, emitted
 from bcmend.delivery.records import Buffer, deliver
 from bcmend.dynamo import compat, frames, plain_python
 from bcmend.knowledge.interruptions import code_of, entries, is_interruption
-from bcmend.tracing.deopt import eager_rerun, raised_errors, side_exits
+from bcmend.tracing.deopt import eager_rerun, raised_errors, rerun_policy, side_exits
 from bcmend.tracing.effects import random_draws
 from bcmend.tracing.entry import capture
 from bcmend.tracing.sites import body_states, site_table, suspects
@@ -90,6 +90,8 @@ def _note_what_does_not_hold(code: CodeType) -> None:
 
     Where one graph was asked for, such calls go on being made in plain Python.
     """
+    if rerun_policy.may_be_computed_again():
+        return
     if body_states.state_of(code, is_body=True).leave_numbers():
         compat.reset_code(code)
 
