@@ -41,6 +41,7 @@ from tests.matrix.programs import (
     covering,
     kind_of,
 )
+from tests.matrix.surroundings import SURROUNDINGS
 from tests.matrix.table import Record, page_of, summary_of
 
 
@@ -49,6 +50,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default="", metavar="EFFECT|CONSTRUCT|OBSERVER")
+    parser.add_argument("--around", choices=SURROUNDINGS, help="what stands round each call")
     parser.add_argument("--every", action="store_true", help="every effect, not one of a kind")
     parser.add_argument("--backend", default="eager")
     parser.add_argument("--jobs", type=int, default=1)
@@ -96,7 +98,7 @@ def _chosen(given: argparse.Namespace) -> list[Case]:
         triples = [each for each, of in zip(triples, names, strict=True) if not only or only in of]
     if not triples:
         raise SystemExit(f"nothing is called {only!r}")
-    return [case_of(each, given.seed) for each in triples]
+    return [case_of(each, given.seed, given.around) for each in triples]
 
 
 def _judged(cases: Sequence[Case], given: argparse.Namespace) -> Iterator[Record]:
@@ -146,7 +148,7 @@ def _show(given: argparse.Namespace) -> int:
     known = [name in table for name, table in zip(names, tables, strict=False)]
     if len(names) != 3 or known != [True] * 3:
         raise SystemExit("an effect, a construct and an observer, with | between them")
-    case = case_of((names[0], names[1], names[2]), given.seed)
+    case = case_of((names[0], names[1], names[2]), given.seed, given.around)
     print(body_of(case), case.options, sep="\n\n")
     eager = isolated_run(case, "eager", given.backend)
     for way in ("stock", "mended"):

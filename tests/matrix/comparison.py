@@ -36,6 +36,7 @@ from tests.equivalence import TOLERANCE, CountingBackend
 from tests.freezing import Frozen, aliases, freeze, tensors_in
 from tests.fuzz.oracles import is_broken_up_more, plain_text
 from tests.matrix.programs import Case, module_of, source_of
+from tests.matrix.surroundings import SURROUNDINGS
 from tests.observation import Observation, captured, described, differences
 
 _SECONDS: Final = 60.0
@@ -148,11 +149,11 @@ def _one_call(subject: _Subject, case: Case, number: int, taken: bool) -> Observ
     made = _Call()
     with without:
         if case.observer == "thread":
-            thread = threading.Thread(target=_make, args=(made, subject, given, True))
+            thread = threading.Thread(target=_make, args=(made, subject, given, case))
             thread.start()
             thread.join()
         else:
-            _make(made, subject, given, False)
+            _make(made, subject, given, case)
     result = made.result
     if case.observer == "backward" and result is not None and result[0].requires_grad:
         try:
@@ -168,12 +169,12 @@ def _modules(subject: _Subject) -> list[nn.Module]:
     return found + [subject.program] * isinstance(subject.program, nn.Module)
 
 
-def _make(made: _Call, subject: _Subject, given: tuple[Any, ...], inside: bool) -> None:
+def _make(made: _Call, subject: _Subject, given: tuple[Any, ...], case: Case) -> None:
     try:
-        made.result = subject.called(*given)
+        made.result = SURROUNDINGS[case.around](subject.called, given)
     except Exception as error:
         made.error = error
-    if inside:
+    if case.observer == "thread":
         made.inner_look = freeze((_looked(subject), torch.is_grad_enabled()))
 
 

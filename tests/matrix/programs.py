@@ -36,6 +36,7 @@ from tests.matrix.constructs import (
     Observer,
 )
 from tests.matrix.effect import Effect
+from tests.matrix.surroundings import NOTHING, SURROUNDINGS
 
 FILE: Final = "matrix_program.py"
 EFFECTS: Final = (
@@ -97,6 +98,7 @@ class Case:
     training: bool = False
     argument: bool = True
     first: bool = True
+    around: str = NOTHING
 
     @property
     def name(self) -> str:
@@ -108,7 +110,8 @@ class Case:
         reach = "s is an argument" if self.argument else "s is of the closure"
         grad = "with gradients" if self.training else "without gradients"
         order = "+-+--+" if self.first else "-+-++-"
-        return f"{self.predicate}; else {self.other}; {self.variation}; {grad}; {reach}; {order}"
+        words = (self.predicate, f"else {self.other}", self.variation, grad, reach, order)
+        return "; ".join([*words, *[f"in {self.around}"] * (self.around != NOTHING)])
 
 
 def _by_name(rows: Sequence[Any]) -> dict[str, Any]:
@@ -220,8 +223,11 @@ def _met(times: Counter[tuple[str, str]], kind: str, construct: str, observer: s
     return min(one, 1), min(other, 1), 2 * one + other
 
 
-def case_of(triple: Triple, seed: int) -> Case:
-    """Return the case of a triple; the same for the same seed, whatever else is chosen."""
+def case_of(triple: Triple, seed: int, around: str | None = None) -> Case:
+    """Return the case of a triple; the same for the same seed, whatever else is chosen.
+
+    ``around`` is what stands round its calls, where that is not drawn from the seed.
+    """
     effect, _, observer = triple
     source = random.Random(zlib.crc32(f"{seed} {triple}".encode()))
     training = OBSERVER[observer].backward or EFFECT[effect].training or source.random() < 0.4
@@ -233,7 +239,13 @@ def case_of(triple: Triple, seed: int) -> Case:
         training=training,
         argument=source.random() < 0.5,
         first=source.random() < 0.5,
+        around=_surrounding(source) if around is None else around,
     )
+
+
+def _surrounding(source: random.Random) -> str:
+    """Return what stands round every second program; nothing round the others."""
+    return source.choice(list(SURROUNDINGS)) if source.random() < 0.5 else NOTHING
 
 
 # --- the text ------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ from tests.matrix.programs import (
     kind_of,
     pairs_of,
 )
+from tests.matrix.surroundings import SURROUNDINGS
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +57,18 @@ _INTRODUCTION: Final = """\
 is a tensor, and for every pair of these with a way to observe the effect later. The effects are
 taken from the Python reference and from torch's own index. Each program is called six times on one
 state, on the two sides of the condition in turn; the two calls in the middle may have another
-shape, be in evaluation mode or without gradients. What the program does mended is compared with
-eager execution, and where it is not one graph and equal, with stock `torch.compile`: results,
-exceptions, output, warnings, all objects of the program, gradients, shared memory, generators of
-random numbers, settings of torch and of the process. Each run has a process of its own.
+shape, be in evaluation mode or without gradients. Round every second program stands something
+that changes no result: a checkpoint, hooks of saved tensors, a mode, signals, a transform. What the
+program does mended is compared with eager execution, and where it is not one graph and equal, with
+stock `torch.compile`: results, exceptions, output, warnings, all objects of the program, gradients,
+shared memory, generators of random numbers, settings of torch and of the process. Each run has a
+process of its own.
 
 ```sh
 python -m tests.matrix --minutes 60 --resume FILE --write docs/matrix.md  # goes on behind FILE
 python -m tests.matrix --only "list: append" --minutes 5     # an effect, a construct, an observer
 python -m tests.matrix --show "list: append | while | in the call"   # a program, what it does
+python -m tests.matrix --around checkpoint --minutes 20      # what stands round each call
 python -m tests.matrix --every --minutes 240                 # every effect, not one of each kind
 python -m pytest tests/matrix
 ```
@@ -81,6 +85,7 @@ is later compared with by identity.
 | `python_objects.py`, `python_containers.py`, `python_process.py` | effects of Python |
 | `torch_effects.py`, `torch_training.py` | effects of torch |
 | `constructs.py` | constructs, observers, conditions |
+| `surroundings.py` | what stands round a call |
 | `programs.py` | the choice of programs, and their text |
 | `comparison.py` | a run in a process of its own, and the verdict |
 
@@ -116,6 +121,7 @@ def _lines(records: Sequence[Record], backend: str) -> Iterator[str]:
     yield _LEGEND
     yield from _table("kind of effect", GROUPS, list(MEMBERS), records, _kind_and_group)
     yield from _table("observer", GROUPS, list(OBSERVER), records, _observer_and_group)
+    yield from _table("round the call", ("all effects",), list(SURROUNDINGS), records, _surrounding)
     yield from _table("construct", ("all effects",), list(CONSTRUCT), records, _construct)
     for status in (DIFFERS, WORSE):
         yield from _listed(status, [each for each in records if each.verdict.status == status])
@@ -131,6 +137,10 @@ def _kind_and_group(case: Case) -> tuple[str, str]:
 
 def _observer_and_group(case: Case) -> tuple[str, str]:
     return case.observer, CONSTRUCT[case.construct].group
+
+
+def _surrounding(case: Case) -> tuple[str, str]:
+    return case.around, "all effects"
 
 
 def _construct(case: Case) -> tuple[str, str]:
