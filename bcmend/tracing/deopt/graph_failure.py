@@ -77,6 +77,8 @@ def _guarded(output: compat.OutputGraph, graph: Callable[..., Any]) -> Callable[
         try:
             return graph(*inputs)
         except Exception:
+            # An operation of the program fails on the data; the call in eager raises the same, at
+            # its place. The compiled graph is given up for this call.
             if emitted() != written:
                 raise  # the call is not made again
             undo_log.put_back(tuple(before), draws=False)

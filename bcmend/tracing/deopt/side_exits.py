@@ -99,6 +99,8 @@ def _first_to_fail(trials: Sequence[_Trial], holds: Iterator[bool]) -> str | Non
         try:
             eager_rerun.plainly(trial, *codec.decoded(inputs))
         except Exception:
+            # An argument of output fails; eager execution of the frame raises the same, at its
+            # place. The results of the graph are given up.
             return key
     return None
 

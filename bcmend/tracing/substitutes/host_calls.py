@@ -48,6 +48,8 @@ def _draw(call: Call) -> Answer:
         try:
             example = function(*arguments, **named)
         except Exception as error:
+            # The function of Python or numpy fails on these constants, as it does in eager. The
+            # call is not substituted. Nothing of bcmend's runs in it.
             raise unequal(f"it raises {type(error).__name__}") from error
     convert, given = _conversion(example)
     if given is not _array:
