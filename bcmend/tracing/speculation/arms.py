@@ -116,7 +116,7 @@ class ArmTrace:
     graph: Graph
     lifted: dict[Proxy, Proxy]
     effects: Effects
-    records: tuple[Any, ...]  # of sinks.Draft
+    records: tuple[Any, ...]  # of record_builder.Draft
     entries: dict[Proxy, Entry] = field(default_factory=dict)
     asserted: tuple[Any, ...] = ()  # what torch asserts of numbers of the main trace
     draws: list[Any] = field(default_factory=list)  # of hoist_random.Draw
