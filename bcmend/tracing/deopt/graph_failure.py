@@ -21,8 +21,8 @@ from bcmend.tracing.effects.hazards import hazards_of
 #: Returns what is called where a complete graph fails, while its exception is being handled.
 Instead = Callable[[], Callable[[], Any] | None]
 
-_INSTEAD: Final[Slot[Instead | None]] = Slot(lambda: None)
-_CAN_BE_PUT_BACK: Final[Slot[bool | None]] = Slot(lambda: None)
+_INSTEAD: Final[Slot[Instead | None]] = Slot(lambda: None, rolls_back=False)
+_CAN_BE_PUT_BACK: Final[Slot[bool | None]] = Slot(lambda: None, rolls_back=False)
 
 
 def give_instead(output: compat.OutputGraph, instead: Instead) -> None:

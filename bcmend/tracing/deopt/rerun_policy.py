@@ -18,7 +18,7 @@ from bcmend.tracing.deopt import graph_failure
 from bcmend.tracing.effects import random_draws
 from bcmend.tracing.sites import body_states
 
-_IS_NOTED: Final = Slot(bool)
+_IS_NOTED: Final = Slot(bool, rolls_back=False)
 
 
 def note(tx: compat.Tracer) -> None:

@@ -226,7 +226,7 @@ def write_output_if_graph_fails(tx: compat.Tracer) -> None:
         _exits_of(tx, at_boundary=False)
 
 
-_EXITS: Final[Slot[_Exits | None]] = Slot(lambda: None)
+_EXITS: Final[Slot[_Exits | None]] = Slot(lambda: None, rolls_back=False)
 
 
 def _exits_of(tx: compat.Tracer, at_boundary: bool) -> _Exits:

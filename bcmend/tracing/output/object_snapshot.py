@@ -68,9 +68,9 @@ class Moment:
         return True
 
 
-_MOMENTS: Final[Slot[list[Moment]]] = Slot(list)
+_MOMENTS: Final[Slot[list[Moment]]] = Slot(list, rolls_back=True)
 #: What has been looked through for a trace, by the identities of the roots.
-_REACHES: Final[Slot[dict[tuple[int, ...], Reach]]] = Slot(dict)
+_REACHES: Final[Slot[dict[tuple[int, ...], Reach]]] = Slot(dict, rolls_back=False)
 
 
 def of_objects(

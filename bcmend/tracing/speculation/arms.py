@@ -270,12 +270,14 @@ def trace_arm(
         except (compat.RestartAnalysis, compat.SkipFrame, body_states.MendedFurther):
             raise
         except nesting_limits.Unreadable as problem:
+            world.put_slots_back()
             return ArmFailure(arm_failures.UNKNOWN, str(problem), lifted.spoiled)
         except RecursionError:
             raise nesting_limits.TooDeep("more than Python's stack can hold") from None
         except Exception as error:
             if not isinstance(error, _EXPECTED):
                 strict.require_foreign(error)
+            world.put_slots_back()
             return _failure(tx, arm, error, spoiled=lifted.spoiled)
 
 

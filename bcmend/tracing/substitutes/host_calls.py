@@ -107,7 +107,7 @@ def _made_of_constants(call: Call) -> tuple[Any, tuple[Any, ...], dict[str, Any]
     return call.function, arguments, named
 
 
-_DRAWS_INSIDE: Final = Slot(bool)
+_DRAWS_INSIDE: Final = Slot(bool, rolls_back=True)
 
 
 def note_drawn_inside(tx: compat.Tracer) -> None:
