@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     )
     from bcmend.errors import (
         BcmendError,
+        MissingInTorch,
         NotPatched,
         OutputDropped,
         OutputError,
@@ -35,6 +36,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BcmendError",
+    "MissingInTorch",
     "NotPatched",
     "OutputDropped",
     "OutputError",

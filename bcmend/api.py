@@ -42,6 +42,7 @@ def patch(obj: Subject, *, policy: Policy | None = None) -> Subject:
     Raises:
         UnsupportedObject: ``obj`` has no bytecode that could be rewritten. Nothing is changed.
         PolicyError: ``policy`` is no ``Policy``. Nothing is changed.
+        MissingInTorch: the running torch lacks methods that bcmend replaces. Nothing is changed.
     """
     _install(obj, _policy(policy), _owner(obj), _holder(obj))
     return obj

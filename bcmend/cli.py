@@ -144,6 +144,7 @@ def _doctor() -> Iterator[str]:
     from bcmend.tracing.entry import namespace  # noqa: F401  declares every hook
 
     registry = hooks.REGISTRY
+    yield from (f"missing in this torch: {name}" for name in registry.missing())
     for of_trace, title in (
         (False, "methods of torch are replaced while patched code is compiled"),
         (True, "methods are overridden in a subclass, for the objects of such a trace"),

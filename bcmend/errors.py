@@ -30,6 +30,10 @@ class NotPatched(BcmendError, ValueError):
     """An operation needs a patched object and was given one that is not patched."""
 
 
+class MissingInTorch(BcmendError, AttributeError):
+    """The running torch lacks methods that bcmend replaces; nothing has been changed."""
+
+
 class OutputDropped(UserWarning):
     """Code with output statements was exported; the exported program writes nothing."""
 

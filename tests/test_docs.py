@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -36,6 +38,20 @@ def test_every_page_is_linked_from_another() -> None:
     for page in PAGES[1:]:
         others = (text for other, text in texts.items() if other != page)
         assert any(f"{page.name}" in text for text in others), page.name
+
+
+def test_all_name_the_layers_of_tracing_in_the_same_order() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    contracts = project["tool"]["importlinter"]["contracts"]
+    (layers,) = (each["layers"] for each in contracts if "containers" in each)
+    folder = ROOT / "bcmend" / "tracing"
+    assert sorted(layers) == sorted(each.parent.name for each in folder.glob("*/__init__.py"))
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    assert re.findall(r"^\| `tracing/(\w+)` \|", page, re.MULTILINE) == layers
+    docstring = ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8")))
+    assert docstring is not None
+    listed = docstring.partition(": ")[2].partition(".")[0]
+    assert re.split(r",\s+", listed) == layers
 
 
 def test_the_map_names_every_package() -> None:

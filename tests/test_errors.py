@@ -14,6 +14,7 @@ from bcmend import errors
         (errors.UnsupportedObject, TypeError),
         (errors.PolicyError, ValueError),
         (errors.NotPatched, ValueError),
+        (errors.MissingInTorch, AttributeError),
     ],
 )
 def test_exception_can_be_caught_by_either_name(

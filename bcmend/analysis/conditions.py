@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from bcmend.analysis.code_effects import names_of
 from bcmend.bytecode.instructions import Instruction
-from bcmend.bytecode.opcodes import row
+from bcmend.bytecode.opcodes import opcode_names, row
 from bcmend.knowledge.callable_names import NEVER_TENSOR_ATTRIBUTES, NEVER_TENSOR_CALLS
 from bcmend.names import LEAVES_BEGINS
 
@@ -21,18 +21,18 @@ TAKE_OUT: Final = frozenset(["int", "item"])
 #: Calls that return the indices at which a mask is true.
 FINDS_INDICES: Final = frozenset(["argwhere", "nonzero", "where"])
 
-_NEVER_TENSOR: Final = frozenset(
+_NEVER_TENSOR: Final = opcode_names(
     """
     IS_OP CONTAINS_OP CHECK_EXC_MATCH CHECK_EG_MATCH WITH_EXCEPT_START LOAD_CONST BUILD_TUPLE
     BUILD_LIST BUILD_MAP BUILD_SET BUILD_STRING BUILD_CONST_KEY_MAP
-    """.split()
+    """
 )
 #: Instructions that make a tensor only of one: their operands, -1 being the top.
 _MADE_FROM: Final = {
-    **dict.fromkeys(("UNARY_NOT", "UNARY_NEGATIVE", "UNARY_INVERT", "UNARY_POSITIVE"), (-1,)),
-    **dict.fromkeys(("TO_BOOL", "GET_ITER", "FOR_ITER", "UNPACK_SEQUENCE"), (-1,)),
-    "BINARY_SUBSCR": (-2,),
-    "BINARY_OP": (-2, -1),
+    **dict.fromkeys(opcode_names("UNARY_NOT UNARY_NEGATIVE UNARY_INVERT UNARY_POSITIVE"), (-1,)),
+    **dict.fromkeys(opcode_names("TO_BOOL GET_ITER FOR_ITER UNPACK_SEQUENCE"), (-1,)),
+    **dict.fromkeys(opcode_names("BINARY_SUBSCR"), (-2,)),
+    **dict.fromkeys(opcode_names("BINARY_OP"), (-2, -1)),
 }
 #: Constants that a comparison of a tensor does not give a tensor with.
 _PLAIN: Final = (str, bytes, tuple, type(None), frozenset)

@@ -14,7 +14,7 @@ from typing import Final
 from bcmend.analysis.facts import Facts
 from bcmend.analysis.liveness import solve_live
 from bcmend.bytecode.instructions import Instruction, decoded_index
-from bcmend.bytecode.opcodes import row
+from bcmend.bytecode.opcodes import opcode_names, row
 from bcmend.cfg.dominance import EXIT
 from bcmend.cfg.regions import Branch
 from bcmend.names import LEAVES_BEGINS
@@ -27,7 +27,7 @@ _NOTHING: Final[State] = frozenset()
 _OPERAND: Final = ""
 _MOST_FLAGS: Final = 3
 #: Between a flag and the jump that tests it.
-_TESTS: Final = frozenset(["TO_BOOL", "UNARY_NOT"])
+_TESTS: Final = opcode_names("TO_BOOL UNARY_NOT")
 
 
 def flags_of(facts: Facts, branch: Branch) -> frozenset[str]:

@@ -16,6 +16,7 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any, Final
 
 from bcmend.bytecode.names_used import code_objects
+from bcmend.bytecode.opcodes import opcode_names
 
 _MODULES: Final = frozenset(["math", "numpy", "random"])
 
@@ -44,11 +45,11 @@ _ATTRIBUTES: Final = frozenset(
 _REACHING: Final = ("GLOBAL", "ATTR", "NAME")
 
 #: Instructions that suspend the frame, import, or call what is not named.
-_REFUSED: Final = frozenset(
+_REFUSED: Final = opcode_names(
     """
     BEFORE_ASYNC_WITH BEFORE_WITH IMPORT_FROM IMPORT_NAME IMPORT_STAR LOAD_BUILD_CLASS
     LOAD_SUPER_ATTR RETURN_GENERATOR SEND YIELD_VALUE
-    """.split()
+    """
 )
 
 Code = Callable[[FunctionType], CodeType]

@@ -7,10 +7,23 @@ from collections.abc import Iterator
 from types import CodeType
 from typing import Final
 
+from bcmend.bytecode.opcodes import ROWS
 
-def _opcodes(*beginnings: str) -> frozenset[int]:
-    """Return the opcodes whose names begin with one of ``beginnings``."""
-    return frozenset(opcode for name, opcode in dis.opmap.items() if name.startswith(beginnings))
+
+def _opcodes(*beginnings: str, but: str | None = None) -> frozenset[int]:
+    """Return the opcodes whose names begin with one of ``beginnings``, and not with ``but``.
+
+    Each of them begins a name of some supported Python, and one a name of this Python: else a
+    question would silently be answered with no.
+    """
+    for each in filter(None, (*beginnings, but)):
+        assert any(name.startswith(each) for name in ROWS), f"no opcode is called {each}"
+    found = (name for name in dis.opmap if name.startswith(beginnings))
+    opcodes = frozenset(
+        dis.opmap[name] for name in found if but is None or not name.startswith(but)
+    )
+    assert opcodes, f"this Python has no opcode {' or '.join(beginnings)}"
+    return opcodes
 
 
 _TRUTH_JUMPS: Final = frozenset(
@@ -18,6 +31,7 @@ _TRUTH_JUMPS: Final = frozenset(
     for name, opcode in dis.opmap.items()
     if "JUMP" in name and ("IF_TRUE" in name or "IF_FALSE" in name)
 )
+assert _TRUTH_JUMPS, "this Python has no opcode that jumps on a truth"
 _PUSH_NULL: Final = dis.opmap["PUSH_NULL"]
 _LOADS: Final = _opcodes("LOAD_FAST", "LOAD_DEREF")
 _FORMATS: Final = _opcodes("FORMAT_", "CONVERT_VALUE")
@@ -25,7 +39,7 @@ _WITHS: Final = _opcodes("BEFORE_WITH")
 _SUBSCRIPTS: Final = _opcodes("BINARY_SUBSCR", "STORE_SUBSCR", "BINARY_SLICE", "STORE_SLICE")
 _LOOPS: Final = _opcodes("FOR_ITER")
 _ASSERTION: Final = _opcodes("LOAD_ASSERTION_ERROR")
-_CALLS: Final = _opcodes("CALL") - _opcodes("CALL_INTRINSIC")
+_CALLS: Final = _opcodes("CALL", but="CALL_INTRINSIC")
 
 
 def code_objects(code: CodeType) -> Iterator[CodeType]:

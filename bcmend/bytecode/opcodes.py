@@ -238,6 +238,16 @@ class _Rows(dict[str, Row]):
 #: Every row, by canonical name.
 ROWS: Final[dict[str, Row]] = _Rows((each.name, each) for each in _ROWS)
 
+
+def opcode_names(*texts: str) -> frozenset[str]:
+    """Return the canonical opcode names in ``texts``, which spaces separate.
+
+    Raises ``UnknownOpcode`` for a name that no supported Python has: a table with such a name
+    would silently match nothing.
+    """
+    return frozenset(row(name).name for text in texts for name in text.split())
+
+
 #: Return the facts about an opcode; raise ``UnknownOpcode`` without a row. The bound method itself,
 #: since it is asked of every instruction many times.
 row: Final[Callable[[str], Row]] = ROWS.__getitem__

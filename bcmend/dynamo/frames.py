@@ -86,7 +86,7 @@ def is_left_alone(code: CodeType) -> bool:
 
 
 #: Whether a frame is one of patched code, or was called by one.
-_COVERED: Final[Slot[bool | None]] = Slot(lambda: None)
+_COVERED: Final[Slot[bool | None]] = Slot(lambda: None, rolls_back=False)
 
 
 def covers(tx: compat.Tracer) -> bool:

@@ -61,7 +61,7 @@ def _add(
 
 
 #: Whether nodes were taken back that a variable may still refer to.
-ERASED: Final = Slot(bool)
+ERASED: Final = Slot(bool, rolls_back=False)
 
 
 class Transaction:

@@ -14,9 +14,13 @@ import functools
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any, Final, TypeVar
 
+import torch
+
 from bcmend.dynamo import compat, frames
+from bcmend.errors import MissingInTorch
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -61,6 +65,13 @@ class Hook:
     @property
     def target(self) -> str:
         return f"{self.owner.__name__.rpartition('.')[2]}.{self.name}"
+
+    @property
+    def is_missing(self) -> bool:
+        """Return whether torch has nothing of that name."""
+        # What a module does not define it finds among the builtins.
+        is_builtin = isinstance(self.owner, ModuleType) and hasattr(builtins, self.name)
+        return not (hasattr(self.owner, self.name) or is_builtin)
 
     @property
     def is_of_trace(self) -> bool:
@@ -115,6 +126,8 @@ FUNCTIONS: Final = "functions"
 OPERATORS: Final = "operators"
 KERNELS: Final = "kernels"
 
+#: Caches of Dynamo's that hold the methods themselves; attributes of ``BuiltinVariable``.
+_CACHES: Final = ("_binop_handlers", "call_function_handler_cache")
 #: Classes of which the objects of a trace get a subclass.
 _PER_TRACE: Final[tuple[type, ...]] = (compat.OutputGraph, compat.SideEffects, compat.ShapeEnv)
 _ABSENT: Final = object()
@@ -171,19 +184,37 @@ class Registry:
     armed: list[Callable[[], None]] = field(default_factory=list)
     caches: dict[str, Any] = field(default_factory=dict)
 
+    def missing(self) -> list[str]:
+        """Return what is to be replaced and is not there, in alphabetical order."""
+        found = {hook.target for hook in self.hooks if hook.is_missing}
+        caches = (name for name in _CACHES if not hasattr(compat.BuiltinVariable, name))
+        return sorted(found.union(f"BuiltinVariable.{name}" for name in caches))
+
+    def require_targets(self) -> None:
+        """Raise ``MissingInTorch`` with all that is to be replaced and is not there."""
+        if names := self.missing():
+            raise MissingInTorch(
+                f"bcmend cannot work with torch {torch.__version__}: "
+                f"what it replaces is not there: {', '.join(names)}"
+            )
+
     def install(self) -> None:
-        """Put every hook and row in place."""
-        for owner, name, wrapped in self.chains(of_trace=False):
-            self._replace(owner, name, wrapped)
-        for each in self.rows:
-            if each.table == FUNCTIONS:
-                self.before.append(_put_row(each))
-        self._use_own_caches()
+        """Put every hook and row in place; on an error, none of them.
+
+        Raises ``MissingInTorch`` before anything is replaced.
+        """
+        self.require_targets()
+        with _undone_on_error(self.before):
+            for owner, name, wrapped in list(self.chains(of_trace=False)):
+                self._replace(owner, name, wrapped)
+            for each in self.rows:
+                if each.table == FUNCTIONS:
+                    self.before.append(_put_row(each))
+            self._use_own_caches()
 
     def uninstall(self) -> None:
         """Put back what stood there before."""
-        while self.before:
-            self.before.pop()()
+        _undo(self.before)
 
     def chains(self, *, of_trace: bool) -> Iterator[tuple[Any, str, Any]]:
         """Yield owner and name of each target with the chain of its hooks around the original."""
@@ -193,7 +224,6 @@ class Registry:
                 targets.setdefault((id(hook.owner), hook.name), []).append(hook)
         for chain in targets.values():
             owner, name = chain[0].owner, chain[0].name
-            # What a module does not define it finds among the builtins.
             function: Any = getattr(owner, name) if hasattr(owner, name) else vars(builtins)[name]
             is_property = isinstance(function, property)
             function = function.fget if is_property else function
@@ -209,13 +239,11 @@ class Registry:
         self.before.append(_exchange(write, delete, name, before, value))
 
     def _use_own_caches(self) -> None:
-        """Exchange the caches of Dynamo that hold the methods themselves."""
+        """Exchange the caches of ``_CACHES``."""
         if not self.caches:
             original = compat.BuiltinVariable._binop_handlers.__wrapped__
-            self.caches = {
-                "_binop_handlers": staticmethod(functools.cache(original)),
-                "call_function_handler_cache": {},
-            }
+            found: list[Any] = [staticmethod(functools.cache(original)), {}]
+            self.caches = dict(zip(_CACHES, found, strict=True))
         for name, cache in self.caches.items():
             self._replace(compat.BuiltinVariable, name, cache)
 
@@ -226,6 +254,21 @@ class Registry:
             found = {name: function for owner, name, function in chains if owner is kind}
             self.subclasses[kind] = type(f"Mended{kind.__name__}", (kind,), found)
         return self.subclasses[kind]
+
+
+def _undo(steps: list[Callable[[], None]]) -> None:
+    """Run what puts things back, the last one first."""
+    while steps:
+        steps.pop()()
+
+
+@contextmanager
+def _undone_on_error(steps: list[Callable[[], None]]) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:  # of whatever kind, it goes on when all is as it was
+        _undo(steps)
+        raise
 
 
 def _exchange(
@@ -353,20 +396,20 @@ def arm() -> None:
     """Make bcmend's own operators known to Dynamo, its kernels to torch; have bcmend skipped."""
     if REGISTRY.armed:
         return
-    for each in REGISTRY.rows:
-        if each.table != FUNCTIONS:
-            REGISTRY.armed.append(_put_row(each))
-    compat.trace_rules.add("bcmend")
-    added = compat.trace_rules.SKIP_DIRS[-1]
+    with _undone_on_error(REGISTRY.armed):
+        for each in REGISTRY.rows:
+            if each.table != FUNCTIONS:
+                REGISTRY.armed.append(_put_row(each))
+        compat.trace_rules.add("bcmend")
+        added = compat.trace_rules.SKIP_DIRS[-1]
 
-    def forget() -> None:
-        compat.trace_rules.SKIP_DIRS.remove(added)
-        compat.trace_rules._recompile_re()
+        def forget() -> None:
+            compat.trace_rules.SKIP_DIRS.remove(added)
+            compat.trace_rules._recompile_re()
 
-    REGISTRY.armed.append(forget)
+        REGISTRY.armed.append(forget)
 
 
 def disarm() -> None:
     """Leave torch as it was."""
-    while REGISTRY.armed:
-        REGISTRY.armed.pop()()
+    _undo(REGISTRY.armed)

@@ -25,7 +25,7 @@ _REMEMBERED: Final[tuple[Any, ...]] = (
 )
 
 #: The comparisons of symbols that hold at the present place of the trace.
-FACTS: Final[Slot[list[Any]]] = Slot(list)
+FACTS: Final[Slot[list[Any]]] = Slot(list, rolls_back=False)
 
 
 @contextmanager
@@ -40,7 +40,7 @@ def without_facts(environment: Any) -> Iterator[None]:
 
 
 #: Of each arm that is being traced again, from the innermost out, the number of its first symbol.
-_FIRST_OF_ARM: Final[Slot[list[int]]] = Slot(list)
+_FIRST_OF_ARM: Final[Slot[list[int]]] = Slot(list, rolls_back=False)
 
 
 @contextmanager

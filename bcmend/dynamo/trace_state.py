@@ -55,7 +55,7 @@ class TraceState:
                 step(module)
 
 
-_STATE: Final[Slot[TraceState]] = Slot(TraceState)
+_STATE: Final[Slot[TraceState]] = Slot(TraceState, rolls_back=False)
 
 
 #: Look at the part of a trace before patched code, which was not followed.

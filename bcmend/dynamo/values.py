@@ -41,7 +41,7 @@ def function_of(tx: compat.Tracer, function: Callable[..., Any]) -> compat.Varia
 
 
 #: The names that objects have among the globals of the frame being traced, by identity.
-_NAMES: Final[Slot[dict[int, str]]] = Slot(dict)
+_NAMES: Final[Slot[dict[int, str]]] = Slot(dict, rolls_back=False)
 
 
 def global_of(output: compat.OutputGraph, thing: object) -> compat.GlobalSource:

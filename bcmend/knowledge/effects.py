@@ -18,6 +18,7 @@ from torch.nn import functional
 
 from bcmend.knowledge import targets
 from bcmend.knowledge.targets import packet_of
+from bcmend.weak_tables import ByIdentity
 
 _ATEN: Final = torch.ops.aten
 
@@ -263,21 +264,32 @@ def _packets() -> dict[Any, dict[str, Any]]:
 
 
 _PACKETS: Final = _packets()
-_KNOWN: Final[dict[Any, EffectFacts]] = {}
+#: What has been found out already. Targets go with whatever else holds them: among them are the
+#: functions and kernels of programs, and methods that are bound to their models.
+_KNOWN: Final[ByIdentity[Any, EffectFacts]] = ByIdentity()
+#: The same of what lasts: operators of bcmend's own, names of methods of tensors, and methods of
+#: tensors that are written in C, of which there are no weak references.
+_LASTING: Final[dict[Any, EffectFacts]] = {}
 
 
 def declare(operator: Any, facts: EffectFacts) -> None:
-    """Add an operator to the table."""
-    _KNOWN[operator] = facts
+    """Add an operator of bcmend's own to the table."""
+    _KNOWN.pop(operator)
+    _LASTING[operator] = facts
 
 
 def of(target: Any) -> EffectFacts:
     """Return the facts about an operator, a function, or the name of a method of tensors."""
     if type(target).__hash__ is None:
         return UNKNOWN
-    found = _KNOWN.get(target)
+    found = _KNOWN.get(target) or _LASTING.get(target)
     if found is None:
-        found = _KNOWN[target] = _facts(target)
+        found = _facts(target)
+        if isinstance(target, str) or targets.is_method_in_c(target):
+            if found is not UNKNOWN:
+                _LASTING[target] = found
+        elif type(target).__weakrefoffset__:
+            _KNOWN.put(target, found)
     return found
 
 

@@ -71,6 +71,11 @@ def _is_operator(target: Any) -> bool:
     if isinstance(target, BuiltinFunctionType):
         owner = target.__qualname__.rpartition(".")[0]
         return owner == _CLASS_OF_OPERATORS or target.__module__ in _OF_OPERATORS
+    return is_method_in_c(target)
+
+
+def is_method_in_c(target: Any) -> bool:
+    """Return whether a target is a method of tensors that is written in C."""
     return isinstance(target, _DESCRIPTORS) and issubclass(torch.Tensor, target.__objclass__)
 
 
@@ -120,7 +125,7 @@ def is_quiet(target: Any) -> bool:
     Asked of what is no operator, and in no table.
     """
     if isinstance(target, _DESCRIPTORS):
-        return issubclass(torch.Tensor, target.__objclass__)
+        return is_method_in_c(target)
     if _is_operator(target):
         return True
     if isinstance(target, (type, BuiltinFunctionType, MethodType)):

@@ -41,7 +41,11 @@ def install(
         owner: identity of the object in whose name it happens.
         entries: identities of the functions that Dynamo may enter first; each becomes a boundary
             if anything reached may turn out to have a site.
+
+    Raises:
+        MissingInTorch: no trace could be mended with this torch. Nothing is changed.
     """
+    hooks.REGISTRY.require_targets()
     with compat.compile_lock, TABLE.lock:
         functions = [each.function for each in reached]
         TABLE.note_reached(owner, functions)
@@ -160,12 +164,12 @@ _GLOBALS: Final[dict[str, object]] = {
 
 def put(function: FunctionType, patched: Patched) -> None:
     """Give a function its mended code."""
+    hooks.arm()
     function.__globals__.update(_GLOBALS)
     TABLE.functions[id(function)] = patched
     codes = {patched.mended.shell, *patched.mended.sources}
     frames.add_code(codes, patched.policy)
     patched.written.extend(codes)
-    hooks.arm()
     compat.skip_code(patched.mended.shell)
     frames.compile_as(patched.mended.shell, patched.original)
     function.__code__ = patched.mended.shell

@@ -18,8 +18,10 @@ import pytest
 import torch
 
 import bcmend
+from bcmend import cli
 from bcmend.dynamo import compat, frames, handlers, hooks, trace_state
 from bcmend.patching import retrace  # noqa: F401  declares every hook
+from bcmend.patching.table import TABLE
 from tests.dynamo import torch_state
 
 REGISTRY = hooks.REGISTRY
@@ -330,6 +332,105 @@ def test_hooks_of_a_target_are_called_from_the_highest_place_down() -> None:
     finally:
         registry.uninstall()
     assert vars(_Owner)["write"] is original
+
+
+MISSING = [_hook("move", "hooked"), _hook("erase", "hooked")]
+
+
+def test_all_that_is_missing_is_named_before_anything_is_replaced() -> None:
+    original = vars(_Owner)["write"]
+    registry = hooks.Registry([_hook("write", "hooked"), *MISSING])
+    assert registry.missing() == ["_Owner.erase", "_Owner.move"]
+    with pytest.raises(bcmend.MissingInTorch, match=r": _Owner\.erase, _Owner\.move$"):
+        registry.install()
+    assert vars(_Owner)["write"] is original and not registry.before
+
+
+def test_a_builtin_is_found_for_a_module_alone() -> None:
+    def is_missing(owner: Any, name: str) -> bool:
+        return hooks.Hook(owner, name, "a test", print, None).is_missing
+
+    assert not is_missing(json, "isinstance") and is_missing(json, "is_instance")
+    assert is_missing(_Owner, "isinstance")
+
+
+def test_an_error_half_way_leaves_nothing_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = {"known": "before"}
+    monkeypatch.setattr(hooks, "_table", lambda name: table)
+    original, cache = vars(_Owner)["write"], vars(compat.BuiltinVariable)["_binop_handlers"]
+    faults = [KeyError("a fault")]
+
+    def make(before: Any) -> Any:
+        if faults:
+            raise faults.pop()
+        return "made", before
+
+    registry = hooks.Registry(
+        [_hook("write", "hooked"), _hook("read", "hooked")],
+        [
+            hooks.Row(hooks.FUNCTIONS, "known", "a test", lambda before: ("made", before)),
+            hooks.Row(hooks.FUNCTIONS, "new", "a test", make),
+        ],
+    )
+    with pytest.raises(KeyError, match="a fault"):
+        registry.install()
+    assert vars(_Owner)["write"] is original and "read" not in vars(_Owner)
+    assert table == {"known": "before"} and not registry.before
+    assert vars(compat.BuiltinVariable)["_binop_handlers"] is cache
+    registry.install()
+    try:
+        assert _Owner().write("x") == ("hooked", "write x")  # once, not twice
+        assert table == {"known": ("made", "before"), "new": ("made", None)}
+    finally:
+        registry.uninstall()
+    assert vars(_Owner)["write"] is original and table == {"known": "before"}
+
+
+def test_a_trace_that_cannot_begin_leaves_the_hooks_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    hook = next(each for each in REGISTRY.hooks if not each.is_of_trace)
+    before = vars(hook.owner).get(hook.name)
+    with monkeypatch.context() as patch:
+        patch.setattr(REGISTRY, "hooks", [*REGISTRY.hooks, *MISSING])
+        with pytest.raises(bcmend.MissingInTorch), hooks.active():
+            pass
+    assert not hooks.is_active() and vars(hook.owner).get(hook.name) is before
+    with hooks.active():
+        assert hooks.is_active()
+    assert vars(hook.owner).get(hook.name) is before
+
+
+def test_nothing_is_patched_where_something_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    directories, code = list(compat.trace_rules.SKIP_DIRS), _branch.__code__
+    names = set(globals())
+    with monkeypatch.context() as patch:
+        patch.setattr(REGISTRY, "hooks", [*REGISTRY.hooks, *MISSING])
+        with pytest.raises(bcmend.MissingInTorch, match=r"_Owner\.erase, _Owner\.move"):
+            bcmend.patch(_branch)
+    assert _branch.__code__ is code and set(globals()) == names
+    assert not REGISTRY.armed and directories == compat.trace_rules.SKIP_DIRS
+    assert not TABLE.functions and not TABLE.reached
+    with bcmend.patched(_branch):
+        assert _branch.__code__ is not code
+
+
+def test_doctor_names_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not [line for line in cli._doctor() if "missing" in line]
+    monkeypatch.setattr(REGISTRY, "hooks", [*REGISTRY.hooks, *MISSING])
+    missing = [line for line in cli._doctor() if "missing" in line]
+    assert missing == [f"missing in this torch: _Owner.{name}" for name in ("erase", "move")]
+
+
+def test_arming_that_fails_half_way_is_undone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(name: str) -> None:
+        raise KeyError(name)
+
+    rows = [each for each in REGISTRY.rows if each.table == hooks.OPERATORS]
+    table = hooks._table(hooks.OPERATORS)
+    with monkeypatch.context() as patch:
+        patch.setattr(compat.trace_rules, "add", fail)
+        with pytest.raises(KeyError, match="bcmend"):
+            hooks.arm()
+    assert rows and not REGISTRY.armed and not any(each.key in table for each in rows)
 
 
 def test_an_inherited_method_is_replaced_in_the_heir_alone() -> None:

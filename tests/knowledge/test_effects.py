@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import operator
 import re
+import weakref
 from dataclasses import fields
 from types import SimpleNamespace
 from typing import Any
@@ -179,7 +181,7 @@ def test_a_fact_holds_of_what_has_it_and_of_nothing_else(fact: str) -> None:
 
 
 def test_an_operator_that_is_declared_has_those_facts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(effects, "_KNOWN", {})
+    monkeypatch.setattr(effects, "_LASTING", dict(effects._LASTING))
 
     def operator() -> None: ...
 
@@ -187,6 +189,59 @@ def test_an_operator_that_is_declared_has_those_facts(monkeypatch: pytest.Monkey
     facts = EffectFacts(is_random=True, draws_on_host=True)
     effects.declare(operator, facts)
     assert effects.of(operator) is facts
+
+
+class _Model(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x
+
+
+def _made_now() -> list[Any]:
+    """Return a function, a function with equal code, a class, and what holds a model."""
+
+    def function() -> None: ...
+
+    model = _Model()
+    return [function, type("Kernel", (), {}), model, model.forward, model.__class__.forward]
+
+
+@pytest.mark.parametrize("at", range(4))
+def test_the_table_keeps_nothing_of_a_program_alive(at: int) -> None:
+    target = _made_now()[at]
+    reference = weakref.ref(getattr(target, "__self__", target))
+    assert effects.of(target) is UNKNOWN and effects.of(target) is UNKNOWN
+    del target
+    gc.collect()
+    assert reference() is None
+
+
+def test_facts_of_an_object_are_not_those_of_an_equal_one() -> None:
+    class Equal:
+        def __eq__(self, other: object) -> bool:
+            return True
+
+        def __hash__(self) -> int:
+            return hash(torch.sin)
+
+    assert not effects.of(torch.sin).has_hidden_state
+    assert effects.of(Equal()) is UNKNOWN
+
+
+def test_an_operator_of_a_program_goes_with_it() -> None:
+    with torch.library._scoped_library("bcmend_tests", "DEF") as library:
+        library.define("gone(Tensor x) -> Tensor")
+        target = torch.ops.bcmend_tests.gone.default
+        assert effects.of(target).has_hidden_state and target in effects._KNOWN
+    before = len(effects._KNOWN)
+    delattr(torch.ops, "bcmend_tests")
+    del target
+    gc.collect()
+    assert len(effects._KNOWN) < before
+
+
+@pytest.mark.parametrize("target", [torch.sin, torch.Tensor.sin, "sin", ATEN.sin, functional.relu])
+def test_what_is_known_is_found_out_once(target: Any) -> None:
+    assert effects.of(target) is effects.of(target) is not UNKNOWN
 
 
 def test_of_unknown_names_and_functions_everything_is_to_be_feared() -> None:

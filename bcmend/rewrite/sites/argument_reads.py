@@ -19,7 +19,7 @@ from bcmend.analysis.facts import Facts
 from bcmend.analysis.liveness import bound_before
 from bcmend.analysis.stack import operands_needed
 from bcmend.bytecode.names_used import formats
-from bcmend.bytecode.opcodes import row
+from bcmend.bytecode.opcodes import opcode_names, row
 from bcmend.knowledge.callable_names import (
     DEFERRED_ARGUMENT_CALLS,
     NEVER_TENSOR_ATTRIBUTES,
@@ -33,11 +33,9 @@ from bcmend.rewrite.sites.plan import Slice
 _REMAINDERS: Final = frozenset([BinaryOp.REMAINDER, BinaryOp.INPLACE_REMAINDER])
 
 #: Operators that may fail, or call code of the user's that has effects.
-_OPERATIONS: Final = frozenset(
-    ["BINARY_OP", "BINARY_SUBSCR", "BINARY_SLICE", "COMPARE_OP", "CONTAINS_OP"]
-)
+_OPERATIONS: Final = opcode_names("BINARY_OP BINARY_SUBSCR BINARY_SLICE COMPARE_OP CONTAINS_OP")
 
-_GIVE_A_MASK: Final = ("COMPARE_OP", "UNARY_INVERT")
+_GIVE_A_MASK: Final = opcode_names("COMPARE_OP UNARY_INVERT")
 
 
 def is_untraceable(facts: Facts, part: Slice) -> bool:

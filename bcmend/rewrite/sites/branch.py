@@ -14,7 +14,7 @@ from bcmend.analysis.facts import Facts
 from bcmend.analysis.flags import flags_inside, live_by_flags
 from bcmend.analysis.liveness import bound_before, live_into
 from bcmend.analysis.stack import operands_needed
-from bcmend.bytecode.opcodes import row
+from bcmend.bytecode.opcodes import opcode_names, row
 from bcmend.cfg.dominance import EXIT
 from bcmend.cfg.graph import walk
 from bcmend.cfg.regions import Branch
@@ -209,7 +209,7 @@ def _cannot_be_given(facts: Facts, jump: int, positions: Iterable[int]) -> Refus
     return None
 
 
-_ENTERS_WITH: Final = frozenset(["BEFORE_WITH", "BEFORE_ASYNC_WITH", "PUSH_EXC_INFO"])
+_ENTERS_WITH: Final = opcode_names("BEFORE_WITH BEFORE_ASYNC_WITH PUSH_EXC_INFO")
 
 
 def _with_own_handlers(

@@ -8,11 +8,11 @@ from typing import Final
 from bcmend.analysis.code_effects import names_of
 from bcmend.analysis.facts import Facts
 from bcmend.bytecode.instructions import Instruction
-from bcmend.bytecode.opcodes import row
+from bcmend.bytecode.opcodes import opcode_names, row
 from bcmend.rewrite.passes.unbound_marks import checks_in
 from bcmend.rewrite.sites.plan import Slice
 
-CALLS: Final = frozenset(["CALL", "CALL_KW", "CALL_FUNCTION_EX"])
+CALLS: Final = opcode_names("CALL CALL_KW CALL_FUNCTION_EX")
 
 
 def path_read(facts: Facts, index: int) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from bytecode import BinaryOp
 from bcmend.analysis.code_effects import names_of
 from bcmend.analysis.conditions import called_name
 from bcmend.analysis.facts import Facts
-from bcmend.bytecode.opcodes import row
+from bcmend.bytecode.opcodes import opcode_names, row
 from bcmend.knowledge.callable_names import REPEATABLE_CALLS
 from bcmend.rewrite.sites.call_parts import (
     CALLS,
@@ -33,11 +33,11 @@ from bcmend.rewrite.sites.plan import Slice, Trial
 #: How likely something fails; the last if it must not be evaluated twice.
 _NEVER, _UNLESS_USUAL, _UNLESS_NUMBERS, _POSSIBLE, _NOT_TWICE = range(5)
 
-_SAFE_OPERATIONS: Final = frozenset(
-    "PUSH_NULL COPY SWAP POP_TOP KW_NAMES NOP MAKE_FUNCTION SET_FUNCTION_ATTRIBUTE IS_OP "
-    "RETURN_GENERATOR FORMAT_SIMPLE CONVERT_VALUE".split()
+_SAFE_OPERATIONS: Final = opcode_names(
+    "PUSH_NULL COPY SWAP POP_TOP KW_NAMES NOP MAKE_FUNCTION SET_FUNCTION_ATTRIBUTE IS_OP",
+    "RETURN_GENERATOR FORMAT_SIMPLE CONVERT_VALUE",
 )
-_NUMBER_OPERATIONS: Final = frozenset("UNARY_NEGATIVE UNARY_NOT UNARY_INVERT COMPARE_OP".split())
+_NUMBER_OPERATIONS: Final = opcode_names("UNARY_NEGATIVE UNARY_NOT UNARY_INVERT COMPARE_OP")
 #: Methods that make one number of a tensor, if it is of floating-point numbers and not empty.
 _REDUCTIONS: Final = frozenset(
     "sum mean std var norm prod all any median max min amax amin argmax argmin numel".split()

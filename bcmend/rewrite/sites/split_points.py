@@ -14,7 +14,7 @@ from typing import Final
 from bcmend.analysis.facts import Facts, facts_of
 from bcmend.bytecode import behavior
 from bcmend.bytecode.instructions import Instruction
-from bcmend.bytecode.opcodes import row
+from bcmend.bytecode.opcodes import opcode_names, row
 from bcmend.cfg.dominance import EXIT
 from bcmend.cfg.graph import walk
 from bcmend.cfg.regions import Branch
@@ -24,9 +24,7 @@ from bcmend.rewrite.sites.plan import BranchLowering, Refusal, chained
 from bcmend.rewrite.sites.widen import wider_forms
 
 #: What leaves an operand on the stack for longer than a statement.
-_STAYS: Final = frozenset(
-    ["GET_ITER", "BEFORE_WITH", "BEFORE_ASYNC_WITH", "GET_AITER", "PUSH_EXC_INFO"]
-)
+_STAYS: Final = opcode_names("GET_ITER BEFORE_WITH BEFORE_ASYNC_WITH GET_AITER PUSH_EXC_INFO")
 
 
 #: What the interpreter jumps over when an iterator is exhausted, wherever the jump points to.

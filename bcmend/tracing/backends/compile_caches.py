@@ -3,6 +3,10 @@
 Torch stores no graph with a choice or a loop in it, so that each process would compile it anew.
 What is compiled depends on the text of the graph and of the graphs inside, which the key of the
 caches holds, and on what bcmend does with choices and loops, which this module adds to the key.
+
+Works round ``CacheabilityValidator`` (torch/_inductor/codecache.py), which refuses each operator
+with graphs whose ``cacheable()`` is false. Reproduced on torch 2.13.0;
+``tests/tracing/backends/test_faults_of_torch.py`` fails when choices and loops are stored.
 """
 
 from __future__ import annotations

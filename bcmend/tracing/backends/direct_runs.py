@@ -3,6 +3,10 @@
 Autograd's kernels of the operators trace both sides and their backward anew at each call. A back
 end that compiles them never comes to those kernels with numbers; one that does not, such as
 "eager", needs no graph of the backward: autograd follows what was computed.
+
+Works round ``CondAutogradOp.backward`` (torch/_higher_order_ops/cond.py), which makes graphs of the
+backward of both sides at each call, and the same of ``WhileLoopAutogradOp``. Reproduced on torch
+2.13.0; ``tests/tracing/backends/test_faults_of_torch.py`` fails when it is gone.
 """
 
 from __future__ import annotations

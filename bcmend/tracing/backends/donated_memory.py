@@ -3,6 +3,10 @@
 Inductor tells what the backward may reuse by the positions of its inputs, and takes the inputs of
 each graph inside for those of the whole. A side of a choice then writes over parameters and over
 arguments of the program.
+
+Works round ``GraphLowering.placeholder`` (torch/_inductor/graph.py): the lowering of a graph inside
+asks ``get_donated_idxs`` for the positions of the whole backward, and marks its own placeholders by
+them.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from bcmend.dynamo import compat, hooks
 from bcmend.dynamo.slots import Slot
 
 #: What is called where a compiled graph assumes more than what was traced.
-_INSTEAD: Final[Slot[Callable[[], None] | None]] = Slot(lambda: None)
+_INSTEAD: Final[Slot[Callable[[], None] | None]] = Slot(lambda: None, rolls_back=False)
 
 
 def compile_with_forward(output: compat.OutputGraph, instead: Callable[[], None]) -> None:

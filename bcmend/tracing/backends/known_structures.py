@@ -16,7 +16,7 @@ from bcmend.dynamo import compat, shape_env
 from bcmend.dynamo.slots import Slot
 from bcmend.tracing.backends.structure import structure
 
-_RETURNED: Final[Slot[dict[Hashable, tuple[torch.Tensor, ...]]]] = Slot(dict)
+_RETURNED: Final[Slot[dict[Hashable, tuple[torch.Tensor, ...]]]] = Slot(dict, rolls_back=False)
 
 
 def called(tx: compat.Tracer, proxy: Proxy, graphs: Sequence[Graph]) -> Any:

@@ -2,6 +2,10 @@
 
 Each side is traced with its backward and cut in two where torch would cut it. What the backward of
 one side reads the other leaves as memory that nobody fills.
+
+Works round ``CondAutogradOp`` (torch/_higher_order_ops/cond.py): it saves the operands alone, and
+its ``backward`` traces each side's forward once more. Reproduced on torch 2.13.0;
+``tests/tracing/backends/test_faults_of_torch.py`` fails when it is gone.
 """
 
 from __future__ import annotations

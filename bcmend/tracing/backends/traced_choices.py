@@ -4,6 +4,11 @@ Torch traces both sides of each choice, forward and backward, a dozen times: to 
 return, whether they write to what they read, in the form of a graph. Here a choice whose sides are
 those of an earlier one, as in the layers of a model, is a call of the graphs that were made for
 that one: they are traced once, and compiled once.
+
+Works round ``trace_cond``, ``cond_fake_tensor_mode`` and ``cond_func``
+(torch/_higher_order_ops/cond.py), which trace the sides of every choice anew and make graphs of
+their own of them. Reproduced on torch 2.13.0; ``tests/tracing/backends/test_faults_of_torch.py``
+fails when it is gone.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ from bcmend.tracing.effects.hazards import hazards_of
 #: Returns what is called where a complete graph fails, while its exception is being handled.
 Instead = Callable[[], Callable[[], Any] | None]
 
-_INSTEAD: Final[Slot[Instead | None]] = Slot(lambda: None)
-_CAN_BE_PUT_BACK: Final[Slot[bool | None]] = Slot(lambda: None)
+_INSTEAD: Final[Slot[Instead | None]] = Slot(lambda: None, rolls_back=False)
+_CAN_BE_PUT_BACK: Final[Slot[bool | None]] = Slot(lambda: None, rolls_back=False)
 
 
 def give_instead(output: compat.OutputGraph, instead: Instead) -> None:
@@ -77,6 +77,8 @@ def _guarded(output: compat.OutputGraph, graph: Callable[..., Any]) -> Callable[
         try:
             return graph(*inputs)
         except Exception as error:
+            # An operation of the program fails on the data; the call in eager raises the same, at
+            # its place. The compiled graph is given up for this call.
             if emitted() != written or not raised_errors.is_of_the_graph_called_here(error):
                 raise  # the call is not made again
             undo_log.put_back(tuple(before), draws=False)

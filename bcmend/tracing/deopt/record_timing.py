@@ -29,7 +29,7 @@ class Timing:
     writes: bool = False
 
 
-_TIMING: Final = Slot(Timing)
+_TIMING: Final = Slot(Timing, rolls_back=False)
 
 
 def of(output: compat.OutputGraph) -> Timing:

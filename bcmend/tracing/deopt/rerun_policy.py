@@ -28,7 +28,7 @@ def may_be_computed_again() -> bool:
     return compat._top_saved_tensors_default_hooks(False) is not None
 
 
-_IS_NOTED: Final = Slot(bool)
+_IS_NOTED: Final = Slot(bool, rolls_back=False)
 
 
 def note(tx: compat.Tracer) -> None:

@@ -100,6 +100,8 @@ def _first_to_fail(trials: Sequence[_Trial], holds: Iterator[bool]) -> str | Non
         try:
             eager_rerun.plainly(trial, *codec.decoded(inputs))
         except Exception as error:
+            # An argument of output fails; eager execution of the frame raises the same, at its
+            # place. The results of the graph are given up.
             if is_interruption(error):
                 raise
             return key
@@ -227,7 +229,7 @@ def write_output_if_graph_fails(tx: compat.Tracer) -> None:
         _exits_of(tx, at_boundary=False)
 
 
-_EXITS: Final[Slot[_Exits | None]] = Slot(lambda: None)
+_EXITS: Final[Slot[_Exits | None]] = Slot(lambda: None, rolls_back=False)
 
 
 def _exits_of(tx: compat.Tracer, at_boundary: bool) -> _Exits:

@@ -79,7 +79,7 @@ def obstacle(output: compat.OutputGraph) -> str:
     return _cannot_be_copied(output, changed)
 
 
-_CHANGED_INPUTS: Final[Slot[list[Node] | None]] = Slot(lambda: None)
+_CHANGED_INPUTS: Final[Slot[list[Node] | None]] = Slot(lambda: None, rolls_back=False)
 
 
 def changed_inputs(output: compat.OutputGraph) -> list[Node]:

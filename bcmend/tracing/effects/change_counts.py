@@ -34,7 +34,7 @@ class _Uncounted:
     apart: dict[int, list[tuple[torch.Tensor, int]]] = field(default_factory=dict)
 
 
-_UNCOUNTED: Final = Slot(_Uncounted)
+_UNCOUNTED: Final = Slot(_Uncounted, rolls_back=False)
 
 
 def changes(example: torch.Tensor) -> int:

@@ -16,6 +16,7 @@ from torch.utils.flop_counter import flop_registry
 
 from bcmend.dynamo import compat
 from bcmend.tracing.effects.operator_runs import OperatorCall
+from bcmend.tracing.sites import strict
 
 #: Seconds that a decision takes on an accelerator.
 DECISION: Final = 20e-6
@@ -41,9 +42,13 @@ def flops_of(call: OperatorCall) -> float:
     if count is None:
         return 0.0
     try:
-        return _hinted(count(*call.arguments, **call.keywords, out_val=call.result))
-    except Exception:  # a form of the operator that the formula does not foresee
+        found = count(*call.arguments, **call.keywords, out_val=call.result)
+    except Exception as error:
+        # The formula does not foresee this form of the operator: it takes other arguments, or
+        # asserts other sizes. The operator then counts as dearer than any decision.
+        strict.require_foreign(error, flops_of)
         return math.inf
+    return _hinted(found)
 
 
 def bytes_of(tensor: torch.Tensor) -> float:

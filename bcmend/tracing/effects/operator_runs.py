@@ -13,6 +13,7 @@ from torch.fx.node import map_aggregate
 from bcmend.dynamo import compat, shape_env
 from bcmend.knowledge import effects
 from bcmend.knowledge.effects import EffectFacts
+from bcmend.tracing.sites import strict
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +134,11 @@ def operators_of(node: Node, fake_mode: Any) -> OperatorRun | None:
             keywords = map_aggregate(node.kwargs, value)
             with log:
                 run(node, arguments, keywords)
-    except Exception:
+    # The operation fails on the form of its operands, asks for something data-dependent, or has no
+    # kernel for fake tensors. The facts of one call are given up: what asks takes the node to do
+    # everything.
+    except Exception as error:
+        strict.require_foreign(error, *CALLERS)
         return None
     return OperatorRun(log.calls, stands_for, bool(found))
 
@@ -180,3 +185,7 @@ def stand_in(example: Any) -> Any:
                 example.size(), example.stride(), dtype=example.dtype, device=example.device
             )
     return example
+
+
+#: What calls functions of torch that are written in C (see ``strict.require_foreign``).
+CALLERS: Final = (run, stand_in)

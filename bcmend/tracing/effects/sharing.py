@@ -43,7 +43,7 @@ class Result:
 
 
 #: By the identity of what stands for the result in the trace, in the order of the trace.
-_RESULTS: Final[Slot[dict[int, Result]]] = Slot(dict)
+_RESULTS: Final[Slot[dict[int, Result]]] = Slot(dict, rolls_back=True)
 
 
 def add_result(
@@ -106,7 +106,9 @@ def _give_up(result: Result) -> None:
 
 
 #: Tensors that are apart in the graph and share memory in eager execution, by storage.
-_RELATED: Final[Slot[dict[int, list[tuple[torch.Tensor, torch.Tensor]]]]] = Slot(dict)
+_RELATED: Final[Slot[dict[int, list[tuple[torch.Tensor, torch.Tensor]]]]] = Slot(
+    dict, rolls_back=True
+)
 
 
 def relate(tx: compat.Tracer, one: torch.Tensor, other: torch.Tensor) -> None:

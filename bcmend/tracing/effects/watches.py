@@ -24,7 +24,7 @@ from bcmend.tracing.sites.refusal import SiteChanged
 
 Watch = tuple[Callable[[], bool], Callable[[], None]]
 
-_WATCHES: Final[Slot[list[Watch]]] = Slot(list)
+_WATCHES: Final[Slot[list[Watch]]] = Slot(list, rolls_back=True)
 
 
 def add(tx: compat.Tracer, example: torch.Tensor, on_change: Callable[[], None]) -> None:
@@ -59,7 +59,7 @@ def add_hidden(tx: compat.Tracer, on_found: Callable[[str], None]) -> None:
 
 
 #: Whether nodes have a state of their own; asked at every branch of all nodes so far.
-_IS_HIDDEN: Final[Slot[dict[Node, bool]]] = Slot(dict)
+_IS_HIDDEN: Final[Slot[dict[Node, bool]]] = Slot(dict, rolls_back=False)
 
 
 def _hidden_in(output: compat.OutputGraph) -> list[Node]:

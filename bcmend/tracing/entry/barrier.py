@@ -64,7 +64,7 @@ def _report(error: BaseException, what: str) -> None:
 
 
 #: Whether a trace is inside the outermost frame, or step, that the hooks are in place for.
-_IS_INSIDE: Final = Slot(bool)
+_IS_INSIDE: Final = Slot(bool, rolls_back=False)
 
 
 @contextmanager

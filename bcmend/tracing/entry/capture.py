@@ -17,7 +17,7 @@ from bcmend.tracing.entry import barrier
 from bcmend.tracing.sites import body_states, site_table, strict, suspects
 
 #: The callback made of one of Dynamo's.
-_OF_BODIES: Final[Slot[Any]] = Slot(lambda: None)
+_OF_BODIES: Final[Slot[Any]] = Slot(lambda: None, rolls_back=False)
 
 
 def of_bodies(callback: Any) -> Any:

@@ -54,7 +54,7 @@ def guard(tx: compat.Tracer, operator: Any, *args: Value) -> Value:
 
 #: What ``recording`` passes on to ``record`` in the same frame, unless an argument has broken the
 #: graph in between.
-_WRITES_NOTHING: Final = Slot(bool)
+_WRITES_NOTHING: Final = Slot(bool, rolls_back=False)
 
 
 def recording(tx: compat.Tracer, operator: Any, *args: Value) -> Value:

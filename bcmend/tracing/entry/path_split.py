@@ -113,7 +113,7 @@ class _Half(Arm):
             known.pop()
 
 
-_KNOWN: Final[Slot[list[tuple[Any, bool]]]] = Slot(list)
+_KNOWN: Final[Slot[list[tuple[Any, bool]]]] = Slot(list, rolls_back=False)
 
 
 def _known(tx: compat.Tracer) -> list[tuple[Any, bool]]:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import copy
 from typing import Any, Final
 
-from bcmend.dynamo import compat, fx_graph
+from bcmend.dynamo import compat, fx_graph, slots
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.values import Value, example_of
 from bcmend.tracing.deopt import rerun_policy
@@ -37,7 +37,7 @@ from bcmend.tracing.speculation.arms import Arm, ArmFailure, ArmTrace, trace_arm
 Arms = tuple[Arm, Arm]
 
 #: Guards of arms that were traced for branches that were refused.
-_DROPPED_GUARDS: Final[Slot[set[Any]]] = Slot(set)
+_DROPPED_GUARDS: Final[Slot[set[Any]]] = Slot(set, rolls_back=False)
 
 
 def mend_branch(
@@ -48,6 +48,7 @@ def mend_branch(
         return None
     guards = tx.output.guards
     before, dropped = copy.copy(guards.inner), _DROPPED_GUARDS.of(tx.output)
+    put_slots_back = slots.remember(tx.output)
     with nesting_limits.inside(tx, site):
         outcome = _mend(tx, target, site, form, condition, arms)
     if outcome is None:
@@ -55,6 +56,7 @@ def mend_branch(
         # must not make it compile again.
         dropped.update(guards.inner - before)
         guards.inner = before
+        put_slots_back()
     else:
         guards.update(dropped)  # Dynamo makes a guard once, when it first looks at something
         dropped.clear()
@@ -77,12 +79,14 @@ def _mend(
     if site.place is not None and not form:
         while_loops.at_the_jump(tx, site, condition, arms[0].inputs)
         if nesting_limits.times(tx, site) <= while_loops.TRIED_AT_MOST:
+            put_slots_back = slots.remember(tx.output)
             end = while_loops.run_loop(tx, target, site, condition, arms)
             if end is not None:
                 outcome = _behind_the_loop(tx, target, site, end, arms)
                 if outcome is None:  # the loop would run in the graph, and again behind it
                     raise HalfWritten(", ".join(site.refused.values()))
                 return outcome
+            put_slots_back()
     return _branch(tx, target, site, form, condition, arms)
 
 
@@ -104,12 +108,14 @@ def _branch(
 ) -> Value | None:
     site_table.forget_refusal()
     traces: list[ArmTrace | ArmFailure] = []
+    put_slots_back = slots.remember(tx.output)
     with iterators.ending(tx, returns=site.returning[form]):
         for arm, truth in zip(arms, (True, False), strict=True):
             with size_questions.holding(tx, condition, truth):
                 traces.append(trace_arm(tx, target, arm, lambda: record_builder.open_arm(tx)))
     then_arm, else_arm = traces
     if isinstance(then_arm, ArmFailure) or isinstance(else_arm, ArmFailure):
+        put_slots_back()  # an arm that does not fail is called, and traced for good
         return deferred_exceptions.defer_raising_arm(
             tx, site, condition, arms, (then_arm, else_arm)
         )

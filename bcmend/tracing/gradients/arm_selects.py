@@ -15,7 +15,7 @@ from bcmend.dynamo import compat
 from bcmend.dynamo.slots import Slot
 
 _MARK: Final = "bcmend_takes_a_side"
-_IS_WANTED: Final = Slot(lambda: True)
+_IS_WANTED: Final = Slot(lambda: True, rolls_back=False)
 
 
 @contextmanager

@@ -38,8 +38,8 @@ class _Plan:
     results: int
 
 
-_IS_ASKED: Final = Slot(bool)
-_PLAN: Final[Slot[_Plan | None]] = Slot(lambda: None)
+_IS_ASKED: Final = Slot(bool, rolls_back=False)
+_PLAN: Final[Slot[_Plan | None]] = Slot(lambda: None, rolls_back=False)
 
 
 def mark(tx: compat.Tracer, node: Node) -> None:

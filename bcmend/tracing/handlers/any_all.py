@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import torch
 
-from bcmend.dynamo import compat, fx_graph, handlers
+from bcmend.dynamo import compat, fx_graph, handlers, slots
 from bcmend.dynamo.handlers import PASS, Answer, Call
 from bcmend.dynamo.values import Value, constant, fake_mode_of
 from bcmend.tracing.effects.hazards import hazards_of
@@ -69,7 +69,9 @@ def _can_be_evaluated(tx: compat.Tracer, iterable: Value, sought: bool) -> bool:
 
     target = torch.ops.higher_order.cond
     arm = Arm(iterable, (compat.TupleVariable([iterable]),), evaluate)
+    put_slots_back = slots.remember(tx.output)
     trace = trace_arm(tx, target, arm, lambda: record_builder.open_arm(tx))
+    put_slots_back()  # what is evaluated for good is traced once more
     unknown = [item for item in found if not predicates.is_data_dependent(item)]
     return (
         len(unknown) < len(found)

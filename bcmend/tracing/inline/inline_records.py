@@ -42,7 +42,7 @@ class _Trace:
     is_checked: bool = False
 
 
-_TRACE: Final = Slot(_Trace)
+_TRACE: Final = Slot(_Trace, rolls_back=False)
 
 
 def add(

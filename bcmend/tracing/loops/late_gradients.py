@@ -1,8 +1,10 @@
 """Carried tensors that begin without a gradient and get one in an iteration of a loop.
 
-The backward of ``torch.while_loop`` (torch/_higher_order_ops/while_loop.py) takes a carried tensor
-whose first value requires no gradient for one that never does. Such a first value is tied to a
-tensor that does require one, in a way that gives that tensor a gradient of zero.
+``WhileLoopAutogradOp.backward`` (torch/_higher_order_ops/while_loop.py) takes a carried tensor of
+which the first value requires no gradient for one that never does: the inputs of all its iterations
+get the ``requires_grad`` of the first. Such a first value is tied to a tensor that does require
+one, in a way that gives that tensor a gradient of zero. Reproduced on torch 2.13.0;
+``tests/tracing/backends/test_faults_of_torch.py`` fails when it is gone.
 """
 
 from __future__ import annotations

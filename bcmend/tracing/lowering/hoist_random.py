@@ -21,8 +21,9 @@ from bcmend.dynamo.values import TensorValue, fake_mode_of
 from bcmend.knowledge import effects
 from bcmend.knowledge.effects import EffectFacts
 from bcmend.tracing.effects.hazards import AUTOCAST, hazards_of, unjudged
-from bcmend.tracing.effects.operator_runs import draws, is_in_place, run, stand_in
+from bcmend.tracing.effects.operator_runs import CALLERS, draws, is_in_place, run, stand_in
 from bcmend.tracing.lowering.arm_graphs import installed, with_example
+from bcmend.tracing.sites import strict
 from bcmend.tracing.sites.refusal import Refusal
 from bcmend.tracing.speculation.arms import ArmTrace
 
@@ -139,7 +140,12 @@ def decomposed(node: Node, fake_mode: Any, name: str) -> GraphModule:
                 if isinstance(example, torch.Tensor) and not is_in_place(node):
                     examples[-1].requires_grad_(example.requires_grad)
             return compat.make_fx(call)(*examples)
-    except Exception:
+    except Refusal:
+        raise
+    # ``make_fx`` cannot trace the operation: a test of data inside it, a custom kernel without a
+    # form for fake tensors, an operand without strides. The draws of this arm stay where they are.
+    except Exception as error:
+        strict.require_foreign(error, *CALLERS, _dropout)
         raise Refusal("random-under-gradients", name) from None
 
 

@@ -216,7 +216,7 @@ def _stored(tx: compat.Tracer, outer: Proxy) -> Value:
 
 
 #: By storage, the bytes of tensors that a trace stores.
-_STORED_BYTES: Final[Slot[dict[int, float]]] = Slot(dict)
+_STORED_BYTES: Final[Slot[dict[int, float]]] = Slot(dict, rolls_back=True)
 
 
 def _require_small(tx: compat.Tracer, read: Iterable[Proxy]) -> None:

@@ -16,6 +16,7 @@ import torch
 from bcmend.dynamo import compat, values
 from bcmend.dynamo.values import TensorValue, Value, example_of, is_unbacked
 from bcmend.tracing.effects import memory_form
+from bcmend.tracing.sites import strict
 from bcmend.tracing.sites.phi import Build, Merged, Phi
 from bcmend.tracing.sites.refusal import Refusal
 
@@ -335,7 +336,10 @@ def difference(one: torch.Tensor, other: torch.Tensor) -> str:
 def _describe(value: Value) -> str:
     try:
         return value.python_type_name()
-    except Exception:
+    except Exception as error:
+        # ``Unsupported`` or ``NotImplementedError``: Dynamo's model does not know the type. The
+        # text of a refusal names the model instead.
+        strict.require_foreign(error)
         return type(value).__name__
 
 

@@ -77,7 +77,8 @@ def _is_aliased(node: Node, tensor: torch.Tensor) -> bool:
     )
 
 
-_RELIED: Final[Slot[list[Buffer]]] = Slot(list)
+#: With a guard each, which a branch that is mended later may bring back.
+_RELIED: Final[Slot[list[Buffer]]] = Slot(list, rolls_back=False)
 
 
 def rely_on(tx: compat.Tracer, buffers: list[Buffer], is_written: Callable[[Node], bool]) -> None:

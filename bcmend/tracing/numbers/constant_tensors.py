@@ -16,9 +16,16 @@ from torch.fx.node import map_aggregate
 
 from bcmend.dynamo import compat, fx_graph
 from bcmend.dynamo.values import TensorValue, fake_mode_of
-from bcmend.tracing.effects.operator_runs import is_in_place, run, storage_of, storages_written
+from bcmend.tracing.effects.operator_runs import (
+    CALLERS,
+    is_in_place,
+    run,
+    storage_of,
+    storages_written,
+)
 from bcmend.tracing.effects.random_draws import may_draw
 from bcmend.tracing.numbers import constant_buffers
+from bcmend.tracing.sites import strict
 from bcmend.tracing.sites.lifted_inputs import before_arms
 from bcmend.tracing.sites.refusal import Refusal, attempt
 
@@ -82,6 +89,9 @@ def _computed(tx: compat.Tracer, node: Node, known: dict[Node, Any]) -> Any:
     try:
         return run(node, arguments, keywords)
     except Exception as error:
+        # The operation fails on these values, as it will in eager, or has no kernel for the CPU.
+        # The number is data-dependent then.
+        strict.require_foreign(error, *CALLERS)
         raise Refusal("constant-value") from error
 
 

@@ -50,10 +50,10 @@ _SAME_VALUE: Final = frozenset([(torch.sym_float, torch.float64), (torch.sym_int
 EXACT_IN_DOUBLE: Final = 2**53
 
 #: Whether a trace takes numbers out of tensors.
-_TAKES: Final = Slot(bool)
+_TAKES: Final = Slot(bool, rolls_back=False)
 #: The tensors that are held beside numbers, and the numbers that loops count from.
-_TENSORS: Final[Slot[dict[Node, TensorValue]]] = Slot(dict)
-_COUNTERS: Final[Slot[set[Node]]] = Slot(set)
+_TENSORS: Final[Slot[dict[Node, TensorValue]]] = Slot(dict, rolls_back=False)
+_COUNTERS: Final[Slot[set[Node]]] = Slot(set, rolls_back=False)
 
 
 def _begin(tx: compat.Tracer) -> None:

@@ -46,7 +46,7 @@ class _Knowledge:
     is_asked: bool = False
 
 
-_KNOWLEDGE: Final = Slot(_Knowledge)
+_KNOWLEDGE: Final = Slot(_Knowledge, rolls_back=False)
 
 
 def begin(environment: Any) -> None:

@@ -24,7 +24,7 @@ from bcmend.tracing.sites.site_table import LiveSite
 
 _WHY: Final = "an exported program has no end of the call"
 
-_DROPPED: Final[Slot[list[LiveSite]]] = Slot(list)
+_DROPPED: Final[Slot[list[LiveSite]]] = Slot(list, rolls_back=True)
 
 
 def drop(tx: compat.Tracer, site: LiveSite) -> None:
@@ -38,6 +38,8 @@ def drop(tx: compat.Tracer, site: LiveSite) -> None:
 
 
 def _warn(dropped: list[LiveSite]) -> None:
+    if not dropped:  # the arms with these statements were refused
+        return
     places = ", ".join(site.key for site in dropped)
     warnings.warn(
         f"an exported program writes no output; left out: {places}", OutputDropped, stacklevel=2

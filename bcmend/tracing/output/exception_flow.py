@@ -56,9 +56,9 @@ class Raised:
     between: tuple[Entry, ...] = ()
 
 
-_RAISED: Final[Slot[dict[Value, Raised]]] = Slot(dict)
+_RAISED: Final[Slot[dict[Value, Raised]]] = Slot(dict, rolls_back=True)
 #: Exceptions whose text was read, and may be another in eager execution.
-_DOUBTFUL: Final[Slot[list[Any]]] = Slot(list)
+_DOUBTFUL: Final[Slot[list[Any]]] = Slot(list, rolls_back=True)
 
 
 def known_of(tx: compat.Tracer, error: Value) -> Raised | None:
@@ -175,7 +175,7 @@ def _has_context_of_python(tx: compat.Tracer, error: Any) -> bool:
 
 
 #: What a frame being traced calls, and at which instruction.
-_CALLED: Final[Slot[tuple[Any, Any]]] = Slot(lambda: (None, None))
+_CALLED: Final[Slot[tuple[Any, Any]]] = Slot(lambda: (None, None), rolls_back=False)
 
 
 def note_call(tx: compat.Tracer, fn: Value) -> None:

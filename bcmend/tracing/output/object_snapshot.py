@@ -12,7 +12,6 @@ themselves: the trace has models only of what the program reads.
 from __future__ import annotations
 
 import dis
-import functools
 import inspect
 import logging
 from collections import OrderedDict
@@ -30,6 +29,7 @@ from bcmend.tracing.effects.change_counts import changes
 from bcmend.tracing.effects.reach import Reach
 from bcmend.tracing.sites import encoding, refusal
 from bcmend.tracing.sites.site_table import LiveSite
+from bcmend.weak_tables import ByIdentity
 
 _IMMUTABLE = (compat.ConstantVariable, compat.SymNodeVariable, compat.TensorVariable)
 #: What ``record_builder.snapshot`` makes a copy of.
@@ -68,9 +68,9 @@ class Moment:
         return True
 
 
-_MOMENTS: Final[Slot[list[Moment]]] = Slot(list)
+_MOMENTS: Final[Slot[list[Moment]]] = Slot(list, rolls_back=True)
 #: What has been looked through for a trace, by the identities of the roots.
-_REACHES: Final[Slot[dict[tuple[int, ...], Reach]]] = Slot(dict)
+_REACHES: Final[Slot[dict[tuple[int, ...], Reach]]] = Slot(dict, rolls_back=False)
 
 
 def of_objects(
@@ -239,9 +239,13 @@ def _text_of(variable: Value) -> Iterator[CodeType]:
                 yield method.__code__
 
 
-@functools.cache
+#: Whether code of programs stores something outside its own variables.
+_STORING: Final[ByIdentity[CodeType, bool]] = ByIdentity()
+
+
 def _stores(code: CodeType) -> bool:
-    return any(each.opname in _STORES for each in dis.get_instructions(code))
+    found = (each.opname in _STORES for each in dis.get_instructions(code))
+    return _STORING.setdefault(code, lambda: any(found))
 
 
 _STORES: Final = frozenset(

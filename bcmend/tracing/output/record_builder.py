@@ -71,11 +71,11 @@ class Draft:
     is_statement: bool = False
 
 
-_OPEN_ARMS: Final[Slot[list[list[Draft]]]] = Slot(list)
+_OPEN_ARMS: Final[Slot[list[list[Draft]]]] = Slot(list, rolls_back=False)
 #: The tracers of the arms in which records are gathered, the innermost last.
-_TRACERS: Final[Slot[list[Any]]] = Slot(list)
+_TRACERS: Final[Slot[list[Any]]] = Slot(list, rolls_back=False)
 #: The buffer of a frame that has none of a boundary.
-_BUFFER: Final[Slot[compat.ListVariable | None]] = Slot(lambda: None)
+_BUFFER: Final[Slot[compat.ListVariable | None]] = Slot(lambda: None, rolls_back=False)
 
 
 def _stack(tx: compat.Tracer) -> list[list[Draft]]:

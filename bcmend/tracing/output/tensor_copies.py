@@ -39,7 +39,7 @@ class _Made:
     copies: dict[tuple[Any, Tensor, int], Tensor] = field(default_factory=dict)
 
 
-_MADE: Final = Slot(_Made)
+_MADE: Final = Slot(_Made, rolls_back=True)
 
 
 def _made(tx: compat.Tracer) -> _Made:

@@ -63,10 +63,10 @@ class _Chain:
     open_arms: int = 0
 
 
-_CHAIN: Final = Slot(_Chain)
+_CHAIN: Final = Slot(_Chain, rolls_back=False)
 
 #: The iterations of loops being traced: the place of each loop's jump, and its tracer.
-ITERATIONS: Final[Slot[list[tuple[object, Any]]]] = Slot(list)
+ITERATIONS: Final[Slot[list[tuple[object, Any]]]] = Slot(list, rolls_back=False)
 
 
 @contextmanager

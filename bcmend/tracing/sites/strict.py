@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Final
+from typing import Any, Final
 
 import bcmend
 
@@ -24,15 +25,24 @@ class InternalError(BaseException):
     """
 
 
-def require_foreign(error: BaseException) -> None:
-    """In strict mode, raise ``InternalError`` if ``error`` was raised by code of bcmend's."""
-    if IS_ON and is_own(error):
+def require_foreign(error: BaseException, *callers: Callable[..., Any]) -> None:
+    """In strict mode, raise ``InternalError`` if ``error`` was raised by code of bcmend's.
+
+    ``callers`` are functions of bcmend's that do nothing but call what is traced: what a function
+    written in C raises, which has no frame of its own, seems to be raised by its caller.
+    """
+    if IS_ON and is_own(error, *callers):
         raise InternalError(f"{type(error).__name__}: {error}") from error
 
 
-def is_own(error: BaseException) -> bool:
-    """Return whether ``error`` was raised by code of bcmend's: in its innermost frame."""
+def is_own(error: BaseException, *callers: Callable[..., Any]) -> bool:
+    """Return whether ``error`` was raised by code of bcmend's: in its innermost frame.
+
+    ``callers`` are as for ``require_foreign``.
+    """
     entry: TracebackType | None = error.__traceback__
     while entry is not None and entry.tb_next is not None:
         entry = entry.tb_next
-    return entry is not None and entry.tb_frame.f_code.co_filename.startswith(_OWN)
+    if entry is None or entry.tb_frame.f_code in [each.__code__ for each in callers]:
+        return False
+    return entry.tb_frame.f_code.co_filename.startswith(_OWN)

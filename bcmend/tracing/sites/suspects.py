@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import re
 import threading
+import weakref
 from types import CodeType
 from typing import Final
 
@@ -36,7 +37,7 @@ class _Search(threading.local):
 
     def __init__(self) -> None:
         self.failure = ""
-        self.root: CodeType | None = None
+        self.root: weakref.ref[CodeType] | None = None
         self.on_trial: list[LiveSite] = []
         self.innocent: list[LiveSite] = []
         self.guilty: list[LiveSite] = []
@@ -47,9 +48,9 @@ _SEARCH: Final = _Search()
 
 def look_at(root: CodeType) -> None:
     """Begin, or go on with, a search in traces that begin in ``root``, outside of a boundary."""
-    if root is not _SEARCH.root:
+    if _SEARCH.root is None or _SEARCH.root() is not root:
         convict()
-        _SEARCH.root = root
+        _SEARCH.root = weakref.ref(root)
 
 
 def withdraw_recent(slug: str, detail: str) -> bool:

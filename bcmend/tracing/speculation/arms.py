@@ -117,7 +117,7 @@ class ArmTrace:
     graph: Graph
     lifted: dict[Proxy, Proxy]
     effects: Effects
-    records: tuple[Any, ...]  # of sinks.Draft
+    records: tuple[Any, ...]  # of record_builder.Draft
     entries: dict[Proxy, Entry] = field(default_factory=dict)
     asserted: tuple[Any, ...] = ()  # what torch asserts of numbers of the main trace
     draws: list[Any] = field(default_factory=list)  # of hoist_random.Draw
@@ -271,6 +271,7 @@ def trace_arm(
         except (compat.RestartAnalysis, compat.SkipFrame, body_states.MendedFurther):
             raise
         except nesting_limits.Unreadable as problem:
+            world.put_slots_back()
             return ArmFailure(arm_failures.UNKNOWN, str(problem), lifted.spoiled)
         except RecursionError:
             raise nesting_limits.TooDeep("more than Python's stack can hold") from None
@@ -279,6 +280,7 @@ def trace_arm(
                 raise
             if not isinstance(error, _EXPECTED):
                 strict.require_foreign(error)
+            world.put_slots_back()
             return _failure(tx, arm, error, spoiled=lifted.spoiled)
 
 

@@ -11,14 +11,14 @@ from __future__ import annotations
 import copy
 import operator
 from collections import OrderedDict, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
 from torch.fx import Graph, Node
 
-from bcmend.dynamo import compat, fx_graph
+from bcmend.dynamo import compat, fx_graph, slots
 from bcmend.tracing.speculation import torch_settings
 from bcmend.tracing.speculation.setter_nodes import setter_in
 
@@ -123,6 +123,7 @@ class World:
         around: the graphs around the arm.
         settings: the settings of torch.
         blocks_entered: how many functions Dynamo calls at the end of the trace, which leave blocks.
+        put_slots_back: gives bcmend's own slots their values again, for an arm that is refused.
     """
 
     effects: Tables
@@ -132,6 +133,7 @@ class World:
     settings: torch_settings.Settings
     output: compat.OutputGraph
     blocks_entered: int
+    put_slots_back: Callable[[], None]
 
     def change(self, graph: Graph) -> Unmerged | None:
         """Return what an arm, of which ``graph`` is the graph, did and no rule merges."""
@@ -154,7 +156,7 @@ class World:
         return None
 
     def put_back(self) -> None:
-        """Restore all of it."""
+        """Restore all of it, but for the slots: those of an arm that is merged stay."""
         leaving = self.output.cleanup_hooks
         while len(leaving) > self.blocks_entered:
             leaving.pop()()
@@ -179,12 +181,14 @@ def of(tx: compat.Tracer) -> World:
         torch_settings.read(),
         tx.output,
         len(tx.output.cleanup_hooks),
+        slots.remember(tx.output),
     )
 
 
 #: Tables of a trace that hold what it has looked at or met, names that it has made, and what is
 #: done when it is complete: nothing that the program can see depends on them. Which tensors have
-#: become leaves is asked of nodes in the main graph alone. The rest is compared.
+#: become leaves is asked of nodes in the main graph alone. ``_bcmend`` holds our own slots, each of
+#: which says whether it is put back. The rest is compared.
 _FOUND_OUT: Final = frozenset(
     """
     local_scope global_scope cleanup_hooks _bcmend code_options co_fields traced_code

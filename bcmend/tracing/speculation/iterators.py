@@ -34,7 +34,7 @@ def hold_an_open_generator(values: Sequence[Value], effects: Any) -> bool:
 
 
 #: The generators that a trace has made.
-_MADE: Final[Slot[list[Any]]] = Slot(list)
+_MADE: Final[Slot[list[Any]]] = Slot(list, rolls_back=False)
 
 
 @hooks.around(
@@ -85,7 +85,7 @@ def ending(tx: compat.Tracer, *, returns: bool) -> Iterator[None]:
             ending_frames.pop()
 
 
-_ENDING: Final[Slot[list[Any]]] = Slot(list)
+_ENDING: Final[Slot[list[Any]]] = Slot(list, rolls_back=False)
 
 
 def end_here(

@@ -64,6 +64,8 @@ def _value(get: Get) -> Any:
     try:
         return get()
     except Exception as error:
+        # This build of torch lacks the device or library. The setting counts as unchanged as long
+        # as it fails with the same text, and is not put back.
         return Unreadable(f"{type(error).__name__}: {error}")
 
 

@@ -13,7 +13,7 @@ from bcmend.dynamo.slots import Slot
 from bcmend.tracing.sites.refusal import Refusal
 
 #: How many backward functions are being traced, one in another.
-_DEPTH: Final[Slot[int]] = Slot(int)
+_DEPTH: Final[Slot[int]] = Slot(int, rolls_back=False)
 
 
 @hooks.around(

@@ -6,6 +6,10 @@ require gradients without the new leaf too, or requires none with it: the leaf i
 graph, and so does its gradient. Refines the check of Dynamo
 (``OutputGraph._check_requires_grad_intermediate_outputs``), to which any output that is computed
 from a leaf is an obstacle.
+
+``create_aot_state`` (torch/_functorch/aot_autograd.py) asks inputs, and not leaves inside, whether
+there is anything to differentiate. Reproduced on torch 2.13.0;
+``tests/tracing/backends/test_faults_of_torch.py`` fails when it is gone.
 """
 
 from __future__ import annotations
@@ -100,7 +104,7 @@ def _make_leaf(call: Call, tensor: compat.TensorVariable, wanted: bool) -> None:
     _SITES.of(call.tx.output).append(call.site)
 
 
-_SITES: Final[Slot[list[LiveSite]]] = Slot(list)
+_SITES: Final[Slot[list[LiveSite]]] = Slot(list, rolls_back=True)
 
 
 @hooks.around(compat.BuiltinVariable, "call_isinstance", "`isinstance(x, torch.autograd.Variable)`")

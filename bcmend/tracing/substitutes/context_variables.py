@@ -32,7 +32,7 @@ class _Token(compat.VariableTracker):
 
 
 #: What the call being traced has set, by the identity of the variable.
-_SET: Final[Slot[dict[int, Value]]] = Slot(dict)
+_SET: Final[Slot[dict[int, Value]]] = Slot(dict, rolls_back=True)
 
 
 def _variable(call: Call) -> Any:

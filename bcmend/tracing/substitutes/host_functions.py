@@ -29,6 +29,7 @@ from bcmend.knowledge.effects import EffectFacts
 from bcmend.knowledge.interruptions import is_interruption
 from bcmend.knowledge.replaced_calls import Substitute
 from bcmend.tracing.output import deferred_exceptions
+from bcmend.tracing.sites import strict
 from bcmend.tracing.sites.body_states import Stop
 from bcmend.tracing.sites.session import SESSION
 from bcmend.tracing.substitutes import dispatch, host_calls
@@ -101,9 +102,12 @@ def _run(
     try:
         result = torch.from_numpy(_CALLS[key](copies)).clone()
         is_as_tried = result.shape == torch.Size(shape) and result.dtype == dtype
-    except Exception as error:  # the call in plain Python raises it where eager execution does
+    except Exception as error:
+        # The function of the program fails, or gives no array. The call in plain Python raises
+        # what it raises, where eager execution does.
         if is_interruption(error):
             raise
+        strict.require_foreign(error, _run, _Made.__call__)
         is_as_tried = False
     finally:
         compat.set_eval_frame(callback)
@@ -231,6 +235,9 @@ def _tried(made: _Made, tensors: Sequence[compat.TensorVariable]) -> torch.Tenso
             try:
                 result = torch.from_numpy(made(examples)).clone()
             except Exception as error:
+                # The function of the program fails on these numbers, or gives no array. The next
+                # ones are tried; where all fail, the call is not substituted.
+                strict.require_foreign(error, _tried, _Made.__call__)
                 failed = failed or error
                 continue
             if not _are_equal(examples, before_call):

@@ -10,9 +10,12 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.utils.flop_counter import flop_registry
 
 from bcmend.tracing.effects.costs import DECISION, bytes_of, flops_of, seconds_of
 from bcmend.tracing.effects.operator_runs import OperatorCall
+from bcmend.tracing.sites import strict
+from tests import own_faults
 
 MM = torch.ops.aten.mm.default
 SORT = torch.ops.aten.sort.default
@@ -70,3 +73,19 @@ def test_sizes_that_are_unbacked_are_expensive(unknown: Callable[..., torch.Tens
     assert mode.shape_env is not None
     with mode:
         assert bytes_of(unknown(mode.shape_env.create_unbacked_symint())) == math.inf
+
+
+def test_a_form_that_a_formula_does_not_foresee_is_dear(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(strict, "IS_ON", True)
+    with FakeTensorMode():
+        row = torch.empty(4)
+    assert flops_of(_call(MM, row, row)) == math.inf  # an operand is missing
+    assert flops_of(_call(MM, row, row, row)) == math.inf  # vectors are no matrices
+
+
+def test_a_fault_of_our_own_is_no_form_of_the_operator(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(strict, "IS_ON", True)
+    monkeypatch.setitem(flop_registry, MM.overloadpacket, own_faults.fault)
+    matrix = _square(4, "cuda")
+    with pytest.raises(strict.InternalError, match="a fault"):
+        flops_of(_call(MM, matrix, matrix, matrix))

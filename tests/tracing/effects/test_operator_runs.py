@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from torch.fx import Graph, Node
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.nn import functional
 
+from bcmend.tracing.effects import operator_runs
 from bcmend.tracing.effects.operator_runs import (
     OperatorCall,
     draws,
@@ -23,6 +25,8 @@ from bcmend.tracing.effects.operator_runs import (
     storages_written,
     target_name,
 )
+from bcmend.tracing.sites import strict
+from tests import own_faults
 
 ATEN = torch.ops.aten
 
@@ -151,7 +155,7 @@ def test_tensors_that_share_memory_have_one_storage() -> None:
     x = torch.ones(4)
     assert storage_of(x) == storage_of(x[1:]) == storage_of(x.detach())
     assert storage_of(x) != storage_of(x.clone())
-    sparse = torch.eye(2).to_sparse()
+    sparse = torch.eye(2).to_sparse_csr()
     assert storage_of(sparse) == storage_of(sparse) != storage_of(torch.eye(2).to_sparse())
 
 
@@ -171,3 +175,27 @@ def test_a_node_runs_on_other_arguments() -> None:
     assert run(graph.call_function(torch.sqrt, (node,)), (x,), {}).tolist() == [1.0, 2.0]
     assert target_name(graph.call_method("add", (node, 1))) == "add"
     assert target_name(graph.call_function(torch.sqrt, (node,))) == "sqrt"
+
+
+@pytest.mark.parametrize("is_strict", [True, False])
+def test_a_fault_of_our_own_is_no_failure_of_the_node(
+    is_strict: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    main = _Main()
+    node = main.graph.call_method("exp", (main.input(2),))
+    monkeypatch.setattr(strict, "IS_ON", is_strict)
+    monkeypatch.setattr(operator_runs, "map_aggregate", own_faults.fault)
+    with pytest.raises(strict.InternalError) if is_strict else nullcontext():
+        assert operators_of(node, main.mode) is None
+
+
+@pytest.mark.parametrize("target", [torch.mm, operator.matmul, functional.linear, len])
+def test_a_failure_of_the_node_is_no_fault_of_our_own(
+    target: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether it is written in C or in Python."""
+    main = _Main()
+    monkeypatch.setattr(strict, "IS_ON", True)
+    x, y = main.input(2, 3), main.input(2, 5)
+    node = main.graph.call_function(target, (3,) if target is len else (x, y))
+    assert operators_of(node, main.mode) is None

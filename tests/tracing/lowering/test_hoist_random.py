@@ -11,10 +11,16 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 import bcmend
+from bcmend.tracing.lowering import hoist_random
+from bcmend.tracing.sites import strict
+from bcmend.tracing.sites.refusal import Refusal
+from tests import own_faults
 from tests.equivalence import assert_equivalent, call
 
 Arm = Callable[[Tensor, Tensor], Tensor]
@@ -459,3 +465,30 @@ def test_a_draw_in_an_arm_of_which_nothing_comes_is_made(
         return [call(torch.tensor(each), torch.ones(2)) for each in values]
 
     assert_equivalent(lambda: program, inputs, backend="aot_eager", training=training, graphs=None)
+
+
+@pytest.mark.parametrize("is_strict", [True, False])
+def test_a_fault_of_our_own_is_no_reason_to_leave_a_draw(
+    is_strict: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph, mode = torch.fx.Graph(), FakeTensorMode(shape_env=ShapeEnv())
+    x = graph.placeholder("x")
+    with mode:
+        x.meta["example_value"] = torch.ones(3)
+    node = graph.call_function(functional.dropout, (x,))
+    assert [each.op for each in hoist_random.decomposed(node, mode, "dropout").graph.nodes]
+    monkeypatch.setattr(strict, "IS_ON", is_strict)
+    monkeypatch.setattr(hoist_random, "stand_in", own_faults.fault)
+    with pytest.raises(strict.InternalError if is_strict else Refusal):
+        hoist_random.decomposed(node, mode, "dropout")
+
+
+def test_an_operation_that_fails_is_no_fault_of_our_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, mode = torch.fx.Graph(), FakeTensorMode(shape_env=ShapeEnv())
+    x = graph.placeholder("x")
+    with mode:
+        x.meta["example_value"] = torch.ones(3)
+    monkeypatch.setattr(strict, "IS_ON", True)
+    for target in (torch.mm, functional.bilinear):
+        with pytest.raises(Refusal, match="the name"):
+            hoist_random.decomposed(graph.call_function(target, (x, x)), mode, "the name")

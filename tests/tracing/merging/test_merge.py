@@ -10,8 +10,11 @@ import torch
 
 from bcmend.dynamo import compat, fx_graph
 from bcmend.dynamo.values import constant
+from bcmend.tracing.merging import merge
 from bcmend.tracing.merging.merge import Merger, Pair, difference, is_made_inside
+from bcmend.tracing.sites import strict
 from bcmend.tracing.sites.refusal import Refusal
+from tests import own_faults
 from tests.tracing.plain_trace import traced
 
 
@@ -191,3 +194,15 @@ def test_a_number_of_an_arm_is_taken_once_more_out_of_the_tensor_behind_it() -> 
 )
 def test_in_which_respect_tensors_differ(one: torch.Tensor, other: torch.Tensor, what: str) -> None:
     assert difference(one, other).startswith(what) if what else difference(one, other) == ""
+
+
+def test_the_text_of_a_refusal_hides_no_fault_of_our_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    def without_type(value: Any) -> str:
+        raise NotImplementedError
+
+    monkeypatch.setattr(strict, "IS_ON", True)
+    monkeypatch.setattr(compat.TupleVariable, "python_type_name", without_type)
+    assert merge._describe(_tuple()) == "TupleVariable"
+    monkeypatch.setattr(compat.TupleVariable, "python_type_name", own_faults.fault)
+    with pytest.raises(strict.InternalError, match="a fault"):
+        merge._describe(_tuple())

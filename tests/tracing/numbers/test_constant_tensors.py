@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -12,7 +13,10 @@ from torch.nn import functional
 
 import bcmend
 from bcmend.dynamo import fx_graph
+from bcmend.tracing.numbers import constant_tensors
 from bcmend.tracing.numbers.constant_tensors import number_in
+from bcmend.tracing.sites import strict
+from tests import own_faults
 from tests.equivalence import call, compare
 from tests.tracing.plain_trace import traced
 
@@ -211,3 +215,31 @@ def test_which_tensors_hold_a_known_number(make: Any, number: float | None) -> N
         return x
 
     traced(step, torch.ones(3))
+
+
+def _counted(x: Tensor) -> Tensor:
+    return x * torch.tensor([2, 3])[0].item()
+
+
+@pytest.mark.parametrize("is_strict", [True, False])
+def test_a_fault_of_our_own_makes_no_number_depend_on_data(
+    is_strict: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(strict, "IS_ON", is_strict)
+    monkeypatch.setattr(constant_tensors, "run", own_faults.fault)
+    with pytest.raises(strict.InternalError) if is_strict else nullcontext():
+        assert _takes_numbers(_graph_of(_counted, X))
+
+
+def _fails(x: Tensor) -> Tensor:
+    size = torch.tensor([4, 3]).div(torch.tensor([1, 0]), rounding_mode="trunc")
+    return x[: int(size[0])]
+
+
+def test_an_operation_that_fails_is_no_fault_of_our_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Integers divided by zero: torch raises in C."""
+    monkeypatch.setattr(strict, "IS_ON", True)
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        _fails(X)
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        bcmend.compile(_fails, backend="eager")(X.clone())

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 import bcmend
+from bcmend.tracing.output import dropped_output
 
 X = torch.tensor([1.0, 2.0, 3.0])
 _LOG = logging.getLogger(__name__)
@@ -189,3 +190,10 @@ def test_a_model_for_onnx_writes_nothing(capsys: pytest.CaptureFixture[str]) -> 
     assert [node.op_type for node in program.model.graph] == ["Mul"]
     assert sum(each.category.__name__ == "OutputDropped" for each in caught) == 1
     assert "given" not in capsys.readouterr().out
+
+
+def test_where_all_statements_were_in_refused_arms_nothing_is_said(
+    recwarn: pytest.WarningsRecorder,
+) -> None:
+    dropped_output._warn([])
+    assert not recwarn.list

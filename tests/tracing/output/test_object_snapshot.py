@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import gc
+import weakref
 from collections import OrderedDict, deque
 from functools import partial
 from types import SimpleNamespace
@@ -348,3 +350,14 @@ def test_an_object_without_a_dictionary_has_the_site_withdrawn() -> None:
     with pytest.raises(SiteChanged):
         object_snapshot._check(_effects({owner: {"b": _constant(1)}}), [_moment(site, owner)])
     assert (site.withdrawn, site.detail) == ("cannot-snapshot", "b of an object is stored later")
+
+
+@pytest.mark.parametrize(("line", "stores"), [("self.seen = 1", True), ("seen = 1", False)])
+def test_code_that_was_looked_at_for_stores_is_not_kept_alive(line: str, stores: bool) -> None:
+    space: dict[str, Any] = {}
+    exec(f"def __str__(self):\n    {line}\n    return ''", space)
+    code = weakref.ref(space["__str__"].__code__)
+    assert object_snapshot._stores(space["__str__"].__code__) is stores
+    space.clear()
+    gc.collect()
+    assert code() is None

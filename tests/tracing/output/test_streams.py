@@ -82,3 +82,12 @@ def test_the_stores_are_looked_at_in_the_phase_of_checks() -> None:
     streams.watch(tx, _site())
     streams.watch(tx, _site())
     assert [phase for phase, _ in _STATE.of(tx.output).steps] == [Phase.CHECK]
+
+
+def test_where_all_statements_were_in_refused_arms_nothing_is_traced_again() -> None:
+    effects: Any = SimpleNamespace(store_attr_mutations={_Model(sys): {"stdout": None}})
+    site = _site()
+    with pytest.raises(SiteChanged):
+        streams._check(effects, [site])
+    assert site.withdrawn
+    streams._check(effects, [])

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from torch.fx import Graph
 
 from bcmend.policy import Policy
+from bcmend.tracing.effects import operator_runs
 from bcmend.tracing.sites import strict
 from bcmend.tracing.sites.strict import InternalError, require_foreign
+from tests import own_faults
 
 
 def _raised_inside() -> Exception:
@@ -36,6 +39,25 @@ def test_an_error_of_others_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(strict, "IS_ON", True)
     require_foreign(_raised_here())
     require_foreign(KeyError("never raised"))
+
+
+def test_what_a_function_in_c_raises_is_no_error_of_its_caller(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(strict, "IS_ON", True)
+    node = Graph().call_function(len, (3,))
+    with pytest.raises(TypeError, match="has no len") as caught:
+        operator_runs.run(node, node.args, node.kwargs)
+    with pytest.raises(InternalError):
+        require_foreign(caught.value)
+    require_foreign(caught.value, operator_runs.run)
+
+
+def test_an_error_behind_a_caller_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(strict, "IS_ON", True)
+    with pytest.raises(ValueError, match="a fault") as caught:
+        own_faults.fault()
+    assert strict.is_own(caught.value, operator_runs.run, own_faults.fault)
 
 
 def test_nothing_is_raised_outside_of_strict_mode(monkeypatch: pytest.MonkeyPatch) -> None:

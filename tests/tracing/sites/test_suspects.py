@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable, Collection, Iterator
 
 import pytest
@@ -111,3 +113,18 @@ def test_a_search_ends_with_the_trace_that_it_began_in() -> None:
     assert not one.active
     suspects.acquit()
     assert (one.active, other.active) == (False, True)
+
+
+def test_a_search_does_not_keep_the_code_alive_that_its_trace_began_in() -> None:
+    one, site = CODE.replace(co_name="one"), _sites("where")[0]
+    suspects.look_at(one)
+    site.mended("where")
+    assert suspects.withdraw_recent("not-captured", "it fails") and site.withdrawn
+    suspects.look_at(one)  # the search goes on
+    assert suspects._SEARCH.failure
+    reference = weakref.ref(one)
+    del one
+    gc.collect()
+    assert reference() is None
+    suspects.look_at(CODE)  # another begins
+    assert not suspects._SEARCH.failure

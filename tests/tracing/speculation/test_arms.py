@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import Any
 
 import pytest
@@ -12,11 +12,13 @@ from torch import Tensor
 
 import bcmend
 from bcmend.dynamo import compat
+from bcmend.dynamo.slots import Slot
 from bcmend.tracing.entry import select
 from bcmend.tracing.sites import nesting_limits
 from bcmend.tracing.speculation import arm_failures, arms
 from bcmend.tracing.speculation.arms import ArmFailure, ArmTrace, trace_arm
 from tests.equivalence import fresh
+from tests.tracing.plain_trace import calls_answered
 
 Traces = list[ArmTrace | ArmFailure]
 
@@ -277,3 +279,86 @@ def test_a_stack_that_overflows_is_too_deep(traced: Callable[..., Traces]) -> No
         patch.setattr(select, "mend_branch", probe)
         torch.compile(bcmend.patch(program), backend="eager")(torch.ones(2))
     assert found
+
+
+# Slots of our own
+
+
+_NOTES: Slot[list[str]] = Slot(list, rolls_back=True)
+_LASTING: Slot[list[str]] = Slot(list, rolls_back=False)
+
+
+def _noted(*inputs: Any) -> Any:
+    return inputs[0]
+
+
+def _is_merged(x: Tensor) -> Tensor:
+    return x + 1
+
+
+def _breaks_the_graph(x: Tensor) -> Tensor:
+    torch._dynamo.graph_break()
+    return x + 1
+
+
+def _sets_something(x: Tensor) -> Tensor:
+    torch.set_num_threads(torch.get_num_threads())
+    torch.use_deterministic_algorithms(True)
+    torch.use_deterministic_algorithms(False)
+    torch.set_float32_matmul_precision("high")
+    return x + 1
+
+
+def _raises_always(x: Tensor) -> Tensor:
+    raise ValueError("raised")
+
+
+def _noting(x: Tensor, then_arm: Any, else_arm: Any) -> Tensor:
+    x = _noted(x, "before")
+    if x.sum() > 0:
+        x = then_arm(_noted(x * 2, "then"))
+    else:
+        x = else_arm(_noted(x * 3, "else"))
+    return x
+
+
+@pytest.mark.parametrize(
+    ("then_arm", "else_arm", "noted"),
+    [
+        (_is_merged, _is_merged, ["before", "then", "else"]),
+        (_breaks_the_graph, _is_merged, ["before"]),
+        (_is_merged, _breaks_the_graph, ["before"]),
+        (_sets_something, _is_merged, ["before"]),
+        (_raises_always, _is_merged, ["before", "else"]),
+        (_is_merged, _raises_always, ["before", "then"]),
+    ],
+)
+def test_what_a_refused_arm_writes_to_slots_that_roll_back_goes(
+    then_arm: Any, else_arm: Any, noted: list[str]
+) -> None:
+    """Dynamo goes on behind a break in another trace."""
+    outputs: list[Any] = []
+    precision = torch.get_float32_matmul_precision()
+
+    def answer(tx: Any, value: Any, note: Any) -> Any:
+        if not outputs:
+            outputs.append(tx.output)
+        if tx.output is outputs[0]:
+            for slot in (_NOTES, _LASTING):
+                slot.of(tx.output).append(note.as_python_constant())
+        return value
+
+    program = bcmend.patch(fresh(_noting))
+    try:
+        with calls_answered(_noted, answer):
+            compiled = torch.compile(program, backend="eager")
+            with suppress(ValueError):
+                compiled(
+                    torch.ones(2) if else_arm is _is_merged else -torch.ones(2), then_arm, else_arm
+                )
+    finally:
+        bcmend.unpatch()
+        torch._dynamo.reset()
+        torch.set_float32_matmul_precision(precision)
+    assert _NOTES.of(outputs[0]) == noted
+    assert {"before", "then"} <= {*_LASTING.of(outputs[0])}

@@ -15,8 +15,10 @@ from torch._dynamo.exc import Unsupported, UserError
 import bcmend
 from bcmend.dynamo import compat
 from bcmend.dynamo.values import constant
+from bcmend.tracing.sites import strict
 from bcmend.tracing.sites.refusal import Refusal
 from bcmend.tracing.substitutes import host_functions
+from tests import own_faults
 from tests.equivalence import assert_equivalent, call
 from tests.tracing.in_trace import during_trace
 
@@ -262,3 +264,25 @@ def test_calls_that_cannot_be_tried_are_refused(function: Any, detail: str) -> N
             host_functions._tried(_made(function), [x])
 
     during_trace(body, torch.ones(2))
+
+
+@pytest.mark.parametrize("give", [len, chosen])
+def test_a_function_that_fails_is_no_fault_of_our_own(
+    give: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(strict, "IS_ON", True)
+    with pytest.raises(Refusal, match="it raises TypeError when it is tried"):
+        host_functions._tried(host_functions._Made(give, (1, 2, 3, 4), {}), [])
+
+
+def test_a_fault_of_our_own_is_no_failure_of_the_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = host_functions._Made(own_faults.fault, (), {})
+    monkeypatch.setattr(strict, "IS_ON", True)
+    monkeypatch.setitem(host_functions._CALLS, "a fault", made)
+    with pytest.raises(strict.InternalError, match="a fault"):
+        host_functions._tried(made, [])
+    with pytest.raises(strict.InternalError, match="a fault"):
+        host_functions._run("a fault", [], [], torch.float32)
+    monkeypatch.setattr(strict, "IS_ON", False)
+    _, is_plain = host_functions._run("a fault", [], [], torch.float32)
+    assert is_plain

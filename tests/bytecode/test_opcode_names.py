@@ -1,0 +1,131 @@
+"""No name of an opcode in the package is one that no supported Python has.
+
+Such a name would match nothing, and what asks for it would be answered with no.
+"""
+
+from __future__ import annotations
+
+import ast
+import dis
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from xdis.op_imports import get_opcode_module
+
+import bcmend
+from bcmend.bytecode import names_used
+from bcmend.bytecode.instructions import UnknownOpcode
+from bcmend.bytecode.opcodes import ROWS, opcode_names
+
+HOME = Path(bcmend.__file__).parent
+SUPPORTED = ((3, 11), (3, 12), (3, 13))
+#: Of each supported Python, the raw names.
+RAW = {each: set(get_opcode_module(each, "CPython").opmap) for each in SUPPORTED}
+#: Canonical ones, too.
+NAMES = set(ROWS).union(*RAW.values())
+
+#: Other words of upper-case letters, by where they stand.
+OTHER_WORDS = {
+    "analysis/host_only.py": "ATTR GLOBAL NAME",  # ends of names
+    "bytecode/decode.py": "BACKWARD",  # part of names
+    "bytecode/names_used.py": "CALL_INTRINSIC IF_FALSE IF_TRUE",  # parts of names
+    "cli.py": "COMMAND PATH",
+    "dynamo/compat.py": "CURRENT_DEVICE NNPACK",
+    "dynamo/effectful_ops.py": "DEF",
+    "dynamo/handlers.py": "PASS",
+    "patching/retrace.py": "BACKWARD_ FORWARD_",  # parts of names
+    "rewrite/sites/output_statements.py": "LOAD_BUILD",  # beginning of a name
+    # Other Pythons are read, too.
+    "scan.py": "CALL_FUNCTION CALL_FUNCTION_KW CALL_METHOD IF_FALSE IF_TRUE JUMP_ABSOLUTE"
+    " LOAD_FAST_BORROW NOT_TAKEN",
+    "tracing/entry/boundary.py": "DELETE FAST STORE",  # parts of names
+    "tracing/sites/strict.py": "BCMEND_STRICT",
+}
+
+_WORD = re.compile(r"(?=.{3})[A-Z][A-Z0-9]+(_[A-Z0-9]+)*_?")
+
+
+def _texts(tree: ast.AST) -> Iterator[str]:
+    """Yield the constants that are texts, without those of f-strings."""
+    formatted = (node for node in ast.walk(tree) if isinstance(node, ast.JoinedStr))
+    parts = [part for node in formatted for part in node.values]
+    for node in ast.walk(tree):
+        is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if is_text and not any(node is each for each in parts):
+            yield node.value
+
+
+def words_in(source: str) -> set[str]:
+    """Return the words of the texts that look like nothing but names of opcodes."""
+    found: set[str] = set()
+    for text in _texts(ast.parse(source)):
+        words = text.split()
+        if all(_WORD.fullmatch(each) for each in words):
+            found.update(words)
+    return found
+
+
+def is_name(word: str) -> bool:
+    """Return whether a word is the name of an opcode, or with a line at its end the beginning."""
+    return word in NAMES or (word[-1] == "_" and any(each.startswith(word) for each in NAMES))
+
+
+@pytest.mark.parametrize("file", sorted(str(each.relative_to(HOME)) for each in HOME.rglob("*.py")))
+def test_each_name_of_an_opcode_is_one_of_a_supported_python(file: str) -> None:
+    words = words_in((HOME / file).read_text(encoding="utf-8"))
+    assert {each for each in words if not is_name(each)} == {*OTHER_WORDS.get(file, "").split()}
+
+
+@pytest.mark.parametrize("text", ["BINARY_SUBSC", "BINARY_OP BINARY_SUBSC", "FORMATS_"])
+def test_a_name_that_is_mistyped_is_found(text: str) -> None:
+    for source in (f"T = {text!r}.split()", f"def f(x):\n    return x.op == {text!r}"):
+        assert [each for each in words_in(source) if not is_name(each)] == text.split()[-1:]
+
+
+def test_names_in_tables_are_seen() -> None:
+    found = set[str]().union(*(words_in(each.read_text()) for each in HOME.rglob("*.py")))
+    assert len({each for each in found if is_name(each)}) > 80
+    source = 'A = {"SEND": 1}\nB = ("FORMAT_",)\nC = f"{A}_SEND"\nD = "a SEND"\n"""SEND SWAP"""'
+    assert words_in(source) == {"SEND", "FORMAT_", "SWAP"}
+
+
+def test_raw_names_are_those_of_the_interpreter() -> None:
+    own = {name for name, opcode in dis.opmap.items() if opcode < 256}
+    assert own <= RAW[sys.version_info[:2]]
+
+
+def test_each_row_is_of_a_supported_python() -> None:
+    shortened = {
+        re.sub(r"_(FOR|BACK)WARD(?=_IF_)|_(FOR|BACK)WARD(?=$|_NO_)", "", name)
+        for names in RAW.values()
+        for name in names
+    }
+    assert set(ROWS) <= shortened
+
+
+def test_a_table_with_an_unknown_name_is_refused() -> None:
+    assert opcode_names("BINARY_OP BINARY_SLICE", "END_FOR") == {
+        "BINARY_OP",
+        "BINARY_SLICE",
+        "END_FOR",
+    }
+    with pytest.raises(UnknownOpcode, match=r"BINARY_SUBSC$"):
+        opcode_names("BINARY_OP BINARY_SUBSC")
+
+
+@pytest.mark.parametrize("beginning", ["BINARY_SUBSC_", "JUMPS"])
+def test_a_beginning_of_no_opcode_is_refused(beginning: str) -> None:
+    with pytest.raises(AssertionError, match=f"no opcode is called {beginning}"):
+        names_used._opcodes("FOR_ITER", beginning)
+    with pytest.raises(AssertionError, match=f"no opcode is called {beginning}"):
+        names_used._opcodes("FOR_ITER", but=beginning)
+
+
+def test_opcodes_that_this_python_has_none_of_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert names_used._opcodes("BEFORE_WITH") == {dis.opmap["BEFORE_WITH"]}
+    monkeypatch.delitem(dis.opmap, "BEFORE_WITH")
+    with pytest.raises(AssertionError, match="this Python has no opcode BEFORE_WITH"):
+        names_used._opcodes("BEFORE_WITH")
