@@ -387,6 +387,7 @@ unbacked sizes and numbers: GuardOnDataDependentSymNode ShapeEnv canonicalize_bo
     free_symbols free_unbacked_symbols statically_known_true
 compute with symbolic expressions: Max Min PythonReferenceAnalysis ValueRanges bound_sympy
     sympy_interp try_solve
+hooks of saved tensors that are in force: _top_saved_tensors_default_hooks
 views, versions and history of tensors: CreationMeta _get_creation_meta _get_data_attr
     _unsafe_preserve_version_counter is_non_overlapping_and_dense_or_false
 grad mode, inference mode, default dtype and autocast inside a graph: _set_grad_enabled_now
