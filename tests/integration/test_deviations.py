@@ -447,6 +447,29 @@ def test_a_recomputation_that_ends_early_writes_nothing(capsys: pytest.CaptureFi
     assert step(_mended(program)) == eager.splitlines(keepends=True)[0]
 
 
+def test_an_arm_that_keeps_a_tensor_with_a_history_is_not_computed_again() -> None:
+    class Keeper:
+        kept = torch.zeros(3)
+
+    def program(x: Tensor, keeper: Keeper) -> Tensor:
+        y = x * 2
+        if x[0] > 0:
+            keeper.kept = y.exp()
+        return y.sin().sum()
+
+    def step(function: Callable[[Tensor, Keeper], Tensor]) -> None:
+        x, keeper = torch.ones(3, requires_grad=True), Keeper()
+        with torch.utils.checkpoint.set_checkpoint_early_stop(False):
+            result = torch.utils.checkpoint.checkpoint(function, x, keeper, use_reentrant=False)
+            result.backward()
+
+    step(program)
+    mended = _mended(program)
+    with pytest.raises(torch.utils.checkpoint.CheckpointError, match="tensors"):
+        step(mended)
+    mended(torch.ones(3), Keeper())
+
+
 @pytest.mark.parametrize("kind", [TimeoutError, RuntimeError])
 def test_what_comes_before_an_exception_from_outside_is_lost(
     kind: type[Exception], capsys: pytest.CaptureFixture[str]
