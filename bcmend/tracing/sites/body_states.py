@@ -17,9 +17,8 @@ from bcmend.dynamo import compat, frames
 from bcmend.tracing.sites import site_table, strict, suspects
 from bcmend.tracing.sites.session import SESSION
 
-#: A body is mended further at most so many times for one call. Each try is a trace; 59 patterns of
-#: the corpus, chosen at random, take one try at most, so that only what goes on without end comes
-#: to it.
+#: A body is mended further at most so many times for one call. Each try is a trace; of 59
+#: patterns of the corpus, drawn at random, none takes more than one.
 MOST_TRIES: Final = 64
 
 

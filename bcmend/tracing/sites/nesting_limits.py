@@ -33,12 +33,13 @@ LEVELS: Final = 24
 #: s, and with one more branch behind them, 971 take 20 s.
 ARMS: Final = 400
 
-#: Operators ``torch.cond`` that may be nested. With "aot_eager" each level takes 1.6 to 2.2 times
-#: as long to compile as those inside: five take 10 times as long as one (5 s), seven 20 times.
+#: Operators ``torch.cond`` that may be nested. With "aot_eager" each level up to six takes 1.6 to
+#: 2.2 times as long to compile as those inside: five take 10 times as long as one
+#: (5 s), seven 20 times.
 CONDS: Final = 5
 
 #: Operations that torch may have to look at for one ``torch.cond``, those of each one inside twice.
-#: With "aot_eager" each takes 14 to 16 ms, from 136 of them to 496: at the bound some 40 s.
+#: With "aot_eager" each takes 14 to 16 ms, from 136 of them to 496, which makes 40 s at the bound.
 OPERATIONS: Final = 2500
 
 _MARK: Final = "bcmend_conds"
