@@ -22,9 +22,11 @@ from bcmend.tracing.effects.change_counts import statistics_of
 from bcmend.tracing.effects.costs import bytes_of
 from bcmend.tracing.effects.operator_runs import facts_of, is_in_place, storage_of, storages_written
 
-#: Copies of up to this many bytes are always made: they cost a small multiple of the call itself.
+#: Copies of up to this many bytes are always made: they take 0.4 of the time of the smallest
+#: compiled call (2**20 bytes take 1.4 of it, 2**22 take 5.6).
 FREE: Final = 2**18
-#: Larger ones are made if they are at most this part of the bytes that the graph writes and reads.
+#: Larger ones are made if they are at most this part of the bytes that the graph writes and reads:
+#: beside a graph of two pointwise operations some 1.5 % of its time (a 32nd takes 3 %).
 PART: Final = 1 / 64
 
 Change = tuple[torch.Tensor, torch.Tensor]

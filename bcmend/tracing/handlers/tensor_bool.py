@@ -115,7 +115,8 @@ def _item(call: Call) -> Answer:
     return scalars.take(call.tx, call.owner) or PASS
 
 
-#: Each number of a list is an operation of its own.
+#: Each number of a list is an operation of its own: 64 take 4 times as long to compile as four (0.8
+#: s), 256 take 25 times as long.
 _LISTED_AT_MOST: Final = 64
 
 

@@ -36,7 +36,8 @@ from bcmend.tracing.sites.refusal import Refusal, attempt
 
 Tensor = compat.TensorVariable
 
-#: Outside of arms, which work on a copy anyway, a pass over more elements is not worth it.
+#: Outside of arms, which work on a copy anyway, a pass over more elements is not worth it: one over
+#: 2**16 takes 13 times as long as a store of one element (0.1 ms), one over 2**18 takes 48 times.
 _ELEMENTS_AT_MOST: Final = 2**16
 #: What every integer of 64 bits can be stored as without an error.
 _TAKE_ALL_INTEGERS: Final = (torch.int64, torch.float32, torch.float64, torch.bool)

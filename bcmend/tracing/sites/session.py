@@ -8,13 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import CodeType, FunctionType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from bcmend.tracing.sites.findings import BodyState, LiveSite, Stop
 from bcmend.weak_tables import ByIdentity
-
-if TYPE_CHECKING:
-    from bcmend.tracing.sites.body_states import BodyState, Stop
-    from bcmend.tracing.sites.site_table import LiveSite
 
 
 class Patcher:

@@ -11,11 +11,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
-import bcmend
-
 IS_ON: Final = os.environ.get("BCMEND_STRICT", "") not in ("", "0")
 
-_OWN: Final = f"{Path(bcmend.__file__).parent}{os.sep}"
+_OWN: Final = f"{Path(__file__).parents[2]}{os.sep}"
 
 
 class InternalError(BaseException):
