@@ -21,7 +21,6 @@ from typing import Final
 import torch
 from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 
-import bcmend
 from bcmend.delivery.emission import CheckFailed
 from bcmend.dynamo import compat
 from bcmend.knowledge.interruptions import code_of, entries
@@ -58,7 +57,7 @@ _OF_THE_MACHINE: Final = (
 )
 
 _TORCH: Final = f"{Path(torch.__file__).parent}/"
-_OWN: Final = f"{Path(bcmend.__file__).parent}/"
+_OWN: Final = f"{Path(__file__).parents[2]}/"
 #: The file of the function that ``graph_failure`` puts around a graph.
 WRAPPER: Final = "<graph>"
 
