@@ -18,6 +18,7 @@ from bcmend.delivery.emission import Make, Plan
 from bcmend.dynamo import compat, fx_graph, values
 from bcmend.dynamo.values import Value, example_of, object_behind
 from bcmend.knowledge.static_lookup import dictionary
+from bcmend.tracing.effects import written_objects
 from bcmend.tracing.effects.text_reach import TextReach
 from bcmend.tracing.numbers import float_tensors, scalars
 from bcmend.tracing.sites.phi import Phi
@@ -150,7 +151,7 @@ class Gathered:
     def _require_as_before_the_call(self, shown: object) -> None:
         """Raise ``Refusal`` if the text of an object shows what the call has changed by now."""
         text = TextReach([shown], [])
-        if not text.is_own:
+        if not text.is_own or written_objects.writer_of(shown) is not None:
             return
         if self.is_in_an_arm and not self.is_up_to_date:
             raise Refusal("inline-record", "an object with a text of its own, in an arm")
