@@ -154,8 +154,9 @@ _TEXTS: Final = {
     ),
     "cannot-snapshot": (
         "A value that the output or the exception needs is of a kind that cannot be kept as it is "
-        "until the end of the call, such as an iterator, or an object that the rest of the call "
-        "changes and whose text would show that; or the call replaces a standard stream, or sets "
+        "until the end of the call, such as an iterator, or an object whose text would show what "
+        "the rest of the call changes: the object, or what the code that makes its text can reach; "
+        "or that code changes something itself; or the call replaces a standard stream, or sets "
         "how tensors are printed.",
         "Hand over a tensor, a number, a string or a container of these; give `print` its `file`.",
     ),

@@ -79,7 +79,22 @@ MISSING: Final = object()
 
 def present(owner: Any, name: str) -> Any:
     """Return the value of an attribute of an object's own before the graph's changes are made."""
-    return MISSING if is_inherited(owner, name) else getattr(owner, name, MISSING)
+    return MISSING if is_inherited(owner, name) else _read(owner, name)
+
+
+def _read(owner: Any, name: str) -> Any:
+    """Return an attribute, or ``MISSING``, without asking code of the program for one."""
+    methods = (vars(each).get("__getattribute__") for each in type(owner).__mro__)
+    read = next(each for each in methods if isinstance(each, WrapperDescriptorType))
+    try:
+        return read(owner, name)
+    except AttributeError:
+        is_module = issubclass(type(owner), torch.nn.Module)
+    for table in ("_parameters", "_buffers", "_modules") if is_module else ():
+        held = vars(owner).get(table, {})
+        if name in held:
+            return held[name]
+    return MISSING
 
 
 def is_inherited(owner: Any, name: str) -> bool:
@@ -148,7 +163,7 @@ def write_back_attribute(
     owner: Any, name: str, merged: Any, predicate: torch.Tensor, one: Any, other: Any
 ) -> None:
     """Replace a merged value of an attribute by the very object that eager would have stored."""
-    if getattr(owner, name, None) is merged:
+    if _read(owner, name) is merged:
         setattr(owner, name, one if predicate else other)
 
 

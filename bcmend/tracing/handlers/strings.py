@@ -13,7 +13,7 @@ from typing import Any, Final
 from bcmend.dynamo import compat, frames, handlers, hooks
 from bcmend.dynamo.handlers import PASS, Answer, Call
 from bcmend.dynamo.values import Value
-from bcmend.tracing.output import record_builder
+from bcmend.tracing.output import object_snapshot, record_builder
 from bcmend.tracing.sites import site_table
 from bcmend.tracing.sites.refusal import Refusal, attempt
 from bcmend.tracing.sites.site_table import LiveSite
@@ -89,6 +89,7 @@ def _call_format(
                 site.detail,
                 "The text would be made when the graph has run.",
             )
+        object_snapshot.of_text(tx, site, (*given, *named.values()))
         given = tuple(_as_of_now(tx, site, each) for each in given)
         named = {name: _as_of_now(tx, site, each) for name, each in named.items()}
     return inner(self, tx, form, *given, **named)

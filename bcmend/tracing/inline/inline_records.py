@@ -81,6 +81,7 @@ def _append(
     gathered = Gathered(tx, plan)
     before = _before(tx, trace, gathered) if raises else ()
     gathered.is_up_to_date = raises and before is not None
+    gathered.is_in_an_arm = predicate is not None
     made_action, made_inputs = gathered.maker(action), gathered.maker(inputs)
     if trace.plan is None:
         trace.plan, trace.call = plan, _call_input(tx, plan)

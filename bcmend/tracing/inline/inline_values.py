@@ -17,6 +17,9 @@ from bcmend.delivery import grad_fn_label
 from bcmend.delivery.emission import Make, Plan
 from bcmend.dynamo import compat, fx_graph, values
 from bcmend.dynamo.values import Value, example_of, object_behind
+from bcmend.knowledge.static_lookup import dictionary
+from bcmend.tracing.effects import written_objects
+from bcmend.tracing.effects.text_reach import TextReach
 from bcmend.tracing.numbers import float_tensors, scalars
 from bcmend.tracing.sites.phi import Phi
 from bcmend.tracing.sites.refusal import Refusal
@@ -50,6 +53,7 @@ class Gathered:
     def __init__(self, tx: compat.Tracer, plan: Plan) -> None:
         self._tx, self.plan = tx, plan
         self.tensors: list[Proxy] = []
+        self.is_in_an_arm = False  # the record, which is made when the branch has been merged
         self.is_up_to_date = False  # whether the effects of the call until then have been had
 
     def tensor(self, proxy: Proxy) -> int:
@@ -138,10 +142,28 @@ class Gathered:
         for changed in () if self.is_up_to_date else modified(self._tx):
             if changed is value or source in _origins(changed.source):
                 raise Refusal("inline-record", "an object that the call has changed")
+        self._require_as_before_the_call(object_behind(value))
         if _holds_tensors(object_behind(value)):
             raise Refusal("inline-record", "an object with tensors, which may have been changed")
         slot = self.plan.slot(source)
         return lambda tensors, objects: objects[slot]
+
+    def _require_as_before_the_call(self, shown: object) -> None:
+        """Raise ``Refusal`` if the text of an object shows what the call has changed by now."""
+        text = TextReach([shown], [])
+        if not text.is_own or written_objects.writer_of(shown) is not None:
+            return
+        if self.is_in_an_arm and not self.is_up_to_date:
+            raise Refusal("inline-record", "an object with a text of its own, in an arm")
+        if text.changes or (text.shows_tensors and not isinstance(shown, torch.nn.Module)):
+            raise Refusal("inline-record", "an object whose text shows or changes others")
+        effects = self._tx.output.side_effects
+        changed = set() if self.is_up_to_date else set(modified(self._tx))
+        for identity, each in effects.id_to_variable.items():
+            names = effects.store_attr_mutations.get(each, {}).keys()
+            is_named = isinstance(each, compat.NewGlobalVariable) and names & text.names
+            if each in changed and (text.is_open or is_named or identity in text.identities):
+                raise Refusal("inline-record", "an object that shows what the call has changed")
 
 
 _MAKERS: Final[dict[type, Callable[[Gathered, Any], Make]]] = {
@@ -181,5 +203,4 @@ def _holds_tensors(value: object) -> bool:
     """Return whether what an object writes of itself may be the contents of a tensor."""
     if isinstance(value, torch.nn.Module):
         return False
-    held = getattr(value, "__dict__", None)
-    return isinstance(held, dict) and any(isinstance(each, torch.Tensor) for each in held.values())
+    return any(isinstance(each, torch.Tensor) for each in dictionary(value).values())

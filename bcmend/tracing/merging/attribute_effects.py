@@ -9,8 +9,9 @@ from __future__ import annotations
 import dis
 import functools
 import inspect
+from collections.abc import Sequence
 from dataclasses import dataclass
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any, Final
 
 import torch
@@ -19,6 +20,7 @@ from bcmend.delivery import records
 from bcmend.dynamo import compat, frames, handlers, hooks, values
 from bcmend.dynamo.handlers import PASS, Answer, Call
 from bcmend.dynamo.values import Value, object_behind
+from bcmend.knowledge.static_lookup import ancestors, dictionary, namespace
 from bcmend.tracing.merging.lazy_phi import GatedPhi, LazyPhi, MissingAttribute, StoredPhi
 from bcmend.tracing.merging.planned import Change, Join
 from bcmend.tracing.output import record_builder
@@ -185,6 +187,7 @@ def _present_attribute(tx: compat.Tracer, variable: Value, name: str) -> Value |
         return getattr(variable, "pre_existing_contents", None)
     if isinstance(variable, compat.NewGlobalVariable):
         return None  # one that is there has a pending value
+    _require_no_question(variable, name)
     try:
         return variable.var_getattr(tx, name)
     except compat.observed_exception_map[AttributeError]:
@@ -194,9 +197,31 @@ def _present_attribute(tx: compat.Tracer, variable: Value, name: str) -> Value |
         raise Refusal("arms-differ", f"the attribute {name} cannot be read: {error}") from None
 
 
+def _require_no_question(variable: Value, name: str, *, is_guarded: bool = False) -> None:
+    """Raise ``Refusal`` if code of the program would be asked for an attribute that is stored.
+
+    Eager execution does not ask; nor may a guard, for which the attribute can be missing by then.
+    """
+    owner = getattr(variable, "value", None)
+    if not isinstance(variable, compat.UserDefinedObjectVariable):
+        return
+    kinds = ancestors(type(owner))
+    asked = [name for name in ("__getattribute__", "__getattr__") if _is_of_program(kinds, name)]
+    is_there = name in dictionary(owner) or any(name in namespace(kind) for kind in kinds)
+    if "__getattribute__" in asked or (asked and (is_guarded or not is_there)):
+        raise Refusal("arms-differ", f"{asked[0]} would be asked for the attribute {name}")
+
+
+def _is_of_program(kinds: Sequence[type], name: str) -> bool:
+    """Return whether a method that classes have first is written in Python, and not torch's."""
+    found = next((namespace(kind)[name] for kind in kinds if name in namespace(kind)), None)
+    return isinstance(found, FunctionType) and found is not torch.nn.Module.__getattr__
+
+
 def _guard_presence(variable: Value, name: str) -> None:
     """Have the frame traced anew for an object that has the attribute, or lacks it, by then."""
     if variable.source is not None:
+        _require_no_question(variable, name, is_guarded=True)
         present = functools.partial(compat.GuardBuilder.HASATTR, attr=name)
         compat.install_guard(variable.source.make_guard(present))
 

@@ -11,13 +11,11 @@ themselves: the trace has models only of what the program reads.
 
 from __future__ import annotations
 
-import dis
+import functools
 import inspect
-import logging
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass, field
-from types import CodeType, FunctionType
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from bcmend.delivery import codec
@@ -25,11 +23,13 @@ from bcmend.dynamo import compat, hooks, snapshots
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.trace_state import Phase, at_the_end
 from bcmend.dynamo.values import Value, constant, example_of, items_in, object_behind
+from bcmend.knowledge import static_lookup
+from bcmend.tracing.effects import written_objects
 from bcmend.tracing.effects.change_counts import changes
 from bcmend.tracing.effects.reach import Reach
+from bcmend.tracing.effects.text_reach import TextReach
 from bcmend.tracing.sites import encoding, refusal
 from bcmend.tracing.sites.site_table import LiveSite
-from bcmend.weak_tables import ByIdentity
 
 _IMMUTABLE = (compat.ConstantVariable, compat.SymNodeVariable, compat.TensorVariable)
 #: What ``record_builder.snapshot`` makes a copy of.
@@ -56,11 +56,18 @@ class Moment:
     put_back: dict[Value, set[str]]
     copied: frozenset[Value]
     known: frozenset[str]
-    #: Identities of the objects that the output itself changes, what these hold, and the global
-    #: variables that are read for the text of an object.
+    #: Identities of the objects that the output itself changes, what these hold, and what the text
+    #: of the arguments can depend on.
     written: frozenset[int] = frozenset()
     behind_written: Reach = field(default_factory=Reach)
-    globals: frozenset[str] = frozenset()
+    text: Text = field(default_factory=lambda: Text((), ()))
+    #: Whether Dynamo makes a text of it before it replays what was stored.
+    is_text: bool = False
+
+    def may_show(self, identity: int) -> bool:
+        """Return whether output may show an object that was there before the call."""
+        text = self.text.reach
+        return text.is_open or identity in text.identities or identity in self.behind.identities
 
     def give_up(self, detail: str) -> bool:
         """Withdraw the site, and return true."""
@@ -68,9 +75,22 @@ class Moment:
         return True
 
 
+class Text:
+    """What the text of arguments can depend on; looked through when it is asked for first."""
+
+    def __init__(self, roots: Iterable[object], kinds: Iterable[type]) -> None:
+        self._roots = list(roots)
+        self._kinds = list(kinds)
+
+    @functools.cached_property
+    def reach(self) -> TextReach:
+        return TextReach(self._roots, self._kinds)
+
+
 _MOMENTS: Final[Slot[list[Moment]]] = Slot(list, rolls_back=True)
 #: What has been looked through for a trace, by the identities of the roots.
 _REACHES: Final[Slot[dict[tuple[int, ...], Reach]]] = Slot(dict, rolls_back=False)
+_TEXTS: Final[Slot[dict[tuple[int, ...], Text]]] = Slot(dict, rolls_back=False)
 
 
 def of_objects(
@@ -90,7 +110,7 @@ def of_objects(
     present: Present = {
         (owner, name): _attribute(tx, owner, name)
         for owner in objects
-        if hasattr(owner.value, "__dict__")
+        if _has_dictionary(type(owner.value))
         for name in sorted(site.stored_later)
     }
     rows: list[Value] = []
@@ -98,12 +118,33 @@ def of_objects(
         shown = constant(None) if value is None else snapshot(value)
         row = [owner, constant(name), constant(value is not None), shown]
         rows.append(compat.TupleVariable(row))
+    _add(tx, _moment(tx, site, inside, [*objects, *leaves], present))
+    return compat.TupleVariable(rows)
+
+
+def _add(tx: compat.Tracer, moment: Moment) -> None:
     moments = _MOMENTS.of(tx.output)
     if not moments:
         effects = tx.output.side_effects
         at_the_end(tx.output, Phase.CHECK, lambda module: _check(effects, moments))
-    moments.append(_moment(tx, site, inside, [*objects, *leaves], present))
-    return compat.TupleVariable(rows)
+    moments.append(moment)
+
+
+def of_text(tx: compat.Tracer, site: LiveSite, values: Iterable[Value]) -> None:
+    """Watch the objects in a text that Dynamo makes when the graph has run.
+
+    It makes it before it replays what the call stores to objects that were there before: neither
+    what was stored already nor what is stored later may be shown.
+    """
+    leaves = list(_not_copied(values))
+    inside: dict[Value, None] = {}
+    snapshots.visit(lambda one: inside.setdefault(one.unwrap()), leaves, tx.output.side_effects)
+    if not any(isinstance(one, compat.UserDefinedObjectVariable) for one in inside):
+        return
+    moment = _moment(tx, site, inside, leaves, {})
+    old = {owner for owner in moment.attributes if owner.source is not None}
+    attributes = {key: each for key, each in moment.attributes.items() if key not in old}
+    _add(tx, replace(moment, attributes=attributes, is_text=True))
 
 
 def unformatted(value: Value) -> Value:
@@ -155,7 +196,7 @@ def _attribute(
         return None if type(pending).__name__ == "DeletedVariable" else pending
     if isinstance(owner.mutation_type, compat.AttributeMutationNew):
         return None
-    held = vars(owner.value)  # a module has dictionaries of more
+    held = static_lookup.dictionary(owner.value)  # a module has dictionaries of more
     places = [held, *(held.get(each, {}) for each in ("_buffers", "_modules"))]
     return owner.var_getattr(tx, name) if any(name in each for each in places) else None
 
@@ -173,7 +214,7 @@ def _moment(
         put_back.setdefault(owner, set()).add(name)
     known = dict.fromkeys([*effects.id_to_variable.values(), *inside])
     owners = {base: each for each in known if (base := _base_of(each)) is not None}
-    written = list(_written_by(inside))
+    written = list(written_objects.written_by(inside))
     holding = filter(snapshots.holds_items, (*known, *owners))
     return Moment(
         site,
@@ -188,7 +229,7 @@ def _moment(
         frozenset(site.stored_later),
         frozenset(map(id, written)),
         _reach(tx, written),
-        frozenset(name for each in inside for code in _text_of(each) for name in code.co_names),
+        _text(tx, inside),
     )
 
 
@@ -196,61 +237,6 @@ def _reach(tx: compat.Tracer, roots: Iterable[object]) -> Reach:
     found = list(roots)
     known = _REACHES.of(tx.output)
     return known.setdefault(tuple(map(id, found)), Reach(found))
-
-
-def _written_by(inside: Iterable[Value]) -> Iterator[object]:
-    """Yield the objects that output of ``inside`` changes by code of the program, and that code."""
-    for each in inside:
-        value = object_behind(each)
-        if isinstance(value, logging.Logger):
-            for found in _asked_by(value):
-                yield from (found, *_methods_of(found))
-        elif isinstance(each, compat.UserDefinedObjectVariable):
-            write = inspect.getattr_static(type(value), "write", None)
-            if isinstance(write, FunctionType):
-                yield from (value, write)
-            elif any(_stores(code) for code in _text_of(each)):
-                yield value
-
-
-def _asked_by(logger: logging.Logger) -> Iterator[object]:
-    """Yield handlers, filters and formatters of the program that see what a logger writes."""
-    found: list[object] = [*logger.filters]
-    at: logging.Logger | None = logger
-    while at is not None:
-        for handler in at.handlers:
-            found += [handler, handler.formatter, *handler.filters]
-        at = at.parent if at.propagate else None
-    yield from (each for each in found if type(each).__module__ != logging.__name__)
-
-
-def _methods_of(value: object) -> Iterator[FunctionType]:
-    for kind in type(value).__mro__:
-        if kind.__module__ not in (logging.__name__, "builtins"):
-            yield from (each for each in vars(kind).values() if isinstance(each, FunctionType))
-
-
-def _text_of(variable: Value) -> Iterator[CodeType]:
-    """Yield the code of the program that makes the text of an object."""
-    if isinstance(variable, compat.UserDefinedObjectVariable):
-        for name in ("__str__", "__repr__", "__format__"):
-            method = inspect.getattr_static(type(variable.value), name, None)
-            if isinstance(method, FunctionType):
-                yield method.__code__
-
-
-#: Whether code of programs stores something outside its own variables.
-_STORING: Final[ByIdentity[CodeType, bool]] = ByIdentity()
-
-
-def _stores(code: CodeType) -> bool:
-    found = (each.opname in _STORES for each in dis.get_instructions(code))
-    return _STORING.setdefault(code, lambda: any(found))
-
-
-_STORES: Final = frozenset(
-    "STORE_ATTR DELETE_ATTR STORE_SUBSCR DELETE_SUBSCR STORE_GLOBAL STORE_DEREF".split()
-)
 
 
 @hooks.around(compat.UserDefinedObjectVariable, "generic_getattr", "objects that output changes")
@@ -262,6 +248,23 @@ def _read_attribute(inner: Any, self: Any, tx: compat.Tracer, name: str) -> Valu
             raise refusal.SiteChanged(restart_reason="bcmend: what output changes is read")
     found: Value = inner(self, tx, name)
     return found
+
+
+def _text(tx: compat.Tracer, inside: Iterable[Value]) -> Text:
+    identity = {known: key for key, known in tx.output.side_effects.id_to_variable.items()}
+    behind = {id(each): each for each in tx.output.side_effects.keepalive}
+    roots, kinds = [], []
+    for each in inside:
+        if written_objects.writer_of(object_behind(each)) is not None:
+            continue
+        if isinstance(each, compat.UserDefinedObjectVariable):
+            kinds.append(type(each.value))
+        if type(each) is compat.LazyVariableTracker:
+            roots.append(None if each.is_realized() else each.original_value())
+        elif each.source is not None:
+            roots.append(behind.get(identity.get(each, 0), object_behind(each)))
+    key = tuple(map(id, (*roots, *kinds)))
+    return _TEXTS.of(tx.output).setdefault(key, Text(roots, kinds))
 
 
 def _base_of(variable: Value) -> Value | None:
@@ -298,9 +301,7 @@ def require_closed(
         for moment in found:
             held = [container, moment.owners.get(container, container)]
             is_behind = any(
-                one is each and key in moment.behind.identities
-                for key, one in known
-                for each in held
+                any(one is each for each in held) and moment.may_show(key) for key, one in known
             )
             if is_behind or not moment.inside.isdisjoint(held):
                 withdrawn = moment.give_up("what an object holds is changed behind it in an arm")
@@ -310,7 +311,8 @@ def require_closed(
 
 def _check(effects: Any, moments: Iterable[Moment]) -> None:
     """Restart the trace if a record would show what was not there yet."""
-    changed = [moment for moment in moments if _has_changed(effects, moment)]
+    looked_at = (one for one in moments if not one.is_text or one.text.reach.is_own)
+    changed = [moment for moment in looked_at if _has_changed(effects, moment)]
     if changed:
         raise refusal.SiteChanged(restart_reason="bcmend: an object is changed later")
 
@@ -321,13 +323,14 @@ def _has_changed(effects: Any, moment: Moment) -> bool:
     Withdraws the site, or notes what the next trace has to snapshot.
     """
     identity = {known: key for key, known in effects.id_to_variable.items()}
-
-    def is_held(each: Value) -> bool:
-        return each in moment.inside or identity.get(each) in moment.behind.identities
-
     seen = _seen_by_the_call(effects, moment, identity)
     if seen:
         return moment.give_up(seen)
+    shown = _shown(effects, moment, identity)
+
+    def is_held(each: Value) -> bool:
+        return each in shown or identity.get(each) in moment.behind.identities
+
     names: set[str] = set()
     for each in _changed_inside(effects, moment):
         if each in moment.copied or not is_held(each):
@@ -340,26 +343,43 @@ def _has_changed(effects: Any, moment: Moment) -> bool:
     for owner, later in _stored_later(effects, moment):
         if not is_held(owner):
             continue
-        if later <= moment.known or not _can_be_put_back(owner, moment):
+        if later <= moment.known or not _can_be_put_back(owner, moment, later):
             return moment.give_up(f"{', '.join(sorted(later))} of an object is stored later")
         names |= later
+    if names and moment.is_text:
+        return moment.give_up(f"{min(names)} of an object is stored in the call")
     moment.site.stored_later |= names
     return bool(names)
 
 
 def _seen_by_the_call(effects: Any, moment: Moment, identity: dict[Value, int]) -> str:
     """Return how the rest of the call can see that output is delayed; empty if it cannot."""
-    known = effects.id_to_variable
+    known, text = effects.id_to_variable, moment.text.reach
+    if text.changes:
+        return f"{text.changes} changes more than its object"
     held = moment.behind_written.identities - moment.written
     behind = [known[key] for key in held.intersection(known)]
     if any(_base_of(each) is not None or snapshots.holds_items(each) for each in behind):
         return "the call looks at what the output changes"
     for owner, later in _stored_later(effects, moment):
-        if isinstance(owner, compat.NewGlobalVariable) and later & moment.globals:
+        if isinstance(owner, compat.NewGlobalVariable) and (text.is_open or later & text.names):
             return f"{min(later)}, which a text shows, is stored later"
         if identity.get(owner) in moment.written:
             return "an object that the output changes is stored to later"
     return ""
+
+
+def _shown(effects: Any, moment: Moment, identity: dict[Value, int]) -> set[Value]:
+    """Return the models of all that the text can depend on, with what is new in the call."""
+    text = moment.text.reach
+    found = set(moment.inside)
+    roots = [
+        each
+        for each, key in identity.items()
+        if key in text.identities or (text.is_open and each.source is not None)
+    ]
+    snapshots.visit(lambda one: found.add(one.unwrap()), roots, effects)
+    return found
 
 
 def _stored_later(effects: Any, moment: Moment) -> Iterator[tuple[Value, set[str]]]:
@@ -385,7 +405,9 @@ def _changed_inside(effects: Any, moment: Moment) -> Iterator[Value]:
             continue
         base = _base_of(each)
         is_container = base is not None or snapshots.holds_items(each)
-        if each.source is None or not is_container or {each, base} & remembered:
+        if each.source is None or not is_container:
+            continue
+        if {each, base} & remembered and not moment.is_text:
             continue
         if effects.is_modified(each if base is None else base):  # first looked at since then
             yield each
@@ -399,12 +421,23 @@ def _names_of(effects: Any, moment: Moment, value: Value, identity: int | None) 
             continue
         stored = effects.store_attr_mutations.get(owner, {})
         names.update(name for name, each in stored.items() if each.unwrap() is value)
-        held = vars(owner.value).items()  # type: ignore[attr-defined]
+        held = static_lookup.dictionary(owner.value).items()  # type: ignore[attr-defined]
         names.update(name for name, each in held if id(each) == identity)
     return names
 
 
-def _can_be_put_back(owner: Value, moment: Moment) -> bool:
+def _can_be_put_back(owner: Value, moment: Moment, names: Iterable[str] = ()) -> bool:
     if owner not in moment.inside or not isinstance(owner, compat.UserDefinedObjectVariable):
         return False
-    return hasattr(owner.value, "__dict__")
+    kind = type(owner.value)
+    return _has_dictionary(kind) and not any(_is_kept_elsewhere(kind, name) for name in names)
+
+
+def _has_dictionary(kind: type) -> bool:
+    return kind.__dictoffset__ != 0
+
+
+def _is_kept_elsewhere(kind: type, name: str) -> bool:
+    """Return whether a descriptor of the class stores an attribute, such as that of a slot."""
+    found = inspect.getattr_static(kind, name, None)
+    return inspect.getattr_static(type(found), "__set__", None) is not None
