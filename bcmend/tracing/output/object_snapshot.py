@@ -57,10 +57,11 @@ class Moment:
     copied: frozenset[Value]
     known: frozenset[str]
     #: Identities of the objects that the output itself changes, what these hold, and the global
-    #: variables that are read for the text of an object.
+    #: variables and cells that are read for the text of an object.
     written: frozenset[int] = frozenset()
     behind_written: Reach = field(default_factory=Reach)
     globals: frozenset[str] = frozenset()
+    cells: frozenset[int] = frozenset()
 
     def give_up(self, detail: str) -> bool:
         """Withdraw the site, and return true."""
@@ -174,6 +175,7 @@ def _moment(
     known = dict.fromkeys([*effects.id_to_variable.values(), *inside])
     owners = {base: each for each in known if (base := _base_of(each)) is not None}
     written = list(_written_by(inside))
+    texts = [method for each in inside for method in _text_of(each)]
     holding = filter(snapshots.holds_items, (*known, *owners))
     return Moment(
         site,
@@ -188,7 +190,8 @@ def _moment(
         frozenset(site.stored_later),
         frozenset(map(id, written)),
         _reach(tx, written),
-        frozenset(name for each in inside for code in _text_of(each) for name in code.co_names),
+        frozenset(name for each in texts for name in each.__code__.co_names),
+        frozenset(id(cell) for each in texts for cell in each.__closure__ or ()),
     )
 
 
@@ -209,7 +212,7 @@ def _written_by(inside: Iterable[Value]) -> Iterator[object]:
             write = inspect.getattr_static(type(value), "write", None)
             if isinstance(write, FunctionType):
                 yield from (value, write)
-            elif any(_stores(code) for code in _text_of(each)):
+            elif any(_stores(method.__code__) for method in _text_of(each)):
                 yield value
 
 
@@ -230,13 +233,13 @@ def _methods_of(value: object) -> Iterator[FunctionType]:
             yield from (each for each in vars(kind).values() if isinstance(each, FunctionType))
 
 
-def _text_of(variable: Value) -> Iterator[CodeType]:
-    """Yield the code of the program that makes the text of an object."""
+def _text_of(variable: Value) -> Iterator[FunctionType]:
+    """Yield the functions of the program that make the text of an object."""
     if isinstance(variable, compat.UserDefinedObjectVariable):
         for name in ("__str__", "__repr__", "__format__"):
             method = inspect.getattr_static(type(variable.value), name, None)
             if isinstance(method, FunctionType):
-                yield method.__code__
+                yield method
 
 
 @functools.cache
@@ -353,6 +356,8 @@ def _seen_by_the_call(effects: Any, moment: Moment, identity: dict[Value, int]) 
     for owner, later in _stored_later(effects, moment):
         if isinstance(owner, compat.NewGlobalVariable) and later & moment.globals:
             return f"{min(later)}, which a text shows, is stored later"
+        if isinstance(owner, compat.CellVariable) and identity.get(owner) in moment.cells:
+            return "a variable that a text shows is stored later"
         if identity.get(owner) in moment.written:
             return "an object that the output changes is stored to later"
     return ""
