@@ -7,8 +7,9 @@ first guard that failed, but not at output that fails (``failed_output``).
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict, defaultdict, deque
-from types import WrapperDescriptorType
+from types import CellType, WrapperDescriptorType
 from typing import Any, Final
 
 import torch
@@ -77,6 +78,17 @@ def store_item(owner: dict[Any, Any], key: Any, value: Any, earlier: tuple[Any, 
 MISSING: Final = object()
 
 
+class _GlobalVariables:
+    """Has the entries of a global scope as attributes."""
+
+
+def global_variables() -> Any:
+    """Return an object whose attributes are the global variables of the calling frame."""
+    found = _GlobalVariables()
+    found.__dict__ = sys._getframe(1).f_globals
+    return found
+
+
 def present(owner: Any, name: str) -> Any:
     """Return the value of an attribute of an object's own before the graph's changes are made."""
     return MISSING if is_inherited(owner, name) else _read(owner, name)
@@ -90,6 +102,10 @@ def _read(owner: Any, name: str) -> Any:
         return read(owner, name)
     except AttributeError:
         is_module = issubclass(type(owner), torch.nn.Module)
+    except ValueError:
+        if isinstance(owner, CellType):  # an empty one
+            return MISSING
+        raise
     for table in ("_parameters", "_buffers", "_modules") if is_module else ():
         held = vars(owner).get(table, {})
         if name in held:

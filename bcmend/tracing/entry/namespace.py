@@ -10,6 +10,7 @@ from bcmend.dynamo import plain_python
 
 # Modules that declare hooks and handlers, and that nothing else imports.
 from bcmend.tracing.backends import (  # noqa: F401
+    checkpointed_choices,
     compile_caches,
     donated_memory,
     layout_questions,
@@ -45,6 +46,7 @@ from bcmend.tracing.handlers import (  # noqa: F401
 )
 from bcmend.tracing.indexing import item_reads, masked_stores  # noqa: F401
 from bcmend.tracing.loops import loop_breaks, mask_loops, open_ranges  # noqa: F401
+from bcmend.tracing.numbers import float_inputs  # noqa: F401
 from bcmend.tracing.speculation import done_while_tracing, hooks_in_arms  # noqa: F401
 from bcmend.tracing.substitutes import (  # noqa: F401
     arrays,

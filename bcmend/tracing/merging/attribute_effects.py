@@ -21,7 +21,7 @@ from bcmend.dynamo import compat, frames, handlers, hooks, values
 from bcmend.dynamo.handlers import PASS, Answer, Call
 from bcmend.dynamo.values import Value, object_behind
 from bcmend.knowledge.static_lookup import ancestors, dictionary, namespace
-from bcmend.tracing.merging.lazy_phi import GatedPhi, LazyPhi, MissingAttribute, StoredPhi
+from bcmend.tracing.merging.lazy_phi import CellPhi, GatedPhi, LazyPhi, MissingAttribute, StoredPhi
 from bcmend.tracing.merging.planned import Change, Join
 from bcmend.tracing.output import record_builder
 from bcmend.tracing.output.record_builder import Draft
@@ -48,9 +48,9 @@ class Storing:
         sides = [side.recorded() if isinstance(side, GatedPhi) else side for side in built]
         phi, predicate = (site, join.form, tx.output, sides), join.predicate
         effects = tx.output.side_effects
-        if _is_local_cell(self.variable):
-            gated = GatedPhi(*phi, predicate=predicate)
-            effects.store_attr(self.variable, self.name, gated, self.kind)
+        if _is_local_cell(self.variable) and join.form not in site.outliving:
+            held = CellPhi(*phi, predicate=predicate)
+            effects.store_attr(self.variable, self.name, held, self.kind)
             return
         is_typed = self.name in _entries(self.variable, "_buffers")
         place = self.variable, self.name
@@ -100,7 +100,7 @@ def _attribute_change(
     merger.take_back(known)
     if join.form in join.site.reads:
         raise Refusal("arms-differ", f"the attribute {name} has no common form, and is read later")
-    _require_storable(join.tx, variable, name)
+    _require_storable(join, variable, name)
     # While the call is captured whole, all that looks for it is traced, and asks _load_attribute.
     is_owned = frames.ends_at_a_boundary(join.tx) and _is_object(variable)
     if any(is_deleted) and not is_owned:
@@ -143,15 +143,13 @@ def _require_no_method(variable: Value, name: str, sides: tuple[Value, Value]) -
         raise Refusal("arm-effects", f"{name} of a class, which its objects bind")
 
 
-def _require_storable(tx: compat.Tracer, variable: Value, name: str) -> None:
+def _require_storable(join: Join, variable: Value, name: str) -> None:
     """Raise ``Refusal`` unless both sides can be stored in a place until the graph has run."""
-    if _is_local_cell(variable):
-        return  # it dies with the frame, or else both sides are asked for
-    if isinstance(variable, (compat.CellVariable, compat.NewGlobalVariable)):
-        raise Refusal("arms-differ", f"a variable of an enclosing scope has no common form: {name}")
+    if _is_local_cell(variable) and join.form not in join.site.outliving:
+        return  # it dies with the frame, or else it is asked for
     if isinstance(variable, compat.TensorVariable):
         raise Refusal("arm-gradient" if name == "grad" else "arms-differ", f"Tensor.{name}")
-    if not record_builder.is_open(tx):
+    if not record_builder.is_open(join.tx):
         raise Refusal("arms-differ", f"the attribute {name} has no common form, outside a boundary")
     if name in _entries(variable, "_parameters") or name in _entries(variable, "_modules"):
         raise Refusal("arms-differ", f"the parameter or submodule {name} has no common form")
@@ -161,6 +159,12 @@ def _is_local_cell(variable: Value) -> bool:
     return isinstance(variable, compat.CellVariable) and variable.source is None
 
 
+def _is_outer(variable: Value) -> bool:
+    """Return whether ``variable`` is a variable of a scope from before the call."""
+    is_cell = isinstance(variable, compat.CellVariable) and variable.source is not None
+    return is_cell or isinstance(variable, compat.NewGlobalVariable)
+
+
 def _entries(variable: Value, table: str) -> Any:
     """Return a table of the module that ``variable`` stands for; empty for another object."""
     owner = getattr(variable, "value", None)
@@ -168,7 +172,14 @@ def _entries(variable: Value, table: str) -> Any:
 
 
 def _is_inherited(tx: compat.Tracer, variable: Value, name: str) -> bool:
-    """Return whether an object from before the call has an attribute only by its class."""
+    """Return whether an object from before the call has an attribute only by its class.
+
+    A variable of an outer scope that is not bound is like that: a side that does not store to it
+    leaves it as it is.
+    """
+    if _is_outer(variable):
+        present = _present_attribute(tx, variable, name)
+        return present is None or isinstance(present, compat.DeletedVariable)
     owner = getattr(variable, "value", None)
     if variable.source is None or not isinstance(variable, _OWNERS):
         return False
@@ -220,7 +231,7 @@ def _is_of_program(kinds: Sequence[type], name: str) -> bool:
 
 def _guard_presence(variable: Value, name: str) -> None:
     """Have the frame traced anew for an object that has the attribute, or lacks it, by then."""
-    if variable.source is not None:
+    if variable.source is not None and not _is_outer(variable):
         _require_no_question(variable, name, is_guarded=True)
         present = functools.partial(compat.GuardBuilder.HASATTR, attr=name)
         compat.install_guard(variable.source.make_guard(present))

@@ -16,6 +16,7 @@ from bcmend.dynamo import compat, values
 from bcmend.dynamo.values import Value, constant
 from bcmend.tracing.merging.attribute_effects import Storing, attribute_changes, require_creatable
 from bcmend.tracing.merging.journaled_container import PlannedJournal, plan_journal
+from bcmend.tracing.merging.lazy_phi import owner_in_a_record
 from bcmend.tracing.merging.merge import Merger
 from bcmend.tracing.merging.planned import Change, Contents, Creation, Join
 from bcmend.tracing.numbers import predicates
@@ -219,11 +220,12 @@ def _write_back_later(join: Join, change: Change, value: Value, sides: Sequence[
     is_list = isinstance(getattr(change.variable, "items", None), list)
     if all(side is value for side in sides) or change.variable.source is None or is_list:
         return
-    if change.key == "cell_contents" or not record_builder.is_open(join.tx):
+    if not record_builder.is_open(join.tx):
         return
     write_back = records.write_back_item if change.kind is None else records.write_back_attribute
     key = change.key.vt if change.kind is None else constant(change.key)
-    inputs = compat.TupleVariable([change.variable, key, value, join.predicate, *sides])
+    owner = owner_in_a_record(change.variable)
+    inputs = compat.TupleVariable([owner, key, value, join.predicate, *sides])
     action = values.function_of(join.tx, write_back)
     record_builder.append(join.tx, Draft(join.site, action, None, inputs))
 

@@ -139,7 +139,7 @@ class GatedPhi(LazyPhi):
     def may_be_missing(self) -> bool:
         """Return whether a side of it is that there is no such attribute."""
         return any(
-            isinstance(side, MissingAttribute)
+            isinstance(side, (MissingAttribute, _Before))
             or (isinstance(side, GatedPhi) and side.may_be_missing)
             for side in self.sides
         )
@@ -184,6 +184,15 @@ class _RecordedPhi(GatedPhi):
     reconstruct = GatedPhi._encode
 
 
+class CellPhi(GatedPhi):
+    """One in a variable that a closure made in the call shares, and that dies with its frame."""
+
+    def reconstruct(self, codegen: Any) -> None:
+        """Have the frame traced again with a record that stores the side taken: it outlives it."""
+        self.site.outliving.add(self.form)
+        raise SiteChanged(restart_reason=f"bcmend: {self.site.key} has a variable that outlives it")
+
+
 class StoredPhi(GatedPhi):
     """One that an attribute holds until a record puts the side taken in its place.
 
@@ -204,15 +213,24 @@ class StoredPhi(GatedPhi):
         self.before = stored or _Before(*place)
 
     @property
+    def parts(self) -> compat.TupleVariable:
+        """Return what an enclosing branch adopts: a side that stores nothing leaves what was."""
+        return compat.TupleVariable([self.predicate, *self._with_inherited(self.sides)])
+
+    def _with_inherited(self, sides: Sequence[Value]) -> list[Value]:
+        return [
+            self.before if number == self.inherited else side for number, side in enumerate(sides)
+        ]
+
+    @property
     def for_record(self) -> compat.TupleVariable:
         """Return what ``records.store_choice`` takes."""
         owner, name = self.place
         choice: Any = self.recorded()
-        if self.inherited >= 0:
-            sides = [*choice.sides]
-            sides[self.inherited] = self.before
-            choice.sides = tuple(sides)
-        return compat.TupleVariable([owner, constant(name), _IsInPlace(self), choice, self.before])
+        choice.sides = tuple(self._with_inherited(choice.sides))
+        held_by = owner_in_a_record(owner)
+        parts = [held_by, constant(name), _IsInPlace(self), choice, self.before]
+        return compat.TupleVariable(parts)
 
     def reconstruct(self, codegen: Any) -> None:
         tx = codegen.tx
@@ -221,7 +239,13 @@ class StoredPhi(GatedPhi):
         may_be_in_hand = frames.ends_at_a_boundary(tx) and not self.is_typed
         if (is_in_hand and not may_be_in_hand) or self._is_held_elsewhere(tx):
             self.ask()
-        codegen(constant(None) if self.is_typed else self.recorded())
+        is_variable = isinstance(self.place[0], (compat.CellVariable, compat.NewGlobalVariable))
+        if self.is_typed:
+            codegen(constant(None))
+        elif is_variable and not is_in_hand:
+            codegen(self.before)  # records delivered before its own may read it
+        else:
+            codegen(self.recorded())
 
     def require_present(self) -> None:
         """Ensure that the attribute is there on both sides, now that the call looks for it."""
@@ -231,7 +255,10 @@ class StoredPhi(GatedPhi):
     def in_place(self) -> Any:
         """Return what is stored where this was; itself, unless something else was since."""
         owner, name = self.place
-        return self.output.side_effects.store_attr_mutations.get(owner, {}).get(name)
+        effects = self.output.side_effects
+        if isinstance(owner, compat.NewGlobalVariable):
+            owner = _latest_model(effects, owner)
+        return effects.store_attr_mutations.get(owner, {}).get(name)
 
     def _is_held_elsewhere(self, tx: compat.Tracer) -> bool:
         effects = tx.output.side_effects
@@ -261,9 +288,35 @@ class _Before(compat.VariableTracker):
 
     def reconstruct(self, codegen: Any) -> None:
         codegen.add_push_null(lambda: load_global(codegen, records.present))
-        codegen(self.owner)
+        codegen(owner_in_a_record(self.owner))
         codegen(constant(self.name))
         codegen.extend_output(compat.create_call_function(2, False))
+
+
+class _GlobalVariables(compat.VariableTracker):
+    """The global variables of the frame being traced, as the attributes of an object."""
+
+    def reconstruct(self, codegen: Any) -> None:
+        codegen.add_push_null(lambda: load_global(codegen, records.global_variables))
+        codegen.extend_output(compat.create_call_function(0, False))
+
+
+def owner_in_a_record(owner: Value) -> Value:
+    """Return what a record has in place of the model of a global variable; else the owner."""
+    return _GlobalVariables() if isinstance(owner, compat.NewGlobalVariable) else owner
+
+
+def _latest_model(effects: compat.SideEffects, variable: Value) -> Value:
+    """Return the model of a global variable to which it was stored last.
+
+    Dynamo makes another one at each store outside arms.
+    """
+    models = [
+        each
+        for each in effects.id_to_variable.values()
+        if isinstance(each, compat.NewGlobalVariable) and each.source == variable.source
+    ]
+    return models[-1] if models else variable
 
 
 class _IsInPlace(compat.VariableTracker):

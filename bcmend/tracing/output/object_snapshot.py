@@ -364,6 +364,9 @@ def _seen_by_the_call(effects: Any, moment: Moment, identity: dict[Value, int]) 
     for owner, later in _stored_later(effects, moment):
         if isinstance(owner, compat.NewGlobalVariable) and (text.is_open or later & text.names):
             return f"{min(later)}, which a text shows, is stored later"
+        is_cell = isinstance(owner, compat.CellVariable)
+        if is_cell and (text.is_open or identity.get(owner) in text.identities):
+            return "a variable that a text shows is stored later"
         if identity.get(owner) in moment.written:
             return "an object that the output changes is stored to later"
     return ""

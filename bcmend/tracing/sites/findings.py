@@ -47,6 +47,7 @@ class LiveSite:
             split, in the outermost call being made.
         returns: the forms in which both sides of a phi are stored, since it was seen to be returned
             by the call, or to be read by code that can go on in halves.
+        outliving: the forms in which a variable of a closure was seen to outlive its frame.
         aliased: the forms in which a merged tensor would have to be an older one.
         apart: the forms in which values that share memory, or are one object, on one side alone
             are not merged.
@@ -78,6 +79,7 @@ class LiveSite:
     flags: tuple[frozenset[int], ...] = ()
     reads: set[int] = field(default_factory=set)
     returns: set[int] = field(default_factory=set)
+    outliving: set[int] = field(default_factory=set)
     aliased: set[int] = field(default_factory=set)
     apart: set[int] = field(default_factory=set)
     goes_on_in_halves: bool = False

@@ -18,7 +18,7 @@ from bcmend.tracing.merging.attribute_effects import (
     attribute_changes,
     require_creatable,
 )
-from bcmend.tracing.merging.lazy_phi import GatedPhi, MissingAttribute, StoredPhi
+from bcmend.tracing.merging.lazy_phi import CellPhi, MissingAttribute, StoredPhi
 from bcmend.tracing.merging.planned import Change
 from bcmend.tracing.output import record_builder
 from bcmend.tracing.sites.refusal import Refusal
@@ -497,7 +497,7 @@ def test_a_cell_of_the_frame_needs_no_record(monkeypatch: pytest.MonkeyPatch) ->
         (change,) = attribute_changes(join, sides)
         assert isinstance(change, Storing)
         change.apply(join, [])
-        assert type(tx.output.side_effects.store_attr_mutations[cell][name]) is GatedPhi
+        assert type(tx.output.side_effects.store_attr_mutations[cell][name]) is CellPhi
         return x
 
     traced(step, FLAG, torch.ones(2))
