@@ -126,7 +126,8 @@ _TEXTS: Final = {
     ),
     "too-deep": (
         "Branches stand in each other, as early returns and loops that are left do, deeper than "
-        "can be traced or compiled in reasonable time.",
+        "can be traced or compiled in reasonable time; or an item is read at a data-dependent "
+        "place in a container of more than 16.",
         "Leave fewer branches after each other in one call: merge their conditions, or move the "
         "later ones out of what is compiled.",
     ),

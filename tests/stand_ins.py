@@ -42,7 +42,7 @@ class NothingToMend:
 
     guard = record = branch
 
-    def undecided(self, key: str, operands: tuple[Any, ...]) -> bool:
+    def undecided(self, key: str, operands: tuple[Any, ...], subscripts: bool) -> bool:
         return False
 
     def unbound(self, value: object) -> bool:

@@ -24,12 +24,18 @@ def site_records(functions: Sequence[FunctionType], policy: Policy) -> tuple[Sit
         for code, site in () if mended is None else mended.sites:
             record = _record(code, site)
             # A split that was not made is no stop: the branch behind it has the outcome.
-            if site.kind != SPLIT or record.status == "mended":
+            if site.kind != SPLIT or record.status == "mended" or _reads_item(site):
                 records[site.name] = record
     for live, code in site_table.calls_at(_places(functions)):
         place = code.co_filename, live.line, code.co_qualname, 0
         records[live.key] = SiteRecord(live.key, *place, live.kind, *_outcome_of(live))
     return tuple(records.values())
+
+
+def _reads_item(site: Site) -> bool:
+    """Return whether a split, made or not, was for an item at a data-dependent place."""
+    live = site_table.find(site.name)
+    return live is not None and live.reads_item
 
 
 def _places(functions: Iterable[FunctionType]) -> set[tuple[str, int | None]]:

@@ -43,7 +43,7 @@ class SomeMended(EverythingMended):
     def guard(self, *arguments: Any) -> bool:  # type: ignore[override]
         return self._source.random() < 0.8 and super().guard(*arguments)
 
-    def undecided(self, key: str, operands: tuple[Any, ...]) -> bool:
+    def undecided(self, key: str, operands: tuple[Any, ...], subscripts: bool) -> bool:
         return key not in self._inside and self._source.random() < 0.8
 
     def nothing(self) -> None:
@@ -58,6 +58,7 @@ class SomeMended(EverythingMended):
         entry: int,
         inputs: tuple[Any, ...],
         operands: tuple[Any, ...],
+        subscripts: bool,
     ) -> Any:
         if self._source.random() < 0.4:
             return None

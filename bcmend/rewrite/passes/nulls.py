@@ -24,7 +24,8 @@ def pushes_null(instruction: Instruction) -> bool:
 def may_push_null(instruction: Instruction) -> bool:
     """Return whether a NULL may be among what an instruction pushes."""
     arg = instruction.arg
-    has_flag = isinstance(arg, tuple) and arg[:1] == (True,)
+    is_load = instruction.op != "LOAD_CONST"  # of which a constant may look like a flag and a name
+    has_flag = is_load and isinstance(arg, tuple) and arg[:1] == (True,)
     return has_flag or instruction.op in ("PUSH_NULL", "LOAD_METHOD", "LOAD_FAST_AND_CLEAR")
 
 

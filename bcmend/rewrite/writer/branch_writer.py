@@ -84,7 +84,8 @@ class BranchWriter:
         original, start = Label("original"), len(stretch.items)
         stretch.add(pop_all(names))
         read = [name for name in names[narrowest.base - lowest :] if name is not None]
-        stretch.add(ask(site, "undecided", tuple_of(read)))
+        subscripts = emit.load_const(self._facts.instructions[site.index].op == "BINARY_SUBSCR")
+        stretch.add(ask(site, "undecided", tuple_of(read), subscripts))
         stretch.add(emit.jump_if_false(original))
         for number, form in enumerate(narrowest.alternatives):
             if form not in forms:
@@ -94,7 +95,7 @@ class BranchWriter:
             following, depth = Label("not split"), form.base - lowest
             operands = [name for name in reversed(names[depth:]) if name is not None]
             region = (emit.load_const(number), *self._region_and_entry(stretch, form))
-            inputs = (tuple_of([*form.inputs, *operands]), tuple_of(read))
+            inputs = (tuple_of([*form.inputs, *operands]), tuple_of(read), subscripts)
             stretch.add(ask(site, "split", *region, *inputs))
             stretch.add(_store_result(following))
             self._write_results(stretch, form, names[:depth], 0)

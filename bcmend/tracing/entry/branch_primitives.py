@@ -9,6 +9,7 @@ from bcmend.dynamo.values import Value, constant, example_of, is_unbacked
 from bcmend.names import UNBOUND
 from bcmend.tracing.entry import path_split, select
 from bcmend.tracing.entry.barrier import withdrawn_if_it_fails
+from bcmend.tracing.indexing.open_places import OpenPlace
 from bcmend.tracing.loops.open_ranges import OpenIterator
 from bcmend.tracing.merging import lazy_phi, truth_of_phi
 from bcmend.tracing.merging.lazy_phi import GatedPhi, LazyPhi
@@ -98,29 +99,38 @@ def branch(tx: compat.Tracer, operator: Any, *args: Value) -> Value:
     return constant(None) if outcome is None else outcome
 
 
+def _truth(value: Value) -> bool:
+    return bool(value.as_python_constant())
+
+
 def undecided(tx: compat.Tracer, operator: Any, *args: Value) -> Value:
-    """``undecided(key, operands)``: whether one of them is a phi without a common form."""
-    key, operands = args
+    """``undecided(key, operands, subscripts)``: whether one of them is a phi without a common form.
+
+    ``subscripts`` says that the operands end with a container and the place of an item: then also
+    whether that is data-dependent.
+    """
+    key, operands, subscripts = args
     site = _open_site(key)
     assert isinstance(operands, compat.TupleVariable)
     if site is None:
         return constant(False)
-    found = path_split.first_open(tx, operands.items)
+    found = path_split.first_open(tx, site, operands.items, subscripts=_truth(subscripts))
     if isinstance(found, LazyPhi):
         found.require_both_sides(site)
-    return constant(isinstance(found, (GatedPhi, OpenIterator)))
+    return constant(isinstance(found, (GatedPhi, OpenIterator, OpenPlace)))
 
 
 def split(tx: compat.Tracer, operator: Any, *args: Value) -> Value:
-    """``split(key, form, function, first, entry, inputs, operands)``: live-outs, or ``None``.
+    """``split(key, form, function, first, entry, inputs, operands, subscripts)``: live-outs.
 
-    The condition is that of the first of ``operands`` that has two forms.
+    The condition is that of the first of ``operands`` that has two forms, or of the place that the
+    instruction reads. ``None`` where the code cannot be split.
     """
-    key, form, function, first, entry, inputs, operands = args
+    key, form, function, first, entry, inputs, operands, subscripts = args
     site = site_table.find(key.as_python_constant())
     assert site is not None and isinstance(operands, compat.TupleVariable)
-    found = path_split.first_open(tx, operands.items)
-    if not isinstance(found, (GatedPhi, OpenIterator)):
+    found = path_split.first_open(tx, site, operands.items, subscripts=_truth(subscripts))
+    if not isinstance(found, (GatedPhi, OpenIterator, OpenPlace)):
         return constant(None)
     arms = _arms_of(tx, function, first, entry, inputs)
     number = form.as_python_constant()

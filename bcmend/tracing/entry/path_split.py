@@ -1,4 +1,4 @@
-"""Go on in two halves of code that reads a phi without a common form.
+"""Go on in two halves of code that reads a phi without a common form, or a data-dependent place.
 
 Code was split in front of an instruction. Both halves are traced with the operand in the form that
 it has there, as the arms of a branch on its own condition. A condition that is known already, since
@@ -8,6 +8,7 @@ the instruction stands in such a half, is not asked again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -16,6 +17,8 @@ from bcmend.dynamo.frames import is_referenced
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.values import Value, items_in, made_of
 from bcmend.tracing.entry import select
+from bcmend.tracing.indexing import open_places
+from bcmend.tracing.indexing.open_places import OpenPlace
 from bcmend.tracing.loops.open_ranges import Exhausted, OpenIterator
 from bcmend.tracing.merging.lazy_phi import GatedPhi, LazyPhi
 from bcmend.tracing.numbers import size_questions
@@ -23,9 +26,26 @@ from bcmend.tracing.sites.site_table import LiveSite
 from bcmend.tracing.speculation.arms import Arm
 
 
-def first_open(tx: compat.Tracer, values: Iterable[Value]) -> LazyPhi | OpenIterator | None:
-    """Return the first phi among ``values``, and in what only they hold."""
-    return next(_open_in(tx, values), None)
+def first_open(
+    tx: compat.Tracer, site: LiveSite, operands: Sequence[Value], *, subscripts: bool
+) -> LazyPhi | OpenIterator | OpenPlace | None:
+    """Return the first phi among operands, and in what only they hold.
+
+    With ``subscripts`` also the place of an item, if it is still to be decided.
+    """
+    found = next(_open_in(tx, operands), None)
+    return _open_place(tx, site, operands) if found is None and subscripts else found
+
+
+def _open_place(tx: compat.Tracer, site: LiveSite, operands: Sequence[Value]) -> OpenPlace | None:
+    place = open_places.open_place(tx, operands)
+    if place is None or place.is_decided:
+        return None
+    site.reads_item = True
+    if len(place.keys) > open_places.ITEMS_AT_MOST:
+        site.refuse("too-deep", f"one of {len(place.keys)} items")
+        return None
+    return place
 
 
 def _open_in(tx: compat.Tracer, values: Iterable[Value]) -> Iterator[LazyPhi | OpenIterator]:
@@ -52,10 +72,12 @@ def split(
     target: Any,
     site: LiveSite,
     form: int,
-    found: GatedPhi | OpenIterator,
+    found: GatedPhi | OpenIterator | OpenPlace,
     arms: select.Arms,
 ) -> Value | None:
     """Return the live-outs of both halves, a tuple; ``None`` where that cannot be."""
+    if isinstance(found, OpenPlace):
+        found = found.computed(tx)
     condition = found.predicate if isinstance(found, GatedPhi) else found.condition(tx)
     truth = next((truth for node, truth in _known(tx) if node is _node(condition)), None)
     then_half, else_half = (
@@ -78,9 +100,12 @@ class _Half(Arm):
 
     condition: Any = None
     truth: bool = False
+    place: OpenPlace | None = None
 
-    def decided(self, tx: compat.Tracer, found: Value) -> _Half:
+    def decided(self, tx: compat.Tracer, found: Value | OpenPlace) -> _Half:
         """Return the half with each of its inputs in the form that it has there."""
+        if isinstance(found, OpenPlace):
+            return replace(self, place=found.in_half(self.truth))
         inputs = [
             each.in_half(self.truth)
             if isinstance(each, OpenIterator) and each is found
@@ -107,6 +132,7 @@ class _Half(Arm):
             with (
                 compat.dynamo_config.patch(rewrite_assert_with_torch_assert=False),
                 size_questions.facts(tx, [fact for each in iterators for fact in each.facts()]),
+                nullcontext() if self.place is None else open_places.holding(tx, self.place),
             ):
                 return Arm.call(self, tx)
         finally:

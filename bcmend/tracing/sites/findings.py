@@ -51,6 +51,7 @@ class LiveSite:
         aliased: the forms in which a merged tensor would have to be an older one.
         apart: the forms in which values that share memory, or are one object, on one side alone
             are not merged.
+        reads_item: whether it is a split that was seen to read an item at a data-dependent place.
         goes_on_in_halves: whether even the code that has the site is split where it reads one.
         offset: where in ``origin`` it stands; -1 for a call that may be substituted.
         line: of a call that may be substituted, which no plan lists.
@@ -82,6 +83,7 @@ class LiveSite:
     outliving: set[int] = field(default_factory=set)
     aliased: set[int] = field(default_factory=set)
     apart: set[int] = field(default_factory=set)
+    reads_item: bool = False
     goes_on_in_halves: bool = False
     offset: int = -1
     line: int | None = None

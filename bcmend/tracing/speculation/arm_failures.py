@@ -19,6 +19,10 @@ CERTAIN: Final = "certain"
 LIKELY: Final = "likely"
 UNKNOWN: Final = "unknown"
 
+#: Of a graph break where a container has no item at the place that an arm reads. The text of the
+#: exception may show the place, so it is left to eager execution.
+NO_ITEM: Final = "no item at a data-dependent place"
+
 #: Graph breaks that stand for an error of the program, as torch/_dynamo names them: a variable that
 #: is not bound, an ``assert`` of what is known to be false.
 _CERTAIN: Final = (
@@ -28,6 +32,7 @@ _CERTAIN: Final = (
 #: Those that most likely do. A cell is known to be empty in the trace only: a record would find in
 #: it what came later. An AssertionError is hardly made for anything but to be raised.
 _FAILED: Final = (
+    f"bcmend: {NO_ITEM}",
     "TypeError when making fake tensor call",
     "Read uninitialized cell",
     "assert with non-string message",

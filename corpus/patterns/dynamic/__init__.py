@@ -1,7 +1,7 @@
 """Sizes and places that only the data determine."""
 
-from corpus.patterns.dynamic import places, sizes
+from corpus.patterns.dynamic import items, places, sizes
 
-__all__ = ["TOPICS", "places", "sizes"]
+__all__ = ["TOPICS", "items", "places", "sizes"]
 
-TOPICS = (places, sizes)
+TOPICS = (items, places, sizes)

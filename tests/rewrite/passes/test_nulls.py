@@ -37,6 +37,8 @@ def test_instructions_that_may_push_a_null() -> None:
     for instruction in (METHOD, Instruction("PUSH_NULL"), saves):
         assert may_push_null(instruction)
     assert not may_push_null(PLAIN) and not may_push_null(Instruction("LOAD_CONST", ("a",)))
+    assert not may_push_null(Instruction("LOAD_CONST", (True, "a")))  # no flag and a name
+    assert not may_push_null(Instruction("LOAD_CONST", (1.0, 2.0)))
 
 
 def test_a_global_is_split_into_the_order_of_a_call() -> None:

@@ -35,7 +35,7 @@ class Halved(NothingToMend):
     def nothing(self) -> None:
         return None
 
-    def undecided(self, key: str, operands: tuple[Any, ...]) -> bool:
+    def undecided(self, key: str, operands: tuple[Any, ...], subscripts: bool) -> bool:
         return key not in self.inside
 
     def split(
@@ -47,6 +47,7 @@ class Halved(NothingToMend):
         entry: int,
         inputs: tuple[Any, ...],
         operands: tuple[Any, ...],
+        subscripts: bool,
     ) -> Any:
         if form != self.form:
             return None

@@ -29,8 +29,8 @@ class Spy:
     def data_dependent(self, key: str, condition: object) -> bool:
         return self.is_asked
 
-    def undecided(self, key: str, operands: tuple[object, ...]) -> bool:
-        self.calls.append((key, operands))
+    def undecided(self, key: str, operands: tuple[object, ...], subscripts: bool) -> bool:
+        self.calls.append((key, operands, subscripts))
         return self.is_asked
 
     def branch(self, *arguments: Any) -> object:
@@ -211,9 +211,9 @@ def _adds(x, y):
     return z
 
 
-def _split(function: FunctionType, spy: Spy) -> FunctionType:
+def _split(function: FunctionType, spy: Spy, op: str = "BINARY_OP") -> FunctionType:
     facts = facts_of(decode(function.__code__))
-    (add,) = (each for each in facts.instructions if each.op == "BINARY_OP")
+    (add,) = (each for each in facts.instructions if each.op == op)
     facts, (index,) = facts_with_splits(facts, [add.offset])
     lowering = propose_split(facts, index)
     assert isinstance(lowering, BranchLowering)
@@ -224,11 +224,21 @@ def _split(function: FunctionType, spy: Spy) -> FunctionType:
 def test_a_split_is_given_its_operands_and_a_region_with_one_entry() -> None:
     spy = Spy(lambda *arguments: (42,))
     assert _split(_adds, spy)(3, 4) == [42, 4]
-    asked, (key, form, function, first, entry, inputs, operands) = spy.calls
-    assert asked == ("f:0", (3, 4))
+    asked, (key, form, function, first, entry, inputs, operands, subscripts) = spy.calls
+    assert asked == ("f:0", (3, 4), False) and not subscripts
     assert (key, form, first, entry, operands) == ("f:0", 0, (), 0, (3, 4))
     spy.is_asked = False  # the region comes to the same instruction
     assert function(function, 0, inputs) == (7,)
+
+
+def test_a_split_says_whether_it_reads_an_item() -> None:
+    def f(x, y):
+        return x[y]
+
+    spy = Spy(_never)
+    spy.is_asked = False
+    assert _split(f, spy, "BINARY_SUBSCR")([3, 4], 1) == 4
+    assert spy.calls == [("f:0", ([3, 4], 1), True)]
 
 
 def test_a_split_that_is_not_undecided_runs_the_original() -> None:
