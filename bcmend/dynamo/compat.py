@@ -29,10 +29,12 @@ from torch._C._autograd import (
 )
 from torch._C._dynamo.eval_frame import get_eval_frame_callback, reset_code, set_eval_frame
 from torch._C._functorch import (
+    get_dynamic_layer_stack_depth,
     get_unwrapped,
     is_batchedtensor,
     is_functorch_wrapped_tensor,
     peek_interpreter_stack,
+    pop_dynamic_layer_stack_and_undo_to_depth,
 )
 from torch._dynamo import config as dynamo_config
 from torch._dynamo import graph_break_hints, trace_rules
@@ -398,7 +400,8 @@ grad mode, inference mode, default dtype and autocast inside a graph: _set_grad_
 settings without public names: PRIVATE_SETTINGS PAIRED_SETTERS WITHOUT_EFFECT
     TorchFunctionModeStackVariable
 transforms of torch.func: get_unwrapped is_batchedtensor is_functorch_wrapped_tensor
-    peek_interpreter_stack
+    peek_interpreter_stack get_dynamic_layer_stack_depth
+    pop_dynamic_layer_stack_and_undo_to_depth
 padding by a number out of a tensor: _nn_pad
 nested containers of tensors: tree_leaves
 how tensors are printed: PRINT_OPTS

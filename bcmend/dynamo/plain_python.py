@@ -20,6 +20,17 @@ def run(function: Callable[..., T], *arguments: Any) -> T:
         compat.set_eval_frame(callback)
 
 
+def depth_of_transforms() -> int:
+    """Return how many transforms of ``torch.func`` are in force."""
+    return compat.get_dynamic_layer_stack_depth()
+
+
+def leave_transforms(depth: int) -> None:
+    """Leave transforms of ``torch.func`` until no more than ``depth`` are in force."""
+    if compat.get_dynamic_layer_stack_depth() > depth:
+        compat.pop_dynamic_layer_stack_and_undo_to_depth(depth)
+
+
 def have_dynamo_skip(*targets: Any) -> None:
     """Have Dynamo skip functions, and those that modules define."""
     for target in targets:
@@ -31,4 +42,4 @@ def have_dynamo_skip(*targets: Any) -> None:
                 compat.skip_code(each.__code__)
 
 
-have_dynamo_skip(run)
+have_dynamo_skip(run, depth_of_transforms, leave_transforms)

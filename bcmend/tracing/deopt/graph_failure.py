@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any, Final
 
 from bcmend.delivery.emission import emitted
-from bcmend.dynamo import compat, hooks
+from bcmend.dynamo import compat, hooks, plain_python
 from bcmend.dynamo.slots import Slot
 from bcmend.tracing.deopt import raised_errors, undo_log
 from bcmend.tracing.effects.hazards import hazards_of
@@ -39,6 +39,22 @@ def _raise() -> None:
     raise
 
 
+#: Whether it matters if a call can be made again where a graph fails.
+_IS_ASKED: Final = Slot(bool, rolls_back=False)
+#: Attribute of what is called as a graph: whether it leaves no effect where it fails.
+_REPEATABLE: Final = "_bcmend_repeatable"
+
+
+def say_of_graph(output: compat.OutputGraph) -> None:
+    """Have ``is_repeatable`` answer for the graph being traced."""
+    _IS_ASKED.put(output, True)
+
+
+def is_repeatable(graph: Any, default: bool | None) -> bool:
+    """Return whether a call of which ``graph`` has failed can be made again."""
+    return bool(getattr(graph, _REPEATABLE, default))
+
+
 def can_be_put_back(output: compat.OutputGraph) -> bool:
     """Return whether a complete graph that fails leaves no effect but random draws."""
     found = _CAN_BE_PUT_BACK.of(output)
@@ -56,7 +72,7 @@ def _may_fail(output: compat.OutputGraph) -> bool:
     if output.shape_env.deferred_runtime_asserts:
         return True
     modules, mode = output.nn_modules, output.fake_mode
-    return any(hazards_of([node], mode, modules).partial for node in output.graph.nodes)
+    return bool(hazards_of(list(output.graph.nodes), mode, modules).partial)
 
 
 def _guarded(output: compat.OutputGraph, graph: Callable[..., Any]) -> Callable[..., Any]:
@@ -73,7 +89,7 @@ def _guarded(output: compat.OutputGraph, graph: Callable[..., Any]) -> Callable[
 
     def attempt(*inputs: Any) -> Any:
         before = [(inputs[place], inputs[place].detach().clone()) for place in places]
-        written = emitted()
+        written, depth = emitted(), plain_python.depth_of_transforms()
         try:
             return graph(*inputs)
         except Exception as error:
@@ -81,6 +97,7 @@ def _guarded(output: compat.OutputGraph, graph: Callable[..., Any]) -> Callable[
             # its place. The compiled graph is given up for this call.
             if emitted() != written or not raised_errors.is_of_the_graph_called_here(error):
                 raise  # the call is not made again
+            plain_python.leave_transforms(depth)  # of the graph, which did not come to that
             undo_log.put_back(tuple(before), draws=False)
             return give()
 
@@ -101,7 +118,11 @@ def unseen(code: CodeType) -> CodeType:
 
 @hooks.around(compat.OutputGraph, "install_global_unsafe", "graphs that fail", gate=None)
 def _install_global(inner: Any, output: compat.OutputGraph, name: str, value: Any) -> None:
-    inner(output, name, _guarded(output, value) if name.startswith("__compiled_fn") else value)
+    if name.startswith("__compiled_fn"):
+        value = _guarded(output, value)
+        if isinstance(value, FunctionType):
+            setattr(value, _REPEATABLE, _IS_ASKED.of(output) and can_be_put_back(output))
+    inner(output, name, value)
 
 
 _raise.__code__ = unseen(_raise.__code__)

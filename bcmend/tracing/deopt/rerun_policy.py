@@ -37,11 +37,11 @@ def note(tx: compat.Tracer) -> None:
     if tx.export or _IS_NOTED.of(output):
         return
     _IS_NOTED.put(output, True)
+    graph_failure.say_of_graph(output)
     code = output.root_tx.f_code
 
     def examine(module: object) -> None:
-        state = body_states.state_of(code)
-        state.repeatable = graph_failure.can_be_put_back(output) and state.repeatable is not False
+        body_states.state_of(code).repeatable = graph_failure.can_be_put_back(output)
 
     def silence(module: torch.nn.Module) -> None:
         if body_states.state_of(code).repeatable:

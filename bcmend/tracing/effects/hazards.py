@@ -18,7 +18,7 @@ from typing import Any, Final
 import torch
 from torch.fx import Node
 
-from bcmend.dynamo import compat
+from bcmend.dynamo import compat, plain_python
 from bcmend.knowledge import effects
 from bcmend.knowledge.effects import EffectFacts
 from bcmend.tracing.effects import costs
@@ -86,6 +86,17 @@ def hazards_of(
     ``modules`` are the graphs that operators among the nodes take as arguments, by name;
     ``asserted`` is what the graph asserts of numbers if the nodes are speculated.
     """
+    depth = plain_python.depth_of_transforms()
+    try:
+        return _hazards_of_all(nodes, fake_mode, modules, asserted)
+    finally:
+        # The nodes may enter a transform without leaving it, or one of them has failed in it.
+        plain_python.leave_transforms(depth)
+
+
+def _hazards_of_all(
+    nodes: Iterable[Node], fake_mode: Any, modules: Mapping[str, Any], asserted: Iterable[Any]
+) -> Hazards:
     found = Hazards()
     granted = frozenset(compat.canonicalize_bool_expr(each.expr) for each in asserted)
     for node in nodes:

@@ -19,7 +19,13 @@ from bcmend.delivery.emission import CheckFailed, emitted
 from bcmend.delivery.records import Buffer, deliver
 from bcmend.dynamo import compat, frames, plain_python
 from bcmend.knowledge.interruptions import code_of, entries, is_interruption
-from bcmend.tracing.deopt import eager_rerun, raised_errors, rerun_policy, side_exits
+from bcmend.tracing.deopt import (
+    eager_rerun,
+    graph_failure,
+    raised_errors,
+    rerun_policy,
+    side_exits,
+)
 from bcmend.tracing.effects import random_draws
 from bcmend.tracing.entry import capture
 from bcmend.tracing.sites import body_states, site_table, suspects
@@ -57,7 +63,7 @@ def _run(body: FunctionType, arguments: tuple[Any, ...], callback: Any) -> Any:
     buffer: Buffer = []
     _CALL.buffer = buffer
     failure = result = None
-    written = emitted()
+    written, depth = emitted(), plain_python.depth_of_transforms()
     try:
         result = _compiled(body, arguments, buffer, callback)
         suspects.convict()
@@ -76,6 +82,7 @@ def _run(body: FunctionType, arguments: tuple[Any, ...], callback: Any) -> Any:
             side_exits.came_back(failure, _latest(body))
             return result
         if emitted() == written and _can_be_repeated(body, failure):
+            plain_python.leave_transforms(depth)
             random_draws.put_back()
             result = eager_rerun.plainly(callers.call_as_entered, body, (*arguments, []))
             _note_what_does_not_hold(_latest(body))
@@ -120,11 +127,13 @@ def _can_be_repeated(body: FunctionType, failure: BaseException) -> bool:
     have been replayed after it. So the original code does what eager execution does.
     """
     state = body_states.state_of(_latest(body), is_body=True)
-    return not state.may_break and bool(state.repeatable) and _is_of_the_graph(body, failure)
+    return not state.may_break and _is_of_the_graph(body, failure, state.repeatable)
 
 
-def _is_of_the_graph(body: FunctionType, failure: BaseException) -> bool:
-    """Return whether an operation of a compiled body is known to have raised ``failure``.
+def _is_of_the_graph(body: FunctionType, failure: BaseException, latest: bool | None) -> bool:
+    """Return whether an operation is known to have failed in a graph that can run again.
+
+    ``latest`` says whether the graph of the latest trace can.
 
     The first of the effects that are replayed behind the graph counts as one: it cannot be made,
     and no other has been.
@@ -133,13 +142,15 @@ def _is_of_the_graph(body: FunctionType, failure: BaseException) -> bool:
     if entry is None:
         return False
     frame = entry.tb_frame
+    names = [name for name in frame.f_code.co_names if name.startswith("__compiled_fn")]
+    graphs = [frame.f_globals.get(name) for name in names]
+    if not all(graph_failure.is_repeatable(graph, latest) for graph in graphs):
+        return False
     if entry.tb_next is None:
         is_first = _is_first_behind_the_graph(frame.f_code, entry.tb_lasti)
         return is_first and isinstance(failure, Exception) and bool(failure.args)
-    graphs = [name for name in frame.f_code.co_names if name.startswith("__compiled_fn")]
-    codes = [code_of(frame.f_globals.get(name)) for name in graphs]
-    is_graph = entry.tb_next.tb_frame.f_code in codes
-    return is_graph and raised_errors.is_of_an_operation(failure, entry.tb_next)
+    called = [graph for graph in graphs if code_of(graph) is entry.tb_next.tb_frame.f_code]
+    return bool(called) and raised_errors.is_of_an_operation(failure, entry.tb_next)
 
 
 def _entry_of(body: FunctionType, failure: BaseException) -> TracebackType | None:

@@ -188,8 +188,8 @@ class BodyState:
     """What is known of one body.
 
     ``may_break``: it cannot be captured whole, so graph breaks are allowed again.
-    ``repeatable``: no graph of it changed an argument in place or drew random numbers, so that a
-    call that failed can be made once more; ``None`` before there was one with records.
+    ``repeatable``: a call in which the graph of its latest trace fails can be made once more, since
+    what that graph changes can be restored; ``None`` before there was one with records.
     ``timing``: whether the records of its statements run "inline" or "deferred"; empty where the
     policy of the first one tells.
     ``takes_numbers``: a trace of it has taken numbers out of tensors without having been asked for
