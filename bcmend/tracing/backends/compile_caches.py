@@ -22,6 +22,7 @@ from bcmend.dynamo import compat, hooks
 from bcmend.tracing.backends import direct_runs
 
 _SETTING: Final = "unsafe_marked_cacheable_functions"
+_KEPT: Final = "bcmend.kept_for_backward"
 _OPERATORS: Final = ("torch.ops.higher_order.cond", "torch.ops.higher_order.while_loop")
 
 
@@ -33,6 +34,16 @@ def _key() -> str:
     for each in sorted(folder.rglob("*.py")):
         found.update(f"{each.relative_to(folder)}".encode() + each.read_bytes())
     return f"bcmend {found.hexdigest()}"
+
+
+def _added(module: GraphModule) -> dict[str, str]:
+    """Return what the key of a graph has to hold besides the text of the graph.
+
+    Which nodes are kept for the backward pass is no part of that text.
+    """
+    found = dict.fromkeys(_OPERATORS, _key()) if direct_runs.has_only_ours(module) else {}
+    kept = [number for number, node in enumerate(module.graph.nodes) if "recompute" in node.meta]
+    return found | ({_KEPT: f"{_key()} {kept}"} if kept else {})
 
 
 @hooks.around(
@@ -47,8 +58,8 @@ def _compile(
     config_patches: dict[str, Any] | None = None,
 ) -> Any:
     patches = dict(config_patches or {})
-    if isinstance(module, GraphModule) and direct_runs.has_only_ours(module):
+    if isinstance(module, GraphModule) and (added := _added(module)):
         given = {**compiler.config, **patches}.get(_SETTING)
         known = compat.inductor_config.unsafe_marked_cacheable_functions if given is None else given
-        patches[_SETTING] = {**dict.fromkeys(_OPERATORS, _key()), **known}
+        patches[_SETTING] = {**added, **known}
     return inner(compiler, module, inputs, config_patches=patches)

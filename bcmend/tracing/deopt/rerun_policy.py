@@ -14,7 +14,7 @@ from torch.fx import GraphModule
 from bcmend.dynamo import compat, frames
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.trace_state import Phase, at_the_end, at_the_end_of_a_graph
-from bcmend.tracing.deopt import graph_failure
+from bcmend.tracing.deopt import graph_failure, kept_for_backward
 from bcmend.tracing.effects import random_draws
 from bcmend.tracing.sites import body_states
 
@@ -38,6 +38,7 @@ def note(tx: compat.Tracer) -> None:
         return
     _IS_NOTED.put(output, True)
     graph_failure.say_of_graph(output)
+    kept_for_backward.note(output)
     code = output.root_tx.f_code
 
     def examine(module: object) -> None:

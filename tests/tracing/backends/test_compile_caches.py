@@ -127,7 +127,8 @@ def test_the_key_is_that_of_the_code_of_the_package(
         return compile_caches._key.__wrapped__()
 
     (tmp_path / "__init__.py").write_text("one")
-    monkeypatch.setattr(bcmend, "__file__", str(tmp_path / "__init__.py"))
+    place = tmp_path / "tracing" / "backends" / "compile_caches.py"
+    monkeypatch.setattr(compile_caches, "__file__", str(place))
     before = key()
     assert before == key()
     (tmp_path / "__init__.py").write_text("two")
