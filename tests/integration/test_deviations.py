@@ -23,6 +23,7 @@ import torch
 import torch.utils.checkpoint
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.overrides import TorchFunctionMode
 
 import bcmend
 
@@ -499,6 +500,26 @@ def test_what_comes_before_an_exception_from_outside_is_lost(
         with pytest.raises(kind, match="no room"):
             call(mended, value)
     assert (log, capsys.readouterr().out) == ([], "")
+
+
+def test_an_operation_that_fails_under_a_mode_comes_before_output(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    class Mode(TorchFunctionMode):
+        def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None):
+            return function(*args, **(kwargs or {}))
+
+    def program(x: Tensor, place: Tensor) -> Tensor:
+        print("before")
+        return x.gather(0, place)
+
+    def fails(function: Callable[[Tensor, Tensor], Tensor]) -> str:
+        with Mode(), pytest.raises(RuntimeError, match="out of bounds"):
+            function(torch.ones(3), torch.tensor([7]))
+        return capsys.readouterr().out
+
+    assert fails(program) == "before\n"
+    assert fails(_mended(program)) == ""
 
 
 @pytest.mark.parametrize("is_kept", [True, False])
