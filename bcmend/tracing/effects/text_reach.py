@@ -93,7 +93,7 @@ _LOADS_METHOD: Final = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
 #: Beginnings of the names of what leaves an object that nothing else has.
 _MAKES: Final = ("BUILD_", "CALL", "DICT_UPDATE", "FORMAT_", "LIST_EXTEND", "SET_UPDATE")
 _LOADS_VARIABLE: Final = ("LOAD_FAST", "LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF")
-_ENDS_STATEMENT: Final = ("STORE_", "DELETE_", "POP_TOP", "POP_JUMP", "JUMP", "FOR_ITER")
+_ENDS_STATEMENT: Final = ("STORE_", "DELETE_", "POP_TOP", "POP_JUMP_", "JUMP", "FOR_ITER")
 STORES: Final = frozenset({"STORE_ATTR", "DELETE_ATTR", "STORE_SUBSCR", "DELETE_SUBSCR"})
 TEXT_METHODS: Final = ("__str__", "__repr__", "__format__")
 

@@ -1,7 +1,26 @@
 """Programs that print, log, warn or write."""
 
-from corpus.patterns.output import arguments, blocks, loggers, moments, placement, sinks, values
+from corpus.patterns.output import (
+    arguments,
+    blocks,
+    loggers,
+    moments,
+    placement,
+    sinks,
+    texts,
+    values,
+)
 
-__all__ = ["TOPICS", "arguments", "blocks", "loggers", "moments", "placement", "sinks", "values"]
+__all__ = [
+    "TOPICS",
+    "arguments",
+    "blocks",
+    "loggers",
+    "moments",
+    "placement",
+    "sinks",
+    "texts",
+    "values",
+]
 
-TOPICS = (arguments, blocks, moments, placement, loggers, sinks, values)
+TOPICS = (arguments, blocks, texts, moments, placement, loggers, sinks, values)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from corpus.patterns.output.shown_objects import Described, Meter
-from corpus.patterns.pattern import OUTPUT, WHERE, pattern, patterns_among, refused, signs
+from corpus.patterns.pattern import OUTPUT, WHERE, pattern, patterns_among, signs
 
 Program = Callable[..., Any]
 logger = logging.getLogger(__name__)
@@ -420,54 +420,6 @@ def print_of_an_object_changed_later() -> Program:
         described.count += 2
         print("second", described)
         return x * described.count
-
-    return program
-
-
-@pattern(
-    signs,
-    refused("cannot-snapshot"),
-    graphs=None,
-    only_writes=True,
-    because="The text is made of a list that the object does not hold, and that is changed later.",
-)
-def object_that_shows_a_list_of_others() -> Program:
-    entries: list[str] = []
-
-    class Registry:
-        def __repr__(self) -> str:
-            return f"{len(entries)} entries"
-
-    registry = Registry()
-
-    def program(x: Tensor) -> Tensor:
-        print("before", registry)
-        entries.append("x")
-        print("behind", registry)
-        entries.clear()
-        return x * 2
-
-    return program
-
-
-@pattern(signs, OUTPUT, WHERE)
-def object_that_shows_a_list_that_stays() -> Program:
-    entries = ["a"]
-
-    class Registry:
-        def __repr__(self) -> str:
-            return f"{len(entries)} entries"
-
-    registry, other = Registry(), Described()
-
-    def program(x: Tensor) -> Tensor:
-        y = x * 2
-        print("before", registry)
-        if x.sum() > 0:
-            y = y + 1
-            print(f"positive {registry}")
-        other.count = len(entries)
-        return y
 
     return program
 

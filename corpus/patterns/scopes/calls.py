@@ -8,9 +8,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
-from corpus.patterns.pattern import COND, OUTPUT, WHERE, pairs, pattern, patterns_among, rows, signs
+from corpus.patterns.pattern import OUTPUT, WHERE, pairs, pattern, patterns_among, rows, signs
 from tests.equivalence import Call, call, compile_in_place, compile_then_patch, patch_the_class
 
 Program = Callable[..., Any]
@@ -443,30 +442,6 @@ def helper_called_twice_in_one_expression() -> Program:
         return norm(x) + norm(y - 1)
 
     return program
-
-
-@pattern(signs, COND, zero_gradients=True)
-def checkpointed_layer_with_two_expensive_arms() -> nn.Module:
-    def stack() -> nn.Module:
-        return nn.Sequential(nn.Linear(3, 64), nn.ReLU(), nn.Linear(64, 64), nn.Linear(64, 3))
-
-    class Layer(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.one, self.other = stack(), stack()
-
-        def forward(self, x: Tensor) -> Any:
-            return self.one(x) if x.sum() > 0 else self.other(x)
-
-    class Net(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer = Layer()
-
-        def forward(self, x: Tensor) -> Any:
-            return x + checkpoint(self.layer, x, use_reentrant=False)
-
-    return Net()
 
 
 PATTERNS = patterns_among(list(vars().values()))
