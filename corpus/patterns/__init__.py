@@ -15,6 +15,7 @@ checks.statements     Checks by `assert` or `torch._check`, in arms and several 
 checks.exceptions     What a check raises: class, arguments, cause and message
 output.arguments      How arguments of output are computed: formatted, starred, failing
 output.blocks         Output in `try` and `with` blocks, and handlers that show an exception
+output.texts          Output of objects whose text is made of what they do not hold
 output.moments        Output of values that are changed, bound again or deleted afterwards
 output.placement      Output in arms, loops, functions and modules
 output.loggers        Output by loggers and warnings: levels, callers, adapters, filters
@@ -27,10 +28,13 @@ effects.containers    Arms that change a list, a dictionary or a queue
 effects.attributes    Arms that set attributes, buffers, global or nonlocal variables
 randomness            Arms that draw random numbers of torch, and layers dropped at random
 scopes.blocks         Branches in, around and out of `with` and `try` blocks
+scopes.checkpoints    Branches in layers that are computed again for the backward pass
 scopes.calls          Branches in closures, decorators, hooks, methods and base classes
+scopes.variables      Arms that store to global variables and to those of enclosing functions
 loops.open            Loops with a data-dependent number of iterations, or over data-dependent items
 loops.exits           Loops over a known number that end early: `break`, `return`, `else`
 loops.bodies          Branches within iterations, comprehensions and generators
+dynamic.items         Items of lists, dictionaries and modules at places that the data determine
 dynamic.places        Reads and stores at places out of tensors: masks, indices, slices
 dynamic.sizes         Tensors of data-dependent size, and numbers out of tensors as sizes
 arms.failing          Arms that fail, give no finite value or cannot be traced

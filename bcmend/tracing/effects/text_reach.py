@@ -58,7 +58,10 @@ _OPENING_MODULES: Final = frozenset(
     tracemalloc uuid
     """.split()
 )
-_TRUSTED: Final = (frozenset(sys.stdlib_module_names) - _OPENING_MODULES) | {"torch", "numpy"}
+_TRUSTED: Final = (frozenset(sys.stdlib_module_names) - _OPENING_MODULES) | {
+    *("torch", "numpy"),
+    *("rich", "tqdm"),  # they only write
+}
 #: Names with which members are looked up by a text that is put together.
 _BY_ANY_NAME: Final = frozenset({"getattr", "attrgetter", "methodcaller", "vars", "dir"})
 #: Special methods that no text calls unasked.
