@@ -220,7 +220,6 @@ from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.reference import PythonReferenceAnalysis
 from torch.utils._sympy.solve import try_solve
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
-from torch.utils.checkpoint import _CachedTorchDispatchMode, _CachingTorchDispatchMode
 
 #: Attributes of torch that are private and no classes or functions of a module.
 DYNAMO_FILE: Final = torch._dynamo.__file__
@@ -385,7 +384,6 @@ operators with an effect: _EffectType _register_effectful_op
 assertions inside a graph: ASSERT_ASYNC ASSERT_SCALAR
 run an operation on fake tensors: FakeTensor FakeTensorMode get_fake_value make_fx
 see the operators behind an operation: TorchDispatchMode _disable_current_modes
-operators in a checkpoint: _CachedTorchDispatchMode _CachingTorchDispatchMode
 run sides of an operator directly: DispatchKey _get_current_dispatch_mode
 unbacked sizes and numbers: GuardOnDataDependentSymNode ShapeEnv canonicalize_bool_expr
     free_symbols free_unbacked_symbols statically_known_true

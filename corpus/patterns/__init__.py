@@ -28,7 +28,6 @@ effects.containers    Arms that change a list, a dictionary or a queue
 effects.attributes    Arms that set attributes, buffers, global or nonlocal variables
 randomness            Arms that draw random numbers of torch, and layers dropped at random
 scopes.blocks         Branches in, around and out of `with` and `try` blocks
-scopes.checkpoints    Branches in layers that are computed again for the backward pass
 scopes.calls          Branches in closures, decorators, hooks, methods and base classes
 scopes.variables      Arms that store to global variables and to those of enclosing functions
 loops.open            Loops with a data-dependent number of iterations, or over data-dependent items

@@ -81,11 +81,6 @@ def remembered() -> Iterator[None]:
         _MEMORY.reset(token)
 
 
-def is_remembering() -> bool:
-    """Return whether a graph with patched code is being compiled."""
-    return _MEMORY.get() is not None
-
-
 @hooks.around(
     compat.OutputGraph, "call_user_compiler", "sides that are traced once", gate=None, place=1
 )
