@@ -8,7 +8,7 @@ watch noted; for an object, Dynamo's record of stored attributes. Where one diff
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 import torch
 from torch.fx import Node
@@ -19,7 +19,7 @@ from bcmend.dynamo.trace_state import Phase, at_the_end
 from bcmend.dynamo.values import Value
 from bcmend.tracing.effects import random_draws
 from bcmend.tracing.effects.change_counts import changes
-from bcmend.tracing.effects.operator_runs import facts_of, target_name
+from bcmend.tracing.effects.operator_runs import facts_of, is_in_place, target_name
 from bcmend.tracing.sites.refusal import SiteChanged
 
 Watch = tuple[Callable[[], bool], Callable[[], None]]
@@ -90,3 +90,35 @@ def _check(watches: list[Watch]) -> None:
         on_change()
     if changed:
         raise SiteChanged(restart_reason="bcmend: what a mended site needs is changed later")
+
+
+def is_same(one: Value | None, other: Value) -> bool:
+    """Return whether two models are one, or of tuples of the same; Dynamo makes tuples anew."""
+    if one is other:
+        return True
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, compat.ConstantVariable) and isinstance(other, compat.ConstantVariable):
+        return type(one.value) is type(other.value) and bool(one.value == other.value)
+    if isinstance(one, compat.TensorVariable) and isinstance(other, compat.TensorVariable):
+        return _is_same_node(one.as_proxy().node, other.as_proxy().node)
+    if isinstance(one, compat.TupleVariable) and isinstance(other, compat.TupleVariable):
+        return len(one.items) == len(other.items) and all(map(is_same, one.items, other.items))
+    return False
+
+
+def _is_same_node(one: Any, other: Any) -> bool:
+    """Return whether two nodes compute the same of the same: a constructor may be traced twice."""
+    if not isinstance(one, Node) or not isinstance(other, Node):
+        return type(one) is type(other) and bool(one == other)
+    if one is other:
+        return True
+    if one.op == other.op == "placeholder":  # of an arm, and of the graph around it
+        return one.meta.get("example_value", one) is other.meta.get("example_value", other)
+    if one.op not in ("call_function", "call_method") or one.op != other.op:
+        return False
+    if one.target != other.target or random_draws.may_draw(one) or is_in_place(one):
+        return False
+    pairs = zip(one.args, other.args, strict=False)
+    has_same_form = len(one.args) == len(other.args) and not one.kwargs and not other.kwargs
+    return has_same_form and all(_is_same_node(*each) for each in pairs)

@@ -18,18 +18,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from torch.fx import Node
-
 from bcmend.delivery import codec
 from bcmend.dynamo import compat, hooks, snapshots
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.trace_state import Phase, at_the_end
 from bcmend.dynamo.values import Value, constant, example_of, items_in, object_behind
 from bcmend.knowledge import static_lookup
-from bcmend.tracing.effects import written_objects
+from bcmend.tracing.effects import watches, written_objects
 from bcmend.tracing.effects.change_counts import changes
-from bcmend.tracing.effects.operator_runs import is_in_place
-from bcmend.tracing.effects.random_draws import may_draw
 from bcmend.tracing.effects.reach import Reach
 from bcmend.tracing.effects.text_reach import TextReach
 from bcmend.tracing.sites import encoding, refusal
@@ -399,42 +395,12 @@ def _stored_later(effects: Any, moment: Moment) -> Iterator[tuple[Value, set[str
     """Yield objects, with the attributes stored since of which the record has no snapshot."""
     for owner, stored in effects.store_attr_mutations.items():
         before = moment.attributes.get(owner, {})
-        later = {name for name, value in stored.items() if not _is_same(before.get(name), value)}
+        later = {
+            name for name, value in stored.items() if not watches.is_same(before.get(name), value)
+        }
         later -= moment.put_back.get(owner, set())
         if later:
             yield owner, later
-
-
-def _is_same(one: Value | None, other: Value) -> bool:
-    """Return whether two models are one, or of tuples of the same; Dynamo makes tuples anew."""
-    if one is other:
-        return True
-    if type(one) is not type(other):
-        return False
-    if isinstance(one, compat.ConstantVariable) and isinstance(other, compat.ConstantVariable):
-        return type(one.value) is type(other.value) and bool(one.value == other.value)
-    if isinstance(one, compat.TensorVariable) and isinstance(other, compat.TensorVariable):
-        return _is_same_node(one.as_proxy().node, other.as_proxy().node)
-    if isinstance(one, compat.TupleVariable) and isinstance(other, compat.TupleVariable):
-        return len(one.items) == len(other.items) and all(map(_is_same, one.items, other.items))
-    return False
-
-
-def _is_same_node(one: Any, other: Any) -> bool:
-    """Return whether two nodes compute the same of the same: a constructor may be traced twice."""
-    if not isinstance(one, Node) or not isinstance(other, Node):
-        return type(one) is type(other) and bool(one == other)
-    if one is other:
-        return True
-    if one.op == other.op == "placeholder":  # of an arm, and of the graph around it
-        return one.meta.get("example_value", one) is other.meta.get("example_value", other)
-    if one.op not in ("call_function", "call_method") or one.op != other.op:
-        return False
-    if one.target != other.target or may_draw(one) or is_in_place(one):
-        return False
-    pairs = zip(one.args, other.args, strict=False)
-    has_same_form = len(one.args) == len(other.args) and not one.kwargs and not other.kwargs
-    return has_same_form and all(_is_same_node(*each) for each in pairs)
 
 
 def _changed_inside(effects: Any, moment: Moment) -> Iterator[Value]:
