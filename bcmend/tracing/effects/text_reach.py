@@ -59,7 +59,7 @@ _OPENING_MODULES: Final = frozenset(
     """.split()
 )
 _TRUSTED: Final = (frozenset(sys.stdlib_module_names) - _OPENING_MODULES) | {
-    *("torch", "numpy"),
+    *("torch", "numpy", "bcmend"),
     *("rich", "tqdm"),  # they only write
 }
 #: Names with which members are looked up by a text that is put together.

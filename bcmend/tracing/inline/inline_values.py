@@ -142,9 +142,9 @@ class Gathered:
         for changed in () if self.is_up_to_date else modified(self._tx):
             if changed is value or source in _origins(changed.source):
                 raise Refusal("inline-record", "an object that the call has changed")
-        self._require_as_before_the_call(object_behind(value))
         if _holds_tensors(object_behind(value)):
             raise Refusal("inline-record", "an object with tensors, which may have been changed")
+        self._require_as_before_the_call(object_behind(value))
         slot = self.plan.slot(source)
         return lambda tensors, objects: objects[slot]
 

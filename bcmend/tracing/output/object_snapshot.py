@@ -110,7 +110,7 @@ def of_objects(
     present: Present = {
         (owner, name): _attribute(tx, owner, name)
         for owner in objects
-        if _has_dictionary(type(owner.value))
+        if type(owner.value).__dictoffset__ != 0
         for name in sorted(site.stored_later)
     }
     rows: list[Value] = []
@@ -441,11 +441,7 @@ def _can_be_put_back(owner: Value, moment: Moment, names: Iterable[str] = ()) ->
     if owner not in moment.inside or not isinstance(owner, compat.UserDefinedObjectVariable):
         return False
     kind = type(owner.value)
-    return _has_dictionary(kind) and not any(_is_kept_elsewhere(kind, name) for name in names)
-
-
-def _has_dictionary(kind: type) -> bool:
-    return kind.__dictoffset__ != 0
+    return kind.__dictoffset__ != 0 and not any(_is_kept_elsewhere(kind, name) for name in names)
 
 
 def _is_kept_elsewhere(kind: type, name: str) -> bool:

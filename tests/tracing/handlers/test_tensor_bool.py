@@ -293,7 +293,7 @@ def test_truths_are_numbers_in_arithmetic(backend: str) -> None:
 
 def test_a_truth_is_a_place_in_a_list() -> None:
     def program(x: Tensor) -> Any:
-        return [x, -x][x.sum().item() > 0], (10, 20)[(x > 1).any().item()]
+        return [x + 1, -x][x.sum().item() > 0], (10, 20)[(x > 1).any().item()]
 
     values = ([1.0, 1.5], [-5.0, -2.0])
     assert_equivalent(
