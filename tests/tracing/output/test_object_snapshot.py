@@ -19,6 +19,7 @@ from torch._dynamo.variables.misc import StringFormatVariable
 import bcmend
 from bcmend.delivery.codec import TEXT, encoded
 from bcmend.delivery.records import show_as_of
+from bcmend.tracing.effects import written_objects
 from bcmend.tracing.effects.reach import Reach, identities_behind
 from bcmend.tracing.output import object_snapshot
 from bcmend.tracing.output.object_snapshot import Moment
@@ -357,7 +358,7 @@ def test_code_that_was_looked_at_for_stores_is_not_kept_alive(line: str, stores:
     space: dict[str, Any] = {}
     exec(f"def __str__(self):\n    {line}\n    return ''", space)
     code = weakref.ref(space["__str__"].__code__)
-    assert object_snapshot._stores(space["__str__"].__code__) is stores
+    assert written_objects._stores(space["__str__"].__code__) is stores
     space.clear()
     gc.collect()
     assert code() is None
