@@ -111,6 +111,7 @@ def _is_same_node(one: Any, other: Any) -> bool:
     """Return whether two nodes compute the same of the same: a constructor may be traced twice."""
     if not isinstance(one, Node) or not isinstance(other, Node):
         return type(one) is type(other) and bool(one == other)
+    one, other = _before_gates(one), _before_gates(other)
     if one is other:
         return True
     if one.op == other.op == "placeholder":  # of an arm, and of the graph around it
@@ -122,3 +123,14 @@ def _is_same_node(one: Any, other: Any) -> bool:
     pairs = zip(one.args, other.args, strict=False)
     has_same_form = len(one.args) == len(other.args) and not one.kwargs and not other.kwargs
     return has_same_form and all(_is_same_node(*each) for each in pairs)
+
+
+def _before_gates(node: Node) -> Node:
+    """Return what a gradient mask, ``torch.where(p, x, x.detach())``, has the values of."""
+    while node.target is torch.where and len(node.args) == 3:
+        _, value, other = node.args
+        is_gate = isinstance(other, Node) and other.target == "detach" and other.args[0] is value
+        if not isinstance(value, Node) or not is_gate:
+            break
+        node = value
+    return node

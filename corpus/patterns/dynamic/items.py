@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from corpus.patterns.pattern import SPLIT, pattern, patterns_among, refused
+from corpus.patterns.pattern import SPLIT, pattern, patterns_among
 from tests.equivalence import Call, call
 
 Program = Callable[..., Any]
@@ -17,10 +17,6 @@ Program = Callable[..., Any]
 def _places() -> Sequence[Call]:
     """Calls with one vector and a place: of each item, from the end, of none."""
     return [call(torch.arange(1.0, 5.0), torch.tensor(each)) for each in (0, 1, 2, -1, -3, 3, -4)]
-
-
-def _far_places() -> Sequence[Call]:
-    return [call(torch.arange(1.0, 5.0), torch.tensor(each)) for each in (0, 19)]
 
 
 @pattern(_places, SPLIT)
@@ -62,21 +58,6 @@ def layer_of_a_module_list() -> nn.Module:
             return self.layers[int(at)](x) * 2
 
     return Experts()
-
-
-@pattern(
-    _far_places,
-    refused("too-deep"),
-    graphs=None,
-    because="each of twenty items would be traced, with all that is done with it",
-)
-def item_of_many() -> Program:
-    factors = tuple(range(20))
-
-    def program(x: Tensor, at: Tensor) -> Tensor:
-        return x * factors[int(at)]
-
-    return program
 
 
 PATTERNS = patterns_among(list(vars().values()))
