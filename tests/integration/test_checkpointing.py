@@ -109,7 +109,13 @@ AROUND: dict[str, Callable[[], AbstractContextManager[Any]]] = {
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("around", AROUND)
+@pytest.mark.parametrize(
+    "around",
+    [
+        pytest.param(each, marks=() if "early" in each else pytest.mark.slow, id=each)
+        for each in AROUND
+    ],
+)
 @pytest.mark.parametrize("way", WAYS)
 def test_steps_are_those_of_eager_execution(
     way: str, around: str, backend: str, capsys: pytest.CaptureFixture[str]
