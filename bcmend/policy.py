@@ -24,13 +24,15 @@ _CHOICES: Final = {
 # Never touched, whatever the policy says: rewriting the rewriter would change what it measures.
 _OWN_PACKAGE: Final = "bcmend"
 
+#: Packages that write: calls of theirs are deferred as a whole.
+WRITING: Final = ("rich", "tqdm")
+
 # Tools that are no part of a model, whichever model it is.
 _NOT_REWRITTEN: Final = frozenset(
     {
         # Dynamo has rules of its own for what they do, and the compiler runs them while it traces.
         *("torch", "functorch", "torchgen", "triton", "numpy", "sympy", "networkx"),
-        # They write: calls of theirs are deferred as a whole.
-        *("rich", "tqdm"),
+        *WRITING,
         # They fetch files and compare versions.
         *("huggingface_hub", "packaging"),
         # They run programs or take them apart.

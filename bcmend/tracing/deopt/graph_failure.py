@@ -72,7 +72,7 @@ def _may_fail(output: compat.OutputGraph) -> bool:
     if output.shape_env.deferred_runtime_asserts:
         return True
     modules, mode = output.nn_modules, output.fake_mode
-    return bool(hazards_of(list(output.graph.nodes), mode, modules).partial)
+    return bool(hazards_of(output.graph.nodes, mode, modules).partial)
 
 
 def _guarded(output: compat.OutputGraph, graph: Callable[..., Any]) -> Callable[..., Any]:

@@ -94,6 +94,18 @@ def storage_of(tensor: torch.Tensor) -> int:
         return -id(tensor)
 
 
+def tensors_of(node: Node) -> list[torch.Tensor]:
+    """Return the fake tensors that a node gives, one or several."""
+    value = node.meta.get("example_value")
+    parts = value if isinstance(value, (list, tuple)) else (value,)
+    return [part for part in parts if isinstance(part, torch.Tensor)]
+
+
+def storages_of(node: Node) -> set[int]:
+    """Return the storages of the tensors that a node gives."""
+    return set(map(storage_of, tensors_of(node)))
+
+
 def target_name(node: Node) -> str:
     target = node.target
     return target if isinstance(target, str) else getattr(target, "__name__", repr(target))

@@ -34,6 +34,7 @@ import torch
 
 from bcmend.knowledge import static_lookup
 from bcmend.knowledge.static_lookup import ancestors, is_a, namespace
+from bcmend.policy import WRITING
 
 _ATOMS: Final = (
     str, bytes, int, float, complex, bool, type(None), CodeType, FrameType, TracebackType,
@@ -60,7 +61,7 @@ _OPENING_MODULES: Final = frozenset(
 )
 _TRUSTED: Final = (frozenset(sys.stdlib_module_names) - _OPENING_MODULES) | {
     *("torch", "numpy", "bcmend"),
-    *("rich", "tqdm"),  # they only write
+    *WRITING,
 }
 #: Names with which members are looked up by a text that is put together.
 _BY_ANY_NAME: Final = frozenset({"getattr", "attrgetter", "methodcaller", "vars", "dir"})

@@ -14,6 +14,7 @@ from typing import Final
 
 from bcmend.dynamo import compat
 from bcmend.dynamo.values import Value, object_behind
+from bcmend.policy import WRITING
 from bcmend.tracing.effects.text_reach import STORES, TEXT_METHODS
 from bcmend.weak_tables import ByIdentity
 
@@ -72,3 +73,8 @@ _STORING: Final[ByIdentity[CodeType, bool]] = ByIdentity()
 def _stores(code: CodeType) -> bool:
     found = (each.opname in STORES for each in dis.get_instructions(code))
     return _STORING.setdefault(code, lambda: any(found))
+
+
+def only_writes(value: object) -> bool:
+    """Return whether an object is of a package that only writes: it is no part of a text."""
+    return type(value).__module__.partition(".")[0] in WRITING

@@ -14,13 +14,13 @@ from typing import Any
 
 import torch
 from torch.autograd.graph import increment_version
-from torch.fx import Node, Proxy
-from torch.utils.checkpoint import CheckpointPolicy
+from torch.fx import Proxy
 
 from bcmend.dynamo import compat, fx_graph
 from bcmend.dynamo.values import TensorValue, Value, example_of
+from bcmend.tracing.deopt import kept_for_backward
 from bcmend.tracing.effects.hazards import Hazards
-from bcmend.tracing.effects.operator_runs import storage_of
+from bcmend.tracing.effects.operator_runs import storage_of, storages_of, tensors_of
 from bcmend.tracing.merging.merge import Pair
 from bcmend.tracing.merging.shared_memory import (
     enter_as_views,
@@ -181,7 +181,7 @@ def may_overlap_itself(example: torch.Tensor) -> bool:
 def _outlives_the_graph(outer: Proxy) -> bool:
     storage = storage_of(example_behind(outer))
     return any(
-        node.op in ("placeholder", "get_attr") and storage in _storages_of(node)
+        node.op in ("placeholder", "get_attr") and storage in storages_of(node)
         for node in outer.node.graph.nodes
     )
 
@@ -225,26 +225,16 @@ def _require_not_saved(
     ]
     for node in tx.output.graph.nodes:
         is_opaque = isinstance(node.target, compat.HigherOrderOperator)
-        if is_opaque and any(storage in _storages_of(each) for each in node.all_input_nodes):
+        if is_opaque and any(storage in storages_of(each) for each in node.all_input_nodes):
             raise Refusal(
                 "arm-effects", f"{node.target.__name__} may keep a tensor that is changed in place"
             )
-        starts += [tensor.grad_fn for tensor in _tensors_of(node) if storage_of(tensor) != storage]
+        starts += [tensor.grad_fn for tensor in tensors_of(node) if storage_of(tensor) != storage]
     for saved in saved_for_backward(starts):
         if saved is None or storage_of(saved) == storage:
             raise Refusal(
                 "arm-effects", "a tensor is changed in place that an earlier operation has kept"
             )
-
-
-def _tensors_of(node: Node) -> list[torch.Tensor]:
-    value = node.meta.get("example_value")
-    parts = value if isinstance(value, (list, tuple)) else (value,)
-    return [part for part in parts if isinstance(part, torch.Tensor)]
-
-
-def _storages_of(node: Node) -> set[int]:
-    return set(map(storage_of, _tensors_of(node)))
 
 
 def saved_for_backward(starts: Iterable[Any]) -> Iterator[torch.Tensor | None]:
@@ -322,10 +312,7 @@ def _keep_for_backward(tx: compat.Tracer, changes: Sequence[InPlace]) -> None:
     if not torch.is_grad_enabled():
         return
     storages = {storage_of(example_behind(change.outer)) for change in changes}
-    for node in tx.output.graph.nodes:
-        reads = any(_storages_of(argument) & storages for argument in node.all_input_nodes)
-        if reads and not _storages_of(node) & storages:
-            node.meta["recompute"] = CheckpointPolicy.MUST_SAVE
+    kept_for_backward.keep(tx.output.graph.nodes, storages)
 
 
 def _set_grad_enabled(tx: compat.Tracer, enabled: bool) -> None:

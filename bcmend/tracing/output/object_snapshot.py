@@ -256,21 +256,16 @@ def _text(tx: compat.Tracer, inside: Iterable[Value]) -> Text:
     roots, kinds = [], []
     for each in inside:
         value = object_behind(each)
-        if written_objects.writer_of(value) is not None or _is_a_writer(type(value)):
+        if written_objects.writer_of(value) is not None or written_objects.only_writes(value):
             continue
         if isinstance(each, compat.UserDefinedObjectVariable):
             kinds.append(type(each.value))
         if type(each) is compat.LazyVariableTracker:
             roots.append(None if each.is_realized() else each.original_value())
         elif each.source is not None:
-            roots.append(behind.get(identity.get(each, 0), object_behind(each)))
+            roots.append(behind.get(identity.get(each, 0), value))
     key = tuple(map(id, (*roots, *kinds)))
     return _TEXTS.of(tx.output).setdefault(key, Text(roots, kinds))
-
-
-def _is_a_writer(kind: type) -> bool:
-    """Return whether objects of a class of a package that only writes are no part of a text."""
-    return kind.__module__.partition(".")[0] in ("rich", "tqdm")
 
 
 def _base_of(variable: Value) -> Value | None:
