@@ -1,8 +1,9 @@
-"""What all tests share: strict mode, no registration of an earlier test, no limits of time."""
+"""What all tests share: strict mode, no limits of time, nothing that an earlier test has left."""
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 
 os.environ.setdefault("BCMEND_STRICT", "1")
@@ -23,3 +24,23 @@ hypothesis.settings.load_profile("any machine")
 def _registrations_are_undone() -> Iterator[None]:
     with registrations_undone():
         yield
+
+
+@pytest.fixture(autouse=True)
+def _blocks_are_left() -> Iterator[None]:
+    """Fail the test that leaves a block of torch's open, not those behind it that meet it."""
+    yield
+    torch = sys.modules.get("torch")
+    if torch is None or not hasattr(torch, "_C"):
+        return
+    left = []
+    while torch._C._functorch.peek_interpreter_stack() is not None:
+        torch._C._functorch.pop_dynamic_layer_stack()
+        left.append("a level of torch.func")
+    if not torch._C._autograd._saved_tensors_hooks_is_enabled():
+        torch._C._autograd._saved_tensors_hooks_enable()
+        left.append("disabled hooks of saved tensors")
+    if not torch.is_grad_enabled():
+        torch.set_grad_enabled(True)
+        left.append("disabled gradients")
+    assert not left

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import bcmend
 from tests.equivalence import assert_equivalent, call
 
 GOOD, BAD = torch.tensor([0, 1, 2]), torch.tensor([0, 9, 2])
@@ -107,3 +108,53 @@ def test_instances_whose_buffers_can_and_cannot_be_kept() -> None:
         ]
 
     assert_equivalent(Both, calls, fullgraph=False, graphs=None, recompiles=None)
+
+
+def _without_gradients(x: Tensor, places: Tensor) -> Tensor:
+    with torch.no_grad():
+        return x.gather(1, places[:, None])
+
+
+def _in_half_precision(x: Tensor, places: Tensor) -> Tensor:
+    with torch.autocast("cpu", torch.bfloat16):
+        return (x @ x).gather(1, places[:, None])
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("block", [_without_gradients, _in_half_precision, _gradient])
+def test_a_block_is_left_where_a_graph_fails_in_it(
+    block: Callable[[Tensor, Tensor], Tensor], backend: str
+) -> None:
+    def settings() -> list[Any]:
+        hooks = torch._C._autograd._saved_tensors_hooks_is_enabled()
+        return [torch.is_grad_enabled(), torch.is_autocast_enabled("cpu"), hooks]
+
+    def caught(x: Tensor, places: Tensor) -> Tensor:
+        print("before", x.sum().item())
+        try:
+            y = block(x, places)
+        except (IndexError, RuntimeError):
+            y = x
+        return (x * y.float()).sum()
+
+    compiled = torch.compile(bcmend.patch(caught), backend=backend)
+    for places in (GOOD, BAD, GOOD, BAD):
+        x, y = (_square().requires_grad_() for _ in range(2))
+        before = settings()
+        compiled(x, places).backward()
+        caught(y, places).backward()
+        assert settings() == before == [True, False, True]
+        assert x.grad is not None and y.grad is not None
+        assert torch.equal(x.grad, y.grad)
+
+
+def test_a_block_is_left_where_the_exception_goes_on() -> None:
+    def fails(x: Tensor, places: Tensor) -> Tensor:
+        print("before", x.sum().item())
+        return _without_gradients(x, places)
+
+    compiled = torch.compile(bcmend.patch(fails), backend="eager")
+    compiled(_square(), GOOD)
+    with pytest.raises((IndexError, RuntimeError), match="out of bounds"):
+        compiled(_square(), BAD)
+    assert torch.is_grad_enabled()

@@ -15,7 +15,7 @@ from typing import Any, Final
 from bcmend.delivery.emission import emitted
 from bcmend.dynamo import compat, hooks, plain_python
 from bcmend.dynamo.slots import Slot
-from bcmend.tracing.deopt import raised_errors, undo_log
+from bcmend.tracing.deopt import block_settings, raised_errors, undo_log
 from bcmend.tracing.effects.hazards import hazards_of
 
 #: Returns what is called where a complete graph fails, while its exception is being handled.
@@ -77,6 +77,7 @@ def _may_fail(output: compat.OutputGraph) -> bool:
 
 def _guarded(output: compat.OutputGraph, graph: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that runs ``graph`` and restores what it has changed if it fails."""
+    graph = _leaving_blocks(output, graph)
     instead = _INSTEAD.of(output)
     give = instead() if instead is not None and can_be_put_back(output) else None
     if give is None:
@@ -100,6 +101,23 @@ def _guarded(output: compat.OutputGraph, graph: Callable[..., Any]) -> Callable[
             plain_python.leave_transforms(depth)  # of the graph, which did not come to that
             undo_log.put_back(tuple(before), draws=False)
             return give()
+
+    attempt.__code__ = unseen(attempt.__code__)
+    return attempt
+
+
+def _leaving_blocks(output: compat.OutputGraph, graph: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that runs ``graph``, and leaves the blocks in it if it fails."""
+    if not block_settings.are_set_in(output.graph):
+        return graph
+
+    def attempt(*inputs: Any) -> Any:
+        before = block_settings.read()
+        try:
+            return graph(*inputs)
+        except BaseException:
+            block_settings.put_back(before)
+            raise
 
     attempt.__code__ = unseen(attempt.__code__)
     return attempt

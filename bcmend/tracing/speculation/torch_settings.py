@@ -18,6 +18,7 @@ import torch
 from torch.backends.cuda import matmul
 
 from bcmend.dynamo import compat
+from bcmend.tracing.deopt.block_settings import nesting_of_autocast, set_nesting_of_autocast
 
 Get = Callable[[], Any]
 Set = Callable[[Any], object]
@@ -138,18 +139,6 @@ def _set_anomaly(value: tuple[bool, bool]) -> None:
     torch.autograd.set_detect_anomaly(*value)
 
 
-def _nesting_of_autocast() -> int:
-    torch.autocast_increment_nesting()
-    return int(torch.autocast_decrement_nesting())
-
-
-def _set_nesting_of_autocast(value: int) -> None:
-    while _nesting_of_autocast() > value:
-        torch.autocast_decrement_nesting()
-    while _nesting_of_autocast() < value:
-        torch.autocast_increment_nesting()
-
-
 _LEAST: Final = [5e-324]  # no constant of the code, which would compute with it once
 
 
@@ -208,7 +197,7 @@ _PUBLIC: Final[dict[str, tuple[Get, Set | None]]] = {
         torch.set_float32_matmul_precision,
     ),
     "cache of autocast": (torch.is_autocast_cache_enabled, torch.set_autocast_cache_enabled),
-    "nesting of autocast": (_nesting_of_autocast, _set_nesting_of_autocast),
+    "nesting of autocast": (nesting_of_autocast, set_nesting_of_autocast),
     "attention by flash": (
         torch.backends.cuda.flash_sdp_enabled,
         torch.backends.cuda.enable_flash_sdp,
