@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
 from types import FunctionType, MethodType
 from typing import Any, TypeVar
 
@@ -22,6 +24,7 @@ from bcmend.policy import DEFAULT, Policy
 from bcmend.site_report import Report
 
 Subject = TypeVar("Subject")
+_Install = Callable[[object, Policy, int, object], None]
 
 
 def patch(obj: Subject, *, policy: Policy | None = None) -> Subject:
@@ -61,10 +64,14 @@ def unpatch(obj: object = None) -> None:
     _remove(None if obj is None else _owner(obj))
 
 
+class _Owner:
+    """Stands for a ``with`` block."""
+
+
 @contextmanager
 def patched(obj: Subject, *, policy: Policy | None = None) -> Iterator[Subject]:
     """Mend ``obj`` for the length of a ``with`` block. Arguments as for ``patch``."""
-    owner = object()
+    owner = _Owner()
     _install(obj, _policy(policy), id(owner), owner)
     try:
         yield obj
@@ -117,19 +124,25 @@ def register_substitute(target: Callable[..., Any] | str, replacement: Callable[
     _forget_analyses()
 
 
-def report(obj: object, *, policy: Policy | None = None) -> Report:
-    """Return what was done, or would be done, at every site that ``obj`` reaches.
+def report(obj: object, *, policy: Policy | None = None, ahead: bool = False) -> Report:
+    """Return what was done at every site of ``obj`` that a traced call has met.
 
-    A site is ``planned`` until a traced call has reached it.
+    Args:
+        obj: what was patched, or could be.
+        policy: what would be mended and how, for what is not patched.
+        ahead: look at all code that ``obj`` reaches, and list as ``planned`` what would be mended
+            if a traced call met it. Else nothing is looked at before Dynamo has stopped.
 
     Raises:
         UnsupportedObject: ``obj`` is nothing that could be patched.
     """
     chosen = _policy(policy)
-    reached = {id(each.function): each.function for each in reach(obj, chosen)}
     name = path_of(obj) or type(uncompiled(obj)).__qualname__
+    reached = {id(each.function): each.function for each in reach(obj, chosen)}
     if not _is_tested():
         return Report(name, (), len(reached), 0)
+    if not ahead and not _is_looked_at(obj, reached.values()):
+        return Report(name, (), len(reached), 0, waits=True)
     from bcmend.patching import installer, site_records
     from bcmend.patching.table import TABLE
 
@@ -137,23 +150,76 @@ def report(obj: object, *, policy: Policy | None = None) -> Report:
     reached |= {id(each): each for each in installer.owned_by(_owner(obj))}
     functions = list(reached.values())
     changed = sum(TABLE.of(each) is not None for each in functions)
-    return Report(name, site_records.site_records(functions, chosen), len(functions), changed)
+    found = site_records.site_records(functions, chosen)
+    sites = tuple(each for each in found if ahead or each.status != "planned")
+    return Report(name, sites, len(functions), changed)
+
+
+def _is_looked_at(obj: object, reached: Iterable[FunctionType]) -> bool:
+    """Return whether the code of an object, or some that it reaches, was analysed and mended."""
+    waiting = sys.modules.get("bcmend.patching.waiting")
+    if waiting is None or not waiting.is_any_mended() or _waits(_owner(obj)):
+        return False
+    return waiting.is_known(_owner(obj)) or any(map(waiting.is_mended, reached))
+
+
+def _waits(owner: int) -> bool:
+    waiting = sys.modules.get("bcmend.patching.waiting")
+    return waiting is not None and waiting.waits(owner)
 
 
 def _install(obj: object, policy: Policy, owner: int, holder: object) -> None:
-    found = reach(obj, policy)
-    if _is_tested():
-        from bcmend.patching import installer, retrace  # noqa: F401  is asked by traces
+    path_of(obj)
+    if not releases.is_tested():
+        _is_tested()
+    elif policy.mend == "on-demand":
+        _have_wait(obj, policy, owner, holder)
+    elif not _waits(owner):
+        _install_ahead(obj, policy, owner, holder)
 
-        installer.begin_anew([each.function for each in found])
-        installer.watch(owner, holder)
-        installer.install(found, policy, owner=owner, entries=_entries(uncompiled(obj)))
+
+def _have_wait(obj: object, policy: Policy, owner: int, holder: object) -> None:
+    """Have ``obj`` wait until Dynamo stops in it, if nothing is known of its code yet."""
+    from bcmend.patching import stops, waiting  # noqa: F401  watches traces
+
+    if waiting.is_known(owner):
+        return
+    subject = uncompiled(obj)
+    starts = [each for each in _entries(subject) if policy.touches(_module_of(each))]
+    kinds = {type(each) for each in _modules(subject)}
+    kinds = {each for each in kinds if policy.touches(each.__module__)}
+    ahead, later = (partial(_as_said, install, policy) for install in (_install_ahead, _have_wait))
+    if starts and not any(map(waiting.is_mended, starts)):
+        with suppress(TypeError):  # what has no weak references
+            one = waiting.Waiting(subject, holder, starts, kinds, ahead=ahead, later=later)
+            waiting.wait(owner, one)
+            return
+    _install_ahead(obj, policy, owner, holder)
+
+
+def _as_said(install: _Install, policy: Policy, obj: object, owner: int, holder: object) -> None:
+    install(obj, policy, owner, holder)
+
+
+def _install_ahead(obj: object, policy: Policy, owner: int, holder: object) -> None:
+    found = reach(obj, policy)
+    from bcmend.patching import installer, retrace, waiting  # noqa: F401  is asked by traces
+
+    functions = [each.function for each in found]
+    waiting.wait_no_more(owner)
+    waiting.mend([each.__code__ for each in functions])
+    installer.begin_anew(functions)
+    installer.watch(owner, holder)
+    entries = frozenset(map(id, _entries(uncompiled(obj))))
+    installer.install(found, policy, owner=owner, entries=entries)
 
 
 def _remove(owner: int | None) -> None:
-    if releases.is_tested():
-        from bcmend.patching import installer
-
+    if not releases.is_tested():
+        return
+    if waiting := sys.modules.get("bcmend.patching.waiting"):
+        waiting.wait_no_more(owner)
+    if installer := sys.modules.get("bcmend.patching.installer"):
         installer.remove(owner)
 
 
@@ -195,21 +261,33 @@ def _policy(policy: object) -> Policy:
     return policy
 
 
-def _entries(subject: object) -> frozenset[int]:
-    """Return the identities of the functions that Dynamo may enter first."""
-    if isinstance(subject, torch.nn.Module):
-        found = [each for module in subject.modules() for each in _entries_of_module(module)]
+def _entries(subject: object) -> list[FunctionType]:
+    """Return the functions that Dynamo may enter first."""
+    found: list[object]
+    if modules := _modules(subject):
+        kinds = {id(type(each)): type(each) for each in modules}
+        found = [inspect.getattr_static(each, "forward", None) for each in kinds.values()]
+        found += [each for module in modules for each in _entries_of_instance(vars(module))]
     else:
         is_class = isinstance(subject, type)
         found = [inspect.getattr_static(subject, "forward", None) if is_class else subject]
-    return frozenset(id(each) for each in map(_function_of, found) if each is not None)
+    return [each for each in map(_function_of, found) if each is not None]
 
 
-def _entries_of_module(module: torch.nn.Module) -> Iterator[object]:
-    yield inspect.getattr_static(type(module), "forward", None)
-    yield vars(module).get("forward")
+def _modules(subject: object) -> list[torch.nn.Module]:
+    return list(subject.modules()) if isinstance(subject, torch.nn.Module) else []
+
+
+def _module_of(function: FunctionType) -> str:
+    return str(function.__globals__.get("__name__", ""))
+
+
+def _entries_of_instance(held: dict[str, Any]) -> Iterator[object]:
+    if "forward" in held:
+        yield held["forward"]
     for name in ("_forward_hooks", "_forward_pre_hooks"):
-        yield from vars(module).get(name, {}).values()
+        if hooks := held.get(name):
+            yield from hooks.values()
 
 
 def _function_of(candidate: object) -> FunctionType | None:

@@ -91,8 +91,8 @@ def _report(target: str) -> Report:
     import bcmend  # takes long: only once the target is known to exist
 
     try:
-        with bcmend.patched(subject):
-            return bcmend.report(subject)
+        with bcmend.patched(subject, policy=bcmend.Policy(mend="ahead")):
+            return bcmend.report(subject, ahead=True)
     except BcmendError as error:
         raise _InputError(f"cannot patch {target}: {_first_line(error)}") from error
 

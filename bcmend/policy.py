@@ -13,12 +13,14 @@ BranchPolicy: TypeAlias = Literal["auto", "where", "cond"]
 OutputPolicy: TypeAlias = Literal["defer", "inline", "keep", "drop"]
 GuardPolicy: TypeAlias = Literal["defer", "inline", "keep"]
 UntakenPolicy: TypeAlias = Literal["none", "zeros"]
+MendPolicy: TypeAlias = Literal["ahead", "on-demand"]
 
 _CHOICES: Final = {
     "branch": BranchPolicy,
     "output": OutputPolicy,
     "guards": GuardPolicy,
     "untaken_gradients": UntakenPolicy,
+    "mend": MendPolicy,
 }
 
 # Never touched, whatever the policy says: rewriting the rewriter would change what it measures.
@@ -58,6 +60,9 @@ class Policy:
         untaken_gradients: the gradient of a tensor that only the side not taken uses. "none" is
             `None`, as in eager execution; for that the backward pass reads the conditions of the
             branches. "zeros" reads nothing, and gives zeros.
+        mend: when code is looked at and rewritten. "on-demand" waits until Dynamo stops in what the
+            object reaches: what it captures without that is as on torch alone. "ahead" does it when
+            the object is patched, for those who want to read the code, or pay at once.
         include: dotted package names to rewrite although they are left alone by default, such as
             `("torch.nn",)`. It covers subpackages. bcmend itself cannot be included.
         exclude: dotted names never rewritten, such as `("mymodel.layers",)`. It covers
@@ -73,6 +78,7 @@ class Policy:
     output: OutputPolicy = "defer"
     guards: GuardPolicy = "defer"
     untaken_gradients: UntakenPolicy = "none"
+    mend: MendPolicy = "on-demand"
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     off: frozenset[str] | tuple[str, ...] = ()

@@ -64,16 +64,18 @@ class SiteRecord:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Everything that patching did to one object, with the sites in the order of file and line.
+    """Everything that was done to one object, with the sites in the order of file and line.
 
     ``functions_reached`` counts the Python functions that it can reach, ``functions_changed`` those
-    of them that got new bytecode.
+    of them that got new bytecode. ``waits`` says that none was analysed, since Dynamo has not
+    stopped in any.
     """
 
     subject: str
     sites: tuple[SiteRecord, ...]
     functions_reached: int
     functions_changed: int
+    waits: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sites", tuple(sorted(self.sites, key=_position)))
@@ -94,6 +96,7 @@ class Report:
             "subject": self.subject,
             "functions_reached": self.functions_reached,
             "functions_changed": self.functions_changed,
+            "waits": self.waits,
             "counts": _counts(self.sites),
             "sites": [_site_dict(site) for site in self.sites],
         }
@@ -147,6 +150,11 @@ def _counts(sites: tuple[SiteRecord, ...]) -> dict[str, int]:
 
 
 def _summary(report: Report) -> str:
+    if report.waits:
+        return (
+            f"{plural(report.functions_reached, 'function')} reached, none analysed: "
+            "Dynamo has not stopped in any (report(obj, ahead=True) analyses them)"
+        )
     counts = [f"{count} {status}" for status, count in _counts(report.sites).items() if count]
     return (
         f"{plural(len(report.sites), 'site')}{': ' if counts else ''}{', '.join(counts)}; "

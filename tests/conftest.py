@@ -44,3 +44,11 @@ def _blocks_are_left() -> Iterator[None]:
         torch.set_grad_enabled(True)
         left.append("disabled gradients")
     assert not left
+
+
+@pytest.fixture
+def mended_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have objects patched with no policy be mended at once, for tests that look at their code."""
+    from bcmend import Policy, api
+
+    monkeypatch.setattr(api, "DEFAULT", Policy(mend="ahead"))

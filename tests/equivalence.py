@@ -186,7 +186,8 @@ def run_eagerly(make: Make, inputs: Inputs, *, training: bool, patched: bool) ->
     _seed()
     program = make()
     calls = _calls(inputs, training)
-    with bcmend.patched(program) if patched else nullcontext():
+    policy = bcmend.Policy(mend="ahead")  # else nothing would be changed
+    with bcmend.patched(program, policy=policy) if patched else nullcontext():
         return _observe_all(program, program, calls, training)
 
 

@@ -471,7 +471,7 @@ def _refusals(
                     run(program)
                 except (RuntimeError, torch._dynamo.exc.TorchDynamoException):
                     pass  # as it would without bcmend
-        return {site.refusal for site in bcmend.report(program, policy=policy).sites}
+        return {site.refusal for site in bcmend.report(program, policy=policy, ahead=True).sites}
     finally:
         bcmend.unpatch()
 

@@ -25,6 +25,9 @@ from torch._C import (
 from torch._C._autograd import (
     CreationMeta,
     _get_creation_meta,
+    _saved_tensors_hooks_disable,
+    _saved_tensors_hooks_enable,
+    _saved_tensors_hooks_get_disabled_error_message,
     _top_saved_tensors_default_hooks,
 )
 from torch._C._dynamo.eval_frame import get_eval_frame_callback, reset_code, set_eval_frame
@@ -37,7 +40,7 @@ from torch._C._functorch import (
     pop_dynamic_layer_stack_and_undo_to_depth,
 )
 from torch._dynamo import config as dynamo_config
-from torch._dynamo import graph_break_hints, trace_rules
+from torch._dynamo import convert_frame, graph_break_hints, symbolic_convert, trace_rules
 from torch._dynamo.bytecode_transformation import (
     create_build_tuple,
     create_call_function,
@@ -45,7 +48,7 @@ from torch._dynamo.bytecode_transformation import (
     create_jump_absolute,
 )
 from torch._dynamo.codegen import PyCodegen
-from torch._dynamo.convert_frame import compile_lock
+from torch._dynamo.convert_frame import CatchErrorsWrapper, compile_lock, get_compile_id
 from torch._dynamo.current_scope_id import current_scope_id, enter_new_scope
 from torch._dynamo.eval_frame import always_optimize_code_objects, skip_code
 from torch._dynamo.exc import (
@@ -67,7 +70,7 @@ from torch._dynamo.exc import (
     raise_observed_exception,
     unimplemented,
 )
-from torch._dynamo.guards import GuardBuilder, install_guard
+from torch._dynamo.guards import DeletedGuardManagerWrapper, GuardBuilder, install_guard
 from torch._dynamo.output_graph import OutputGraph
 from torch._dynamo.resume_execution import ContinueExecutionCache
 from torch._dynamo.side_effects import SideEffects
@@ -84,7 +87,7 @@ from torch._dynamo.source import (
 from torch._dynamo.symbolic_convert import ExceptionVals, InstructionTranslatorBase
 from torch._dynamo.symbolic_convert import tls as translator_tls
 from torch._dynamo.trace_rules import SkipResult
-from torch._dynamo.types import ConvertFrameReturn
+from torch._dynamo.types import ConvertFrameReturn, GuardedCode, wrap_guarded_code
 from torch._dynamo.utils import (
     _get_error_on_graph_break,
     _set_error_on_graph_break,
@@ -92,7 +95,7 @@ from torch._dynamo.utils import (
     get_fake_value,
     unpack_iterable,
 )
-from torch._dynamo.variables import higher_order_ops, object_protocol
+from torch._dynamo.variables import higher_order_ops, object_protocol, user_defined
 from torch._dynamo.variables.base import (
     AsPythonConstantNotImplementedError,
     AttributeMutationNew,
@@ -147,6 +150,7 @@ from torch._dynamo.variables.misc import (
     ExceptionVariable,
     LoggingLoggerVariable,
     NewGlobalVariable,
+    NumpyVariable,
     StringFormatVariable,
     SuperVariable,
 )
@@ -195,6 +199,7 @@ from torch._subclasses.functional_tensor import (
 from torch._tensor_str import PRINT_OPTS
 from torch.amp.autocast_mode import _enter_autocast, _exit_autocast
 from torch.autograd.grad_mode import _enter_inference_mode, _unsafe_preserve_version_counter
+from torch.export import _trace as export_trace
 from torch.fx.experimental.proxy_tensor import (
     ProxyTorchDispatchMode,
     get_proxy_mode,
@@ -314,8 +319,7 @@ WITHOUT_EFFECT: Final = (
 PAIRED_SETTERS: Final = (
     *(torch._C._set_grad_enabled, torch._C._set_deterministic_algorithms),
     *(torch._C._set_fwd_grad_enabled, torch._C._functorch.set_inplace_requires_grad_allowed),
-    torch._C._autograd._saved_tensors_hooks_disable,
-    torch._C._autograd._saved_tensors_hooks_enable,
+    *(_saved_tensors_hooks_disable, _saved_tensors_hooks_enable),
     *(torch._C._functorch._grad_increment_nesting, torch._C._functorch._grad_decrement_nesting),
     torch._functorch.predispatch._jvp_increment_nesting,
     torch._functorch.predispatch._jvp_decrement_nesting,
@@ -336,7 +340,8 @@ models of values in a trace: AutogradFunctionApplyVariable BaseListVariable Buil
     ExceptionVals ExceptionVariable FrozenDataClassVariable IteratorVariable LazyVariableTracker
     ListIteratorVariable ListVariable LocalGeneratorFunctionVariable
     LocalGeneratorObjectVariable LoggingLoggerVariable NamedTupleVariable
-    NestedUserFunctionVariable NewGlobalVariable NumpyNdarrayVariable OrderedDictVariable
+    NestedUserFunctionVariable NewGlobalVariable NumpyNdarrayVariable NumpyVariable
+    OrderedDictVariable
     PolyfilledFunctionVariable RangeIteratorVariable RangeVariable RemovableHandleVariable
     SetAttrBuiltinVariable SetVariable SizeVariable SliceVariable StringFormatVariable
     StructSequenceVariable SuperVariable SymNodeVariable TensorVariable
@@ -368,6 +373,9 @@ exceptions of the program in a trace: ObservedException ObservedUserStopIteratio
 which code Dynamo compiles, and when: ConvertFrameReturn _get_error_on_graph_break
     _set_error_on_graph_break compile_lock get_eval_frame_callback reset_code set_eval_frame
     always_optimize_code_objects skip_code
+the first trace of what waits to be mended: CatchErrorsWrapper
+    DeletedGuardManagerWrapper GuardedCode
+    convert_frame export_trace get_compile_id symbolic_convert user_defined wrap_guarded_code
 which functions Dynamo inlines: SkipResult trace_rules
 settings of Dynamo, of AOTAutograd, of Inductor: dynamo_config functorch_config
     inductor_config
@@ -395,7 +403,8 @@ views, versions and history of tensors: CreationMeta _get_creation_meta _get_dat
 grad mode, inference mode, default dtype and autocast inside a graph: _set_grad_enabled_now
     _set_default_dtype_now _enter_autocast _exit_autocast _enter_inference_mode
     _is_any_autocast_enabled
-settings without public names: PRIVATE_SETTINGS PAIRED_SETTERS WITHOUT_EFFECT
+settings without public names: PRIVATE_SETTINGS PAIRED_SETTERS _saved_tensors_hooks_disable
+    _saved_tensors_hooks_enable _saved_tensors_hooks_get_disabled_error_message WITHOUT_EFFECT
     TorchFunctionModeStackVariable
 transforms of torch.func: get_unwrapped is_batchedtensor is_functorch_wrapped_tensor
     peek_interpreter_stack get_dynamic_layer_stack_depth

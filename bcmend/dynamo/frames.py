@@ -170,6 +170,31 @@ def is_captured_whole(tx: compat.Tracer) -> bool:
     return bool(tx.one_graph or tx.error_on_graph_break)
 
 
+def captured_whole(callback: Any, *given: Any, convert: Any = None) -> Any:
+    """Have a callback of Dynamo's compile a frame, every graph break of which is an error.
+
+    Dynamo remembers the mode of the last frame that it compiled, and goes by it for a frame that it
+    does not compile because the limit of recompilations is reached (``ConvertFrameBox`` in
+    torch/_dynamo/convert_frame.py).
+
+    Args:
+        callback: compiles frames.
+        given: the frame and what else it is given.
+        convert: is called with ``callback`` before these; ``None`` has ``callback`` itself called.
+    """
+    backend = getattr(callback, "_torchdynamo_orig_backend", None)
+    remembered = getattr(getattr(backend, "_inner_convert", None), "_box", None)
+    before = getattr(remembered, "error_on_graph_break", None)
+    mode = compat._get_error_on_graph_break()
+    compat._set_error_on_graph_break(True)
+    try:
+        return callback(*given) if convert is None else convert(callback, *given)
+    finally:
+        compat._set_error_on_graph_break(mode)
+        if remembered is not None:
+            remembered.error_on_graph_break = before
+
+
 def ends_at_a_boundary(tx: compat.Tracer) -> bool:
     """Return whether what the root frame returns goes straight to a boundary."""
     return BUFFER in tx.output.root_tx.f_code.co_varnames and is_captured_whole(tx)

@@ -3,6 +3,7 @@
 A hook is declared where it is implemented and runs only for frames of patched code
 (``frames.covers``). Hooks are in place only while a trace is under way in which patched code takes
 part (``active``, ``activate_for``), so that other programs are compiled by torch as it was written.
+A few watch for objects that wait to be mended (``watch``), as long as any does.
 ``OutputGraph``, ``SideEffects`` and ``ShapeEnv`` are not touched at all: the objects of such a
 trace get a subclass (``adopt``), since the last two are asked questions after the trace, too.
 """
@@ -173,6 +174,9 @@ class Registry:
         before: puts one thing each back when the last of them ends.
         subclasses: of each class of ``_PER_TRACE``, what its objects become.
         armed: puts one thing each back when nothing is patched any more.
+        watches: the methods that are replaced while objects wait to be mended.
+        watching: puts one thing each back when nothing waits any more.
+        is_watch_wanted: whether any object waits.
         caches: those of bcmend for methods of ``BuiltinVariable``.
     """
 
@@ -182,11 +186,14 @@ class Registry:
     before: list[Callable[[], None]] = field(default_factory=list)
     subclasses: dict[type, type] = field(default_factory=dict)
     armed: list[Callable[[], None]] = field(default_factory=list)
+    watches: list[Hook] = field(default_factory=list)
+    watching: list[Callable[[], None]] = field(default_factory=list)
+    is_watch_wanted: bool = False
     caches: dict[str, Any] = field(default_factory=dict)
 
     def missing(self) -> list[str]:
         """Return what is to be replaced and is not there, in alphabetical order."""
-        found = {hook.target for hook in self.hooks if hook.is_missing}
+        found = {hook.target for hook in (*self.hooks, *self.watches) if hook.is_missing}
         caches = (name for name in _CACHES if not hasattr(compat.BuiltinVariable, name))
         return sorted(found.union(f"BuiltinVariable.{name}" for name in caches))
 
@@ -206,7 +213,7 @@ class Registry:
         self.require_targets()
         with _undone_on_error(self.before):
             for owner, name, wrapped in list(self.chains(of_trace=False)):
-                self._replace(owner, name, wrapped)
+                self._replace(self.before, owner, name, wrapped)
             for each in self.rows:
                 if each.table == FUNCTIONS:
                     self.before.append(_put_row(each))
@@ -233,10 +240,11 @@ class Registry:
             kept = property if is_property else staticmethod if is_static else None
             yield owner, name, function if kept is None else kept(function)
 
-    def _replace(self, owner: Any, name: str, value: Any) -> None:
+    @staticmethod
+    def _replace(undo: list[Callable[[], None]], owner: Any, name: str, value: Any) -> None:
         before = vars(owner).get(name, _ABSENT)
         write, delete = functools.partial(setattr, owner), functools.partial(delattr, owner)
-        self.before.append(_exchange(write, delete, name, before, value))
+        undo.append(_exchange(write, delete, name, before, value))
 
     def _use_own_caches(self) -> None:
         """Exchange the caches of ``_CACHES``."""
@@ -245,7 +253,23 @@ class Registry:
             found: list[Any] = [staticmethod(functools.cache(original)), {}]
             self.caches = dict(zip(_CACHES, found, strict=True))
         for name, cache in self.caches.items():
-            self._replace(compat.BuiltinVariable, name, cache)
+            self._replace(self.before, compat.BuiltinVariable, name, cache)
+
+    def watch(self, *, is_wanted: bool) -> None:
+        """Put the methods of ``watches`` in place, or what stood there before.
+
+        While hooks are in place, which may stand in front of these, nothing changes.
+        """
+        self.is_watch_wanted = is_wanted
+        if self.depth or is_wanted is bool(self.watching):
+            return
+        if not is_wanted:
+            _undo(self.watching)
+            return
+        with _undone_on_error(self.watching):
+            for hook in self.watches:
+                chain = hook.around(getattr(hook.owner, hook.name))
+                self._replace(self.watching, hook.owner, hook.name, chain)
 
     def subclass_of(self, kind: type) -> type:
         """Return what an object of ``kind``, a class of ``_PER_TRACE``, becomes in a trace."""
@@ -303,6 +327,16 @@ def around(
 
     def declare(function: Function) -> Function:
         REGISTRY.hooks.append(Hook(owner, name, purpose, function, gate, place))
+        return function
+
+    return declare
+
+
+def watch(owner: Any, name: str, purpose: str) -> Callable[[Function], Function]:
+    """Declare what stands in front of a function of torch while objects wait to be mended."""
+
+    def declare(function: Function) -> Function:
+        REGISTRY.watches.append(Hook(owner, name, purpose, function, None))
         return function
 
     return declare
@@ -378,6 +412,7 @@ def _leave() -> None:
     REGISTRY.depth -= 1
     if not REGISTRY.depth:
         REGISTRY.uninstall()
+        REGISTRY.watch(is_wanted=REGISTRY.is_watch_wanted)
 
 
 def is_active() -> bool:

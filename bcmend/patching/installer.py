@@ -175,6 +175,14 @@ def put(function: FunctionType, patched: Patched) -> None:
     function.__code__ = patched.mended.shell
 
 
+def note_written(patched: Patched, code: CodeType) -> None:
+    """Have ``code`` count as code that frames of a mended function may have."""
+    with TABLE.lock:
+        if code not in patched.written:
+            frames.add_code([code], patched.policy)
+            patched.written.append(code)
+
+
 def mended_form(
     function: FunctionType, code: CodeType, policy: Policy, *, needed: bool = False
 ) -> Mended | None:

@@ -11,7 +11,7 @@ from torch.nn import Module
 
 import corpus.unharmed.__main__ as command
 import corpus.unharmed.measure as measuring
-from bcmend.patching.table import TABLE
+from bcmend.patching import waiting
 from corpus.models.case import ModelCase
 from corpus.models.measure import BACKENDS, measure
 from corpus.unharmed.measure import Comparison, broken, compare, harm, patch_seconds
@@ -136,13 +136,13 @@ def test_the_quickest_round_counts_and_nothing_stays_patched(monkeypatch: pytest
     patched: list[bool] = []
 
     def reading() -> float:
-        patched.append(TABLE.of(Asking.forward) is not None)
+        patched.append(waiting.is_waited_for(Asking.forward.__code__))
         return next(clock)
 
     monkeypatch.setattr(measuring, "perf_counter", reading)
     assert patch_seconds(ASKING) == 2.0
     assert patched == [False, True] * 3
-    assert TABLE.of(Asking.forward) is None
+    assert not waiting.is_waited_for(Asking.forward.__code__)
 
 
 @pytest.mark.parametrize("seconds, expected", [(0.1, 0), (5.0, 1)])

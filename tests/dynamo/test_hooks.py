@@ -26,6 +26,10 @@ from tests.dynamo import torch_state
 
 REGISTRY = hooks.REGISTRY
 
+# What waits is another matter: tests/patching/test_waiting.py.
+pytestmark = pytest.mark.usefixtures("mended_ahead")
+AHEAD = bcmend.Policy(mend="ahead")
+
 
 @pytest.fixture(autouse=True)
 def _clean() -> Iterator[None]:
@@ -221,7 +225,7 @@ def leave_a_trace() -> None:
     torch._dynamo.reset()
     before, names = torch_state.state(), set(globals())
     for program in PROGRAMS:
-        bcmend.patch(program)
+        bcmend.patch(program, policy=AHEAD)
     armed = torch_state.state()
     _run(torch.compile(each, backend="eager") for each in PROGRAMS)
     traced = torch_state.state()

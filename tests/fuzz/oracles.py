@@ -266,7 +266,7 @@ def patched_eagerly(program: Program) -> Verdict:
 def _not_restored(subject: Any) -> Iterator[str]:
     function = subject if isinstance(subject, FunctionType) else type(subject).forward
     code = function.__code__
-    bcmend.patch(subject)
+    bcmend.patch(subject, policy=bcmend.Policy(mend="ahead"))
     once = function.__code__
     bcmend.patch(subject)
     if function.__code__ is not once:

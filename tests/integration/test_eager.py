@@ -18,6 +18,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import bcmend
 
+# What eager execution finds is the code that was written.
+pytestmark = pytest.mark.usefixtures("mended_ahead")
+
 
 class Branching(torch.nn.Module):
     """A branch, a guard and an output statement."""

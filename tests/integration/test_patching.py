@@ -12,6 +12,8 @@ import torch
 
 import bcmend
 
+AHEAD = pytest.mark.usefixtures("mended_ahead")
+
 
 class Shared(torch.nn.Module):
     """Used by both models."""
@@ -98,6 +100,7 @@ def _graphs(obj: Any, *inputs: torch.Tensor) -> int:
 UP, DOWN = torch.full((3,), 5.0), torch.full((3,), -20.0)
 
 
+@AHEAD
 def test_unpatching_restores_the_very_code_objects() -> None:
     before, names = _codes(), _bcmend_names()
     model = First()
@@ -109,6 +112,7 @@ def test_unpatching_restores_the_very_code_objects() -> None:
     assert _bcmend_names() == names == set()
 
 
+@AHEAD
 def test_patching_twice_is_patching_once() -> None:
     before, model = _codes(), First()
     bcmend.patch(model)
@@ -126,6 +130,7 @@ def test_unpatching_what_is_not_patched_changes_nothing() -> None:
     assert all(now is then for now, then in zip(_codes(), before, strict=True))
 
 
+@AHEAD
 def test_a_context_manager_unpatches_at_its_end() -> None:
     before, model = _codes(), First()
     with bcmend.patched(model) as same:
@@ -134,6 +139,7 @@ def test_a_context_manager_unpatches_at_its_end() -> None:
     assert all(now is then for now, then in zip(_codes(), before, strict=True))
 
 
+@AHEAD
 def test_a_context_manager_unpatches_after_an_exception() -> None:
     before = _codes()
     with pytest.raises(KeyError, match="inside"), bcmend.patched(First()):
@@ -141,6 +147,7 @@ def test_a_context_manager_unpatches_after_an_exception() -> None:
     assert all(now is then for now, then in zip(_codes(), before, strict=True))
 
 
+@AHEAD
 def test_a_nested_context_manager_leaves_the_outer_patch() -> None:
     bcmend.patch(First())
     patched = _codes()
@@ -149,6 +156,7 @@ def test_a_nested_context_manager_leaves_the_outer_patch() -> None:
     assert all(now is then for now, then in zip(_codes(), patched, strict=True))
 
 
+@AHEAD
 def test_a_context_manager_in_a_patched_model_leaves_it_patched() -> None:
     model = bcmend.patch(First())
     patched = _codes()
@@ -157,6 +165,7 @@ def test_a_context_manager_in_a_patched_model_leaves_it_patched() -> None:
     assert all(now is then for now, then in zip(_codes(), patched, strict=True))
 
 
+@AHEAD
 def test_what_two_models_share_stays_patched_until_both_are_unpatched() -> None:
     before, first, second = _codes(), First(), Second()
     bcmend.patch(first)
@@ -177,6 +186,7 @@ def test_a_model_that_was_changed_since_it_was_patched() -> None:
     assert all(now is then for now, then in zip(_codes(), before, strict=True))
 
 
+@AHEAD
 def test_two_instances_of_one_class() -> None:
     before, one, other = _codes(), First(), First()
     bcmend.patch(one)
@@ -199,6 +209,7 @@ def test_a_method_that_calls_its_base() -> None:
     assert _graphs(bcmend.patch(Overriding()), UP, DOWN, UP / 10) == 1
 
 
+@AHEAD
 def test_a_class_patched_before_its_instances() -> None:
     before = _codes()
     assert bcmend.patch(First) is First
@@ -215,6 +226,7 @@ def _plain(x: torch.Tensor) -> torch.Tensor:
     return x * 2 if x.sum() > 0 else -x
 
 
+@AHEAD
 def test_functions_methods_and_partials() -> None:
     code = _plain.__code__
     bcmend.patch(_plain)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import CodeType
+from typing import Final
 
 from bcmend.bytecode import emit
 from bcmend.bytecode.assemble import Item
@@ -47,29 +48,58 @@ def write_shell(original: CodeType, body: CodeType, *, has_sites: bool) -> CodeT
         AssembleError: nothing can be put in front of the function.
     """
     gate = _gate(decode_shape(original), body, has_sites=has_sites)
-    return insert_at_start(original, gate, [TryRange(_RUNS, _HAS_RUN, _FAILED, 0, False)])
+    return insert_at_start(original, gate, [_UNTIL_IT_FAILS])
+
+
+def write_in_place(original: CodeType, body: CodeType) -> CodeType:
+    """Return what Dynamo runs in place of a frame of ``original``: a call of the boundary.
+
+    Raises:
+        AssembleError: nothing can be put in front of the function.
+    """
+    gate = _at_the_boundary(decode_shape(original), body, "run_in_place")
+    return insert_at_start(original, gate, [_UNTIL_IT_FAILS])
 
 
 #: Where the boundary is called, and what is done with an exception that comes out of it.
 _RUNS, _HAS_RUN, _FAILED = Label("runs"), Label("has run"), Label("failed")
+_UNTIL_IT_FAILS: Final = TryRange(_RUNS, _HAS_RUN, _FAILED, 0, False)
+
+
+def _arguments(shape: Shape) -> list[Sequence[Item]]:
+    return [
+        emit.load_cell(name) if name in shape.cellvars else emit.load_local(name)
+        for name in shape.argnames
+    ]
+
+
+def _at_the_boundary(shape: Shape, body: CodeType, run: str) -> list[Item]:
+    """Return what gives the call to the boundary, and returns or raises what comes of it."""
+    arguments = _arguments(shape)
+    make_body = emit.make_function(body, shape.freevars)
+    packed = [*(each for load in arguments for each in load), *emit.build_tuple(len(arguments))]
+    return [
+        _RUNS,
+        *emit.call_global((NAMESPACE, run), [make_body, packed]),
+        _HAS_RUN,
+        *emit.return_value(),
+        _FAILED,
+        *emit.call_global((NAMESPACE, "leave_out"), [emit.copy(3)]),
+        *emit.pop_top(),
+        *emit.raise_again(),
+    ]
 
 
 def _gate(shape: Shape, body: CodeType, *, has_sites: bool) -> list[Item]:
     go_on, traced, not_asked = Label("go on"), Label("traced"), Label("not asked")
-    arguments = [
-        emit.load_cell(name) if name in shape.cellvars else emit.load_local(name)
-        for name in shape.argnames
-    ]
-    make_body = emit.make_function(body, shape.freevars)
-    everything = [*(each for load in arguments for each in load)]
-    packed = [*everything, *emit.build_tuple(len(arguments))]
     inlined: list[Item] = []
     if has_sites:
+        make_body = emit.make_function(body, shape.freevars)
         inlined = [
             *_jump_if_exporting(traced),
             *emit.jump(go_on, NOWHERE),
             traced,
-            *emit.call_value(make_body, [*arguments, emit.load_const(None)]),
+            *emit.call_value(make_body, [*_arguments(shape), emit.load_const(None)]),
             *emit.return_value(),
         ]
     return [
@@ -79,14 +109,7 @@ def _gate(shape: Shape, body: CodeType, *, has_sites: bool) -> list[Item]:
         # The callback is False where only what is compiled already is to be run.
         *emit.call_global((CALLBACK,), [], NOWHERE),
         *emit.jump_if_none(not_asked, NOWHERE),
-        _RUNS,
-        *emit.call_global((NAMESPACE, "run"), [make_body, packed]),
-        _HAS_RUN,
-        *emit.return_value(),
-        _FAILED,
-        *emit.call_global((NAMESPACE, "leave_out"), [emit.copy(3)]),
-        *emit.pop_top(),
-        *emit.raise_again(),
+        *_at_the_boundary(shape, body, "run"),
         not_asked,
         *inlined,
         go_on,

@@ -32,9 +32,15 @@ from bcmend.tracing.sites import body_states, site_table, suspects
 
 
 class _Call(threading.local):
-    """The buffer of the boundary that this thread is in."""
+    """The call that this thread is in.
+
+    Attributes:
+        buffer: that of the boundary.
+        callback: compiles frames in the next ``run_in_place``.
+    """
 
     buffer: Buffer | None = None
+    callback: Any = None
 
 
 _CALL = _Call()
@@ -52,6 +58,25 @@ def run(body: FunctionType, arguments: tuple[Any, ...]) -> Any:
         return _run(body, arguments, callback)
     finally:
         compat.set_eval_frame(callback)
+
+
+def run_in_place(body: FunctionType, arguments: tuple[Any, ...]) -> Any:
+    """Do as ``run`` in a frame that Dynamo runs in place of one that it was to compile.
+
+    Where one graph was asked for, torch sets no callback while such a frame runs.
+    """
+    callback, _CALL.callback = _CALL.callback, None
+    outer = compat.set_eval_frame(None)
+    try:
+        frames.compile_as(body.__code__, sys._getframe(1).f_code)
+        return _run(body, arguments, callback)
+    finally:
+        compat.set_eval_frame(outer)
+
+
+def give_callback(callback: Any) -> None:
+    """Have the next ``run_in_place`` of this thread compile frames by ``callback``."""
+    _CALL.callback = callback
 
 
 def _run(body: FunctionType, arguments: tuple[Any, ...], callback: Any) -> Any:

@@ -45,7 +45,7 @@ class _OfBodies:
                 with hooks.active():
                     if body_states.may_break(frame.f_code):
                         return _a_piece(compiler, frame, *others)
-                    return _captured_whole(compiler, frame, *others)
+                    return frames.captured_whole(compiler, frame, *others)
             except compat.InternalTorchDynamoError as error:
                 if not body_states.may_break(frame.f_code) or is_interruption(error):
                     raise  # the boundary acts on it
@@ -83,26 +83,6 @@ def _until_the_back_end_takes_it(compiler: Any, *given: Any) -> Any:
 def is_of_a_compiler(error: Exception) -> bool:
     """Return whether an error comes out of a compilation, which Dynamo notes on it."""
     return getattr(error, "compile_id", None) is not None
-
-
-def _captured_whole(compiler: Any, *given: Any) -> Any:
-    """Make every graph break an error while a body is compiled.
-
-    Dynamo remembers the mode of the last frame that it compiled, and goes by it for a frame that it
-    does not compile because the limit of recompilations is reached (``ConvertFrameBox`` in
-    torch/_dynamo/convert_frame.py).
-    """
-    backend = getattr(compiler, "_torchdynamo_orig_backend", None)
-    remembered = getattr(getattr(backend, "_inner_convert", None), "_box", None)
-    before = getattr(remembered, "error_on_graph_break", None)
-    mode = compat._get_error_on_graph_break()
-    compat._set_error_on_graph_break(True)
-    try:
-        return compiler(*given)
-    finally:
-        compat._set_error_on_graph_break(mode)
-        if remembered is not None:
-            remembered.error_on_graph_break = before
 
 
 plain_python.have_dynamo_skip(of_bodies, is_of_a_compiler)

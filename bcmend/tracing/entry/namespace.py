@@ -18,6 +18,7 @@ from bcmend.tracing.backends import (  # noqa: F401
 # It declares a handler, and nothing else imports it.
 from bcmend.tracing.effects import guarded_keys  # noqa: F401
 from bcmend.tracing.entry.boundary import run as run
+from bcmend.tracing.entry.boundary import run_in_place as run_in_place
 from bcmend.tracing.entry.primitives import branch as branch
 from bcmend.tracing.entry.primitives import data_dependent as data_dependent
 from bcmend.tracing.entry.primitives import entered as entered

@@ -66,7 +66,7 @@ def _targets(*arguments: Any, like: Callable[..., Any] = program) -> set[str]:
         return module.forward
 
     torch._dynamo.reset()
-    bcmend.patch(like)
+    bcmend.patch(like, policy=bcmend.Policy(mend="ahead"))
     try:
         torch.compile(like, backend=compiler, fullgraph=True)(*arguments)
     finally:

@@ -44,7 +44,11 @@ def _clean() -> Iterator[None]:
 
 
 def _output_bytes(program: Any) -> list[int | None]:
-    return [each.clone_bytes for each in bcmend.report(program).sites if each.kind == "output"]
+    return [
+        each.clone_bytes
+        for each in bcmend.report(program, ahead=True).sites
+        if each.kind == "output"
+    ]
 
 
 def _run(program: Any, *arguments: Tensor) -> Graphs:

@@ -348,7 +348,7 @@ def test_what_a_refused_arm_writes_to_slots_that_roll_back_goes(
                 slot.of(tx.output).append(note.as_python_constant())
         return value
 
-    program = bcmend.patch(fresh(_noting))
+    program = bcmend.patch(fresh(_noting), policy=bcmend.Policy(mend="ahead"))
     try:
         with calls_answered(_noted, answer):
             compiled = torch.compile(program, backend="eager")

@@ -1,0 +1,230 @@
+"""The first traces of what waits to be mended: where Dynamo would stop, it is mended.
+
+Objects that wait are captured whole, or not at all: a graph break is an error that comes out of the
+conversion of the frame before anything of it has run. They are patched then as ahead of a call, and
+Dynamo runs the frame as mended code. Other code that calls theirs is captured as ever; where its
+graph would break in theirs, it is traced again.
+
+A few constructs stop a trace that Dynamo would not stop at, since what it does is not what eager
+execution does, or holds for one value of a number.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from types import CodeType, FrameType
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+
+from bcmend.dynamo import compat, frames, hooks
+from bcmend.knowledge.interruptions import entries, is_interruption
+from bcmend.patching import waiting
+from bcmend.rewrite.writer.shell import write_in_place
+from bcmend.weak_tables import ByIdentity
+
+if TYPE_CHECKING:
+    from bcmend.patching.table import Patched
+
+#: Models of exceptions of the program.
+_EXCEPTIONS: Final = (compat.ExceptionVariable, compat.UserDefinedExceptionObjectVariable)
+
+_FAILURES: Final = (compat.TorchDynamoException, compat.GuardOnDataDependentSymNode, IndexError)
+
+
+class _Conversion(threading.local):
+    """The frame that this thread has Dynamo compile.
+
+    Attributes:
+        is_under_way: whether there is one.
+        waited_for: the code of it or of its callers that is waited for.
+    """
+
+    is_under_way = False
+    waited_for: Sequence[CodeType] = ()
+
+
+_CONVERSION: Final = _Conversion()
+
+
+@hooks.watch(compat.CatchErrorsWrapper, "__call__", "mend where a frame would break its graph")
+def _convert(convert: Any, callback: Any, frame: Any, *others: Any) -> Any:
+    waited_for = _waited_for(frame.f_code, sys._getframe(1))
+    before = _CONVERSION.is_under_way, _CONVERSION.waited_for
+    _CONVERSION.is_under_way, _CONVERSION.waited_for = True, waited_for
+    try:
+        if waited_for:
+            with compat.compile_lock:
+                return frames.captured_whole(callback, frame, *others, convert=convert)
+        return convert(callback, frame, *others)
+    except _FAILURES as error:
+        is_mended = _mend_behind(error, waited_for)
+        mended = waiting.mended(frame.f_code)  # maybe by another thread
+        if not is_mended and mended is None:
+            raise
+    finally:
+        _CONVERSION.is_under_way, _CONVERSION.waited_for = before
+    if mended is None:
+        return convert(callback, frame, *others)
+    return _in_place_of_the_frame(mended, callback, *others)
+
+
+@hooks.watch(compat.convert_frame, "compile_frame", "mend what is exported")
+def _compile_frame(compile_frame: Any, code: CodeType, *others: Any, **named: Any) -> Any:
+    if not _CONVERSION.is_under_way and waiting.mend(waiting.everything()):
+        mended = waiting.mended(code)
+        code = code if mended is None else mended.mended.shell
+    return compile_frame(code, *others, **named)
+
+
+@hooks.watch(compat.Tracer, "log_graph_break", "mend where a graph of other code would break")
+def _log_graph_break(
+    log_graph_break: Any, tx: compat.Tracer, code_options: Any, reason: str, exc: Any
+) -> None:
+    if not _CONVERSION.waited_for and _mend_behind(exc, ()):
+        from bcmend.tracing.sites.refusal import SiteChanged
+
+        raise SiteChanged(restart_reason="bcmend: what stopped the trace is mended")
+    log_graph_break(tx, code_options, reason=reason, exc=exc)
+
+
+@hooks.watch(
+    compat.symbolic_convert,
+    "_detect_and_normalize_assert_statement",
+    "have assertions about tensors break the graph: torch raises another exception",
+)
+def _is_assertion(is_assertion: Any, tx: compat.Tracer, *others: Any) -> Any:
+    return not _is_waited_for(tx) and is_assertion(tx, *others)
+
+
+@hooks.watch(compat.BuiltinVariable, "call_str", "stop at texts of exceptions: torch joins `args`")
+def _call_str(call_str: Any, builtin: Any, tx: compat.Tracer, value: Any) -> Any:
+    if isinstance(value, _EXCEPTIONS):
+        _stop(tx, "text of an exception")
+    return call_str(builtin, tx, value)
+
+
+@hooks.watch(compat.BuiltinVariable, "call_isinstance", "stop at `torch.autograd.Variable`")
+def _call_isinstance(
+    call_isinstance: Any, builtin: Any, tx: compat.Tracer, value: Any, kinds: Any
+) -> Any:
+    if _may_name_variable(kinds):
+        _stop(tx, "whether something is a Variable")
+    return call_isinstance(builtin, tx, value, kinds)
+
+
+def _may_name_variable(kinds: Any) -> bool:
+    """Return whether the class whose instances torch takes for tensors only is among ``kinds``."""
+    if isinstance(kinds, compat.TupleVariable):
+        return any(map(_may_name_variable, kinds.items))
+    return getattr(kinds, "value", None) is torch.autograd.Variable
+
+
+@hooks.watch(compat.NumpyVariable, "call_function", "stop at draws of numpy: torch draws its own")
+def _call_numpy(call_function: Any, variable: Any, tx: compat.Tracer, *others: Any) -> Any:
+    if type(getattr(variable.value, "__self__", None)).__name__ == "RandomState":
+        _stop(tx, "draw of numpy")
+    return call_function(variable, tx, *others)
+
+
+@hooks.watch(compat.user_defined, "call_random_fn", "stop at a number of Python's generators")
+def _call_random(call_random: Any, tx: compat.Tracer, *others: Any) -> Any:
+    _stop(tx, "number of a generator")
+    return call_random(tx, *others)
+
+
+@hooks.watch(compat.TensorVariable, "method_item", "stop at a number out of a tensor")
+@hooks.watch(compat.TensorVariable, "method_tolist", "stop at numbers out of a tensor")
+def _take_out_numbers(take: Any, tensor: Any, tx: compat.Tracer, *others: Any, **named: Any) -> Any:
+    _stop(tx, "number out of a tensor")
+    return take(tensor, tx, *others, **named)
+
+
+@hooks.watch(compat.ShapeEnv, "create_unbacked_symint", "stop at a size that the data decide")
+def _create_size(create: Any, *others: Any, **named: Any) -> Any:
+    tx = getattr(compat.translator_tls, "current_tx", None)
+    if tx is not None:
+        _stop(tx.output.current_tx, "size that the data decide")
+    return create(*others, **named)
+
+
+def _stop(tx: compat.Tracer, what: str) -> None:
+    """Stop a trace of what waits, as at a graph break."""
+    if _is_waited_for(tx):
+        compat.unimplemented(
+            gb_type=f"bcmend: {what}",
+            context="",
+            explanation="Code that waits to be mended is mended here.",
+            hints=[],
+        )
+
+
+def _is_waited_for(tx: compat.Tracer) -> bool:
+    """Return whether a frame that is traced is one of what waits."""
+    return bool(_CONVERSION.waited_for) or any(
+        waiting.is_waited_for(each.f_code) for each in frames.outwards(tx)
+    )
+
+
+@hooks.watch(compat.export_trace, "_non_strict_export", "mend what is run with fake tensors")
+def _non_strict_export(export: Any, *others: Any, **named: Any) -> Any:
+    waiting.mend(waiting.everything())
+    return export(*others, **named)
+
+
+def _mend_behind(error: BaseException, codes: Iterable[CodeType]) -> bool:
+    """Mend what waits for ``codes`` or for a frame that was traced; return whether anything did."""
+    if is_interruption(error):
+        return False
+    return waiting.mend([*codes, *_traced_in(error)])
+
+
+def _traced_in(error: BaseException) -> Iterator[CodeType]:
+    """Yield the code of the frames that were traced when an error was raised, and of its causes."""
+    at: BaseException | None = error
+    while at is not None:
+        for entry in entries(at.__traceback__):
+            tx = entry.tb_frame.f_locals.get("self")
+            if isinstance(tx, compat.Tracer):
+                yield tx.f_code
+        at = at.__cause__
+
+
+def _waited_for(code: CodeType, caller: FrameType | None) -> list[CodeType]:
+    """Return what is waited for among ``code`` and that of its callers."""
+    found = [code] if waiting.is_waited_for(code) else []
+    while caller is not None:
+        if waiting.is_waited_for(caller.f_code):
+            found.append(caller.f_code)
+        caller = caller.f_back
+    return found
+
+
+def _in_place_of_the_frame(patched: Patched, callback: Any, _: object, frame_state: Any) -> Any:
+    """Return what has Dynamo run mended code in place of a frame, and never again."""
+    from bcmend.patching import installer
+    from bcmend.tracing.entry import boundary
+
+    guards: Any = compat.DeletedGuardManagerWrapper(_REASON)
+    guards.root.add_lambda_guard(_never, [_REASON], None)
+    original, written = patched.original, patched.mended
+    code = _IN_PLACE.setdefault(written.shell, lambda: write_in_place(original, written.body))
+    installer.note_written(patched, code)
+    frames.compile_as(code, original)
+    boundary.give_callback(callback)
+    compile_id = compat.get_compile_id(frame_state)
+    return compat.wrap_guarded_code(compat.GuardedCode(code, guards, compile_id))
+
+
+#: What runs in place of frames of functions with these shells. One for each: on Python 3.11 torch
+#: never frees code that has run in place of a frame if anything has looked at that frame.
+_IN_PLACE: Final[ByIdentity[CodeType, CodeType]] = ByIdentity()
+
+#: What torch says of it where the original code is compiled once more.
+_REASON: Final = "bcmend has mended the function"
+
+
+def _never(_: object) -> bool:
+    return False

@@ -1,0 +1,126 @@
+"""Counts the Python calls of patching and compiling, which do not vary from run to run.
+
+`python -m bench.python_calls [NAME ...]` prints a table over models that stock `torch.compile`
+captures whole, and over one that breaks.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any, Final
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+import bcmend
+from corpus.models.case import ModelCase
+from corpus.unharmed.registry import CASES
+
+#: What is counted where no model is named.
+DEFAULT: Final = ("BertModel", "GPT2LMHeadModel", "LlamaForCausalLM", "ViTForImageClassification")
+
+
+def python_calls(call: Callable[[], object]) -> int:
+    """Return how many Python functions a call runs, generators counted at each resumption."""
+    count = 0
+
+    def note(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal count
+        count += event == "call"
+
+    gc.collect()
+    gc.disable()
+    sys.setprofile(note)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+        gc.enable()
+    return count
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """The Python calls of one model.
+
+    Attributes:
+        patch: those of `bcmend.patch`; 0 where it is not patched.
+        first: those of the first compiled call.
+        later: those of the second call with the same inputs.
+        recompile: those of a call with another batch size, which compiles anew.
+    """
+
+    patch: int
+    first: int
+    later: int
+    recompile: int
+
+    def steps(self) -> Iterator[tuple[str, int]]:
+        """Yield what a user waits for, and its calls."""
+        yield "patch and first call", self.patch + self.first
+        yield "later call", self.later
+        yield "recompile", self.recompile
+
+
+def counted(case: ModelCase, policy: bcmend.Policy | None) -> Calls:
+    """Count the calls of a model, built afresh, with a back end that only runs the graph.
+
+    `policy` is `None` for the model as it is.
+    """
+    torch._dynamo.reset()
+    model, inputs = case.build()
+    model.eval()
+    patch = 0
+    if policy is not None:
+        patch = python_calls(lambda: bcmend.patch(model, policy=policy))
+    compiled = torch.compile(model, backend="eager")
+    wider = {name: _twice(value) for name, value in inputs.items()}
+    try:
+        with torch.no_grad():
+            first, later, recompile = (
+                python_calls(lambda given=given: compiled(**given))  # type: ignore[misc]
+                for given in (inputs, inputs, wider)
+            )
+    finally:
+        bcmend.unpatch()
+    return Calls(patch, first, later, recompile)
+
+
+def _twice(value: Any) -> Any:
+    is_batched = isinstance(value, torch.Tensor) and value.dim() > 0
+    return torch.cat([value, value]) if is_batched else value
+
+
+def compared(case: ModelCase) -> tuple[Calls, Calls, Calls]:
+    """Return the calls of a model as it is, mended on demand, and mended ahead.
+
+    The caches that all three fill are filled first.
+    """
+    counted(case, None)
+    policies = (None, bcmend.Policy(), bcmend.Policy(mend="ahead"))
+    one, two, three = (counted(case, policy) for policy in policies)
+    return one, two, three
+
+
+def table(names: list[str]) -> Table:
+    """Return one row for each model and step."""
+    shown = Table(title=f"Python calls, torch {torch.__version__}")
+    for heading in ("model", "step", "stock", "on demand", "", "ahead", ""):
+        shown.add_column(heading, justify="left" if heading in ("model", "step") else "right")
+    for case in (each for each in CASES if each.name in names):
+        rows = zip(*(each.steps() for each in compared(case)), strict=True)
+        for (step, stock), (_, demand), (_, ahead) in rows:
+            ratios = [f"{count / stock:.3f}" for count in (demand, ahead)]
+            shown.add_row(
+                case.name, step, f"{stock:,}", f"{demand:,}", ratios[0], f"{ahead:,}", ratios[1]
+            )
+    return shown
+
+
+if __name__ == "__main__":
+    Console(width=120).print(table(sys.argv[1:] or list(DEFAULT)))

@@ -1,0 +1,519 @@
+"""Objects that wait until Dynamo stops: nothing of them is touched before, all is mended then."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import json
+import random
+import signal
+import subprocess
+import sys
+import threading
+import types
+from collections.abc import Callable, Iterator
+from types import CodeType, FunctionType
+from typing import Any
+
+import numpy
+import pytest
+import torch
+from torch import Tensor, nn
+
+import bcmend
+from bcmend.dynamo import hooks
+from bcmend.patching import stops, waiting  # noqa: F401  declares what is watched
+from bcmend.patching.table import TABLE
+from tests.observation import captured
+
+X = torch.linspace(-1, 1, 8).view(2, 4)
+
+
+@pytest.fixture(autouse=True)
+def _clean() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    bcmend.unpatch()
+    torch._dynamo.reset()
+    assert not hooks.REGISTRY.watching
+    assert not waiting._WAITING and not len(waiting._OWNERS)
+
+
+class Counting:
+    """A back end that counts its graphs, and runs each as it is."""
+
+    def __init__(self) -> None:
+        self.codes: list[str] = []
+
+    def __call__(self, module: torch.fx.GraphModule, _: Any) -> Callable[..., Any]:
+        self.codes.append(module.code)
+        return module.forward
+
+
+class Layer(nn.Module):
+    def __init__(self, talks: bool = True) -> None:
+        super().__init__()
+        self.linear, self.talks = nn.Linear(4, 4), talks
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.linear(x)
+        if self.talks:
+            print("sum", y.sum().item())
+            if y.sum() > 0:
+                y = y * 2
+        return y
+
+
+class Model(nn.Module):
+    def __init__(self, talks: bool = True) -> None:
+        super().__init__()
+        self.first, self.second = Layer(talks), Layer(talks)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.second(self.first(x))
+        return y + 1
+
+
+CODES = [Model.forward.__code__, Layer.forward.__code__]
+
+
+def _codes() -> list[CodeType]:
+    return [Model.forward.__code__, Layer.forward.__code__]
+
+
+def _is_untouched() -> bool:
+    return all(one is other for one, other in zip(_codes(), CODES, strict=True))
+
+
+# Before a stop
+
+
+def test_nothing_is_touched_where_dynamo_does_not_stop() -> None:
+    model, backend = bcmend.patch(Model(talks=False)), Counting()
+    assert _is_untouched() and not TABLE.functions
+    compiled = torch.compile(model, backend=backend, fullgraph=True)
+    for x in (X, X * 2, torch.cat([X, X])):
+        assert torch.equal(compiled(x), model(x))
+    assert _is_untouched() and not TABLE.functions
+    assert not hooks.REGISTRY.armed and not hooks.is_active()
+    assert bcmend.report(model).sites == ()
+
+
+_ASK = """
+import json, sys, torch, bcmend
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(4, 4) for _ in range(3))
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x).relu()
+        return x if self.training else x + 1
+def packages():
+    return sorted({name.split(".")[1] for name in sys.modules if name.startswith("bcmend.")})
+model = bcmend.patch(Model())
+patched = packages()
+compiled = torch.compile(model, backend="eager")
+compiled(torch.ones(2, 4)), compiled(torch.ones(3, 4))
+print(json.dumps([patched, packages()]))
+"""
+
+
+def test_what_analyses_and_traces_is_not_imported_before() -> None:
+    ran = subprocess.run([sys.executable, "-c", _ASK], capture_output=True, text=True, check=True)
+    for packages in json.loads(ran.stdout):
+        assert "patching" in packages
+        assert not {"tracing", "delivery", "analysis", "cfg"}.intersection(packages)
+
+
+def test_what_is_watched_is_put_back() -> None:
+    def present() -> list[Any]:
+        return [vars(each.owner)[each.name] for each in hooks.REGISTRY.watches]
+
+    before = present()
+    first, second = bcmend.patch(Model()), bcmend.patch(lambda x: x * 2)
+    assert all(one is not other for one, other in zip(present(), before, strict=True))
+    bcmend.unpatch(second)
+    assert present() != before
+    torch.compile(first, backend="eager")(X)
+    assert present() == before, "nothing waits any more"
+
+
+def test_patching_looks_at_each_module_once() -> None:
+    def calls(count: int) -> int:
+        model = nn.ModuleList(Layer() for _ in range(count))
+        bcmend.patch(model)
+        bcmend.unpatch()
+        found = 0
+
+        def note(_frame: object, event: str, _argument: object) -> None:
+            nonlocal found
+            found += event == "call"
+
+        sys.setprofile(note)
+        try:
+            bcmend.patch(model)
+        finally:
+            sys.setprofile(None)
+        bcmend.unpatch()
+        return found
+
+    assert (calls(1000) - calls(100)) / 900 < 25, "most of them in `nn.Module.modules`"
+
+
+# At a stop
+
+
+@pytest.mark.parametrize("fullgraph", [False, True])
+def test_a_call_that_stops_is_one_graph_and_equal(fullgraph: bool) -> None:
+    model, backend = Model(), Counting()
+    with captured() as expected:
+        results = [model(x) for x in (X, -X)]
+    bcmend.patch(model)
+    compiled = torch.compile(model, backend=backend, fullgraph=fullgraph)
+    with captured() as found:
+        assert all(map(torch.equal, [compiled(x) for x in (X, -X)], results))
+    assert found == expected != []
+    assert len(backend.codes) == 1
+    assert not _is_untouched()
+    assert {each.status for each in bcmend.report(model).sites} == {"mended"}
+    bcmend.unpatch()
+    assert _is_untouched()
+
+
+@pytest.mark.parametrize("fullgraph", [False, True])
+def test_other_code_that_calls_a_patched_model(fullgraph: bool) -> None:
+    model, backend = bcmend.patch(Model()), Counting()
+
+    def root(x: Tensor) -> Tensor:
+        result: Tensor = model(x.sin()) * 2
+        return result
+
+    compiled = torch.compile(root, backend=backend, fullgraph=fullgraph)
+    assert torch.equal(compiled(X), root(X))
+    assert len(backend.codes) == 1
+    assert not _is_untouched()
+
+
+def test_a_submodule_that_is_compiled_alone() -> None:
+    model, backend = bcmend.patch(Model()), Counting()
+    model.first.compile(backend=backend, fullgraph=True)
+    expected = Layer.forward(model.first, X)
+    assert torch.equal(model.first(X), expected)
+    assert len(backend.codes) == 1
+
+
+def test_below_a_frame_that_dynamo_skips() -> None:
+    class Outer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = Layer()
+
+        def forward(self, path: str) -> Tensor:  # no tensor among its arguments
+            result: Tensor = _helped(self, float(path))
+            return result
+
+    def _helped(outer: Outer, number: float) -> Tensor:
+        y: Tensor = outer.inner(X * number)
+        return y if y.sum() > 0 else -y
+
+    model, backend = bcmend.patch(Outer()), Counting()
+    compiled = torch.compile(model, backend=backend)
+    assert [torch.equal(compiled(each), model(each)) for each in ("1", "-1")] == [True, True]
+    assert len(backend.codes) <= 2
+
+
+def test_a_stop_in_a_later_call() -> None:
+    def program(x: Tensor, mode: int) -> Tensor:
+        if mode:
+            return x * 2 if x.sum() > 0 else x - 1
+        return x + 1
+
+    code, backend = program.__code__, Counting()
+    compiled = torch.compile(bcmend.patch(program), backend=backend, fullgraph=True)
+    assert torch.equal(compiled(X, 0), X + 1)
+    assert program.__code__ is code
+    for x, mode in ((X + 1, 1), (X - 1, 1), (X, 0)):
+        assert torch.equal(compiled(x, mode), program(x, mode))
+    assert program.__code__ is not code
+
+
+def test_what_is_not_mended_stops_as_on_torch_alone() -> None:
+    def program(x: Tensor) -> Tensor:
+        torch._dynamo.graph_break()
+        return x + 1
+
+    compiled = torch.compile(bcmend.patch(program), backend="eager", fullgraph=True)
+    with pytest.raises(torch._dynamo.exc.Unsupported, match="graph_break"):
+        compiled(X)
+    torch._dynamo.reset()
+    backend = Counting()
+    assert torch.equal(torch.compile(program, backend=backend)(X), X + 1)
+
+
+def _traces(call: Callable[[], object]) -> int:
+    """Return how many times Dynamo traces frames in a call."""
+    from torch._dynamo import convert_frame
+
+    count, inner = 0, convert_frame.trace_frame
+
+    def counting(*arguments: Any, **named: Any) -> Any:
+        nonlocal count
+        count += 1
+        return inner(*arguments, **named)
+
+    convert_frame.trace_frame = counting
+    try:
+        call()
+    finally:
+        convert_frame.trace_frame = inner
+    return count
+
+
+def test_many_kinds_of_site_are_mended_at_one_stop() -> None:
+    class Many(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = nn.ModuleList(Layer() for _ in range(4))
+
+        def forward(self, x: Tensor) -> Tensor:
+            for layer in self.layers:
+                x = layer(x)
+            if x.isnan().any():
+                raise ValueError("not a number")
+            print("maximum", x.max().item())
+            return x.clamp(max=1) if x.max() > 1 else x
+
+    model = bcmend.patch(Many())
+    compiled = torch.compile(model, backend="eager", fullgraph=True)
+    ahead = _traces(lambda: compiled(X))
+    bcmend.unpatch()
+    torch._dynamo.reset()
+    bcmend.patch(model, policy=bcmend.Policy(mend="ahead"))
+    assert ahead == _traces(lambda: compiled(X)) + 1
+
+
+# What is learned
+
+
+def test_another_instance_begins_with_what_is_known() -> None:
+    torch.compile(bcmend.patch(Model()), backend="eager", fullgraph=True)(X)
+    other = bcmend.patch(Model())
+    assert not waiting._WAITING
+    compiled = torch.compile(other, backend="eager", fullgraph=True)
+    assert _traces(lambda: compiled(X)) <= 1
+    assert torch.equal(compiled(X), other(X))
+
+
+def test_what_shares_code_with_what_stops_is_mended_with_it() -> None:
+    class Other(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = Layer()
+
+        def forward(self, x: Tensor) -> Tensor:
+            y: Tensor = self.layer(x)
+            return y if y.sum() > 0 else -y
+
+    bcmend.patch(Other())
+    other, backend = bcmend.patch(Other()), Counting()
+    torch.compile(bcmend.patch(Model()), backend="eager", fullgraph=True)(X)
+    assert not waiting._WAITING
+    compiled = torch.compile(other, backend=backend, fullgraph=True)
+    assert torch.equal(compiled(X), other(X))
+    assert len(backend.codes) == 1
+
+
+def test_copies_of_what_is_gone() -> None:
+    model = bcmend.patch(Model())
+    other, backend = copy.deepcopy(model), Counting()
+    del model
+    gc.collect()
+    compiled = torch.compile(other, backend=backend, fullgraph=True)
+    assert torch.equal(compiled(X), other(X))
+    assert len(backend.codes) == 1
+
+
+def test_a_bound_method_waits_as_long_as_its_object() -> None:
+    class Plain:
+        def run(self, x: Tensor) -> Tensor:
+            return x * 2 if x.sum() > 0 else x - 1
+
+    plain, backend = Plain(), Counting()
+    bcmend.patch(plain.run)
+    gc.collect()
+    compiled = torch.compile(plain.run, backend=backend, fullgraph=True)
+    assert torch.equal(compiled(X + 1), (X + 1) * 2)
+    assert len(backend.codes) == 1
+
+
+# Whose turn it is
+
+
+def test_patching_twice_is_patching_once() -> None:
+    model = bcmend.patch(bcmend.patch(Model()), policy=bcmend.Policy(mend="ahead"))
+    assert _is_untouched(), "the policy of the first time stands"
+    bcmend.unpatch(model)
+    assert not waiting._WAITING
+
+
+def test_a_with_block_in_which_nothing_stops() -> None:
+    model = Model(talks=False)
+    with bcmend.patched(model):
+        torch.compile(model, backend="eager", fullgraph=True)(X)
+        assert waiting._WAITING
+    assert not waiting._WAITING and _is_untouched()
+
+
+def test_what_was_compiled_before_it_was_patched() -> None:
+    model, backend = Model(), Counting()
+    compiled = torch.compile(model, backend=backend)
+    compiled(X)
+    assert len(backend.codes) > 1
+    backend.codes.clear()
+    bcmend.patch(model)
+    assert torch.equal(compiled(X), model(X))
+    assert len(backend.codes) == 1
+
+
+def test_threads_that_stop_at_once() -> None:
+    model, barrier = bcmend.patch(Model()), threading.Barrier(4)
+    compiled = torch.compile(model, backend="eager", fullgraph=True)
+    results: list[bool] = []
+
+    def run(number: int) -> None:
+        x = X * (number - 1.5)
+        barrier.wait(60)
+        results.append(torch.equal(compiled(x), model(x)))
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join(120)
+    assert results == [True] * 4
+
+
+def test_an_interruption_is_no_stop() -> None:
+    class Late(Exception):
+        pass
+
+    def handler(*_: object) -> None:
+        raise Late
+
+    def backend(module: Any, _: Any) -> Any:
+        signal.raise_signal(signal.SIGALRM)
+        return module.forward
+
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        model = bcmend.patch(Model(talks=False))
+        with pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match="Late"):
+            torch.compile(model, backend=backend)(X)
+        assert waiting._WAITING and _is_untouched()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_what_is_exported_is_mended_first(strict: bool) -> None:
+    class Clipping(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            print("exported")
+            return x + 1
+
+    model = bcmend.patch(Clipping())
+    with pytest.warns(bcmend.OutputDropped):
+        exported = torch.export.export(model, (X,), strict=strict)
+    assert torch.equal(exported.module()(X), X + 1)
+
+
+def test_what_is_missing_is_said_where_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    missing = hooks.Hook(nn.Module, "no_such_method", "of this test", print, None)
+    with monkeypatch.context() as patch:
+        patch.setattr(hooks.REGISTRY, "watches", [*hooks.REGISTRY.watches, missing])
+        with pytest.raises(bcmend.MissingInTorch, match="no_such_method"):
+            bcmend.patch(Model())
+    assert not waiting._WAITING and not hooks.REGISTRY.watching
+    compiled = torch.compile(bcmend.patch(Model()), backend="eager")
+    with monkeypatch.context() as patch:
+        patch.setattr(hooks.REGISTRY, "hooks", [*hooks.REGISTRY.hooks, missing])
+        with pytest.raises(bcmend.MissingInTorch, match="no_such_method"):
+            compiled(X)
+    assert _is_untouched() and not hooks.REGISTRY.armed and not hooks.REGISTRY.watching
+
+
+# Constructs at which torch does not stop
+
+
+def _asserting(text: str) -> FunctionType:
+    module = types.ModuleType("made_by_a_test_of_waiting")
+    sys.modules[module.__name__] = module
+    exec(text, vars(module))  # pytest would rewrite the assertion
+    return module.program  # type: ignore[no-any-return]
+
+
+def _random(x: Tensor) -> Tensor:
+    return x * 2 if random.random() < 0.5 else x - 1
+
+
+def _number(x: Tensor) -> Tensor:
+    return x * [1, 2, 3][int(x.argmax() % 3)]
+
+
+def _size(x: Tensor) -> Tensor:
+    return x[x > 0].max() * 2
+
+
+def _text(x: Tensor) -> Tensor:
+    known: dict[str, int] = {}
+    try:
+        known["missing"]
+    except KeyError as error:
+        text = str(error)
+    return x + 1 if text == "'missing'" else x * 2
+
+
+_ASSERTION = "def program(x):\n    assert x.sum() > 0, 'small'\n    return x * 2"
+
+
+def _draw(x: Tensor) -> Tensor:
+    return x * torch.from_numpy(numpy.random.rand(4)).float()
+
+
+def _is_variable(x: Tensor) -> Tensor:
+    return x * 2 if isinstance(x, (int, torch.autograd.Variable)) else x
+
+
+CONSTRUCTS = {
+    "an assertion about a tensor": _asserting(_ASSERTION),
+    "a number of a generator": _random,
+    "a number out of a tensor": _number,
+    "a size that the data decide": _size,
+    "the text of an exception": _text,
+    "a draw of numpy": _draw,
+    "whether something is a variable": _is_variable,
+}
+
+
+@pytest.mark.parametrize("name", CONSTRUCTS)
+@pytest.mark.parametrize("fullgraph", [False, True])
+@pytest.mark.parametrize("is_inlined", [False, True])
+def test_a_construct_that_torch_takes_otherwise_is_a_stop(
+    name: str, fullgraph: bool, is_inlined: bool
+) -> None:
+    program = CONSTRUCTS[name]
+    bcmend.patch(program)
+    root = (lambda x: program(x)) if is_inlined else program
+    compiled = torch.compile(root, backend="eager", fullgraph=fullgraph)
+    for number in range(12):
+        x = (X + 0.1).roll(number) * (1 if number % 5 else -1)
+        outcomes = []
+        for run in (program, compiled):
+            random.seed(number), numpy.random.seed(number)
+            try:
+                outcomes.append(run(x).tolist())
+            except Exception as error:
+                outcomes.append((type(error), str(error).partition("\n")[0]))
+        assert outcomes[0] == outcomes[1]
+    assert not waiting._WAITING
