@@ -24,6 +24,9 @@ from corpus.unharmed.registry import CASES
 #: What is counted where no model is named.
 DEFAULT: Final = ("BertModel", "GPT2LMHeadModel", "LlamaForCausalLM", "ViTForImageClassification")
 
+#: How many calls a patched model that needs no mending may take, for one of torch's.
+LARGEST_RATIO: Final = 1.01
+
 
 def python_calls(call: Callable[[], object]) -> int:
     """Return how many Python functions a call runs, generators counted at each resumption."""

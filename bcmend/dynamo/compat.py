@@ -30,7 +30,14 @@ from torch._C._autograd import (
     _saved_tensors_hooks_get_disabled_error_message,
     _top_saved_tensors_default_hooks,
 )
-from torch._C._dynamo.eval_frame import get_eval_frame_callback, reset_code, set_eval_frame
+from torch._C._dynamo.eval_frame import (
+    _FrameAction,
+    _FrameExecStrategy,
+    get_eval_frame_callback,
+    reset_code,
+    set_eval_frame,
+    set_fullgraph_compiled_frame_count,
+)
 from torch._C._functorch import (
     get_dynamic_layer_stack_depth,
     get_unwrapped,
@@ -87,7 +94,11 @@ from torch._dynamo.source import (
 from torch._dynamo.symbolic_convert import ExceptionVals, InstructionTranslatorBase
 from torch._dynamo.symbolic_convert import tls as translator_tls
 from torch._dynamo.trace_rules import SkipResult
-from torch._dynamo.types import ConvertFrameReturn, GuardedCode, wrap_guarded_code
+from torch._dynamo.types import (
+    ConvertFrameReturn,
+    GuardedCode,
+    wrap_guarded_code,
+)
 from torch._dynamo.utils import (
     _get_error_on_graph_break,
     _set_error_on_graph_break,
@@ -370,8 +381,10 @@ why a trace fails: BackendCompilerFailed FailOnRecompileLimitHit InternalTorchDy
     UserError graph_break_hints unimplemented
 exceptions of the program in a trace: ObservedException ObservedUserStopIteration
     handle_observed_exception observed_exception_map raise_observed_exception
-which code Dynamo compiles, and when: ConvertFrameReturn _get_error_on_graph_break
+which code Dynamo compiles, and when: ConvertFrameReturn _FrameAction _FrameExecStrategy
+    _get_error_on_graph_break
     _set_error_on_graph_break compile_lock get_eval_frame_callback reset_code set_eval_frame
+    set_fullgraph_compiled_frame_count
     always_optimize_code_objects skip_code
 the first trace of what waits to be mended: CatchErrorsWrapper
     DeletedGuardManagerWrapper GuardedCode

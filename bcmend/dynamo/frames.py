@@ -165,6 +165,17 @@ def _callers_of(frame: FrameType | None) -> Iterator[FrameType]:
         frame = frame.f_back
 
 
+def count_as_compiled() -> None:
+    """Have a call that was to be one graph count as one.
+
+    Else torch raises an error where the call has run nothing that was compiled (``compile_wrapper``
+    in torch/_dynamo/eval_frame.py).
+    """
+    # What is counted already has to be switched off before another number is taken.
+    if compat.set_fullgraph_compiled_frame_count(-1) >= 0:
+        compat.set_fullgraph_compiled_frame_count(1)
+
+
 def is_captured_whole(tx: compat.Tracer) -> bool:
     """Return whether nothing runs between what is traced and the end of the call."""
     return bool(tx.one_graph or tx.error_on_graph_break)

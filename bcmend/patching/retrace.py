@@ -68,6 +68,10 @@ class Retracer(Patcher):
     def is_named_elsewhere(self, name: str, code: CodeType) -> bool:
         return TABLE.is_named_elsewhere(name, code)
 
+    def source_of(self, code: CodeType) -> CodeType:
+        found = TABLE.owners_of(code)
+        return found[0][0].mended.sources[code] if found else code
+
     def as_written(self, function: FunctionType) -> CodeType:
         return TABLE.as_written(function)
 

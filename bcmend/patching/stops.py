@@ -55,11 +55,15 @@ def _convert(convert: Any, callback: Any, frame: Any, *others: Any) -> Any:
     before = _CONVERSION.is_under_way, _CONVERSION.waited_for
     _CONVERSION.is_under_way, _CONVERSION.waited_for = True, waited_for
     try:
-        if waited_for:
-            with compat.compile_lock:
-                return frames.captured_whole(callback, frame, *others, convert=convert)
-        return convert(callback, frame, *others)
+        if not waited_for:
+            return convert(callback, frame, *others)
+        with compat.compile_lock:
+            converted = frames.captured_whole(callback, frame, *others, convert=convert)
+        _SETTING_UP.pop(frame.f_code)
+        return converted
     except _FAILURES as error:
+        if waited_for and _sets_up(frame.f_code, error):
+            return _plainly(frame.f_code, callback, *others)
         is_mended = _mend_behind(error, waited_for)
         mended = waiting.mended(frame.f_code)  # maybe by another thread
         if not is_mended and mended is None:
@@ -69,6 +73,33 @@ def _convert(convert: Any, callback: Any, frame: Any, *others: Any) -> Any:
     if mended is None:
         return convert(callback, frame, *others)
     return _in_place_of_the_frame(mended, callback, *others)
+
+
+#: The code of frames that were run in plain Python, and have not been captured since.
+_SETTING_UP: Final[ByIdentity[CodeType, None]] = ByIdentity()
+
+#: Has Dynamo run a frame in plain Python this time, and what it calls.
+_PLAINLY: Final = compat.ConvertFrameReturn(
+    frame_exec_strategy=compat._FrameExecStrategy(
+        compat._FrameAction.SKIP, compat._FrameAction.SKIP
+    ),
+    apply_to_code=False,
+    skip_reason="bcmend: the call sets up what later calls find",
+)
+
+
+def _sets_up(code: CodeType, error: BaseException) -> bool:
+    """Return whether a trace stopped in what runs in a first call alone; not twice in a row."""
+    if is_interruption(error) or code in _SETTING_UP:
+        return False
+    from bcmend.analysis import run_once
+
+    traced = [*_traced_in(error)][::-1]
+    places = ((each.f_code, each.current_instruction.positions) for each in traced)
+    if not run_once.runs_once((code, tuple(place)) for code, place in places if place is not None):
+        return False
+    _SETTING_UP.put(code, None)
+    return True
 
 
 @hooks.watch(compat.convert_frame, "compile_frame", "mend what is exported")
@@ -178,17 +209,20 @@ def _mend_behind(error: BaseException, codes: Iterable[CodeType]) -> bool:
     """Mend what waits for ``codes`` or for a frame that was traced; return whether anything did."""
     if is_interruption(error):
         return False
-    return waiting.mend([*codes, *_traced_in(error)])
+    return waiting.mend([*codes, *(each.f_code for each in _traced_in(error))])
 
 
-def _traced_in(error: BaseException) -> Iterator[CodeType]:
-    """Yield the code of the frames that were traced when an error was raised, and of its causes."""
+def _traced_in(error: BaseException) -> Iterator[compat.Tracer]:
+    """Yield the frames that were traced when an error was raised, and its causes, outermost first.
+
+    Some come twice.
+    """
     at: BaseException | None = error
     while at is not None:
         for entry in entries(at.__traceback__):
             tx = entry.tb_frame.f_locals.get("self")
             if isinstance(tx, compat.Tracer):
-                yield tx.f_code
+                yield tx
         at = at.__cause__
 
 
@@ -203,28 +237,47 @@ def _waited_for(code: CodeType, caller: FrameType | None) -> list[CodeType]:
 
 
 def _in_place_of_the_frame(patched: Patched, callback: Any, _: object, frame_state: Any) -> Any:
-    """Return what has Dynamo run mended code in place of a frame, and never again."""
+    """Return what has Dynamo run mended code in place of a frame."""
     from bcmend.patching import installer
     from bcmend.tracing.entry import boundary
+    from bcmend.tracing.sites import body_states
 
-    guards: Any = compat.DeletedGuardManagerWrapper(_REASON)
-    guards.root.add_lambda_guard(_never, [_REASON], None)
     original, written = patched.original, patched.mended
     code = _IN_PLACE.setdefault(written.shell, lambda: write_in_place(original, written.body))
     installer.note_written(patched, code)
     frames.compile_as(code, original)
+    if original in _SETTING_UP:
+        _SETTING_UP.pop(original)
+        body_states.state_of(written.body, is_body=True).has_set_up = True
     boundary.give_callback(callback)
+    return _once(code, "bcmend has mended the function", frame_state)
+
+
+def _plainly(code: CodeType, callback: Any, _: object, frame_state: Any) -> Any:
+    """Return what has Dynamo run a frame, and what it calls, in plain Python.
+
+    Where one graph was asked for, torch wants something compiled to run, and compiles nothing else.
+    """
+    if getattr(callback._torchdynamo_orig_backend, "_one_graph", False):
+        return _once(code.replace(), "bcmend has run the function in plain Python", frame_state)
+    return _PLAINLY
+
+
+def _once(code: CodeType, reason: str, frame_state: Any) -> Any:
+    """Return what has Dynamo run ``code`` in place of a frame, and never again.
+
+    ``reason`` is what torch says where it compiles the original code once more.
+    """
+    guards: Any = compat.DeletedGuardManagerWrapper(reason)
+    guards.root.add_lambda_guard(_never, [reason], None)
     compile_id = compat.get_compile_id(frame_state)
     return compat.wrap_guarded_code(compat.GuardedCode(code, guards, compile_id))
+
+
+def _never(_: object) -> bool:
+    return False
 
 
 #: What runs in place of frames of functions with these shells. One for each: on Python 3.11 torch
 #: never frees code that has run in place of a frame if anything has looked at that frame.
 _IN_PLACE: Final[ByIdentity[CodeType, CodeType]] = ByIdentity()
-
-#: What torch says of it where the original code is compiled once more.
-_REASON: Final = "bcmend has mended the function"
-
-
-def _never(_: object) -> bool:
-    return False

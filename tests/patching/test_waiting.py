@@ -443,6 +443,78 @@ def test_what_is_missing_is_said_where_it_is_needed(monkeypatch: pytest.MonkeyPa
     assert _is_untouched() and not hooks.REGISTRY.armed and not hooks.REGISTRY.watching
 
 
+# Code that runs in a first call alone
+
+LOCK = threading.Lock()
+TABLE_OF_MODELS: dict[int, object] = {}
+
+
+class SettingUp(nn.Module):
+    def __init__(self, how: Callable[[Any], None], talks: bool) -> None:
+        super().__init__()
+        self.inner, self.how, self.layer = nn.Linear(4, 4), how, Layer(talks)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.how(self)
+        y: Tensor = self.layer(self.inner(x))
+        return y
+
+
+def _hooks_under_a_lock(model: Any) -> None:
+    if getattr(model, "is_ready", False):
+        return
+    with LOCK:
+        if not getattr(model, "is_ready", False):
+            model.inner.register_forward_hook(lambda module, given, result: result * 2)
+            model.is_ready = True
+
+
+def _cache_of_locks(model: Any) -> None:
+    if id(model) not in TABLE_OF_MODELS:
+        TABLE_OF_MODELS[id(model)] = threading.Lock()
+
+
+@pytest.mark.parametrize("talks", [False, True])
+@pytest.mark.parametrize("fullgraph", [False, True])
+@pytest.mark.parametrize("mend", ["on-demand", "ahead"])
+@pytest.mark.parametrize("how", [_hooks_under_a_lock, _cache_of_locks])
+def test_a_first_call_that_sets_something_up_is_made_plainly(
+    how: Callable[[Any], None], mend: Any, fullgraph: bool, talks: bool
+) -> None:
+    if mend == "ahead" and not talks:
+        pytest.skip("nothing is patched")
+    for _ in range(2):  # what one instance has set up, another has not
+        torch.manual_seed(0)
+        model, eager, backend = SettingUp(how, talks), SettingUp(how, talks), Counting()
+        eager.load_state_dict(model.state_dict())
+        bcmend.patch(model, policy=bcmend.Policy(mend=mend))
+        compiled = torch.compile(model, backend=backend, fullgraph=fullgraph)
+        with captured() as expected:
+            results = [eager(each) for each in (X, -X, X)]
+        with captured() as found:
+            assert all(map(torch.equal, [compiled(each) for each in (X, -X, X)], results))
+        assert found == expected
+        assert len(backend.codes) == 1
+        bcmend.unpatch()
+        torch._dynamo.reset()
+
+
+def test_what_is_never_set_up_fails_at_the_second_call() -> None:
+    def program(x: Tensor) -> Tensor:
+        if not getattr(LOCK, "is_ready", False):
+            x = x + 1
+            torch._dynamo.graph_break()
+            if x is None:
+                LOCK.is_ready = True  # type: ignore[attr-defined]
+        return x
+
+    compiled = torch.compile(bcmend.patch(program), backend="eager", fullgraph=True)
+    assert torch.equal(compiled(X), X + 1)
+    for _ in range(2):
+        with pytest.raises(torch._dynamo.exc.Unsupported):
+            compiled(X)
+
+
 # Constructs at which torch does not stop
 
 

@@ -221,6 +221,7 @@ def _compiled(body: FunctionType, arguments: tuple[Any, ...], buffer: Buffer, ca
         compat.set_eval_frame(capture.of_bodies(callback))
         try:
             result = body(*arguments, buffer)
+            state.has_set_up = False
             return codec.decoded(result) if state.has_choices else result
         except (*_FAILURES, body_states.CodeSplit, IndexError) as error:
             compat.set_eval_frame(None)
@@ -231,6 +232,10 @@ def _compiled(body: FunctionType, arguments: tuple[Any, ...], buffer: Buffer, ca
             if not body_states.try_again(state, generation, error):
                 raise
             buffer.clear()
+            if state.runs_plainly:
+                state.runs_plainly = False
+                frames.count_as_compiled()
+                return eager_rerun.plainly(callers.call_as_entered, body, (*arguments, []))
             before, body = body, state.replacement(body)
             frames.compile_as(body.__code__, before.__code__)
             state = body_states.state_of(body.__code__, is_body=True)

@@ -7,10 +7,11 @@ withdraw the sites that the failed trace had mended.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import CodeType, FunctionType
 from typing import Any, Final
 
+from bcmend.analysis import run_once
 from bcmend.dynamo import compat, frames
 from bcmend.tracing.sites import site_table, strict, suspects
 from bcmend.tracing.sites.findings import BodyState as BodyState
@@ -118,8 +119,12 @@ def try_again(
         if isinstance(error, (MendedFurther, CodeSplit)):
             return True
         if isinstance(error, (compat.Unsupported, compat.UserError)):
-            if not SESSION.patcher.mend_where_stopped(_stops(error)):
-                state.may_break = True
+            stops = _stops(error)
+            if SESSION.patcher.mend_where_stopped(stops):
+                return True
+            state.runs_plainly = not state.has_set_up and _sets_up(stops)
+            state.has_set_up |= state.runs_plainly
+            state.may_break = not state.runs_plainly
         elif not state.leave_numbers():
             strict.require_foreign(error)
             if not suspects.withdraw_recent("not-captured", summary(error)):
@@ -137,6 +142,13 @@ def _stops(error: BaseException) -> list[Stop]:
     """Return the frames being traced when ``error`` was raised, innermost first."""
     translators = {id(each): each for each in _translators(error)}
     return [_stop_at(each) for each in reversed(translators.values())]
+
+
+def _sets_up(stops: Sequence[Stop]) -> bool:
+    """Return whether Dynamo has stopped in code that runs in a first call alone."""
+    return run_once.runs_once(
+        (SESSION.patcher.source_of(each.code), each.position) for each in stops
+    )
 
 
 def _translators(error: BaseException | None) -> Iterator[Any]:

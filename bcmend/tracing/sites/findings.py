@@ -196,6 +196,8 @@ class BodyState:
     one graph; ``leaves_numbers``: that went wrong, so that later traces leave it.
     ``newer``: code that replaced it since, from which to make the function for the next try.
     ``has_choices``: what it returns may hold choices that are made after the graph.
+    ``runs_plainly``: the call that is being made runs in plain Python, since it sets up what later
+    ones find; ``has_set_up``: the last one did.
     ``changing``: where it has found buffers of modules that do not stay as they are.
     """
 
@@ -208,6 +210,8 @@ class BodyState:
     generation: int = 0
     newer: CodeType | None = None
     has_choices: bool = False
+    runs_plainly: bool = False
+    has_set_up: bool = False
     changing: set[str] = field(default_factory=set)
     lock: threading.Lock = field(default_factory=threading.Lock)
 

@@ -39,6 +39,10 @@ class Patcher:
         """Return whether code reached together with ``code``, other than it, names an attribute."""
         return True
 
+    def source_of(self, code: CodeType) -> CodeType:
+        """Return the original of code that was written; of other code, the code itself."""
+        return code
+
     def as_written(self, function: FunctionType) -> CodeType:
         """Return the code of a function before it was patched."""
         return function.__code__
