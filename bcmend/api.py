@@ -158,7 +158,7 @@ def report(obj: object, *, policy: Policy | None = None, ahead: bool = False) ->
 def _is_looked_at(obj: object, reached: Iterable[FunctionType]) -> bool:
     """Return whether the code of an object, or some that it reaches, was analysed and mended."""
     waiting = sys.modules.get("bcmend.patching.waiting")
-    if waiting is None or not waiting.is_any_mended() or _waits(_owner(obj)):
+    if waiting is None or _waits(_owner(obj)):
         return False
     return waiting.is_known(_owner(obj)) or any(map(waiting.is_mended, reached))
 

@@ -141,6 +141,7 @@ def _doctor() -> Iterator[str]:
     if not releases.is_tested():
         return
     from bcmend.dynamo import compat, hooks
+    from bcmend.patching import stops  # noqa: F401  declares what is watched
     from bcmend.tracing.entry import namespace  # noqa: F401  declares every hook
 
     registry = hooks.REGISTRY
@@ -151,6 +152,8 @@ def _doctor() -> Iterator[str]:
     ):
         rows = [(h.target, h.purpose) for h in registry.hooks if h.is_of_trace is of_trace]
         yield from _table(len({target for target, _ in rows}), title, rows)
+    rows = [(each.target, each.purpose) for each in registry.watches]
+    yield from _table(len(rows), "functions of torch are watched while anything waits", rows)
     for table, title in (
         (hooks.FUNCTIONS, "handlers of functions of torch are added meanwhile"),
         (hooks.OPERATORS, "operators of bcmend are known to Dynamo while anything is patched"),

@@ -235,7 +235,7 @@ def run_compiled(
             with _counted_compilations() as later:
                 observations += _observe_all(program, compiled, calls[1:], training, begin)
             begin()
-            report = None if way is leave_unpatched else bcmend.report(program)
+            report = None if way is leave_unpatched else bcmend.report(program, ahead=True)
         finally:
             bcmend.unpatch()
             torch._dynamo.reset()

@@ -94,11 +94,7 @@ from torch._dynamo.source import (
 from torch._dynamo.symbolic_convert import ExceptionVals, InstructionTranslatorBase
 from torch._dynamo.symbolic_convert import tls as translator_tls
 from torch._dynamo.trace_rules import SkipResult
-from torch._dynamo.types import (
-    ConvertFrameReturn,
-    GuardedCode,
-    wrap_guarded_code,
-)
+from torch._dynamo.types import ConvertFrameReturn, GuardedCode, wrap_guarded_code
 from torch._dynamo.utils import (
     _get_error_on_graph_break,
     _set_error_on_graph_break,
@@ -349,27 +345,23 @@ models of values in a trace: AutogradFunctionApplyVariable BaseListVariable Buil
     CatchWarningsCtxManagerVariable CellVariable ConstDictVariable ConstantVariable
     ContextWrappingVariable DefaultDictVariable DeletedVariable DequeVariable DictViewVariable
     ExceptionVals ExceptionVariable FrozenDataClassVariable IteratorVariable LazyVariableTracker
-    ListIteratorVariable ListVariable LocalGeneratorFunctionVariable
-    LocalGeneratorObjectVariable LoggingLoggerVariable NamedTupleVariable
-    NestedUserFunctionVariable NewGlobalVariable NumpyNdarrayVariable NumpyVariable
-    OrderedDictVariable
-    PolyfilledFunctionVariable RangeIteratorVariable RangeVariable RemovableHandleVariable
-    SetAttrBuiltinVariable SetVariable SizeVariable SliceVariable StringFormatVariable
-    StructSequenceVariable SuperVariable SymNodeVariable TensorVariable
-    TorchHigherOrderOperatorVariable TorchInGraphFunctionVariable TupleVariable
-    UserDefinedClassVariable UserDefinedDictVariable UserDefinedExceptionClassVariable
+    ListIteratorVariable ListVariable LocalGeneratorFunctionVariable LocalGeneratorObjectVariable
+    LoggingLoggerVariable NamedTupleVariable NestedUserFunctionVariable NewGlobalVariable
+    NumpyNdarrayVariable NumpyVariable OrderedDictVariable PolyfilledFunctionVariable
+    RangeIteratorVariable RangeVariable RemovableHandleVariable SetAttrBuiltinVariable SetVariable
+    SizeVariable SliceVariable StringFormatVariable StructSequenceVariable SuperVariable
+    SymNodeVariable TensorVariable TorchHigherOrderOperatorVariable TorchInGraphFunctionVariable
+    TupleVariable UserDefinedClassVariable UserDefinedDictVariable UserDefinedExceptionClassVariable
     UserDefinedExceptionObjectVariable UserDefinedObjectVariable UserFunctionVariable
     VariableTracker
 how a model is changed in a trace: AttrMutationKind AttributeMutationNew SideEffects
-    ValueMutationExisting ValueMutationNew current_scope_id enter_new_scope
-    is_side_effect_safe
+    ValueMutationExisting ValueMutationNew current_scope_id enter_new_scope is_side_effect_safe
 make and read a model: AsPythonConstantNotImplementedError GraphArg VariableBuilder
-    can_dispatch_torch_function cmp_name_to_op_mapping get_specialized_props
-    is_hashable object_protocol unpack_iterable wrap_fx_proxy
-    wrap_fx_proxy_cls
+    can_dispatch_torch_function cmp_name_to_op_mapping get_specialized_props is_hashable
+    object_protocol unpack_iterable wrap_fx_proxy wrap_fx_proxy_cls
 where a value of the trace comes from: AttrSource CallFunctionNoArgsSource ChainedSource
-    DictGetItemSource GlobalSource GuardSource LocalSource
-    RandomValueSource Source SyntheticLocalSource UnspecializedParamBufferSource
+    DictGetItemSource GlobalSource GuardSource LocalSource RandomValueSource Source
+    SyntheticLocalSource UnspecializedParamBufferSource
 guards on what a trace relies on: Guard GuardBuilder GuardBuilderBase install_guard
 the frame being traced: InstructionTranslatorBase translator_tls
 the graph being traced: OutputGraph TracingContext
@@ -377,27 +369,24 @@ write the code around a compiled graph: PyCodegen create_build_tuple create_call
     create_instruction create_jump_absolute
 how a trace ends early: RestartAnalysis SkipFrame UnspecializeRestartAnalysis
 why a trace fails: BackendCompilerFailed FailOnRecompileLimitHit InternalTorchDynamoError
-    RequiresGradRestartAnalysis TorchDynamoException TorchRuntimeError Unsupported
-    UserError graph_break_hints unimplemented
+    RequiresGradRestartAnalysis TorchDynamoException TorchRuntimeError Unsupported UserError
+    graph_break_hints unimplemented
 exceptions of the program in a trace: ObservedException ObservedUserStopIteration
     handle_observed_exception observed_exception_map raise_observed_exception
 which code Dynamo compiles, and when: ConvertFrameReturn _FrameAction _FrameExecStrategy
-    _get_error_on_graph_break
-    _set_error_on_graph_break compile_lock get_eval_frame_callback reset_code set_eval_frame
-    set_fullgraph_compiled_frame_count
-    always_optimize_code_objects skip_code
-the first trace of what waits to be mended: CatchErrorsWrapper
-    DeletedGuardManagerWrapper GuardedCode
-    convert_frame export_trace get_compile_id symbolic_convert user_defined wrap_guarded_code
+    _get_error_on_graph_break _set_error_on_graph_break compile_lock get_eval_frame_callback
+    reset_code set_eval_frame set_fullgraph_compiled_frame_count always_optimize_code_objects
+    skip_code
+the first trace of what waits to be mended: CatchErrorsWrapper DeletedGuardManagerWrapper
+    GuardedCode convert_frame export_trace get_compile_id symbolic_convert user_defined
+    wrap_guarded_code
 which functions Dynamo inlines: SkipResult trace_rules
-settings of Dynamo, of AOTAutograd, of Inductor: dynamo_config functorch_config
-    inductor_config
+settings of Dynamo, of AOTAutograd, of Inductor: dynamo_config functorch_config inductor_config
 what torch.compile calls Inductor by: _TorchCompileInductorWrapper
-trace a choice for a back end: FunctionalTensorMode ProxyTorchDispatchMode
-    PythonFunctionalizeAPI _AutoDispatchBelowAutograd _clone_aliasing_output
-    _dispatch_tls_local_exclude_set _dispatch_tls_local_include_set get_proxy_mode
-    dispatch_functionalize materialize_as_graph min_cut_rematerialization_partition
-    track_tensor_tree tree_map
+trace a choice for a back end: FunctionalTensorMode ProxyTorchDispatchMode PythonFunctionalizeAPI
+    _AutoDispatchBelowAutograd _clone_aliasing_output _dispatch_tls_local_exclude_set
+    _dispatch_tls_local_include_set get_proxy_mode dispatch_functionalize materialize_as_graph
+    min_cut_rematerialization_partition track_tensor_tree tree_map
 the code in which a frame goes on behind a graph break: ContinueExecutionCache
 operators: HigherOrderOperator OpOverload OpOverloadPacket higher_order_ops
 what Inductor is lowering: V
@@ -406,8 +395,8 @@ assertions inside a graph: ASSERT_ASYNC ASSERT_SCALAR
 run an operation on fake tensors: FakeTensor FakeTensorMode get_fake_value make_fx
 see the operators behind an operation: TorchDispatchMode _disable_current_modes
 run sides of an operator directly: DispatchKey _get_current_dispatch_mode
-unbacked sizes and numbers: GuardOnDataDependentSymNode ShapeEnv canonicalize_bool_expr
-    free_symbols free_unbacked_symbols statically_known_true
+unbacked sizes and numbers: GuardOnDataDependentSymNode ShapeEnv canonicalize_bool_expr free_symbols
+    free_unbacked_symbols statically_known_true
 compute with symbolic expressions: Max Min PythonReferenceAnalysis ValueRanges bound_sympy
     sympy_interp try_solve
 hooks of saved tensors that are in force: _top_saved_tensors_default_hooks
@@ -420,8 +409,7 @@ settings without public names: PRIVATE_SETTINGS PAIRED_SETTERS _saved_tensors_ho
     _saved_tensors_hooks_enable _saved_tensors_hooks_get_disabled_error_message WITHOUT_EFFECT
     TorchFunctionModeStackVariable
 transforms of torch.func: get_unwrapped is_batchedtensor is_functorch_wrapped_tensor
-    peek_interpreter_stack get_dynamic_layer_stack_depth
-    pop_dynamic_layer_stack_and_undo_to_depth
+    peek_interpreter_stack get_dynamic_layer_stack_depth pop_dynamic_layer_stack_and_undo_to_depth
 padding by a number out of a tensor: _nn_pad
 nested containers of tensors: tree_leaves
 how tensors are printed: PRINT_OPTS

@@ -124,12 +124,6 @@ def everything() -> list[CodeType]:
     return [code for each in list(_WAITING.values()) for code in each.starts()]
 
 
-def is_any_mended() -> bool:
-    """Return whether any function has mended code."""
-    table = _table()
-    return table is not None and bool(table.functions)
-
-
 def is_mended(function: FunctionType) -> bool:
     """Return whether a function has mended code."""
     table = _table()
