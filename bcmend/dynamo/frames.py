@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import gc
 import inspect
+import os
 import sys
+import sysconfig
 from collections.abc import Collection, Iterable, Iterator
 from difflib import SequenceMatcher
 from functools import partial
 from itertools import groupby
+from pathlib import Path
 from types import CodeType, FrameType, GeneratorType
 from typing import Any, Final
+
+import torch
 
 from bcmend.bytecode.decode import decode
 from bcmend.bytecode.instructions import Location, UnknownOpcode
@@ -163,6 +168,18 @@ def _callers_of(frame: FrameType | None) -> Iterator[FrameType]:
     while frame is not None:
         yield frame
         frame = frame.f_back
+
+
+_TORCH: Final = str(Path(torch.__file__).parent) + os.sep
+_PYTHON: Final = sysconfig.get_path("stdlib") + os.sep
+_INSTALLED: Final = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
+
+
+def is_of_the_program(code: CodeType) -> bool:
+    """Return whether code is neither of torch nor of Python's own library."""
+    file = code.co_filename
+    is_of_python = file.startswith(_PYTHON) and not file.startswith(_INSTALLED)
+    return not (is_of_python or file.startswith((_TORCH, "<frozen ")))
 
 
 def count_as_compiled() -> None:

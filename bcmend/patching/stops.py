@@ -94,8 +94,8 @@ def _sets_up(code: CodeType, error: BaseException) -> bool:
         return False
     from bcmend.analysis import run_once
 
-    traced = [*_traced_in(error)][::-1]
-    places = ((each.f_code, each.current_instruction.positions) for each in traced)
+    traced = [each for each in _traced_in(error) if frames.is_of_the_program(each.f_code)]
+    places = ((each.f_code, each.current_instruction.positions) for each in reversed(traced))
     if not run_once.runs_once((code, tuple(place)) for code, place in places if place is not None):
         return False
     _SETTING_UP.put(code, None)

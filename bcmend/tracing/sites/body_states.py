@@ -147,7 +147,9 @@ def _stops(error: BaseException) -> list[Stop]:
 def _sets_up(stops: Sequence[Stop]) -> bool:
     """Return whether Dynamo has stopped in code that runs in a first call alone."""
     return run_once.runs_once(
-        (SESSION.patcher.source_of(each.code), each.position) for each in stops
+        (SESSION.patcher.source_of(each.code), each.position)
+        for each in stops
+        if frames.is_of_the_program(each.code)
     )
 
 
