@@ -8,13 +8,14 @@ runs one call in plain Python where it is yes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import builtins
+from collections.abc import Iterable, Sequence
 from types import CodeType
 from typing import Final
 
 from bcmend.bytecode.decode import decode
 from bcmend.bytecode.instructions import FunctionCode, Instruction, UnknownOpcode
-from bcmend.bytecode.opcodes import row
+from bcmend.bytecode.opcodes import opcode_names, row
 from bcmend.cfg.graph import Graph, build_graph, walk
 
 #: Line, last line, column, last column.
@@ -22,6 +23,14 @@ Position = tuple[int | None, ...]
 
 #: What sets what a text names.
 _SET_BY_TEXT: Final = frozenset({"setattr", "setdefault", "import_module", "__import__"})
+_TEXT: Final = "LOAD_CONST"
+_READS: Final = opcode_names("LOAD_ATTR LOAD_GLOBAL LOAD_NAME")
+_STORES: Final = opcode_names("STORE_ATTR STORE_GLOBAL")
+_METHODS: Final = opcode_names("LOAD_ATTR LOAD_METHOD")
+#: How many instructions before a store to an item the container is looked for.
+_NEAR: Final = 5
+#: What is set on the tensors of every call.
+_OF_TENSORS: Final = frozenset({"data", "grad", "requires_grad"})
 #: Methods that change a container.
 _CHANGES: Final = frozenset({"add", "append", "extend", "insert", "setdefault", "update"})
 
@@ -46,14 +55,30 @@ def runs_once(frames: Iterable[tuple[CodeType, Position]]) -> bool:
 
 def _changed_in(function: FunctionCode) -> set[str]:
     """Return the names of what code sets, and of containers that it may change."""
-    named = [(each, _name(each)) for each in function.instructions]
-    names = {name for _, name in named if name is not None}
-    found = {name for each, name in named if each.op in ("STORE_ATTR", "STORE_GLOBAL") and name}
-    if names & _SET_BY_TEXT:
-        found |= {name for each, name in named if each.op == "LOAD_CONST" and name}
-    if names & _CHANGES or any(each.op == "STORE_SUBSCR" for each in function.instructions):
-        found |= {name for each, name in named if each.op in ("LOAD_GLOBAL", "LOAD_ATTR") and name}
-    return found - _CHANGES - _SET_BY_TEXT
+    instructions = function.instructions
+    found = {
+        name
+        for each in instructions
+        if each.op in _STORES and (name := _name(each)) is not None and name not in _OF_TENSORS
+    }
+    named = {
+        str(each.arg[-1] if isinstance(each.arg, tuple) else each.arg) for each in instructions
+    }
+    if named & _SET_BY_TEXT:
+        found |= {
+            each.arg for each in instructions if isinstance(each.arg, str) and each.op == _TEXT
+        }
+    for index, each in enumerate(instructions):
+        before = instructions[max(0, index - _NEAR) : index]
+        if each.op == "STORE_SUBSCR":
+            found |= _containers(before)
+        elif each.op in _METHODS and _method(each) in _CHANGES:
+            found |= _containers(before[-1:])
+    return found
+
+
+def _containers(instructions: Sequence[Instruction]) -> set[str]:
+    return {name for each in instructions if each.op in _READS and (name := _name(each))}
 
 
 def _tested_before(function: FunctionCode, position: Position) -> set[str]:
@@ -98,10 +123,20 @@ def _with_handlers(graph: Graph) -> list[tuple[int, ...]]:
 
 
 def _name(instruction: Instruction) -> str | None:
-    """Return the name or the text that an instruction refers to."""
+    """Return the variable, the attribute that is no method, or the text that is referred to."""
     argument = instruction.arg
     if isinstance(argument, tuple):
-        argument = argument[-1] if argument else None
-    is_name = instruction.op == "LOAD_CONST" or "ATTR" in instruction.op
-    is_name = is_name or any(each in instruction.op for each in ("GLOBAL", "METHOD", "NAME"))
-    return argument if is_name and isinstance(argument, str) else None
+        is_method, argument = bool(argument[0]) and instruction.op in _METHODS, argument[-1]
+        if is_method:
+            return None
+    is_name = instruction.op in _READS or instruction.op in _STORES or instruction.op == _TEXT
+    if not is_name or not isinstance(argument, str):
+        return None
+    return None if instruction.op != _TEXT and hasattr(builtins, argument) else argument
+
+
+def _method(instruction: Instruction) -> str | None:
+    """Return the name of a method, or of an attribute, that is read."""
+    argument = instruction.arg
+    name = argument[-1] if isinstance(argument, tuple) else argument
+    return name if isinstance(name, str) else None

@@ -1,7 +1,6 @@
 """Every private name of torch that bcmend uses, each imported once.
 
-Nothing else in bcmend imports one; ``ruff`` enforces that. All exist in every release of
-``bcmend.releases.TESTED``; on others this module is not imported.
+Nothing else in bcmend imports one; ``ruff`` enforces that. Only tested releases import this module.
 """
 
 # ruff: noqa: F401
@@ -31,10 +30,12 @@ from torch._C._autograd import (
     _top_saved_tensors_default_hooks,
 )
 from torch._C._dynamo.eval_frame import (
+    _debug_get_cache_entry_list,
     _FrameAction,
     _FrameExecStrategy,
     get_eval_frame_callback,
     reset_code,
+    set_code_exec_strategy,
     set_eval_frame,
     set_fullgraph_compiled_frame_count,
 )
@@ -374,9 +375,9 @@ why a trace fails: BackendCompilerFailed FailOnRecompileLimitHit InternalTorchDy
 exceptions of the program in a trace: ObservedException ObservedUserStopIteration
     handle_observed_exception observed_exception_map raise_observed_exception
 which code Dynamo compiles, and when: ConvertFrameReturn _FrameAction _FrameExecStrategy
-    _get_error_on_graph_break _set_error_on_graph_break compile_lock get_eval_frame_callback
-    reset_code set_eval_frame set_fullgraph_compiled_frame_count always_optimize_code_objects
-    skip_code
+    _debug_get_cache_entry_list set_code_exec_strategy _get_error_on_graph_break
+    _set_error_on_graph_break compile_lock get_eval_frame_callback reset_code set_eval_frame
+    set_fullgraph_compiled_frame_count always_optimize_code_objects skip_code
 the first trace of what waits to be mended: CatchErrorsWrapper DeletedGuardManagerWrapper
     GuardedCode convert_frame export_trace get_compile_id symbolic_convert user_defined
     wrap_guarded_code

@@ -170,6 +170,22 @@ def _callers_of(frame: FrameType | None) -> Iterator[FrameType]:
         frame = frame.f_back
 
 
+def forget_pieces(code: CodeType) -> None:
+    """Have Dynamo compile code anew of which it has compiled pieces, or which it skips.
+
+    What it has captured whole stays. Nothing is freed: another thread may be running it.
+    """
+    default = compat._FrameAction.DEFAULT
+    compat.set_code_exec_strategy(code, compat._FrameExecStrategy(default, default))
+    for entry in compat._debug_get_cache_entry_list(code):
+        state, compiled = entry.guard_manager.extra_state, entry.code
+        if state is None or not isinstance(compiled, CodeType):
+            continue  # it is void already
+        if any(name.startswith("__resume_at") for name in compiled.co_names):
+            reason = compat.DeletedGuardManagerWrapper("bcmend waits for its graph breaks")
+            state.invalidate(entry, reason)
+
+
 _TORCH: Final = str(Path(torch.__file__).parent) + os.sep
 _PYTHON: Final = sysconfig.get_path("stdlib") + os.sep
 _INSTALLED: Final = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))

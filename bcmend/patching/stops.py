@@ -62,12 +62,15 @@ def _convert(convert: Any, callback: Any, frame: Any, *others: Any) -> Any:
         _SETTING_UP.pop(frame.f_code)
         return converted
     except _FAILURES as error:
+        if is_interruption(error):
+            raise
         if waited_for and _sets_up(frame.f_code, error):
             return _plainly(frame.f_code, callback, *others)
         is_mended = _mend_behind(error, waited_for)
         mended = waiting.mended(frame.f_code)  # maybe by another thread
-        if not is_mended and mended is None:
+        if not (is_mended or mended or waited_for):
             raise
+        # What waited and is not mended was unpatched meanwhile.
     finally:
         _CONVERSION.is_under_way, _CONVERSION.waited_for = before
     if mended is None:
@@ -75,6 +78,13 @@ def _convert(convert: Any, callback: Any, frame: Any, *others: Any) -> Any:
     return _in_place_of_the_frame(mended, callback, *others)
 
 
+#: Kinds of graph break at locks, at attributes of classes, at what is in no Python code.
+_OF_SETTING_UP: Final = (
+    "Unsupported context manager",
+    "setattr() on unsupported type",
+    "Attempted to call function marked as skipped",
+    "Unsupported function call",
+)
 #: The code of frames that were run in plain Python, and have not been captured since.
 _SETTING_UP: Final[ByIdentity[CodeType, None]] = ByIdentity()
 
@@ -90,7 +100,7 @@ _PLAINLY: Final = compat.ConvertFrameReturn(
 
 def _sets_up(code: CodeType, error: BaseException) -> bool:
     """Return whether a trace stopped in what runs in a first call alone; not twice in a row."""
-    if is_interruption(error) or code in _SETTING_UP:
+    if getattr(error, "gb_type", "") not in _OF_SETTING_UP or code in _SETTING_UP:
         return False
     from bcmend.analysis import run_once
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from types import CodeType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Final
 
-from bcmend.dynamo import compat, hooks
+from bcmend.dynamo import compat, frames, hooks
 from bcmend.weak_tables import ByIdentity
 
 if TYPE_CHECKING:
@@ -95,8 +95,9 @@ def wait(owner: int, waiting: Waiting) -> None:
     with compat.compile_lock:
         _WAITING[owner] = waiting
         for code in waiting.starts():
+            if code not in _OWNERS:
+                frames.forget_pieces(code)
             _OWNERS.setdefault(code, set).add(owner)
-            compat.reset_code(code)  # what was compiled or skipped of it before
         weakref.finalize(waiting.holder(), _GONE.append, owner).atexit = False
         hooks.REGISTRY.watch(is_wanted=True)
 

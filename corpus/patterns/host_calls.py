@@ -134,7 +134,7 @@ def gradients_wanted_of_what_is_returned() -> Program:
     return program
 
 
-@pattern(signs)
+@pattern(signs, CALL, training_outcome=())
 def gradients_wanted_where_they_flow() -> Program:
     def program(x: Tensor) -> tuple[Tensor, bool]:
         h = x * 2
