@@ -185,9 +185,9 @@ def _have_wait(obj: object, policy: Policy, owner: int, holder: object) -> None:
     if waiting.is_known(owner):
         return
     subject = uncompiled(obj)
-    starts = [each for each in _entries(subject) if policy.touches(_module_of(each))]
-    kinds = {type(each) for each in _modules(subject)}
-    kinds = {each for each in kinds if policy.touches(each.__module__)}
+    modules, touches = _modules(subject), functools.cache(policy.touches)
+    starts = [each for each in _entries(subject, modules) if touches(_module_of(each))]
+    kinds = [each for each in _kinds(modules) if touches(str(each.__module__))]
     ahead, later = (partial(_as_said, install, policy) for install in (_install_ahead, _have_wait))
     if starts and not any(map(waiting.is_mended, starts)):
         with suppress(TypeError):  # what has no weak references
@@ -210,7 +210,8 @@ def _install_ahead(obj: object, policy: Policy, owner: int, holder: object) -> N
     waiting.mend([each.__code__ for each in functions])
     installer.begin_anew(functions)
     installer.watch(owner, holder)
-    entries = frozenset(map(id, _entries(uncompiled(obj))))
+    subject = uncompiled(obj)
+    entries = frozenset(map(id, _entries(subject, _modules(subject))))
     installer.install(found, policy, owner=owner, entries=entries)
 
 
@@ -261,17 +262,21 @@ def _policy(policy: object) -> Policy:
     return policy
 
 
-def _entries(subject: object) -> list[FunctionType]:
-    """Return the functions that Dynamo may enter first."""
+def _entries(subject: object, modules: list[torch.nn.Module]) -> list[FunctionType]:
+    """Return the functions that Dynamo may enter first; ``modules`` are those of ``subject``."""
     found: list[object]
-    if modules := _modules(subject):
-        kinds = {id(type(each)): type(each) for each in modules}
-        found = [inspect.getattr_static(each, "forward", None) for each in kinds.values()]
+    if modules:
+        found = [inspect.getattr_static(each, "forward", None) for each in _kinds(modules)]
         found += [each for module in modules for each in _entries_of_instance(vars(module))]
     else:
         is_class = isinstance(subject, type)
         found = [inspect.getattr_static(subject, "forward", None) if is_class else subject]
     return [each for each in map(_function_of, found) if each is not None]
+
+
+def _kinds(modules: list[torch.nn.Module]) -> list[type]:
+    """Return the classes of modules, each once, by identity."""
+    return list({id(type(each)): type(each) for each in modules}.values())
 
 
 def _modules(subject: object) -> list[torch.nn.Module]:

@@ -55,7 +55,7 @@ class Waiting:
         self._starts: ByIdentity[CodeType, None] = ByIdentity()
         for each in starts:
             self._starts.put(each.__code__, None)
-        self._kinds = weakref.WeakSet(kinds)
+        self._kinds = [weakref.ref(each) for each in kinds]
         self._ahead, self._later = ahead, later
 
     def starts(self) -> list[CodeType]:
@@ -68,13 +68,16 @@ class Waiting:
         if subject is not None and holder is not None:
             self._ahead(subject, owner, holder)
             return
-        for kind in list(self._kinds):
+        for kind in self._living_kinds():
             self._ahead(kind, id(kind), kind)
 
     def bequeath(self) -> None:
         """Have its classes wait."""
-        for kind in list(self._kinds):
+        for kind in self._living_kinds():
             self._later(kind, id(kind), kind)
+
+    def _living_kinds(self) -> list[type]:
+        return [kind for each in self._kinds if (kind := each()) is not None]
 
 
 #: What waits, by owner.

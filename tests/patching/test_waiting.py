@@ -376,6 +376,41 @@ def test_what_was_compiled_before_it_was_patched() -> None:
     assert len(backend.codes) == 1
 
 
+def test_what_was_captured_whole_is_not_compiled_anew() -> None:
+    model, backend = Model(talks=False), Counting()
+    compiled = torch.compile(model, backend=backend, fullgraph=True)
+    kept = []
+    for _ in range(3):
+        with bcmend.patched(model):
+            compiled(X)
+        kept.append(bcmend.patch(Model(talks=False)))
+        compiled(X)
+    assert len(backend.codes) == 1
+
+
+def test_one_thread_patches_and_unpatches_what_another_compiles() -> None:
+    def program(x: Tensor) -> Tensor:
+        return x * 2 if x.sum() > 0 else x - 1
+
+    ended = threading.Event()
+
+    def turn() -> None:
+        while not ended.is_set():
+            bcmend.patch(program)
+            bcmend.unpatch(program)
+
+    thread = threading.Thread(target=turn)
+    thread.start()
+    try:
+        for size in range(2, 10):
+            compiled = torch.compile(program, backend="eager")
+            assert torch.equal(compiled(torch.ones(size)), torch.full((size,), 2.0))
+            torch._dynamo.reset()
+    finally:
+        ended.set()
+        thread.join()
+
+
 def test_threads_that_stop_at_once() -> None:
     model, barrier = bcmend.patch(Model()), threading.Barrier(4)
     compiled = torch.compile(model, backend="eager", fullgraph=True)
