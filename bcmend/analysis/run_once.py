@@ -61,18 +61,13 @@ def _changed_in(function: FunctionCode) -> set[str]:
         for each in instructions
         if each.op in _STORES and (name := _name(each)) is not None and name not in _OF_TENSORS
     }
-    named = {
-        str(each.arg[-1] if isinstance(each.arg, tuple) else each.arg) for each in instructions
-    }
-    if named & _SET_BY_TEXT:
-        found |= {
-            each.arg for each in instructions if isinstance(each.arg, str) and each.op == _TEXT
-        }
+    if _SET_BY_TEXT.intersection(map(_any_name, instructions)):
+        found |= {str(each.arg) for each in instructions if each.op == _TEXT}
     for index, each in enumerate(instructions):
         before = instructions[max(0, index - _NEAR) : index]
         if each.op == "STORE_SUBSCR":
             found |= _containers(before)
-        elif each.op in _METHODS and _method(each) in _CHANGES:
+        elif each.op in _METHODS and _any_name(each) in _CHANGES:
             found |= _containers(before[-1:])
     return found
 
@@ -124,19 +119,20 @@ def _with_handlers(graph: Graph) -> list[tuple[int, ...]]:
 
 def _name(instruction: Instruction) -> str | None:
     """Return the variable, the attribute that is no method, or the text that is referred to."""
-    argument = instruction.arg
-    if isinstance(argument, tuple):
-        is_method, argument = bool(argument[0]) and instruction.op in _METHODS, argument[-1]
-        if is_method:
-            return None
-    is_name = instruction.op in _READS or instruction.op in _STORES or instruction.op == _TEXT
-    if not is_name or not isinstance(argument, str):
+    name = _any_name(instruction)
+    if name is None or instruction.op == _TEXT:
+        return name
+    if instruction.op not in _READS and instruction.op not in _STORES:
         return None
-    return None if instruction.op != _TEXT and hasattr(builtins, argument) else argument
+    is_method = instruction.op in _METHODS and isinstance(instruction.arg, tuple)
+    if is_method and instruction.arg[0]:
+        return None
+    return None if hasattr(builtins, name) else name
 
 
-def _method(instruction: Instruction) -> str | None:
-    """Return the name of a method, or of an attribute, that is read."""
+def _any_name(instruction: Instruction) -> str | None:
+    """Return the name that an instruction has, or its text; ``None`` for other arguments."""
     argument = instruction.arg
-    name = argument[-1] if isinstance(argument, tuple) else argument
-    return name if isinstance(name, str) else None
+    if instruction.op != _TEXT and isinstance(argument, tuple) and argument:
+        argument = argument[-1]  # behind flags
+    return argument if isinstance(argument, str) else None

@@ -86,7 +86,23 @@ def _imports(x: Any) -> Any:
     return x
 
 
-ONCE = [_attribute, _early_return, _cache, _in_a_handler, _global, _inside_with, _imports]
+def _with_constants(x: Any) -> Any:
+    if not STATE.ready and x not in ((), (1, "ready"), None, b"", 2.0):
+        stop(x, (), ("a",), *())
+        STATE.ready = True
+    return x
+
+
+ONCE = [
+    _with_constants,
+    _attribute,
+    _early_return,
+    _cache,
+    _in_a_handler,
+    _global,
+    _inside_with,
+    _imports,
+]
 
 
 def _always(x: Any) -> Any:
