@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import gc
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -173,11 +174,13 @@ def _signal(error: Exception) -> Iterator[None]:
         raise error
 
     before = signal.signal(signal.SIGALRM, handler)
+    gc.disable()  # an exception in what is called at a collection is lost
     signal.setitimer(signal.ITIMER_REAL, 0.01)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
+        gc.enable()
         signal.signal(signal.SIGALRM, before)
 
 
