@@ -19,12 +19,11 @@ from bcmend.errors import PolicyError, UntestedTorch
 from bcmend.knowledge import output_callables, replaced_calls
 from bcmend.knowledge.qualified_names import identity
 from bcmend.patching.reach import reach
-from bcmend.patching.subject import path_of, uncompiled
+from bcmend.patching.subject import module_of, path_of, uncompiled
 from bcmend.policy import DEFAULT, Policy
 from bcmend.site_report import Report
 
 Subject = TypeVar("Subject")
-_Install = Callable[[object, Policy, int, object], None]
 
 
 def patch(obj: Subject, *, policy: Policy | None = None) -> Subject:
@@ -173,12 +172,12 @@ def _install(obj: object, policy: Policy, owner: int, holder: object) -> None:
     if not releases.is_tested():
         _is_tested()
     elif policy.mend == "on-demand":
-        _have_wait(obj, policy, owner, holder)
+        _have_wait(obj, owner, holder, policy=policy)
     elif not _waits(owner):
-        _install_ahead(obj, policy, owner, holder)
+        _install_ahead(obj, owner, holder, policy=policy)
 
 
-def _have_wait(obj: object, policy: Policy, owner: int, holder: object) -> None:
+def _have_wait(obj: object, owner: int, holder: object, *, policy: Policy) -> None:
     """Have ``obj`` wait until Dynamo stops in it, if nothing is known of its code yet."""
     from bcmend.patching import stops, waiting  # noqa: F401  watches traces
 
@@ -186,22 +185,18 @@ def _have_wait(obj: object, policy: Policy, owner: int, holder: object) -> None:
         return
     subject = uncompiled(obj)
     modules, touches = _modules(subject), functools.cache(policy.touches)
-    starts = [each for each in _entries(subject, modules) if touches(_module_of(each))]
+    starts = [each for each in _entries(subject, modules) if touches(module_of(each))]
     kinds = [each for each in _kinds(modules) if touches(str(each.__module__))]
-    ahead, later = (partial(_as_said, install, policy) for install in (_install_ahead, _have_wait))
+    ahead, later = (partial(each, policy=policy) for each in (_install_ahead, _have_wait))
     if starts and not any(map(waiting.is_mended, starts)):
         with suppress(TypeError):  # what has no weak references
             one = waiting.Waiting(subject, holder, starts, kinds, ahead=ahead, later=later)
             waiting.wait(owner, one)
             return
-    _install_ahead(obj, policy, owner, holder)
+    _install_ahead(obj, owner, holder, policy=policy)
 
 
-def _as_said(install: _Install, policy: Policy, obj: object, owner: int, holder: object) -> None:
-    install(obj, policy, owner, holder)
-
-
-def _install_ahead(obj: object, policy: Policy, owner: int, holder: object) -> None:
+def _install_ahead(obj: object, owner: int, holder: object, *, policy: Policy) -> None:
     found = reach(obj, policy)
     from bcmend.patching import installer, retrace, waiting  # noqa: F401  is asked by traces
 
@@ -281,10 +276,6 @@ def _kinds(modules: list[torch.nn.Module]) -> list[type]:
 
 def _modules(subject: object) -> list[torch.nn.Module]:
     return list(subject.modules()) if isinstance(subject, torch.nn.Module) else []
-
-
-def _module_of(function: FunctionType) -> str:
-    return str(function.__globals__.get("__name__", ""))
 
 
 def _entries_of_instance(held: dict[str, Any]) -> Iterator[object]:

@@ -11,14 +11,14 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any, Final
+from typing import Final
 
 import torch
 from rich.console import Console
 from rich.table import Table
 
 import bcmend
-from corpus.models.case import ModelCase
+from corpus.models.case import Inputs, ModelCase
 from corpus.unharmed.registry import CASES
 
 #: What is counted where no model is named.
@@ -82,21 +82,23 @@ def counted(case: ModelCase, policy: bcmend.Policy | None) -> Calls:
     if policy is not None:
         patch = python_calls(lambda: bcmend.patch(model, policy=policy))
     compiled = torch.compile(model, backend="eager")
-    wider = {name: _twice(value) for name, value in inputs.items()}
     try:
         with torch.no_grad():
             first, later, recompile = (
                 python_calls(lambda given=given: compiled(**given))  # type: ignore[misc]
-                for given in (inputs, inputs, wider)
+                for given in (inputs, inputs, twice(inputs))
             )
     finally:
         bcmend.unpatch()
     return Calls(patch, first, later, recompile)
 
 
-def _twice(value: Any) -> Any:
-    is_batched = isinstance(value, torch.Tensor) and value.dim() > 0
-    return torch.cat([value, value]) if is_batched else value
+def twice(inputs: Inputs) -> Inputs:
+    """Return inputs with each tensor twice in its first dimension: a batch of another size."""
+    return {
+        name: torch.cat([each, each]) if isinstance(each, torch.Tensor) and each.dim() else each
+        for name, each in inputs.items()
+    }
 
 
 def compared(case: ModelCase) -> tuple[Calls, Calls, Calls]:

@@ -101,20 +101,13 @@ def _decides(graph: Graph, block: int, stop: int) -> bool:
     ways = graph.successors[block]
     if block == stop or len(ways) != 2 or row(_last(graph, block).op).jump in (None, "for_iter"):
         return False
-    if stop in walk(0, _with_handlers(graph), block):
+    if stop in walk(0, graph.leading_to, block):
         return False
-    return sum(stop in walk(way, _with_handlers(graph), block) for way in ways) == 1
+    return sum(stop in walk(way, graph.leading_to, block) for way in ways) == 1
 
 
 def _last(graph: Graph, block: int) -> Instruction:
     return graph.function.instructions[graph.last(block)]
-
-
-def _with_handlers(graph: Graph) -> list[tuple[int, ...]]:
-    """Return where each block leads to, exceptions included."""
-    handlers = map(graph.handler_block, range(len(graph.blocks)))
-    caught = (() if each is None else (each,) for each in handlers)
-    return [(*each, *more) for each, more in zip(graph.successors, caught, strict=True)]
 
 
 def _name(instruction: Instruction) -> str | None:

@@ -32,6 +32,7 @@ class Graph:
     successors: tuple[tuple[int, ...], ...]  # of each block, without exception edges, each once
     predecessors: tuple[tuple[int, ...], ...]  # the same
     handlers: tuple[TryRange | None, ...]  # of each block, the try range that covers it
+    leading_to: tuple[tuple[int, ...], ...]  # of each block: its successors, then its handler
     reachable: frozenset[int]  # from the entry, through exceptions too
 
     def handler_block(self, block: int) -> int | None:
@@ -66,7 +67,7 @@ def build_graph(function: FunctionCode, starts_too: Collection[int] = ()) -> Gra
         for target in targets:
             predecessors[target].append(source)
     caught = (() if each is None else (block_of[decoded_index(each.handler)],) for each in handlers)
-    leading_to = [(*each, *more) for each, more in zip(successors, caught, strict=True)]
+    leading_to = tuple((*each, *more) for each, more in zip(successors, caught, strict=True))
     return Graph(
         function,
         blocks,
@@ -74,6 +75,7 @@ def build_graph(function: FunctionCode, starts_too: Collection[int] = ()) -> Gra
         successors,
         tuple(map(tuple, predecessors)),
         handlers,
+        leading_to,
         walk(0, leading_to),
     )
 

@@ -26,6 +26,7 @@ from bcmend.bytecode.instructions import Location, UnknownOpcode
 from bcmend.bytecode.line_table import checked, encode
 from bcmend.dynamo import compat
 from bcmend.dynamo.slots import Slot
+from bcmend.knowledge.interruptions import entries
 from bcmend.names import BUFFER, PREFIX
 from bcmend.weak_tables import ByIdentity
 
@@ -170,6 +171,19 @@ def _callers_of(frame: FrameType | None) -> Iterator[FrameType]:
         frame = frame.f_back
 
 
+def traced_in(error: BaseException | None) -> Iterator[compat.Tracer]:
+    """Yield the frames being traced when an error was raised, then those of its causes.
+
+    Each error has them outermost first; some come twice.
+    """
+    while error is not None:
+        for entry in entries(error.__traceback__):
+            owner = entry.tb_frame.f_locals.get("self")
+            if isinstance(owner, compat.Tracer):
+                yield owner
+        error = error.__cause__
+
+
 def forget_pieces(code: CodeType) -> None:
     """Have Dynamo compile code anew of which it has compiled pieces, or which it skips.
 
@@ -186,7 +200,8 @@ def forget_pieces(code: CodeType) -> None:
             state.invalidate(entry, reason)
 
 
-_TORCH: Final = str(Path(torch.__file__).parent) + os.sep
+#: What the files of torch begin with.
+TORCH: Final = str(Path(torch.__file__).parent) + os.sep
 _PYTHON: Final = sysconfig.get_path("stdlib") + os.sep
 _INSTALLED: Final = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
 
@@ -195,7 +210,7 @@ def is_of_the_program(code: CodeType) -> bool:
     """Return whether code is neither of torch nor of Python's own library."""
     file = code.co_filename
     is_of_python = file.startswith(_PYTHON) and not file.startswith(_INSTALLED)
-    return not (is_of_python or file.startswith((_TORCH, "<frozen ")))
+    return not (is_of_python or file.startswith((TORCH, "<frozen ")))
 
 
 def count_as_compiled() -> None:

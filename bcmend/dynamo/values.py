@@ -17,6 +17,8 @@ from bcmend.dynamo.slots import Slot
 #: Dynamo's models of a value, and of a tensor.
 Value: TypeAlias = compat.VariableTracker
 TensorValue: TypeAlias = compat.TensorVariable
+#: Dynamo's models of exceptions of the program.
+EXCEPTIONS: Final = (compat.ExceptionVariable, compat.UserDefinedExceptionObjectVariable)
 
 
 def object_behind(variable: compat.VariableTracker, name: str = "value") -> Any:

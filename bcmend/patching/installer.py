@@ -20,7 +20,7 @@ from bcmend.dynamo import compat, frames, hooks
 from bcmend.knowledge.replaced_calls import may_substitute
 from bcmend.names import CALLBACK, COMPILER, NAMESPACE, TRACING
 from bcmend.patching.reach import Reached
-from bcmend.patching.subject import SUSPENDING
+from bcmend.patching.subject import SUSPENDING, module_of
 from bcmend.patching.table import KINDS, TABLE, Patched
 from bcmend.policy import Policy
 from bcmend.rewrite.mended import Context, Mended
@@ -120,7 +120,7 @@ def install_one(
     if (suspends and not mended.has_lowerings) or not _can_be_written(mended):
         return False
     names = function.__globals__
-    scope = str(names.get("__name__", "")), id(names)
+    scope = module_of(function), id(names)
     put(function, Patched(_reference(function), mended.original, mended, policy, {owner}, scope))
     return True
 
@@ -191,7 +191,7 @@ def mended_form(
     if known is not None and all(TABLE.may_have(one, site.name) for one, site in known.sites):
         _register(known, policy)  # an equal function may have had the keys since, and be gone
         return known
-    module = str(function.__globals__.get("__name__", ""))
+    module = module_of(function)
     seen = {kind: TABLE.seen(kind) for kind in KINDS}
     context = Context(module, function.__globals__, policy, **seen, key_for=TABLE.key_for)
     if not needed and not may_have_sites(code, context):

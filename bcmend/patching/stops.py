@@ -13,23 +13,21 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from bcmend.dynamo import compat, frames, hooks
-from bcmend.knowledge.interruptions import entries, is_interruption
+from bcmend.dynamo import compat, frames, handlers, hooks
+from bcmend.dynamo.values import EXCEPTIONS
+from bcmend.knowledge.interruptions import is_interruption
 from bcmend.patching import waiting
 from bcmend.rewrite.writer.shell import write_in_place
 from bcmend.weak_tables import ByIdentity
 
 if TYPE_CHECKING:
     from bcmend.patching.table import Patched
-
-#: Models of exceptions of the program.
-_EXCEPTIONS: Final = (compat.ExceptionVariable, compat.UserDefinedExceptionObjectVariable)
 
 _FAILURES: Final = (compat.TorchDynamoException, compat.GuardOnDataDependentSymNode, IndexError)
 
@@ -104,7 +102,7 @@ def _sets_up(code: CodeType, error: BaseException) -> bool:
         return False
     from bcmend.analysis import run_once
 
-    traced = [each for each in _traced_in(error) if frames.is_of_the_program(each.f_code)]
+    traced = [each for each in frames.traced_in(error) if frames.is_of_the_program(each.f_code)]
     places = ((each.f_code, each.current_instruction.positions) for each in reversed(traced))
     if not run_once.runs_once((code, tuple(place)) for code, place in places if place is not None):
         return False
@@ -142,7 +140,7 @@ def _is_assertion(is_assertion: Any, tx: compat.Tracer, *others: Any) -> Any:
 
 @hooks.watch(compat.BuiltinVariable, "call_str", "stop at texts of exceptions: torch joins `args`")
 def _call_str(call_str: Any, builtin: Any, tx: compat.Tracer, value: Any) -> Any:
-    if isinstance(value, _EXCEPTIONS):
+    if isinstance(value, EXCEPTIONS):
         _stop(tx, "text of an exception")
     return call_str(builtin, tx, value)
 
@@ -194,12 +192,7 @@ def _create_size(create: Any, *others: Any, **named: Any) -> Any:
 def _stop(tx: compat.Tracer, what: str) -> None:
     """Stop a trace of what waits, as at a graph break."""
     if _is_waited_for(tx):
-        compat.unimplemented(
-            gb_type=f"bcmend: {what}",
-            context="",
-            explanation="Code that waits to be mended is mended here.",
-            hints=[],
-        )
+        handlers.break_graph(what, "", "Code that waits to be mended is mended here.", hints=[])
 
 
 def _is_waited_for(tx: compat.Tracer) -> bool:
@@ -219,21 +212,7 @@ def _mend_behind(error: BaseException, codes: Iterable[CodeType]) -> bool:
     """Mend what waits for ``codes`` or for a frame that was traced; return whether anything did."""
     if is_interruption(error):
         return False
-    return waiting.mend([*codes, *(each.f_code for each in _traced_in(error))])
-
-
-def _traced_in(error: BaseException) -> Iterator[compat.Tracer]:
-    """Yield the frames that were traced when an error was raised, and its causes, outermost first.
-
-    Some come twice.
-    """
-    at: BaseException | None = error
-    while at is not None:
-        for entry in entries(at.__traceback__):
-            tx = entry.tb_frame.f_locals.get("self")
-            if isinstance(tx, compat.Tracer):
-                yield tx
-        at = at.__cause__
+    return waiting.mend([*codes, *(each.f_code for each in frames.traced_in(error))])
 
 
 def _waited_for(code: CodeType, caller: FrameType | None) -> list[CodeType]:

@@ -96,3 +96,8 @@ def _script_classes() -> list[type]:
 def _derives(cls: type, bases: list[type]) -> bool:
     """Return whether a class derives from one of the bases; `issubclass` may run code."""
     return any(ancestor is base for ancestor in ancestors(cls) for base in bases)
+
+
+def module_of(function: FunctionType) -> str:
+    """Return the name of the module whose globals a function has; "" if they have no name."""
+    return str(function.__globals__.get("__name__", ""))

@@ -15,6 +15,7 @@ from types import CodeType, FunctionType
 from typing import Final
 
 from bcmend.bytecode.names_used import code_objects
+from bcmend.patching.subject import module_of
 from bcmend.policy import Policy
 from bcmend.rewrite.mended import Mended
 from bcmend.tracing.sites import site_table
@@ -236,7 +237,7 @@ class Table:
 
 def touches(policy: Policy, function: FunctionType) -> bool:
     """Return whether a policy lets the code of a function be rewritten."""
-    return policy.touches(str(function.__globals__.get("__name__", "")))
+    return policy.touches(module_of(function))
 
 
 def _names(code: CodeType, name: str) -> bool:

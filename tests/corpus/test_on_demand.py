@@ -13,7 +13,7 @@ from torch._dynamo.eval_frame import _debug_get_cache_entry_list
 
 import bcmend
 from bcmend.patching import waiting
-from bench.python_calls import LARGEST_RATIO, Calls, compared
+from bench.python_calls import LARGEST_RATIO, Calls, compared, twice
 from corpus.models.case import ModelCase
 from corpus.unharmed.registry import CASES
 
@@ -61,18 +61,13 @@ def _captured(case: ModelCase, *, patched: bool) -> Captured:
     compiled = torch.compile(model, backend=backend, fullgraph=True)
     with torch.no_grad():
         compiled(**inputs)
-        compiled(**{name: _twice(value) for name, value in inputs.items()})
+        compiled(**twice(inputs))
     if patched:
         assert waiting._WAITING, "it has not stopped"
     code = _code(model.forward)
     guards = [_lines(str(each.guard_manager)) for each in _debug_get_cache_entry_list(code)]
     bcmend.unpatch()
     return Captured(graphs, guards)
-
-
-def _twice(value: Any) -> Any:
-    is_batched = isinstance(value, torch.Tensor) and value.dim() > 0
-    return torch.cat([value, value]) if is_batched else value
 
 
 def _code(forward: Any) -> CodeType:

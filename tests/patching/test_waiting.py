@@ -24,6 +24,7 @@ import bcmend
 from bcmend.dynamo import hooks
 from bcmend.patching import stops, waiting  # noqa: F401  declares what is watched
 from bcmend.patching.table import TABLE
+from bench.python_calls import python_calls
 from tests.observation import captured
 
 X = torch.linspace(-1, 1, 8).view(2, 4)
@@ -144,17 +145,7 @@ def test_patching_looks_at_each_module_once() -> None:
         model = nn.ModuleList(Layer() for _ in range(count))
         bcmend.patch(model)
         bcmend.unpatch()
-        found = 0
-
-        def note(_frame: object, event: str, _argument: object) -> None:
-            nonlocal found
-            found += event == "call"
-
-        sys.setprofile(note)
-        try:
-            bcmend.patch(model)
-        finally:
-            sys.setprofile(None)
+        found = python_calls(lambda: bcmend.patch(model))
         bcmend.unpatch()
         return found
 

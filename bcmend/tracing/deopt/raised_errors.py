@@ -18,11 +18,10 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Final
 
-import torch
 from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 
 from bcmend.delivery.emission import CheckFailed
-from bcmend.dynamo import compat
+from bcmend.dynamo import compat, frames
 from bcmend.knowledge.interruptions import code_of, entries
 
 #: The classes of what operations raise; no class derived from one of them.
@@ -56,7 +55,6 @@ _OF_THE_MACHINE: Final = (
     "out of memory",
 )
 
-_TORCH: Final = f"{Path(torch.__file__).parent}/"
 _OWN: Final = f"{Path(__file__).parents[2]}/"
 #: The file of the function that ``graph_failure`` puts around a graph.
 WRAPPER: Final = "<graph>"
@@ -65,7 +63,7 @@ WRAPPER: Final = "<graph>"
 _INDUCTOR: Final = "torch._inductor.runtime.compile_tasks."
 
 #: Files of code that calls the compiled function, before anything of a graph runs.
-_AROUND_GRAPHS: Final = (f"{_TORCH}_dynamo/", WRAPPER)
+_AROUND_GRAPHS: Final = (f"{frames.TORCH}_dynamo/", WRAPPER)
 
 #: Files of torch in which graphs and operators run, and that call nothing of the program's.
 _OF_GRAPHS: Final = (
@@ -107,7 +105,7 @@ _OF_GRAPHS: Final = (
 )
 
 #: The only function of its file that graphs call; the others are hooks.
-_ENGINE: Final = (f"{_TORCH}autograd/graph.py", "_engine_run_backward")
+_ENGINE: Final = (f"{frames.TORCH}autograd/graph.py", "_engine_run_backward")
 
 
 def is_of_an_operation(error: BaseException, traceback: TracebackType | None) -> bool:
@@ -153,7 +151,7 @@ def _is_of_graphs(frame: FrameType) -> bool:
     return (
         file.startswith(("<eval_with_key>", _OWN, WRAPPER))
         or str(frame.f_globals.get("__name__")).startswith(_INDUCTOR)
-        or (file.startswith(_TORCH) and file[len(_TORCH) :].startswith(_OF_GRAPHS))
+        or (file.startswith(frames.TORCH) and file[len(frames.TORCH) :].startswith(_OF_GRAPHS))
         or (file, name) == _ENGINE
         or file == contextlib.__file__
     )

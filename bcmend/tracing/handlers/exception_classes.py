@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from bcmend.dynamo import compat, frames, handlers, hooks
 from bcmend.dynamo.handlers import PASS, Answer, Call
-from bcmend.dynamo.values import Value, constant
+from bcmend.dynamo.values import EXCEPTIONS, Value, constant
 from bcmend.tracing.output import exception_flow
 
 #: Exceptions whose constructor sets ``args`` and nothing else.
@@ -28,7 +28,6 @@ _CONSTRUCTORS: Final = frozenset(kind.__init__ for kind in _PLAIN)
 _OF_ARGUMENTS: Final = tuple(
     kind.__str__ for kind in (BaseException, KeyError, NameError, AttributeError)
 )
-_EXCEPTIONS: Final = (compat.ExceptionVariable, compat.UserDefinedExceptionObjectVariable)
 
 
 def _construct(tx: compat.Tracer, constructor: Any, made: Any, args: list[Any]) -> bool:
@@ -55,7 +54,7 @@ def _call_of_super(call: Call) -> Answer:
         constructor, _ = variable._resolved_getattr_and_source(tx, name)
         if _construct(tx, constructor, variable.objvar, args):
             return constant(None)
-    if name == "__str__" and not (args or kwargs) and isinstance(variable.objvar, _EXCEPTIONS):
+    if name == "__str__" and not (args or kwargs) and isinstance(variable.objvar, EXCEPTIONS):
         method, _ = variable._resolved_getattr_and_source(tx, name)
         return _text(tx, method, variable.objvar)
     return PASS
@@ -75,7 +74,7 @@ def _call_of_type(call: Call) -> Answer:
 @hooks.around(compat.BuiltinVariable, "call_str", _PURPOSE, gate=None)
 def _call_str(inner: Any, builtin: Any, tx: compat.Tracer, value: Value) -> Any:
     """Model ``str(error)``; outside of patched code, only note that the text was read."""
-    if isinstance(value, _EXCEPTIONS):
+    if isinstance(value, EXCEPTIONS):
         if frames.covers(tx):
             return _text(tx, value.exc_type.__str__, value)
         exception_flow.note_reading(tx, value, ["__str__"])

@@ -24,7 +24,7 @@ from bcmend.delivery.tracebacks import Entry, place_of
 from bcmend.dynamo import compat, frames, hooks
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.trace_state import when_late
-from bcmend.dynamo.values import Value
+from bcmend.dynamo.values import EXCEPTIONS, Value
 from bcmend.knowledge.static_lookup import ancestors, namespace
 from bcmend.tracing.output import caller_frames
 
@@ -252,5 +252,5 @@ def _var_getattr(inner: Callable[..., Value], self: Any, tx: compat.Tracer, name
     return inner(self, tx, name)
 
 
-for _kind in (compat.ExceptionVariable, compat.UserDefinedExceptionObjectVariable):
+for _kind in EXCEPTIONS:
     hooks.around(_kind, "var_getattr", _PURPOSE, gate=None)(_var_getattr)

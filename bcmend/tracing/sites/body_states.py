@@ -7,7 +7,7 @@ withdraw the sites that the failed trace had mended.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import CodeType, FunctionType
 from typing import Any, Final
 
@@ -140,7 +140,7 @@ def summary(error: BaseException) -> str:
 
 def _stops(error: BaseException) -> list[Stop]:
     """Return the frames being traced when ``error`` was raised, innermost first."""
-    translators = {id(each): each for each in _translators(error)}
+    translators = {id(each): each for each in frames.traced_in(error)}
     return [_stop_at(each) for each in reversed(translators.values())]
 
 
@@ -151,18 +151,6 @@ def _sets_up(stops: Sequence[Stop]) -> bool:
         for each in stops
         if frames.is_of_the_program(each.code)
     )
-
-
-def _translators(error: BaseException | None) -> Iterator[Any]:
-    """Yield Dynamo's translators in the tracebacks of an error and of its causes."""
-    while error is not None:
-        traceback = error.__traceback__
-        while traceback is not None:
-            owner = traceback.tb_frame.f_locals.get("self")
-            if isinstance(owner, compat.InstructionTranslatorBase):
-                yield owner
-            traceback = traceback.tb_next
-        error = error.__cause__
 
 
 def _stop_at(translator: Any) -> Stop:
