@@ -9,15 +9,20 @@ from types import CodeType, FunctionType, MethodType, TracebackType
 
 
 def is_interruption(error: BaseException) -> bool:
-    """Return whether a handler of a signal has raised an exception, directly or further inside.
+    """Return whether a handler of a signal has raised an exception, or what it was made of.
 
-    It says nothing about the code that was interrupted, and goes to whoever set the handler.
+    It says nothing about the code that was interrupted, and goes to whoever set the handler. Dynamo
+    puts exceptions into others, with or without naming them as the cause.
     """
-    entry = error.__traceback__
-    if entry is None or entry.tb_next is None:
-        return False
-    handlers = set(map(code_of, _handlers()))
-    return any(each.tb_frame.f_code in handlers for each in entries(entry))
+    at: BaseException | None = error
+    while at is not None:
+        entry = at.__traceback__
+        if entry is not None and entry.tb_next is not None:
+            handlers = set(map(code_of, _handlers()))
+            if any(each.tb_frame.f_code in handlers for each in entries(entry)):
+                return True
+        at = at.__cause__ or at.__context__
+    return False
 
 
 def entries(traceback: TracebackType | None) -> Iterator[TracebackType]:

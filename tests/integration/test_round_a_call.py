@@ -169,13 +169,13 @@ def _long(x: Tensor, w: Tensor) -> Tensor:
 
 
 @contextmanager
-def _signal(error: Exception) -> Iterator[None]:
+def _signal(error: Exception, seconds: float = 0.01) -> Iterator[None]:
     def handler(number: int, frame: Any) -> None:
         raise error
 
     before = signal.signal(signal.SIGALRM, handler)
     gc.disable()  # an exception in what is called at a collection is lost
-    signal.setitimer(signal.ITIMER_REAL, 0.01)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
     finally:
@@ -213,7 +213,22 @@ def test_a_limit_of_time_ends_the_call(
     assert len(RUNS) in (done, done + 1)  # the effects of the last call may be replayed by then
 
 
-def test_a_limit_of_time_ends_a_call_that_is_being_traced() -> None:
+@pytest.mark.parametrize("mend", ["on-demand", "ahead"])
+@pytest.mark.parametrize("nodes", [20, 60, 100])
+def test_a_limit_of_time_ends_a_call_that_is_being_traced(
+    mend: Any, nodes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    created, create_node = 0, torch.fx.Graph.create_node
+
+    def create(*arguments: Any, **named: Any) -> Any:
+        nonlocal created
+        created += 1
+        if created == nodes:  # in other places torch itself may lose the exception
+            signal.raise_signal(signal.SIGALRM)
+        return create_node(*arguments, **named)
+
+    monkeypatch.setattr(torch.fx.Graph, "create_node", create)
+
     def many(x: Tensor, w: Tensor) -> Tensor:
         for _ in range(40):
             if x.sum() > 0:
@@ -223,10 +238,9 @@ def test_a_limit_of_time_ends_a_call_that_is_being_traced() -> None:
         print("sum", x.sum().item())
         return x
 
-    # On demand, a first trace fails by then, and torch loses what is raised while it records that.
-    mended = bcmend.patch(many, policy=bcmend.Policy(mend="ahead"))
+    mended = bcmend.patch(many, policy=bcmend.Policy(mend=mend))
     compiled = torch.compile(mended, backend="eager")
-    with pytest.raises(Exception, match="late") as caught, _signal(TimeoutError("late")):
+    with pytest.raises(Exception, match="late") as caught, _signal(TimeoutError("late"), 0):
         compiled(*_given())
     # Dynamo puts it into an error of its own, patched or not.
     assert isinstance(caught.value, (TimeoutError, torch._dynamo.exc.InternalTorchDynamoError))

@@ -11,6 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
+from bcmend.knowledge.interruptions import is_interruption
+
 IS_ON: Final = os.environ.get("BCMEND_STRICT", "") not in ("", "0")
 
 _OWN: Final = f"{Path(__file__).parents[2]}{os.sep}"
@@ -26,9 +28,13 @@ class InternalError(BaseException):
 def require_foreign(error: BaseException, *callers: Callable[..., Any]) -> None:
     """In strict mode, raise ``InternalError`` if ``error`` was raised by code of bcmend's.
 
+    What a handler of a signal has raised says nothing of either, and goes on in any mode.
+
     ``callers`` are functions of bcmend's that do nothing but call what is traced: what a function
     written in C raises, which has no frame of its own, seems to be raised by its caller.
     """
+    if is_interruption(error):
+        raise error
     if IS_ON and is_own(error, *callers):
         raise InternalError(f"{type(error).__name__}: {error}") from error
 

@@ -18,6 +18,7 @@ import torch
 from torch.backends.cuda import matmul
 
 from bcmend.dynamo import compat
+from bcmend.knowledge.interruptions import is_interruption
 from bcmend.tracing.deopt.block_settings import nesting_of_autocast, set_nesting_of_autocast
 
 Get = Callable[[], Any]
@@ -67,6 +68,8 @@ def _value(get: Get) -> Any:
     except Exception as error:
         # This build of torch lacks the device or library. The setting counts as unchanged as long
         # as it fails with the same text, and is not put back.
+        if is_interruption(error):
+            raise
         return Unreadable(f"{type(error).__name__}: {error}")
 
 

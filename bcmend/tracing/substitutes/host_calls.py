@@ -25,6 +25,7 @@ from bcmend.dynamo import compat, handlers
 from bcmend.dynamo.handlers import Answer
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.values import Value, constant, fake_mode_of
+from bcmend.knowledge.interruptions import is_interruption
 from bcmend.tracing.deopt import rerun_policy
 from bcmend.tracing.effects import random_draws
 from bcmend.tracing.numbers import scalars
@@ -50,6 +51,8 @@ def _draw(call: Call) -> Answer:
         except Exception as error:
             # The function of Python or numpy fails on these constants, as it does in eager. The
             # call is not substituted. Nothing of bcmend's runs in it.
+            if is_interruption(error):
+                raise
             raise unequal(f"it raises {type(error).__name__}") from error
     convert, given = _conversion(example)
     if given is not _array:
