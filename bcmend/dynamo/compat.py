@@ -34,7 +34,6 @@ from torch._C._dynamo.eval_frame import (
     _FrameAction,
     _FrameExecStrategy,
     get_eval_frame_callback,
-    reset_code,
     set_code_exec_strategy,
     set_eval_frame,
     set_fullgraph_compiled_frame_count,
@@ -376,7 +375,7 @@ exceptions of the program in a trace: ObservedException ObservedUserStopIteratio
     handle_observed_exception observed_exception_map raise_observed_exception
 which code Dynamo compiles, and when: ConvertFrameReturn _FrameAction _FrameExecStrategy
     _debug_get_cache_entry_list set_code_exec_strategy _get_error_on_graph_break
-    _set_error_on_graph_break compile_lock get_eval_frame_callback reset_code set_eval_frame
+    _set_error_on_graph_break compile_lock get_eval_frame_callback set_eval_frame
     set_fullgraph_compiled_frame_count always_optimize_code_objects skip_code
 the first trace of what waits to be mended: CatchErrorsWrapper DeletedGuardManagerWrapper
     GuardedCode convert_frame export_trace get_compile_id symbolic_convert user_defined

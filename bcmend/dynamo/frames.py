@@ -11,6 +11,8 @@ import inspect
 import os
 import sys
 import sysconfig
+import weakref
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 from difflib import SequenceMatcher
 from functools import partial
@@ -184,10 +186,16 @@ def traced_in(error: BaseException | None) -> Iterator[compat.Tracer]:
         error = error.__cause__
 
 
-def forget_pieces(code: CodeType) -> None:
-    """Have Dynamo compile code anew of which it has compiled pieces, or which it skips.
+def forget(code: CodeType, reason: str, *, only_pieces: bool = False) -> None:
+    """Have Dynamo compile code anew, or look anew at what it skips.
 
-    What it has captured whole stays. Nothing is freed: another thread may be running it.
+    Nothing is freed: another thread may be at these guards or be running what was compiled (torch
+    lets other threads in before it checks guards). What is forgotten is no recompilation.
+
+    Args:
+        code: what Dynamo may have compiled.
+        reason: what torch says of what is forgotten, if it says anything.
+        only_pieces: whether what was captured whole stays.
     """
     default = compat._FrameAction.DEFAULT
     compat.set_code_exec_strategy(code, compat._FrameExecStrategy(default, default))
@@ -195,10 +203,29 @@ def forget_pieces(code: CodeType) -> None:
         state, compiled = entry.guard_manager.extra_state, entry.code
         if state is None or not isinstance(compiled, CodeType):
             continue  # it is void already
-        if any(name.startswith("__resume_at") for name in compiled.co_names):
-            reason = compat.DeletedGuardManagerWrapper("bcmend waits for its graph breaks")
-            state.invalidate(entry, reason)
+        if only_pieces and not any(name.startswith("__resume_at") for name in compiled.co_names):
+            continue
+        _FORGOTTEN.append((entry.guard_manager, compiled))
+        state.invalidate(entry, uncounted_guards(reason))
 
+
+def uncounted_guards(reason: str) -> Any:
+    """Return guards of what is no recompilation, whatever is compiled after it.
+
+    ``reason`` is what torch says where it looks for a reason to compile again.
+    """
+    guards = compat.DeletedGuardManagerWrapper(reason)
+    # What was compiled for one object is not counted for others.
+    guards.id_matched_objs = {"": weakref.ref(_no_frame)}
+    return guards
+
+
+def _no_frame() -> None:
+    """Be an object that is a local of no frame."""
+
+
+#: What torch has forgotten. A thread reaches the end of its guards long before this is full.
+_FORGOTTEN: Final[deque[object]] = deque(maxlen=256)
 
 #: What the files of torch begin with.
 TORCH: Final = str(Path(torch.__file__).parent) + os.sep

@@ -257,7 +257,7 @@ def _once(code: CodeType, reason: str, frame_state: Any) -> Any:
 
     ``reason`` is what torch says where it compiles the original code once more.
     """
-    guards: Any = compat.DeletedGuardManagerWrapper(reason)
+    guards = frames.uncounted_guards(reason)
     guards.root.add_lambda_guard(_never, [reason], None)
     compile_id = compat.get_compile_id(frame_state)
     return compat.wrap_guarded_code(compat.GuardedCode(code, guards, compile_id))

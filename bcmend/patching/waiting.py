@@ -99,7 +99,7 @@ def wait(owner: int, waiting: Waiting) -> None:
         _WAITING[owner] = waiting
         for code in waiting.starts():
             if code not in _OWNERS:
-                frames.forget_pieces(code)
+                frames.forget(code, "bcmend waits for its graph breaks", only_pieces=True)
             _OWNERS.setdefault(code, set).add(owner)
         weakref.finalize(waiting.holder(), _GONE.append, owner).atexit = False
         hooks.REGISTRY.watch(is_wanted=True)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from bcmend.dynamo import frames
 from bcmend.names import BUFFER, PREFIX
@@ -112,3 +116,63 @@ def test_a_value_lives_as_long_as_the_cleanups_of_the_compiled_code() -> None:
 def test_code_that_dynamo_has_not_made_is_its_own() -> None:
     assert frames.resumed(_inner.__code__) is _inner.__code__
     assert frames.with_lines(_inner.__code__) is _inner.__code__
+
+
+@pytest.fixture
+def compiled() -> Iterator[Callable[..., Any]]:
+    """A function in two pieces for numbers above 9, in one below."""
+
+    def program(x: torch.Tensor, number: int) -> torch.Tensor:
+        x = x + number
+        if number > 9:
+            torch._dynamo.graph_break()
+        return x * 2
+
+    torch._dynamo.reset()
+    with torch._dynamo.config.patch(specialize_int=True, recompile_limit=2):
+        yield torch.compile(program, backend="eager")
+    torch._dynamo.reset()
+
+
+def _compiled_times(call: Callable[..., Any], *numbers: int) -> int:
+    counters = torch._dynamo.utils.counters
+    before = counters["stats"]["unique_graphs"]
+    for number in numbers:
+        assert torch.equal(call(torch.ones(2), number), torch.full((2,), 2.0 * (number + 1)))
+    return counters["stats"]["unique_graphs"] - before
+
+
+def test_what_is_forgotten_is_compiled_anew_and_counts_for_nothing(
+    compiled: Callable[..., Any],
+) -> None:
+    code = compiled._torchdynamo_orig_callable.__code__
+    assert _compiled_times(compiled, 1, 2, 1, 2) == 2
+    assert _compiled_times(compiled, 3) == 0  # the limit is reached
+    for _ in range(3):
+        frames.forget(code, "told to")
+        assert _compiled_times(compiled, 1, 2, 1, 2) == 2
+
+
+def test_what_was_captured_whole_stays(compiled: Callable[..., Any]) -> None:
+    code = compiled._torchdynamo_orig_callable.__code__
+    assert _compiled_times(compiled, 1, 10) == 3
+    frames.forget(code, "told to", only_pieces=True)
+    assert _compiled_times(compiled, 1) == 0
+    assert _compiled_times(compiled, 10) == 1  # the second piece is there
+
+
+def test_a_thread_may_be_at_guards_that_are_forgotten(compiled: Callable[..., Any]) -> None:
+    code = compiled._torchdynamo_orig_callable.__code__
+    _compiled_times(compiled, 1)
+    (entry,) = frames.compat._debug_get_cache_entry_list(code)
+    root, manager = entry.guard_manager.root, weakref.ref(entry.guard_manager)
+
+    def forgets(_: object) -> bool:
+        frames.forget(code, "told to")
+        gc.collect()
+        return True
+
+    root.add_lambda_guard(forgets, ["forgets"], None)
+    del root, entry
+    assert _compiled_times(compiled, 1) == 1
+    assert manager() is not None

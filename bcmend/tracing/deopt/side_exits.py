@@ -27,7 +27,7 @@ import torch
 
 from bcmend.delivery import codec
 from bcmend.delivery.read_predicates import truths
-from bcmend.dynamo import compat, plain_python
+from bcmend.dynamo import compat, frames, plain_python
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.trace_state import Phase, at_the_end
 from bcmend.dynamo.values import Value, constant, global_of, load_global
@@ -269,4 +269,4 @@ def came_back(taken: SideExit, code: Any) -> None:
     site = site_table.find(taken.key)
     if site is not None:
         site.side_exits = False
-        compat.reset_code(code)
+        frames.forget(code, "bcmend compiles an arm that has not failed")

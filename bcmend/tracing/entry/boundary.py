@@ -125,7 +125,7 @@ def _note_what_does_not_hold(code: CodeType) -> None:
     if rerun_policy.may_be_computed_again():
         return
     if body_states.state_of(code, is_body=True).leave_numbers():
-        compat.reset_code(code)
+        frames.forget(code, "bcmend takes no more numbers out of tensors")
 
 
 def _deliver_before(failure: BaseException | None, buffer: Buffer) -> None:

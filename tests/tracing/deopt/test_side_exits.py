@@ -335,7 +335,7 @@ def test_an_exit_that_came_back_is_given_up_unless_it_lasts(
     monkeypatch: pytest.MonkeyPatch, lasting: bool, stays: bool
 ) -> None:
     reset: list[object] = []
-    monkeypatch.setattr(side_exits.compat, "reset_code", reset.append)
+    monkeypatch.setattr(side_exits.frames, "forget", lambda code, reason: reset.append(code))
     site = LiveSite("module.f:exit", "guard", _divides_by_zero.__code__)
     site_table.register(site)
     side_exits.came_back(SideExit(site.key, lasting), _divides_by_zero.__code__)
