@@ -185,15 +185,23 @@ def _have_wait(obj: object, owner: int, holder: object, *, policy: Policy) -> No
         return
     subject = uncompiled(obj)
     modules, touches = _modules(subject), functools.cache(policy.touches)
-    starts = [each for each in _entries(subject, modules) if touches(module_of(each))]
+    entries = _entries(subject, modules)
+    starts = [each for each in entries if touches(module_of(each))] or entries
     kinds = [each for each in _kinds(modules) if touches(str(each.__module__))]
     ahead, later = (partial(each, policy=policy) for each in (_install_ahead, _have_wait))
     if starts and not any(map(waiting.is_mended, starts)):
         with suppress(TypeError):  # what has no weak references
-            one = waiting.Waiting(subject, holder, starts, kinds, ahead=ahead, later=later)
+            reached = partial(_functions, policy=policy)
+            one = waiting.Waiting(
+                subject, holder, starts, kinds, reach=reached, ahead=ahead, later=later
+            )
             waiting.wait(owner, one)
             return
     _install_ahead(obj, owner, holder, policy=policy)
+
+
+def _functions(obj: object, *, policy: Policy) -> list[FunctionType]:
+    return [each.function for each in reach(obj, policy)]
 
 
 def _install_ahead(obj: object, owner: int, holder: object, *, policy: Policy) -> None:

@@ -135,7 +135,11 @@ def _log_graph_break(
     "have assertions about tensors break the graph: torch raises another exception",
 )
 def _is_assertion(is_assertion: Any, tx: compat.Tracer, *others: Any) -> Any:
-    return not _is_waited_for(tx) and is_assertion(tx, *others)
+    found = is_assertion(tx, *others)
+    if found and _is_waited_for(tx):
+        tx.pop()  # the message, which goes with the answer
+        return False
+    return found
 
 
 @hooks.watch(compat.BuiltinVariable, "call_str", "stop at texts of exceptions: torch joins `args`")
@@ -198,7 +202,7 @@ def _stop(tx: compat.Tracer, what: str) -> None:
 def _is_waited_for(tx: compat.Tracer) -> bool:
     """Return whether a frame that is traced is one of what waits."""
     return bool(_CONVERSION.waited_for) or any(
-        waiting.is_waited_for(each.f_code) for each in frames.outwards(tx)
+        waiting.is_reached(each.f_code) for each in frames.outwards(tx)
     )
 
 
@@ -212,7 +216,10 @@ def _mend_behind(error: BaseException, codes: Iterable[CodeType]) -> bool:
     """Mend what waits for ``codes`` or for a frame that was traced; return whether anything did."""
     if is_interruption(error):
         return False
-    return waiting.mend([*codes, *(each.f_code for each in frames.traced_in(error))])
+    codes = [*codes, *(each.f_code for each in frames.traced_in(error))]
+    if waiting.mend(codes):
+        return True
+    return any(map(waiting.is_reached, codes)) and waiting.mend(codes)
 
 
 def _waited_for(code: CodeType, caller: FrameType | None) -> list[CodeType]:
@@ -222,7 +229,7 @@ def _waited_for(code: CodeType, caller: FrameType | None) -> list[CodeType]:
         if waiting.is_waited_for(caller.f_code):
             found.append(caller.f_code)
         caller = caller.f_back
-    return found
+    return found or ([code] if waiting.is_reached(code) else [])
 
 
 def _in_place_of_the_frame(patched: Patched, callback: Any, _: object, frame_state: Any) -> Any:

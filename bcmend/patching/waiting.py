@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 #: Patches an object in the name of an owner, which goes with a holder.
 Install = Callable[[Any, int, Any], None]
+#: Returns the functions that calling an object can reach.
+Reach = Callable[[Any], Iterable[FunctionType]]
 
 
 class Waiting:
@@ -32,6 +34,7 @@ class Waiting:
         starts: the functions that Dynamo may start at.
         kinds: the classes of its modules. Where it is gone they stand for it: copies of it, and
             others of its classes, run the same code.
+        reach: looks for what is compiled without the object.
         ahead: patches an object at once.
         later: has an object wait.
 
@@ -46,6 +49,7 @@ class Waiting:
         starts: Iterable[FunctionType],
         kinds: Iterable[type],
         *,
+        reach: Reach,
         ahead: Install,
         later: Install,
     ) -> None:
@@ -56,11 +60,24 @@ class Waiting:
         for each in starts:
             self._starts.put(each.__code__, None)
         self._kinds = [weakref.ref(each) for each in kinds]
+        self._reach: Reach | None = reach
         self._ahead, self._later = ahead, later
 
     def starts(self) -> list[CodeType]:
         """Return the code that Dynamo may start at."""
         return [code for code, _ in self._starts.items()]
+
+    def read(self) -> list[CodeType]:
+        """Return the code that it reaches, which counts as ``starts`` from now on; nothing twice."""
+        reach, self._reach = self._reach, None
+        if reach is None:
+            return []
+        subject = self._subject()
+        subjects = self._living_kinds() if subject is None else [subject]
+        codes = [function.__code__ for each in subjects for function in reach(each)]
+        for code in codes:
+            self._starts.put(code, None)
+        return codes
 
     def mend(self, owner: int) -> None:
         """Patch it; where it is gone, its classes."""
@@ -120,6 +137,20 @@ def waits(owner: int) -> bool:
 
 def is_waited_for(code: CodeType) -> bool:
     """Return whether Dynamo may start at ``code`` in an object that waits."""
+    return code in _OWNERS
+
+
+def is_reached(code: CodeType) -> bool:
+    """Return whether something that waits reaches ``code``, which is then waited for.
+
+    What a program compiles beside the objects that wait may be a method of one, or a function that
+    one calls. To know, all code that they reach is read, once.
+    """
+    if code not in _OWNERS and _WAITING and frames.is_of_the_program(code):
+        with compat.compile_lock:
+            for owner, waiting in list(_WAITING.items()):
+                for each in waiting.read():
+                    _OWNERS.setdefault(each, set).add(owner)
     return code in _OWNERS
 
 

@@ -194,6 +194,119 @@ def test_a_submodule_that_is_compiled_alone() -> None:
     assert len(backend.codes) == 1
 
 
+def _doubles_or_not(x: Tensor) -> Tensor:
+    return x * 2 if x.sum() > 0 else x - 1
+
+
+def _calls(x: Tensor) -> Tensor:
+    return _doubles_or_not(x) + 1
+
+
+class Picking:
+    def __call__(self, x: Tensor) -> Tensor:
+        return x * 2 if x.sum() > 0 else x - 1
+
+
+# pytest would rewrite the assertion.
+ASSERTING: dict[str, Any] = {"__name__": __name__}
+exec("def require_small(x):\n    assert x.sum() < 99, 'large'", ASSERTING)
+_require_small = ASSERTING["require_small"]
+
+
+class Methodical(nn.Module):
+    def step(self, x: Tensor) -> Tensor:
+        _require_small(x)
+        return _doubles_or_not(x) + 1
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.step(x)
+
+
+def _encoder(activation: Callable[[Tensor], Tensor]) -> nn.Module:
+    layer = nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, activation=activation)
+    layer.activation = activation
+    return layer
+
+
+class Doubling(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return _doubles_or_not(x)
+
+
+def _parametrized() -> nn.Module:
+    linear = nn.Linear(4, 4)
+    nn.utils.parametrize.register_parametrization(linear, "weight", Doubling())
+    return linear
+
+
+def _itself(model: Any) -> Any:
+    return model
+
+
+REACHED: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
+    "a method": (Methodical, lambda model: model.step),
+    "a function that a method calls": (Methodical, lambda _: _doubles_or_not),
+    "a function that a function calls": (lambda: _calls, lambda _: _doubles_or_not),
+    "a function that a layer of torch calls": (lambda: _encoder(_doubles_or_not), _itself),
+    "an object that a layer of torch calls": (lambda: _encoder(Picking()), _itself),
+    "beside a module of the program": (
+        lambda: nn.Sequential(Doubling(), _encoder(_doubles_or_not)),
+        _itself,
+    ),
+    "a layer of torch, alone": (
+        lambda: nn.Sequential(Doubling(), _encoder(_doubles_or_not)),
+        lambda model: model[1],
+    ),
+    "a parameter": (lambda: nn.Sequential(_parametrized()), _itself),
+}
+
+
+@pytest.mark.parametrize("fullgraph", [False, True])
+@pytest.mark.parametrize("case", REACHED)
+def test_what_is_reached_is_mended_wherever_dynamo_starts(case: str, fullgraph: bool) -> None:
+    make, entered = REACHED[case]
+    backend, subject = Counting(), make()
+    entry = entered(bcmend.patch(subject))
+    compiled = torch.compile(entry, backend=backend, fullgraph=fullgraph)
+    for x in (X + 1, X - 1):
+        assert torch.equal(compiled(x), entry(x))
+    assert len(backend.codes) == 1
+    assert TABLE.functions and not bcmend.report(subject).waits
+
+
+def test_an_assertion_of_a_method_that_is_compiled_alone() -> None:
+    step = torch.compile(bcmend.patch(Methodical()).step, backend="eager")
+    with pytest.raises(AssertionError, match=r"^large$"):
+        step(X + 99)
+
+
+def test_what_no_waiting_object_reaches_breaks_as_on_torch_alone() -> None:
+    def other(x: Tensor) -> Tensor:
+        assert x.sum() < 99
+        x = x * 3 if x.sum() > 0 else x - 2
+        torch._dynamo.graph_break()
+        return x.sin()
+
+    def graphs() -> list[str]:
+        torch._dynamo.reset()
+        backend = Counting()
+        compiled = torch.compile(other, backend=backend)
+        assert torch.equal(compiled(X + 1), other(X + 1))
+        return backend.codes
+
+    expected = graphs()
+    bcmend.patch(Methodical()), bcmend.patch(nn.Sequential(nn.Linear(4, 4)))
+    assert graphs() == expected
+    assert not TABLE.functions
+
+
+def test_a_layer_of_torch_waits_like_any_other() -> None:
+    layer = bcmend.patch(nn.Linear(4, 4))
+    assert bcmend.report(layer).waits
+    assert torch.equal(torch.compile(layer, backend="eager")(X), layer(X))
+    assert bcmend.report(layer).waits
+
+
 def test_below_a_frame_that_dynamo_skips() -> None:
     class Outer(nn.Module):
         def __init__(self) -> None:
