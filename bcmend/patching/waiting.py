@@ -68,7 +68,7 @@ class Waiting:
         return [code for code, _ in self._starts.items()]
 
     def read(self) -> list[CodeType]:
-        """Return the code that it reaches, which counts as ``starts`` from now on; nothing twice."""
+        """Return the code that it reaches and that ``starts`` returns from now on, once."""
         reach, self._reach = self._reach, None
         if reach is None:
             return []
