@@ -142,7 +142,7 @@ def report(obj: object, *, policy: Policy | None = None, ahead: bool = False) ->
         return Report(name, (), len(reached), 0)
     if not ahead and not _is_looked_at(obj, reached.values()):
         return Report(name, (), len(reached), 0, waits=True)
-    from bcmend.patching import installer, site_records
+    from bcmend.patching import installer, site_records, trace_log
     from bcmend.patching.table import TABLE
 
     # What was found at a call belongs to the object as well.
@@ -151,7 +151,8 @@ def report(obj: object, *, policy: Policy | None = None, ahead: bool = False) ->
     changed = sum(TABLE.of(each) is not None for each in functions)
     found = site_records.site_records(functions, chosen)
     sites = tuple(each for each in found if ahead or each.status != "planned")
-    return Report(name, sites, len(functions), changed)
+    retraces = trace_log.retraces(map(TABLE.as_written, functions))
+    return Report(name, sites, len(functions), changed, retraces=retraces)
 
 
 def _is_looked_at(obj: object, reached: Iterable[FunctionType]) -> bool:

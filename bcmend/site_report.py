@@ -7,6 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from bcmend.reasons import REASONS, Reason
@@ -63,12 +64,30 @@ class SiteRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class Retrace:
+    """One trace that was given up, whereupon the code was traced again or run in plain Python.
+
+    Attributes:
+        file: the source file of the function in which it stopped.
+        line: the source line, or None where it is not known.
+        function: the qualified name of the function.
+        reason: what Dynamo or bcmend says of it, in one line.
+    """
+
+    file: str
+    line: int | None
+    function: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """Everything that was done to one object, with the sites in the order of file and line.
 
     ``functions_reached`` counts the Python functions that it can reach, ``functions_changed`` those
     of them that got new bytecode. ``waits`` says that none was analysed, since Dynamo has not
-    stopped in any.
+    stopped in any. ``retraces`` lists the traces that were given up, each code object's in order;
+    the first of an object that waited is that in which Dynamo stopped.
     """
 
     subject: str
@@ -76,6 +95,7 @@ class Report:
     functions_reached: int
     functions_changed: int
     waits: bool = False
+    retraces: tuple[Retrace, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sites", tuple(sorted(self.sites, key=_position)))
@@ -99,6 +119,7 @@ class Report:
             "waits": self.waits,
             "counts": _counts(self.sites),
             "sites": [_site_dict(site) for site in self.sites],
+            "retraces": [asdict(retrace) for retrace in self.retraces],
         }
 
     def to_json(self, indent: int | None = 2) -> str:
@@ -110,12 +131,14 @@ class Report:
         title = html.escape(f"bcmend: {self.subject}")
         head = "".join(f"<th>{column}</th>" for column in _HTML_COLUMNS)
         rows = "\n".join(_html_row(site) for site in self.sites)
+        retraced = "\n".join(_retraced(self.retraces)).strip()
         table = f"<table><thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody></table>"
         return (
             '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
             f"<title>{title}</title><style>{_HTML_STYLE}</style></head>\n<body>"
             f"<h1>{title}</h1>\n<p>{html.escape(_summary(self))}</p>\n"
-            f"{table if self.sites else ''}</body></html>\n"
+            f"{table if self.sites else ''}"
+            f"{retraced and f'<pre>{html.escape(retraced)}</pre>'}</body></html>\n"
         )
 
     def __str__(self) -> str:
@@ -127,6 +150,7 @@ class Report:
                 lines += ["", site.file]
                 previous_file = site.file
             lines.append(f"  {row}")
+        lines += _retraced(self.retraces)
         for found in _reasons_given(self.sites):
             lines += ["", f"{found.slug}: {found.meaning}", f"  Hint: {found.hint}"]
         return "\n".join(lines)
@@ -135,7 +159,8 @@ class Report:
         hints = [f"{found.slug}: {found.hint}" for found in _reasons_given(self.sites)]
         title = f"bcmend: {self.subject}\n{_summary(self)}"
         rows = ((*_cells(site), site.file) for site in self.sites)
-        return rich_table(title, (*_COLUMNS, "file"), rows, "\n".join(hints))
+        caption = "\n".join([*hints, *_retraced(self.retraces)])
+        return rich_table(title, (*_COLUMNS, "file"), rows, caption)
 
 
 def _position(site: SiteRecord) -> tuple[str, int, int, str, str]:
@@ -161,6 +186,22 @@ def _summary(report: Report) -> str:
         f"{plural(report.functions_reached, 'function')} reached, "
         f"{report.functions_changed} changed"
     )
+
+
+def _retraced(retraces: tuple[Retrace, ...]) -> list[str]:
+    """Return the lines of the text that list traces which were given up."""
+    if not retraces:
+        return []
+    places = (Path(each.file).name for each in retraces)
+    rows = [
+        (f"{place}:{'?' if each.line is None else each.line}", each.function, each.reason)
+        for place, each in zip(places, retraces, strict=True)
+    ]
+    return [
+        "",
+        f"{plural(len(retraces), 'trace')} given up",
+        *(f"  {row}" for row in aligned(rows)),
+    ]
 
 
 def plural(count: int, noun: str) -> str:

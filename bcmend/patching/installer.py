@@ -19,6 +19,7 @@ from bcmend.bytecode.names_used import code_objects, has_name, has_subscript, ha
 from bcmend.dynamo import compat, frames, hooks
 from bcmend.knowledge.replaced_calls import may_substitute
 from bcmend.names import CALLBACK, COMPILER, NAMESPACE, TRACING
+from bcmend.patching import trace_log
 from bcmend.patching.reach import Reached
 from bcmend.patching.subject import SUSPENDING, module_of
 from bcmend.patching.table import KINDS, TABLE, Patched
@@ -69,6 +70,7 @@ def begin_anew(functions: Iterable[FunctionType]) -> None:
         fresh = [each for each in map(TABLE.as_written, functions) if not TABLE.is_reached(each)]
         codes = [code for each in fresh for code in code_objects(each)]
         site_table.forget(codes, TABLE.codes_in_use)
+        trace_log.forget(codes)
         frames.take_up_again()
         body_states.begin_anew(each.body for each in TABLE.analyses_of(fresh) if each.is_written)
 

@@ -65,6 +65,8 @@ def _convert(convert: Any, callback: Any, frame: Any, *others: Any) -> Any:
         if waited_for and _sets_up(frame.f_code, error):
             return _plainly(frame.f_code, callback, *others)
         is_mended = _mend_behind(error, waited_for)
+        if is_mended:
+            _note_stop(frame.f_code, error)
         mended = waiting.mended(frame.f_code)  # maybe by another thread
         if not (is_mended or mended or waited_for):
             raise
@@ -123,6 +125,7 @@ def _log_graph_break(
     log_graph_break: Any, tx: compat.Tracer, code_options: Any, reason: str, exc: Any
 ) -> None:
     if not _CONVERSION.waited_for and _mend_behind(exc, ()):
+        _note_stop(tx.output.root_tx.f_code, exc)
         from bcmend.tracing.sites.refusal import SiteChanged
 
         raise SiteChanged(restart_reason="bcmend: what stopped the trace is mended")
@@ -210,6 +213,12 @@ def _is_waited_for(tx: compat.Tracer) -> bool:
 def _non_strict_export(export: Any, *others: Any, **named: Any) -> Any:
     waiting.mend(waiting.everything())
     return export(*others, **named)
+
+
+def _note_stop(code: CodeType, error: BaseException) -> None:
+    from bcmend.patching import trace_log
+
+    trace_log.note(code, error)
 
 
 def _mend_behind(error: BaseException, codes: Iterable[CodeType]) -> bool:

@@ -180,9 +180,11 @@ def _is_of_the_graph(body: FunctionType, failure: BaseException, latest: bool | 
 
 def _entry_of(body: FunctionType, failure: BaseException) -> TracebackType | None:
     """Return where a failure has passed through a body that runs; ``None`` if it has not begun."""
-    place = _place(body.__code__)
+    place = site_table.place_of(body.__code__)
     found = (
-        each for each in entries(failure.__traceback__) if _place(each.tb_frame.f_code) == place
+        each
+        for each in entries(failure.__traceback__)
+        if site_table.place_of(each.tb_frame.f_code) == place
     )
     return next(found, None)
 
@@ -204,10 +206,6 @@ def _is_first_behind_the_graph(code: CodeType, offset: int) -> bool:
 def _may_change_an_object(opname: str) -> bool:
     kind, _, where = opname.partition("_")
     return kind == "CALL" or (kind in ("STORE", "DELETE") and where != "FAST")
-
-
-def _place(code: CodeType) -> tuple[str, str, int]:
-    return code.co_filename, code.co_qualname, code.co_firstlineno
 
 
 def _compiled(body: FunctionType, arguments: tuple[Any, ...], buffer: Buffer, callback: Any) -> Any:

@@ -43,11 +43,11 @@ def forget(codes: Iterable[CodeType], in_use: Callable[[], Container[int]]) -> N
 
     Not those of code that only stands at the same place, if ``in_use`` has its identity.
     """
-    gone = set(map(_place_of, codes)) if SESSION.sites else set()
+    gone = set(map(place_of, codes)) if SESSION.sites else set()
     found = []
     for key in list(SESSION.sites):
         known = code_of(key)
-        if known is not None and _place_of(known) in gone:
+        if known is not None and place_of(known) in gone:
             found.append((key, known))
     kept = in_use() if found else ()
     for key, known in found:
@@ -55,7 +55,7 @@ def forget(codes: Iterable[CodeType], in_use: Callable[[], Container[int]]) -> N
             SESSION.sites.pop(key, None)
 
 
-def _place_of(code: CodeType) -> tuple[str, str, int]:
+def place_of(code: CodeType) -> tuple[str, str, int]:
     """Return where code stands, which what is written for it keeps."""
     return code.co_filename, code.co_qualname, code.co_firstlineno
 

@@ -1,0 +1,113 @@
+"""Records of traces that were given up: where, why, and until when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import bcmend
+from bcmend.patching import trace_log
+from bcmend.site_report import Report, Retrace
+
+X = torch.linspace(-1, 1, 4)
+
+
+@pytest.fixture(autouse=True)
+def _clean() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    bcmend.unpatch()
+    torch._dynamo.reset()
+
+
+def _halved(x: Tensor) -> Tensor:
+    if x.max() > 2:
+        x = x / 2
+    return x
+
+
+class Model(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        x = _halved(x)
+        return x * 2 if x.sum() > 0 else x
+
+
+class Listing(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        found = [x]
+        if x.sum() > 0:
+            found.append(x * 2)
+        return sum(found) if len(found) > 1 else x - 1
+
+
+def _line(function: object, text: str) -> int:
+    lines = open(__file__, encoding="utf-8").read().splitlines()
+    first: int = function.__code__.co_firstlineno  # type: ignore[attr-defined]
+    return next(at for at, line in enumerate(lines, 1) if at > first and text in line)
+
+
+@pytest.mark.parametrize("mend", ["on-demand", "ahead"])
+def test_the_trace_that_stopped_is_the_only_one_given_up(mend: str) -> None:
+    policy = bcmend.Policy(mend=mend)  # type: ignore[arg-type]
+    model = bcmend.patch(Model(), policy=policy)
+    assert bcmend.report(model).retraces == ()
+    compiled = torch.compile(model, backend="eager")
+    assert torch.equal(compiled(X), model(X))
+    line = _line(_halved, "x.max()")
+    stop = Retrace(__file__, line, "_halved", "Data-dependent branching")
+    assert bcmend.report(model).retraces == ((stop,) if mend == "on-demand" else ())
+    assert torch.equal(compiled(X + 9), model(X + 9))
+    assert len(bcmend.report(model).retraces) == (mend == "on-demand")
+
+
+def test_a_restart_of_bcmend_has_its_reason_and_its_line() -> None:
+    model = bcmend.patch(Listing(), policy=bcmend.Policy(mend="ahead"))
+    compiled = torch.compile(model, backend="eager")
+    assert torch.equal(compiled(X + 1), model(X + 1))
+    first, *_ = bcmend.report(model).retraces
+    assert first.reason.startswith("bcmend: ") and "forward" in first.reason
+    assert first.function == "Listing.forward" and first.line is not None
+
+
+def test_records_go_when_the_object_is_patched_anew() -> None:
+    for _ in range(2):
+        model = bcmend.patch(Model())
+        compiled = torch.compile(model, backend="eager")
+        assert torch.equal(compiled(X), model(X))
+        assert len(bcmend.report(model).retraces) == 1
+        bcmend.unpatch(model)
+        torch._dynamo.reset()
+
+
+def test_records_of_one_place_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trace_log, "_KEPT", 2)
+    code = _halved.__code__
+    trace_log.forget([code])
+    for number in range(4):
+        trace_log.note(code, ValueError(f"{number}\nmore"))
+    found = trace_log.retraces([code, code])
+    assert [each.reason for each in found] == ["0", "1"]
+    trace_log.forget([code])
+    assert trace_log.retraces([code]) == ()
+
+
+def test_what_a_report_says() -> None:
+    retraces = (Retrace("/a/b.py", 7, "f", "why"), Retrace("/a/c.py", None, "long.name", "so"))
+    report = Report("f", (), 1, 1, retraces=retraces)
+    assert str(report).splitlines()[2:] == [
+        "",
+        "2 traces given up",
+        "  b.py:7  f          why",
+        "  c.py:?  long.name  so",
+    ]
+    assert report.to_dict()["retraces"] == [
+        {"file": "/a/b.py", "line": 7, "function": "f", "reason": "why"},
+        {"file": "/a/c.py", "line": None, "function": "long.name", "reason": "so"},
+    ]
+    assert "<pre>2 traces given up\n  b.py:7  f          why\n" in report.to_html()
+    assert "2 traces given up" in str(report.__rich__().caption)
+    bare = Report("f", (), 1, 1)
+    assert "given up" not in f"{bare}{bare.to_html()}{bare.__rich__().caption}"
