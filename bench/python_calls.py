@@ -1,12 +1,15 @@
 """Counts the Python calls of patching and compiling, which do not vary from run to run.
 
 `python -m bench.python_calls [NAME ...]` prints a table over models that stock `torch.compile`
-captures whole, and over one that breaks.
+captures whole, a curve over the layers of one that drops layers in training, where stock breaks its
+graph at each, and what is imported.
 """
 
 from __future__ import annotations
 
 import gc
+import json
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -23,6 +26,9 @@ from corpus.unharmed.registry import CASES
 
 #: What is counted where no model is named.
 DEFAULT: Final = ("BertModel", "GPT2LMHeadModel", "LlamaForCausalLM", "ViTForImageClassification")
+
+#: The numbers of layers over which the curve is taken.
+LAYERS: Final = (4, 8, 16, 32)
 
 #: How many calls a patched model that needs no mending may take, for one of torch's.
 LARGEST_RATIO: Final = 1.01
@@ -127,5 +133,97 @@ def table(names: list[str]) -> Table:
     return shown
 
 
+class Dropping(torch.nn.Module):
+    """Layers each of which a step of training may leave out, as decoders of speech and text have.
+
+    Takes and returns a tensor of shape (batch, WIDTH).
+    """
+
+    WIDTH = 8
+
+    def __init__(self, layers: int) -> None:
+        super().__init__()
+        made = (torch.nn.Linear(self.WIDTH, self.WIDTH) for _ in range(layers))
+        self.layers = torch.nn.ModuleList(made)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            if self.training and torch.rand([]) < 0.5:
+                continue
+            x = x + layer(x).relu()
+        return x
+
+
+def first_step(layers: int, policy: bcmend.Policy | None) -> int:
+    """Count the calls of patching `Dropping` and of its first step in training."""
+    torch._dynamo.reset()
+    model, x = Dropping(layers), torch.ones(2, Dropping.WIDTH)
+    patch = 0
+    if policy is not None:
+        patch = python_calls(lambda: bcmend.patch(model, policy=policy))
+    compiled = torch.compile(model, backend="eager")
+    try:
+        return patch + python_calls(lambda: compiled(x).sum().backward())
+    finally:
+        bcmend.unpatch()
+
+
+def curve() -> Table:
+    """Return one row for each number of layers.
+
+    Stock compiles none of them: a graph break in a loop has it skip the frame.
+    """
+    shown = Table(title="Patch and first step in training, layers that may be left out")
+    for heading in ("layers", "stock", "on demand", "for each layer", "ahead", "for each layer"):
+        shown.add_column(heading, justify="right")
+    policies = (None, bcmend.Policy(), bcmend.Policy(mend="ahead"))
+    for policy in policies:
+        first_step(2, policy)  # fills the caches
+    with torch._dynamo.config.patch(recompile_limit=4 * max(LAYERS)):
+        for layers in LAYERS:
+            stock, demand, ahead = (first_step(layers, policy) for policy in policies)
+            shown.add_row(
+                str(layers),
+                f"{stock:,}",
+                f"{demand:,}",
+                f"{demand / layers:,.0f}",
+                f"{ahead:,}",
+                f"{ahead / layers:,.0f}",
+            )
+    return shown
+
+
+#: Prints which modules of bcmend a fresh process imports until a model is patched and compiled.
+_IMPORTING: Final = """
+import json, sys, torch, bcmend
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return (x * 2 if {condition} else x).sin()
+model = bcmend.patch(Model())
+torch.compile(model, backend="eager")(torch.ones(2))
+print(json.dumps([name for name in sys.modules if name.partition(".")[0] == "bcmend"]))
+"""
+
+
+def imported(condition: str) -> list[str]:
+    """Return the modules of bcmend that a model with one branch on `condition` has imported."""
+    command = [sys.executable, "-c", _IMPORTING.format(condition=condition)]
+    found = subprocess.run(command, capture_output=True, text=True, check=True)
+    modules: list[str] = json.loads(found.stdout)
+    return modules
+
+
+def main(names: list[str]) -> None:
+    """Print the tables."""
+    console = Console(width=120)
+    console.print(table(names or list(DEFAULT)))
+    console.print(curve())
+    whole, broken = imported("x.dim() == 1"), imported("x.sum() > 0")
+    console.print(
+        f"Modules of bcmend that are imported: {len(whole)} where nothing is to be mended, "
+        f"{len(broken)} where something is."
+    )
+
+
 if __name__ == "__main__":
-    Console(width=120).print(table(sys.argv[1:] or list(DEFAULT)))
+    main(sys.argv[1:])
