@@ -6,7 +6,9 @@ arguments of the program.
 
 Works round ``GraphLowering.placeholder`` (torch/_inductor/graph.py): the lowering of a graph inside
 asks ``get_donated_idxs`` for the positions of the whole backward, and marks its own placeholders by
-them. Read in torch 2.13.0; the tests of this module show it with graphs that bcmend has made.
+them (https://github.com/pytorch/pytorch/pull/193960; reproduced on 2.13.0). This module can go when
+``test_the_backward_of_a_choice_writes_over_an_argument`` in
+``tests/tracing/backends/test_faults_of_torch.py`` fails.
 """
 
 from __future__ import annotations
