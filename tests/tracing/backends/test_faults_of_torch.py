@@ -157,6 +157,28 @@ def test_the_backward_of_a_choice_writes_over_an_argument(is_donated: bool) -> N
     assert is_as_before is not is_donated
 
 
+def _with_a_copy(x: Tensor, weight: Tensor) -> Any:
+    y = x * weight
+    y.copy_(torch.where(x > 0, 1.0, y))
+    return y.sin() * y.amax(), y[0]
+
+
+@pytest.mark.parametrize("is_donated", [True, False])
+def test_the_backward_writes_over_a_result_that_was_copied_to(is_donated: bool) -> None:
+    """``bcmend/tracing/backends/donated_memory.py``"""
+    x = torch.tensor([[-1.0, 2.0], [3.0, -4.0]])
+    weight = torch.full((2, 2), 2.0, requires_grad=True)
+    with (
+        torch._functorch.config.patch(donated_buffer=is_donated),
+        torch._inductor.config.patch(force_disable_caches=True),
+    ):
+        compiled = torch.compile(_with_a_copy, backend="inductor", fullgraph=True)
+        result, row = compiled(x, weight)
+        assert row.tolist() == [-2.0, 1.0]
+        result.sum().backward()
+    assert (row.tolist() == [-2.0, 1.0]) is not is_donated
+
+
 def _product(x: Tensor, y: Tensor, mask: Tensor) -> Tensor:
     found = mask.nonzero().squeeze(-1)
     return torch.bmm(x[:, :, found] * 2, y[:, found] + 1)
