@@ -25,6 +25,10 @@ Node = tuple[int, State]
 
 _NOTHING: Final[State] = frozenset()
 _OPERAND: Final = ""
+#: Flags of one branch that are followed: each doubles the states of a block. With three, where all
+#: are set before any is tested, a function takes 1.1 times as long to mend as without, with six 2.6
+#: times, with ten 47 times (2.3 s). In the models of transformers no branch has more than one. With
+#: more, what only some paths bind counts as unbound there.
 _MOST_FLAGS: Final = 3
 #: Between a flag and the jump that tests it.
 _TESTS: Final = opcode_names("TO_BOOL UNARY_NOT")

@@ -23,7 +23,8 @@ from bcmend.delivery.numbered import Numbered
 
 #: A data-dependent level.
 UNKNOWN: Final = -1
-#: The number of callers for such a level.
+#: The number of callers for such a level, and for a call made again. Each takes 2.4 us and a frame
+#: of Python's stack: 20 take 48 us. A level that counts further names a caller of the delivery.
 _MOST: Final = 20
 
 _OWN: Final = f"{Path(__file__).parent.parent}/"

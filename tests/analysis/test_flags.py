@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import FunctionType
 from typing import Any
 
+import pytest
+
 from bcmend.analysis.facts import Facts, facts_of
 from bcmend.analysis.flags import flags_inside, flags_of, live_by_flags
 from bcmend.bytecode.decode import decode
@@ -84,6 +86,21 @@ def test_flags_inside_a_branch_are_set_and_tested_there() -> None:
     assert flags_inside(facts, branch) == set()
     (beyond, *_) = wider_forms(facts, branch)
     assert flags_inside(facts, beyond) == {"flag"}
+
+
+@pytest.mark.parametrize(("count", "is_followed"), [(3, True), (4, False)])
+def test_so_many_flags_are_followed_and_no_more(count: int, is_followed: bool) -> None:
+    names = {f"flag{number}" for number in range(count)}
+    lines = ["def f(p, x):", "    if p(x):"]
+    for name in sorted(names):
+        lines += [f"        {name} = False", f"        if x.{name}:", f"            {name} = True"]
+    for name in sorted(names):
+        lines += [f"        if {name}:", "            x = x.layer()"]
+    made: dict[str, Any] = {}
+    exec("\n".join([*lines, "    return x"]), made)
+    facts = _facts(made["f"])
+    outermost = min(facts.branches, key=lambda branch: branch.jump)
+    assert flags_inside(facts, outermost) == (names if is_followed else set())
 
 
 def test_a_known_flag_leaves_one_way() -> None:

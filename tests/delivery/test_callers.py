@@ -62,6 +62,16 @@ def test_as_many_callers_stand_around_a_call_as_its_level_counts(
     assert stood_for == expected
 
 
+@pytest.mark.parametrize("more", [0, 1])
+def test_for_an_unknown_level_there_are_so_many_callers_and_no_more(more: int) -> None:
+    lines = [*range(1000, 1000 + callers._MOST + more)]
+    chain = Chain(Caller(_traced.__code__, NAMES, line) for line in lines)
+    stack = callers.call_inside(CHAINS.add(chain), UNKNOWN, _stack, ())
+    stood_for = [line for _, line, module in stack if module == "elsewhere"]
+    assert stood_for == lines[: callers._MOST]
+    assert (len(stood_for) == len(lines)) is not bool(more)
+
+
 def test_callers_that_were_not_traced_are_those_around_the_boundary() -> None:
     chain = Chain([INNER])
     number = CHAINS.add(chain)

@@ -19,10 +19,11 @@ from typing import Any, Final
 from torch.fx import GraphModule
 
 from bcmend.dynamo import compat, hooks
-from bcmend.tracing.backends import direct_runs
+from bcmend.tracing.backends import direct_runs, donated_memory
 
 _SETTING: Final = "unsafe_marked_cacheable_functions"
 _KEPT: Final = "bcmend.kept_for_backward"
+_UNDONATED: Final = "bcmend.undonated"
 _OPERATORS: Final = ("torch.ops.higher_order.cond", "torch.ops.higher_order.while_loop")
 
 
@@ -39,11 +40,16 @@ def _key() -> str:
 def _added(module: GraphModule) -> dict[str, str]:
     """Return what the key of a graph has to hold besides the text of the graph.
 
-    Which nodes are kept for the backward pass is no part of that text.
+    Which nodes are kept for the backward pass is no part of that text, nor is what the backward may
+    write over.
     """
     found = dict.fromkeys(_OPERATORS, _key()) if direct_runs.has_only_ours(module) else {}
     kept = [number for number, node in enumerate(module.graph.nodes) if "recompute" in node.meta]
-    return found | ({_KEPT: f"{_key()} {kept}"} if kept else {})
+    if kept:
+        found[_KEPT] = f"{_key()} {kept}"
+    if donated_memory.is_at_stake(module):
+        found[_UNDONATED] = _key()
+    return found
 
 
 @hooks.around(

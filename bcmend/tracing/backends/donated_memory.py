@@ -1,12 +1,19 @@
-"""Memory that a backward graph may write over: none, where it has a choice or a loop in it.
+"""Memory that a backward graph may write over: none, where torch would take too much for it.
 
 Inductor tells what the backward may reuse by the positions of its inputs, and takes the inputs of
 each graph inside for those of the whole. A side of a choice then writes over parameters and over
-arguments of the program.
+arguments of the program. And AOTAutograd tells what is also a result by storages of fake tensors:
+where a copy to all of a tensor has been removed, that of the tensor saved is another than that of a
+view of it which the graph returns.
 
 Works round ``GraphLowering.placeholder`` (torch/_inductor/graph.py): the lowering of a graph inside
 asks ``get_donated_idxs`` for the positions of the whole backward, and marks its own placeholders by
-them. Read in torch 2.13.0; the tests of this module show it with graphs that bcmend has made.
+them (https://github.com/pytorch/pytorch/pull/193960; reproduced on 2.13.0). This can go when
+``test_the_backward_of_a_choice_writes_over_an_argument`` in
+``tests/tracing/backends/test_faults_of_torch.py`` fails. Works round
+``collect_bw_donated_buffer_idxs`` (torch/_functorch/_aot_autograd/graph_compile.py) for copies;
+reproduced on 2.13.0, no issue is known. This can go when
+``test_the_backward_writes_over_a_result_that_was_copied_to`` there fails.
 """
 
 from __future__ import annotations
@@ -15,7 +22,7 @@ from contextlib import nullcontext
 from typing import Any, Final
 
 import torch
-from torch.fx import GraphModule
+from torch.fx import GraphModule, Node
 
 from bcmend.dynamo import compat, hooks
 
@@ -23,13 +30,20 @@ _WITH_GRAPHS_INSIDE: Final = (torch.ops.higher_order.cond, torch.ops.higher_orde
 
 
 def is_at_stake(module: GraphModule) -> bool:
-    """Return whether the backward of a graph has graphs inside that Inductor compiles."""
+    """Return whether a graph copies to what it has made, or has graphs inside to be compiled."""
     return any(
-        node.target in _WITH_GRAPHS_INSIDE
+        node.target in _WITH_GRAPHS_INSIDE or _is_copy_to_intermediate(node)
         for each in module.modules()
         if isinstance(each, GraphModule)
         for node in each.graph.nodes
     )
+
+
+def _is_copy_to_intermediate(node: Node) -> bool:
+    if node.op != "call_method" or node.target != "copy_":
+        return False
+    target = node.args[0]
+    return isinstance(target, Node) and target.op not in ("placeholder", "get_attr")
 
 
 @hooks.around(compat.OutputGraph, "call_user_compiler", "memory of a backward graph", gate=None)

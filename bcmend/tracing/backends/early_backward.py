@@ -4,6 +4,11 @@ Torch compiles a backward when it is first called. A failure would reach the use
 too late to trace otherwise. Where gradients flow into tensors whose sizes only the data tell, the
 back end is asked for the backward at once, and what it assumes of those sizes is looked at: a
 forward of which an assumption fails is run again in Python, a backward is not.
+
+Works round AOTAutograd, which compiles such a backward late, or early and keeps the failure to
+itself. Reproduced on torch 2.13.0; no issue is known. What has the backward compiled early can go
+when ``test_a_backward_that_does_not_compile_fails_when_it_is_called`` in
+``tests/tracing/backends/test_faults_of_torch.py`` fails; what looks at assumptions stays.
 """
 
 from __future__ import annotations

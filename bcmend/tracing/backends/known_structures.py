@@ -2,6 +2,11 @@
 
 Torch traces both sides of a choice to see what it returns. The layers of a model are alike: what
 was seen of the first holds for the others.
+
+Works round ``cond_fake_tensor_mode`` (torch/_higher_order_ops/cond.py), which runs the sides of
+every choice on fake tensors, alike or not. Reproduced on torch 2.13.0; no issue is known. This
+module can go when ``test_what_a_choice_returns_is_found_out_for_each_that_is_alike`` in
+``tests/tracing/backends/test_faults_of_torch.py`` fails.
 """
 
 from __future__ import annotations

@@ -3,6 +3,11 @@
 Where it lowers a product of matrices for the CPU it asks whether the strides of an operand suit the
 library, and it has the operand contiguous if they do not. An answer of no is right for each
 operand: it may cost a copy, which depends on numbers that nobody knows before the graph runs.
+
+Works round the lowering of ``bmm`` (torch/_inductor/kernel/bmm.py), which fails on such a size
+instead. Reproduced on torch 2.13.0; no issue is known. This module can go when
+``test_a_layout_is_not_chosen_for_a_data_dependent_size`` in
+``tests/tracing/backends/test_faults_of_torch.py`` fails.
 """
 
 from __future__ import annotations

@@ -4,6 +4,11 @@ The statements of a frame are either all run inside the graph or all after it, i
 first record that cannot run inside has the frame traced again with all of them deferred. A check
 that fails inside first brings about what would be lost (``pending_effects``), and raises then.
 Where it cannot, and the call cannot be made again in plain Python, all are deferred.
+
+``_require_apart`` works round AOTAutograd, which does not count the tokens of effects where it
+makes one argument of two that share memory. Reproduced on torch 2.13.0; no issue is known. It can
+go when ``test_effects_in_a_graph_that_changes_shared_memory_are_not_counted`` in
+``tests/tracing/backends/test_faults_of_torch.py`` fails.
 """
 
 from __future__ import annotations

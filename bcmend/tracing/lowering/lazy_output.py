@@ -36,7 +36,10 @@ from bcmend.tracing.sites.refusal import Refusal, attempt
 from bcmend.tracing.sites.site_table import LiveSite
 from bcmend.tracing.speculation.arms import ArmTrace
 
-#: Bytes of tensors that one trace stores for the delivery.
+#: Bytes of tensors that one trace stores for the delivery. No later operation can use their
+#: memory: with 16 vectors of 4 MiB, each shown by an arm that is not taken, a call takes 2.1 times
+#: as long as in eager where all are stored, 2.0 times with half of them, 1.6 times with a quarter,
+#: and 1.4 times where the graph computes all that might be shown.
 STORED_AT_MOST: Final = 2**25
 
 

@@ -3,6 +3,12 @@
 A record stores the tensor itself and watches it. If the complete graph has changed it in place
 since, the frame is traced again, and the record stores a copy of this one tensor, known by its
 number among those of its site. Records share the copies of a tensor.
+
+``lies_in_differentiable`` works round AOTAutograd: Inductor may return one object for a tensor and
+a detached one, and marking the second as not differentiable detaches the first
+(https://github.com/pytorch/pytorch/pull/195357; reproduced on 2.13.0). It can go when
+``test_a_result_loses_its_gradient_to_a_detached_one`` in
+``tests/tracing/backends/test_faults_of_torch.py`` fails.
 """
 
 from __future__ import annotations

@@ -341,3 +341,15 @@ def test_a_block_left_in_too_many_ways_stays_as_it_is() -> None:
     exec(source + "".join(ways) + "".join(text) + "    return x\n", names)
     facts = _facts(names["f"])
     assert with_shared_exits(facts, lambda facts, branch: True) is facts
+
+
+@pytest.mark.parametrize(("ways", "is_shared"), [(5, True), (6, False)])
+def test_so_many_ways_on_are_told_apart_and_no_more(ways: int, is_shared: bool) -> None:
+    returns = "".join(f"        if x == {n}:\n            return {n}\n" for n in range(ways))
+    names: dict[str, Any] = {"Block": Block}
+    exec(f"def f(x):\n    with Block(1):\n{returns}    return x\n", names)
+    facts = _facts(names["f"])
+    assert (with_shared_exits(facts, lambda facts, branch: True) is not facts) is is_shared
+    mended = installed(names["f"], EverythingMended())
+    for x in range(ways + 1):
+        assert mended(x) == x

@@ -69,6 +69,44 @@ def test_arguments_and_gradients_are_those_of_eager(
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
 
 
+def filled(x: torch.Tensor, weight: torch.Tensor, value: torch.Tensor) -> Any:
+    y = x * weight
+    y[x > 0] = value
+    return y.sin() * y.amax(), y[0]
+
+
+def test_no_result_is_written_over_that_a_mask_was_stored_in() -> None:
+    torch._dynamo.reset()
+
+    def outcome(called: Callable[..., Any]) -> list[Any]:
+        x = torch.tensor([[-1.0, 2.0], [3.0, -4.0]])
+        weight, value = torch.full((2, 2), 2.0), torch.tensor(1.0)
+        given = [each.requires_grad_() for each in (weight, value)]
+        result, row = called(x, *given)
+        result.sum().backward()
+        return [result.detach(), row.detach(), *(each.grad for each in given)]
+
+    expected = outcome(filled)
+    compiled = torch.compile(bcmend.patch(filled), backend="inductor", fullgraph=True)
+    try:
+        found = outcome(compiled)
+    finally:
+        bcmend.unpatch()
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_a_copy_to_an_argument_leaves_memory_to_be_reused() -> None:
+    graph = torch.fx.Graph()
+    given = graph.placeholder("x")
+    made = graph.call_method("sin", (given,))
+    graph.call_method("copy_", (given, made))
+    graph.output(made)
+    assert not is_at_stake(torch.fx.GraphModule(nn.Module(), graph))
+    with graph.inserting_after(made):
+        graph.call_method("copy_", (made, given))
+    assert is_at_stake(torch.fx.GraphModule(nn.Module(), graph))
+
+
 class Dropping(nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -14,6 +14,9 @@ import torch
 from torch import Tensor
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.aot_autograd import aot_function, make_boxed_func
+from torch._higher_order_ops.effects import _register_effectful_op
+from torch._library.effects import EffectType
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import GraphModule
 
 ATEN = torch.ops.aten
@@ -127,3 +130,190 @@ def test_a_back_end_that_compiles_nothing_traces_both_sides_at_each_call(
     for calls in range(1, 4):
         compiled(torch.tensor(True), x).sum().backward()
         assert len(traced) == 2 * calls
+
+
+def _with_a_choice(x: Tensor, one: Tensor, other: Tensor) -> Any:
+    y, z = x.sin() * one, x.cos() * other
+
+    def then(y: Tensor, z: Tensor, one: Tensor) -> Tensor:
+        return (y * one).exp() @ (z * other).tanh().t() @ one
+
+    def otherwise(y: Tensor, z: Tensor, one: Tensor) -> Tensor:
+        return (y - one).sigmoid() * z.sin()
+
+    return torch.cond(x.sum() > 0, then, otherwise, (y, z, one)) * one
+
+
+@pytest.mark.parametrize("is_donated", [True, False])
+def test_the_backward_of_a_choice_writes_over_an_argument(is_donated: bool) -> None:
+    """``bcmend/tracing/backends/donated_memory.py``"""
+    torch.manual_seed(5)
+    inputs = [torch.rand(4, 4).requires_grad_() for _ in range(3)]
+    before = [each.detach().clone() for each in inputs]
+    with torch._functorch.config.patch(donated_buffer=is_donated):
+        compiled = torch.compile(_with_a_choice, backend="inductor", fullgraph=True)
+        compiled(*inputs).square().sum().backward()
+    is_as_before = all(map(torch.equal, inputs, before))
+    assert is_as_before is not is_donated
+
+
+def _with_a_copy(x: Tensor, weight: Tensor) -> Any:
+    y = x * weight
+    y.copy_(torch.where(x > 0, 1.0, y))
+    return y.sin() * y.amax(), y[0]
+
+
+@pytest.mark.parametrize("is_donated", [True, False])
+def test_the_backward_writes_over_a_result_that_was_copied_to(is_donated: bool) -> None:
+    """``bcmend/tracing/backends/donated_memory.py``"""
+    x = torch.tensor([[-1.0, 2.0], [3.0, -4.0]])
+    weight = torch.full((2, 2), 2.0, requires_grad=True)
+    with (
+        torch._functorch.config.patch(donated_buffer=is_donated),
+        torch._inductor.config.patch(force_disable_caches=True),
+    ):
+        compiled = torch.compile(_with_a_copy, backend="inductor", fullgraph=True)
+        result, row = compiled(x, weight)
+        assert row.tolist() == [-2.0, 1.0]
+        result.sum().backward()
+    assert (row.tolist() == [-2.0, 1.0]) is not is_donated
+
+
+def _product(x: Tensor, y: Tensor, mask: Tensor) -> Tensor:
+    found = mask.nonzero().squeeze(-1)
+    return torch.bmm(x[:, :, found] * 2, y[:, found] + 1)
+
+
+def test_a_layout_is_not_chosen_for_a_data_dependent_size() -> None:
+    """``bcmend/tracing/backends/layout_questions.py``"""
+    compiled = torch.compile(_product, backend="inductor", fullgraph=True)
+    inputs = torch.ones(4, 5, 6), torch.ones(4, 6, 5), torch.tensor([True, False] * 3)
+    with (
+        torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True),
+        pytest.raises(Exception, match="Could not guard on data-dependent expression"),
+    ):
+        compiled(*inputs)
+
+
+def _sum_of_some(x: Tensor) -> Tensor:
+    return x[x > 0].sin().sum()
+
+
+def test_a_backward_that_does_not_compile_fails_when_it_is_called() -> None:
+    """``bcmend/tracing/backends/early_backward.py``"""
+
+    def refuse(graph: GraphModule, _: Any) -> Any:
+        raise ValueError("not compiled")
+
+    backend = aot_autograd(
+        fw_compiler=lambda graph, _: make_boxed_func(graph.forward), bw_compiler=refuse
+    )
+    x = torch.ones(3, requires_grad=True)
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        result = torch.compile(_sum_of_some, backend=backend, fullgraph=True)(x)
+    assert result.equal(_sum_of_some(x))
+    with pytest.raises(ValueError, match="not compiled"):
+        result.backward()
+
+
+def test_what_a_choice_returns_is_found_out_for_each_that_is_alike(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """``bcmend/tracing/backends/known_structures.py``"""
+    seen: list[Any] = []
+    original: Any = FakeTensorMode.dispatch
+
+    def count(mode: FakeTensorMode, operator: Any, *more: Any, **named: Any) -> Any:
+        seen.append(operator)
+        return original(mode, operator, *more, **named)
+
+    def sines(choices: int) -> int:
+        def program(predicate: Tensor, x: Tensor) -> Tensor:
+            for _ in range(choices):
+                x = _choice(predicate, x)
+            return x
+
+        seen.clear()
+        torch._dynamo.reset()
+        inputs = torch.tensor(True), torch.ones(3)
+        torch.compile(program, backend="eager", fullgraph=True)(*inputs)
+        return seen.count(ATEN.sin.default)
+
+    monkeypatch.setattr(FakeTensorMode, "dispatch", count)
+    assert sines(3) == 3 * sines(1) > 0
+
+
+def _halves_and_whole(x: Tensor) -> Any:
+    y = x.sin()
+    return y[:2], y[2:], y.detach()
+
+
+def test_a_result_loses_its_gradient_to_a_detached_one() -> None:
+    """``bcmend/tracing/output/tensor_copies.py``"""
+    x = torch.ones(4, requires_grad=True)
+    compiled = torch.compile(_halves_and_whole, backend="inductor", fullgraph=True)
+    for program, has_gradient in ((_halves_and_whole, True), (compiled, False)):
+        one, other, _ = program(x)
+        (one.sum() + other.sum()).backward()
+        assert (x.grad is not None) is has_gradient
+        x.grad = None
+
+
+LIBRARY = torch.library.Library("faults_of_torch", "DEF")  # type: ignore[no-untyped-call]
+LIBRARY.define("told(Tensor x) -> Tensor")
+LIBRARY.impl("told", torch.clone, "CompositeExplicitAutograd")
+torch.library.register_fake("faults_of_torch::told", torch.empty_like, lib=LIBRARY)
+_register_effectful_op("faults_of_torch::told", EffectType.ORDERED)
+
+
+@pytest.mark.parametrize("has_effect", [True, False])
+def test_effects_in_a_graph_that_changes_shared_memory_are_not_counted(has_effect: bool) -> None:
+    """``bcmend/tracing/inline/inline_records.py``"""
+
+    def program(x: Tensor, y: Tensor) -> Tensor:
+        total = torch.ops.faults_of_torch.told(x.sum()) if has_effect else x.sum()
+        x.add_(1)
+        return y * 2 + total
+
+    memory = torch.ones(4)
+    compiled = torch.compile(program, backend="aot_eager", fullgraph=True)
+    if has_effect:
+        with pytest.raises(StopIteration):
+            compiled(memory[:3], memory[1:])
+    else:
+        assert compiled(memory[:3], memory[1:]).tolist() == [7.0, 7.0, 5.0]
+
+
+def _breaks_in_a_loop(x: Tensor) -> Tensor:
+    for _ in range(4):
+        x = x * 2
+        torch._dynamo.graph_break()
+        x = x + 1
+    return x
+
+
+def _returns_in_a_loop(x: Tensor) -> Tensor:
+    for turn in range(4):
+        x = x * 2
+        torch._dynamo.graph_break()
+        if turn == 7:
+            return x
+        x = x + 1
+    return x
+
+
+@pytest.mark.parametrize(
+    ("program", "is_compiled"), [(_breaks_in_a_loop, False), (_returns_in_a_loop, True)]
+)
+def test_a_return_hides_from_dynamo_that_it_stops_in_a_loop(
+    program: Callable[[Tensor], Tensor], is_compiled: bool
+) -> None:
+    """``bcmend/tracing/loops/loop_breaks.py``"""
+    graphs: list[GraphModule] = []
+
+    def backend(graph: GraphModule, _: Any) -> Any:
+        graphs.append(graph)
+        return graph.forward
+
+    assert torch.compile(program, backend=backend)(torch.ones(2)).equal(program(torch.ones(2)))
+    assert bool(graphs) is is_compiled

@@ -106,6 +106,51 @@ def test_what_is_not_decided_counts_as_not_always_live(monkeypatch: pytest.Monke
     assert paths.simplified(both) == both
 
 
+def _always_live(predicates: int) -> tuple[Paths, int]:
+    """Return paths through one side of each of some predicates, and one if they take the other."""
+    paths, found, rest = Paths(), 0, RESULT
+    for predicate in range(predicates):
+        found |= paths.through(predicate, True, RESULT)
+        rest = paths.through(predicate, False, rest)
+    return paths, found | rest
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_so_many_predicates_are_looked_at_and_no_more(more: int) -> None:
+    paths, start = _always_live(gradient_paths.PREDICATES_AT_MOST + more)
+    assert paths.simplified(start) == (start if more else RESULT)
+
+
+def _pigeons(holes: int) -> tuple[Paths, int]:
+    """Return paths of which one is live, for one pigeon more than there are holes."""
+    paths, found = Paths(), 0
+    pigeons = range(holes + 1)
+    for pigeon in pigeons:  # it is in no hole
+        outside = RESULT
+        for hole in range(holes):
+            outside = paths.through(pigeon * holes + hole, False, outside)
+        found |= outside
+    for hole, (one, other) in itertools.product(range(holes), itertools.combinations(pigeons, 2)):
+        inside = paths.through(other * holes + hole, True, RESULT)  # two are in one hole
+        found |= paths.through(one * holes + hole, True, inside)
+    return paths, found
+
+
+def test_so_many_assignments_are_looked_at_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    paths, start = _pigeons(3)
+    assert paths.simplified(start) == RESULT
+    needed = len(paths._decided)
+    monkeypatch.setattr(gradient_paths, "ASSIGNMENTS_AT_MOST", needed)
+    paths, start = _pigeons(3)
+    assert paths.simplified(start) == RESULT
+    monkeypatch.setattr(gradient_paths, "ASSIGNMENTS_AT_MOST", needed // 2)
+    paths, start = _pigeons(3)
+    assert paths.simplified(start) == start
+    routes, asked = paths.routes([start])
+    for values in itertools.product((True, False), repeat=len(asked)):
+        assert routes.live(values) == (True,)
+
+
 def test_answers_are_kept_up_to_a_bound() -> None:
     edges = tuple(Edge(number, True, RESULT) for number in range(8))
     routes = Routes(edges, (0b10,))

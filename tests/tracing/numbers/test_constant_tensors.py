@@ -243,3 +243,25 @@ def test_an_operation_that_fails_is_no_fault_of_our_own(monkeypatch: pytest.Monk
         _fails(X)
     with pytest.raises(RuntimeError, match="ZeroDivisionError"):
         bcmend.compile(_fails, backend="eager")(X.clone())
+
+
+def _chain(length: int) -> Program:
+    def program(x: Tensor) -> Tensor:
+        sizes = torch.tensor([0, 0])  # of one element torch itself knows the number
+        for _ in range(length):
+            sizes = sizes + 1
+        return x + int(sizes[0])
+
+    return program
+
+
+@pytest.mark.parametrize(("length", "is_taken"), [(6, False), (7, True)])
+def test_so_many_operations_are_run_for_a_number_and_no_more(
+    monkeypatch: pytest.MonkeyPatch, length: int, is_taken: bool
+) -> None:
+    monkeypatch.setattr(constant_tensors, "_OPERATIONS", 8)
+    assert _takes_numbers(_graph_of(_chain(length), X)) is is_taken
+
+
+def test_a_long_chain_needs_no_deep_stack() -> None:
+    assert not _takes_numbers(_graph_of(_chain(constant_tensors._OPERATIONS - 2), X))
