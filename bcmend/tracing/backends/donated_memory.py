@@ -18,6 +18,7 @@ import torch
 from torch.fx import GraphModule
 
 from bcmend.dynamo import compat, hooks
+from bcmend.dynamo.models import methods
 
 _WITH_GRAPHS_INSIDE: Final = (torch.ops.higher_order.cond, torch.ops.higher_order.while_loop)
 
@@ -32,7 +33,7 @@ def is_at_stake(module: GraphModule) -> bool:
     )
 
 
-@hooks.around(compat.OutputGraph, "call_user_compiler", "memory of a backward graph", gate=None)
+@hooks.around(compat.OutputGraph, methods.CALL_BACK_END, "memory of a backward graph", gate=None)
 def _compile(inner: Any, output: compat.OutputGraph, module: GraphModule, *more: Any) -> Any:
     is_off = is_at_stake(module)
     with compat.functorch_config.patch(donated_buffer=False) if is_off else nullcontext():

@@ -10,6 +10,7 @@ from typing import Final
 
 from bcmend.dynamo import compat, handlers
 from bcmend.dynamo.handlers import PASS, Answer, Call
+from bcmend.dynamo.models import methods
 
 _PURPOSE: Final = "keys that a call depends on"
 
@@ -22,4 +23,4 @@ def _call_of_dictionary(call: Call) -> Answer:
 
 
 for _kind in (compat.ConstDictVariable, compat.OrderedDictVariable):
-    handlers.method(_kind, "call_method", _PURPOSE)(_call_of_dictionary)
+    handlers.method(_kind, methods.CALL_METHOD, _PURPOSE)(_call_of_dictionary)

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from bcmend.dynamo import compat, frames, handlers, hooks
 from bcmend.dynamo.handlers import PASS, Answer, Call
+from bcmend.dynamo.models import methods
 from bcmend.dynamo.values import EXCEPTIONS, Value, constant
 from bcmend.tracing.output import exception_flow
 
@@ -46,7 +47,7 @@ def _construct(tx: compat.Tracer, constructor: Any, made: Any, args: list[Any]) 
 _PURPOSE: Final = "constructors and texts of the program's exceptions"
 
 
-@handlers.method(compat.SuperVariable, "call_method", _PURPOSE, place=1)
+@handlers.method(compat.SuperVariable, methods.CALL_METHOD, _PURPOSE, place=1)
 def _call_of_super(call: Call) -> Answer:
     """Answer the call of a method of ``super()``."""
     tx, variable, (name, args, kwargs) = call.tx, call.owner, call.args
@@ -60,7 +61,7 @@ def _call_of_super(call: Call) -> Answer:
     return PASS
 
 
-@handlers.method(compat.BuiltinVariable, "call_method", _PURPOSE)
+@handlers.method(compat.BuiltinVariable, methods.CALL_METHOD, _PURPOSE)
 def _call_of_type(call: Call) -> Answer:
     """Answer ``ValueError.__init__(error, ...)`` and its like."""
     name, args, kwargs = call.args
@@ -71,7 +72,7 @@ def _call_of_type(call: Call) -> Answer:
     return PASS
 
 
-@hooks.around(compat.BuiltinVariable, "call_str", _PURPOSE, gate=None)
+@hooks.around(compat.BuiltinVariable, methods.CALL_STR, _PURPOSE, gate=None)
 def _call_str(inner: Any, builtin: Any, tx: compat.Tracer, value: Value) -> Any:
     """Model ``str(error)``; outside of patched code, only note that the text was read."""
     if isinstance(value, EXCEPTIONS):

@@ -17,6 +17,7 @@ from typing import Any, Final
 import torch
 
 from bcmend.dynamo import compat, frames, fx_graph, handlers, hooks
+from bcmend.dynamo.models import methods
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.values import (
     TensorValue,
@@ -224,7 +225,7 @@ def _numbers_among_keys(container: Any) -> tuple[int, ...]:
     return tuple(sorted(int(each) for each in values if isinstance(each, int)))
 
 
-@hooks.around(compat.BuiltinVariable, "call_getitem", "items at data-dependent places")
+@hooks.around(compat.BuiltinVariable, methods.CALL_GETITEM, "items at data-dependent places")
 def _item(inner: Any, variable: Any, tx: compat.Tracer, *operands: Value) -> Any:
     """Model ``container[number]``."""
     if not capture_mode.in_mended_code(tx):

@@ -18,6 +18,7 @@ import torch
 from bcmend.dynamo import compat, frames, fx_graph, handlers
 from bcmend.dynamo.frames import is_referenced
 from bcmend.dynamo.handlers import PASS, Answer, Call
+from bcmend.dynamo.models import methods
 from bcmend.dynamo.values import TensorValue, Value, constant, example_of, is_unbacked
 from bcmend.tracing.numbers import scalars
 from bcmend.tracing.sites import body_states, capture_mode
@@ -158,7 +159,9 @@ def _expression(number: Any) -> Any:
     return sympy.Integer(number.as_python_constant())
 
 
-@handlers.method(compat.BuiltinVariable, "call_range", "a range up to a number out of a tensor")
+@handlers.method(
+    compat.BuiltinVariable, methods.CALL_RANGE, "a range up to a number out of a tensor"
+)
 def _range(call: Call) -> Answer:
     """Answer ``range(...)``."""
     given = [each.realize() for each in call.args]

@@ -19,6 +19,7 @@ import torch
 from bcmend.delivery import records
 from bcmend.dynamo import compat, frames, handlers, hooks, values
 from bcmend.dynamo.handlers import PASS, Answer, Call
+from bcmend.dynamo.models import methods
 from bcmend.dynamo.values import Value, object_behind
 from bcmend.knowledge.static_lookup import ancestors, dictionary, namespace
 from bcmend.tracing.merging.lazy_phi import CellPhi, GatedPhi, LazyPhi, MissingAttribute, StoredPhi
@@ -270,7 +271,7 @@ def _is_object(variable: Value) -> bool:
 _PURPOSE: Final = "attributes that only one side of a branch has"
 
 
-@hooks.around(compat.SideEffects, "load_attr", _PURPOSE, gate=None)
+@hooks.around(compat.SideEffects, methods.LOAD_ATTRIBUTE, _PURPOSE, gate=None)
 def _load_attribute(
     inner: Any, self: compat.SideEffects, item: Value, name: str, *flags: Any, **named_flags: Any
 ) -> Value:
@@ -281,7 +282,7 @@ def _load_attribute(
     return found
 
 
-@handlers.method(compat.SuperVariable, "call_method", _PURPOSE)
+@handlers.method(compat.SuperVariable, methods.CALL_METHOD, _PURPOSE)
 def _call_of_super(call: Call) -> Answer:
     """Answer ``super().__delattr__(name)``; Dynamo finds at the end only that there is none."""
     name, args, _ = call.args

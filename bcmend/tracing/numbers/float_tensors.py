@@ -15,6 +15,7 @@ import torch
 from torch.fx import Node, Proxy
 
 from bcmend.dynamo import compat, fx_graph, hooks
+from bcmend.dynamo.models import methods
 from bcmend.dynamo.values import TensorValue, example_of
 from bcmend.tracing.numbers import dead_numbers, scalars
 from bcmend.tracing.sites.lifted_inputs import before_arms
@@ -102,7 +103,7 @@ def _call(tx: compat.Tracer, function: Any, *arguments: Any, **named: Any) -> Te
     return result
 
 
-@hooks.around(compat.SymNodeVariable, "as_tensor", "floats that leave the graph as doubles")
+@hooks.around(compat.SymNodeVariable, methods.AS_TENSOR, "floats that leave the graph as doubles")
 def _of_variable(
     inner: Any, variable: compat.SymNodeVariable, tx: compat.Tracer, dtype: Any
 ) -> Any:

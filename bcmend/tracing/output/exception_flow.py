@@ -22,6 +22,7 @@ import torch
 
 from bcmend.delivery.tracebacks import Entry, place_of
 from bcmend.dynamo import compat, frames, hooks
+from bcmend.dynamo.models import methods
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.trace_state import when_late
 from bcmend.dynamo.values import EXCEPTIONS, Value
@@ -229,7 +230,7 @@ def note_reading(tx: compat.Tracer, error: Any, plain: Iterable[str] = ()) -> No
 _PURPOSE: Final = "exceptions on their way through frames"
 
 
-@hooks.around(compat.InstructionTranslatorBase, "exception_handler", _PURPOSE, gate=None)
+@hooks.around(compat.InstructionTranslatorBase, methods.EXCEPTION_HANDLER, _PURPOSE, gate=None)
 def _exception_handler(inner: Any, self: Any, raised_exception: compat.ObservedException) -> None:
     error = self.exn_vt_stack._current_exception
     if error is not None:
@@ -240,7 +241,7 @@ def _exception_handler(inner: Any, self: Any, raised_exception: compat.ObservedE
     inner(self, raised_exception)
 
 
-@hooks.around(compat.ExceptionVariable, "repr_impl", _PURPOSE, gate=None)
+@hooks.around(compat.ExceptionVariable, methods.REPR, _PURPOSE, gate=None)
 def _repr(inner: Callable[..., Value], self: Any, tx: compat.Tracer) -> Value:
     note_reading(tx, self, ["__repr__"])
     return inner(self, tx)
@@ -253,4 +254,4 @@ def _var_getattr(inner: Callable[..., Value], self: Any, tx: compat.Tracer, name
 
 
 for _kind in EXCEPTIONS:
-    hooks.around(_kind, "var_getattr", _PURPOSE, gate=None)(_var_getattr)
+    hooks.around(_kind, methods.GETATTR, _PURPOSE, gate=None)(_var_getattr)

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from bcmend.delivery import codec
 from bcmend.dynamo import compat, hooks, snapshots
+from bcmend.dynamo.models import methods
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.trace_state import Phase, at_the_end
 from bcmend.dynamo.values import Value, constant, example_of, items_in, object_behind
@@ -239,7 +240,9 @@ def _reach(tx: compat.Tracer, roots: Iterable[object]) -> Reach:
     return known.setdefault(tuple(map(id, found)), Reach(found))
 
 
-@hooks.around(compat.UserDefinedObjectVariable, "generic_getattr", "objects that output changes")
+@hooks.around(
+    compat.UserDefinedObjectVariable, methods.GENERIC_GETATTR, "objects that output changes"
+)
 def _read_attribute(inner: Any, self: Any, tx: compat.Tracer, name: str) -> Value:
     """Read an attribute; withdraw output that should have changed the object by now."""
     for moment in _MOMENTS.of(tx.output):

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from bcmend.dynamo import compat, frames, hooks, snapshots
+from bcmend.dynamo.models import methods
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.values import Value
 from bcmend.names import PREFIX
@@ -38,7 +39,9 @@ _MADE: Final[Slot[list[Any]]] = Slot(list, rolls_back=False)
 
 
 @hooks.around(
-    compat.LocalGeneratorFunctionVariable, "call_function", "generators that arms leave suspended"
+    compat.LocalGeneratorFunctionVariable,
+    methods.CALL_FUNCTION,
+    "generators that arms leave suspended",
 )
 def _call_generator_function(
     inner: Any, function: Any, tx: compat.Tracer, *args: Any, **kwargs: Any
