@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 
 from bcmend.dynamo import compat, frames, handlers, hooks
-from bcmend.dynamo.models import methods
+from bcmend.dynamo.models import methods, translators
 from bcmend.dynamo.values import EXCEPTIONS
 from bcmend.knowledge.interruptions import is_interruption
 from bcmend.patching import waiting
@@ -88,13 +88,7 @@ _OF_SETTING_UP: Final = (
 _SETTING_UP: Final[ByIdentity[CodeType, None]] = ByIdentity()
 
 #: Has Dynamo run a frame in plain Python this time, and what it calls.
-_PLAINLY: Final = compat.ConvertFrameReturn(
-    frame_exec_strategy=compat._FrameExecStrategy(
-        compat._FrameAction.SKIP, compat._FrameAction.SKIP
-    ),
-    apply_to_code=False,
-    skip_reason="bcmend: the call sets up what later calls find",
-)
+_PLAINLY: Final = translators.skipped("bcmend: the call sets up what later calls find")
 
 
 def _sets_up(code: CodeType, error: BaseException) -> bool:
@@ -252,7 +246,7 @@ def _plainly(code: CodeType, callback: Any, _: object, frame_state: Any) -> Any:
 
     Where one graph was asked for, torch wants something compiled to run, and compiles nothing else.
     """
-    if getattr(callback._torchdynamo_orig_backend, "_one_graph", False):
+    if translators.wants_one_graph(callback):
         return _once(code.replace(), "bcmend has run the function in plain Python", frame_state)
     return _PLAINLY
 

@@ -10,15 +10,14 @@ from typing import Final
 
 from bcmend.dynamo import compat, handlers
 from bcmend.dynamo.handlers import PASS, Answer, Call
-from bcmend.dynamo.models import methods
+from bcmend.dynamo.models import containers, methods
 
 _PURPOSE: Final = "keys that a call depends on"
 
 
 def _call_of_dictionary(call: Call) -> Answer:
     if call.args[:1] == ("popitem",):
-        items = getattr(call.owner, "_base_vt", call.owner)
-        items.install_dict_keys_match_guard()
+        containers.guard_keys(containers.contents_of(call.owner) or call.owner)
     return PASS
 
 

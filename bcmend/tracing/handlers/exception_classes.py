@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from bcmend.dynamo import compat, frames, handlers, hooks
 from bcmend.dynamo.handlers import PASS, Answer, Call
-from bcmend.dynamo.models import methods
+from bcmend.dynamo.models import exceptions, methods, objects
 from bcmend.dynamo.values import EXCEPTIONS, Value, constant
 from bcmend.tracing.output import exception_flow
 
@@ -39,8 +39,7 @@ def _construct(tx: compat.Tracer, constructor: Any, made: Any, args: list[Any]) 
         and isinstance(made.mutation_type, compat.AttributeMutationNew)
     ):
         return False
-    made.exc_vt.args = list(args)
-    tx.output.side_effects.store_attr(made, "args", compat.TupleVariable(list(args)))
+    exceptions.set_arguments_of_object(tx.output.side_effects, made, args)
     return True
 
 
@@ -51,13 +50,13 @@ _PURPOSE: Final = "constructors and texts of the program's exceptions"
 def _call_of_super(call: Call) -> Answer:
     """Answer the call of a method of ``super()``."""
     tx, variable, (name, args, kwargs) = call.tx, call.owner, call.args
-    if name == "__init__" and not kwargs and variable.objvar is not None:
-        constructor, _ = variable._resolved_getattr_and_source(tx, name)
-        if _construct(tx, constructor, variable.objvar, args):
+    error = objects.object_of_super(variable)
+    if name == "__init__" and not kwargs and error is not None:
+        constructor = objects.method_of_super(tx, variable, name)
+        if _construct(tx, constructor, error, args):
             return constant(None)
-    if name == "__str__" and not (args or kwargs) and isinstance(variable.objvar, EXCEPTIONS):
-        method, _ = variable._resolved_getattr_and_source(tx, name)
-        return _text(tx, method, variable.objvar)
+    if name == "__str__" and not (args or kwargs) and isinstance(error, EXCEPTIONS):
+        return _text(tx, objects.method_of_super(tx, variable, name), error)
     return PASS
 
 
@@ -77,7 +76,7 @@ def _call_str(inner: Any, builtin: Any, tx: compat.Tracer, value: Value) -> Any:
     """Model ``str(error)``; outside of patched code, only note that the text was read."""
     if isinstance(value, EXCEPTIONS):
         if frames.covers(tx):
-            return _text(tx, value.exc_type.__str__, value)
+            return _text(tx, exceptions.class_of(value).__str__, value)
         exception_flow.note_reading(tx, value, ["__str__"])
     return inner(builtin, tx, value)
 
@@ -88,15 +87,16 @@ def _text(tx: compat.Tracer, method: Any, error: Any) -> Value:
         made: Value = compat.VariableTracker.build(tx, method)
         return made.call_function(tx, [error], {})
     exception_flow.note_reading(tx, error)
-    if method is KeyError.__str__ and len(error.args) == 1:
-        return compat.BuiltinVariable(repr).call_function(tx, list(error.args), {})
+    arguments = exceptions.arguments_of(error)
+    if method is KeyError.__str__ and len(arguments) == 1:
+        return compat.BuiltinVariable(repr).call_function(tx, arguments, {})
     if method in _OF_ARGUMENTS:
-        call_str = hooks.original(compat.BuiltinVariable.call_str)
+        call_str = hooks.original(getattr(compat.BuiltinVariable, methods.CALL_STR))
         text: Value = call_str(compat.BuiltinVariable(str), tx, error)
         return text
     handlers.break_graph(
         "text of an exception",
         str(error),
-        f"{error.exc_type.__name__} makes its text in a way that is not traced.",
+        f"{exceptions.class_of(error).__name__} makes its text in a way that is not traced.",
         hints=[],
     )

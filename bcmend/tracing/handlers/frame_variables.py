@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from bcmend.dynamo import compat, frames, hooks
-from bcmend.dynamo.models import methods
+from bcmend.dynamo.models import containers, methods
 from bcmend.dynamo.values import Value
 from bcmend.names import PREFIX
 
@@ -19,7 +19,7 @@ _PURPOSE: Final = "`locals()` and `vars()` of mended code"
 
 def _without_own_names(found: Value) -> Value:
     if isinstance(found, compat.ConstDictVariable) and found.source is None:
-        for key in [each for each in found.items if _is_own(each.vt)]:
+        for key in [each for each in found.items if _is_own(containers.key_model(each))]:
             del found.items[key]
     return found
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 from bcmend.dynamo import compat, frames, handlers, hooks
 from bcmend.dynamo.handlers import PASS, Answer, Call
 from bcmend.dynamo.models import methods
+from bcmend.dynamo.models import texts as models_of_texts
 from bcmend.dynamo.values import Value
 from bcmend.tracing.output import object_snapshot, record_builder
 from bcmend.tracing.sites import site_table
@@ -32,7 +33,7 @@ def _joined(texts: Sequence[Value], between: str = "") -> Value:
     Each is a value of the whole, which keeps the numbers and names in their formats apart.
     """
     known = between.replace("{", "{{").replace("}", "}}")
-    return compat.StringFormatVariable.create(known.join(["{}"] * len(texts)), list(texts), {})
+    return models_of_texts.text_of(known.join(["{}"] * len(texts)), texts, {})
 
 
 _PURPOSE: Final = "texts with data-dependent parts"

@@ -18,7 +18,7 @@ import torch
 
 from bcmend.dynamo import compat, fx_graph, handlers, hooks
 from bcmend.dynamo.handlers import PASS, Answer, Call
-from bcmend.dynamo.models import methods
+from bcmend.dynamo.models import containers, methods
 from bcmend.dynamo.values import Value, constant, example_of, is_symbolic_int, is_unbacked
 from bcmend.tracing.merging.lazy_phi import LazyPhi
 from bcmend.tracing.numbers import predicates, scalars
@@ -157,7 +157,7 @@ def _listed(tx: compat.Tracer, variable: Tensor) -> Value | None:
     ]
     found = [each for each in items if each is not None]
     is_whole = len(found) == len(items)
-    return compat.ListVariable(found, mutation_type=compat.ValueMutationNew()) if is_whole else None
+    return containers.new_list(found) if is_whole else None
 
 
 # ``not``

@@ -16,7 +16,7 @@ import torch
 
 from bcmend.dynamo import compat, frames, fx_graph, handlers, hooks, shape_env
 from bcmend.dynamo.handlers import PASS, Answer, Call
-from bcmend.dynamo.models import methods
+from bcmend.dynamo.models import containers, methods
 from bcmend.dynamo.values import TensorValue, Value, constant, example_of, fake_mode_of
 from bcmend.names import RUNS_ITERATION
 from bcmend.tracing.loops.index_sets import IndexSet, index_set
@@ -38,14 +38,13 @@ class IndexList(compat.VariableTracker):
     def python_type(self) -> type:
         return list
 
-    def tp_iter_impl(self, tx: compat.Tracer) -> Value:
+    @methods.implements(methods.ITER)
+    def _iterator(self, tx: compat.Tracer) -> Value:
         return IndexIterator(self.numbers)
 
-    def sq_length(self, tx: compat.Tracer) -> Value:
-        return self.tensor.sq_length(tx)
-
-    def method___len__(self, tx: compat.Tracer) -> Value:
-        return self.sq_length(tx)
+    @methods.implements(methods.LENGTH, methods.LENGTH_METHOD)
+    def _length(self, tx: compat.Tracer) -> Value:
+        return containers.length_of(tx, self.tensor)
 
     def reconstruct(self, codegen: Any) -> None:
         codegen(self.tensor)
@@ -73,7 +72,8 @@ class IndexIterator(LoopIterator):
         super().__init__(**more)
         self.numbers, self.following, self.shape = numbers, following, shape
 
-    def tp_iternext_impl(self, tx: compat.Tracer) -> Value:
+    @methods.implements(methods.ITERNEXT)
+    def _next(self, tx: compat.Tracer) -> Value:
         self.require_alone(tx)
         if self.following == self.numbers.bound:
             compat.raise_observed_exception(StopIteration, tx)
