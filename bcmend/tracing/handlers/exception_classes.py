@@ -87,8 +87,7 @@ def _text(tx: compat.Tracer, method: Any, error: Any) -> Value:
         made: Value = compat.VariableTracker.build(tx, method)
         return made.call_function(tx, [error], {})
     exception_flow.note_reading(tx, error)
-    arguments = exceptions.arguments_of(error)
-    if method is KeyError.__str__ and len(arguments) == 1:
+    if method is KeyError.__str__ and len(arguments := exceptions.arguments_of(error)) == 1:
         return compat.BuiltinVariable(repr).call_function(tx, arguments, {})
     if method in _OF_ARGUMENTS:
         call_str = hooks.original(getattr(compat.BuiltinVariable, methods.CALL_STR))

@@ -185,19 +185,21 @@ def note_call(tx: compat.Tracer, fn: Value) -> None:
 def _is_of_model(error: Any, signal: compat.ObservedException) -> bool:
     """Return whether Dynamo has made an exception, or one of a class that Python picks itself."""
     *_, (raising, _) = walk_tb(signal.__traceback__)
-    kind, arguments = exceptions.class_of(error), exceptions.arguments_of(error)
-    picks_its_class = kind is OSError and len(arguments) > 1
+    picks_its_class = (
+        exceptions.class_of(error) is OSError and len(exceptions.arguments_of(error)) > 1
+    )
     return picks_its_class or raising.f_code is exceptions.RAISING
 
 
 def _is_of_python(tx: compat.Tracer, error: Any, signal: compat.ObservedException) -> bool:
     """Return whether an exception without a ``raise`` has the arguments that Python gives it."""
-    kind, arguments = exceptions.class_of(error), exceptions.arguments_of(error)
+    kind = exceptions.class_of(error)
     if kind is KeyError and tx.current_instruction.opname in _SUBSCRIPTS:
-        return len(arguments) == 1
+        return len(exceptions.arguments_of(error)) == 1
     real = signal.__context__
     if real is None or type(real) is not kind or not _is_of_evaluation(signal):
         return False
+    arguments = exceptions.arguments_of(error)
     given = [each.as_python_constant() for each in arguments if each.is_python_constant()]
     return given == list(real.args)
 

@@ -194,7 +194,7 @@ def _attribute(
     effects = tx.output.side_effects
     if effects.has_pending_mutation_of_attr(owner, name):
         pending: Value = effects.store_attr_mutations[owner][name]
-        return None if isinstance(pending, compat.DeletedVariable) else pending
+        return None if type(pending) is compat.DeletedVariable else pending
     if isinstance(owner.mutation_type, compat.AttributeMutationNew):
         return None
     held = static_lookup.dictionary(owner.value)  # a module has dictionaries of more

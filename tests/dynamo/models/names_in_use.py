@@ -40,10 +40,10 @@ _PUBLIC: Final[tuple[type, ...]] = (
     *(torch.sparse.check_sparse_tensor_invariants, compat.ValueRanges, compat.FakeTensorMode),
     *(compat._TorchCompileInductorWrapper, compat.ProxyTorchDispatchMode),
 )
-#: Names that such objects have and no class: of a compiler of Inductor, a mode of dispatch, ranges
-#: and assertions of numbers, a context of autograd; an argument of ``torch._check_with``.
+#: Names that objects have and no class: of a proxy, a compiler of Inductor, a mode of dispatch,
+#: ranges and assertions of numbers, a context of autograd; an argument of ``torch._check_with``.
 _OF_OBJECTS: Final = frozenset(
-    "config tracer is_int expr needs_input_grad saved_tensors error_type".split()
+    "node config tracer is_int expr needs_input_grad saved_tensors error_type".split()
 )
 _DEFINITIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
 #: Functions that are given the name of an attribute as their second argument.

@@ -88,6 +88,28 @@ def test_listed_names_are_defined_by_their_classes() -> None:
     assert {kind: names for kind, names in missing.items() if names} == {}
 
 
+def _lacking(code: Code) -> list[Use]:
+    """Return the names that are neither Dynamo's nor those of others."""
+    known = names_in_use.public_names() | code.own_names() | set(vars(compat.object_protocol))
+    known |= {name for each in names_in_use.of_dynamo().values() for name in each.names}
+    words = [each for each in code.words() if re.fullmatch("_?[a-z]+(_[a-z]+)+", each.name)]
+    used = [each for each in code.attributes() if not each.name.isupper()]
+    return [each for each in (*used, *words) if each.name not in known]
+
+
+def test_names_that_are_wrapped_are_those_of_dynamo() -> None:
+    of_tables = ("methods.py", "stable_names.py")
+    wrapped = {
+        file.name: file.read_text(encoding="utf-8")
+        for file in (PACKAGE / "dynamo" / "models").glob("*.py")
+        if file.name not in of_tables
+    }
+    assert _lacking(Code(wrapped)) == []
+    text = "def f(value): return value._base_vt_of_old, vars(value)['should_reconstruct_none']"
+    names = [each.name for each in _lacking(Code({"new.py": text}))]
+    assert names == ["_base_vt_of_old", "should_reconstruct_none"]
+
+
 def test_a_name_that_torch_lacks_is_found() -> None:
     classes = names_in_use.of_dynamo()
     assert "sq_contains_impl" not in names_in_use.names_in("ListVariable", classes)
