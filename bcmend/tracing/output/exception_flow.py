@@ -250,11 +250,11 @@ def _repr(inner: Callable[..., Value], self: Any, tx: compat.Tracer) -> Value:
     return inner(self, tx)
 
 
-def _var_getattr(inner: Callable[..., Value], self: Any, tx: compat.Tracer, name: str) -> Value:
+def _read_attribute(inner: Callable[..., Value], self: Any, tx: compat.Tracer, name: str) -> Value:
     if name == "args":
         note_reading(tx, self)
     return inner(self, tx, name)
 
 
 for _kind in EXCEPTIONS:
-    hooks.around(_kind, methods.GETATTR, _PURPOSE, gate=None)(_var_getattr)
+    hooks.around(_kind, methods.GETATTR, _PURPOSE, gate=None)(_read_attribute)
