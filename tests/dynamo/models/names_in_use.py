@@ -91,12 +91,19 @@ def classes_in(trees: Iterable[ast.AST]) -> dict[str, Defined]:
     """Return the classes that modules define, by name; those of one name are taken together."""
     found: dict[str, Defined] = defaultdict(lambda: Defined((), frozenset()))
     for tree in trees:
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ClassDef):
-                bases = tuple(ast.unparse(each) for each in node.bases)
-                known = found[node.name]
-                found[node.name] = Defined(known.bases + bases, known.names | _names_of(node))
+        for node in _definitions_in(tree):
+            bases = tuple(ast.unparse(each) for each in node.bases)
+            known = found[node.name]
+            found[node.name] = Defined(known.bases + bases, known.names | _names_of(node))
     return dict(found)
+
+
+def _definitions_in(block: ast.AST) -> Iterator[ast.ClassDef]:
+    """Yield the definitions of classes, also those in functions and in conditional statements."""
+    for node in (*getattr(block, "body", ()), *getattr(block, "orelse", ())):
+        if isinstance(node, ast.ClassDef):
+            yield node
+        yield from _definitions_in(node)
 
 
 @functools.cache
