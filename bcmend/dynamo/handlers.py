@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 from bcmend.dynamo import compat, hooks
+from bcmend.dynamo.models import methods
 
 
 class Pass:
@@ -84,7 +85,7 @@ def tensor_method(name: str, *, place: int = 0) -> Callable[[Handler], Handler]:
     return declare
 
 
-@hooks.around(compat.TensorVariable, "call_method", "methods of tensors")
+@hooks.around(compat.TensorVariable, methods.CALL_METHOD, "methods of tensors")
 def _call_tensor_method(
     inner: Any, tensor: compat.TensorVariable, tx: compat.Tracer, name: str, args: Any, kwargs: Any
 ) -> Any:

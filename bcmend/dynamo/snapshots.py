@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bcmend.dynamo import compat
+from bcmend.dynamo.models import containers
 
 _CONTAINERS = (list, dict, set, OrderedDict, deque)
 _CONSUMABLE = (compat.IteratorVariable, compat.LocalGeneratorObjectVariable)
@@ -91,7 +92,7 @@ def holds_items(variable: compat.VariableTracker) -> bool:
 def containers_of(variable: compat.VariableTracker) -> list[compat.VariableTracker]:
     """Return ``variable`` if it stands for a container, and the container of one of a subclass."""
     fields = variable.__dict__
-    base = fields.get("_base_vt")
+    base = containers.contents_of(variable)
     if base is not None:
         return [each for each in (variable, base) if holds_items(each)]
     return [variable] if "items" in fields and holds_items(variable) else []

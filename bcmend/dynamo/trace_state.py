@@ -14,6 +14,7 @@ from typing import Any, Final
 from torch.fx import GraphModule
 
 from bcmend.dynamo import compat, frames, hooks, values
+from bcmend.dynamo.models import methods
 from bcmend.dynamo.slots import Slot
 
 
@@ -82,7 +83,9 @@ def begin(tx: compat.Tracer) -> None:
             look(tx)
 
 
-@hooks.around(compat.InstructionTranslatorBase, "run", "the beginning of a frame", gate=hooks.first)
+@hooks.around(
+    compat.InstructionTranslatorBase, methods.RUN, "the beginning of a frame", gate=hooks.first
+)
 def _run(inner: Any, tx: compat.Tracer) -> Any:
     begin(tx)
     is_root = tx is tx.output.root_tx  # of which the output forgets when it ends
@@ -111,7 +114,10 @@ def at_the_end_of_a_graph(
 
 
 @hooks.around(
-    compat.OutputGraph, "compile_subgraph", "the end of a trace whose graph is empty", gate=None
+    compat.OutputGraph,
+    methods.COMPILE_SUBGRAPH,
+    "the end of a trace whose graph is empty",
+    gate=None,
 )
 def _compile_subgraph(
     inner: Any, output: compat.OutputGraph, *arguments: Any, **keywords: Any

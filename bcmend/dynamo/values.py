@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias, TypeGuard
 import torch
 
 from bcmend.dynamo import compat
+from bcmend.dynamo.models import containers
 from bcmend.dynamo.slots import Slot
 
 #: Dynamo's models of a value, and of a tensor.
@@ -123,14 +124,11 @@ def items_in(value: Any) -> list[compat.VariableTracker] | None:
 def made_of(value: Any, items: Sequence[compat.VariableTracker]) -> compat.VariableTracker:
     """Return a new container like ``value`` with other items."""
     if type(value) is compat.ListVariable:
-        return compat.ListVariable(list(items), mutation_type=compat.ValueMutationNew())
+        return containers.new_list(items)
     if type(value) is compat.ConstDictVariable:
         pairs = dict(zip(value.items, items, strict=True))
-        return compat.ConstDictVariable(
-            pairs, value.user_cls, mutation_type=compat.ValueMutationNew()
-        )
+        return containers.new_dictionary_like(value, pairs)
     plain = compat.TupleVariable(list(items))
     if type(value) is compat.TupleVariable:
         return plain
-    named: compat.VariableTracker = type(value)(value.value, tuple_vt=plain)
-    return named
+    return containers.named_tuple_like(value, items)

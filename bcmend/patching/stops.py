@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 
 from bcmend.dynamo import compat, frames, handlers, hooks
+from bcmend.dynamo.models import methods, translators
 from bcmend.dynamo.values import EXCEPTIONS
 from bcmend.knowledge.interruptions import is_interruption
 from bcmend.patching import waiting
@@ -47,7 +48,7 @@ class _Conversion(threading.local):
 _CONVERSION: Final = _Conversion()
 
 
-@hooks.watch(compat.CatchErrorsWrapper, "__call__", "mend where a frame would break its graph")
+@hooks.watch(compat.CatchErrorsWrapper, methods.CALL, "mend where a frame would break its graph")
 def _convert(convert: Any, callback: Any, frame: Any, *others: Any) -> Any:
     waited_for = _waited_for(frame.f_code, sys._getframe(1))
     before = _CONVERSION.is_under_way, _CONVERSION.waited_for
@@ -89,13 +90,7 @@ _OF_SETTING_UP: Final = (
 _SETTING_UP: Final[ByIdentity[CodeType, None]] = ByIdentity()
 
 #: Has Dynamo run a frame in plain Python this time, and what it calls.
-_PLAINLY: Final = compat.ConvertFrameReturn(
-    frame_exec_strategy=compat._FrameExecStrategy(
-        compat._FrameAction.SKIP, compat._FrameAction.SKIP
-    ),
-    apply_to_code=False,
-    skip_reason="bcmend: the call sets up what later calls find",
-)
+_PLAINLY: Final = translators.skipped("bcmend: the call sets up what later calls find")
 
 
 def _sets_up(code: CodeType, error: BaseException) -> bool:
@@ -112,7 +107,7 @@ def _sets_up(code: CodeType, error: BaseException) -> bool:
     return True
 
 
-@hooks.watch(compat.convert_frame, "compile_frame", "mend what is exported")
+@hooks.watch(compat.convert_frame, methods.COMPILE_FRAME, "mend what is exported")
 def _compile_frame(compile_frame: Any, code: CodeType, *others: Any, **named: Any) -> Any:
     if not _CONVERSION.is_under_way and waiting.mend(waiting.everything()):
         mended = waiting.mended(code)
@@ -120,7 +115,7 @@ def _compile_frame(compile_frame: Any, code: CodeType, *others: Any, **named: An
     return compile_frame(code, *others, **named)
 
 
-@hooks.watch(compat.Tracer, "log_graph_break", "mend where a graph of other code would break")
+@hooks.watch(compat.Tracer, methods.LOG_GRAPH_BREAK, "mend where a graph of other code would break")
 def _log_graph_break(
     log_graph_break: Any, tx: compat.Tracer, code_options: Any, reason: str, exc: Any
 ) -> None:
@@ -134,7 +129,7 @@ def _log_graph_break(
 
 @hooks.watch(
     compat.symbolic_convert,
-    "_detect_and_normalize_assert_statement",
+    methods.NORMALIZE_ASSERT,
     "have assertions about tensors break the graph: torch raises another exception",
 )
 def _is_assertion(is_assertion: Any, tx: compat.Tracer, *others: Any) -> Any:
@@ -145,14 +140,16 @@ def _is_assertion(is_assertion: Any, tx: compat.Tracer, *others: Any) -> Any:
     return found
 
 
-@hooks.watch(compat.BuiltinVariable, "call_str", "stop at texts of exceptions: torch joins `args`")
+@hooks.watch(
+    compat.BuiltinVariable, methods.CALL_STR, "stop at texts of exceptions: torch joins `args`"
+)
 def _call_str(call_str: Any, builtin: Any, tx: compat.Tracer, value: Any) -> Any:
     if isinstance(value, EXCEPTIONS):
         _stop(tx, "text of an exception")
     return call_str(builtin, tx, value)
 
 
-@hooks.watch(compat.BuiltinVariable, "call_isinstance", "stop at `torch.autograd.Variable`")
+@hooks.watch(compat.BuiltinVariable, methods.CALL_ISINSTANCE, "stop at `torch.autograd.Variable`")
 def _call_isinstance(
     call_isinstance: Any, builtin: Any, tx: compat.Tracer, value: Any, kinds: Any
 ) -> Any:
@@ -168,27 +165,29 @@ def _may_name_variable(kinds: Any) -> bool:
     return getattr(kinds, "value", None) is torch.autograd.Variable
 
 
-@hooks.watch(compat.NumpyVariable, "call_function", "stop at draws of numpy: torch draws its own")
+@hooks.watch(
+    compat.NumpyVariable, methods.CALL_FUNCTION, "stop at draws of numpy: torch draws its own"
+)
 def _call_numpy(call_function: Any, variable: Any, tx: compat.Tracer, *others: Any) -> Any:
     if type(getattr(variable.value, "__self__", None)).__name__ == "RandomState":
         _stop(tx, "draw of numpy")
     return call_function(variable, tx, *others)
 
 
-@hooks.watch(compat.user_defined, "call_random_fn", "stop at a number of Python's generators")
+@hooks.watch(compat.user_defined, methods.CALL_RANDOM, "stop at a number of Python's generators")
 def _call_random(call_random: Any, tx: compat.Tracer, *others: Any) -> Any:
     _stop(tx, "number of a generator")
     return call_random(tx, *others)
 
 
-@hooks.watch(compat.TensorVariable, "method_item", "stop at a number out of a tensor")
-@hooks.watch(compat.TensorVariable, "method_tolist", "stop at numbers out of a tensor")
+@hooks.watch(compat.TensorVariable, methods.ITEM_OF_TENSOR, "stop at a number out of a tensor")
+@hooks.watch(compat.TensorVariable, methods.TOLIST_OF_TENSOR, "stop at numbers out of a tensor")
 def _take_out_numbers(take: Any, tensor: Any, tx: compat.Tracer, *others: Any, **named: Any) -> Any:
     _stop(tx, "number out of a tensor")
     return take(tensor, tx, *others, **named)
 
 
-@hooks.watch(compat.ShapeEnv, "create_unbacked_symint", "stop at a size that the data decide")
+@hooks.watch(compat.ShapeEnv, methods.CREATE_UNBACKED_INT, "stop at a size that the data decide")
 def _create_size(create: Any, *others: Any, **named: Any) -> Any:
     tx = getattr(compat.translator_tls, "current_tx", None)
     if tx is not None:
@@ -209,7 +208,7 @@ def _is_waited_for(tx: compat.Tracer) -> bool:
     )
 
 
-@hooks.watch(compat.export_trace, "_non_strict_export", "mend what is run with fake tensors")
+@hooks.watch(compat.export_trace, methods.EXPORT_NON_STRICT, "mend what is run with fake tensors")
 def _non_strict_export(export: Any, *others: Any, **named: Any) -> Any:
     waiting.mend(waiting.everything())
     return export(*others, **named)
@@ -263,7 +262,7 @@ def _plainly(code: CodeType, callback: Any, _: object, frame_state: Any) -> Any:
 
     Where one graph was asked for, torch wants something compiled to run, and compiles nothing else.
     """
-    if getattr(callback._torchdynamo_orig_backend, "_one_graph", False):
+    if translators.wants_one_graph(callback):
         return _once(code.replace(), "bcmend has run the function in plain Python", frame_state)
     return _PLAINLY
 

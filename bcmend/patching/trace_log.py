@@ -7,6 +7,7 @@ from types import CodeType
 from typing import Any, Final
 
 from bcmend.dynamo import compat, frames, hooks
+from bcmend.dynamo.models import methods
 from bcmend.site_report import Retrace
 from bcmend.tracing.sites.site_table import place_of
 
@@ -16,7 +17,7 @@ _KEPT: Final = 100
 _RECORDS: Final[dict[tuple[str, str, int], list[Retrace]]] = {}
 
 
-@hooks.around(compat.convert_frame, "trace_frame", "note why code is traced again", gate=None)
+@hooks.around(compat.convert_frame, methods.TRACE_FRAME, "note why code is traced again", gate=None)
 def _trace_frame(trace: Any, code: CodeType, *others: Any, **named: Any) -> Any:
     try:
         return trace(code, *others, **named)

@@ -19,6 +19,7 @@ from typing import Any, Final
 from torch.fx import GraphModule
 
 from bcmend.dynamo import compat, hooks
+from bcmend.dynamo.models import methods
 from bcmend.tracing.backends import direct_runs, donated_memory
 
 _SETTING: Final = "unsafe_marked_cacheable_functions"
@@ -53,7 +54,7 @@ def _added(module: GraphModule) -> dict[str, str]:
 
 
 @hooks.around(
-    compat._TorchCompileInductorWrapper, "__call__", "compiled graphs that are kept", gate=None
+    compat._TorchCompileInductorWrapper, methods.CALL, "compiled graphs that are kept", gate=None
 )
 def _compile(
     inner: Any,

@@ -25,6 +25,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from bcmend.dynamo import compat, hooks
+from bcmend.dynamo.models import methods
 
 _WITH_GRAPHS_INSIDE: Final = (torch.ops.higher_order.cond, torch.ops.higher_order.while_loop)
 
@@ -46,7 +47,7 @@ def _is_copy_to_intermediate(node: Node) -> bool:
     return isinstance(target, Node) and target.op not in ("placeholder", "get_attr")
 
 
-@hooks.around(compat.OutputGraph, "call_user_compiler", "memory of a backward graph", gate=None)
+@hooks.around(compat.OutputGraph, methods.CALL_BACK_END, "memory of a backward graph", gate=None)
 def _compile(inner: Any, output: compat.OutputGraph, module: GraphModule, *more: Any) -> Any:
     is_off = is_at_stake(module)
     with compat.functorch_config.patch(donated_buffer=False) if is_off else nullcontext():

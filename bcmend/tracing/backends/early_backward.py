@@ -19,6 +19,7 @@ from typing import Any, Final
 import sympy
 
 from bcmend.dynamo import compat, hooks
+from bcmend.dynamo.models import methods
 from bcmend.dynamo.slots import Slot
 
 #: What is called where a compiled graph assumes more than what was traced.
@@ -34,7 +35,7 @@ def compile_with_forward(output: compat.OutputGraph, instead: Callable[[], None]
 
 
 @hooks.around(
-    compat.OutputGraph, "call_user_compiler", "backwards that may fail", gate=None, place=2
+    compat.OutputGraph, methods.CALL_BACK_END, "backwards that may fail", gate=None, place=2
 )
 def _compile(inner: Any, output: compat.OutputGraph, *more: Any) -> Any:
     instead = _INSTEAD.of(output)

@@ -18,6 +18,7 @@ import sympy
 import torch
 
 from bcmend.dynamo import compat, hooks
+from bcmend.dynamo.models import methods
 
 #: Operators whose lowering makes truths of the sizes of an FX node for that reason, and no other.
 _LAID_OUT: Final = frozenset((torch.ops.aten.bmm.default,))
@@ -29,7 +30,7 @@ def lowered() -> Any:
     return getattr(node, "target", None)
 
 
-@hooks.around(compat.ShapeEnv, "evaluate_sym_node", "questions about a layout", gate=None)
+@hooks.around(compat.ShapeEnv, methods.EVALUATE_NODE, "questions about a layout", gate=None)
 def _of_a_node(inner: Any, self: Any, node: Any, *more: Any, **named: Any) -> Any:
     try:
         return inner(self, node, *more, **named)

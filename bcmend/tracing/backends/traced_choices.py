@@ -23,6 +23,7 @@ import torch
 from torch.fx import GraphModule, Interpreter, traceback
 
 from bcmend.dynamo import compat, hooks
+from bcmend.dynamo.models import methods
 from bcmend.dynamo.shape_env import symbols_in, traced_again
 from bcmend.tracing.backends.backward_sides import backward_of
 from bcmend.tracing.backends.saved_values import Cut, cut, is_pure
@@ -82,7 +83,7 @@ def remembered() -> Iterator[None]:
 
 
 @hooks.around(
-    compat.OutputGraph, "call_user_compiler", "sides that are traced once", gate=None, place=1
+    compat.OutputGraph, methods.CALL_BACK_END, "sides that are traced once", gate=None, place=1
 )
 def _compile(inner: Any, *arguments: Any) -> Any:
     with remembered():

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from bcmend.delivery.emission import emitted
 from bcmend.dynamo import compat, hooks, plain_python
+from bcmend.dynamo.models import methods
 from bcmend.dynamo.slots import Slot
 from bcmend.tracing.deopt import block_settings, raised_errors, undo_log
 from bcmend.tracing.effects.hazards import hazards_of
@@ -134,7 +135,7 @@ def unseen(code: CodeType) -> CodeType:
     return found
 
 
-@hooks.around(compat.OutputGraph, "install_global_unsafe", "graphs that fail", gate=None)
+@hooks.around(compat.OutputGraph, methods.INSTALL_GLOBAL, "graphs that fail", gate=None)
 def _install_global(inner: Any, output: compat.OutputGraph, name: str, value: Any) -> None:
     if name.startswith("__compiled_fn"):
         value = _guarded(output, value)

@@ -28,6 +28,7 @@ import torch
 from bcmend.delivery import codec
 from bcmend.delivery.read_predicates import truths
 from bcmend.dynamo import compat, frames, plain_python
+from bcmend.dynamo.models import methods
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.trace_state import Phase, at_the_end
 from bcmend.dynamo.values import Value, constant, global_of, load_global
@@ -131,14 +132,13 @@ def _leave_after_failure() -> Any:
 plain_python.have_dynamo_skip(take_first, leave, nothing, _first_to_fail, _leave_after_failure)
 
 
+@methods.without_models_in("output", "sites")
 class _Exits(compat.VariableTracker):
     """The side exits of a frame being traced.
 
     Stands for a function that Dynamo calls when the graph has run, before it replays effects. The
     function does nothing; the tests are written before it is loaded.
     """
-
-    _nonvar_fields = {"output", "sites", *compat.VariableTracker._nonvar_fields}  # noqa: RUF012
 
     def __init__(self, tx: compat.Tracer, *, raises: bool, **more: Any) -> None:
         super().__init__(**more)

@@ -13,6 +13,7 @@ import torch
 from torch.fx import Node
 
 from bcmend.dynamo import compat
+from bcmend.dynamo.models import methods
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.values import Value, constant
 from bcmend.knowledge import effects
@@ -34,14 +35,13 @@ Change = tuple[torch.Tensor, torch.Tensor]
 effects.declare(compat._set_default_dtype_now, EffectFacts(sets_default=True))
 
 
+@methods.without_models_in("output")
 class SavedState(compat.VariableTracker):
     """The model of the tuple ``(pairs of tensor and copy, whether random numbers are drawn)``.
 
     The copies are added to the graph when Dynamo writes the code that follows it: then it is
     complete, and can still be changed.
     """
-
-    _nonvar_fields = {"output", *compat.VariableTracker._nonvar_fields}  # noqa: RUF012
 
     def __init__(self, output: compat.OutputGraph, **more: Any) -> None:
         super().__init__(**more)

@@ -17,6 +17,7 @@ from torch.nn import functional
 
 from bcmend.dynamo import compat, handlers, hooks, trace_state
 from bcmend.dynamo.handlers import PASS, Answer, Call
+from bcmend.dynamo.models import methods
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.values import TensorValue, Value, example_of
 from bcmend.knowledge import effects, targets
@@ -112,7 +113,7 @@ for _function in targets.CHANGING_LISTS:
     handlers.function(_function, _PURPOSE)(_note_lists)
 
 
-@hooks.around(compat.TensorVariable, "method_attr_data", _PURPOSE)
+@hooks.around(compat.TensorVariable, methods.DATA_OF_TENSOR, _PURPOSE)
 def _attr_data(inner: Any, variable: TensorValue, tx: compat.Tracer) -> Value:
     """Model ``x.data``, and note the version counter of the result."""
     result: Value = inner(variable, tx)

@@ -10,16 +10,16 @@ from typing import Final
 
 from bcmend.dynamo import compat, handlers
 from bcmend.dynamo.handlers import PASS, Answer, Call
+from bcmend.dynamo.models import containers, methods
 
 _PURPOSE: Final = "keys that a call depends on"
 
 
 def _call_of_dictionary(call: Call) -> Answer:
     if call.args[:1] == ("popitem",):
-        items = getattr(call.owner, "_base_vt", call.owner)
-        items.install_dict_keys_match_guard()
+        containers.guard_keys(containers.contents_of(call.owner) or call.owner)
     return PASS
 
 
 for _kind in (compat.ConstDictVariable, compat.OrderedDictVariable):
-    handlers.method(_kind, "call_method", _PURPOSE)(_call_of_dictionary)
+    handlers.method(_kind, methods.CALL_METHOD, _PURPOSE)(_call_of_dictionary)

@@ -14,6 +14,7 @@ from types import CodeType
 from typing import Any, Final
 
 from bcmend.dynamo import compat, frames, hooks, trace_state
+from bcmend.dynamo.models import methods
 from bcmend.dynamo.slots import Slot
 from bcmend.knowledge.interruptions import is_interruption
 from bcmend.tracing.sites import body_states, site_table, strict, suspects
@@ -139,13 +140,13 @@ def _step(output: compat.OutputGraph, step: Callable[[], bool]) -> bool:
 _PURPOSE: Final = "errors inside bcmend"
 
 
-@hooks.around(compat.InstructionTranslatorBase, "run", _PURPOSE, gate=hooks.first, place=1)
+@hooks.around(compat.InstructionTranslatorBase, methods.RUN, _PURPOSE, gate=hooks.first, place=1)
 def _run(inner: Any, tx: compat.Tracer) -> Any:
     with _kept_in(tx.output):
         return inner(tx)
 
 
-@hooks.around(compat.OutputGraph, "compile_subgraph", _PURPOSE, gate=None, place=1)
+@hooks.around(compat.OutputGraph, methods.COMPILE_SUBGRAPH, _PURPOSE, gate=None, place=1)
 def _compile_subgraph(
     inner: Any, output: compat.OutputGraph, *arguments: Any, **keywords: Any
 ) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bcmend.dynamo import compat, frames, handlers
+from bcmend.dynamo.models import objects, translators
 from bcmend.dynamo.values import Value, constant, example_of, is_unbacked
 from bcmend.names import UNBOUND
 from bcmend.tracing.entry import path_split, select
@@ -64,7 +65,7 @@ def _have_inlined(tx: compat.Tracer, function: Value) -> None:
     """
     context = tx.output.tracing_context
     if isinstance(function, compat.NestedUserFunctionVariable) and context is not None:
-        verdict = compat.SkipResult(False, "a part of a function that is being traced")
+        verdict = translators.inlined("a part of a function that is being traced")
         context.previously_inlined_functions.setdefault(function.get_code(), verdict)
 
 
@@ -143,7 +144,7 @@ def unbound(tx: compat.Tracer, operator: Any, *args: Value) -> Value:
     """``unbound(value)``: whether a local holds the mark that it is unbound."""
     (value,) = args
     if not value.is_realized():  # an argument of the function in which a frame goes on
-        if value.peek_value() is not UNBOUND:  # type: ignore[attr-defined]
+        if objects.unguarded_value(value) is not UNBOUND:
             return constant(False)  # the read that follows makes a guard on it
         value = value.realize()
     is_known = lazy_phi.may_be_unbound(value.unwrap())

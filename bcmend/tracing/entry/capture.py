@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from bcmend.dynamo import compat, frames, hooks, plain_python
+from bcmend.dynamo.models import translators
 from bcmend.dynamo.slots import Slot
 from bcmend.knowledge.interruptions import is_interruption
 from bcmend.tracing.entry import barrier
@@ -32,14 +33,11 @@ def of_bodies(callback: Any) -> Any:
     return known
 
 
-class _OfBodies:
-    """What Dynamo calls to compile a frame. Dynamo reads the attribute to find the back end."""
-
-    def __init__(self, callback: Any) -> None:
-        self._torchdynamo_orig_backend = callback
+class _OfBodies(translators.FrameCompiler):
+    """What Dynamo calls to compile a frame of a body, or a piece of one."""
 
     def __call__(self, frame: Any, *others: Any) -> Any:
-        compiler = self._torchdynamo_orig_backend
+        compiler = self.compiler
         if not frames.is_left_alone(frame.f_code):
             try:
                 with hooks.active():

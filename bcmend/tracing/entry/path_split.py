@@ -14,12 +14,13 @@ from typing import Any, Final
 
 from bcmend.dynamo import compat
 from bcmend.dynamo.frames import is_referenced
+from bcmend.dynamo.models import containers
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.values import Value, items_in, made_of
 from bcmend.tracing.entry import select
 from bcmend.tracing.indexing import open_places
 from bcmend.tracing.indexing.open_places import OpenPlace
-from bcmend.tracing.loops.open_ranges import Exhausted, OpenIterator
+from bcmend.tracing.loops.open_ranges import OpenIterator
 from bcmend.tracing.merging.lazy_phi import GatedPhi, LazyPhi
 from bcmend.tracing.numbers import size_questions
 from bcmend.tracing.sites.site_table import LiveSite
@@ -117,7 +118,7 @@ class _Half(Arm):
     def with_inputs(self, inputs: Sequence[Value]) -> _Half:
         # An iterator that is at its end here is so where a loop ends as well.
         given = [
-            known if isinstance(known, Exhausted) else each
+            known if isinstance(known, containers.ExhaustedRange) else each
             for known, each in zip(self.inputs.items, inputs, strict=True)
         ]
         return replace(self, arguments=(*self.arguments[:-1], compat.TupleVariable(given)))

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from bcmend.dynamo import compat, frames, hooks, plain_python, trace_state
+from bcmend.dynamo.models import methods
 from bcmend.dynamo.values import Value, constant
 from bcmend.names import RUNS_ITERATION, UNBOUND
 from bcmend.tracing.entry import branch_primitives, output_primitives
@@ -54,13 +55,7 @@ def _declared(
         trace_state.begin(tx)
         return trace(tx, made, *args)
 
-    attributes = {
-        "_HOP_NAME": f"bcmend.{name}",
-        "_ALLOW_FALLBACK_TO_EAGER": True,
-        "_call_function": call,
-    }
-    model = type(f"{name.title()}Variable", (compat.TorchHigherOrderOperatorVariable,), attributes)
-    hooks.operator(made.__name__, purpose)(model)
+    hooks.operator(made.__name__, purpose)(methods.operator_model(name, call))
     return made
 
 

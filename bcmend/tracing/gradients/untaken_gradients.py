@@ -15,6 +15,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from bcmend.dynamo import compat, hooks
+from bcmend.dynamo.models import methods
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.trace_state import Phase, at_the_end_of_a_graph
 from bcmend.tracing.deopt import graph_failure, undo_log
@@ -112,7 +113,7 @@ def _hides_history(node: Node) -> bool:
 
 
 @hooks.around(
-    compat.OutputGraph, "install_global_unsafe", "gradients of untaken sides", gate=None, place=1
+    compat.OutputGraph, methods.INSTALL_GLOBAL, "gradients of untaken sides", gate=None, place=1
 )
 def _install_global(inner: Any, output: compat.OutputGraph, name: str, value: Any) -> None:
     plan = _PLAN.of(output)

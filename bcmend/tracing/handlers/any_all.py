@@ -18,6 +18,7 @@ import torch
 
 from bcmend.dynamo import compat, fx_graph, handlers, slots
 from bcmend.dynamo.handlers import PASS, Answer, Call
+from bcmend.dynamo.models import methods
 from bcmend.dynamo.values import Value, constant, fake_mode_of
 from bcmend.tracing.effects.hazards import hazards_of
 from bcmend.tracing.numbers import predicates, scalars
@@ -33,7 +34,9 @@ _SEARCHES: Final = {
 }
 
 
-@handlers.method(compat.PolyfilledFunctionVariable, "call_function", "`any` and `all` over tensors")
+@handlers.method(
+    compat.PolyfilledFunctionVariable, methods.CALL_FUNCTION, "`any` and `all` over tensors"
+)
 def _call_function(call: Call) -> Answer:
     """Answer ``any(...)`` and ``all(...)``."""
     function, (args, kwargs) = call.owner.fn, call.args

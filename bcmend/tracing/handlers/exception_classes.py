@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from bcmend.dynamo import compat, frames, handlers, hooks
 from bcmend.dynamo.handlers import PASS, Answer, Call
+from bcmend.dynamo.models import exceptions, methods, objects
 from bcmend.dynamo.values import EXCEPTIONS, Value, constant
 from bcmend.tracing.output import exception_flow
 
@@ -38,29 +39,28 @@ def _construct(tx: compat.Tracer, constructor: Any, made: Any, args: list[Any]) 
         and isinstance(made.mutation_type, compat.AttributeMutationNew)
     ):
         return False
-    made.exc_vt.args = list(args)
-    tx.output.side_effects.store_attr(made, "args", compat.TupleVariable(list(args)))
+    exceptions.set_arguments_of_object(tx.output.side_effects, made, args)
     return True
 
 
 _PURPOSE: Final = "constructors and texts of the program's exceptions"
 
 
-@handlers.method(compat.SuperVariable, "call_method", _PURPOSE, place=1)
+@handlers.method(compat.SuperVariable, methods.CALL_METHOD, _PURPOSE, place=1)
 def _call_of_super(call: Call) -> Answer:
     """Answer the call of a method of ``super()``."""
     tx, variable, (name, args, kwargs) = call.tx, call.owner, call.args
-    if name == "__init__" and not kwargs and variable.objvar is not None:
-        constructor, _ = variable._resolved_getattr_and_source(tx, name)
-        if _construct(tx, constructor, variable.objvar, args):
+    error = objects.object_of_super(variable)
+    if name == "__init__" and not kwargs and error is not None:
+        constructor = objects.method_of_super(tx, variable, name)
+        if _construct(tx, constructor, error, args):
             return constant(None)
-    if name == "__str__" and not (args or kwargs) and isinstance(variable.objvar, EXCEPTIONS):
-        method, _ = variable._resolved_getattr_and_source(tx, name)
-        return _text(tx, method, variable.objvar)
+    if name == "__str__" and not (args or kwargs) and isinstance(error, EXCEPTIONS):
+        return _text(tx, objects.method_of_super(tx, variable, name), error)
     return PASS
 
 
-@handlers.method(compat.BuiltinVariable, "call_method", _PURPOSE)
+@handlers.method(compat.BuiltinVariable, methods.CALL_METHOD, _PURPOSE)
 def _call_of_type(call: Call) -> Answer:
     """Answer ``ValueError.__init__(error, ...)`` and its like."""
     name, args, kwargs = call.args
@@ -71,12 +71,12 @@ def _call_of_type(call: Call) -> Answer:
     return PASS
 
 
-@hooks.around(compat.BuiltinVariable, "call_str", _PURPOSE, gate=None)
+@hooks.around(compat.BuiltinVariable, methods.CALL_STR, _PURPOSE, gate=None)
 def _call_str(inner: Any, builtin: Any, tx: compat.Tracer, value: Value) -> Any:
     """Model ``str(error)``; outside of patched code, only note that the text was read."""
     if isinstance(value, EXCEPTIONS):
         if frames.covers(tx):
-            return _text(tx, value.exc_type.__str__, value)
+            return _text(tx, exceptions.class_of(value).__str__, value)
         exception_flow.note_reading(tx, value, ["__str__"])
     return inner(builtin, tx, value)
 
@@ -87,15 +87,15 @@ def _text(tx: compat.Tracer, method: Any, error: Any) -> Value:
         made: Value = compat.VariableTracker.build(tx, method)
         return made.call_function(tx, [error], {})
     exception_flow.note_reading(tx, error)
-    if method is KeyError.__str__ and len(error.args) == 1:
-        return compat.BuiltinVariable(repr).call_function(tx, list(error.args), {})
+    if method is KeyError.__str__ and len(arguments := exceptions.arguments_of(error)) == 1:
+        return compat.BuiltinVariable(repr).call_function(tx, arguments, {})
     if method in _OF_ARGUMENTS:
-        call_str = hooks.original(compat.BuiltinVariable.call_str)
+        call_str = hooks.original(getattr(compat.BuiltinVariable, methods.CALL_STR))
         text: Value = call_str(compat.BuiltinVariable(str), tx, error)
         return text
     handlers.break_graph(
         "text of an exception",
         str(error),
-        f"{error.exc_type.__name__} makes its text in a way that is not traced.",
+        f"{exceptions.class_of(error).__name__} makes its text in a way that is not traced.",
         hints=[],
     )

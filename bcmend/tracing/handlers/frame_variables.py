@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from bcmend.dynamo import compat, frames, hooks
+from bcmend.dynamo.models import containers, methods
 from bcmend.dynamo.values import Value
 from bcmend.names import PREFIX
 
@@ -18,7 +19,7 @@ _PURPOSE: Final = "`locals()` and `vars()` of mended code"
 
 def _without_own_names(found: Value) -> Value:
     if isinstance(found, compat.ConstDictVariable) and found.source is None:
-        for key in [each for each in found.items if _is_own(each.vt)]:
+        for key in [each for each in found.items if _is_own(containers.key_model(each))]:
             del found.items[key]
     return found
 
@@ -28,12 +29,12 @@ def _is_own(key: Value) -> bool:
     return isinstance(name, str) and name.startswith(PREFIX)
 
 
-@hooks.around(compat.BuiltinVariable, "call_locals", _PURPOSE)
+@hooks.around(compat.BuiltinVariable, methods.CALL_LOCALS, _PURPOSE)
 def _call_locals(inner: Any, self: Value, tx: compat.Tracer, *args: Value) -> Value:
     return _without_own_names(inner(self, tx, *args))
 
 
-@hooks.around(compat.BuiltinVariable, "call_vars", _PURPOSE)
+@hooks.around(compat.BuiltinVariable, methods.CALL_VARS, _PURPOSE)
 def _call_vars(inner: Any, self: Value, tx: compat.Tracer, *args: Value) -> Value:
     found: Value = inner(self, tx, *args)
     return found if args else _without_own_names(found)
@@ -41,7 +42,7 @@ def _call_vars(inner: Any, self: Value, tx: compat.Tracer, *args: Value) -> Valu
 
 @hooks.around(
     compat.InstructionTranslatorBase,
-    "step_graph_break",
+    methods.BREAK_AT_A_STEP,
     "arguments that are deleted before a graph break",
     gate=hooks.first,
 )

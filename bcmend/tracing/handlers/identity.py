@@ -14,6 +14,7 @@ import torch
 
 from bcmend.dynamo import compat, handlers
 from bcmend.dynamo.handlers import PASS, Answer, Call
+from bcmend.dynamo.models import methods
 from bcmend.dynamo.values import example_of
 from bcmend.tracing.effects import sharing
 from bcmend.tracing.sites import nesting_limits
@@ -28,7 +29,7 @@ def _require_known(tx: compat.Tracer, one: Any, other: Any) -> None:
             sharing.require_known(tx, example_of(one), example_of(other))
 
 
-@handlers.method(compat.BuiltinVariable, "_comparison_with_tensor", _PURPOSE)
+@handlers.method(compat.BuiltinVariable, methods.COMPARE_WITH_TENSOR, _PURPOSE)
 def _compared(call: Call) -> Answer:
     """Look at ``one is other`` and ``one is not other``."""
     if call.owner.fn in (operator.is_, operator.is_not):
@@ -36,7 +37,7 @@ def _compared(call: Call) -> Answer:
     return PASS
 
 
-@handlers.method(compat.BaseListVariable, "sq_contains", _PURPOSE)
+@handlers.method(compat.BaseListVariable, methods.CONTAINS, _PURPOSE)
 def _contained(call: Call) -> Answer:
     """Look at ``item in container``."""
     (item,) = call.args
@@ -45,14 +46,14 @@ def _contained(call: Call) -> Answer:
     return PASS
 
 
-@handlers.method(compat.TensorVariable, "hash_impl", _PURPOSE)
+@handlers.method(compat.TensorVariable, methods.HASH, _PURPOSE)
 def _hashed(call: Call) -> Answer:
     """Look at the key of a dictionary, and the member of a set."""
     sharing.require_alone(call.tx, example_of(call.owner))
     return PASS
 
 
-@handlers.method(compat.BuiltinVariable, "call_id", _PURPOSE)
+@handlers.method(compat.BuiltinVariable, methods.CALL_ID, _PURPOSE)
 def _identified(call: Call) -> Answer:
     """Look at ``id(tensor)``."""
     for each in call.args:
@@ -61,7 +62,7 @@ def _identified(call: Call) -> Answer:
     return PASS
 
 
-@handlers.method(compat.SetAttrBuiltinVariable, "_call_setattr", _PURPOSE, place=1)
+@handlers.method(compat.SetAttrBuiltinVariable, methods.CALL_SETATTR, _PURPOSE, place=1)
 def _stored_to(call: Call) -> Answer:
     """Look at ``tensor.name = value``."""
     owner = call.args[0].realize()

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from bcmend.dynamo import compat, handlers
 from bcmend.dynamo.handlers import PASS, Answer, Call
+from bcmend.dynamo.models import methods
 from bcmend.dynamo.values import Value, constant, global_of, object_behind
 from bcmend.knowledge import output_callables
 from bcmend.tracing.sites import capture_mode
@@ -77,7 +78,7 @@ def _create(level: int, enabled: bool) -> _Create:
     return _CREATE.setdefault((level, enabled), LOGGER_LEVEL)
 
 
-@handlers.method(compat.LoggingLoggerVariable, "call_method", "questions to a logger")
+@handlers.method(compat.LoggingLoggerVariable, methods.CALL_METHOD, "questions to a logger")
 def _call_method(call: Call) -> Answer:
     """Answer ``isEnabledFor``, with a guard, and ``getChild``."""
     tx, logger, (name, args, kwargs) = call.tx, call.owner, call.args
@@ -97,7 +98,7 @@ def _found(tx: compat.Tracer, logger: logging.Logger) -> Value:
     return Value.build(tx, logger, global_of(tx.output, logger)).realize()  # type: ignore[no-any-return]
 
 
-@handlers.method(compat.UserFunctionVariable, "call_function", "`logging.getLogger`")
+@handlers.method(compat.UserFunctionVariable, methods.CALL_FUNCTION, "`logging.getLogger`")
 def _call_function(call: Call) -> Answer:
     """Find a logger: a name always gives the same one, and the search cannot be traced.
 

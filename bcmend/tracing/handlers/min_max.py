@@ -15,6 +15,7 @@ import torch
 
 from bcmend.dynamo import compat, fx_graph, handlers
 from bcmend.dynamo.handlers import PASS, Answer, Call
+from bcmend.dynamo.models import methods
 from bcmend.dynamo.values import is_unbacked
 from bcmend.tracing.numbers import float_tensors, scalars
 from bcmend.tracing.sites import capture_mode
@@ -23,7 +24,7 @@ _KINDS = {torch.SymFloat: float, torch.SymInt: int, torch.SymBool: bool}
 
 
 @handlers.method(
-    compat.BuiltinVariable, "_call_min_max_binary", "`min` and `max` of numbers out of tensors"
+    compat.BuiltinVariable, methods.CALL_MIN_MAX, "`min` and `max` of numbers out of tensors"
 )
 def _pick(call: Call) -> Answer:
     """Answer which of two values is the smaller, or the larger one."""

@@ -11,11 +11,15 @@ from typing import Any
 import torch
 
 from bcmend.dynamo import compat, hooks
+from bcmend.dynamo.models import methods
 from bcmend.tracing.sites import capture_mode
 
 
 @hooks.around(
-    compat.VariableBuilder, "wrap_module", "recurrent layers under fullgraph", gate=hooks.of_builder
+    compat.VariableBuilder,
+    methods.WRAP_MODULE,
+    "recurrent layers under fullgraph",
+    gate=hooks.of_builder,
 )
 def _wrap_module(inner: Any, self: Any, value: torch.nn.Module) -> Any:
     if isinstance(value, torch.nn.RNNBase) and _is_traced(self.tx, value):

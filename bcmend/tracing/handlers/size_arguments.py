@@ -15,6 +15,7 @@ from typing import Any, Final
 import torch
 
 from bcmend.dynamo import compat, handlers, hooks
+from bcmend.dynamo.models import methods
 from bcmend.dynamo.values import Value, example_of, is_unbacked
 from bcmend.tracing.indexing import item_reads
 from bcmend.tracing.numbers import scalars, size_questions
@@ -120,7 +121,7 @@ def _sizes_meant(example: torch.Tensor, given: Sequence[Value]) -> Sequence[Any]
 _PURPOSE: Final = "data-dependent sizes as arguments"
 
 
-@hooks.around(compat.TorchInGraphFunctionVariable, "call_function", _PURPOSE)
+@hooks.around(compat.TorchInGraphFunctionVariable, methods.CALL_FUNCTION, _PURPOSE)
 def _call_function(
     inner: Any, self: Any, tx: compat.Tracer, args: Sequence[Any], kwargs: Given
 ) -> Any:
@@ -158,7 +159,7 @@ def _with_numbers(tx: compat.Tracer, given: Given) -> Given:
     return {name: value if name in _OTHERS else _number(tx, value) for name, value in given.items()}
 
 
-@hooks.around(compat.TensorVariable, "call_method", _PURPOSE, place=3)
+@hooks.around(compat.TensorVariable, methods.CALL_METHOD, _PURPOSE, place=3)
 def _call_method(
     inner: Any, self: Any, tx: compat.Tracer, name: str, args: Sequence[Any], kwargs: Given
 ) -> Any:

@@ -12,6 +12,8 @@ from typing import Any, Final
 
 from bcmend.dynamo import compat, frames, handlers, hooks
 from bcmend.dynamo.handlers import PASS, Answer, Call
+from bcmend.dynamo.models import methods
+from bcmend.dynamo.models import texts as models_of_texts
 from bcmend.dynamo.values import Value
 from bcmend.tracing.output import object_snapshot, record_builder
 from bcmend.tracing.sites import site_table
@@ -31,7 +33,7 @@ def _joined(texts: Sequence[Value], between: str = "") -> Value:
     Each is a value of the whole, which keeps the numbers and names in their formats apart.
     """
     known = between.replace("{", "{{").replace("}", "}}")
-    return compat.StringFormatVariable.create(known.join(["{}"] * len(texts)), list(texts), {})
+    return models_of_texts.text_of(known.join(["{}"] * len(texts)), texts, {})
 
 
 _PURPOSE: Final = "texts with data-dependent parts"
@@ -44,10 +46,10 @@ def _concatenated(call: Call) -> Answer:
 
 
 for _kind in (compat.StringFormatVariable, compat.ConstantVariable):
-    handlers.method(_kind, "sq_concat_impl", _PURPOSE)(_concatenated)
+    handlers.method(_kind, methods.CONCAT, _PURPOSE)(_concatenated)
 
 
-@hooks.around(compat.ConstantVariable, "call_method", _PURPOSE)
+@hooks.around(compat.ConstantVariable, methods.CALL_METHOD, _PURPOSE)
 def _call_method(
     inner: Any, variable: Any, tx: compat.Tracer, name: str, args: list[Any], kwargs: Any
 ) -> Any:
@@ -60,7 +62,7 @@ def _call_method(
     return inner(variable, tx, name, args, kwargs)
 
 
-@hooks.around(compat.InstructionTranslatorBase, "_format_value", _PURPOSE, gate=hooks.first)
+@hooks.around(compat.InstructionTranslatorBase, methods.FORMAT_VALUE, _PURPOSE, gate=hooks.first)
 def _format_value(inner: Any, self: Any, form: Value, flags: int) -> None:
     """Model ``f"{number}"`` with a number that is given to the frame.
 
@@ -75,7 +77,7 @@ def _format_value(inner: Any, self: Any, form: Value, flags: int) -> None:
     self.push(compat.ConstantVariable.create(format(converted, form.as_python_constant())))
 
 
-@hooks.around(compat.BuiltinVariable, "call_format", _PURPOSE)
+@hooks.around(compat.BuiltinVariable, methods.CALL_FORMAT, _PURPOSE)
 def _call_format(
     inner: Any, self: Any, tx: compat.Tracer, form: Any, *given: Any, **named: Any
 ) -> Any:

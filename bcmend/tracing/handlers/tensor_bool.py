@@ -18,6 +18,7 @@ import torch
 
 from bcmend.dynamo import compat, fx_graph, handlers, hooks
 from bcmend.dynamo.handlers import PASS, Answer, Call
+from bcmend.dynamo.models import containers, methods
 from bcmend.dynamo.values import Value, constant, example_of, is_symbolic_int, is_unbacked
 from bcmend.tracing.merging.lazy_phi import LazyPhi
 from bcmend.tracing.numbers import predicates, scalars
@@ -130,7 +131,7 @@ def _tolist(call: Call) -> Answer:
     return (_listed(tx, tensor) if is_answered else None) or PASS
 
 
-@hooks.around(Tensor, "call_method", "lists of data-dependent length", place=1)
+@hooks.around(Tensor, methods.CALL_METHOD, "lists of data-dependent length", place=1)
 def _listed_by_dynamo(inner: Any, tensor: Any, tx: compat.Tracer, name: str, *given: Any) -> Any:
     """End the graph where Dynamo would ask for the number of items."""
     if name != "tolist":
@@ -156,13 +157,13 @@ def _listed(tx: compat.Tracer, variable: Tensor) -> Value | None:
     ]
     found = [each for each in items if each is not None]
     is_whole = len(found) == len(items)
-    return compat.ListVariable(found, mutation_type=compat.ValueMutationNew()) if is_whole else None
+    return containers.new_list(found) if is_whole else None
 
 
 # ``not``
 
 
-@hooks.around(compat.BuiltinVariable, "call_not_", "truths out of tensors")
+@hooks.around(compat.BuiltinVariable, methods.CALL_NOT, "truths out of tensors")
 def _not(inner: Any, variable: Any, tx: compat.Tracer, operand: Value) -> Any:
     """Model ``not number``, where Dynamo would ask for the number itself."""
     if not is_unbacked(operand) or not capture_mode.in_mended_code(tx):
@@ -179,7 +180,7 @@ def _symbolic(tx: compat.Tracer, function: Any, *arguments: Any) -> Value:
     return compat.SymNodeVariable.create(tx, proxy)
 
 
-@hooks.around(compat.BuiltinVariable, "_handle_insert_op_in_graph", "`not tensor`")
+@hooks.around(compat.BuiltinVariable, methods.INSERT_OPERATION, "`not tensor`")
 def _operation(inner: Any, variable: Any, tx: compat.Tracer, arguments: Any, keywords: Any) -> Any:
     """Model ``not tensor``, where Dynamo would put Python's own ``not`` into the graph."""
     if variable.fn is operator.not_ and not keywords and capture_mode.in_mended_code(tx):
@@ -193,7 +194,7 @@ def _operation(inner: Any, variable: Any, tx: compat.Tracer, arguments: Any, key
 # Truths as numbers
 
 
-@hooks.around(compat.BuiltinVariable, "_comparison_with_symnode", "truths compared with numbers")
+@hooks.around(compat.BuiltinVariable, methods.COMPARE_WITH_NUMBER, "truths compared with numbers")
 def _numbers_compared(inner: Any, self: Any, tx: compat.Tracer, left: Any, right: Any) -> Any:
     """Compare numbers, of which one or both may be truths."""
     operands = left.realize(), right.realize()
@@ -221,16 +222,12 @@ def _as_number(tx: compat.Tracer, value: Value) -> Value:
 
 
 _ARITHMETIC: Final = "truths in arithmetic"
-#: The operators whose operands are numbers, as Dynamo names their slots.
-_SLOTS: Final = frozenset(
-    f"nb_{each}" for each in "add subtract multiply true_divide floor_divide remainder".split()
-)
 
 
-@hooks.around(compat.object_protocol, "binary_op1", _ARITHMETIC, gate=hooks.first)
+@hooks.around(compat.object_protocol, methods.BINARY_OPERATION, _ARITHMETIC, gate=hooks.first)
 def _operated(inner: Any, tx: compat.Tracer, v: Any, w: Any, op_slot: str) -> Any:
     """Compute with two numbers, of which one or both may be truths."""
-    if op_slot in _SLOTS and capture_mode.in_mended_code(tx):
+    if op_slot in methods.BINARY_NUMBER_SLOTS and capture_mode.in_mended_code(tx):
         operands = [v.realize(), w.realize()]
         if any(isinstance(each, compat.SymNodeVariable) for each in operands):
             v, w = _as_numbers(tx, operands)
@@ -244,8 +241,8 @@ def _converted(inner: Any, self: Any, tx: compat.Tracer) -> Any:
     return inner(self, tx)
 
 
-for _name in ("negative", "positive", "absolute", "int"):
-    hooks.around(compat.SymNodeVariable, f"nb_{_name}_impl", _ARITHMETIC)(_converted)
+for _name in methods.UNARY_NUMBER_SLOTS:
+    hooks.around(compat.SymNodeVariable, _name, _ARITHMETIC)(_converted)
 
 
 def _as_numbers(tx: compat.Tracer, operands: list[Any]) -> list[Any]:
@@ -255,7 +252,7 @@ def _as_numbers(tx: compat.Tracer, operands: list[Any]) -> list[Any]:
     return [_as_number(tx, each) for each in operands] if are_numbers else operands
 
 
-@hooks.around(compat.BaseListVariable, "getitem_const", "items at a place that is a truth")
+@hooks.around(compat.BaseListVariable, methods.GETITEM_CONSTANT, "items at a place that is a truth")
 def _item_at(inner: Any, self: Any, tx: compat.Tracer, place: Value) -> Any:
     at = place.realize()
     return inner(self, tx, _as_number(tx, at) if isinstance(at, compat.SymNodeVariable) else at)
@@ -266,7 +263,7 @@ def _item_at(inner: Any, self: Any, tx: compat.Tracer, place: Value) -> Any:
 
 @hooks.around(
     compat.object_protocol,
-    "generic_richcompare_bool",
+    methods.RICHCOMPARE_ITEMS,
     "items of containers compared",
     gate=hooks.first,
 )
@@ -284,7 +281,7 @@ def _size_in(tx: compat.Tracer, value: Value) -> Value | None:
     return scalars.take(tx, value) if is_exact else None  # type: ignore[arg-type]
 
 
-@hooks.around(compat.SymNodeVariable, "richcompare_impl", "a number compared with a tensor")
+@hooks.around(compat.SymNodeVariable, methods.RICHCOMPARE, "a number compared with a tensor")
 def _comparison(inner: Any, self: Any, tx: compat.Tracer, other: Any, op: str) -> Any:
     """Compare a number with a tensor, which gives a tensor; Dynamo calls it a number."""
     if not isinstance(other, Tensor):

@@ -12,6 +12,7 @@ from typing import Any, Final
 import torch
 
 from bcmend.dynamo import compat
+from bcmend.dynamo.models import containers
 from bcmend.dynamo.values import (
     Value,
     constant,
@@ -88,7 +89,7 @@ def _part(tx: compat.Tracer, dimensions: int, key: Value) -> Part:
     axes: list[Axis] = []
     for each in items:
         axis = _axis(tx, each)
-        known.append(each if axis is None else compat.SliceVariable([constant(None)]))
+        known.append(each if axis is None else containers.whole_slice(constant(None)))
         if is_known(each, ...):
             axes.extend([None] * unnamed)
         elif not _is_number(each):

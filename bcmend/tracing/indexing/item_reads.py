@@ -19,6 +19,7 @@ from typing import Any, Final
 import torch
 
 from bcmend.dynamo import compat, fx_graph, hooks
+from bcmend.dynamo.models import methods
 from bcmend.dynamo.values import TensorValue, Value, example_of, is_batched, is_symbolic_int
 from bcmend.tracing.indexing.index_parts import (
     Item,
@@ -86,7 +87,7 @@ def _dimensions(items: Sequence[Value], count: int) -> Iterator[int | None]:
 _PURPOSE: Final = "items at data-dependent places"
 
 
-@hooks.around(compat.BuiltinVariable, "_handle_insert_op_in_graph", _PURPOSE, place=1)
+@hooks.around(compat.BuiltinVariable, methods.INSERT_OPERATION, _PURPOSE, place=1)
 def _insert(inner: Any, variable: Any, tx: compat.Tracer, arguments: Any, keywords: Any) -> Any:
     """Insert an operator into the graph, such as ``x[row]``."""
     if variable.fn is operator.getitem and len(arguments) == 2 and capture_mode.in_mended_code(tx):
@@ -116,7 +117,7 @@ def _has_unbacked_offset(value: Value) -> bool:
     return isinstance(offset, torch.SymInt) and bool(compat.free_unbacked_symbols(offset))
 
 
-@hooks.around(compat.TensorVariable, "call_method", _PURPOSE, place=4)
+@hooks.around(compat.TensorVariable, methods.CALL_METHOD, _PURPOSE, place=4)
 def _call_method(
     inner: Any, variable: Any, tx: compat.Tracer, name: str, args: Any, kwargs: Any
 ) -> Any:

@@ -17,6 +17,7 @@ from typing import Any, Final
 import torch
 
 from bcmend.dynamo import compat, frames, fx_graph, handlers, hooks
+from bcmend.dynamo.models import containers, methods
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.values import (
     TensorValue,
@@ -214,17 +215,17 @@ def _numbers_among_keys(container: Any) -> tuple[int, ...]:
     """Return the integers among the keys of a dictionary in which no other key equals one."""
     if type(container) not in (compat.ConstDictVariable, compat.OrderedDictVariable):
         return ()
-    keys = [each.vt for each in container.items]
+    keys = [containers.key_model(each) for each in container.items]
     if not all(isinstance(each, compat.ConstantVariable) for each in keys):
         return ()
     values = [each.value for each in keys]
     if not all(type(each) in (int, bool, str, type(None)) for each in values):
         return ()
-    container.install_dict_keys_match_guard()
+    containers.guard_keys(container)
     return tuple(sorted(int(each) for each in values if isinstance(each, int)))
 
 
-@hooks.around(compat.BuiltinVariable, "call_getitem", "items at data-dependent places")
+@hooks.around(compat.BuiltinVariable, methods.CALL_GETITEM, "items at data-dependent places")
 def _item(inner: Any, variable: Any, tx: compat.Tracer, *operands: Value) -> Any:
     """Model ``container[number]``."""
     if not capture_mode.in_mended_code(tx):

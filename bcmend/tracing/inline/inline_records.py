@@ -24,6 +24,7 @@ from torch.fx import Node, Proxy
 from bcmend.delivery import emission
 from bcmend.delivery.emission import Finish, Plan, Statement
 from bcmend.dynamo import compat, fx_graph
+from bcmend.dynamo.models import graph_inputs
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.trace_state import Phase, at_the_end_of_a_graph
 from bcmend.dynamo.values import Value, fake_mode_of, global_of, load_global
@@ -166,20 +167,13 @@ def _call_input(tx: compat.Tracer, plan: Plan) -> Proxy:
     source = _CallSource(global_of(output, plan).global_name, plan)
     given = torch.empty((), dtype=torch.int64, device="cpu")
     fake = fake_mode_of(tx).from_tensor(given)
-    proxy: Proxy = output.root_tracer.create_graph_input(
-        "bcmend_call", torch.Tensor, fake, source=source
-    )
-    proxy.node.meta["grapharg"] = compat.GraphArg(
-        source, given, pass_arg_as_tensor=False, fake_tensor=fake, example_strong_ref=given
-    )
-    return proxy
+    return graph_inputs.add(output, "bcmend_call", source, given, fake)
 
 
 @dataclass(frozen=True, eq=False)
-class _CallSource(compat.Source):
+class _CallSource(graph_inputs.MadeBefore):
     """Where the call comes from: it is made just before the graph runs."""
 
-    plan_name: str
     plan: Plan
 
     def reconstruct(self, codegen: Any) -> None:
@@ -188,14 +182,6 @@ class _CallSource(compat.Source):
         for source in self.plan.sources:
             codegen(source)
         codegen.extend_output(compat.create_call_function(1 + len(self.plan.sources), False))
-
-    @property
-    def guard_source(self) -> compat.GuardSource:
-        return compat.GuardSource.GLOBAL
-
-    @property
-    def _name_template(self) -> str:
-        return f"G[{self.plan_name!r}]"
 
 
 def _before(tx: compat.Tracer, trace: _Trace, gathered: Gathered) -> tuple[Finish, ...] | None:

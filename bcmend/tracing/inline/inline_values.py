@@ -16,6 +16,8 @@ from torch.fx import Proxy
 from bcmend.delivery import grad_fn_label
 from bcmend.delivery.emission import Make, Plan
 from bcmend.dynamo import compat, fx_graph, values
+from bcmend.dynamo.models import containers, texts
+from bcmend.dynamo.models import objects as models_of_objects
 from bcmend.dynamo.values import Value, example_of, object_behind
 from bcmend.knowledge.static_lookup import dictionary
 from bcmend.tracing.effects import written_objects
@@ -103,18 +105,21 @@ class Gathered:
         return lambda tensors, objects: construct([make(tensors, objects) for make in items])
 
     def of_dict(self, value: Any) -> Make:
-        if value.user_cls is not dict:
+        if not containers.is_plain_dictionary(value):
             raise Refusal("inline-record", "a dictionary of a class of its own")
-        keys, items = self._all(key.vt for key in value.items), self._all(value.items.values())
+        keys, items = (
+            self._all(map(containers.key_model, value.items)),
+            self._all(value.items.values()),
+        )
         return lambda tensors, objects: {
             key(tensors, objects): make(tensors, objects)
             for key, make in zip(keys, items, strict=True)
         }
 
     def of_text(self, value: Any) -> Make:
-        items = self._all(value.sym_args)
-        named = {name: self.maker(each) for name, each in value.sym_kwargs.items()}
-        return lambda tensors, objects: value.format_string.format(
+        items, template = self._all(texts.arguments_of(value)), texts.template_of(value)
+        named = {name: self.maker(each) for name, each in texts.named_arguments_of(value).items()}
+        return lambda tensors, objects: template.format(
             *[make(tensors, objects) for make in items],
             **{name: make(tensors, objects) for name, make in named.items()},
         )
@@ -122,7 +127,7 @@ class Gathered:
     def of_function(self, value: Any) -> Make:
         """Make a function of this module's writing; those of the program may hold anything."""
         closure = value.closure
-        if value.defaults is not None or value.kwdefaults is not None or value.wrapped_fn:
+        if models_of_objects.has_defaults(value):
             raise Refusal("inline-record", "a function with defaults")
         if closure is not None and closure.items:
             raise Refusal("inline-record", "a function that shares variables")

@@ -20,6 +20,7 @@ from types import CodeType
 from typing import Any, Final
 
 from bcmend.dynamo import compat, frames, hooks
+from bcmend.dynamo.models import methods
 from bcmend.tracing.sites import body_states, site_table
 from bcmend.weak_tables import ByIdentity
 
@@ -32,7 +33,7 @@ _IN_LOOPS: Final[ByIdentity[CodeType, frozenset[_Place]]] = ByIdentity()
 
 @hooks.around(
     compat.InstructionTranslatorBase,
-    "maybe_has_backedge",
+    methods.HAS_BACKWARD_JUMP,
     "graph breaks within loops of mended code",
     gate=hooks.first,
 )

@@ -10,6 +10,7 @@ import torch
 from torch.fx import Proxy
 
 from bcmend.dynamo import compat, snapshots
+from bcmend.dynamo.models import containers, methods
 from bcmend.dynamo.values import TensorValue, Value, example_of, fake_mode_of
 from bcmend.tracing.effects.operator_runs import stand_in
 from bcmend.tracing.loops.open_ranges import OpenIterator, is_number, number_in, with_number
@@ -116,12 +117,13 @@ class _UnknownItem(compat.VariableTracker):
 class _Endless(compat.IteratorVariable):
     """Stands for the range that a loop goes over: there is always another number."""
 
-    def tp_iternext_impl(self, tx: compat.Tracer) -> Value:
+    @methods.implements(methods.ITERNEXT)
+    def _next(self, tx: compat.Tracer) -> Value:
         return _UnknownItem()
 
 
 def exhausted(variable: Any) -> Value:
-    return compat.RangeIteratorVariable(variable.start, variable.stop, variable.step, 0)
+    return containers.exhausted_range(variable.start, variable.stop, variable.step)
 
 
 def stand_ins(

@@ -16,6 +16,7 @@ import torch
 
 from bcmend.dynamo import compat, frames, fx_graph, handlers, hooks, shape_env
 from bcmend.dynamo.handlers import PASS, Answer, Call
+from bcmend.dynamo.models import containers, methods
 from bcmend.dynamo.values import TensorValue, Value, constant, example_of, fake_mode_of
 from bcmend.names import RUNS_ITERATION
 from bcmend.tracing.loops.index_sets import IndexSet, index_set
@@ -37,14 +38,13 @@ class IndexList(compat.VariableTracker):
     def python_type(self) -> type:
         return list
 
-    def tp_iter_impl(self, tx: compat.Tracer) -> Value:
+    @methods.implements(methods.ITER)
+    def _iterator(self, tx: compat.Tracer) -> Value:
         return IndexIterator(self.numbers)
 
-    def sq_length(self, tx: compat.Tracer) -> Value:
-        return self.tensor.sq_length(tx)
-
-    def method___len__(self, tx: compat.Tracer) -> Value:
-        return self.sq_length(tx)
+    @methods.implements(methods.LENGTH, methods.LENGTH_METHOD)
+    def _length(self, tx: compat.Tracer) -> Value:
+        return containers.length_of(tx, self.tensor)
 
     def reconstruct(self, codegen: Any) -> None:
         codegen(self.tensor)
@@ -72,7 +72,8 @@ class IndexIterator(LoopIterator):
         super().__init__(**more)
         self.numbers, self.following, self.shape = numbers, following, shape
 
-    def tp_iternext_impl(self, tx: compat.Tracer) -> Value:
+    @methods.implements(methods.ITERNEXT)
+    def _next(self, tx: compat.Tracer) -> Value:
         self.require_alone(tx)
         if self.following == self.numbers.bound:
             compat.raise_observed_exception(StopIteration, tx)
@@ -122,7 +123,7 @@ def _index_list(call: Call) -> Answer:
     return PASS if numbers is None else IndexList(call.owner, numbers)
 
 
-@handlers.method(compat.TensorVariable, "tp_iter_impl", "loops over the numbers of a mask")
+@handlers.method(compat.TensorVariable, methods.ITER, "loops over the numbers of a mask")
 def _iterator(call: Call) -> Answer:
     """Answer ``iter(x)``."""
     numbers = _numbers_in(call.tx, call.owner, most_dimensions=2)
@@ -147,7 +148,7 @@ def _numbers_in(
 
 @hooks.around(
     compat.BuiltinVariable,
-    "_handle_insert_op_in_graph",
+    methods.INSERT_OPERATION,
     "`x[row]` by a known number in a tensor",
     place=2,
 )
@@ -162,7 +163,10 @@ def _insert_with_known_index(
 
 
 @hooks.around(
-    compat.TensorVariable, "call_method", "`x[row] = value` by a known number in a tensor", place=2
+    compat.TensorVariable,
+    methods.CALL_METHOD,
+    "`x[row] = value` by a known number in a tensor",
+    place=2,
 )
 def _store_at_known_key(
     inner: Any, tensor: TensorValue, tx: compat.Tracer, name: str, args: Any, kwargs: Any
@@ -184,7 +188,7 @@ def _with_numbers(key: Value) -> Value:
 
 @hooks.around(
     compat.InstructionTranslatorBase,
-    "_format_value",
+    methods.FORMAT_VALUE,
     "a known number in a tensor, in a text",
     gate=hooks.first,
     place=1,

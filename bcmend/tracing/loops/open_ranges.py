@@ -18,6 +18,7 @@ import torch
 from bcmend.dynamo import compat, frames, fx_graph, handlers
 from bcmend.dynamo.frames import is_referenced
 from bcmend.dynamo.handlers import PASS, Answer, Call
+from bcmend.dynamo.models import containers, methods
 from bcmend.dynamo.values import TensorValue, Value, constant, example_of, is_unbacked
 from bcmend.tracing.numbers import scalars
 from bcmend.tracing.sites import body_states, capture_mode
@@ -36,7 +37,8 @@ class LoopIterator(compat.VariableTracker):
     def python_type(self) -> type:
         return self.kind
 
-    def tp_iter_impl(self, tx: compat.Tracer) -> Value:
+    @methods.implements(methods.ITER)
+    def _iterator(self, tx: compat.Tracer) -> Value:
         return self
 
     def require_alone(self, tx: compat.Tracer) -> None:
@@ -66,7 +68,8 @@ class OpenRange(compat.VariableTracker):
     def python_type(self) -> type:
         return range
 
-    def tp_iter_impl(self, tx: compat.Tracer) -> Value:
+    @methods.implements(methods.ITER)
+    def _iterator(self, tx: compat.Tracer) -> Value:
         return OpenIterator(self, self.start)
 
     def reconstruct(self, codegen: Any) -> None:
@@ -94,7 +97,8 @@ class OpenIterator(LoopIterator):
         super().__init__(**more)
         self.goes_over, self.following, self.has_one = goes_over, following, has_one
 
-    def tp_iternext_impl(self, tx: compat.Tracer) -> Value:
+    @methods.implements(methods.ITERNEXT)
+    def _next(self, tx: compat.Tracer) -> Value:
         self.require_alone(tx)
         if not self.has_one:
             if frames.ends_at_a_boundary(tx):
@@ -118,7 +122,7 @@ class OpenIterator(LoopIterator):
     def in_half(self, truth: bool) -> Value:
         """Return what it is where there is one more number, or none."""
         if not truth:
-            return Exhausted()
+            return containers.ExhaustedRange()
         return OpenIterator(self.goes_over, self.following, has_one=True)
 
     def facts(self) -> list[Any]:
@@ -130,13 +134,6 @@ class OpenIterator(LoopIterator):
         if self.goes_over.step > 0:
             return [sympy.Le(start, following), sympy.Lt(following, stop)]
         return [sympy.Ge(start, following), sympy.Gt(following, stop)]
-
-
-class Exhausted(compat.RangeIteratorVariable):
-    """An iterator over an open range that has no more numbers."""
-
-    def __init__(self, **more: Any) -> None:
-        super().__init__(0, 0, 1, 0, **more)
 
 
 def number_in(value: Value) -> Value:
@@ -158,7 +155,9 @@ def _expression(number: Any) -> Any:
     return sympy.Integer(number.as_python_constant())
 
 
-@handlers.method(compat.BuiltinVariable, "call_range", "a range up to a number out of a tensor")
+@handlers.method(
+    compat.BuiltinVariable, methods.CALL_RANGE, "a range up to a number out of a tensor"
+)
 def _range(call: Call) -> Answer:
     """Answer ``range(...)``."""
     given = [each.realize() for each in call.args]

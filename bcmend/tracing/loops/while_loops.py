@@ -17,6 +17,7 @@ import torch
 from torch.fx import Proxy
 
 from bcmend.dynamo import compat, fx_graph
+from bcmend.dynamo.models import containers
 from bcmend.dynamo.values import TensorValue, Value, constant, example_of, fake_mode_of
 from bcmend.names import SPLIT
 from bcmend.tracing.effects.hazards import hazards_of
@@ -33,7 +34,7 @@ from bcmend.tracing.loops.loop_values import (
     stand_ins,
     what_changes,
 )
-from bcmend.tracing.loops.open_ranges import Exhausted, OpenIterator, number_in, with_number
+from bcmend.tracing.loops.open_ranges import OpenIterator, number_in, with_number
 from bcmend.tracing.loops.while_operator import Body, Ends, write_while
 from bcmend.tracing.lowering.arm_graphs import requires_grad
 from bcmend.tracing.merging import in_place
@@ -225,7 +226,9 @@ def _lower(loop: _Loop, carried: Carried) -> LoopEnd:
         before = inputs[position].realize()
         after = out_of_the_operator(tx, number_in(before), result)
         is_left_early = more and isinstance(before, OpenIterator)
-        inputs[position] = Exhausted() if is_left_early else with_number(before, after)
+        inputs[position] = (
+            containers.ExhaustedRange() if is_left_early else with_number(before, after)
+        )
     for position in carried.ranges:
         inputs[position] = exhausted(inputs[position])
     loop_results.follow(tx, site, carried, (loop.arm.inputs.items, values, inputs))
@@ -278,7 +281,7 @@ def _iterations_left(tx: compat.Tracer, inputs: Sequence[Value], carried: Carrie
         return None
     if not iterators.end_here(tx, [inputs[each] for each in carried.ranges], []):
         raise Refusal("while-loop", "a range that is seen elsewhere")
-    left = inputs[carried.ranges[0]].len  # type: ignore[attr-defined]
+    left = containers.items_left(inputs[carried.ranges[0]])
     if not isinstance(left, int):
         raise Refusal("while-loop", "a range of unknown length")
     if left <= UNROLLED_AT_MOST:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from bcmend.dynamo import compat, fx_graph, shape_env
+from bcmend.dynamo.models import containers
 from bcmend.dynamo.values import TensorValue, Value, example_of
 from bcmend.names import SPLIT
 from bcmend.tracing.deopt import undo_log
@@ -157,8 +158,7 @@ def _with_lists_of_its_own(tx: compat.Tracer, branch: Branch) -> Branch:
                 known = changes.get(id(item))
                 state = own[id(item)].before if known is None else known.after
                 with compat.enter_new_scope():  # as if the arm had made it
-                    kind = compat.ValueMutationNew()
-                items[position] = compat.ListVariable(list(state["items"]), mutation_type=kind)
+                    items[position] = containers.new_list(state["items"])
         arms.append(replace(arm, result=compat.TupleVariable(items)))
     return replace(branch, arms=(arms[0], arms[1]))
 

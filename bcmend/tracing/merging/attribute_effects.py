@@ -19,6 +19,7 @@ import torch
 from bcmend.delivery import records
 from bcmend.dynamo import compat, frames, handlers, hooks, values
 from bcmend.dynamo.handlers import PASS, Answer, Call
+from bcmend.dynamo.models import methods, objects
 from bcmend.dynamo.values import Value, object_behind
 from bcmend.knowledge.static_lookup import ancestors, dictionary, namespace
 from bcmend.tracing.merging.lazy_phi import CellPhi, GatedPhi, LazyPhi, MissingAttribute, StoredPhi
@@ -195,12 +196,12 @@ def _present_attribute(tx: compat.Tracer, variable: Value, name: str) -> Value |
     if effects.has_pending_mutation_of_attr(variable, name):
         return effects.store_attr_mutations[variable][name]
     if name == "cell_contents":
-        return getattr(variable, "pre_existing_contents", None)
+        return objects.contents_before(variable)
     if isinstance(variable, compat.NewGlobalVariable):
         return None  # one that is there has a pending value
     _require_no_question(variable, name)
     try:
-        return variable.var_getattr(tx, name)
+        return objects.attribute_of(tx, variable, name)
     except compat.observed_exception_map[AttributeError]:
         compat.handle_observed_exception(tx)
         return None
@@ -270,7 +271,7 @@ def _is_object(variable: Value) -> bool:
 _PURPOSE: Final = "attributes that only one side of a branch has"
 
 
-@hooks.around(compat.SideEffects, "load_attr", _PURPOSE, gate=None)
+@hooks.around(compat.SideEffects, methods.LOAD_ATTRIBUTE, _PURPOSE, gate=None)
 def _load_attribute(
     inner: Any, self: compat.SideEffects, item: Value, name: str, *flags: Any, **named_flags: Any
 ) -> Value:
@@ -281,11 +282,11 @@ def _load_attribute(
     return found
 
 
-@handlers.method(compat.SuperVariable, "call_method", _PURPOSE)
+@handlers.method(compat.SuperVariable, methods.CALL_METHOD, _PURPOSE)
 def _call_of_super(call: Call) -> Answer:
     """Answer ``super().__delattr__(name)``; Dynamo finds at the end only that there is none."""
     name, args, _ = call.args
-    owner = call.owner.objvar
+    owner = objects.object_of_super(call.owner)
     if name == "__delattr__" and owner is not None and nesting_limits.is_in_an_arm(call.tx):
         deleted = args[0].as_python_constant()
         if _lacks(call.tx, owner.realize(), deleted):

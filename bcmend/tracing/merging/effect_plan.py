@@ -6,13 +6,13 @@ both sides (the present value where a side stores nothing).
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
 from bcmend.delivery import records
 from bcmend.dynamo import compat, values
+from bcmend.dynamo.models import containers
 from bcmend.dynamo.values import Value, constant
 from bcmend.tracing.merging.attribute_effects import Storing, attribute_changes, require_creatable
 from bcmend.tracing.merging.journaled_container import PlannedJournal, plan_journal
@@ -110,7 +110,8 @@ def _is_table_of_names(variable: Value) -> bool:
 
 def _name_in(key: Any) -> Any:
     """Return the constant that a key of a container is; ``None`` if it is none."""
-    return key.vt.as_python_constant() if key.vt.is_python_constant() else None
+    model = containers.key_model(key)
+    return model.as_python_constant() if model.is_python_constant() else None
 
 
 def _added_by_one_side(contents: Sequence[Any]) -> dict[str, bool]:
@@ -194,11 +195,8 @@ def apply_changes(join: Join, changes: Sequence[AnyChange], merged: Merged) -> N
 
 
 def _have_contents(tx: compat.Tracer, change: Contents) -> None:
-    known = vars(change.variable)
     tx.output.side_effects.mutation(change.variable)
-    if any(key not in change.items for key in known["items"]):
-        known["should_reconstruct_all"] = True  # Dynamo adds members otherwise, and removes none
-    known["items"] = copy.copy(change.items)
+    containers.replace_items(change.variable, change.items)
 
 
 def _store(tx: compat.Tracer, change: Change, value: Value) -> None:
@@ -223,7 +221,7 @@ def _write_back_later(join: Join, change: Change, value: Value, sides: Sequence[
     if not record_builder.is_open(join.tx):
         return
     write_back = records.write_back_item if change.kind is None else records.write_back_attribute
-    key = change.key.vt if change.kind is None else constant(change.key)
+    key = containers.key_model(change.key) if change.kind is None else constant(change.key)
     owner = owner_in_a_record(change.variable)
     inputs = compat.TupleVariable([owner, key, value, join.predicate, *sides])
     action = values.function_of(join.tx, write_back)

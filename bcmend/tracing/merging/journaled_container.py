@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from bcmend.delivery import records
 from bcmend.dynamo import compat, frames, snapshots
+from bcmend.dynamo.models import containers, methods
 from bcmend.dynamo.values import Value, constant, function_of
 from bcmend.tracing.merging.journaled_keys import READING, untouched
 from bcmend.tracing.merging.merge import Merger, is_made_inside
@@ -101,13 +102,15 @@ class JournaledContainer(Phi):
         self.record(tx, name, arguments)
         return constant(None)
 
-    def mp_ass_subscript_impl(self, tx: compat.Tracer, key: Any, value: Any) -> Value:
+    @methods.implements(methods.ASSIGN_SUBSCRIPT)
+    def _assign(self, tx: compat.Tracer, key: Any, value: Any) -> Value:
         """Model ``self[key] = value``, or the deletion of an item where there is no value."""
         if value is None:
             self.ask()
         return self.call_method(tx, "__setitem__", [key, value], {})
 
-    def nb_inplace_or_impl(self, tx: compat.Tracer, other: Any) -> Value:
+    @methods.implements(methods.INPLACE_OR)
+    def _updated_by(self, tx: compat.Tracer, other: Any) -> Value:
         self.call_method(tx, "update", [other], {})
         assert isinstance(self, compat.VariableTracker)
         return self
@@ -132,7 +135,7 @@ class JournaledContainer(Phi):
             return compat.TupleVariable(compat.unpack_iterable(tx, argument))
         if not isinstance(argument, compat.ConstDictVariable):
             self.ask()
-        argument.install_dict_keys_match_guard()
+        containers.guard_keys(argument)
         return _pairs(argument.items.items())
 
     def as_recorded(self, reader: LiveSite, keep: Keep) -> Value:
@@ -181,13 +184,15 @@ class _JournaledDict(JournaledContainer, compat.ConstDictVariable):
                 return known.call_method(tx, name, list(arguments), keywords)
         return super().call_method(tx, name, arguments, keywords)
 
-    def mp_subscript_impl(self, tx: compat.Tracer, key: Value) -> Value:
+    @methods.implements(methods.SUBSCRIPT)
+    def _item(self, tx: compat.Tracer, key: Value) -> Value:
         """Model ``self[key]``."""
-        return compat.ConstDictVariable.mp_subscript_impl(self._known(tx, key), tx, key)
+        return containers.item_of_dictionary(self._known(tx, key), tx, key)
 
-    def sq_contains(self, tx: compat.Tracer, item: Value) -> Value:
+    @methods.implements(methods.CONTAINS)
+    def _has(self, tx: compat.Tracer, item: Value) -> Value:
         """Model ``item in self``."""
-        return compat.ConstDictVariable.sq_contains(self._known(tx, item), tx, item)
+        return containers.has_key(self._known(tx, item), tx, item)
 
 
 class _JournaledSet(JournaledContainer, compat.SetVariable):
@@ -231,13 +236,15 @@ def _owner(tx: compat.Tracer, container: Any) -> Value:
     """Return the object whose contents a container models, where it is not that object itself."""
     variables = tx.output.side_effects.id_to_variable.values()
     owner: Value = next(
-        (each for each in variables if vars(each).get("_base_vt") is container), container
+        (each for each in variables if containers.contents_of(each) is container), container
     )
     return owner
 
 
 def _pairs(items: Iterable[tuple[Any, Value]]) -> compat.TupleVariable:
-    return compat.TupleVariable([compat.TupleVariable([key.vt, value]) for key, value in items])
+    return compat.TupleVariable(
+        [compat.TupleVariable([containers.key_model(key), value]) for key, value in items]
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,17 +311,18 @@ def _difference(variable: Value, before: Any, after: Any) -> tuple[Value, Value]
         same = sum(1 for _ in takewhile(bool, map(operator.is_, before, after)))
         return constant(same), compat.TupleVariable(list(after)[same:])
     if isinstance(variable, compat.SetVariable):
-        removed = compat.TupleVariable([key.vt for key in before if key not in after])
-        return removed, compat.TupleVariable([key.vt for key in after if key not in before])
+        removed = [containers.key_model(key) for key in before if key not in after]
+        added = [containers.key_model(key) for key in after if key not in before]
+        return compat.TupleVariable(removed), compat.TupleVariable(added)
     # From the first key on that has another place, all are removed and added in the new order.
     in_order = [key for key in before if key in after]
     count = sum(1 for _ in takewhile(bool, map(operator.eq, in_order, after)))
     kept = dict.fromkeys(in_order[:count])
-    removed = compat.TupleVariable([key.vt for key in before if key not in kept])
-    added = (
+    removed = [containers.key_model(key) for key in before if key not in kept]
+    changed = (
         (key, value) for key, value in after.items() if key not in kept or before[key] is not value
     )
-    return removed, _pairs(added)
+    return compat.TupleVariable(removed), _pairs(changed)
 
 
 def _is_iterated_over(tx: compat.Tracer, variable: Value) -> bool:

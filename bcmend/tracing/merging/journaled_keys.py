@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from bcmend.dynamo import compat
+from bcmend.dynamo.models import containers
 from bcmend.dynamo.values import Value
 from bcmend.tracing.output import record_builder
 
@@ -32,13 +33,14 @@ def untouched(
         for each in _touched(inputs, owner):
             if each is None or not each.is_python_constant() or each.as_python_constant() == wanted:
                 return None
-    journaled.install_dict_keys_match_guard()
+    containers.guard_keys(journaled)
     items = {
         known: value
         for known, value in vars(journaled)["items"].items()
-        if known.vt.is_python_constant() and known.vt.as_python_constant() == wanted
+        if (model := containers.key_model(known)).is_python_constant()
+        and model.as_python_constant() == wanted
     }
-    return compat.ConstDictVariable(items, journaled.user_cls)
+    return containers.part_of_dictionary(journaled, items)
 
 
 def _touched(inputs: Any, owner: Value) -> Iterator[Value | None]:

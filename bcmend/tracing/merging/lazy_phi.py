@@ -17,6 +17,7 @@ from typing import Any, Final, NoReturn
 from bcmend.delivery import codec, records
 from bcmend.dynamo import compat, frames
 from bcmend.dynamo.frames import holds
+from bcmend.dynamo.models import methods, objects
 from bcmend.dynamo.values import Value, constant, load_global
 from bcmend.names import UNBOUND
 from bcmend.tracing.merging import exit_flags
@@ -101,7 +102,7 @@ def _is_only_in_a_closure() -> bool:
     # It does so before every call of a nested function, and can do without.
     frame = sys._getframe(2)
     return any(
-        each is not None and each.f_code.co_name == "_get_function_impl"
+        each is not None and objects.makes_a_real_function(each.f_code)
         for each in (frame, frame.f_back)
     )
 
@@ -319,10 +320,9 @@ def _latest_model(effects: compat.SideEffects, variable: Value) -> Value:
     return models[-1] if models else variable
 
 
+@methods.without_models_in("stored")
 class _IsInPlace(compat.VariableTracker):
     """Whether nothing else has been stored over a ``StoredPhi``; known when the trace is done."""
-
-    _nonvar_fields = {"stored", *compat.VariableTracker._nonvar_fields}  # noqa: RUF012
 
     def __init__(self, stored: StoredPhi, **more: Any) -> None:
         super().__init__(**more)

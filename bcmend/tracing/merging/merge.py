@@ -9,26 +9,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 import torch
 
 from bcmend.dynamo import compat, values
+from bcmend.dynamo.models import containers, exceptions, objects, texts
 from bcmend.dynamo.values import TensorValue, Value, example_of, is_unbacked
 from bcmend.tracing.effects import memory_form
 from bcmend.tracing.sites import strict
 from bcmend.tracing.sites.phi import Build, Merged, Phi
 from bcmend.tracing.sites.refusal import Refusal
-
-#: Objects that Dynamo makes again after the graph from what is stored in them.
-_OBJECTS: Final = (
-    compat.UserDefinedObjectVariable,
-    compat.UserDefinedDictVariable,
-    compat.OrderedDictVariable,
-    compat.DefaultDictVariable,
-    compat.FrozenDataClassVariable,
-    compat.UserDefinedExceptionObjectVariable,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,12 +143,13 @@ class Merger:
         if type(value) is compat.ExceptionVariable and value.source is None:
             return self._adopt_exception(value, then_side)
         if isinstance(value, compat.StringFormatVariable):
-            arguments = self._adopt_all(value.sym_args, then_side)
-            keywords = self._adopt_all(value.sym_kwargs.values(), then_side)
-            return lambda merged: compat.StringFormatVariable.create(
-                value.format_string,
+            template, names = texts.template_of(value), texts.named_arguments_of(value)
+            arguments = self._adopt_all(texts.arguments_of(value), then_side)
+            keywords = self._adopt_all(names.values(), then_side)
+            return lambda merged: texts.text_of(
+                template,
                 _built(arguments, merged),
-                dict(zip(value.sym_kwargs, _built(keywords, merged), strict=True)),
+                dict(zip(names, _built(keywords, merged), strict=True)),
             )
         return lambda merged: value
 
@@ -187,12 +179,10 @@ class Merger:
     def _adopt_made(self, value: Any, then_side: bool | None) -> Build:
         if type(value) is compat.DequeVariable:
             parts = self._adopt_all(value.items, then_side)
-            return lambda merged: compat.DequeVariable(
-                _built(parts, merged), value.maxlen, mutation_type=compat.ValueMutationNew()
-            )
+            return lambda merged: containers.new_deque_like(value, _built(parts, merged))
         if type(value) is compat.ConstDictVariable:
             return _rebuilt(value, self._adopt_all(value.items.values(), then_side))
-        if type(value) in _OBJECTS:
+        if type(value) in objects.FROM_ATTRIBUTES:
             return self._adopt_object(value, then_side)
         items = value.items if type(value) is compat.ListIteratorVariable else ()
         return _moved_out(value, self._adopt_all(items, then_side))
@@ -202,11 +192,11 @@ class Merger:
         if id(value) in self.plans:
             return self.plans[id(value)][1]
         self.plans[id(value)] = value, lambda merged: value  # for an exception in its own context
-        parts = self._adopt_all(value.args, then_side)
-        related = self._adopt_all((value.__context__, value.__cause__), then_side)
+        parts = self._adopt_all(exceptions.arguments_of(value), then_side)
+        related = self._adopt_all(exceptions.related_to(value), then_side)
 
         def build(merged: Merged) -> Value:
-            value.args = _built(parts, merged)
+            exceptions.set_arguments(value, _built(parts, merged))
             _built(related, merged)
             return value
 
@@ -217,16 +207,16 @@ class Merger:
         self.plans[id(value)] = value, lambda merged: value  # for what holds it and is in it
         stores, kinds = self.made.get(id(value), ({}, {}))
         plans = self._adopt_all(stores.values(), then_side)
-        first = self._adopt_all(value.init_args or (), then_side)
-        items = vars(value).get("_base_vt")
+        first = self._adopt_all(objects.arguments_of_new(value), then_side)
+        items = containers.contents_of(value)
         items_plan = None if items is None else self.adopt(items, then_side=then_side)
 
         def build(merged: Merged) -> Any:
-            value.mutation_type = compat.AttributeMutationNew(value.mutation_type.cls_source)
+            objects.make_of_this_scope(value)
             if first:
-                value.init_args = _built(first, merged)
+                objects.set_arguments_of_new(value, _built(first, merged))
             if items_plan is not None:
-                value._base_vt = items_plan(merged)
+                containers.set_contents(value, items_plan(merged))
             self.effects.id_to_variable[id(value.value)] = value
             self.effects.keepalive.append(value.value)
             for name, plan in zip(stores, plans, strict=True):

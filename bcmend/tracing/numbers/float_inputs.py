@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from bcmend.dynamo import compat, hooks
+from bcmend.dynamo.models import methods
 
 
 @hooks.around(
-    compat.VariableBuilder, "wrap_symfloat", "floats read first in an arm", gate=hooks.of_builder
+    compat.VariableBuilder, methods.WRAP_FLOAT, "floats read first in an arm", gate=hooks.of_builder
 )
 def _wrap_float(inner: Any, self: Any, value: float) -> Any:
     output = self.tx.output

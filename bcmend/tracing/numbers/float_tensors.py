@@ -15,6 +15,7 @@ import torch
 from torch.fx import Node, Proxy
 
 from bcmend.dynamo import compat, fx_graph, hooks
+from bcmend.dynamo.models import methods, objects
 from bcmend.dynamo.values import TensorValue, example_of
 from bcmend.tracing.numbers import dead_numbers, scalars
 from bcmend.tracing.sites.lifted_inputs import before_arms
@@ -102,15 +103,17 @@ def _call(tx: compat.Tracer, function: Any, *arguments: Any, **named: Any) -> Te
     return result
 
 
-@hooks.around(compat.SymNodeVariable, "as_tensor", "floats that leave the graph as doubles")
+@hooks.around(compat.SymNodeVariable, methods.AS_TENSOR, "floats that leave the graph as doubles")
 def _of_variable(
     inner: Any, variable: compat.SymNodeVariable, tx: compat.Tracer, dtype: Any
 ) -> Any:
     """Let a number leave the graph as what it is, where the graph has its tensor."""
-    if variable._tensor_var is not None and fx_graph.is_erased(variable._tensor_var):
-        variable._tensor_var = None
-    if variable._tensor_var is None and dtype is torch.float64:
+    known = objects.tensor_of_number(variable)
+    if known is not None and fx_graph.is_erased(known):
+        known = None
+        objects.set_tensor_of_number(variable, None)
+    if known is None and dtype is torch.float64:
         computed = _computed(tx, variable.as_proxy())
         if computed is not None:
-            variable._tensor_var = computed
+            objects.set_tensor_of_number(variable, computed)
     return inner(variable, tx, dtype)

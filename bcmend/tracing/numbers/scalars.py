@@ -21,6 +21,7 @@ import torch
 from torch.fx import GraphModule, Node, Proxy
 
 from bcmend.dynamo import compat, fx_graph, hooks, shape_env
+from bcmend.dynamo.models import methods
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.trace_state import Phase, at_the_end_of_a_graph
 from bcmend.dynamo.values import TensorValue, Value, constant, example_of, is_batched
@@ -93,7 +94,7 @@ def _begin(tx: compat.Tracer) -> None:
 
 
 @hooks.around(
-    compat.ShapeEnv, "allow_dynamic_output_shape_ops", "tensors of unbacked sizes", gate=None
+    compat.ShapeEnv, methods.ALLOW_DYNAMIC_OUTPUTS, "tensors of unbacked sizes", gate=None
 )
 def _allows_shapes(inner: Any, environment: Any) -> bool:
     """Return whether an operation may give a tensor of unbacked sizes."""

@@ -21,6 +21,7 @@ import sympy
 import torch
 
 from bcmend.dynamo import compat, hooks
+from bcmend.dynamo.models import methods
 from bcmend.dynamo.shape_env import FACTS, is_of_arm, symbols_in
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.values import Value, is_unbacked
@@ -188,16 +189,14 @@ def complete(environment: Any) -> None:
 _PURPOSE: Final = "questions about unbacked sizes"
 
 
-@hooks.around(
-    compat.ShapeEnv, "guard_or_defer_runtime_assert", "assertions of sizes in an arm", gate=None
-)
+@hooks.around(compat.ShapeEnv, methods.GUARD_OR_DEFER, "assertions of sizes in an arm", gate=None)
 def _assert(inner: Any, self: Any, orig_expr: Any, *more: Any, **named: Any) -> bool:
     """Assert nothing that follows from the condition of an arm."""
     is_known = follows(self, orig_expr) is sympy.true
     return True if is_known else bool(inner(self, orig_expr, *more, **named))
 
 
-@hooks.around(compat.ShapeEnv, "evaluate_expr", _PURPOSE, gate=None)
+@hooks.around(compat.ShapeEnv, methods.EVALUATE, _PURPOSE, gate=None)
 def _evaluate_expr(inner: Any, self: Any, orig_expr: Any, *more: Any, **named: Any) -> Any:
     try:
         return _with_infinity(inner, self, orig_expr, *more, **named)
@@ -335,7 +334,7 @@ def _made_in_the_graph(output: compat.OutputGraph) -> set[Any]:
     return {symbol for each in examples for symbol in symbols_in(each)}
 
 
-@hooks.around(compat.SymNodeVariable, "evaluate_expr", _PURPOSE, gate=None)
+@hooks.around(compat.SymNodeVariable, methods.EVALUATE, _PURPOSE, gate=None)
 def _asked_by_the_program(
     inner: Any, self: compat.SymNodeVariable, output_graph: Any = None
 ) -> Any:

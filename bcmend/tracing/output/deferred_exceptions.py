@@ -14,6 +14,7 @@ from typing import Any
 
 from bcmend.delivery import records
 from bcmend.dynamo import compat, frames, values
+from bcmend.dynamo.models import exceptions, translators
 from bcmend.dynamo.values import Value, example_of
 from bcmend.tracing.deopt import record_timing, side_exits
 from bcmend.tracing.effects.operator_runs import storage_of
@@ -189,13 +190,10 @@ def handled_by_a_caller(tx: compat.Tracer) -> bool:
     """Return whether an exception raised here could be caught in the code being traced."""
     return any(
         # The exit of an open ``with`` that is user code may swallow an exception.
-        any(type(each.with_context).__name__ == _USER_CONTEXT for each in frame.block_stack)
-        or _caught_in(frame, frame.current_instruction.exn_tab_entry)
+        translators.is_in_a_context_of_the_program(frame)
+        or _caught_in(frame, exceptions.handler_of(frame.current_instruction))
         for frame in frames.outwards(tx)
     )
-
-
-_USER_CONTEXT = "GenericContextWrappingVariable"
 
 
 def _caught_in(frame: Any, entry: Any) -> bool:
@@ -206,9 +204,9 @@ def _caught_in(frame: Any, entry: Any) -> bool:
         handler = [one for one in window if one.opname != "NOP"]  # ranges may begin with one
         names = [one.opname for one in handler]
         if names[:2] == ["PUSH_EXC_INFO", "WITH_EXCEPT_START"] and "RERAISE" in names:
-            entry = handler[names.index("RERAISE")].exn_tab_entry
+            entry = exceptions.handler_of(handler[names.index("RERAISE")])
         elif names[:3] == ["COPY", "POP_EXCEPT", "RERAISE"]:
-            entry = handler[2].exn_tab_entry
+            entry = exceptions.handler_of(handler[2])
         else:
             return True
     return False

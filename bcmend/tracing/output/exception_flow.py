@@ -22,6 +22,7 @@ import torch
 
 from bcmend.delivery.tracebacks import Entry, place_of
 from bcmend.dynamo import compat, frames, hooks
+from bcmend.dynamo.models import exceptions, methods, objects
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.trace_state import when_late
 from bcmend.dynamo.values import EXCEPTIONS, Value
@@ -29,8 +30,6 @@ from bcmend.knowledge.static_lookup import ancestors, namespace
 from bcmend.tracing.output import caller_frames
 
 _DYNAMO: Final = os.path.join(os.path.dirname(compat.DYNAMO_FILE), "")
-#: Files of Dynamo, and functions, that call Python's own operators and functions with constants.
-_EVALUATING: Final = frozenset(["builtin.py", "constant.py", "generic_int", "generic_float"])
 _SUBSCRIPTS: Final = ("BINARY_SUBSCR", "DELETE_SUBSCR")
 _ASKS_FOR_TRACING: Final = frozenset(
     ["is_compiling", "is_dynamo_compiling", "is_torchdynamo_compiling", "is_exporting"]
@@ -74,8 +73,7 @@ def has_raised(tx: compat.Tracer) -> bool:
 @when_late
 def _note_earlier(tx: compat.Tracer) -> None:
     """Note exceptions of the part of a trace before patched code, which was not followed."""
-    stack = tx.exn_vt_stack
-    held: list[Any] = [stack[position] for position in range(len(stack))]
+    held: list[Any] = exceptions.handled_in(tx)
     for frame in frames.being_traced(tx):
         held += [*frame.symbolic_locals.values(), *frame.stack]
 
@@ -168,10 +166,11 @@ def _is_as_in_eager_execution(code: CodeType) -> bool:
 
 def _has_context_of_python(tx: compat.Tracer, error: Any) -> bool:
     """Return whether an exception that is raised again has the context that Python gives it."""
-    context, stack = error.var_getattr(tx, "__context__"), tx.exn_vt_stack
-    if len(stack) == 0:
+    context = objects.attribute_of(tx, error, "__context__")
+    handled = exceptions.innermost_handled(tx)
+    if handled is None:
         return bool(context.is_constant_none())
-    return stack[-1] is error or context is stack[-1]
+    return handled is error or context is handled
 
 
 #: What a frame being traced calls, and at which instruction.
@@ -186,30 +185,34 @@ def note_call(tx: compat.Tracer, fn: Value) -> None:
 def _is_of_model(error: Any, signal: compat.ObservedException) -> bool:
     """Return whether Dynamo has made an exception, or one of a class that Python picks itself."""
     *_, (raising, _) = walk_tb(signal.__traceback__)
-    picks_its_class = error.exc_type is OSError and len(error.args) > 1
-    return picks_its_class or raising.f_code is compat.raise_observed_exception.__code__
+    picks_its_class = (
+        exceptions.class_of(error) is OSError and len(exceptions.arguments_of(error)) > 1
+    )
+    return picks_its_class or raising.f_code is exceptions.RAISING
 
 
 def _is_of_python(tx: compat.Tracer, error: Any, signal: compat.ObservedException) -> bool:
     """Return whether an exception without a ``raise`` has the arguments that Python gives it."""
-    if error.exc_type is KeyError and tx.current_instruction.opname in _SUBSCRIPTS:
-        return len(error.args) == 1
+    kind = exceptions.class_of(error)
+    if kind is KeyError and tx.current_instruction.opname in _SUBSCRIPTS:
+        return len(exceptions.arguments_of(error)) == 1
     real = signal.__context__
-    if real is None or type(real) is not error.exc_type or not _is_of_evaluation(signal):
+    if real is None or type(real) is not kind or not _is_of_evaluation(signal):
         return False
-    given = [each.as_python_constant() for each in error.args if each.is_python_constant()]
+    arguments = exceptions.arguments_of(error)
+    given = [each.as_python_constant() for each in arguments if each.is_python_constant()]
     return given == list(real.args)
 
 
 def _is_of_evaluation(signal: compat.ObservedException) -> bool:
     """Return whether Dynamo had Python itself evaluate something, which has failed."""
     entries = [frame for frame, _ in walk_tb(signal.__traceback__)]
-    if len(entries) < 2 or entries[-1].f_code is not compat.raise_observed_exception.__code__:
+    if len(entries) < 2 or entries[-1].f_code is not exceptions.RAISING:
         return False
     code = entries[-2].f_code
     names = code.co_name, os.path.basename(code.co_filename)
     is_of_a_list = type(entries[-2].f_locals.get("self")) is compat.ListVariable
-    return is_of_a_list or not _EVALUATING.isdisjoint(names)
+    return is_of_a_list or not exceptions.EVALUATING.isdisjoint(names)
 
 
 def has_doubtful_text(tx: compat.Tracer) -> bool:
@@ -221,7 +224,8 @@ def note_reading(tx: compat.Tracer, error: Any, plain: Iterable[str] = ()) -> No
     """Note that the text of an exception is read, by methods that ``plain`` names."""
     known = known_of(tx, error)
     is_known = known is None or known.has_known_text
-    is_plain = all(getattr(error.exc_type, name) is getattr(BaseException, name) for name in plain)
+    kind = exceptions.class_of(error)
+    is_plain = all(getattr(kind, name) is getattr(BaseException, name) for name in plain)
     if not (is_known and is_plain):
         _DOUBTFUL.of(tx.output).append(error)
 
@@ -229,28 +233,28 @@ def note_reading(tx: compat.Tracer, error: Any, plain: Iterable[str] = ()) -> No
 _PURPOSE: Final = "exceptions on their way through frames"
 
 
-@hooks.around(compat.InstructionTranslatorBase, "exception_handler", _PURPOSE, gate=None)
+@hooks.around(compat.InstructionTranslatorBase, methods.EXCEPTION_HANDLER, _PURPOSE, gate=None)
 def _exception_handler(inner: Any, self: Any, raised_exception: compat.ObservedException) -> None:
-    error = self.exn_vt_stack._current_exception
+    error = exceptions.raised_in(self)
     if error is not None:
         table = _table(self)
         known = _with_frame(self, error, raised_exception, table.get(error))
-        leaves = self.current_instruction.exn_tab_entry is None
+        leaves = exceptions.handler_of(self.current_instruction) is None
         table[error] = _leaving(self, known) if leaves else known
     inner(self, raised_exception)
 
 
-@hooks.around(compat.ExceptionVariable, "repr_impl", _PURPOSE, gate=None)
+@hooks.around(compat.ExceptionVariable, methods.REPR, _PURPOSE, gate=None)
 def _repr(inner: Callable[..., Value], self: Any, tx: compat.Tracer) -> Value:
     note_reading(tx, self, ["__repr__"])
     return inner(self, tx)
 
 
-def _var_getattr(inner: Callable[..., Value], self: Any, tx: compat.Tracer, name: str) -> Value:
+def _read_attribute(inner: Callable[..., Value], self: Any, tx: compat.Tracer, name: str) -> Value:
     if name == "args":
         note_reading(tx, self)
     return inner(self, tx, name)
 
 
 for _kind in EXCEPTIONS:
-    hooks.around(_kind, "var_getattr", _PURPOSE, gate=None)(_var_getattr)
+    hooks.around(_kind, methods.GETATTR, _PURPOSE, gate=None)(_read_attribute)

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from bcmend.delivery import codec
 from bcmend.dynamo import compat, hooks, snapshots
+from bcmend.dynamo.models import containers, methods, objects, texts
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.trace_state import Phase, at_the_end
 from bcmend.dynamo.values import Value, constant, example_of, items_in, object_behind
@@ -106,10 +107,10 @@ def of_objects(
         return None
     inside: dict[Value, None] = {}
     snapshots.visit(lambda one: inside.setdefault(one.unwrap()), leaves, tx.output.side_effects)
-    objects = [one for one in inside if isinstance(one, compat.UserDefinedObjectVariable)]
+    owners = [one for one in inside if isinstance(one, compat.UserDefinedObjectVariable)]
     present: Present = {
         (owner, name): _attribute(tx, owner, name)
-        for owner in objects
+        for owner in owners
         if type(owner.value).__dictoffset__ != 0
         for name in sorted(site.stored_later)
     }
@@ -118,7 +119,7 @@ def of_objects(
         shown = constant(None) if value is None else snapshot(value)
         row = [owner, constant(name), constant(value is not None), shown]
         rows.append(compat.TupleVariable(row))
-    _add(tx, _moment(tx, site, inside, [*objects, *leaves], present))
+    _add(tx, _moment(tx, site, inside, [*owners, *leaves], present))
     return compat.TupleVariable(rows)
 
 
@@ -159,13 +160,13 @@ def unformatted(value: Value) -> Value:
         return value if same else compat.TupleVariable(items)
     if not isinstance(value, compat.StringFormatVariable):
         return value
-    parts = [unformatted(part) for part in value.sym_args]
+    parts = [unformatted(part) for part in texts.arguments_of(value)]
     named: list[Value] = [
         compat.TupleVariable([constant(name), unformatted(part)])
-        for name, part in value.sym_kwargs.items()
+        for name, part in texts.named_arguments_of(value).items()
     ]
     fields = compat.TupleVariable(parts), compat.TupleVariable(named)
-    return encoding.encoded(codec.TEXT, constant(value.format_string), *fields)
+    return encoding.encoded(codec.TEXT, constant(texts.template_of(value)), *fields)
 
 
 def _not_copied(values: Iterable[Value]) -> Iterator[Value]:
@@ -176,12 +177,12 @@ def _not_copied(values: Iterable[Value]) -> Iterator[Value]:
         if items is not None:
             yield from _not_copied(items)
         elif isinstance(value, compat.DictViewVariable):
-            yield from _not_copied([value.dv_dict])
+            yield from _not_copied([containers.dictionary_of(value)])
         elif type(value) is compat.OrderedDictVariable and value.python_type() is OrderedDict:
-            contents: Any = value._base_vt
+            contents: Any = containers.contents_of(value)
             yield from _not_copied(contents.items.values())
         elif isinstance(value, compat.StringFormatVariable):
-            yield from _not_copied([*value.sym_args, *value.sym_kwargs.values()])
+            yield from _not_copied(texts.parts_of(value))
         elif not isinstance(value, _IMMUTABLE):
             yield value
 
@@ -193,12 +194,12 @@ def _attribute(
     effects = tx.output.side_effects
     if effects.has_pending_mutation_of_attr(owner, name):
         pending: Value = effects.store_attr_mutations[owner][name]
-        return None if type(pending).__name__ == "DeletedVariable" else pending
+        return None if type(pending) is compat.DeletedVariable else pending
     if isinstance(owner.mutation_type, compat.AttributeMutationNew):
         return None
     held = static_lookup.dictionary(owner.value)  # a module has dictionaries of more
     places = [held, *(held.get(each, {}) for each in ("_buffers", "_modules"))]
-    return owner.var_getattr(tx, name) if any(name in each for each in places) else None
+    return objects.attribute_of(tx, owner, name) if any(name in each for each in places) else None
 
 
 def _moment(
@@ -213,7 +214,7 @@ def _moment(
     for owner, name in present:
         put_back.setdefault(owner, set()).add(name)
     known = dict.fromkeys([*effects.id_to_variable.values(), *inside])
-    owners = {base: each for each in known if (base := _base_of(each)) is not None}
+    owners = {base: each for each in known if (base := containers.contents_of(each)) is not None}
     written = list(written_objects.written_by(inside))
     holding = filter(snapshots.holds_items, (*known, *owners))
     return Moment(
@@ -239,7 +240,9 @@ def _reach(tx: compat.Tracer, roots: Iterable[object]) -> Reach:
     return known.setdefault(tuple(map(id, found)), Reach(found))
 
 
-@hooks.around(compat.UserDefinedObjectVariable, "generic_getattr", "objects that output changes")
+@hooks.around(
+    compat.UserDefinedObjectVariable, methods.GENERIC_GETATTR, "objects that output changes"
+)
 def _read_attribute(inner: Any, self: Any, tx: compat.Tracer, name: str) -> Value:
     """Read an attribute; withdraw output that should have changed the object by now."""
     for moment in _MOMENTS.of(tx.output):
@@ -261,16 +264,11 @@ def _text(tx: compat.Tracer, inside: Iterable[Value]) -> Text:
         if isinstance(each, compat.UserDefinedObjectVariable):
             kinds.append(type(each.value))
         if type(each) is compat.LazyVariableTracker:
-            roots.append(None if each.is_realized() else each.original_value())
+            roots.append(None if each.is_realized() else objects.original_value(each))
         elif each.source is not None:
             roots.append(behind.get(identity.get(each, 0), value))
     key = tuple(map(id, (*roots, *kinds)))
     return _TEXTS.of(tx.output).setdefault(key, Text(roots, kinds))
-
-
-def _base_of(variable: Value) -> Value | None:
-    """Return the model of the container that an object of a subclass of one has."""
-    return vars(variable).get("_base_vt")
 
 
 def _version(tensor: compat.TensorVariable) -> int:
@@ -360,7 +358,9 @@ def _seen_by_the_call(effects: Any, moment: Moment, identity: dict[Value, int]) 
         return f"{text.changes} changes more than its object"
     held = moment.behind_written.identities - moment.written
     behind = [known[key] for key in held.intersection(known)]
-    if any(_base_of(each) is not None or snapshots.holds_items(each) for each in behind):
+    if any(
+        containers.contents_of(each) is not None or snapshots.holds_items(each) for each in behind
+    ):
         return "the call looks at what the output changes"
     for owner, later in _stored_later(effects, moment):
         if isinstance(owner, compat.NewGlobalVariable) and (text.is_open or later & text.names):
@@ -409,7 +409,7 @@ def _changed_inside(effects: Any, moment: Moment) -> Iterator[Value]:
             if _version(each) != moment.versions.get(each, 0):
                 yield each
             continue
-        base = _base_of(each)
+        base = containers.contents_of(each)
         is_container = base is not None or snapshots.holds_items(each)
         if each.source is None or not is_container:
             continue

@@ -20,6 +20,7 @@ import torch
 
 from bcmend.delivery import codec, grad_fn_label
 from bcmend.dynamo import compat, frames, fx_graph, values
+from bcmend.dynamo.models import containers, objects, texts
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.values import Value, constant, example_of, global_of
 from bcmend.names import BUFFER
@@ -32,15 +33,6 @@ from bcmend.tracing.sites.phi import Phi
 from bcmend.tracing.sites.refusal import Refusal
 from bcmend.tracing.sites.site_table import LiveSite
 
-#: Objects made in the traced code that Dynamo builds again after the graph.
-_REBUILT: Final = frozenset(
-    """
-    DefaultDictVariable ExceptionVariable FrozensetVariable NamedTupleVariable
-    NestedUserFunctionVariable OrderedDictVariable RangeVariable SetVariable SizeVariable
-    SliceVariable UserDefinedDictVariable UserDefinedExceptionObjectVariable
-    UserDefinedObjectVariable
-    """.split()
-)
 IN_A_BODY: Final = "in the body of another operator, such as a checkpoint"
 #: Classes whose text does not depend on what is stored to an attribute in a forward.
 _PLAIN: Final[tuple[Any, ...]] = (object, torch.nn.Module, logging.Logger, logging.LoggerAdapter)
@@ -90,7 +82,7 @@ def _buffer(tx: compat.Tracer) -> Any:
         return given.realize()
     made = _BUFFER.of(output)
     if made is None:
-        made = compat.ListVariable([], mutation_type=compat.ValueMutationNew())
+        made = containers.new_list([])
         _BUFFER.put(output, made)
         source = global_of(output, outlet.OUTLET)
         given_to = Value.build(tx, outlet.OUTLET, source).realize()
@@ -220,11 +212,11 @@ def snapshot(tx: compat.Tracer, site: LiveSite, value: Value) -> Value:
         isinstance(value, (compat.ConstantVariable, compat.SymNodeVariable))
         or value.source is not None
         or value.is_python_constant()
-        or type(value).__name__ in _REBUILT
+        or type(value).__name__ in objects.REBUILT
     ):
         raise Refusal("cannot-snapshot", type(value).__name__)
     if isinstance(value, compat.UserDefinedObjectVariable) and not shows_moments(tx, site):
-        kind = value.value_type
+        kind = objects.class_of(value)
         if _shows_its_state(kind):
             what = f"{kind.__qualname__}, which is changed later"
             watches.add_object(tx, value, lambda: site.withdraw("cannot-snapshot", what))
@@ -252,21 +244,22 @@ def _snapshot_container(tx: compat.Tracer, site: LiveSite, value: Any) -> Value 
     if items is not None:
         return values.made_of(value, [snapshot(tx, site, item) for item in items])
     if isinstance(value, compat.DictViewVariable):
-        inner: Any = snapshot(tx, site, value.dv_dict)
-        return type(value)(inner)
+        inner: Any = snapshot(tx, site, containers.dictionary_of(value))
+        return containers.view_like(value, inner)
     if type(value) is compat.OrderedDictVariable and value.python_type() is OrderedDict:
         copied: Value = value.call_method(tx, "copy", [], {})
-        contents: Any = value._base_vt
+        contents: Any = containers.contents_of(value)
         for key, item in list(contents.items.items()):
             stored = snapshot(tx, site, item)
             if stored is not item:
-                copied.call_method(tx, "__setitem__", [key.vt, stored], {})
+                copied.call_method(tx, "__setitem__", [containers.key_model(key), stored], {})
         return copied
     if isinstance(value, compat.StringFormatVariable):
-        return compat.StringFormatVariable.create(
-            value.format_string,
-            [_unlabeled(snapshot(tx, site, item)) for item in value.sym_args],
-            {key: _unlabeled(snapshot(tx, site, item)) for key, item in value.sym_kwargs.items()},
+        arguments, named = texts.arguments_of(value), texts.named_arguments_of(value)
+        return texts.text_of(
+            texts.template_of(value),
+            [_unlabeled(snapshot(tx, site, item)) for item in arguments],
+            {key: _unlabeled(snapshot(tx, site, item)) for key, item in named.items()},
         )
     return None
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from bcmend.delivery import grad_fn_label, tracebacks
 from bcmend.dynamo import compat, frames, snapshots, values
+from bcmend.dynamo.models import exceptions, objects
 from bcmend.dynamo.values import Value, constant, example_of
 from bcmend.tracing.output import exception_flow
 from bcmend.tracing.sites.refusal import Refusal, SiteChanged, attempt
@@ -27,7 +28,7 @@ def as_of_now(
     if not exception_flow.has_raised(tx):
         return action, inputs
     given = [each for each in _held_by(tx, inputs) if isinstance(each, compat.ExceptionVals)]
-    handled = [tx.exn_vt_stack[-1]] if shows_tracebacks and len(tx.exn_vt_stack) else []
+    handled = exceptions.handled_in(tx)[-1:] if shows_tracebacks else []
     rows = attempt(lambda: _shown(tx, [*handled, *given], with_tracebacks=shows_tracebacks))
     if isinstance(rows, Refusal):
         site.withdraw(rows.slug, rows.detail)
@@ -79,7 +80,7 @@ def _rows(tx: compat.Tracer, errors: Iterable[Value]) -> list[Value]:
             continue
         if not known.is_exact:
             raise Refusal("output-shape", "an exception came through code that is not traced")
-        context, cause, hides = (error.var_getattr(tx, name) for name in _RELATIONS)
+        context, cause, hides = (objects.attribute_of(tx, error, name) for name in _RELATIONS)
         route = tracebacks.Route(known.entries)
         frames.keep_with(tx, route)
         number = constant(tracebacks.ROUTES.add(route))

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from bcmend.dynamo import compat, frames
+from bcmend.dynamo.models import translators
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.trace_state import Phase, at_the_end
 from bcmend.knowledge.callable_names import WARNING_FUNCTIONS
@@ -37,7 +38,7 @@ def is_in_a_block_of_warnings(tx: compat.Tracer, action: Any) -> bool:
     if not WARNING_FUNCTIONS.intersection(action.get_code().co_names):
         return False
     return any(
-        isinstance(getattr(each, "ctx", None), compat.CatchWarningsCtxManagerVariable)
+        isinstance(translators.context_left_by(each), compat.CatchWarningsCtxManagerVariable)
         for frame in frames.outwards(tx)
         for each in frame.stack  # what leaves a block lies there, in inlined frames too
     )

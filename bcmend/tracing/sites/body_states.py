@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from bcmend.analysis import run_once
 from bcmend.dynamo import compat, frames
+from bcmend.dynamo.models import translators
 from bcmend.tracing.sites import site_table, strict, suspects
 from bcmend.tracing.sites.findings import BodyState as BodyState
 from bcmend.tracing.sites.findings import Stop as Stop
@@ -140,8 +141,8 @@ def summary(error: BaseException) -> str:
 
 def _stops(error: BaseException) -> list[Stop]:
     """Return the frames being traced when ``error`` was raised, innermost first."""
-    translators = {id(each): each for each in frames.traced_in(error)}
-    return [_stop_at(each) for each in reversed(translators.values())]
+    traced = {id(each): each for each in frames.traced_in(error)}
+    return [_stop_at(each) for each in reversed(traced.values())]
 
 
 def _sets_up(stops: Sequence[Stop]) -> bool:
@@ -156,6 +157,6 @@ def _sets_up(stops: Sequence[Stop]) -> bool:
 def _stop_at(translator: Any) -> Stop:
     instruction = translator.current_instruction
     position = () if instruction.positions is None else tuple(instruction.positions)
-    function = getattr(getattr(translator, "funcvar", None), "fn", None)
+    function = translators.function_of(translator)
     known = function if isinstance(function, FunctionType) else None
     return Stop(known, translator.f_code, position, instruction.opname)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from torch.fx import Graph, Proxy
 
 from bcmend.dynamo import compat, shape_env, snapshots
+from bcmend.dynamo.models import effect_tables, exceptions, methods
 from bcmend.dynamo.values import Value
 from bcmend.knowledge.interruptions import is_interruption
 from bcmend.reasons import REASONS
@@ -161,18 +162,17 @@ class _Recording(_SideEffects):
     def check_allowed_side_effect(self, item: Value) -> bool:
         if item.mutation_type is not None and compat.is_side_effect_safe(item.mutation_type):
             return False
-        traced_backwards.require_none(self.output_graph_weakref())
+        traced_backwards.require_none(effect_tables.output_of(self))
         if id(item) not in self._remembered:
             self._remembered[id(item)] = snapshots.remember(item)
         return True
 
-    def _track_obj(self, item: Any, variable: Value, *more: Any, **named: Any) -> Any:
-        tracked = super()._track_obj(item, variable, *more, **named)
+    @methods.implements(methods.TRACK_OBJECT, methods.TRACK_MUTABLE)
+    def _track(self, item: Any, variable: Value, *more: Any, **named: Any) -> Any:
+        tracked = getattr(super(), methods.TRACK_OBJECT)(item, variable, *more, **named)
         for each in snapshots.containers_of(variable):
             self.check_allowed_side_effect(each)
         return tracked
-
-    track_mutable = _track_obj
 
     def track_global_existing(self, source: Any, item: Any) -> Value:
         """Return one model of a global variable for all stores to it, which has its value now.
@@ -187,7 +187,7 @@ class _Recording(_SideEffects):
         return variable
 
     def _note_present_value(self, source: Any, item: Any, variable: Value) -> None:
-        output: Any = self.output_graph_weakref()
+        output: Any = effect_tables.output_of(self)
         name = source.global_name
         if name not in output.global_scope:
             return
@@ -197,9 +197,7 @@ class _Recording(_SideEffects):
         while effects is not None:
             effects.id_to_variable[id(item)] = variable
             effects.keepalive.append(item)
-            effects.store_attr_mutations.setdefault(variable, {})[name] = present
-            kinds = effects.attr_mutation_kinds.setdefault(variable, {})
-            kinds[name] = compat.AttrMutationKind.GENERIC_SETATTR
+            effect_tables.add_stored(effects, variable, name, present)
             effects = getattr(effects, "_outside", None)
 
     def should_allow_side_effects_in_hop(self) -> bool:
@@ -218,13 +216,13 @@ def _recording_kind(kind: type) -> Any:
 @contextmanager
 def _state_of_the_tracer_stays(tx: compat.Tracer) -> Iterator[None]:
     """Restore the stack of exceptions being handled, and the table of signatures the arm made."""
-    stack, output = tx.exn_vt_stack, tx.output
-    before = {name: copy.copy(value) for name, value in vars(stack).items()}
+    handling, output = exceptions.handling_of(tx), tx.output
+    before = {name: copy.copy(value) for name, value in handling.items()}
     signatures = dict(output.signature_cache)
     try:
         yield
     finally:
-        vars(stack).update(before)
+        handling.update(before)
         output.signature_cache = signatures
 
 
@@ -367,8 +365,7 @@ def _remember_containers(recording: Any, arguments: Sequence[Value]) -> None:
 
 def _forget_the_arm(live: compat.SideEffects, before: compat.SideEffects, scope: int) -> None:
     """Take stores back, and stop tracking what the arm made; what it only looked at stays known."""
-    live.store_attr_mutations = before.store_attr_mutations
-    live.attr_mutation_kinds = before.attr_mutation_kinds
+    effect_tables.put_back_stores(live, before)
     live.id_to_variable = {
         key: variable
         for key, variable in live.id_to_variable.items()

@@ -19,24 +19,19 @@ import torch
 from torch.fx import Graph, Node
 
 from bcmend.dynamo import compat, fx_graph, slots
+from bcmend.dynamo.models import effect_tables
 from bcmend.tracing.speculation import torch_settings
 from bcmend.tracing.speculation.setter_nodes import setter_in
 
 _CONTAINERS: Final = (list, dict, set, OrderedDict, deque)
 _TABLES: Final = (*_CONTAINERS, bool, int, str, type(None))
 
-#: Tables of side effects that ``arms`` makes effects of.
-MERGED: Final = frozenset(
-    "id_to_variable keepalive store_attr_mutations attr_mutation_kinds".split()
-)
-#: Tables of side effects of which nothing that the program can see depends.
-_NOTES: Final = frozenset(
-    "mutation_user_stacks mutated_sources _has_existing_dict_mutation _remembered _outside".split()
-)
+#: Tables of side effects that are no matter of the program: Dynamo's, and those of ``arms``.
+_NOTES: Final = effect_tables.NOTES | {"_remembered", "_outside"}
 #: Slugs of tables of side effects, and what a change of each is.
 _SLUGS: Final[Mapping[str, tuple[str, str]]] = {
-    "tensor_hooks": ("arm-hook", "a hook of a tensor is registered or removed"),
-    "save_for_backward": ("arm-effects", "save_for_backward"),
+    effect_tables.TENSOR_HOOKS: ("arm-hook", "a hook of a tensor is registered or removed"),
+    effect_tables.SAVED_FOR_BACKWARD: ("arm-effects", "save_for_backward"),
 }
 
 #: What an arm did and no rule merges: the slug of a reason, and a line beside it.
@@ -174,9 +169,9 @@ class World:
 def of(tx: compat.Tracer) -> World:
     """Return what lies outside of an arm that is about to be traced."""
     return World(
-        Tables(tx.output.side_effects, MERGED),
+        Tables(tx.output.side_effects, effect_tables.MERGED),
         Tables(tx.output, _FOUND_OUT),
-        Tables(tx.symbolic_torch_function_state),
+        Tables(effect_tables.tables_of_functions(tx)),
         tuple(_Around(each.graph) for each in fx_graph.tracers(tx)),
         torch_settings.read(),
         tx.output,
@@ -185,18 +180,6 @@ def of(tx: compat.Tracer) -> World:
     )
 
 
-#: Tables of a trace that hold what it has looked at or met, names that it has made, and what is
-#: done when it is complete: nothing that the program can see depends on them. Which tensors have
-#: become leaves is asked of nodes in the main graph alone. ``_bcmend`` holds our own slots, each of
-#: which says whether it is put back. The rest is compared.
-_FOUND_OUT: Final = frozenset(
-    """
-    local_scope global_scope cleanup_hooks _bcmend code_options co_fields traced_code
-    variable_tracker_cache guard_on_key_order guarded_mro_absent_keys mro_source_cache
-    signature_cache attr_source_cache import_sources installed_globals cleanups
-    input_source_to_sizes_strides input_source_to_var tracked_fakes
-    tracked_fakes_id_to_source param_name_to_source dynamo_flat_name_to_original_fqn
-    source_to_user_stacks non_compliant_ops compliant_custom_ops pregraph_bytecode
-    register_finalizer_fns leaf_var_creation_order unspec_variable_map timestamp tracers _current_tx
-    """.split()
-)
+#: Tables of a trace that may change. ``_bcmend`` holds our own slots, each of which says whether it
+#: is put back. The rest is compared.
+_FOUND_OUT: Final = effect_tables.FOUND_OUT | {"_bcmend"}

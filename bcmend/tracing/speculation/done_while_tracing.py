@@ -11,6 +11,7 @@ from importlib.util import resolve_name
 from typing import Any, Final
 
 from bcmend.dynamo import compat, frames, hooks
+from bcmend.dynamo.models import methods
 from bcmend.tracing.numbers.size_questions import being_traced
 from bcmend.tracing.sites import nesting_limits
 from bcmend.tracing.sites.refusal import Refusal
@@ -19,7 +20,7 @@ from bcmend.tracing.sites.refusal import Refusal
 _MODULE: Final = sys.modules[compat.InstructionTranslatorBase.__module__]
 
 
-@hooks.around(_MODULE, "__import__", "modules that an arm would load", gate=None)
+@hooks.around(_MODULE, methods.IMPORT, "modules that an arm would load", gate=None)
 def _import(
     inner: Any,
     name: str,
@@ -34,7 +35,7 @@ def _import(
     return inner(name, globals=globals, fromlist=fromlist, level=level)
 
 
-@hooks.around(compat.BuiltinVariable, "call___build_class__", "classes that an arm would make")
+@hooks.around(compat.BuiltinVariable, methods.CALL_BUILD_CLASS, "classes that an arm would make")
 def _build_class(inner: Any, variable: Any, tx: compat.Tracer, *args: Any, **kwargs: Any) -> Any:
     _require_outside(tx)
     return inner(variable, tx, *args, **kwargs)
@@ -42,7 +43,7 @@ def _build_class(inner: Any, variable: Any, tx: compat.Tracer, *args: Any, **kwa
 
 @hooks.around(
     compat.BuiltinVariable,
-    "_make_handler",
+    methods.MAKE_HANDLER,
     "classes that an arm would make by calling `type`",
     gate=None,
 )

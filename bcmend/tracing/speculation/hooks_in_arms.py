@@ -10,6 +10,7 @@ from typing import Final
 
 from bcmend.dynamo import compat, handlers
 from bcmend.dynamo.handlers import PASS, Answer, Call
+from bcmend.dynamo.models import methods
 from bcmend.tracing.sites import nesting_limits
 from bcmend.tracing.sites.refusal import Refusal
 
@@ -27,7 +28,7 @@ for _name in _REGISTERING:
     handlers.tensor_method(_name, place=2)(_registered)
 
 
-@handlers.method(compat.RemovableHandleVariable, "call_method", _PURPOSE)
+@handlers.method(compat.RemovableHandleVariable, methods.CALL_METHOD, _PURPOSE)
 def _call_of_handle(call: Call) -> Answer:
     name, *_ = call.args
     if name == "remove" and nesting_limits.is_in_an_arm(call.tx):

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from bcmend.dynamo import compat, frames, hooks, snapshots
+from bcmend.dynamo.models import exceptions, methods, translators
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.values import Value
 from bcmend.names import PREFIX
@@ -26,8 +27,7 @@ def hold_an_open_generator(values: Sequence[Value], effects: Any) -> bool:
 
     def note(variable: Value) -> None:
         if isinstance(variable, compat.LocalGeneratorObjectVariable):
-            frame: Any = variable.inline_tracer
-            blocks.extend(frame.block_stack)
+            blocks.extend(translators.blocks_of(translators.frame_of_generator(variable)))
 
     snapshots.visit(note, values, effects)
     return bool(blocks)
@@ -38,7 +38,9 @@ _MADE: Final[Slot[list[Any]]] = Slot(list, rolls_back=False)
 
 
 @hooks.around(
-    compat.LocalGeneratorFunctionVariable, "call_function", "generators that arms leave suspended"
+    compat.LocalGeneratorFunctionVariable,
+    methods.CALL_FUNCTION,
+    "generators that arms leave suspended",
 )
 def _call_generator_function(
     inner: Any, function: Any, tx: compat.Tracer, *args: Any, **kwargs: Any
@@ -58,15 +60,17 @@ def none_left_suspended(tx: compat.Tracer) -> Iterator[None]:
     count = len(made)
     try:
         yield
-        if any(_is_suspended_in_a_block(each.inline_tracer) for each in made[count:]):
+        if any(
+            _is_suspended_in_a_block(translators.frame_of_generator(each)) for each in made[count:]
+        ):
             raise Refusal("arm-effects", "a generator is left suspended in a try or with")
     finally:
         del made[count:]
 
 
 def _is_suspended_in_a_block(frame: Any) -> bool:
-    entry = frame.current_instruction.exn_tab_entry
-    if frame.generator_exhausted or entry is None:
+    entry = exceptions.handler_of(frame.current_instruction)
+    if translators.is_exhausted(frame) or entry is None:
         return False
     # From CPython 3.12 on a generator has a handler around all of it.
     return bool(entry.target.opname != "CALL_INTRINSIC_1")

@@ -11,6 +11,7 @@ from types import FunctionType
 from typing import Any
 
 from bcmend.dynamo import compat
+from bcmend.dynamo.models import texts
 from bcmend.tracing.sites.refusal import Refusal
 
 
@@ -21,7 +22,7 @@ def require_none(left: Sequence[Any]) -> None:
 
 def _require_made(variable: Any) -> None:
     if isinstance(variable, compat.StringFormatVariable):
-        for each in (*variable.sym_args, *variable.sym_kwargs.values()):
+        for each in texts.parts_of(variable):
             if _has_a_text_of_its_own(each.realize()):
                 raise Refusal("arm-effects", "a text that a method of the program makes")
 

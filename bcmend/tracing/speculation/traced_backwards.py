@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from bcmend.dynamo import compat, hooks
+from bcmend.dynamo.models import methods
 from bcmend.dynamo.slots import Slot
 from bcmend.tracing.sites.refusal import Refusal
 
@@ -18,7 +19,7 @@ _DEPTH: Final[Slot[int]] = Slot(int, rolls_back=False)
 
 @hooks.around(
     compat.AutogradFunctionApplyVariable,
-    "trace_backward_graph",
+    methods.TRACE_BACKWARD,
     "what a backward function changes is no effect of an arm",
 )
 def _trace_backward(inner: Any, variable: Any, tx: compat.Tracer, *args: Any, **kwargs: Any) -> Any:

@@ -22,6 +22,7 @@ from torch.fx import Node
 
 from bcmend.dynamo import compat, hooks
 from bcmend.dynamo.handlers import Answer
+from bcmend.dynamo.models import methods
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.values import Value, constant, example_of
 from bcmend.knowledge import replaced_calls
@@ -107,7 +108,9 @@ def _make_leaf(call: Call, tensor: compat.TensorVariable, wanted: bool) -> None:
 _SITES: Final[Slot[list[LiveSite]]] = Slot(list, rolls_back=True)
 
 
-@hooks.around(compat.BuiltinVariable, "call_isinstance", "`isinstance(x, torch.autograd.Variable)`")
+@hooks.around(
+    compat.BuiltinVariable, methods.CALL_ISINSTANCE, "`isinstance(x, torch.autograd.Variable)`"
+)
 def _is_instance(inner: Any, self: Any, tx: compat.Tracer, arg: Any, kinds: Any) -> Any:
     """Model ``isinstance(x, Variable)``, which the metaclass answers by ``Tensor``."""
     if any(map(_is_variable, _kinds_in(kinds.realize()))) and is_patched(tx):
@@ -146,7 +149,7 @@ def _require_by_themselves(nodes: Iterable[Node], leaves: set[Node]) -> set[Node
 
 @hooks.around(
     compat.OutputGraph,
-    "_check_requires_grad_intermediate_outputs",
+    methods.CHECK_GRADIENTS_OF_OUTPUTS,
     "tensors that become leaves inside the graph",
     gate=None,
 )

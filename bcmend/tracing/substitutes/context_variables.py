@@ -15,6 +15,7 @@ from typing import Any, Final
 from bcmend.delivery import records
 from bcmend.dynamo import compat, values
 from bcmend.dynamo.handlers import PASS, Answer
+from bcmend.dynamo.models import containers
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.values import Value, constant
 from bcmend.tracing.output import record_builder
@@ -67,7 +68,7 @@ def _set(call: Call) -> Answer:
         return PASS
     require_its_place(call.tx)
     (value,) = call.args
-    place = compat.ListVariable([], mutation_type=compat.ValueMutationNew())
+    place = containers.new_list([])
     _record(call, records.set_variable, [place, call.owner, value])
     token = _Token(variable, known.get(id(variable)), place)
     known[id(variable)] = value.realize()

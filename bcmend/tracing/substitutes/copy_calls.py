@@ -13,6 +13,7 @@ import torch
 
 from bcmend.dynamo import compat
 from bcmend.dynamo.handlers import PASS, Answer
+from bcmend.dynamo.models import containers
 from bcmend.dynamo.values import Value, constant, example_of
 from bcmend.tracing.effects.operator_runs import storage_of
 from bcmend.tracing.sites.refusal import Refusal, attempt
@@ -58,7 +59,7 @@ class _Copies:
             pairs = zip(items, value.items, strict=True)
             is_same = all(one is other.realize() for one, other in pairs)
             return value if is_same else compat.TupleVariable(items)
-        if _is_dictionary(value):
+        if containers.is_plain_dictionary(value):
             return self._once(id(value), lambda: self._of_dictionary(value))
         if value.is_python_constant() and type(value.as_python_constant()) in _IMMUTABLE:
             return value
@@ -70,16 +71,16 @@ class _Copies:
         return self.made[key]
 
     def _of_list(self, value: compat.ListVariable) -> Value:
-        copied = compat.ListVariable([], mutation_type=compat.ValueMutationNew())
+        copied = containers.new_list([])
         self.made[id(value)] = copied
         copied.items.extend(self.of(item) for item in value.items)
         return copied
 
     def _of_dictionary(self, value: Any) -> Value:
         items = {key: self.of(item) for key, item in value.items.items()}
-        if not all(key.vt.is_python_constant() for key in items):
+        if not all(containers.key_model(key).is_python_constant() for key in items):
             raise Refusal("copy")
-        return compat.ConstDictVariable(items, dict, mutation_type=compat.ValueMutationNew())
+        return containers.new_dictionary(items)
 
     def _of_tensor(self, value: compat.TensorVariable) -> Value:
         _require_plain(value)
@@ -103,16 +104,12 @@ def _copy(call: Call) -> Answer:
     if isinstance(value, compat.TensorVariable):
         _require_plain(value)
         answer = value.call_method(call.tx, "detach", [], {})
-    elif type(value) is compat.ListVariable or _is_dictionary(value):
+    elif type(value) is compat.ListVariable or containers.is_plain_dictionary(value):
         answer = value.call_method(call.tx, "copy", [], {})
     elif value is not None and value.is_python_constant():
         known = value.as_python_constant()
         answer = constant(known) if type(known) in _IMMUTABLE else PASS
     return answer
-
-
-def _is_dictionary(value: Any) -> bool:
-    return type(value) is compat.ConstDictVariable and value.user_cls is dict
 
 
 def _only_argument(call: Call) -> Any:

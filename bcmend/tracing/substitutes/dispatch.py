@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from bcmend.dynamo import compat, frames, handlers, hooks
 from bcmend.dynamo.handlers import PASS, Answer
+from bcmend.dynamo.models import methods
 from bcmend.dynamo.values import Value, constant
 from bcmend.knowledge import replaced_calls
 from bcmend.knowledge.replaced_calls import Substitute
@@ -154,7 +155,10 @@ def _given(
 
 
 @hooks.around(
-    compat.InstructionTranslatorBase, "call_function", "calls that are replaced", gate=hooks.first
+    compat.InstructionTranslatorBase,
+    methods.CALL_FUNCTION,
+    "calls that are replaced",
+    gate=hooks.first,
 )
 def _call_function(inner: Any, self: Any, fn: Value, args: Any, kwargs: Any) -> None:
     exception_flow.note_call(self, fn.realize())
@@ -170,7 +174,7 @@ def answer_for(tx: compat.Tracer, name: str, owner: Value) -> Answer:
     return _given(tx, replaced_calls.TABLE[name], None, owner)
 
 
-@hooks.around(compat.SetAttrBuiltinVariable, "_call_setattr", "`tensor.requires_grad = ...`")
+@hooks.around(compat.SetAttrBuiltinVariable, methods.CALL_SETATTR, "`tensor.requires_grad = ...`")
 def _store(inner: Any, self: Any, tx: compat.Tracer, obj: Any, name_var: Any, val: Any) -> Any:
     """Store ``requires_grad`` of a tensor as its method sets it."""
     obj = obj.realize()

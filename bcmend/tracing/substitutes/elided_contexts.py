@@ -17,6 +17,7 @@ import torch
 
 from bcmend.dynamo import compat, hooks
 from bcmend.dynamo.handlers import PASS, Answer
+from bcmend.dynamo.models import methods
 from bcmend.dynamo.values import Value, constant
 from bcmend.tracing.sites.site_table import LiveSite
 from bcmend.tracing.substitutes import dispatch
@@ -146,7 +147,7 @@ def _lock(call: Call) -> Answer:
 
 
 @hooks.around(
-    compat.InstructionTranslatorBase, "setup_or_before_with", "`with lock:`", gate=hooks.first
+    compat.InstructionTranslatorBase, methods.ENTER_WITH, "`with lock:`", gate=hooks.first
 )
 def _before_with(inner: Any, self: Any, inst: Any) -> None:
     """Begin a ``with`` block; a lock stands for its ``__enter__``."""

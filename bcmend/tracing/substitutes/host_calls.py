@@ -23,6 +23,7 @@ from torch.fx import Proxy
 
 from bcmend.dynamo import compat, handlers
 from bcmend.dynamo.handlers import Answer
+from bcmend.dynamo.models import containers, graph_inputs
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.values import Value, constant, fake_mode_of
 from bcmend.knowledge.interruptions import is_interruption
@@ -186,7 +187,7 @@ def _numbers(tx: compat.Tracer, proxy: Proxy) -> Value:
     tensor, count = _tensor(tx, proxy), proxy.node.meta["example_value"].shape[0]
     places = [[constant(0), constant(place)] for place in range(count)]
     items = [_taken(tx, tensor.call_method(tx, "select", place, {})) for place in places]
-    return compat.ListVariable(items, mutation_type=compat.ValueMutationNew())
+    return containers.new_list(items)
 
 
 def _array(tx: compat.Tracer, proxy: Proxy) -> Value:
@@ -207,15 +208,5 @@ def _input(
     output.random_calls.append((function, arguments, dict(named)))
     rerun_policy.note(tx)
     fake = fake_mode_of(tx).from_tensor(example, static_shapes=True)
-    proxy: Proxy = output.root_tracer.create_graph_input(
-        f"drawn_{source.random_call_index}", torch.Tensor, fake, source=source
-    )
-    proxy.node.meta["grapharg"] = compat.GraphArg(
-        source,
-        example,
-        pass_arg_as_tensor=False,
-        fake_tensor=fake,
-        is_tensor=True,
-        example_strong_ref=example,
-    )
-    return proxy
+    name = f"drawn_{source.random_call_index}"
+    return graph_inputs.add(output, name, source, example, fake)

@@ -1,0 +1,145 @@
+"""Models of containers: their contents, keys and constructors.
+
+An object of a subclass of a container has the model of its contents beside that of its attributes.
+The keys of dictionaries and the members of sets are wrapped models.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from bcmend.dynamo import compat
+from bcmend.dynamo.models import methods
+
+
+def contents_of(variable: compat.VariableTracker) -> compat.VariableTracker | None:
+    """Return the model of the contents of an object of a container's subclass; else ``None``."""
+    return vars(variable).get("_base_vt")
+
+
+def set_contents(variable: Any, contents: compat.VariableTracker) -> None:
+    """Give an object of a container's subclass another model of its contents."""
+    variable._base_vt = contents
+
+
+def key_model(key: Any) -> Any:
+    """Return the model of a key of a dictionary, or of a member of a set."""
+    return key.vt
+
+
+def replace_items(container: compat.VariableTracker, items: Any) -> None:
+    """Give a container other items; ``items`` stays as it is."""
+    known = vars(container)
+    if any(key not in items for key in known["items"]):
+        known["should_reconstruct_all"] = True  # Dynamo adds members otherwise, and removes none
+    known["items"] = copy.copy(items)
+
+
+def guard_keys(dictionary: Any) -> None:
+    """Have the compiled code require that a dictionary has the keys it has now, in this order."""
+    dictionary.install_dict_keys_match_guard()
+
+
+def is_plain_dictionary(value: Any) -> bool:
+    """Return whether a value is a dictionary, and of no class of its own."""
+    return type(value) is compat.ConstDictVariable and value.user_cls is dict
+
+
+def item_of_dictionary(dictionary: Any, tx: compat.Tracer, key: Any) -> compat.VariableTracker:
+    """Return ``dictionary[key]`` as the model of any dictionary answers it."""
+    read = getattr(compat.ConstDictVariable, methods.SUBSCRIPT)
+    found: compat.VariableTracker = read(dictionary, tx, key)
+    return found
+
+
+def has_key(dictionary: Any, tx: compat.Tracer, key: Any) -> compat.VariableTracker:
+    """Return ``key in dictionary`` as the model of any dictionary answers it."""
+    look = getattr(compat.ConstDictVariable, methods.CONTAINS)
+    found: compat.VariableTracker = look(dictionary, tx, key)
+    return found
+
+
+def length_of(tx: compat.Tracer, value: Any) -> compat.VariableTracker:
+    """Return ``len(value)``."""
+    found: compat.VariableTracker = getattr(value, methods.LENGTH)(tx)
+    return found
+
+
+def dictionary_of(view: compat.DictViewVariable) -> compat.VariableTracker:
+    """Return the dictionary that a view shows."""
+    return view.dv_dict
+
+
+def view_like(view: compat.DictViewVariable, dictionary: Any) -> compat.VariableTracker:
+    """Return a view of another dictionary, of the same kind."""
+    return type(view)(dictionary)
+
+
+# Constructors. What is made in the trace may be changed in it.
+
+
+def new_list(items: Iterable[compat.VariableTracker]) -> compat.ListVariable:
+    """Return a list that the trace has made."""
+    return compat.ListVariable(list(items), mutation_type=compat.ValueMutationNew())
+
+
+def new_dictionary(items: dict[Any, compat.VariableTracker]) -> compat.ConstDictVariable:
+    """Return a dictionary that the trace has made; ``items`` has its wrapped keys."""
+    return compat.ConstDictVariable(items, dict, mutation_type=compat.ValueMutationNew())
+
+
+def new_dictionary_like(
+    dictionary: Any, items: dict[Any, compat.VariableTracker]
+) -> compat.ConstDictVariable:
+    """Return a dictionary that the trace has made, of the class of another one."""
+    kind, made = dictionary.user_cls, compat.ValueMutationNew()
+    return compat.ConstDictVariable(items, kind, mutation_type=made)
+
+
+def part_of_dictionary(
+    dictionary: Any, items: dict[Any, compat.VariableTracker]
+) -> compat.ConstDictVariable:
+    """Return a dictionary that answers for some items of another one; it is never changed."""
+    return compat.ConstDictVariable(items, dictionary.user_cls)
+
+
+def new_deque_like(
+    deque: compat.DequeVariable, items: list[compat.VariableTracker]
+) -> compat.DequeVariable:
+    """Return a deque that the trace has made, of the same greatest length."""
+    return compat.DequeVariable(items, deque.maxlen, mutation_type=compat.ValueMutationNew())
+
+
+def named_tuple_like(value: Any, items: Sequence[compat.VariableTracker]) -> compat.VariableTracker:
+    """Return a named tuple of the class of another one."""
+    made: compat.VariableTracker = type(value)(
+        value.value, tuple_vt=compat.TupleVariable(list(items))
+    )
+    return made
+
+
+def whole_slice(nothing: compat.VariableTracker) -> compat.SliceVariable:
+    """Return ``slice(None)``; ``nothing`` is the model of ``None``."""
+    return compat.SliceVariable([nothing])
+
+
+# Ranges
+
+
+def items_left(iterator: Any) -> Any:
+    """Return how many numbers the iterator over a range has left; no ``int`` if not known."""
+    return iterator.len
+
+
+def exhausted_range(start: Any, stop: Any, step: Any) -> compat.RangeIteratorVariable:
+    """Return an iterator over a range that has no more numbers."""
+    return compat.RangeIteratorVariable(start, stop, step, 0)
+
+
+class ExhaustedRange(compat.RangeIteratorVariable):
+    """An iterator over a range of unknown bounds that has no more numbers."""
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__(0, 0, 1, 0, **more)

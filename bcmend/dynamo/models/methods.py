@@ -1,0 +1,155 @@
+"""Names of Dynamo's methods: those that hooks replace, and those that bcmend's models override.
+
+A hook is declared with a constant of this module, and ``implements`` gives a method of a model of
+bcmend's the name by which Dynamo calls it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeVar, cast
+
+from bcmend.dynamo import compat
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+Model = TypeVar("Model", bound=type)
+
+# Slots of models, which follow those of Python's types.
+
+GETATTR: Final = "var_getattr"
+REPR: Final = "repr_impl"
+RICHCOMPARE: Final = "richcompare_impl"
+HASH: Final = "hash_impl"
+ITER: Final = "tp_iter_impl"
+ITERNEXT: Final = "tp_iternext_impl"
+LENGTH: Final = "sq_length"
+CONCAT: Final = "sq_concat_impl"
+CONTAINS: Final = "sq_contains"
+SUBSCRIPT: Final = "mp_subscript_impl"
+ASSIGN_SUBSCRIPT: Final = "mp_ass_subscript_impl"
+INPLACE_OR: Final = "nb_inplace_or_impl"
+#: The slots of operators on one number.
+UNARY_NUMBER_SLOTS: Final = tuple(
+    f"nb_{name}_impl" for name in ("negative", "positive", "absolute", "int")
+)
+#: The slots of operators on two numbers, as ``object_protocol.binary_op1`` is given them.
+BINARY_NUMBER_SLOTS: Final = frozenset(
+    f"nb_{name}"
+    for name in ("add", "subtract", "multiply", "true_divide", "floor_divide", "remainder")
+)
+
+# Methods of models of any kind.
+
+CALL_FUNCTION: Final = "call_function"
+CALL_METHOD: Final = "call_method"
+
+# Methods of ``BuiltinVariable`` and ``SetAttrBuiltinVariable``.
+
+CALL_BUILD_CLASS: Final = "call___build_class__"
+CALL_FORMAT: Final = "call_format"
+CALL_GETITEM: Final = "call_getitem"
+CALL_ID: Final = "call_id"
+CALL_ISINSTANCE: Final = "call_isinstance"
+CALL_LOCALS: Final = "call_locals"
+CALL_MIN_MAX: Final = "_call_min_max_binary"
+CALL_NOT: Final = "call_not_"
+CALL_RANGE: Final = "call_range"
+CALL_SETATTR: Final = "_call_setattr"
+CALL_STR: Final = "call_str"
+CALL_VARS: Final = "call_vars"
+COMPARE_WITH_NUMBER: Final = "_comparison_with_symnode"
+COMPARE_WITH_TENSOR: Final = "_comparison_with_tensor"
+INSERT_OPERATION: Final = "_handle_insert_op_in_graph"
+MAKE_HANDLER: Final = "_make_handler"
+
+# Methods of models of tensors, numbers, containers and objects.
+
+AS_TENSOR: Final = "as_tensor"
+DATA_OF_TENSOR: Final = "method_attr_data"
+EVALUATE: Final = "evaluate_expr"
+GENERIC_GETATTR: Final = "generic_getattr"
+GETITEM_CONSTANT: Final = "getitem_const"
+ITEM_OF_TENSOR: Final = "method_item"
+LENGTH_METHOD: Final = "method___len__"
+TOLIST_OF_TENSOR: Final = "method_tolist"
+TRACE_BACKWARD: Final = "trace_backward_graph"
+WRAP_FLOAT: Final = "wrap_symfloat"
+WRAP_MODULE: Final = "wrap_module"
+
+# Methods of the translator of a frame.
+
+BREAK_AT_A_STEP: Final = "step_graph_break"
+ENTER_WITH: Final = "setup_or_before_with"
+EXCEPTION_HANDLER: Final = "exception_handler"
+FORMAT_VALUE: Final = "_format_value"
+HAS_BACKWARD_JUMP: Final = "maybe_has_backedge"
+LOG_GRAPH_BREAK: Final = "log_graph_break"
+RUN: Final = "run"
+
+# Methods of the graph being traced, of the side effects and of the shape environment.
+
+ALLOW_DYNAMIC_OUTPUTS: Final = "allow_dynamic_output_shape_ops"
+CALL_BACK_END: Final = "call_user_compiler"
+CHECK_GRADIENTS_OF_OUTPUTS: Final = "_check_requires_grad_intermediate_outputs"
+CHECK_SIDE_EFFECT: Final = "check_allowed_side_effect"
+COMPILE_SUBGRAPH: Final = "compile_subgraph"
+CREATE_UNBACKED_INT: Final = "create_unbacked_symint"
+EVALUATE_NODE: Final = "evaluate_sym_node"
+GUARD_OR_DEFER: Final = "guard_or_defer_runtime_assert"
+INSTALL_GLOBAL: Final = "install_global_unsafe"
+LOAD_ATTRIBUTE: Final = "load_attr"
+TRACK_MUTABLE: Final = "track_mutable"
+TRACK_OBJECT: Final = "_track_obj"
+
+# Functions of modules, and what is called as a function.
+
+BINARY_OPERATION: Final = "binary_op1"
+CALL: Final = "__call__"
+CALL_RANDOM: Final = "call_random_fn"
+COMPILE_FRAME: Final = "compile_frame"
+TRACE_FRAME: Final = "trace_frame"
+EXPORT_NON_STRICT: Final = "_non_strict_export"
+IMPORT: Final = "__import__"
+NORMALIZE_ASSERT: Final = "_detect_and_normalize_assert_statement"
+RICHCOMPARE_ITEMS: Final = "generic_richcompare_bool"
+
+
+class _Implementation:
+    """A method that its class also has by the names that Dynamo calls."""
+
+    def __init__(self, function: Callable[..., Any], names: tuple[str, ...]) -> None:
+        self._function, self._names = function, names
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        for each in (name, *self._names):
+            setattr(owner, each, self._function)
+
+
+def implements(*names: str) -> Callable[[Function], Function]:
+    """Declare that a method of a class is what Dynamo calls by ``names``."""
+
+    def declare(function: Function) -> Function:
+        return cast(Function, _Implementation(function, names))
+
+    return declare
+
+
+def without_models_in(*fields: str) -> Callable[[Model], Model]:
+    """Declare the fields of a model in which Dynamo looks for no other models."""
+
+    def declare(model: Model) -> Model:
+        variable: Any = model
+        variable._nonvar_fields = {*fields, *compat.VariableTracker._nonvar_fields}
+        return model
+
+    return declare
+
+
+def operator_model(name: str, call: Callable[..., Any]) -> type:
+    """Return a model of an operator of bcmend: ``call`` is given the model and the call."""
+    attributes = {
+        "_HOP_NAME": f"bcmend.{name}",
+        "_ALLOW_FALLBACK_TO_EAGER": True,
+        "_call_function": call,
+    }
+    return type(f"{name.title()}Variable", (compat.TorchHigherOrderOperatorVariable,), attributes)

@@ -1,0 +1,116 @@
+"""Models of objects, classes, functions and numbers: fields that are private or have other names.
+
+``attribute_of`` reads an attribute as the program does; all others read fields of the model.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from bcmend.dynamo import compat
+from bcmend.dynamo.models import methods
+
+#: Models of objects that Dynamo makes again after the graph from what is stored in them.
+FROM_ATTRIBUTES: Final = (
+    compat.UserDefinedObjectVariable,
+    compat.UserDefinedDictVariable,
+    compat.OrderedDictVariable,
+    compat.DefaultDictVariable,
+    compat.FrozenDataClassVariable,
+    compat.UserDefinedExceptionObjectVariable,
+)
+#: The names of models of objects made in a trace that Dynamo builds again after the graph.
+REBUILT: Final = frozenset(
+    """
+    DefaultDictVariable ExceptionVariable FrozensetVariable NamedTupleVariable
+    NestedUserFunctionVariable OrderedDictVariable RangeVariable SetVariable SizeVariable
+    SliceVariable UserDefinedDictVariable UserDefinedExceptionObjectVariable
+    UserDefinedObjectVariable
+    """.split()
+)
+
+
+def attribute_of(tx: compat.Tracer, owner: Any, name: str) -> compat.VariableTracker:
+    """Return an attribute of a value, which may run code of the program."""
+    found: compat.VariableTracker = getattr(owner, methods.GETATTR)(tx, name)
+    return found
+
+
+def class_of(value: Any) -> Any:
+    """Return the class of an object of the program."""
+    return value.value_type
+
+
+def arguments_of_new(value: Any) -> tuple[compat.VariableTracker, ...]:
+    """Return what ``__new__`` got when the trace made an object."""
+    return tuple(value.init_args or ())
+
+
+def set_arguments_of_new(value: Any, arguments: list[compat.VariableTracker]) -> None:
+    """Give an object that the trace has made other arguments of ``__new__``."""
+    value.init_args = arguments
+
+
+def make_of_this_scope(value: Any) -> None:
+    """Have an object, which an arm made, count as made where the trace is now."""
+    value.mutation_type = compat.AttributeMutationNew(value.mutation_type.cls_source)
+
+
+def contents_before(cell: Any) -> compat.VariableTracker | None:
+    """Return what a variable of an outer scope held when the call began, if it is known."""
+    found: compat.VariableTracker | None = getattr(cell, "pre_existing_contents", None)
+    return found
+
+
+# ``super()``
+
+
+def object_of_super(value: Any) -> Any:
+    """Return the object that ``super()`` was called for; ``None`` if there is none."""
+    return value.objvar
+
+
+def method_of_super(tx: compat.Tracer, value: Any, name: str) -> Any:
+    """Return the function that ``super().name`` finds."""
+    found, _ = value._resolved_getattr_and_source(tx, name)
+    return found
+
+
+# Functions
+
+
+def has_defaults(function: Any) -> bool:
+    """Return whether a nested function has defaults, or wraps another function."""
+    has_own = function.defaults is not None or function.kwdefaults is not None
+    return has_own or bool(function.wrapped_fn)
+
+
+def makes_a_real_function(code: Any) -> bool:
+    """Return whether code of Dynamo makes a real function of the model of a nested one."""
+    return bool(code.co_name == "_get_function_impl")
+
+
+# Values that were not looked at yet
+
+
+def unguarded_value(lazy: Any) -> Any:
+    """Return the object that an argument is, without a guard on it."""
+    return lazy.peek_value()
+
+
+def original_value(lazy: Any) -> Any:
+    """Return the object that a value was made for which the trace has not looked at."""
+    return lazy.original_value()
+
+
+# Numbers
+
+
+def tensor_of_number(number: Any) -> Any:
+    """Return the tensor that stands for a symbolic number outside of the graph, if there is one."""
+    return number._tensor_var
+
+
+def set_tensor_of_number(number: Any, tensor: Any) -> None:
+    """Have a tensor stand for a symbolic number outside of the graph."""
+    number._tensor_var = tensor

@@ -1,0 +1,110 @@
+"""Names of Dynamo's objects that are used outside of this package as they are.
+
+They are what a model, a frame or a graph is made of, and keep their meaning between releases. A
+name that a release lacks, or that means something else there, goes into a function of this package.
+``tests/dynamo/models/test_stable_names.py`` compares the table with torch and with the code.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_NAMES: Final = """
+VariableTracker: as_proxy as_python_constant build call_function call_method clone debug_repr
+    is_constant_none is_python_constant is_realized is_tensor make_guard mutation_type next_variable
+    python_type python_type_name realize reconstruct set_name_hint set_source_location source unwrap
+    visit
+ConstantVariable: create value
+BaseListVariable: items
+ConstDictVariable: items
+ListIteratorVariable: items
+RangeVariable: start step stop
+TensorVariable: class_type method_requires_grad_ requires_grad
+SymNodeVariable: create evaluate_expr sym_num
+NumpyNdarrayVariable: create
+BuiltinVariable: fn
+UserMethodVariable: obj
+GetAttrVariable: name obj
+FunctoolsPartialVariable: func
+MethodDescriptorVariable: descriptor
+NestedUserFunctionVariable: closure f_globals fn_name get_code
+NamedTupleVariable: get_construct_fn
+UserDefinedObjectVariable: value
+UserDefinedClassVariable: value
+ExceptionVariable: __cause__ __context__
+ContextWrappingVariable: cleanup_assert enter exit fn_name module_name set_cleanup_hook
+MutationType: scope
+SideEffects: attr_mutation_kinds check_allowed_side_effect clone has_pending_mutation_of_attr
+    id_to_variable is_modified keepalive mutation should_allow_side_effects_in_hop store_attr
+    store_attr_mutations tensor_hooks track_global_existing
+InstructionTranslatorBase: current_instruction debug_locals error_on_graph_break export f_code
+    f_globals indexof instruction_pointer instructions lineno nn_module_stack one_graph output
+    package parent pop push stack step symbolic_locals
+Instruction: arg argval offset opname positions target
+ExceptionTableEntry: target
+OutputGraph: add_cleanup_hook cleanup_hooks create_node create_proxy current_tracer current_tx
+    export fake_mode global_scope graph guards install_subgraph leaf_var_creation_order new_var
+    nn_modules output_instructions placeholders pregraph_bytecode random_calls root_tracer
+    root_tx save_global_state shape_env should_exit side_effects signature_cache subtracer
+    tracers tracing_context
+SubgraphTracer: bound_symbols create_graph_input create_proxy graph has_input_mutation
+    input_name_to_proxy lifted_freevars parent source_target
+MutationInfo: mutated_input_indices
+GraphArg: example source
+TracingContext: fake_mode global_context guards_context previously_inlined_functions try_get
+GlobalContext: global_state
+GuardsContext: dynamo_guards
+GuardsSet: inner remove_guards_with_source update
+Guard: name user_stack
+GuardBuilder: HASATTR get_guard_manager
+Source: is_ephemeral make_guard name reconstruct
+ChainedSource: base
+GlobalSource: global_name
+LocalSource: local_name
+RandomValueSource: random_call_index
+PyCodegen: add_push_null append_output call_function cell_and_freevars clear_tos create_load
+    create_load_closure create_load_const create_load_const_unchecked create_load_deref
+    create_load_global create_load_python_module extend_output foreach get_instructions
+    load_function_name load_method store tx
+Unsupported: gb_type
+RestartAnalysis: restart_reason
+ShortenTraceback: first_useful_frame
+GraphCompileReason: reason user_stack
+OutputGraphCommon: shape_env
+CompileContext: compile_id
+"""
+#: The names by class. A class has also those of the classes above it.
+NAMES: Final[dict[str, frozenset[str]]] = {
+    kind: frozenset(names.split())
+    for kind, names in re.findall(r"^(\w+): ([^:]+)$", _NAMES, re.MULTILINE)
+}
+
+#: Names under which Dynamo keeps facts about a node of its graph, in the node's ``meta``.
+META: Final = frozenset(["example_value", "grapharg"])
+
+_CONSTRUCTORS: Final = """
+AsPythonConstantNotImplementedError(vt)
+AttrSource(base, member)
+BuiltinVariable(fn)
+CallFunctionNoArgsSource(base)
+ConvertFrameReturn(apply_to_code, skip_reason)
+DeletedVariable()
+FunctionalTensorMode()
+Guard(originating_source, create_fn)
+GuardedCode(code, guard_manager, compile_id)
+ListVariable(items)
+PyCodegen(tx)
+PythonFunctionalizeAPI(mode)
+RandomValueSource(random_call_index)
+SizeVariable(items)
+SyntheticLocalSource(local_name)
+TupleVariable(items)
+ValueMutationNew()
+ValueRanges(lower, upper)
+"""
+#: Classes of ``compat`` that are called outside of this package, and the parameters they are given.
+CONSTRUCTORS: Final[dict[str, tuple[str, ...]]] = {
+    kind: tuple(names.split(", ")) if names else ()
+    for kind, names in re.findall(r"^(\w+)\((.*)\)$", _CONSTRUCTORS, re.MULTILINE)
+}

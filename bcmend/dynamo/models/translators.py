@@ -1,0 +1,74 @@
+"""Frames being traced, generators among them, and what compiles a frame."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from bcmend.dynamo import compat
+
+#: The name of the model of a context manager that is code of the program.
+_OF_THE_PROGRAM: Final = "GenericContextWrappingVariable"
+
+
+def function_of(translator: Any) -> Any:
+    """Return the function whose frame is being inlined; ``None`` if it is not known."""
+    return getattr(getattr(translator, "funcvar", None), "fn", None)
+
+
+def frame_of_generator(generator: Any) -> Any:
+    """Return the translator of the frame of a generator."""
+    return generator.inline_tracer
+
+
+def is_exhausted(frame: Any) -> bool:
+    """Return whether the frame of a generator has come to its end."""
+    return bool(frame.generator_exhausted)
+
+
+def blocks_of(frame: Any) -> list[Any]:
+    """Return the blocks of ``with`` and ``try`` that a frame is in."""
+    return list(frame.block_stack)
+
+
+def is_in_a_context_of_the_program(frame: Any) -> bool:
+    """Return whether a frame is in a ``with`` of a context manager that is code of the program."""
+    return any(type(each.with_context).__name__ == _OF_THE_PROGRAM for each in frame.block_stack)
+
+
+def context_left_by(value: Any) -> Any:
+    """Return the context manager that an operand leaves; ``None`` for any other operand."""
+    return getattr(value, "ctx", None)
+
+
+class FrameCompiler:
+    """What Dynamo calls to compile a frame in place of ``compiler``.
+
+    Dynamo reads the attribute to find the back end.
+    """
+
+    def __init__(self, compiler: Any) -> None:
+        self._torchdynamo_orig_backend = compiler
+
+    @property
+    def compiler(self) -> Any:
+        return self._torchdynamo_orig_backend
+
+
+def wants_one_graph(callback: Any) -> bool:
+    """Return whether what Dynamo calls to compile a frame was asked for one graph."""
+    return bool(getattr(callback._torchdynamo_orig_backend, "_one_graph", False))
+
+
+def skipped(reason: str) -> compat.ConvertFrameReturn:
+    """Return what has Dynamo run a frame in plain Python this time, and what it calls."""
+    skip = compat._FrameAction.SKIP
+    return compat.ConvertFrameReturn(
+        frame_exec_strategy=compat._FrameExecStrategy(skip, skip),
+        apply_to_code=False,
+        skip_reason=reason,
+    )
+
+
+def inlined(reason: str) -> Any:
+    """Return the verdict that Dynamo may inline a function."""
+    return compat.SkipResult(False, reason)

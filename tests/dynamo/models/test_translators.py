@@ -1,0 +1,55 @@
+"""Frames being traced, and what compiles a frame."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from bcmend.dynamo import compat
+from bcmend.dynamo.models import translators
+
+
+def test_the_function_of_a_frame() -> None:
+    def inlined() -> None:
+        """Stand for a function of a program."""
+
+    frame = SimpleNamespace(funcvar=compat.UserFunctionVariable(inlined))
+    assert translators.function_of(frame) is inlined
+    assert translators.function_of(SimpleNamespace()) is None
+
+
+def test_the_frame_of_a_generator() -> None:
+    block = SimpleNamespace(with_context=None)
+    frame = SimpleNamespace(generator_exhausted=False, block_stack=[block])
+    assert translators.frame_of_generator(SimpleNamespace(inline_tracer=frame)) is frame
+    assert not translators.is_exhausted(frame)
+    assert translators.blocks_of(frame) == [block]
+    assert not translators.is_in_a_context_of_the_program(frame)
+
+
+def test_a_context_manager_of_the_program() -> None:
+    known = type(compat.VariableTracker).all_subclasses  # type: ignore[attr-defined]
+    (kind,) = (each for each in known if each.__name__ == translators._OF_THE_PROGRAM)
+    block = SimpleNamespace(with_context=kind.__new__(kind))
+    assert translators.is_in_a_context_of_the_program(SimpleNamespace(block_stack=[block]))
+
+
+def test_the_context_manager_that_an_operand_leaves() -> None:
+    assert translators.context_left_by(SimpleNamespace(ctx=1)) == 1
+    assert translators.context_left_by(SimpleNamespace()) is None
+
+
+def test_a_compiler_of_frames_has_the_one_behind_it() -> None:
+    inner: Any = SimpleNamespace(_one_graph=True)
+    outer = translators.FrameCompiler(inner)
+    assert outer.compiler is inner
+    assert translators.wants_one_graph(outer)
+    assert not translators.wants_one_graph(translators.FrameCompiler(SimpleNamespace()))
+
+
+def test_verdicts_on_frames_and_functions() -> None:
+    found = translators.skipped("a test")
+    assert found.skip_reason == "a test" and found.guarded_code is None
+    assert not found.apply_to_code
+    verdict = translators.inlined("a test")
+    assert not verdict.skipped and verdict.reason == "a test"
