@@ -112,7 +112,7 @@ def compared(case: ModelCase) -> tuple[Calls, Calls, Calls]:
 
     The caches that all three fill are filled first.
     """
-    counted(case, None)
+    counted(case, bcmend.Policy())
     policies = (None, bcmend.Policy(), bcmend.Policy(mend="ahead"))
     one, two, three = (counted(case, policy) for policy in policies)
     return one, two, three

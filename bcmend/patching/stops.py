@@ -68,7 +68,8 @@ def _convert(convert: Any, callback: Any, frame: Any, *others: Any) -> Any:
         is_mended = _mend_behind(error, waited_for)
         if is_mended:
             _note_stop(frame.f_code, error)
-        mended = waiting.mended(frame.f_code)  # maybe by another thread
+        # Another thread may have mended it.
+        mended = waiting.mended(frame.f_code, frame.f_globals, frame.closure)
         if not (is_mended or mended or waited_for):
             raise
         # What waited and is not mended was unpatched meanwhile.

@@ -10,7 +10,7 @@ import sys
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
-from types import CodeType, FunctionType, MethodType
+from types import CellType, CodeType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Final
 
 from bcmend.dynamo import compat, frames, hooks
@@ -165,13 +165,24 @@ def is_mended(function: FunctionType) -> bool:
     return table is not None and table.of(function) is not None
 
 
-def mended(code: CodeType) -> Patched | None:
-    """Return the mended function of which ``code`` is the original, if there is one."""
+def mended(
+    code: CodeType, names: dict[str, Any] | None = None, cells: Iterable[CellType] | None = None
+) -> Patched | None:
+    """Return the mended function of which ``code`` is the original, if there is one.
+
+    With ``names`` and ``cells``, only one that has these globals and this closure: functions that
+    one ``def`` has made share their code.
+    """
     table = _table()
-    if table is None:
-        return None
-    with table.lock:
-        return next((each for each in table.functions.values() if each.original is code), None)
+    closure = [*map(id, cells or ())]
+    patched: Patched
+    for function, patched in () if table is None else table.alive():
+        if patched.original is code and (
+            names is None
+            or (names is function.__globals__ and closure == [*map(id, function.__closure__ or ())])
+        ):
+            return patched
+    return None
 
 
 def wait_no_more(owner: int | None = None) -> None:

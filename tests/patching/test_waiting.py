@@ -300,6 +300,30 @@ def test_what_no_waiting_object_reaches_breaks_as_on_torch_alone() -> None:
     assert not TABLE.functions
 
 
+@pytest.mark.parametrize("fullgraph", [False, True])
+def test_a_function_of_the_same_def_breaks_as_on_torch_alone(fullgraph: bool) -> None:
+    def made(number: float) -> Callable[[Tensor], Tensor]:
+        def program(x: Tensor) -> Tensor:
+            return x * number if x.sum() > 0 else x - number
+
+        return program
+
+    one, other = bcmend.patch(made(2.0)), made(3.0)
+    backend = Counting()
+    compiled = torch.compile(other, backend=backend, fullgraph=fullgraph)
+    for _ in range(2):
+        if fullgraph:
+            with pytest.raises(torch._dynamo.exc.Unsupported, match="Data-dependent branching"):
+                compiled(X + 1)
+        else:
+            assert torch.equal(compiled(X + 1), other(X + 1))
+    assert len(backend.codes) == (0 if fullgraph else 2)
+    backend = Counting()
+    compiled = torch.compile(one, backend=backend, fullgraph=True)
+    assert torch.equal(compiled(X + 1), one(X + 1))
+    assert len(backend.codes) == 1
+
+
 def test_a_layer_of_torch_waits_like_any_other() -> None:
     layer = bcmend.patch(nn.Linear(4, 4))
     assert bcmend.report(layer).waits
@@ -580,6 +604,44 @@ def test_what_is_missing_is_said_where_it_is_needed(monkeypatch: pytest.MonkeyPa
         with pytest.raises(bcmend.MissingInTorch, match="no_such_method"):
             compiled(X)
     assert _is_untouched() and not hooks.REGISTRY.armed and not hooks.REGISTRY.watching
+
+
+def test_what_runs_while_a_trace_is_made_runs_in_the_one_that_stops_as_well() -> None:
+    calls = []
+
+    @torch._dynamo.assume_constant_result
+    def constant() -> int:
+        calls.append(None)
+        return 3
+
+    def program(x: Tensor) -> Tensor:
+        y = x * constant()
+        return y + 1 if y.sum() > 0 else y
+
+    for mend, count in (("ahead", 1), ("on-demand", 2)):
+        torch._dynamo.reset()
+        calls.clear()
+        policy = bcmend.Policy(mend=mend)  # type: ignore[arg-type]
+        compiled = torch.compile(bcmend.patch(program, policy=policy), backend="eager")
+        assert torch.equal(compiled(X + 1), (X + 1) * 3 + 1)
+        assert len(calls) == count
+        bcmend.unpatch()
+
+
+def test_what_was_captured_before_the_stop_is_captured_once_more() -> None:
+    def program(x: Tensor, flag: bool) -> Tensor:
+        if flag and x.sum() > 0:
+            x = x * 2
+        return x + 1
+
+    for mend, count in (("ahead", 2), ("on-demand", 3)):
+        torch._dynamo.reset()
+        backend, policy = Counting(), bcmend.Policy(mend=mend)  # type: ignore[arg-type]
+        compiled = torch.compile(bcmend.patch(program, policy=policy), backend=backend)
+        for flag in (False, True, False, True, False):
+            assert torch.equal(compiled(X + 1, flag), (X + 1) * (1 + flag) + 1)
+        assert len(backend.codes) == count
+        bcmend.unpatch()
 
 
 # Code that runs in a first call alone
