@@ -615,6 +615,28 @@ def test_a_deprecated_function_of_torch_warns_while_it_is_traced() -> None:
     assert given == [{FutureWarning}, {FutureWarning}, {FutureWarning}, set()]
 
 
+def test_torch_does_not_warn_of_a_number_out_of_a_tensor_that_requires_a_gradient() -> None:
+    numbers: list[float] = []
+
+    def program(x: Tensor) -> Tensor:
+        numbers.append(float((x * 2).sum()))
+        return x + 1
+
+    given = []
+    before = torch.is_warn_always_enabled()
+    torch.set_warn_always(True)
+    try:
+        for way in (program, _mended(program)):
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                way(torch.ones(2, requires_grad=True))
+            given.append([str(each.message)[:30] for each in caught])
+    finally:
+        torch.set_warn_always(before)
+    assert given == [["Converting a tensor with requi"], []]
+    assert numbers == [4.0, 4.0]
+
+
 def test_an_attribute_of_one_side_is_listed_on_either_side_during_the_call() -> None:
     class Program(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
