@@ -157,7 +157,9 @@ class Dropping(torch.nn.Module):
 def first_step(layers: int, policy: bcmend.Policy | None) -> int:
     """Count the calls of patching `Dropping` and of its first step in training."""
     torch._dynamo.reset()
-    model, x = Dropping(layers), torch.ones(2, Dropping.WIDTH)
+    torch.manual_seed(0)
+    # Layers may all be left out.
+    model, x = Dropping(layers), torch.ones(2, Dropping.WIDTH, requires_grad=True)
     patch = 0
     if policy is not None:
         patch = python_calls(lambda: bcmend.patch(model, policy=policy))
