@@ -76,6 +76,13 @@ class Calls:
         yield "recompile", self.recompile
 
 
+def patch_calls(model: torch.nn.Module, policy: bcmend.Policy | None) -> int:
+    """Patch a model and count the calls of that; `policy` is `None` for the model as it is."""
+    if policy is None:
+        return 0
+    return python_calls(lambda: bcmend.patch(model, policy=policy))
+
+
 def counted(case: ModelCase, policy: bcmend.Policy | None) -> Calls:
     """Count the calls of a model, built afresh, with a back end that only runs the graph.
 
@@ -84,9 +91,7 @@ def counted(case: ModelCase, policy: bcmend.Policy | None) -> Calls:
     torch._dynamo.reset()
     model, inputs = case.build()
     model.eval()
-    patch = 0
-    if policy is not None:
-        patch = python_calls(lambda: bcmend.patch(model, policy=policy))
+    patch = patch_calls(model, policy)
     compiled = torch.compile(model, backend="eager")
     try:
         with torch.no_grad():
@@ -160,9 +165,7 @@ def first_step(layers: int, policy: bcmend.Policy | None) -> int:
     torch.manual_seed(0)
     # Layers may all be left out.
     model, x = Dropping(layers), torch.ones(2, Dropping.WIDTH, requires_grad=True)
-    patch = 0
-    if policy is not None:
-        patch = python_calls(lambda: bcmend.patch(model, policy=policy))
+    patch = patch_calls(model, policy)
     compiled = torch.compile(model, backend="eager")
     try:
         return patch + python_calls(lambda: compiled(x).sum().backward())

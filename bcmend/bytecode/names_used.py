@@ -42,6 +42,11 @@ _ASSERTION: Final = _opcodes("LOAD_ASSERTION_ERROR")
 _CALLS: Final = _opcodes("CALL", but="CALL_INTRINSIC")
 
 
+def origin_of(code: CodeType) -> tuple[str, str, int]:
+    """Return where code stands in the program, which all that is written in its place keeps."""
+    return code.co_filename, code.co_qualname, code.co_firstlineno
+
+
 def code_objects(code: CodeType) -> Iterator[CodeType]:
     """Yield ``code`` and all code objects in its constants, and in theirs."""
     yield code

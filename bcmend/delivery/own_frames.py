@@ -6,8 +6,10 @@ A shell calls the boundary, which calls the body or a record. To the user these 
 from __future__ import annotations
 
 from pathlib import Path
-from types import CodeType, TracebackType
+from types import TracebackType
 from typing import Final
+
+from bcmend.bytecode.names_used import origin_of
 
 _OWN: Final = f"{Path(__file__).parent.parent}/"
 
@@ -23,7 +25,7 @@ def leave_out(error: BaseException) -> None:
     entry = _behind_own(shell.tb_next)
     if entry is None:
         return  # it is an error of bcmend's, or of the compiler's
-    if _place(entry.tb_frame.f_code) == _place(shell.tb_frame.f_code):
+    if origin_of(entry.tb_frame.f_code) == origin_of(shell.tb_frame.f_code):
         error.__traceback__ = entry
     else:
         shell.tb_next = entry
@@ -37,7 +39,3 @@ def _behind_own(entry: TracebackType | None) -> TracebackType | None:
             found = entry.tb_next
         entry = entry.tb_next
     return found
-
-
-def _place(code: CodeType) -> tuple[str, str, int]:
-    return code.co_filename, code.co_qualname, code.co_firstlineno

@@ -50,6 +50,11 @@ def remove_code(codes: Iterable[CodeType], mark: Any) -> None:
             del _OURS[code]
 
 
+def is_of_patched(code: CodeType) -> bool:
+    """Return whether ``code`` itself counts as patched code."""
+    return code in _OURS
+
+
 def mark_over(tx: compat.Tracer) -> Any:
     """Return the mark of the innermost frame being traced that is of patched code; else None."""
     found = (_OURS.get(resumed(frame.f_code)) for frame in being_traced(tx))

@@ -121,7 +121,8 @@ def _log_graph_break(
     log_graph_break: Any, tx: compat.Tracer, code_options: Any, reason: str, exc: Any
 ) -> None:
     if not _CONVERSION.waited_for and _mend_behind(exc, ()):
-        _note_stop(tx.output.root_tx.f_code, exc)
+        *_, stopped = [tx, *frames.traced_in(exc)]
+        _note_stop(stopped.f_code, exc)  # reports are of what was patched, and not of the root
         from bcmend.tracing.sites.refusal import SiteChanged
 
         raise SiteChanged(restart_reason="bcmend: what stopped the trace is mended")

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from types import CodeType
 from typing import Any, Final
 
+from bcmend.bytecode.names_used import origin_of
 from bcmend.dynamo import compat, frames, hooks
 from bcmend.dynamo.models import methods
 from bcmend.site_report import Retrace
-from bcmend.tracing.sites.site_table import place_of
 
 #: How many records are kept for a code object.
 _KEPT: Final = 100
@@ -22,7 +22,8 @@ def _trace_frame(trace: Any, code: CodeType, *others: Any, **named: Any) -> Any:
     try:
         return trace(code, *others, **named)
     except BaseException as error:
-        note(code, error)
+        if frames.is_of_patched(code):  # no report reads the others
+            note(code, error)
         raise
 
 
@@ -32,7 +33,7 @@ def note(code: CodeType, error: BaseException) -> None:
     place, line = code, None
     if stopped:
         place, line = stopped[-1].f_code, stopped[-1].lineno
-    records = _RECORDS.setdefault(place_of(code), [])
+    records = _RECORDS.setdefault(origin_of(code), [])
     if len(records) < _KEPT:
         records.append(Retrace(place.co_filename, line, place.co_qualname, _reason(error)))
 
@@ -47,11 +48,11 @@ def _reason(error: BaseException) -> str:
 
 def retraces(codes: Iterable[CodeType]) -> tuple[Retrace, ...]:
     """Return the records of traces that began at ``codes``, those of each in order."""
-    places = dict.fromkeys(map(place_of, codes))
+    places = dict.fromkeys(map(origin_of, codes))
     return tuple(record for place in places for record in _RECORDS.get(place) or ())
 
 
 def forget(codes: Iterable[CodeType]) -> None:
     """Remove the records of traces that began at ``codes``."""
     for code in codes:
-        _RECORDS.pop(place_of(code), None)
+        _RECORDS.pop(origin_of(code), None)

@@ -72,6 +72,21 @@ def test_a_restart_of_bcmend_has_its_reason_and_its_line() -> None:
     assert first.function == "Listing.forward" and first.line is not None
 
 
+def test_a_stop_in_a_trace_of_other_code_belongs_to_what_stopped() -> None:
+    model = bcmend.patch(Model())
+
+    def root(x: Tensor) -> Tensor:
+        y: Tensor = model(x)
+        return y + 1
+
+    assert torch.equal(torch.compile(root, backend="eager")(X), root(X))
+    line = _line(_halved, "x.max()")
+    stop = Retrace(__file__, line, "_halved", "Data-dependent branching")
+    assert bcmend.report(model).retraces == (stop,)
+    places = [trace_log.origin_of(each) for each in (root.__code__, Model.forward.__code__)]
+    assert not any(map(trace_log._RECORDS.get, places))
+
+
 def test_records_go_when_the_object_is_patched_anew() -> None:
     for _ in range(2):
         model = bcmend.patch(Model())

@@ -14,6 +14,7 @@ import threading
 from types import CodeType, FunctionType, TracebackType
 from typing import Any, Final
 
+from bcmend.bytecode.names_used import origin_of
 from bcmend.delivery import callers, codec
 from bcmend.delivery.emission import CheckFailed, emitted
 from bcmend.delivery.records import Buffer, deliver
@@ -180,11 +181,9 @@ def _is_of_the_graph(body: FunctionType, failure: BaseException, latest: bool | 
 
 def _entry_of(body: FunctionType, failure: BaseException) -> TracebackType | None:
     """Return where a failure has passed through a body that runs; ``None`` if it has not begun."""
-    place = site_table.place_of(body.__code__)
+    place = origin_of(body.__code__)
     found = (
-        each
-        for each in entries(failure.__traceback__)
-        if site_table.place_of(each.tb_frame.f_code) == place
+        each for each in entries(failure.__traceback__) if origin_of(each.tb_frame.f_code) == place
     )
     return next(found, None)
 

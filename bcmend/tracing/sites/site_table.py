@@ -9,6 +9,7 @@ from collections.abc import Callable, Container, Iterable
 from functools import partial
 from types import CodeType
 
+from bcmend.bytecode.names_used import origin_of
 from bcmend.dynamo import compat
 from bcmend.tracing.sites.findings import RECENT
 from bcmend.tracing.sites.findings import LiveSite as LiveSite
@@ -43,21 +44,16 @@ def forget(codes: Iterable[CodeType], in_use: Callable[[], Container[int]]) -> N
 
     Not those of code that only stands at the same place, if ``in_use`` has its identity.
     """
-    gone = set(map(place_of, codes)) if SESSION.sites else set()
+    gone = set(map(origin_of, codes)) if SESSION.sites else set()
     found = []
     for key in list(SESSION.sites):
         known = code_of(key)
-        if known is not None and place_of(known) in gone:
+        if known is not None and origin_of(known) in gone:
             found.append((key, known))
     kept = in_use() if found else ()
     for key, known in found:
         if id(known) not in kept:
             SESSION.sites.pop(key, None)
-
-
-def place_of(code: CodeType) -> tuple[str, str, int]:
-    """Return where code stands, which what is written for it keeps."""
-    return code.co_filename, code.co_qualname, code.co_firstlineno
 
 
 def being_traced(tx: compat.Tracer, code: CodeType, what: str, kind: str) -> LiveSite:
