@@ -47,6 +47,19 @@ def _blocks_are_left() -> Iterator[None]:
 
 
 @pytest.fixture
+def dynamo_begun_anew() -> Iterator[None]:
+    """Have a test find nothing compiled, and leave nothing compiled or patched."""
+    import torch
+
+    import bcmend
+
+    torch._dynamo.reset()
+    yield
+    bcmend.unpatch()
+    torch._dynamo.reset()
+
+
+@pytest.fixture
 def mended_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have objects patched with no policy be mended at once, for tests that look at their code."""
     from bcmend import Policy, api

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from types import CodeType, FunctionType, MethodType
 from typing import Any, NamedTuple
 
@@ -39,12 +38,7 @@ class Captured(NamedTuple):
     guards: list[list[str]]
 
 
-@pytest.fixture(autouse=True)
-def _clean() -> Iterator[None]:
-    torch._dynamo.reset()
-    yield
-    bcmend.unpatch()
-    torch._dynamo.reset()
+pytestmark = pytest.mark.usefixtures("dynamo_begun_anew")
 
 
 def _captured(case: ModelCase, *, patched: bool) -> Captured:

@@ -9,7 +9,7 @@ import logging
 import sys
 import traceback
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import redirect_stderr
 from typing import Any
 
@@ -25,12 +25,7 @@ X = torch.tensor([1.0, 2.0, 3.0])
 logger = logging.getLogger(__name__)
 
 
-@pytest.fixture(autouse=True)
-def _clean() -> Iterator[None]:
-    torch._dynamo.reset()
-    yield
-    bcmend.unpatch()
-    torch._dynamo.reset()
+pytestmark = pytest.mark.usefixtures("dynamo_begun_anew")
 
 
 NOWHERE = Route(())  # the table of routes does not keep them alive

@@ -6,15 +6,12 @@ import itertools
 import random
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import CodeType
 
 import pytest
-import torch
 
-import bcmend
 from tests.fuzz.bugs import PLANTED
 from tests.fuzz.grammar import Choices, program_of, random_program
 from tests.fuzz.oracles import SAME, SLOW, WRONG, Verdict, judge
@@ -42,12 +39,7 @@ CALLS = ("torch.tensor([1.0, 2.0, 3.0])", "torch.tensor([-1.0, -2.0, 0.5])")
 BRANCH = Program(BODY, CALLS)
 
 
-@pytest.fixture(autouse=True)
-def _clean() -> Iterator[None]:
-    torch._dynamo.reset()
-    yield
-    bcmend.unpatch()
-    torch._dynamo.reset()
+pytestmark = pytest.mark.usefixtures("dynamo_begun_anew")
 
 
 def test_a_program_is_made_anew_each_time() -> None:

@@ -18,13 +18,7 @@ import torch
 
 import bcmend
 
-
-@pytest.fixture(autouse=True)
-def _clean() -> Iterator[None]:
-    torch._dynamo.reset()
-    yield
-    bcmend.unpatch()
-    torch._dynamo.reset()
+pytestmark = pytest.mark.usefixtures("dynamo_begun_anew")
 
 
 UP, DOWN = torch.full((3,), 5.0), torch.full((3,), -20.0)

@@ -66,12 +66,7 @@ class Overriding(First):
 FUNCTIONS = [Shared.forward, First.forward, Second.forward, Overriding.forward]
 
 
-@pytest.fixture(autouse=True)
-def _clean() -> Iterator[None]:
-    torch._dynamo.reset()
-    yield
-    bcmend.unpatch()
-    torch._dynamo.reset()
+pytestmark = pytest.mark.usefixtures("dynamo_begun_anew")
 
 
 def _codes() -> list[CodeType]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dis
-from collections.abc import Iterator
 from types import CodeType
 from typing import Any
 
@@ -11,7 +10,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import bcmend
 from bcmend.patching.installer import analysed
 from bcmend.policy import DEFAULT
 from tests.equivalence import assert_equivalent, call, leave_unpatched, run_compiled
@@ -19,12 +17,7 @@ from tests.equivalence import assert_equivalent, call, leave_unpatched, run_comp
 POSITIVE, NEGATIVE = torch.ones(3), -torch.ones(3)
 
 
-@pytest.fixture(autouse=True)
-def _fresh() -> Iterator[None]:
-    torch._dynamo.reset()
-    yield
-    bcmend.unpatch()
-    torch._dynamo.reset()
+pytestmark = pytest.mark.usefixtures("dynamo_begun_anew")
 
 
 @torch.compiler.disable

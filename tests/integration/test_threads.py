@@ -16,12 +16,7 @@ import bcmend
 NAMES = ("@bcmend", "bcmend_")
 
 
-@pytest.fixture(autouse=True)
-def _clean() -> Iterator[None]:
-    torch._dynamo.reset()
-    yield
-    bcmend.unpatch()
-    torch._dynamo.reset()
+pytestmark = pytest.mark.usefixtures("dynamo_begun_anew")
 
 
 def _left_behind() -> list[str]:

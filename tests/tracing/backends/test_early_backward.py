@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,12 +17,7 @@ from corpus.models.measure import CountingBackend
 Program = Callable[[Tensor, Tensor], Tensor]
 
 
-@pytest.fixture(autouse=True)
-def _clean() -> Iterator[None]:
-    torch._dynamo.reset()
-    yield
-    bcmend.unpatch()
-    torch._dynamo.reset()
+pytestmark = pytest.mark.usefixtures("dynamo_begun_anew")
 
 
 def stored(x: Tensor, w: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,13 +13,7 @@ import bcmend
 from bcmend.tracing.effects import memory_form
 from tests.equivalence import Call, assert_equivalent, call
 
-
-@pytest.fixture(autouse=True)
-def _fresh() -> Iterator[None]:
-    torch._dynamo.reset()
-    yield
-    bcmend.unpatch()
-    torch._dynamo.reset()
+pytestmark = pytest.mark.usefixtures("dynamo_begun_anew")
 
 
 Form = Callable[[Tensor], Tensor]

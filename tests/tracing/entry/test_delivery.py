@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import weakref
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -32,12 +31,7 @@ class Sink:
             self.texts.append(text)
 
 
-@pytest.fixture(autouse=True)
-def _clean() -> Iterator[None]:
-    torch._dynamo.reset()
-    yield
-    bcmend.unpatch()
-    torch._dynamo.reset()
+pytestmark = pytest.mark.usefixtures("dynamo_begun_anew")
 
 
 class Talking(nn.Module):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import threading
 from collections import defaultdict
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -104,12 +103,7 @@ def _work(model: nn.Module, sink: _Sink, calls: int) -> None:
     assert not sink.lines
 
 
-@pytest.fixture(autouse=True)
-def _clean() -> Iterator[None]:
-    torch._dynamo.reset()
-    yield
-    bcmend.unpatch()
-    torch._dynamo.reset()
+pytestmark = pytest.mark.usefixtures("dynamo_begun_anew")
 
 
 @pytest.mark.parametrize("calls", [40, pytest.param(2000, marks=pytest.mark.slow)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,12 +17,7 @@ LOGGER = logging.getLogger("tests.settings_of_dynamo")
 INPUTS = [torch.ones(3), torch.zeros(3), torch.ones(4), torch.ones(3)]
 
 
-@pytest.fixture(autouse=True)
-def _clean() -> Iterator[None]:
-    torch._dynamo.reset()
-    yield
-    bcmend.unpatch()
-    torch._dynamo.reset()
+pytestmark = pytest.mark.usefixtures("dynamo_begun_anew")
 
 
 def _program(x: Tensor) -> Tensor:

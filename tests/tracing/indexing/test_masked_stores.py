@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any
 
@@ -10,7 +10,6 @@ import pytest
 import torch
 from torch import Tensor
 
-import bcmend
 from bcmend.dynamo import compat
 from bcmend.dynamo.handlers import PASS
 from bcmend.dynamo.handlers import Call as HandlerCall
@@ -27,12 +26,7 @@ from tests.tracing.in_trace import during_trace, trace
 Program = Callable[..., Any]
 
 
-@pytest.fixture(autouse=True)
-def _clean() -> Iterator[None]:
-    torch._dynamo.reset()
-    yield
-    bcmend.unpatch()
-    torch._dynamo.reset()
+pytestmark = pytest.mark.usefixtures("dynamo_begun_anew")
 
 
 @pytest.mark.parametrize("pattern", PATTERNS, ids=lambda each: each.name)

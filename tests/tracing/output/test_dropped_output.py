@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import shutil
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -51,12 +50,7 @@ class Quiet(nn.Module):
         return x * 2 if x.sum() > 0 else x - 1
 
 
-@pytest.fixture(autouse=True)
-def _clean() -> Iterator[None]:
-    torch._dynamo.reset()
-    yield
-    bcmend.unpatch()
-    torch._dynamo.reset()
+pytestmark = pytest.mark.usefixtures("dynamo_begun_anew")
 
 
 def _exported(program: nn.Module) -> tuple[Any, list[warnings.WarningMessage]]:
