@@ -103,6 +103,15 @@ def _work(model: nn.Module, sink: _Sink, calls: int) -> None:
     assert not sink.lines
 
 
+def _growth(model: nn.Module, sink: _Sink, calls: int) -> int:
+    """Return how many objects more there are after a round of ``calls`` calls by each thread."""
+    gc.collect()
+    before = len(gc.get_objects())
+    _work(model, sink, calls)
+    gc.collect()
+    return len(gc.get_objects()) - before
+
+
 pytestmark = pytest.mark.usefixtures("dynamo_begun_anew")
 
 
@@ -117,9 +126,7 @@ def test_every_thread_gets_its_own_records_and_exceptions(calls: int, in_place: 
         compiled = model
     _work(compiled, sink, 5)
     counters.clear()
-    gc.collect()
-    before = len(gc.get_objects())
-    _work(compiled, sink, calls)
-    gc.collect()
+    growths = [_growth(compiled, sink, calls) for _ in range(3)]
     assert counters["stats"]["unique_graphs"] == 0
-    assert len(gc.get_objects()) - before < THREADS * calls // 4
+    # What a call leaves it leaves in each round; what a cache takes once is no leak.
+    assert min(growths) < THREADS * calls // 4, growths
