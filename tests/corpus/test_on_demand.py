@@ -16,8 +16,9 @@ from bench.python_calls import LARGEST_RATIO, Calls, compared, twice
 from corpus.models.case import ModelCase
 from corpus.unharmed.registry import CASES
 
-FAST = ("DistilBertModel", "GPTBigCodeForCausalLM", "PatchTSMixerModel")
+FAST = ("DistilBertModel", "PatchTSMixerModel")
 OTHERS = (
+    "GPTBigCodeForCausalLM",
     *("BertModel", "LlamaForCausalLM", "GPT2LMHeadModel", "ViTForImageClassification"),
     *("CLIPModel", "T5EncoderModel", "SwinModel", "ASTModel", "Qwen3ForCausalLM", "LxmertModel"),
 )
