@@ -119,7 +119,11 @@ from torch._dynamo.variables.builder import (
     wrap_fx_proxy,
     wrap_fx_proxy_cls,
 )
-from torch._dynamo.variables.builtin import BuiltinVariable, SetAttrBuiltinVariable
+from torch._dynamo.variables.builtin import (
+    BuiltinVariable,
+    GetAttrBuiltinVariable,
+    SetAttrBuiltinVariable,
+)
 from torch._dynamo.variables.constant import ConstantVariable
 from torch._dynamo.variables.ctx_manager import (
     CatchWarningsCtxManagerVariable,
@@ -155,6 +159,7 @@ from torch._dynamo.variables.misc import (
     CellVariable,
     DeletedVariable,
     ExceptionVariable,
+    GetAttrVariable,
     LoggingLoggerVariable,
     NewGlobalVariable,
     NumpyVariable,
@@ -344,10 +349,11 @@ _PURPOSES: Final = """
 models of values in a trace: AutogradFunctionApplyVariable BaseListVariable BuiltinVariable
     CatchWarningsCtxManagerVariable CellVariable ConstDictVariable ConstantVariable
     ContextWrappingVariable DefaultDictVariable DeletedVariable DequeVariable DictViewVariable
-    ExceptionVals ExceptionVariable FrozenDataClassVariable IteratorVariable LazyVariableTracker
-    ListIteratorVariable ListVariable LocalGeneratorFunctionVariable LocalGeneratorObjectVariable
-    LoggingLoggerVariable NamedTupleVariable NestedUserFunctionVariable NewGlobalVariable
-    NumpyNdarrayVariable NumpyVariable OrderedDictVariable PolyfilledFunctionVariable
+    ExceptionVals ExceptionVariable FrozenDataClassVariable GetAttrBuiltinVariable GetAttrVariable
+    IteratorVariable LazyVariableTracker ListIteratorVariable ListVariable
+    LocalGeneratorFunctionVariable LocalGeneratorObjectVariable LoggingLoggerVariable
+    NamedTupleVariable NestedUserFunctionVariable NewGlobalVariable NumpyNdarrayVariable
+    NumpyVariable OrderedDictVariable PolyfilledFunctionVariable
     RangeIteratorVariable RangeVariable RemovableHandleVariable SetAttrBuiltinVariable SetVariable
     SizeVariable SliceVariable StringFormatVariable StructSequenceVariable SuperVariable
     SymNodeVariable TensorVariable TorchHigherOrderOperatorVariable TorchInGraphFunctionVariable

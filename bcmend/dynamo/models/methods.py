@@ -43,10 +43,11 @@ BINARY_NUMBER_SLOTS: Final = frozenset(
 CALL_FUNCTION: Final = "call_function"
 CALL_METHOD: Final = "call_method"
 
-# Methods of ``BuiltinVariable`` and ``SetAttrBuiltinVariable``.
+# Methods of ``BuiltinVariable`` and of its kin for ``getattr`` and ``setattr``.
 
 CALL_BUILD_CLASS: Final = "call___build_class__"
 CALL_FORMAT: Final = "call_format"
+CALL_GETATTR: Final = "_call_getattr"
 CALL_GETITEM: Final = "call_getitem"
 CALL_ID: Final = "call_id"
 CALL_ISINSTANCE: Final = "call_isinstance"

@@ -25,7 +25,7 @@ SymNodeVariable: create evaluate_expr sym_num
 NumpyNdarrayVariable: create
 BuiltinVariable: fn
 UserMethodVariable: obj
-GetAttrVariable: name obj
+GetAttrVariable: name obj py_type
 FunctoolsPartialVariable: func
 MethodDescriptorVariable: descriptor
 NestedUserFunctionVariable: closure f_globals fn_name get_code

@@ -47,7 +47,11 @@ from bcmend.tracing.handlers import (  # noqa: F401
 from bcmend.tracing.indexing import item_reads, masked_stores, open_places  # noqa: F401
 from bcmend.tracing.loops import loop_breaks, mask_loops, open_ranges  # noqa: F401
 from bcmend.tracing.numbers import float_inputs  # noqa: F401
-from bcmend.tracing.speculation import done_while_tracing, hooks_in_arms  # noqa: F401
+from bcmend.tracing.speculation import (  # noqa: F401
+    done_while_tracing,
+    hooks_in_arms,
+    missing_attributes,
+)
 from bcmend.tracing.substitutes import (  # noqa: F401
     arrays,
     autograd_leaf,

@@ -165,8 +165,11 @@ def _store(tx: compat.Tracer, target: Tensor, key: Any, value: Value) -> None:
     part = part_of(tx, example_of(target).dim(), key)
     if part is None or not _is_storable(tx, target, value):
         raise Refusal("masked-store")
-    with fake_mode_of(tx):
-        form = example_of(target)[part.example].shape
+    try:
+        with fake_mode_of(tx):
+            form = example_of(target)[part.example].shape
+    except IndexError:  # a known place that is out of bounds, as it is for torch
+        raise Refusal("masked-store") from None
     # In no report, since no code was rewritten.
     site = site_table.being_traced(tx, tx.f_code, "store", "guard")
     if _needs_exit(tx, part, form, value) and not deferred_exceptions.can_exit(tx, site):

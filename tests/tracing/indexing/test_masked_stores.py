@@ -328,3 +328,15 @@ def test_the_handler_passes_on_stores_of_code_that_is_not_mended() -> None:
         return _set(tx, x, place, constant(5.0))
 
     assert during_trace(body, FLOATS, torch.tensor(2), is_mended=False) is PASS
+
+
+def _out_of_bounds(x: Tensor) -> Tensor:
+    y = torch.zeros(2, 3, 3)
+    y[2, 2, : (x > 0).sum()] = x > 0
+    return y
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_a_known_place_out_of_bounds_fails_as_in_eager(backend: str) -> None:
+    calls = lambda: [call(torch.tensor([-1.0, -2.0, 0.5]))]  # noqa: E731
+    assert_equivalent(lambda: _out_of_bounds, calls, backend=backend, fullgraph=False, graphs=None)

@@ -1,0 +1,52 @@
+"""Attributes that an object of a builtin class does not have.
+
+Dynamo models ``number.count`` or ``items.foo`` as an attribute that is read when the graph has run.
+The ``AttributeError`` would be raised there, whichever side of a branch reads the attribute, and no
+handler of the program would see it. In mended code it is raised where the attribute is read.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from bcmend.dynamo import compat, hooks
+from bcmend.dynamo.models import methods
+from bcmend.dynamo.values import Value
+from bcmend.tracing.sites import nesting_limits
+from bcmend.tracing.sites.refusal import Refusal
+
+_HEAP_TYPE: Final = 1 << 9  # Py_TPFLAGS_HEAPTYPE: of classes that are made while a program runs
+
+
+@hooks.around(
+    compat.GetAttrBuiltinVariable, methods.CALL_GETATTR, "attributes that objects do not have"
+)
+def _read(inner: Any, self: Any, tx: compat.Tracer, args: Any, kwargs: Any) -> Any:
+    found = inner(self, tx, args, kwargs)
+    if type(found) is not compat.GetAttrVariable or found.py_type is not None:
+        return found
+    if type(found.obj) is compat.GetAttrVariable and nesting_limits.is_in_an_arm(tx):
+        raise Refusal("arm-untraceable", f"attribute {found.name} of one that is read later")
+    kind = _builtin_class(found.obj)
+    if kind is None or hasattr(kind, found.name):
+        return found
+    if len(args) > 2:
+        return args[2]
+    text = f"'{_name_in_messages(kind)}' object has no attribute '{found.name}'"
+    return compat.raise_observed_exception(AttributeError, tx, args=[text])
+
+
+def _builtin_class(value: Value) -> type | None:
+    """Return the class of a value if it alone says which attributes the value has."""
+    try:
+        kind = value.realize().python_type()
+    except NotImplementedError:
+        return None
+    says_all = not (kind.__flags__ & _HEAP_TYPE or kind.__dictoffset__ or issubclass(kind, type))
+    return kind if says_all else None
+
+
+def _name_in_messages(kind: type) -> str:
+    """Return the name of a builtin class as CPython's own messages have it."""
+    is_builtin = kind.__module__ == "builtins"
+    return kind.__name__ if is_builtin else f"{kind.__module__}.{kind.__name__}"
