@@ -2,7 +2,7 @@
 
 `python -m bench.python_calls [NAME ...]` prints a table over models that stock `torch.compile`
 captures whole, a curve over the layers of one that drops layers in training, where stock breaks its
-graph at each, and what is imported.
+graph at each, branches between layers beside `torch.cond` by hand, and what is imported.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from types import FrameType
+from itertools import count
+from types import FrameType, ModuleType
 from typing import Final
 
 import torch
@@ -36,11 +37,11 @@ LARGEST_RATIO: Final = 1.01
 
 def python_calls(call: Callable[[], object]) -> int:
     """Return how many Python functions a call runs, generators counted at each resumption."""
-    count = 0
+    calls = 0
 
     def note(_frame: FrameType, event: str, _argument: object) -> None:
-        nonlocal count
-        count += event == "call"
+        nonlocal calls
+        calls += event == "call"
 
     gc.collect()
     gc.disable()
@@ -50,7 +51,7 @@ def python_calls(call: Callable[[], object]) -> int:
     finally:
         sys.setprofile(None)
         gc.enable()
-    return count
+    return calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +199,84 @@ def curve() -> Table:
     return shown
 
 
+#: Layers that choose between two networks: as people write them, and with `torch.cond` by hand.
+#: Compiled anew for each model, so that nothing is known of its code.
+_CHOOSING: Final = """
+class Choosing(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one, self.other = network(), network()
+
+    def forward(self, x):
+        {choice}
+"""
+_BY_BRANCH: Final = "return x + (self.one(x) if x.sum() > 0 else self.other(x))"
+_BY_HAND: Final = """return torch.cond(
+            x.sum() > 0, lambda y: y + self.one(y), lambda y: y + self.other(y), (x,)
+        )"""
+_serial_numbers = count()
+
+
+def _network() -> torch.nn.Module:
+    width = Dropping.WIDTH
+    first, last = torch.nn.Linear(width, width), torch.nn.Linear(width, width)
+    return torch.nn.Sequential(first, torch.nn.GELU(), last, torch.nn.LayerNorm(width))
+
+
+def _choosing(layers: int, choice: str) -> torch.nn.Module:
+    """Return layers that choose, their class made for them."""
+    module = ModuleType(f"bench_choosing_{next(_serial_numbers)}")
+    sys.modules[module.__name__] = module  # Dynamo imports the modules of what it inlines
+    vars(module).update(torch=torch, network=_network)
+    source = _CHOOSING.format(choice=choice)
+    exec(compile(source, f"<{module.__name__}>", "exec"), vars(module))
+    torch.manual_seed(0)
+    return torch.nn.Sequential(*(module.Choosing() for _ in range(layers)))
+
+
+def first_choice(layers: int, choice: str, policy: bcmend.Policy | None, *, training: bool) -> int:
+    """Count the calls of patching, if there is a policy, and of a first call or step."""
+    torch._dynamo.reset()
+    model = _choosing(layers, choice).train(training)
+    x = torch.linspace(-1, 2, 2 * Dropping.WIDTH).reshape(2, Dropping.WIDTH)
+    patch = patch_calls(model, policy)
+    compiled = torch.compile(model, backend="aot_eager")
+
+    def step() -> None:
+        with torch.set_grad_enabled(training):
+            result = compiled(x).square().sum()
+        if training:
+            result.backward()
+
+    try:
+        return patch + python_calls(step)
+    finally:
+        bcmend.unpatch()
+
+
+def choices() -> Table:
+    """Return one row for each number of layers, in evaluation and in training.
+
+    Stock leaves the loop over the layers to Python and compiles the sides that it comes to. One
+    graph holds both sides of each, however it is written.
+    """
+    shown = Table(
+        title="Patch and first call, layers that choose between two networks, AOTAutograd"
+    )
+    for heading in ("layers", "mode", "stock", "torch.cond by hand", "mended", "mended / by hand"):
+        shown.add_column(heading, justify="right")
+    ways = ((_BY_BRANCH, None), (_BY_HAND, None), (_BY_BRANCH, bcmend.Policy()))
+    for training in (False, True):
+        for way in ways:
+            first_choice(1, *way, training=training)  # fills the caches
+        for layers in LAYERS[:2]:
+            stock, by_hand, mended = (first_choice(layers, *way, training=training) for way in ways)
+            mode = "training" if training else "evaluation"
+            counts = (f"{each:,}" for each in (stock, by_hand, mended))
+            shown.add_row(str(layers), mode, *counts, f"{mended / by_hand:.2f}")
+    return shown
+
+
 #: Prints which modules of bcmend a fresh process imports until a model is patched and compiled.
 _IMPORTING: Final = """
 import json, sys, torch, bcmend
@@ -223,6 +302,7 @@ def main(names: list[str]) -> None:
     console = Console(width=120)
     console.print(table(names or list(DEFAULT)))
     console.print(curve())
+    console.print(choices())
     whole, broken = imported("x.dim() == 1"), imported("x.sum() > 0")
     console.print(
         f"Modules of bcmend that are imported: {len(whole)} where nothing is to be mended, "
