@@ -9,6 +9,7 @@ from __future__ import annotations
 import calendar
 import copy
 import functools
+import math
 import os
 import traceback
 import warnings
@@ -1043,3 +1044,19 @@ def test_globals_of_the_standard_library_are_taken_for_constants(
         assert int(called(torch.zeros(()))) == later
         monkeypatch.setenv("BCMEND_TEST", "3")
         assert int(called(torch.zeros(()))) == later * (3 if later == 2 else 1)
+
+
+def test_functions_of_math_do_not_raise_under_fullgraph() -> None:
+    def program(x: Tensor) -> Tensor:
+        return x * math.sqrt(x.sum().item())
+
+    with pytest.raises(ValueError):
+        program(NEGATIVE)
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):
+        stock = torch.compile(program, backend="aot_eager", fullgraph=True)
+        assert stock(NEGATIVE).isnan().all()
+    torch._dynamo.reset()
+    assert _mended(program, backend="aot_eager")(NEGATIVE).isnan().all()
+    torch._dynamo.reset()
+    with pytest.raises(ValueError):
+        bcmend.compile(program, backend="aot_eager")(NEGATIVE)

@@ -133,6 +133,12 @@ def items_left(iterator: Any) -> Any:
     return iterator.len
 
 
+def bounds_left(iterator: Any) -> tuple[int, int, int]:
+    """Return start, stop and step of what the iterator over a range has left."""
+    stop = iterator.start + iterator.step * iterator.len
+    return iterator.start, stop, iterator.step
+
+
 def exhausted_range(start: Any, stop: Any, step: Any) -> compat.RangeIteratorVariable:
     """Return an iterator over a range that has no more numbers."""
     return compat.RangeIteratorVariable(start, stop, step, 0)

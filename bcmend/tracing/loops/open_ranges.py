@@ -136,6 +136,14 @@ class OpenIterator(LoopIterator):
         return [sympy.Ge(start, following), sympy.Gt(following, stop)]
 
 
+def counted(tx: compat.Tracer, iterator: Any) -> OpenIterator:
+    """Return an iterator over a known range, not yet at its end, as one over an open range."""
+    start, stop, step = containers.bounds_left(iterator)
+    first, end = constant(start), constant(stop)
+    goes_over = OpenRange(first, end, step, scalars.integer_tensor(tx, end))
+    return OpenIterator(goes_over, first, has_one=True)
+
+
 def number_in(value: Value) -> Value:
     """Return the number that an open iterator has come to; any other value as it is."""
     return value.following if isinstance(value, OpenIterator) else value

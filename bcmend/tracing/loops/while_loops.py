@@ -23,7 +23,7 @@ from bcmend.names import SPLIT
 from bcmend.tracing.effects.hazards import hazards_of
 from bcmend.tracing.effects.operator_runs import storage_of
 from bcmend.tracing.gradients import arm_selects
-from bcmend.tracing.loops import loop_results
+from bcmend.tracing.loops import loop_results, open_ranges
 from bcmend.tracing.loops.loop_values import (
     Carried,
     MoreChanges,
@@ -139,16 +139,35 @@ def run_loop(
         # The arm finds one more number in the open ranges that it goes over.
         items = each.inputs.items
         inputs = [one.in_half(True) if isinstance(one, OpenIterator) else one for one in items]
-        loop = _Loop(tx, target, site, condition, each.with_inputs(inputs), staying)
-        trial = _trial(loop)
-        if trial is not None:
+        for given in _with_ranges_counted(tx, inputs):
+            loop = _Loop(tx, target, site, condition, each.with_inputs(given), staying)
+            trial = _trial(loop)
+            if trial is None:
+                break
             transaction = fx_graph.Transaction(tx)
             end = attempt(partial(_lowered, loop, *trial))
-            if isinstance(end, Refusal):
-                transaction.roll_back()
-                return None
-            return end
+            if not isinstance(end, Refusal):
+                return end
+            transaction.roll_back()
+        else:
+            return None
     return None
+
+
+def _with_ranges_counted(tx: compat.Tracer, inputs: list[Any]) -> Iterator[list[Any]]:
+    """Yield live-ins as they are, and again with the range that is gone over counted by the loop.
+
+    Then an iteration may read its number, and the last one may be read behind the loop.
+    """
+    yield inputs
+    places = [at for at, each in enumerate(inputs) if type(each) is compat.RangeIteratorVariable]
+    if len(places) != 1 or not iterators.end_here(tx, [inputs[places[0]]], []):
+        return
+    left = containers.items_left(inputs[places[0]])
+    if isinstance(left, int) and left > UNROLLED_AT_MOST:
+        counted = list(inputs)
+        counted[places[0]] = open_ranges.counted(tx, inputs[places[0]])
+        yield counted
 
 
 def _lowered(loop: _Loop, values: compat.TupleVariable, gradients: bool) -> LoopEnd:

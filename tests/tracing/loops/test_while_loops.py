@@ -101,15 +101,6 @@ def _few_iterations(x: Tensor) -> Tensor:
     return x
 
 
-def _uses_its_number(x: Tensor) -> Tensor:
-    x = x * 1
-    for turn in range(12):
-        if x.sum() > 100:
-            break
-        x = x + turn
-    return x
-
-
 def _over_a_list(x: Tensor) -> Tensor:
     x = x * 1
     for each in [1.0, 2.0, 3.0]:
@@ -170,7 +161,6 @@ def _has_effects(x: Tensor) -> Tensor:
 
 UNROLLED = (
     _few_iterations,
-    _uses_its_number,
     _over_a_list,
     _grows,
     _keeps_a_python_value,
