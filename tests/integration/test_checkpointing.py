@@ -185,3 +185,33 @@ def test_a_check_whose_exception_is_caught_is_the_same_when_computed_again(
     compiled = torch.compile(bcmend.patch(program), backend=backend, fullgraph=fullgraph)
     found = [_step(compiled, module, each, way, nullcontext) for each in signs for way in ways]
     torch.testing.assert_close(found, expected)
+
+
+class _Checkpointed(torch.nn.Module):
+    """Checkpoints a layer with two sides that are not speculated on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = Layer("branch")
+
+    def forward(self, x: Tensor) -> Tensor:
+        h: Tensor = checkpoint(self._sides, x, use_reentrant=False)
+        return h * 2
+
+    def _sides(self, x: Tensor) -> Tensor:
+        if x.sum() > 0:
+            return self.layer.linear(x).relu()
+        return self.layer.other(x).tanh()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_checkpoint_inside_a_model_round_two_heavy_sides(backend: str) -> None:
+    torch.manual_seed(3)
+    module, signs = _Checkpointed(), (1.0, -1.0, 1.0)
+    plain: Way = lambda function, x: function(x)  # noqa: E731
+    expected = [_step(module, module, each, plain, nullcontext) for each in signs]
+    compiled = torch.compile(bcmend.patch(module), backend=backend)
+    found = [_step(compiled, module, each, plain, nullcontext) for each in signs]
+    torch.testing.assert_close(found, expected)
+    (site,) = (each for each in bcmend.report(module).sites if each.function.endswith("_sides"))
+    assert "in a checkpoint" in site.detail
