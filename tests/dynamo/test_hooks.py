@@ -22,8 +22,8 @@ from bcmend import cli
 from bcmend.dynamo import compat, frames, handlers, hooks, trace_state
 from bcmend.patching import retrace  # noqa: F401  declares every hook
 from bcmend.patching.table import TABLE
+from tests.differences_of_torch import FORMATTED_FLOATS_FAIL
 from tests.dynamo import torch_state
-from tests.faults_of_torch import FORMATTED_FLOATS_FAIL
 
 REGISTRY = hooks.REGISTRY
 

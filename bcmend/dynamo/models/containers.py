@@ -8,6 +8,7 @@ are wrapped models.
 from __future__ import annotations
 
 import copy
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
@@ -28,6 +29,22 @@ DICTIONARIES: Final[tuple[type, ...]] = (
     else (compat.ConstDictVariable,)
 )
 
+_BESIDE: Final = (compat.OrderedDictVariable, compat.DefaultDictVariable)
+#: Models of dictionaries with attributes, beside ``UserDefinedDictVariable``.
+WITH_ATTRIBUTES: Final[tuple[type, ...]] = (
+    tuple(getattr(compat.user_defined, f"UserDefined{kind.__name__}") for kind in _BESIDE)
+    if ARE_ONE
+    else _BESIDE
+)
+#: Further models of dictionaries that are themselves the models of their items.
+DICTIONARIES_BY_ITEMS: Final = (*_BESIDE, *WITH_ATTRIBUTES) if ARE_ONE else ()
+_OF_PYTHON: Final = (list, dict, set, deque, OrderedDict, defaultdict)
+
+
+def has_plain_methods(container: compat.VariableTracker) -> bool:
+    """Return whether the methods of a container are those of Python's own class."""
+    return not ARE_ONE or container.python_type() in _OF_PYTHON
+
 
 def contents_of(variable: compat.VariableTracker) -> compat.VariableTracker | None:
     """Return the model of the contents of an object of a container's subclass; else ``None``.
@@ -45,11 +62,13 @@ def set_contents(variable: Any, contents: compat.VariableTracker) -> None:
     variable._base_vt = contents
 
 
-def kind_of(container: compat.VariableTracker) -> type:
-    """Return the model of the plain container that has the same contents."""
-    kind = type(container)
+def kind_of(kind: type) -> type:
+    """Return the model of plain containers that have the same contents as those of a model."""
     if ARE_ONE:
-        plain = (compat.ConstDictVariable, compat.ListVariable, compat.SetVariable)
+        plain = (
+            *(compat.ConstDictVariable, compat.ListVariable, compat.SetVariable),
+            compat.DequeVariable,
+        )
         return next((each for each in plain if issubclass(kind, each)), kind)
     return kind
 
@@ -150,7 +169,8 @@ def part_of_dictionary(
 def _like(dictionary: Any, items: Any, **more: Any) -> compat.ConstDictVariable:
     if hasattr(dictionary, "user_cls"):  # torch 2.13
         return compat.ConstDictVariable(items, dictionary.user_cls, **more)
-    made: compat.ConstDictVariable = type(dictionary)(items, **more)
+    kind = next(each for each in reversed(DICTIONARIES) if issubclass(type(dictionary), each))
+    made: compat.ConstDictVariable = kind(items, **more)
     return made
 
 

@@ -159,6 +159,7 @@ def without_models_in(*fields: str) -> Callable[[Model], Model]:
 def operator_model(name: str, call: Callable[..., Any]) -> type:
     """Return a model of an operator of bcmend: ``call`` is given the model and the call."""
     attributes = {
+        "__module__": __name__,  # else it would be that of Dynamo's metaclass
         "_HOP_NAME": f"bcmend.{name}",
         "_ALLOW_FALLBACK_TO_EAGER": True,
         "_call_function": call,

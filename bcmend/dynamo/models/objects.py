@@ -12,17 +12,11 @@ from typing import Any, Final
 from bcmend.dynamo import compat
 from bcmend.dynamo.models import containers, methods
 
-#: Models of dictionaries with attributes beside ``UserDefinedDictVariable``.
-_DICTIONARIES: Final = (
-    ("UserDefinedOrderedDictVariable", "UserDefinedDefaultDictVariable")
-    if containers.ARE_ONE
-    else ("OrderedDictVariable", "DefaultDictVariable")
-)
 #: Models of objects that Dynamo makes again after the graph from what is stored in them.
 FROM_ATTRIBUTES: Final = (
     compat.UserDefinedObjectVariable,
     compat.UserDefinedDictVariable,
-    *(getattr(compat.user_defined, name) for name in _DICTIONARIES),
+    *containers.WITH_ATTRIBUTES,
     compat.FrozenDataClassVariable,
     compat.UserDefinedExceptionObjectVariable,
 )

@@ -82,7 +82,7 @@ def _same_form_changes(
     merger: Merger, known: ContainerChange, contents: Sequence[Any]
 ) -> Sequence[AnyChange]:
     """Plan the changes of a container that has the same form after both sides."""
-    kind = containers.kind_of(known.variable)
+    kind = containers.kind_of(type(known.variable))
     if kind is compat.ConstDictVariable:
         return _dict_changes(merger, known, contents)
     if kind is compat.ListVariable:

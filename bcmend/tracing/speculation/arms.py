@@ -30,6 +30,7 @@ from bcmend.tracing.speculation import (
     iterators,
     late_texts,
     traced_backwards,
+    unknown_models,
 )
 
 
@@ -260,7 +261,7 @@ def trace_arm(
             ):
                 tracer.lifted_freevars = lifted
                 _remember_containers(recording, [*arm.arguments, *exceptions.handled_in(tx)])
-                with iterators.none_left_suspended(tx):
+                with iterators.none_left_suspended(tx), unknown_models.none_made():
                     result = arm.call(tx)
                 graph = tracer.graph
                 left = _numbers_in((result, arm.arguments, *_left_in(recording, records)), graph)
@@ -360,6 +361,7 @@ def _remember_containers(recording: Any, arguments: Sequence[Value]) -> None:
     """
 
     def note(variable: Value) -> None:
+        unknown_models.require_known(variable)
         for each in snapshots.containers_of(variable):
             recording.check_allowed_side_effect(each)
         if snapshots.is_consumable(variable) or snapshots.is_exception(variable):

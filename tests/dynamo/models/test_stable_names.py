@@ -62,8 +62,8 @@ def test_every_name_of_dynamo_is_listed_or_wrapped() -> None:
 
 
 def _words_of_dynamo() -> set[str]:
-    folder = Path(inspect.getfile(compat.VariableTracker)).parent
-    return {word for file in folder.glob("*.py") for word in re.findall(r"\w+", file.read_text())}
+    folder = Path(inspect.getfile(compat.VariableTracker)).parent.parent
+    return {word for file in folder.rglob("*.py") for word in re.findall(r"\w+", file.read_text())}
 
 
 def test_names_of_one_release_are_names_of_that_release() -> None:
