@@ -138,7 +138,7 @@ def report(obj: object, *, policy: Policy | None = None, ahead: bool = False) ->
     chosen = _policy(policy)
     name = path_of(obj) or type(uncompiled(obj)).__qualname__
     reached = {id(each.function): each.function for each in reach(obj, chosen)}
-    if not _is_tested():
+    if not _is_used():
         return Report(name, (), len(reached), 0)
     if not ahead and not _is_looked_at(obj, reached.values()):
         return Report(name, (), len(reached), 0, waits=True)
@@ -170,9 +170,9 @@ def _waits(owner: int) -> bool:
 
 def _install(obj: object, policy: Policy, owner: int, holder: object) -> None:
     path_of(obj)
-    if not releases.is_tested():
-        _is_tested()
-    elif policy.mend == "on-demand":
+    if not _is_used():
+        return
+    if policy.mend == "on-demand":
         _have_wait(obj, owner, holder, policy=policy)
     elif not _waits(owner):
         _install_ahead(obj, owner, holder, policy=policy)
@@ -220,7 +220,7 @@ def _install_ahead(obj: object, owner: int, holder: object, *, policy: Policy) -
 
 
 def _remove(owner: int | None) -> None:
-    if not releases.is_tested():
+    if not releases.is_used():
         return
     if waiting := sys.modules.get("bcmend.patching.waiting"):
         waiting.wait_no_more(owner)
@@ -228,20 +228,25 @@ def _remove(owner: int | None) -> None:
         installer.remove(owner)
 
 
-def _is_tested() -> bool:
-    """Return whether bcmend is tested with this torch; warn the caller of the API if not."""
+def _is_used() -> bool:
+    """Return whether bcmend works with this torch; warn the caller of the API if it is not tested.
+
+    Raises ``UntestedTorch`` instead if the environment says so.
+    """
     if releases.is_tested():
         return True
+    if releases.is_an_error():
+        raise UntestedTorch(releases.sentence())
     level = 1
     frame = inspect.currentframe()
     while frame is not None and frame.f_globals.get("__name__") in (__name__, "contextlib"):
         frame, level = frame.f_back, level + 1
     warnings.warn(releases.sentence(), UntestedTorch, stacklevel=level)
-    return False
+    return releases.is_used()
 
 
 def _forget_analyses() -> None:
-    if releases.is_tested():
+    if releases.is_used():
         from bcmend.patching.table import TABLE
 
         TABLE.forget_analyses()

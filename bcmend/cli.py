@@ -138,7 +138,7 @@ def _doctor() -> Iterator[str]:
     from bcmend import releases
 
     yield releases.sentence()
-    if not releases.is_tested():
+    if not releases.is_used():
         return
     from bcmend.dynamo import compat, hooks
     from bcmend.patching import stops  # noqa: F401  declares what is watched

@@ -1,13 +1,19 @@
-"""The releases of torch that bcmend is tested with; importable on any release."""
+"""The releases of torch that bcmend is tested with; importable on any release.
+
+``BCMEND_UNTESTED_TORCH`` in the environment says what becomes of any other release: ``refuse``, as
+without it, warns and changes nothing, ``warn`` warns and goes on, ``error`` raises the warning.
+"""
 
 from __future__ import annotations
 
+import os
 from typing import Final
 
 import torch
 
 #: The first two numbers of each tested release.
 TESTED: Final = ("2.13",)
+_VARIABLE: Final = "BCMEND_UNTESTED_TORCH"
 
 
 def is_tested() -> bool:
@@ -15,8 +21,20 @@ def is_tested() -> bool:
     return ".".join(torch.__version__.split(".")[:2]) in TESTED
 
 
+def is_used() -> bool:
+    """Return whether bcmend works with the running torch, which may be no tested release."""
+    return is_tested() or os.environ.get(_VARIABLE) == "warn"
+
+
+def is_an_error() -> bool:
+    """Return whether a release that is not tested is an error."""
+    return not is_tested() and os.environ.get(_VARIABLE) == "error"
+
+
 def sentence() -> str:
     """Return one sentence that names the running release and the tested ones."""
     tested = " and ".join(TESTED)
     known = f"torch {torch.__version__}; bcmend is tested with torch {tested}"
-    return f"{known}." if is_tested() else f"{known}, and changes nothing on any other release."
+    if is_tested():
+        return f"{known}."
+    return f"{known}, and {'is used' if is_used() else 'changes nothing on any other release'}."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+import bcmend
 from bcmend import releases
 
 #: Calls the public functions on an untested release; prints what became of the program.
@@ -59,12 +61,13 @@ print(json.dumps({{
 """
 
 
-def _run(version: str) -> dict[str, Any]:
+def _run(version: str, **environment: str) -> dict[str, Any]:
     done = subprocess.run(
         [sys.executable, "-c", _SCRIPT.format(version=version)],
         capture_output=True,
         text=True,
         check=False,
+        env={**os.environ, **environment},
     )
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -73,13 +76,13 @@ def _run(version: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def untested() -> dict[str, Any]:
-    return _run("2.15.0")
+    return _run("2.14.0")
 
 
 def test_patching_warns_once_and_names_the_tested_releases(untested: dict[str, Any]) -> None:
     ((category, message, file, _),) = untested["warned"]
     assert category == "UntestedTorch"
-    assert "2.15.0" in message
+    assert "2.14.0" in message
     for release in releases.TESTED:
         assert release in message
     assert message.endswith(".") and ". " not in message, "one sentence"
@@ -111,6 +114,22 @@ def test_a_tested_release_is_mended_without_a_warning() -> None:
     assert found["warned"] == [] and found["total"] == 0
     assert not found["is_original"]
     assert "bcmend.dynamo.hooks" in found["modules"]
+
+
+def test_an_untested_release_is_used_if_the_environment_says_so() -> None:
+    found = _run("2.14.0", BCMEND_UNTESTED_TORCH="warn")
+    assert found["total"] == 4 and {each[0] for each in found["warned"]} == {"UntestedTorch"}
+    assert "is used" in found["warned"][0][1]
+    assert not found["is_original"] and found["result"] == [2.0, 2.0]
+
+
+def test_an_untested_release_is_an_error_if_the_environment_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch, "__version__", "2.14.0")
+    monkeypatch.setenv("BCMEND_UNTESTED_TORCH", "error")
+    with pytest.raises(bcmend.UntestedTorch, match="changes nothing"):
+        bcmend.patch(lambda x: x)
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,12 @@ from torch._dynamo.utils import (
     get_fake_value,
     unpack_iterable,
 )
-from torch._dynamo.variables import higher_order_ops, object_protocol, user_defined
+from torch._dynamo.variables import (  # type: ignore[attr-defined]
+    ExceptionVariable,
+    higher_order_ops,
+    object_protocol,
+    user_defined,
+)
 from torch._dynamo.variables.base import (
     AsPythonConstantNotImplementedError,
     AttributeMutationNew,
@@ -158,7 +163,6 @@ from torch._dynamo.variables.lists import (
 from torch._dynamo.variables.misc import (
     CellVariable,
     DeletedVariable,
-    ExceptionVariable,
     GetAttrVariable,
     LoggingLoggerVariable,
     NewGlobalVariable,
@@ -254,71 +258,60 @@ _is_any_autocast_enabled: Final = torch._C._is_any_autocast_enabled
 explain_dynamo: Final = torch._dynamo.explain
 reset_dynamo: Final = torch._dynamo.reset
 
+_C = torch._C
 #: Settings of the process or the thread without public names: name, getter, and setter if any.
 PRIVATE_SETTINGS: Final = (
-    ("forward gradients", torch._C._is_fwd_grad_enabled, torch._C._set_fwd_grad_enabled),
-    (
-        "threads of autograd",
-        torch._C._is_multithreading_enabled,
-        torch._C._set_multithreading_enabled,
-    ),
-    ("replay of views", torch._C._is_view_replay_enabled, torch._C._set_view_replay_enabled),
-    ("saved tensors hooks", torch._C._autograd._saved_tensors_hooks_is_enabled, None),  # type: ignore[attr-defined]
+    ("forward gradients", _C._is_fwd_grad_enabled, _C._set_fwd_grad_enabled),
+    ("threads of autograd", _C._is_multithreading_enabled, _C._set_multithreading_enabled),
+    ("replay of views", _C._is_view_replay_enabled, _C._set_view_replay_enabled),
+    ("saved tensors hooks", _C._autograd._saved_tensors_hooks_is_enabled, None),  # type: ignore[attr-defined]
     (
         "gradients required in place",
-        torch._C._functorch.get_inplace_requires_grad_allowed,
-        torch._C._functorch.set_inplace_requires_grad_allowed,
+        _C._functorch.get_inplace_requires_grad_allowed,
+        _C._functorch.set_inplace_requires_grad_allowed,
     ),
-    ("transforms of torch.func", torch._C._functorch.get_dynamic_layer_stack_depth, None),
+    ("transforms of torch.func", _C._functorch.get_dynamic_layer_stack_depth, None),
     ("level of forward gradients", lambda: torch.autograd.forward_ad._current_level, None),
     (
         "torch functions",
-        torch._C._get_torch_function_state,  # type: ignore[attr-defined]
-        torch._C._set_torch_function_state,  # type: ignore[attr-defined]
+        _C._get_torch_function_state,  # type: ignore[attr-defined]
+        _C._set_torch_function_state,  # type: ignore[attr-defined]
     ),
     ("modes of torch functions", torch.overrides._get_current_function_mode_stack, None),
-    ("modes of dispatch", torch._C._len_torch_dispatch_stack, None),
+    ("modes of dispatch", _C._len_torch_dispatch_stack, None),
     (
         "default device",
         lambda: torch.utils._device.CURRENT_DEVICE,
         lambda device: setattr(torch.utils._device, "CURRENT_DEVICE", device),
     ),
-    ("NNPACK", torch._C._get_nnpack_enabled, torch._C._set_nnpack_enabled),
-    ("engine of quantization", torch._C._get_qengine, torch._C._set_qengine),
+    ("NNPACK", _C._get_nnpack_enabled, _C._set_nnpack_enabled),
+    ("engine of quantization", _C._get_qengine, _C._set_qengine),
     (
         "library for linear algebra",
-        torch._C._get_linalg_preferred_backend,
-        torch._C._set_linalg_preferred_backend,
+        _C._get_linalg_preferred_backend,
+        _C._set_linalg_preferred_backend,
     ),
-    (
-        "library for BLAS",
-        torch._C._get_blas_preferred_backend,
-        torch._C._set_blas_preferred_backend,
-    ),
+    ("library for BLAS", _C._get_blas_preferred_backend, _C._set_blas_preferred_backend),
     (
         "half precision on the CPU",
-        torch._C._get_cpu_allow_fp16_reduced_precision_reduction,  # type: ignore[attr-defined]
-        torch._C._set_cpu_allow_fp16_reduced_precision_reduction,  # type: ignore[attr-defined]
+        _C._get_cpu_allow_fp16_reduced_precision_reduction,  # type: ignore[attr-defined]
+        _C._set_cpu_allow_fp16_reduced_precision_reduction,  # type: ignore[attr-defined]
     ),
-    (
-        "order of attention kernels",
-        torch._C._get_sdp_priority_order,
-        torch._C._set_sdp_priority_order,
-    ),
+    ("order of attention kernels", _C._get_sdp_priority_order, _C._set_sdp_priority_order),
     (
         "attention by another backend",
-        torch._C._get_overrideable_sdp_enabled,
-        torch._C._set_sdp_use_overrideable,
+        _C._get_overrideable_sdp_enabled,
+        _C._set_sdp_use_overrideable,
     ),
     (
         "warnings of broadcasts",
-        torch._C._get_backcompat_broadcast_warn,
-        torch._C._set_backcompat_broadcast_warn,
+        _C._get_backcompat_broadcast_warn,
+        _C._set_backcompat_broadcast_warn,
     ),
     (
         "warnings of kept dimensions",
-        torch._C._get_backcompat_keepdim_warn,
-        torch._C._set_backcompat_keepdim_warn,
+        _C._get_backcompat_keepdim_warn,
+        _C._set_backcompat_keepdim_warn,
     ),
 )
 

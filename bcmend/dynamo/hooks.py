@@ -21,6 +21,7 @@ from typing import Any, Final, TypeVar
 import torch
 
 from bcmend.dynamo import compat, frames
+from bcmend.dynamo.models import objects
 from bcmend.errors import MissingInTorch
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -123,9 +124,7 @@ def original(function: Any) -> Any:
     return function
 
 
-FUNCTIONS: Final = "functions"
-OPERATORS: Final = "operators"
-KERNELS: Final = "kernels"
+FUNCTIONS, OPERATORS, KERNELS = "functions", "operators", "kernels"
 
 #: Caches of Dynamo's that hold the methods themselves; attributes of ``BuiltinVariable``.
 _CACHES: Final = ("_binop_handlers", "call_function_handler_cache")
@@ -218,6 +217,10 @@ class Registry:
                 if each.table == FUNCTIONS:
                     self.before.append(_put_row(each))
             self._use_own_caches()
+            write = functools.partial(setattr, compat.dynamo_config)
+            for name, value in objects.WITHOUT_UNGUARDED_VALUES.items():
+                before = getattr(compat.dynamo_config, name)
+                self.before.append(_exchange(write, write, name, before, value))
 
     def uninstall(self) -> None:
         """Put back what stood there before."""
@@ -296,11 +299,7 @@ def _undone_on_error(steps: list[Callable[[], None]]) -> Iterator[None]:
 
 
 def _exchange(
-    write: Callable[[Any, Any], None],
-    delete: Callable[[Any], None],
-    key: Any,
-    before: Any,
-    value: Any,
+    write: Callable[..., None], delete: Callable[..., None], key: Any, before: Any, value: Any
 ) -> Callable[[], None]:
     """Write ``value`` at ``key``; return what puts ``before`` back."""
     write(key, value)

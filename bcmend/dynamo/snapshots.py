@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from bcmend.dynamo import compat
-from bcmend.dynamo.models import containers
+from bcmend.dynamo.models import containers, exceptions
+from bcmend.dynamo.values import EXCEPTIONS
 
 _CONTAINERS = (list, dict, set, OrderedDict, deque)
 _CONSUMABLE = (compat.IteratorVariable, compat.LocalGeneratorObjectVariable)
@@ -41,6 +42,7 @@ class Remembered:
         containers: the containers themselves.
         kind: its class, which changes when it becomes a journaled container.
         frame: for a generator, the state of its frame, and the containers in that.
+        handled: for a generator, the exceptions that it handles.
     """
 
     variable: compat.VariableTracker
@@ -48,15 +50,24 @@ class Remembered:
     containers: dict[str, Any]
     kind: type[compat.VariableTracker]
     frame: tuple[dict[str, Any], dict[str, Any]] | None = None
+    handled: tuple[compat.VariableTracker, ...] = ()
 
     def now(self) -> dict[str, Any]:
         """Return the present state of the variable."""
         return _state(self.variable)
 
-    def has_changed(self, besides: str = "") -> bool:
-        """Return whether a field other than ``besides`` has changed."""
-        if self.frame is not None and _differs(self.frame[0], _state_of_frame(self.variable)):
-            return True
+    def has_changed(
+        self, besides: Collection[str] = (), among: Collection[str] | None = None
+    ) -> bool:
+        """Return whether a field has changed: not one of ``besides``, and one of ``among``."""
+        if among is not None:
+            besides = {*besides, *({**self.state, **self.now()}.keys() - among)}
+        if self.frame is not None:
+            handled = exceptions.held_by_generator(vars(self.variable)["inline_tracer"])
+            if _differs(self.frame[0], _state_of_frame(self.variable)) or not is_same(
+                list(self.handled), handled
+            ):
+                return True
         return _differs(self.state, self.now(), besides)
 
     def restore(self) -> None:
@@ -69,6 +80,7 @@ class Remembered:
             of_the_program = {name: vars(frame.inline_tracer)[name] for name in _OF_THE_PROGRAM}
             state, containers = self.frame
             _set_back(frame.inline_tracer, {**state, **of_the_program}, containers)
+            exceptions.held_by_generator(frame.inline_tracer)[:] = self.handled
         self.variable.__class__ = self.kind
         if is_modified is not None:
             self.variable.mutation_type.is_modified = is_modified  # type: ignore[union-attr]
@@ -77,11 +89,13 @@ class Remembered:
 def remember(variable: compat.VariableTracker) -> Remembered:
     """Return the present state of ``variable``."""
     frame = None
+    handled: tuple[compat.VariableTracker, ...] = ()
     if isinstance(variable, compat.LocalGeneratorObjectVariable):
         state = _state_of_frame(variable)
         frame = state, _containers(variable.inline_tracer, state)
+        handled = tuple(exceptions.held_by_generator(variable.inline_tracer))
     containers = _containers(variable, vars(variable))
-    return Remembered(variable, _state(variable), containers, type(variable), frame)
+    return Remembered(variable, _state(variable), containers, type(variable), frame, handled)
 
 
 def holds_items(variable: compat.VariableTracker) -> bool:
@@ -94,7 +108,7 @@ def containers_of(variable: compat.VariableTracker) -> list[compat.VariableTrack
     fields = variable.__dict__
     base = containers.contents_of(variable)
     if base is not None:
-        return [each for each in (variable, base) if holds_items(each)]
+        return [each for each in dict.fromkeys((variable, base)) if holds_items(each)]
     return [variable] if "items" in fields and holds_items(variable) else []
 
 
@@ -104,6 +118,16 @@ def is_consumable(variable: compat.VariableTracker) -> bool:
     if kind is compat.LazyVariableTracker:
         return isinstance(variable, _CONSUMABLE)  # which looks at what is behind it
     return issubclass(kind, _CONSUMABLE)
+
+
+def holds_state(variable: compat.VariableTracker) -> bool:
+    """Return whether ``variable`` stands for a container or an exception."""
+    return holds_items(variable) or is_exception(variable)
+
+
+def is_exception(variable: compat.VariableTracker) -> bool:
+    """Return whether ``variable`` stands for an exception; what it is made of is not looked at."""
+    return issubclass(type(variable), EXCEPTIONS)
 
 
 def visit(
@@ -143,10 +167,12 @@ def _containers(owner: object, names: Collection[str]) -> dict[str, Any]:
     }
 
 
-def _differs(one: dict[str, Any], other: dict[str, Any], besides: str = "") -> bool:
-    if one.keys() != other.keys():
-        return True
-    return any(not is_same(one[name], other[name]) for name in one if name != besides)
+def _differs(one: dict[str, Any], other: dict[str, Any], besides: Collection[str] = ()) -> bool:
+    names = [name for name in {**one, **other} if name not in besides]
+    return any(
+        name not in one or name not in other or not is_same(one[name], other[name])
+        for name in names
+    )
 
 
 def _set_back(owner: object, state: dict[str, Any], containers: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from torch.fx import GraphModule
 
 from bcmend.dynamo import compat, frames, hooks, values
-from bcmend.dynamo.models import methods
+from bcmend.dynamo.models import methods, objects
 from bcmend.dynamo.slots import Slot
 
 
@@ -67,6 +67,15 @@ def when_late(look: Callable[[Any], None]) -> Callable[[Any], None]:
     """Have ``look`` called for a trace that comes to patched code only after other code."""
     _WHEN_LATE.append(look)
     return look
+
+
+@when_late
+def _guard_what_was_computed(tx: compat.Tracer) -> None:
+    effects = tx.output.side_effects
+    stored = list(effects.store_attr_mutations.values())
+    for frame in frames.being_traced(tx):
+        held = [*frame.symbolic_locals.values(), *frame.stack]
+        objects.guard_computed([held, stored], effects)
 
 
 def begin(tx: compat.Tracer) -> None:

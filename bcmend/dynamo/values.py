@@ -125,7 +125,7 @@ def made_of(value: Any, items: Sequence[compat.VariableTracker]) -> compat.Varia
     """Return a new container like ``value`` with other items."""
     if type(value) is compat.ListVariable:
         return containers.new_list(items)
-    if type(value) is compat.ConstDictVariable:
+    if type(value) in containers.DICTIONARIES:
         pairs = dict(zip(value.items, items, strict=True))
         return containers.new_dictionary_like(value, pairs)
     plain = compat.TupleVariable(list(items))

@@ -13,6 +13,7 @@ from torch._dynamo.variables.dicts import ConstDictVariable
 from torch._dynamo.variables.lists import ListVariable, SizeVariable, TupleVariable
 
 from bcmend.dynamo import compat, values
+from bcmend.dynamo.models.containers import ARE_ONE
 
 ONE, TWO, THREE = map(values.constant, (1, 2, 3))
 Pair = namedtuple("Pair", "one other")
@@ -26,7 +27,12 @@ def _tracing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _dictionary() -> ConstDictVariable:
     items = {values.constant("a"): ONE, values.constant("b"): TWO}
-    return ConstDictVariable(items, dict, mutation_type=ValueMutationNew())
+    return ConstDictVariable(items, mutation_type=ValueMutationNew())
+
+
+def _named_tuple(value: Any, items: list[Any]) -> Any:
+    given: Any = {"items": items} if ARE_ONE else {"tuple_vt": TupleVariable(items)}
+    return compat.NamedTupleVariable(value, **given)
 
 
 def test_a_constant_stands_for_its_value() -> None:
@@ -123,10 +129,10 @@ def test_a_named_tuple_stays_one_and_its_heir_with_attributes_is_an_object() -> 
         """Has a ``__dict__``."""
 
     plain = TupleVariable([ONE, TWO])
-    model = compat.NamedTupleVariable(Pair(1, 2), tuple_vt=plain)
+    model = _named_tuple(Pair(1, 2), [ONE, TWO])
     assert values.is_named_tuple(model) and values.items_in(model) == [ONE, TWO]
     found = values.made_of(model, [TWO, THREE])
     assert type(found) is type(model) and values.items_in(found) == [TWO, THREE]
-    heir = compat.NamedTupleVariable(Heir(1, 2), tuple_vt=plain)
+    heir = _named_tuple(Heir(1, 2), [ONE, TWO])
     assert not values.is_named_tuple(heir) and values.items_in(heir) is None
     assert not values.is_named_tuple(plain)

@@ -1,27 +1,89 @@
 """Models of containers: their contents, keys and constructors.
 
-An object of a subclass of a container has the model of its contents beside that of its attributes.
-The keys of dictionaries and the members of sets are wrapped models.
+An object of a subclass of a container has a model of its contents beside that of its attributes in
+torch 2.13; from 2.15 on it is one model, of both. The keys of dictionaries and the members of sets
+are wrapped models.
 """
 
 from __future__ import annotations
 
 import copy
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from bcmend.dynamo import compat
 from bcmend.dynamo.models import methods
 
+#: Whether an object of a subclass of a container is itself the model of its contents.
+ARE_ONE: Final = issubclass(compat.UserDefinedDictVariable, compat.ConstDictVariable)
+_OWNERS: Final = (
+    compat.UserDefinedObjectVariable,
+    compat.OrderedDictVariable,
+    compat.DefaultDictVariable,
+)
+#: Models of containers that have nothing but their items, and are made by their items.
+DICTIONARIES: Final[tuple[type, ...]] = (
+    (compat.ConstDictVariable, compat.OrderedDictVariable)
+    if ARE_ONE
+    else (compat.ConstDictVariable,)
+)
+
+_BESIDE: Final = (compat.OrderedDictVariable, compat.DefaultDictVariable)
+#: Models of dictionaries with attributes, beside ``UserDefinedDictVariable``.
+WITH_ATTRIBUTES: Final[tuple[type, ...]] = (
+    tuple(getattr(compat.user_defined, f"UserDefined{kind.__name__}") for kind in _BESIDE)
+    if ARE_ONE
+    else _BESIDE
+)
+#: Further models of dictionaries that are themselves the models of their items.
+DICTIONARIES_BY_ITEMS: Final = (*_BESIDE, *WITH_ATTRIBUTES) if ARE_ONE else ()
+_OF_PYTHON: Final = (list, dict, set, deque, OrderedDict, defaultdict)
+
+
+def has_plain_methods(container: compat.VariableTracker) -> bool:
+    """Return whether the methods of a container are those of Python's own class."""
+    return not ARE_ONE or container.python_type() in _OF_PYTHON
+
 
 def contents_of(variable: compat.VariableTracker) -> compat.VariableTracker | None:
-    """Return the model of the contents of an object of a container's subclass; else ``None``."""
+    """Return the model of the contents of an object of a container's subclass; else ``None``.
+
+    It may be the object itself.
+    """
+    if ARE_ONE:
+        holds_items = "items" in vars(variable) and issubclass(type(variable), _OWNERS)
+        return variable if holds_items else None
     return vars(variable).get("_base_vt")
 
 
 def set_contents(variable: Any, contents: compat.VariableTracker) -> None:
     """Give an object of a container's subclass another model of its contents."""
     variable._base_vt = contents
+
+
+def kind_of(kind: type) -> type:
+    """Return the model of plain containers that have the same contents as those of a model."""
+    if ARE_ONE:
+        plain = (
+            *(compat.ConstDictVariable, compat.ListVariable, compat.SetVariable),
+            compat.DequeVariable,
+        )
+        return next((each for each in plain if issubclass(kind, each)), kind)
+    return kind
+
+
+def items_held(container: Any) -> list[compat.VariableTracker]:
+    """Return the items of a container, the values of a dictionary."""
+    items = container.items
+    return list(items.values() if isinstance(items, dict) else items)
+
+
+def fill(container: Any, items: Sequence[compat.VariableTracker]) -> None:
+    """Give a container other items in the places of those it has."""
+    held = container.items
+    is_dictionary = isinstance(held, dict)
+    container.items = type(held)(zip(held, items, strict=True) if is_dictionary else items)
 
 
 def key_model(key: Any) -> Any:
@@ -44,7 +106,7 @@ def guard_keys(dictionary: Any) -> None:
 
 def is_plain_dictionary(value: Any) -> bool:
     """Return whether a value is a dictionary, and of no class of its own."""
-    return type(value) is compat.ConstDictVariable and value.user_cls is dict
+    return type(value) is compat.ConstDictVariable and value.python_type() is dict
 
 
 def item_of_dictionary(dictionary: Any, tx: compat.Tracer, key: Any) -> compat.VariableTracker:
@@ -87,22 +149,29 @@ def new_list(items: Iterable[compat.VariableTracker]) -> compat.ListVariable:
 
 def new_dictionary(items: dict[Any, compat.VariableTracker]) -> compat.ConstDictVariable:
     """Return a dictionary that the trace has made; ``items`` has its wrapped keys."""
-    return compat.ConstDictVariable(items, dict, mutation_type=compat.ValueMutationNew())
+    return compat.ConstDictVariable(items, mutation_type=compat.ValueMutationNew())
 
 
 def new_dictionary_like(
     dictionary: Any, items: dict[Any, compat.VariableTracker]
 ) -> compat.ConstDictVariable:
     """Return a dictionary that the trace has made, of the class of another one."""
-    kind, made = dictionary.user_cls, compat.ValueMutationNew()
-    return compat.ConstDictVariable(items, kind, mutation_type=made)
+    return _like(dictionary, items, mutation_type=compat.ValueMutationNew())
 
 
 def part_of_dictionary(
     dictionary: Any, items: dict[Any, compat.VariableTracker]
 ) -> compat.ConstDictVariable:
     """Return a dictionary that answers for some items of another one; it is never changed."""
-    return compat.ConstDictVariable(items, dictionary.user_cls)
+    return _like(dictionary, items)
+
+
+def _like(dictionary: Any, items: Any, **more: Any) -> compat.ConstDictVariable:
+    if hasattr(dictionary, "user_cls"):  # torch 2.13
+        return compat.ConstDictVariable(items, dictionary.user_cls, **more)
+    kind = next(each for each in reversed(DICTIONARIES) if issubclass(type(dictionary), each))
+    made: compat.ConstDictVariable = kind(items, **more)
+    return made
 
 
 def new_deque_like(
@@ -114,9 +183,8 @@ def new_deque_like(
 
 def named_tuple_like(value: Any, items: Sequence[compat.VariableTracker]) -> compat.VariableTracker:
     """Return a named tuple of the class of another one."""
-    made: compat.VariableTracker = type(value)(
-        value.value, tuple_vt=compat.TupleVariable(list(items))
-    )
+    given = {"items": list(items)} if ARE_ONE else {"tuple_vt": compat.TupleVariable(list(items))}
+    made: compat.VariableTracker = type(value)(value.value, **given)
     return made
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from bcmend.dynamo import compat
+from bcmend.dynamo.models import translators
 
 TENSOR_HOOKS: Final = "tensor_hooks"
 SAVED_FOR_BACKWARD: Final = "save_for_backward"
@@ -28,6 +29,15 @@ FOUND_OUT: Final = frozenset(
     register_finalizer_fns leaf_var_creation_order unspec_variable_map timestamp tracers _current_tx
     """.split()
 )
+
+#: The generators that a trace has made, which it closes at its end; torch 2.13 has no such table.
+LOCAL_GENERATORS: Final = "local_generators"
+
+
+def has_only_ended_generators(output: Any, before: list[Any]) -> bool:
+    """Return whether the generators that are new in a trace have come to their end."""
+    new = [each for each in getattr(output, LOCAL_GENERATORS) if each not in before]
+    return all(map(translators.is_exhausted, new))
 
 
 def output_of(effects: Any) -> Any:

@@ -2,15 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import CodeType
 from typing import Any, Final
 
 from bcmend.dynamo import compat
+from bcmend.dynamo.models import methods
 
 #: Files and functions of Dynamo that have Python evaluate operators and functions on constants.
-EVALUATING: Final = frozenset(["builtin.py", "constant.py", "generic_int", "generic_float"])
+EVALUATING: Final = frozenset(
+    "builtin.py constant.py generic_int generic_float pynumber_int pynumber_float".split()
+)
 #: The code by which Dynamo raises an exception of its models' own making.
 RAISING: Final[CodeType] = compat.raise_observed_exception.__code__
+
+#: Fields of exceptions of which nothing that the program can see depends.
+NOTES: Final = frozenset(
+    "python_stack source_location dict_vt _looked_up_attrs _subobj_from_class".split()
+)
+#: Attributes that every exception has, which are fields of its model.
+OF_PYTHON: Final = frozenset(
+    "args __context__ __cause__ __suppress_context__ __traceback__".split()
+)
+#: Fields of exceptions that their text is made of, but for attributes of the program.
+IN_TEXTS: Final = frozenset("exc_type args value _attrs".split())
+
+_ARE_FIELDS: Final = hasattr(compat.ExceptionVariable, methods.FIND_FIELD)
+#: The methods that read attributes of exceptions; the last of their arguments is a name.
+READERS: Final = (
+    [(compat.ExceptionVariable, methods.FIND_FIELD)]
+    if _ARE_FIELDS
+    else [
+        (compat.ExceptionVariable, methods.GETATTR),
+        (compat.UserDefinedExceptionObjectVariable, methods.GETATTR),
+    ]
+)
+#: The methods that make a text of an exception without a call of ``str``.
+TEXT_SLOTS: Final = [methods.STR] if hasattr(compat.ExceptionVariable, methods.STR) else []
 
 
 def class_of(error: Any) -> Any:
@@ -32,7 +60,7 @@ def set_arguments_of_object(
     effects: compat.SideEffects, error: Any, arguments: list[compat.VariableTracker]
 ) -> None:
     """Give an exception of a class of the program other ``args``, as its constructor does."""
-    error.exc_vt.args = list(arguments)
+    getattr(error, "exc_vt", error).args = list(arguments)  # a model of its own in torch 2.13
     effects.store_attr(error, "args", compat.TupleVariable(list(arguments)))
 
 
@@ -59,9 +87,29 @@ def raised_in(tx: Any) -> compat.VariableTracker | None:
     return error
 
 
-def handling_of(tx: compat.Tracer) -> dict[str, Any]:
-    """Return the fields of the stack of exceptions, the dictionary that holds them itself."""
-    return vars(tx.exn_vt_stack)
+def remember_handling(tx: compat.Tracer) -> Callable[[], None]:
+    """Return what puts back which exceptions are being handled, as it is now."""
+    fields = vars(tx.exn_vt_stack)
+    before = {
+        name: list(value) if isinstance(value, list) else value for name, value in fields.items()
+    }
+    parts, part = [], fields["_exc_stack"]
+    while not isinstance(part, list) and part is not None:  # one for each generator that runs
+        parts.append((part, list(part.items), part.prev))
+        part = part.prev
+
+    def put_back() -> None:
+        fields.update(before)
+        for one, items, below in parts:
+            one.items[:], one.prev = items, below
+
+    return put_back
+
+
+def held_by_generator(frame: Any) -> list[compat.VariableTracker]:
+    """Return the list of exceptions that a generator has of its own; in torch 2.13 it has none."""
+    own = getattr(frame, "gi_exc_state", None)
+    return [] if own is None else own.items
 
 
 def handler_of(instruction: Any) -> Any:

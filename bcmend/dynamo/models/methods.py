@@ -14,17 +14,27 @@ from bcmend.dynamo import compat
 Function = TypeVar("Function", bound=Callable[..., Any])
 Model = TypeVar("Model", bound=type)
 
+
+def _either(owner: Any, name: str, before: str) -> str:
+    """Return the name that a method has in this release; ``before`` that of torch 2.13."""
+    return name if hasattr(owner, name) else before
+
+
 # Slots of models, which follow those of Python's types.
 
-GETATTR: Final = "var_getattr"
-REPR: Final = "repr_impl"
-RICHCOMPARE: Final = "richcompare_impl"
+_ANY: Final = compat.VariableTracker
+GETATTR: Final = _either(_ANY, "tp_getattro_impl", "var_getattr")
+REPR: Final = _either(_ANY, "tp_repr_impl", "repr_impl")
+RICHCOMPARE: Final = _either(_ANY, "tp_richcompare_impl", "richcompare_impl")
 HASH: Final = "hash_impl"
 ITER: Final = "tp_iter_impl"
 ITERNEXT: Final = "tp_iternext_impl"
-LENGTH: Final = "sq_length"
+#: How a field of a model that its class declares is found, where classes do; none in torch 2.13.
+FIND_FIELD: Final = "lookup_tp_getset_member"
+STR: Final = "tp_str_impl"
+LENGTH: Final = _either(_ANY, "sq_length_impl", "sq_length")
 CONCAT: Final = "sq_concat_impl"
-CONTAINS: Final = "sq_contains"
+CONTAINS: Final = _either(_ANY, "sq_contains_impl", "sq_contains")
 SUBSCRIPT: Final = "mp_subscript_impl"
 ASSIGN_SUBSCRIPT: Final = "mp_ass_subscript_impl"
 INPLACE_OR: Final = "nb_inplace_or_impl"
@@ -99,6 +109,7 @@ EVALUATE_NODE: Final = "evaluate_sym_node"
 GUARD_OR_DEFER: Final = "guard_or_defer_runtime_assert"
 INSTALL_GLOBAL: Final = "install_global_unsafe"
 LOAD_ATTRIBUTE: Final = "load_attr"
+TRACK_ATTRIBUTES: Final = "track_attribute_mutation_new"
 TRACK_MUTABLE: Final = "track_mutable"
 TRACK_OBJECT: Final = "_track_obj"
 
@@ -149,6 +160,7 @@ def without_models_in(*fields: str) -> Callable[[Model], Model]:
 def operator_model(name: str, call: Callable[..., Any]) -> type:
     """Return a model of an operator of bcmend: ``call`` is given the model and the call."""
     attributes = {
+        "__module__": __name__,  # else it would be that of Dynamo's metaclass
         "_HOP_NAME": f"bcmend.{name}",
         "_ALLOW_FALLBACK_TO_EAGER": True,
         "_call_function": call,

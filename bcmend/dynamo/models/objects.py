@@ -5,17 +5,18 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterable
 from typing import Any, Final
 
 from bcmend.dynamo import compat
-from bcmend.dynamo.models import methods
+from bcmend.dynamo.models import containers, methods
 
 #: Models of objects that Dynamo makes again after the graph from what is stored in them.
 FROM_ATTRIBUTES: Final = (
     compat.UserDefinedObjectVariable,
     compat.UserDefinedDictVariable,
-    compat.OrderedDictVariable,
-    compat.DefaultDictVariable,
+    *containers.WITH_ATTRIBUTES,
     compat.FrozenDataClassVariable,
     compat.UserDefinedExceptionObjectVariable,
 )
@@ -27,7 +28,7 @@ REBUILT: Final = frozenset(
     SliceVariable UserDefinedDictVariable UserDefinedExceptionObjectVariable
     UserDefinedObjectVariable
     """.split()
-)
+).union(each.__name__ for each in FROM_ATTRIBUTES)
 
 
 def attribute_of(tx: compat.Tracer, owner: Any, name: str) -> compat.VariableTracker:
@@ -53,13 +54,24 @@ def set_arguments_of_new(value: Any, arguments: list[compat.VariableTracker]) ->
 
 def make_of_this_scope(value: Any) -> None:
     """Have an object, which an arm made, count as made where the trace is now."""
-    value.mutation_type = compat.AttributeMutationNew(value.mutation_type.cls_source)
+    made = value.mutation_type
+    given = [made.cls_source] if isinstance(made, compat.AttributeMutationNew) else []
+    value.mutation_type = type(made)(*given)
 
 
 def contents_before(cell: Any) -> compat.VariableTracker | None:
     """Return what a variable of an outer scope held when the call began, if it is known."""
     found: compat.VariableTracker | None = getattr(cell, "pre_existing_contents", None)
     return found
+
+
+# Methods
+
+
+def owner_of_method(function: Any) -> Any:
+    """Return the model of what a function is a method of; ``None`` for any other function."""
+    owner = getattr(function, "obj", None)  # also of an attribute that was not looked up
+    return getattr(function, "im_self", None) if owner is None else owner
 
 
 # ``super()``
@@ -92,6 +104,12 @@ def makes_a_real_function(code: Any) -> bool:
 
 # Values that were not looked at yet
 
+#: Settings of Dynamo's by which values are known before anything is guarded, and what turns that
+#: off. While an arm is traced, what becomes of such a value is not what Dynamo expects.
+WITHOUT_UNGUARDED_VALUES: Final = {
+    name: 0 for name in ("computed_lazy_constant_max_nodes",) if hasattr(compat.dynamo_config, name)
+}
+
 
 def unguarded_value(lazy: Any) -> Any:
     """Return the object that an argument is, without a guard on it."""
@@ -101,6 +119,21 @@ def unguarded_value(lazy: Any) -> Any:
 def original_value(lazy: Any) -> Any:
     """Return the object that a value was made for which the trace has not looked at."""
     return lazy.original_value()
+
+
+_LAZY: Final = sys.modules[compat.LazyVariableTracker.__module__]
+_COMPUTED: Final = getattr(_LAZY, "ComputedLazyConstantVariable", None)
+
+
+def guard_computed(held: Iterable[Any], effects: Any) -> None:
+    """Have Dynamo guard the values in ``held`` that it computed from what it did not look at."""
+
+    def note(value: Any) -> None:
+        if type(value) is _COMPUTED:
+            value.realize()
+
+    if _COMPUTED is not None:
+        compat.VariableTracker.visit(note, list(held), side_effects=effects)
 
 
 # Numbers

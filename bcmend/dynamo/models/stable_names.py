@@ -24,7 +24,6 @@ TensorVariable: class_type method_requires_grad_ requires_grad
 SymNodeVariable: create evaluate_expr sym_num
 NumpyNdarrayVariable: create
 BuiltinVariable: fn
-UserMethodVariable: obj
 GetAttrVariable: name obj py_type
 FunctoolsPartialVariable: func
 MethodDescriptorVariable: descriptor
@@ -78,6 +77,20 @@ CompileContext: compile_id
 NAMES: Final[dict[str, frozenset[str]]] = {
     kind: frozenset(names.split())
     for kind, names in re.findall(r"^(\w+): ([^:]+)$", _NAMES, re.MULTILINE)
+}
+
+#: Names that this package uses and that not all tested releases have, by the release that has them.
+OF_ONE_RELEASE: Final[dict[str, frozenset[str]]] = {
+    "2.13": frozenset(
+        "_base_vt exc_vt generator_exhausted generic_float generic_int tuple_vt user_cls".split()
+    ),
+    "2.15": frozenset(
+        """
+        ComputedLazyConstantVariable _frame_state_finished computed_lazy_constant_max_nodes
+        gi_exc_state im_self local_generators lookup_tp_getset_member pynumber_float pynumber_int
+        tp_str_impl track_attribute_mutation_new
+        """.split()
+    ),
 }
 
 #: Names under which Dynamo keeps facts about a node of its graph, in the node's ``meta``.

@@ -14,9 +14,13 @@ def text_of(
     named: Mapping[str, compat.VariableTracker],
 ) -> compat.VariableTracker:
     """Return the model of ``template.format(*arguments, **named)``."""
-    made: compat.VariableTracker = compat.StringFormatVariable.create(
-        template, list(arguments), dict(named)
-    )
+    given, keywords = list(arguments), dict(named)
+    if not all(each.is_python_constant() for each in (*given, *keywords.values())):
+        text: compat.VariableTracker = compat.StringFormatVariable(template, given, keywords)
+        return text
+    values = [each.as_python_constant() for each in given]
+    known = {name: each.as_python_constant() for name, each in keywords.items()}
+    made: compat.VariableTracker = compat.ConstantVariable.create(template.format(*values, **known))
     return made
 
 

@@ -20,9 +20,12 @@ def frame_of_generator(generator: Any) -> Any:
     return generator.inline_tracer
 
 
-def is_exhausted(frame: Any) -> bool:
+def is_exhausted(generator: Any) -> bool:
     """Return whether the frame of a generator has come to its end."""
-    return bool(frame.generator_exhausted)
+    frame = generator.inline_tracer
+    if hasattr(frame, "generator_exhausted"):  # torch 2.13
+        return bool(frame.generator_exhausted)
+    return bool(generator._frame_state_finished())
 
 
 def blocks_of(frame: Any) -> list[Any]:

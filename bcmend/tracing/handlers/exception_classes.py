@@ -81,6 +81,17 @@ def _call_str(inner: Any, builtin: Any, tx: compat.Tracer, value: Value) -> Any:
     return inner(builtin, tx, value)
 
 
+def _text_of_arguments(tx: compat.Tracer, error: Any) -> Value:
+    """Return the text of an exception whatever its class makes of it."""
+    text: Value
+    for slot in exceptions.TEXT_SLOTS:
+        text = hooks.original(getattr(compat.ExceptionVariable, slot))(error, tx)
+        return text
+    call_str = hooks.original(getattr(compat.BuiltinVariable, methods.CALL_STR))
+    text = call_str(compat.BuiltinVariable(str), tx, error)
+    return text
+
+
 def _text(tx: compat.Tracer, method: Any, error: Any) -> Value:
     """Return the text that ``method`` makes of an exception."""
     if type(method) is FunctionType:
@@ -90,9 +101,7 @@ def _text(tx: compat.Tracer, method: Any, error: Any) -> Value:
     if method is KeyError.__str__ and len(arguments := exceptions.arguments_of(error)) == 1:
         return compat.BuiltinVariable(repr).call_function(tx, arguments, {})
     if method in _OF_ARGUMENTS:
-        call_str = hooks.original(getattr(compat.BuiltinVariable, methods.CALL_STR))
-        text: Value = call_str(compat.BuiltinVariable(str), tx, error)
-        return text
+        return _text_of_arguments(tx, error)
     handlers.break_graph(
         "text of an exception",
         str(error),

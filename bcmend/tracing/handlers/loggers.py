@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from bcmend.dynamo import compat, handlers
 from bcmend.dynamo.handlers import PASS, Answer, Call
-from bcmend.dynamo.models import methods
+from bcmend.dynamo.models import methods, objects
 from bcmend.dynamo.values import Value, constant, global_of, object_behind
 from bcmend.knowledge import output_callables
 from bcmend.tracing.sites import capture_mode
@@ -28,7 +28,7 @@ def known_as(callee: Value, method: str) -> output_callables.Output | None:
     inner = getattr(callee, "func", None)  # of functools.partial
     if isinstance(inner, Value):
         return known_as(inner, "")
-    owner, name = getattr(callee, "obj", None), getattr(callee, "name", None)
+    owner, name = objects.owner_of_method(callee), getattr(callee, "name", None)
     if isinstance(owner, Value):
         if isinstance(name, str):  # an attribute not looked up
             return known_as(owner, name)

@@ -82,11 +82,12 @@ def _same_form_changes(
     merger: Merger, known: ContainerChange, contents: Sequence[Any]
 ) -> Sequence[AnyChange]:
     """Plan the changes of a container that has the same form after both sides."""
-    if type(known.variable) is compat.ConstDictVariable:
+    kind = containers.kind_of(type(known.variable))
+    if kind is compat.ConstDictVariable:
         return _dict_changes(merger, known, contents)
-    if type(known.variable) is compat.ListVariable:
+    if kind is compat.ListVariable:
         return _list_changes(merger, known, contents)
-    if type(known.variable) is compat.SetVariable and list(contents[0]) == list(contents[1]):
+    if kind is compat.SetVariable and list(contents[0]) == list(contents[1]):
         return [Contents(known.variable, contents[0])]
     raise Refusal("arms-differ", f"an arm changes a {type(known.variable).__name__}")
 

@@ -97,7 +97,8 @@ class JournaledContainer(Phi):
     def call_method(
         self, tx: compat.Tracer, name: str, arguments: Sequence[Any], keywords: dict[str, Any]
     ) -> Value:
-        if keywords or _RECORDED[self.plain].get(name) != len(arguments):
+        recorded = _RECORDED[containers.kind_of(self.plain)]
+        if keywords or recorded.get(name) != len(arguments):
             self.ask()
         self.record(tx, name, arguments)
         return constant(None)
@@ -131,7 +132,7 @@ class JournaledContainer(Phi):
         argument = argument.realize()
         if isinstance(argument, JournaledContainer):
             return _owner(tx, argument)  # its contents are right when the record is delivered
-        if self.plain is not compat.ConstDictVariable:
+        if not isinstance(self, _JournaledDict):
             return compat.TupleVariable(compat.unpack_iterable(tx, argument))
         if not isinstance(argument, compat.ConstDictVariable):
             self.ask()
@@ -195,6 +196,16 @@ class _JournaledDict(JournaledContainer, compat.ConstDictVariable):
         return containers.has_key(self._known(tx, item), tx, item)
 
 
+class _JournaledDefaultDict(_JournaledDict):
+    @methods.implements(methods.SUBSCRIPT)
+    def _item(self, tx: compat.Tracer, key: Value) -> Value:
+        """Model ``self[key]``, which makes a missing item."""
+        known = self._known(tx, key)
+        if known is self or not containers.has_key(known, tx, key).as_python_constant():
+            self.ask()
+        return containers.item_of_dictionary(known, tx, key)
+
+
 class _JournaledSet(JournaledContainer, compat.SetVariable):
     plain = compat.SetVariable
 
@@ -202,6 +213,12 @@ class _JournaledSet(JournaledContainer, compat.SetVariable):
 _KINDS: Final[dict[type, type]] = {
     kind.plain: kind for kind in (_JournaledList, _JournaledDeque, _JournaledDict, _JournaledSet)
 }
+for _model in containers.DICTIONARIES_BY_ITEMS:
+    _fills = issubclass(_model, compat.DefaultDictVariable)
+    _bases = (_JournaledDefaultDict if _fills else _JournaledDict, _model)
+    _KINDS[_model] = type(
+        f"_Journaled{_model.__name__}", _bases, {"plain": _model, "__module__": __name__}
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +298,7 @@ def plan_journal(
     join: Join, variable: Value, before: Any, contents: Sequence[Any]
 ) -> PlannedJournal:
     """Plan to journal a container. Raises ``Refusal`` where it must not be."""
-    if type(variable) not in _KINDS:
+    if type(variable) not in _KINDS or not containers.has_plain_methods(variable):
         raise Refusal("arms-differ", f"an arm changes a {type(variable).__name__}")
     name = f"a {variable.python_type_name()} that the sides of a branch change"
     if join.form in join.site.reads:

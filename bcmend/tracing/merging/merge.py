@@ -180,18 +180,36 @@ class Merger:
         if type(value) is compat.DequeVariable:
             parts = self._adopt_all(value.items, then_side)
             return lambda merged: containers.new_deque_like(value, _built(parts, merged))
-        if type(value) is compat.ConstDictVariable:
+        if type(value) in containers.DICTIONARIES:
             return _rebuilt(value, self._adopt_all(value.items.values(), then_side))
         if type(value) in objects.FROM_ATTRIBUTES:
             return self._adopt_object(value, then_side)
+        if containers.contents_of(value) is value:
+            return self._adopt_contents(value, then_side)
         items = value.items if type(value) is compat.ListIteratorVariable else ()
         return _moved_out(value, self._adopt_all(items, then_side))
+
+    def _adopt_contents(self, value: Any, then_side: bool | None) -> Build:
+        """Plan to keep an object that an arm made and that is itself the model of its items."""
+        plans = self._adopt_all(containers.items_held(value), then_side)
+
+        def build(merged: Merged) -> Value:
+            objects.make_of_this_scope(value)
+            containers.fill(value, _built(plans, merged))
+            made: Value = value
+            return made
+
+        return build
 
     def _adopt_exception(self, value: compat.ExceptionVariable, then_side: bool | None) -> Build:
         """Plan to keep the model of an exception: what is known of it is known of that."""
         if id(value) in self.plans:
             return self.plans[id(value)][1]
         self.plans[id(value)] = value, lambda merged: value  # for an exception in its own context
+        self.plans[id(value)] = value, _once(self._exception_plan(value, then_side))
+        return self.plans[id(value)][1]
+
+    def _exception_plan(self, value: compat.ExceptionVariable, then_side: bool | None) -> Build:
         parts = self._adopt_all(exceptions.arguments_of(value), then_side)
         related = self._adopt_all(exceptions.related_to(value), then_side)
 
@@ -200,23 +218,21 @@ class Merger:
             _built(related, merged)
             return value
 
-        self.plans[id(value)] = value, _once(build)
-        return self.plans[id(value)][1]
+        return build
 
     def _adopt_object(self, value: Any, then_side: bool | None) -> Build:
         self.plans[id(value)] = value, lambda merged: value  # for what holds it and is in it
         stores, kinds = self.made.get(id(value), ({}, {}))
         plans = self._adopt_all(stores.values(), then_side)
         first = self._adopt_all(objects.arguments_of_new(value), then_side)
-        items = containers.contents_of(value)
-        items_plan = None if items is None else self.adopt(items, then_side=then_side)
+        items_plan = self._contents_plan(value, then_side)
 
         def build(merged: Merged) -> Any:
             objects.make_of_this_scope(value)
             if first:
                 objects.set_arguments_of_new(value, _built(first, merged))
             if items_plan is not None:
-                containers.set_contents(value, items_plan(merged))
+                items_plan(merged)
             self.effects.id_to_variable[id(value.value)] = value
             self.effects.keepalive.append(value.value)
             for name, plan in zip(stores, plans, strict=True):
@@ -224,6 +240,17 @@ class Merger:
             return value
 
         return build
+
+    def _contents_plan(self, value: Any, then_side: bool | None) -> Callable[[Merged], Any] | None:
+        """Plan what an object that an arm made holds beside its attributes."""
+        contents = containers.contents_of(value)
+        if contents is value:
+            return self._adopt_contents(value, then_side)
+        if contents is not None:
+            plan = self.adopt(contents, then_side=then_side)
+            return lambda merged: containers.set_contents(value, plan(merged))
+        is_exception = isinstance(value, compat.ExceptionVariable)
+        return self._exception_plan(value, then_side) if is_exception else None
 
     def _leaf(self, pair: Pair) -> Build:
         same = (

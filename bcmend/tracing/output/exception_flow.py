@@ -25,7 +25,7 @@ from bcmend.dynamo import compat, frames, hooks
 from bcmend.dynamo.models import exceptions, methods, objects
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.trace_state import when_late
-from bcmend.dynamo.values import EXCEPTIONS, Value
+from bcmend.dynamo.values import Value
 from bcmend.knowledge.static_lookup import ancestors, namespace
 from bcmend.tracing.output import caller_frames
 
@@ -250,11 +250,19 @@ def _repr(inner: Callable[..., Value], self: Any, tx: compat.Tracer) -> Value:
     return inner(self, tx)
 
 
-def _read_attribute(inner: Callable[..., Value], self: Any, tx: compat.Tracer, name: str) -> Value:
+def _text(inner: Callable[..., Value], self: Any, tx: compat.Tracer) -> Value:
+    note_reading(tx, self, ["__str__"])
+    return inner(self, tx)
+
+
+def _read_attribute(inner: Callable[..., Any], self: Any, *given: Any) -> Any:
+    *before, name = given
     if name == "args":
-        note_reading(tx, self)
-    return inner(self, tx, name)
+        note_reading(before[0] if before else compat.translator_tls.current_tx, self)
+    return inner(self, *given)
 
 
-for _kind in EXCEPTIONS:
-    hooks.around(_kind, methods.GETATTR, _PURPOSE, gate=None)(_read_attribute)
+for _kind, _name in exceptions.READERS:
+    hooks.around(_kind, _name, _PURPOSE, gate=None)(_read_attribute)
+for _name in exceptions.TEXT_SLOTS:
+    hooks.around(compat.ExceptionVariable, _name, _PURPOSE, gate=None)(_text)

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from bcmend.delivery import codec
 from bcmend.dynamo import compat, hooks, snapshots
-from bcmend.dynamo.models import containers, methods, objects, texts
+from bcmend.dynamo.models import containers, exceptions, methods, objects, texts
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.trace_state import Phase, at_the_end
 from bcmend.dynamo.values import Value, constant, example_of, items_in, object_behind
@@ -216,7 +216,7 @@ def _moment(
     known = dict.fromkeys([*effects.id_to_variable.values(), *inside])
     owners = {base: each for each in known if (base := containers.contents_of(each)) is not None}
     written = list(written_objects.written_by(inside))
-    holding = filter(snapshots.holds_items, (*known, *owners))
+    holding = filter(snapshots.holds_state, dict.fromkeys([*known, *owners]))
     return Moment(
         site,
         frozenset(inside),
@@ -401,7 +401,9 @@ def _stored_later(effects: Any, moment: Moment) -> Iterator[tuple[Value, set[str
 def _changed_inside(effects: Any, moment: Moment) -> Iterator[Value]:
     """Yield containers that hold something else by now, and tensors changed in place."""
     for container in moment.containers:
-        if container.has_changed(besides="mutation_type"):
+        is_exception = snapshots.is_exception(container.variable)
+        among = exceptions.IN_TEXTS if is_exception else None
+        if container.has_changed(besides=["mutation_type"], among=among):
             yield moment.owners.get(container.variable, container.variable)
     remembered = {container.variable for container in moment.containers}
     for each in dict.fromkeys([*effects.id_to_variable.values(), *moment.versions]):

@@ -7,7 +7,6 @@ Nothing of the main trace is different afterwards. Relies on Dynamo's ``Subgraph
 
 from __future__ import annotations
 
-import copy
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -31,6 +30,7 @@ from bcmend.tracing.speculation import (
     iterators,
     late_texts,
     traced_backwards,
+    unknown_models,
 )
 
 
@@ -172,7 +172,16 @@ class _Recording(_SideEffects):
         tracked = getattr(super(), methods.TRACK_OBJECT)(item, variable, *more, **named)
         for each in snapshots.containers_of(variable):
             self.check_allowed_side_effect(each)
+        if snapshots.is_exception(variable):
+            self.check_allowed_side_effect(variable)
         return tracked
+
+    @methods.implements(methods.TRACK_ATTRIBUTES)
+    def _track_attributes(self, variable: Any) -> Any:
+        """Note how an object was of which Dynamo keeps attributes from here on."""
+        # Whether the arm has made it is not known.
+        self._remembered.setdefault(id(variable), snapshots.remember(variable))
+        return getattr(super(), methods.TRACK_ATTRIBUTES)(variable)
 
     def track_global_existing(self, source: Any, item: Any) -> Value:
         """Return one model of a global variable for all stores to it, which has its value now.
@@ -216,13 +225,12 @@ def _recording_kind(kind: type) -> Any:
 @contextmanager
 def _state_of_the_tracer_stays(tx: compat.Tracer) -> Iterator[None]:
     """Restore the stack of exceptions being handled, and the table of signatures the arm made."""
-    handling, output = exceptions.handling_of(tx), tx.output
-    before = {name: copy.copy(value) for name, value in handling.items()}
+    put_back, output = exceptions.remember_handling(tx), tx.output
     signatures = dict(output.signature_cache)
     try:
         yield
     finally:
-        handling.update(before)
+        put_back()
         output.signature_cache = signatures
 
 
@@ -252,8 +260,8 @@ def trace_arm(
                 open_sink() as records,
             ):
                 tracer.lifted_freevars = lifted
-                _remember_containers(recording, arm.arguments)
-                with iterators.none_left_suspended(tx):
+                _remember_containers(recording, [*arm.arguments, *exceptions.handled_in(tx)])
+                with iterators.none_left_suspended(tx), unknown_models.none_made():
                     result = arm.call(tx)
                 graph = tracer.graph
                 left = _numbers_in((result, arm.arguments, *_left_in(recording, records)), graph)
@@ -353,9 +361,10 @@ def _remember_containers(recording: Any, arguments: Sequence[Value]) -> None:
     """
 
     def note(variable: Value) -> None:
+        unknown_models.require_known(variable)
         for each in snapshots.containers_of(variable):
             recording.check_allowed_side_effect(each)
-        if snapshots.is_consumable(variable):
+        if snapshots.is_consumable(variable) or snapshots.is_exception(variable):
             recording.check_allowed_side_effect(variable)
 
     for variable in list(recording.id_to_variable.values()):
@@ -403,6 +412,9 @@ def _effects(
                 kinds[variable, name] = recording.attr_mutation_kinds[variable][name]
     stored = {id(variable) for variable, _ in attributes}
     containers, consumed, other = _changes_of_objects(recording, stored)
+    for variable, name in attributes:
+        if snapshots.is_exception(variable) and name in exceptions.OF_PYTHON:
+            other = other or f"{name} of an exception"  # Dynamo reads the field of its model
     unmerged = ("arm-effects", other) if other else None
     return Effects(attributes, kinds, made, containers, tensors, consumed, unmerged)
 
@@ -421,6 +433,9 @@ def _changes_of_objects(
                 containers.append(ContainerChange(variable, state, after, is_open))
                 if variable.source is not None and variable.source.name.endswith("__kwdefaults__"):
                     other = other or "the defaults of a function"  # a call does not read them here
+        elif snapshots.is_exception(variable):
+            if remembered.has_changed(exceptions.NOTES):
+                other = other or f"an exception: {exceptions.class_of(variable).__name__}"
         elif not remembered.has_changed():
             continue
         elif snapshots.is_consumable(variable):

@@ -50,6 +50,10 @@ class Tables:
             if name not in self._but and isinstance(value, _TABLES):
                 yield name, value
 
+    def before(self, name: str) -> Any:
+        """Return what a table was."""
+        return self._before[name]
+
     def changed(self) -> list[str]:
         """Return the names of the tables that have changed, are new or are gone."""
         now, before = dict(self._now()), self._before
@@ -146,9 +150,14 @@ class World:
         for each in self.around:
             for node in each.new_nodes():
                 return "arm-effects", f"{node.target} in the graph around the arm"
-        for name in self.trace.changed():
-            return "arm-effects", f"a table of the trace: {name}"
-        return None
+        tables = [name for name in self.trace.changed() if not self._is_no_effect(name)]
+        return ("arm-effects", f"a table of the trace: {tables[0]}") if tables else None
+
+    def _is_no_effect(self, name: str) -> bool:
+        """Return whether a table of the trace has changed by what is over."""
+        if name != effect_tables.LOCAL_GENERATORS:
+            return False
+        return effect_tables.has_only_ended_generators(self.output, self.trace.before(name))
 
     def put_back(self) -> None:
         """Restore all of it, but for the slots: those of an arm that is merged stay."""

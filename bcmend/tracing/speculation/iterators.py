@@ -60,17 +60,16 @@ def none_left_suspended(tx: compat.Tracer) -> Iterator[None]:
     count = len(made)
     try:
         yield
-        if any(
-            _is_suspended_in_a_block(translators.frame_of_generator(each)) for each in made[count:]
-        ):
+        if any(map(_is_suspended_in_a_block, made[count:])):
             raise Refusal("arm-effects", "a generator is left suspended in a try or with")
     finally:
         del made[count:]
 
 
-def _is_suspended_in_a_block(frame: Any) -> bool:
+def _is_suspended_in_a_block(generator: Any) -> bool:
+    frame = translators.frame_of_generator(generator)
     entry = exceptions.handler_of(frame.current_instruction)
-    if translators.is_exhausted(frame) or entry is None:
+    if translators.is_exhausted(generator) or entry is None:
         return False
     # From CPython 3.12 on a generator has a handler around all of it.
     return bool(entry.target.opname != "CALL_INTRINSIC_1")

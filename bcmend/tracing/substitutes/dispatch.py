@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from bcmend.dynamo import compat, frames, handlers, hooks
 from bcmend.dynamo.handlers import PASS, Answer
-from bcmend.dynamo.models import methods
-from bcmend.dynamo.values import Value, constant
+from bcmend.dynamo.models import methods, objects
+from bcmend.dynamo.values import Value, constant, object_behind
 from bcmend.knowledge import replaced_calls
 from bcmend.knowledge.replaced_calls import Substitute
 from bcmend.policy import Policy
@@ -108,13 +108,13 @@ def take_over(function: FunctionType, row: Substitute) -> bool:
 
 def _row_of(fn: Any) -> tuple[Substitute | None, Any, Value | None]:
     """Return the row of what Dynamo models, the callable, and what it is a method of."""
-    owner = getattr(fn, "obj", None)
+    owner = objects.owner_of_method(fn)
     owner = owner.realize() if isinstance(owner, Value) else None
     name = getattr(fn, "name", None)
     if isinstance(owner, compat.TensorVariable) and isinstance(name, str):
         return replaced_calls.of_tensor_method(name), None, owner
     for holder in ("fn", "value", "descriptor"):
-        value = getattr(fn, holder, None)
+        value = object_behind(fn, holder)
         if value is not None:
             row = replaced_calls.of_callable(value)
             if row is None and isinstance(value, FunctionType):

@@ -13,7 +13,7 @@ import functools
 import inspect
 import sys
 import types
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -31,6 +31,7 @@ _MODULES: Final = """
 #: Classes whose attributes have names that Dynamo uses, too.
 _PUBLIC: Final[tuple[type, ...]] = (
     *(int, str, bytes, float, list, dict, set, frozenset, tuple, slice, range, type, property),
+    OrderedDict,
     *(BaseException, ImportError, SyntaxError, types.CodeType, types.FrameType, types.FunctionType),
     *(types.MethodType, types.TracebackType, types.GeneratorType, dis.Instruction),
     *(inspect.Signature, inspect.Parameter, sympy.Symbol, Path),
@@ -43,7 +44,9 @@ _PUBLIC: Final[tuple[type, ...]] = (
 #: Names that objects have and no class: of a proxy, a compiler of Inductor, a mode of dispatch,
 #: ranges and assertions of numbers, a context of autograd; an argument of ``torch._check_with``.
 _OF_OBJECTS: Final = frozenset(
-    "node config tracer is_int expr needs_input_grad saved_tensors error_type".split()
+    """
+    node config tracer is_int expr needs_input_grad saved_tensors error_type default_value popleft
+    """.split()
 )
 _DEFINITIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
 #: Functions that are given the name of an attribute as their second argument.

@@ -10,6 +10,7 @@ import pytest
 
 from bcmend.dynamo import compat
 from bcmend.dynamo.models import containers
+from bcmend.dynamo.models.containers import ARE_ONE
 from bcmend.dynamo.values import constant
 
 ONE, TWO = constant(1), constant(2)
@@ -22,15 +23,39 @@ def _tracing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _dictionary(kind: type = dict) -> Any:
-    return compat.ConstDictVariable({constant("a"): ONE, constant("b"): TWO}, kind)
+    items = {constant("a"): ONE, constant("b"): TWO}
+    if not ARE_ONE:
+        return compat.ConstDictVariable(items, kind)
+    models = {dict: compat.ConstDictVariable, OrderedDict: compat.OrderedDictVariable}
+    return models[kind](items)
 
 
+@pytest.mark.skipif(ARE_ONE, reason="an object of a subclass is the model of its contents")
 def test_contents_of_an_object_of_a_subclass() -> None:
     owner: Any = SimpleNamespace()
     assert containers.contents_of(owner) is None
     containers.set_contents(owner, ONE)
     assert containers.contents_of(owner) is ONE
     assert containers.contents_of(compat.ListVariable([ONE])) is None
+    assert containers.kind_of(compat.ListVariable) is compat.ListVariable
+
+
+@pytest.mark.skipif(not ARE_ONE, reason="an object of a subclass has a model of its contents")
+def test_an_object_of_a_subclass_is_the_model_of_its_contents() -> None:
+    heir = type("Heir", (dict,), {})()
+    owner = compat.UserDefinedDictVariable(heir, {constant("a"): ONE})
+    assert containers.contents_of(owner) is owner
+    assert containers.kind_of(type(owner)) is compat.ConstDictVariable
+    for plain in (compat.ListVariable([ONE]), _dictionary()):
+        assert containers.contents_of(plain) is None
+        assert containers.kind_of(type(plain)) is type(plain)
+
+
+def test_a_container_gets_other_items_in_the_same_places() -> None:
+    for made in (_dictionary(), compat.ListVariable([ONE, TWO])):
+        containers.fill(made, [TWO, TWO])
+        assert containers.items_held(made) == [TWO, TWO]
+    assert [containers.key_model(each).value for each in _dictionary().items] == ["a", "b"]
 
 
 def test_keys_are_models() -> None:
@@ -68,7 +93,9 @@ def test_what_is_made_is_like_its_model() -> None:
     assert containers.new_dictionary_like(ordered, {}).python_type() is OrderedDict
     deque = containers.new_deque_like(compat.DequeVariable([], constant(3)), [ONE])
     assert deque.items == [ONE] and deque.maxlen.as_python_constant() == 3  # type: ignore[union-attr]
-    named = compat.NamedTupleVariable(Pair(1, 2), tuple_vt=compat.TupleVariable([ONE, TWO]))
+    items = [ONE, TWO]
+    given: Any = {"items": items} if ARE_ONE else {"tuple_vt": compat.TupleVariable(items)}
+    named = compat.NamedTupleVariable(Pair(1, 2), **given)
     changed: Any = containers.named_tuple_like(named, [TWO, TWO])
     assert type(changed) is type(named) and list(changed.items) == [TWO, TWO]
 

@@ -42,10 +42,29 @@ def test_the_exceptions_being_handled() -> None:
     assert exceptions.handled_in(tx) == [] and exceptions.innermost_handled(tx) is None
     assert exceptions.raised_in(tx) is None
     first, second = _raised(), _raised()
+    # Its name in torch 2.13, and the one after that.
+    names = ("set_current_exception", "set_raised_exception")
+    set_raised = next(getattr(stack, name) for name in names if hasattr(stack, name))
     for each in (first, second):
-        stack.set_current_exception(each)
+        set_raised(each)
         assert exceptions.raised_in(tx) is each
         stack.move_current_exception_to_stack()
     assert exceptions.handled_in(tx) == [first, second]
     assert exceptions.innermost_handled(tx) is second
-    assert exceptions.handling_of(tx) is vars(stack)
+    put_back = exceptions.remember_handling(tx)
+    stack.pop()
+    stack.append(first)
+    set_raised(first)
+    put_back()
+    assert exceptions.handled_in(tx) == [first, second] and exceptions.raised_in(tx) is None
+    put_back = exceptions.remember_handling(tx)
+    stack.pop()
+    put_back()
+    assert exceptions.handled_in(tx) == [first, second], "once more"
+
+
+def test_a_generator_may_handle_exceptions_of_its_own() -> None:
+    held = [_raised()]
+    own = SimpleNamespace(items=held)
+    assert exceptions.held_by_generator(SimpleNamespace(gi_exc_state=own)) is held
+    assert exceptions.held_by_generator(SimpleNamespace()) == []

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+import torch
 
 from bcmend.dynamo import compat
 from bcmend.dynamo.models import stable_names
@@ -60,16 +61,32 @@ def test_every_name_of_dynamo_is_listed_or_wrapped() -> None:
     assert unlisted(OUTSIDE) == []
 
 
+def _words_of_dynamo() -> set[str]:
+    folder = Path(inspect.getfile(compat.VariableTracker)).parent.parent
+    return {word for file in folder.rglob("*.py") for word in re.findall(r"\w+", file.read_text())}
+
+
+def test_names_of_one_release_are_names_of_that_release() -> None:
+    known = {name for each in names_in_use.of_dynamo().values() for name in each.names}
+    known |= set(vars(compat.object_protocol))
+    running = ".".join(torch.__version__.split(".")[:2])
+    for release, names in stable_names.OF_ONE_RELEASE.items():
+        if release == running:
+            assert names <= _words_of_dynamo()
+        else:
+            assert not names & known, "it has a row of its own, or none"
+
+
 @pytest.mark.parametrize(
     ("text", "name"),
     [
-        ("def f(value): return value.user_cls", "user_cls"),
-        ("def f(value): return getattr(value, '_base_vt')", "_base_vt"),
-        ("def f(value): return vars(value).get('_base_vt')", "_base_vt"),
+        ("def f(value): return value.original_items", "original_items"),
+        ("def f(value): return getattr(value, 'dv_dict')", "dv_dict"),
+        ("def f(value): return vars(value).get('dv_dict')", "dv_dict"),
         ("TABLES = '''keepalive mutation_user_stacks'''", "mutation_user_stacks"),
         ("def f(v):\n  match v:\n    case compat.DequeVariable(maxlen=3): ...", "maxlen"),
-        ("class Heir(compat.ListVariable):\n  def sq_length(self, tx): ...", "sq_length"),
-        ("class Mixed:\n  sq_length = 1\nclass Heir(Mixed, compat.ListVariable): ...", "sq_length"),
+        ("class Heir(compat.ListVariable):\n  def nb_add_impl(self, tx): ...", "nb_add_impl"),
+        ("class Mixed:\n  is_mutable = 1\nclass X(Mixed, compat.ListVariable): ...", "is_mutable"),
         ("def f(tx): return compat.TupleVariable.index(tx)", "index"),
     ],
 )  # fmt: skip
@@ -92,6 +109,7 @@ def _lacking(code: Code) -> list[Use]:
     """Return the names that are neither Dynamo's nor those of others."""
     known = names_in_use.public_names() | code.own_names() | set(vars(compat.object_protocol))
     known |= {name for each in names_in_use.of_dynamo().values() for name in each.names}
+    known |= frozenset[str]().union(*stable_names.OF_ONE_RELEASE.values())
     words = [each for each in code.words() if re.fullmatch("_?[a-z]+(_[a-z]+)+", each.name)]
     used = [each for each in code.attributes() if not each.name.isupper()]
     return [each for each in (*used, *words) if each.name not in known]
@@ -112,7 +130,7 @@ def test_names_that_are_wrapped_are_those_of_dynamo() -> None:
 
 def test_a_name_that_torch_lacks_is_found() -> None:
     classes = names_in_use.of_dynamo()
-    assert "sq_contains_impl" not in names_in_use.names_in("ListVariable", classes)
+    assert "sq_contains_anything" not in names_in_use.names_in("ListVariable", classes)
     assert "as_proxy" in names_in_use.names_in("ListVariable", classes)
     assert names_in_use.names_in("NoSuchVariable", classes) == frozenset()
 

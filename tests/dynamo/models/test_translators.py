@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from bcmend.dynamo import compat
 from bcmend.dynamo.models import translators
 
@@ -20,11 +22,20 @@ def test_the_function_of_a_frame() -> None:
 
 def test_the_frame_of_a_generator() -> None:
     block = SimpleNamespace(with_context=None)
-    frame = SimpleNamespace(generator_exhausted=False, block_stack=[block])
-    assert translators.frame_of_generator(SimpleNamespace(inline_tracer=frame)) is frame
-    assert not translators.is_exhausted(frame)
+    frame = SimpleNamespace(block_stack=[block])
+    generator = SimpleNamespace(inline_tracer=frame)
+    assert translators.frame_of_generator(generator) is frame
     assert translators.blocks_of(frame) == [block]
     assert not translators.is_in_a_context_of_the_program(frame)
+
+
+@pytest.mark.parametrize("is_exhausted", [False, True])
+def test_the_end_of_a_generator(is_exhausted: bool) -> None:
+    old = SimpleNamespace(inline_tracer=SimpleNamespace(generator_exhausted=is_exhausted))
+    new = SimpleNamespace(
+        inline_tracer=SimpleNamespace(), _frame_state_finished=lambda: is_exhausted
+    )
+    assert translators.is_exhausted(old) is translators.is_exhausted(new) is is_exhausted
 
 
 def test_a_context_manager_of_the_program() -> None:

@@ -24,7 +24,7 @@ from tests.tracing.in_trace import during_trace
 
 def _dictionary(*names: str) -> Any:
     given: Any = {constant(name): constant(1) for name in names}
-    return compat.ConstDictVariable(given, dict, mutation_type=compat.ValueMutationNew())
+    return compat.ConstDictVariable(given, mutation_type=compat.ValueMutationNew())
 
 
 def test_own_names_are_left_out() -> None:

@@ -14,6 +14,7 @@ import bcmend
 from bcmend.dynamo import compat
 from bcmend.dynamo.handlers import PASS
 from bcmend.dynamo.handlers import Call as HandlerCall
+from bcmend.dynamo.models import texts
 from bcmend.dynamo.values import constant
 from bcmend.tracing.handlers import strings
 from bcmend.tracing.numbers import scalars
@@ -166,7 +167,7 @@ def test_an_exported_program_needs_no_text() -> None:
 
 
 def _text(tx: Any, number: Any) -> Any:
-    return compat.StringFormatVariable.create("<{}>", [number], {})
+    return texts.text_of("<{}>", [number], {})
 
 
 @pytest.mark.parametrize("between", ["", ", ", "{}", "{0}"])

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from bcmend.dynamo import compat, fx_graph
+from bcmend.dynamo.models import objects
 from bcmend.dynamo.values import constant, example_of
 from bcmend.tracing.lowering.cond import by_cond, without_aliases
 from bcmend.tracing.merging.merge import Pair
@@ -124,7 +125,7 @@ def test_a_size_that_an_arm_finds_out_is_refused() -> None:
 
 def test_a_number_is_refused() -> None:
     def step(tx: Any, predicate: Any, x: Any) -> Any:
-        size = x.var_getattr(tx, "shape").items[0]
+        size = objects.attribute_of(tx, x, "shape").items[0]
         assert isinstance(size, compat.SymNodeVariable)
         then_arm, else_arm = arm(tx, lambda: size), arm(tx, lambda: size)
         by_cond(tx, predicate, then_arm, else_arm, [Pair(size, size)])

@@ -536,3 +536,43 @@ def test_an_attribute_of_one_side_needs_that_no_other_code_names_it(
         return x
 
     traced(step, FLAG, torch.ones(2), Box())
+
+
+def _counting() -> Callable[[Tensor], Any]:
+    calls = 1
+
+    def program(x: Tensor) -> Any:
+        nonlocal calls
+        calls += 1
+        if x.sum() > 0:
+            calls += 10
+            return x * calls, calls
+        return x * 2 * calls, calls
+
+    return program
+
+
+def _counting_in_a_function() -> Callable[[Tensor], Any]:
+    calls = 1
+
+    def chosen(x: Tensor, number: int) -> Any:
+        return (x * number, number * 2) if x.sum() > 0 else (x - number, number + 7)
+
+    def program(x: Tensor) -> Any:
+        nonlocal calls
+        calls += 3
+        twice = calls * 2
+        x, number = chosen(x, twice + 1)
+        calls += 1
+        return x, number, twice
+
+    return program
+
+
+@pytest.mark.parametrize("make", [_counting, _counting_in_a_function])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_number_that_each_call_counts_up_is_that_of_the_call(make: Any, backend: str) -> None:
+    def calls() -> list[Call]:
+        return [call(torch.tensor(each)) for each in (*VECTORS, *VECTORS, *VECTORS[::-1])]
+
+    assert_equivalent(make, calls, backend=backend, fullgraph=False, graphs=None, recompiles=None)

@@ -43,7 +43,7 @@ def _to(variable: Any, *after: Any) -> ContainerChange:
 
 def _keyed(**items: Any) -> Any:
     given: Any = {constant(key): value for key, value in items.items()}
-    return compat.ConstDictVariable(given, dict, mutation_type=compat.ValueMutationNew())
+    return compat.ConstDictVariable(given, mutation_type=compat.ValueMutationNew())
 
 
 def test_items_that_both_sides_set_are_merged_place_by_place() -> None:

@@ -621,7 +621,7 @@ def test_a_key_that_is_deleted_and_added_again_gets_its_new_place(drafts: list[D
     def step(tx: Any, flag: Any, x: Any) -> Any:
         def entries(*names: str) -> Any:
             given: Any = {constant(name): x for name in names}
-            return compat.ConstDictVariable(given, dict, mutation_type=compat.ValueMutationNew())
+            return compat.ConstDictVariable(given, mutation_type=compat.ValueMutationNew())
 
         before = entries("a", "b")
         _journaled(tx, flag, before, entries("b", "c").items, before.items)

@@ -24,7 +24,7 @@ def _known(monkeypatch: pytest.MonkeyPatch, key: str, *records: Any) -> list[str
 
     def step(tx: Any, x: Any) -> Any:
         owner = compat.ConstDictVariable(
-            {constant("a"): x}, dict, mutation_type=compat.ValueMutationNew()
+            {constant("a"): x}, mutation_type=compat.ValueMutationNew()
         )
         inputs = [make(owner) for make in records]
         monkeypatch.setattr(record_builder, "records_until_now", lambda tx: inputs)

@@ -33,7 +33,7 @@ def _list(*items: Any, inside: bool = True) -> Any:
 def _dict(**items: Any) -> Any:
     keys: Any = {constant(key): value for key, value in items.items()}
     with compat.enter_new_scope():
-        return compat.ConstDictVariable(keys, dict, mutation_type=compat.ValueMutationNew())
+        return compat.ConstDictVariable(keys, mutation_type=compat.ValueMutationNew())
 
 
 def _tuple(*items: Any) -> Any:

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from bcmend.dynamo import compat
+from bcmend.dynamo.models import methods
 from bcmend.dynamo.values import constant
 from bcmend.names import UNBOUND
 from bcmend.tracing.merging.lazy_phi import (
@@ -88,7 +89,7 @@ def test_a_local_that_one_arm_leaves_unbound_is_never_gated() -> None:
     "question",
     [
         lambda tx, phi: phi.call_method(tx, "append", [], {}),
-        lambda tx, phi: phi.var_getattr(tx, "name"),
+        lambda tx, phi: getattr(phi, methods.GETATTR)(tx, "name"),
         lambda tx, phi: phi.python_type(),
         lambda tx, phi: phi.as_proxy(),
         lambda tx, phi: phi.is_python_constant(),

@@ -362,3 +362,116 @@ def test_code_that_was_looked_at_for_stores_is_not_kept_alive(line: str, stores:
     space.clear()
     gc.collect()
     assert code() is None
+
+
+class _Failed(Exception):
+    """An exception of the program."""
+
+
+@pytest.mark.parametrize("kind", [ValueError, _Failed])
+@pytest.mark.parametrize("is_in_an_arm", [True, False])
+def test_an_exception_is_shown_with_the_arguments_it_had(kind: Any, is_in_an_arm: bool) -> None:
+    def in_an_arm(x: torch.Tensor) -> Any:
+        error = kind("first")
+        if x.sum() > 0:
+            print(error, x.sum())
+            x = x + 1
+        error.args = ("second", 2)
+        return x.sin(), error.args
+
+    def twice(x: torch.Tensor) -> Any:
+        error = kind("first")
+        print(error, x.sum())
+        error.args = ("second", 2)
+        print(repr(error), x.sum())
+        return x.sin()
+
+    _assert_equal(lambda: in_an_arm if is_in_an_arm else twice)
+
+
+def test_a_cause_is_not_in_the_text_of_an_exception() -> None:
+    def program(x: torch.Tensor) -> Any:
+        error = _Failed("first")
+        print(error, x.sum())
+        error.__cause__ = KeyError("cause")
+        return x.sin()
+
+    assert_equivalent(lambda: program, signs)
+
+
+class _Formatted:
+    """Notes that it was formatted; there since before the call, or made in it."""
+
+    def __init__(self, seen: list[int]) -> None:
+        self.seen = seen
+
+    def __format__(self, spec: str) -> str:
+        self.seen.append(len(self.seen))
+        return "formatted"
+
+
+def _format_in_an_arm() -> Any:
+    seen: list[int] = []
+    shown = _Formatted(seen)
+
+    def program(x: torch.Tensor) -> Any:
+        if x.sum() > 0:
+            print(f"{shown} {x.sum()}")
+            x = x * 2
+        return x * len(seen), len(seen)
+
+    return program
+
+
+def _format_at_once() -> Any:
+    seen: list[int] = []
+    shown = _Formatted(seen)
+
+    def program(x: torch.Tensor) -> Any:
+        print(f"{shown:>3}", x.sum())
+        return x * len(seen), len(seen)
+
+    return program
+
+
+def _format_what_is_made() -> Any:
+    seen: list[int] = []
+
+    def program(x: torch.Tensor) -> Any:
+        text = f"{_Formatted(seen)} {x.sum()}"
+        print(text)
+        return x * len(seen), len(seen)
+
+    return program
+
+
+def _format_in_a_check() -> Any:
+    seen: list[int] = []
+    shown = _Formatted(seen)
+
+    def program(x: torch.Tensor) -> Any:
+        text = f"{shown}"
+        if x.sum() > 0:
+            raise ValueError(text)
+        return x * len(seen), text
+
+    return program
+
+
+@pytest.mark.parametrize(
+    "make", [_format_in_an_arm, _format_at_once, _format_what_is_made, _format_in_a_check]
+)
+def test_what_formatting_changes_is_changed_when_it_is_formatted(make: Any) -> None:
+    _assert_equal(make)
+
+
+def _assert_equal(make: Any) -> None:
+    for backend in ("eager", "aot_eager"):
+        assert_equivalent(
+            make,
+            lambda: [*signs(), *signs()],
+            backend=backend,
+            fullgraph=False,
+            graphs=None,
+            recompiles=None,
+        )

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.differences_of_torch import GENERATORS_LEFT_IN_YIELD_FROM_FAIL
 from tests.equivalence import Comparison, assert_equivalent, call, fresh
 
 
@@ -75,7 +76,15 @@ def _over_a_generator(x: Tensor) -> Tensor:
 
 @pytest.mark.parametrize(
     "program",
-    [_left_early, _zipped, _over_a_dictionary, _advanced_in_an_arm, _over_a_generator],
+    [
+        *(_left_early, _zipped, _over_a_dictionary, _advanced_in_an_arm),
+        pytest.param(
+            _over_a_generator,
+            marks=pytest.mark.xfail(
+                GENERATORS_LEFT_IN_YIELD_FROM_FAIL, reason="stock torch fails to close it"
+            ),
+        ),
+    ],
     ids=lambda program: program.__name__[1:],
 )
 def test_an_iterator_that_nobody_sees_later_is_no_obstacle(program: Any) -> None:

@@ -1,0 +1,17 @@
+"""What releases of torch do differently by themselves; tests name it as their condition."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import torch
+
+_RELEASE: Final = ".".join(torch.__version__.split(".")[:2])
+
+#: ``f"{number:.1f}"`` of a float that has become dynamic ends in ``InternalTorchDynamoError``.
+FORMATTED_FLOATS_FAIL: Final = _RELEASE == "2.15"
+#: Dynamo closes a generator that is left in a ``yield from``, and what that goes over, too; of a
+#: tuple or a list it cannot.
+GENERATORS_LEFT_IN_YIELD_FROM_FAIL: Final = _RELEASE == "2.15"
+#: Dynamo traces stores to attributes of a ``SimpleNamespace``.
+NAMESPACES_ARE_TRACED: Final = _RELEASE != "2.13"
