@@ -21,7 +21,7 @@ from typing import Any, Final, TypeVar
 import torch
 
 from bcmend.dynamo import compat, frames
-from bcmend.dynamo.models import objects
+from bcmend.dynamo.models import methods, objects
 from bcmend.errors import MissingInTorch
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -246,8 +246,9 @@ class Registry:
     @staticmethod
     def _replace(undo: list[Callable[[], None]], owner: Any, name: str, value: Any) -> None:
         before = vars(owner).get(name, _ABSENT)
-        write, delete = functools.partial(setattr, owner), functools.partial(delattr, owner)
-        undo.append(_exchange(write, delete, name, before, value))
+        for holder, field_name in [(owner, name), *methods.held_in_tables(owner, before)]:
+            write, delete = functools.partial(setattr, holder), functools.partial(delattr, holder)
+            undo.append(_exchange(write, delete, field_name, before, value))
 
     def _use_own_caches(self) -> None:
         """Exchange the caches of ``_CACHES``."""

@@ -536,3 +536,47 @@ def test_a_row_is_put_in_front_of_the_present_one_and_taken_out(
     for end in endings:
         end()
     assert present == {"known": "before"}
+
+
+def _held(owner: Any) -> Iterator[Any]:
+    """Yield what the tables of a class and of its bases hold, and what their entries do."""
+    for kind in owner.__mro__:
+        tables = (each for each in vars(kind).values() if isinstance(each, dict))
+        for entry in (each for table in tables for each in table.values()):
+            yield entry
+            yield from (getattr(entry, name, None) for name in _fields(entry))
+
+
+def _fields(entry: Any) -> list[str]:
+    return [*getattr(type(entry), "__slots__", ()), *getattr(entry, "__dict__", ())]
+
+
+def test_no_table_of_torch_holds_a_method_past_its_hooks() -> None:
+    """Dynamo would call what the table holds, and no hook."""
+    declared = [each for each in REGISTRY.hooks if not each.is_of_trace] + REGISTRY.watches
+    owners = {each.owner for each in declared if isinstance(each.owner, type)}
+    torch_own = {
+        id(found): f"{each.target}"
+        for each in declared
+        for found in [hooks.original(getattr(each.owner, each.name, None))]
+        if each.owner in owners and isinstance(found, FunctionType)
+    }
+    REGISTRY.watch(is_wanted=True)
+    try:
+        with hooks.active():
+            passed = {
+                torch_own[id(each)]
+                for owner in owners
+                for each in _held(owner)
+                if id(each) in torch_own
+            }
+        watched = {each.target for each in REGISTRY.watches}
+        past = {
+            torch_own[id(each)]
+            for owner in owners
+            for each in _held(owner)
+            if id(each) in torch_own
+        }
+    finally:
+        REGISTRY.watch(is_wanted=False)
+    assert passed - watched == set() and past & watched == set()

@@ -51,9 +51,20 @@ def arguments_of(error: Any) -> list[compat.VariableTracker]:
     return list(error.args)
 
 
-def set_arguments(error: Any, arguments: list[compat.VariableTracker]) -> None:
-    """Give an exception of Python's own class other ``args``."""
-    error.args = arguments
+class MergedArguments(list[Any]):
+    """The ``args`` of an exception behind the branch in which it was made; ``in_arm`` were there.
+
+    They are the same to the program: only the models are of another graph.
+    """
+
+    def __init__(self, arguments: list[compat.VariableTracker], in_arm: list[Any]) -> None:
+        super().__init__(arguments)
+        self.in_arm = in_arm
+
+
+def set_merged_arguments(error: Any, arguments: list[compat.VariableTracker]) -> None:
+    """Give an exception of Python's own class its ``args`` as they are behind a branch."""
+    error.args = MergedArguments(arguments, error.args)
 
 
 def set_arguments_of_object(

@@ -20,6 +20,19 @@ def _either(owner: Any, name: str, before: str) -> str:
     return name if hasattr(owner, name) else before
 
 
+def held_in_tables(owner: Any, function: Any) -> list[tuple[Any, str]]:
+    """Return the places beside a class where a method is held: entries of its table of methods.
+
+    Dynamo calls the entry, not the attribute. Torch 2.13 has no such tables.
+    """
+    table: dict[str, Any] = vars(owner).get(METHOD_TABLE, {}) if isinstance(owner, type) else {}
+    entries = (each for each in table.values() if hasattr(each, _HANDLER))
+    return [(each, _HANDLER) for each in entries if getattr(each, _HANDLER) is function]
+
+
+METHOD_TABLE: Final = "tp_methods"
+_HANDLER: Final = "handler"
+
 # Slots of models, which follow those of Python's types.
 
 _ANY: Final = compat.VariableTracker

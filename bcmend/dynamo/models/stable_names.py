@@ -87,8 +87,8 @@ OF_ONE_RELEASE: Final[dict[str, frozenset[str]]] = {
     "2.15": frozenset(
         """
         ComputedLazyConstantVariable _frame_state_finished computed_lazy_constant_max_nodes
-        gi_exc_state im_self local_generators lookup_tp_getset_member pynumber_float pynumber_int
-        tp_str_impl track_attribute_mutation_new
+        gi_exc_state handler im_self local_generators lookup_tp_getset_member pynumber_float
+        pynumber_int tp_methods tp_str_impl track_attribute_mutation_new
         """.split()
     ),
 }

@@ -214,7 +214,7 @@ class Merger:
         related = self._adopt_all(exceptions.related_to(value), then_side)
 
         def build(merged: Merged) -> Value:
-            exceptions.set_arguments(value, _built(parts, merged))
+            exceptions.set_merged_arguments(value, _built(parts, merged))
             _built(related, merged)
             return value
 
