@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from bcmend.dynamo import compat
+from bcmend.dynamo import compat, snapshots
 from bcmend.dynamo.models import exceptions
 from bcmend.dynamo.values import constant
 
@@ -20,7 +20,9 @@ def test_an_exception_has_a_class_and_arguments() -> None:
     error = _raised()
     assert exceptions.class_of(error) is ValueError
     assert exceptions.arguments_of(error) == [ONE]
-    exceptions.set_arguments(error, [TWO])
+    before = error.args
+    exceptions.set_merged_arguments(error, [TWO])
+    assert snapshots.is_same(before, error.args) and not snapshots.is_same([TWO, TWO], error.args)
     assert exceptions.arguments_of(error) == [TWO]
     context, cause = exceptions.related_to(error)
     assert context.is_constant_none() and cause.is_constant_none()
