@@ -11,9 +11,12 @@ from typing import Final
 
 import torch
 
+from bcmend.errors import BcmendError
+
 #: The first two numbers of each tested release.
 TESTED: Final = ("2.13",)
 _VARIABLE: Final = "BCMEND_UNTESTED_TORCH"
+_WORDS: Final = ("refuse", "warn", "error")
 
 
 def is_tested() -> bool:
@@ -23,12 +26,20 @@ def is_tested() -> bool:
 
 def is_used() -> bool:
     """Return whether bcmend works with the running torch, which may be no tested release."""
-    return is_tested() or os.environ.get(_VARIABLE) == "warn"
+    return is_tested() or _chosen() == "warn"
 
 
 def is_an_error() -> bool:
     """Return whether a release that is not tested is an error."""
-    return not is_tested() and os.environ.get(_VARIABLE) == "error"
+    return not is_tested() and _chosen() == "error"
+
+
+def _chosen() -> str:
+    """Return what the environment chooses. Raises ``BcmendError`` for any other word."""
+    word = os.environ.get(_VARIABLE) or _WORDS[0]
+    if word not in _WORDS:
+        raise BcmendError(f"{_VARIABLE} is {word!r}; set it to one of {', '.join(_WORDS)}")
+    return word
 
 
 def sentence() -> str:
