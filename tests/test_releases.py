@@ -135,7 +135,7 @@ def test_an_untested_release_is_an_error_if_the_environment_says_so(
 def test_another_word_in_the_environment_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "__version__", "2.14.0")
     monkeypatch.setenv("BCMEND_UNTESTED_TORCH", "wran")
-    with pytest.raises(bcmend.BcmendError, match="'wran'.* refuse, warn, error"):
+    with pytest.raises(bcmend.BcmendError, match=r"'wran'.* refuse, warn, error"):
         bcmend.patch(lambda x: x)
 
 
