@@ -49,7 +49,7 @@ def _run(oracle: str, examples: int) -> None:
 
 @pytest.mark.filterwarnings("ignore")
 def test_mended_code_in_plain_python() -> None:
-    _run("plain", 200)
+    _run("plain", 120)
 
 
 @pytest.mark.filterwarnings("ignore")
