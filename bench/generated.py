@@ -54,14 +54,19 @@ def generated_model(layers: int, form: Form = Form.BRANCH) -> Module:
     for number in range(layers):
         choice = form.value.format(number=number)
         source = _LAYER.format(number=number, width=WIDTH, choice=choice)
-        # Dynamo imports the modules of the functions that it inlines, so each has to be known.
-        module = ModuleType(f"bench_model_{serial}_layer_{number}")
-        sys.modules[module.__name__] = module
-        namespace = vars(module)
-        namespace["torch"] = torch
-        exec(compile(source, f"<model {serial}, layer {number}>", "exec"), namespace)
-        made.append(namespace[f"Layer{number}"]())
+        module = module_of(f"bench_model_{serial}_layer_{number}", source)
+        made.append(vars(module)[f"Layer{number}"]())
     return Sequential(*made).eval()
+
+
+def module_of(name: str, source: str, **names: object) -> ModuleType:
+    """Return a new module of that source, in which `torch` and `names` are known."""
+    module = ModuleType(name)
+    # Dynamo imports the modules of the functions that it inlines, so each has to be known.
+    sys.modules[name] = module
+    vars(module).update(names, torch=torch)
+    exec(compile(source, f"<{name}>", "exec"), vars(module))
+    return module
 
 
 def generated_input() -> Tensor:

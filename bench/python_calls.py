@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count
-from types import FrameType, ModuleType
+from types import FrameType
 from typing import Final
 
 import torch
@@ -22,6 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 import bcmend
+from bench.generated import module_of
 from corpus.models.case import Inputs, ModelCase
 from corpus.unharmed.registry import CASES
 
@@ -225,11 +226,8 @@ def _network() -> torch.nn.Module:
 
 def _choosing(layers: int, choice: str) -> torch.nn.Module:
     """Return layers that choose, their class made for them."""
-    module = ModuleType(f"bench_choosing_{next(_serial_numbers)}")
-    sys.modules[module.__name__] = module  # Dynamo imports the modules of what it inlines
-    vars(module).update(torch=torch, network=_network)
-    source = _CHOOSING.format(choice=choice)
-    exec(compile(source, f"<{module.__name__}>", "exec"), vars(module))
+    name = f"bench_choosing_{next(_serial_numbers)}"
+    module = module_of(name, _CHOOSING.format(choice=choice), network=_network)
     torch.manual_seed(0)
     return torch.nn.Sequential(*(module.Choosing() for _ in range(layers)))
 
