@@ -556,27 +556,22 @@ def test_no_table_of_torch_holds_a_method_past_its_hooks() -> None:
     declared = [each for each in REGISTRY.hooks if not each.is_of_trace] + REGISTRY.watches
     owners = {each.owner for each in declared if isinstance(each.owner, type)}
     torch_own = {
-        id(found): f"{each.target}"
+        id(found): each.target
         for each in declared
         for found in [hooks.original(getattr(each.owner, each.name, None))]
         if each.owner in owners and isinstance(found, FunctionType)
     }
+
+    def held_past_hooks() -> set[str]:
+        held = (id(each) for owner in owners for each in _held(owner))
+        return {torch_own[each] for each in held if each in torch_own}
+
     REGISTRY.watch(is_wanted=True)
     try:
         with hooks.active():
-            passed = {
-                torch_own[id(each)]
-                for owner in owners
-                for each in _held(owner)
-                if id(each) in torch_own
-            }
+            passed = held_past_hooks()
         watched = {each.target for each in REGISTRY.watches}
-        past = {
-            torch_own[id(each)]
-            for owner in owners
-            for each in _held(owner)
-            if id(each) in torch_own
-        }
+        past = held_past_hooks()
     finally:
         REGISTRY.watch(is_wanted=False)
     assert passed - watched == set() and past & watched == set()
