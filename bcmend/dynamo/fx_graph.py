@@ -49,6 +49,12 @@ def tracers(tx: compat.Tracer) -> Iterator[Any]:
         tracer = tracer.parent
 
 
+def operators_around(tx: compat.Tracer) -> Iterator[str]:
+    """Yield the names of the operators whose bodies are being written, from the inside out."""
+    bodies = (each for each in tracers(tx) if each.parent is not None)
+    yield from (getattr(each.source_target, "__name__", "") for each in bodies)
+
+
 def _add(
     tx: compat.Tracer, kind: str, target: Any, arguments: tuple[Any, ...], named: dict[str, Any]
 ) -> compat.TensorVariable:

@@ -17,10 +17,14 @@ from bcmend.dynamo.models import methods
 
 #: Whether an object of a subclass of a container is itself the model of its contents.
 ARE_ONE: Final = issubclass(compat.UserDefinedDictVariable, compat.ConstDictVariable)
-_OWNERS: Final = (
-    compat.UserDefinedObjectVariable,
-    compat.OrderedDictVariable,
-    compat.DefaultDictVariable,
+_BESIDE: Final = (compat.OrderedDictVariable, compat.DefaultDictVariable)
+_OWNERS: Final = (compat.UserDefinedObjectVariable, *_BESIDE)
+#: Models of containers of Python's own classes.
+_PLAIN: Final = (
+    compat.ConstDictVariable,
+    compat.ListVariable,
+    compat.SetVariable,
+    compat.DequeVariable,
 )
 #: Models of containers that have nothing but their items, and are made by their items.
 DICTIONARIES: Final[tuple[type, ...]] = (
@@ -29,7 +33,6 @@ DICTIONARIES: Final[tuple[type, ...]] = (
     else (compat.ConstDictVariable,)
 )
 
-_BESIDE: Final = (compat.OrderedDictVariable, compat.DefaultDictVariable)
 #: Models of dictionaries with attributes, beside ``UserDefinedDictVariable``.
 WITH_ATTRIBUTES: Final[tuple[type, ...]] = (
     tuple(getattr(compat.user_defined, f"UserDefined{kind.__name__}") for kind in _BESIDE)
@@ -64,13 +67,7 @@ def set_contents(variable: Any, contents: compat.VariableTracker) -> None:
 
 def kind_of(kind: type) -> type:
     """Return the model of plain containers that have the same contents as those of a model."""
-    if ARE_ONE:
-        plain = (
-            *(compat.ConstDictVariable, compat.ListVariable, compat.SetVariable),
-            compat.DequeVariable,
-        )
-        return next((each for each in plain if issubclass(kind, each)), kind)
-    return kind
+    return next((each for each in _PLAIN if issubclass(kind, each)), kind) if ARE_ONE else kind
 
 
 def items_held(container: Any) -> list[compat.VariableTracker]:

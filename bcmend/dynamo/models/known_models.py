@@ -99,7 +99,10 @@ _TORCH: Final = "torch."
 
 def is_unknown(model: Any) -> bool:
     """Return whether a model is one of Dynamo's that the list does not have."""
-    kind = type(model)
+    return _is_unknown_kind(type(model))
+
+
+def _is_unknown_kind(kind: type) -> bool:
     return kind.__name__ not in KNOWN and kind.__module__.startswith(_TORCH)
 
 
@@ -108,9 +111,7 @@ def noted() -> Iterator[list[str]]:
     """Yield a list of the names of such models that are made in the block."""
     found: list[str] = []
     every: list[Any] = type(compat.VariableTracker).all_subclasses
-    kinds = [
-        kind for kind in every if kind.__name__ not in KNOWN and kind.__module__.startswith(_TORCH)
-    ]
+    kinds = list(filter(_is_unknown_kind, every))
     before = [vars(kind).get("__init__") for kind in kinds]
     made = [_noting(kind.__init__, found) for kind in kinds]
     try:

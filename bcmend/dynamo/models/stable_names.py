@@ -48,7 +48,7 @@ OutputGraph: add_cleanup_hook cleanup_hooks create_node create_proxy current_tra
     root_tx save_global_state shape_env should_exit side_effects signature_cache subtracer
     tracers tracing_context
 SubgraphTracer: bound_symbols create_graph_input create_proxy graph has_input_mutation
-    input_name_to_proxy lifted_freevars parent source_target
+    input_name_to_proxy lifted_freevars parent
 MutationInfo: mutated_input_indices
 GraphArg: example source
 TracingContext: fake_mode global_context guards_context previously_inlined_functions try_get

@@ -71,9 +71,8 @@ def by_cond(
 
 def _require_no_checkpoint(tx: compat.Tracer) -> None:
     """Raise ``Refusal`` in a checkpoint: torch has no rule for the operator under its modes."""
-    for tracer in fx_graph.tracers(tx):
-        if getattr(tracer.source_target, "__name__", "") in _CHECKPOINTS:
-            raise Refusal("not-captured", "torch has no rule for `torch.cond` in a checkpoint")
+    if not _CHECKPOINTS.isdisjoint(fx_graph.operators_around(tx)):
+        raise Refusal("not-captured", "torch has no rule for `torch.cond` in a checkpoint")
 
 
 def _require_known_sizes(operands: Sequence[Proxy], pairs: Sequence[Pair]) -> None:

@@ -91,9 +91,8 @@ def _taken_out(tx: compat.Tracer, node: Node, module: GraphModule) -> list[Draw]
 
 def require_one_run(tx: compat.Tracer) -> None:
     """Raise ``Refusal`` within operators that may run what they hold again, as checkpoints do."""
-    for tracer in fx_graph.tracers(tx):
-        name = getattr(tracer.source_target, "__name__", "")
-        if tracer.parent is not None and name != "bcmend_branch":
+    for name in fx_graph.operators_around(tx):
+        if name != "bcmend_branch":
             raise Refusal("random-under-gradients", f"inside {name or 'another operator'}")
 
 
