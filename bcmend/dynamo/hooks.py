@@ -22,6 +22,7 @@ import torch
 
 from bcmend.dynamo import compat, frames
 from bcmend.dynamo.models import methods, objects
+from bcmend.dynamo.operators import FUNCTIONS, KERNELS, OPERATORS, table
 from bcmend.errors import MissingInTorch
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -124,43 +125,11 @@ def original(function: Any) -> Any:
     return function
 
 
-FUNCTIONS, OPERATORS, KERNELS = "functions", "operators", "kernels"
-
 #: Caches of Dynamo's that hold the methods themselves; attributes of ``BuiltinVariable``.
 _CACHES: Final = ("_binop_handlers", "call_function_handler_cache")
 #: Classes of which the objects of a trace get a subclass.
 _PER_TRACE: Final[tuple[type, ...]] = (compat.OutputGraph, compat.SideEffects, compat.ShapeEnv)
 _ABSENT: Final = object()
-
-
-class _Kernels:
-    """What operators with graphs as arguments run for a dispatch key or in a mode, as a table."""
-
-    @staticmethod
-    def _of(operator: Any, key: Any) -> Any:
-        is_mode = isinstance(key, type)
-        return operator.python_key_table if is_mode else operator.py_kernels
-
-    def get(self, place: tuple[Any, Any], default: Any) -> Any:
-        return self._of(*place).get(place[1], default)
-
-    def __setitem__(self, place: tuple[Any, Any], kernel: Any) -> None:
-        self._of(*place)[place[1]] = kernel
-        place[0]._dispatch_cache.clear()
-
-    def __delitem__(self, place: tuple[Any, Any]) -> None:
-        del self._of(*place)[place[1]]
-        place[0]._dispatch_cache.clear()
-
-
-def _table(name: str) -> Any:
-    if name == KERNELS:
-        return _Kernels()
-    if name == FUNCTIONS:
-        found: dict[Any, Any] = compat.TorchInGraphFunctionVariable._get_handlers()
-        return found
-    table: dict[Any, Any] = compat.higher_order_ops._hop_name_to_variable_class
-    return table
 
 
 @dataclass(slots=True, eq=False)
@@ -177,6 +146,7 @@ class Registry:
         watching: puts one thing each back when nothing waits any more.
         is_watch_wanted: whether any object waits.
         caches: those of bcmend for methods of ``BuiltinVariable``.
+        built: of each target what the last chain was made of, and that chain.
     """
 
     hooks: list[Hook] = field(default_factory=list)
@@ -189,6 +159,7 @@ class Registry:
     watching: list[Callable[[], None]] = field(default_factory=list)
     is_watch_wanted: bool = False
     caches: dict[str, Any] = field(default_factory=dict)
+    built: dict[tuple[int, str], tuple[tuple[Any, ...], Any]] = field(default_factory=dict)
 
     def missing(self) -> list[str]:
         """Return what is to be replaced and is not there, in alphabetical order."""
@@ -232,16 +203,14 @@ class Registry:
         for hook in self.hooks:
             if hook.is_of_trace is of_trace:
                 targets.setdefault((id(hook.owner), hook.name), []).append(hook)
-        for chain in targets.values():
+        for key, chain in targets.items():
             owner, name = chain[0].owner, chain[0].name
-            function: Any = getattr(owner, name) if hasattr(owner, name) else vars(builtins)[name]
-            is_property = isinstance(function, property)
-            function = function.fget if is_property else function
-            for hook in sorted(chain, key=lambda each: each.place):
-                function = hook.around(function)
-            is_static = isinstance(vars(owner).get(name), staticmethod)
-            kept = property if is_property else staticmethod if is_static else None
-            yield owner, name, function if kept is None else kept(function)
+            found: Any = getattr(owner, name) if hasattr(owner, name) else vars(builtins)[name]
+            links, front = self.built.get(key, ((), None))
+            if links != (found, *chain):  # most traces find what the last one did
+                links, front = (found, *chain), _chain(owner, name, found, chain)
+                self.built[key] = links, front
+            yield owner, name, front
 
     @staticmethod
     def _replace(undo: list[Callable[[], None]], owner: Any, name: str, value: Any) -> None:
@@ -284,6 +253,18 @@ class Registry:
         return self.subclasses[kind]
 
 
+def _chain(owner: Any, name: str, found: Any, chain: list[Hook]) -> Any:
+    """Return what stands in the place of ``found``, a method or a property, with all hooks."""
+    is_property = isinstance(found, property)
+    function = found.fget if is_property else found
+    for hook in sorted(chain, key=lambda each: each.place):
+        function = hook.around(function)
+    if is_property:
+        return property(function)
+    is_static = isinstance(vars(owner).get(name), staticmethod)
+    return staticmethod(function) if is_static else function
+
+
 def _undo(steps: list[Callable[[], None]]) -> None:
     """Run what puts things back, the last one first."""
     while steps:
@@ -311,10 +292,10 @@ def _exchange(
 
 def _put_row(row: Row) -> Callable[[], None]:
     """Put a row into its table; return what takes it out again."""
-    table = _table(row.table)
-    before = table.get(row.key, _ABSENT)
+    rows = table(row.table)
+    before = rows.get(row.key, _ABSENT)
     made = row.make(None if before is _ABSENT else before)
-    return _exchange(table.__setitem__, table.__delitem__, row.key, before, made)
+    return _exchange(rows.__setitem__, rows.__delitem__, row.key, before, made)
 
 
 REGISTRY: Final = Registry()
