@@ -327,6 +327,7 @@ def row(key: Any, purpose: str) -> Callable[[Function], Function]:
     """Declare a handler of a function of torch, given the present one before its arguments."""
 
     def declare(function: Function) -> Function:
+        @functools.lru_cache(1)  # most traces find what the last one did
         def make(before: Any) -> Any:
             def handle(called: Any, tx: compat.Tracer, *arguments: Any, **keywords: Any) -> Any:
                 if frames.covers(tx):
