@@ -241,6 +241,7 @@ from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.reference import PythonReferenceAnalysis
 from torch.utils._sympy.solve import try_solve
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
+from torch.utils.checkpoint import _CachedTorchDispatchMode, _CachingTorchDispatchMode
 
 #: Attributes of torch that are private and no classes or functions of a module.
 DYNAMO_FILE: Final = torch._dynamo.__file__
@@ -389,6 +390,7 @@ trace a choice for a back end: FunctionalTensorMode ProxyTorchDispatchMode Pytho
 the code in which a frame goes on behind a graph break: ContinueExecutionCache
 operators: HigherOrderOperator OpOverload OpOverloadPacket higher_order_ops
 what Inductor is lowering: V
+what a checkpoint keeps: _CachedTorchDispatchMode _CachingTorchDispatchMode
 operators with an effect: _EffectType _register_effectful_op
 assertions inside a graph: ASSERT_ASYNC ASSERT_SCALAR
 run an operation on fake tensors: FakeTensor FakeTensorMode get_fake_value make_fx
