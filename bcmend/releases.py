@@ -6,7 +6,10 @@ without it, warns and changes nothing, ``warn`` warns and goes on, ``error`` rai
 
 from __future__ import annotations
 
+import hashlib
 import os
+from functools import cache
+from pathlib import Path
 from typing import Final
 
 import torch
@@ -40,6 +43,16 @@ def _chosen() -> str:
     if word not in _WORDS:
         raise BcmendError(f"{_VARIABLE} is {word!r}; set it to one of {', '.join(_WORDS)}")
     return word
+
+
+@cache
+def code_key() -> str:
+    """Return a text that differs where the code of bcmend does, for keys of caches."""
+    found = hashlib.sha256()
+    folder = Path(__file__).parent
+    for each in sorted(folder.rglob("*.py")):
+        found.update(f"{each.relative_to(folder)}".encode() + each.read_bytes())
+    return f"bcmend {found.hexdigest()}"
 
 
 def sentence() -> str:

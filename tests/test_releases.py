@@ -156,3 +156,32 @@ def test_a_release_is_known_by_its_first_two_numbers(
     monkeypatch.setattr(torch, "__version__", version)
     assert releases.is_tested() is expected
     assert ("changes nothing" in releases.sentence()) is not expected
+
+
+def test_the_key_is_that_of_the_code_of_the_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def key() -> str:
+        return releases.code_key.__wrapped__()
+
+    (tmp_path / "__init__.py").write_text("one")
+    monkeypatch.setattr(releases, "__file__", str(tmp_path / "releases.py"))
+    before = key()
+    assert before == key()
+    (tmp_path / "__init__.py").write_text("two")
+    assert key() != before
+
+
+def test_the_key_for_other_caches_is_that_of_code_and_policy() -> None:
+    policies = [
+        bcmend.Policy(),
+        bcmend.Policy(output="keep"),
+        bcmend.Policy(off=("a", "b")),
+        bcmend.Policy(exclude=("a", "b")),
+    ]
+    keys = list(map(bcmend.cache_key, policies))
+    assert len({*keys}) == len(policies)
+    assert keys == list(map(bcmend.cache_key, policies)) and bcmend.cache_key() == keys[0]
+    assert bcmend.cache_key(bcmend.Policy(off=frozenset("ba"))) == keys[2]
+    with pytest.raises(bcmend.PolicyError):
+        bcmend.cache_key("keep")  # type: ignore[arg-type]
