@@ -15,3 +15,5 @@ FORMATTED_FLOATS_FAIL: Final = _RELEASE == "2.15"
 GENERATORS_LEFT_IN_YIELD_FROM_FAIL: Final = _RELEASE == "2.15"
 #: Dynamo traces stores to attributes of a ``SimpleNamespace``.
 NAMESPACES_ARE_TRACED: Final = _RELEASE != "2.13"
+#: A tensor as the index of what ``vmap`` maps ends in ``InternalTorchDynamoError``, not ``UserError``.
+MAPPED_ITEMS_FAIL_INSIDE: Final = _RELEASE == "2.15"

@@ -99,6 +99,19 @@ def _call_tensor_method(
     return inner(tensor, tx, name, args, kwargs)
 
 
+def _store_item(inner: Any, tensor: Any, tx: compat.Tracer, key: Any, value: Any) -> Any:
+    """Model ``tensor[key] = value`` as a call of its method, to which handlers belong."""
+    if value is None:
+        return inner(tensor, tx, key, value)
+    return tensor.call_method(tx, "__setitem__", [key, value], {})
+
+
+if methods.ASSIGN_SUBSCRIPT in vars(compat.TensorVariable):  # as torch 2.13 does without
+    hooks.around(compat.TensorVariable, methods.ASSIGN_SUBSCRIPT, "stores to items of tensors")(
+        _store_item
+    )
+
+
 def function(target: Any, purpose: str, *, is_last: bool = False) -> Callable[[Handler], Handler]:
     """Declare a handler of a function of torch; ``is_last`` to ask it only after Dynamo's own."""
 

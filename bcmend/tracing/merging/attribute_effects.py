@@ -199,6 +199,7 @@ def _present_attribute(tx: compat.Tracer, variable: Value, name: str) -> Value |
         return objects.contents_before(variable)
     if isinstance(variable, compat.NewGlobalVariable):
         return None  # one that is there has a pending value
+    _require_guarded(variable, name)
     _require_no_question(variable, name)
     try:
         return objects.attribute_of(tx, variable, name)
@@ -207,6 +208,15 @@ def _present_attribute(tx: compat.Tracer, variable: Value, name: str) -> Value |
         return None
     except (compat.Unsupported, NotImplementedError) as error:
         raise Refusal("arms-differ", f"the attribute {name} cannot be read: {error}") from None
+
+
+def _require_guarded(variable: Value, name: str) -> None:
+    """Raise ``Refusal`` for an attribute of a dictionary from before the call.
+
+    Guards of torch look at attributes of dictionaries only when the items have changed.
+    """
+    if variable.source is not None and isinstance(object_behind(variable), dict):
+        raise Refusal("arms-differ", f"the attribute {name} of a dictionary, which no guard sees")
 
 
 def _require_no_question(variable: Value, name: str, *, is_guarded: bool = False) -> None:

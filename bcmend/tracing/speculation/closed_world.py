@@ -154,10 +154,10 @@ class World:
         return ("arm-effects", f"a table of the trace: {tables[0]}") if tables else None
 
     def _is_no_effect(self, name: str) -> bool:
-        """Return whether a table of the trace has changed by what is over."""
+        """Return whether a table of the trace has changed without an effect."""
         if name != effect_tables.LOCAL_GENERATORS:
             return False
-        return effect_tables.has_only_ended_generators(self.output, self.trace.before(name))
+        return effect_tables.closes_new_generators_unseen(self.output, self.trace.before(name))
 
     def put_back(self) -> None:
         """Restore all of it, but for the slots: those of an arm that is merged stay."""
