@@ -6,7 +6,9 @@ bcmend's the name by which Dynamo calls it.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any, Final, TypeVar, cast
 
 from bcmend.dynamo import compat
@@ -20,11 +22,16 @@ def _either(owner: Any, name: str, before: str) -> str:
     return name if hasattr(owner, name) else before
 
 
-def held_in_tables(owner: Any, function: Any) -> list[tuple[Any, str]]:
-    """Return the places beside a class where a method is held: entries of its table of methods.
+def also_held(owner: Any, name: str, function: Any) -> list[tuple[Any, str]]:
+    """Return the places beside its owner where a function is held, which Dynamo calls as well.
 
-    Dynamo calls the entry, not the attribute. Torch 2.13 has no such tables.
+    They are entries of a class's table of methods, which torch 2.13 does not have, and modules
+    beside the function's own that have imported it by name.
     """
+    if isinstance(owner, ModuleType):
+        beside = vars(sys.modules[str(owner.__package__)]).values()
+        modules = (each for each in beside if isinstance(each, ModuleType) and each is not owner)
+        return [(each, name) for each in modules if vars(each).get(name, owner) is function]
     table: dict[str, Any] = vars(owner).get(METHOD_TABLE, {}) if isinstance(owner, type) else {}
     entries = (each for each in table.values() if hasattr(each, _HANDLER))
     return [(each, _HANDLER) for each in entries if getattr(each, _HANDLER) is function]
