@@ -39,14 +39,41 @@ WITH_ATTRIBUTES: Final[tuple[type, ...]] = (
     if ARE_ONE
     else _BESIDE
 )
-#: Further models of dictionaries that are themselves the models of their items.
-DICTIONARIES_BY_ITEMS: Final = (*_BESIDE, *WITH_ATTRIBUTES) if ARE_ONE else ()
+#: Models of dictionaries of Python's own subclasses that are themselves the models of their items.
+DICTIONARIES_BY_ITEMS: Final = _BESIDE if ARE_ONE else ()
+#: Models of objects of other subclasses that are themselves the models of their items.
+OBJECTS_BY_ITEMS: Final[tuple[Any, ...]] = (
+    (
+        compat.UserDefinedDictVariable,
+        *WITH_ATTRIBUTES,
+        compat.user_defined.UserDefinedListVariable,
+        compat.user_defined.UserDefinedSetVariable,
+        compat.user_defined.UserDefinedDequeVariable,
+    )
+    if ARE_ONE
+    else ()
+)
 _OF_PYTHON: Final = (list, dict, set, deque, OrderedDict, defaultdict)
 
 
 def has_plain_methods(container: compat.VariableTracker) -> bool:
     """Return whether the methods of a container are those of Python's own class."""
     return not ARE_ONE or container.python_type() in _OF_PYTHON
+
+
+def object_with_contents(model: Any, contents: type, fields: dict[str, Any]) -> type:
+    """Return a model of objects like ``model``, whose items are those of another model.
+
+    A method of the container that the class of an object has not replaced is that of ``contents``.
+    """
+
+    def find(self: Any, name: str) -> Any:
+        is_method = model.lookup_tp_method(self, name) is not None
+        return made.call_base_method if is_method else None
+
+    name = f"{contents.__name__}Of{model.__name__}"
+    made: Any = type(name, (model, contents), {**fields, "lookup_tp_method": find})
+    return made  # type: ignore[no-any-return]
 
 
 def contents_of(variable: compat.VariableTracker) -> compat.VariableTracker | None:

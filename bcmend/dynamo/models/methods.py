@@ -26,12 +26,15 @@ def also_held(owner: Any, name: str, function: Any) -> list[tuple[Any, str]]:
     """Return the places beside its owner where a function is held, which Dynamo calls as well.
 
     They are entries of a class's table of methods, which torch 2.13 does not have, and modules
-    beside the function's own that have imported it by name.
+    of Dynamo's that have imported the function by name.
     """
     if isinstance(owner, ModuleType):
-        beside = vars(sys.modules[str(owner.__package__)]).values()
-        modules = (each for each in beside if isinstance(each, ModuleType) and each is not owner)
-        return [(each, name) for each in modules if vars(each).get(name, owner) is function]
+        names = {str(each.__package__) for each in (owner, compat.symbolic_convert)}
+        packages = [sys.modules[each] for each in names]
+        beside = {id(each): each for package in packages for each in vars(package).values()}
+        modules = [each for each in beside.values() if isinstance(each, ModuleType)]
+        holders = [each for each in modules if vars(each).get(name, owner) is function]
+        return [(each, name) for each in holders if each is not owner]
     table: dict[str, Any] = vars(owner).get(METHOD_TABLE, {}) if isinstance(owner, type) else {}
     entries = (each for each in table.values() if hasattr(each, _HANDLER))
     return [(each, _HANDLER) for each in entries if getattr(each, _HANDLER) is function]
@@ -143,6 +146,7 @@ COMPILE_FRAME: Final = "compile_frame"
 TRACE_FRAME: Final = "trace_frame"
 EXPORT_NON_STRICT: Final = "_non_strict_export"
 IMPORT: Final = "__import__"
+READ_ATTRIBUTE: Final = "generic_getattr"
 NORMALIZE_ASSERT: Final = "_detect_and_normalize_assert_statement"
 RICHCOMPARE_ITEMS: Final = "generic_richcompare_bool"
 
