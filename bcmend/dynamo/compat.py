@@ -167,6 +167,7 @@ from torch._dynamo.variables.misc import (
     LoggingLoggerVariable,
     NewGlobalVariable,
     NumpyVariable,
+    RandomVariable,
     StringFormatVariable,
     SuperVariable,
 )
@@ -347,7 +348,8 @@ models of values in a trace: AutogradFunctionApplyVariable BaseListVariable Buil
     LocalGeneratorFunctionVariable LocalGeneratorObjectVariable LoggingLoggerVariable
     NamedTupleVariable NestedUserFunctionVariable NewGlobalVariable NumpyNdarrayVariable
     NumpyVariable OrderedDictVariable PolyfilledFunctionVariable
-    RangeIteratorVariable RangeVariable RemovableHandleVariable SetAttrBuiltinVariable SetVariable
+    RandomVariable RangeIteratorVariable RangeVariable RemovableHandleVariable SetAttrBuiltinVariable
+    SetVariable
     SizeVariable SliceVariable StringFormatVariable StructSequenceVariable SuperVariable
     SymNodeVariable TensorVariable TorchHigherOrderOperatorVariable TorchInGraphFunctionVariable
     TupleVariable UserDefinedClassVariable UserDefinedDictVariable UserDefinedExceptionClassVariable

@@ -56,6 +56,15 @@ def test_draws_of_python() -> None:
     _equal(program, training=True)
 
 
+def test_a_list_is_shuffled_anew_in_each_call() -> None:
+    def program(x: Tensor) -> tuple[Any, ...]:
+        order = [1, 2, 3, 4, 5, 6]
+        random.shuffle(order)
+        return x * random.randint(1, 9), order
+
+    _equal(program, fullgraph=False, graphs=None, recompiles=None)
+
+
 def test_draws_are_numbers_of_their_types() -> None:
     def program(x: Tensor) -> tuple[Any, ...]:
         return (
