@@ -17,3 +17,7 @@ GENERATORS_LEFT_IN_YIELD_FROM_FAIL: Final = _RELEASE == "2.15"
 NAMESPACES_ARE_TRACED: Final = _RELEASE != "2.13"
 #: A tensor as the index of what ``vmap`` maps ends in ``InternalTorchDynamoError``, not ``UserError``.
 MAPPED_ITEMS_FAIL_INSIDE: Final = _RELEASE == "2.15"
+#: With Inductor the backward of a side of ``torch.cond`` writes over arguments of the whole graph.
+SIDES_WRITE_OVER_ARGUMENTS: Final = _RELEASE == "2.13"
+#: A frame that breaks at the range of a loop is resumed there, in code of its own, not left to Python.
+RANGES_ARE_RESUMED: Final = _RELEASE == "2.15"

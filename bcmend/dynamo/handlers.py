@@ -128,7 +128,9 @@ def attribute_read(purpose: str) -> Callable[[Reading], Reading]:
         ) -> Any:
             given = () if default is None else (default,)
             is_value = isinstance(default, compat.VariableTracker)
-            return reading(lambda: inner(tx, owner, name, *given), tx, default if is_value else None)
+            return reading(
+                lambda: inner(tx, owner, name, *given), tx, default if is_value else None
+            )
 
         if hasattr(compat.object_protocol, methods.READ_ATTRIBUTE):
             protocol, name = compat.object_protocol, methods.READ_ATTRIBUTE
