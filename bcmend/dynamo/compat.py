@@ -347,9 +347,8 @@ models of values in a trace: AutogradFunctionApplyVariable BaseListVariable Buil
     IteratorVariable LazyVariableTracker ListIteratorVariable ListVariable
     LocalGeneratorFunctionVariable LocalGeneratorObjectVariable LoggingLoggerVariable
     NamedTupleVariable NestedUserFunctionVariable NewGlobalVariable NumpyNdarrayVariable
-    NumpyVariable OrderedDictVariable PolyfilledFunctionVariable
-    RandomVariable RangeIteratorVariable RangeVariable RemovableHandleVariable SetAttrBuiltinVariable
-    SetVariable
+    NumpyVariable OrderedDictVariable PolyfilledFunctionVariable RandomVariable
+    RangeIteratorVariable RangeVariable RemovableHandleVariable SetAttrBuiltinVariable SetVariable
     SizeVariable SliceVariable StringFormatVariable StructSequenceVariable SuperVariable
     SymNodeVariable TensorVariable TorchHigherOrderOperatorVariable TorchInGraphFunctionVariable
     TupleVariable UserDefinedClassVariable UserDefinedDictVariable UserDefinedExceptionClassVariable

@@ -46,9 +46,7 @@ OBJECTS_BY_ITEMS: Final[tuple[Any, ...]] = (
     (
         compat.UserDefinedDictVariable,
         *WITH_ATTRIBUTES,
-        compat.user_defined.UserDefinedListVariable,
-        compat.user_defined.UserDefinedSetVariable,
-        compat.user_defined.UserDefinedDequeVariable,
+        *(getattr(compat.user_defined, f"UserDefined{kind.__name__}") for kind in _PLAIN[1:]),
     )
     if ARE_ONE
     else ()

@@ -111,7 +111,7 @@ TRACE_BACKWARD: Final = "trace_backward_graph"
 WRAP_FLOAT: Final = "wrap_symfloat"
 WRAP_MODULE: Final = "wrap_module"
 
-#: Methods of generators of Python that Dynamo calls while it traces; torch 2.13 models none of them.
+#: Methods of generators of Python that Dynamo calls while it traces; none in torch 2.13.
 DRAWN_WHILE_TRACING: Final = tuple(
     name for name in ("sample", "shuffle") if hasattr(compat.RandomVariable, name)
 )

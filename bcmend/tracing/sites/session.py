@@ -25,7 +25,7 @@ class Patcher:
         return False
 
     def call_on_the_host(self, stops: Sequence[Stop]) -> bool:
-        """Have a function in which Dynamo failed be called inside the graph; or return ``False``."""
+        """Have a function in which Dynamo failed called inside the graph; return whether it is."""
         return False
 
     def split_where_read(self, stops: Sequence[Stop], site: LiveSite | None) -> bool:
