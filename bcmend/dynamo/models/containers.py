@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from bcmend.dynamo import compat
-from bcmend.dynamo.models import methods
+from bcmend.dynamo.models import exceptions, methods
 
 #: Whether an object of a subclass of a container is itself the model of its contents.
 ARE_ONE: Final = issubclass(compat.UserDefinedDictVariable, compat.ConstDictVariable)
@@ -51,6 +51,10 @@ OBJECTS_BY_ITEMS: Final[tuple[Any, ...]] = (
     if ARE_ONE
     else ()
 )
+#: Fields of containers of which nothing that the program can see depends.
+NOTES: Final = exceptions.NOTES | {"mutation_type", "source"}
+#: Fields of containers that the program can change, beside their items.
+SETTINGS: Final = frozenset(["default_factory"])
 _OF_PYTHON: Final = (list, dict, set, deque, OrderedDict, defaultdict)
 
 
