@@ -111,6 +111,7 @@ def captured() -> Iterator[list[Event]]:
     root.addHandler(handler)
     try:
         with (
+            _torch_logs_nothing(),
             warnings.catch_warnings(),
             redirect_stdout(_Stream(events, "stdout")),  # type: ignore[type-var]
             redirect_stderr(_Stream(events, "stderr")),  # type: ignore[type-var]
@@ -120,6 +121,25 @@ def captured() -> Iterator[list[Event]]:
             yield events.found
     finally:
         root.removeHandler(handler)
+
+
+@contextmanager
+def _torch_logs_nothing() -> Iterator[None]:
+    """Mute the handlers of torch's loggers, which from 2.15 on follow ``sys.stderr``."""
+    loggers = logging.getLogger("torch").manager.loggerDict
+    own = [one for name, one in loggers.items() if name.partition(".")[0] == "torch"]
+    handlers = [each for one in own for each in getattr(one, "handlers", ())]
+    for each in handlers:
+        each.addFilter(_refuse)
+    try:
+        yield
+    finally:
+        for each in handlers:
+            each.removeFilter(_refuse)
+
+
+def _refuse(record: logging.LogRecord) -> bool:
+    return False
 
 
 def _is_of_the_compiler(filename: str) -> bool:

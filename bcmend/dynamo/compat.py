@@ -167,6 +167,7 @@ from torch._dynamo.variables.misc import (
     LoggingLoggerVariable,
     NewGlobalVariable,
     NumpyVariable,
+    RandomVariable,
     StringFormatVariable,
     SuperVariable,
 )
@@ -347,11 +348,11 @@ models of values in a trace: AutogradFunctionApplyVariable BaseListVariable Buil
     IteratorVariable LazyVariableTracker ListIteratorVariable ListVariable
     LocalGeneratorFunctionVariable LocalGeneratorObjectVariable LoggingLoggerVariable
     NamedTupleVariable NestedUserFunctionVariable NewGlobalVariable NumpyNdarrayVariable
-    NumpyVariable OrderedDictVariable PolyfilledFunctionVariable RangeIteratorVariable RangeVariable
-    RemovableHandleVariable SetAttrBuiltinVariable SetVariable SizeVariable SliceVariable
-    StringFormatVariable StructSequenceVariable SuperVariable SymNodeVariable TensorVariable
-    TorchHigherOrderOperatorVariable TorchInGraphFunctionVariable TupleVariable
-    UserDefinedClassVariable UserDefinedDictVariable UserDefinedExceptionClassVariable
+    NumpyVariable OrderedDictVariable PolyfilledFunctionVariable RandomVariable
+    RangeIteratorVariable RangeVariable RemovableHandleVariable SetAttrBuiltinVariable SetVariable
+    SizeVariable SliceVariable StringFormatVariable StructSequenceVariable SuperVariable
+    SymNodeVariable TensorVariable TorchHigherOrderOperatorVariable TorchInGraphFunctionVariable
+    TupleVariable UserDefinedClassVariable UserDefinedDictVariable UserDefinedExceptionClassVariable
     UserDefinedExceptionObjectVariable UserDefinedObjectVariable UserFunctionVariable
     VariableTracker
 how a model is changed in a trace: AttrMutationKind AttributeMutationNew SideEffects
@@ -412,8 +413,7 @@ settings without public names: PRIVATE_SETTINGS PAIRED_SETTERS _saved_tensors_ho
 transforms of torch.func: get_unwrapped is_batchedtensor is_functorch_wrapped_tensor
     peek_interpreter_stack get_dynamic_layer_stack_depth pop_dynamic_layer_stack_and_undo_to_depth
 padding by a number out of a tensor: _nn_pad
-nested containers of tensors: tree_leaves
-how tensors are printed: PRINT_OPTS
+tensors in containers, and how they are printed: tree_leaves PRINT_OPTS
 frames between a call of a module and its forward: MODULE_CALL_IMPL MODULE_WRAPPED_CALL
 files of Dynamo, to know its frames: DYNAMO_FILE POLYFILLS_FILE
 the demonstration: explain_dynamo reset_dynamo

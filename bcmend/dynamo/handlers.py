@@ -99,6 +99,49 @@ def _call_tensor_method(
     return inner(tensor, tx, name, args, kwargs)
 
 
+def _store_item(inner: Any, tensor: Any, tx: compat.Tracer, key: Any, value: Any) -> Any:
+    """Model ``tensor[key] = value`` as a call of its method, to which handlers belong."""
+    if value is None:
+        return inner(tensor, tx, key, value)
+    return tensor.call_method(tx, "__setitem__", [key, value], {})
+
+
+if methods.ASSIGN_SUBSCRIPT in vars(compat.TensorVariable):  # as torch 2.13 does without
+    hooks.around(compat.TensorVariable, methods.ASSIGN_SUBSCRIPT, "stores to items of tensors")(
+        _store_item
+    )
+
+
+#: Is given what reads an attribute, the translator, and the default of the read or ``None``.
+Reading = Callable[[Callable[[], Any], Any, Any], Any]
+
+
+def attribute_read(purpose: str) -> Callable[[Reading], Reading]:
+    """Declare what stands in front of reads of attributes, in code or by ``getattr``."""
+
+    def declare(reading: Reading) -> Reading:
+        def of_builtin(inner: Any, builtin: Any, tx: compat.Tracer, args: Any, kwargs: Any) -> Any:
+            return reading(lambda: inner(builtin, tx, args, kwargs), tx, (*args, None, None)[2])
+
+        def of_function(
+            inner: Any, tx: compat.Tracer, owner: Any, name: str, default: Any = None
+        ) -> Any:
+            given = () if default is None else (default,)
+            is_value = isinstance(default, compat.VariableTracker)
+            return reading(
+                lambda: inner(tx, owner, name, *given), tx, default if is_value else None
+            )
+
+        if hasattr(compat.object_protocol, methods.READ_ATTRIBUTE):
+            protocol, name = compat.object_protocol, methods.READ_ATTRIBUTE
+            hooks.around(protocol, name, purpose, gate=hooks.first)(of_function)
+        else:  # torch 2.13
+            hooks.around(compat.GetAttrBuiltinVariable, methods.CALL_GETATTR, purpose)(of_builtin)
+        return reading
+
+    return declare
+
+
 def function(target: Any, purpose: str, *, is_last: bool = False) -> Callable[[Handler], Handler]:
     """Declare a handler of a function of torch; ``is_last`` to ask it only after Dynamo's own."""
 

@@ -215,7 +215,7 @@ class Registry:
     @staticmethod
     def _replace(undo: list[Callable[[], None]], owner: Any, name: str, value: Any) -> None:
         before = vars(owner).get(name, _ABSENT)
-        for holder, field_name in [(owner, name), *methods.held_in_tables(owner, before)]:
+        for holder, field_name in [(owner, name), *methods.also_held(owner, name, before)]:
             write, delete = functools.partial(setattr, holder), functools.partial(delattr, holder)
             undo.append(_exchange(write, delete, field_name, before, value))
 

@@ -264,9 +264,15 @@ def of_callable(value: Any) -> Substitute | None:
     name = _name_of(value)
     rows: list[Substitute] = [*REGISTERED.by_name.values(), *_BY_LAST_NAME.get(name, ())]
     for row in rows:
-        if row.name.rpartition(".")[2] == name and resolved(row.name) is value:
+        if row.name.rpartition(".")[2] == name and _is_one(resolved(row.name), value):
             return row
     return None
+
+
+def _is_one(known: Any, value: Any) -> bool:
+    """Return whether two callables are one function, or one bound to the same object."""
+    are_bound = type(known) is type(value) and type(value) in (MethodType, BuiltinFunctionType)
+    return known is value or (are_bound and bool(known == value))
 
 
 #: Types of callables that have a name; ``random.seed`` of numpy is a function of Cython's.

@@ -47,6 +47,10 @@ class Retracer(Patcher):
                 return True
             return any(_mend_stop(stop, on_stack, _mend_at_jump) for stop in stops)
 
+    def call_on_the_host(self, stops: Sequence[Stop]) -> bool:
+        with TABLE.lock:
+            return bool(TABLE.on_stack(stops)) and host_functions.take_over_where_stopped(stops)
+
     def split_where_read(self, stops: Sequence[Stop], site: LiveSite | None) -> bool:
         with TABLE.lock:
             on_stack = TABLE.on_stack(stops)

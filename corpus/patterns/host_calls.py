@@ -123,6 +123,7 @@ def gradients_wanted_of_an_intermediate() -> Any:
     _plain_rows,
     CALL,
     training_outcome=(UNEQUAL,),
+    from_2_15=(),
     because="What is returned requires gradients for no other reason than the store.",
 )
 def gradients_wanted_of_what_is_returned() -> Program:

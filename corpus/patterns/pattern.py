@@ -25,6 +25,8 @@ CALL: Final = "call substituted"
 
 Outcome = tuple[str, ...]
 
+IS_FROM_2_15: Final = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 15)
+
 
 def refused(slug: str) -> str:
     """The outcome of a site that is left as it was."""
@@ -58,6 +60,9 @@ class Pattern:
         unequal: in which way it can be told from eager execution yet; empty where it cannot.
         because: why a site has to stay as it was, or what stands in the way; empty where none does.
         worse: in which way it is worse than stock `torch.compile` yet; empty where it is not.
+        from_2_15: what becomes of its sites from torch 2.15 on, where no `training_outcome` says
+            it; `None` where releases of torch make no difference.
+        worse_from_2_15: in which way it is worse than stock there.
     """
 
     name: str
@@ -79,16 +84,20 @@ class Pattern:
     unequal: str = ""
     because: str = ""
     worse: str = ""
+    from_2_15: Outcome | None = None
+    worse_from_2_15: str = ""
 
     def expected(self, *, training: bool) -> Outcome:
-        """What has to become of the sites."""
-        chosen = self.training_outcome if training else None
-        return self.outcome if chosen is None else chosen
+        """What has to become of the sites with this torch."""
+        of_torch = self.from_2_15 if IS_FROM_2_15 else None
+        chosen = (self.training_outcome if training else None, of_torch)
+        return next((each for each in chosen if each is not None), self.outcome)
 
     @property
     def outcomes(self) -> frozenset[str]:
-        """What has to become of the sites, in inference or in training."""
-        return frozenset(self.expected(training=False)) | frozenset(self.expected(training=True))
+        """What has to become of the sites, in inference or in training, on the oldest torch."""
+        in_training = self.outcome if self.training_outcome is None else self.training_outcome
+        return frozenset(self.outcome) | frozenset(in_training)
 
     @property
     def is_control_flow(self) -> bool:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 import bcmend
+from tests.differences_of_torch import TEXTS_ARE_TRACED
 from tests.equivalence import assert_equivalent, call
 
 
@@ -306,7 +307,13 @@ def test_what_a_text_shows_is_changed_in_an_arm_or_shown_in_one(
     )
 
 
-@pytest.mark.parametrize(("make_shown", "change"), [*_ALONE[:3], _ALONE[4], *_ALONE[6:]])
+_OLD = "by an object, Dynamo reads an attribute of its class as it was before the call"
+_OF_A_CLASS = pytest.param(
+    *_ALONE[4], marks=pytest.mark.xfail(TEXTS_ARE_TRACED, reason=_OLD, strict=True)
+)
+
+
+@pytest.mark.parametrize(("make_shown", "change"), [*_ALONE[:3], _OF_A_CLASS, *_ALONE[6:]])
 def test_a_text_made_before_is_that_of_its_moment(
     make_shown: Callable[[], Any], change: Any
 ) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from bcmend.dynamo import compat
-from bcmend.dynamo.models import methods
+from bcmend.dynamo.models import exceptions, methods
 
 #: Whether an object of a subclass of a container is itself the model of its contents.
 ARE_ONE: Final = issubclass(compat.UserDefinedDictVariable, compat.ConstDictVariable)
@@ -39,14 +39,43 @@ WITH_ATTRIBUTES: Final[tuple[type, ...]] = (
     if ARE_ONE
     else _BESIDE
 )
-#: Further models of dictionaries that are themselves the models of their items.
-DICTIONARIES_BY_ITEMS: Final = (*_BESIDE, *WITH_ATTRIBUTES) if ARE_ONE else ()
+#: Models of dictionaries of Python's own subclasses that are themselves the models of their items.
+DICTIONARIES_BY_ITEMS: Final = _BESIDE if ARE_ONE else ()
+#: Models of objects of other subclasses that are themselves the models of their items.
+OBJECTS_BY_ITEMS: Final[tuple[Any, ...]] = (
+    (
+        compat.UserDefinedDictVariable,
+        *WITH_ATTRIBUTES,
+        *(getattr(compat.user_defined, f"UserDefined{kind.__name__}") for kind in _PLAIN[1:]),
+    )
+    if ARE_ONE
+    else ()
+)
+#: Fields of containers of which nothing that the program can see depends.
+NOTES: Final = exceptions.NOTES | {"mutation_type", "source"}
+#: Fields of containers that the program can change, beside their items.
+SETTINGS: Final = frozenset(["default_factory"])
 _OF_PYTHON: Final = (list, dict, set, deque, OrderedDict, defaultdict)
 
 
 def has_plain_methods(container: compat.VariableTracker) -> bool:
     """Return whether the methods of a container are those of Python's own class."""
     return not ARE_ONE or container.python_type() in _OF_PYTHON
+
+
+def object_with_contents(model: Any, contents: type, fields: dict[str, Any]) -> type:
+    """Return a model of objects like ``model``, whose items are those of another model.
+
+    A method of the container that the class of an object has not replaced is that of ``contents``.
+    """
+
+    def find(self: Any, name: str) -> Any:
+        is_method = model.lookup_tp_method(self, name) is not None
+        return made.call_base_method if is_method else None
+
+    name = f"{contents.__name__}Of{model.__name__}"
+    made: Any = type(name, (model, contents), {**fields, "lookup_tp_method": find})
+    return made  # type: ignore[no-any-return]
 
 
 def contents_of(variable: compat.VariableTracker) -> compat.VariableTracker | None:

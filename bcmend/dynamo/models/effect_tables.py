@@ -34,10 +34,10 @@ FOUND_OUT: Final = frozenset(
 LOCAL_GENERATORS: Final = "local_generators"
 
 
-def has_only_ended_generators(output: Any, before: list[Any]) -> bool:
-    """Return whether the generators that are new in a trace have come to their end."""
+def closes_new_generators_unseen(output: Any, before: list[Any]) -> bool:
+    """Return whether no code runs when a trace closes the generators that are new in it."""
     new = [each for each in getattr(output, LOCAL_GENERATORS) if each not in before]
-    return all(map(translators.is_exhausted, new))
+    return all(map(translators.runs_nothing_when_closed, new))
 
 
 def output_of(effects: Any) -> Any:

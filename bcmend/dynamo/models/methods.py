@@ -6,7 +6,9 @@ bcmend's the name by which Dynamo calls it.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any, Final, TypeVar, cast
 
 from bcmend.dynamo import compat
@@ -20,11 +22,19 @@ def _either(owner: Any, name: str, before: str) -> str:
     return name if hasattr(owner, name) else before
 
 
-def held_in_tables(owner: Any, function: Any) -> list[tuple[Any, str]]:
-    """Return the places beside a class where a method is held: entries of its table of methods.
+def also_held(owner: Any, name: str, function: Any) -> list[tuple[Any, str]]:
+    """Return the places beside its owner where a function is held, which Dynamo calls as well.
 
-    Dynamo calls the entry, not the attribute. Torch 2.13 has no such tables.
+    They are entries of a class's table of methods, which torch 2.13 does not have, and modules
+    of Dynamo's that have imported the function by name.
     """
+    if isinstance(owner, ModuleType):
+        names = {str(each.__package__) for each in (owner, compat.symbolic_convert)}
+        packages = [sys.modules[each] for each in names]
+        beside = {id(each): each for package in packages for each in vars(package).values()}
+        modules = [each for each in beside.values() if isinstance(each, ModuleType)]
+        holders = [each for each in modules if vars(each).get(name, owner) is function]
+        return [(each, name) for each in holders if each is not owner]
     table: dict[str, Any] = vars(owner).get(METHOD_TABLE, {}) if isinstance(owner, type) else {}
     entries = (each for each in table.values() if hasattr(each, _HANDLER))
     return [(each, _HANDLER) for each in entries if getattr(each, _HANDLER) is function]
@@ -95,10 +105,16 @@ GENERIC_GETATTR: Final = "generic_getattr"
 GETITEM_CONSTANT: Final = "getitem_const"
 ITEM_OF_TENSOR: Final = "method_item"
 LENGTH_METHOD: Final = "method___len__"
+READ_WHAT_HAS_CHANGED: Final = "synchronize_attributes"
 TOLIST_OF_TENSOR: Final = "method_tolist"
 TRACE_BACKWARD: Final = "trace_backward_graph"
 WRAP_FLOAT: Final = "wrap_symfloat"
 WRAP_MODULE: Final = "wrap_module"
+
+#: Methods of generators of Python that Dynamo calls while it traces; none in torch 2.13.
+DRAWN_WHILE_TRACING: Final = tuple(
+    name for name in ("sample", "shuffle") if hasattr(compat.RandomVariable, name)
+)
 
 # Methods of the translator of a frame.
 
@@ -136,6 +152,7 @@ LOAD_PACKAGE: Final = "load"
 TRACE_FRAME: Final = "trace_frame"
 EXPORT_NON_STRICT: Final = "_non_strict_export"
 IMPORT: Final = "__import__"
+READ_ATTRIBUTE: Final = "generic_getattr"
 NORMALIZE_ASSERT: Final = "_detect_and_normalize_assert_statement"
 RICHCOMPARE_ITEMS: Final = "generic_richcompare_bool"
 

@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from inspect import getattr_static
+from types import FunctionType, MethodDescriptorType
 from typing import Any, Final
 
 from bcmend.dynamo import compat
@@ -72,6 +74,37 @@ def owner_of_method(function: Any) -> Any:
     """Return the model of what a function is a method of; ``None`` for any other function."""
     owner = getattr(function, "obj", None)  # also of an attribute that was not looked up
     return getattr(function, "im_self", None) if owner is None else owner
+
+
+def name_of_method(function: Any) -> str | None:
+    """Return by which name a method was looked up; ``None`` where it is not known."""
+    name = getattr(function, "name", None)
+    name = getattr(function, "method_name", None) if name is None else name
+    return name if isinstance(name, str) else None
+
+
+def method_objects(tx: compat.Tracer, function: Any) -> Iterator[Any]:
+    """Yield what a method is of which Dynamo holds only owner and name: bound, and in its class."""
+    model, name = owner_of_method(function), name_of_method(function)
+    if isinstance(model, compat.RandomVariable) and function.source is not None:
+        yield tx.output.resolve_source_value(function.source)  # the model holds another generator
+    owner = object_behind(model)
+    found = None if owner is None or name is None else getattr_static(type(owner), name, None)
+    if isinstance(found, (FunctionType, MethodDescriptorType)):
+        yield found.__get__(owner)
+        yield found
+
+
+def object_behind(value: Any) -> Any:
+    """Return the object of the program that a model stands for; ``None`` for any other model."""
+    for name in ("value", "cv_obj"):  # the latter of a context variable; none in torch 2.13
+        try:
+            held = getattr(value, name, None)
+        except NotImplementedError:  # a model of a list makes the list when asked
+            continue
+        if held is not None:
+            return held
+    return None
 
 
 # ``super()``

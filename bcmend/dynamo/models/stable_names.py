@@ -86,9 +86,11 @@ OF_ONE_RELEASE: Final[dict[str, frozenset[str]]] = {
     ),
     "2.15": frozenset(
         """
-        ComputedLazyConstantVariable _frame_state_finished computed_lazy_constant_max_nodes
-        gi_exc_state handler im_self local_generators lookup_tp_getset_member pynumber_float
-        pynumber_int tp_methods tp_str_impl track_attribute_mutation_new
+        ComputedLazyConstantVariable _frame_state_created _frame_state_finished
+        call_base_method computed_lazy_constant_max_nodes cv_obj gi_exc_state handler
+        im_self local_generators lookup_tp_getset_member lookup_tp_method
+        pygen_yf pynumber_float pynumber_int tp_methods tp_str_impl
+        track_attribute_mutation_new
         """.split()
     ),
 }

@@ -5,9 +5,13 @@ from __future__ import annotations
 from typing import Any, Final
 
 from bcmend.dynamo import compat
+from bcmend.dynamo.models import exceptions
 
 #: The name of the model of a context manager that is code of the program.
 _OF_THE_PROGRAM: Final = "GenericContextWrappingVariable"
+#: What begins the handler around all of a generator, from CPython 3.12 on; it lets through what
+#: closes the generator.
+_IMPLICIT: Final = "CALL_INTRINSIC_1"
 
 
 def function_of(translator: Any) -> Any:
@@ -26,6 +30,17 @@ def is_exhausted(generator: Any) -> bool:
     if hasattr(frame, "generator_exhausted"):  # torch 2.13
         return bool(frame.generator_exhausted)
     return bool(generator._frame_state_finished())
+
+
+def runs_nothing_when_closed(generator: Any) -> bool:
+    """Return whether no code of a generator runs when it is closed now."""
+    if is_exhausted(generator) or generator._frame_state_created():
+        return True
+    frame = generator.inline_tracer
+    if generator.pygen_yf() is not None or blocks_of(frame):
+        return False
+    handler = exceptions.handler_of(frame.current_instruction)
+    return handler is None or handler.target.opname == _IMPLICIT
 
 
 def blocks_of(frame: Any) -> list[Any]:

@@ -28,9 +28,9 @@ def known_as(callee: Value, method: str) -> output_callables.Output | None:
     inner = getattr(callee, "func", None)  # of functools.partial
     if isinstance(inner, Value):
         return known_as(inner, "")
-    owner, name = objects.owner_of_method(callee), getattr(callee, "name", None)
+    owner, name = objects.owner_of_method(callee), objects.name_of_method(callee)
     if isinstance(owner, Value):
-        if isinstance(name, str):  # an attribute not looked up
+        if name is not None:  # an attribute not looked up
             return known_as(owner, name)
         if value is not None:
             return known_as(owner, getattr(value, "__name__", ""))

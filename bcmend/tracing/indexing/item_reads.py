@@ -125,3 +125,10 @@ def _call_method(
     is_changed = name.endswith("_") and not name.endswith("__")
     with _view_regenerated(tx, variable) if is_changed else nullcontext():
         return inner(variable, tx, name, args, kwargs)
+
+
+@hooks.around(compat.TensorVariable, methods.READ_WHAT_HAS_CHANGED, _PURPOSE)
+def _read_again(inner: Any, variable: Any, tx: compat.Tracer, *others: Any) -> None:
+    """Model ``x[row][0] = 1``, behind which Dynamo looks at the view."""
+    with _view_regenerated(tx, variable):
+        inner(variable, tx, *others)

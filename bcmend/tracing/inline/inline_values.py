@@ -49,6 +49,9 @@ def modified(tx: compat.Tracer) -> list[Value]:
     ]
 
 
+_OF_ITS_OWN: Final = "a dictionary of a class of its own"
+
+
 class Gathered:
     """The tensors of one record, and what makes its values."""
 
@@ -76,6 +79,8 @@ class Gathered:
             raise Refusal("inline-record", "a tensor of a class of its own")
         if value.source is not None:
             return self.object_of(value)
+        if isinstance(value, compat.ConstDictVariable):
+            raise Refusal("inline-record", _OF_ITS_OWN)
         try:
             return _constant(value.as_python_constant())
         except NotImplementedError:
@@ -106,7 +111,7 @@ class Gathered:
 
     def of_dict(self, value: Any) -> Make:
         if not containers.is_plain_dictionary(value):
-            raise Refusal("inline-record", "a dictionary of a class of its own")
+            raise Refusal("inline-record", _OF_ITS_OWN)
         keys, items = (
             self._all(map(containers.key_model, value.items)),
             self._all(value.items.values()),

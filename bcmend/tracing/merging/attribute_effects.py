@@ -19,7 +19,7 @@ import torch
 from bcmend.delivery import records
 from bcmend.dynamo import compat, frames, handlers, hooks, values
 from bcmend.dynamo.handlers import PASS, Answer, Call
-from bcmend.dynamo.models import methods, objects
+from bcmend.dynamo.models import containers, methods, objects
 from bcmend.dynamo.values import Value, object_behind
 from bcmend.knowledge.static_lookup import ancestors, dictionary, namespace
 from bcmend.tracing.merging.lazy_phi import CellPhi, GatedPhi, LazyPhi, MissingAttribute, StoredPhi
@@ -88,6 +88,7 @@ def _attribute_change(
     may_merge = inherited < 0 or is_read
     variable, name = place
     _require_of_the_program(variable, name)
+    _require_no_setting(variable, name)
     _require_no_method(variable, name, sides)
     merger, is_deleted = join.merger, [isinstance(side, compat.DeletedVariable) for side in sides]
     if all(is_deleted):
@@ -126,6 +127,12 @@ def _require_of_the_program(variable: Value, name: str) -> None:
             raise Refusal("arm-effects", f"a store to {name} of a class, which its metaclass sees")
     if where.partition(".")[0] == "torch":
         raise Refusal("arm-setting", f"{where}.{name}")
+
+
+def _require_no_setting(variable: Value, name: str) -> None:
+    """Raise ``Refusal`` if a container gets what a field of its model holds: none is merged."""
+    if isinstance(variable, compat.DefaultDictVariable) and name in containers.SETTINGS:
+        raise Refusal("arm-effects", f"{name} of a {variable.python_type_name()}")
 
 
 def _require_no_method(variable: Value, name: str, sides: tuple[Value, Value]) -> None:
@@ -199,6 +206,7 @@ def _present_attribute(tx: compat.Tracer, variable: Value, name: str) -> Value |
         return objects.contents_before(variable)
     if isinstance(variable, compat.NewGlobalVariable):
         return None  # one that is there has a pending value
+    _require_guarded(variable, name)
     _require_no_question(variable, name)
     try:
         return objects.attribute_of(tx, variable, name)
@@ -207,6 +215,15 @@ def _present_attribute(tx: compat.Tracer, variable: Value, name: str) -> Value |
         return None
     except (compat.Unsupported, NotImplementedError) as error:
         raise Refusal("arms-differ", f"the attribute {name} cannot be read: {error}") from None
+
+
+def _require_guarded(variable: Value, name: str) -> None:
+    """Raise ``Refusal`` for an attribute of a dictionary from before the call.
+
+    Guards of torch look at attributes of dictionaries only when the items have changed.
+    """
+    if variable.source is not None and isinstance(object_behind(variable), dict):
+        raise Refusal("arms-differ", f"the attribute {name} of a dictionary, which no guard sees")
 
 
 def _require_no_question(variable: Value, name: str, *, is_guarded: bool = False) -> None:

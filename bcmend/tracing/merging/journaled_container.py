@@ -103,16 +103,18 @@ class JournaledContainer(Phi):
         self.record(tx, name, arguments)
         return constant(None)
 
+    # A class of the program may have replaced the methods behind these operators.
+
     @methods.implements(methods.ASSIGN_SUBSCRIPT)
     def _assign(self, tx: compat.Tracer, key: Any, value: Any) -> Value:
         """Model ``self[key] = value``, or the deletion of an item where there is no value."""
         if value is None:
             self.ask()
-        return self.call_method(tx, "__setitem__", [key, value], {})
+        return JournaledContainer.call_method(self, tx, "__setitem__", [key, value], {})
 
     @methods.implements(methods.INPLACE_OR)
     def _updated_by(self, tx: compat.Tracer, other: Any) -> Value:
-        self.call_method(tx, "update", [other], {})
+        JournaledContainer.call_method(self, tx, "update", [other], {})
         assert isinstance(self, compat.VariableTracker)
         return self
 
@@ -134,7 +136,8 @@ class JournaledContainer(Phi):
             return _owner(tx, argument)  # its contents are right when the record is delivered
         if not isinstance(self, _JournaledDict):
             return compat.TupleVariable(compat.unpack_iterable(tx, argument))
-        if not isinstance(argument, compat.ConstDictVariable):
+        is_dictionary = isinstance(argument, compat.ConstDictVariable)
+        if not (is_dictionary and containers.has_plain_methods(argument)):
             self.ask()
         containers.guard_keys(argument)
         return _pairs(argument.items.items())
@@ -213,11 +216,14 @@ class _JournaledSet(JournaledContainer, compat.SetVariable):
 _KINDS: Final[dict[type, type]] = {
     kind.plain: kind for kind in (_JournaledList, _JournaledDeque, _JournaledDict, _JournaledSet)
 }
-for _model in containers.DICTIONARIES_BY_ITEMS:
+for _model in (*containers.DICTIONARIES_BY_ITEMS, *containers.OBJECTS_BY_ITEMS):
     _fills = issubclass(_model, compat.DefaultDictVariable)
-    _bases = (_JournaledDefaultDict if _fills else _JournaledDict, _model)
-    _KINDS[_model] = type(
-        f"_Journaled{_model.__name__}", _bases, {"plain": _model, "__module__": __name__}
+    _contents = _JournaledDefaultDict if _fills else _KINDS[containers.kind_of(_model)]
+    _fields = {"plain": _model, "__module__": __name__}
+    _KINDS[_model] = (
+        containers.object_with_contents(_model, _contents, _fields)
+        if _model in containers.OBJECTS_BY_ITEMS
+        else type(f"{_contents.__name__}Of{_model.__name__}", (_contents, _model), _fields)
     )
 
 
@@ -298,7 +304,7 @@ def plan_journal(
     join: Join, variable: Value, before: Any, contents: Sequence[Any]
 ) -> PlannedJournal:
     """Plan to journal a container. Raises ``Refusal`` where it must not be."""
-    if type(variable) not in _KINDS or not containers.has_plain_methods(variable):
+    if type(variable) not in _KINDS:
         raise Refusal("arms-differ", f"an arm changes a {type(variable).__name__}")
     name = f"a {variable.python_type_name()} that the sides of a branch change"
     if join.form in join.site.reads:

@@ -403,7 +403,7 @@ def _changed_inside(effects: Any, moment: Moment) -> Iterator[Value]:
     for container in moment.containers:
         is_exception = snapshots.is_exception(container.variable)
         among = exceptions.IN_TEXTS if is_exception else None
-        if container.has_changed(besides=["mutation_type"], among=among):
+        if container.has_changed(besides=containers.NOTES, among=among):
             yield moment.owners.get(container.variable, container.variable)
     remembered = {container.variable for container in moment.containers}
     for each in dict.fromkeys([*effects.id_to_variable.values(), *moment.versions]):

@@ -127,6 +127,10 @@ def try_again(
             state.runs_plainly = not state.has_set_up and _sets_up(stops)
             state.has_set_up |= state.runs_plainly
             state.may_break = not state.runs_plainly
+        elif isinstance(error, compat.TorchRuntimeError) and SESSION.patcher.call_on_the_host(
+            _stops(error)
+        ):
+            return True
         elif not state.leave_numbers():
             strict.require_foreign(error)
             if not suspects.withdraw_recent("not-captured", summary(error)):

@@ -24,6 +24,10 @@ class Patcher:
         """Mend the code where Dynamo stopped; return whether any was mended."""
         return False
 
+    def call_on_the_host(self, stops: Sequence[Stop]) -> bool:
+        """Have a function in which Dynamo failed called inside the graph; return whether it is."""
+        return False
+
     def split_where_read(self, stops: Sequence[Stop], site: LiveSite | None) -> bool:
         """Split the code that reads a phi without a common form; return whether it was.
 

@@ -32,6 +32,7 @@ _NOTES: Final = effect_tables.NOTES | {"_remembered", "_outside"}
 _SLUGS: Final[Mapping[str, tuple[str, str]]] = {
     effect_tables.TENSOR_HOOKS: ("arm-hook", "a hook of a tensor is registered or removed"),
     effect_tables.SAVED_FOR_BACKWARD: ("arm-effects", "save_for_backward"),
+    effect_tables.LOCAL_GENERATORS: ("consumes-iterator", "a generator that does not end"),
 }
 
 #: What an arm did and no rule merges: the slug of a reason, and a line beside it.
@@ -151,13 +152,15 @@ class World:
             for node in each.new_nodes():
                 return "arm-effects", f"{node.target} in the graph around the arm"
         tables = [name for name in self.trace.changed() if not self._is_no_effect(name)]
-        return ("arm-effects", f"a table of the trace: {tables[0]}") if tables else None
+        for name in tables:
+            return _SLUGS.get(name, ("arm-effects", f"a table of the trace: {name}"))
+        return None
 
     def _is_no_effect(self, name: str) -> bool:
-        """Return whether a table of the trace has changed by what is over."""
+        """Return whether a table of the trace has changed without an effect."""
         if name != effect_tables.LOCAL_GENERATORS:
             return False
-        return effect_tables.has_only_ended_generators(self.output, self.trace.before(name))
+        return effect_tables.closes_new_generators_unseen(self.output, self.trace.before(name))
 
     def put_back(self) -> None:
         """Restore all of it, but for the slots: those of an arm that is merged stay."""

@@ -7,10 +7,10 @@ handler of the program would see it. In mended code it is raised where the attri
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
-from bcmend.dynamo import compat, hooks
-from bcmend.dynamo.models import methods
+from bcmend.dynamo import compat, handlers
 from bcmend.dynamo.values import Value
 from bcmend.tracing.sites import nesting_limits
 from bcmend.tracing.sites.refusal import Refusal
@@ -18,11 +18,9 @@ from bcmend.tracing.sites.refusal import Refusal
 _HEAP_TYPE: Final = 1 << 9  # Py_TPFLAGS_HEAPTYPE: of classes that are made while a program runs
 
 
-@hooks.around(
-    compat.GetAttrBuiltinVariable, methods.CALL_GETATTR, "attributes that objects do not have"
-)
-def _read(inner: Any, self: Any, tx: compat.Tracer, args: Any, kwargs: Any) -> Any:
-    found = inner(self, tx, args, kwargs)
+@handlers.attribute_read("attributes that objects do not have")
+def _read(read: Callable[[], Any], tx: compat.Tracer, default: Value | None) -> Any:
+    found = read()
     if type(found) is not compat.GetAttrVariable or found.py_type is not None:
         return found
     if type(found.obj) is compat.GetAttrVariable and nesting_limits.is_in_an_arm(tx):
@@ -30,8 +28,8 @@ def _read(inner: Any, self: Any, tx: compat.Tracer, args: Any, kwargs: Any) -> A
     kind = _builtin_class(found.obj)
     if kind is None or hasattr(kind, found.name):
         return found
-    if len(args) > 2:
-        return args[2]
+    if default is not None:
+        return default
     text = f"'{_name_in_messages(kind)}' object has no attribute '{found.name}'"
     return compat.raise_observed_exception(AttributeError, tx, args=[text])
 

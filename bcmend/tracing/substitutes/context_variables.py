@@ -15,7 +15,7 @@ from typing import Any, Final
 from bcmend.delivery import records
 from bcmend.dynamo import compat, values
 from bcmend.dynamo.handlers import PASS, Answer
-from bcmend.dynamo.models import containers
+from bcmend.dynamo.models import containers, objects
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.values import Value, constant
 from bcmend.tracing.output import record_builder
@@ -38,7 +38,7 @@ _SET: Final[Slot[dict[int, Value]]] = Slot(dict, rolls_back=True)
 
 def _variable(call: Call) -> Any:
     """Return the variable itself."""
-    value = getattr(call.owner, "value", None)
+    value = objects.object_behind(call.owner)
     if type(value) is not ContextVar or call.owner.source is None:
         raise unequal("the variable is made in the call")
     return value

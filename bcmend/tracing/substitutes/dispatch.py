@@ -106,15 +106,15 @@ def take_over(function: FunctionType, row: Substitute) -> bool:
     return _TAKEN_OVER.setdefault(function, row) is row
 
 
-def _row_of(fn: Any) -> tuple[Substitute | None, Any, Value | None]:
+def _row_of(tx: compat.Tracer, fn: Any) -> tuple[Substitute | None, Any, Value | None]:
     """Return the row of what Dynamo models, the callable, and what it is a method of."""
     owner = objects.owner_of_method(fn)
     owner = owner.realize() if isinstance(owner, Value) else None
-    name = getattr(fn, "name", None)
-    if isinstance(owner, compat.TensorVariable) and isinstance(name, str):
+    name = objects.name_of_method(fn)
+    if isinstance(owner, compat.TensorVariable) and name is not None:
         return replaced_calls.of_tensor_method(name), None, owner
-    for holder in ("fn", "value", "descriptor"):
-        value = object_behind(fn, holder)
+    held = (object_behind(fn, holder) for holder in ("fn", "value", "descriptor"))
+    for value in (*held, *objects.method_objects(tx, fn)):
         if value is not None:
             row = replaced_calls.of_callable(value)
             if row is None and isinstance(value, FunctionType):
@@ -162,7 +162,7 @@ def _given(
 )
 def _call_function(inner: Any, self: Any, fn: Value, args: Any, kwargs: Any) -> None:
     exception_flow.note_call(self, fn.realize())
-    result = _given(self, *_row_of(fn.realize()), args, kwargs)
+    result = _given(self, *_row_of(self, fn.realize()), args, kwargs)
     if result is PASS:
         inner(self, fn, args, kwargs)
     else:

@@ -22,8 +22,8 @@ import torch
 from torch.fx import Proxy
 
 from bcmend.dynamo import compat, handlers
-from bcmend.dynamo.handlers import Answer
-from bcmend.dynamo.models import containers, graph_inputs
+from bcmend.dynamo.handlers import PASS, Answer
+from bcmend.dynamo.models import containers, graph_inputs, methods
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.values import Value, constant, fake_mode_of
 from bcmend.knowledge.interruptions import is_interruption
@@ -210,3 +210,19 @@ def _input(
     fake = fake_mode_of(tx).from_tensor(example, static_shapes=True)
     name = f"drawn_{source.random_call_index}"
     return graph_inputs.add(output, name, source, example, fake)
+
+
+def _made_while_tracing(call: handlers.Call) -> Answer:
+    """Break the graph at a draw that Dynamo makes once, while it traces, for all calls.
+
+    Where one graph is asked for, it stays as stock torch has it.
+    """
+    if call.owner.source is None or call.tx.one_graph:
+        return PASS
+    return handlers.break_graph("draw while tracing", call.name, "Each call draws anew.")
+
+
+for _name in methods.DRAWN_WHILE_TRACING:
+    handlers.method(compat.RandomVariable, _name, "draws that are made while tracing")(
+        _made_while_tracing
+    )

@@ -38,6 +38,32 @@ def test_the_end_of_a_generator(is_exhausted: bool) -> None:
     assert translators.is_exhausted(old) is translators.is_exhausted(new) is is_exhausted
 
 
+@pytest.mark.parametrize(
+    ("state", "handler", "runs_nothing"),
+    [
+        ("created", "", True),
+        ("finished", "", True),
+        ("suspended", "", True),
+        ("suspended", translators._IMPLICIT, True),
+        ("suspended", "PUSH_EXC_INFO", False),
+        ("in a block", "", False),
+        ("in another generator", "", False),
+    ],
+)
+def test_what_runs_when_a_generator_is_closed(state: str, handler: str, runs_nothing: bool) -> None:
+    entry = SimpleNamespace(target=SimpleNamespace(opname=handler)) if handler else None
+    generator = SimpleNamespace(
+        inline_tracer=SimpleNamespace(
+            current_instruction=SimpleNamespace(exn_tab_entry=entry),
+            block_stack=[None] if state == "in a block" else [],
+        ),
+        _frame_state_created=lambda: state == "created",
+        _frame_state_finished=lambda: state == "finished",
+        pygen_yf=lambda: "a generator" if state == "in another generator" else None,
+    )
+    assert translators.runs_nothing_when_closed(generator) is runs_nothing
+
+
 def test_a_context_manager_of_the_program() -> None:
     known = type(compat.VariableTracker).all_subclasses  # type: ignore[attr-defined]
     (kind,) = (each for each in known if each.__name__ == translators._OF_THE_PROGRAM)

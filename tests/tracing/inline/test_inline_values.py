@@ -10,6 +10,7 @@ import torch
 
 from bcmend.delivery.emission import Plan
 from bcmend.dynamo import compat
+from bcmend.dynamo.models import containers
 from bcmend.dynamo.values import constant
 from bcmend.tracing.inline.inline_values import Gathered, modified, require_there_before
 from bcmend.tracing.merging.lazy_phi import LazyPhi
@@ -28,16 +29,12 @@ class Box:
         self.held = held
 
 
-def _new(kind: Any, items: Any, *more: Any) -> Any:
-    return kind(items, *more, mutation_type=compat.ValueMutationNew())
-
-
 def test_containers_are_made_again_with_the_tensors_of_the_operator() -> None:
     def step(tx: Any, x: Any) -> Any:
         gathered = Gathered(tx, Plan())
         items: Any = {constant("t"): x, constant("n"): compat.TupleVariable([constant(1), x])}
-        value = _new(compat.ConstDictVariable, items, dict)
-        make = gathered.maker(_new(compat.ListVariable, [value, x]))
+        value = containers.new_dictionary(items)
+        make = gathered.maker(containers.new_list([value, x]))
         assert [each.node for each in gathered.tensors] == [x.as_proxy().node] * 3
         one, two, three = (torch.tensor(number) for number in (1, 2, 3))
         made = make([one, two, three], [])
@@ -54,7 +51,7 @@ def test_tuples_with_names_and_sizes_keep_their_kind() -> None:
         gathered = Gathered(tx, Plan())
         sized = gathered.maker(compat.SizeVariable([constant(2), constant(3)]))([], [])
         assert type(sized) is torch.Size and sized == (2, 3)
-        named = type(point)(point.value, tuple_vt=compat.TupleVariable([x, constant(2)]))
+        named = containers.named_tuple_like(point, [x, constant(2)])
         assert gathered.maker(named)([x], []) == Point(x, 2)
         return x
 
@@ -100,20 +97,19 @@ def test_an_object_that_the_call_has_changed_is_refused() -> None:
 
 
 def test_what_no_record_inside_the_graph_is_made_of() -> None:
-    def step(tx: Any, x: Any, box: Any) -> Any:
+    def step(tx: Any, x: Any, box: Any, ordered: Any, queue: Any) -> Any:
         gathered = Gathered(tx, Plan())
         with pytest.raises(Refusal, match="one form on each side"):
             gathered.maker(LazyPhi(site(), 0, tx.output))
         with pytest.raises(Refusal, match="an object with tensors"):
             gathered.maker(box)
-        ordered = _new(compat.ConstDictVariable, {}, collections.OrderedDict)
         with pytest.raises(Refusal, match="a dictionary of a class of its own"):
-            gathered.maker(ordered)
+            gathered.maker(containers.new_dictionary_like(containers.contents_of(ordered), {}))
         with pytest.raises(Refusal, match="an object made in the call"):
-            gathered.maker(_new(compat.DequeVariable, [x]))
+            gathered.maker(containers.new_deque_like(queue, [x]))
         return x
 
-    traced(step, VECTOR, Box(VECTOR))
+    traced(step, VECTOR, Box(VECTOR), collections.OrderedDict(), collections.deque([1]))
 
 
 def test_a_source_has_to_be_known_before_the_graph_runs() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from bcmend.dynamo.models.containers import OBJECTS_BY_ITEMS
 from bcmend.tracing.entry import namespace  # noqa: F401  imports every kind of phi
 from bcmend.tracing.sites.phi import Phi
 
@@ -26,8 +27,11 @@ def test_each_kind_answers(kind: type, question: str) -> None:
 
 @pytest.mark.parametrize("kind", _kinds(Phi), ids=lambda kind: kind.__name__)
 def test_the_protocol_comes_before_the_model_of_dynamo(kind: type) -> None:
-    bases = kind.__mro__
-    assert not any(base.__module__.startswith("torch.") for base in bases[: bases.index(Phi)])
+    ahead = kind.__mro__[: kind.__mro__.index(Phi)]
+    of_dynamo = [base for base in ahead if base.__module__.startswith("torch.")]
+    assert not any(question in vars(base) for base in of_dynamo for question in QUESTIONS)
+    # Methods that the class of an object has replaced come before those of its container.
+    assert not of_dynamo or getattr(kind, "plain", None) in OBJECTS_BY_ITEMS
 
 
 def test_the_protocol_itself_answers_nothing() -> None:

@@ -425,7 +425,7 @@ def test_rows_are_found_by_callable_method_and_stop() -> None:
     def body(tx: Any, x: Any) -> Any:
         method = SimpleNamespace(obj=x, name="requires_grad_")
         values = [method, *(SimpleNamespace(fn=each) for each in (copy.copy, taken_over, len))]
-        rows = [dispatch._row_of(each) for each in values]
+        rows = [dispatch._row_of(tx, each) for each in values]
         return [found and found.name for found, _, _ in rows], rows[0][2] is x
 
     names = ["torch.Tensor.requires_grad_", "copy.copy", "taken over", None]
