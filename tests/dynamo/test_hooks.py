@@ -18,7 +18,7 @@ import pytest
 import torch
 
 import bcmend
-from bcmend import cli
+from bcmend.doctor import listing
 from bcmend.dynamo import compat, frames, handlers, hooks, operators, trace_state
 from bcmend.patching import retrace  # noqa: F401  declares every hook
 from bcmend.patching.table import TABLE
@@ -423,9 +423,9 @@ def test_nothing_is_patched_where_something_is_missing(monkeypatch: pytest.Monke
 
 
 def test_doctor_names_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not [line for line in cli._doctor() if "missing" in line]
+    assert not [line for line in listing.lines() if "missing" in line]
     monkeypatch.setattr(REGISTRY, "hooks", [*REGISTRY.hooks, *MISSING])
-    missing = [line for line in cli._doctor() if "missing" in line]
+    missing = [line for line in listing.lines() if "missing" in line]
     assert missing == [f"missing in this torch: _Owner.{name}" for name in ("erase", "move")]
 
 
