@@ -49,7 +49,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"bcmend {_version()}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("demo", help="compile a Hugging Face model before and after mending")
-    commands.add_parser("doctor", help="print what is replaced in torch, and what for")
+    doctor = commands.add_parser("doctor", help="print what is replaced in torch, and what for")
+    doctor.add_argument("--live", action="store_true", help="run programs to see that it works")
     report = commands.add_parser("report", help="patch an object and say what was mended")
     report.add_argument("target", metavar="MODULE:ATTRIBUTE")
     report.add_argument("--json", action="store_true", help="print JSON instead of a table")
@@ -133,6 +134,23 @@ def reasons_page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def _doctor(*, is_live: bool) -> int:
+    if not is_live:
+        from bcmend.doctor import listing
+
+        print("\n".join(listing.lines()))
+        return 0
+    from bcmend.doctor import live
+
+    try:
+        found = live.check()
+    except BcmendError as error:
+        print(_first_line(error))
+        return 1
+    print("\n".join(live.lines(found)))
+    return 0 if found is not None and found.is_right else 1
+
+
 def _dispatch(arguments: Sequence[str] | None) -> int:
     parsed = _parser().parse_args(arguments)
     match parsed.command:
@@ -141,9 +159,7 @@ def _dispatch(arguments: Sequence[str] | None) -> int:
         case "scan":
             _show(_scan(parsed.paths), as_json=parsed.json)
         case "doctor":
-            from bcmend.doctor import listing
-
-            print("\n".join(listing.lines()))
+            return _doctor(is_live=parsed.live)
         case "reasons":
             print(reasons_page(), end="")
         case "substitutes":
