@@ -20,9 +20,10 @@ class Program:
 
     Attributes:
         name: the name of its factory.
-        proves: the targets of the hooks, rows and handlers that compiling it has to call; with a
-            colon and what the call is about, as in "TensorVariable.call_method:tolist", where many
-            things go through one (``counting``).
+        proves: what compiling it has to call: hooks, rows and handlers by their targets, or by
+            their purposes where each release has other targets; with a colon and what the call is
+            about, as in "TensorVariable.call_method:tolist", where many things go through one
+            (``counting``).
         make: returns the program, a function or a module, with state of its own.
         inputs: builds the arguments of all calls, which take both sides of a branch.
         backend: the back end that it takes.
@@ -40,9 +41,11 @@ class Program:
     training: bool
     way: Way
 
-    def targets(self) -> frozenset[str]:
-        """Return the targets that it has to call."""
-        return frozenset(each.partition(":")[0] for each in self.proves)
+    def claims(self, target: str, purpose: str) -> bool:
+        """Return whether it has to call what has this target and this purpose."""
+        return purpose in self.proves or any(
+            each == target or each.startswith(f"{target}:") for each in self.proves
+        )
 
 
 def compiled(program: Any, options: dict[str, Any]) -> Callable[..., Any]:

@@ -31,7 +31,7 @@ class Ran:
     Attributes:
         difference: how it differs from eager execution; empty where it does not.
         graphs: how many there were; 0 for another back end than "eager".
-        called: the targets that torch has called.
+        called: the targets and the purposes of what torch has called.
         not_called: those that the program has to have called, and has not.
     """
 
@@ -82,7 +82,7 @@ def run(programs: Sequence[Program]) -> Found:
             ran.append(_run(program, calls))
             for subject in calls.subjects:
                 names = seen.setdefault(subject, [])
-                if subject in calls.called and subject.target in program.targets():
+                if subject in calls.called and program.claims(subject.target, subject.purpose):
                     names.append(program.name)
     found = [Seen(each.target, each.purpose, tuple(names)) for each, names in seen.items()]
     return Found(tuple(ran), tuple(sorted(found, key=lambda each: (each.target, each.purpose))))
@@ -117,12 +117,13 @@ def _run(program: Program, calls: Calls) -> Ran:
         backend = _counting(program.backend, graphs)
         call = program.way(patched, {"backend": backend, "fullgraph": program.fullgraph})
         found = list(_outcomes(program, patched, call))
-    called = frozenset(each.target for each in calls.called) | calls.about
+    seen = calls.called
+    called = {each.target for each in seen} | {each.purpose for each in seen} | calls.about
     return Ran(
         program,
         _difference(expected, found),
         len(graphs),
-        called,
+        frozenset(called),
         tuple(each for each in program.proves if each not in called),
         time.perf_counter() - begun,
     )

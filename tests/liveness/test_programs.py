@@ -11,10 +11,12 @@ from bcmend.patching import stops  # noqa: F401  declares what is watched
 PROGRAMS = loading.programs()
 
 
-def _targets() -> set[str]:
+def _declared() -> set[tuple[str, str]]:
+    """Return the targets of all that torch has to call, with their purposes."""
     registry = hooks.REGISTRY
-    declared = {each.target for each in (*registry.hooks, *registry.watches, *registry.rows)}
-    return declared.union(f"Tensor.{name}" for name in handlers.TENSOR_METHODS)
+    found = {(each.target, each.purpose) for each in (*registry.hooks, *registry.watches)}
+    found |= {(each.target, each.purpose) for each in registry.rows}
+    return found.union((f"Tensor.{name}", "") for name in handlers.TENSOR_METHODS)
 
 
 def test_each_program_has_a_name_of_its_own() -> None:
@@ -24,12 +26,17 @@ def test_each_program_has_a_name_of_its_own() -> None:
 
 
 def test_what_programs_prove_is_declared() -> None:
-    assert {target for each in PROGRAMS for target in each.targets()} - _targets() == set()
+    declared = _declared()
+    names = {name for each in declared for name in each}
+    proved = {each for program in PROGRAMS for each in program.proves}
+    assert [each for each in proved if not names & {each, each.partition(":")[0]}] == []
 
 
 def test_every_hook_is_claimed_by_a_program() -> None:
     """Whoever declares a hook adds a program to ``bcmend/liveness/programs``, or a claim to one."""
-    assert _targets() - {target for each in PROGRAMS for target in each.targets()} == set()
+    assert [
+        each for each in _declared() if not any(program.claims(*each) for program in PROGRAMS)
+    ] == []
 
 
 def test_every_hook_is_called_and_every_program_is_equal_to_eager_execution() -> None:

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bcmend.dynamo.models import methods
 from bcmend.liveness.program import program
 
 Function = Callable[..., Any]
@@ -24,7 +23,7 @@ def whether_it_is_another() -> Function:
     return program
 
 
-@program(f"BaseListVariable.{methods.CONTAINS}", fullgraph=False)
+@program("which object a merged tensor is", fullgraph=False)
 def whether_it_is_among_others() -> Function:
     def program(x: Tensor) -> Any:
         y = x.sum() if x[0] > 0 else x.min()
@@ -60,7 +59,7 @@ class Holder:
     """An object without attributes."""
 
 
-@program("GetAttrBuiltinVariable._call_getattr", "SideEffects.load_attr")
+@program("attributes that objects do not have", "SideEffects.load_attr")
 def attributes_that_one_side_has() -> Function:
     def program(x: Tensor) -> Any:
         holder: Any = Holder()

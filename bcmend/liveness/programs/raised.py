@@ -7,21 +7,10 @@ from typing import Any
 
 from torch import Tensor
 
-from bcmend.dynamo import compat, hooks
-from bcmend.dynamo.models import exceptions, methods
 from bcmend.liveness.outcome import LOGGER
 from bcmend.liveness.program import program
 
 Function = Callable[..., Any]
-
-
-def _target(owner: type, name: str) -> str:
-    return hooks.Hook(owner, name, "a name", len, None).target
-
-
-#: Readers of exceptions, and what makes their texts, as this release has them.
-_READERS = [_target(owner, name) for owner, name in exceptions.READERS]
-_TEXTS = [_target(compat.ExceptionVariable, name) for name in exceptions.TEXT_SLOTS]
 
 
 class Own(ValueError):
@@ -79,7 +68,7 @@ def texts_of_own() -> Function:
     return program
 
 
-@program(f"ExceptionVariable.{methods.REPR}", *_READERS, *_TEXTS)
+@program("exceptions on their way through frames")
 def what_is_read() -> Function:
     def program(x: Tensor) -> Any:
         found: list[Any] = []
