@@ -211,6 +211,17 @@ def numbers_of_python_s_generator() -> Function:
     return program
 
 
+@program(inputs=beside(lambda: random.Random(3), lambda: [1, 2, 3]), fullgraph=False)
+def a_generator_of_python_s() -> Function:
+    def program(x: Tensor, generator: random.Random, items: list[int]) -> Any:
+        y = x + 1 if x.sum() > 0 else x - 1
+        chosen = generator.sample(items, 2)
+        generator.shuffle(items)
+        return y, chosen
+
+    return program
+
+
 @program("kernels[cond, Autograd]", inputs=beside(lambda: torch.eye(3)))
 def a_side_that_costs() -> Function:
     def program(x: Tensor, matrix: Tensor) -> Any:

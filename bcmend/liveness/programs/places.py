@@ -36,6 +36,16 @@ def a_row() -> Function:
     return program
 
 
+@program("items at data-dependent places", "Tensor.__setitem__")
+def an_item_of_a_row() -> Function:
+    def program(x: Tensor) -> Any:
+        y = x.repeat(3, 1)
+        y[x.argmax().item()][0] = 7.0
+        return y
+
+    return program
+
+
 @program("TensorVariable.call_method:__setitem__", "Tensor.__setitem__")
 def items_of_a_mask() -> Function:
     def program(x: Tensor) -> Any:
@@ -79,7 +89,7 @@ def a_range() -> Function:
 @program(
     "TensorVariable.tp_iter_impl",
     "InstructionTranslatorBase._format_value",
-    "BuiltinVariable._handle_insert_op_in_graph:getitem",
+    "items at data-dependent places",
     inputs=beside(lambda: {f"scale_{at}": at + 0.5 for at in range(3)}),
 )
 def rows_of_a_mask() -> Function:
