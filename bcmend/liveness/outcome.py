@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from typing import Any, Final
 
+import numpy
 import torch
 
 from bcmend.liveness.loading import PLACE
@@ -43,9 +44,14 @@ def outcome_of(program: Any, call: Callable[..., Any], arguments: Any, *, traini
                 _go_back(result)
         except Exception as error:  # of whatever kind: it is compared
             raised = error
-    torch_state = torch.get_rng_state().numpy().tobytes()
+    states = torch.get_rng_state().numpy().tobytes(), random.getstate(), *_of_numpy()
     roots = (result, raised, arguments, _state_of(program))
-    return _Plainer().plain(roots), tuple(events), torch_state, random.getstate()
+    return _Plainer().plain(roots), tuple(events), states
+
+
+def _of_numpy() -> Iterator[Plain]:
+    for each in numpy.random.get_state(legacy=True):
+        yield each.tobytes() if isinstance(each, numpy.ndarray) else each
 
 
 def _go_back(result: Any) -> None:

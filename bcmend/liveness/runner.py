@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from types import CodeType, FunctionType
 from typing import Any, Final
 
+import numpy
 import torch
 
 import bcmend
@@ -91,7 +92,8 @@ def run(programs: Sequence[Program]) -> Found:
 @contextmanager
 def _without_traces() -> Iterator[None]:
     """Leave the generators of random numbers as they were, and nothing compiled or logged."""
-    states, dynamo = (torch.get_rng_state(), random.getstate()), logging.getLogger("torch._dynamo")
+    states = torch.get_rng_state(), random.getstate(), numpy.random.get_state()
+    dynamo = logging.getLogger("torch._dynamo")
     level = dynamo.level
     dynamo.setLevel(logging.CRITICAL)
     try:
@@ -103,6 +105,7 @@ def _without_traces() -> Iterator[None]:
         torch.compiler.reset()
         torch.set_rng_state(states[0])
         random.setstate(states[1])
+        numpy.random.set_state(states[2])
 
 
 def _run(program: Program, calls: Calls) -> Ran:
@@ -154,6 +157,7 @@ def _outcomes(program: Program, original: Any, call: Any) -> Iterator[Plain]:
     for arguments in program.inputs():
         torch.manual_seed(_SEED)
         random.seed(_SEED)
+        numpy.random.seed(_SEED)
         yield outcome_of(original, call, arguments, training=program.training)
 
 

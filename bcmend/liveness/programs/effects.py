@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bcmend.liveness.program import beside, program
+from bcmend.liveness.program import Arguments, beside, program
 
 Function = Callable[..., Any]
 
@@ -74,10 +74,17 @@ def containers_of_own_classes() -> Function:
     return program
 
 
+def tables() -> list[Arguments]:
+    """Calls with dictionaries, of which the last have one key more."""
+    given = beside(lambda: {"a": 1, "b": 2}, lambda: collections.OrderedDict(a=1, b=2))
+    more = [(x, {"c": 0, **table}, collections.OrderedDict(c=0)) for x, table, _ in given()]
+    return [*given(), *more]
+
+
 @program(
     "ConstDictVariable.call_method:popitem",
     "OrderedDictVariable.call_method:popitem",
-    inputs=beside(lambda: {"a": 1, "b": 2}, lambda: collections.OrderedDict(a=1, b=2)),
+    inputs=tables,
 )
 def dictionaries() -> Function:
     def program(x: Tensor, table: Any, ordered: Any) -> Any:

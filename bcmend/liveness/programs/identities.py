@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from bcmend.liveness.program import program
+from bcmend.liveness.program import Arguments, program, signs
 
 Function = Callable[..., Any]
 
@@ -38,6 +38,37 @@ def keys() -> Function:
         y = x * 2
         z = x + 1 if x.sum() > 0 else x - 1
         return {y: 1}[y], y in {y, x}, id(y) == id(y), id(x) == id(y), z
+
+    return program
+
+
+@program("TensorVariable.hash_impl", fullgraph=False)
+def members_of_a_set() -> Function:
+    def program(x: Tensor) -> Any:
+        y = x * 2
+        z = y if x.sum() > 0 else x
+        return len({y, z}), z in {y: 1}
+
+    return program
+
+
+@program("BuiltinVariable.call_id", fullgraph=False)
+def numbers_of_objects() -> Function:
+    def program(x: Tensor) -> Any:
+        y = x * 2
+        z = y if x.sum() > 0 else x
+        return y + 1, id(z) == id(y)
+
+    return program
+
+
+@program("SetAttrBuiltinVariable._call_setattr", fullgraph=False)
+def an_attribute_of_one_of_two_tensors() -> Function:
+    def program(x: Tensor) -> Any:
+        y = x * 2
+        z: Any = y if x.sum() > 0 else x * 3
+        z.tag = "seen"
+        return y + 1, getattr(y, "tag", "not seen")
 
     return program
 
@@ -123,18 +154,49 @@ def variables() -> Function:
     return program
 
 
-@program("BuiltinVariable.call___build_class__", "BuiltinVariable._make_handler", fullgraph=False)
+def _base() -> tuple[Any, list[str]]:
+    """Return a class, and what gets the names of its subclasses."""
+    made: list[str] = []
+
+    class Base:
+        def __init_subclass__(cls) -> None:
+            made.append(cls.__name__)
+
+    return Base, made
+
+
+@program("BuiltinVariable.call___build_class__", fullgraph=False)
 def classes_in_an_arm() -> Function:
+    base: Any
+    base, made = _base()
+
     def program(x: Tensor) -> Any:
-        name = "none"
         if x.sum() > 0:
 
-            class Made:
+            class Made(base):  # type: ignore[misc]
                 pass
 
-            name = Made.__name__ + type("Another", (), {}).__name__
             x = x + 1
-        return x * 2, name
+        return x * 2, list(made)
+
+    return program
+
+
+def negative_first() -> Sequence[Arguments]:
+    """Calls with vectors of negative and of positive sum; torch makes a class once for all."""
+    positive, negative, _ = signs()
+    return negative, positive
+
+
+@program("BuiltinVariable._make_handler", inputs=negative_first, fullgraph=False)
+def classes_made_by_a_call_in_an_arm() -> Function:
+    base, made = _base()
+
+    def program(x: Tensor) -> Any:
+        if x.sum() > 0:
+            type("Made", (base,), {})
+            x = x + 1
+        return x * 2, list(made)
 
     return program
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,7 +26,7 @@ def a_number() -> Function:
         number = x.sum().item()
         if number > 0:
             x = x + 1
-        return x * number, number
+        return x * number, number, number / 3
 
     return program
 
@@ -97,11 +98,17 @@ def conversions_of_numbers() -> Function:
     return program
 
 
-@program("BuiltinVariable._call_min_max_binary")
+def extreme_numbers() -> list[Arguments]:
+    """Calls with vectors of which some begin with what is no number, or is below zero."""
+    return [*beside()(), (torch.tensor([math.nan, 1, 2]),), (torch.tensor([-3.0, math.nan, 2]),)]
+
+
+@program("BuiltinVariable._call_min_max_binary", inputs=extreme_numbers)
 def extremes() -> Function:
     def program(x: Tensor) -> Any:
         number = x[0].item()
-        return x + max(number, 0.5), min(number, x[1].item()), max(0.0, number)
+        others = max(0.5, number), max(0.0, number * 0.0), min(number * 0.0, 0.0)
+        return x + max(number, 0.5), min(number, x[1].item()), others
 
     return program
 
@@ -130,7 +137,8 @@ def a_number_and_a_tensor_in_tuples() -> Function:
 @program("BaseListVariable.getitem_const")
 def an_item_at_a_truth() -> Function:
     def program(x: Tensor) -> Any:
-        return x + (x.sum() > 0).item() * 2, (1, 2)[x.numel() > 2]
+        truth = (x.sum() > 0).item()
+        return x + truth * 2, [10, 20][truth], (x, x + 1)[truth] * 2
 
     return program
 
@@ -139,7 +147,12 @@ def an_item_at_a_truth() -> Function:
 def numbers_in_containers() -> Function:
     def program(x: Tensor) -> Any:
         at = x.argmax().item()
-        return (x + 1 if (at, 1) == (0, 1) else x - 1), at in (1, 2), [at] == [2]
+        return (
+            (x + 1 if (at, 1) == (0, 1) else x - 1),
+            at in (1, 2),
+            [at] == [2],
+            (at, 1) == (x.argmin(), 1),
+        )
 
     return program
 

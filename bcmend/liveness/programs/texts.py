@@ -27,7 +27,10 @@ def texts_of_numbers() -> Function:
         first, last = x[0].item(), x[2].item()
         text = "first " + f"{first}" + "!"
         joined = ", ".join([text, f"{last}", "end"])
-        return x + 1, text, joined, "{} and {}".format(first, last)
+        y = x + 1
+        formatted = "{} and {} of {}".format(first, last, y)
+        y.add_(1)
+        return y, text, joined, formatted
 
     return program
 
@@ -86,6 +89,27 @@ def warned() -> Function:
     return program
 
 
+class Shown:
+    """An object that counts how often its text is made."""
+
+    def __init__(self) -> None:
+        self.count = 1
+
+    def __repr__(self) -> str:
+        self.count += 1
+        return f"Shown({self.count})"
+
+
+@program("UserDefinedObjectVariable.generic_getattr", inputs=beside(Shown), fullgraph=False)
+def an_object_that_output_changes() -> Function:
+    def program(x: Tensor, shown: Shown) -> Any:
+        y = x + 1 if x.sum() > 0 else x - 1
+        print(shown)
+        return y * shown.count
+
+    return program
+
+
 class Holder:
     """An object that has a text, and shows it."""
 
@@ -96,7 +120,7 @@ class Holder:
         return f"Holder({self.count})"
 
 
-@program("UserDefinedObjectVariable.generic_getattr", inputs=beside(Holder))
+@program(inputs=beside(Holder))
 def an_object_that_is_shown() -> Function:
     def program(x: Tensor, holder: Holder) -> Any:
         if x.sum() > 0:

@@ -77,6 +77,19 @@ def hooks_of_tensors() -> Function:
 
 
 @program(
+    "RemovableHandleVariable.call_method:remove", inputs=leaves, fullgraph=False, training=True
+)
+def a_hook_that_one_side_removes() -> Function:
+    def program(x: Tensor, scale: Tensor) -> Any:
+        handle = scale.register_hook(lambda gradient: gradient * 3)
+        if x.sum() > 0:
+            handle.remove()
+        return x * scale
+
+    return program
+
+
+@program(
     "Tensor.retain_grad",
     "Tensor.register_post_accumulate_grad_hook",
     inputs=leaves,

@@ -45,8 +45,15 @@ def an_assertion() -> Function:
 @program("NumpyVariable.call_function", fullgraph=False)
 def draws_of_numpy() -> Function:
     def program(x: Tensor) -> Any:
-        numpy.random.seed(3)
         return x + float(numpy.random.uniform())
+
+    return program
+
+
+@program("BuiltinVariable.call_isinstance")
+def whether_it_is_a_variable() -> Function:
+    def program(x: Tensor) -> Any:
+        return x + 1 if isinstance(x, torch.autograd.Variable) else x - 1
 
     return program
 
@@ -55,8 +62,8 @@ def draws_of_numpy() -> Function:
 def a_text_of_an_exception() -> Function:
     def program(x: Tensor) -> Any:
         try:
-            raise KeyError("missing")
-        except KeyError as error:
+            raise ValueError("one", 2)
+        except ValueError as error:
             return x + 1, str(error)
 
     return program
