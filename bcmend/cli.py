@@ -10,7 +10,7 @@ import argparse
 import importlib
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NoReturn
@@ -49,7 +49,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"bcmend {_version()}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("demo", help="compile a Hugging Face model before and after mending")
-    commands.add_parser("doctor", help="print what is replaced in torch, and what for")
+    doctor = commands.add_parser("doctor", help="print what is replaced in torch, and what for")
+    doctor.add_argument("--live", action="store_true", help="run programs to see that it works")
     report = commands.add_parser("report", help="patch an object and say what was mended")
     report.add_argument("target", metavar="MODULE:ATTRIBUTE")
     report.add_argument("--json", action="store_true", help="print JSON instead of a table")
@@ -133,43 +134,21 @@ def reasons_page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _doctor() -> Iterator[str]:
-    """Yield what bcmend replaces in torch, and which of its private names it uses."""
-    from bcmend import releases
+def _doctor(*, is_live: bool) -> int:
+    if not is_live:
+        from bcmend.doctor import listing
 
-    yield releases.sentence()
-    if not releases.is_used():
-        return
-    from bcmend.dynamo import compat, hooks, operators
-    from bcmend.patching import stops  # noqa: F401  declares what is watched
-    from bcmend.tracing.entry import namespace  # noqa: F401  declares every hook
+        print("\n".join(listing.lines()))
+        return 0
+    from bcmend.doctor import live
 
-    registry = hooks.REGISTRY
-    yield from (f"missing in this torch: {name}" for name in registry.missing())
-    for of_trace, title in (
-        (False, "methods of torch are replaced while patched code is compiled"),
-        (True, "methods are overridden in a subclass, for the objects of such a trace"),
-    ):
-        rows = [(h.target, h.purpose) for h in registry.hooks if h.is_of_trace is of_trace]
-        yield from _table(len({target for target, _ in rows}), title, rows)
-    rows = [(each.target, each.purpose) for each in registry.watches]
-    yield from _table(len(rows), "functions of torch are watched while anything waits", rows)
-    for table, title in (
-        (operators.FUNCTIONS, "handlers of functions of torch are added meanwhile"),
-        (operators.OPERATORS, "operators of bcmend are known to Dynamo while anything is patched"),
-        (operators.KERNELS, "kernels of torch's operators are replaced while anything is patched"),
-    ):
-        rows = [(each.target, each.purpose) for each in registry.rows if each.table == table]
-        yield from _table(len(rows), title, rows)
-    rows = [(f"{each.origin}.{each.name}", each.purpose) for each in compat.symbols()]
-    yield from _table(len(rows), "private names of torch are used", rows)
-
-
-def _table(count: int, title: str, rows: Sequence[tuple[str, str]]) -> Iterator[str]:
-    yield f"\n{count} {title}"
-    width = max(len(name) for name, _ in rows)
-    for name, purpose in sorted(rows):
-        yield f"  {name.ljust(width)}  {purpose}"
+    try:
+        found = live.check()
+    except BcmendError as error:
+        print(_first_line(error))
+        return 1
+    print("\n".join(live.lines(found)))
+    return 0 if found is not None and found.is_right else 1
 
 
 def _dispatch(arguments: Sequence[str] | None) -> int:
@@ -180,7 +159,7 @@ def _dispatch(arguments: Sequence[str] | None) -> int:
         case "scan":
             _show(_scan(parsed.paths), as_json=parsed.json)
         case "doctor":
-            print("\n".join(_doctor()))
+            return _doctor(is_live=parsed.live)
         case "reasons":
             print(reasons_page(), end="")
         case "substitutes":

@@ -70,14 +70,14 @@ def method(owner: type, name: str, purpose: str, *, place: int = 0) -> Callable[
 
 
 #: Handlers of methods of tensors by name, each with its place.
-_TENSOR_METHODS: Final[dict[str, list[tuple[int, Handler]]]] = {}
+TENSOR_METHODS: Final[dict[str, list[tuple[int, Handler]]]] = {}
 
 
 def tensor_method(name: str, *, place: int = 0) -> Callable[[Handler], Handler]:
     """Declare a handler of a method of tensors; the highest place is asked first."""
 
     def declare(handler: Handler) -> Handler:
-        rows = _TENSOR_METHODS.setdefault(name, [])
+        rows = TENSOR_METHODS.setdefault(name, [])
         rows.append((place, handler))
         rows.sort(key=lambda each: -each[0])
         return handler
@@ -89,7 +89,7 @@ def tensor_method(name: str, *, place: int = 0) -> Callable[[Handler], Handler]:
 def _call_tensor_method(
     inner: Any, tensor: compat.TensorVariable, tx: compat.Tracer, name: str, args: Any, kwargs: Any
 ) -> Any:
-    handlers = _TENSOR_METHODS.get(name, ())
+    handlers = TENSOR_METHODS.get(name, ())
     if handlers and not compat.can_dispatch_torch_function(tx, (tensor, *args), kwargs):
         given = {key: value.realize() for key, value in kwargs.items()}
         for _, handler in handlers:

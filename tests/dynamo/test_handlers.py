@@ -19,7 +19,7 @@ def registry(monkeypatch: pytest.MonkeyPatch) -> hooks.Registry:
     """Return an empty registry; every frame counts as one of patched code."""
     empty = hooks.Registry()
     monkeypatch.setattr(hooks, "REGISTRY", empty)
-    monkeypatch.setattr(handlers, "_TENSOR_METHODS", {})
+    monkeypatch.setattr(handlers, "TENSOR_METHODS", {})
     monkeypatch.setattr(frames, "covers", lambda tx: True)
     return empty
 

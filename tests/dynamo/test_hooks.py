@@ -18,7 +18,7 @@ import pytest
 import torch
 
 import bcmend
-from bcmend import cli
+from bcmend.doctor import listing
 from bcmend.dynamo import compat, frames, handlers, hooks, operators, trace_state
 from bcmend.patching import retrace  # noqa: F401  declares every hook
 from bcmend.patching.table import TABLE
@@ -103,10 +103,10 @@ def _shuffle(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trace_state, "_WHEN_LATE", shuffled(trace_state._WHEN_LATE))
     declared = [
         (name, place, handler)
-        for name, rows in handlers._TENSOR_METHODS.items()
+        for name, rows in handlers.TENSOR_METHODS.items()
         for place, handler in rows
     ]
-    monkeypatch.setattr(handlers, "_TENSOR_METHODS", {})
+    monkeypatch.setattr(handlers, "TENSOR_METHODS", {})
     for name, place, handler in shuffled(declared):
         handlers.tensor_method(name, place=place)(handler)
 
@@ -136,7 +136,7 @@ def test_each_row_of_a_table_is_declared_once() -> None:
 
 
 def test_handlers_of_one_method_of_tensors_have_places_of_their_own() -> None:
-    for rows in handlers._TENSOR_METHODS.values():
+    for rows in handlers.TENSOR_METHODS.values():
         assert len({place for place, _ in rows}) == len(rows)
 
 
@@ -147,11 +147,11 @@ def test_the_chain_of_each_target_does_not_depend_on_the_order(
     monkeypatch.setattr(REGISTRY, "subclasses", {})
     before = _installed()
     order = [id(each) for each in (*REGISTRY.hooks, *REGISTRY.rows)]
-    tensor_methods = dict(handlers._TENSOR_METHODS)
+    tensor_methods = dict(handlers.TENSOR_METHODS)
     _shuffle(seed, monkeypatch)
     assert [id(each) for each in (*REGISTRY.hooks, *REGISTRY.rows)] != order
     assert _installed() == before
-    assert handlers._TENSOR_METHODS == tensor_methods
+    assert handlers.TENSOR_METHODS == tensor_methods
 
 
 def _branch(x: torch.Tensor) -> torch.Tensor:
@@ -423,9 +423,9 @@ def test_nothing_is_patched_where_something_is_missing(monkeypatch: pytest.Monke
 
 
 def test_doctor_names_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not [line for line in cli._doctor() if "missing" in line]
+    assert not [line for line in listing.lines() if "missing" in line]
     monkeypatch.setattr(REGISTRY, "hooks", [*REGISTRY.hooks, *MISSING])
-    missing = [line for line in cli._doctor() if "missing" in line]
+    missing = [line for line in listing.lines() if "missing" in line]
     assert missing == [f"missing in this torch: _Owner.{name}" for name in ("erase", "move")]
 
 

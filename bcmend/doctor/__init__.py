@@ -1,0 +1,1 @@
+"""What `python -m bcmend doctor` says of the running torch."""

@@ -1,0 +1,50 @@
+"""What back ends get of a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bcmend.liveness.program import Arguments, program
+
+Function = Callable[..., Any]
+
+
+def matrices() -> list[Arguments]:
+    """Calls with a matrix that requires gradients, and a truth."""
+    return [
+        (torch.eye(3).requires_grad_(), torch.tensor(truth), torch.ones(3, 3))
+        for truth in (True, False, True)
+    ]
+
+
+@program(
+    "OutputGraph.call_user_compiler",
+    "kernels[cond, FunctionalTensorMode]",
+    "kernels[cond, ProxyTorchDispatchMode]",
+    "kernels[cond, FakeTensorMode]",
+    inputs=matrices,
+    backend="aot_eager",
+    training=True,
+)
+def sides_in_aot_autograd() -> Function:
+    places = torch.tensor([[0, 2, 1]] * 3)
+
+    def program(x: Tensor, truth: Tensor, y: Tensor) -> Any:
+        if truth:
+            return (x @ y).gather(0, places)
+        return x @ x
+
+    return program
+
+
+@program("_TorchCompileInductorWrapper.__call__", inputs=matrices, backend="inductor")
+def a_graph_in_inductor() -> Function:
+    def program(x: Tensor, truth: Tensor, y: Tensor) -> Any:
+        print("before", truth)
+        return x.detach() @ y  # a call of a library: needs no compiler of C++
+
+    return program

@@ -1,0 +1,119 @@
+"""What stops the first trace of code that waits to be mended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+import torch
+from torch import Tensor
+
+from bcmend.liveness.program import program
+
+Function = Callable[..., Any]
+
+
+@program(
+    "CatchErrorsWrapper.__call__",
+    "InstructionTranslatorBase.run",
+    "InstructionTranslatorBase.call_function",
+    "OutputGraph.compile_subgraph",
+    "OutputGraph.call_user_compiler",
+    "OutputGraph.install_global_unsafe",
+    "convert_frame.trace_frame",
+    "convert_frame.compile_frame",
+    "operators[bcmend_data_dependent]",
+    "operators[bcmend_branch]",
+)
+def a_branch() -> Function:
+    def program(x: Tensor) -> Any:
+        return x + 1 if x.sum() > 0 else x - 1
+
+    return program
+
+
+@program("symbolic_convert._detect_and_normalize_assert_statement")
+def an_assertion() -> Function:
+    def program(x: Tensor) -> Any:
+        assert x.sum() > -1, "below"
+        return x + 1
+
+    return program
+
+
+@program("NumpyVariable.call_function", fullgraph=False)
+def draws_of_numpy() -> Function:
+    def program(x: Tensor) -> Any:
+        return x + float(numpy.random.uniform())
+
+    return program
+
+
+@program("BuiltinVariable.call_isinstance")
+def whether_it_is_a_variable() -> Function:
+    def program(x: Tensor) -> Any:
+        return x + 1 if isinstance(x, torch.autograd.Variable) else x - 1
+
+    return program
+
+
+@program("BuiltinVariable.call_str")
+def a_text_of_an_exception() -> Function:
+    def program(x: Tensor) -> Any:
+        try:
+            raise ValueError("one", 2)
+        except ValueError as error:
+            return x + 1, str(error)
+
+    return program
+
+
+def by_a_caller(program: Any, options: dict[str, Any]) -> Function:
+    """Compile code that is not patched, and calls the program."""
+
+    def caller(*arguments: Any) -> Any:
+        return program(*arguments)
+
+    return torch.compile(caller, **options)
+
+
+@program(
+    "InstructionTranslatorBase.log_graph_break",
+    "operators[bcmend_entered]",
+    fullgraph=False,
+    way=by_a_caller,
+)
+def called_by_other_code() -> Function:
+    def program(x: Tensor) -> Any:
+        return x + 1 if x.sum() > 0 else x - 1
+
+    return program
+
+
+class Positive(torch.nn.Module):
+    """A module with a branch."""
+
+    def forward(self, x: Tensor) -> Any:
+        """Return what depends on a sum."""
+        return x + 1 if x.sum() > 0 else x - 1
+
+
+def exported(program: Any, options: dict[str, Any]) -> Function:
+    """Export the program as Dynamo traces it, at each call."""
+    return lambda x: torch.export.export(program, (x,), strict=True).module()(x)
+
+
+def exported_as_it_runs(program: Any, options: dict[str, Any]) -> Function:
+    """Export the program as it runs on fake tensors, at each call."""
+    return lambda x: torch.export.export(program, (x,), strict=False).module()(x)
+
+
+@program("convert_frame.compile_frame", way=exported)
+def an_export() -> Positive:
+    return Positive()
+
+
+@program("_trace._non_strict_export", way=exported_as_it_runs)
+def an_export_without_dynamo() -> torch.nn.Module:
+    return torch.nn.ReLU()
