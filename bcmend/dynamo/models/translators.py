@@ -84,9 +84,10 @@ def store_nothing(callback: Any) -> None:
     (``torch._dynamo.config.caching_precompile``).
     """
     outer = getattr(callback, "_torchdynamo_orig_backend", None)
-    inner: Any = getattr(outer, "_inner_convert", None)
-    if getattr(inner, "_package", None) is not None:
-        inner._package = None
+    holders: list[Any] = [outer, getattr(outer, "_inner_convert", None)]  # for one graph, for any
+    for each in holders:
+        if getattr(each, "_package", None) is not None:
+            each._package = None
 
 
 def skipped(reason: str) -> compat.ConvertFrameReturn:

@@ -9,6 +9,7 @@ import numpy
 import torch
 from torch import Tensor
 
+from bcmend.dynamo import compat
 from bcmend.liveness.program import program
 
 Function = Callable[..., Any]
@@ -117,3 +118,17 @@ def an_export() -> Positive:
 @program("_trace._non_strict_export", way=exported_as_it_runs)
 def an_export_without_dynamo() -> torch.nn.Module:
     return torch.nn.ReLU()
+
+
+def with_packages(program: Any, options: dict[str, Any]) -> Function:
+    """Compile the program where torch looks for packages of precompiled code."""
+    with compat.dynamo_config.patch(caching_precompile=True):
+        return torch.compile(program, **options)
+
+
+@program("DiskDynamoCache.load", way=with_packages)
+def a_branch_for_which_there_may_be_a_package() -> Function:
+    def program(x: Tensor) -> Any:
+        return x + 1 if x.sum() > 0 else x - 1
+
+    return program
