@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from types import FunctionType, MethodType
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import torch
 
@@ -237,12 +237,19 @@ def _is_used() -> bool:
         return True
     if releases.is_an_error():
         raise UntestedTorch(releases.sentence())
-    level = 1
-    frame = inspect.currentframe()
-    while frame is not None and frame.f_globals.get("__name__") in (__name__, "contextlib"):
-        frame, level = frame.f_back, level + 1
-    warnings.warn(releases.sentence(), UntestedTorch, stacklevel=level)
+    releases.prepare()
+    if not (releases.standing().is_partly_used and _WARNED):
+        _WARNED.append(releases.sentence())
+        level = 1
+        frame = inspect.currentframe()
+        while frame is not None and frame.f_globals.get("__name__") in (__name__, "contextlib"):
+            frame, level = frame.f_back, level + 1
+        warnings.warn(_WARNED[-1], UntestedTorch, stacklevel=level)
     return releases.is_used()
+
+
+#: What the process was warned of, so that it is once of hooks that are not used.
+_WARNED: Final[list[str]] = []
 
 
 def _forget_analyses() -> None:

@@ -49,7 +49,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"bcmend {_version()}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("demo", help="compile a Hugging Face model before and after mending")
-    commands.add_parser("doctor", help="print what is replaced in torch, and what for")
+    doctor = commands.add_parser("doctor", help="print what is replaced in torch, and what for")
+    doctor.add_argument("--against", metavar="VERSION", help="list what differs from that torch")
     report = commands.add_parser("report", help="patch an object and say what was mended")
     report.add_argument("target", metavar="MODULE:ATTRIBUTE")
     report.add_argument("--json", action="store_true", help="print JSON instead of a table")
@@ -138,6 +139,7 @@ def _doctor() -> Iterator[str]:
     from bcmend import releases
 
     yield releases.sentence()
+    yield from releases.contract()
     if not releases.is_used():
         return
     from bcmend.dynamo import compat, hooks
@@ -165,6 +167,18 @@ def _doctor() -> Iterator[str]:
     yield from _table(len(rows), "private names of torch are used", rows)
 
 
+def _against(version: str) -> Iterator[str]:
+    """Yield how the running torch differs from a recorded release, as a list of what to port."""
+    from bcmend.dynamo.contract import recorded
+    from bcmend.patching import torch_check
+
+    release = recorded.of_version(version)
+    if release is None:
+        known = ", ".join(each.version for each in recorded.releases())
+        raise _InputError(f"no release {version!r} is recorded; those that are: {known}")
+    yield from torch_check.porting_list(release)
+
+
 def _table(count: int, title: str, rows: Sequence[tuple[str, str]]) -> Iterator[str]:
     yield f"\n{count} {title}"
     width = max(len(name) for name, _ in rows)
@@ -180,7 +194,7 @@ def _dispatch(arguments: Sequence[str] | None) -> int:
         case "scan":
             _show(_scan(parsed.paths), as_json=parsed.json)
         case "doctor":
-            print("\n".join(_doctor()))
+            print("\n".join(_doctor() if parsed.against is None else _against(parsed.against)))
         case "reasons":
             print(reasons_page(), end="")
         case "substitutes":

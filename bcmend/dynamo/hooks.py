@@ -21,7 +21,10 @@ from typing import Any, Final, TypeVar
 import torch
 
 from bcmend.dynamo import compat, frames
-from bcmend.dynamo.models import methods, objects
+from bcmend.dynamo.models import handler_tables, methods, objects
+from bcmend.dynamo.models.handler_tables import FUNCTIONS as FUNCTIONS
+from bcmend.dynamo.models.handler_tables import KERNELS as KERNELS
+from bcmend.dynamo.models.handler_tables import OPERATORS as OPERATORS
 from bcmend.errors import MissingInTorch
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -69,6 +72,11 @@ class Hook:
         return f"{self.owner.__name__.rpartition('.')[2]}.{self.name}"
 
     @property
+    def module(self) -> str:
+        """Return the module of bcmend that declares it."""
+        return self.function.__module__
+
+    @property
     def is_missing(self) -> bool:
         """Return whether torch has nothing of that name."""
         # What a module does not define it finds among the builtins.
@@ -97,12 +105,16 @@ class Hook:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One entry of a table of Dynamo's; ``make`` gets the present one or ``None``."""
+    """One entry of a table of Dynamo's; ``make`` gets the present one or ``None``.
+
+    ``module`` is the one of bcmend that declares it.
+    """
 
     table: str
     key: Any
     purpose: str
     make: Callable[[Any], Any]
+    module: str = ""
 
     @property
     def target(self) -> str:
@@ -124,43 +136,11 @@ def original(function: Any) -> Any:
     return function
 
 
-FUNCTIONS, OPERATORS, KERNELS = "functions", "operators", "kernels"
-
 #: Caches of Dynamo's that hold the methods themselves; attributes of ``BuiltinVariable``.
 _CACHES: Final = ("_binop_handlers", "call_function_handler_cache")
 #: Classes of which the objects of a trace get a subclass.
 _PER_TRACE: Final[tuple[type, ...]] = (compat.OutputGraph, compat.SideEffects, compat.ShapeEnv)
 _ABSENT: Final = object()
-
-
-class _Kernels:
-    """What operators with graphs as arguments run for a dispatch key or in a mode, as a table."""
-
-    @staticmethod
-    def _of(operator: Any, key: Any) -> Any:
-        is_mode = isinstance(key, type)
-        return operator.python_key_table if is_mode else operator.py_kernels
-
-    def get(self, place: tuple[Any, Any], default: Any) -> Any:
-        return self._of(*place).get(place[1], default)
-
-    def __setitem__(self, place: tuple[Any, Any], kernel: Any) -> None:
-        self._of(*place)[place[1]] = kernel
-        place[0]._dispatch_cache.clear()
-
-    def __delitem__(self, place: tuple[Any, Any]) -> None:
-        del self._of(*place)[place[1]]
-        place[0]._dispatch_cache.clear()
-
-
-def _table(name: str) -> Any:
-    if name == KERNELS:
-        return _Kernels()
-    if name == FUNCTIONS:
-        found: dict[Any, Any] = compat.TorchInGraphFunctionVariable._get_handlers()
-        return found
-    table: dict[Any, Any] = compat.higher_order_ops._hop_name_to_variable_class
-    return table
 
 
 @dataclass(slots=True, eq=False)
@@ -311,7 +291,7 @@ def _exchange(
 
 def _put_row(row: Row) -> Callable[[], None]:
     """Put a row into its table; return what takes it out again."""
-    table = _table(row.table)
+    table = handler_tables.table(row.table)
     before = table.get(row.key, _ABSENT)
     made = row.make(None if before is _ABSENT else before)
     return _exchange(table.__setitem__, table.__delitem__, row.key, before, made)
@@ -354,7 +334,7 @@ def row(key: Any, purpose: str) -> Callable[[Function], Function]:
 
             return handle
 
-        REGISTRY.rows.append(Row(FUNCTIONS, key, purpose, make))
+        REGISTRY.rows.append(Row(FUNCTIONS, key, purpose, make, function.__module__))
         return function
 
     return declare
@@ -364,7 +344,7 @@ def operator(name: str, purpose: str) -> Callable[[type], type]:
     """Declare Dynamo's model of an operator of bcmend."""
 
     def declare(model: type) -> type:
-        REGISTRY.rows.append(Row(OPERATORS, name, purpose, lambda before: model))
+        REGISTRY.rows.append(Row(OPERATORS, name, purpose, lambda before: model, __name__))
         return model
 
     return declare
@@ -379,7 +359,7 @@ def kernel(
         def make(before: Any) -> Any:
             return functools.partial(function, before)
 
-        REGISTRY.rows.append(Row(KERNELS, (operator, key), purpose, make))
+        REGISTRY.rows.append(Row(KERNELS, (operator, key), purpose, make, function.__module__))
         return function
 
     return declare
