@@ -25,22 +25,26 @@ class Finding:
         core: what is not as the core of bcmend needs it, one subject each; then nothing works.
         aside: by the groups of hooks that are set aside, what has changed.
         release: what the running torch was compared with.
+        lacking: the names that bcmend imports and this torch lacks; then nothing was compared.
     """
 
     core: tuple[str, ...]
     aside: Mapping[str, Sequence[str]]
     release: Release
+    lacking: tuple[str, ...] = ()
 
     def words(self) -> str:
         """Return what a user should know, as a part of a sentence."""
         tested = f"torch {self.release.version}"
+        if self.lacking:
+            return f"{_listed(self.lacking)} {_is(self.lacking)} missing"
         if self.core:
             return f"{_listed(self.core)} {_is(self.core)} not as in {tested}"
         if not self.aside:
             return f"relies on nothing that is not as in {tested}"
         changed = sorted({each for subjects in self.aside.values() for each in subjects})
         return (
-            f"refuses what comes to {_listed(changed)} in a branch, which {_is(changed)} not as in "
+            f"refuses branches that come to {_listed(changed)}, which {_is(changed)} not as in "
             f"{tested}"
         )
 
@@ -67,7 +71,7 @@ def missing() -> tuple[str, ...]:
 def compared(release: Release) -> Finding:
     """Return how the running torch differs from a release; nothing changes by that."""
     if lacking := missing():
-        return Finding(lacking, {}, release)
+        return Finding(lacking, {}, release, lacking)
     from bcmend.dynamo.contract import groups
 
     by_group = {

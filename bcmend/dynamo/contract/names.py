@@ -16,7 +16,8 @@ from typing import Any, Final
 
 _PACKAGE: Final = Path(__file__).parent.parent.parent
 _COMPAT: Final = _PACKAGE / "dynamo" / "compat.py"
-_METHODS: Final = "methods"
+#: Modules that only list names, for others to use.
+_LISTS: Final = frozenset(f"bcmend.dynamo.models.{each}" for each in ("methods", "stable_names"))
 _WORDS: Final = re.compile(r"""\.(\w+)|["'](\w+)["']""")
 
 
@@ -81,6 +82,8 @@ def _modules() -> dict[str, frozenset[str]]:
     found = {}
     for file in _PACKAGE.rglob("*.py"):
         module = ".".join(("bcmend", *file.relative_to(_PACKAGE).with_suffix("").parts))
+        if module in _LISTS:
+            continue
         text = file.read_text(encoding="utf-8")
         found[module] = frozenset(word for pair in _WORDS.findall(text) for word in pair if word)
     return found
