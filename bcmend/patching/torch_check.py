@@ -97,7 +97,8 @@ def porting_list(release: Release) -> Iterator[str]:
 
     found = differences(release)
     versions = f"torch {torch.__version__} and torch {release.version}"
-    yield f"{len(found) or 'no'} differences between {versions} in what bcmend relies on"
+    count = f"{len(found) or 'no'} difference{'' if len(found) == 1 else 's'}"
+    yield f"{count} between {versions} in what bcmend relies on"
     yield from porting_list.lines(found)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, Final
 
 from bcmend.dynamo import hooks
@@ -27,7 +28,13 @@ def differences(before: Facts, after: Facts) -> list[Difference]:
         *_of_functions(before, after),
         *_of_settings(before, after),
     ]
-    return sorted(found, key=lambda each: (KINDS.index(each.kind), each.subject))
+    merged: dict[tuple[str, str], Difference] = {}
+    for each in found:
+        # A method that is replaced may be called as well.
+        known = merged.get((each.subject, each.kind), each)
+        needed_by = tuple(sorted({*known.needed_by, *each.needed_by}))
+        merged[each.subject, each.kind] = replace(each, needed_by=needed_by)
+    return sorted(merged.values(), key=lambda each: (KINDS.index(each.kind), each.subject))
 
 
 def _pairs(section: str, before: Facts, after: Facts) -> Iterator[tuple[str, Any, Any]]:
@@ -145,5 +152,5 @@ def _of_methods(
         is_constructor = method == _CONSTRUCTOR
         needed_by = _users_of_class(name, users) if is_constructor else users(method)
         kind = "methods" if before is None or after is None else "parameters"
-        old_text, new_text = ("" if each is None else f"({each})" for each in (before, after))
-        yield Difference(f"{name}.{method}", kind, old_text, new_text, needed_by)
+        texts = ["()" if each == "" else each or "" for each in (before, after)]
+        yield Difference(f"{name}.{method}", kind, texts[0], texts[1], needed_by)
