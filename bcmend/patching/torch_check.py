@@ -62,21 +62,41 @@ def _is(subjects: Sequence[str]) -> str:
     return "is" if len(subjects) == 1 else "are"
 
 
+#: What code of bcmend raises that reads what a torch has not, or has otherwise.
+_UNLIKE: Final = (ImportError, AttributeError, LookupError, TypeError, ValueError, OSError)
+
+
 @functools.cache
 def missing() -> tuple[str, ...]:
-    """Return the private names that bcmend imports and this torch lacks."""
-    return tuple(names.missing())
+    """Return what bcmend reads of torch when it is imported, and this torch lacks."""
+    if lacking := names.missing():
+        return tuple(lacking)
+    try:
+        declare_hooks()
+    except _UNLIKE as error:
+        return (_said(error),)
+    return ()
+
+
+def _said(error: Exception) -> str:
+    """Return what an error says as a part of a sentence."""
+    text = " ".join(str(error).split()).rstrip(".").replace(". ", "; ")
+    return f"what bcmend reads of it ({text})"
 
 
 def compared(release: Release) -> Finding:
     """Return how the running torch differs from a release; nothing changes by that."""
     if lacking := missing():
         return Finding(lacking, {}, release, lacking)
+    try:
+        found = differences(release)
+    except _UNLIKE as error:  # nothing is known then of what differs, but that it is the core
+        return Finding((_said(error),), {}, release)
     from bcmend.dynamo.contract import groups
 
     by_group = {
         group: tuple(dict.fromkeys(each.subject for each in concerning))
-        for group, concerning in groups.concerned(differences(release)).items()
+        for group, concerning in groups.concerned(found).items()
     }
     core = dict.fromkeys((*by_group.pop(groups.CORE, ()), *_missing()))
     return Finding(tuple(core), by_group, release)

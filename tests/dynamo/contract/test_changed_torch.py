@@ -90,9 +90,12 @@ def test_where_the_core_is_concerned_nothing_is_patched(
     assert found["warned"]
 
 
-def test_it_is_an_error_if_the_environment_says_so(tmp_path: Path) -> None:
-    found = changed_torch.run(tmp_path, OTHER_SIDE_EFFECTS, BCMEND_UNTESTED_TORCH="error")
-    assert found["error"].startswith("UntestedTorch: ") and "load_attr" in found["error"]
+@pytest.mark.parametrize(
+    ("change", "name"), [(OTHER_SIDE_EFFECTS, "load_attr"), (OTHER_WITH, "setup_or_before_with")]
+)
+def test_it_is_an_error_if_the_environment_says_so(change: str, name: str, tmp_path: Path) -> None:
+    found = changed_torch.run(tmp_path, change, BCMEND_UNTESTED_TORCH="error")
+    assert found["error"].startswith("UntestedTorch: ") and name in found["error"]
     assert found["equal"] and not found["patched"]
 
 
