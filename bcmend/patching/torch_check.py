@@ -88,15 +88,11 @@ def compared(release: Release) -> Finding:
     """Return how the running torch differs from a release; nothing changes by that."""
     if lacking := missing():
         return Finding(lacking, {}, release, lacking)
-    try:
-        found = differences(release)
-    except _UNLIKE as error:  # nothing is known then of what differs, but that it is the core
-        return Finding((_said(error),), {}, release)
     from bcmend.dynamo.contract import groups
 
     by_group = {
         group: tuple(dict.fromkeys(each.subject for each in concerning))
-        for group, concerning in groups.concerned(found).items()
+        for group, concerning in groups.concerned(differences(release)).items()
     }
     core = dict.fromkeys((*by_group.pop(groups.CORE, ()), *_missing()))
     return Finding(tuple(core), by_group, release)
@@ -108,7 +104,11 @@ def differences(release: Release) -> list[Difference]:
         return difference.missing_names(lacking)
     from bcmend.dynamo.contract import comparison
 
-    return comparison.differences(release.facts, described())
+    try:
+        present = described()
+    except _UNLIKE as error:  # what differs is not known, but that it is the core
+        return difference.missing_names([_said(error)])
+    return comparison.differences(release.facts, present)
 
 
 def porting_list(release: Release) -> Iterator[str]:
