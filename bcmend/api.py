@@ -30,8 +30,9 @@ def patch(obj: Subject, *, policy: Policy | None = None) -> Subject:
     """Mend everything that ``obj`` reaches, in place.
 
     Outside ``torch.compile`` nothing changes. Patching twice is patching once; the policy of the
-    first time stands until ``unpatch``. On a release of torch that bcmend is not tested with,
-    nothing changes at all, and a warning says so.
+    first time stands until ``unpatch``. On a release of torch that bcmend is not tested with, and
+    that is not equal to one in all that bcmend relies on, nothing changes at all, or some branches
+    are refused; a warning says which.
 
     Args:
         obj: an ``nn.Module``, a subclass of it, a Python function, a bound method, or what

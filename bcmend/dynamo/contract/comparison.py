@@ -12,9 +12,9 @@ from bcmend.dynamo.contract.difference import KINDS, SETS, Difference
 from bcmend.dynamo.contract.recorded import Facts
 from bcmend.dynamo.models import known_models
 
-#: The facts of a class whose differences are those of sets of names.
 _CONSTRUCTOR: Final = "__init__"
-_SETTINGS_ARE_FOR: Final = ("bcmend.dynamo.compat",)
+#: Who relies on what is recorded and no module uses by its name.
+_ADAPTER: Final = ("bcmend.dynamo.compat",)
 
 Users = Callable[[str], tuple[str, ...]]
 
@@ -83,7 +83,7 @@ def _of_functions(before: Facts, after: Facts) -> Iterator[Difference]:
 def _of_settings(before: Facts, after: Facts) -> Iterator[Difference]:
     users = names.users()
     for subject, old, new in _pairs(description.SETTINGS, before, after):
-        needed_by = users(subject) or _SETTINGS_ARE_FOR
+        needed_by = users(subject) or _ADAPTER
         yield Difference(subject, "settings", old or "", new or "", needed_by)
 
 
@@ -91,17 +91,16 @@ def _of_classes(before: Facts, after: Facts) -> Iterator[Difference]:
     users = names.users()
     for subject, old, new in _pairs(description.CLASSES, before, after):
         if old is None or new is None:
-            before_it, after_it = (each["module"] if each else "" for each in (old, new))
-            needed_by = _users_of_class(subject, users)
-            yield Difference(subject, "missing", before_it, after_it, needed_by)
+            was, now = (each["module"] if each else "" for each in (old, new))
+            yield Difference(subject, "missing", was, now, _users_of_class(subject, users))
         else:
             yield from _of_class(subject, old, new, users)
 
 
 def _users_of_class(name: str, users: Users) -> tuple[str, ...]:
-    """Return who uses a class by its name, which is also in lists of bcmend's own."""
+    """Return who uses a class by its name, or replaces a method of it."""
     hooked = {each.module for each in hooks.REGISTRY.hooks if each.owner.__name__ == name}
-    return tuple(sorted(hooked.union(users(name))))
+    return tuple(sorted(hooked.union(users(name)))) or _ADAPTER
 
 
 def _of_class(
@@ -114,8 +113,8 @@ def _of_class(
             yield Difference(name, kind, before, after, of_class)
     yield from _of_methods(name, old.get("methods", {}), new.get("methods", {}), users)
     for fact in SETS:
-        before_it, after_it = (_names_in(each.get(fact, ())) for each in (old, new))
-        gone, added = sorted(before_it - after_it), sorted(after_it - before_it)
+        was, now = (_names_in(each.get(fact, ())) for each in (old, new))
+        gone, added = sorted(was - now), sorted(now - was)
         if fact == "subclasses" and not gone:
             needed_by = _needing_subclasses(name, added, of_class)
         else:
@@ -150,7 +149,7 @@ def _of_methods(
         if before == after:
             continue
         is_constructor = method == _CONSTRUCTOR
-        needed_by = _users_of_class(name, users) if is_constructor else users(method)
+        needed_by = _users_of_class(name, users) if is_constructor else users(method) or _ADAPTER
         kind = "methods" if before is None or after is None else "parameters"
         texts = ["()" if each == "" else each or "" for each in (before, after)]
         yield Difference(f"{name}.{method}", kind, texts[0], texts[1], needed_by)

@@ -115,7 +115,7 @@ def _classes() -> Iterator[_Work]:
         for kind in vars(each).values():
             if isinstance(kind, type) and kind.__name__ in stable_names.NAMES:
                 found.setdefault(kind.__name__, kind)
-    for mutation in _below(compat.ValueMutationNew.__mro__[-2]):
+    for mutation in filter(_is_described, _below(compat.ValueMutationNew.__mro__[-2])):
         found.setdefault(mutation.__name__, mutation)
     names = _used_methods()
     for name, kind in found.items():

@@ -13,7 +13,15 @@ import pytest
 import torch
 
 from bcmend.dynamo import compat, hooks
-from bcmend.dynamo.contract import comparison, description, difference, names, recorded, written
+from bcmend.dynamo.contract import (
+    comparison,
+    description,
+    difference,
+    groups,
+    names,
+    recorded,
+    written,
+)
 from bcmend.dynamo.contract.difference import Difference
 from bcmend.dynamo.contract.recorded import Facts
 from bcmend.dynamo.models import handler_tables
@@ -254,3 +262,29 @@ def test_what_torch_wraps_around_a_method_is_not_its_body() -> None:
     method = compat.InstructionTranslatorBase.CALL
     inner = written.function_behind(method)
     assert inner is not method and inner is method.__wrapped__
+
+
+def _with(facts: Facts, section: str, subject: str, fact: Any) -> Facts:
+    changed = {name: found for name, found in facts[section].items() if name != subject}
+    if fact is not None:
+        changed[subject] = fact
+    return {**facts, section: changed}
+
+
+@pytest.mark.parametrize(
+    ("section", "subject", "fact"),
+    [
+        ("classes", "StrangeMutation", {"module": "torch", "bases": ["MutationType"]}),
+        ("classes", "MutationType", None),
+        ("classes", "SubgraphTracer", {"module": "torch", "fields": ["colour"]}),
+        ("settings", "new_setting", "True"),
+        ("functions", "unimplemented", "torch(message)"),
+    ],
+)
+def test_what_no_module_names_is_a_matter_of_the_core(
+    section: str, subject: str, fact: Any, present: Facts
+) -> None:
+    found = comparison.differences(present, _with(present, section, subject, fact))
+    assert {each.subject.partition(".")[0] for each in found} == {subject}
+    assert groups.CORE in groups.concerned(found)
+    assert all(each.needed_by for each in found)
