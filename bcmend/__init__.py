@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bcmend.api import (
+        cache_key,
         compile,
         patch,
         patched,
@@ -47,6 +48,7 @@ __all__ = [
     "UnsupportedObject",
     "UntestedTorch",
     "__version__",
+    "cache_key",
     "compile",
     "patch",
     "patched",

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
+from hashlib import sha256
 from types import FunctionType, MethodType
 from typing import Any, Final, TypeVar
 
@@ -16,7 +17,7 @@ import torch
 
 from bcmend import releases
 from bcmend.errors import PolicyError, UntestedTorch
-from bcmend.knowledge import output_callables, replaced_calls
+from bcmend.knowledge import output_callables, own_code, replaced_calls
 from bcmend.knowledge.qualified_names import identity
 from bcmend.patching.reach import reach
 from bcmend.patching.subject import module_of, path_of, uncompiled
@@ -77,6 +78,21 @@ def patched(obj: Subject, *, policy: Policy | None = None) -> Iterator[Subject]:
         yield obj
     finally:
         _remove(id(owner))
+
+
+def cache_key(policy: Policy | None = None) -> str:
+    """Return a text that differs where the code of bcmend, torch or the policy does.
+
+    For caches of compiled code that know a model by the text of its files, which patching does not
+    change, as that of vLLM does: ``additional_config={"bcmend": bcmend.cache_key()}``.
+
+    Raises:
+        PolicyError: ``policy`` is no ``Policy``.
+    """
+    chosen = _policy(policy)
+    fields = {name: getattr(chosen, name) for name in chosen.__dataclass_fields__}
+    text = repr({**fields, "off": sorted(fields["off"])})
+    return f"{own_code.code_key()} torch {torch.__version__} {sha256(text.encode()).hexdigest()}"
 
 
 def compile(obj: Any, *, policy: Policy | None = None, **arguments: Any) -> Any:

@@ -142,7 +142,7 @@ def _doctor() -> Iterator[str]:
     yield from releases.contract()
     if not releases.is_used():
         return
-    from bcmend.dynamo import compat, hooks
+    from bcmend.dynamo import compat, hooks, operators
     from bcmend.patching import stops  # noqa: F401  declares what is watched
     from bcmend.tracing.entry import namespace  # noqa: F401  declares every hook
 
@@ -157,9 +157,9 @@ def _doctor() -> Iterator[str]:
     rows = [(each.target, each.purpose) for each in registry.watches]
     yield from _table(len(rows), "functions of torch are watched while anything waits", rows)
     for table, title in (
-        (hooks.FUNCTIONS, "handlers of functions of torch are added meanwhile"),
-        (hooks.OPERATORS, "operators of bcmend are known to Dynamo while anything is patched"),
-        (hooks.KERNELS, "kernels of torch's operators are replaced while anything is patched"),
+        (operators.FUNCTIONS, "handlers of functions of torch are added meanwhile"),
+        (operators.OPERATORS, "operators of bcmend are known to Dynamo while anything is patched"),
+        (operators.KERNELS, "kernels of torch's operators are replaced while anything is patched"),
     ):
         rows = [(each.target, each.purpose) for each in registry.rows if each.table == table]
         yield from _table(len(rows), title, rows)

@@ -167,3 +167,18 @@ def test_the_tested_releases_are_those_that_are_marked() -> None:
     assert releases.TESTED
     for release in recorded.releases():
         assert (release.minor in releases.TESTED) is release.is_tested
+
+
+def test_the_key_for_other_caches_is_that_of_code_and_policy() -> None:
+    policies = [
+        bcmend.Policy(),
+        bcmend.Policy(output="keep"),
+        bcmend.Policy(off=("a", "b")),
+        bcmend.Policy(exclude=("a", "b")),
+    ]
+    keys = list(map(bcmend.cache_key, policies))
+    assert len({*keys}) == len(policies)
+    assert keys == list(map(bcmend.cache_key, policies)) and bcmend.cache_key() == keys[0]
+    assert bcmend.cache_key(bcmend.Policy(off=frozenset("ba"))) == keys[2]
+    with pytest.raises(bcmend.PolicyError):
+        bcmend.cache_key("keep")  # type: ignore[arg-type]

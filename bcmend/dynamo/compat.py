@@ -47,7 +47,7 @@ from torch._C._functorch import (
     pop_dynamic_layer_stack_and_undo_to_depth,
 )
 from torch._dynamo import config as dynamo_config
-from torch._dynamo import convert_frame, graph_break_hints, symbolic_convert, trace_rules
+from torch._dynamo import convert_frame, graph_break_hints, package, symbolic_convert, trace_rules
 from torch._dynamo.bytecode_transformation import (
     create_build_tuple,
     create_call_function,
@@ -241,6 +241,7 @@ from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.reference import PythonReferenceAnalysis
 from torch.utils._sympy.solve import try_solve
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
+from torch.utils.checkpoint import _CachedTorchDispatchMode, _CachingTorchDispatchMode
 
 #: Attributes of torch that are private and no classes or functions of a module.
 DYNAMO_FILE: Final = torch._dynamo.__file__
@@ -346,11 +347,11 @@ models of values in a trace: AutogradFunctionApplyVariable BaseListVariable Buil
     IteratorVariable LazyVariableTracker ListIteratorVariable ListVariable
     LocalGeneratorFunctionVariable LocalGeneratorObjectVariable LoggingLoggerVariable
     NamedTupleVariable NestedUserFunctionVariable NewGlobalVariable NumpyNdarrayVariable
-    NumpyVariable OrderedDictVariable PolyfilledFunctionVariable
-    RangeIteratorVariable RangeVariable RemovableHandleVariable SetAttrBuiltinVariable SetVariable
-    SizeVariable SliceVariable StringFormatVariable StructSequenceVariable SuperVariable
-    SymNodeVariable TensorVariable TorchHigherOrderOperatorVariable TorchInGraphFunctionVariable
-    TupleVariable UserDefinedClassVariable UserDefinedDictVariable UserDefinedExceptionClassVariable
+    NumpyVariable OrderedDictVariable PolyfilledFunctionVariable RangeIteratorVariable RangeVariable
+    RemovableHandleVariable SetAttrBuiltinVariable SetVariable SizeVariable SliceVariable
+    StringFormatVariable StructSequenceVariable SuperVariable SymNodeVariable TensorVariable
+    TorchHigherOrderOperatorVariable TorchInGraphFunctionVariable TupleVariable
+    UserDefinedClassVariable UserDefinedDictVariable UserDefinedExceptionClassVariable
     UserDefinedExceptionObjectVariable UserDefinedObjectVariable UserFunctionVariable
     VariableTracker
 how a model is changed in a trace: AttrMutationKind AttributeMutationNew SideEffects
@@ -377,7 +378,7 @@ which code Dynamo compiles, and when: ConvertFrameReturn _FrameAction _FrameExec
     _set_error_on_graph_break compile_lock get_eval_frame_callback set_eval_frame
     set_fullgraph_compiled_frame_count always_optimize_code_objects skip_code
 the first trace of what waits to be mended: CatchErrorsWrapper DeletedGuardManagerWrapper
-    GuardedCode convert_frame export_trace get_compile_id symbolic_convert user_defined
+    GuardedCode convert_frame export_trace get_compile_id package symbolic_convert user_defined
     wrap_guarded_code
 which functions Dynamo inlines: SkipResult trace_rules
 settings of Dynamo, of AOTAutograd, of Inductor: dynamo_config functorch_config inductor_config
@@ -389,6 +390,7 @@ trace a choice for a back end: FunctionalTensorMode ProxyTorchDispatchMode Pytho
 the code in which a frame goes on behind a graph break: ContinueExecutionCache
 operators: HigherOrderOperator OpOverload OpOverloadPacket higher_order_ops
 what Inductor is lowering: V
+what a checkpoint keeps: _CachedTorchDispatchMode _CachingTorchDispatchMode
 operators with an effect: _EffectType _register_effectful_op
 assertions inside a graph: ASSERT_ASYNC ASSERT_SCALAR
 run an operation on fake tensors: FakeTensor FakeTensorMode get_fake_value make_fx

@@ -21,10 +21,8 @@ from typing import Any, Final, TypeVar
 import torch
 
 from bcmend.dynamo import compat, frames
-from bcmend.dynamo.models import handler_tables, methods, objects
-from bcmend.dynamo.models.handler_tables import FUNCTIONS as FUNCTIONS
-from bcmend.dynamo.models.handler_tables import KERNELS as KERNELS
-from bcmend.dynamo.models.handler_tables import OPERATORS as OPERATORS
+from bcmend.dynamo.models import methods, objects
+from bcmend.dynamo.operators import FUNCTIONS, KERNELS, OPERATORS, table
 from bcmend.errors import MissingInTorch
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -157,6 +155,7 @@ class Registry:
         watching: puts one thing each back when nothing waits any more.
         is_watch_wanted: whether any object waits.
         caches: those of bcmend for methods of ``BuiltinVariable``.
+        built: of each target what the last chain was made of, and that chain.
     """
 
     hooks: list[Hook] = field(default_factory=list)
@@ -169,6 +168,7 @@ class Registry:
     watching: list[Callable[[], None]] = field(default_factory=list)
     is_watch_wanted: bool = False
     caches: dict[str, Any] = field(default_factory=dict)
+    built: dict[tuple[int, str], tuple[tuple[Any, ...], Any]] = field(default_factory=dict)
 
     def missing(self) -> list[str]:
         """Return what is to be replaced and is not there, in alphabetical order."""
@@ -212,16 +212,14 @@ class Registry:
         for hook in self.hooks:
             if hook.is_of_trace is of_trace:
                 targets.setdefault((id(hook.owner), hook.name), []).append(hook)
-        for chain in targets.values():
+        for key, chain in targets.items():
             owner, name = chain[0].owner, chain[0].name
-            function: Any = getattr(owner, name) if hasattr(owner, name) else vars(builtins)[name]
-            is_property = isinstance(function, property)
-            function = function.fget if is_property else function
-            for hook in sorted(chain, key=lambda each: each.place):
-                function = hook.around(function)
-            is_static = isinstance(vars(owner).get(name), staticmethod)
-            kept = property if is_property else staticmethod if is_static else None
-            yield owner, name, function if kept is None else kept(function)
+            found: Any = getattr(owner, name) if hasattr(owner, name) else vars(builtins)[name]
+            links, front = self.built.get(key, ((), None))
+            if links != (found, *chain):  # most traces find what the last one did
+                links, front = (found, *chain), _chain(owner, name, found, chain)
+                self.built[key] = links, front
+            yield owner, name, front
 
     @staticmethod
     def _replace(undo: list[Callable[[], None]], owner: Any, name: str, value: Any) -> None:
@@ -264,6 +262,18 @@ class Registry:
         return self.subclasses[kind]
 
 
+def _chain(owner: Any, name: str, found: Any, chain: list[Hook]) -> Any:
+    """Return what stands in the place of ``found``, a method or a property, with all hooks."""
+    is_property = isinstance(found, property)
+    function = found.fget if is_property else found
+    for hook in sorted(chain, key=lambda each: each.place):
+        function = hook.around(function)
+    if is_property:
+        return property(function)
+    is_static = isinstance(vars(owner).get(name), staticmethod)
+    return staticmethod(function) if is_static else function
+
+
 def _undo(steps: list[Callable[[], None]]) -> None:
     """Run what puts things back, the last one first."""
     while steps:
@@ -291,10 +301,10 @@ def _exchange(
 
 def _put_row(row: Row) -> Callable[[], None]:
     """Put a row into its table; return what takes it out again."""
-    table = handler_tables.table(row.table)
-    before = table.get(row.key, _ABSENT)
+    rows = table(row.table)
+    before = rows.get(row.key, _ABSENT)
     made = row.make(None if before is _ABSENT else before)
-    return _exchange(table.__setitem__, table.__delitem__, row.key, before, made)
+    return _exchange(rows.__setitem__, rows.__delitem__, row.key, before, made)
 
 
 REGISTRY: Final = Registry()
@@ -326,6 +336,7 @@ def row(key: Any, purpose: str) -> Callable[[Function], Function]:
     """Declare a handler of a function of torch, given the present one before its arguments."""
 
     def declare(function: Function) -> Function:
+        @functools.lru_cache(1)  # most traces find what the last one did
         def make(before: Any) -> Any:
             def handle(called: Any, tx: compat.Tracer, *arguments: Any, **keywords: Any) -> Any:
                 if frames.covers(tx):

@@ -56,6 +56,7 @@ def _convert(convert: Any, callback: Any, frame: Any, *others: Any) -> Any:
     try:
         if not waited_for:
             return convert(callback, frame, *others)
+        translators.store_nothing(callback)
         with compat.compile_lock:
             converted = frames.captured_whole(callback, frame, *others, convert=convert)
         _SETTING_UP.pop(frame.f_code)
@@ -106,6 +107,12 @@ def _sets_up(code: CodeType, error: BaseException) -> bool:
         return False
     _SETTING_UP.put(code, None)
     return True
+
+
+@hooks.watch(compat.package.DiskDynamoCache, methods.LOAD_PACKAGE, "find nothing of what is mended")
+def _load(load: Any, cache: Any, function: Any) -> Any:
+    code = getattr(function, "__code__", None)
+    return None if code is not None and waiting.is_reached(code) else load(cache, function)
 
 
 @hooks.watch(compat.convert_frame, methods.COMPILE_FRAME, "mend what is exported")

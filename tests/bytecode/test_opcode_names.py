@@ -34,7 +34,7 @@ OTHER_WORDS = {
     "bytecode/names_used.py": "CALL_INTRINSIC IF_FALSE IF_TRUE",  # parts of names
     "cli.py": "COMMAND PATH VERSION",
     "dynamo/compat.py": "CURRENT_DEVICE NNPACK",
-    "dynamo/effectful_ops.py": "DEF",
+    "dynamo/operators.py": "DEF",
     "dynamo/handlers.py": "PASS",
     "patching/retrace.py": "BACKWARD_ FORWARD_",  # parts of names
     "releases.py": "BCMEND_UNTESTED_TORCH",

@@ -19,8 +19,7 @@ import torch
 
 import bcmend
 from bcmend import cli
-from bcmend.dynamo import compat, frames, handlers, hooks, trace_state
-from bcmend.dynamo.models import handler_tables
+from bcmend.dynamo import compat, frames, handlers, hooks, operators, trace_state
 from bcmend.patching import retrace  # noqa: F401  declares every hook
 from bcmend.patching.table import TABLE
 from tests.differences_of_torch import FORMATTED_FLOATS_FAIL
@@ -76,7 +75,7 @@ def _installed() -> dict[str, Any]:
             for hook in REGISTRY.hooks
             if not hook.is_of_trace
         }
-        table = handler_tables.table(hooks.FUNCTIONS)
+        table = operators.table(operators.FUNCTIONS)
         for row in REGISTRY.rows:
             if row.table == hooks.FUNCTIONS:
                 found[f"{row.target} {id(row.key)}"] = _row_functions(table[row.key])
@@ -366,7 +365,7 @@ def test_a_builtin_is_found_for_a_module_alone() -> None:
 
 def test_an_error_half_way_leaves_nothing_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     table = {"known": "before"}
-    monkeypatch.setattr(handler_tables, "table", lambda name: table)
+    monkeypatch.setattr(hooks, "table", lambda name: table)
     original, cache = vars(_Owner)["write"], vars(compat.BuiltinVariable)["_binop_handlers"]
     faults = [KeyError("a fault")]
 
@@ -435,7 +434,7 @@ def test_arming_that_fails_half_way_is_undone(monkeypatch: pytest.MonkeyPatch) -
         raise KeyError(name)
 
     rows = [each for each in REGISTRY.rows if each.table == hooks.OPERATORS]
-    table = handler_tables.table(hooks.OPERATORS)
+    table = operators.table(operators.OPERATORS)
     with monkeypatch.context() as patch:
         patch.setattr(compat.trace_rules, "add", fail)
         with pytest.raises(KeyError, match="bcmend"):
@@ -527,7 +526,7 @@ def test_a_row_is_put_in_front_of_the_present_one_and_taken_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     present = {"known": "before"}
-    monkeypatch.setattr(handler_tables, "table", lambda name: present)
+    monkeypatch.setattr(hooks, "table", lambda name: present)
     rows = [
         hooks.Row(hooks.FUNCTIONS, key, "a test", lambda before: ("made", before))
         for key in ("known", "new")

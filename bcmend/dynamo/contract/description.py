@@ -18,10 +18,10 @@ from typing import Any, Final
 
 import torch
 
-from bcmend.dynamo import compat, hooks
+from bcmend.dynamo import compat, hooks, operators
 from bcmend.dynamo.contract import written
 from bcmend.dynamo.contract.recorded import Facts
-from bcmend.dynamo.models import handler_tables, methods, stable_names
+from bcmend.dynamo.models import methods, stable_names
 
 #: Sections of a description.
 TARGETS, HANDLERS, CLASSES, FUNCTIONS, SETTINGS = (
@@ -92,10 +92,10 @@ def _definition(owner: Any, name: str) -> tuple[str, Any]:
 def _handlers() -> Iterator[_Work]:
     """Yield what stands in Dynamo's tables where the registry puts a row."""
     for row in hooks.REGISTRY.rows:
-        if row.table == handler_tables.OPERATORS:
+        if row.table == operators.OPERATORS:
             continue  # those of bcmend
-        present = handler_tables.table(row.table).get(row.key, None)
-        if row.table == handler_tables.FUNCTIONS:
+        present = operators.table(row.table).get(row.key, None)
+        if row.table == operators.FUNCTIONS:
             present = hooks.original(present)
         function = getattr(present, "func", present)
         make = functools.partial(_handler, function)

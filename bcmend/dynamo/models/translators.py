@@ -62,6 +62,18 @@ def wants_one_graph(callback: Any) -> bool:
     return bool(getattr(callback._torchdynamo_orig_backend, "_one_graph", False))
 
 
+def store_nothing(callback: Any) -> None:
+    """Have what Dynamo calls to compile frames keep nothing of them in packages on disk.
+
+    A package finds code by its name, where mended code is not
+    (``torch._dynamo.config.caching_precompile``).
+    """
+    outer = getattr(callback, "_torchdynamo_orig_backend", None)
+    inner: Any = getattr(outer, "_inner_convert", None)
+    if getattr(inner, "_package", None) is not None:
+        inner._package = None
+
+
 def skipped(reason: str) -> compat.ConvertFrameReturn:
     """Return what has Dynamo run a frame in plain Python this time, and what it calls."""
     skip = compat._FrameAction.SKIP

@@ -11,15 +11,13 @@ with graphs whose ``cacheable()`` is false. Reproduced on torch 2.13.0;
 
 from __future__ import annotations
 
-import hashlib
-from functools import cache
-from pathlib import Path
 from typing import Any, Final
 
 from torch.fx import GraphModule
 
 from bcmend.dynamo import compat, hooks
 from bcmend.dynamo.models import methods
+from bcmend.knowledge.own_code import code_key
 from bcmend.tracing.backends import direct_runs, donated_memory
 
 _SETTING: Final = "unsafe_marked_cacheable_functions"
@@ -28,28 +26,18 @@ _UNDONATED: Final = "bcmend.undonated"
 _OPERATORS: Final = ("torch.ops.higher_order.cond", "torch.ops.higher_order.while_loop")
 
 
-@cache
-def _key() -> str:
-    """Return a text that differs where the code of bcmend does."""
-    found = hashlib.sha256()
-    folder = Path(__file__).parents[2]
-    for each in sorted(folder.rglob("*.py")):
-        found.update(f"{each.relative_to(folder)}".encode() + each.read_bytes())
-    return f"bcmend {found.hexdigest()}"
-
-
 def _added(module: GraphModule) -> dict[str, str]:
     """Return what the key of a graph has to hold besides the text of the graph.
 
     Which nodes are kept for the backward pass is no part of that text, nor is what the backward may
     write over.
     """
-    found = dict.fromkeys(_OPERATORS, _key()) if direct_runs.has_only_ours(module) else {}
+    found = dict.fromkeys(_OPERATORS, code_key()) if direct_runs.has_only_ours(module) else {}
     kept = [number for number, node in enumerate(module.graph.nodes) if "recompute" in node.meta]
     if kept:
-        found[_KEPT] = f"{_key()} {kept}"
+        found[_KEPT] = f"{code_key()} {kept}"
     if donated_memory.is_at_stake(module):
-        found[_UNDONATED] = _key()
+        found[_UNDONATED] = code_key()
     return found
 
 

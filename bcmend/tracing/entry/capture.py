@@ -38,6 +38,7 @@ class _OfBodies(translators.FrameCompiler):
 
     def __call__(self, frame: Any, *others: Any) -> Any:
         compiler = self.compiler
+        translators.store_nothing(compiler)
         if not frames.is_left_alone(frame.f_code):
             try:
                 with hooks.active():

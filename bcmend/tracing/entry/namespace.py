@@ -10,6 +10,7 @@ from bcmend.dynamo import plain_python
 
 # Modules that declare hooks and handlers, and that nothing else imports.
 from bcmend.tracing.backends import (  # noqa: F401
+    checkpointed,
     compile_caches,
     donated_memory,
     layout_questions,

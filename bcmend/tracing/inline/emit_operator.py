@@ -12,7 +12,7 @@ from typing import Any, Final
 import torch
 
 from bcmend.delivery import emission
-from bcmend.dynamo import effectful_ops, plain_python
+from bcmend.dynamo import operators, plain_python
 
 
 def _emit(
@@ -25,12 +25,12 @@ def _emit(
     """Run a record, unless its condition does not hold; return what the next one is given."""
     if predicate is None or bool(predicate):
         plain_python.run(emission.emit, call, number, tensors)
-    return effectful_ops.token()
+    return operators.token()
 
 
-EMIT: Final = effectful_ops.define(
+EMIT: Final = operators.define(
     "emit(Tensor call, Tensor? last, int number, Tensor? predicate, Tensor[] tensors) -> Tensor",
     _emit,
-    lambda *arguments: effectful_ops.token(),
+    lambda *arguments: operators.token(),
     skips_autograd=True,
 )

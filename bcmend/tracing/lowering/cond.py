@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 import torch
 from torch.fx import Node, Proxy
@@ -31,9 +30,6 @@ from bcmend.tracing.sites import nesting_limits
 from bcmend.tracing.sites.refusal import Refusal
 from bcmend.tracing.speculation.arms import ArmTrace
 
-#: Torch's operators that compute what they hold again in backward.
-_CHECKPOINTS: Final = frozenset(["tag_activation_checkpoint", "wrap_activation_checkpoint"])
-
 
 def by_cond(
     tx: compat.Tracer,
@@ -49,7 +45,6 @@ def by_cond(
     """
     if any(pair.is_number for pair in pairs):
         raise Refusal("arms-differ", "a size computed inside an arm")
-    _require_no_checkpoint(tx)
     size = nesting_limits.require_shallow([then_arm.graph, else_arm.graph])
     if gradients_flow(then_arm, else_arm):
         require_backward(then_arm, else_arm)
@@ -67,12 +62,6 @@ def by_cond(
     results = known_structures.called(tx, proxy, (then_graph, else_graph))
     merged = zip(pairs, results.items[: len(pairs)], strict=True)
     return [_as_merged(tx, *each) for each in merged]
-
-
-def _require_no_checkpoint(tx: compat.Tracer) -> None:
-    """Raise ``Refusal`` in a checkpoint: torch has no rule for the operator under its modes."""
-    if not _CHECKPOINTS.isdisjoint(fx_graph.operators_around(tx)):
-        raise Refusal("not-captured", "torch has no rule for `torch.cond` in a checkpoint")
 
 
 def _require_known_sizes(operands: Sequence[Proxy], pairs: Sequence[Pair]) -> None:

@@ -18,7 +18,7 @@ import torch
 from torch.fx import Graph, GraphModule, Node, Proxy
 from torch.fx.node import map_arg
 
-from bcmend.dynamo import compat, effectful_ops, fx_graph
+from bcmend.dynamo import compat, fx_graph, operators
 from bcmend.dynamo.values import Value, example_of, fake_mode_of
 from bcmend.knowledge import effects
 from bcmend.knowledge.effects import EffectFacts
@@ -59,7 +59,7 @@ _MAKING: Final = {
 
 def _set_state(state: torch.Tensor) -> torch.Tensor:
     torch.set_rng_state(state)
-    return effectful_ops.token()
+    return operators.token()
 
 
 def _drawn_from(
@@ -76,18 +76,18 @@ def _fake_state() -> torch.Tensor:
     return torch.empty((len(torch.get_rng_state()),), dtype=torch.uint8, device="cpu")
 
 
-_STATE: Final = effectful_ops.define(
+_STATE: Final = operators.define(
     "generator_state() -> Tensor", lambda: torch.get_rng_state(), _fake_state, skips_autograd=True
 )
-_SET: Final = effectful_ops.define(
+_SET: Final = operators.define(
     "set_generator_state(Tensor state) -> Tensor",
     _set_state,
-    lambda state: effectful_ops.token(),
+    lambda state: operators.token(),
     skips_autograd=True,
 )
 for _operator in (_STATE, _SET):
     effects.declare(_operator, EffectFacts(is_random=True, handles_generator=True))
-_DRAWN: Final = effectful_ops.define(
+_DRAWN: Final = operators.define(
     "drawn_from(Tensor state, str operator, Tensor form, float[] numbers) -> (Tensor, Tensor)",
     _drawn_from,
     lambda state, operator, form, numbers: (torch.empty_like(form), torch.empty_like(state)),

@@ -119,8 +119,9 @@ def try_again(
             return False
         if isinstance(error, (MendedFurther, CodeSplit)):
             return True
-        if isinstance(error, (compat.Unsupported, compat.UserError)):
-            stops = _stops(error)
+        behind = _behind(error)
+        if isinstance(behind, (compat.Unsupported, compat.UserError)):
+            stops = _stops(error, behind)
             if SESSION.patcher.mend_where_stopped(stops):
                 return True
             state.runs_plainly = not state.has_set_up and _sets_up(stops)
@@ -133,15 +134,23 @@ def try_again(
         return True
 
 
+def _behind(error: BaseException) -> BaseException | None:
+    """Return what an error is about: Dynamo fails where it would show a graph that is empty."""
+    behind: BaseException | None = error
+    while isinstance(behind, (compat.InternalTorchDynamoError, SyntaxError)):
+        behind = behind.__context__
+    return behind
+
+
 def summary(error: BaseException) -> str:
     """Return the first two lines of a message; the first alone often only names the back end."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {' '.join(lines[:2])}"
 
 
-def _stops(error: BaseException) -> list[Stop]:
-    """Return the frames being traced when ``error`` was raised, innermost first."""
-    traced = {id(each): each for each in frames.traced_in(error)}
+def _stops(*errors: BaseException) -> list[Stop]:
+    """Return the frames being traced when errors were raised, the outer ones first, from within."""
+    traced = {id(each): each for error in errors for each in frames.traced_in(error)}
     return [_stop_at(each) for each in reversed(traced.values())]
 
 

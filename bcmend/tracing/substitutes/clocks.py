@@ -13,7 +13,7 @@ from typing import Final
 
 import torch
 
-from bcmend.dynamo import effectful_ops, fx_graph
+from bcmend.dynamo import fx_graph, operators
 from bcmend.dynamo.handlers import PASS, Answer
 from bcmend.tracing.numbers import scalars
 from bcmend.tracing.substitutes.dispatch import Call, answers_to, require_its_place
@@ -38,7 +38,7 @@ def _dtype(name: str) -> torch.dtype:
     return torch.int64 if name.endswith("_ns") else torch.float64
 
 
-CLOCK: Final = effectful_ops.define("clock(str name) -> Tensor", _read, _fake)
+CLOCK: Final = operators.define("clock(str name) -> Tensor", _read, _fake)
 
 
 @answers_to("clock")

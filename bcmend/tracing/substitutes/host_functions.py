@@ -21,7 +21,7 @@ from typing import Any, Final
 import torch
 
 from bcmend.analysis.host_only import is_host_only
-from bcmend.dynamo import compat, effectful_ops, frames
+from bcmend.dynamo import compat, frames, operators
 from bcmend.dynamo.handlers import Answer
 from bcmend.dynamo.values import Value, example_of, is_unbacked
 from bcmend.knowledge import effects
@@ -135,7 +135,7 @@ def _fake(
     return torch.empty(shape, dtype=dtype), torch.empty((), dtype=torch.bool)
 
 
-HOST_FUNCTION: Final = effectful_ops.define(
+HOST_FUNCTION: Final = operators.define(
     "host_function(str key, Tensor[] tensors, int[] shape, ScalarType dtype) -> (Tensor, Tensor)",
     _run,
     _fake,

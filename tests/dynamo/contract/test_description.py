@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from bcmend.dynamo import compat, hooks
+from bcmend.dynamo import compat, hooks, operators
 from bcmend.dynamo.contract import (
     comparison,
     description,
@@ -24,7 +24,6 @@ from bcmend.dynamo.contract import (
 )
 from bcmend.dynamo.contract.difference import Difference
 from bcmend.dynamo.contract.recorded import Facts
-from bcmend.dynamo.models import handler_tables
 from bcmend.patching import torch_check
 
 COMMAND = "python -m tests.dynamo.contract"
@@ -65,7 +64,7 @@ def test_recorded_files_are_sorted() -> None:
 def test_everything_that_is_replaced_is_described(present: Facts) -> None:
     declared = {each.target for each in (*hooks.REGISTRY.hooks, *hooks.REGISTRY.watches)}
     assert present[description.TARGETS].keys() == declared
-    rows = {row.target for row in hooks.REGISTRY.rows if row.table != handler_tables.OPERATORS}
+    rows = {row.target for row in hooks.REGISTRY.rows if row.table != operators.OPERATORS}
     assert present[description.HANDLERS].keys() == rows
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 import torch
@@ -11,7 +10,6 @@ from torch._dynamo.utils import counters
 from torch._inductor.utils import fresh_cache
 
 import bcmend
-from bcmend.tracing.backends import compile_caches
 
 Program = Callable[[torch.Tensor], torch.Tensor]
 
@@ -118,18 +116,3 @@ def test_a_choice_that_a_program_writes_itself_is_compiled_as_by_torch() -> None
     shown(torch.compile(program, fullgraph=True), training=False)
     bcmend.unpatch(doubled)
     assert counters["aot_autograd"]["autograd_cache_bypass"] == 1
-
-
-def test_the_key_is_that_of_the_code_of_the_package(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def key() -> str:
-        return compile_caches._key.__wrapped__()
-
-    (tmp_path / "__init__.py").write_text("one")
-    place = tmp_path / "tracing" / "backends" / "compile_caches.py"
-    monkeypatch.setattr(compile_caches, "__file__", str(place))
-    before = key()
-    assert before == key()
-    (tmp_path / "__init__.py").write_text("two")
-    assert key() != before

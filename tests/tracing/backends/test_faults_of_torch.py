@@ -13,11 +13,13 @@ import pytest
 import torch
 from torch import Tensor
 from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.exc import InternalTorchDynamoError
 from torch._functorch.aot_autograd import aot_function, make_boxed_func
 from torch._higher_order_ops.effects import _register_effectful_op
 from torch._library.effects import EffectType
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import GraphModule
+from torch.utils.checkpoint import checkpoint
 
 ATEN = torch.ops.aten
 
@@ -317,3 +319,35 @@ def test_a_return_hides_from_dynamo_that_it_stops_in_a_loop(
 
     assert torch.compile(program, backend=backend)(torch.ones(2)).equal(program(torch.ones(2)))
     assert bool(graphs) is is_compiled
+
+
+@pytest.mark.parametrize("operator", ["cond", "while_loop"])
+def test_a_checkpoint_has_no_rule_for_a_choice_or_a_loop(operator: str) -> None:
+    """``tracing/backends/checkpointed.py``."""
+
+    def body(x: Tensor) -> Any:
+        if operator == "cond":
+            return torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))
+        return torch.while_loop(lambda x: x.sum() > 1, lambda x: (x / 2,), (x,))[0]
+
+    def program(x: Tensor) -> Any:
+        return checkpoint(body, x, use_reentrant=False)
+
+    with pytest.raises(NotImplementedError, match="no rule registered"):
+        torch.compile(program, backend="eager")(torch.ones(3, requires_grad=True))
+
+
+def test_dynamo_fails_where_it_would_show_a_graph_that_is_empty() -> None:
+    """``tracing/sites/body_states.py``."""
+
+    def choose(x: Tensor) -> Tensor:
+        return x.sin() if x.sum() > 0 else x.cos()
+
+    def program(x: Tensor) -> Any:
+        def inner(x: Tensor) -> Any:
+            return checkpoint(choose, x, use_reentrant=False)
+
+        return checkpoint(inner, x, use_reentrant=False)
+
+    with pytest.raises(InternalTorchDynamoError, match="IndentationError"):
+        torch.compile(program, backend="eager")(torch.ones(3, requires_grad=True))

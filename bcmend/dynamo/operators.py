@@ -1,4 +1,4 @@
-"""Defines bcmend's own operators; none can be part of a CUDA graph."""
+"""Operators of bcmend, none of which CUDA graphs can hold, and torch's tables of handlers."""
 
 from __future__ import annotations
 
@@ -8,6 +8,11 @@ from typing import Any, Final
 import torch
 
 from bcmend.dynamo import compat
+
+# Tables that say what handles functions, operators and kernels.
+FUNCTIONS: Final = "functions"
+OPERATORS: Final = "operators"
+KERNELS: Final = "kernels"
 
 _LIBRARY: Final[Any] = torch.library.Library("bcmend", "DEF")  # type: ignore[no-untyped-call]
 
@@ -44,3 +49,34 @@ def define(
 def token() -> torch.Tensor:
     """Return the result of an operator that has none: an empty tensor."""
     return torch.empty((0,), dtype=torch.int64, device="cpu")
+
+
+class _Kernels:
+    """What operators with graphs as arguments run for a dispatch key or in a mode, as a table."""
+
+    @staticmethod
+    def _of(operator: Any, key: Any) -> Any:
+        is_mode = isinstance(key, type)
+        return operator.python_key_table if is_mode else operator.py_kernels
+
+    def get(self, place: tuple[Any, Any], default: Any) -> Any:
+        return self._of(*place).get(place[1], default)
+
+    def __setitem__(self, place: tuple[Any, Any], kernel: Any) -> None:
+        self._of(*place)[place[1]] = kernel
+        place[0]._dispatch_cache.clear()
+
+    def __delitem__(self, place: tuple[Any, Any]) -> None:
+        del self._of(*place)[place[1]]
+        place[0]._dispatch_cache.clear()
+
+
+def table(name: str) -> Any:
+    """Return a table by its name, to be read and written as a dictionary is."""
+    if name == KERNELS:
+        return _Kernels()
+    if name == FUNCTIONS:
+        found: dict[Any, Any] = compat.TorchInGraphFunctionVariable._get_handlers()
+        return found
+    models: dict[Any, Any] = compat.higher_order_ops._hop_name_to_variable_class
+    return models
