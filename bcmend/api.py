@@ -11,13 +11,13 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from hashlib import sha256
 from types import FunctionType, MethodType
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import torch
 
 from bcmend import releases
 from bcmend.errors import PolicyError, UntestedTorch
-from bcmend.knowledge import output_callables, replaced_calls
+from bcmend.knowledge import output_callables, own_code, replaced_calls
 from bcmend.knowledge.qualified_names import identity
 from bcmend.patching.reach import reach
 from bcmend.patching.subject import module_of, path_of, uncompiled
@@ -31,8 +31,9 @@ def patch(obj: Subject, *, policy: Policy | None = None) -> Subject:
     """Mend everything that ``obj`` reaches, in place.
 
     Outside ``torch.compile`` nothing changes. Patching twice is patching once; the policy of the
-    first time stands until ``unpatch``. On a release of torch that bcmend is not tested with,
-    nothing changes at all, and a warning says so.
+    first time stands until ``unpatch``. On a release of torch that bcmend is not tested with, and
+    that is not equal to one in all that bcmend relies on, nothing changes at all, or some branches
+    are refused; a warning says which.
 
     Args:
         obj: an ``nn.Module``, a subclass of it, a Python function, a bound method, or what
@@ -91,7 +92,7 @@ def cache_key(policy: Policy | None = None) -> str:
     chosen = _policy(policy)
     fields = {name: getattr(chosen, name) for name in chosen.__dataclass_fields__}
     text = repr({**fields, "off": sorted(fields["off"])})
-    return f"{releases.code_key()} torch {torch.__version__} {sha256(text.encode()).hexdigest()}"
+    return f"{own_code.code_key()} torch {torch.__version__} {sha256(text.encode()).hexdigest()}"
 
 
 def compile(obj: Any, *, policy: Policy | None = None, **arguments: Any) -> Any:
@@ -253,12 +254,19 @@ def _is_used() -> bool:
         return True
     if releases.is_an_error():
         raise UntestedTorch(releases.sentence())
-    level = 1
-    frame = inspect.currentframe()
-    while frame is not None and frame.f_globals.get("__name__") in (__name__, "contextlib"):
-        frame, level = frame.f_back, level + 1
-    warnings.warn(releases.sentence(), UntestedTorch, stacklevel=level)
+    releases.prepare()
+    if not (releases.standing().is_partly_used and _WARNED):
+        _WARNED.append(releases.sentence())
+        level = 1
+        frame = inspect.currentframe()
+        while frame is not None and frame.f_globals.get("__name__") in (__name__, "contextlib"):
+            frame, level = frame.f_back, level + 1
+        warnings.warn(_WARNED[-1], UntestedTorch, stacklevel=level)
     return releases.is_used()
+
+
+#: What the process was warned of, so that it is once of hooks that are not used.
+_WARNED: Final[list[str]] = []
 
 
 def _forget_analyses() -> None:

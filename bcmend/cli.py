@@ -10,7 +10,7 @@ import argparse
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NoReturn
@@ -50,7 +50,9 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("demo", help="compile a Hugging Face model before and after mending")
     doctor = commands.add_parser("doctor", help="print what is replaced in torch, and what for")
-    doctor.add_argument("--live", action="store_true", help="run programs to see that it works")
+    what = doctor.add_mutually_exclusive_group()
+    what.add_argument("--live", action="store_true", help="run programs to see that it works")
+    what.add_argument("--against", metavar="VERSION", help="list what differs from that torch")
     report = commands.add_parser("report", help="patch an object and say what was mended")
     report.add_argument("target", metavar="MODULE:ATTRIBUTE")
     report.add_argument("--json", action="store_true", help="print JSON instead of a table")
@@ -134,7 +136,10 @@ def reasons_page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _doctor(*, is_live: bool) -> int:
+def _doctor(*, is_live: bool, against: str | None) -> int:
+    if against is not None:
+        print("\n".join(_against(against)))
+        return 0
     if not is_live:
         from bcmend.doctor import listing
 
@@ -151,6 +156,18 @@ def _doctor(*, is_live: bool) -> int:
     return 0 if found is not None and found.is_right else 1
 
 
+def _against(version: str) -> Iterator[str]:
+    """Yield how the running torch differs from a recorded release, as a list of what to port."""
+    from bcmend.dynamo.contract import recorded
+    from bcmend.patching import torch_check
+
+    release = recorded.of_version(version)
+    if release is None:
+        known = ", ".join(each.version for each in recorded.releases())
+        raise _InputError(f"no release {version!r} is recorded; those that are: {known}")
+    yield from torch_check.porting_list(release)
+
+
 def _dispatch(arguments: Sequence[str] | None) -> int:
     parsed = _parser().parse_args(arguments)
     match parsed.command:
@@ -159,7 +176,7 @@ def _dispatch(arguments: Sequence[str] | None) -> int:
         case "scan":
             _show(_scan(parsed.paths), as_json=parsed.json)
         case "doctor":
-            return _doctor(is_live=parsed.live)
+            return _doctor(is_live=parsed.live, against=parsed.against)
         case "reasons":
             print(reasons_page(), end="")
         case "substitutes":

@@ -39,4 +39,4 @@ class OutputDropped(UserWarning):
 
 
 class UntestedTorch(UserWarning):
-    """The running torch is none that bcmend is tested with; nothing has been changed."""
+    """The running torch is none that bcmend is tested with: nothing changes, or some is refused."""

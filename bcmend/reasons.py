@@ -167,6 +167,11 @@ _TEXTS: Final = {
         "See `docs/substitutes.md` for what each substitute asks for, or make the call outside of "
         "what is compiled.",
     ),
+    "torch-differs": (
+        "The region comes to a method of torch that is another one in the running release than in "
+        "those that bcmend is tested with, and a part of bcmend was written for that method.",
+        "Use a release of torch that bcmend is tested with; `python -m bcmend doctor` names them.",
+    ),
     "export": (
         "The function is being exported, and an exported program has no end of the call at which "
         "an exception could be raised or a side be chosen.",

@@ -1,40 +1,124 @@
 """The releases of torch that bcmend is tested with; importable on any release.
 
-``BCMEND_UNTESTED_TORCH`` in the environment says what becomes of any other release: ``refuse``, as
-without it, warns and changes nothing, ``warn`` warns and goes on, ``error`` raises the warning.
+They are those of ``dynamo/contract`` that are marked as tested. A torch that was built from the
+commit of one of them is that release. Any other is compared with the nearest one, if that is tested
+(``patching/torch_check.py``): it is used if it is equal in all that bcmend relies on, and but for
+some hooks if only those are concerned.
+
+``BCMEND_UNTESTED_TORCH`` in the environment says what becomes of the rest: ``refuse``, as without
+it, warns and changes nothing, ``warn`` warns and goes on with all hooks that exist, ``error``
+raises the warning.
 """
 
 from __future__ import annotations
 
-import hashlib
+import functools
 import os
-from functools import cache
-from pathlib import Path
-from typing import Final
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 import torch
 
+from bcmend.dynamo.contract import recorded
 from bcmend.errors import BcmendError
 
+if TYPE_CHECKING:
+    from bcmend.patching.torch_check import Finding
+
 #: The first two numbers of each tested release.
-TESTED: Final = ("2.13",)
+TESTED: Final = tuple(dict.fromkeys(each.minor for each in recorded.releases() if each.is_tested))
 _VARIABLE: Final = "BCMEND_UNTESTED_TORCH"
 _WORDS: Final = ("refuse", "warn", "error")
 
 
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What the running torch is to bcmend.
+
+    Attributes:
+        is_as_tested: whether it is a tested release, or equal to one, but for ``finding.aside``.
+        finding: how it differs from the release nearest to it, if it was compared.
+    """
+
+    is_as_tested: bool
+    finding: Finding | None = None
+
+    @property
+    def is_partly_used(self) -> bool:
+        """Return whether some hooks are not used, and all else is."""
+        return self.is_as_tested and self.finding is not None and bool(self.finding.aside)
+
+
+def standing() -> Standing:
+    """Return what the running torch is to bcmend; it is compared once."""
+    return _standing(torch.__version__, str(torch.version.git_version))
+
+
+@functools.cache
+def _standing(version: str, git_version: str) -> Standing:
+    known = recorded.of_build(git_version)
+    nearest = known or recorded.nearest(version)
+    if known is not None or not nearest.is_tested:
+        return Standing(nearest.is_tested)
+    from bcmend.patching import torch_check
+
+    finding = torch_check.compared(nearest)
+    return Standing(not finding.core, finding)
+
+
 def is_tested() -> bool:
-    """Return whether the running torch is a tested release."""
-    return ".".join(torch.__version__.split(".")[:2]) in TESTED
+    """Return whether the running torch is a tested release, or equal to one."""
+    return standing().is_as_tested and not standing().is_partly_used
 
 
 def is_used() -> bool:
     """Return whether bcmend works with the running torch, which may be no tested release."""
-    return is_tested() or _chosen() == "warn"
+    return standing().is_as_tested or (_chosen() == "warn" and not _lacks_names())
 
 
 def is_an_error() -> bool:
     """Return whether a release that is not tested is an error."""
     return not is_tested() and _chosen() == "error"
+
+
+def _lacks_names() -> bool:
+    if recorded.of_build(str(torch.version.git_version)) is not None:
+        return False  # what lacks a name cannot be recorded
+    from bcmend.patching import torch_check
+
+    return bool(torch_check.missing())
+
+
+@functools.cache
+def prepare() -> None:
+    """Leave out the hooks that are not used with this torch, before any is put in place."""
+    if is_tested() or not is_used():
+        return
+    from bcmend.patching import torch_check
+
+    finding = standing().finding
+    if _chosen() == "warn":
+        torch_check.drop_missing()
+    elif finding is not None:
+        torch_check.set_aside(finding)
+
+
+def contract() -> Iterator[str]:
+    """Yield a line that says whether the running torch is as the recorded release nearest to it."""
+    from bcmend.patching import torch_check
+
+    release = recorded.of_build(str(torch.version.git_version)) or recorded.nearest(
+        torch.__version__
+    )
+    count = len(torch_check.differences(release))
+    if not count:
+        yield f"All that bcmend relies on is as recorded of torch {release.version}."
+    else:
+        yield (
+            f"{count} things are not as recorded of torch {release.version}: "
+            f"python -m bcmend doctor --against {release.version}"
+        )
 
 
 def _chosen() -> str:
@@ -45,20 +129,13 @@ def _chosen() -> str:
     return word
 
 
-@cache
-def code_key() -> str:
-    """Return a text that differs where the code of bcmend does, for keys of caches."""
-    found = hashlib.sha256()
-    folder = Path(__file__).parent
-    for each in sorted(folder.rglob("*.py")):
-        found.update(f"{each.relative_to(folder)}".encode() + each.read_bytes())
-    return f"bcmend {found.hexdigest()}"
-
-
 def sentence() -> str:
     """Return one sentence that names the running release and the tested ones."""
     tested = " and ".join(TESTED)
     known = f"torch {torch.__version__}; bcmend is tested with torch {tested}"
-    if is_tested():
-        return f"{known}."
-    return f"{known}, and {'is used' if is_used() else 'changes nothing on any other release'}."
+    found = standing()
+    why = "" if found.finding is None else found.finding.words()
+    if found.is_as_tested:
+        return f"{known}{', and ' if why else ''}{why}."
+    used = "is used" if is_used() else "changes nothing on any other release"
+    return f"{known}, and {used}{': ' if why else ''}{why}."

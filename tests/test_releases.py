@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,12 +13,19 @@ import torch
 
 import bcmend
 from bcmend import releases
+from bcmend.dynamo.contract import recorded
+
+#: As a release that is recorded, and that bcmend is not tested with.
+RECORDED = recorded.Release("9.9.0", "0" * 40, is_tested=False, facts={})
 
 #: Calls the public functions on an untested release; prints what became of the program.
 _SCRIPT = """
 import json, sys, warnings
 import torch
-torch.__version__ = {version!r}
+torch.__version__, torch.version.git_version = {version!r}, {build!r}
+from bcmend.dynamo.contract import recorded
+known = (*recorded.releases(), recorded.Release("9.9.0", "0" * 40, False, {{}}))
+recorded.releases = lambda: known
 import bcmend
 
 def program(x):
@@ -62,9 +68,9 @@ print(json.dumps({{
 """
 
 
-def _run(version: str, **environment: str) -> dict[str, Any]:
+def _run(version: str, build: str | None, **environment: str) -> dict[str, Any]:
     done = subprocess.run(
-        [sys.executable, "-c", _SCRIPT.format(version=version)],
+        [sys.executable, "-c", _SCRIPT.format(version=version, build=build)],
         capture_output=True,
         text=True,
         check=False,
@@ -77,13 +83,13 @@ def _run(version: str, **environment: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def untested() -> dict[str, Any]:
-    return _run("2.14.0")
+    return _run(RECORDED.version, RECORDED.git_version)
 
 
 def test_patching_warns_once_and_names_the_tested_releases(untested: dict[str, Any]) -> None:
     ((category, message, file, _),) = untested["warned"]
     assert category == "UntestedTorch"
-    assert "2.14.0" in message
+    assert RECORDED.version in message
     for release in releases.TESTED:
         assert release in message
     assert message.endswith(".") and ". " not in message, "one sentence"
@@ -99,7 +105,7 @@ def test_patching_changes_nothing(untested: dict[str, Any]) -> None:
 
 
 def test_nothing_that_needs_private_torch_is_imported(untested: dict[str, Any]) -> None:
-    dynamic = ("bcmend.dynamo", "bcmend.tracing", "bcmend.patching.installer")
+    dynamic = ("bcmend.dynamo.compat", "bcmend.tracing", "bcmend.patching.installer")
     assert [name for name in untested["modules"] if name.startswith(dynamic)] == []
 
 
@@ -111,66 +117,56 @@ def test_each_public_function_that_would_mend_warns_and_unpatching_does_not(
 
 
 def test_a_tested_release_is_mended_without_a_warning() -> None:
-    found = _run(torch.__version__)
+    found = _run(torch.__version__, torch.version.git_version)
     assert found["warned"] == [] and found["total"] == 0
     assert not found["is_original"]
     assert "bcmend.dynamo.hooks" in found["modules"]
 
 
 def test_an_untested_release_is_used_if_the_environment_says_so() -> None:
-    found = _run("2.14.0", BCMEND_UNTESTED_TORCH="warn")
+    found = _run(RECORDED.version, RECORDED.git_version, BCMEND_UNTESTED_TORCH="warn")
     assert found["total"] == 4 and {each[0] for each in found["warned"]} == {"UntestedTorch"}
     assert "is used" in found["warned"][0][1]
     assert not found["is_original"] and found["result"] == [2.0, 2.0]
 
 
+def _pretend(monkeypatch: pytest.MonkeyPatch, release: recorded.Release) -> None:
+    known = recorded.releases()
+    monkeypatch.setattr(recorded, "releases", lambda: {*known, release})
+    monkeypatch.setattr(torch, "__version__", release.version)
+    monkeypatch.setattr(torch.version, "git_version", release.git_version)
+
+
 def test_an_untested_release_is_an_error_if_the_environment_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(torch, "__version__", "2.14.0")
+    _pretend(monkeypatch, RECORDED)
     monkeypatch.setenv("BCMEND_UNTESTED_TORCH", "error")
     with pytest.raises(bcmend.UntestedTorch, match="changes nothing"):
         bcmend.patch(lambda x: x)
 
 
 def test_another_word_in_the_environment_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch, "__version__", "2.14.0")
+    _pretend(monkeypatch, RECORDED)
     monkeypatch.setenv("BCMEND_UNTESTED_TORCH", "wran")
     with pytest.raises(bcmend.BcmendError, match=r"'wran'.* refuse, warn, error"):
         bcmend.patch(lambda x: x)
 
 
-@pytest.mark.parametrize(
-    ("version", "expected"),
-    [
-        ("2.13.0", True),
-        ("2.13.1+cpu", True),
-        ("2.13.0a0+git1234567", True),
-        ("2.12.1", False),
-        ("2.130.0", False),
-        ("3.13.0", False),
-    ],
-)
-def test_a_release_is_known_by_its_first_two_numbers(
-    version: str, expected: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("release", recorded.releases(), ids=lambda each: each.version)
+def test_a_recorded_release_is_known_by_its_build(
+    release: recorded.Release, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(torch, "__version__", version)
-    assert releases.is_tested() is expected
-    assert ("changes nothing" in releases.sentence()) is not expected
+    _pretend(monkeypatch, release)
+    monkeypatch.setattr(torch, "__version__", f"{release.version}+cu126")
+    assert releases.is_tested() is release.is_tested
+    assert ("changes nothing" in releases.sentence()) is not release.is_tested
 
 
-def test_the_key_is_that_of_the_code_of_the_package(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def key() -> str:
-        return releases.code_key.__wrapped__()
-
-    (tmp_path / "__init__.py").write_text("one")
-    monkeypatch.setattr(releases, "__file__", str(tmp_path / "releases.py"))
-    before = key()
-    assert before == key()
-    (tmp_path / "__init__.py").write_text("two")
-    assert key() != before
+def test_the_tested_releases_are_those_that_are_marked() -> None:
+    assert releases.TESTED
+    for release in recorded.releases():
+        assert (release.minor in releases.TESTED) is release.is_tested
 
 
 def test_the_key_for_other_caches_is_that_of_code_and_policy() -> None:

@@ -10,6 +10,7 @@ from bcmend import releases
 def lines() -> Iterator[str]:
     """Yield what bcmend replaces in torch, and which of its private names it uses."""
     yield releases.sentence()
+    yield from releases.contract()
     if not releases.is_used():
         return
     from bcmend.dynamo import compat, hooks, operators

@@ -63,6 +63,7 @@ def method(owner: type, name: str, purpose: str, *, place: int = 0) -> Callable[
             answer = handler(Call(tx, name, variable, args, kwargs))
             return inner(variable, tx, *args, **kwargs) if isinstance(answer, Pass) else answer
 
+        ask.__module__ = handler.__module__  # that is where it is declared
         hooks.around(owner, name, purpose, place=place)(ask)
         return handler
 
@@ -154,6 +155,7 @@ def function(target: Any, purpose: str, *, is_last: bool = False) -> Callable[[H
                 return None if before is None else before(called, tx, *args, **kwargs)
             return answer
 
+        ask.__module__ = handler.__module__
         hooks.row(target, purpose)(ask)
         return handler
 

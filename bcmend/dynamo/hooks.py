@@ -70,6 +70,11 @@ class Hook:
         return f"{self.owner.__name__.rpartition('.')[2]}.{self.name}"
 
     @property
+    def module(self) -> str:
+        """Return the module of bcmend that declares it."""
+        return self.function.__module__
+
+    @property
     def is_missing(self) -> bool:
         """Return whether torch has nothing of that name."""
         # What a module does not define it finds among the builtins.
@@ -98,12 +103,16 @@ class Hook:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One entry of a table of Dynamo's; ``make`` gets the present one or ``None``."""
+    """One entry of a table of Dynamo's; ``make`` gets the present one or ``None``.
+
+    ``module`` is the one of bcmend that declares it.
+    """
 
     table: str
     key: Any
     purpose: str
     make: Callable[[Any], Any]
+    module: str = ""
 
     @property
     def target(self) -> str:
@@ -336,7 +345,7 @@ def row(key: Any, purpose: str) -> Callable[[Function], Function]:
 
             return handle
 
-        REGISTRY.rows.append(Row(FUNCTIONS, key, purpose, make))
+        REGISTRY.rows.append(Row(FUNCTIONS, key, purpose, make, function.__module__))
         return function
 
     return declare
@@ -346,7 +355,7 @@ def operator(name: str, purpose: str) -> Callable[[type], type]:
     """Declare Dynamo's model of an operator of bcmend."""
 
     def declare(model: type) -> type:
-        REGISTRY.rows.append(Row(OPERATORS, name, purpose, lambda before: model))
+        REGISTRY.rows.append(Row(OPERATORS, name, purpose, lambda before: model, __name__))
         return model
 
     return declare
@@ -361,7 +370,7 @@ def kernel(
         def make(before: Any) -> Any:
             return functools.partial(function, before)
 
-        REGISTRY.rows.append(Row(KERNELS, (operator, key), purpose, make))
+        REGISTRY.rows.append(Row(KERNELS, (operator, key), purpose, make, function.__module__))
         return function
 
     return declare

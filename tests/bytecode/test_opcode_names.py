@@ -32,7 +32,7 @@ OTHER_WORDS = {
     "analysis/host_only.py": "ATTR GLOBAL NAME",  # ends of names
     "bytecode/decode.py": "BACKWARD",  # part of names
     "bytecode/names_used.py": "CALL_INTRINSIC IF_FALSE IF_TRUE",  # parts of names
-    "cli.py": "COMMAND PATH",
+    "cli.py": "COMMAND PATH VERSION",
     "dynamo/compat.py": "CURRENT_DEVICE NNPACK",
     "dynamo/operators.py": "DEF",
     "dynamo/handlers.py": "PASS",

@@ -102,6 +102,11 @@ def is_unknown(model: Any) -> bool:
     return _is_unknown_kind(type(model))
 
 
+def is_a_model(name: str) -> bool:
+    """Return whether a class of that name is a model, known or not."""
+    return name in KNOWN
+
+
 def _is_unknown_kind(kind: type) -> bool:
     return kind.__name__ not in KNOWN and kind.__module__.startswith(_TORCH)
 

@@ -17,7 +17,7 @@ from torch.fx import GraphModule
 
 from bcmend.dynamo import compat, hooks
 from bcmend.dynamo.models import methods
-from bcmend.releases import code_key
+from bcmend.knowledge.own_code import code_key
 from bcmend.tracing.backends import direct_runs, donated_memory
 
 _SETTING: Final = "unsafe_marked_cacheable_functions"

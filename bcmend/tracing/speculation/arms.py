@@ -261,7 +261,7 @@ def trace_arm(
             ):
                 tracer.lifted_freevars = lifted
                 _remember_containers(recording, [*arm.arguments, *exceptions.handled_in(tx)])
-                with iterators.none_left_suspended(tx), unknown_models.none_made():
+                with iterators.none_left_suspended(tx), unknown_models.none_met():
                     result = arm.call(tx)
                 graph = tracer.graph
                 left = _numbers_in((result, arm.arguments, *_left_in(recording, records)), graph)

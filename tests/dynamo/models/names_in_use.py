@@ -42,10 +42,12 @@ _PUBLIC: Final[tuple[type, ...]] = (
     *(compat._TorchCompileInductorWrapper, compat.ProxyTorchDispatchMode),
 )
 #: Names that objects have and no class: of a proxy, a compiler of Inductor, a mode of dispatch,
-#: ranges and assertions of numbers, a context of autograd; an argument of ``torch._check_with``.
+#: ranges and assertions of numbers, a context of autograd; an argument of ``torch._check_with``;
+#: tables of kernels of an operator.
 _OF_OBJECTS: Final = frozenset(
     """
     node config tracer is_int expr needs_input_grad saved_tensors error_type default_value popleft
+    py_kernels python_key_table _dispatch_cache
     """.split()
 )
 _DEFINITIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)

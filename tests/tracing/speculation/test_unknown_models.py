@@ -69,9 +69,9 @@ def test_constructors_are_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(known_models, "KNOWN", frozenset[str]())
     every: list[Any] = type(compat.VariableTracker).all_subclasses  # type: ignore[attr-defined]
     before = [(vars(kind).get("__init__"), kind.__init__) for kind in every]
-    with pytest.raises(Refusal, match="ConstantVariable"), unknown_models.none_made():
+    with pytest.raises(Refusal, match="ConstantVariable"), unknown_models.none_met():
         compat.ConstantVariable(1)
-    with pytest.raises(KeyError), unknown_models.none_made():
+    with pytest.raises(KeyError), unknown_models.none_met():
         raise KeyError
     assert [(vars(kind).get("__init__"), kind.__init__) for kind in every] == before
 
