@@ -115,8 +115,10 @@ def _classes(x: Tensor, number: float) -> Tensor:
     if x.sum() > 0:
         import math
 
-        kind = type("Kind", (), {"factor": math.floor(number)})
-        x = x * kind.factor
+        class Kind:
+            factor = math.floor(1.5)
+
+        x = x * Kind.factor
     return x + 1 if x.max() > 1 else x - 1
 
 
@@ -153,6 +155,8 @@ def test_nothing_comes_out_otherwise(
     monkeypatch.setattr(hooks.REGISTRY, "hooks", list(hooks.REGISTRY.hooks))
     for held in ("subclasses", "caches", "built"):  # by what other traces were compiled with
         monkeypatch.setattr(hooks.REGISTRY, held, {})
+    # Torch says once in a process where numbers out of tensors break a graph.
+    monkeypatch.setattr(logging.getLogger("torch._dynamo.variables.tensor"), "disabled", True)
     reached: list[str] = []
 
     def come_to(target: str) -> None:
