@@ -15,6 +15,7 @@ from bcmend.dynamo.models import known_models
 _CONSTRUCTOR: Final = "__init__"
 #: Who relies on what is recorded and no module uses by its name.
 _ADAPTER: Final = ("bcmend.dynamo.compat",)
+_METHODS_OF_ADAPTER: Final = ("bcmend.dynamo.models.methods",)
 
 Users = Callable[[str], tuple[str, ...]]
 
@@ -148,8 +149,10 @@ def _of_methods(
         before, after = old.get(method), new.get(method)
         if before == after:
             continue
-        is_constructor = method == _CONSTRUCTOR
-        needed_by = _users_of_class(name, users) if is_constructor else users(method) or _ADAPTER
+        if method == _CONSTRUCTOR:
+            needed_by = _users_of_class(name, users)
+        else:
+            needed_by = users(method) or _METHODS_OF_ADAPTER
         kind = "methods" if before is None or after is None else "parameters"
         texts = ["()" if each == "" else each or "" for each in (before, after)]
         yield Difference(f"{name}.{method}", kind, texts[0], texts[1], needed_by)
