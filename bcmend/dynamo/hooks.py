@@ -154,7 +154,8 @@ class Registry:
         watches: the methods that are replaced while objects wait to be mended.
         watching: puts one thing each back when nothing waits any more.
         is_watch_wanted: whether any object waits.
-        caches: those of bcmend for methods of ``BuiltinVariable``.
+        caches: what methods of ``BuiltinVariable`` keep, which holds other methods, while hooks or
+            watches are in place: by whether each of them is.
         built: of each target what the last chain was made of, and that chain.
     """
 
@@ -167,7 +168,7 @@ class Registry:
     watches: list[Hook] = field(default_factory=list)
     watching: list[Callable[[], None]] = field(default_factory=list)
     is_watch_wanted: bool = False
-    caches: dict[str, Any] = field(default_factory=dict)
+    caches: dict[tuple[bool, bool], dict[str, Any]] = field(default_factory=dict)
     built: dict[tuple[int, str], tuple[tuple[Any, ...], Any]] = field(default_factory=dict)
 
     def missing(self) -> list[str]:
@@ -196,7 +197,7 @@ class Registry:
             for each in self.rows:
                 if each.table == FUNCTIONS:
                     self.before.append(_put_row(each))
-            self._use_own_caches()
+            self._use_own_caches(self.before, (True, bool(self.watching)))
             write = functools.partial(setattr, compat.dynamo_config)
             for name, value in objects.WITHOUT_UNGUARDED_VALUES.items():
                 before = getattr(compat.dynamo_config, name)
@@ -228,14 +229,14 @@ class Registry:
             write, delete = functools.partial(setattr, holder), functools.partial(delattr, holder)
             undo.append(_exchange(write, delete, field_name, before, value))
 
-    def _use_own_caches(self) -> None:
-        """Exchange the caches of ``_CACHES``."""
-        if not self.caches:
+    def _use_own_caches(self, undo: list[Callable[[], None]], state: tuple[bool, bool]) -> None:
+        """Exchange the caches of ``_CACHES`` for those of a state."""
+        if state not in self.caches:
             original = compat.BuiltinVariable._binop_handlers.__wrapped__
             found: list[Any] = [staticmethod(functools.cache(original)), {}]
-            self.caches = dict(zip(_CACHES, found, strict=True))
-        for name, cache in self.caches.items():
-            self._replace(self.before, compat.BuiltinVariable, name, cache)
+            self.caches[state] = dict(zip(_CACHES, found, strict=True))
+        for name, cache in self.caches[state].items():
+            self._replace(undo, compat.BuiltinVariable, name, cache)
 
     def watch(self, *, is_wanted: bool) -> None:
         """Put the methods of ``watches`` in place, or what stood there before.
@@ -252,6 +253,7 @@ class Registry:
             for hook in self.watches:
                 chain = hook.around(getattr(hook.owner, hook.name))
                 self._replace(self.watching, hook.owner, hook.name, chain)
+            self._use_own_caches(self.watching, (False, True))
 
     def subclass_of(self, kind: type) -> type:
         """Return what an object of ``kind``, a class of ``_PER_TRACE``, becomes in a trace."""

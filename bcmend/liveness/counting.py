@@ -62,6 +62,7 @@ class Calls:
         return self._noting(subject, function)
 
     def _noting(self, subject: Subject, function: Callable[..., Any]) -> Any:
+        @wraps(function)
         def noted(*arguments: Any, **keywords: Any) -> Any:
             self.called.add(subject)
             return function(*arguments, **keywords)
@@ -76,6 +77,7 @@ class Calls:
         return replace(hook, function=self.noting(hook.target, hook.purpose, function))
 
     def _noting_what(self, target: str, about: Callable[..., object], function: Any) -> Any:
+        @wraps(function)
         def noted(*arguments: Any, **keywords: Any) -> Any:
             self.about.add(f"{target}:{about(*arguments, **keywords)}")
             return function(*arguments, **keywords)
@@ -92,7 +94,7 @@ class Calls:
             if not isinstance(made, type):
                 return self._noting(subject, made)
             methods = {
-                name: wraps(method)(self._noting(subject, method))
+                name: self._noting(subject, method)
                 for name, method in vars(made).items()
                 if isinstance(method, FunctionType)
             }

@@ -22,8 +22,11 @@ PLACE: Final = str(_FOLDER.parents[2] / "bcmend_programs")
 
 class _Loader(SourceFileLoader):
     def get_code(self, fullname: str) -> CodeType:
-        place = str(Path(PLACE) / Path(self.path).name)
-        return compile(self.get_data(self.path), place, "exec", dont_inherit=True)
+        return compile(self.get_data(self.path), _place(self.path), "exec", dont_inherit=True)
+
+
+def _place(file: str | Path) -> str:
+    return str(Path(PLACE) / Path(file).name)
 
 
 def load(file: Path) -> dict[str, object]:
@@ -33,6 +36,7 @@ def load(file: Path) -> dict[str, object]:
         spec = importlib.util.spec_from_file_location(name, file, loader=_Loader(name, str(file)))
         assert spec is not None and spec.loader is not None
         module = sys.modules[name] = importlib.util.module_from_spec(spec)  # Dynamo looks there
+        module.__file__ = _place(file)  # by which the module of a code object is found
         spec.loader.exec_module(module)
     return vars(sys.modules[name])
 

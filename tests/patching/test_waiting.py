@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 import bcmend
-from bcmend.dynamo import hooks
+from bcmend.dynamo import compat, hooks
 from bcmend.patching import stops, waiting  # noqa: F401  declares what is watched
 from bcmend.patching.table import TABLE
 from bench.python_calls import python_calls
@@ -790,3 +790,22 @@ def test_a_construct_that_torch_takes_otherwise_is_a_stop(
                 outcomes.append((type(error), str(error).partition("\n")[0]))
         assert outcomes[0] == outcomes[1]
     assert not waiting._WAITING
+
+
+def test_what_dynamo_keeps_of_another_program_is_no_way_past_a_stop() -> None:
+    """It keeps the methods that model calls of builtins, by the kinds of the arguments."""
+
+    def before(x: Tensor) -> Tensor:
+        return x + 1 if isinstance(x, torch.autograd.Variable) else x - 1
+
+    def program(x: Tensor) -> Tensor:
+        return x * 2 if isinstance(x, torch.autograd.Variable) else x * 3
+
+    kept = compat.BuiltinVariable.call_function_handler_cache
+    torch.compile(before, backend="eager")(X)
+    known = set(kept)
+    bcmend.patch(program)
+    compiled = torch.compile(program, backend="eager", fullgraph=True)
+    assert torch.equal(compiled(X), X * 2)
+    bcmend.unpatch()
+    assert compat.BuiltinVariable.call_function_handler_cache is kept and set(kept) == known

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from bcmend.dynamo.models import methods
 from bcmend.liveness.program import Arguments, beside, program
 
 Function = Callable[..., Any]
@@ -218,7 +219,11 @@ def numbers_of_python_s_generator() -> Function:
     return program
 
 
-@program(inputs=beside(lambda: random.Random(3), lambda: [1, 2, 3]), fullgraph=False)
+@program(
+    *(f"RandomVariable.{name}" for name in methods.DRAWN_WHILE_TRACING),
+    inputs=beside(lambda: random.Random(3), lambda: [1, 2, 3]),
+    fullgraph=False,
+)
 def a_generator_of_python_s() -> Function:
     def program(x: Tensor, generator: random.Random, items: list[int]) -> Any:
         y = x + 1 if x.sum() > 0 else x - 1

@@ -151,8 +151,15 @@ def numbers_in_containers() -> Function:
             (x + 1 if (at, 1) == (0, 1) else x - 1),
             at in (1, 2),
             [at] == [2],
-            (at, 1) == (x.argmin(), 1),
         )
+
+    return program
+
+
+@program("object_protocol.generic_richcompare_bool")
+def a_number_and_an_integer_tensor_in_tuples() -> Function:
+    def program(x: Tensor) -> Any:
+        return x + 1 if (x.argmax().item(), 1) == (x.argmin(), 1) else x - 1
 
     return program
 

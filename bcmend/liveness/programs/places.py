@@ -8,9 +8,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from bcmend.dynamo import compat
+from bcmend.dynamo.models import methods
 from bcmend.liveness.program import Arguments, beside, program
 
 Function = Callable[..., Any]
+
+
+#: Where Dynamo models a store to an item as no call of a method.
+_STORES = [
+    f"TensorVariable.{name}"
+    for name in (methods.ASSIGN_SUBSCRIPT,)
+    if name in vars(compat.TensorVariable)
+]
 
 
 @program(
@@ -36,7 +46,7 @@ def a_row() -> Function:
     return program
 
 
-@program("items at data-dependent places", "Tensor.__setitem__")
+@program("items at data-dependent places", "Tensor.__setitem__", *_STORES)
 def an_item_of_a_row() -> Function:
     def program(x: Tensor) -> Any:
         y = x.repeat(3, 1)
