@@ -7,6 +7,8 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
+import pytest
+
 import bcmend
 from bcmend.liveness import loading, programs
 
@@ -31,7 +33,9 @@ def test_every_module_of_the_folder_has_programs() -> None:
     assert {name.removeprefix("bcmend_programs_") for name in modules} == files
 
 
-def test_a_module_is_loaded_once() -> None:
+def test_a_module_is_loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [each for each in sys.modules if each.startswith(f"{programs.__name__}.")]:
+        monkeypatch.delitem(sys.modules, name)  # other tests import every module of the package
     file = next(file for file in FOLDER.glob("*.py") if file.stem != "__init__")
     assert loading.load(file) is loading.load(file)
     assert f"bcmend_programs_{file.stem}" in sys.modules

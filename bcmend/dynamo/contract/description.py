@@ -124,7 +124,11 @@ def _classes() -> Iterator[_Work]:
 
 
 def _is_described(kind: type) -> bool:
-    return any(kind.__module__ == each.__name__ for each in _modules())
+    """Return whether one of Dynamo's modules defines a class; some are made while it traces."""
+    return any(
+        kind.__module__ == each.__name__ and vars(each).get(kind.__name__) is kind
+        for each in _modules()
+    )
 
 
 @functools.cache

@@ -122,6 +122,8 @@ def changed(present: Facts) -> list[Difference]:
                 "StrangeSource", (compat.AttrSource,), {"__module__": compat.AttrSource.__module__}
             ),
         ]
+        for heir in heirs:
+            patch.setattr(sys.modules[heir.__module__], heir.__name__, heir, raising=False)
         try:
             found = comparison.differences(present, description.describe())
         finally:
