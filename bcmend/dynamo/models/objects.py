@@ -97,12 +97,9 @@ def method_objects(tx: compat.Tracer, function: Any) -> Iterator[Any]:
 
 def object_behind(value: Any) -> Any:
     """Return the object of the program that a model stands for; ``None`` for any other model."""
+    # No property: a model of a list makes the list when asked, and guards all that is in it.
     for name in ("value", "cv_obj"):  # the latter of a context variable; none in torch 2.13
-        try:
-            held = getattr(value, name, None)
-        except NotImplementedError:  # a model of a list makes the list when asked
-            continue
-        if held is not None:
+        if (held := vars(value).get(name) if hasattr(value, "__dict__") else None) is not None:
             return held
     return None
 
