@@ -15,6 +15,10 @@ FORMATTED_FLOATS_FAIL: Final = _RELEASE == "2.15"
 GENERATORS_LEFT_IN_YIELD_FROM_FAIL: Final = _RELEASE == "2.15"
 #: Dynamo traces stores to attributes of a ``SimpleNamespace``.
 NAMESPACES_ARE_TRACED: Final = _RELEASE != "2.13"
+#: Dynamo draws for ``random.shuffle`` while it traces, and guards nothing of the generator.
+SHUFFLES_WHILE_TRACING: Final = _RELEASE == "2.15"
+#: A function that is captured whole does not raise where ``torch._check`` is given a number.
+CHECKS_OF_NUMBERS_PASS: Final = _RELEASE == "2.15"
 #: A tensor as the index of what ``vmap`` maps ends in an internal error, not a ``UserError``.
 MAPPED_ITEMS_FAIL_INSIDE: Final = _RELEASE == "2.15"
 #: With Inductor the backward of a side of ``torch.cond`` writes over arguments of the whole graph.

@@ -11,6 +11,7 @@ import torch
 from hypothesis import HealthCheck, Phase, given, settings
 
 import bcmend
+from tests.differences_of_torch import CHECKS_OF_NUMBERS_PASS
 from tests.fuzz.grammar import programs
 from tests.fuzz.oracles import WRONG, judge
 from tests.fuzz.programs import Program
@@ -63,8 +64,13 @@ def test_patched_programs_compiled(oracle: str) -> None:
     _run(oracle, 8)
 
 
+#: Failures that are torch's own in the running release, and what it does.
+_OF_TORCH = {"fuzz_46add652a6": "checks of numbers"} if CHECKS_OF_NUMBERS_PASS else {}
+
+
 def _marked(one: Saved) -> object:
-    marks = [pytest.mark.xfail(reason=one.open, strict=True)] if one.open else []
+    reason = one.open or _OF_TORCH.get(one.name, "")
+    marks = [pytest.mark.xfail(reason=reason, strict=True)] if reason else []
     return pytest.param(one, id=one.name, marks=marks)
 
 

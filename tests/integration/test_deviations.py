@@ -11,6 +11,7 @@ import copy
 import functools
 import math
 import os
+import random
 import traceback
 import warnings
 from collections import deque
@@ -27,7 +28,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 import bcmend
-from tests.differences_of_torch import OPTIMIZERS_BECOME_CAPTURABLE
+from tests.differences_of_torch import OPTIMIZERS_BECOME_CAPTURABLE, SHUFFLES_WHILE_TRACING
 
 POSITIVE, NEGATIVE = torch.ones(3), -torch.ones(3)
 MANY = 2**18  # numbers too many to keep a copy of in case a check fails
@@ -1046,6 +1047,21 @@ def test_globals_of_the_standard_library_are_taken_for_constants(
         assert int(called(torch.zeros(()))) == later
         monkeypatch.setenv("BCMEND_TEST", "3")
         assert int(called(torch.zeros(()))) == later * (3 if later == 2 else 1)
+
+
+@pytest.mark.skipif(not SHUFFLES_WHILE_TRACING, reason="the graph breaks there")
+def test_a_list_is_shuffled_while_tracing_under_fullgraph() -> None:
+    def program(x: Tensor) -> tuple[Tensor, list[int]]:
+        order = list(range(9))
+        random.shuffle(order)
+        return x + 1, order
+
+    random.seed(3)
+    one, other = (program(torch.ones(1))[1] for _ in range(2))
+    assert one != other
+    compiled = bcmend.compile(program, backend="eager", fullgraph=True)
+    random.seed(3)
+    assert [compiled(torch.ones(1))[1] for _ in range(2)] == [one, one]
 
 
 def test_functions_of_math_do_not_raise_under_fullgraph() -> None:

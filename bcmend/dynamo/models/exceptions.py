@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from types import CodeType
 from typing import Any, Final
@@ -73,6 +74,17 @@ def set_arguments_of_object(
     """Give an exception of a class of the program other ``args``, as its constructor does."""
     getattr(error, "exc_vt", error).args = list(arguments)  # a model of its own in torch 2.13
     effects.store_attr(error, "args", compat.TupleVariable(list(arguments)))
+
+
+def take_arguments(error: Any, arguments: list[compat.VariableTracker]) -> None:
+    """Give the model inside that of an exception of the program, in torch 2.13, other ``args``.
+
+    The model inside is another one from then on: only that it is one is remembered of an arm.
+    """
+    inside: Any = vars(error).get("_base_vt")
+    if isinstance(inside, compat.ExceptionVariable):
+        error._base_vt = copy.copy(inside)
+        error._base_vt.args = list(arguments)
 
 
 def related_to(error: Any) -> tuple[compat.VariableTracker, compat.VariableTracker]:

@@ -71,6 +71,16 @@ def _call_of_type(call: Call) -> Answer:
     return PASS
 
 
+@handlers.method(compat.SetAttrBuiltinVariable, methods.CALL_SETATTR, _PURPOSE, place=2)
+def _arguments_stored(call: Call) -> Answer:
+    """Have ``error.args = ...`` seen by what reads the arguments in the model."""
+    owner, name, value = (each.realize() for each in call.args)
+    is_args = name.is_python_constant() and name.as_python_constant() == "args"
+    if is_args and type(value) is compat.TupleVariable:
+        exceptions.take_arguments(owner, value.items)
+    return PASS
+
+
 @hooks.around(compat.BuiltinVariable, methods.CALL_STR, _PURPOSE, gate=None)
 def _call_str(inner: Any, builtin: Any, tx: compat.Tracer, value: Value) -> Any:
     """Model ``str(error)``; outside of patched code, only note that the text was read."""

@@ -70,6 +70,32 @@ def test_texts_are_those_of_the_class(program: object, fullgraph: bool) -> None:
     assert_equivalent(lambda: program, _inputs, fullgraph=fullgraph)
 
 
+def _with_other_arguments(x: Tensor) -> Any:
+    try:
+        if x.sum() > 0:
+            raise _Counted("bad", 3)
+        return x
+    except _Counted as error:
+        error.args = ("other",)
+        error.code += 1
+        return x - 1, str(error), error.args, error.code
+
+
+class _Counted(Exception):
+    """An exception with an attribute."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.code = 1
+
+
+@pytest.mark.parametrize("fullgraph", [False, True])
+def test_arguments_that_are_stored_to(fullgraph: bool) -> None:
+    assert_equivalent(
+        lambda: _with_other_arguments, _inputs, fullgraph=fullgraph, graphs=None, recompiles=None
+    )
+
+
 def _of_a_file(x: Tensor) -> Tensor:
     try:
         raise OSError(2, "no such file")
