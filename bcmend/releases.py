@@ -82,8 +82,12 @@ def is_an_error() -> bool:
     return not is_tested() and _chosen() == "error"
 
 
+def _of_this_build() -> recorded.Release | None:
+    return recorded.of_build(str(torch.version.git_version))
+
+
 def _lacks_names() -> bool:
-    if recorded.of_build(str(torch.version.git_version)) is not None:
+    if _of_this_build() is not None:
         return False  # what lacks a name cannot be recorded
     from bcmend.patching import torch_check
 
@@ -108,9 +112,7 @@ def contract() -> Iterator[str]:
     """Yield a line that says whether the running torch is as the recorded release nearest to it."""
     from bcmend.patching import torch_check
 
-    release = recorded.of_build(str(torch.version.git_version)) or recorded.nearest(
-        torch.__version__
-    )
+    release = _of_this_build() or recorded.nearest(torch.__version__)
     count = len(torch_check.differences(release))
     if not count:
         yield f"All that bcmend relies on is as recorded of torch {release.version}."

@@ -14,9 +14,9 @@ def lines() -> Iterator[str]:
     if not releases.is_used():
         return
     from bcmend.dynamo import compat, hooks, operators
-    from bcmend.patching import stops  # noqa: F401  declares what is watched
-    from bcmend.tracing.entry import namespace  # noqa: F401  declares every hook
+    from bcmend.patching import torch_check
 
+    torch_check.declare_hooks()
     registry = hooks.REGISTRY
     yield from (f"missing in this torch: {name}" for name in registry.missing())
     for of_trace, title in (

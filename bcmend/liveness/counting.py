@@ -15,7 +15,7 @@ from typing import Any, Final
 from bcmend.dynamo import handlers, hooks
 from bcmend.dynamo.models import methods
 from bcmend.errors import BcmendError
-from bcmend.patching import retrace, stops  # noqa: F401  declare every hook
+from bcmend.patching import torch_check
 
 _OF_TENSORS: Final = "a method of tensors"
 _EXCHANGED: Final = ("hooks", "watches", "rows", "subclasses", "caches")
@@ -109,6 +109,7 @@ def counted() -> Iterator[Calls]:
 
     Raises ``BcmendError`` while anything is patched, for that would stay as it is in place.
     """
+    torch_check.declare_hooks()
     registry, of_tensors = hooks.REGISTRY, handlers.TENSOR_METHODS
     if registry.depth or registry.armed or registry.watching:
         raise BcmendError("calls of hooks cannot be counted while anything is patched")

@@ -85,8 +85,8 @@ class _Processes:
         added = {
             "TORCHINDUCTOR_CACHE_DIR": str(self.caches),
             "PYTHONPATH": os.pathsep.join(sys.path),
+            "TORCH_CACHING_PRECOMPILE": "1" if packages else "0",
         }
-        added["TORCH_CACHING_PRECOMPILE"] = "1" if packages else "0"
         done = subprocess.run(
             [sys.executable, str(self.program), way, loads, saves],
             env={**os.environ, **added},

@@ -187,6 +187,10 @@ def test_a_check_whose_exception_is_caught_is_the_same_when_computed_again(
     torch.testing.assert_close(found, expected)
 
 
+def _plainly(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    return function(x)
+
+
 class _Checkpointed(torch.nn.Module):
     """Checkpoints, within itself, a layer whose sides are not speculated on."""
 
@@ -225,10 +229,9 @@ class _Checkpointed(torch.nn.Module):
 def test_a_checkpoint_inside_a_model(kind: str, way: str, backend: str) -> None:
     torch.manual_seed(3)
     module, signs = _Checkpointed(kind, way).eval(), (1.0, -1.0, 1.0)
-    plain: Way = lambda function, x: function(x)  # noqa: E731
-    expected = [_step(module, module, each, plain, nullcontext) for each in signs]
+    expected = [_step(module, module, each, _plainly, nullcontext) for each in signs]
     compiled = torch.compile(bcmend.patch(module), backend=backend, fullgraph=True)
-    found = [_step(compiled, module, each, plain, nullcontext) for each in signs]
+    found = [_step(compiled, module, each, _plainly, nullcontext) for each in signs]
     torch.testing.assert_close(found, expected)
     assert {each.status for each in bcmend.report(module).sites} == {"mended"}
 
@@ -236,10 +239,9 @@ def test_a_checkpoint_inside_a_model(kind: str, way: str, backend: str) -> None:
 def test_dropout_before_sides_in_a_checkpoint_inside_a_model() -> None:
     torch.manual_seed(3)
     module = _Checkpointed("sides", "not reentrant")
-    plain: Way = lambda function, x: function(x)  # noqa: E731
     compiled = torch.compile(bcmend.patch(module), backend="aot_eager", fullgraph=True)
     for sign in (1.0, -1.0):
         torch.manual_seed(7)
-        expected = _step(module, module, sign, plain, nullcontext)
+        expected = _step(module, module, sign, _plainly, nullcontext)
         torch.manual_seed(7)
-        torch.testing.assert_close(_step(compiled, module, sign, plain, nullcontext), expected)
+        torch.testing.assert_close(_step(compiled, module, sign, _plainly, nullcontext), expected)

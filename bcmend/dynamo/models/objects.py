@@ -88,20 +88,23 @@ def method_objects(tx: compat.Tracer, function: Any) -> Iterator[Any]:
     model, name = owner_of_method(function), name_of_method(function)
     if isinstance(model, compat.RandomVariable) and function.source is not None:
         yield tx.output.resolve_source_value(function.source)  # the model holds another generator
-    owner = object_behind(model)
+    owner = object_held(model)
     found = None if owner is None or name is None else getattr_static(type(owner), name, None)
     if isinstance(found, (FunctionType, MethodDescriptorType)):
         yield found.__get__(owner)
         yield found
 
 
-def object_behind(value: Any) -> Any:
-    """Return the object of the program that a model stands for; ``None`` for any other model."""
-    # No property: a model of a list makes the list when asked, and guards all that is in it.
-    for name in ("value", "cv_obj"):  # the latter of a context variable; none in torch 2.13
-        if (held := vars(value).get(name) if hasattr(value, "__dict__") else None) is not None:
-            return held
-    return None
+def object_held(model: Any) -> Any:
+    """Return the object of the program that a model holds in a field; ``None`` for any other model.
+
+    No property is asked: a model of a list makes the list then, and guards all that is in it.
+    """
+    fields = getattr(model, "__dict__", {})
+    held = fields.get("value")
+    return (
+        fields.get("cv_obj") if held is None else held
+    )  # of a context variable; not in torch 2.13
 
 
 # ``super()``

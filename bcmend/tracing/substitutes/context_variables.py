@@ -38,7 +38,7 @@ _SET: Final[Slot[dict[int, Value]]] = Slot(dict, rolls_back=True)
 
 def _variable(call: Call) -> Any:
     """Return the variable itself."""
-    value = objects.object_behind(call.owner)
+    value = objects.object_held(call.owner)
     if type(value) is not ContextVar or call.owner.source is None:
         raise unequal("the variable is made in the call")
     return value

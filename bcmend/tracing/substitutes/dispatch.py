@@ -8,6 +8,7 @@ noted in a site, which no bytecode names.
 
 from __future__ import annotations
 
+import itertools
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -114,7 +115,7 @@ def _row_of(tx: compat.Tracer, fn: Any) -> tuple[Substitute | None, Any, Value |
     if isinstance(owner, compat.TensorVariable) and name is not None:
         return replaced_calls.of_tensor_method(name), None, owner
     held = (object_behind(fn, holder) for holder in ("fn", "value", "descriptor"))
-    for value in (*held, *objects.method_objects(tx, fn)):
+    for value in itertools.chain(held, objects.method_objects(tx, fn)):
         if value is not None:
             row = replaced_calls.of_callable(value)
             if row is None and isinstance(value, FunctionType):
