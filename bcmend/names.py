@@ -24,6 +24,8 @@ EXPORTING: Final = "_is_exporting_flag"
 PREFIX: Final = "\uff42cmend_"
 #: Argument: the buffer of records of one call.
 BUFFER: Final = "\uff42cmend_buffer"
+#: Argument: the numbers that were computed in front of one call.
+NUMBERS: Final = "\uff42cmend_numbers"
 #: What a local holds while it is unbound, where that has to be a value.
 UNBOUND: Final = "\uff42cmend_unbound"
 #: Local: a condition.

@@ -14,6 +14,7 @@ OutputPolicy: TypeAlias = Literal["defer", "inline", "keep", "drop"]
 GuardPolicy: TypeAlias = Literal["defer", "inline", "keep"]
 UntakenPolicy: TypeAlias = Literal["none", "zeros"]
 MendPolicy: TypeAlias = Literal["ahead", "on-demand"]
+NumbersPolicy: TypeAlias = Literal["ahead", "graph"]
 
 _CHOICES: Final = {
     "branch": BranchPolicy,
@@ -21,6 +22,7 @@ _CHOICES: Final = {
     "guards": GuardPolicy,
     "untaken_gradients": UntakenPolicy,
     "mend": MendPolicy,
+    "numbers": NumbersPolicy,
 }
 
 # Never touched, whatever the policy says: rewriting the rewriter would change what it measures.
@@ -63,6 +65,11 @@ class Policy:
         mend: when code is looked at and rewritten. "on-demand" waits until Dynamo stops in what the
             object reaches: what it captures without that is as on torch alone. "ahead" does it when
             the object is patched, for those who want to read the code, or pay at once.
+        numbers: where numbers in tensors are read that say how many turns a loop makes, or what
+            sizes tensors get. "ahead" takes them in the graph where that can be done, and computes
+            the others in front of it, from the arguments of the call; each layout that they
+            describe may be a graph of its own, as with other sizes. "graph" never does, and leaves
+            such a read, and its graph break, as it is.
         include: dotted package names to rewrite although they are left alone by default, such as
             `("torch.nn",)`. It covers subpackages. bcmend itself cannot be included.
         exclude: dotted names never rewritten, such as `("mymodel.layers",)`. It covers
@@ -79,6 +86,7 @@ class Policy:
     guards: GuardPolicy = "defer"
     untaken_gradients: UntakenPolicy = "none"
     mend: MendPolicy = "on-demand"
+    numbers: NumbersPolicy = "ahead"
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     off: frozenset[str] | tuple[str, ...] = ()

@@ -118,9 +118,9 @@ class Shape:
             docstring=None,
         )
 
-    def flattened(self, last: str) -> Shape:
-        """Return a shape in which all arguments are positional, and ``last`` is one more."""
-        arguments = (*self.argnames, last)
+    def flattened(self, *last: str) -> Shape:
+        """Return a shape in which all arguments are positional, and ``last`` are some more."""
+        arguments = (*self.argnames, *last)
         others = tuple(name for name in self.varnames if name not in self.argnames)
         flags = self.flags & ~(inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
         return replace(self._of_positional(arguments, (*arguments, *others)), flags=flags)

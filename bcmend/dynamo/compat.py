@@ -85,6 +85,7 @@ from torch._dynamo.source import (
     AttrSource,
     CallFunctionNoArgsSource,
     DictGetItemSource,
+    GetItemSource,
     GlobalSource,
     LocalSource,
     RandomValueSource,
@@ -361,11 +362,10 @@ make and read a model: AsPythonConstantNotImplementedError GraphArg VariableBuil
     can_dispatch_torch_function cmp_name_to_op_mapping get_specialized_props is_hashable
     object_protocol unpack_iterable wrap_fx_proxy wrap_fx_proxy_cls
 where a value of the trace comes from: AttrSource CallFunctionNoArgsSource ChainedSource
-    DictGetItemSource GlobalSource GuardSource LocalSource RandomValueSource Source
+    DictGetItemSource GetItemSource GlobalSource GuardSource LocalSource RandomValueSource Source
     SyntheticLocalSource UnspecializedParamBufferSource
 guards on what a trace relies on: Guard GuardBuilder GuardBuilderBase install_guard
-the frame being traced: InstructionTranslatorBase translator_tls
-the graph being traced: OutputGraph TracingContext
+what is being traced: InstructionTranslatorBase OutputGraph TracingContext translator_tls
 write the code around a compiled graph: PyCodegen create_build_tuple create_call_function
     create_instruction create_jump_absolute
 how a trace ends early: RestartAnalysis SkipFrame UnspecializeRestartAnalysis

@@ -214,6 +214,12 @@ def forget(code: CodeType, reason: str, *, only_pieces: bool = False) -> None:
         state.invalidate(entry, uncounted_guards(reason))
 
 
+def is_at_the_limit(code: CodeType) -> bool:
+    """Return whether Dynamo compiles no further variant of code."""
+    limit: int = compat.dynamo_config.recompile_limit
+    return len(compat._debug_get_cache_entry_list(code)) >= limit
+
+
 def uncounted_guards(reason: str) -> Any:
     """Return guards of what is no recompilation, whatever is compiled after it.
 

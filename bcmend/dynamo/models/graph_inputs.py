@@ -1,11 +1,12 @@
-"""Inputs of the graph that the program does not give: code in front of the graph makes them."""
+"""Inputs of the graph: where they come from, and those that code in front of the graph makes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
-from torch.fx import Proxy
+from torch.fx import Node, Proxy
 
 from bcmend.dynamo import compat
 
@@ -48,3 +49,24 @@ def add(
         example_strong_ref=given,
     )
     return proxy
+
+
+def source_of(node: Node) -> tuple[compat.Source, Any] | None:
+    """Return where an input of the graph comes from, and what it is in the call being traced.
+
+    ``None`` for a node that is no input of the whole graph.
+    """
+    given: Any = node.meta.get("grapharg") if node.op == "placeholder" else None
+    if given is None or given.source is None or given.pass_arg_as_tensor:
+        return None
+    return given.source, given.example
+
+
+def expression_of(source: compat.Source) -> str:
+    """Return an expression for a value, over the tables ``L`` of locals and ``G`` of globals."""
+    return str(source.name)
+
+
+def item_of_local(local: str, place: int) -> compat.Source:
+    """Return the source of an item of a sequence that is in a local variable of the frame."""
+    return compat.GetItemSource(compat.LocalSource(local), place)

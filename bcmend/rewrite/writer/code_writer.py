@@ -16,7 +16,7 @@ from bcmend.bytecode import emit
 from bcmend.bytecode.assemble import Item, assemble
 from bcmend.bytecode.instructions import Instruction, Label, Shape
 from bcmend.bytecode.opcodes import row
-from bcmend.names import BUFFER
+from bcmend.names import BUFFER, NUMBERS
 from bcmend.rewrite.sites.plan import BranchLowering, GuardLowering, OutputLowering, Plan, Site
 from bcmend.rewrite.writer.branch_writer import BranchWriter
 from bcmend.rewrite.writer.guard_writer import write_guard
@@ -46,12 +46,13 @@ class CodeWriter:
         """Return the code of the function with its sites mended.
 
         With a buffer, every argument is passed by position, ``*args`` and ``**kwargs`` as the tuple
-        and the dictionary that they are, and the buffer of the call is the last.
+        and the dictionary that they are. The last two are the buffer of the call and the numbers
+        that were computed in front of it.
         """
         stretch = Stretch(has_buffer=with_buffer)
         self.write_blocks(stretch, self.facts.graph.reachable, None)
         shape = self.facts.function.shape
-        return self.finish(stretch, shape.flattened(BUFFER) if with_buffer else shape)
+        return self.finish(stretch, shape.flattened(BUFFER, NUMBERS) if with_buffer else shape)
 
     def both_forms(self, gate: Callable[[Label], Sequence[Item]]) -> CodeType:
         """Return the code of a generator: its own instructions and, behind them, its mended form.

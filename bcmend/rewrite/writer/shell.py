@@ -95,11 +95,12 @@ def _gate(shape: Shape, body: CodeType, *, has_sites: bool) -> list[Item]:
     inlined: list[Item] = []
     if has_sites:
         make_body = emit.make_function(body, shape.freevars)
+        nothing = emit.load_const(None)  # the root frame has a buffer, and numbers
         inlined = [
             *_jump_if_exporting(traced),
             *emit.jump(go_on, NOWHERE),
             traced,
-            *emit.call_value(make_body, [*_arguments(shape), emit.load_const(None)]),
+            *emit.call_value(make_body, [*_arguments(shape), nothing, nothing]),
             *emit.return_value(),
         ]
     return [

@@ -29,6 +29,7 @@ from bcmend.tracing.deopt import (
 )
 from bcmend.tracing.effects import random_draws
 from bcmend.tracing.entry import capture
+from bcmend.tracing.numbers import ahead
 from bcmend.tracing.sites import body_states, site_table, suspects
 
 
@@ -104,13 +105,13 @@ def _run(body: FunctionType, arguments: tuple[Any, ...], callback: Any) -> Any:
             return result
         if isinstance(failure, side_exits.SideExit):
             # The graph has had no effects.
-            result = eager_rerun.plainly(callers.call_as_entered, body, (*arguments, []))
+            result = eager_rerun.plainly(callers.call_as_entered, body, (*arguments, [], ()))
             side_exits.came_back(failure, _latest(body))
             return result
         if emitted() == written and _can_be_repeated(body, failure):
             plain_python.leave_transforms(depth)
             random_draws.put_back()
-            result = eager_rerun.plainly(callers.call_as_entered, body, (*arguments, []))
+            result = eager_rerun.plainly(callers.call_as_entered, body, (*arguments, [], ()))
             _note_what_does_not_hold(_latest(body))
             return result
         raise (failure.__cause__ or failure) if isinstance(failure, CheckFailed) else failure
@@ -215,11 +216,16 @@ def _compiled(body: FunctionType, arguments: tuple[Any, ...], buffer: Buffer, ca
         generation = state.generation
         site_table.clear_recent()
         random_draws.forget()
+        numbers = ahead.given(body, arguments)
+        state.noted.clear()
         compat.set_eval_frame(capture.of_bodies(callback))
         try:
-            result = body(*arguments, buffer)
+            result = body(*arguments, buffer, numbers)
             state.has_set_up = False
             return codec.decoded(result) if state.has_choices else result
+        except body_states.TooManyVariants:
+            body = body_states.without_numbers(body, state)
+            state = body_states.state_of(body.__code__, is_body=True)
         except (*_FAILURES, body_states.CodeSplit, IndexError) as error:
             compat.set_eval_frame(None)
             if isinstance(error, IndexError) and not capture.is_of_a_compiler(error):
@@ -232,10 +238,11 @@ def _compiled(body: FunctionType, arguments: tuple[Any, ...], buffer: Buffer, ca
             if state.runs_plainly:
                 state.runs_plainly = False
                 frames.count_as_compiled()
-                return eager_rerun.plainly(callers.call_as_entered, body, (*arguments, []))
+                return eager_rerun.plainly(callers.call_as_entered, body, (*arguments, [], ()))
             before, body = body, state.replacement(body)
             frames.compile_as(body.__code__, before.__code__)
-            state = body_states.state_of(body.__code__, is_body=True)
+            slices, state = state.slices, body_states.state_of(body.__code__, is_body=True)
+            state.slices = slices  # it has the same arguments
         finally:
             compat.set_eval_frame(None)
 

@@ -39,6 +39,8 @@ class _OfBodies(translators.FrameCompiler):
     def __call__(self, frame: Any, *others: Any) -> Any:
         compiler = self.compiler
         translators.store_nothing(compiler)
+        if not translators.wants_one_graph(compiler):
+            body_states.require_room(frame.f_code)
         if not frames.is_left_alone(frame.f_code):
             try:
                 with hooks.active():

@@ -21,7 +21,7 @@ from bcmend.dynamo.handlers import PASS, Answer, Call
 from bcmend.dynamo.models import containers, methods
 from bcmend.dynamo.values import Value, constant, example_of, is_symbolic_int, is_unbacked
 from bcmend.tracing.merging.lazy_phi import LazyPhi
-from bcmend.tracing.numbers import predicates, scalars
+from bcmend.tracing.numbers import ahead, predicates, scalars
 from bcmend.tracing.sites import capture_mode
 
 Compute = Callable[..., Value | None]
@@ -125,6 +125,10 @@ _LISTED_AT_MOST: Final = 64
 def _tolist(call: Call) -> Answer:
     """Answer ``x.tolist()`` of a few numbers, each taken out as ``item`` does."""
     tx, tensor = call.tx, call.owner
+    if type(tensor) is Tensor and not call.args and capture_mode.in_mended_code(tx):
+        computed = ahead.list_of(tx, tensor)
+        if computed is not None:
+            return computed
     count = example_of(tensor).numel()
     is_few = isinstance(count, int) and count <= _LISTED_AT_MOST and not call.args
     is_answered = is_few and type(tensor) is Tensor and capture_mode.in_mended_code(tx)

@@ -15,7 +15,7 @@ import torch
 from bcmend.delivery import records
 from bcmend.dynamo import compat
 from bcmend.dynamo.values import TensorValue, Value, example_of, object_behind
-from bcmend.names import BUFFER
+from bcmend.names import BUFFER, NUMBERS
 from bcmend.tracing.effects import sharing, watches
 from bcmend.tracing.effects.operator_runs import storage_of
 from bcmend.tracing.merging.merge import Pair
@@ -161,7 +161,7 @@ def _handed_out(tx: compat.Tracer) -> Iterator[Value]:
     root, effects = tx.output.root_tx, tx.output.side_effects
     yield from root.stack
     for name, value in root.symbolic_locals.items():
-        if name != BUFFER:
+        if name not in (BUFFER, NUMBERS):
             yield value
     for variable, stores in effects.store_attr_mutations.items():
         if object_behind(variable) is OUTLET:

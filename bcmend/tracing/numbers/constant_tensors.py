@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import torch
-from torch.fx import Graph, Node, Proxy
+from torch.fx import Graph, Node
 from torch.fx.node import map_aggregate
 
 from bcmend.dynamo import compat, fx_graph
@@ -24,9 +24,8 @@ from bcmend.tracing.effects.operator_runs import (
     storages_written,
 )
 from bcmend.tracing.effects.random_draws import may_draw
-from bcmend.tracing.numbers import constant_buffers
+from bcmend.tracing.numbers import constant_buffers, slices
 from bcmend.tracing.sites import strict
-from bcmend.tracing.sites.lifted_inputs import before_arms
 from bcmend.tracing.sites.refusal import Refusal, attempt
 
 #: More elements are not worth it: what is asked for are sizes. An operation on
@@ -49,7 +48,7 @@ def number_in(tx: compat.Tracer, variable: TensorValue) -> int | bool | float | 
     known: dict[Node, Any] = {}
     with compat._disable_current_modes(), torch.no_grad():
         value = attempt(lambda: _value(tx, variable.as_proxy().node, known))
-    if isinstance(value, Refusal) or _is_written(tx, known):
+    if isinstance(value, Refusal) or is_written(tx, known):
         return None
     number: int | bool | float = value.item()
     found = (constant_buffers.buffer_of(tx, node) for node in known if node.op == "placeholder")
@@ -71,38 +70,16 @@ def _is_exact(example: torch.Tensor) -> bool:
 
 def _value(tx: compat.Tracer, node: Node, known: dict[Node, Any]) -> Any:
     """Return the value of a node; ``known`` gets those of all behind it. Raises ``Refusal``."""
-    for each in _behind(tx, node):
-        outer = _outside(tx, each)
+    for each in slices.behind(tx, node, lambda each: _is_constant(tx, each), _OPERATIONS):
+        outer = slices.outside(tx, each)
         known[each] = _computed(tx, each, known) if outer is each else known[outer]
     return known[node]
-
-
-def _behind(tx: compat.Tracer, node: Node) -> list[Node]:
-    """Return a node and those that it is computed from, inputs first. Raises ``Refusal``."""
-    found, begun, waiting = list[Node](), set[Node](), [(node, False)]
-    while waiting:  # not by recursion: a chain of 200 would be too long for Python's stack
-        each, is_complete = waiting.pop()
-        if is_complete:
-            found.append(each)
-        elif each not in begun:
-            begun.add(each)
-            outer = _outside(tx, each)
-            if len(begun) > _OPERATIONS or not (outer is not each or _is_constant(tx, each)):
-                raise Refusal("constant-value")
-            waiting.append((each, True))
-            inputs = each.all_input_nodes if outer is each else [outer]
-            waiting.extend((before, False) for before in inputs)
-    return found
 
 
 def _is_constant(tx: compat.Tracer, node: Node) -> bool:
     """Return whether a node is computed from its inputs alone, or is a buffer."""
     is_given = node.op == "placeholder"
     return constant_buffers.buffer_of(tx, node) is not None if is_given else _is_plain(node)
-
-
-def _outside(tx: compat.Tracer, node: Node) -> Node:
-    return before_arms(tx, Proxy(node)).node
 
 
 def _computed(tx: compat.Tracer, node: Node, known: dict[Node, Any]) -> Any:
@@ -128,18 +105,18 @@ def _computed(tx: compat.Tracer, node: Node, known: dict[Node, Any]) -> Any:
 
 def _is_plain(node: Node) -> bool:
     """Return whether a node computes something small, and the same at every call."""
-    if node.op not in ("call_function", "call_method") or not _is_of_torch(node.target):
+    if node.op not in ("call_function", "call_method") or not is_of_torch(node.target):
         return False
-    parts = _parts_of(node)
+    parts = parts_of(node)
     return bool(parts) and all(map(_is_small, parts)) and not (is_in_place(node) or may_draw(node))
 
 
-def _parts_of(node: Node) -> Sequence[Any]:
+def parts_of(node: Node) -> Sequence[Any]:
     example = node.meta.get("example_value")
     return example if isinstance(example, (tuple, list)) else (example,)
 
 
-def _is_of_torch(target: Any) -> bool:
+def is_of_torch(target: Any) -> bool:
     """Return whether an operation is torch's own; others may read a clock, say.
 
     A step of a transform, as of ``torch.vmap``, is none: there is nothing outside the transform.
@@ -162,7 +139,7 @@ def _is_small(example: Any) -> bool:
     return rounds_alike and isinstance(count, int) and count <= _ELEMENTS
 
 
-def _is_written(tx: compat.Tracer, known: dict[Node, Any]) -> bool:
+def is_written(tx: compat.Tracer, known: dict[Node, Any]) -> bool:
     """Return whether a tensor that was looked at has been changed in place, by whatever name."""
     storages = _storages(known)
     return any(
@@ -171,7 +148,7 @@ def _is_written(tx: compat.Tracer, known: dict[Node, Any]) -> bool:
 
 
 def _storages(nodes: Iterable[Node]) -> set[int]:
-    parts = (each for node in nodes for each in _parts_of(node))
+    parts = (each for node in nodes for each in parts_of(node))
     return {storage_of(each) for each in parts if isinstance(each, torch.Tensor)}
 
 

@@ -27,7 +27,7 @@ from bcmend.dynamo.trace_state import Phase, at_the_end_of_a_graph
 from bcmend.dynamo.values import TensorValue, Value, constant, example_of, is_batched
 from bcmend.tracing.backends import early_backward
 from bcmend.tracing.deopt import graph_failure, record_timing, rerun_policy
-from bcmend.tracing.numbers import constant_tensors, size_questions
+from bcmend.tracing.numbers import ahead, constant_tensors, size_questions
 from bcmend.tracing.numbers.dead_numbers import (
     BESIDE_NUMBER,
     COMPARISONS,
@@ -74,7 +74,7 @@ def _begin(tx: compat.Tracer) -> None:
         body_states.state_of(code).takes_numbers = True
 
     def leave() -> NoReturn:
-        body_states.state_of(code).leave_numbers()
+        body_states.leave_numbers(tx)
         raise SiteChanged(restart_reason="bcmend: a number out of a tensor shapes another")
 
     def finish(module: GraphModule) -> None:
@@ -176,6 +176,8 @@ def take(tx: compat.Tracer, variable: TensorValue) -> Value | None:
         return constant(known)
     if is_batched(example):  # of which eager execution takes none
         return None
+    if (computed := ahead.number_in(tx, variable)) is not None:
+        return computed
     _begin(tx)
     held = _copied(tx, variable, example)
     number = compat.wrap_fx_proxy(tx, tx.output.create_proxy("call_method", "item", (proxy,), {}))

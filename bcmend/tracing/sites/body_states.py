@@ -16,6 +16,7 @@ from bcmend.dynamo import compat, frames
 from bcmend.dynamo.models import translators
 from bcmend.tracing.sites import site_table, strict, suspects
 from bcmend.tracing.sites.findings import BodyState as BodyState
+from bcmend.tracing.sites.findings import with_code
 from bcmend.tracing.sites.findings import Stop as Stop
 from bcmend.tracing.sites.session import SESSION
 
@@ -61,6 +62,29 @@ class CodeSplit(BaseException):
     """
 
 
+class TooManyVariants(BaseException):
+    """As many variants are compiled of a body as Dynamo compiles, for numbers given to it."""
+
+
+def require_room(code: CodeType) -> None:
+    """Have the numbers of a call left in tensors if they would make one variant too many.
+
+    Raises:
+        TooManyVariants: they would.
+    """
+    state = SESSION.bodies.get(code)
+    if state is not None and state.slices and frames.is_at_the_limit(code):
+        raise TooManyVariants
+
+
+def without_numbers(body: FunctionType, state: BodyState) -> FunctionType:
+    """Return the function to call where numbers of tensors are left to Dynamo."""
+    if state.spare is None:
+        state.spare = body.__code__.replace()
+        state_of(state.spare, is_body=True).may_break = True
+    return with_code(body, state.spare)
+
+
 def mend_inside(tx: compat.Tracer, error: compat.Unsupported | compat.UserError) -> None:
     """Mend what an arm stopped at, which the boundary would not see, since the branch stops first.
 
@@ -101,6 +125,18 @@ def _trace_anew_if(tx: compat.Tracer, rewrite: Callable[[list[Stop]], bool]) -> 
         raise CodeSplit
 
 
+def leave_numbers(tx: compat.Tracer) -> None:
+    """Take no more numbers out of tensors in the graph of the frame being traced.
+
+    Raises:
+        CodeSplit: they are computed in front of it from now on.
+    """
+    state = state_of(tx.output.root_tx.f_code)
+    if not state.may_break and state.tries < MOST_TRIES and state.have_numbers():
+        raise CodeSplit
+    state.leave_numbers()
+
+
 def try_again(
     state: BodyState,
     generation: int,
@@ -124,6 +160,8 @@ def try_again(
             stops = _stops(error, behind)
             if SESSION.patcher.mend_where_stopped(stops):
                 return True
+            if state.have_numbers():
+                return True
             state.runs_plainly = not state.has_set_up and _sets_up(stops)
             state.has_set_up |= state.runs_plainly
             state.may_break = not state.runs_plainly
@@ -131,7 +169,7 @@ def try_again(
             _stops(error)
         ):
             return True
-        elif not state.leave_numbers():
+        elif not (state.have_numbers() or state.leave_numbers()):
             strict.require_foreign(error)
             if not suspects.withdraw_recent("not-captured", summary(error)):
                 state.may_break = True

@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable
 from dataclasses import InitVar, dataclass, field
 from types import CodeType, FunctionType
-from typing import Final
+from typing import Any, Final
 
 
 @dataclass(slots=True, eq=False)
@@ -199,6 +199,9 @@ class BodyState:
     ``runs_plainly``: the call that is being made runs in plain Python, since it sets up what later
     ones find; ``has_set_up``: the last one did.
     ``changing``: where it has found buffers of modules that do not stay as they are.
+    ``slices``: what is computed in front of a call, whose numbers the body is given; ``noted``:
+    what the latest trace would have had so as well. ``spare``: the same code for calls whose
+    numbers would make one variant too many, without such numbers.
     """
 
     may_break: bool = False
@@ -213,6 +216,9 @@ class BodyState:
     runs_plainly: bool = False
     has_set_up: bool = False
     changing: set[str] = field(default_factory=set)
+    slices: list[Any] = field(default_factory=list)
+    noted: list[Any] = field(default_factory=list)
+    spare: CodeType | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def leave_numbers(self) -> bool:
@@ -221,10 +227,19 @@ class BodyState:
         self.leaves_numbers = self.leaves_numbers or taken
         return taken
 
+    def have_numbers(self) -> bool:
+        """Have computed in front of later calls what was noted; return whether anything was."""
+        fresh = [each for each in self.noted if each not in self.slices]
+        self.slices += fresh
+        self.noted.clear()
+        return bool(fresh)
+
     def replacement(self, body: FunctionType) -> FunctionType:
         """Return the function to call at the next try."""
-        if self.newer is None:
-            return body
-        return FunctionType(
-            self.newer, body.__globals__, body.__name__, body.__defaults__, body.__closure__
-        )
+        return body if self.newer is None else with_code(body, self.newer)
+
+
+def with_code(body: FunctionType, code: CodeType) -> FunctionType:
+    """Return a function of other code, with all else of ``body``."""
+    space, name = body.__globals__, body.__name__
+    return FunctionType(code, space, name, body.__defaults__, body.__closure__)

@@ -21,7 +21,7 @@ class Boundary(EverythingMended):
 
     def run(self, body: FunctionType, arguments: tuple[Any, ...]) -> Any:
         self.calls.append(arguments)
-        return body(*arguments, [])
+        return body(*arguments, [], ())
 
 
 def _shell(

@@ -25,7 +25,7 @@ def _writes(log: list[str], text: str) -> Any:
 def test_records_are_delivered_when_the_body_has_returned() -> None:
     log: list[str] = []
 
-    def body(value: int, buffer: Buffer) -> int:
+    def body(value: int, buffer: Buffer, numbers: tuple[object, ...]) -> int:
         buffer.append(_writes(log, "record"))
         log.append("body")
         return value + 1
@@ -37,7 +37,7 @@ def test_records_are_delivered_when_the_body_has_returned() -> None:
 def test_records_come_before_the_exception_that_ends_the_body() -> None:
     log: list[str] = []
 
-    def body(buffer: Buffer) -> None:
+    def body(buffer: Buffer, numbers: tuple[object, ...]) -> None:
         buffer.append(_writes(log, "before"))
         raise KeyError("later")
 
@@ -48,7 +48,7 @@ def test_records_come_before_the_exception_that_ends_the_body() -> None:
 
 
 def test_a_failed_guard_wins_over_a_later_exception() -> None:
-    def body(buffer: Buffer) -> None:
+    def body(buffer: Buffer, numbers: tuple[object, ...]) -> None:
         buffer.append(("guard", torch.tensor(True), True, _fail, ("first",)))
         raise KeyError("later")
 
@@ -60,11 +60,11 @@ def test_a_failed_guard_wins_over_a_later_exception() -> None:
 def test_what_an_outer_call_recorded_is_delivered_before_an_inner_one_begins() -> None:
     log: list[str] = []
 
-    def inner(buffer: Buffer) -> None:
+    def inner(buffer: Buffer, numbers: tuple[object, ...]) -> None:
         log.append("inner begins")
         buffer.append(_writes(log, "inner record"))
 
-    def outer(buffer: Buffer) -> None:
+    def outer(buffer: Buffer, numbers: tuple[object, ...]) -> None:
         buffer.append(_writes(log, "outer record"))
         run(inner, ())
         buffer.append(_writes(log, "last record"))
@@ -77,7 +77,7 @@ def test_every_thread_has_its_own_buffer() -> None:
     logs: dict[str, list[str]] = {name: [] for name in "abcd"}
     barrier = threading.Barrier(len(logs))
 
-    def body(name: str, buffer: Buffer) -> None:
+    def body(name: str, buffer: Buffer, numbers: tuple[object, ...]) -> None:
         for turn in range(20):
             buffer.append(_writes(logs[name], f"{name}{turn}"))
             barrier.wait()
@@ -111,7 +111,7 @@ def test_a_call_is_made_again_only_where_its_graph_left_no_trace(
     graph = _Graph()
     monkeypatch.setitem(globals(), "__compiled_fn_0", graph)
 
-    def body(buffer: Buffer) -> Any:
+    def body(buffer: Buffer, numbers: tuple[object, ...]) -> Any:
         return __compiled_fn_0()  # type: ignore[name-defined]  # noqa: F821
 
     body_states.state_of(body.__code__, is_body=True).repeatable = repeatable
@@ -124,12 +124,12 @@ def test_a_call_is_made_again_only_where_its_graph_left_no_trace(
         assert graph.calls == 1
 
 
-def _raises_itself(buffer: Buffer) -> None:
+def _raises_itself(buffer: Buffer, numbers: tuple[object, ...]) -> None:
     _STARTED.append(__compiled_fn_0())  # type: ignore[name-defined]  # noqa: F821
     raise IndexError("behind the graph")
 
 
-def _raises_inside_of_another(buffer: Buffer) -> None:
+def _raises_inside_of_another(buffer: Buffer, numbers: tuple[object, ...]) -> None:
     _STARTED.append(__compiled_fn_0())  # type: ignore[name-defined]  # noqa: F821
     _fail("behind the graph")
 
@@ -157,7 +157,7 @@ def test_a_call_that_fails_before_any_effect_is_made_again(monkeypatch: pytest.M
     monkeypatch.setitem(globals(), "__compiled_fn_0", graph)
     kept: list[object] = []
 
-    def body(buffer: Buffer) -> Any:
+    def body(buffer: Buffer, numbers: tuple[object, ...]) -> Any:
         graph_out_0 = __compiled_fn_0()  # type: ignore[name-defined]  # noqa: F821
         if graph.calls == 2:
             kept.mark = graph_out_0  # type: ignore[attr-defined]
