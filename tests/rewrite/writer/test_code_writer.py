@@ -15,7 +15,7 @@ from bcmend.analysis.facts import facts_of
 from bcmend.bytecode import emit
 from bcmend.bytecode.decode import decode
 from bcmend.bytecode.instructions import Location
-from bcmend.names import BUFFER, CONDITION
+from bcmend.names import BUFFER, NUMBERS, CONDITION
 from bcmend.rewrite.sites.plan import GuardLowering, Plan, Site
 from bcmend.rewrite.writer.code_writer import CodeWriter
 from tests.listing import listing
@@ -147,9 +147,9 @@ def test_a_body_without_sites_is_the_function() -> None:
     assert written == [("RESUME", 0), ("LOAD_FAST", "x"), ("RETURN_VALUE", None)]
 
 
-def test_a_body_with_a_buffer_uses_its_last_argument_before_it_returns() -> None:
+def test_a_body_with_a_buffer_uses_it_before_it_returns() -> None:
     code = _writer("RESUME 0\nLOAD_FAST x\nRETURN_VALUE").body(with_buffer=True)
-    assert code.co_varnames == ("x", BUFFER) and code.co_argcount == 2
+    assert code.co_varnames == ("x", BUFFER, NUMBERS) and code.co_argcount == 3
     assert _ops(code)[1:4] == [("LOAD_FAST", "x"), ("LOAD_FAST", BUFFER), ("POP_TOP", None)]
 
 
