@@ -15,7 +15,7 @@ from bcmend.analysis.facts import facts_of
 from bcmend.bytecode import emit
 from bcmend.bytecode.decode import decode
 from bcmend.bytecode.instructions import Location
-from bcmend.names import BUFFER, NUMBERS, CONDITION
+from bcmend.names import BUFFER, CONDITION, NUMBERS
 from bcmend.rewrite.sites.plan import GuardLowering, Plan, Site
 from bcmend.rewrite.writer.code_writer import CodeWriter
 from tests.listing import listing
