@@ -91,7 +91,9 @@ _ASSERTIONS: Final = frozenset(["_assert"])
 #: What takes numbers out of tensors, or gives tensors of a data-dependent size.
 _OF_SIZES: Final = frozenset(
     "item tolist int float range arange nonzero argwhere where masked_select unique"
-    " unique_consecutive bincount repeat_interleave".split()
+    " unique_consecutive bincount repeat_interleave"
+    # What counts how often something is repeated, or how many turns a loop makes.
+    " sum max cumsum prod count_nonzero split linspace interpolate pad_sequence".split()
 )
 
 

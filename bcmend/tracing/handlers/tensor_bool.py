@@ -184,15 +184,41 @@ def _symbolic(tx: compat.Tracer, function: Any, *arguments: Any) -> Value:
     return compat.SymNodeVariable.create(tx, proxy)
 
 
-@hooks.around(compat.BuiltinVariable, methods.INSERT_OPERATION, "`not tensor`")
+@hooks.around(compat.BuiltinVariable, methods.INSERT_OPERATION, "`not tensor`, `[x] * tensor`")
 def _operation(inner: Any, variable: Any, tx: compat.Tracer, arguments: Any, keywords: Any) -> Any:
-    """Model ``not tensor``, where Dynamo would put Python's own ``not`` into the graph."""
+    """Model ``not tensor`` and ``[x] * tensor``, which Dynamo would put into the graph."""
     if variable.fn is operator.not_ and not keywords and capture_mode.in_mended_code(tx):
         operand = arguments[0].realize()
         if type(operand) is Tensor and example_of(operand).numel() == 1:
             predicate = predicates.negated(tx, predicates.as_predicate(tx, operand))
             return scalars.take(tx, predicate) or inner(variable, tx, arguments, keywords)
+    if variable.fn in _MULTIPLIED and not keywords and capture_mode.in_mended_code(tx):
+        operands = [each.realize() for each in arguments]
+        if any(map(_is_sequence, operands)):
+            operands = [_times(tx, each) for each in operands]
+            return variable.call_function(tx, operands, {})
     return inner(variable, tx, arguments, keywords)
+
+
+_MULTIPLIED: Final = (operator.mul, operator.imul)
+
+
+def _is_sequence(value: Value) -> bool:
+    """Return whether a value is repeated where it is multiplied by a number, also of a tensor.
+
+    Tensors do not know it as an operand: Python goes on to repeat it, as often as the tensor's
+    number says. Dynamo would have the graph multiply the two.
+    """
+    if isinstance(value, compat.ConstantVariable):
+        return isinstance(value.value, (str, bytes))
+    return isinstance(value, (compat.ListVariable, compat.TupleVariable))
+
+
+def _times(tx: compat.Tracer, value: Value) -> Value:
+    """Return the number in a tensor that stands where something is repeated."""
+    if not isinstance(value, Tensor) or example_of(value).is_floating_point():
+        return value
+    return scalars.take(tx, value) or value
 
 
 # Truths as numbers

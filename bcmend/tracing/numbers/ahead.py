@@ -13,6 +13,7 @@ the very calls that were made in front of it; for any other it does as if there 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from types import FunctionType
 from typing import Any, Final
@@ -22,11 +23,11 @@ from torch.fx import Node
 
 from bcmend.dynamo import compat, frames
 from bcmend.dynamo.models import containers, graph_inputs
-from bcmend.dynamo.values import TensorValue, Value, example_of, items_in
+from bcmend.dynamo.values import TensorValue, Value, constant, example_of, fake_mode_of, items_in
 from bcmend.names import NUMBERS
-from bcmend.tracing.effects.operator_runs import is_in_place
+from bcmend.tracing.effects.operator_runs import is_in_place, storages_written
 from bcmend.tracing.effects.random_draws import may_draw
-from bcmend.tracing.numbers.constant_tensors import is_of_torch, is_written, parts_of
+from bcmend.tracing.numbers.constant_tensors import is_of_torch, is_written, parts_of, storages
 from bcmend.tracing.numbers.slices import Scope, Slice, behind, cut, numbers_in
 from bcmend.tracing.sites import body_states
 from bcmend.tracing.sites.refusal import Refusal, attempt
@@ -83,53 +84,81 @@ def _computed(wanted: Slice, scope: Scope) -> Any:
 
 def number_in(tx: compat.Tracer, variable: TensorValue) -> Value | None:
     """Return the number in a tensor of one element that was computed in front of the graph."""
-    if example_of(variable).dtype is torch.bool:
+    example = example_of(variable)
+    if example.dtype is torch.bool:
         return None  # a condition, by which nothing has a size
     found = _found(tx, variable)
+    if isinstance(found, Slice):
+        if not example.is_floating_point():
+            _note(tx, found)
+        return None
     while found is not None and (items := items_in(found)) is not None:
         (found,) = (each.realize() for each in items)
     return found
 
 
+def note_fraction(tx: compat.Tracer, variable: TensorValue, symbol: Any) -> None:
+    """Note what is behind a number of a tensor that a trace has as a symbol."""
+    found = _found(tx, variable)
+    if isinstance(found, Slice):
+        _note(tx, found, symbol)
+
+
 def list_of(tx: compat.Tracer, variable: TensorValue) -> Value | None:
     """Return the numbers in a tensor as ``tolist`` gives them, if they were computed in front."""
+    if example_of(variable).is_floating_point():
+        return None
     found = _found(tx, variable)
+    if isinstance(found, Slice):
+        _note(tx, found)
+        return None
     return None if found is None else _as_lists(found)
 
 
 def _as_lists(value: Value) -> Value:
     items = items_in(value)
-    return (
-        value
-        if items is None
-        else containers.new_list([_as_lists(each.realize()) for each in items])
-    )
+    if items is None:
+        return value
+    return containers.new_list([_as_lists(each.realize()) for each in items])
 
 
-def _found(tx: compat.Tracer, variable: TensorValue) -> Value | None:
-    """Return the numbers in a tensor; note what is behind it where they are not known."""
+def _found(tx: compat.Tracer, variable: TensorValue) -> Value | Slice | None:
+    """Return the numbers in a tensor, what is behind it if they are not known, or ``None``."""
     policy = frames.mark_over(tx)
-    root = tx.output.root_tx
     numbers: Any = tx.output.local_scope.get(NUMBERS)
     if numbers is None or tx.export or policy is None or policy.numbers != "ahead":
         return None
     wanted = attempt(lambda: _slice_of(tx, variable))
     if isinstance(wanted, Refusal):
         return None
-    state = body_states.state_of(root.f_code)
-    known = list(state.slices)
+    known = list(body_states.state_of(tx.output.root_tx.f_code).slices)
     if wanted not in known:
-        if len(known) + len(state.noted) < _SLICES and wanted not in state.noted:
-            scope = Scope(dict(tx.output.local_scope), tx.output.global_scope)
-            if _is_short(_computed(wanted, scope)):
-                state.noted.append(wanted)
-        return None
+        return wanted
     place = known.index(wanted)
-    if place >= len(numbers) or not _is_short(numbers[place]):
+    return _given(tx, numbers, place) if place < len(numbers) else None
+
+
+def _given(tx: compat.Tracer, numbers: Any, place: int) -> Value | None:
+    """Return the numbers of a tensor as Dynamo has arguments of the frame; a fraction as known."""
+    if not _is_short(numbers[place]):
         return None
     source = graph_inputs.item_of_local(NUMBERS, place)
+    if isinstance(numbers[place], float):
+        compat.install_guard(source.make_guard(compat.GuardBuilder.EQUALS_MATCH))
+        return constant(numbers[place])
     result: Value = Value.build(tx, numbers[place], source).realize()
     return result
+
+
+def _note(tx: compat.Tracer, wanted: Slice, symbol: Any = None) -> None:
+    """Note what is computed in front of the graph if the trace fails."""
+    state = body_states.state_of(tx.output.root_tx.f_code)
+    is_noted = any(wanted == each for each, _ in state.noted)
+    if is_noted or len(state.slices) + len(state.noted) >= _SLICES:
+        return
+    scope = Scope(dict(tx.output.local_scope), tx.output.global_scope)
+    if _is_short(_computed(wanted, scope)):
+        state.noted.append((wanted, symbol))
 
 
 def _is_short(numbers: Any) -> bool:
@@ -143,27 +172,53 @@ def _count(numbers: Any) -> int:
 
 
 def _slice_of(tx: compat.Tracer, variable: TensorValue) -> Slice:
-    """Return what is behind a tensor of integers. Raises ``Refusal``."""
-    example = example_of(variable)
-    if example.is_floating_point() or example.is_complex() or type(variable) is not _TENSOR:
+    """Return what is behind a tensor. Raises ``Refusal``."""
+    if example_of(variable).is_complex() or type(variable) is not compat.TensorVariable:
         raise Refusal("constant-value")
-    nodes = behind(tx, variable.as_proxy().node, _may_be_run, _OPERATIONS)
+    wanted = variable.as_proxy().node
+    nodes = behind(tx, wanted, _may_be_run, _OPERATIONS)
     if is_written(tx, dict.fromkeys(nodes)):
+        nodes = _with_writes(tx, nodes)
+    return cut(tx, nodes, wanted)
+
+
+def _with_writes(tx: compat.Tracer, nodes: list[Node]) -> list[Node]:
+    """Return nodes with those that write to what they give, in the order of the graph.
+
+    Raises:
+        Refusal: something else sees what they write.
+    """
+    graph, found = tx.output.root_tracer.graph, dict.fromkeys(nodes)
+    if any(each.graph is not graph for each in nodes):
         raise Refusal("constant-value")
-    return cut(tx, nodes)
-
-
-_TENSOR: Final = compat.TensorVariable
+    is_complete = False
+    while not is_complete:
+        is_complete = True
+        memory = storages(found)
+        for each in graph.nodes:
+            if each in found or not is_in_place(each):
+                continue
+            written = storages_written(each, fake_mode_of(tx))
+            if written is None:
+                raise Refusal("constant-value")
+            if not memory.isdisjoint(written):
+                found |= dict.fromkeys(behind(tx, each, _may_be_run, _OPERATIONS))
+                is_complete = False
+    inputs = storages(each for each in found if each.op == "placeholder")
+    for each in filter(is_in_place, found):
+        written = storages_written(each, fake_mode_of(tx))
+        if written is None or not inputs.isdisjoint(written):
+            raise Refusal("constant-value")
+    return [each for each in graph.nodes if each in found]
 
 
 def _may_be_run(node: Node) -> bool:
-    """Return whether a node is given to the call, or computes something small, and nothing else."""
-    if not all(map(_is_small, parts_of(node))):
-        return False
+    """Return whether a node is given to the call, or computes something small."""
     if node.op == "placeholder":
-        return graph_inputs.source_of(node) is not None
+        return all(map(_is_small, parts_of(node))) and graph_inputs.source_of(node) is not None
     is_call = node.op in ("call_function", "call_method") and is_of_torch(node.target)
-    return is_call and not (is_in_place(node) or may_draw(node))
+    gives_nothing = node.target is operator.setitem
+    return is_call and not may_draw(node) and (gives_nothing or all(map(_is_small, parts_of(node))))
 
 
 def _is_small(example: Any) -> bool:

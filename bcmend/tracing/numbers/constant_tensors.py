@@ -55,7 +55,7 @@ def number_in(tx: compat.Tracer, variable: TensorValue) -> int | bool | float | 
     buffers = [each for each in found if each is not None]
     root, fake_mode = tx.output.root_tracer.graph, fake_mode_of(tx)
     constant_buffers.rely_on(
-        tx, buffers, lambda node: _writes_to(root, fake_mode, _storages([node]))
+        tx, buffers, lambda node: _writes_to(root, fake_mode, storages([node]))
     )
     return number
 
@@ -141,13 +141,14 @@ def _is_small(example: Any) -> bool:
 
 def is_written(tx: compat.Tracer, known: dict[Node, Any]) -> bool:
     """Return whether a tensor that was looked at has been changed in place, by whatever name."""
-    storages = _storages(known)
+    memory = storages(known)
     return any(
-        _writes_to(tracer.graph, fake_mode_of(tx), storages) for tracer in fx_graph.tracers(tx)
+        _writes_to(tracer.graph, fake_mode_of(tx), memory) for tracer in fx_graph.tracers(tx)
     )
 
 
-def _storages(nodes: Iterable[Node]) -> set[int]:
+def storages(nodes: Iterable[Node]) -> set[int]:
+    """Return the memory of the tensors that nodes give."""
     parts = (each for node in nodes for each in parts_of(node))
     return {storage_of(each) for each in parts if isinstance(each, torch.Tensor)}
 

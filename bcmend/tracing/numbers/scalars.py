@@ -183,6 +183,9 @@ def take(tx: compat.Tracer, variable: TensorValue) -> Value | None:
     number = compat.wrap_fx_proxy(tx, tx.output.create_proxy("call_method", "item", (proxy,), {}))
     if held is not None and isinstance(number, compat.SymNodeVariable):
         _tensors(tx)[number.as_proxy().node] = held
+    for symbol in shape_env.symbols_in(getattr(number, "sym_num", None)):
+        if example.is_floating_point():
+            ahead.note_fraction(tx, variable, symbol)
     assert isinstance(number, compat.VariableTracker)
     return number
 

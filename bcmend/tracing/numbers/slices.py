@@ -103,16 +103,17 @@ class _Operation:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """The calls behind a tensor, each of which has a place among their results."""
+    """The calls behind a tensor; each has a place among their results, as the tensor has."""
 
     steps: tuple[_Input | _Operation, ...]
+    place: int
 
     def value(self, scope: Scope) -> Any:
-        """Return what the last call gives, in a call of the program with these variables."""
+        """Return the tensor, in a call of the program with these variables."""
         results: list[Any] = []
         for each in self.steps:
             results.append(each.value(scope, results))
-        return results[-1]
+        return results[self.place]
 
 
 class Scope:
@@ -131,8 +132,8 @@ def _compiled(expression: str) -> CodeType:
     return compile(expression, "<input>", "eval")
 
 
-def cut(tx: compat.Tracer, nodes: list[Node]) -> Slice:
-    """Return the calls of nodes, inputs first, of which the last is what is asked for.
+def cut(tx: compat.Tracer, nodes: list[Node], wanted: Node) -> Slice:
+    """Return the calls of nodes, inputs first, one of which is what is wanted.
 
     Raises:
         Refusal: an input of the graph has no place where it is found at another call.
@@ -146,7 +147,7 @@ def cut(tx: compat.Tracer, nodes: list[Node]) -> Slice:
             continue
         places[node] = len(steps)
         steps.append(_input(node) if node.op == "placeholder" else _operation(node, places))
-    return Slice(tuple(steps))
+    return Slice(tuple(steps), places[wanted])
 
 
 def _input(node: Node) -> _Input:

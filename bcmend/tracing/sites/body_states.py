@@ -16,8 +16,8 @@ from bcmend.dynamo import compat, frames
 from bcmend.dynamo.models import translators
 from bcmend.tracing.sites import site_table, strict, suspects
 from bcmend.tracing.sites.findings import BodyState as BodyState
-from bcmend.tracing.sites.findings import with_code
 from bcmend.tracing.sites.findings import Stop as Stop
+from bcmend.tracing.sites.findings import with_code
 from bcmend.tracing.sites.session import SESSION
 
 #: A body is mended further at most so many times for one call. Each try is a trace; of 59
@@ -160,7 +160,7 @@ def try_again(
             stops = _stops(error, behind)
             if SESSION.patcher.mend_where_stopped(stops):
                 return True
-            if state.have_numbers():
+            if state.have_numbers(_asked_about(error)):
                 return True
             state.runs_plainly = not state.has_set_up and _sets_up(stops)
             state.has_set_up |= state.runs_plainly
@@ -169,7 +169,7 @@ def try_again(
             _stops(error)
         ):
             return True
-        elif not (state.have_numbers() or state.leave_numbers()):
+        elif not (state.have_numbers(_asked_about(error)) or state.leave_numbers()):
             strict.require_foreign(error)
             if not suspects.withdraw_recent("not-captured", summary(error)):
                 state.may_break = True
@@ -182,6 +182,17 @@ def _behind(error: BaseException) -> BaseException | None:
     while isinstance(behind, (compat.InternalTorchDynamoError, SyntaxError)):
         behind = behind.__context__
     return behind
+
+
+def _asked_about(error: BaseException) -> set[Any]:
+    """Return the symbols of data-dependent numbers that torch wanted to know something of."""
+    found: set[Any] = set()
+    pending: BaseException | None = error
+    while pending is not None:
+        if isinstance(pending, compat.GuardOnDataDependentSymNode):
+            found |= pending.cond.free_symbols
+        pending = pending.__cause__ or pending.__context__
+    return found
 
 
 def summary(error: BaseException) -> str:

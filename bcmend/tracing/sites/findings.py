@@ -8,7 +8,7 @@ from __future__ import annotations
 import operator
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import InitVar, dataclass, field
 from types import CodeType, FunctionType
 from typing import Any, Final
@@ -200,8 +200,8 @@ class BodyState:
     ones find; ``has_set_up``: the last one did.
     ``changing``: where it has found buffers of modules that do not stay as they are.
     ``slices``: what is computed in front of a call, whose numbers the body is given; ``noted``:
-    what the latest trace would have had so as well. ``spare``: the same code for calls whose
-    numbers would make one variant too many, without such numbers.
+    what the latest trace would have had so as well, a fraction with its symbol. ``spare``: the
+    same code for calls whose numbers would make one variant too many, without such numbers.
     """
 
     may_break: bool = False
@@ -217,7 +217,7 @@ class BodyState:
     has_set_up: bool = False
     changing: set[str] = field(default_factory=set)
     slices: list[Any] = field(default_factory=list)
-    noted: list[Any] = field(default_factory=list)
+    noted: list[tuple[Any, Any]] = field(default_factory=list)
     spare: CodeType | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -227,9 +227,14 @@ class BodyState:
         self.leaves_numbers = self.leaves_numbers or taken
         return taken
 
-    def have_numbers(self) -> bool:
-        """Have computed in front of later calls what was noted; return whether anything was."""
-        fresh = [each for each in self.noted if each not in self.slices]
+    def have_numbers(self, asked: Iterable[Any] = ()) -> bool:
+        """Have computed in front of later calls what was noted; return whether anything was.
+
+        Of the fractions only those of the symbols ``asked``: each value of one is a variant.
+        """
+        asked = set(asked)
+        wanted = [each for each, symbol in self.noted if symbol is None or symbol in asked]
+        fresh = [each for each in wanted if each not in self.slices]
         self.slices += fresh
         self.noted.clear()
         return bool(fresh)
