@@ -26,7 +26,7 @@ def site_records(functions: Sequence[FunctionType], policy: Policy) -> tuple[Sit
             # A split that was not made is no stop: the branch behind it has the outcome.
             if site.kind != SPLIT or record.status == "mended" or _reads_item(site):
                 records[site.name] = record
-    for live, code in site_table.calls_at(_places(functions)):
+    for live, code in site_table.met_at(_places(functions)):
         place = code.co_filename, live.line, code.co_qualname, 0
         records[live.key] = SiteRecord(live.key, *place, live.kind, *_outcome_of(live))
     return tuple(records.values())

@@ -29,7 +29,7 @@ from bcmend.tracing.effects.operator_runs import is_in_place, storages_written
 from bcmend.tracing.effects.random_draws import may_draw
 from bcmend.tracing.numbers.constant_tensors import is_of_torch, is_written, parts_of, storages
 from bcmend.tracing.numbers.slices import Scope, Slice, behind, cut, numbers_in
-from bcmend.tracing.sites import body_states
+from bcmend.tracing.sites import body_states, site_table
 from bcmend.tracing.sites.refusal import Refusal, attempt
 
 #: Operations behind a tensor, and elements of each tensor on the way. They are computed twice: in
@@ -134,14 +134,18 @@ def _found(tx: compat.Tracer, variable: TensorValue) -> Value | Slice | None:
     known = list(body_states.state_of(tx.output.root_tx.f_code).slices)
     if wanted not in known:
         return wanted
-    place = known.index(wanted)
-    return _given(tx, numbers, place) if place < len(numbers) else None
-
-
-def _given(tx: compat.Tracer, numbers: Any, place: int) -> Value | None:
-    """Return the numbers of a tensor as Dynamo has arguments of the frame; a fraction as known."""
-    if not _is_short(numbers[place]):
+    site = site_table.being_traced(tx, frames.resumed(tx.f_code), "numbers", "number")
+    if not site.active or policy.is_off(site.key):
         return None
+    place = known.index(wanted)
+    if place >= len(numbers) or not _is_short(numbers[place]):
+        return None
+    site.mended("ahead", "computed in front of the graph")
+    return _given(tx, numbers, place)
+
+
+def _given(tx: compat.Tracer, numbers: Any, place: int) -> Value:
+    """Return the numbers of a tensor as Dynamo has arguments of the frame; a fraction as known."""
     source = graph_inputs.item_of_local(NUMBERS, place)
     if isinstance(numbers[place], float):
         compat.install_guard(source.make_guard(compat.GuardBuilder.EQUALS_MATCH))
@@ -162,7 +166,7 @@ def _note(tx: compat.Tracer, wanted: Slice, symbol: Any = None) -> None:
 
 
 def _is_short(numbers: Any) -> bool:
-    if numbers is None:
+    if numbers is None or numbers != numbers:  # no guard on NaN would hold
         return False
     return not isinstance(numbers, tuple) or _count(numbers) <= _NUMBERS
 

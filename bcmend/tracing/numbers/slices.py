@@ -23,6 +23,7 @@ from bcmend.dynamo.models import graph_inputs
 from bcmend.tracing.sites.lifted_inputs import before_arms
 from bcmend.tracing.sites.refusal import Refusal
 
+_PLAIN: Final = (torch.Tensor, torch.nn.Parameter, int)
 _SYMBOLIC: Final = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
@@ -67,9 +68,13 @@ class _Input:
     """A value of the call, by an expression over its locals ``L`` and globals ``G``."""
 
     expression: str
+    kind: type
 
     def value(self, scope: Scope, results: list[Any]) -> Any:
-        return scope.value(self.expression)
+        found = scope.value(self.expression)
+        if type(found) is not self.kind:  # what is done to a subclass may have effects
+            raise TypeError(f"{type(found)} in place of {self.kind}")
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +157,10 @@ def cut(tx: compat.Tracer, nodes: list[Node], wanted: Node) -> Slice:
 
 def _input(node: Node) -> _Input:
     found = graph_inputs.source_of(node)
-    if found is None:
+    kind = None if found is None else type(found[1])
+    if found is None or not (kind in _PLAIN or kind in _SYMBOLIC):
         raise Refusal("constant-value")
-    return _Input(graph_inputs.expression_of(found[0]))
+    return _Input(graph_inputs.expression_of(found[0]), kind if kind in _PLAIN else int)
 
 
 def _operation(node: Node, places: Mapping[Node, int]) -> _Operation:

@@ -67,12 +67,12 @@ def being_traced(tx: compat.Tracer, code: CodeType, what: str, kind: str) -> Liv
     return found
 
 
-def calls_at(places: Container[tuple[str, int | None]]) -> list[tuple[LiveSite, CodeType]]:
-    """Return the sites of calls that may be substituted, at files and lines, and their code."""
+def met_at(places: Container[tuple[str, int | None]]) -> list[tuple[LiveSite, CodeType]]:
+    """Return the sites that no plan lists, at files and lines, and their code."""
     return [
         (site, code)
         for site in list(SESSION.sites.values())
-        if site.kind == "call"
+        if site.kind in ("call", "number")
         and (code := site._code()) is not None
         and (code.co_filename, site.line) in places
     ]

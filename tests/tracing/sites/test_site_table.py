@@ -152,7 +152,7 @@ def test_a_call_has_one_site_for_each_line() -> None:
     assert site_table.being_traced(_tracer(3), code, "copy", "call") is first
     other = site_table.being_traced(_tracer(4), code, "copy", "call")
     assert (first.key, first.line) == ("tests.module.caller:3:copy", 3)
-    assert site_table.calls_at({(code.co_filename, 4)}) == [(other, code)]
+    assert site_table.met_at({(code.co_filename, 4)}) == [(other, code)]
 
 
 def test_a_call_in_another_file_with_the_same_name_is_another_site() -> None:
@@ -165,4 +165,4 @@ def test_a_call_in_another_file_with_the_same_name_is_another_site() -> None:
 def test_only_calls_are_found_by_their_line() -> None:
     code = CODE.replace(co_name="output", co_qualname="output")
     site_table.being_traced(_tracer(9), code, "print", "output")
-    assert site_table.calls_at({(code.co_filename, 9)}) == []
+    assert site_table.met_at({(code.co_filename, 9)}) == []

@@ -1,0 +1,260 @@
+"""Numbers that say how many turns a loop makes are computed in front of the graph."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+import bcmend
+from bcmend.policy import Policy
+from tests.equivalence import Call, assert_equivalent, call, fresh
+
+pytestmark = pytest.mark.usefixtures("dynamo_begun_anew")
+
+Program = Callable[..., Any]
+Arguments = Sequence[tuple[Any, ...]]
+
+
+def _patches(*layouts: Sequence[tuple[int, int, int]]) -> Arguments:
+    """Arguments for images of some frames, rows and columns of patches."""
+    given = [torch.tensor(each) for each in layouts]
+    return [(torch.randn(int(each.prod(1).sum()), 4), each) for each in given]
+
+
+def _parts(*layouts: Sequence[int]) -> Arguments:
+    """Arguments for sequences of some lengths, one behind the other."""
+    return [(torch.randn(sum(each), 4), torch.tensor(each)) for each in layouts]
+
+
+def _calls(arguments: Arguments) -> Callable[[], list[Call]]:
+    return lambda: [call(*copy.deepcopy(each)) for each in arguments]
+
+
+def _assert_one_graph_each(program: Callable[[], Any], arguments: Arguments, **how: Any) -> None:
+    """Assert that calls are as in eager execution, and no more than one graph each."""
+    found = assert_equivalent(program, _calls(arguments), graphs=None, recompiles=None, **how)
+    assert found.graphs <= len(arguments)
+
+
+IMAGES = _patches([(1, 4, 6)], [(1, 4, 4), (1, 2, 6)], [(2, 4, 8)], [(1, 8, 4)])
+LENGTHS = _parts([2, 3, 4], [4, 4, 1], [3, 6], [9], [5, 2, 2])
+
+
+def _rows_of_a_grid(x: Tensor, grid: Tensor) -> Tensor:
+    places = []
+    for frames, height, width in grid.tolist():
+        rows = torch.arange(height).unsqueeze(1).expand(-1, width)
+        columns = torch.arange(width).unsqueeze(0).expand(height, -1)
+        places.append((rows * columns).flatten().repeat(frames))
+    return x * torch.cat(places)[:, None]
+
+
+def _linspace_of_rows(x: Tensor, grid: Tensor) -> Tensor:
+    found = []
+    for frames, height, width in grid:
+        rows = torch.linspace(0, 3, height)
+        columns = torch.linspace(0, 3, width)
+        found.append((rows[:, None] + columns[None]).flatten().repeat(frames))
+    return x + torch.cat(found)[:, None]
+
+
+def _attention_by_cumulative_lengths(x: Tensor, grid: Tensor) -> Tensor:
+    ends = torch.repeat_interleave(grid[:, 1] * grid[:, 2], grid[:, 0]).cumsum(0)
+    ends = functional.pad(ends, (1, 0))
+    lengths = (ends[1:] - ends[:-1]).tolist()
+    return torch.cat([part.softmax(0) for part in torch.split(x, lengths)])
+
+
+@pytest.mark.parametrize("fullgraph", [True, False])
+@pytest.mark.parametrize(
+    "program", [_rows_of_a_grid, _linspace_of_rows, _attention_by_cumulative_lengths]
+)
+def test_images_of_many_sizes(program: Program, fullgraph: bool) -> None:
+    _assert_one_graph_each(lambda: fresh(program), IMAGES, fullgraph=fullgraph)
+
+
+def _split_and_padded(x: Tensor, lengths: Tensor) -> Tensor:
+    most = max(lengths.tolist())
+    parts = x.split(lengths.tolist())
+    return torch.stack([functional.pad(each, (0, 0, 0, most - len(each))) for each in parts])
+
+
+def _as_integers(x: Tensor, lengths: Tensor) -> Tensor:
+    begin, sums = 0, []
+    for length in [int(each) for each in lengths]:
+        sums.append(x[begin : begin + length].sum(0))
+        begin += length
+    return torch.stack(sums)
+
+
+def _as_many_as_a_tensor_says(x: Tensor, lengths: Tensor) -> tuple[Tensor, list[int], str]:
+    chunks = torch.ceil(lengths / 2).long()
+    whole = [2] * chunks.sum()
+    text = "ab" * chunks.max()
+    return x * len(whole), whole, text
+
+
+def _written_in_place(x: Tensor, lengths: Tensor) -> Tensor:
+    chunks = torch.ceil(lengths / 2).long()
+    sizes = torch.full((int(chunks.sum()),), 2)
+    sizes[chunks.cumsum(0) - 1] = lengths - (chunks - 1) * 2
+    return torch.cat([each.softmax(0) for each in x.split(sizes.tolist())])
+
+
+def _through_a_fraction(x: Tensor, lengths: Tensor) -> Tensor:
+    steps = [torch.arange(0, 1 - 1e-6, 1 / each) for each in lengths]
+    return x * torch.cat(steps)[:, None]
+
+
+class _Kept(nn.Module):
+    """Keeps the lengths on itself, and reads them in another module."""
+
+    class Layer(nn.Module):
+        def __init__(self, owner: dict[str, Any]) -> None:
+            super().__init__()
+            self.owner = owner
+            self.linear = nn.Linear(4, 4)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.cat([self.linear(each) for each in x.split(self.owner["sizes"])])
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shared: dict[str, Any] = {}
+        self.layer = self.Layer(self.shared)
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        self.shared["sizes"] = lengths.tolist()
+        return self.layer(x)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("fullgraph", [True, False])
+@pytest.mark.parametrize(
+    "program",
+    [
+        _split_and_padded,
+        _as_integers,
+        _as_many_as_a_tensor_says,
+        _written_in_place,
+        _through_a_fraction,
+    ],
+)
+def test_sequences_of_many_lengths(program: Program, fullgraph: bool, training: bool) -> None:
+    _assert_one_graph_each(lambda: fresh(program), LENGTHS, fullgraph=fullgraph, training=training)
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_numbers_that_are_kept_on_an_object(training: bool) -> None:
+    _assert_one_graph_each(_Kept, LENGTHS, training=training)
+
+
+def _other_slices_by_a_flag(x: Tensor, lengths: Tensor, doubled: bool) -> Tensor:
+    if doubled:
+        lengths = lengths.flip(0)
+    return torch.cat([part.softmax(0) for part in x.split(lengths.tolist())])
+
+
+def test_what_is_computed_depends_on_the_path_taken() -> None:
+    calls = [(*each, flag) for each in LENGTHS[:2] for flag in (False, True, False)]
+    _assert_one_graph_each(lambda: fresh(_other_slices_by_a_flag), calls)
+
+
+def _changed_before(x: Tensor, lengths: Tensor) -> Tensor:
+    lengths.add_(1)
+    return torch.cat([part.softmax(0) for part in x.split(lengths.tolist())])
+
+
+def test_an_argument_that_is_changed_first_is_not_read_too_early() -> None:
+    calls = [
+        (torch.randn(9, 4), torch.tensor([1, 2, 3])),
+        (torch.randn(9, 4), torch.tensor([6, 1])),
+    ]
+    assert_equivalent(
+        lambda: fresh(_changed_before), _calls(calls), fullgraph=False, graphs=None, recompiles=None
+    )
+
+
+class _Layered(nn.Module):
+    """Reads of a result of a weight how to go on, which is not computed twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.router = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        counts = torch.bincount(self.router(x).argmax(-1))
+        return torch.cat([part.softmax(0) for part in x.split(counts.tolist())])
+
+
+def test_what_weights_decide_is_left_as_it_is() -> None:
+    module = _Layered()
+    bcmend.patch(module)
+    compiled = torch.compile(module, backend="eager")
+    x = torch.randn(7, 4)
+    assert torch.equal(compiled(x), module(x))
+    assert not any(each.lowering == "ahead" for each in bcmend.report(module).sites)
+
+
+def _indexed(x: Tensor, places: Tensor) -> Tensor:
+    return torch.stack([x[at] for at in places.tolist()])
+
+
+def test_a_call_that_raises_raises_the_same() -> None:
+    program = fresh(_indexed)
+    bcmend.patch(program)
+    compiled = torch.compile(program, backend="eager")
+    x = torch.randn(5, 2)
+    for places in ([0, 4], [1, 2], [1, 5], [3, 3], [-6, 0], [2, 1]):
+        expected, found = (_outcome(each, x, torch.tensor(places)) for each in (_indexed, compiled))
+        assert type(found) is type(expected)
+        assert str(found) == str(expected)
+
+
+def _outcome(program: Program, *given: Any) -> Any:
+    try:
+        return program(*given)
+    except IndexError as error:
+        return error
+
+
+def test_another_layout_is_another_variant_up_to_the_limit() -> None:
+    program = fresh(_attention_by_cumulative_lengths)
+    bcmend.patch(program)
+    counter = torch._dynamo.testing.CompileCounter()
+    compiled = torch.compile(program, backend=counter)
+    layouts = _patches(*([(1, 2, 2)] * count for count in range(1, 13)))
+    with torch._dynamo.config.patch(recompile_limit=4):
+        for given in (*layouts, *layouts):
+            assert torch.equal(compiled(*given), _attention_by_cumulative_lengths(*given))
+        before = counter.frame_count
+        for given in layouts:
+            compiled(*given)
+    assert counter.frame_count == before
+    assert before > 4  # what is beyond the limit is compiled in pieces
+
+
+def test_the_policy_leaves_numbers_in_the_graph() -> None:
+    program = fresh(_attention_by_cumulative_lengths)
+    bcmend.patch(program, policy=Policy(numbers="graph"))
+    with pytest.raises(torch._dynamo.exc.TorchDynamoException):
+        torch.compile(program, backend="eager", fullgraph=True)(*IMAGES[0])
+
+
+def test_a_report_lists_what_is_computed_in_front() -> None:
+    program = fresh(_attention_by_cumulative_lengths)
+    bcmend.patch(program)
+    torch.compile(program, backend="eager", fullgraph=True)(*IMAGES[0])
+    (site,) = (each for each in bcmend.report(program).sites if each.kind == "number")
+    assert (site.status, site.lowering) == ("mended", "ahead")
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
+def test_two_steps_of_training(backend: str) -> None:
+    _assert_one_graph_each(_Kept, LENGTHS[:2], training=True, backend=backend)
