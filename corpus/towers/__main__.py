@@ -2,9 +2,9 @@
 
 Each kind of code goes through twenty calls in at least five layouts (so many images, clips or texts
 of such sizes), in a process of its own: as it is and mended, each without and with fullgraph=True,
-and by hand, with its numbers read before the call. `graphs` are those that run in a call: from the
-fewest to the most, of calls that eager execution does not end with an error. `compiled` are all
-that the twenty calls compile. `whole` tells whether fullgraph=True compiles, equal to eager.
+and by hand, with its numbers read before the call. `graphs` are those that run in a call, from the
+fewest to the most. `compiled` are all that the twenty calls compile. `whole` tells whether it runs
+under fullgraph=True, equal to eager; what it raises there is among the details.
 
 Exit code 0 when what is mended is equal to eager execution, 1 when it is not, or does not run, 2
 for a wrong command line.
@@ -33,7 +33,7 @@ from corpus.towers.measure import BACKENDS, Measurement, OnStage, Way, measure
 from corpus.towers.record import append, read
 from corpus.towers.registry import KINDS
 
-TABLE_WIDTH: Final = 116
+TABLE_WIDTH: Final = 112
 #: Seconds that one kind may take.
 SECONDS: Final = {"counting": 300.0, "inductor": 1200.0}
 
@@ -59,7 +59,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--out", type=Path, metavar="FILE", help="add a line for each kind; go on behind FILE"
     )
-    parser.add_argument("--details", action="store_true", help="every difference and refused site")
+    parser.add_argument(
+        "--details", action="store_true", help="every difference, error and refused site"
+    )
     parsed = parser.parse_args(arguments)
     unknown = [name for name in parsed.names if name not in names]
     if unknown:
@@ -86,12 +88,6 @@ def _is_whole(way: Way | None) -> str:
     return "[green]yes[/]" if way.error is None and not way.differences else "[red]no[/]"
 
 
-def _obstacle(found: Measurement) -> str:
-    fullgraph = found.ways.get("mended, fullgraph")
-    not_whole = fullgraph.error if fullgraph and fullgraph.error else ""
-    return next(iter(found.faults), not_whole)
-
-
 def _row(found: Measurement) -> tuple[str, ...]:
     stock, mended, by_hand = (found.ways.get(way) for way in ("stock", "mended", "by hand"))
     return (
@@ -106,7 +102,6 @@ def _row(found: Measurement) -> tuple[str, ...]:
         _graphs(by_hand),
         _compiled(by_hand),
         "" if found.later_call is None else f"{found.later_call:.2f}",
-        _obstacle(found),
     )
 
 
@@ -131,7 +126,6 @@ def table(results: Sequence[Measurement], backend: str, mode: str) -> Table:
     shown.add_column("kind", no_wrap=True)
     for heading in _HEADINGS:
         shown.add_column(heading, justify="right")
-    shown.add_column("what stands in the way", max_width=34, no_wrap=True)
     for found in results:
         shown.add_row(*_row(found))
     return shown
@@ -167,6 +161,11 @@ def measure_all(
             yield found
 
 
+def _errors(found: Measurement) -> list[str]:
+    """Return what each way has raised that eager execution has not."""
+    return [f"{name}: {way.error}" for name, way in found.ways.items() if way.error]
+
+
 def _summary(results: Sequence[Measurement]) -> str:
     whole = {
         name: sum(name in each.ways and each.ways[name].is_whole for each in results)
@@ -193,7 +192,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             console.print(f"{found.name}: {line}", style="red", markup=False, soft_wrap=True)
     if parsed.details:
         for found in results:
-            for line in found.refusals:
+            for line in (*_errors(found), *found.refusals):
                 console.print(f"{found.name}: {line}", markup=False, soft_wrap=True)
     return 1 if faulty else 0
 

@@ -8,6 +8,7 @@ layout is no good, and neither is a call in which none runs any more.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -33,7 +34,8 @@ BACKENDS: Final = ("counting", "inductor")
 #: How a module is compiled: as it is, mended, each also under fullgraph=True; by hand.
 WAYS: Final = ("stock", "stock, fullgraph", "mended", "mended, fullgraph", "by hand")
 CALLS: Final = 20
-#: How often all layouts are called for a time, of which the median counts.
+#: How often all layouts are called before a time is taken, and how often then: the median counts.
+_WARM: Final = 3
 _TIMED: Final = 9
 
 OnStage = Callable[[str], None]
@@ -173,8 +175,13 @@ def first_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {lines[0]}"
 
 
-def _calls(model: Module, call: Callable[..., Any], layouts: Sequence[Inputs]) -> Iterator[Shown]:
-    """Go through all calls; in training with two steps for each layout."""
+def _calls(
+    model: Module, call: Callable[..., Any], layouts: Sequence[Inputs], *, by_hand: bool = False
+) -> Iterator[Shown]:
+    """Go through all calls; in training with two steps for each layout.
+
+    ``by_hand``: the call gets the numbers that the model reads out of the arguments.
+    """
     start = _copied(model.state_dict())
     steps = 2 if model.training else 1
     for number in range(CALLS):
@@ -182,6 +189,8 @@ def _calls(model: Module, call: Callable[..., Any], layouts: Sequence[Inputs]) -
         if number % steps == 0:
             model.load_state_dict(start)
             optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+        if by_hand:
+            arguments = _numbers(model, arguments)
         weights: dict[str, object] = {}
         try:
             with torch.set_grad_enabled(model.training):
@@ -192,6 +201,11 @@ def _calls(model: Module, call: Callable[..., Any], layouts: Sequence[Inputs]) -
             # what a call raises is something that it shows, and is compared
             output, raised = first_line(error), True
         yield Shown(_copied_output(output), arguments, _attributes(model), weights, raised)
+
+
+def _numbers(model: Module, arguments: Inputs) -> Inputs:
+    with torch.no_grad():
+        return model.numbers(**arguments)
 
 
 def _copied_output(value: object) -> object:
@@ -231,6 +245,7 @@ def _compiled(
     backend: str,
     *,
     fullgraph: bool = False,
+    by_hand: bool = False,
 ) -> Way:
     """Compile a call and go through all, up to one that raises what eager does not."""
     torch._dynamo.reset()
@@ -238,7 +253,7 @@ def _compiled(
     compiled = torch.compile(call, backend=counting, fullgraph=fullgraph)
     ran, made, operators = [0], [0], 0
     found: list[str] = []
-    for number, shown in enumerate(_calls(model, compiled, layouts)):
+    for number, shown in enumerate(_calls(model, compiled, layouts, by_hand=by_hand)):
         if shown.raised and shown.result != eager[number].result:
             error = f"call {number}: {shown.result}"
             return Way(_steps(ran), _steps(made), operators, error, tuple(found))
@@ -259,20 +274,17 @@ def _told(site: SiteRecord) -> str:
     return f"{place} {site.refusal}" + (f": {site.detail}" if site.detail else "")
 
 
-def handed_in(kind: Kind, seed: int = 0) -> list[Inputs]:
-    """Return the arguments of the calls by hand, read by a module of its own."""
-    model = kind.build(seed).eval()
-    with torch.no_grad():
-        return [model.numbers(**_copied(each)) for each in kind.layouts()]
+def calls_by_hand(kind: Kind, mode: str, seed: int = 0) -> list[Shown]:
+    """Return what the calls by hand show in eager execution."""
+    model = kind.build(seed).train(mode == "train")
+    return list(_calls(model, model.by_hand, kind.layouts(), by_hand=True))
 
 
-def _by_hand(kind: Kind, mode: str, eager: Sequence[Shown], backend: str, seed: int) -> Way:
-    """The calls by hand; arguments are other ones than those of eager execution."""
+def _by_hand(kind: Kind, mode: str, backend: str, seed: int) -> Way:
+    """Compare by hand with by hand: arguments and errors of these calls are their own."""
     model = kind.build(seed).train(mode == "train")
-    layouts = handed_in(kind, seed)
-    plain = list(_calls(model, model.by_hand, layouts))
-    model = kind.build(seed).train(mode == "train")
-    return _compiled(model, model.by_hand, layouts, plain, backend)
+    eager = calls_by_hand(kind, mode, seed)
+    return _compiled(model, model.by_hand, kind.layouts(), eager, backend, by_hand=True)
 
 
 def measure(
@@ -298,17 +310,17 @@ def measure(
             continue
         on_stage(way)
         if way == "by hand":
-            found[way] = _by_hand(kind, mode, eager, backend, seed)
+            found[way] = _by_hand(kind, mode, backend, seed)
             continue
         model = kind.build(seed).train(mode == "train")
-        calls = (model, kind.layouts(), eager, backend)
+        arguments = (model, kind.layouts(), eager, backend)
         fullgraph = way.endswith("fullgraph")
         if way.startswith("stock"):
-            found[way] = _compiled(model, *calls, fullgraph=fullgraph)
+            found[way] = _compiled(model, *arguments, fullgraph=fullgraph)
             continue
         bcmend.patch(model)
         try:
-            found[way] = _compiled(model, *calls, fullgraph=fullgraph)
+            found[way] = _compiled(model, *arguments, fullgraph=fullgraph)
             refusals |= {_told(site) for site in bcmend.report(model).refused}
         finally:
             bcmend.unpatch(model)
@@ -322,11 +334,11 @@ def measure(
 
 def _later_call(kind: Kind, mode: str, backend: str, seed: int) -> float:
     """Return the time of all layouts once mended, over that by hand, one after the other."""
-    model = kind.build(seed).train(mode == "train")
-    by_hand = _seconds(model, model.by_hand, handed_in(kind, seed), backend)
+    model, layouts = kind.build(seed).train(mode == "train"), kind.layouts()
+    by_hand = _seconds(model, model.by_hand, [_numbers(model, each) for each in layouts], backend)
     bcmend.patch(model)
     try:
-        return _seconds(model, model, kind.layouts(), backend) / by_hand
+        return _seconds(model, model, layouts, backend) / by_hand
     finally:
         bcmend.unpatch(model)
 
@@ -336,24 +348,20 @@ def _seconds(
 ) -> float:
     torch._dynamo.reset()
     compiled = torch.compile(call, backend=CountingBackend(backend))
-    for _ in _calls(model, compiled, layouts):
-        pass
     taken = []
-    for _ in range(_TIMED):
+    for _ in range(_WARM + _TIMED):
         start = perf_counter()
         for arguments in layouts:
             _once(model, compiled, arguments)
         taken.append(perf_counter() - start)
-    return median(taken)
+    return median(taken[_WARM:])
 
 
 def _once(model: Module, call: Callable[..., Any], arguments: Inputs) -> None:
-    """Call, and in training go back through the loss; what is raised is no matter here."""
-    try:
+    """Call, and in training go back through the loss."""
+    with contextlib.suppress(ValueError):  # as some kinds raise when numbers do not fit
         with torch.set_grad_enabled(model.training):
             output = call(**arguments)
         loss = _loss(output) if model.training else None
         if loss is not None:
             loss.backward()
-    except ValueError:
-        return
