@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from corpus.towers.kind import Inputs, Kind, Tower, kind
-from corpus.towers.kinds.layouts import WIDTH, films, images
+from corpus.towers.kinds.layouts import WIDTH, films, images, images_or_none
 
 _WINDOW: Final = 2
 
@@ -203,7 +203,7 @@ class WindowIndex(Tower):
 KINDS: Final[tuple[Kind, ...]] = (
     kind(AttentionByChunks, films),
     kind(GivenBoundaries, images),
-    kind(AttentionMask, images),
+    kind(AttentionMask, images_or_none),
     kind(LongestChunk, films),
     kind(WindowIndex, images),
 )

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from corpus.towers.kind import Inputs, Kind, Tower, kind
-from corpus.towers.kinds.layouts import WIDTH, films, packed, padded
+from corpus.towers.kinds.layouts import WIDTH, films_or_none, packed, padded
 
 
 class _Mixing(nn.Module):
@@ -229,5 +229,5 @@ KINDS: Final[tuple[Kind, ...]] = (
     kind(KeptForLater, packed),
     kind(ReturnedNumbers, packed),
     kind(ReadInEachLayer, padded),
-    kind(FramesInTurn, films),
+    kind(FramesInTurn, films_or_none),
 )

@@ -73,6 +73,11 @@ def films() -> Layouts:
     return _patches(FILMS)
 
 
+def films_or_none() -> Layouts:
+    """The same, and a call without a film."""
+    return _patches((*FILMS, ()))
+
+
 def packed() -> Layouts:
     """Frames of clips behind each other, and how long these are."""
     return [

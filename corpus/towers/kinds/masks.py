@@ -181,6 +181,28 @@ class GroupsOfEqualImages(_Layer):
         return found, torch.stack([each.sum(dim=0) for each in parts])
 
 
+class ClassesInTurn(_Layer):
+    """A loop over the classes that are there, each with the rows that a comparison selects."""
+
+    def forward(self, patches: Tensor, classes: Tensor) -> Tensor:
+        found, x = torch.zeros_like(patches), self.layer(patches)
+        for each in classes.unique(sorted=True):
+            rows = x[classes == each]
+            found[classes == each] = rows - rows.mean(dim=0)
+        return found
+
+    def numbers(self, patches: Tensor, classes: Tensor) -> Inputs:
+        rows = [(classes == each).nonzero().squeeze(1) for each in classes.unique()]
+        return {"patches": patches, "places": rows}
+
+    def by_hand(self, patches: Tensor, places: list[Tensor]) -> Tensor:
+        found, x = torch.zeros_like(patches), self.layer(patches)
+        for each in places:
+            rows = x[each]
+            found[each] = rows - rows.mean(dim=0)
+        return found
+
+
 def _masked() -> Layouts:
     """Images filled up to eight rows and columns, with masks of their own sizes."""
     found = []
@@ -217,4 +239,5 @@ KINDS: Final[tuple[Kind, ...]] = (
     kind(MaskedMean, _masked),
     kind(PlacesOfAMask, _masked),
     kind(GroupsOfEqualImages, _classes),
+    kind(ClassesInTurn, _classes),
 )

@@ -13,7 +13,15 @@ import torch
 from torch import Tensor, nn
 
 from corpus.towers.kind import Inputs, Kind, Layouts, Tower, kind
-from corpus.towers.kinds.layouts import FILMS, WIDTH, as_grids, drawn, films, images
+from corpus.towers.kinds.layouts import (
+    FILMS,
+    WIDTH,
+    as_grids,
+    drawn,
+    films,
+    images,
+    images_or_none,
+)
 
 Grids = Sequence[Sequence[int]]
 
@@ -172,6 +180,26 @@ class GridsOfTexts(_Merging):
         return found
 
 
+class LevelsOfFeatures(_Merging):
+    """Features of all levels of a pyramid behind each other become images again, level by level."""
+
+    def _of_one(self, features: Tensor, height: int, width: int) -> Tensor:
+        return features.transpose(0, 1).reshape(WIDTH, height, width).mean(dim=(1, 2))
+
+    def forward(self, patches: Tensor, grid_thw: Tensor) -> Tensor:
+        values, shapes = self.layer(patches), grid_thw[:, 1:]
+        parts = values.split([height * width for height, width in shapes.tolist()], dim=0)
+        found = []
+        for level, (height, width) in enumerate(shapes.tolist()):
+            found.append(self._of_one(parts[level], height, width))
+        return torch.stack(found)
+
+    def by_hand(self, patches: Tensor, grids: Grids) -> Tensor:
+        parts = self.layer(patches).split([h * w for _, h, w in grids], dim=0)
+        levels = zip(parts, grids, strict=True)
+        return torch.stack([self._of_one(each, h, w) for each, (_, h, w) in levels])
+
+
 class RowSeparators(_Merging):
     """A learned token behind each row, and one in front of each image and behind it."""
 
@@ -322,20 +350,21 @@ def _tiles() -> Layouts:
     ]
 
 
-def none_among_them() -> Layouts:
-    """Images as in other calls, and one of no row, which leaves an empty part."""
+def _some_empty() -> Layouts:
+    """Images as in other calls, none, and one of no row, which leaves an empty part."""
     empty = ((1, 4, 4), (1, 0, 4), (1, 2, 2))
     total = sum(map(prod, empty))
-    return [*images(), {"patches": drawn(total, WIDTH), "grid_thw": as_grids(empty)}]
+    return [*images_or_none(), {"patches": drawn(total, WIDTH), "grid_thw": as_grids(empty)}]
 
 
 KINDS: Final[tuple[Kind, ...]] = (
-    kind(SplitFeatures, none_among_them),
+    kind(SplitFeatures, _some_empty),
     kind(PatchMerger, images),
     kind(PixelShuffle, films),
     kind(TemporalPooling, films),
     kind(FramesOfFilms, _films_of_frames),
     kind(GridsOfTexts, _texts),
+    kind(LevelsOfFeatures, images),
     kind(RowSeparators, images),
     kind(Unpadding, _squares),
     kind(TilesOfImages, _tiles),

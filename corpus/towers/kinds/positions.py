@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from corpus.towers.kind import Inputs, Kind, Layouts, Tower, kind
-from corpus.towers.kinds.layouts import GRIDS, WIDTH, drawn, films, images
+from corpus.towers.kinds.layouts import GRIDS, WIDTH, drawn, films, films_or_none, images
 
 Grids = Sequence[Sequence[int]]
 
@@ -136,16 +136,16 @@ class RepeatedSizes(_OfImages):
         counts = grid_thw[:, 0] * grid_thw[:, 1] * grid_thw[:, 2]
         heights = torch.repeat_interleave(grid_thw[:, 1], counts)
         widths = torch.repeat_interleave(grid_thw[:, 2], counts)
-        starts = torch.repeat_interleave(F.pad(counts.cumsum(0)[:-1], (1, 0)), counts)
+        starts = torch.repeat_interleave(counts.cumsum(0) - counts, counts)
         within = (torch.arange(counts.sum()) - starts) % (heights * widths)
         row = (within // widths) * (_SIDE - 1) // (heights - 1).clamp(min=1)
         return self.layer(patches + self.positions(row))
 
     def by_hand(self, patches: Tensor, grids: Grids) -> Tensor:
-        rows = [
-            torch.arange(h).repeat_interleave(w).repeat(t) * (_SIDE - 1) // max(h - 1, 1)
-            for t, h, w in grids
-        ]
+        rows = [torch.arange(0)]
+        for t, h, w in grids:
+            of_frame = torch.arange(h).repeat_interleave(w)
+            rows.append(of_frame.repeat(t) * (_SIDE - 1) // max(h - 1, 1))
         return self.layer(patches + self.positions(torch.cat(rows)))
 
 
@@ -293,7 +293,7 @@ KINDS: Final[tuple[Kind, ...]] = (
     kind(RotaryPositions, _blocks),
     kind(RotaryTable, films),
     kind(InterpolatedPositions, films),
-    kind(RepeatedSizes, films),
+    kind(RepeatedSizes, films_or_none),
     kind(ResizedTable, _filled_up),
     kind(NearestBuckets, images),
     kind(FrameIndex, films),

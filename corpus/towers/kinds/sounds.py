@@ -215,6 +215,39 @@ class PackedSequence(Tower):
         return pad_packed_sequence(found, batch_first=True)[0]
 
 
+class PredictedDurations(_Layer):
+    """A layer says how often each frame is repeated; clips are filled up to the longest."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.duration = nn.Linear(WIDTH, 1)
+
+    def _durations(self, frames: Tensor) -> Tensor:
+        return (self.duration(frames).squeeze(-1).exp() * 1.5).round().long().clamp(1, 4)
+
+    def forward(self, frames: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        durations = self._durations(frames)
+        durations = durations * (torch.arange(frames.shape[1]) < lengths[:, None])
+        x, longest = self.layer(frames), durations.sum(dim=1).max()
+        found = torch.zeros(frames.shape[0], longest, WIDTH)
+        for at, (of_clip, repeats) in enumerate(zip(x, durations)):
+            repeated = torch.repeat_interleave(of_clip, repeats, dim=0)
+            found[at, : repeated.size(0)] = repeated
+        return found, durations
+
+    def numbers(self, frames: Tensor, lengths: Tensor) -> Inputs:
+        durations = self._durations(frames)
+        durations = durations * (torch.arange(frames.shape[1]) < lengths[:, None])
+        return {"frames": frames, "durations": durations, "sums": durations.sum(dim=1).tolist()}
+
+    def by_hand(self, frames: Tensor, durations: Tensor, sums: list[int]) -> tuple[Tensor, Tensor]:
+        x, parts = self.layer(frames), []
+        for of_clip, repeats, total in zip(x, durations, sums, strict=True):
+            rows = torch.repeat_interleave(of_clip, repeats, dim=0, output_size=total)
+            parts.append(F.pad(rows, (0, 0, 0, max(sums) - total)))
+        return torch.stack(parts), durations
+
+
 def _checked() -> Layouts:
     """Clips as in other calls; in the last one there is a frame too many."""
     frames = drawn(sum(LENGTHS[0]) + 1, WIDTH)
@@ -232,4 +265,5 @@ KINDS: Final[tuple[Kind, ...]] = (
     kind(UnpackedAndPadded, padded),
     kind(LongestOfAList, padded),
     kind(PackedSequence, padded),
+    kind(PredictedDurations, padded),
 )
