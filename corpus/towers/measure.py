@@ -9,7 +9,6 @@ layout is no good, and neither is a call in which none runs any more.
 from __future__ import annotations
 
 import contextlib
-import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
@@ -76,7 +75,8 @@ class Shown:
 class Way:
     """What became of all calls in one way.
 
-    ``ran``, ``compiled``: graphs, call by call. ``operators``: in the graphs of the first call.
+    ``ran``: graphs, call by call, of calls that eager execution does not end with an exception;
+    ``compiled``: of all calls. ``operators``: in the graphs of the first call.
     ``error``: what a call raised that eager execution did not raise, with which the calls ended.
     ``differences``: from eager execution.
     """
@@ -251,22 +251,24 @@ def _compiled(
     torch._dynamo.reset()
     counting = RunningBackend(backend)
     compiled = torch.compile(call, backend=counting, fullgraph=fullgraph)
-    ran, made, operators = [0], [0], 0
+    ran: list[int] = []
+    made: list[int] = []
+    operators = 0
+    error: str | None = None
     found: list[str] = []
+    before = (0, 0)
     for number, shown in enumerate(_calls(model, compiled, layouts, by_hand=by_hand)):
         if shown.raised and shown.result != eager[number].result:
             error = f"call {number}: {shown.result}"
-            return Way(_steps(ran), _steps(made), operators, error, tuple(found))
-        ran.append(counting.ran)
-        made.append(counting.graphs)
+            break
+        if not eager[number].raised:
+            ran.append(counting.ran - before[0])
+        made.append(counting.graphs - before[1])
+        before = (counting.ran, counting.graphs)
         operators = operators or counting.operators
         differing = _differences(eager[number], shown, backend)
         found += [f"call {number}: {each}" for each in differing]
-    return Way(_steps(ran), _steps(made), operators, None, tuple(found))
-
-
-def _steps(totals: Sequence[int]) -> tuple[int, ...]:
-    return tuple(after - before for before, after in itertools.pairwise(totals))
+    return Way(tuple(ran), tuple(made), operators, error, tuple(found))
 
 
 def _told(site: SiteRecord) -> str:

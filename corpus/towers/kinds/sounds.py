@@ -194,12 +194,12 @@ class LongestOfAList(_Layer):
     """The filling behind the longest clip is cut off."""
 
     def forward(self, frames: Tensor, lengths: Tensor) -> Tensor:
-        longest = max(lengths.tolist())
-        return self.layer(frames[:, :longest]) * longest
+        x, longest = self.layer(frames), max(lengths.tolist())
+        return x[:, :longest].tanh() * longest
 
     def by_hand(self, frames: Tensor, lengths: list[int]) -> Tensor:
         longest = max(lengths)
-        return self.layer(frames[:, :longest]) * longest
+        return self.layer(frames)[:, :longest].tanh() * longest
 
 
 class PackedSequence(Tower):
