@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from corpus.models.compare import differences
+from corpus.patterns.pattern import IS_FROM_2_15
 from corpus.towers import __main__ as command
 from corpus.towers.kind import Inputs, Kind, Tower, kind
 from corpus.towers.measure import (
@@ -29,12 +30,22 @@ from corpus.towers.registry import KINDS
 #: Kinds that are measured with bcmend by default: one that reads sizes of images, one of lengths,
 #: one of rows of experts, one that keeps numbers, one that raises.
 SAMPLE = (
-    "patch-merger",
+    "split-features",
     "longest-of-a-list",
     "experts-by-split",
     "kept-for-later",
     "checked-tokens",
 )
+
+#: What is not as it should be yet.
+OPEN = {
+    "first-end": pytest.mark.xfail(
+        not IS_FROM_2_15,
+        reason="a number is never found in a list of numbers that Dynamo does not know",
+        strict=True,
+    ),
+    "tiles-of-images": pytest.mark.skip("a trace of four tests in a loop takes many minutes"),
+}
 
 BY_HAND = [each for each in KINDS if each.has_by_hand]
 
@@ -72,14 +83,15 @@ def _counted() -> list[Inputs]:
     return [{"x": torch.ones(1, 2), "count": torch.tensor(each)} for each in range(5)]
 
 
+def _marks(each: Kind) -> list[pytest.MarkDecorator]:
+    if each.name in SAMPLE:
+        return []
+    return [pytest.mark.slow, *([OPEN[each.name]] if each.name in OPEN else [])]
+
+
 def _parameters() -> list[object]:
     return [
-        pytest.param(
-            each,
-            mode,
-            id=f"{each.name}-{mode}",
-            marks=[] if each.name in SAMPLE else pytest.mark.slow,
-        )
+        pytest.param(each, mode, id=f"{each.name}-{mode}", marks=_marks(each))
         for each in KINDS
         for mode in MODES
     ]
@@ -88,7 +100,7 @@ def _parameters() -> list[object]:
 def test_there_are_enough_kinds_and_each_is_there_once():
     names = [each.name for each in KINDS]
     assert len(set(names)) == len(names) >= 28
-    assert set(SAMPLE) < set(names)
+    assert set(SAMPLE) | set(OPEN) < set(names)
     assert len(BY_HAND) >= len(names) - 1
 
 
