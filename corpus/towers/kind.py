@@ -21,7 +21,8 @@ class Tower(Module):
     """A module that reads numbers out of tensors.
 
     A subclass with ``by_hand`` has ``numbers`` too: from the arguments of a call, without
-    gradients, those of ``by_hand``, which computes what ``forward`` computes.
+    gradients, those of ``by_hand``, which computes what ``forward`` computes. What does not fit is
+    an exception of ``numbers`` then.
     """
 
     def numbers(self, **inputs: Any) -> Inputs:

@@ -189,10 +189,10 @@ def _calls(
         if number % steps == 0:
             model.load_state_dict(start)
             optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-        if by_hand:
-            arguments = _numbers(model, arguments)
         weights: dict[str, object] = {}
         try:
+            if by_hand:
+                arguments = _numbers(model, arguments)
             with torch.set_grad_enabled(model.training):
                 output, raised = call(**arguments), False
             if model.training:
@@ -336,8 +336,13 @@ def measure(
 
 def _later_call(kind: Kind, mode: str, backend: str, seed: int) -> float:
     """Return the time of all layouts once mended, over that by hand, one after the other."""
-    model, layouts = kind.build(seed).train(mode == "train"), kind.layouts()
-    by_hand = _seconds(model, model.by_hand, [_numbers(model, each) for each in layouts], backend)
+    model = kind.build(seed).train(mode == "train")
+    layouts, handed_in = [], []
+    for each in kind.layouts():
+        with contextlib.suppress(ValueError):  # numbers that do not fit are not timed
+            handed_in.append(_numbers(model, each))
+            layouts.append(each)
+    by_hand = _seconds(model, model.by_hand, handed_in, backend)
     bcmend.patch(model)
     try:
         return _seconds(model, model, layouts, backend) / by_hand
@@ -361,9 +366,8 @@ def _seconds(
 
 def _once(model: Module, call: Callable[..., Any], arguments: Inputs) -> None:
     """Call, and in training go back through the loss."""
-    with contextlib.suppress(ValueError):  # as some kinds raise when numbers do not fit
-        with torch.set_grad_enabled(model.training):
-            output = call(**arguments)
-        loss = _loss(output) if model.training else None
-        if loss is not None:
-            loss.backward()
+    with torch.set_grad_enabled(model.training):
+        output = call(**arguments)
+    loss = _loss(output) if model.training else None
+    if loss is not None:
+        loss.backward()

@@ -47,18 +47,20 @@ class CheckedTokens(_Embedded):
         return embedded.masked_scatter(mask, found)
 
     def numbers(self, ids: Tensor, features: Tensor) -> Inputs:
-        return {"ids": ids, "features": features, "count": int((ids == _IMAGE).sum())}
-
-    def by_hand(self, ids: Tensor, features: Tensor, count: int) -> Tensor:
-        embedded, found = self.embed(ids), self.layer(features)
-        if count != found.shape[0]:
+        count = int((ids == _IMAGE).sum())
+        if count != features.shape[0]:
             raise ValueError(
-                f"image features and tokens do not match: {count} and {found.shape[0]}"
+                f"image features and tokens do not match: {count} and {features.shape[0]}"
             )
-        return embedded.masked_scatter((ids == _IMAGE).unsqueeze(-1).expand_as(embedded), found)
+        return {"ids": ids, "features": features}
+
+    def by_hand(self, ids: Tensor, features: Tensor) -> Tensor:
+        embedded = self.embed(ids)
+        mask = (ids == _IMAGE).unsqueeze(-1).expand_as(embedded)
+        return embedded.masked_scatter(mask, self.layer(features))
 
 
-class SelectedTokens(_Embedded):
+class SelectedTokens(CheckedTokens):
     """The same, where what is compared is how much of a tensor a mask selects."""
 
     def forward(self, ids: Tensor, features: Tensor) -> Tensor:
@@ -70,13 +72,9 @@ class SelectedTokens(_Embedded):
         return embedded.masked_scatter(mask, found)
 
     def numbers(self, ids: Tensor, features: Tensor) -> Inputs:
-        return {"ids": ids, "features": features, "count": int((ids == _IMAGE).sum())}
-
-    def by_hand(self, ids: Tensor, features: Tensor, count: int) -> Tensor:
-        embedded, found = self.embed(ids), self.layer(features)
-        if count * WIDTH != found.numel():
+        if (count := int((ids == _IMAGE).sum())) != features.shape[0]:
             raise ValueError(f"image features do not match the tokens: {count}")
-        return embedded.masked_scatter((ids == _IMAGE).unsqueeze(-1).expand_as(embedded), found)
+        return {"ids": ids, "features": features}
 
 
 class NoImages(_Embedded):
