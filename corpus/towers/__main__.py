@@ -134,6 +134,7 @@ def table(results: Sequence[Measurement], backend: str, mode: str) -> Table:
 def _isolated(kind: Kind, mode: str, backend: str, timed: bool) -> Measurement:
     def work(on_stage: OnStage) -> Measurement:
         warnings.simplefilter("ignore")
+        logging.disable(logging.WARNING)
         return measure(kind, mode, backend=backend, timed=timed, on_stage=on_stage)
 
     found = isolated(work, Limits(seconds=SECONDS[backend]))

@@ -15,8 +15,12 @@ from corpus.towers.kinds import (
     positions,
     sounds,
     tokens,
+    whole,
 )
 
-TOPICS: Final = (positions, attention, merging, masks, sounds, experts, tokens, kept, losses)
+TOPICS: Final = (
+    *(positions, attention, merging, masks, sounds, experts),
+    *(tokens, kept, losses, whole),
+)
 
 KINDS: Final[tuple[Kind, ...]] = tuple(each for topic in TOPICS for each in topic.KINDS)

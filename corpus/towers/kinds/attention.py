@@ -30,7 +30,7 @@ def boundaries(grid_thw: Tensor) -> Tensor:
     return F.pad(seen.cumsum(dim=0, dtype=torch.int32), (1, 0), value=0)
 
 
-class _Heads(nn.Module):
+class Heads(nn.Module):
     """The projections of one layer of attention."""
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class _Heads(nn.Module):
         return x + self.outside(torch.cat([attended(*each) for each in zip(*splits, strict=True)]))
 
 
-class _Chunked(_Heads):
+class Chunked(Heads):
     """A layer that asks for the lengths itself, for each of three tensors."""
 
     def forward(self, x: Tensor, cu_seqlens: Tensor) -> Tensor:
@@ -60,7 +60,7 @@ class AttentionByChunks(Tower):
 
     def __init__(self) -> None:
         super().__init__()
-        self.layers = nn.ModuleList([_Chunked(), _Chunked()])
+        self.layers = nn.ModuleList([Chunked(), Chunked()])
 
     def forward(self, patches: Tensor, grid_thw: Tensor) -> Tensor:
         cu_seqlens = boundaries(grid_thw)
@@ -94,7 +94,7 @@ class AttentionMask(Tower):
 
     def __init__(self) -> None:
         super().__init__()
-        self.layer = _Heads()
+        self.layer = Heads()
 
     def _seen(self, patches: Tensor, mask: Tensor) -> Tensor:
         query, key, value = (each[None] for each in self.layer.parts(patches))
@@ -125,7 +125,7 @@ class LongestChunk(Tower):
 
     def __init__(self) -> None:
         super().__init__()
-        self.layers = nn.ModuleList([_Heads(), _Heads()])
+        self.layers = nn.ModuleList([Heads(), Heads()])
 
     def _layers(self, patches: Tensor, cu_seqlens: Tensor, longest: int) -> Tensor:
         lengths = cu_seqlens[1:] - cu_seqlens[:-1]
@@ -156,7 +156,7 @@ class LongestChunk(Tower):
         return self._layers(patches, cu_seqlens, longest)
 
 
-def _windows(grids: Sequence[Sequence[int]]) -> tuple[Tensor, list[int]]:
+def windows_of(grids: Sequence[Sequence[int]]) -> tuple[Tensor, list[int]]:
     """Which patches each window has, window by window, and where each window begins."""
     index, begins, first = [], [0], 0
     for t, h, w in grids:
@@ -178,17 +178,17 @@ class WindowIndex(Tower):
 
     def __init__(self) -> None:
         super().__init__()
-        self.layers = nn.ModuleList([_Chunked(), _Chunked()])
+        self.layers = nn.ModuleList([Chunked(), Chunked()])
 
     def forward(self, patches: Tensor, grid_thw: Tensor) -> Tensor:
-        index, begins = _windows(grid_thw.tolist())
+        index, begins = windows_of(grid_thw.tolist())
         cu_windows = torch.unique_consecutive(torch.tensor(begins, dtype=torch.int32))
         patches = self.layers[0](patches[index], cu_windows)
         patches = patches[torch.argsort(index)]
         return self.layers[1](patches, boundaries(grid_thw))
 
     def numbers(self, patches: Tensor, grid_thw: Tensor) -> Inputs:
-        index, begins = _windows(grid_thw.tolist())
+        index, begins = windows_of(grid_thw.tolist())
         windows = torch.unique_consecutive(torch.tensor(begins)).diff().tolist()
         frames = boundaries(grid_thw).diff().tolist()
         return {"patches": patches, "index": index, "windows": windows, "frames": frames}

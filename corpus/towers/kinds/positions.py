@@ -29,7 +29,7 @@ def rotated(x: Tensor, places: Tensor) -> Tensor:
     return x * angles.cos() + torch.cat([-right, left], dim=-1) * angles.sin()
 
 
-def _in_blocks(height: int, width: int, size: int) -> Tensor:
+def in_blocks(height: int, width: int, size: int) -> Tensor:
     """Rows and columns of an image, block by block."""
     rows, columns = torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")
     shape = (height // size, size, width // size, size)
@@ -54,7 +54,7 @@ class RotaryPositions(_OfImages):
     def forward(self, patches: Tensor, grid_thw: Tensor, sizes: Tensor) -> Tensor:
         patches, places = self.layer(patches), []
         for (t, h, w), size in zip(grid_thw.tolist(), sizes.tolist()):
-            places.append(_in_blocks(h, w, size).repeat(t, 1))
+            places.append(in_blocks(h, w, size).repeat(t, 1))
         return rotated(patches, torch.cat(places))
 
     def numbers(self, patches: Tensor, grid_thw: Tensor, sizes: Tensor) -> Inputs:
@@ -62,8 +62,7 @@ class RotaryPositions(_OfImages):
 
     def by_hand(self, patches: Tensor, grids: Grids, sizes: list[int]) -> Tensor:
         places = [
-            _in_blocks(h, w, size).repeat(t, 1)
-            for (t, h, w), size in zip(grids, sizes, strict=True)
+            in_blocks(h, w, size).repeat(t, 1) for (t, h, w), size in zip(grids, sizes, strict=True)
         ]
         return rotated(self.layer(patches), torch.cat(places))
 
@@ -79,13 +78,13 @@ class RotaryTable(_OfImages):
         patches = self.layer(patches)
         longest = int(grid_thw[:, 1:].max().item())
         table = torch.outer(torch.arange(longest), torch.tensor([1.0, 0.1]))
-        places = [_in_blocks(h, w, _MERGE).repeat(t, 1) for t, h, w in grid_thw.tolist()]
+        places = [in_blocks(h, w, _MERGE).repeat(t, 1) for t, h, w in grid_thw.tolist()]
         return self._turned(patches, table, torch.cat(places))
 
     def by_hand(self, patches: Tensor, grids: Grids) -> Tensor:
         longest = max(max(h, w) for _, h, w in grids)
         table = torch.outer(torch.arange(longest), torch.tensor([1.0, 0.1]))
-        places = [_in_blocks(h, w, _MERGE).repeat(t, 1) for t, h, w in grids]
+        places = [in_blocks(h, w, _MERGE).repeat(t, 1) for t, h, w in grids]
         return self._turned(self.layer(patches), table, torch.cat(places))
 
 
@@ -244,7 +243,7 @@ class CroppedPatches(Tower):
 
     def _together(self, cropped: list[Tensor]) -> Tensor:
         rows = torch.cat([each.flatten(1).T for each in cropped])
-        places = torch.cat([_in_blocks(each.shape[-2], each.shape[-1], 1) for each in cropped])
+        places = torch.cat([in_blocks(each.shape[-2], each.shape[-1], 1) for each in cropped])
         return rotated(rows, places)
 
     def forward(self, pixels: Tensor, sizes: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_se
 from corpus.towers.kind import Inputs, Kind, Layouts, Tower, kind
 from corpus.towers.kinds.layouts import LENGTHS, WIDTH, drawn, packed, padded
 
-_CHUNK: Final = 4
+CHUNK: Final = 4
 
 
 class _Layer(Tower):
@@ -39,16 +39,16 @@ class AudioChunks(_Layer):
 
     def forward(self, frames: Tensor, lengths: Tensor) -> Tensor:
         frames = self.layer(frames)
-        numbers = torch.ceil(lengths / _CHUNK).long()
-        sizes = torch.full((numbers.sum(),), _CHUNK, dtype=torch.long)
+        numbers = torch.ceil(lengths / CHUNK).long()
+        sizes = torch.full((numbers.sum(),), CHUNK, dtype=torch.long)
         lasts = F.pad(numbers, (1, 0), value=-1).cumsum(0)[1:]
-        sizes[lasts] = lengths % _CHUNK
-        sizes = torch.where(sizes == 0, _CHUNK, sizes)
+        sizes[lasts] = lengths % CHUNK
+        sizes = torch.where(sizes == 0, CHUNK, sizes)
         return self._filled_up(frames.split(sizes.tolist(), dim=0))
 
     def numbers(self, frames: Tensor, lengths: Tensor) -> Inputs:
         clips = lengths.tolist()
-        sizes = [min(_CHUNK, each - at) for each in clips for at in range(0, each, _CHUNK)]
+        sizes = [min(CHUNK, each - at) for each in clips for at in range(0, each, CHUNK)]
         return {"frames": frames, "sizes": sizes}
 
     def by_hand(self, frames: Tensor, sizes: list[int]) -> Tensor:
@@ -127,17 +127,17 @@ class ChunkNumbers(_Layer):
     """How many chunks each clip has, asked for one by one."""
 
     def _means(self, frames: Tensor, number: int) -> Tensor:
-        chunks = frames[: number * _CHUNK].view(number, _CHUNK, WIDTH)
+        chunks = frames[: number * CHUNK].view(number, CHUNK, WIDTH)
         return self.layer(chunks).mean(dim=1)
 
     def forward(self, frames: Tensor, lengths: Tensor) -> Tensor:
         numbers = []
         for at in range(lengths.shape[0]):
-            numbers.append(math.ceil(lengths[at].item() / _CHUNK))
+            numbers.append(math.ceil(lengths[at].item() / CHUNK))
         return torch.cat([self._means(each, number) for each, number in zip(frames, numbers)])
 
     def by_hand(self, frames: Tensor, lengths: list[int]) -> Tensor:
-        numbers = [math.ceil(each / _CHUNK) for each in lengths]
+        numbers = [math.ceil(each / CHUNK) for each in lengths]
         clips = zip(frames, numbers, strict=True)
         return torch.cat([self._means(each, number) for each, number in clips])
 

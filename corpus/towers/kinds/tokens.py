@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from corpus.towers.kind import Inputs, Kind, Layouts, Tower, kind
 from corpus.towers.kinds.layouts import GRIDS, WIDTH, as_grids, drawn
 
-_TOKENS: Final = 12
+TOKENS: Final = 12
 _FIRST: Final = 1
-_IMAGE: Final = 2
+IMAGE: Final = 2
 _LAST: Final = 3
 _END: Final = 4
 _MERGE: Final = 2
@@ -28,7 +28,7 @@ class _Embedded(Tower):
 
     def __init__(self) -> None:
         super().__init__()
-        self.embed = nn.Embedding(_TOKENS, WIDTH)
+        self.embed = nn.Embedding(TOKENS, WIDTH)
         self.layer = nn.Linear(WIDTH, WIDTH)
 
 
@@ -38,16 +38,16 @@ class CheckedTokens(_Embedded):
     def forward(self, ids: Tensor, features: Tensor) -> Tensor:
         embedded = self.embed(ids)
         found = self.layer(features)
-        n_tokens = (ids == _IMAGE).sum().item()
+        n_tokens = (ids == IMAGE).sum().item()
         if n_tokens != found.shape[0]:
             raise ValueError(
                 f"image features and tokens do not match: {n_tokens} and {found.shape[0]}"
             )
-        mask = (ids == _IMAGE).unsqueeze(-1).expand_as(embedded)
+        mask = (ids == IMAGE).unsqueeze(-1).expand_as(embedded)
         return embedded.masked_scatter(mask, found)
 
     def numbers(self, ids: Tensor, features: Tensor) -> Inputs:
-        count = int((ids == _IMAGE).sum())
+        count = int((ids == IMAGE).sum())
         if count != features.shape[0]:
             raise ValueError(
                 f"image features and tokens do not match: {count} and {features.shape[0]}"
@@ -56,7 +56,7 @@ class CheckedTokens(_Embedded):
 
     def by_hand(self, ids: Tensor, features: Tensor) -> Tensor:
         embedded = self.embed(ids)
-        mask = (ids == _IMAGE).unsqueeze(-1).expand_as(embedded)
+        mask = (ids == IMAGE).unsqueeze(-1).expand_as(embedded)
         return embedded.masked_scatter(mask, self.layer(features))
 
 
@@ -65,14 +65,14 @@ class SelectedTokens(CheckedTokens):
 
     def forward(self, ids: Tensor, features: Tensor) -> Tensor:
         embedded, found = self.embed(ids), self.layer(features)
-        mask = (ids == _IMAGE).unsqueeze(-1).expand_as(embedded)
+        mask = (ids == IMAGE).unsqueeze(-1).expand_as(embedded)
         if embedded[mask].numel() != found.numel():
-            count = (ids == _IMAGE).sum()
+            count = (ids == IMAGE).sum()
             raise ValueError(f"image features do not match the tokens: {count}")
         return embedded.masked_scatter(mask, found)
 
     def numbers(self, ids: Tensor, features: Tensor) -> Inputs:
-        if (count := int((ids == _IMAGE).sum())) != features.shape[0]:
+        if (count := int((ids == IMAGE).sum())) != features.shape[0]:
             raise ValueError(f"image features do not match the tokens: {count}")
         return {"ids": ids, "features": features}
 
@@ -82,18 +82,18 @@ class NoImages(_Embedded):
 
     def forward(self, ids: Tensor, features: Tensor) -> Tensor:
         embedded = self.embed(ids)
-        if features is not None and (ids == _IMAGE).any():
-            mask = (ids == _IMAGE).unsqueeze(-1)
+        if features is not None and (ids == IMAGE).any():
+            mask = (ids == IMAGE).unsqueeze(-1)
             embedded = embedded.masked_scatter(mask, self.layer(features))
         return embedded
 
     def numbers(self, ids: Tensor, features: Tensor) -> Inputs:
-        return {"ids": ids, "features": features, "any_there": bool((ids == _IMAGE).any())}
+        return {"ids": ids, "features": features, "any_there": bool((ids == IMAGE).any())}
 
     def by_hand(self, ids: Tensor, features: Tensor, any_there: bool) -> Tensor:
         embedded = self.embed(ids)
         if any_there:
-            mask = (ids == _IMAGE).unsqueeze(-1)
+            mask = (ids == IMAGE).unsqueeze(-1)
             embedded = embedded.masked_scatter(mask, self.layer(features))
         return embedded
 
@@ -141,10 +141,10 @@ class RopeIndex(_Embedded):
         for row, text in enumerate(ids):
             text = text[mask[row] == 1]
             begins = torch.argwhere(text == _FIRST).squeeze(1)
-            images = (text[begins + 1] == _IMAGE).sum()
+            images = (text[begins + 1] == IMAGE).sum()
             tokens, found, start = text.tolist(), [], 0
             for _ in range(images):
-                end = tokens.index(_IMAGE, start)
+                end = tokens.index(IMAGE, start)
                 t, h, w = grid_thw[at][0], grid_thw[at][1], grid_thw[at][2]
                 at += 1
                 grid = (t.item(), h.item(), w.item())
@@ -167,7 +167,7 @@ class RopeIndex(_Embedded):
     def numbers(self, ids: Tensor, grid_thw: Tensor, mask: Tensor) -> Inputs:
         grids, texts = iter(grid_thw.tolist()), []
         for row, text in enumerate(ids):
-            of_text = (text[mask[row] == 1] == _IMAGE).long().tolist()
+            of_text = (text[mask[row] == 1] == IMAGE).long().tolist()
             groups = [(key, len(list(group))) for key, group in itertools.groupby(of_text)]
             texts.append([next(grids) if key else [length] for key, length in groups])
         return {"ids": ids, "texts": texts}
@@ -267,23 +267,23 @@ def _text(*groups: tuple[int, int]) -> list[int]:
     return [token for token, count in groups for _ in range(count)]
 
 
-def _features(grid: Sequence[int]) -> int:
+def features_of(grid: Sequence[int]) -> int:
     return grid[0] * (grid[1] // _MERGE) * (grid[2] // _MERGE)
 
 
-def _of_images(grids: Sequence[Sequence[int]]) -> list[int]:
+def text_with_images(grids: Sequence[Sequence[int]]) -> list[int]:
     """A text with images, of which each stands between two tokens, and words around."""
     inside: list[tuple[int, int]] = []
     for number, grid in enumerate(grids):
-        inside += [(7, number + 1), (_FIRST, 1), (_IMAGE, _features(grid)), (_LAST, 1)]
+        inside += [(7, number + 1), (_FIRST, 1), (IMAGE, features_of(grid)), (_LAST, 1)]
     return _text(*inside, (8, 3), (_END, 1), (9, 2))
 
 
 def _of_each(*, also_none: bool = False, wrong: bool = False) -> Layouts:
     found: list[Inputs] = []
     for grids in (*GRIDS, *(((),) if also_none else ())):
-        features = drawn(sum(map(_features, grids)), WIDTH)
-        found.append({"ids": torch.tensor([_of_images(grids)]), "features": features})
+        features = drawn(sum(map(features_of, grids)), WIDTH)
+        found.append({"ids": torch.tensor([text_with_images(grids)]), "features": features})
     if wrong:
         found.append(found[0] | {"features": drawn(3, WIDTH)})
     return found
@@ -309,7 +309,7 @@ def _two_texts() -> list[tuple[Tensor, Tensor, Tensor]]:
     found = []
     for grids in GRIDS:
         half = len(grids) // 2
-        texts = [_of_images(grids[half:]), _of_images(grids[:half])]
+        texts = [text_with_images(grids[half:]), text_with_images(grids[:half])]
         width = max(map(len, texts))
         ids = torch.tensor([[0] * (width - len(each)) + each for each in texts])
         found.append((ids, (ids != 0).long(), as_grids((*grids[half:], *grids[:half]))))
@@ -323,7 +323,7 @@ def _masked_texts() -> Layouts:
 
 def _typed_texts() -> Layouts:
     """The same with types of tokens."""
-    return [{"ids": a, "types": (a == _IMAGE).long(), "grid_thw": c} for a, _, c in _two_texts()]
+    return [{"ids": a, "types": (a == IMAGE).long(), "grid_thw": c} for a, _, c in _two_texts()]
 
 
 KINDS: Final[tuple[Kind, ...]] = (
