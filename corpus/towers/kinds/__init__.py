@@ -1,0 +1,1 @@
+"""The kinds of code, by what they do with their numbers."""
