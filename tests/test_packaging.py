@@ -14,20 +14,31 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from bcmend.dynamo.contract import recorded
+
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
+#: One for each release of torch; the first is that of the commands in the documentation.
+CONSTRAINTS = ["constraints.txt", *sorted(each.name for each in ROOT.glob("constraints-torch-*"))]
+
+
 def _lines(name: str) -> list[str]:
-    """The lines of a requirements file without comments."""
-    written = (ROOT / name).read_text(encoding="utf-8").splitlines()
-    return [line for line in written if line and not line.startswith("#")]
+    """The lines of a requirements file, and of those that it names, without comments."""
+    found = []
+    for line in (ROOT / name).read_text(encoding="utf-8").splitlines():
+        if line.startswith("-c "):
+            found += _lines(line.removeprefix("-c "))
+        elif line and not line.startswith("#"):
+            found.append(line)
+    return found
 
 
-def _pins() -> dict[str, Version]:
-    pinned = [line.split("==") for line in _lines("constraints.txt")]
-    return {canonicalize_name(name): Version(version) for name, version in pinned}
+def _pins(name: str = CONSTRAINTS[0]) -> dict[str, Version]:
+    pinned = [line.split("==") for line in _lines(name)]
+    return {canonicalize_name(package): Version(version) for package, version in pinned}
 
 
 def _requirements() -> list[Requirement]:
@@ -43,15 +54,29 @@ def _marked(name: str) -> list[str]:
     return block.splitlines()
 
 
+@pytest.mark.parametrize("constraints", CONSTRAINTS)
 @pytest.mark.parametrize("wanted", _requirements(), ids=str)
-def test_every_dependency_is_pinned_inside_its_range(wanted: Requirement):
-    pin = _pins()[canonicalize_name(wanted.name)]
+def test_every_dependency_is_pinned_inside_its_range(wanted: Requirement, constraints: str):
+    pin = _pins(constraints)[canonicalize_name(wanted.name)]
     assert pin in wanted.specifier
     assert any(bound.operator == ">=" for bound in wanted.specifier)
 
 
-def test_every_pin_is_exact_and_written_once():
-    lines = _lines("constraints.txt")
+def test_the_range_of_torch_is_what_is_tested():
+    """Each tested release has its constraints; no other that is recorded, or comes, is allowed."""
+    (wanted,) = [each for each in _requirements() if each.name == "torch"]
+    known = recorded.releases()
+    tested = {each.version for each in known if each.is_tested}
+    assert {str(_pins(name)["torch"]) for name in CONSTRAINTS} == tested
+    minors = {Version(each).minor for each in tested}
+    for minor in range(min(minors) - 1, max(minors) + 2):
+        assert wanted.specifier.contains(f"2.{minor}.0") is (minor in minors)
+    assert {each.version for each in known if each.version in wanted.specifier} == tested
+
+
+@pytest.mark.parametrize("constraints", CONSTRAINTS)
+def test_every_pin_is_exact_and_written_once(constraints: str):
+    lines = _lines(constraints)
     names = [canonicalize_name(line.split("==")[0]) for line in lines]
     assert all(re.fullmatch(r"[\w.-]+==[\w.]+", line) for line in lines)
     assert len(set(names)) == len(names)
@@ -95,6 +120,10 @@ def test_both_commands_of_the_readme_install_under_the_constraints():
     for name in ("demo-command", "test-command"):
         (command,) = _marked(name)
         assert " pip install -c constraints.txt " in command.replace("/", " ")
+
+
+def test_the_readme_names_the_constraints_of_every_release():
+    assert [name for name in CONSTRAINTS if f"`{name}`" not in README] == []
 
 
 def test_the_check_can_be_executed():

@@ -150,6 +150,21 @@ def _is_assertion(is_assertion: Any, tx: compat.Tracer, *others: Any) -> Any:
 
 
 @hooks.watch(
+    compat.TorchInGraphFunctionVariable,
+    methods.CALL_FUNCTION,
+    "stop at `torch._assert` of a tensor: torch raises another exception",
+)
+def _call_of_torch(
+    call_function: Any, variable: Any, tx: compat.Tracer, args: Any, kwargs: Any
+) -> Any:
+    if variable.value is torch._assert:
+        conditions = [*args[:1], *(kwargs[name] for name in kwargs if name == "condition")]
+        if any(isinstance(each.realize(), compat.TensorVariable) for each in conditions):
+            _stop(tx, "assertion of torch")
+    return call_function(variable, tx, args, kwargs)
+
+
+@hooks.watch(
     compat.BuiltinVariable, methods.CALL_STR, "stop at texts of exceptions: torch joins `args`"
 )
 def _call_str(call_str: Any, builtin: Any, tx: compat.Tracer, value: Any) -> Any:

