@@ -142,6 +142,15 @@ TABLE: Final[Mapping[str, Substitute]] = {
             "tests/tracing/handlers/test_min_max.py::test_a_number_is_nan_or_infinite_as_its_tensor_is",
         ),
         *_rows(
+            "torch.nn.functional.batch_norm",
+            "batch norm",
+            "the same with copies of the running statistics, and an operator that gives the new ones,"
+            " of which the momentum is a tensor",
+            "the momentum is a number that is taken from a tensor, in training: a layer with"
+            " `momentum=None`",
+            "tests/tracing/substitutes/test_batch_norms.py::test_cumulative_averages",
+        ),
+        *_rows(
             "random.seed numpy.random.seed torch.manual_seed torch.random.manual_seed",
             "seed",
             "the same call before the graph runs, in its order among the draws of Python and numpy",

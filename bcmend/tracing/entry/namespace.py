@@ -61,6 +61,7 @@ from bcmend.tracing.speculation import (  # noqa: F401
 from bcmend.tracing.substitutes import (  # noqa: F401
     arrays,
     autograd_leaf,
+    batch_norms,
     clocks,
     context_variables,
     copy_calls,
