@@ -144,8 +144,8 @@ TABLE: Final[Mapping[str, Substitute]] = {
         *_rows(
             "torch.nn.functional.batch_norm",
             "batch norm",
-            "the same with copies of the running statistics, and an operator that gives the new ones,"
-            " of which the momentum is a tensor",
+            "the same with copies of the running statistics, and an operator that gives the new"
+            " ones, of which the momentum is a tensor",
             "the momentum is a number that is taken from a tensor, in training: a layer with"
             " `momentum=None`",
             "tests/tracing/substitutes/test_batch_norms.py::test_cumulative_averages",
