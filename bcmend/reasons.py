@@ -129,7 +129,8 @@ _TEXTS: Final = {
         "can be traced or compiled in reasonable time; or an item is read at a data-dependent "
         "place in a container of more than 16.",
         "Leave fewer branches after each other in one call: merge their conditions, or move the "
-        "later ones out of what is compiled.",
+        "later ones out of what is compiled. A loop that only computes tensors and counts is no "
+        "chain of branches: keep what it makes in a tensor of a fixed size, not in a list.",
     ),
     "alias-changed": (
         "A value that the branch or loop leaves behind is, on one side, an older tensor, or "

@@ -28,6 +28,8 @@ UNKNOWN: Final = -1
 _MOST: Final = 20
 
 _OWN: Final = f"{Path(__file__).parent.parent}/"
+#: Its ``run`` and ``run_in_place`` are called from the frame that Dynamo entered.
+_BOUNDARY: Final = f"{_OWN}tracing/entry/boundary.py"
 _DYNAMO: Final = f"{Path(torch.__file__).parent / '_dynamo'}/"
 #: The outermost frame of a call of a module.
 _MODULE_CALL: Final = torch.nn.Module.__call__.__code__
@@ -74,6 +76,28 @@ def call_inside(chain: int, level: int, action: Callable[..., Any], inputs: tupl
     return _made_inside(callers, partial(action, *inputs))
 
 
+def call_at_its_place(level: int, action: Callable[..., Any], inputs: tuple[Any, ...]) -> Any:
+    """Call ``action(*inputs)`` behind a graph break, with as many callers as ``level`` counts.
+
+    Between the frame that makes the call and the callers are those of Dynamo and of the boundary.
+    """
+    count = _MOST if level == UNKNOWN else level - 1
+    boundary = _boundary_around(sys._getframe(1))
+    callers = [] if boundary is None else _callers_around(boundary, count)
+    return _made_inside(callers, partial(action, *inputs))
+
+
+def is_inside_a_boundary() -> bool:
+    """Return whether the frame that asks is of code that a boundary has called."""
+    return _boundary_around(sys._getframe(1)) is not None
+
+
+def _boundary_around(frame: FrameType | None) -> FrameType | None:
+    while frame is not None and not _is_of_a_boundary(frame.f_code):
+        frame = frame.f_back
+    return frame
+
+
 def call_as_entered(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
     """Call a function inside stand-ins for the callers of the boundary around it.
 
@@ -115,7 +139,7 @@ def _around(frame: FrameType | None) -> Iterator[FrameType]:
     while frame is not None:
         code, file = frame.f_code, frame.f_code.co_filename
         if file.startswith(_OWN):
-            is_entered = is_entered or code.co_name == "run"
+            is_entered = is_entered or _is_of_a_boundary(code)
         elif file.startswith(_DYNAMO):
             pass
         elif is_entered:
@@ -123,6 +147,10 @@ def _around(frame: FrameType | None) -> Iterator[FrameType]:
         elif not _is_of_a_wrapper(frame):
             yield frame
         frame = frame.f_back
+
+
+def _is_of_a_boundary(code: CodeType) -> bool:
+    return code.co_name in ("run", "run_in_place") and code.co_filename == _BOUNDARY
 
 
 def _is_of_a_wrapper(frame: FrameType) -> bool:

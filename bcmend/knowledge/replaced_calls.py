@@ -142,6 +142,22 @@ TABLE: Final[Mapping[str, Substitute]] = {
             "tests/tracing/handlers/test_min_max.py::test_a_number_is_nan_or_infinite_as_its_tensor_is",
         ),
         *_rows(
+            "builtins.BaseException.add_note",
+            "add note",
+            "an item more in `__notes__`, a list that is made where there is none",
+            "a string, and an exception that the call has made and has not shown in output",
+            "tests/tracing/handlers/test_exception_notes.py::test_notes",
+        ),
+        *_rows(
+            "torch.nn.functional.batch_norm",
+            "batch norm",
+            "the same with copies of the running statistics, and an operator that gives the new"
+            " ones, of which the momentum is a tensor",
+            "the momentum is a number that is taken from a tensor, in training: a layer with"
+            " `momentum=None`",
+            "tests/tracing/substitutes/test_batch_norms.py::test_cumulative_averages",
+        ),
+        *_rows(
             "random.seed numpy.random.seed torch.manual_seed torch.random.manual_seed",
             "seed",
             "the same call before the graph runs, in its order among the draws of Python and numpy",

@@ -18,7 +18,7 @@ from bcmend.rewrite.sites.branch import propose_branch, propose_guard
 from bcmend.rewrite.sites.caught import propose_caught
 from bcmend.rewrite.sites.output_proposal import propose_output
 from bcmend.rewrite.sites.output_statements import output_statements
-from bcmend.rewrite.sites.plan import BranchLowering, Lowering, Refusal, chained
+from bcmend.rewrite.sites.plan import BranchLowering, Lowering, OutputLowering, Refusal, chained
 from bcmend.rewrite.sites.split_points import facts_with_splits, propose_split
 from bcmend.rewrite.sites.widen import over_flags, wider_forms
 
@@ -71,10 +71,11 @@ def _decisions(
     code: CodeType, facts: Facts, whole: Refusal | None, context: Context, unbound: set[str]
 ) -> Iterator[Decision]:
     """Yield the decision about each site; add the locals that prevent more and can be marked."""
-    if context.policy.output != "keep" or whole is not None:
-        stopped = offsets_in(code, context.calls)
-        for statement in output_statements(facts, context.names, stopped):
-            yield statement.start, "output", whole or propose_output(facts, statement)
+    stopped = offsets_in(code, context.calls)
+    for statement in output_statements(facts, context.names, stopped):
+        decision = whole or propose_output(facts, statement)
+        if context.policy.output != "keep" or whole or _names_callers(decision):
+            yield statement.start, "output", decision
     for branch in facts.branches:
         if not _is_site(code, context, facts, branch):
             continue
@@ -89,6 +90,11 @@ def _decisions(
         else:
             is_wide = (id(code), facts.instructions[branch.jump].offset) in context.wide
             yield branch.jump, "branch", whole or _proposed(facts, branch, unbound, is_wide=is_wide)
+
+
+def _names_callers(decision: Lowering | Refusal) -> bool:
+    """Return whether an output statement shows other frames than its own."""
+    return isinstance(decision, OutputLowering) and decision.stack_level != 1
 
 
 def _is_site(code: CodeType, context: Context, facts: Facts, branch: Branch) -> bool:

@@ -12,6 +12,8 @@ import pytest
 
 from bcmend.delivery import callers
 from bcmend.delivery.callers import CHAINS, UNKNOWN, Caller, Chain
+from bcmend.dynamo import plain_python
+from bcmend.tracing.entry import boundary
 
 
 def _traced(x: int) -> int:
@@ -127,3 +129,9 @@ def test_calls_that_pass_all_arguments_on_are_found() -> None:
 def test_equal_callers_are_told_apart_by_code_and_line_alone() -> None:
     assert Caller(_traced.__code__, {}, 11) == INNER
     assert Caller(_traced.__code__, NAMES, 12) != INNER
+
+
+def test_the_boundary_is_known_by_the_names_of_its_functions() -> None:
+    assert callers._is_of_a_boundary(boundary.run.__code__)
+    assert callers._is_of_a_boundary(boundary.run_in_place.__code__)
+    assert not callers._is_of_a_boundary(plain_python.run.__code__)

@@ -190,15 +190,30 @@ def _factorizes(x: Tensor) -> Tensor:
     return x + 1
 
 
+def _picks(x: Tensor) -> Tensor:
+    x[x.long()]
+    return x + 1
+
+
+def _picks_before_a_branch(x: Tensor) -> Tensor:
+    x[x.long()]
+    return x + 1 if x.sum() > 0 else x
+
+
 @pytest.mark.parametrize(
     ("program", "backend", "given"),
-    [(_converts, "eager", [float("inf"), 1.0]), (_factorizes, "aot_eager", [2.0, 1.0])],
+    [
+        (_converts, "eager", [float("inf"), 1.0]),
+        (_factorizes, "aot_eager", [2.0, 1.0]),
+        (_picks, "eager", [2.0, 1.0]),
+        (_picks_before_a_branch, "aot_eager", [2.0, 1.0]),
+    ],
 )
 def test_what_fails_and_is_not_read_is_left_out(
     program: Callable[[Tensor], Tensor], backend: str, given: list[float]
 ) -> None:
     x = torch.tensor(given)
-    with pytest.raises((OverflowError, RuntimeError)):
+    with pytest.raises((OverflowError, RuntimeError, IndexError)):
         program(x)
     assert torch.equal(_mended(program, backend=backend)(x), x + 1)
 

@@ -12,7 +12,7 @@ from types import FunctionType, MethodDescriptorType
 from typing import Any, Final
 
 from bcmend.dynamo import compat
-from bcmend.dynamo.models import containers, methods
+from bcmend.dynamo.models import containers, exceptions, methods
 
 #: Models of objects that Dynamo makes again after the graph from what is stored in them.
 FROM_ATTRIBUTES: Final = (
@@ -30,7 +30,7 @@ REBUILT: Final = frozenset(
     SliceVariable UserDefinedDictVariable UserDefinedExceptionObjectVariable
     UserDefinedObjectVariable
     """.split()
-).union(each.__name__ for each in FROM_ATTRIBUTES)
+).union(each.__name__ for each in (*FROM_ATTRIBUTES, exceptions.Noted))
 
 
 def attribute_of(tx: compat.Tracer, owner: Any, name: str) -> compat.VariableTracker:
@@ -93,6 +93,8 @@ def method_objects(tx: compat.Tracer, function: Any) -> Iterator[Any]:
     if isinstance(found, (FunctionType, MethodDescriptorType)):
         yield found.__get__(owner)
         yield found
+    elif isinstance(model, compat.ExceptionVariable) and name is not None:
+        yield getattr_static(exceptions.class_of(model), name, None)
 
 
 def object_held(model: Any) -> Any:

@@ -46,16 +46,17 @@ class StatementWriter:
         stretch.add([*emit.jump(following), original])
 
     def _question(self, stretch: Stretch, lowering: OutputLowering) -> Sequence[Emitted]:
-        """Return what the primitive ``recording`` needs to find out whether a call writes."""
+        """Return the further arguments of the primitive ``recording``."""
         callee = lowering.callee
+        frames = emit.load_const(lowering.stack_level)
         if callee is None:
-            return ()
+            return (frames,)
         level: Emitted = emit.load_const(None)
         if callee.level is not None and callee.method == "log":
             level = self._copier.load(stretch, callee.level)
         flags = map(emit.load_const, (lowering.unless_silent, lowering.is_dropped))
         load = self._copier.load(stretch, callee.load)
-        return (load, emit.load_const(callee.method), level, *flags)
+        return (frames, load, emit.load_const(callee.method), level, *flags)
 
     def _level_and_trial(self, lowering: OutputLowering) -> Sequence[Emitted]:
         """Return the further arguments of the primitive ``record``, but for trailing defaults."""

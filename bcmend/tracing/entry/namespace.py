@@ -45,7 +45,12 @@ from bcmend.tracing.handlers import (  # noqa: F401
     strings,
     tensor_bool,
 )
-from bcmend.tracing.indexing import item_reads, masked_stores, open_places  # noqa: F401
+from bcmend.tracing.indexing import (  # noqa: F401
+    item_reads,
+    masked_stores,
+    open_places,
+    unread_items,
+)
 from bcmend.tracing.loops import loop_breaks, mask_loops, open_ranges  # noqa: F401
 from bcmend.tracing.numbers import float_inputs  # noqa: F401
 from bcmend.tracing.speculation import (  # noqa: F401
@@ -56,6 +61,7 @@ from bcmend.tracing.speculation import (  # noqa: F401
 from bcmend.tracing.substitutes import (  # noqa: F401
     arrays,
     autograd_leaf,
+    batch_norms,
     clocks,
     context_variables,
     copy_calls,

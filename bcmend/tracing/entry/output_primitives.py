@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from bcmend.dynamo import compat, frames
+from bcmend.dynamo import compat, frames, handlers
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.values import Value, constant
 from bcmend.tracing.deopt import record_timing
@@ -58,15 +58,17 @@ _WRITES_NOTHING: Final = Slot(bool, rolls_back=False)
 
 
 def recording(tx: compat.Tracer, operator: Any, *args: Value) -> Value:
-    """``recording(key, ...)``: whether an output statement is to become a record.
+    """``recording(key, level, ...)``: whether an output statement is to become a record.
 
     Where only a trace can tell whether the statement writes, the rest is ``callee, method, first,
     unless_silent, is_dropped``: see ``rewrite.sites.plan.Callee`` and ``OutputLowering``.
     """
-    key, *callee = args
+    key, level, *callee = args
     site = site_table.find(key.as_python_constant())
-    if site is None or not site.active or site.output == "keep":
+    if site is None:
         return constant(False)
+    if _stays(site):
+        return constant(level.as_python_constant() != 1 and _breaks_the_graph(*callee))
     if compat.dynamo_config.ignore_logging_functions:
         site.refuse("policy-keep", "torch._dynamo.config.ignore_logging_functions")
         return constant(False)
@@ -86,6 +88,25 @@ def recording(tx: compat.Tracer, operator: Any, *args: Value) -> Value:
         site.refuse("output-shape", "the text of an exception was read that may be another one")
         return constant(False)
     return constant(True)
+
+
+def _stays(site: site_table.LiveSite) -> bool:
+    """Return whether an output statement runs where it stands, behind a break of the graph."""
+    if site.active and site.output == "keep":
+        site.refuse("policy-keep")
+    return not site.active or site.output == "keep"
+
+
+def _breaks_the_graph(*callee: Value) -> bool:
+    """Return whether an output statement that is kept ends the graph, as it does by default."""
+    settings = compat.dynamo_config
+    if settings.ignore_logging_functions or settings.reorderable_logging_functions:
+        return False
+    if not callee:
+        return True
+    method = callee[1].as_python_constant()
+    is_known = loggers.known_as(callee[0], method) is not None
+    return is_known and not loggers.is_silent(callee[0], method, callee[2])
 
 
 def _writes(
@@ -128,6 +149,8 @@ def record(tx: compat.Tracer, operator: Any, *args: Value) -> Value:
     if site.output == "drop":
         site.mended("dropped")
         return constant(True)
+    if _stays(site):
+        handlers.break_graph("output is kept", site.key, "the frames around the call are shown")
     if not record_builder.is_open(tx):
         dropped_output.drop(tx, site)
         return constant(True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from bcmend.delivery import callers
 from bcmend.dynamo import compat, frames, hooks, plain_python, trace_state
 from bcmend.dynamo.models import methods
 from bcmend.dynamo.values import Value, constant
@@ -67,12 +68,26 @@ def _none(*arguments: Any) -> None:
     return None
 
 
-def _record_plainly(key: str, action: Any, inputs: tuple[Any, ...], *more: Any) -> Any:
+def _recording_plainly(key: str, level: int, *callee: Any) -> bool:
+    """Return whether ``record`` is to drop an output statement, or to show other frames to it."""
+    if dropped_output.is_exported():
+        return dropped_output.is_left_out(key, callee)
+    shows_others = level != 1 and callers.is_inside_a_boundary()
+    return shows_others and dropped_output.is_output(callee)
+
+
+def _record_plainly(
+    key: str, action: Any, inputs: tuple[Any, ...], level: int = 1, *more: Any
+) -> Any:
     """Run an output statement now, or not at all, where a program is exported.
 
     Dynamo has broken the graph right at it, or does not trace the program.
     """
-    return True if dropped_output.drop_plainly(key) else action(*inputs)
+    if dropped_output.drop_plainly(key):
+        return True
+    if level == 1:
+        return action(*inputs)
+    return plain_python.run(callers.call_at_its_place, level, action, inputs)
 
 
 entered: Final = _declared(
@@ -121,7 +136,7 @@ recording: Final = _declared(
     "recording",
     "whether an output statement becomes a record",
     output_primitives.recording,
-    lambda key, *question: dropped_output.is_left_out(key, question),
+    _recording_plainly,
     stays_out=False,
 )
 record: Final = _declared(

@@ -148,6 +148,7 @@ def run_loop(
             end = attempt(partial(_lowered, loop, *trial))
             if not isinstance(end, Refusal):
                 return end
+            nesting_limits.note_unrolled(tx, end.detail)
             transaction.roll_back()
         else:
             return None
@@ -271,7 +272,9 @@ def _false(tx: compat.Tracer, like: TensorValue) -> TensorValue:
 def _changes_in_place(tx: compat.Tracer, trace: ArmTrace, carried: Carried) -> list[InPlace]:
     """Return the tensors changed in place. Raises ``Refusal`` for other effects."""
     effects = trace.effects
-    if effects.attributes or effects.containers or effects.other:
+    if effects.containers:
+        raise Refusal("while-loop", "an iteration changes a list, a dictionary or a set")
+    if effects.attributes or effects.other:
         raise Refusal("while-loop", "an iteration has effects")
     if not effects.tensors:
         return []

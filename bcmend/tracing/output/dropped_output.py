@@ -49,19 +49,26 @@ def _warn(dropped: list[LiveSite]) -> None:
 # Without Dynamo
 
 
-def is_left_out(key: str, question: tuple[Any, ...]) -> bool:
-    """Return whether a statement about to run in plain Python is output of an exported program.
+def is_exported() -> bool:
+    """Return whether ``torch.export`` runs the program in plain Python."""
+    return bool(getattr(torch.compiler, EXPORTING, False))
 
-    ``question`` is what ``recording`` is given beside the key (``rewrite.sites.plan.Callee``).
+
+def is_left_out(key: str, called: tuple[Any, ...]) -> bool:
+    """Return whether a statement about to run in plain Python is output that an export leaves out.
+
+    ``called`` is what ``recording`` is given of the callee (``rewrite.sites.plan.Callee``).
     """
-    if not getattr(torch.compiler, EXPORTING, False):
-        return False
     site = site_table.find(key)
-    if site is None or not site.active or site.output == "keep":
-        return False
-    if not question:
+    is_kept = site is None or not site.active or site.output == "keep"
+    return not is_kept and is_output(called)
+
+
+def is_output(called: tuple[Any, ...]) -> bool:
+    """Return whether a statement about to run in plain Python writes output."""
+    if not called:
         return True
-    callee, method, *_, is_dropped = question
+    callee, method, *_, is_dropped = called
     find = output_callables
     known = find.of_method(callee, method) if method else find.of_callable(callee)
     return known is not None and (known.returns_none or is_dropped)
@@ -73,7 +80,7 @@ _WARNED: Final[weakref.WeakSet[compat.TracingContext]] = weakref.WeakSet()
 
 def drop_plainly(key: str) -> bool:
     """Leave an output statement out if a program is being exported; return whether it is."""
-    if not getattr(torch.compiler, EXPORTING, False):
+    if not is_exported():
         return False
     site = site_table.find(key)
     if site is not None:

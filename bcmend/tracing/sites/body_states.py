@@ -14,6 +14,7 @@ from typing import Any, Final
 from bcmend.analysis import run_once
 from bcmend.dynamo import compat, frames
 from bcmend.dynamo.models import translators
+from bcmend.dynamo.slots import Slot
 from bcmend.tracing.sites import site_table, strict, suspects
 from bcmend.tracing.sites.findings import BodyState as BodyState
 from bcmend.tracing.sites.findings import Stop as Stop
@@ -91,10 +92,33 @@ def mend_inside(tx: compat.Tracer, error: compat.Unsupported | compat.UserError)
     Raises:
         MendedFurther: something was mended.
     """
+    _mend_at(tx, _stops(error), error)
+
+
+#: Where iterations of loops have asked whether a number is in a range, as ``n < 30`` does.
+_QUESTIONS: Final[Slot[list[list[Stop]]]] = Slot(list, rolls_back=False)
+
+
+def note_question(tx: compat.Tracer, error: compat.UserError) -> None:
+    """Note a question about a carried number: the loop is unrolled, where that is not too much."""
+    _QUESTIONS.of(tx.output).append(_stops(error))
+
+
+def mend_at_questions(tx: compat.Tracer) -> None:
+    """Mend the jumps at such questions, for a loop that is too long to be unrolled.
+
+    Raises:
+        MendedFurther: something was mended.
+    """
+    for stops in _QUESTIONS.of(tx.output):
+        _mend_at(tx, stops, None)
+
+
+def _mend_at(tx: compat.Tracer, stops: list[Stop], cause: BaseException | None) -> None:
     captured_whole = tx.one_graph or tx.error_on_graph_break
     is_awaited = not may_break(tx.output.root_tx.f_code)
-    if captured_whole and is_awaited and SESSION.patcher.mend_where_stopped(_stops(error)):
-        raise MendedFurther from error
+    if captured_whole and is_awaited and SESSION.patcher.mend_where_stopped(stops):
+        raise MendedFurther from cause
 
 
 def split_where_read(tx: compat.Tracer, site: site_table.LiveSite | None) -> None:

@@ -21,6 +21,7 @@ from torch.fx import Graph, Node
 from bcmend.dynamo import compat
 from bcmend.dynamo.slots import Slot
 from bcmend.names import SPLIT
+from bcmend.tracing.sites import body_states
 from bcmend.tracing.sites.refusal import SiteChanged
 from bcmend.tracing.sites.site_table import LiveSite
 
@@ -89,12 +90,27 @@ def inside(tx: compat.Tracer, site: LiveSite) -> Iterator[None]:
             raise TooDeep(f"more than {LEVELS} branches, one in another")
         yield
     except TooDeep as reason:
-        site.refuse("too-deep", str(reason))
+        body_states.mend_at_questions(tx)
+        site.refuse("too-deep", _with_loop(tx, str(reason)))
         if len(chain.sites) > 1:
             raise
         raise SiteChanged(restart_reason=f"bcmend: {site.key} is left alone") from None
     finally:
         chain.sites.pop()
+
+
+#: Why a loop was unrolled.
+_UNROLLED: Final = Slot(str, rolls_back=False)
+
+
+def note_unrolled(tx: compat.Tracer, why: str) -> None:
+    """Note why a loop is unrolled; the first reason is that of its first iterations."""
+    _UNROLLED.put(tx.output, _UNROLLED.of(tx.output) or why)
+
+
+def _with_loop(tx: compat.Tracer, reason: str) -> str:
+    why = _UNROLLED.of(tx.output)
+    return f"{reason}; a loop is unrolled: {why}" if why else reason
 
 
 def is_in_half(tx: compat.Tracer) -> bool:

@@ -324,6 +324,8 @@ def _failure(tx: compat.Tracer, arm: Arm, error: Exception, *, spoiled: bool) ->
         in_a_loop = arm.calls is not None or bool(nesting_limits.ITERATIONS.of(tx.output))
         if isinstance(error, compat.Unsupported) or not in_a_loop:
             body_states.mend_inside(tx, error)
+        else:
+            body_states.note_question(tx, error)
     first = str(error).strip().splitlines()[:1]
     return ArmFailure(raised, f"{type(error).__name__}: {' '.join(first)}", spoiled)
 

@@ -429,7 +429,7 @@ class Chosen(Later):
         super().__init__()
         self.asked_about: list[tuple[object, ...]] = []
 
-    def recording(self, key: str, *question: object) -> bool:
+    def recording(self, key: str, level: int, *question: object) -> bool:  # type: ignore[override]
         self.asked_about.append(question)
         return not question or question[0] is not None
 

@@ -53,7 +53,7 @@ def test_a_statement_is_recorded_with_its_inputs(capsys: pytest.CaptureFixture[s
     spy = Spy()
     assert _written(_prints, spy)(3, 4) == 3
     assert capsys.readouterr().out == ""
-    assert spy.questions == [("f:output",)]
+    assert spy.questions == [("f:output", 1)]
     ((key, action, inputs),) = spy.records
     assert (key, inputs) == ("f:output", (3, 5))
     assert action(*inputs) is None
@@ -83,7 +83,7 @@ def test_the_trace_is_asked_about_an_object_with_its_method_and_level() -> None:
     spy = Spy()
     owner = SimpleNamespace(log=SimpleNamespace(log=None))
     assert _written(f, spy)(owner, 10, "text") == "text"
-    assert spy.questions == [("f:output", owner.log, "log", 10, "", True)]
+    assert spy.questions == [("f:output", 1, owner.log, "log", 10, "", True)]
 
 
 def test_only_log_has_a_level() -> None:
@@ -93,7 +93,7 @@ def test_only_log_has_a_level() -> None:
     spy = Spy()
     owner = SimpleNamespace(log="log")
     _written(f, spy)(owner, "text")
-    assert spy.questions == [("f:output", "log", "info", None, "", True)]
+    assert spy.questions == [("f:output", 1, "log", "info", None, "", True)]
 
 
 def test_a_level_of_the_stack_is_recorded() -> None:
@@ -104,6 +104,7 @@ def test_a_level_of_the_stack_is_recorded() -> None:
     _written(f, spy)("text")
     ((_, _, inputs, level, shows_tracebacks),) = spy.records
     assert (inputs, level, shows_tracebacks) == (("text",), 2, False)
+    assert spy.questions == [("f:output", 2)]
 
 
 def test_what_may_fail_is_recorded_as_a_trial(capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,7 @@ def test_in_plain_python_the_answers_send_control_to_the_original_instructions()
     assert data_dependent("site", condition) is False
     assert branch("site", condition, lambda: (1,), lambda: (2,), ()) is None
     assert guard("site", condition, True, lambda: None, ()) is False
-    assert recording("site") is False
+    assert recording("site", 1) is False
 
 
 def test_a_record_in_plain_python_is_delivered_at_once() -> None:
