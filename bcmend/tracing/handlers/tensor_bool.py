@@ -21,7 +21,7 @@ from bcmend.dynamo.handlers import PASS, Answer, Call
 from bcmend.dynamo.models import containers, methods
 from bcmend.dynamo.values import Value, constant, example_of, is_symbolic_int, is_unbacked
 from bcmend.tracing.merging.lazy_phi import LazyPhi
-from bcmend.tracing.numbers import ahead, predicates, scalars
+from bcmend.tracing.numbers import ahead, predicates, scalars, size_questions
 from bcmend.tracing.sites import capture_mode
 
 Compute = Callable[..., Value | None]
@@ -129,10 +129,30 @@ def _tolist(call: Call) -> Answer:
         computed = ahead.list_of(tx, tensor)
         if computed is not None:
             return computed
+        _know_counts(tx, tensor)
     count = example_of(tensor).numel()
     is_few = isinstance(count, int) and count <= _LISTED_AT_MOST and not call.args
     is_answered = is_few and type(tensor) is Tensor and capture_mode.in_mended_code(tx)
     return (_listed(tx, tensor) if is_answered else None) or PASS
+
+
+#: Methods that give the same numbers.
+_SAME_NUMBERS: Final = frozenset("cpu cuda to long int clone contiguous detach".split())
+
+
+def _know_counts(tx: compat.Tracer, tensor: Tensor) -> None:
+    """Take ``bincount(x, minlength=n)`` to give ``n`` counts, since each number is below ``n``.
+
+    Where one is not, the assertion fails, and the call is made in plain Python.
+    """
+    node, sizes = tensor.as_proxy().node, example_of(tensor).shape
+    while node.op == "call_method" and node.target in _SAME_NUMBERS:
+        node = node.args[0]
+    if node.target not in ("bincount", torch.bincount) or not isinstance(sizes[0], torch.SymInt):
+        return
+    least = (*node.args, None, None, None)[2] or node.kwargs.get("minlength")
+    if type(least) is int and least > 0:
+        size_questions.take_for(tx, sizes[0], least)
 
 
 @hooks.around(Tensor, methods.CALL_METHOD, "lists of data-dependent length", place=1)

@@ -295,6 +295,21 @@ def _holds_for_most(question: Any) -> bool | None:
     return size_is_greater if is_of_one_size and least <= 2 else None
 
 
+def take_for(tx: compat.Tracer, size: Any, number: int) -> bool:
+    """Have a size be a number wherever the graph is used; ``False`` if that cannot be asserted."""
+    environment = tx.output.shape_env
+    question = environment.simplify(sympy.Eq(size.node.expr, number))
+    known = _told(environment, question)
+    if known is not None:
+        return known is sympy.true
+    is_made = compat.free_unbacked_symbols(question) <= _made_in_the_graph(tx.output)
+    if not (is_made and may_assert(tx)):
+        return False
+    environment.guard_or_defer_runtime_assert(question, f"bcmend: assumed that {question}")
+    _KNOWLEDGE.of(environment).assumed = True
+    return True
+
+
 def rule_out(tx: compat.Tracer, size: Any, number: int) -> bool:
     """Ensure that a size is not ``number`` wherever the graph is used; ``False`` if it may be."""
     # Torch silently takes that for granted in some operations.
