@@ -219,6 +219,22 @@ def _create_size(create: Any, *others: Any, **named: Any) -> Any:
     return create(*others, **named)
 
 
+@hooks.watch(
+    compat.BaseListVariable,
+    methods.CONTAINS,
+    "stop at a number looked for among sizes: torch compares constants alone",
+)
+def _look_for_number(look: Any, items: Any, tx: compat.Tracer, item: Any) -> Any:
+    found = look(items, tx, item)
+    if item.is_python_constant() and any(map(_is_number_known_later, items.items)):
+        _stop(tx, "number among sizes")
+    return found
+
+
+def _is_number_known_later(value: Any) -> bool:
+    return value.is_realized() and isinstance(value.realize(), compat.SymNodeVariable)
+
+
 def _stop(tx: compat.Tracer, what: str) -> None:
     """Stop a trace of what waits, as at a graph break."""
     if _is_waited_for(tx):

@@ -25,6 +25,7 @@ from bcmend.dynamo import compat, hooks
 from bcmend.patching import stops, waiting  # noqa: F401  declares what is watched
 from bcmend.patching.table import TABLE
 from bench.python_calls import python_calls
+from tests.equivalence import fresh
 from tests.observation import captured
 
 X = torch.linspace(-1, 1, 8).view(2, 4)
@@ -776,6 +777,23 @@ def test_a_construct_that_torch_takes_otherwise_is_a_stop(
     name: str, fullgraph: bool, is_inlined: bool
 ) -> None:
     _compare_with_eager(CONSTRUCTS[name], fullgraph, is_inlined)
+
+
+def _number_among_sizes(x: Tensor, y: Tensor) -> Tensor:
+    both = [len(x), len(y), 7]
+    return x.sum() * (1 if 4 in x.shape else 2) * (3 if 5 in both else 5) * both.count(7)
+
+
+@pytest.mark.parametrize("fullgraph", [False, True])
+@pytest.mark.parametrize("is_inlined", [False, True])
+def test_a_number_looked_for_among_sizes_is_a_stop(fullgraph: bool, is_inlined: bool) -> None:
+    program = fresh(_number_among_sizes)
+    bcmend.patch(program)
+    root = (lambda x, y: program(x, y)) if is_inlined else program
+    compiled = torch.compile(root, backend="eager", fullgraph=fullgraph)
+    for one, other in [(3, 4), (5, 5), (4, 6), (6, 7), (4, 4), (8, 5), (9, 6)]:
+        given = torch.ones(one), torch.ones(other)
+        assert torch.equal(compiled(*given), _number_among_sizes(*given))
 
 
 def _compare_with_eager(program: Any, fullgraph: bool, is_inlined: bool) -> None:

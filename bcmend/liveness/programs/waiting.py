@@ -132,3 +132,15 @@ def a_branch_for_which_there_may_be_a_package() -> Function:
         return x + 1 if x.sum() > 0 else x - 1
 
     return program
+
+
+@program(
+    "numbers among items",
+    "stop at a number looked for among sizes: torch compares constants alone",
+    inputs=lambda: [(torch.ones(count),) for count in (3, 5, 4, 6)],
+)
+def a_number_among_sizes() -> Function:
+    def program(x: Tensor) -> Any:
+        return x + 1 if 4 in [len(x), 9] else x - 1
+
+    return program

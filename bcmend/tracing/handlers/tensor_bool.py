@@ -308,6 +308,24 @@ def _item_at(inner: Any, self: Any, tx: compat.Tracer, place: Value) -> Any:
     return inner(self, tx, _as_number(tx, at) if isinstance(at, compat.SymNodeVariable) else at)
 
 
+@handlers.method(compat.BaseListVariable, methods.CONTAINS, "numbers among items", place=1)
+def _number_among(call: Call) -> Answer:
+    """Answer ``number in items``: torch passes by the items that are no constants."""
+    tx, (item,) = call.tx, (each.realize() for each in call.args)
+    items = [each.realize() for each in call.owner.items]
+    is_number = isinstance(item, compat.ConstantVariable) and isinstance(item.value, (int, float))
+    if not (is_number and any(isinstance(each, compat.SymNodeVariable) for each in items)):
+        return PASS
+    found: Value = constant(False)
+    for each in items:
+        is_same = compat.BuiltinVariable(operator.eq).call_function(tx, [each, item], {})
+        if is_same.is_python_constant() and found.is_python_constant():
+            found = constant(found.as_python_constant() or is_same.as_python_constant())
+        else:
+            found = compat.BuiltinVariable(operator.or_).call_function(tx, [is_same, found], {})
+    return found
+
+
 # Numbers beside tensors
 
 
