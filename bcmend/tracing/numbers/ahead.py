@@ -25,9 +25,14 @@ from bcmend.dynamo import compat, frames
 from bcmend.dynamo.models import containers, graph_inputs
 from bcmend.dynamo.values import TensorValue, Value, constant, example_of, fake_mode_of, items_in
 from bcmend.names import NUMBERS
-from bcmend.tracing.effects.operator_runs import is_in_place, storages_written
 from bcmend.tracing.effects.random_draws import may_draw
-from bcmend.tracing.numbers.constant_tensors import is_of_torch, is_written, parts_of, storages
+from bcmend.tracing.numbers.constant_tensors import (
+    is_of_torch,
+    is_written,
+    may_write,
+    parts_of,
+    storages,
+)
 from bcmend.tracing.numbers.slices import Scope, Slice, behind, cut, numbers_in
 from bcmend.tracing.sites import body_states, site_table
 from bcmend.tracing.sites.refusal import Refusal, attempt
@@ -195,24 +200,16 @@ def _with_writes(tx: compat.Tracer, nodes: list[Node]) -> list[Node]:
     graph, found = tx.output.root_tracer.graph, dict.fromkeys(nodes)
     if any(each.graph is not graph for each in nodes):
         raise Refusal("constant-value")
-    is_complete = False
+    mode, is_complete = fake_mode_of(tx), False
     while not is_complete:
-        is_complete = True
-        memory = storages(found)
+        is_complete, memory = True, storages(found)
         for each in graph.nodes:
-            if each in found or not is_in_place(each):
-                continue
-            written = storages_written(each, fake_mode_of(tx))
-            if written is None:
-                raise Refusal("constant-value")
-            if not memory.isdisjoint(written):
+            if each not in found and may_write(each, mode, memory):
                 found |= dict.fromkeys(behind(tx, each, _may_be_run, _OPERATIONS))
                 is_complete = False
     inputs = storages(each for each in found if each.op == "placeholder")
-    for each in filter(is_in_place, found):
-        written = storages_written(each, fake_mode_of(tx))
-        if written is None or not inputs.isdisjoint(written):
-            raise Refusal("constant-value")
+    if any(may_write(each, mode, inputs) for each in found):
+        raise Refusal("constant-value")
     return [each for each in graph.nodes if each in found]
 
 

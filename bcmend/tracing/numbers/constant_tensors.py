@@ -153,10 +153,15 @@ def storages(nodes: Iterable[Node]) -> set[int]:
     return {storage_of(each) for each in parts if isinstance(each, torch.Tensor)}
 
 
-def _writes_to(graph: Graph, fake_mode: Any, storages: set[int]) -> bool:
-    for node in graph.nodes:
-        if node.op in ("call_function", "call_method") and is_in_place(node):
-            written = storages_written(node, fake_mode)
-            if written is None or not storages.isdisjoint(written):
-                return True
-    return False
+def _writes_to(graph: Graph, fake_mode: Any, memory: set[int]) -> bool:
+    return any(may_write(node, fake_mode, memory) for node in graph.nodes)
+
+
+def may_write(node: Node, fake_mode: Any, memory: set[int]) -> bool:
+    """Return whether a node may change memory: what it is given is all that it can change."""
+    if node.op not in ("call_function", "call_method"):
+        return False
+    if memory.isdisjoint(storages(node.all_input_nodes)) or not is_in_place(node):
+        return False
+    written = storages_written(node, fake_mode)
+    return written is None or not memory.isdisjoint(written)
