@@ -6,7 +6,8 @@ from collections import Counter
 
 from bcmend.dynamo import handlers, hooks
 from bcmend.liveness import loading, runner
-from bcmend.patching import stops  # noqa: F401  declares what is watched
+from bcmend.patching import stops, trace_log  # noqa: F401  they declare what is watched
+from bcmend.tracing.entry import namespace  # noqa: F401  declares all other hooks
 
 PROGRAMS = loading.programs()
 
