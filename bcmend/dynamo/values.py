@@ -56,9 +56,19 @@ def global_of(output: compat.OutputGraph, thing: object) -> compat.GlobalSource:
 
 
 def remove_globals(output: compat.OutputGraph) -> None:
-    """Remove these globals after a trace that failed, of which Dynamo leaves all."""
-    for name in _NAMES.of(output).values():
-        output.global_scope.pop(name, None)
+    """Remove these globals after a trace that failed, of which Dynamo leaves all.
+
+    What would remove each with code that is compiled for the trace goes as well: it would look for
+    a name that is not there.
+    """
+    names = {*_NAMES.of(output).values()}
+    of_names = [each for each in output.cleanups if getattr(each, "name", None) in names]
+    dropped = {*map(id, of_names)}
+    output.cleanups[:] = [each for each in output.cleanups if id(each) not in dropped]
+    for each in of_names:
+        if each.name in output.global_scope:
+            each()
+    _NAMES.put(output, {})
 
 
 def load_global(codegen: Any, thing: object) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch._dynamo.utils import CleanupHook
 from torch._dynamo.variables.base import ValueMutationNew
 from torch._dynamo.variables.dicts import ConstDictVariable
 from torch._dynamo.variables.lists import ListVariable, SizeVariable, TupleVariable
@@ -57,10 +58,11 @@ class _Output:
 
     def __init__(self) -> None:
         self.global_scope: dict[str, object] = {"there": 1}
+        self.cleanups: list[CleanupHook] = []
 
     def install_global(self, prefix: str, thing: object) -> str:
         name = f"{prefix}_{len(self.global_scope)}"
-        self.global_scope[name] = thing
+        self.cleanups.append(CleanupHook.create(self.global_scope, name, thing))
         return name
 
 
@@ -76,8 +78,13 @@ def test_an_object_is_one_global_of_a_trace() -> None:
 
 def test_the_globals_of_a_failed_trace_are_removed() -> None:
     output: Any = _Output()
+    output.cleanups.append(CleanupHook.create(output.global_scope, "of_torch", 2))
+    values.global_of(output, object())
     values.global_of(output, object())
     values.remove_globals(output)
+    assert output.global_scope == {"there": 1, "of_torch": 2}
+    for each in output.cleanups:  # as where code for the trace has been compiled after all
+        each()
     assert output.global_scope == {"there": 1}
 
 

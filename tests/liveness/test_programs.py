@@ -6,14 +6,14 @@ from collections import Counter
 
 from bcmend.dynamo import handlers, hooks
 from bcmend.liveness import loading, runner
-from bcmend.patching import torch_check
+from bcmend.patching import stops, trace_log  # noqa: F401  they declare what is watched
+from bcmend.tracing.entry import namespace  # noqa: F401  declares all other hooks
 
 PROGRAMS = loading.programs()
 
 
 def _declared() -> set[tuple[str, str]]:
     """Return the targets of all that torch has to call, with their purposes."""
-    torch_check.declare_hooks()
     registry = hooks.REGISTRY
     found = {(each.target, each.purpose) for each in (*registry.hooks, *registry.watches)}
     found |= {(each.target, each.purpose) for each in registry.rows}
