@@ -9,7 +9,7 @@ import torch
 _RELEASE: Final = ".".join(torch.__version__.split(".")[:2])
 
 #: ``f"{number:.1f}"`` of a float that has become dynamic ends in ``InternalTorchDynamoError``.
-FORMATTED_FLOATS_FAIL: Final = _RELEASE == "2.15"
+FORMATTED_FLOATS_FAIL: Final = _RELEASE != "2.13"
 #: Dynamo closes a generator that is left in a ``yield from``, and what that goes over, too; of a
 #: tuple or a list it cannot.
 GENERATORS_LEFT_IN_YIELD_FROM_FAIL: Final = _RELEASE == "2.15"
