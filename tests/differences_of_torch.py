@@ -31,3 +31,5 @@ STORES_TO_REQUIRES_GRAD_ARE_TRACED: Final = _RELEASE == "2.15"
 OPTIMIZERS_BECOME_CAPTURABLE: Final = _RELEASE != "2.15"
 #: A frame that breaks at the range of a loop is resumed there, and not left to Python.
 RANGES_ARE_RESUMED: Final = _RELEASE != "2.13"
+#: An attribute that a slice does not have ends in ``InternalTorchDynamoError``.
+MISSING_ATTRIBUTES_OF_SLICES_FAIL: Final = _RELEASE == "2.14"
