@@ -9,25 +9,27 @@ import torch
 _RELEASE: Final = ".".join(torch.__version__.split(".")[:2])
 
 #: ``f"{number:.1f}"`` of a float that has become dynamic ends in ``InternalTorchDynamoError``.
-FORMATTED_FLOATS_FAIL: Final = _RELEASE == "2.15"
+FORMATTED_FLOATS_FAIL: Final = _RELEASE != "2.13"
 #: Dynamo closes a generator that is left in a ``yield from``, and what that goes over, too; of a
 #: tuple or a list it cannot.
-GENERATORS_LEFT_IN_YIELD_FROM_FAIL: Final = _RELEASE == "2.15"
+GENERATORS_LEFT_IN_YIELD_FROM_FAIL: Final = _RELEASE != "2.13"
 #: Dynamo traces stores to attributes of a ``SimpleNamespace``.
-NAMESPACES_ARE_TRACED: Final = _RELEASE != "2.13"
+NAMESPACES_ARE_TRACED: Final = _RELEASE == "2.15"
 #: Dynamo draws for ``random.shuffle`` while it traces, and guards nothing of the generator.
 SHUFFLES_WHILE_TRACING: Final = _RELEASE == "2.15"
 #: A function that is captured whole does not raise where ``torch._check`` is given a number.
-CHECKS_OF_NUMBERS_PASS: Final = _RELEASE == "2.15"
+CHECKS_OF_NUMBERS_PASS: Final = _RELEASE != "2.13"
 #: A tensor as the index of what ``vmap`` maps ends in an internal error, not a ``UserError``.
-MAPPED_ITEMS_FAIL_INSIDE: Final = _RELEASE == "2.15"
+MAPPED_ITEMS_FAIL_INSIDE: Final = _RELEASE != "2.13"
 #: With Inductor the backward of a side of ``torch.cond`` writes over arguments of the whole graph.
-SIDES_WRITE_OVER_ARGUMENTS: Final = _RELEASE == "2.13"
+SIDES_WRITE_OVER_ARGUMENTS: Final = _RELEASE != "2.15"
 #: Dynamo traces the code that makes the text of an object, by ``str``, ``repr`` or a format.
-TEXTS_ARE_TRACED: Final = _RELEASE == "2.15"
+TEXTS_ARE_TRACED: Final = _RELEASE != "2.13"
 #: Dynamo traces ``tensor.requires_grad = ...``.
 STORES_TO_REQUIRES_GRAD_ARE_TRACED: Final = _RELEASE == "2.15"
 #: An optimizer whose settings a compiled function changes gets the setting ``capturable``.
-OPTIMIZERS_BECOME_CAPTURABLE: Final = _RELEASE == "2.13"
+OPTIMIZERS_BECOME_CAPTURABLE: Final = _RELEASE != "2.15"
 #: A frame that breaks at the range of a loop is resumed there, and not left to Python.
-RANGES_ARE_RESUMED: Final = _RELEASE == "2.15"
+RANGES_ARE_RESUMED: Final = _RELEASE != "2.13"
+#: An attribute that a slice does not have ends in ``InternalTorchDynamoError``.
+MISSING_ATTRIBUTES_OF_SLICES_FAIL: Final = _RELEASE == "2.14"

@@ -124,7 +124,7 @@ def test_no_hooked_method_is_inherited_from_a_hooked_one() -> None:
     """Else the chain of the heir would depend on which one is replaced first."""
     targets = {(hook.owner, hook.name) for hook in REGISTRY.hooks}
     for owner, name in targets:
-        if isinstance(owner, type):
+        if isinstance(owner, type) and name not in vars(owner):
             assert not [
                 base for base in owner.__mro__[1:] if (base, name) in targets and name in vars(base)
             ]

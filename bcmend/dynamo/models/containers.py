@@ -1,8 +1,8 @@
 """Models of containers: their contents, keys and constructors.
 
-An object of a subclass of a container has a model of its contents beside that of its attributes in
-torch 2.13; from 2.15 on it is one model, of both. The keys of dictionaries and the members of sets
-are wrapped models.
+An object of a subclass of a container has a model of its contents beside that of its attributes
+before torch 2.15; from then on it is one model, of both, and so is an ``OrderedDict`` from 2.14 on.
+The keys of dictionaries and the members of sets are wrapped models.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from bcmend.dynamo.models import exceptions, methods
 
 #: Whether an object of a subclass of a container is itself the model of its contents.
 ARE_ONE: Final = issubclass(compat.UserDefinedDictVariable, compat.ConstDictVariable)
-_BESIDE: Final = (compat.OrderedDictVariable, compat.DefaultDictVariable)
-_OWNERS: Final = (compat.UserDefinedObjectVariable, *_BESIDE)
+_OF_SUBCLASSES: Final = (compat.OrderedDictVariable, compat.DefaultDictVariable)
+_OWNERS: Final = (compat.UserDefinedObjectVariable, *_OF_SUBCLASSES)
 #: Models of containers of Python's own classes.
 _PLAIN: Final = (
     compat.ConstDictVariable,
@@ -26,21 +26,22 @@ _PLAIN: Final = (
     compat.SetVariable,
     compat.DequeVariable,
 )
+#: Models of dictionaries of Python's own subclasses that are themselves the models of their items.
+DICTIONARIES_BY_ITEMS: Final = tuple(
+    each for each in _OF_SUBCLASSES if issubclass(each, compat.ConstDictVariable)
+)
 #: Models of containers that have nothing but their items, and are made by their items.
 DICTIONARIES: Final[tuple[type, ...]] = (
-    (compat.ConstDictVariable, compat.OrderedDictVariable)
-    if ARE_ONE
-    else (compat.ConstDictVariable,)
+    compat.ConstDictVariable,
+    *(each for each in DICTIONARIES_BY_ITEMS if each is compat.OrderedDictVariable),
 )
 
 #: Models of dictionaries with attributes, beside ``UserDefinedDictVariable``.
 WITH_ATTRIBUTES: Final[tuple[type, ...]] = (
-    tuple(getattr(compat.user_defined, f"UserDefined{kind.__name__}") for kind in _BESIDE)
+    tuple(getattr(compat.user_defined, f"UserDefined{kind.__name__}") for kind in _OF_SUBCLASSES)
     if ARE_ONE
-    else _BESIDE
+    else tuple(each for each in _OF_SUBCLASSES if each not in DICTIONARIES_BY_ITEMS)
 )
-#: Models of dictionaries of Python's own subclasses that are themselves the models of their items.
-DICTIONARIES_BY_ITEMS: Final = _BESIDE if ARE_ONE else ()
 #: Models of objects of other subclasses that are themselves the models of their items.
 OBJECTS_BY_ITEMS: Final[tuple[Any, ...]] = (
     (
@@ -83,7 +84,7 @@ def contents_of(variable: compat.VariableTracker) -> compat.VariableTracker | No
 
     It may be the object itself.
     """
-    if ARE_ONE:
+    if ARE_ONE or type(variable) in DICTIONARIES_BY_ITEMS:
         holds_items = "items" in vars(variable) and issubclass(type(variable), _OWNERS)
         return variable if holds_items else None
     return vars(variable).get("_base_vt")
@@ -96,7 +97,9 @@ def set_contents(variable: Any, contents: compat.VariableTracker) -> None:
 
 def kind_of(kind: type) -> type:
     """Return the model of plain containers that have the same contents as those of a model."""
-    return next((each for each in _PLAIN if issubclass(kind, each)), kind) if ARE_ONE else kind
+    if ARE_ONE or kind in DICTIONARIES_BY_ITEMS:
+        return next((each for each in _PLAIN if issubclass(kind, each)), kind)
+    return kind
 
 
 def items_held(container: Any) -> list[compat.VariableTracker]:

@@ -79,20 +79,20 @@ NAMES: Final[dict[str, frozenset[str]]] = {
     for kind, names in re.findall(r"^(\w+): ([^:]+)$", _NAMES, re.MULTILINE)
 }
 
-#: Names that this package uses and that not all tested releases have, by the release that has them.
-OF_ONE_RELEASE: Final[dict[str, frozenset[str]]] = {
-    "2.13": frozenset(
-        "_base_vt exc_vt generator_exhausted generic_float generic_int tuple_vt user_cls".split()
-    ),
-    "2.15": frozenset(
+#: Names that this package uses and that not all tested releases have, by the releases that do.
+OF_SOME_RELEASES: Final[dict[tuple[str, ...], frozenset[str]]] = {
+    ("2.13",): frozenset("generator_exhausted generic_float generic_int user_cls".split()),
+    ("2.13", "2.14"): frozenset("_base_vt exc_vt tuple_vt".split()),
+    ("2.14", "2.15"): frozenset(
         """
         ComputedLazyConstantVariable _frame_state_created _frame_state_finished
-        call_base_method computed_lazy_constant_max_nodes cv_obj gi_exc_state handler
-        im_self local_generators lookup_tp_getset_member lookup_tp_method
+        computed_lazy_constant_max_nodes cv_obj gi_exc_state handler
+        local_generators lookup_tp_getset_member lookup_tp_method
         pygen_yf pynumber_float pynumber_int tp_methods tp_str_impl
         track_attribute_mutation_new
         """.split()
     ),
+    ("2.15",): frozenset(["call_base_method", "im_self"]),
 }
 
 #: Names under which Dynamo keeps facts about a node of its graph, in the node's ``meta``.

@@ -24,7 +24,7 @@ def _tracing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _dictionary(kind: type = dict) -> Any:
     items = {constant("a"): ONE, constant("b"): TWO}
-    if not ARE_ONE:
+    if not containers.DICTIONARIES_BY_ITEMS:
         return compat.ConstDictVariable(items, kind)
     models = {dict: compat.ConstDictVariable, OrderedDict: compat.OrderedDictVariable}
     return models[kind](items)
@@ -38,6 +38,13 @@ def test_contents_of_an_object_of_a_subclass() -> None:
     assert containers.contents_of(owner) is ONE
     assert containers.contents_of(compat.ListVariable([ONE])) is None
     assert containers.kind_of(compat.ListVariable) is compat.ListVariable
+
+
+@pytest.mark.skipif(not containers.DICTIONARIES_BY_ITEMS, reason="it has a model of its contents")
+def test_an_ordered_dictionary_is_the_model_of_its_contents() -> None:
+    made = _dictionary(OrderedDict)
+    assert containers.contents_of(made) is made
+    assert containers.kind_of(type(made)) is compat.ConstDictVariable
 
 
 @pytest.mark.skipif(not ARE_ONE, reason="an object of a subclass has a model of its contents")
