@@ -27,7 +27,8 @@ _RESIZE: Final = (torch.nn.functional.interpolate, torch.nn.functional.upsample)
 #: Arguments that are numbers, or sequences of them: the position of the first one.
 _FUNCTIONS: Final[dict[Any, int]] = {
     **dict.fromkeys((torch.arange, torch.zeros, torch.ones, torch.empty, torch.eye), 0),
-    **dict.fromkeys((torch.rand, torch.randn, torch.randperm), 0),
+    **dict.fromkeys((torch.rand, torch.randn, torch.randperm, torch.randint, torch.full), 0),
+    **dict.fromkeys((torch.topk, torch.kthvalue, torch.tril, torch.triu), 1),
     **dict.fromkeys((torch.narrow, torch.reshape, torch.split, torch.chunk, torch.roll), 1),
     **dict.fromkeys((torch.tile, torch.broadcast_to, torch.unflatten, compat._nn_pad), 1),
     **dict.fromkeys((torch.nn.functional.one_hot, torch.nn.functional.pad), 1),
@@ -36,7 +37,7 @@ _FUNCTIONS: Final[dict[Any, int]] = {
 }
 _METHODS: Final = frozenset(
     "view reshape expand repeat narrow split chunk roll tile broadcast_to unflatten new_zeros"
-    " new_ones new_empty unfold".split()
+    " new_ones new_empty new_full unfold topk kthvalue tril triu".split()
 )
 #: Of the keywords these are no numbers, or tensors for all that is known.
 _OTHERS: Final = frozenset(["out", "dtype", "device", "layout", "input", "self", "value"])

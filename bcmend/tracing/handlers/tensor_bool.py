@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import torch
 
-from bcmend.dynamo import compat, fx_graph, handlers, hooks
+from bcmend.dynamo import compat, fx_graph, handlers, hooks, shape_env
 from bcmend.dynamo.handlers import PASS, Answer, Call
 from bcmend.dynamo.models import containers, methods
 from bcmend.dynamo.values import Value, constant, example_of, is_symbolic_int, is_unbacked
@@ -136,23 +136,18 @@ def _tolist(call: Call) -> Answer:
     return (_listed(tx, tensor) if is_answered else None) or PASS
 
 
-#: Methods that give the same numbers.
-_SAME_NUMBERS: Final = frozenset("cpu cuda to long int clone contiguous detach".split())
-
-
 def _know_counts(tx: compat.Tracer, tensor: Tensor) -> None:
     """Take ``bincount(x, minlength=n)`` to give ``n`` counts, since each number is below ``n``.
 
     Where one is not, the assertion fails, and the call is made in plain Python.
     """
-    node, sizes = tensor.as_proxy().node, example_of(tensor).shape
-    while node.op == "call_method" and node.target in _SAME_NUMBERS:
-        node = node.args[0]
-    if node.target not in ("bincount", torch.bincount) or not isinstance(sizes[0], torch.SymInt):
-        return
-    least = (*node.args, None, None, None)[2] or node.kwargs.get("minlength")
-    if type(least) is int and least > 0:
-        size_questions.take_for(tx, sizes[0], least)
+    asked = shape_env.symbols_in(example_of(tensor).shape)
+    for node in tensor.as_proxy().node.graph.nodes if asked else ():
+        least = (*node.args, None, None, None)[2] or node.kwargs.get("minlength")
+        if node.target in ("bincount", torch.bincount) and type(least) is int and least > 0:
+            (size,) = node.meta["example_value"].shape
+            if not asked.isdisjoint(shape_env.symbols_in(size)):
+                size_questions.take_for(tx, size, least)
 
 
 @hooks.around(Tensor, methods.CALL_METHOD, "lists of data-dependent length", place=1)

@@ -21,6 +21,7 @@ from bcmend.dynamo.values import TensorValue, Value, constant, example_of, fake_
 from bcmend.names import RUNS_ITERATION
 from bcmend.tracing.loops.index_sets import IndexSet, index_set
 from bcmend.tracing.loops.open_ranges import LoopIterator
+from bcmend.tracing.numbers import ahead
 from bcmend.tracing.sites import body_states, capture_mode
 
 #: Loops that may make more iterations are left unchanged: each of them is a branch. To compile 64
@@ -128,6 +129,7 @@ def _iterator(call: Call) -> Answer:
     """Answer ``iter(x)``."""
     numbers = _numbers_in(call.tx, call.owner, most_dimensions=2)
     if numbers is None:
+        ahead.know_length(call.tx, call.owner)
         return PASS
     return IndexIterator(numbers, shape=tuple(example_of(call.owner).shape[1:]))
 

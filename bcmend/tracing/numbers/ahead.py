@@ -21,11 +21,12 @@ from typing import Any, Final
 import torch
 from torch.fx import Node
 
-from bcmend.dynamo import compat, frames
+from bcmend.dynamo import compat, frames, shape_env
 from bcmend.dynamo.models import containers, graph_inputs
 from bcmend.dynamo.values import TensorValue, Value, constant, example_of, fake_mode_of, items_in
 from bcmend.names import NUMBERS
 from bcmend.tracing.effects.random_draws import may_draw
+from bcmend.tracing.numbers import size_questions
 from bcmend.tracing.numbers.constant_tensors import (
     is_of_torch,
     is_written,
@@ -120,6 +121,18 @@ def list_of(tx: compat.Tracer, variable: TensorValue) -> Value | None:
     return None if found is None else _as_lists(found)
 
 
+def know_length(tx: compat.Tracer, variable: TensorValue) -> None:
+    """Have a trace know how many items a tensor has, if they were counted in front of the graph."""
+    example = example_of(variable)
+    if not example.dim() or not shape_env.symbols_in(example.shape[0]):
+        return
+    found = _found(tx, variable, counts=True)
+    if isinstance(found, Slice):
+        _note(tx, found)
+    elif found is not None:
+        size_questions.take_for(tx, example.shape[0], found.as_python_constant())
+
+
 def _as_lists(value: Value) -> Value:
     items = items_in(value)
     if items is None:
@@ -127,8 +140,13 @@ def _as_lists(value: Value) -> Value:
     return containers.new_list([_as_lists(each.realize()) for each in items])
 
 
-def _found(tx: compat.Tracer, variable: TensorValue) -> Value | Slice | None:
-    """Return the numbers in a tensor, what is behind it if they are not known, or ``None``."""
+def _found(
+    tx: compat.Tracer, variable: TensorValue, *, counts: bool = False
+) -> Value | Slice | None:
+    """Return the numbers in a tensor, what is behind it if they are not known, or ``None``.
+
+    ``counts`` says whether the number of its items is asked for.
+    """
     policy = frames.mark_over(tx)
     numbers: Any = tx.output.local_scope.get(NUMBERS)
     if numbers is None or tx.export or policy is None or policy.numbers != "ahead":
@@ -136,6 +154,8 @@ def _found(tx: compat.Tracer, variable: TensorValue) -> Value | Slice | None:
     wanted = attempt(lambda: _slice_of(tx, variable))
     if isinstance(wanted, Refusal):
         return None
+    if counts:
+        wanted = wanted.length()
     known = list(body_states.state_of(tx.output.root_tx.f_code).slices)
     if wanted not in known:
         return wanted
@@ -146,13 +166,13 @@ def _found(tx: compat.Tracer, variable: TensorValue) -> Value | Slice | None:
     if place >= len(numbers) or not _is_short(numbers[place]):
         return None
     site.mended("ahead", "computed in front of the graph")
-    return _given(tx, numbers, place)
+    return _given(tx, numbers, place, is_known=counts or isinstance(numbers[place], float))
 
 
-def _given(tx: compat.Tracer, numbers: Any, place: int) -> Value:
-    """Return the numbers of a tensor as Dynamo has arguments of the frame; a fraction as known."""
+def _given(tx: compat.Tracer, numbers: Any, place: int, *, is_known: bool) -> Value:
+    """Return the numbers of a tensor as Dynamo has arguments of the frame, or as a constant."""
     source = graph_inputs.item_of_local(NUMBERS, place)
-    if isinstance(numbers[place], float):
+    if is_known:
         compat.install_guard(source.make_guard(compat.GuardBuilder.EQUALS_MATCH))
         return constant(numbers[place])
     result: Value = Value.build(tx, numbers[place], source).realize()

@@ -307,6 +307,9 @@ def take_for(tx: compat.Tracer, size: Any, number: int) -> bool:
         return False
     environment.guard_or_defer_runtime_assert(question, f"bcmend: assumed that {question}")
     _KNOWLEDGE.of(environment).assumed = True
+    symbol = environment.simplify(size.node.expr)
+    if symbol.is_Symbol:  # torch does not conclude it for 0 and 1
+        environment.constrain_symbol_range(symbol, number, number)
     return True
 
 

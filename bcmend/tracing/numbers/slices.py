@@ -120,6 +120,10 @@ class Slice:
             results.append(each.value(scope, results))
         return results[self.place]
 
+    def length(self) -> Slice:
+        """Return the slice that gives the number of items of the tensor."""
+        return Slice((*self.steps, _Operation(len, (_Result(self.place),), {})), len(self.steps))
+
 
 class Scope:
     """The variables of one call of a frame."""
