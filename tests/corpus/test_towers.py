@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from corpus.models.compare import differences
-from corpus.patterns.pattern import IS_FROM_2_15
 from corpus.towers import __main__ as command
 from corpus.towers.kind import Inputs, Kind, Tower, kind
 from corpus.towers.measure import (
@@ -37,15 +36,15 @@ SAMPLE = (
     "checked-tokens",
 )
 
-#: What is not as it should be yet.
-OPEN = {
-    "first-end": pytest.mark.xfail(
-        not IS_FROM_2_15,
-        reason="a number is never found in a list of numbers that Dynamo does not know",
-        strict=True,
-    ),
-    "tiles-of-images": pytest.mark.skip("a trace of four tests in a loop takes many minutes"),
-}
+#: Kinds of which each mended call is one graph, as no call of the code as it is, and those of them
+#: that are measured by default.
+WHOLE = tuple(
+    "rotary-positions interpolated-positions attention-by-chunks given-boundaries window-index"
+    " patch-merger pixel-shuffle patch-masks groups-of-equal-images classes-in-turn audio-chunks"
+    " experts-by-ends image-bounds frames-in-turn first-end tiles-of-images vision-tower"
+    " audio-tower".split()
+)
+WHOLE_BY_DEFAULT = ("first-end", "audio-tower", "vision-tower")
 
 BY_HAND = [each for each in KINDS if each.has_by_hand]
 
@@ -86,7 +85,7 @@ def _counted() -> list[Inputs]:
 def _marks(each: Kind) -> list[pytest.MarkDecorator]:
     if each.name in SAMPLE:
         return []
-    return [pytest.mark.slow, *([OPEN[each.name]] if each.name in OPEN else [])]
+    return [pytest.mark.slow]
 
 
 def _parameters() -> list[object]:
@@ -100,7 +99,8 @@ def _parameters() -> list[object]:
 def test_there_are_enough_kinds_and_each_is_there_once():
     names = [each.name for each in KINDS]
     assert len(set(names)) == len(names) >= 28
-    assert set(SAMPLE) | set(OPEN) < set(names)
+    assert {*SAMPLE, *WHOLE} < set(names)
+    assert set(WHOLE_BY_DEFAULT) < set(WHOLE)
     assert len(BY_HAND) >= len(names) - 1
 
 
@@ -152,6 +152,19 @@ def test_a_module_learns(each: Kind):
 @pytest.mark.parametrize("each, mode", _parameters())
 def test_mended_it_shows_what_eager_execution_shows(each: Kind, mode: str):
     assert measure(each, mode, ways=("mended",)).faults == ()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name in WHOLE_BY_DEFAULT else [pytest.mark.slow])
+        for name in WHOLE
+    ],
+)
+def test_each_mended_call_is_one_graph(name: str):
+    (each,) = (each for each in KINDS if each.name == name)
+    (found,) = measure(each, ways=("mended, fullgraph",)).ways.values()
+    assert found.is_whole
 
 
 def test_some_calls_raise_in_eager_execution():

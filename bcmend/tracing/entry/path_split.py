@@ -23,8 +23,13 @@ from bcmend.tracing.indexing.open_places import OpenPlace
 from bcmend.tracing.loops.open_ranges import OpenIterator
 from bcmend.tracing.merging.lazy_phi import GatedPhi, LazyPhi
 from bcmend.tracing.numbers import size_questions
+from bcmend.tracing.sites import body_states
 from bcmend.tracing.sites.site_table import LiveSite
 from bcmend.tracing.speculation.arms import Arm
+
+#: So many conditions around a further one are undecided where numbers are computed in front of the
+#: graph instead, if the arguments have them: each condition doubles what is traced.
+_NESTED: Final = 2
 
 
 def first_open(
@@ -88,6 +93,8 @@ def split(
     halves = then_half, else_half
     if truth is not None:
         return halves[not truth].call(tx)
+    if isinstance(found, GatedPhi) and len(_known(tx)) >= _NESTED:
+        body_states.take_ahead(tx)
     return select.mend_branch(tx, target, site, form, condition, halves)
 
 

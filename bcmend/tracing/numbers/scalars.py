@@ -74,7 +74,8 @@ def _begin(tx: compat.Tracer) -> None:
         body_states.state_of(code).takes_numbers = True
 
     def leave() -> NoReturn:
-        body_states.leave_numbers(tx)
+        body_states.take_ahead(tx)
+        body_states.state_of(code).leave_numbers()
         raise SiteChanged(restart_reason="bcmend: a number out of a tensor shapes another")
 
     def finish(module: GraphModule) -> None:

@@ -149,16 +149,15 @@ def _trace_anew_if(tx: compat.Tracer, rewrite: Callable[[list[Stop]], bool]) -> 
         raise CodeSplit
 
 
-def leave_numbers(tx: compat.Tracer) -> None:
-    """Take no more numbers out of tensors in the graph of the frame being traced.
+def take_ahead(tx: compat.Tracer) -> None:
+    """Have the numbers that the trace has noted computed in front of the graph, if there are any.
 
     Raises:
-        CodeSplit: they are computed in front of it from now on.
+        CodeSplit: there are.
     """
     state = state_of(tx.output.root_tx.f_code)
     if not state.may_break and state.tries < MOST_TRIES and state.have_numbers():
         raise CodeSplit
-    state.leave_numbers()
 
 
 def try_again(
