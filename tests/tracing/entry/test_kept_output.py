@@ -64,7 +64,11 @@ def _in_an_arm(x: Tensor) -> Tensor:
     return x * 2
 
 
-@pytest.mark.parametrize("make", [_Noting, _Around, lambda: _calling, lambda: _in_an_arm], ids=str)
+@pytest.mark.parametrize(
+    "make",
+    [_Noting, _Around, lambda: _calling, lambda: _in_an_arm],
+    ids=["noting", "around", "calling", "in an arm"],
+)
 @pytest.mark.parametrize("training", [False, True])
 def test_the_callers_of_eager_execution_are_named(make: Callable[[], Any], training: bool) -> None:
     assert_equivalent(
