@@ -34,7 +34,7 @@ from bcmend.tracing.numbers.constant_tensors import (
     parts_of,
     storages,
 )
-from bcmend.tracing.numbers.slices import Scope, Slice, behind, cut, numbers_in
+from bcmend.tracing.numbers.slices import Joined, Scope, Slice, behind, cut
 from bcmend.tracing.sites import body_states, site_table
 from bcmend.tracing.sites.refusal import Refusal, attempt
 
@@ -66,10 +66,24 @@ def given(body: FunctionType, arguments: Sequence[Any]) -> tuple[Any, ...]:
         if _is_filled(cell)
     }
     found: list[Any] = []
-    for each in list(state.slices):
-        local[NUMBERS] = tuple(found)  # a later one may be computed from them
-        found.append(_computed(each, Scope(local, body.__globals__)))
+    local[NUMBERS] = found  # a later slice may go on from the numbers of an earlier one
+    _run(_joined(state), Scope(local, body.__globals__), found)
     return tuple(found)
+
+
+def _joined(state: body_states.BodyState) -> Joined:
+    """Return the slices of a body, to be run together."""
+    count, joined = state.joined or (0, None)
+    if joined is None or count != len(state.slices):
+        slices = list(state.slices)
+        joined = Joined(slices)
+        state.joined = len(slices), joined
+    return joined
+
+
+def _run(joined: Joined, scope: Scope, found: list[Any]) -> None:
+    with compat._disable_current_modes(), torch.no_grad():
+        joined.numbers(scope, found)
 
 
 def _is_filled(cell: Any) -> bool:
@@ -77,15 +91,6 @@ def _is_filled(cell: Any) -> bool:
         return cell.cell_contents is not None
     except ValueError:
         return False
-
-
-def _computed(wanted: Slice, scope: Scope) -> Any:
-    """Return the numbers of a slice; ``None`` where it fails, as the program will in its turn."""
-    try:
-        with compat._disable_current_modes(), torch.no_grad():
-            return numbers_in(wanted.value(scope))
-    except Exception:
-        return None
 
 
 def number_in(tx: compat.Tracer, variable: TensorValue) -> Value | None:
@@ -186,7 +191,9 @@ def _note(tx: compat.Tracer, wanted: Slice, symbol: Any = None) -> None:
     if is_noted or len(state.slices) + len(state.noted) >= _SLICES:
         return
     scope = Scope(dict(tx.output.local_scope), tx.output.global_scope)
-    if _is_short(_computed(wanted, scope)):
+    found: list[Any] = []
+    _run(Joined([wanted]), scope, found)
+    if _is_short(found[0]):
         state.noted.append((wanted, symbol))
 
 
@@ -206,9 +213,10 @@ def _slice_of(tx: compat.Tracer, variable: TensorValue) -> Slice:
         raise Refusal("constant-value")
     wanted = variable.as_proxy().node
     nodes = behind(tx, wanted, _may_be_run, _OPERATIONS)
-    if is_written(tx, dict.fromkeys(nodes)):
+    writes = is_written(tx, dict.fromkeys(nodes))
+    if writes:
         nodes = _with_writes(tx, nodes)
-    return cut(tx, nodes, wanted)
+    return cut(tx, nodes, wanted, writes=writes)
 
 
 def _with_writes(tx: compat.Tracer, nodes: list[Node]) -> list[Node]:

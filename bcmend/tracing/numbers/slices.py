@@ -8,7 +8,7 @@ by what Dynamo calls them. Two slices are equal if they make the same calls of t
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from types import CodeType
@@ -99,30 +99,86 @@ class _Operation:
             return results[given.place] if isinstance(given, _Result) else given.value
 
         arguments = _mapped(self.arguments, value)
-        keywords = _mapped(self.keywords, value)
+        keywords = _mapped(self.keywords, value) if self.keywords else {}
         if isinstance(self.target, str):
             receiver, *rest = arguments
             return getattr(receiver, self.target)(*rest, **keywords)
         return self.target(*arguments, **keywords)
 
+    def moved(self, places: Sequence[int]) -> _Operation:
+        """Return the same call, of results that are at other places."""
+
+        def moved(given: Any) -> Any:
+            return _Result(places[given.place]) if isinstance(given, _Result) else given
+
+        return _Operation(
+            self.target, _mapped(self.arguments, moved), _mapped(self.keywords, moved)
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """The calls behind a tensor; each has a place among their results, as the tensor has."""
+    """The calls behind a tensor; each has a place among their results, as the tensor has.
+
+    ``writes`` says whether some change the result of another.
+    """
 
     steps: tuple[_Input | _Operation, ...]
     place: int
-
-    def value(self, scope: Scope) -> Any:
-        """Return the tensor, in a call of the program with these variables."""
-        results: list[Any] = []
-        for each in self.steps:
-            results.append(each.value(scope, results))
-        return results[self.place]
+    writes: bool
 
     def length(self) -> Slice:
         """Return the slice that gives the number of items of the tensor."""
-        return Slice((*self.steps, _Operation(len, (_Result(self.place),), {})), len(self.steps))
+        count = _Operation(len, (_Result(self.place),), {})
+        return Slice((*self.steps, count), len(self.steps), self.writes)
+
+
+class Joined:
+    """Slices that are run one after the other; what is in several is computed once."""
+
+    def __init__(self, slices: Sequence[Slice]) -> None:
+        self._steps: list[_Input | _Operation] = []
+        #: For each slice: how many steps are behind it, and the place of its tensor.
+        self._ends: list[tuple[int, int]] = []
+        shared: dict[Any, list[int]] = {}
+        for each in slices:
+            places: list[int] = []
+            for step in each.steps:
+                places.append(self._place(step, places, {} if each.writes else shared))
+            self._ends.append((len(self._steps), places[each.place]))
+
+    def _place(
+        self, step: _Input | _Operation, places: Sequence[int], shared: dict[Any, list[int]]
+    ) -> int:
+        """Return the place of a step among the steps of all slices."""
+        if isinstance(step, _Operation):
+            step = step.moved(places)
+        alike = shared.setdefault(step.target if isinstance(step, _Operation) else step, [])
+        for place in alike:
+            if self._steps[place] == step:
+                return place
+        alike.append(len(self._steps))
+        self._steps.append(step)
+        return len(self._steps) - 1
+
+    def numbers(self, scope: Scope, found: list[Any]) -> None:
+        """Append to ``found`` the numbers of each slice; ``None`` for one of which a step fails."""
+        results: list[Any] = []
+        for end, place in self._ends:
+            for step in self._steps[len(results) : end]:
+                results.append(_value_or_failure(step, scope, results))
+            found.append(None if results[place] is _FAILED else numbers_in(results[place]))
+
+
+#: In place of the result of a step that has failed; a step that is given it fails as well.
+_FAILED: Final = object()
+
+
+def _value_or_failure(step: _Input | _Operation, scope: Scope, results: list[Any]) -> Any:
+    try:
+        return step.value(scope, results)
+    except Exception:  # whatever the operation raises, the program will raise in its turn
+        return _FAILED
 
 
 class Scope:
@@ -141,8 +197,10 @@ def _compiled(expression: str) -> CodeType:
     return compile(expression, "<input>", "eval")
 
 
-def cut(tx: compat.Tracer, nodes: list[Node], wanted: Node) -> Slice:
+def cut(tx: compat.Tracer, nodes: list[Node], wanted: Node, *, writes: bool) -> Slice:
     """Return the calls of nodes, inputs first, one of which is what is wanted.
+
+    ``writes`` says whether some change the result of another.
 
     Raises:
         Refusal: an input of the graph has no place where it is found at another call.
@@ -156,7 +214,7 @@ def cut(tx: compat.Tracer, nodes: list[Node], wanted: Node) -> Slice:
             continue
         places[node] = len(steps)
         steps.append(_input(node) if node.op == "placeholder" else _operation(node, places))
-    return Slice(tuple(steps), places[wanted])
+    return Slice(tuple(steps), places[wanted], writes)
 
 
 def _input(node: Node) -> _Input:
