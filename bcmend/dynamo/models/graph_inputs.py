@@ -62,9 +62,17 @@ def source_of(node: Node) -> tuple[compat.Source, Any] | None:
     return given.source, given.example
 
 
-def expression_of(source: compat.Source) -> str:
-    """Return an expression for a value, over the tables ``L`` of locals and ``G`` of globals."""
-    return str(source.name)
+def expressions_of(source: compat.Source) -> list[str]:
+    """Return expressions for what a value is read of, the outermost first, and for itself.
+
+    They are over the tables ``L`` of locals and ``G`` of globals.
+    """
+    found = [str(source.name)]
+    while isinstance(source, compat.ChainedSource):
+        source = source.base
+        if str(source.name) != found[0]:
+            found.insert(0, str(source.name))
+    return found
 
 
 def item_of_local(local: str, place: int) -> compat.Source:

@@ -210,8 +210,9 @@ def _operation(inner: Any, variable: Any, tx: compat.Tracer, arguments: Any, key
     if variable.fn in _MULTIPLIED and not keywords and capture_mode.in_mended_code(tx):
         operands = [each.realize() for each in arguments]
         if any(map(_is_sequence, operands)):
-            operands = [_times(tx, each) for each in operands]
-            return variable.call_function(tx, operands, {})
+            counts = [_times(tx, each) for each in operands]
+            if not any(isinstance(each, Tensor) for each in counts):
+                return variable.call_function(tx, counts, {})
     return inner(variable, tx, arguments, keywords)
 
 

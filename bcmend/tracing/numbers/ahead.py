@@ -14,6 +14,7 @@ the very calls that were made in front of it; for any other it does as if there 
 from __future__ import annotations
 
 import operator
+import warnings
 from collections.abc import Sequence
 from types import FunctionType
 from typing import Any, Final
@@ -25,6 +26,7 @@ from bcmend.dynamo import compat, frames, shape_env
 from bcmend.dynamo.models import containers, graph_inputs
 from bcmend.dynamo.values import TensorValue, Value, constant, example_of, fake_mode_of, items_in
 from bcmend.names import NUMBERS
+from bcmend.tracing.effects.operator_runs import facts_of
 from bcmend.tracing.effects.random_draws import may_draw
 from bcmend.tracing.numbers import size_questions
 from bcmend.tracing.numbers.constant_tensors import (
@@ -190,10 +192,11 @@ def _note(tx: compat.Tracer, wanted: Slice, symbol: Any = None) -> None:
     is_noted = any(wanted == each for each, _ in state.noted)
     if is_noted or len(state.slices) + len(state.noted) >= _SLICES:
         return
-    scope = Scope(dict(tx.output.local_scope), tx.output.global_scope)
     found: list[Any] = []
-    _run(Joined([wanted]), scope, found)
-    if _is_short(found[0]):
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        _run(Joined([wanted]), _scope(tx), found)
+    if _is_short(found[0]) and not warned:
         state.noted.append((wanted, symbol))
 
 
@@ -213,17 +216,37 @@ def _slice_of(tx: compat.Tracer, variable: TensorValue) -> Slice:
         raise Refusal("constant-value")
     wanted = variable.as_proxy().node
     nodes = behind(tx, wanted, _may_be_run, _OPERATIONS)
+    _require_same_inputs(tx)
     writes = is_written(tx, dict.fromkeys(nodes))
     if writes:
         nodes = _with_writes(tx, nodes)
-    return cut(tx, nodes, wanted, writes=writes)
+    return cut(tx, nodes, wanted, _scope(tx), writes=writes)
+
+
+def _scope(tx: compat.Tracer) -> Scope:
+    return Scope(dict(tx.output.local_scope), tx.output.global_scope)
+
+
+def _require_same_inputs(tx: compat.Tracer) -> None:
+    """Require that what the call is given, and settings, are as they were in front of the graph.
+
+    At another call any two inputs may share memory.
+
+    Raises:
+        Refusal: the graph has written to an input, or set something, so far.
+    """
+    graph, mode = tx.output.root_tracer.graph, fake_mode_of(tx)
+    inputs = storages(each for each in graph.nodes if each.op == "placeholder")
+    for each in graph.nodes:
+        if facts_of(each).sets_default or may_write(each, mode, inputs):
+            raise Refusal("constant-value")
 
 
 def _with_writes(tx: compat.Tracer, nodes: list[Node]) -> list[Node]:
     """Return nodes with those that write to what they give, in the order of the graph.
 
     Raises:
-        Refusal: something else sees what they write.
+        Refusal: they cannot be run on their own.
     """
     graph, found = tx.output.root_tracer.graph, dict.fromkeys(nodes)
     if any(each.graph is not graph for each in nodes):
@@ -235,9 +258,6 @@ def _with_writes(tx: compat.Tracer, nodes: list[Node]) -> list[Node]:
             if each not in found and may_write(each, mode, memory):
                 found |= dict.fromkeys(behind(tx, each, _may_be_run, _OPERATIONS))
                 is_complete = False
-    inputs = storages(each for each in found if each.op == "placeholder")
-    if any(may_write(each, mode, inputs) for each in found):
-        raise Refusal("constant-value")
     return [each for each in graph.nodes if each in found]
 
 
@@ -246,6 +266,8 @@ def _may_be_run(node: Node) -> bool:
     if node.op == "placeholder":
         return all(map(_is_small, parts_of(node))) and graph_inputs.source_of(node) is not None
     is_call = node.op in ("call_function", "call_method") and is_of_torch(node.target)
+    if type(node.target).__module__.startswith("torch._dynamo"):
+        return False  # an object that is made for each trace
     gives_nothing = node.target is operator.setitem
     return is_call and not may_draw(node) and (gives_nothing or all(map(_is_small, parts_of(node))))
 

@@ -161,7 +161,18 @@ def may_write(node: Node, fake_mode: Any, memory: set[int]) -> bool:
     """Return whether a node may change memory: what it is given is all that it can change."""
     if node.op not in ("call_function", "call_method"):
         return False
-    if memory.isdisjoint(storages(node.all_input_nodes)) or not is_in_place(node):
+    if memory.isdisjoint(storages(node.all_input_nodes)):
+        return False
+    if _runs_others(node):
+        return True
+    if not is_in_place(node):
         return False
     written = storages_written(node, fake_mode)
     return written is None or not memory.isdisjoint(written)
+
+
+def _runs_others(node: Node) -> bool:
+    """Return whether operations that are not in this graph may be done to what a node is given."""
+    module = getattr(node.target, "__module__", None) or ""
+    is_step = module.startswith("torch._functorch")  # it gives the same memory by another name
+    return is_step or isinstance(node.target, compat.HigherOrderOperator)

@@ -8,10 +8,12 @@ by what Dynamo calls them. Two slices are equal if they make the same calls of t
 from __future__ import annotations
 
 import builtins
+import math
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from types import CodeType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any, Final
 
 import torch
@@ -20,6 +22,7 @@ from torch.fx.node import map_aggregate
 
 from bcmend.dynamo import compat
 from bcmend.dynamo.models import graph_inputs
+from bcmend.names import NUMBERS
 from bcmend.tracing.sites.lifted_inputs import before_arms
 from bcmend.tracing.sites.refusal import Refusal
 
@@ -65,16 +68,27 @@ class _Result:
 
 @dataclass(frozen=True, slots=True)
 class _Input:
-    """A value of the call, by an expression over its locals ``L`` and globals ``G``."""
+    """A value of the call, by an expression over its locals ``L`` and globals ``G``.
+
+    ``holder`` is the place of what it is an item or an attribute of: nothing is read of an object
+    of another class, which may do something then.
+    """
 
     expression: str
     kind: type
+    holder: int | None = None
 
     def value(self, scope: Scope, results: list[Any]) -> Any:
+        if self.holder is not None and results[self.holder] is _FAILED:
+            raise TypeError("of another class")
         found = scope.value(self.expression)
         if type(found) is not self.kind:  # what is done to a subclass may have effects
             raise TypeError(f"{type(found)} in place of {self.kind}")
         return found
+
+    def moved(self, places: Sequence[int]) -> _Input:
+        """Return the same value, of a holder that is at another place."""
+        return self if self.holder is None else replace(self, holder=places[self.holder])
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +114,7 @@ class _Operation:
 
         arguments = _mapped(self.arguments, value)
         keywords = _mapped(self.keywords, value) if self.keywords else {}
+        _require_small([each for each in arguments if isinstance(each, torch.Tensor)])
         if isinstance(self.target, str):
             receiver, *rest = arguments
             return getattr(receiver, self.target)(*rest, **keywords)
@@ -151,8 +166,7 @@ class Joined:
         self, step: _Input | _Operation, places: Sequence[int], shared: dict[Any, list[int]]
     ) -> int:
         """Return the place of a step among the steps of all slices."""
-        if isinstance(step, _Operation):
-            step = step.moved(places)
+        step = step.moved(places)
         alike = shared.setdefault(step.target if isinstance(step, _Operation) else step, [])
         for place in alike:
             if self._steps[place] == step:
@@ -168,6 +182,25 @@ class Joined:
             for step in self._steps[len(results) : end]:
                 results.append(_value_or_failure(step, scope, results))
             found.append(None if results[place] is _FAILED else numbers_in(results[place]))
+
+
+#: Elements of a result. In a call that takes another path a slice may be given anything.
+_ELEMENTS: Final = 2**22
+
+
+def _require_small(tensors: Sequence[torch.Tensor]) -> None:
+    """Require that what is computed of tensors, number by number, is not large.
+
+    Raises:
+        ValueError: it is.
+    """
+    if sum(each.numel() for each in tensors) > _ELEMENTS:
+        raise ValueError("large arguments")
+    if len(tensors) > 1 and max(each.numel() for each in tensors) > 2:
+        most = max(each.dim() for each in tensors)
+        sizes = [(1,) * (most - each.dim()) + tuple(each.shape) for each in tensors]
+        if math.prod(max(each) for each in zip(*sizes, strict=True)) > _ELEMENTS:
+            raise ValueError("a large result")
 
 
 #: In place of the result of a step that has failed; a step that is given it fails as well.
@@ -197,10 +230,11 @@ def _compiled(expression: str) -> CodeType:
     return compile(expression, "<input>", "eval")
 
 
-def cut(tx: compat.Tracer, nodes: list[Node], wanted: Node, *, writes: bool) -> Slice:
+def cut(tx: compat.Tracer, nodes: list[Node], wanted: Node, scope: Scope, *, writes: bool) -> Slice:
     """Return the calls of nodes, inputs first, one of which is what is wanted.
 
-    ``writes`` says whether some change the result of another.
+    ``scope`` is that of the call being traced. ``writes`` says whether some change the result of
+    another.
 
     Raises:
         Refusal: an input of the graph has no place where it is found at another call.
@@ -212,17 +246,55 @@ def cut(tx: compat.Tracer, nodes: list[Node], wanted: Node, *, writes: bool) -> 
         if outer is not node:
             places[node] = places[outer]
             continue
-        places[node] = len(steps)
-        steps.append(_input(node) if node.op == "placeholder" else _operation(node, places))
+        if node.op == "placeholder":
+            steps.extend(_chain(node, scope, len(steps)))
+        else:
+            steps.append(_operation(node, places))
+        places[node] = len(steps) - 1
     return Slice(tuple(steps), places[wanted], writes)
 
 
-def _input(node: Node) -> _Input:
-    found = graph_inputs.source_of(node)
-    kind = None if found is None else type(found[1])
-    if found is None or not (kind in _PLAIN or kind in _SYMBOLIC):
+def _chain(node: Node, scope: Scope, place: int) -> list[_Input]:
+    """Return an input of the graph behind what it is read of, which begins at a place.
+
+    Raises:
+        Refusal: it is not found at another call, or reading it may do something.
+    """
+    given = graph_inputs.source_of(node)
+    kind = None if given is None else type(given[1])
+    if given is None or not (kind in _PLAIN or kind in _SYMBOLIC):
         raise Refusal("constant-value")
-    return _Input(graph_inputs.expression_of(found[0]), kind if kind in _PLAIN else int)
+    *holders, last = graph_inputs.expressions_of(given[0])
+    if last.startswith(f"L[{NUMBERS!r}]"):  # of an earlier slice
+        holders = []
+    found: list[_Input] = []
+    for each in holders:
+        try:
+            value = scope.value(each)
+        except Exception as error:
+            raise Refusal("constant-value") from error
+        if not _is_plain_holder(type(value)):
+            raise Refusal("constant-value")
+        found.append(_Input(each, type(value), place + len(found) - 1 if found else None))
+    holder = place + len(found) - 1 if found else None
+    return [*found, _Input(last, kind if kind in _PLAIN else int, holder)]
+
+
+def _is_plain_holder(kind: type) -> bool:
+    """Return whether nothing but reading is done where an object is asked for items, attributes.
+
+    Properties are no matter: Dynamo inlines them, so that no input of a graph is named by one.
+    """
+    if kind in _CONTAINERS or issubclass(kind, torch.Tensor):
+        return kind in (*_CONTAINERS, *_PLAIN)
+    own = {name: getattr(kind, name, None) for name in ("__getattr__", "__getattribute__")}
+    plain = (None, torch.nn.Module.__getattr__, object.__getattribute__)
+    items = getattr(kind, "__getitem__", None)  # modules in a list are found by their numbers
+    is_of_torch = getattr(items, "__module__", None) == torch.nn.ModuleList.__module__
+    return (items is None or is_of_torch) and all(each in plain for each in own.values())
+
+
+_CONTAINERS: Final = (list, tuple, dict, OrderedDict, torch.Size, ModuleType, FunctionType)
 
 
 def _operation(node: Node, places: Mapping[Node, int]) -> _Operation:

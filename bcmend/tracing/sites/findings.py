@@ -199,8 +199,8 @@ class BodyState:
     ``runs_plainly``: the call that is being made runs in plain Python, since it sets up what later
     ones find; ``has_set_up``: the last one did.
     ``changing``: where it has found buffers of modules that do not stay as they are.
-    ``slices``: what is computed in front of a call, whose numbers the body is given; ``joined``: how
-    many of them were made one program, and that program; ``noted``: what the latest trace would
+    ``slices``: what is computed in front of a call, whose numbers the body is given; ``joined``:
+    how many of them were made one program, and that program; ``noted``: what the latest trace would
     have had so as well, a fraction with its symbol. ``spare``: the same code for calls whose
     numbers would make one variant too many, without such numbers.
     """

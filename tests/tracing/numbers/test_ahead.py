@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import copy
+import warnings
+from collections import defaultdict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 import bcmend
 from bcmend.policy import Policy
+from bcmend.tracing.numbers import ahead
 from tests.equivalence import Call, assert_equivalent, call, fresh
 
 pytestmark = pytest.mark.usefixtures("dynamo_begun_anew")
@@ -258,3 +263,124 @@ def test_a_report_lists_what_is_computed_in_front() -> None:
 @pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
 def test_two_steps_of_training(backend: str) -> None:
     _assert_one_graph_each(_Kept, LENGTHS[:2], training=True, backend=backend)
+
+
+def _turns(x: Tensor, counts: Sequence[int]) -> Tensor:
+    for count in counts:
+        for _ in range(count):
+            x = x + 1
+    return x
+
+
+def _written_by_vmap(x: Tensor, counts: Tensor) -> Tensor:
+    torch.vmap(lambda each: each.add_(1))(counts)
+    return _turns(x, counts.tolist())
+
+
+def _written_in_a_checkpoint(x: Tensor, counts: Tensor) -> Tensor:
+    checkpoint(lambda each: each.add_(1), counts, use_reentrant=False)
+    return _turns(x, counts.tolist())
+
+
+def _of_another_dtype(x: Tensor, counts: Tensor) -> Tensor:
+    torch.set_default_dtype(torch.float64)
+    numbers = (counts / 3.0 * 3e9).long() % 29
+    torch.set_default_dtype(torch.float32)
+    return _turns(x, numbers.tolist())
+
+
+def _by_numpy(x: Tensor, counts: Tensor) -> Tensor:
+    return _turns(x, torch.from_numpy(counts.numpy() + 1).tolist())
+
+
+def _with_a_warning(x: Tensor, counts: Tensor) -> Tensor:
+    return _turns(x, (torch.range(0, 1).long() + counts).tolist())
+
+
+def _counts(*found: Sequence[int]) -> Arguments:
+    return [(torch.zeros(1), torch.tensor(each)) for each in found]
+
+
+@pytest.mark.parametrize(
+    "program",
+    [_written_by_vmap, _written_in_a_checkpoint, _of_another_dtype, _by_numpy],
+)
+def test_what_cannot_be_run_in_front_is_not(program: Program) -> None:
+    assert_equivalent(
+        lambda: fresh(program),
+        _calls(_counts([2, 1], [100, 157], [0, 3])),
+        fullgraph=False,
+        graphs=None,
+        recompiles=None,
+    )
+
+
+def test_inputs_that_share_memory_at_a_later_call() -> None:
+    def program(x: Tensor, one: Tensor, other: Tensor) -> Tensor:
+        one.add_(1)
+        return _turns(x, other.tolist())
+
+    bcmend.patch(program)
+    compiled = torch.compile(program, backend="eager")
+    x, counts = torch.zeros(1), torch.tensor([1, 2])
+    assert compiled(x, torch.tensor([5, 6]), counts).item() == 3
+    assert compiled(x, counts.data, counts).item() == 5
+
+
+def _by_a_flag(x: Tensor, given: Any, first: bool) -> Tensor:
+    counts = given["n"] if first else given["m"]
+    return _turns(x, counts.tolist())
+
+
+def test_nothing_is_read_of_another_kind_of_container() -> None:
+    program = fresh(_by_a_flag)
+    bcmend.patch(program)
+    compiled = torch.compile(program, backend="eager")
+    counts = torch.tensor([1, 2])
+    assert compiled(torch.zeros(1), {"n": counts, "m": counts}, True).item() == 3
+    given = defaultdict(lambda: torch.tensor([4]), m=counts)
+    assert compiled(torch.zeros(1), given, False).item() == 3
+    assert list(given) == ["m"]
+
+
+def _pairs(x: Tensor, small: bool) -> Tensor:
+    if small:
+        alike = (x[:, None] == x[None]).sum(0).long()
+        return _turns(x, torch.repeat_interleave(alike, alike).tolist())
+    return x.sum()
+
+
+def test_nothing_large_is_computed_for_a_path_that_is_not_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found: list[Any] = []
+    given = ahead.given
+
+    def noted(body: Any, arguments: Any) -> Any:
+        numbers = given(body, arguments)
+        found.append((body, numbers))
+        return numbers
+
+    monkeypatch.setattr(ahead, "given", noted)
+    program = fresh(_pairs)
+    bcmend.patch(program)
+    compiled = torch.compile(program, backend="eager")
+    x = torch.arange(3.0)
+    assert torch.equal(compiled(x, True), _pairs(x, True))
+    body, numbers = found[-1]
+    assert numbers == ((1, 1, 1),)
+    many = torch.zeros(1).expand(2**40)  # no memory has room for a pair of each
+    assert given(body, (many, False)) == (None,)
+
+
+def test_a_slice_that_warns_is_not_run_twice() -> None:
+    program = fresh(_with_a_warning)
+    bcmend.patch(program)
+    compiled = torch.compile(program, backend="eager")
+    for counts in ([2, 1], [3, 4], [5, 2]):
+        given = torch.zeros(1), torch.tensor(counts)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # what is run in front of the graph would raise
+            with suppress(UserWarning):
+                assert torch.equal(compiled(*given), _turns(given[0], [counts[0], counts[1] + 1]))
+    assert not any(each.kind == "number" for each in bcmend.report(program).sites)
