@@ -39,10 +39,10 @@ SAMPLE = (
 #: Kinds of which each mended call is one graph, as no call of the code as it is, and those of them
 #: that are measured by default.
 WHOLE = tuple(
-    "rotary-positions interpolated-positions attention-by-chunks given-boundaries window-index"
-    " patch-merger pixel-shuffle patch-masks groups-of-equal-images classes-in-turn audio-chunks"
-    " experts-by-ends image-bounds frames-in-turn first-end tiles-of-images vision-tower"
-    " audio-tower".split()
+    "rotary-positions interpolated-positions attention-by-chunks given-boundaries window-"
+    " index patch-merger pixel-shuffle patch-masks groups-of-equal-images audio-chunks"
+    " experts-by-ends image-bounds frames-in-turn unpadding grids-of-texts first-end tiles-of-"
+    " images vision-tower audio-tower".split()
 )
 WHOLE_BY_DEFAULT = ("first-end", "audio-tower", "vision-tower")
 
