@@ -38,13 +38,13 @@ SAMPLE = (
 
 #: Kinds of which each mended call is one graph, as no call of the code as it is, and those of them
 #: that are measured by default.
-WHOLE = tuple(
-    "rotary-positions interpolated-positions attention-by-chunks given-boundaries window-"
-    " index patch-merger pixel-shuffle patch-masks groups-of-equal-images audio-chunks"
-    " experts-by-ends image-bounds frames-in-turn unpadding grids-of-texts first-end tiles-of-"
-    " images vision-tower audio-tower".split()
+ONE_GRAPH = tuple(
+    "rotary-positions interpolated-positions attention-by-chunks given-boundaries window-index"
+    " patch-merger pixel-shuffle patch-masks groups-of-equal-images audio-chunks experts-by-ends"
+    " image-bounds frames-in-turn unpadding grids-of-texts first-end tiles-of-images vision-tower"
+    " audio-tower".split()
 )
-WHOLE_BY_DEFAULT = ("first-end", "audio-tower", "vision-tower")
+ONE_GRAPH_BY_DEFAULT = ("first-end", "audio-tower", "vision-tower")
 
 BY_HAND = [each for each in KINDS if each.has_by_hand]
 
@@ -99,8 +99,8 @@ def _parameters() -> list[object]:
 def test_there_are_enough_kinds_and_each_is_there_once():
     names = [each.name for each in KINDS]
     assert len(set(names)) == len(names) >= 28
-    assert {*SAMPLE, *WHOLE} < set(names)
-    assert set(WHOLE_BY_DEFAULT) < set(WHOLE)
+    assert {*SAMPLE, *ONE_GRAPH} < set(names)
+    assert set(ONE_GRAPH_BY_DEFAULT) < set(ONE_GRAPH)
     assert len(BY_HAND) >= len(names) - 1
 
 
@@ -157,8 +157,8 @@ def test_mended_it_shows_what_eager_execution_shows(each: Kind, mode: str):
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=[] if name in WHOLE_BY_DEFAULT else [pytest.mark.slow])
-        for name in WHOLE
+        pytest.param(name, marks=[] if name in ONE_GRAPH_BY_DEFAULT else [pytest.mark.slow])
+        for name in ONE_GRAPH
     ],
 )
 def test_each_mended_call_is_one_graph(name: str):

@@ -29,7 +29,7 @@ from bcmend.tracing.speculation.arms import Arm
 
 #: So many conditions around a further one are undecided where numbers are computed in front of the
 #: graph instead, if the arguments have them: each condition doubles what is traced.
-_NESTED: Final = 2
+_NESTED: Final = 4
 
 
 def first_open(

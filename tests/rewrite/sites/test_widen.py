@@ -160,7 +160,7 @@ def test_each_form_does_what_the_function_does() -> None:
     body, (lowering, *_) = _installed_wide(f)
     joins = [each.join for each in lowering.alternatives]
     assert len(set(joins)) == len(joins) >= 2 and joins[-1] == EXIT
-    assert body(2, [1, 2, 3, 0], []) == f(2, [1, 2, 3, 0]) == [1, 2, 0]
+    assert body(2, [1, 2, 3, 0], [], ()) == f(2, [1, 2, 3, 0]) == [1, 2, 0]
 
 
 def _with_code_behind(x, y):

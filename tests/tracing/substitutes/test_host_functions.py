@@ -19,7 +19,7 @@ from bcmend.tracing.sites import strict
 from bcmend.tracing.sites.refusal import Refusal
 from bcmend.tracing.substitutes import host_functions
 from tests import own_faults
-from tests.equivalence import assert_equivalent, call
+from tests.equivalence import assert_equivalent, call, fresh
 from tests.tracing.in_trace import during_trace
 
 Program = Callable[..., Any]
@@ -133,9 +133,13 @@ def test_a_function_that_changes_its_argument() -> None:
     def program(x: Tensor, lengths: Tensor) -> Tensor:
         return x * torch.from_numpy(changed(lengths)).sum() + lengths.sum()
 
+    original = fresh(program)
     compiled = torch.compile(bcmend.patch(program), backend="eager", fullgraph=True)
-    with pytest.raises((Unsupported, UserError)):
-        compiled(torch.ones(2), torch.tensor([1, 2]))
+    for numbers in ([1, 2], [4, 5], [2, 3, 1]):
+        given, expected = torch.tensor(numbers), torch.tensor(numbers)
+        result = original(torch.ones(2), expected)
+        assert torch.equal(compiled(torch.ones(2), given), result)
+        assert torch.equal(given, expected)
 
 
 class Dropped(nn.Module):
