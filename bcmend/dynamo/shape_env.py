@@ -69,6 +69,14 @@ def symbols_in(value: Any) -> set[Any]:
     return set()
 
 
+def hint_of(number: Any) -> Any:
+    """Return a number, or what a symbolic one is in the call being traced; ``None`` if unbacked."""
+    if isinstance(number, (int, float)):
+        return number
+    node = number.node
+    return node.hint if node.has_hint() else None
+
+
 class Knowledge:
     """What a shape environment knew at one moment; what it learns since can be taken back."""
 

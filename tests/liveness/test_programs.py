@@ -6,9 +6,9 @@ from collections import Counter
 
 from bcmend.dynamo import handlers, hooks
 from bcmend.liveness import loading, runner
-from bcmend.patching import stops, trace_log  # noqa: F401  they declare what is watched
-from bcmend.tracing.entry import namespace  # noqa: F401  declares all other hooks
+from bcmend.patching import torch_check
 
+torch_check.declare_hooks()
 PROGRAMS = loading.programs()
 
 

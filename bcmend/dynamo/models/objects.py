@@ -104,9 +104,8 @@ def object_held(model: Any) -> Any:
     """
     fields = getattr(model, "__dict__", {})
     held = fields.get("value")
-    return (
-        fields.get("cv_obj") if held is None else held
-    )  # of a context variable; not in torch 2.13
+    # Of a context variable the field is another one; torch 2.13 has none.
+    return fields.get("cv_obj") if held is None else held
 
 
 # ``super()``

@@ -14,7 +14,7 @@ from typing import Any, Final
 import torch
 from torch.utils.flop_counter import flop_registry
 
-from bcmend.dynamo import compat
+from bcmend.dynamo import compat, shape_env
 from bcmend.tracing.effects.operator_runs import OperatorCall
 from bcmend.tracing.sites import strict
 
@@ -57,8 +57,5 @@ def bytes_of(tensor: torch.Tensor) -> float:
 
 def _hinted(number: Any) -> float:
     """Return a size as it was at the call that is traced; infinity if it is unbacked."""
-    if isinstance(number, (int, float)):
-        return float(number)
-    node = number.node
-    hint = node.hint if node.has_hint() else None
+    hint = shape_env.hint_of(number)
     return math.inf if hint is None else float(hint)

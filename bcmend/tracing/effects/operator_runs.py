@@ -145,7 +145,7 @@ def operators_of(node: Node, fake_mode: Any) -> OperatorRun | None:
             arguments = map_aggregate(node.args, value)
             keywords = map_aggregate(node.kwargs, value)
             with log:
-                run(node, arguments, keywords)
+                run(node.target, arguments, keywords)
     # The operation fails on the form of its operands, asks for something data-dependent, or has no
     # kernel for fake tensors. The facts of one call are given up: what asks takes the node to do
     # everything.
@@ -155,13 +155,12 @@ def operators_of(node: Node, fake_mode: Any) -> OperatorRun | None:
     return OperatorRun(log.calls, stands_for, bool(found))
 
 
-def run(node: Node, arguments: Any, keywords: Any) -> Any:
-    """Make the call of ``node`` with other arguments."""
-    if node.op == "call_method":
-        assert isinstance(node.target, str)
+def run(target: Any, arguments: Any, keywords: Any) -> Any:
+    """Call what a node has for its target: a function, or a method by its name."""
+    if isinstance(target, str):
         receiver, *rest = arguments
-        return getattr(receiver, node.target)(*rest, **keywords)
-    return node.target(*arguments, **keywords)  # type: ignore[operator]
+        return getattr(receiver, target)(*rest, **keywords)
+    return target(*arguments, **keywords)
 
 
 def is_in_place(node: Node) -> bool:

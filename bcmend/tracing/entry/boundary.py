@@ -105,18 +105,23 @@ def _run(body: FunctionType, arguments: tuple[Any, ...], callback: Any) -> Any:
             return result
         if isinstance(failure, side_exits.SideExit):
             # The graph has had no effects.
-            result = eager_rerun.plainly(callers.call_as_entered, body, (*arguments, [], ()))
+            result = _plainly(body, arguments)
             side_exits.came_back(failure, _latest(body))
             return result
         if emitted() == written and _can_be_repeated(body, failure):
             plain_python.leave_transforms(depth)
             random_draws.put_back()
-            result = eager_rerun.plainly(callers.call_as_entered, body, (*arguments, [], ()))
+            result = _plainly(body, arguments)
             _note_what_does_not_hold(_latest(body))
             return result
         raise (failure.__cause__ or failure) if isinstance(failure, CheckFailed) else failure
     finally:
         failure = None  # its traceback holds this frame, and that the arguments
+
+
+def _plainly(body: FunctionType, arguments: tuple[Any, ...]) -> Any:
+    """Make the call in plain Python, with a buffer that nobody reads."""
+    return eager_rerun.plainly(callers.call_as_entered, body, (*arguments, [], ()))
 
 
 def _note_what_does_not_hold(code: CodeType) -> None:
@@ -216,7 +221,7 @@ def _compiled(body: FunctionType, arguments: tuple[Any, ...], buffer: Buffer, ca
         generation = state.generation
         site_table.clear_recent()
         random_draws.forget()
-        numbers = ahead.given(body, arguments)
+        numbers = ahead.given(state, body, arguments)
         state.noted.clear()
         compat.set_eval_frame(capture.of_bodies(callback))
         try:
@@ -224,8 +229,7 @@ def _compiled(body: FunctionType, arguments: tuple[Any, ...], buffer: Buffer, ca
             state.has_set_up = False
             return codec.decoded(result) if state.has_choices else result
         except body_states.TooManyVariants:
-            body = body_states.without_numbers(body, state)
-            state = body_states.state_of(body.__code__, is_body=True)
+            body, state = _replaced(body, body_states.without_numbers(body, state))
         except (*_FAILURES, body_states.CodeSplit, IndexError) as error:
             compat.set_eval_frame(None)
             if isinstance(error, IndexError) and not capture.is_of_a_compiler(error):
@@ -238,13 +242,20 @@ def _compiled(body: FunctionType, arguments: tuple[Any, ...], buffer: Buffer, ca
             if state.runs_plainly:
                 state.runs_plainly = False
                 frames.count_as_compiled()
-                return eager_rerun.plainly(callers.call_as_entered, body, (*arguments, [], ()))
-            before, body = body, state.replacement(body)
-            frames.compile_as(body.__code__, before.__code__)
-            slices, state = state.slices, body_states.state_of(body.__code__, is_body=True)
+                return _plainly(body, arguments)
+            slices = state.slices
+            body, state = _replaced(body, state.replacement(body))
             state.slices = slices  # it has the same arguments
         finally:
             compat.set_eval_frame(None)
+
+
+def _replaced(
+    before: FunctionType, body: FunctionType
+) -> tuple[FunctionType, body_states.BodyState]:
+    """Return a body that is called in place of another, and its state."""
+    frames.compile_as(body.__code__, before.__code__)
+    return body, body_states.state_of(body.__code__, is_body=True)
 
 
 plain_python.have_dynamo_skip(sys.modules[__name__])

@@ -125,15 +125,15 @@ _LISTED_AT_MOST: Final = 64
 def _tolist(call: Call) -> Answer:
     """Answer ``x.tolist()`` of a few numbers, each taken out as ``item`` does."""
     tx, tensor = call.tx, call.owner
-    if type(tensor) is Tensor and not call.args and capture_mode.in_mended_code(tx):
-        computed = ahead.list_of(tx, tensor)
-        if computed is not None:
-            return computed
-        _know_counts(tx, tensor)
+    if type(tensor) is not Tensor or call.args or not capture_mode.in_mended_code(tx):
+        return PASS
+    computed = ahead.list_of(tx, tensor)
+    if computed is not None:
+        return computed
+    _know_counts(tx, tensor)
     count = example_of(tensor).numel()
-    is_few = isinstance(count, int) and count <= _LISTED_AT_MOST and not call.args
-    is_answered = is_few and type(tensor) is Tensor and capture_mode.in_mended_code(tx)
-    return (_listed(tx, tensor) if is_answered else None) or PASS
+    is_few = isinstance(count, int) and count <= _LISTED_AT_MOST
+    return (_listed(tx, tensor) if is_few else None) or PASS
 
 
 def _know_counts(tx: compat.Tracer, tensor: Tensor) -> None:

@@ -170,7 +170,9 @@ def _describe(graph: Graph, fake_mode: Any) -> None:
         for node in graph.nodes:
             is_known = "example_value" in node.meta or node.op not in _CALLS
             if not is_known and all(example(each) is not None for each in node.all_input_nodes):
-                node.meta["example_value"] = run(node, *map_arg((node.args, node.kwargs), example))
+                node.meta["example_value"] = run(
+                    node.target, *map_arg((node.args, node.kwargs), example)
+                )
 
 
 def _can_be_written(node: Node) -> bool:

@@ -128,7 +128,7 @@ def decomposed(node: Node, fake_mode: Any, name: str) -> GraphModule:
         arguments, keywords = cast(Any, map_arg((node.args, node.kwargs), known))
         if node.target in _DROPOUTS and compat.free_unbacked_symbols(arguments[0]):
             return _dropout(*arguments, **keywords)
-        return run(node, arguments, keywords)
+        return run(node.target, arguments, keywords)
 
     try:
         with fake_mode, fake_mode.shape_env.ignore_fresh_unbacked_symbols():

@@ -25,6 +25,7 @@ from torch.fx import Node
 from bcmend.dynamo import compat, frames, shape_env
 from bcmend.dynamo.models import containers, graph_inputs
 from bcmend.dynamo.values import TensorValue, Value, constant, example_of, fake_mode_of, items_in
+from bcmend.knowledge.static_lookup import captured
 from bcmend.names import NUMBERS
 from bcmend.tracing.effects.operator_runs import facts_of
 from bcmend.tracing.effects.random_draws import may_draw
@@ -52,21 +53,17 @@ _SLICES: Final = 256
 _WIDE: Final = (torch.float32, torch.float64)
 
 
-def given(body: FunctionType, arguments: Sequence[Any]) -> tuple[Any, ...]:
+def given(
+    state: body_states.BodyState, body: FunctionType, arguments: Sequence[Any]
+) -> tuple[Any, ...]:
     """Return the numbers that ``body`` is to get in a call: those of each tensor, as tuples.
 
     ``None`` for a tensor that cannot be computed in this call.
     """
-    state = body_states.state_of(body.__code__, is_body=True)
     if not state.slices:
         return ()
-    code, cells = body.__code__, body.__closure__ or ()
-    local = dict(zip(frames.arguments_of(code), arguments, strict=False))
-    local |= {
-        name: cell.cell_contents
-        for name, cell in zip(code.co_freevars, cells, strict=True)
-        if _is_filled(cell)
-    }
+    local = dict(zip(frames.arguments_of(body.__code__), arguments, strict=False))
+    local |= captured(body)
     found: list[Any] = []
     local[NUMBERS] = found  # a later slice may go on from the numbers of an earlier one
     _run(_joined(state), Scope(local, body.__globals__), found)
@@ -75,24 +72,16 @@ def given(body: FunctionType, arguments: Sequence[Any]) -> tuple[Any, ...]:
 
 def _joined(state: body_states.BodyState) -> Joined:
     """Return the slices of a body, to be run together."""
-    count, joined = state.joined or (0, None)
-    if joined is None or count != len(state.slices):
-        slices = list(state.slices)
-        joined = Joined(slices)
-        state.joined = len(slices), joined
+    slices = list(state.slices)
+    joined: Joined | None = state.joined
+    if joined is None or len(joined) != len(slices):
+        joined = state.joined = Joined(slices)
     return joined
 
 
 def _run(joined: Joined, scope: Scope, found: list[Any]) -> None:
     with compat._disable_current_modes(), torch.no_grad():
         joined.numbers(scope, found)
-
-
-def _is_filled(cell: Any) -> bool:
-    try:
-        return cell.cell_contents is not None
-    except ValueError:
-        return False
 
 
 def number_in(tx: compat.Tracer, variable: TensorValue) -> Value | None:
@@ -163,13 +152,13 @@ def _found(
         return None
     if counts:
         wanted = wanted.length()
-    known = list(body_states.state_of(tx.output.root_tx.f_code).slices)
-    if wanted not in known:
+    known = enumerate(body_states.state_of(tx.output.root_tx.f_code).slices)
+    place = next((at for at, each in known if each == wanted), None)
+    if place is None:
         return wanted
     site = site_table.being_traced(tx, frames.resumed(tx.f_code), "numbers", "number")
     if not site.active or policy.is_off(site.key):
         return None
-    place = known.index(wanted)
     if place >= len(numbers) or not _is_short(numbers[place]):
         return None
     site.mended("ahead", "computed in front of the graph")
@@ -281,11 +270,5 @@ def _is_small(example: Any) -> bool:
     if example.requires_grad or example.is_complex() or example.is_quantized:
         return False
     is_precise = not example.is_floating_point() or example.dtype in _WIDE
-    count = example.numel()
-    known = count if isinstance(count, int) else _hint(count)
-    return is_precise and known <= _ELEMENTS
-
-
-def _hint(size: torch.SymInt) -> int:
-    """Return a size as it is in the call being traced; 0 for one that the data say."""
-    return int(size.node.hint) if size.node.has_hint() else 0
+    count = shape_env.hint_of(example.numel())  # none of a size that the data say
+    return is_precise and (count is None or count <= _ELEMENTS)

@@ -95,7 +95,7 @@ def _computed(tx: compat.Tracer, node: Node, known: dict[Node, Any]) -> Any:
 
     arguments, keywords = map_aggregate(node.args, replaced), map_aggregate(node.kwargs, replaced)
     try:
-        return run(node, arguments, keywords)
+        return run(node.target, arguments, keywords)
     except Exception as error:
         # The operation fails on these values, as it will in eager, or has no kernel for the CPU.
         # The number is data-dependent then.

@@ -23,6 +23,7 @@ from torch.fx.node import map_aggregate
 from bcmend.dynamo import compat
 from bcmend.dynamo.models import graph_inputs
 from bcmend.names import NUMBERS
+from bcmend.tracing.effects.operator_runs import run
 from bcmend.tracing.sites.lifted_inputs import before_arms
 from bcmend.tracing.sites.refusal import Refusal
 
@@ -112,13 +113,10 @@ class _Operation:
         def value(given: Any) -> Any:
             return results[given.place] if isinstance(given, _Result) else given.value
 
-        arguments = _mapped(self.arguments, value)
-        keywords = _mapped(self.keywords, value) if self.keywords else {}
+        arguments = map_aggregate(self.arguments, value)
+        keywords = map_aggregate(self.keywords, value) if self.keywords else {}
         _require_small([each for each in arguments if isinstance(each, torch.Tensor)])
-        if isinstance(self.target, str):
-            receiver, *rest = arguments
-            return getattr(receiver, self.target)(*rest, **keywords)
-        return self.target(*arguments, **keywords)
+        return run(self.target, arguments, keywords)
 
     def moved(self, places: Sequence[int]) -> _Operation:
         """Return the same call, of results that are at other places."""
@@ -127,7 +125,7 @@ class _Operation:
             return _Result(places[given.place]) if isinstance(given, _Result) else given
 
         return _Operation(
-            self.target, _mapped(self.arguments, moved), _mapped(self.keywords, moved)
+            self.target, map_aggregate(self.arguments, moved), map_aggregate(self.keywords, moved)
         )
 
 
@@ -175,13 +173,17 @@ class Joined:
         self._steps.append(step)
         return len(self._steps) - 1
 
+    def __len__(self) -> int:
+        """Return the number of slices."""
+        return len(self._ends)
+
     def numbers(self, scope: Scope, found: list[Any]) -> None:
         """Append to ``found`` the numbers of each slice; ``None`` for one of which a step fails."""
         results: list[Any] = []
         for end, place in self._ends:
             for step in self._steps[len(results) : end]:
                 results.append(_value_or_failure(step, scope, results))
-            found.append(None if results[place] is _FAILED else numbers_in(results[place]))
+            found.append(None if results[place] is _FAILED else _numbers_in(results[place]))
 
 
 #: Elements of a result. In a call that takes another path a slice may be given anything.
@@ -268,6 +270,7 @@ def _chain(node: Node, scope: Scope, place: int) -> list[_Input]:
     if last.startswith(f"L[{NUMBERS!r}]"):  # of an earlier slice
         holders = []
     found: list[_Input] = []
+    holder = None
     for each in holders:
         try:
             value = scope.value(each)
@@ -275,8 +278,8 @@ def _chain(node: Node, scope: Scope, place: int) -> list[_Input]:
             raise Refusal("constant-value") from error
         if not _is_plain_holder(type(value)):
             raise Refusal("constant-value")
-        found.append(_Input(each, type(value), place + len(found) - 1 if found else None))
-    holder = place + len(found) - 1 if found else None
+        found.append(_Input(each, type(value), holder))
+        holder = place + len(found) - 1
     return [*found, _Input(last, kind if kind in _PLAIN else int, holder)]
 
 
@@ -305,15 +308,12 @@ def _operation(node: Node, places: Mapping[Node, int]) -> _Operation:
             raise Refusal("constant-value")
         return _Constant(type(given), repr(given), given)
 
-    return _Operation(node.target, _mapped(node.args, named), _mapped(node.kwargs, named))
+    return _Operation(
+        node.target, map_aggregate(node.args, named), map_aggregate(node.kwargs, named)
+    )
 
 
-def _mapped(given: Any, change: Callable[[Any], Any]) -> Any:
-    """Return arguments with each value in them changed."""
-    return map_aggregate(given, change)
-
-
-def numbers_in(value: Any) -> Any:
+def _numbers_in(value: Any) -> Any:
     """Return the numbers of a tensor as tuples in tuples, or the number of one without sizes."""
     return _fixed(value.tolist()) if isinstance(value, torch.Tensor) else value
 

@@ -200,9 +200,9 @@ class BodyState:
     ones find; ``has_set_up``: the last one did.
     ``changing``: where it has found buffers of modules that do not stay as they are.
     ``slices``: what is computed in front of a call, whose numbers the body is given; ``joined``:
-    how many of them were made one program, and that program; ``noted``: what the latest trace would
-    have had so as well, a fraction with its symbol. ``spare``: the same code for calls whose
-    numbers would make one variant too many, without such numbers.
+    the same, made one program; ``noted``: what the latest trace would have had so as well, a
+    fraction with its symbol. ``spare``: the same code for calls whose numbers would make one
+    variant too many, without such numbers.
     """
 
     may_break: bool = False
@@ -218,7 +218,7 @@ class BodyState:
     has_set_up: bool = False
     changing: set[str] = field(default_factory=set)
     slices: list[Any] = field(default_factory=list)
-    joined: tuple[int, Any] | None = None
+    joined: Any = None
     noted: list[tuple[Any, Any]] = field(default_factory=list)
     spare: CodeType | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)

@@ -171,8 +171,8 @@ def test_a_node_runs_on_other_arguments() -> None:
     graph = Graph()
     node = graph.placeholder("x")
     x = torch.tensor([1.0, 4.0])
-    assert run(graph.call_method("add", (node, 1)), (x, 2), {}).tolist() == [3.0, 6.0]
-    assert run(graph.call_function(torch.sqrt, (node,)), (x,), {}).tolist() == [1.0, 2.0]
+    assert run(graph.call_method("add", (node, 1)).target, (x, 2), {}).tolist() == [3.0, 6.0]
+    assert run(graph.call_function(torch.sqrt, (node,)).target, (x,), {}).tolist() == [1.0, 2.0]
     assert target_name(graph.call_method("add", (node, 1))) == "add"
     assert target_name(graph.call_function(torch.sqrt, (node,))) == "sqrt"
 
