@@ -47,7 +47,7 @@ def test_what_a_function_in_c_raises_is_no_error_of_its_caller(
     monkeypatch.setattr(strict, "IS_ON", True)
     node = Graph().call_function(len, (3,))
     with pytest.raises(TypeError, match="has no len") as caught:
-        operator_runs.run(node, node.args, node.kwargs)
+        operator_runs.run(node.target, node.args, node.kwargs)
     with pytest.raises(InternalError):
         require_foreign(caught.value)
     require_foreign(caught.value, operator_runs.run)
