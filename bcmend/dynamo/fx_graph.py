@@ -5,7 +5,7 @@ Arguments of operations are Dynamo's variables, their proxies, or plain values.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from torch.fx import GraphModule, Node, Proxy
@@ -24,6 +24,13 @@ def function(
 def method(tx: compat.Tracer, name: str, *arguments: Any, **named: Any) -> compat.TensorVariable:
     """Call a method of the first argument in the graph."""
     return _add(tx, "call_method", name, arguments, named)
+
+
+def graphs_given(node: Node, modules: Mapping[str, Any]) -> list[GraphModule]:
+    """Return the graphs that an operator is given to run; ``modules`` has them by their names."""
+    named = [each for each in node.all_input_nodes if each.op == "get_attr"]
+    given = [modules.get(str(each.target)) for each in named]
+    return [each for each in given if isinstance(each, GraphModule)]
 
 
 def in_kind_of(tx: compat.Tracer, model: compat.VariableTracker, value: Any) -> Any:

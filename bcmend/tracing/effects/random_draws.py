@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-from bcmend.dynamo import compat, plain_python
+from bcmend.dynamo import compat, fx_graph, plain_python
 from bcmend.dynamo.trace_state import Phase, at_the_end_of_a_graph
 from bcmend.dynamo.values import load_global
 from bcmend.tracing.effects.operator_runs import facts_of, is_in_place, run_of, target_name
@@ -88,7 +88,7 @@ def _keep_unused(module: GraphModule) -> None:
     A back end removes operators without users, and all later random numbers would change.
     """
     graph, modules = module.graph, module._modules
-    for inner in [each for node in graph.nodes for each in _graphs_given(node, modules)]:
+    for inner in [each for node in graph.nodes for each in fx_graph.graphs_given(node, modules)]:
         _keep_unused(inner)
     used = {graph.output_node()}
     for node in reversed(graph.nodes):
@@ -112,16 +112,9 @@ def _keep_unused(module: GraphModule) -> None:
         module.recompile()
 
 
-def _graphs_given(node: Node, modules: Mapping[str, Any]) -> list[GraphModule]:
-    """Return the graphs that an operator is given to run."""
-    named = [each for each in node.all_input_nodes if each.op == "get_attr"]
-    given = [modules.get(str(each.target)) for each in named]
-    return [each for each in given if isinstance(each, GraphModule)]
-
-
 def drawing_inside(node: Node, modules: Mapping[str, Any]) -> str:
     """Return the name of what may draw random numbers in the graphs that ``node`` runs."""
-    for given in _graphs_given(node, modules):
+    for given in fx_graph.graphs_given(node, modules):
         for each in given.graph.nodes:
             found = target_name(each) if may_draw(each) else drawing_inside(each, given._modules)
             if found:
@@ -133,7 +126,7 @@ def hidden_in(node: Node, modules: Mapping[str, Any]) -> str:
     """Return the name of what may have a state of its own, of a node and the graphs it runs."""
     if facts_of(node).has_hidden_state:
         return target_name(node)
-    for given in _graphs_given(node, modules):
+    for given in fx_graph.graphs_given(node, modules):
         for each in given.graph.nodes:
             if found := hidden_in(each, given._modules):
                 return found

@@ -24,20 +24,15 @@ from torch.fx import Node
 
 from bcmend.dynamo import compat, frames, shape_env
 from bcmend.dynamo.models import containers, graph_inputs
-from bcmend.dynamo.values import TensorValue, Value, constant, example_of, fake_mode_of, items_in
+from bcmend.dynamo.values import TensorValue, Value, constant, example_of, items_in
 from bcmend.knowledge.static_lookup import captured
 from bcmend.names import NUMBERS
 from bcmend.tracing.effects.operator_runs import facts_of
 from bcmend.tracing.effects.random_draws import may_draw
 from bcmend.tracing.numbers import size_questions
-from bcmend.tracing.numbers.constant_tensors import (
-    is_of_torch,
-    is_written,
-    may_write,
-    parts_of,
-    storages,
-)
+from bcmend.tracing.numbers.constant_tensors import is_of_torch
 from bcmend.tracing.numbers.slices import Joined, Scope, Slice, behind, cut
+from bcmend.tracing.numbers.written_memory import is_written, parts_of, storages, written_by
 from bcmend.tracing.sites import body_states, site_table
 from bcmend.tracing.sites.refusal import Refusal, attempt
 
@@ -205,30 +200,35 @@ def _slice_of(tx: compat.Tracer, variable: TensorValue) -> Slice:
         raise Refusal("constant-value")
     wanted = variable.as_proxy().node
     nodes = behind(tx, wanted, _may_be_run, _OPERATIONS)
-    _require_same_inputs(tx)
-    writes = is_written(tx, dict.fromkeys(nodes))
+    written = _inputs_written(tx)
+    writes = is_written(tx, nodes)
     if writes:
         nodes = _with_writes(tx, nodes)
-    return cut(tx, nodes, wanted, _scope(tx), writes=writes)
+    if not storages(written).isdisjoint(storages(nodes)):
+        raise Refusal("constant-value")
+    return cut(tx, nodes, wanted, _scope(tx), writes=writes, written=written)
 
 
 def _scope(tx: compat.Tracer) -> Scope:
     return Scope(dict(tx.output.local_scope), tx.output.global_scope)
 
 
-def _require_same_inputs(tx: compat.Tracer) -> None:
-    """Require that what the call is given, and settings, are as they were in front of the graph.
+def _inputs_written(tx: compat.Tracer) -> list[Node]:
+    """Return the inputs that the graph may have written to so far.
 
-    At another call any two inputs may share memory.
+    At another call others may share their memory.
 
     Raises:
-        Refusal: the graph has written to an input, or set something, so far.
+        Refusal: it has also set something by which other operations differ.
     """
-    graph, mode = tx.output.root_tracer.graph, fake_mode_of(tx)
-    inputs = storages(each for each in graph.nodes if each.op == "placeholder")
+    graph = tx.output.root_tracer.graph
+    inputs = [each for each in graph.nodes if each.op == "placeholder" and storages([each])]
+    memory, written = storages(inputs), set[int]()
     for each in graph.nodes:
-        if facts_of(each).sets_default or may_write(each, mode, inputs):
+        if facts_of(each).sets_default:
             raise Refusal("constant-value")
+        written |= written_by(tx, each, memory)
+    return [each for each in inputs if not written.isdisjoint(storages([each]))]
 
 
 def _with_writes(tx: compat.Tracer, nodes: list[Node]) -> list[Node]:
@@ -240,11 +240,11 @@ def _with_writes(tx: compat.Tracer, nodes: list[Node]) -> list[Node]:
     graph, found = tx.output.root_tracer.graph, dict.fromkeys(nodes)
     if any(each.graph is not graph for each in nodes):
         raise Refusal("constant-value")
-    mode, is_complete = fake_mode_of(tx), False
+    is_complete = False
     while not is_complete:
         is_complete, memory = True, storages(found)
         for each in graph.nodes:
-            if each not in found and may_write(each, mode, memory):
+            if each not in found and written_by(tx, each, memory):
                 found |= dict.fromkeys(behind(tx, each, _may_be_run, _OPERATIONS))
                 is_complete = False
     return [each for each in graph.nodes if each in found]

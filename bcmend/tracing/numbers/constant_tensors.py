@@ -7,24 +7,18 @@ CPU when somebody asks; of floating numbers only those that run there in eager t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import torch
-from torch.fx import Graph, Node
+from torch.fx import Node
 from torch.fx.node import map_aggregate
 
-from bcmend.dynamo import compat, fx_graph
-from bcmend.dynamo.values import TensorValue, fake_mode_of
-from bcmend.tracing.effects.operator_runs import (
-    CALLERS,
-    is_in_place,
-    run,
-    storage_of,
-    storages_written,
-)
+from bcmend.dynamo import compat
+from bcmend.dynamo.values import TensorValue
+from bcmend.tracing.effects.operator_runs import CALLERS, is_in_place, run
 from bcmend.tracing.effects.random_draws import may_draw
-from bcmend.tracing.numbers import constant_buffers, slices
+from bcmend.tracing.numbers import constant_buffers, slices, written_memory
+from bcmend.tracing.numbers.written_memory import is_written, parts_of, storages
 from bcmend.tracing.sites import strict
 from bcmend.tracing.sites.refusal import Refusal, attempt
 
@@ -53,9 +47,9 @@ def number_in(tx: compat.Tracer, variable: TensorValue) -> int | bool | float | 
     number: int | bool | float = value.item()
     found = (constant_buffers.buffer_of(tx, node) for node in known if node.op == "placeholder")
     buffers = [each for each in found if each is not None]
-    root, fake_mode = tx.output.root_tracer.graph, fake_mode_of(tx)
+    graph = tx.output.root_tracer.graph
     constant_buffers.rely_on(
-        tx, buffers, lambda node: _writes_to(root, fake_mode, storages([node]))
+        tx, buffers, lambda node: written_memory.is_written_in(tx, graph, storages([node]))
     )
     return number
 
@@ -111,11 +105,6 @@ def _is_plain(node: Node) -> bool:
     return bool(parts) and all(map(_is_small, parts)) and not (is_in_place(node) or may_draw(node))
 
 
-def parts_of(node: Node) -> Sequence[Any]:
-    example = node.meta.get("example_value")
-    return example if isinstance(example, (tuple, list)) else (example,)
-
-
 def is_of_torch(target: Any) -> bool:
     """Return whether an operation is torch's own; others may read a clock, say.
 
@@ -137,42 +126,3 @@ def _is_small(example: Any) -> bool:
     count = example.numel()
     rounds_alike = _is_exact(example) or example.device.type == "cpu"
     return rounds_alike and isinstance(count, int) and count <= _ELEMENTS
-
-
-def is_written(tx: compat.Tracer, known: dict[Node, Any]) -> bool:
-    """Return whether a tensor that was looked at has been changed in place, by whatever name."""
-    memory = storages(known)
-    return any(
-        _writes_to(tracer.graph, fake_mode_of(tx), memory) for tracer in fx_graph.tracers(tx)
-    )
-
-
-def storages(nodes: Iterable[Node]) -> set[int]:
-    """Return the memory of the tensors that nodes give."""
-    parts = (each for node in nodes for each in parts_of(node))
-    return {storage_of(each) for each in parts if isinstance(each, torch.Tensor)}
-
-
-def _writes_to(graph: Graph, fake_mode: Any, memory: set[int]) -> bool:
-    return any(may_write(node, fake_mode, memory) for node in graph.nodes)
-
-
-def may_write(node: Node, fake_mode: Any, memory: set[int]) -> bool:
-    """Return whether a node may change memory: what it is given is all that it can change."""
-    if node.op not in ("call_function", "call_method"):
-        return False
-    if memory.isdisjoint(storages(node.all_input_nodes)):
-        return False
-    if _runs_others(node):
-        return True
-    if not is_in_place(node):
-        return False
-    written = storages_written(node, fake_mode)
-    return written is None or not memory.isdisjoint(written)
-
-
-def _runs_others(node: Node) -> bool:
-    """Return whether operations that are not in this graph may be done to what a node is given."""
-    module = getattr(node.target, "__module__", None) or ""
-    is_step = module.startswith("torch._functorch")  # it gives the same memory by another name
-    return is_step or isinstance(node.target, compat.HigherOrderOperator)

@@ -24,6 +24,7 @@ from bcmend.dynamo import compat
 from bcmend.dynamo.models import graph_inputs
 from bcmend.names import NUMBERS
 from bcmend.tracing.effects.operator_runs import run
+from bcmend.tracing.numbers.written_memory import storages
 from bcmend.tracing.sites.lifted_inputs import before_arms
 from bcmend.tracing.sites.refusal import Refusal
 
@@ -133,17 +134,19 @@ class _Operation:
 class Slice:
     """The calls behind a tensor; each has a place among their results, as the tensor has.
 
-    ``writes`` says whether some change the result of another.
+    ``writes`` says whether some change the result of another. ``apart`` has the places of the
+    inputs that are read, and of those that the call has changed before: no two may share memory.
     """
 
     steps: tuple[_Input | _Operation, ...]
     place: int
     writes: bool
+    apart: tuple[tuple[int, ...], tuple[int, ...]]
 
     def length(self) -> Slice:
         """Return the slice that gives the number of items of the tensor."""
         count = _Operation(len, (_Result(self.place),), {})
-        return Slice((*self.steps, count), len(self.steps), self.writes)
+        return replace(self, steps=(*self.steps, count), place=len(self.steps))
 
 
 class Joined:
@@ -151,14 +154,16 @@ class Joined:
 
     def __init__(self, slices: Sequence[Slice]) -> None:
         self._steps: list[_Input | _Operation] = []
-        #: For each slice: how many steps are behind it, and the place of its tensor.
-        self._ends: list[tuple[int, int]] = []
+        #: For each slice: how many steps are behind it, the place of its tensor, and the places
+        #: of inputs that must not share memory with those of the second list.
+        self._ends: list[tuple[int, int, list[list[int]]]] = []
         shared: dict[Any, list[int]] = {}
         for each in slices:
             places: list[int] = []
             for step in each.steps:
                 places.append(self._place(step, places, {} if each.writes else shared))
-            self._ends.append((len(self._steps), places[each.place]))
+            apart = [[places[given] for given in some] for some in each.apart]
+            self._ends.append((len(self._steps), places[each.place], apart))
 
     def _place(
         self, step: _Input | _Operation, places: Sequence[int], shared: dict[Any, list[int]]
@@ -180,10 +185,12 @@ class Joined:
     def numbers(self, scope: Scope, found: list[Any]) -> None:
         """Append to ``found`` the numbers of each slice; ``None`` for one of which a step fails."""
         results: list[Any] = []
-        for end, place in self._ends:
+        for end, place, apart in self._ends:
             for step in self._steps[len(results) : end]:
                 results.append(_value_or_failure(step, scope, results))
-            found.append(None if results[place] is _FAILED else _numbers_in(results[place]))
+            read, written = ([results[each] for each in some] for some in apart)
+            is_found = results[place] is not _FAILED and _are_apart(read, written)
+            found.append(_numbers_in(results[place]) if is_found else None)
 
 
 #: Elements of a result. In a call that takes another path a slice may be given anything.
@@ -203,6 +210,26 @@ def _require_small(tensors: Sequence[torch.Tensor]) -> None:
         sizes = [(1,) * (most - each.dim()) + tuple(each.shape) for each in tensors]
         if math.prod(max(each) for each in zip(*sizes, strict=True)) > _ELEMENTS:
             raise ValueError("a large result")
+
+
+def _are_apart(some: Sequence[Any], others: Sequence[Any]) -> bool:
+    """Return whether no tensor shares memory with one of others; not if one was not found."""
+    if not (some and others):
+        return True
+    if not all(isinstance(each, torch.Tensor) for each in (*some, *others)):
+        return False
+    taken = sorted(map(_memory_of, others))
+    return not any(
+        start < other_end and other_start < end
+        for start, end in map(_memory_of, some)
+        for other_start, other_end in taken
+    )
+
+
+def _memory_of(tensor: torch.Tensor) -> tuple[int, int]:
+    """Return where the memory of a tensor begins and ends; two storages may have the same."""
+    storage = tensor.untyped_storage()
+    return storage.data_ptr(), storage.data_ptr() + storage.nbytes()
 
 
 #: In place of the result of a step that has failed; a step that is given it fails as well.
@@ -232,11 +259,19 @@ def _compiled(expression: str) -> CodeType:
     return compile(expression, "<input>", "eval")
 
 
-def cut(tx: compat.Tracer, nodes: list[Node], wanted: Node, scope: Scope, *, writes: bool) -> Slice:
+def cut(
+    tx: compat.Tracer,
+    nodes: list[Node],
+    wanted: Node,
+    scope: Scope,
+    *,
+    writes: bool,
+    written: Sequence[Node],
+) -> Slice:
     """Return the calls of nodes, inputs first, one of which is what is wanted.
 
     ``scope`` is that of the call being traced. ``writes`` says whether some change the result of
-    another.
+    another, ``written`` are the inputs of the graph that it has changed so far.
 
     Raises:
         Refusal: an input of the graph has no place where it is found at another call.
@@ -253,7 +288,15 @@ def cut(tx: compat.Tracer, nodes: list[Node], wanted: Node, scope: Scope, *, wri
         else:
             steps.append(_operation(node, places))
         places[node] = len(steps) - 1
-    return Slice(tuple(steps), places[wanted], writes)
+    if not written:
+        return Slice(tuple(steps), places[wanted], writes, ((), ()))
+    given = [each for each in nodes if each.op == "placeholder" and outside(tx, each) is each]
+    read = tuple(places[each] for each in given if storages([each]))
+    changed: list[int] = []
+    for each in written:
+        steps.extend(_chain(each, scope, len(steps)))
+        changed.append(len(steps) - 1)
+    return Slice(tuple(steps), places[wanted], writes, (read, tuple(changed)))
 
 
 def _chain(node: Node, scope: Scope, place: int) -> list[_Input]:

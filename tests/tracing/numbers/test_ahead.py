@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
+import numpy
 import pytest
 import torch
 from torch import Tensor, nn
@@ -384,3 +385,78 @@ def test_a_slice_that_warns_is_not_run_twice() -> None:
             with suppress(UserWarning):
                 assert torch.equal(compiled(*given), _turns(given[0], [counts[0], counts[1] + 1]))
     assert not any(each.kind == "number" for each in bcmend.report(program).sites)
+
+
+class _Normed(nn.Module):
+    """Counts its calls, and normalizes: both change buffers before the numbers are read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(4)
+        self.calls: Tensor
+        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        self.calls += 1
+        parts = self.norm(x).split(lengths.tolist())
+        return torch.stack([each.sum(0) for each in parts])
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("fullgraph", [True, False])
+def test_what_a_call_changes_is_not_what_the_numbers_are_read_of(
+    training: bool, fullgraph: bool
+) -> None:
+    _assert_one_graph_each(_Normed, LENGTHS, training=training, fullgraph=fullgraph)
+
+
+class _Chosen(nn.Module):
+    """A side is chosen, each of two operations that are not computed in vain, before the read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one = nn.Linear(4, 4)
+        self.other = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        if x.sum() > 0:
+            x = self.one(x).relu_()
+            for _ in range(30):
+                x = x @ self.one.weight
+        else:
+            x = self.other(x)
+            for _ in range(30):
+                x = x @ self.other.weight
+        return torch.stack([each.sum(0) for each in x.split(lengths.tolist())])
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_numbers_are_read_behind_a_side_that_is_chosen(training: bool) -> None:
+    _assert_one_graph_each(_Chosen, LENGTHS, training=training)
+
+
+def test_a_list_that_is_changed_at_once_may_hold_what_is_read() -> None:
+    def program(x: Tensor, one: Tensor, other: Tensor) -> Tensor:
+        made = other * 2
+        torch._foreach_add_([one, made], 1)
+        return _turns(x, made.tolist())
+
+    bcmend.patch(program)
+    compiled = torch.compile(program, backend="eager")
+    x, one = torch.zeros(1), torch.tensor([5, 6])
+    assert compiled(x, one, torch.tensor([1, 2])).item() == 8
+    assert one.tolist() == [6, 7]
+    assert compiled(x, one, one).item() == 28
+    assert one.tolist() == [7, 8]
+
+
+def test_memory_of_two_storages_at_a_later_call() -> None:
+    def program(x: Tensor, one: Tensor, other: Tensor) -> Tensor:
+        one.add_(1)
+        return _turns(x, other.tolist())
+
+    bcmend.patch(program)
+    compiled = torch.compile(program, backend="eager")
+    x, counts = torch.zeros(1), numpy.array([1, 2])
+    assert compiled(x, torch.tensor([5, 6]), torch.from_numpy(counts)).item() == 3
+    assert compiled(x, torch.from_numpy(counts), torch.from_numpy(counts)).item() == 5

@@ -1,0 +1,73 @@
+"""Which memory the operations of a graph write to, while a frame is traced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.fx import Graph, Node
+
+from bcmend.dynamo import compat, fx_graph
+from bcmend.dynamo.values import fake_mode_of
+from bcmend.tracing.effects.operator_runs import is_in_place, storage_of, storages_written
+
+
+def parts_of(node: Node) -> Sequence[Any]:
+    """Return what a node gives, as far as the trace knows it."""
+    example = node.meta.get("example_value")
+    return example if isinstance(example, (tuple, list)) else (example,)
+
+
+def storages(nodes: Iterable[Node]) -> set[int]:
+    """Return the memory of the tensors that nodes give."""
+    parts = (each for node in nodes for each in parts_of(node))
+    return {storage_of(each) for each in parts if isinstance(each, torch.Tensor)}
+
+
+def is_written(tx: compat.Tracer, known: Iterable[Node]) -> bool:
+    """Return whether a tensor that nodes give has been changed in place, by whatever name."""
+    memory = storages(known)
+    return any(is_written_in(tx, tracer.graph, memory) for tracer in fx_graph.tracers(tx))
+
+
+def is_written_in(tx: compat.Tracer, graph: Graph, memory: set[int]) -> bool:
+    """Return whether some operation of a graph may change memory."""
+    return any(written_by(tx, node, memory) for node in graph.nodes)
+
+
+def written_by(tx: compat.Tracer, node: Node, memory: set[int]) -> set[int]:
+    """Return the memory that a node may change: what it is given is all that it can change."""
+    return _written_by(node, fake_mode_of(tx), memory, tx.output.nn_modules)
+
+
+def _written_by(
+    node: Node, fake_mode: Any, memory: set[int], modules: Mapping[str, Any]
+) -> set[int]:
+    if node.op not in ("call_function", "call_method"):
+        return set()
+    given = memory & storages(node.all_input_nodes)
+    if not given or not (_runs_others(node, fake_mode, modules) or is_in_place(node)):
+        return set()
+    written = None if _runs_others(node, fake_mode, modules) else storages_written(node, fake_mode)
+    return given if written is None else given & written
+
+
+def _runs_others(node: Node, fake_mode: Any, modules: Mapping[str, Any]) -> bool:
+    """Return whether what a node is given may be changed by operations that are not in this graph.
+
+    An operator that is given graphs to run, as the sides of ``torch.cond``, does what they do.
+    """
+    module = getattr(node.target, "__module__", None) or ""
+    if module.startswith("torch._functorch"):  # it gives the same memory by another name
+        return True
+    if not isinstance(node.target, compat.HigherOrderOperator):
+        return False
+    inner = fx_graph.graphs_given(node, modules)
+    return not inner or any(_changes_inputs(each, fake_mode) for each in inner)
+
+
+def _changes_inputs(inner: Any, fake_mode: Any) -> bool:
+    nodes = inner.graph.nodes
+    memory = storages(each for each in nodes if each.op in ("placeholder", "get_attr"))
+    return any(_written_by(each, fake_mode, memory, inner._modules) for each in nodes)
