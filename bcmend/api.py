@@ -233,7 +233,9 @@ def _install_ahead(obj: object, owner: int, holder: object, *, policy: Policy) -
     installer.watch(owner, holder)
     subject = uncompiled(obj)
     entries = frozenset(map(id, _entries(subject, _modules(subject))))
-    installer.install(found, policy, owner=owner, entries=entries)
+    # What waited is read where Dynamo stops in it, in whosever code.
+    stopped = policy.mend == "on-demand"
+    installer.install(found, policy, owner=owner, entries=entries, stopped=stopped)
 
 
 def _remove(owner: int | None) -> None:

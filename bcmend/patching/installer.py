@@ -32,7 +32,12 @@ from bcmend.tracing.sites import body_states, site_table
 
 
 def install(
-    reached: Sequence[Reached], policy: Policy, *, owner: int, entries: frozenset[int] = frozenset()
+    reached: Sequence[Reached],
+    policy: Policy,
+    *,
+    owner: int,
+    entries: frozenset[int] = frozenset(),
+    stopped: bool = False,
 ) -> int:
     """Mend functions; return how many changed.
 
@@ -41,7 +46,7 @@ def install(
         policy: the user's choices.
         owner: identity of the object in whose name it happens.
         entries: identities of the functions that Dynamo may enter first; each becomes a boundary
-            if anything reached may turn out to have a site.
+            if a trace has ``stopped`` in them, or anything reached may turn out to have a site.
 
     Raises:
         MissingInTorch: no trace could be mended with this torch. Nothing is changed.
@@ -53,7 +58,7 @@ def install(
         _clean_globals([])
         at_once = [each.function for each in reached if not each.deferred]
         changed = sum(install_one(each, policy, owner) for each in at_once)
-        if _may_need_a_boundary(functions):
+        if stopped or _may_need_a_boundary(functions):
             for function in functions:
                 if id(function) in entries:
                     changed += install_one(function, policy, owner, needed=True)

@@ -48,6 +48,13 @@ class _OfImages(nn.Module):
         return self.layers(x) if x.sum() > 0 else x.expand(1, 2, *x.shape[2:]) * 1.0
 
 
+class _Alone(_InAnArm):
+    """Nothing that Dynamo stops at is in a function of the program."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(x) * self.scale
+
+
 def _without_scale() -> nn.Module:
     return _InAnArm(affine=False)
 
@@ -59,7 +66,9 @@ def _inputs() -> Sequence[Call]:
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize("make", [_InAnArm, _without_scale, _InBothAndBefore, _Nested, _OfImages])
+@pytest.mark.parametrize(
+    "make", [_InAnArm, _Alone, _without_scale, _InBothAndBefore, _Nested, _OfImages]
+)
 def test_cumulative_averages(make: Callable[[], nn.Module], training: bool, backend: str) -> None:
     assert_equivalent(make, _inputs, training=training, backend=backend, may_copy=True)
 
