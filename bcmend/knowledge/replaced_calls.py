@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from bcmend.bytecode.names_used import code_objects, has_with
 from bcmend.errors import SubstituteError
+from bcmend.knowledge import item_groups
 from bcmend.knowledge.qualified_names import Registered, is_qualified, name_of, resolved
 
 
@@ -32,7 +33,9 @@ class Substitute:
         becomes: what the call becomes, in words.
         condition: when that is equal to the call; elsewhere Dynamo traces the call itself.
         proof: the test that shows it.
-        replacement: what is traced in place of the call, for rows of the user.
+        replacement: what is traced in place of the call, for rows of the user and Python in place
+            of C.
+        parts: the code of a replacement of bcmend's own.
     """
 
     name: str
@@ -41,6 +44,7 @@ class Substitute:
     condition: str = ""
     proof: str = ""
     replacement: object = None
+    parts: tuple[CodeType, ...] = ()
 
 
 #: In place of a callable: attributes of tensors that are stored to.
@@ -156,6 +160,16 @@ TABLE: Final[Mapping[str, Substitute]] = {
             "the momentum is a number that is taken from a tensor, in training: a layer with"
             " `momentum=None`",
             "tests/tracing/substitutes/test_batch_norms.py::test_cumulative_averages",
+        ),
+        Substitute(
+            "itertools.groupby",
+            "call",
+            "the same in Python, which Dynamo traces (stock Dynamo takes keys that are constants,"
+            " and hands each run out as a list of its own)",
+            "Dynamo can iterate over what is given",
+            "tests/tracing/substitutes/test_item_groups.py::test_runs_of_items",
+            replacement=item_groups.ItemGroups,
+            parts=item_groups.CODE,
         ),
         *_rows(
             "random.seed numpy.random.seed torch.manual_seed torch.random.manual_seed",

@@ -42,9 +42,9 @@ ONE_GRAPH = tuple(
     "rotary-positions interpolated-positions attention-by-chunks given-boundaries window-index"
     " patch-merger pixel-shuffle patch-masks groups-of-equal-images audio-chunks experts-by-ends"
     " image-bounds frames-in-turn unpadding grids-of-texts first-end tiles-of-images vision-tower"
-    " audio-tower".split()
+    " audio-tower rope-index rope-groups classes-in-turn".split()
 )
-ONE_GRAPH_BY_DEFAULT = ("first-end", "audio-tower", "vision-tower")
+ONE_GRAPH_BY_DEFAULT = ("first-end", "audio-tower", "vision-tower", "rope-groups")
 
 BY_HAND = [each for each in KINDS if each.has_by_hand]
 

@@ -51,7 +51,7 @@ SubgraphTracer: bound_symbols create_graph_input create_proxy graph has_input_mu
     input_name_to_proxy lifted_freevars parent
 MutationInfo: mutated_input_indices
 GraphArg: example source
-TracingContext: fake_mode global_context guards_context previously_inlined_functions try_get
+TracingContext: fake_mode global_context guards_context try_get
 GlobalContext: global_state
 GuardsContext: dynamo_guards
 GuardsSet: inner remove_guards_with_source update

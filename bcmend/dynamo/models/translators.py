@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import CodeType
 from typing import Any, Final
 
 from bcmend.dynamo import compat
@@ -100,6 +101,9 @@ def skipped(reason: str) -> compat.ConvertFrameReturn:
     )
 
 
-def inlined(reason: str) -> Any:
-    """Return the verdict that Dynamo may inline a function."""
-    return compat.SkipResult(False, reason)
+def have_inlined(tx: compat.Tracer, code: CodeType, reason: str) -> None:
+    """Tell Dynamo that it may inline functions that have some code, in this trace."""
+    context = tx.output.tracing_context
+    if context is not None:
+        verdict = compat.SkipResult(False, reason)
+        context.previously_inlined_functions.setdefault(code, verdict)

@@ -63,10 +63,9 @@ def _have_inlined(tx: compat.Tracer, function: Value) -> None:
     It would read all that the function closes over otherwise, and give up at a cell that the arms
     are the first to fill (``trace_rules.check_verbose``).
     """
-    context = tx.output.tracing_context
-    if isinstance(function, compat.NestedUserFunctionVariable) and context is not None:
-        verdict = translators.inlined("a part of a function that is being traced")
-        context.previously_inlined_functions.setdefault(function.get_code(), verdict)
+    if isinstance(function, compat.NestedUserFunctionVariable):
+        reason = "a part of a function that is being traced"
+        translators.have_inlined(tx, function.get_code(), reason)
 
 
 def _arms_of(

@@ -191,7 +191,7 @@ def _is_index(value: Value) -> bool:
     return is_integral and example.dtype is not torch.bool and example.numel() == 1
 
 
-def _open(tx: compat.Tracer, given: Sequence[Value]) -> OpenRange | None:
+def _open(tx: compat.Tracer, given: Sequence[Value]) -> Value | None:
     bounds = [constant(0), *given] if len(given) == 1 else list(given)
     start, stop, step = bounds if len(bounds) == 3 else (*bounds, constant(1))
     if isinstance(step, compat.SymNodeVariable) or not is_number(step):
@@ -199,6 +199,10 @@ def _open(tx: compat.Tracer, given: Sequence[Value]) -> OpenRange | None:
     first, end = (_number(tx, each) for each in (start, stop))
     if step.as_python_constant() == 0 or first is None or end is None:
         return None
+    if not any(_is_data_dependent(tx, each) for each in (first, end)):
+        # They were computed in front of the graph.
+        return compat.BuiltinVariable(range).call_function(tx, [first, end, step], {}).realize()
+    body_states.HAS_OPEN_RANGES.put(tx.output, True)
     return OpenRange(first, end, step.as_python_constant(), scalars.integer_tensor(tx, end))
 
 

@@ -300,15 +300,17 @@ def take_for(tx: compat.Tracer, size: Any, number: int) -> bool:
     environment = tx.output.shape_env
     question = environment.simplify(sympy.Eq(size.node.expr, number))
     known = _told(environment, question)
-    if known is not None:
-        return known is sympy.true
-    is_made = compat.free_unbacked_symbols(question) <= _made_in_the_graph(tx.output)
-    if not (is_made and may_assert(tx)):
+    if known is sympy.false:
         return False
-    environment.guard_or_defer_runtime_assert(question, f"bcmend: assumed that {question}")
-    _KNOWLEDGE.of(environment).assumed = True
+    if known is None:
+        is_made = compat.free_unbacked_symbols(question) <= _made_in_the_graph(tx.output)
+        if not (is_made and may_assert(tx)):
+            return False
+        environment.guard_or_defer_runtime_assert(question, f"bcmend: assumed that {question}")
+        _KNOWLEDGE.of(environment).assumed = True
     symbol = environment.simplify(size.node.expr)
     if symbol.is_Symbol:  # torch does not conclude it for 0 and 1
+        environment.size_like.discard(symbol)
         environment.constrain_symbol_range(symbol, number, number)
     return True
 

@@ -89,14 +89,23 @@ def without_numbers(body: FunctionType, state: BodyState) -> FunctionType:
 def mend_inside(tx: compat.Tracer, error: compat.Unsupported | compat.UserError) -> None:
     """Mend what an arm stopped at, which the boundary would not see, since the branch stops first.
 
+    Turns of a loop over a range that is not known are arms too: its number is had first.
+
     Raises:
         MendedFurther: something was mended.
+        CodeSplit: numbers are computed in front of the graph.
     """
+    if HAS_OPEN_RANGES.of(tx.output):
+        take_ahead(tx)
     _mend_at(tx, _stops(error), error)
 
 
 #: Where iterations of loops have asked whether a number is in a range, as ``n < 30`` does.
 _QUESTIONS: Final[Slot[list[list[Stop]]]] = Slot(list, rolls_back=False)
+
+
+#: Whether a trace has come to a range up to a number that is not known.
+HAS_OPEN_RANGES: Final[Slot[bool]] = Slot(bool, rolls_back=False)
 
 
 def note_question(tx: compat.Tracer, error: compat.UserError) -> None:

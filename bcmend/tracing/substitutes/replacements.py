@@ -1,9 +1,10 @@
-"""What the user has registered to be traced in place of calls."""
+"""What is traced in place of calls, as it is registered by the user or in the table."""
 
 from __future__ import annotations
 
 from bcmend.dynamo import compat, frames
 from bcmend.dynamo.handlers import PASS, Answer
+from bcmend.dynamo.models import translators
 from bcmend.dynamo.values import global_of
 from bcmend.tracing.substitutes.dispatch import Call, answers_to, unequal
 
@@ -17,6 +18,8 @@ def _call(call: Call) -> Answer:
         return PASS
     is_bound = getattr(call.function, "__self__", None) is not None  # registered as of one object
     given = [] if call.owner is None or is_bound else [call.owner]
+    for each in call.row.parts:
+        translators.have_inlined(tx, each, "Python in place of C")
     source = global_of(tx.output, replacement)
     function = compat.VariableTracker.build(tx, replacement, source).realize()
     if type(function).__name__ == "SkipFunctionVariable":

@@ -88,5 +88,14 @@ def test_verdicts_on_frames_and_functions() -> None:
     found = translators.skipped("a test")
     assert found.skip_reason == "a test" and found.guarded_code is None
     assert not found.apply_to_code
-    verdict = translators.inlined("a test")
-    assert not verdict.skipped and verdict.reason == "a test"
+
+
+def test_functions_may_be_inlined_in_one_trace() -> None:
+    verdicts: dict[Any, Any] = {}
+    context = SimpleNamespace(previously_inlined_functions=verdicts)
+    tx: Any = SimpleNamespace(output=SimpleNamespace(tracing_context=context))
+    code = test_verdicts_on_frames_and_functions.__code__
+    translators.have_inlined(tx, code, "a test")
+    assert not verdicts[code].skipped and verdicts[code].reason == "a test"
+    translators.have_inlined(tx, code, "another")
+    assert verdicts[code].reason == "a test"
