@@ -32,6 +32,7 @@ from corpus.architectures.isolation import Limits, Stopped, isolated
 from corpus.in_turn import dynamo_quiet
 from corpus.towers.kind import Kind
 from corpus.towers.measure import BACKENDS, Measurement, OnStage, Way, measure
+from corpus.towers.page import compiled, graphs, page, whole
 from corpus.towers.record import append, read
 from corpus.towers.registry import KINDS
 
@@ -62,26 +63,18 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--out", type=Path, metavar="FILE", help="add a line for each kind; go on behind FILE"
     )
     parser.add_argument(
+        "--write", type=Path, metavar="PATH", help="write all of FILE as a page; measure nothing"
+    )
+    parser.add_argument(
         "--details", action="store_true", help="every difference, error and refused site"
     )
     parsed = parser.parse_args(arguments)
     unknown = [name for name in parsed.names if name not in names]
     if unknown:
         parser.error(f"no kind called {', '.join(unknown)}; there are {', '.join(names)}")
+    if parsed.write is not None and (parsed.out is None or not parsed.out.exists()):
+        parser.error("--write needs --out FILE with measurements")
     return parsed
-
-
-def _graphs(way: Way | None) -> str:
-    if way is None:
-        return ""
-    if not way.ran:
-        return "fails"
-    fewest, most = min(way.ran), max(way.ran)
-    return str(most) if fewest == most else f"{fewest}-{most}"
-
-
-def _compiled(way: Way | None) -> str:
-    return "" if way is None or not way.ran else str(sum(way.compiled))
 
 
 def _operators(way: Way | None) -> str:
@@ -89,7 +82,7 @@ def _operators(way: Way | None) -> str:
 
 
 def _columns(way: Way | None) -> tuple[str, ...]:
-    return _graphs(way), _compiled(way), _operators(way)
+    return graphs(way), compiled(way), _operators(way)
 
 
 def _is_whole(way: Way | None) -> str:
@@ -168,21 +161,24 @@ def _errors(found: Measurement) -> list[str]:
 
 
 def _summary(results: Sequence[Measurement]) -> str:
-    whole = {
-        name: sum(way in each.ways and each.ways[way].is_whole for each in results)
+    counts = ", ".join(
+        f"{whole(results, way)} {name}"
         for name, way in (
             ("stock", "stock, fullgraph"),
             ("mended", "mended, fullgraph"),
             ("by hand", "by hand"),
         )
-    }
-    counts = ", ".join(f"{count} {name}" for name, count in whole.items())
+    )
     return f"whole, of {len(results)}: {counts}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measures, prints, and returns the exit code."""
     parsed = parse(arguments)
+    if parsed.write is not None:
+        known = [*read(parsed.out).values()]
+        parsed.write.write_text(page(known, KINDS, torch.__version__.partition("+")[0]), "utf-8")
+        return 0
     kinds = [kind for kind in KINDS if not parsed.names or kind.name in parsed.names]
     with dynamo_quiet(logging.CRITICAL):
         results = list(measure_all(kinds, parsed, Console(stderr=True)))

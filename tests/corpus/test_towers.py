@@ -277,6 +277,30 @@ def test_the_command_goes_on_behind_a_file(monkeypatch, tmp_path, capsys):
     assert len(read(file)) == 2
 
 
+def test_the_page_has_a_row_for_each_measurement(tmp_path):
+    file, written = tmp_path / "lines", tmp_path / "page.md"
+    stopped = Measurement("pixel-shuffle", "train", "inductor", stopped="killed")
+    for each in (MEASURED, stopped):
+        append(file, each)
+    assert command.main(["--out", str(file), "--write", str(written)]) == 0
+    lines = written.read_text().splitlines()
+    assert [line for line in lines if line.startswith("## ")] == [
+        f"## {MEASURED.backend}, {MEASURED.mode}",
+        "## inductor, train",
+    ]
+    for each in (MEASURED, stopped):
+        (row,) = (line for line in lines if line.startswith(f"| {each.name} |"))
+        assert row.count(" |") == 6
+    assert row.endswith("| killed |")
+
+
+def test_a_page_needs_measurements(tmp_path, capsys):
+    with pytest.raises(SystemExit) as ended:
+        command.main(["--write", str(tmp_path / "page.md")])
+    assert ended.value.code == 2
+    assert "--out FILE" in capsys.readouterr().err
+
+
 def test_the_command_refuses_a_kind_that_is_not_there(capsys):
     with pytest.raises(SystemExit) as ended:
         command.main(["no-kind"])
