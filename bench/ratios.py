@@ -16,6 +16,7 @@ import bcmend
 from bench.generated import Form, generated_input, generated_model
 from bench.timing import cpu_ratio, interleaved_medians, seconds
 from bench.transformer import Quiet, transformer_input, transformers
+from bench.vision import tower_inputs, towers
 from corpus.models.case import Inputs
 from corpus.models.observe import collected_lines
 from corpus.models.registry import case_named
@@ -165,6 +166,30 @@ def met_check_overhead() -> Ratio:
     return _quiet("check met / its condition alone", Quiet.CHECKED, Quiet.CONDITION)
 
 
+def numbers_overhead() -> Ratio:
+    """A vision tower whose numbers are computed in front of the graph, beside reading them by hand.
+
+    Both read them in the call that is timed, one after the other in several layouts.
+    """
+    mended, by_hand = towers()
+    given = tower_inputs()
+    torch._dynamo.reset()
+    with bcmend.patched(mended), torch.no_grad():
+        first = torch.compile(mended, fullgraph=True)
+        second = torch.compile(by_hand, fullgraph=True)
+        for x, grid in given:
+            if not torch.equal(first(x, grid), second(x, *by_hand.read(grid))):
+                raise AssertionError("the tower by hand computes something else")
+        ratio, baseline = cpu_ratio(
+            lambda: [first(x, grid) for x, grid in given],
+            lambda: [second(x, *by_hand.read(grid)) for x, grid in given],
+            rounds=60,
+        )
+    torch._dynamo.reset()
+    name = "vision tower: numbers in front of the graph / read by hand"
+    return Ratio(name, ratio * baseline, baseline, limit=1.02)
+
+
 ALL: tuple[Callable[[], Ratio], ...] = (
     patch_against_compile,
     patch_linearity,
@@ -173,4 +198,5 @@ ALL: tuple[Callable[[], Ratio], ...] = (
     disabled_level_overhead,
     false_predicate_overhead,
     met_check_overhead,
+    numbers_overhead,
 )

@@ -11,6 +11,7 @@ from bench.ratios import (
     disabled_level_overhead,
     false_predicate_overhead,
     met_check_overhead,
+    numbers_overhead,
 )
 
 
@@ -21,3 +22,9 @@ def test_what_does_not_show_costs_nothing(
     take: Callable[[], Ratio], show: Callable[[Ratio], Ratio]
 ) -> None:
     assert show(take()).good
+
+
+def test_numbers_in_front_of_the_graph_cost_what_reading_them_costs(
+    show: Callable[[Ratio], Ratio],
+) -> None:
+    assert show(numbers_overhead()).good

@@ -126,6 +126,14 @@ def test_the_readme_names_the_constraints_of_every_release():
     assert [name for name in CONSTRAINTS if f"`{name}`" not in README] == []
 
 
+def test_the_public_check_tests_every_release():
+    workflow = (ROOT / ".github" / "workflows" / "tests.yml").read_text(encoding="utf-8")
+    (listed,) = re.findall(r"^ +constraints: \[(.*)\]$", workflow, re.M)
+    assert listed.split(", ") == CONSTRAINTS
+    newest = max(Version(each.version) for each in recorded.releases() if each.is_tested)
+    assert f"doctor --against {newest}" in workflow
+
+
 def test_the_check_can_be_executed():
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
 
