@@ -42,7 +42,7 @@ ONE_GRAPH = tuple(
     "rotary-positions interpolated-positions attention-by-chunks given-boundaries window-index"
     " patch-merger pixel-shuffle patch-masks groups-of-equal-images audio-chunks experts-by-ends"
     " image-bounds frames-in-turn unpadding grids-of-texts first-end tiles-of-images vision-tower"
-    " audio-tower rope-index rope-groups classes-in-turn".split()
+    " audio-tower rope-index rope-groups classes-in-turn checked-sum".split()
 )
 ONE_GRAPH_BY_DEFAULT = ("first-end", "audio-tower", "vision-tower", "rope-groups")
 

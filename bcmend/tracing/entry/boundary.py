@@ -236,6 +236,9 @@ def _compiled(body: FunctionType, arguments: tuple[Any, ...], buffer: Buffer, ca
                 raise
             if not whole or _entry_of(body, error) is not None or is_interruption(error):
                 raise
+            if numbers and body_states.is_of_the_program(error):
+                buffer.clear()
+                return _plainly(body, arguments)
             if not body_states.try_again(state, generation, error):
                 raise
             buffer.clear()

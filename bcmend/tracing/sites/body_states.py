@@ -208,6 +208,11 @@ def try_again(
         return True
 
 
+def is_of_the_program(error: BaseException) -> bool:
+    """Return whether the program raises an exception that it does not catch, wherever it goes."""
+    return getattr(_behind(error), "gb_type", "") == "Observed exception"
+
+
 def _behind(error: BaseException) -> BaseException | None:
     """Return what an error is about: Dynamo fails where it would show a graph that is empty."""
     behind: BaseException | None = error

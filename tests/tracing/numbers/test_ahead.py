@@ -223,6 +223,19 @@ def test_a_call_that_raises_raises_the_same() -> None:
         assert str(found) == str(expected)
 
 
+def _checked(x: Tensor, lengths: Tensor) -> Tensor:
+    if x.shape[0] != sum(lengths.tolist()):
+        raise ValueError(f"{x.shape[0]} rows, and {sum(lengths.tolist())} by the lengths")
+    return torch.stack([each.sum(0) for each in x.split(lengths.tolist())])
+
+
+@pytest.mark.parametrize("fullgraph", [True, False])
+def test_what_is_raised_for_some_numbers_is_raised_as_it_is(fullgraph: bool) -> None:
+    x = torch.randn(5, 3)
+    calls = [(x, torch.tensor(each)) for each in ([2, 3], [1, 4], [4, 4], [5], [2, 2, 1], [1, 1])]
+    _assert_one_graph_each(lambda: fresh(_checked), calls, fullgraph=fullgraph)
+
+
 def _outcome(program: Program, *given: Any) -> Any:
     try:
         return program(*given)
