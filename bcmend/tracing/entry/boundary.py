@@ -238,7 +238,10 @@ def _compiled(body: FunctionType, arguments: tuple[Any, ...], buffer: Buffer, ca
                 raise
             if numbers and body_states.is_of_the_program(error):
                 buffer.clear()
-                return _plainly(body, arguments)
+                result = _plainly(body, arguments)  # raises, or else torch was wrong about it
+                state.may_break = True
+                frames.count_as_compiled()
+                return result
             if not body_states.try_again(state, generation, error):
                 raise
             buffer.clear()
