@@ -57,6 +57,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="use these environments, and make none",
     )
     parser.add_argument("--resume", type=Path, metavar="FILE")
+    parser.add_argument(
+        "--stock", type=Path, metavar="FILE", help="what torch captures by itself, too; as --resume"
+    )
     parser.add_argument("--write", type=Path, metavar="PAGE", help="the page of the documentation")
     parsed = parser.parse_args(arguments)
     if parsed.all and parsed.paths:
@@ -74,24 +77,33 @@ def environments(parsed: argparse.Namespace) -> list[Callable[[], Environment]]:
     return [partial(made, pair, interpreter, parsed.folder) for pair, interpreter in pairs()]
 
 
-def run(
-    environment: Environment, paths: Sequence[str], file: Path, *, jobs: int, seconds: float
-) -> bool:
-    """Run pytest in an environment, and return whether it has come to its end."""
-    options = ["-q", "-p", "no:cacheprovider", "-p", "tests.versions.recording", f"-n{jobs}"]
-    if jobs == 1:
-        options.pop()
-    command = [str(environment.executable), "-m", "pytest", *options, *paths]
-    variables = {**os.environ, FILE: str(file.resolve()), "PYTHONPATH": str(ROOT)}
+def run(environment: Environment, parsed: argparse.Namespace, file: Path, end: float) -> bool:
+    """Run what is asked for in an environment, and return whether it has come to its end."""
+    options = ["-q", "-p", "no:cacheprovider", "-p", "tests.versions.recording"]
+    workers = [f"-n{parsed.jobs}"] if parsed.jobs > 1 else []
+    variables = {FILE: str(file.resolve())}
+    code = _end(environment, ["pytest", *options, *workers, *parsed.paths], variables, end)
+    is_whole = code in (0, 1, 5)  # all have passed, some have failed, there was none to run
+    if parsed.stock is not None:
+        words = ["tests.versions.stock", str(parsed.stock.resolve())]
+        is_whole &= _end(environment, words, {}, end) == 0
+    return is_whole
+
+
+def _end(
+    environment: Environment, words: Sequence[str], variables: dict[str, str], end: float
+) -> int | None:
+    """Return the exit code of a module that is run, or nothing if it was not done in time."""
+    command = [str(environment.executable), "-m", *words]
+    variables = {**os.environ, **variables, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(command, cwd=ROOT, env=variables, start_new_session=True) as process:
         try:
-            code = process.wait(max(seconds, 0.0))
+            return process.wait(max(end - time.monotonic(), 0.0))
         except subprocess.TimeoutExpired:
-            return False
+            return None
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
-    return code in (0, 1, 5)  # all passed, some failed, none was left
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -108,12 +120,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 is_whole = False
                 continue
             print(f"torch {found.pair.release}, Python {found.pair.python}", file=sys.stderr)
-            left = end - time.monotonic()
-            is_whole &= run(found, parsed.paths, file, jobs=parsed.jobs, seconds=left)
+            is_whole &= run(found, parsed, file, end)
         records = list(read(file).values())
     print("\n".join(table(records)))
     if parsed.write is not None:
-        parsed.write.write_text(page(records, parsed.paths), encoding="utf-8")
+        stock = [] if parsed.stock is None else read(parsed.stock).values()
+        parsed.write.write_text(page(records, parsed.paths, stock), encoding="utf-8")
     return 0 if is_whole and not any(each.outcome == FAILED for each in records) else 1
 
 

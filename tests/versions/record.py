@@ -1,4 +1,4 @@
-"""What became of tests, as lines of a file, so that a run can be cut off anywhere and go on."""
+"""What became of tests and patterns: a line each in a file, behind which a later run goes on."""
 
 from __future__ import annotations
 
@@ -16,6 +16,11 @@ SKIPPED: Final = "skipped"
 #: The outcome of a test that a run has begun with, and not come to.
 NOT_RUN: Final = "not run"
 
+#: What becomes of a pattern: one graph, which is eager execution; a graph that is not; none.
+WHOLE: Final = "whole"
+DIFFERS: Final = "differs"
+FAILS: Final = "fails"
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Pair:
@@ -27,7 +32,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What became of one test, named as pytest names it, with one pair: a word from above."""
+    """What became of one test, named as pytest names it, or one pattern: a word from above."""
 
     pair: Pair
     test: str

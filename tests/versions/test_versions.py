@@ -8,19 +8,26 @@ import os
 import re
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
 from bcmend.dynamo.contract import recorded
+from corpus.patterns.pattern import Pattern, signs
 from tests.versions import __main__ as command
 from tests.versions import environments
-from tests.versions.page import page, table
+from tests.versions.page import changes, page, table
 from tests.versions.record import (
+    DIFFERS,
     FAILED,
+    FAILS,
     NOT_RUN,
     PASSED,
     SKIPPED,
+    WHOLE,
     Pair,
     Record,
     append,
@@ -28,6 +35,7 @@ from tests.versions.record import (
     running,
 )
 from tests.versions.recording import FILE
+from tests.versions.stock import captured
 
 OLD, NEW = Pair("2.9.0", "3.11"), Pair("2.13.0", "3.12")
 
@@ -165,7 +173,7 @@ def test_the_command_runs_tests_and_writes_the_page(
 def test_a_run_ends_in_time(tests: Path, tmp_path: Path) -> None:
     tests.write_text("import time\n\ndef test_long():\n    time.sleep(60)\n")
     found = environments.given(Path(sys.executable))
-    assert not command.run(found, [str(tests)], tmp_path / "records", jobs=1, seconds=3)
+    assert not command.run(found, command.parse([str(tests)]), tmp_path / "r", time.monotonic() + 3)
 
 
 def test_what_is_no_environment_is_named(
@@ -220,3 +228,35 @@ def test_an_environment_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert len(ran) == 4
     with pytest.raises(environments.NotMade, match=r"1\.0\.0"):
         environments.made(Pair("1.0.0", "3.11"), Path("python3.11"), tmp_path)
+
+
+def test_patterns_with_which_releases_differ_are_listed() -> None:
+    records = [
+        *(Record(pair, name, FAILS) for pair in (NEW, OLD) for name in ("one", "two")),
+        Record(NEW, "one", WHOLE),
+        Record(OLD, "three", DIFFERS),
+    ]
+    found = list({(each.pair, each.test): each for each in records}.values())
+    assert list(changes(found))[2:] == ["| one | fails | whole |", "| three | differs | not run |"]
+    assert "\n".join(changes(found)) in page([], [], found)
+    assert "itself" not in page([], [])
+
+
+def _branches() -> object:
+    return lambda x: x + 1 if x.sum() > 0 else x - 1
+
+
+def _adds() -> object:
+    return lambda x: x + 1
+
+
+def _says_whether_it_is_compiled() -> object:
+    return lambda x: x + torch.compiler.is_compiling()
+
+
+@pytest.mark.parametrize(
+    ("make", "outcome"),
+    [(_branches, FAILS), (_adds, WHOLE), (_says_whether_it_is_compiled, DIFFERS)],
+)
+def test_what_stock_captures(make: Callable[[], object], outcome: str) -> None:
+    assert captured(Pattern("some", make, signs, ())) == outcome
