@@ -133,7 +133,7 @@ def _chosen() -> str:
 
 def sentence() -> str:
     """Return one sentence that names the running release and the tested ones."""
-    tested = " and ".join(TESTED)
+    tested = " and ".join(filter(None, (", ".join(TESTED[:-1]), TESTED[-1])))
     known = f"torch {torch.__version__}; bcmend is tested with torch {tested}"
     found = standing()
     why = "" if found.finding is None else found.finding.words()

@@ -169,6 +169,22 @@ def test_the_tested_releases_are_those_that_are_marked() -> None:
         assert (release.minor in releases.TESTED) is release.is_tested
 
 
+@pytest.mark.parametrize(
+    ("tested", "words"),
+    [
+        (("2.1",), " 2.1."),
+        (("2.1", "2.2"), " 2.1 and 2.2."),
+        (("2.1", "2.2", "2.3"), "2.1, 2.2 and 2.3."),
+    ],
+)
+def test_the_tested_releases_are_one_part_of_the_sentence(
+    tested: tuple[str, ...], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(releases, "TESTED", tested)
+    monkeypatch.setattr(releases, "standing", lambda: releases.Standing(is_as_tested=True))
+    assert releases.sentence().endswith(words)
+
+
 def test_the_key_for_other_caches_is_that_of_code_and_policy() -> None:
     policies = [
         bcmend.Policy(),

@@ -123,7 +123,8 @@ def gradients_wanted_of_an_intermediate() -> Any:
     _plain_rows,
     CALL,
     training_outcome=(UNEQUAL,),
-    from_2_15=(),
+    changes_with=(2, 15),
+    changed_outcome=(),
     because="What is returned requires gradients for no other reason than the store.",
 )
 def gradients_wanted_of_what_is_returned() -> Program:

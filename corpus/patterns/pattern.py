@@ -25,7 +25,7 @@ CALL: Final = "call substituted"
 
 Outcome = tuple[str, ...]
 
-IS_FROM_2_15: Final = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 15)
+_RELEASE: Final = tuple(map(int, torch.__version__.split(".")[:2]))
 
 
 def refused(slug: str) -> str:
@@ -60,9 +60,10 @@ class Pattern:
         unequal: in which way it can be told from eager execution yet; empty where it cannot.
         because: why a site has to stay as it was, or what stands in the way; empty where none does.
         worse: in which way it is worse than stock `torch.compile` yet; empty where it is not.
-        from_2_15: what becomes of its sites from torch 2.15 on, where no `training_outcome` says
-            it; `None` where releases of torch make no difference.
-        worse_from_2_15: in which way it is worse than stock there.
+        changes_with: the release of torch, as (2, 15), from which on the two below hold; `None`
+            where releases make no difference.
+        changed_outcome: what becomes of its sites then, where no `training_outcome` says it.
+        changed_worse: in which way it is worse than stock then.
     """
 
     name: str
@@ -84,14 +85,25 @@ class Pattern:
     unequal: str = ""
     because: str = ""
     worse: str = ""
-    from_2_15: Outcome | None = None
-    worse_from_2_15: str = ""
+    changes_with: tuple[int, int] | None = None
+    changed_outcome: Outcome | None = None
+    changed_worse: str = ""
 
     def expected(self, *, training: bool) -> Outcome:
         """What has to become of the sites with this torch."""
-        of_torch = self.from_2_15 if IS_FROM_2_15 else None
+        of_torch = self.changed_outcome if self.is_changed else None
         chosen = (self.training_outcome if training else None, of_torch)
         return next((each for each in chosen if each is not None), self.outcome)
+
+    @property
+    def is_changed(self) -> bool:
+        """Return whether this torch is one with which something else becomes of it."""
+        return self.changes_with is not None and self.changes_with <= _RELEASE
+
+    @property
+    def worse_here(self) -> str:
+        """In which way it is worse than stock with this torch; empty where it is not."""
+        return self.worse or (self.changed_worse if self.is_changed else "")
 
     @property
     def outcomes(self) -> frozenset[str]:

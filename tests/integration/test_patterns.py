@@ -12,7 +12,7 @@ from torch._inductor.exc import InductorError
 
 from corpus.patterns import PATTERNS, Pattern
 from corpus.patterns.__main__ import page
-from corpus.patterns.pattern import GUARD, IS_FROM_2_15, OUTPUT, run, wrong_with
+from corpus.patterns.pattern import GUARD, OUTPUT, run, wrong_with
 from tests.equivalence import compare, leave_unpatched, run_compiled
 
 SAMPLE = (
@@ -37,8 +37,7 @@ def _modes(*, whole: bool | None) -> list[Any]:
         for training in (False, True) if pattern.training else (False,):
             if whole is not None and pattern.is_whole(training=training) is not whole:
                 continue
-            worse = pattern.worse or (pattern.worse_from_2_15 if IS_FROM_2_15 else "")
-            reason = pattern.unequal or (worse if whole is None else pattern.unsettled)
+            reason = pattern.unequal or (pattern.worse_here if whole is None else pattern.unsettled)
             marks = [pytest.mark.xfail(reason=reason)] if reason else []
             mode = "training" if training else "inference"
             name = f"{pattern.name}-{mode}"

@@ -30,14 +30,11 @@ IN_TEXTS: Final = frozenset("exc_type args value _attrs".split())
 
 _ARE_FIELDS: Final = hasattr(compat.ExceptionVariable, methods.FIND_FIELD)
 #: The methods that read attributes of exceptions; the last of their arguments is a name.
-READERS: Final = (
-    [(compat.ExceptionVariable, methods.FIND_FIELD)]
-    if _ARE_FIELDS
-    else [
-        (compat.ExceptionVariable, methods.GETATTR),
-        (compat.UserDefinedExceptionObjectVariable, methods.GETATTR),
-    ]
-)
+READERS: Final = [
+    (kind, methods.FIND_FIELD if _ARE_FIELDS else methods.GETATTR)
+    for kind in (compat.ExceptionVariable, compat.UserDefinedExceptionObjectVariable)
+    if kind is compat.ExceptionVariable or not issubclass(kind, compat.ExceptionVariable)
+]
 #: The methods that make a text of an exception without a call of ``str``.
 TEXT_SLOTS: Final = [methods.STR] if hasattr(compat.ExceptionVariable, methods.STR) else []
 

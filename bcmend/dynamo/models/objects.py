@@ -34,9 +34,18 @@ REBUILT: Final = frozenset(
 
 
 def attribute_of(tx: compat.Tracer, owner: Any, name: str) -> compat.VariableTracker:
-    """Return an attribute of a value, which may run code of the program."""
-    found: compat.VariableTracker = getattr(owner, methods.GETATTR)(tx, name)
-    return found
+    """Return an attribute of a value, which may run code of the program.
+
+    As in Dynamo, a field that the class of the model declares comes first: not every class that
+    has another way to read attributes looks for fields.
+    """
+    field = getattr(owner, methods.FIND_FIELD, _no_field)(name)
+    found: compat.VariableTracker | None = None if field is None else field.getter(owner, tx)
+    return getattr(owner, methods.GETATTR)(tx, name) if found is None else found
+
+
+def _no_field(name: str) -> None:
+    """Return what is declared under a name in torch 2.13, where classes declare no fields."""
 
 
 def class_of(value: Any) -> Any:

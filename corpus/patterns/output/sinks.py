@@ -283,7 +283,7 @@ def print_mapped_over_a_list() -> Program:
     return program
 
 
-@pattern(signs, graphs=None, from_2_15=(refused("cannot-snapshot"),))
+@pattern(signs, graphs=None, changes_with=(2, 14), changed_outcome=(refused("cannot-snapshot"),))
 def print_while_the_stream_is_redirected() -> Program:
     def program(x: Tensor) -> Tensor:
         hidden = io.StringIO()
@@ -322,8 +322,9 @@ class _Heard:
     OUTPUT,
     NO_MERGE,
     graphs=None,
-    from_2_15=(OUTPUT, refused("arm-untraceable"), refused("cannot-snapshot")),
-    worse_from_2_15="Frames are resumed in the block, where the stream is another one.",
+    changes_with=(2, 14),
+    changed_outcome=(OUTPUT, refused("arm-untraceable"), refused("cannot-snapshot")),
+    changed_worse="Frames are resumed in the block, where the stream is another one.",
 )
 def text_of_a_function_is_gathered_and_read() -> Program:
     heard = _Heard()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from bcmend.dynamo import compat, snapshots
 from bcmend.dynamo.models import exceptions
 from bcmend.dynamo.values import constant
@@ -70,3 +72,10 @@ def test_a_generator_may_handle_exceptions_of_its_own() -> None:
     own = SimpleNamespace(items=held)
     assert exceptions.held_by_generator(SimpleNamespace(gi_exc_state=own)) is held
     assert exceptions.held_by_generator(SimpleNamespace()) == []
+
+
+@pytest.mark.parametrize(
+    "kind", [compat.ExceptionVariable, compat.UserDefinedExceptionObjectVariable]
+)
+def test_reading_an_attribute_of_each_kind_of_exception_is_noticed(kind: type) -> None:
+    assert any(issubclass(kind, reader) for reader, _ in exceptions.READERS)

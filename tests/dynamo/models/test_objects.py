@@ -32,6 +32,18 @@ def test_an_attribute_is_read_by_the_slot() -> None:
     assert objects.attribute_of(TX, owner, "width") == (TX, "width")
 
 
+def test_a_field_that_a_model_declares_comes_before_the_slot() -> None:
+    fields = {
+        "width": SimpleNamespace(getter=lambda owner, tx: (owner, tx)),
+        "height": SimpleNamespace(getter=lambda owner, tx: None),
+    }
+    slots = {methods.GETATTR: lambda tx, name: name, methods.FIND_FIELD: fields.get}
+    owner: Any = SimpleNamespace(**slots)
+    assert objects.attribute_of(TX, owner, "width") == (owner, TX)
+    assert objects.attribute_of(TX, owner, "height") == "height"
+    assert objects.attribute_of(TX, owner, "depth") == "depth"
+
+
 def test_an_object_has_a_class_and_arguments_of_new() -> None:
     value = _object(init_args=[ONE])
     assert objects.class_of(value) is SimpleNamespace
