@@ -25,6 +25,7 @@ from bcmend.dynamo.models import methods
 from bcmend.dynamo.shape_env import FACTS, is_of_arm, symbols_in
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.values import Value, is_unbacked
+from bcmend.tracing.numbers import filled_masks
 from bcmend.tracing.sites.capture_mode import may_assert
 
 
@@ -77,12 +78,15 @@ def _expression(condition: Value) -> Any:
 
 def holding(tx: compat.Tracer, condition: Value, truth: bool) -> AbstractContextManager[None]:
     """For the length of an arm, a condition is known to hold, or not to."""
-    return facts(tx, _parts(condition, truth))
+    return facts(tx, _parts(tx, condition, truth))
 
 
 @contextmanager
 def facts(tx: compat.Tracer, found: Sequence[Any]) -> Iterator[None]:
-    """For the length of a block, comparisons of numbers hold, written as torch writes them."""
+    """For the length of a block something holds.
+
+    Comparisons of numbers, written as torch writes them, and that masks select something.
+    """
     known = _facts(tx)
     before = len(known)
     known.extend(each for each in found if each not in (sympy.true, sympy.false))
@@ -94,11 +98,13 @@ def facts(tx: compat.Tracer, found: Sequence[Any]) -> Iterator[None]:
 
 def note_fact(tx: compat.Tracer, condition: Value, truth: bool) -> None:
     """From here on a condition holds, or does not, since the call is left otherwise."""
-    _facts(tx).extend(_parts(condition, truth))
+    _facts(tx).extend(_parts(tx, condition, truth))
 
 
-def _parts(condition: Value, truth: bool) -> Sequence[Any]:
-    """Return the comparisons that hold where a condition has a truth."""
+def _parts(tx: compat.Tracer, condition: Value, truth: bool) -> Sequence[Any]:
+    """Return what holds where a condition has a truth."""
+    if type(condition) is compat.TensorVariable:
+        return tuple(filled_masks.filled(tx, condition, truth))
     expression = _expression(condition)
     if expression is None:
         return ()
@@ -115,7 +121,7 @@ def is_implied(condition: Value) -> bool:
 
 def _implied(environment: Any, expression: Any) -> Any:
     """Return what follows from the facts; ``None`` if nothing does."""
-    facts = FACTS.of(environment)
+    facts = list(_comparisons(FACTS.of(environment)))
     if not facts:
         return None
     ranges = dict(environment.var_to_range)
@@ -125,6 +131,15 @@ def _implied(environment: Any, expression: Any) -> Any:
         expression, axioms=tuple(facts), var_to_range=tuple(ranges.items())
     )
     return found if found in (sympy.true, sympy.false) else None
+
+
+def _comparisons(facts: Sequence[Any]) -> Iterator[Any]:
+    """Give the comparisons of numbers that hold."""
+    for each in facts:
+        if not isinstance(each, filled_masks.Filled):
+            yield each
+        elif (count := each.count()) is not None:
+            yield sympy.Ge(count, 1)
 
 
 def _narrow(ranges: dict[Any, Any], fact: Any) -> None:

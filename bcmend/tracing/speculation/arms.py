@@ -20,7 +20,7 @@ from bcmend.dynamo.models import effect_tables, exceptions, methods
 from bcmend.dynamo.values import Value
 from bcmend.knowledge.interruptions import is_interruption
 from bcmend.reasons import REASONS
-from bcmend.tracing.numbers import dead_numbers, float_tensors, scalars
+from bcmend.tracing.numbers import dead_numbers, filled_masks, float_tensors, scalars
 from bcmend.tracing.sites import body_states, nesting_limits, strict
 from bcmend.tracing.sites.lifted_inputs import Entry, Lifted
 from bcmend.tracing.sites.refusal import Refusal
@@ -267,6 +267,7 @@ def trace_arm(
                 left = _numbers_in((result, arm.arguments, *_left_in(recording, records)), graph)
                 scalars.carry_out(tx, left, float_tensors.as_tensor)
                 dead_numbers.drop_unread(graph)
+                filled_masks.tell(graph, shape_env.FACTS.of(output.shape_env))
                 tensors = _changed_in_place(tracer, lifted)
             effects = _effects(before, recording, tensors, scope)
             late_texts.require_none([result, *effects.attributes.values(), *effects.lists_left])

@@ -1,0 +1,121 @@
+"""Masks that select something where a condition says so: one graph, equal to eager execution."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from tests.equivalence import Call, assert_equivalent, call, fresh
+
+Program = Callable[..., Any]
+
+
+def _any(x: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
+    if mask.any():
+        return functional.cross_entropy(x[mask], targets[mask])
+    return x.sum() * 0
+
+
+def _none(x: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
+    if mask.sum() == 0:
+        return x.sum() * 0
+    return functional.cross_entropy(x[mask], targets[mask])
+
+
+def _not_any(x: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
+    if not torch.any(mask):
+        return x.mean()
+    return functional.nll_loss(x[mask].log_softmax(-1), targets[mask])
+
+
+def _two_at_least(x: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
+    if 2 <= mask.sum():
+        return functional.cross_entropy(x[mask], targets[mask])
+    return x.amax()
+
+
+def _neither(x: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
+    if (~mask.any()) | (x.sum() > 1e9):
+        return x.mean()
+    return functional.cross_entropy(x[mask], targets[mask])
+
+
+def _computed(x: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
+    valid = mask & (targets != 1)
+    if torch.count_nonzero(valid) > 0:
+        return functional.cross_entropy(x[valid], targets[valid])
+    return x.sum() * 0
+
+
+def _other_mask(x: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
+    other = ~mask
+    if mask.any():
+        return functional.cross_entropy(x[other], targets[other])
+    return x.sum() * 0
+
+
+def _emptied_in_the_arm(x: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
+    mask = mask.clone()
+    if mask.any():
+        mask.zero_()
+        return functional.cross_entropy(x[mask], targets[mask], reduction="sum")
+    return x.sum() * 0
+
+
+def _emptied_before(x: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
+    mask = mask.clone()
+    some = mask.any()
+    mask.logical_and_(x[:, 0] > 1e9)
+    if some:
+        return functional.cross_entropy(x[mask], targets[mask], reduction="sum")
+    return x.sum() * 0
+
+
+def _empty_in_the_other_arm(x: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
+    if mask.any():
+        return x[mask].sum()
+    return functional.cross_entropy(x[mask], targets[mask], reduction="sum") + x.sum()
+
+
+WHOLE = (_any, _none, _not_any, _two_at_least, _computed)
+OTHERS = (_neither, _other_mask, _emptied_in_the_arm, _emptied_before, _empty_in_the_other_arm)
+
+
+def _calls() -> Iterator[Call]:
+    torch.manual_seed(0)
+    for chosen in ([1, 0, 1, 1], [0, 0, 0, 0], [1, 1, 1, 1], [0, 1, 0, 0]):
+        x, targets = torch.randn(4, 3), torch.tensor([2, 1, 0, 1])
+        yield call(x, targets, torch.tensor(chosen, dtype=torch.bool))
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("program", WHOLE)
+def test_a_loss_over_what_a_mask_selects(program: Program, backend: str, training: bool) -> None:
+    assert_equivalent(lambda: fresh(program), _calls, backend=backend, training=training)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("program", OTHERS)
+def test_what_is_not_known_of_a_mask_is_not_taken_for_granted(
+    program: Program, backend: str
+) -> None:
+    assert_equivalent(
+        lambda: fresh(program),
+        _calls,
+        backend=backend,
+        fullgraph=False,
+        graphs=None,
+        recompiles=None,
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("program", WHOLE)
+def test_with_inductor(program: Program) -> None:
+    assert_equivalent(lambda: fresh(program), _calls, backend="inductor", training=True)
