@@ -32,6 +32,8 @@ from typing import Any, Final
 
 import torch
 
+from bcmend.bytecode.decode import unfused
+from bcmend.bytecode.opcodes import opcode_names
 from bcmend.knowledge import static_lookup
 from bcmend.knowledge.static_lookup import ancestors, is_a, namespace
 from bcmend.policy import WRITING
@@ -93,12 +95,15 @@ _CHANGING: Final = frozenset(
 _CHANGING_FUNCTIONS: Final = frozenset({"delattr", "next", "setattr"})
 _STORES_VARIABLE: Final = frozenset({"STORE_GLOBAL", "DELETE_GLOBAL"})
 _STORES_CELL: Final = frozenset({"STORE_DEREF", "DELETE_DEREF"})
-_LOADS_METHOD: Final = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
+_LOADS_METHOD: Final = opcode_names("LOAD_ATTR LOAD_METHOD LOAD_SUPER_ATTR")
 #: Beginnings of the names of what leaves an object that nothing else has.
 _MAKES: Final = ("BUILD_", "CALL", "DICT_UPDATE", "FORMAT_", "LIST_EXTEND", "SET_UPDATE")
-_LOADS_VARIABLE: Final = ("LOAD_FAST", "LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF")
+_LOADS_VARIABLE: Final = (
+    *("LOAD_FAST", "LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF"),
+    "LOAD_FROM_DICT_OR_",
+)
 _ENDS_STATEMENT: Final = ("STORE_", "DELETE_", "POP_TOP", "POP_JUMP_", "JUMP", "FOR_ITER")
-STORES: Final = frozenset({"STORE_ATTR", "DELETE_ATTR", "STORE_SUBSCR", "DELETE_SUBSCR"})
+STORES: Final = opcode_names("STORE_ATTR DELETE_ATTR STORE_SUBSCR DELETE_SUBSCR STORE_SLICE")
 TEXT_METHODS: Final = ("__str__", "__repr__", "__format__")
 
 
@@ -280,7 +285,7 @@ def _changes_elsewhere(code: CodeType) -> bool:
     """
     may_store = code.co_name in TEXT_METHODS or code.co_name in _MAKING
     own = code.co_varnames[: min(code.co_argcount, 1)] if may_store else ()
-    instructions = list(dis.get_instructions(code))
+    instructions = list(unfused(code))
     made = _made_here(code, instructions)
     for position, each in enumerate(instructions):
         name, before = each.argval, instructions[max(position - 1, 0)]

@@ -22,7 +22,7 @@ def label_kept_in_a_nonlocal_variable() -> Program:
             label = "positive"
         else:
             label = "negative"
-        return x * 2
+        return x * 2 + 1  # longer than what Python 3.12 copies into both sides
 
     return program
 
