@@ -71,7 +71,7 @@ _BY_ANY_NAME: Final = frozenset({"getattr", "attrgetter", "methodcaller", "vars"
 _NOT_CALLED: Final = frozenset(
     """
     __call__ __del__ __delattr__ __init__ __init_subclass__ __new__ __post_init__ __reduce__
-    __reduce_ex__ __set_name__ __setattr__ __setstate__
+    __reduce_ex__ __replace__ __set_name__ __setattr__ __setstate__
     """.split()
 )
 #: What every class has, and no text reads.
