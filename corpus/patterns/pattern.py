@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -25,6 +26,9 @@ CALL: Final = "call substituted"
 
 Outcome = tuple[str, ...]
 
+#: Whether CPython copies a short end of a function into each way that leads there, and inlines
+#: comprehensions.
+IS_FROM_3_12: Final = sys.version_info >= (3, 12)
 IS_FROM_2_15: Final = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 15)
 
 
@@ -63,6 +67,8 @@ class Pattern:
         from_2_15: what becomes of its sites from torch 2.15 on, where no `training_outcome` says
             it; `None` where releases of torch make no difference.
         worse_from_2_15: in which way it is worse than stock there.
+        from_3_12: what becomes of its sites from CPython 3.12 on, where neither of those two says
+            it; `None` where it makes no difference.
     """
 
     name: str
@@ -86,11 +92,13 @@ class Pattern:
     worse: str = ""
     from_2_15: Outcome | None = None
     worse_from_2_15: str = ""
+    from_3_12: Outcome | None = None
 
     def expected(self, *, training: bool) -> Outcome:
-        """What has to become of the sites with this torch."""
+        """What has to become of the sites with this torch and this Python."""
         of_torch = self.from_2_15 if IS_FROM_2_15 else None
-        chosen = (self.training_outcome if training else None, of_torch)
+        of_python = self.from_3_12 if IS_FROM_3_12 else None
+        chosen = (self.training_outcome if training else None, of_torch, of_python)
         return next((each for each in chosen if each is not None), self.outcome)
 
     @property

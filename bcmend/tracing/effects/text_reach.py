@@ -297,21 +297,28 @@ def _changes_elsewhere(code: CodeType) -> bool:
             return True
         if each.opname == "LOAD_GLOBAL" and name in _CHANGING_FUNCTIONS:
             return True
-        if each.opname in STORES and not _stores_to(instructions, position, {*made, *own}):
+        if each.opname in STORES and not _stores_to(instructions, position, made, own):
             return True
     return any(_changes_elsewhere(each) for each in code.co_consts if type(each) is CodeType)
 
 
-def _stores_to(instructions: Sequence[dis.Instruction], position: int, own: set[str]) -> bool:
-    """Return whether a store is certain to be to one of some local variables."""
+def _stores_to(
+    instructions: Sequence[dis.Instruction], position: int, made: set[str], own: Sequence[str]
+) -> bool:
+    """Return whether a store is certain to be to what was made, or to an attribute of an own one.
+
+    What an attribute holds may be held elsewhere: a store to an item of it counts.
+    """
     before = instructions[position - 1]
-    if before.opname.startswith("LOAD_FAST") and instructions[position].opname.endswith("_ATTR"):
-        return before.argval in own
+    is_attribute = instructions[position].opname.endswith("_ATTR")
+    known = {*made, *own} if is_attribute else made
+    if is_attribute and before.opname.startswith("LOAD_FAST"):
+        return before.argval in known
     statement = itertools.takewhile(
         lambda one: not one.opname.startswith(_ENDS_STATEMENT), reversed(instructions[:position])
     )
     loaded = [one for one in statement if one.opname.startswith(_LOADS_VARIABLE)]
-    return all(one.opname.startswith("LOAD_FAST") and one.argval in own for one in loaded)
+    return all(one.opname.startswith("LOAD_FAST") and one.argval in known for one in loaded)
 
 
 def _made_here(code: CodeType, instructions: Sequence[dis.Instruction]) -> set[str]:

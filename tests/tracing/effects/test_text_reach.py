@@ -233,6 +233,15 @@ class Unpacked:
         return f"{table}"
 
 
+class Held:
+    def __init__(self) -> None:
+        self.held = LIST
+
+    def __repr__(self) -> str:
+        self.held[0] = 3
+        return ""
+
+
 class Grown(list[int]):
     def __init__(self) -> None:
         super().__init__()
@@ -248,7 +257,7 @@ class Grown(list[int]):
 
 @pytest.mark.parametrize(
     "kind",
-    [Grows, Stores, Sets, Notes, Slices, Renamed, Unpacked, Grown],
+    [Grows, Stores, Sets, Notes, Slices, Renamed, Unpacked, Held, Grown],
     ids=lambda kind: kind.__name__,
 )
 def test_what_a_text_changes_beside_its_object_is_named(kind: Any) -> None:
