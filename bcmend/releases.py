@@ -1,33 +1,34 @@
-"""The releases of torch that bcmend is tested with; importable on any release.
+"""The releases of torch, and the Pythons, that bcmend is tested with; importable on any.
 
-They are those of ``dynamo/contract`` that are marked as tested. A torch that was built from the
-commit of one of them is that release. Any other is compared with the nearest one, if that is tested
-(``patching/torch_check.py``): it is used if it is equal in all that bcmend relies on, and but for
-some hooks if only those are concerned.
+They are those of ``dynamo/contract`` that are marked as tested on the running Python. A torch that
+was built from the commit of one of them is that release. Any other is compared with the nearest
+one, if that is tested (``patching/torch_check.py``): it is used if it is equal in all that bcmend
+relies on, and but for some hooks if only those are concerned.
 
 ``BCMEND_UNTESTED_TORCH`` in the environment says what becomes of the rest: ``refuse``, as without
 it, warns and changes nothing, ``warn`` warns and goes on with all hooks that exist, ``error``
-raises the warning.
+raises the warning. On a Python whose bytecode is not known nothing is ever changed.
 """
 
 from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import torch
 
+from bcmend.bytecode import behavior
 from bcmend.dynamo.contract import recorded
 from bcmend.errors import BcmendError
 
 if TYPE_CHECKING:
     from bcmend.patching.torch_check import Finding
 
-#: The first two numbers of each tested release.
-TESTED: Final = tuple(dict.fromkeys(each.minor for each in recorded.releases() if each.is_tested))
+#: The first two numbers of each release that is tested, with the Pythons on which it is.
+TESTED: Final = {each.minor: each.pythons for each in recorded.releases() if each.pythons}
 _VARIABLE: Final = "BCMEND_UNTESTED_TORCH"
 _WORDS: Final = ("refuse", "warn", "error")
 
@@ -74,7 +75,8 @@ def is_tested() -> bool:
 
 def is_used() -> bool:
     """Return whether bcmend works with the running torch, which may be no tested release."""
-    return standing().is_as_tested or (_chosen() == "warn" and not _lacks_names())
+    chosen = _chosen() == "warn" and behavior.IS_KNOWN
+    return standing().is_as_tested or (chosen and not _lacks_names())
 
 
 def is_an_error() -> bool:
@@ -133,11 +135,26 @@ def _chosen() -> str:
 
 def sentence() -> str:
     """Return one sentence that names the running release and the tested ones."""
-    tested = " and ".join(filter(None, (", ".join(TESTED[:-1]), TESTED[-1])))
-    known = f"torch {torch.__version__}; bcmend is tested with torch {tested}"
+    running = f"torch {torch.__version__} on Python {behavior.PYTHON}"
+    known = f"{running}; bcmend is tested with {_tested()}"
     found = standing()
     why = "" if found.finding is None else found.finding.words()
     if found.is_as_tested:
         return f"{known}{', and ' if why else ''}{why}."
-    used = "is used" if is_used() else "changes nothing on any other release"
+    used = "is used" if is_used() else "changes nothing on any other"
     return f"{known}, and {used}{': ' if why else ''}{why}."
+
+
+def _tested() -> str:
+    """Return the tested releases, those together that are tested on the same Pythons."""
+    together: dict[tuple[str, ...], list[str]] = {}
+    for minor, pythons in TESTED.items():
+        together.setdefault(pythons, []).append(minor)
+    return " and ".join(
+        f"torch {_listed(minors)} on Python {_listed(pythons)}"
+        for pythons, minors in together.items()
+    )
+
+
+def _listed(words: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))

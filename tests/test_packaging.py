@@ -66,12 +66,19 @@ def test_the_range_of_torch_is_what_is_tested():
     """Each tested release has its constraints; no other that is recorded, or comes, is allowed."""
     (wanted,) = [each for each in _requirements() if each.name == "torch"]
     known = recorded.releases()
-    tested = {each.version for each in known if each.is_tested}
+    tested = {each.version for each in known if each.pythons}
     assert {str(_pins(name)["torch"]) for name in CONSTRAINTS} == tested
     minors = {Version(each).minor for each in tested}
     for minor in range(min(minors) - 1, max(minors) + 2):
         assert wanted.specifier.contains(f"2.{minor}.0") is (minor in minors)
     assert {each.version for each in known if each.version in wanted.specifier} == tested
+
+
+def test_the_pythons_that_are_named_are_those_that_are_tested():
+    named = [re.fullmatch(r".* :: Python :: (3\.\d+)", each) for each in PROJECT["classifiers"]]
+    tested = {python for each in recorded.releases() for python in each.pythons}
+    assert {each[1] for each in named if each} == tested
+    assert min(tested, key=Version) in PROJECT["requires-python"]
 
 
 @pytest.mark.parametrize("constraints", CONSTRAINTS)

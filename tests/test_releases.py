@@ -13,10 +13,11 @@ import torch
 
 import bcmend
 from bcmend import releases
+from bcmend.bytecode import behavior
 from bcmend.dynamo.contract import recorded
 
 #: As a release that is recorded, and that bcmend is not tested with.
-RECORDED = recorded.Release("9.9.0", "0" * 40, is_tested=False, facts={})
+RECORDED = recorded.Release("9.9.0", "0" * 40, pythons=(), facts={})
 
 #: Calls the public functions on an untested release; prints what became of the program.
 _SCRIPT = """
@@ -24,7 +25,8 @@ import json, sys, warnings
 import torch
 torch.__version__, torch.version.git_version = {version!r}, {build!r}
 from bcmend.dynamo.contract import recorded
-known = (*recorded.releases(), recorded.Release("9.9.0", "0" * 40, False, {{}}))
+known = (*recorded.releases(), recorded.Release("9.9.0", "0" * 40, (), {{}}))
+{before}
 recorded.releases = lambda: known
 import bcmend
 
@@ -68,9 +70,20 @@ print(json.dumps({{
 """
 
 
-def _run(version: str, build: str | None, **environment: str) -> dict[str, Any]:
+#: As on a Python that is too new.
+_ON_ANOTHER_PYTHON = """
+from bcmend.bytecode import behavior
+behavior.PYTHON, behavior.IS_KNOWN = "3.99", False
+import dis
+gone = {name: dis.opmap.pop(name) for name in ("BEFORE_WITH", "LOAD_ASSERTION_ERROR")}
+import bcmend.api
+dis.opmap.update(gone)
+"""
+
+
+def _run(version: str, build: str | None, before: str = "", **environment: str) -> dict[str, Any]:
     done = subprocess.run(
-        [sys.executable, "-c", _SCRIPT.format(version=version, build=build)],
+        [sys.executable, "-c", _SCRIPT.format(version=version, build=build, before=before)],
         capture_output=True,
         text=True,
         check=False,
@@ -104,9 +117,13 @@ def test_patching_changes_nothing(untested: dict[str, Any]) -> None:
     assert untested["result"] == [2.0, 2.0]
 
 
-def test_nothing_that_needs_private_torch_is_imported(untested: dict[str, Any]) -> None:
+def _assert_nothing_dynamic(found: dict[str, Any]) -> None:
     dynamic = ("bcmend.dynamo.compat", "bcmend.tracing", "bcmend.patching.installer")
-    assert [name for name in untested["modules"] if name.startswith(dynamic)] == []
+    assert [name for name in found["modules"] if name.startswith(dynamic)] == []
+
+
+def test_nothing_that_needs_private_torch_is_imported(untested: dict[str, Any]) -> None:
+    _assert_nothing_dynamic(untested)
 
 
 def test_each_public_function_that_would_mend_warns_and_unpatching_does_not(
@@ -121,6 +138,36 @@ def test_a_tested_release_is_mended_without_a_warning() -> None:
     assert found["warned"] == [] and found["total"] == 0
     assert not found["is_original"]
     assert "bcmend.dynamo.hooks" in found["modules"]
+
+
+@pytest.mark.parametrize("chosen", ["refuse", "warn"])
+def test_on_a_python_that_is_not_known_nothing_is_changed(chosen: str) -> None:
+    here = torch.__version__, str(torch.version.git_version)
+    found = _run(*here, _ON_ANOTHER_PYTHON, BCMEND_UNTESTED_TORCH=chosen)
+    ((category, message, *_),) = found["warned"]
+    assert category == "UntestedTorch" and "on Python 3.99; " in message
+    assert message.endswith("and changes nothing on any other.")
+    assert found["is_original"] and found["result"] == [2.0, 2.0]
+    _assert_nothing_dynamic(found)
+
+
+def test_a_release_is_tested_on_the_pythons_that_it_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    release = recorded.Release("9.9.0", "0" * 40, pythons=("3.98",), facts={})
+    _pretend(monkeypatch, release)
+    assert not releases.is_tested()
+    monkeypatch.setattr(behavior, "PYTHON", "3.98")
+    releases._standing.cache_clear()
+    assert releases.is_tested()
+    releases._standing.cache_clear()
+
+
+def test_releases_that_are_tested_on_the_same_pythons_are_named_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pythons = ("3.11", "3.12", "3.13")
+    monkeypatch.setattr(releases, "TESTED", {"2.13": pythons, "2.14": ("3.11",), "2.15": pythons})
+    expected = "torch 2.13 and 2.15 on Python 3.11, 3.12 and 3.13 and torch 2.14 on Python 3.11"
+    assert releases._tested() == expected
 
 
 def test_an_untested_release_is_used_if_the_environment_says_so() -> None:
@@ -166,19 +213,22 @@ def test_a_recorded_release_is_known_by_its_build(
 def test_the_tested_releases_are_those_that_are_marked() -> None:
     assert releases.TESTED
     for release in recorded.releases():
-        assert (release.minor in releases.TESTED) is release.is_tested
+        assert (release.minor in releases.TESTED) is bool(release.pythons)
 
 
 @pytest.mark.parametrize(
     ("tested", "words"),
     [
-        (("2.1",), " 2.1."),
-        (("2.1", "2.2"), " 2.1 and 2.2."),
-        (("2.1", "2.2", "2.3"), "2.1, 2.2 and 2.3."),
+        ({"2.1": ("3.1",)}, "with torch 2.1 on Python 3.1."),
+        (dict.fromkeys(("2.1", "2.2"), ("3.1", "3.2")), " 2.1 and 2.2 on Python 3.1 and 3.2."),
+        (
+            {"2.1": ("3.1",), "2.2": ("3.1",), "2.3": ("3.1", "3.2", "3.3")},
+            "torch 2.1 and 2.2 on Python 3.1 and torch 2.3 on Python 3.1, 3.2 and 3.3.",
+        ),
     ],
 )
 def test_the_tested_releases_are_one_part_of_the_sentence(
-    tested: tuple[str, ...], words: str, monkeypatch: pytest.MonkeyPatch
+    tested: dict[str, tuple[str, ...]], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(releases, "TESTED", tested)
     monkeypatch.setattr(releases, "standing", lambda: releases.Standing(is_as_tested=True))

@@ -5,6 +5,10 @@ from __future__ import annotations
 import sys
 from typing import Final
 
+#: The first two numbers of the version, and whether they are among those that this package is for.
+PYTHON: Final = "{}.{}".format(*sys.version_info)
+IS_KNOWN: Final = (3, 11) <= sys.version_info[:2] <= (3, 13)
+
 _PYTHON_312: Final = sys.version_info >= (3, 12)
 _PYTHON_313: Final = sys.version_info >= (3, 13)
 

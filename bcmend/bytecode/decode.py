@@ -225,6 +225,17 @@ def raw_steps(code: CodeType) -> Iterator[tuple[int, Opcode, int]]:
             raise UnknownOpcode(f"no facts are known about the opcode {dis.opname[opcode]}")
 
 
+def unfused(code: CodeType) -> Iterator[dis.Instruction]:
+    """Yield the instructions as ``dis`` has them, but each of two that are fused by itself."""
+    for each in dis.get_instructions(code):
+        names = _FUSED.get(each.opname)
+        if names is None:
+            yield each
+        else:
+            for name, variable in zip(names, each.argval, strict=True):
+                yield each._replace(opname=name, argval=variable)
+
+
 def jump_target(unit: int, known: Opcode, raw: int) -> int:
     """Return the code unit that the jump at ``unit`` goes to."""
     after = unit + known.words

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -26,6 +27,9 @@ CALL: Final = "call substituted"
 Outcome = tuple[str, ...]
 
 _RELEASE: Final = tuple(map(int, torch.__version__.split(".")[:2]))
+#: Whether CPython copies a short end of a function into each way that leads there, and inlines
+#: comprehensions.
+IS_FROM_3_12: Final = sys.version_info >= (3, 12)
 
 
 def refused(slug: str) -> str:
@@ -64,6 +68,8 @@ class Pattern:
             where releases make no difference.
         changed_outcome: what becomes of its sites then, where no `training_outcome` says it.
         changed_worse: in which way it is worse than stock then.
+        from_3_12: what becomes of its sites from CPython 3.12 on, where neither of those two says
+            it; `None` where it makes no difference.
     """
 
     name: str
@@ -88,11 +94,13 @@ class Pattern:
     changes_with: tuple[int, int] | None = None
     changed_outcome: Outcome | None = None
     changed_worse: str = ""
+    from_3_12: Outcome | None = None
 
     def expected(self, *, training: bool) -> Outcome:
-        """What has to become of the sites with this torch."""
+        """What has to become of the sites with this torch and this Python."""
         of_torch = self.changed_outcome if self.is_changed else None
-        chosen = (self.training_outcome if training else None, of_torch)
+        of_python = self.from_3_12 if IS_FROM_3_12 else None
+        chosen = (self.training_outcome if training else None, of_torch, of_python)
         return next((each for each in chosen if each is not None), self.outcome)
 
     @property

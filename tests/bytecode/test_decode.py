@@ -11,7 +11,7 @@ from bytecode import BinaryOp, Compare
 
 from bcmend.bytecode import behavior
 from bcmend.bytecode import decode as decode_module
-from bcmend.bytecode.decode import decode, slot_names
+from bcmend.bytecode.decode import decode, slot_names, unfused
 from bcmend.bytecode.instructions import DecodeError, Instruction, Label, Location, UnknownOpcode
 
 
@@ -32,6 +32,19 @@ def compiled(source: str, *path: str) -> CodeType:
             each for each in code.co_consts if isinstance(each, CodeType) and each.co_name == name
         )
     return code
+
+
+def test_what_dis_shows_of_fused_instructions_is_taken_apart() -> None:
+    def program(a, b):
+        c, d = a, b
+        return [c, d, c]
+
+    found = list(unfused(program.__code__))
+    accesses = [(each.opname, each.argval) for each in found if "_FAST" in each.opname]
+    stores = [("STORE_FAST", name) for name in ("d", "c")]
+    loads = [("LOAD_FAST", name) for name in ("a", "b", "c", "d", "c")]
+    assert sorted(accesses) == sorted([*stores, *loads])
+    assert [each.opname for each in found if each.opname == "RETURN_VALUE"]
 
 
 def test_plain_function_has_nothing_but_meaning() -> None:

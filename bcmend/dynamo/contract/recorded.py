@@ -1,4 +1,4 @@
-"""The recorded releases of torch: one file each, which says whether bcmend is tested with it.
+"""The recorded releases of torch: a file each, which says where bcmend is tested with it.
 
 Reading them imports nothing of Dynamo.
 """
@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+
+from bcmend.bytecode import behavior
 
 _FEW: Final = 2
 FOLDER: Final = Path(__file__).parent
@@ -25,13 +27,18 @@ class Release:
 
     Attributes:
         git_version: the commit that torch was built from, which all builds of a release share.
-        is_tested: whether bcmend is tested with it, and works with what is equal to it.
+        pythons: those on which bcmend is tested with it, and works with what is equal to it.
     """
 
     version: str
     git_version: str
-    is_tested: bool
+    pythons: tuple[str, ...]
     facts: Facts
+
+    @property
+    def is_tested(self) -> bool:
+        """Return whether bcmend is tested with it on the running Python."""
+        return behavior.PYTHON in self.pythons
 
     @property
     def minor(self) -> str:
@@ -50,7 +57,7 @@ def read(file: Path) -> Release:
     """Return the release of one file."""
     facts = json.loads(file.read_text(encoding="utf-8"))
     head = facts.pop("torch")
-    return Release(head["version"], head["git_version"], head["tested"], facts)
+    return Release(head["version"], head["git_version"], tuple(head["tested"]), facts)
 
 
 def write(release: Release, folder: Path = FOLDER) -> Path:
@@ -58,7 +65,7 @@ def write(release: Release, folder: Path = FOLDER) -> Path:
     head = {
         "version": release.version,
         "git_version": release.git_version,
-        "tested": release.is_tested,
+        "tested": release.pythons,
     }
     parts = [f' "torch": {json.dumps(head)}']
     for section in sorted(release.facts):

@@ -13,6 +13,8 @@ _OF_THE_PROGRAM: Final = "GenericContextWrappingVariable"
 #: What begins the handler around all of a generator, from CPython 3.12 on; it lets through what
 #: closes the generator.
 _IMPLICIT: Final = "CALL_INTRINSIC_1"
+#: The name of the model that locals without a value have, from CPython 3.12 on.
+_UNBOUND: Final = "NullVariable"
 
 
 def function_of(translator: Any) -> Any:
@@ -42,6 +44,12 @@ def runs_nothing_when_closed(generator: Any) -> bool:
         return False
     handler = exceptions.handler_of(frame.current_instruction)
     return handler is None or handler.target.opname == _IMPLICIT
+
+
+def bound_locals(frame: Any) -> set[str]:
+    """Return the names of the locals of a frame that have a value."""
+    named = frame.symbolic_locals.items()
+    return {name for name, value in named if type(value).__name__ != _UNBOUND}
 
 
 def blocks_of(frame: Any) -> list[Any]:

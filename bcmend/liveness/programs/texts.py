@@ -44,7 +44,7 @@ def with_numbers() -> list[Arguments]:
 def a_text_of_an_argument() -> Function:
     def program(x: Tensor, number: int) -> Any:
         y = x * number if x.sum() > 0 else x - number
-        return y, f"{number} and {number!r:>4}"
+        return y, f"{number} and {number:>4}"
 
     return program
 

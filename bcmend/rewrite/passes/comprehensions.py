@@ -27,11 +27,17 @@ def without_saved_variables(facts: Facts) -> Facts:
 
 
 def _useless(facts: Facts) -> Iterator[tuple[int, list[int]]]:
-    """Yield where a variable is saved that is not read again, and its restores; the last first."""
+    """Yield where a variable is saved that is not read again, and its restores; the last first.
+
+    Saving a variable clears its slot as well, in which a cell is made if functions in the
+    comprehension use it: that is left.
+    """
     saves = [
         index
         for index, each in enumerate(facts.instructions)
-        if each.op == "LOAD_FAST_AND_CLEAR" and facts.stacks[index] is not None
+        if each.op == "LOAD_FAST_AND_CLEAR"
+        and facts.stacks[index] is not None
+        and each.arg not in facts.function.shape.cellvars
     ]
     if not saves or touched(facts, range(len(facts.instructions))).introspects:
         return

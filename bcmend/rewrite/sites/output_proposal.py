@@ -40,7 +40,7 @@ def propose_output(facts: Facts, statement: OutputStatement) -> OutputLowering |
         return Refusal("output-shape", "the result of the call is used")
     level = stack_level(facts, start, call)
     if level is None:
-        return Refusal("frame-introspection", "all frames of the stack are written")
+        return Refusal("frame-introspection", "all frames of the stack decide what is written")
     unless_silent = "the callers are written too" if shows_callers(facts, start, call) else ""
     if (refusal := _unmovable(facts, start, call)) is not None:
         return refusal

@@ -30,6 +30,7 @@ _NAMES: Final = ("name", "flagged_name")
 
 #: The position of the level among the arguments of ``warnings.warn``.
 _LEVEL_OF_WARN: Final = 2
+_SKIPS_FILES: Final = "skip_file_prefixes"
 
 
 def shows_callers(facts: Facts, start: int, call: int) -> bool:
@@ -54,12 +55,14 @@ def stack_level(facts: Facts, start: int, call: int) -> int | None:
 
     ``None`` stands for all frames of the stack.
     """
+    if _looks_through_files(facts, start, call):
+        return None
     if called_name(facts, call) == "print_stack":
         return _frames_shown(facts, start, call)
     names = keywords_of(facts, call)
     if names is None:
         constants = (facts.instructions[index].arg for index in range(start, call))
-        return -1 if any(_mentions_a_level(each) for each in constants) else 1
+        return -1 if any(_mentions(each, "stacklevel") for each in constants) else 1
     arguments = arguments_of(facts, start, call)
     given = keyword_argument(facts, start, call, "stacklevel")
     positional = len(arguments) - len(names)
@@ -89,5 +92,13 @@ def _constant(facts: Facts, part: Slice) -> object:
     return facts.instructions[part.start].arg if is_constant(facts, part) else None
 
 
-def _mentions_a_level(constant: object) -> bool:
-    return constant == "stacklevel" or (isinstance(constant, tuple) and "stacklevel" in constant)
+def _looks_through_files(facts: Facts, start: int, call: int) -> bool:
+    """Return whether a warning looks for a caller in other files, as since CPython 3.12 it may."""
+    if keywords_of(facts, call) is not None:
+        return keyword_argument(facts, start, call, _SKIPS_FILES) is not None
+    constants = (facts.instructions[index].arg for index in range(start, call))
+    return any(_mentions(each, _SKIPS_FILES) for each in constants)
+
+
+def _mentions(constant: object, name: str) -> bool:
+    return constant == name or (isinstance(constant, tuple) and name in constant)

@@ -32,6 +32,8 @@ from typing import Any, Final
 
 import torch
 
+from bcmend.bytecode.decode import unfused
+from bcmend.bytecode.opcodes import opcode_names
 from bcmend.knowledge import static_lookup
 from bcmend.knowledge.static_lookup import ancestors, is_a, namespace
 from bcmend.policy import WRITING
@@ -69,7 +71,7 @@ _BY_ANY_NAME: Final = frozenset({"getattr", "attrgetter", "methodcaller", "vars"
 _NOT_CALLED: Final = frozenset(
     """
     __call__ __del__ __delattr__ __init__ __init_subclass__ __new__ __post_init__ __reduce__
-    __reduce_ex__ __set_name__ __setattr__ __setstate__
+    __reduce_ex__ __replace__ __set_name__ __setattr__ __setstate__
     """.split()
 )
 #: What every class has, and no text reads.
@@ -93,12 +95,15 @@ _CHANGING: Final = frozenset(
 _CHANGING_FUNCTIONS: Final = frozenset({"delattr", "next", "setattr"})
 _STORES_VARIABLE: Final = frozenset({"STORE_GLOBAL", "DELETE_GLOBAL"})
 _STORES_CELL: Final = frozenset({"STORE_DEREF", "DELETE_DEREF"})
-_LOADS_METHOD: Final = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
+_LOADS_METHOD: Final = opcode_names("LOAD_ATTR LOAD_METHOD LOAD_SUPER_ATTR")
 #: Beginnings of the names of what leaves an object that nothing else has.
 _MAKES: Final = ("BUILD_", "CALL", "DICT_UPDATE", "FORMAT_", "LIST_EXTEND", "SET_UPDATE")
-_LOADS_VARIABLE: Final = ("LOAD_FAST", "LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF")
+_LOADS_VARIABLE: Final = (
+    *("LOAD_FAST", "LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF"),
+    "LOAD_FROM_DICT_OR_",
+)
 _ENDS_STATEMENT: Final = ("STORE_", "DELETE_", "POP_TOP", "POP_JUMP_", "JUMP", "FOR_ITER")
-STORES: Final = frozenset({"STORE_ATTR", "DELETE_ATTR", "STORE_SUBSCR", "DELETE_SUBSCR"})
+STORES: Final = opcode_names("STORE_ATTR DELETE_ATTR STORE_SUBSCR DELETE_SUBSCR STORE_SLICE")
 TEXT_METHODS: Final = ("__str__", "__repr__", "__format__")
 
 
@@ -280,7 +285,7 @@ def _changes_elsewhere(code: CodeType) -> bool:
     """
     may_store = code.co_name in TEXT_METHODS or code.co_name in _MAKING
     own = code.co_varnames[: min(code.co_argcount, 1)] if may_store else ()
-    instructions = list(dis.get_instructions(code))
+    instructions = list(unfused(code))
     made = _made_here(code, instructions)
     for position, each in enumerate(instructions):
         name, before = each.argval, instructions[max(position - 1, 0)]
@@ -292,21 +297,28 @@ def _changes_elsewhere(code: CodeType) -> bool:
             return True
         if each.opname == "LOAD_GLOBAL" and name in _CHANGING_FUNCTIONS:
             return True
-        if each.opname in STORES and not _stores_to(instructions, position, {*made, *own}):
+        if each.opname in STORES and not _stores_to(instructions, position, made, own):
             return True
     return any(_changes_elsewhere(each) for each in code.co_consts if type(each) is CodeType)
 
 
-def _stores_to(instructions: Sequence[dis.Instruction], position: int, own: set[str]) -> bool:
-    """Return whether a store is certain to be to one of some local variables."""
+def _stores_to(
+    instructions: Sequence[dis.Instruction], position: int, made: set[str], own: Sequence[str]
+) -> bool:
+    """Return whether a store is certain to be to what was made, or to an attribute of an own one.
+
+    What an attribute holds may be held elsewhere: a store to an item of it counts.
+    """
     before = instructions[position - 1]
-    if before.opname.startswith("LOAD_FAST") and instructions[position].opname.endswith("_ATTR"):
-        return before.argval in own
+    is_attribute = instructions[position].opname.endswith("_ATTR")
+    known = {*made, *own} if is_attribute else made
+    if is_attribute and before.opname.startswith("LOAD_FAST"):
+        return before.argval in known
     statement = itertools.takewhile(
         lambda one: not one.opname.startswith(_ENDS_STATEMENT), reversed(instructions[:position])
     )
     loaded = [one for one in statement if one.opname.startswith(_LOADS_VARIABLE)]
-    return all(one.opname.startswith("LOAD_FAST") and one.argval in own for one in loaded)
+    return all(one.opname.startswith("LOAD_FAST") and one.argval in known for one in loaded)
 
 
 def _made_here(code: CodeType, instructions: Sequence[dis.Instruction]) -> set[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from bcmend.dynamo import compat, frames, hooks
-from bcmend.dynamo.models import containers, methods
+from bcmend.dynamo.models import containers, methods, translators
 from bcmend.dynamo.values import Value
 from bcmend.names import PREFIX
 
@@ -47,7 +47,7 @@ def _call_vars(inner: Any, self: Value, tx: compat.Tracer, *args: Value) -> Valu
     gate=hooks.first,
 )
 def _step_graph_break(inner: Any, self: Any, next_instruction: Any) -> None:
-    known = {*self.symbolic_locals, *self.f_code.co_cellvars}
+    known = {*translators.bound_locals(self), *self.f_code.co_cellvars}
     deleted = [name for name in frames.arguments_of(self.f_code) if name not in known]
     if deleted and self.parent is None:
         deletions = [compat.create_instruction("DELETE_FAST", argval=name) for name in deleted]

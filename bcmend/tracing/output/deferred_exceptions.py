@@ -10,7 +10,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from bcmend.delivery import records
 from bcmend.dynamo import compat, frames, values
@@ -196,17 +196,25 @@ def handled_by_a_caller(tx: compat.Tracer) -> bool:
     )
 
 
+#: How handlers begin that raise again what comes to them: of a ``with``, around a handler, of an
+#: inlined comprehension, and around all of a generator; the last two are CPython's since 3.12.
+_RAISE_AGAIN: Final = (
+    ["PUSH_EXC_INFO", "WITH_EXCEPT_START"],
+    ["COPY", "POP_EXCEPT", "RERAISE"],
+    ["SWAP", "POP_TOP", "SWAP", "STORE_FAST"],
+    ["CALL_INTRINSIC_1", "RERAISE"],
+)
+
+
 def _caught_in(frame: Any, entry: Any) -> bool:
-    """Return whether a handler from ``entry`` outwards is not that of a ``with``."""
+    """Return whether a handler from ``entry`` outwards may keep an exception."""
     while entry is not None:
         start = frame.indexof[entry.target]
         window = frame.instructions[start : start + 12]
         handler = [one for one in window if one.opname != "NOP"]  # ranges may begin with one
         names = [one.opname for one in handler]
-        if names[:2] == ["PUSH_EXC_INFO", "WITH_EXCEPT_START"] and "RERAISE" in names:
-            entry = exceptions.handler_of(handler[names.index("RERAISE")])
-        elif names[:3] == ["COPY", "POP_EXCEPT", "RERAISE"]:
-            entry = exceptions.handler_of(handler[2])
-        else:
+        raises_again = any(names[: len(each)] == each for each in _RAISE_AGAIN)
+        if not raises_again or "RERAISE" not in names:
             return True
+        entry = exceptions.handler_of(handler[names.index("RERAISE")])
     return False

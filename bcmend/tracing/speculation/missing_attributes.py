@@ -15,7 +15,8 @@ from bcmend.dynamo.values import Value
 from bcmend.tracing.sites import nesting_limits
 from bcmend.tracing.sites.refusal import Refusal
 
-_HEAP_TYPE: Final = 1 << 9  # Py_TPFLAGS_HEAPTYPE: of classes that are made while a program runs
+#: Py_TPFLAGS_IMMUTABLETYPE: of classes that get no attributes while a program runs.
+_IMMUTABLE_TYPE: Final = 1 << 8
 
 
 @handlers.attribute_read("attributes that objects do not have")
@@ -40,7 +41,8 @@ def _builtin_class(value: Value) -> type | None:
         kind = value.realize().python_type()
     except NotImplementedError:
         return None
-    says_all = not (kind.__flags__ & _HEAP_TYPE or kind.__dictoffset__ or issubclass(kind, type))
+    is_immutable = bool(kind.__flags__ & _IMMUTABLE_TYPE)
+    says_all = is_immutable and not kind.__dictoffset__ and not issubclass(kind, type)
     return kind if says_all else None
 
 

@@ -171,7 +171,7 @@ def optional_term_of_a_loss() -> Program:
     return program
 
 
-@pattern(signs, GUARD, SPLIT)
+@pattern(signs, GUARD, SPLIT, from_3_12=(WHERE, GUARD))
 def variable_bound_in_two_of_three_arms() -> Program:
     def program(x: Tensor) -> Tensor:
         if x.sum() > 0:

@@ -29,7 +29,7 @@ def named_tuple_of_either_side_is_returned() -> Any:
     return program
 
 
-@pattern(signs, SPLIT)
+@pattern(signs, SPLIT, from_3_12=(WHERE,))
 def numbers_that_differ() -> Program:
     def program(x: Tensor) -> Tensor:
         if x.sum() > 0:
@@ -100,7 +100,7 @@ def number_as_a_keyword_of_a_call() -> Program:
     return program
 
 
-@pattern(rows, SPLIT)
+@pattern(rows, SPLIT, from_3_12=(WHERE,))
 def index_by_a_ternary() -> Program:
     def program(x: Tensor) -> Tensor:
         return x[0 if x.sum() > 0 else 1] * 2
@@ -309,7 +309,7 @@ def integer_in_one_arm_and_float_in_the_other() -> Program:
     return program
 
 
-@pattern(rows, SPLIT)
+@pattern(rows, SPLIT, from_3_12=(WHERE,))
 def shapes_that_broadcast_later() -> Program:
     def program(x: Tensor) -> Tensor:
         if x.mean() > 0:

@@ -330,7 +330,7 @@ def flags_joined_in_a_helper() -> Program:
     return program
 
 
-@pattern(signs, CHOICE, SPLIT)
+@pattern(signs, CHOICE, SPLIT, from_3_12=(CHOICE, SPLIT, WHERE))
 def or_of_three_in_a_call() -> Program:
     def program(x: Tensor) -> Tensor:
         return torch.add(x, (x[0] < 0) or (x[1] > 3) or x[2].abs(), alpha=2)

@@ -338,7 +338,7 @@ def cache_dropped_in_one_arm() -> Any:
     return Cached()
 
 
-@pattern(signs, NO_MERGE)
+@pattern(signs, NO_MERGE, from_3_12=(WHERE,))
 def mode_of_a_module_as_a_string() -> Any:
     class Net(nn.Module):
         def __init__(self) -> None:

@@ -216,7 +216,7 @@ def break_out_of_a_reversed_range() -> Program:
     return program
 
 
-@pattern(signs, WHERE, NO_MERGE)
+@pattern(signs, WHERE, NO_MERGE, from_3_12=(WHERE,))
 def nested_conditions_before_a_break() -> Program:
     def program(x: Tensor) -> Tensor:
         best = x * 0

@@ -12,7 +12,7 @@ from corpus.patterns.pattern import NO_MERGE, WHERE, pattern, patterns_among, si
 Program = Callable[..., Any]
 
 
-@pattern(signs, NO_MERGE)
+@pattern(signs, NO_MERGE, from_3_12=(WHERE,))
 def label_kept_in_a_nonlocal_variable() -> Program:
     label: str | None = "none yet"
 

@@ -1,13 +1,14 @@
 """Writes what bcmend relies on of the running torch: ``python -m tests.dynamo.contract``.
 
-A release that was recorded before stays tested or untested unless a
-flag says otherwise.
+A release that was recorded before stays tested on the Pythons that it was, unless a flag
+says otherwise of the one that runs.
 """
 
 from __future__ import annotations
 
 import argparse
 
+from bcmend.bytecode import behavior
 from bcmend.dynamo.contract import recorded
 from bcmend.patching import torch_check
 
@@ -24,9 +25,10 @@ def main() -> None:
 
     version, git_version = description.versions()
     before = recorded.of_version(version)
-    if tested is None:
-        tested = before is not None and before.is_tested
-    print(recorded.write(recorded.Release(version, git_version, tested, facts)))
+    pythons = set() if before is None else {*before.pythons}
+    if tested is not None:
+        pythons = pythons | {behavior.PYTHON} if tested else pythons - {behavior.PYTHON}
+    print(recorded.write(recorded.Release(version, git_version, tuple(sorted(pythons)), facts)))
 
 
 if __name__ == "__main__":

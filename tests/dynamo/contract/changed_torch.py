@@ -20,9 +20,10 @@ import torch, torch._dynamo
 from torch._dynamo import config, exc, side_effects, symbolic_convert
 from torch._dynamo.variables import lists, misc
 {change}
+from bcmend.bytecode import behavior
 from bcmend.dynamo.contract import recorded
 here = recorded.of_build(torch.version.git_version)
-recorded.releases = lambda: (replace(here, is_tested=True),)
+recorded.releases = lambda: (replace(here, pythons=(behavior.PYTHON,)),)
 numbers = here.version.split(".")
 version = ".".join((*numbers[:2], str(int(numbers[2]) + 1)))
 torch.__version__, torch.version.git_version = version, "0" * 40

@@ -47,9 +47,9 @@ def difference_lines(found: list[Difference]) -> list[str]:
 
 
 def test_a_file_is_written_as_it_is_read(present: Facts, tmp_path: Path) -> None:
-    release = recorded.Release("2.99.1", "1234", is_tested=True, facts=present)
+    release = recorded.Release("2.99.1", "1234", pythons=("3.11", "3.12"), facts=present)
     again = recorded.read(recorded.write(release, tmp_path))
-    assert (again.version, again.git_version, again.is_tested) == ("2.99.1", "1234", True)
+    assert (again.version, again.git_version, again.pythons) == ("2.99.1", "1234", ("3.11", "3.12"))
     assert again.facts == present
 
 

@@ -20,6 +20,20 @@ def test_the_function_of_a_frame() -> None:
     assert translators.function_of(SimpleNamespace()) is None
 
 
+def test_the_locals_that_have_a_value() -> None:
+    class NullVariable:
+        pass
+
+    frame = SimpleNamespace(symbolic_locals={"gone": NullVariable(), "here": object()})
+    assert translators.bound_locals(frame) == {"here"}
+
+
+def test_the_model_of_no_value_has_the_name_that_is_looked_for() -> None:
+    assert translators._UNBOUND in {
+        each.__name__ for each in compat.VariableTracker.__subclasses__()
+    }
+
+
 def test_the_frame_of_a_generator() -> None:
     block = SimpleNamespace(with_context=None)
     frame = SimpleNamespace(block_stack=[block])

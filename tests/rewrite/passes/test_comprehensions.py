@@ -71,6 +71,11 @@ def _read_in_a_handler(values, limit):
         return each
 
 
+def _used_by_functions(values, limit):
+    functions = [lambda: each for each in values if each > limit]  # noqa: B023
+    return [function() for function in functions]
+
+
 def _maybe_bound(values, limit):
     if limit:
         each = limit
@@ -83,7 +88,10 @@ def _shown(values, limit):
     return found, sorted(locals())
 
 
-FOR_SOMEBODY = [_read_behind, _read_by_the_outer, _read_in_a_handler, _maybe_bound, _shown]
+FOR_SOMEBODY = [
+    *(_read_behind, _read_by_the_outer, _read_in_a_handler, _used_by_functions, _maybe_bound),
+    _shown,
+]
 CALLS = [([1, 5, 3], 2), ([1, 0, 3], 2), ([], 0), ([4, 4], 9)]
 
 

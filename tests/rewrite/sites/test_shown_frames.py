@@ -119,6 +119,14 @@ def _logs_the_caller(x):
     logging.info(x, stacklevel=4)
 
 
+def _other_files(x):
+    warnings.warn(x, skip_file_prefixes=("/a",))
+
+
+def _unpacks_other_files(x):
+    warnings.warn(x, **{"skip_file_prefixes": ("/a",), **x})
+
+
 def _unpacks_a_level(x):
     logging.info(x, **{"stacklevel": 2, **x})
 
@@ -157,6 +165,8 @@ def _prints_the_outermost_frames(x):
         (_warns_nobody, 1),
         (_logs_the_caller, 4),
         (_unpacks_a_level, -1),
+        (_other_files, None),
+        (_unpacks_other_files, None),
         (_unpacks, 1),
         (_prints_the_stack, 3),
         (_prints_the_stack_by_position, 2),

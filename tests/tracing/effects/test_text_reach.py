@@ -212,7 +212,54 @@ class Notes:
         return f"{len(self)}"
 
 
-@pytest.mark.parametrize("kind", [Grows, Stores, Sets, Notes])
+class Slices:
+    def __repr__(self) -> str:
+        LIST[1:] = [1]
+        return ""
+
+
+class Renamed:
+    def __repr__(self) -> str:
+        lines: list[int] = []
+        lines = LIST
+        lines[0] = 2
+        return ""
+
+
+class Unpacked:
+    def __repr__(self) -> str:
+        lines, table = LIST, {}  # type: ignore[var-annotated]
+        lines[0] = 2
+        return f"{table}"
+
+
+class Held:
+    def __init__(self) -> None:
+        self.held = LIST
+
+    def __repr__(self) -> str:
+        self.held[0] = 3
+        return ""
+
+
+class Grown(list[int]):
+    def __init__(self) -> None:
+        super().__init__()
+        self.size = 0
+
+    def __len__(self) -> int:
+        super().append(1)
+        return 1
+
+    def __repr__(self) -> str:
+        return f"{len(self)}"
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [Grows, Stores, Sets, Notes, Slices, Renamed, Unpacked, Held, Grown],
+    ids=lambda kind: kind.__name__,
+)
 def test_what_a_text_changes_beside_its_object_is_named(kind: Any) -> None:
     assert _of(kind()).changes
 

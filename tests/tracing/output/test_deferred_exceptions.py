@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from torch._dynamo.bytecode_transformation import cleaned_instructions
 
+from bcmend.bytecode import behavior
+from bcmend.bytecode.names_used import code_objects
 from bcmend.tracing.output import deferred_exceptions
 
 
@@ -61,9 +63,28 @@ def _in_two_blocks() -> None:
         _here()
 
 
-def _frame(function: Callable[[], None], *contexts: object, parent: Any = None) -> Any:
+def _in_a_comprehension() -> None:
+    [_here() for _ in range(2)]
+
+
+def _in_a_comprehension_in_a_try() -> None:
+    try:
+        [_here() for _ in range(2)]
+    except ValueError:
+        print("handled")
+
+
+def _in_a_generator() -> Iterator[None]:
+    _here()
+    yield
+
+
+def _frame(function: Callable[[], object], *contexts: object, parent: Any = None) -> Any:
     """Return a frame of ``function`` as Dynamo traces it, where it calls ``_here``."""
-    instructions = cleaned_instructions(function.__code__)
+    codes = code_objects(
+        function.__code__
+    )  # an older Python has comprehensions in one of their own
+    instructions = cleaned_instructions(next(each for each in codes if "_here" in each.co_names))
     at = next(one for one, each in enumerate(instructions) if each.argval == "_here")
     call = next(each for each in instructions[at:] if each.opname == "CALL")
     return SimpleNamespace(
@@ -85,10 +106,13 @@ def _frame(function: Callable[[], None], *contexts: object, parent: Any = None) 
         (_in_a_with, False),
         (_in_a_with_in_a_try, True),
         (_in_two_blocks, False),
+        (_in_a_comprehension, False),
+        (_in_a_comprehension_in_a_try, behavior.COMPREHENSIONS_ARE_INLINED),
+        (_in_a_generator, False),
     ],
 )
-def test_only_the_handler_of_a_with_passes_exceptions_on(
-    function: Callable[[], None], expected: bool
+def test_only_handlers_of_the_program_keep_exceptions(
+    function: Callable[[], object], expected: bool
 ) -> None:
     assert deferred_exceptions.handled_by_a_caller(_frame(function)) is expected
 
