@@ -199,6 +199,24 @@ def test_a_layout_is_not_chosen_for_a_data_dependent_size() -> None:
         compiled(*inputs)
 
 
+def _rows_joined(x: Tensor) -> Tensor:
+    places = torch.cat([(x[:, 0] >= 0).nonzero().flatten(), (x[:, 0] < 0).nonzero().flatten()])
+    return x[places].reshape(-1, 4) * 2
+
+
+def test_rows_that_are_joined_are_not_all_there_are() -> None:
+    """``_is_a_claim_of_inductor`` in ``bcmend/tracing/numbers/size_questions.py``"""
+    x = torch.arange(16.0).reshape(8, 2) - 7
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        compiled = torch.compile(_rows_joined, backend="inductor", fullgraph=True)
+        try:
+            found = compiled(x)
+        except AssertionError as error:
+            assert "expected size" in str(error)
+        else:
+            assert not torch.equal(found, _rows_joined(x))
+
+
 def _sum_of_some(x: Tensor) -> Tensor:
     return x[x > 0].sin().sum()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -18,7 +18,16 @@ from bcmend.dynamo.shape_env import is_of_arm, traced_again
 from bcmend.tracing.numbers import size_questions
 from corpus.patterns.dynamic.sizes import PATTERNS
 from corpus.patterns.pattern import Pattern, run, wrong_with
-from tests.equivalence import Call, Comparison, call, compare, leave_unpatched, run_compiled
+from tests.equivalence import (
+    Call,
+    Comparison,
+    assert_equivalent,
+    call,
+    compare,
+    fresh,
+    leave_unpatched,
+    run_compiled,
+)
 from tests.tracing.plain_trace import traced
 
 Program = Callable[..., Any]
@@ -332,3 +341,19 @@ SIZE = sympy.Symbol("u", integer=True)
 )
 def test_what_is_assumed_of_a_comparison(question: Any, answer: bool | None) -> None:
     assert size_questions._holds_for_most(question) is answer
+
+
+def _rows_joined(x: Tensor) -> Tensor:
+    first = x[:, 0]
+    if (first == 0).any():
+        raise ValueError("a zero")
+    places = torch.cat([(first > 0).nonzero().flatten(), (first < 0).nonzero().flatten()])
+    return torch.relu(x[places].reshape(-1, 4)).sum(0)
+
+
+def test_rows_of_a_number_that_the_data_decide_are_joined_with_inductor() -> None:
+    def calls() -> Iterator[Call]:
+        x = torch.arange(16.0).reshape(8, 2) - 7
+        yield from (call(each) for each in (x, -x, x + 30, x - 30))
+
+    assert_equivalent(lambda: fresh(_rows_joined), calls, backend="inductor")
