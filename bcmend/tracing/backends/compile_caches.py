@@ -22,6 +22,7 @@ from bcmend.tracing.backends import direct_runs, donated_memory
 
 _SETTING: Final = "unsafe_marked_cacheable_functions"
 _KEPT: Final = "bcmend.kept_for_backward"
+_SIZES: Final = "bcmend.sizes"
 _UNDONATED: Final = "bcmend.undonated"
 _OPERATORS: Final = ("torch.ops.higher_order.cond", "torch.ops.higher_order.while_loop")
 
@@ -36,6 +37,8 @@ def _added(module: GraphModule) -> dict[str, str]:
     kept = [number for number, node in enumerate(module.graph.nodes) if "recompute" in node.meta]
     if kept:
         found[_KEPT] = f"{code_key()} {kept}"
+    if any("unbacked_bindings" in node.meta for node in module.graph.nodes):
+        found[_SIZES] = code_key()  # of which Inductor takes less for granted (``size_questions``)
     if donated_memory.is_at_stake(module):
         found[_UNDONATED] = code_key()
     return found

@@ -10,6 +10,7 @@ from torch._dynamo.utils import counters
 from torch._inductor.utils import fresh_cache
 
 import bcmend
+from bcmend.tracing.backends import compile_caches
 
 Program = Callable[[torch.Tensor], torch.Tensor]
 
@@ -116,3 +117,17 @@ def test_a_choice_that_a_program_writes_itself_is_compiled_as_by_torch() -> None
     shown(torch.compile(program, fullgraph=True), training=False)
     bcmend.unpatch(doubled)
     assert counters["aot_autograd"]["autograd_cache_bypass"] == 1
+
+
+def test_a_graph_with_sizes_that_the_data_decide_has_a_key_of_its_own() -> None:
+    found: list[dict[str, str]] = []
+
+    def backend(graph: torch.fx.GraphModule, _: object) -> torch.fx.GraphModule:
+        found.append(compile_caches._added(graph))
+        return graph
+
+    for select in (lambda x: x.sin(), lambda x: x[x > 0].sin()):
+        torch._dynamo.reset()
+        with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+            torch.compile(select, backend=backend, fullgraph=True)(torch.ones(3))
+    assert [compile_caches._SIZES in each for each in found] == [False, True]
