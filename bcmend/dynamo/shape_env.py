@@ -60,6 +60,11 @@ def is_of_arm(environment: Any, symbol: Any) -> bool:
     return bool(first) and number.isdecimal() and int(number) >= first[-1]
 
 
+def being_lowered() -> Any:
+    """Return the node that Inductor is lowering in this thread; ``None`` if there is none."""
+    return getattr(compat.V.graph, "current_node", None)
+
+
 def symbols_in(value: Any) -> set[Any]:
     """Return the unbacked symbols of a number, of sizes of a tensor, or of several of them."""
     if isinstance(value, (tuple, list)):

@@ -43,13 +43,14 @@ def given(executable: Path) -> Environment:
 
 
 def pairs() -> Iterator[tuple[Pair, Path]]:
-    """Yield each tested release with each supported Python that is here, and its interpreter."""
+    """Yield each release with each Python that it is tested on, and its interpreter, if here."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     versions = [each.removeprefix(_CLASSIFIER) for each in project["classifiers"]]
     here = {each: path for each in versions if (path := _interpreter(each)) is not None}
     for release in recorded.releases():
-        for python, path in here.items() if release.is_tested else ():
-            yield Pair(release.version, python), path
+        for python in release.pythons:
+            if python in here:
+                yield Pair(release.version, python), here[python]
 
 
 def _interpreter(version: str) -> Path | None:

@@ -206,6 +206,8 @@ def test_each_tested_release_meets_each_python_that_is_here() -> None:
     assert found in ([each.version for each in recorded.releases() if each.is_tested], [])
     for release in found:
         assert environments.constraints_of(release).exists()
+    tested = {each.version: each.pythons for each in recorded.releases()}
+    assert all(pair.python in tested[pair.release] for pair, _ in environments.pairs())
 
 
 def test_an_environment_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

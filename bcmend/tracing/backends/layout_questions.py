@@ -19,15 +19,10 @@ import torch
 
 from bcmend.dynamo import compat, hooks
 from bcmend.dynamo.models import methods
+from bcmend.dynamo.shape_env import being_lowered
 
 #: Operators whose lowering makes truths of the sizes of an FX node for that reason, and no other.
 _LAID_OUT: Final = frozenset((torch.ops.aten.bmm.default,))
-
-
-def lowered() -> Any:
-    """Return the operator that Inductor is lowering in this thread; ``None`` if there is none."""
-    node = getattr(compat.V.graph, "current_node", None)
-    return getattr(node, "target", None)
 
 
 @hooks.around(compat.ShapeEnv, methods.EVALUATE_NODE, "questions about a layout", gate=None)
@@ -35,6 +30,6 @@ def _of_a_node(inner: Any, self: Any, node: Any, *more: Any, **named: Any) -> An
     try:
         return inner(self, node, *more, **named)
     except compat.GuardOnDataDependentSymNode:
-        if lowered() not in _LAID_OUT:
+        if getattr(being_lowered(), "target", None) not in _LAID_OUT:
             raise
         return sympy.false

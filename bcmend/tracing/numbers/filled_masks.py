@@ -81,14 +81,14 @@ _AT_LEAST: Final[dict[tuple[str, bool], Callable[[Any], Any]]] = {
 _SWAPPED: Final = {"gt": "lt", "lt": "gt", "ge": "le", "le": "ge"}
 
 
-def filled(tx: compat.Tracer, condition: compat.TensorVariable, truth: bool) -> Iterator[Filled]:
-    """Give the masks that select something if a condition has a truth."""
+def filled(tx: compat.Tracer, condition: compat.TensorVariable, truth: bool) -> Filled | None:
+    """Return the mask that selects something if a condition has a truth, if there is one."""
     node = slices.outside(tx, condition.as_proxy().node)
     mask = _mask_of(tx, node, truth)
     example = None if mask is None else mask.meta.get("example_value")
     if mask is None or not isinstance(example, compat.FakeTensor) or is_written(tx, [mask]):
-        return
-    yield Filled(example, example._version)
+        return None
+    return Filled(example, example._version)
 
 
 def _mask_of(tx: compat.Tracer, node: Node, truth: bool) -> Node | None:

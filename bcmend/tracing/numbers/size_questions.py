@@ -22,7 +22,7 @@ import torch
 
 from bcmend.dynamo import compat, hooks
 from bcmend.dynamo.models import methods
-from bcmend.dynamo.shape_env import FACTS, is_of_arm, symbols_in
+from bcmend.dynamo.shape_env import FACTS, being_lowered, is_of_arm, symbols_in
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.values import Value, is_unbacked
 from bcmend.tracing.numbers import filled_masks
@@ -104,7 +104,8 @@ def note_fact(tx: compat.Tracer, condition: Value, truth: bool) -> None:
 def _parts(tx: compat.Tracer, condition: Value, truth: bool) -> Sequence[Any]:
     """Return what holds where a condition has a truth."""
     if type(condition) is compat.TensorVariable:
-        return tuple(filled_masks.filled(tx, condition, truth))
+        mask = filled_masks.filled(tx, condition, truth)
+        return () if mask is None else (mask,)
     expression = _expression(condition)
     if expression is None:
         return ()
@@ -224,8 +225,7 @@ def _is_a_claim_of_inductor(environment: Any, question: Any) -> bool:
     ``tests/tracing/backends/test_faults_of_torch.py`` fails.
     """
     known = _KNOWLEDGE.peek(environment)
-    is_lowered = getattr(compat.V.graph, "current_node", None) is not None
-    if known is None or not (known.is_complete and is_lowered):
+    if known is None or not known.is_complete or being_lowered() is None:
         return False
     if not isinstance(question, sympy.Eq) or not compat.free_unbacked_symbols(question):
         return False

@@ -218,7 +218,7 @@ def _are_apart(some: Sequence[Any], others: Sequence[Any]) -> bool:
         return True
     if not all(isinstance(each, torch.Tensor) for each in (*some, *others)):
         return False
-    taken = sorted(map(_memory_of, others))
+    taken = list(map(_memory_of, others))
     return not any(
         start < other_end and other_start < end
         for start, end in map(_memory_of, some)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import torch
-from torch.fx import Graph, Node
+from torch.fx import Graph, GraphModule, Node
 
 from bcmend.dynamo import compat, fx_graph
 from bcmend.dynamo.values import fake_mode_of
-from bcmend.tracing.effects.operator_runs import is_in_place, storage_of, storages_written
+from bcmend.tracing.effects.operator_runs import is_in_place, storages_of, storages_written
 
 
 def parts_of(node: Node) -> Sequence[Any]:
@@ -21,8 +20,7 @@ def parts_of(node: Node) -> Sequence[Any]:
 
 def storages(nodes: Iterable[Node]) -> set[int]:
     """Return the memory of the tensors that nodes give."""
-    parts = (each for node in nodes for each in parts_of(node))
-    return {storage_of(each) for each in parts if isinstance(each, torch.Tensor)}
+    return {storage for node in nodes for storage in storages_of(node)}
 
 
 def is_written(tx: compat.Tracer, known: Iterable[Node]) -> bool:
@@ -47,9 +45,11 @@ def _written_by(
     if node.op not in ("call_function", "call_method"):
         return set()
     given = memory & storages(node.all_input_nodes)
-    if not given or not (_runs_others(node, fake_mode, modules) or is_in_place(node)):
+    if given and _runs_others(node, fake_mode, modules):
+        return given
+    if not (given and is_in_place(node)):
         return set()
-    written = None if _runs_others(node, fake_mode, modules) else storages_written(node, fake_mode)
+    written = storages_written(node, fake_mode)
     return given if written is None else given & written
 
 
@@ -67,7 +67,7 @@ def _runs_others(node: Node, fake_mode: Any, modules: Mapping[str, Any]) -> bool
     return not inner or any(_changes_inputs(each, fake_mode) for each in inner)
 
 
-def _changes_inputs(inner: Any, fake_mode: Any) -> bool:
+def _changes_inputs(inner: GraphModule, fake_mode: Any) -> bool:
     nodes = inner.graph.nodes
     memory = storages(each for each in nodes if each.op in ("placeholder", "get_attr"))
     return any(_written_by(each, fake_mode, memory, inner._modules) for each in nodes)

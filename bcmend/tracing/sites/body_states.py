@@ -86,6 +86,10 @@ def without_numbers(body: FunctionType, state: BodyState) -> FunctionType:
     return with_code(body, state.spare)
 
 
+#: Whether a trace has come to a range up to a number that is not known.
+HAS_OPEN_RANGES: Final[Slot[bool]] = Slot(bool, rolls_back=False)
+
+
 def mend_inside(tx: compat.Tracer, error: compat.Unsupported | compat.UserError) -> None:
     """Mend what an arm stopped at, which the boundary would not see, since the branch stops first.
 
@@ -102,10 +106,6 @@ def mend_inside(tx: compat.Tracer, error: compat.Unsupported | compat.UserError)
 
 #: Where iterations of loops have asked whether a number is in a range, as ``n < 30`` does.
 _QUESTIONS: Final[Slot[list[list[Stop]]]] = Slot(list, rolls_back=False)
-
-
-#: Whether a trace has come to a range up to a number that is not known.
-HAS_OPEN_RANGES: Final[Slot[bool]] = Slot(bool, rolls_back=False)
 
 
 def note_question(tx: compat.Tracer, error: compat.UserError) -> None:

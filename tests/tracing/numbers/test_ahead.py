@@ -329,11 +329,13 @@ def test_what_cannot_be_run_in_front_is_not(program: Program) -> None:
     )
 
 
-def test_inputs_that_share_memory_at_a_later_call() -> None:
-    def program(x: Tensor, one: Tensor, other: Tensor) -> Tensor:
-        one.add_(1)
-        return _turns(x, other.tolist())
+def _read_behind_a_write(x: Tensor, one: Tensor, other: Tensor) -> Tensor:
+    one.add_(1)
+    return _turns(x, other.tolist())
 
+
+def test_inputs_that_share_memory_at_a_later_call() -> None:
+    program = fresh(_read_behind_a_write)
     bcmend.patch(program)
     compiled = torch.compile(program, backend="eager")
     x, counts = torch.zeros(1), torch.tensor([1, 2])
@@ -464,10 +466,7 @@ def test_a_list_that_is_changed_at_once_may_hold_what_is_read() -> None:
 
 
 def test_memory_of_two_storages_at_a_later_call() -> None:
-    def program(x: Tensor, one: Tensor, other: Tensor) -> Tensor:
-        one.add_(1)
-        return _turns(x, other.tolist())
-
+    program = fresh(_read_behind_a_write)
     bcmend.patch(program)
     compiled = torch.compile(program, backend="eager")
     x, counts = torch.zeros(1), numpy.array([1, 2])
