@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 import bcmend
-from bcmend.tracing.backends.layout_questions import lowered
+from bcmend.dynamo.shape_env import being_lowered
 
 
 def common_size(x: Tensor, y: Tensor, mask: Tensor) -> Tensor:
@@ -57,4 +57,4 @@ def test_results_and_gradients_are_those_of_eager(program: Callable[..., Tensor]
 
 
 def test_nothing_is_lowered_outside_inductor() -> None:
-    assert lowered() is None
+    assert being_lowered() is None
