@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         register_substitute,
         report,
         unpatch,
+        why,
     )
     from bcmend.errors import (
         BcmendError,
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
         UntestedTorch,
     )
     from bcmend.policy import Policy
-    from bcmend.site_report import Report
+    from bcmend.reports.search_report import Why
+    from bcmend.reports.site_report import Report
 
 __version__ = "0.1.0"
 
@@ -47,6 +49,7 @@ __all__ = [
     "SubstituteError",
     "UnsupportedObject",
     "UntestedTorch",
+    "Why",
     "__version__",
     "cache_key",
     "compile",
@@ -56,11 +59,16 @@ __all__ = [
     "register_substitute",
     "report",
     "unpatch",
+    "why",
 ]
 
 # Names are loaded on first use, since reading and analysing code needs no torch: functions from
 # bcmend.api, classes from bcmend.errors but for these.
-_HOMES = {"Policy": "bcmend.policy", "Report": "bcmend.site_report"}
+_HOMES = {
+    "Policy": "bcmend.policy",
+    "Report": "bcmend.reports.site_report",
+    "Why": "bcmend.reports.search_report",
+}
 
 
 def __getattr__(name: str) -> Any:

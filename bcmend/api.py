@@ -22,7 +22,8 @@ from bcmend.knowledge.qualified_names import identity
 from bcmend.patching.reach import reach
 from bcmend.patching.subject import module_of, path_of, uncompiled
 from bcmend.policy import DEFAULT, Policy
-from bcmend.site_report import Report
+from bcmend.reports.search_report import Why
+from bcmend.reports.site_report import Report
 
 Subject = TypeVar("Subject")
 
@@ -159,7 +160,7 @@ def report(obj: object, *, policy: Policy | None = None, ahead: bool = False) ->
         return Report(name, (), len(reached), 0)
     if not ahead and not _is_looked_at(obj, reached.values()):
         return Report(name, (), len(reached), 0, waits=True)
-    from bcmend.patching import installer, site_records, trace_log
+    from bcmend.patching import installer, site_records
     from bcmend.patching.table import TABLE
 
     # What was found at a call belongs to the object as well.
@@ -168,8 +169,29 @@ def report(obj: object, *, policy: Policy | None = None, ahead: bool = False) ->
     changed = sum(TABLE.of(each) is not None for each in functions)
     found = site_records.site_records(functions, chosen)
     sites = tuple(each for each in found if ahead or each.status != "planned")
-    retraces = trace_log.retraces(map(TABLE.as_written, functions))
+    retraces = site_records.retraces(map(TABLE.as_written, functions))
     return Report(name, sites, len(functions), changed, retraces=retraces)
+
+
+def why(obj: object) -> Why:
+    """Return the log of the search: each trace of code that ``obj`` reaches, and what came of it.
+
+    A trace takes some things for granted. One that did not hold is listed with what showed it and
+    with what later traces do instead. What was traced as without bcmend, and captured, is not
+    listed.
+
+    Raises:
+        UnsupportedObject: ``obj`` is nothing that could be patched.
+    """
+    name = path_of(obj) or type(uncompiled(obj)).__qualname__
+    reached = [each.function for each in reach(obj, DEFAULT)]
+    if "bcmend.tracing.search.log" not in sys.modules:
+        return Why(name, ())
+    from bcmend.patching import installer, site_records
+    from bcmend.patching.table import TABLE
+
+    functions = [*reached, *installer.owned_by(_owner(obj))]
+    return Why(name, site_records.traces(map(TABLE.as_written, functions)))
 
 
 def _is_looked_at(obj: object, reached: Iterable[FunctionType]) -> bool:

@@ -1,4 +1,4 @@
-"""The command line: `demo`, `doctor`, `report`, `scan`, `reasons`, `substitutes`, `--version`.
+"""The command line: `demo`, `report`, `why`, `scan`, `doctor`, `reasons`, `substitutes`.
 
 Exit codes: 0 when the command did what it says, 1 when what it showed is not as it should be, 2
 with one line on standard error when the input was wrong. Only some commands import torch.
@@ -20,8 +20,9 @@ from bcmend.knowledge import replaced_calls
 from bcmend.reasons import REASONS
 
 if TYPE_CHECKING:
+    from bcmend.reports.search_report import Why
+    from bcmend.reports.site_report import Report
     from bcmend.scan import Scan
-    from bcmend.site_report import Report
 
 _USAGE_ERROR: Final = 2
 
@@ -56,6 +57,16 @@ def _parser() -> argparse.ArgumentParser:
     report = commands.add_parser("report", help="patch an object and say what was mended")
     report.add_argument("target", metavar="MODULE:ATTRIBUTE")
     report.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    why = commands.add_parser("why", help="compile and call an object; say why it was traced anew")
+    why.add_argument("target", metavar="MODULE:ATTRIBUTE")
+    why.add_argument(
+        "--call",
+        metavar="ARGUMENTS",
+        default="",
+        help='what it is called with, as "torch.ones(3), scale=2": names are those of the module',
+    )
+    why.add_argument("--backend", default="eager", help="of torch.compile; eager if left out")
+    why.add_argument("--json", action="store_true", help="print JSON instead of text")
     scan = commands.add_parser("scan", help="say where files have sites, running none of them")
     scan.add_argument("paths", metavar="PATH", nargs="+", help="a .py or .pyc file, or a folder")
     scan.add_argument("--json", action="store_true", help="print JSON instead of a table")
@@ -98,6 +109,33 @@ def _report(target: str) -> Report:
             return bcmend.report(subject, ahead=True)
     except BcmendError as error:
         raise _InputError(f"cannot patch {target}: {_first_line(error)}") from error
+
+
+def _why(target: str, call: str, backend: str) -> Why:
+    subject = _load(target)
+    import torch
+
+    import bcmend
+
+    try:
+        if isinstance(subject, type):
+            subject = subject()
+        names = {"torch": torch, **vars(sys.modules[target.partition(":")[0]])}
+        arguments, keywords = eval(f"(lambda *a, **k: (a, k))({call})", names)
+    except Exception as error:  # code of the user, which may raise anything
+        raise _InputError(f"cannot make a call of {target}: {_first_line(error)}") from error
+    try:
+        compiled = bcmend.compile(subject, backend=backend)
+    except BcmendError as error:
+        raise _InputError(f"cannot patch {target}: {_first_line(error)}") from error
+    try:
+        compiled(*arguments, **keywords)
+    except Exception as error:
+        # What was traced until then is what the user wants to see.
+        print(
+            f"bcmend: the call raised {type(error).__name__}: {_first_line(error)}", file=sys.stderr
+        )
+    return bcmend.why(subject)
 
 
 def _scan(paths: Sequence[str]) -> Scan:
@@ -173,6 +211,9 @@ def _dispatch(arguments: Sequence[str] | None) -> int:
     match parsed.command:
         case "report":
             _show(_report(parsed.target), as_json=parsed.json)
+        case "why":
+            found = _why(parsed.target, parsed.call, parsed.backend)
+            print(found.to_json() if parsed.json else found)
         case "scan":
             _show(_scan(parsed.paths), as_json=parsed.json)
         case "doctor":

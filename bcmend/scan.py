@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from bcmend.knowledge.callable_names import LOGGER_METHODS, WARNING_FUNCTIONS
 from bcmend.policy import DEFAULT
+from bcmend.reports.site_report import aligned, plural, rich_table
 from bcmend.rewrite.mended import Context
 from bcmend.rewrite.pipeline import may_have_sites, mend
 from bcmend.rewrite.sites.plan import BranchLowering, GuardLowering, OutputLowering, Refusal, Site
-from bcmend.site_report import aligned, plural, rich_table
 
 if TYPE_CHECKING:
     from rich.table import Table

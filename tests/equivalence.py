@@ -21,7 +21,7 @@ from torch._dynamo.callback import CallbackArgs, CallbackTrigger, callback_handl
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
 import bcmend
-from bcmend.site_report import Report
+from bcmend.reports.site_report import Report
 from tests.observation import Observation, differences, observe
 
 Make = Callable[[], Any]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bcmend.tracing.sites import strict
+from bcmend.tracing.search import strict
 
 _SCOPE: dict[str, Any] = {}
 _TEXT = "def fault(*arguments, **named): raise ValueError('a fault')"

@@ -72,6 +72,8 @@ WRONG = {
     "no such module": (["report", "cli_nowhere:x"], "cannot import 'cli_nowhere'"),
     "no such attribute": (["report", "cli_model:nope"], "no attribute 'nope'"),
     "a module that fails": (["report", "cli_broken:x"], "cannot import 'cli_broken': two"),
+    "no arguments": (["why", "cli_model:Net", "--call", "x y"], "cannot make a call"),
+    "nothing to call": (["why", "cli_model:number"], "cannot patch cli_model:number"),
     "not a model": (["report", "cli_model:number"], "cannot patch cli_model:number"),
 }
 
@@ -143,3 +145,17 @@ def test_the_demo_ends_well(capsys):
     shown = capsys.readouterr().out
     assert "Stock torch.compile: 8 graphs" in shown
     assert "past_key_values" in shown
+
+
+def test_why_says_what_a_call_was_traced_for(model_module, capsys):
+    assert cli.main(["why", "cli_model:Net", "--call", "torch.ones(3)"]) == 0
+    shown = capsys.readouterr().out
+    assert "torch captures the code as it is" in shown and "captured" in shown.splitlines()[-1]
+    assert cli.main(["why", "cli_model:net", "--call", "x=torch.ones(3)", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["traces"]
+
+
+def test_why_shows_what_was_traced_until_the_call_has_failed(model_module, capsys):
+    assert cli.main(["why", "cli_model:Net", "--call", "'text'"]) == 0
+    shown = capsys.readouterr()
+    assert "the call raised" in shown.err and shown.out.startswith("bcmend: ")

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from bcmend.reasons import REASONS
-from bcmend.site_report import Report, SiteRecord, aligned, plural
+from bcmend.reports.site_report import Report, SiteRecord, aligned, plural
 
 MENDED = SiteRecord(
     name="net.Net.forward:12:branch",

@@ -19,15 +19,15 @@ from bcmend.bytecode.names_used import code_objects, has_name, has_subscript, ha
 from bcmend.dynamo import compat, frames, hooks
 from bcmend.knowledge.replaced_calls import may_substitute
 from bcmend.names import CALLBACK, COMPILER, NAMESPACE, TRACING
-from bcmend.patching import trace_log
 from bcmend.patching.reach import Reached
 from bcmend.patching.subject import SUSPENDING, module_of
 from bcmend.patching.table import KINDS, TABLE, Patched
 from bcmend.policy import Policy
 from bcmend.rewrite.mended import Context, Mended
 from bcmend.rewrite.pipeline import may_have_sites, mend
-from bcmend.rewrite.sites.plan import BranchLowering, Refusal
+from bcmend.rewrite.sites.plan import Refusal
 from bcmend.tracing.entry import namespace, primitives
+from bcmend.tracing.search import log
 from bcmend.tracing.sites import body_states, site_table
 
 
@@ -75,7 +75,7 @@ def begin_anew(functions: Iterable[FunctionType]) -> None:
         fresh = [each for each in map(TABLE.as_written, functions) if not TABLE.is_reached(each)]
         codes = [code for each in fresh for code in code_objects(each)]
         site_table.forget(codes, TABLE.codes_in_use)
-        trace_log.forget(codes)
+        log.forget(codes)
         frames.take_up_again()
         body_states.begin_anew(each.body for each in TABLE.analyses_of(fresh) if each.is_written)
 
@@ -201,7 +201,7 @@ def mended_form(
         _register(known, policy)  # an equal function may have had the keys since, and be gone
         return known
     module = module_of(function)
-    seen = {kind: TABLE.seen(kind) for kind in KINDS}
+    seen = {name: TABLE.seen(claim) for claim, name in KINDS.items()}
     context = Context(module, function.__globals__, policy, **seen, key_for=TABLE.key_for)
     if not needed and not may_have_sites(code, context):
         return None
@@ -224,24 +224,12 @@ def _register(mended: Mended, policy: Policy) -> None:
     for code, site in mended.sites:
         if isinstance(site.decision, Refusal):
             continue
-        live = site_table.LiveSite(
-            site.name,
-            site.kind,
-            code,
-            policy.branch,
-            policy.output,
-            policy.guards,
-            policy.untaken_gradients,
-        )
+        live = site_table.LiveSite(site.name, site.kind, code, policy)
         known = site_table.find(site.name)
         if known is None or not known.is_like(live):
             site_table.register(live)
             known = live
-        known.inside, known.place, known.offset = site.inside, site.place, site.offset
-        if isinstance(site.decision, BranchLowering):
-            forms = site.decision.alternatives
-            known.returning = tuple(form.returns for form in forms)
-            known.flags = tuple(form.flags for form in forms)
+        known.plan = site
 
 
 def remove(owner: int | None = None) -> int:

@@ -21,10 +21,12 @@ from bcmend.patching.installer import (
 )
 from bcmend.patching.reach import Reached, reach
 from bcmend.patching.subject import SUSPENDING
-from bcmend.patching.table import ASKED, CALLS, LOOPS, SPLITS, TABLE, WIDE, Patched, touches
+from bcmend.patching.table import TABLE, Patched, touches
 from bcmend.policy import Policy
 from bcmend.rewrite.mended import Mended
 from bcmend.rewrite.sites.plan import BranchLowering, Refusal
+from bcmend.tracing.search.assumptions import Claim, Finding, assume_again
+from bcmend.tracing.search.falsified import weaken
 from bcmend.tracing.sites import body_states, site_table
 from bcmend.tracing.sites.body_states import Stop
 from bcmend.tracing.sites.session import SESSION, Patcher
@@ -59,7 +61,7 @@ class Retracer(Patcher):
                 if code is not None:
                     # Code that has the site itself is split once its wider forms have been tried.
                     is_own = site is not None and site.kind != SPLIT and code == site.origin
-                    if is_own and site is not None and not site.goes_on_in_halves:
+                    if is_own and site is not None and site.holds(Claim.JOINED):
                         return False
                     return _mend_stop(stop, on_stack, _split)
             return False
@@ -118,7 +120,7 @@ def _mend_newly_found(function: FunctionType, stop: Stop, policy: Policy, owners
     code = function.__code__
     if stop.code is not code:
         return False
-    is_noted = TABLE.note(ASKED, code, _jumps_at(code, stop)) or _note_call(code, stop)
+    is_noted = TABLE.note(Claim.DECIDED, code, _jumps_at(code, stop)) or _note_call(code, stop)
     return is_noted and _install_anew(function, policy, owners)
 
 
@@ -151,7 +153,7 @@ def _note_call(code: CodeType, stop: Stop) -> bool:
         and other.op in ("POP_TOP", "RETURN_VALUE")
         and one.location == stop.position
     }
-    return TABLE.note(CALLS, code, calls)
+    return TABLE.note(Claim.WRITES_NOTHING, code, calls)
 
 
 def _reads_at(code: CodeType, stop: Stop) -> set[int]:
@@ -169,16 +171,16 @@ def _reads_at(code: CodeType, stop: Stop) -> set[int]:
 
 def _split(code: CodeType, stop: Stop, owners: list[Patched]) -> bool:
     """Split patched code in front of an instruction."""
-    return TABLE.note(SPLITS, code, _reads_at(code, stop)) and _mend_again(owners)
+    return TABLE.note(Claim.WHOLE_CODE, code, _reads_at(code, stop)) and _mend_again(owners)
 
 
 def _mask_loop(code: CodeType, stop: Stop, owners: list[Patched]) -> bool:
     """Let a loop of patched code skip iterations."""
-    return TABLE.note(LOOPS, code, _reads_at(code, stop)) and _mend_again(owners)
+    return TABLE.note(Claim.ALL_TURNS, code, _reads_at(code, stop)) and _mend_again(owners)
 
 
 #: The kinds of place at which code is mended whatever else is known of it.
-_KINDS: Final[dict[_Mend, str]] = {_split: SPLITS, _mask_loop: LOOPS}
+_KINDS: Final[dict[_Mend, Claim]] = {_split: Claim.WHOLE_CODE, _mask_loop: Claim.ALL_TURNS}
 
 
 def _mend_at_jump(code: CodeType, stop: Stop, owners: list[Patched]) -> bool:
@@ -186,9 +188,9 @@ def _mend_at_jump(code: CodeType, stop: Stop, owners: list[Patched]) -> bool:
     known = {site.offset for source, site in owners[0].mended.sites if source is code}
     jumps = _jumps_at(code, stop)
     if known & jumps:
-        if not TABLE.note(WIDE, code, _to_be_widened(owners[0].mended, code)):
+        if not TABLE.note(Claim.NARROW, code, _to_be_widened(owners[0].mended, code)):
             return _go_on_in_halves(owners[0].mended, code)
-    elif not TABLE.note(ASKED, code, jumps) and not _note_call(code, stop):
+    elif not TABLE.note(Claim.DECIDED, code, jumps) and not _note_call(code, stop):
         return False
     return _mend_again(owners) or _go_on_in_halves(owners[0].mended, code)
 
@@ -198,9 +200,11 @@ def _go_on_in_halves(mended: Mended, code: CodeType) -> bool:
     changed = False
     for source, site in mended.sites:
         live = site_table.find(site.name)
-        if source is code and live is not None and live.reads and not live.goes_on_in_halves:
-            live.reads.clear()
-            live.goes_on_in_halves = changed = True
+        forms = [] if live is None else live.all_found(Claim.READ_APART)
+        if source is code and live is not None and forms and weaken(Finding(Claim.JOINED, live)):
+            for form in forms:
+                assume_again(live, Claim.READ_APART, form)
+            changed = True
     return changed
 
 

@@ -11,8 +11,11 @@ from bcmend.names import SPLIT
 from bcmend.patching.installer import analysed
 from bcmend.patching.table import TABLE
 from bcmend.policy import Policy
+from bcmend.reports.search_report import FindingRecord, TraceRecord
+from bcmend.reports.site_report import Retrace, SiteRecord
 from bcmend.rewrite.sites.plan import Refusal, Site
-from bcmend.site_report import SiteRecord
+from bcmend.tracing.search import log
+from bcmend.tracing.search.assumptions import Finding
 from bcmend.tracing.sites import site_table
 
 
@@ -35,7 +38,7 @@ def site_records(functions: Sequence[FunctionType], policy: Policy) -> tuple[Sit
 def _reads_item(site: Site) -> bool:
     """Return whether a split, made or not, was for an item at a data-dependent place."""
     live = site_table.find(site.name)
-    return live is not None and live.reads_item
+    return live is not None and live.outcome.reads_item
 
 
 def _places(functions: Iterable[FunctionType]) -> set[tuple[str, int | None]]:
@@ -56,7 +59,7 @@ def _record(code: CodeType, site: Site) -> SiteRecord:
         outcome = _Outcome("refused", None, site.decision.slug, site.decision.detail)
     else:
         outcome = _outcome_of(live)
-    copied = live.clone_bytes if live is not None and outcome.status == "mended" else None
+    copied = live.outcome.clone_bytes if live is not None and outcome.status == "mended" else None
     return SiteRecord(site.name, *place, site.kind, *outcome, clone_bytes=copied)
 
 
@@ -74,8 +77,41 @@ def _outcome_of(live: site_table.LiveSite | None) -> _Outcome:
         return _Outcome("planned")
     if live.withdrawn:
         return _Outcome("withdrawn", None, live.withdrawn, live.detail)
-    if live.refused:
-        return _Outcome("refused", None, *next(iter(live.refused.items())))
-    if live.lowering:
-        return _Outcome("mended", live.lowering, None, live.why)
+    found = live.outcome
+    if found.refused:
+        return _Outcome("refused", None, *next(iter(found.refused.items())))
+    if found.lowering:
+        return _Outcome("mended", found.lowering, None, found.why)
     return _Outcome("planned")
+
+
+def retraces(codes: Iterable[CodeType]) -> tuple[Retrace, ...]:
+    """Return the traces that began at ``codes`` and were given up, those of each in order."""
+    return tuple(
+        Retrace(each.file, each.line, each.function, each.reason)
+        for each in log.traces(codes)
+        if each.reason
+    )
+
+
+def traces(codes: Iterable[CodeType]) -> tuple[TraceRecord, ...]:
+    """Return the traces that began at ``codes``, those of each in order."""
+    return tuple(
+        TraceRecord(
+            each.began,
+            each.file,
+            each.line,
+            each.function,
+            each.reason,
+            each.seconds,
+            tuple(map(_finding, each.findings)),
+        )
+        for each in log.traces(codes)
+    )
+
+
+def _finding(found: Finding) -> FindingRecord:
+    row = found.claim.value
+    return FindingRecord(
+        found.subject.name, row.meaning, found.evidence, row.instead, row.lifetime.value
+    )

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Iterable, Sequence
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, Final
@@ -29,6 +30,7 @@ from bcmend.weak_tables import ByIdentity
 
 if TYPE_CHECKING:
     from bcmend.patching.table import Patched
+    from bcmend.tracing.search.assumptions import Finding
 
 _FAILURES: Final = (compat.TorchDynamoException, compat.GuardOnDataDependentSymNode, IndexError)
 
@@ -53,6 +55,7 @@ def _convert(convert: Any, callback: Any, frame: Any, *others: Any) -> Any:
     waited_for = _waited_for(frame.f_code, sys._getframe(1))
     before = _CONVERSION.is_under_way, _CONVERSION.waited_for
     _CONVERSION.is_under_way, _CONVERSION.waited_for = True, waited_for
+    begin = time.perf_counter()
     try:
         if not waited_for:
             return convert(callback, frame, *others)
@@ -66,9 +69,10 @@ def _convert(convert: Any, callback: Any, frame: Any, *others: Any) -> Any:
             raise
         if waited_for and _sets_up(frame.f_code, error):
             return _plainly(frame.f_code, callback, *others)
+        seconds = time.perf_counter() - begin
         is_mended = _mend_behind(error, waited_for)
         if is_mended:
-            _note_stop(frame.f_code, error)
+            _note_stop(frame.f_code, error, seconds)
         # Another thread may have mended it.
         mended = waiting.mended(frame.f_code, frame.f_globals, frame.closure)
         if not (is_mended or mended or waited_for):
@@ -129,10 +133,10 @@ def _log_graph_break(
 ) -> None:
     if not _CONVERSION.waited_for and _mend_behind(exc, ()):
         *_, stopped = [tx, *frames.traced_in(exc)]
-        _note_stop(stopped.f_code, exc)  # reports are of what was patched, and not of the root
-        from bcmend.tracing.sites.refusal import SiteChanged
+        # Reports are of what was patched, and not of the root.
+        from bcmend.tracing.search.falsified import Falsified
 
-        raise SiteChanged(restart_reason="bcmend: what stopped the trace is mended")
+        raise Falsified(_note_stop(stopped.f_code, exc))
     log_graph_break(tx, code_options, reason=reason, exc=exc)
 
 
@@ -254,10 +258,16 @@ def _non_strict_export(export: Any, *others: Any, **named: Any) -> Any:
     return export(*others, **named)
 
 
-def _note_stop(code: CodeType, error: BaseException) -> None:
-    from bcmend.patching import trace_log
+def _note_stop(code: CodeType, error: BaseException, seconds: float = 0.0) -> Finding:
+    """Note that torch does not capture code as it is, and how long that took to be found."""
+    from bcmend.tracing.search import log
+    from bcmend.tracing.search.assumptions import Claim, Finding
+    from bcmend.tracing.sites import body_states
 
-    trace_log.note(code, error)
+    reason = log.note(code, error, seconds).reason
+    found = Finding(Claim.CAPTURED, body_states.state_of(code), evidence=reason)
+    log.add_finding(found)
+    return found
 
 
 def _mend_behind(error: BaseException, codes: Iterable[CodeType]) -> bool:
@@ -284,6 +294,8 @@ def _in_place_of_the_frame(patched: Patched, callback: Any, _: object, frame_sta
     """Return what has Dynamo run mended code in place of a frame."""
     from bcmend.patching import installer
     from bcmend.tracing.entry import boundary
+    from bcmend.tracing.search.assumptions import Claim, Finding
+    from bcmend.tracing.search.falsified import weaken
     from bcmend.tracing.sites import body_states
 
     original, written = patched.original, patched.mended
@@ -292,7 +304,7 @@ def _in_place_of_the_frame(patched: Patched, callback: Any, _: object, frame_sta
     frames.compile_as(code, original)
     if original in _SETTING_UP:
         _SETTING_UP.pop(original)
-        body_states.state_of(written.body, is_body=True).has_set_up = True
+        weaken(Finding(Claim.SETTLED, body_states.state_of(written.body, is_body=True)))
     boundary.give_callback(callback)
     return _once(code, "bcmend has mended the function", frame_state)
 

@@ -18,14 +18,20 @@ from bcmend.bytecode.names_used import code_objects
 from bcmend.patching.subject import module_of
 from bcmend.policy import Policy
 from bcmend.rewrite.mended import Mended
+from bcmend.tracing.search.assumptions import Claim, Finding, Subject
+from bcmend.tracing.search.falsified import weaken
 from bcmend.tracing.sites import site_table
 from bcmend.tracing.sites.body_states import Stop
 from bcmend.weak_tables import ByIdentity
 
-#: Kinds of places in code that traces have reported: jumps at which Dynamo stopped; those whose
-#: arms have nothing in common where they meet; instructions that read what such arms left; calls
-#: at which Dynamo stopped; loops over data-dependent indices.
-ASKED, WIDE, SPLITS, CALLS, LOOPS = KINDS = ("asked", "wide", "splits", "calls", "masked_loops")
+#: What is assumed of places in code, and what ``Context`` calls those of which it does not hold.
+KINDS: Final = {
+    Claim.DECIDED: "asked",
+    Claim.NARROW: "wide",
+    Claim.WHOLE_CODE: "splits",
+    Claim.WRITES_NOTHING: "calls",
+    Claim.ALL_TURNS: "masked_loops",
+}
 
 #: Stands for owners that do not exist any more.
 NOBODY: Final = 0
@@ -55,12 +61,23 @@ class Patched:
         return code is self.original or code is self.mended.shell
 
 
+@dataclass(slots=True, eq=False)
+class Places(Subject):
+    """The places in one code object; ``function`` is its qualified name."""
+
+    function: str
+
+    @property
+    def name(self) -> str:
+        return self.function
+
+
 class Table:
     """The patched functions by identity, and what is known of code.
 
     Attributes:
         analyses: what each function became, or would, under each policy.
-        places: offsets in code objects, by kind.
+        places: what was found of places in code, by offset.
         reached: all code that was found for each owner, mended or not.
         numbers: of code whose sites would have the keys of other code, what marks their keys.
         removed: functions that are not patched any more, whose modules may still have names of
@@ -76,9 +93,7 @@ class Table:
         self._by_code: weakref.WeakValueDictionary[tuple[int, Policy], Mended] = (
             weakref.WeakValueDictionary()
         )
-        self.places: dict[str, ByIdentity[CodeType, set[int]]] = {
-            kind: ByIdentity() for kind in KINDS
-        }
+        self.places: ByIdentity[CodeType, Places] = ByIdentity()
         self.reached: dict[int, ByIdentity[CodeType, None]] = {}
         self.numbers: ByIdentity[CodeType, int] = ByIdentity()
         self.removed: list[Patched] = []
@@ -121,19 +136,18 @@ class Table:
 
     # Places
 
-    def note(self, kind: str, code: CodeType, offsets: set[int]) -> bool:
-        """Add places in ``code``; return whether any is new."""
-        known = self.places[kind].setdefault(code, set)
-        fresh = offsets - known
-        known |= fresh
-        return bool(fresh)
+    def note(self, claim: Claim, code: CodeType, offsets: set[int]) -> bool:
+        """Assume a claim no more of places in ``code``; return whether it was until now."""
+        places = self.places.setdefault(code, lambda: Places(code.co_qualname))
+        return weaken(*(Finding(claim, places, offset) for offset in sorted(offsets)))
 
-    def seen(self, kind: str) -> frozenset[tuple[int, int]]:
-        """Return the places of a kind: identity of the code, offset."""
-        if not self.places[kind]:
-            return frozenset()
+    def seen(self, claim: Claim) -> frozenset[tuple[int, int]]:
+        """Return of which places a claim does not hold: identity of the code, offset."""
         return frozenset(
-            (id(code), offset) for code, offsets in self.places[kind].items() for offset in offsets
+            (id(code), offset)
+            for code, places in self.places.items()
+            for each, offset in places.findings
+            if each is claim and isinstance(offset, int)
         )
 
     # Code that was written

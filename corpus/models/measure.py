@@ -17,7 +17,7 @@ from torch._dynamo.backends.registry import lookup_backend
 from torch.nn import Module
 
 import bcmend
-from bcmend.site_report import Report
+from bcmend.reports.site_report import Report
 from corpus.models.case import Inputs, ModelCase
 from corpus.models.compare import differences
 from corpus.models.observe import Observation, observe

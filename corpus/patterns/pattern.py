@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import torch
 
-from bcmend.site_report import Report
+from bcmend.reports.site_report import Report
 from tests.equivalence import Call, Comparison, Way, call, compare, patch_then_compile
 
 WHERE: Final = "branch by where"

@@ -32,7 +32,7 @@ OTHER_WORDS = {
     "analysis/host_only.py": "ATTR GLOBAL NAME",  # ends of names
     "bytecode/decode.py": "BACKWARD",  # part of names
     "bytecode/names_used.py": "CALL_INTRINSIC IF_FALSE IF_TRUE",  # parts of names
-    "cli.py": "COMMAND PATH VERSION",
+    "cli.py": "ARGUMENTS COMMAND PATH VERSION",
     "dynamo/compat.py": "CURRENT_DEVICE NNPACK",
     "dynamo/operators.py": "DEF",
     "dynamo/handlers.py": "PASS",
@@ -43,7 +43,7 @@ OTHER_WORDS = {
     "scan.py": "CALL_FUNCTION CALL_FUNCTION_KW CALL_METHOD IF_FALSE IF_TRUE JUMP_ABSOLUTE"
     " LOAD_FAST_BORROW NOT_TAKEN",
     "tracing/entry/boundary.py": "DELETE FAST STORE",  # parts of names
-    "tracing/sites/strict.py": "BCMEND_STRICT",
+    "tracing/search/strict.py": "BCMEND_STRICT",
 }
 
 _WORD = re.compile(r"(?=.{3})[A-Z][A-Z0-9]+(_[A-Z0-9]+)*_?")

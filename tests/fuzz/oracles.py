@@ -22,7 +22,7 @@ from typing import Any, Final, Protocol
 import torch
 
 import bcmend
-from bcmend.site_report import Report
+from bcmend.reports.site_report import Report
 from tests.equivalence import (
     TOLERANCE,
     CompiledRun,

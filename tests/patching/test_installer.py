@@ -23,6 +23,8 @@ from bcmend.patching.installer import (
 from bcmend.patching.reach import Reached
 from bcmend.patching.table import NOBODY, TABLE
 from bcmend.policy import DEFAULT, Policy
+from bcmend.tracing.search.assumptions import Claim, Finding
+from bcmend.tracing.search.falsified import weaken
 from bcmend.tracing.sites import body_states, site_table
 from bcmend.tracing.sites.body_states import BodyState
 
@@ -193,7 +195,7 @@ def test_a_site_that_was_withdrawn_stays_so_under_the_same_choices() -> None:
     live = site_table.find(site.name)
     assert live is not None
     assert live.origin is code
-    live.withdraw("not-captured")
+    weaken(live.unmendable("not-captured"))
     TABLE.forget_analyses()
     analysed(branch, DEFAULT)
     assert site_table.find(site.name) is live
@@ -201,17 +203,17 @@ def test_a_site_that_was_withdrawn_stays_so_under_the_same_choices() -> None:
     analysed(branch, Policy(branch="where"))
     other = site_table.find(site.name)
     assert other is not None and other is not live
-    assert (other.active, other.branch) == (True, "where")
+    assert (other.active, other.policy.branch) == (True, "where")
 
 
-def test_each_form_of_a_branch_says_whether_its_arms_return() -> None:
+def test_a_live_site_has_the_plan_that_its_code_was_written_by() -> None:
     form = analysed(_function("if x.sum() > 0:\n        return x\n    return -x"), DEFAULT)
     assert form is not None
     ((_, site),) = form.sites
     live = site_table.find(site.name)
     assert live is not None
-    assert live.returning[0]
-    assert len(live.returning) == len(live.flags) == len(live.inside)
+    assert live.plan is site
+    assert live.form(0).returns
 
 
 # What is gone
@@ -318,8 +320,8 @@ def _state_of(function: FunctionType) -> tuple[site_table.LiveSite, BodyState]:
 
 def _give_up(function: FunctionType) -> None:
     live, state = _state_of(function)
-    live.withdraw("not-captured")
-    state.may_break, state.leaves_numbers, state.tries = True, True, 3
+    weaken(live.unmendable("not-captured"))
+    weaken(Finding(Claim.WHOLE, state), Finding(Claim.NUMBERS, state))
 
 
 def test_what_is_patched_again_begins_anew() -> None:
@@ -332,7 +334,7 @@ def test_what_is_patched_again_begins_anew() -> None:
     _install(branch)
     live, state = _state_of(branch)
     assert live.active
-    assert (state.may_break, state.leaves_numbers, state.tries) == (False, False, 0)
+    assert state.holds(Claim.WHOLE) and state.holds(Claim.NUMBERS)
 
 
 def test_what_another_object_reaches_does_not_begin_anew() -> None:

@@ -13,12 +13,19 @@ from bcmend.patching import retrace
 from bcmend.patching.installer import install, owned_by, remove
 from bcmend.patching.reach import Reached
 from bcmend.patching.retrace import Retracer
-from bcmend.patching.table import ASKED, CALLS, LOOPS, SPLITS, TABLE, WIDE, Patched
+from bcmend.patching.table import TABLE, Patched
 from bcmend.policy import DEFAULT
+from bcmend.tracing.search.assumptions import Claim, Finding
+from bcmend.tracing.search.falsified import weaken
 from bcmend.tracing.sites import body_states, site_table
 from bcmend.tracing.sites.body_states import Stop
 
 RETRACER = Retracer()
+
+
+def _places(claim: Claim, code: CodeType) -> set[int]:
+    """Return the offsets in code of which a claim does not hold."""
+    return {offset for identity, offset in TABLE.seen(claim) if identity == id(code)}
 
 
 @pytest.fixture(autouse=True)
@@ -114,7 +121,7 @@ def test_only_a_call_whose_result_is_not_used_is_noted(source: str, is_noted: bo
     stop = _stop(function, "CALL")
     assert retrace._note_call(function.__code__, stop) is is_noted
     assert not retrace._note_call(function.__code__, stop)
-    assert len(TABLE.places[CALLS].get(function.__code__) or ()) == is_noted
+    assert len(_places(Claim.WRITES_NOTHING, function.__code__)) == is_noted
 
 
 def test_a_stop_at_no_call_notes_none() -> None:
@@ -152,7 +159,7 @@ def test_a_jump_that_did_not_look_like_one_on_a_tensor_is_mended_once_a_trace_st
     code, stop = function.__code__, _stop(function, "POP_JUMP")
     assert install([Reached(function, "")], DEFAULT, owner=1) == 0
     assert RETRACER.mend_where_stopped([stop, outer])
-    assert TABLE.places[ASKED].get(code) == retrace._jumps_at(code, stop)
+    assert _places(Claim.DECIDED, code) == retrace._jumps_at(code, stop)
     assert owned_by(1)[-1] is function
 
 
@@ -216,8 +223,8 @@ def test_code_is_not_split_for_a_site_of_its_own_whose_wider_forms_are_untried()
     assert site is not None
     stop = _stop_of(patched, "BINARY_OP")
     assert not RETRACER.split_where_read([stop], site)
-    assert TABLE.places[SPLITS].get(patched.original) is None
-    site.goes_on_in_halves = True
+    assert not _places(Claim.WHOLE_CODE, patched.original)
+    weaken(Finding(Claim.JOINED, site))
     assert RETRACER.split_where_read([stop], site)
 
 
@@ -227,10 +234,10 @@ def test_a_loop_is_rewritten_in_the_innermost_frame_alone() -> None:
     stop = _stop(loop, "FOR_ITER")
     assert not RETRACER.mask_loop([outer, stop])
     assert RETRACER.mask_loop([stop, outer])
-    assert TABLE.places[LOOPS].get(loop.__code__) is None  # that is the shell by now
+    assert not _places(Claim.ALL_TURNS, loop.__code__)  # that is the shell by now
     patched = TABLE.of(loop)
     assert patched is not None
-    assert TABLE.places[LOOPS].get(patched.original)
+    assert _places(Claim.ALL_TURNS, patched.original)
 
 
 def test_the_loop_of_a_generator_is_left_as_it_is() -> None:
@@ -253,7 +260,7 @@ def test_a_branch_is_widened_once_its_arms_turned_out_to_differ() -> None:
     assert offsets == {patched.mended.sites[0][1].offset}
     before = retrace._forms(patched.mended)
     assert RETRACER.mend_where_stopped([stop])
-    assert TABLE.places[WIDE].get(patched.original) == offsets
+    assert _places(Claim.NARROW, patched.original) == offsets
     fresh = TABLE.of(_KEPT[-1])
     assert fresh is not None
     assert retrace._forms(fresh.mended) > before
@@ -264,10 +271,10 @@ def test_a_branch_that_a_phi_of_was_read_goes_on_in_halves_only_once() -> None:
     site = site_table.find(patched.mended.sites[0][1].name)
     assert site is not None
     assert not retrace._go_on_in_halves(patched.mended, patched.original)
-    site.reads.add(0)
+    weaken(Finding(Claim.READ_APART, site, 0))
     assert retrace._go_on_in_halves(patched.mended, patched.original)
-    assert (site.reads, site.goes_on_in_halves) == (set(), True)
-    site.reads.add(0)
+    assert site.holds(Claim.READ_APART, 0) and not site.holds(Claim.JOINED)
+    weaken(Finding(Claim.READ_APART, site, 0))
     assert not retrace._go_on_in_halves(patched.mended, patched.original)
 
 
@@ -294,6 +301,6 @@ def test_only_the_branches_of_the_code_itself_go_on_in_halves() -> None:
     patched, _ = _patched()
     site = site_table.find(patched.mended.sites[0][1].name)
     assert site is not None
-    site.reads.add(0)
+    weaken(Finding(Claim.READ_APART, site, 0))
     assert not retrace._go_on_in_halves(patched.mended, _function("return x").__code__)
-    assert site.reads == {0}
+    assert site.all_found(Claim.READ_APART) == [0]

@@ -11,7 +11,8 @@ import pytest
 from bcmend.patching.installer import remove
 from bcmend.patching.site_records import site_records
 from bcmend.policy import DEFAULT
-from bcmend.site_report import SiteRecord
+from bcmend.reports.site_report import SiteRecord
+from bcmend.tracing.search.falsified import weaken
 from bcmend.tracing.sites import site_table
 from bcmend.tracing.sites.site_table import LiveSite
 
@@ -53,7 +54,7 @@ def test_a_site_that_was_mended_says_how_and_why() -> None:
     function = _function()
     _, site = _record_and_site(function)
     site.mended("where", "both arms are cheap")
-    site.clone_bytes = 12
+    site.outcome.clone_bytes = 12
     record, _ = _record_and_site(function)
     assert (record.status, record.lowering) == ("mended", "where")
     assert (record.refusal, record.detail) == (None, "both arms are cheap")
@@ -64,7 +65,7 @@ def test_a_refusal_of_the_last_trace_comes_before_an_earlier_lowering() -> None:
     function = _function()
     _, site = _record_and_site(function)
     site.mended("where")
-    site.clone_bytes = 12
+    site.outcome.clone_bytes = 12
     site.refuse("arms-differ", "2 on one side")
     record, _ = _record_and_site(function)
     assert (record.status, record.lowering) == ("refused", None)
@@ -76,7 +77,7 @@ def test_a_site_that_is_off_comes_before_all_else() -> None:
     function = _function()
     _, site = _record_and_site(function)
     site.refuse("arms-differ")
-    site.withdraw("not-captured", "KeyError: why")
+    weaken(site.unmendable("not-captured", "KeyError: why"))
     record, _ = _record_and_site(function)
     assert (record.status, record.lowering) == ("withdrawn", None)
     assert (record.refusal, record.detail) == ("not-captured", "KeyError: why")

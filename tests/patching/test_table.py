@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from bcmend.patching.table import ASKED, LOOPS, NOBODY, Patched, Table, touches
+from bcmend.patching.table import NOBODY, Patched, Table, touches
 from bcmend.policy import DEFAULT, Policy
 from bcmend.rewrite.mended import Mended, Written
+from bcmend.tracing.search.assumptions import Claim
 from bcmend.tracing.sites import site_table
 from bcmend.tracing.sites.body_states import Stop
 from bcmend.tracing.sites.site_table import LiveSite
@@ -102,24 +103,24 @@ def test_code_is_analysed_anew_after_it_was_forgotten() -> None:
 
 def test_a_place_is_new_only_once_and_for_one_kind() -> None:
     table, code = Table(), _function().__code__
-    assert table.note(ASKED, code, {2, 4})
-    assert not table.note(ASKED, code, {4})
-    assert table.note(ASKED, code, {4, 6})
-    assert table.note(LOOPS, code, {4})
-    assert table.seen(ASKED) == {(id(code), 2), (id(code), 4), (id(code), 6)}
-    assert table.seen(LOOPS) == {(id(code), 4)}
+    assert table.note(Claim.DECIDED, code, {2, 4})
+    assert not table.note(Claim.DECIDED, code, {4})
+    assert table.note(Claim.DECIDED, code, {4, 6})
+    assert table.note(Claim.ALL_TURNS, code, {4})
+    assert table.seen(Claim.DECIDED) == {(id(code), 2), (id(code), 4), (id(code), 6)}
+    assert table.seen(Claim.ALL_TURNS) == {(id(code), 4)}
 
 
 def test_nothing_to_note_is_nothing_new() -> None:
-    assert not Table().note(ASKED, _function().__code__, set())
+    assert not Table().note(Claim.DECIDED, _function().__code__, set())
 
 
 def test_places_go_with_their_code() -> None:
     table, function = Table(), _function()
-    table.note(ASKED, function.__code__, {2})
+    table.note(Claim.DECIDED, function.__code__, {2})
     del function
     gc.collect()
-    assert table.seen(ASKED) == frozenset()
+    assert table.seen(Claim.DECIDED) == frozenset()
 
 
 # Code that was written

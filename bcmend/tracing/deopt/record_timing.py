@@ -11,12 +11,12 @@ from typing import Final, NoReturn
 
 from bcmend.dynamo import compat
 from bcmend.dynamo.slots import Slot
-from bcmend.tracing.sites import body_states, site_table
-from bcmend.tracing.sites.refusal import SiteChanged
+from bcmend.tracing.search.assumptions import Claim, Finding
+from bcmend.tracing.search.falsified import falsify
+from bcmend.tracing.sites import body_states
 from bcmend.tracing.sites.site_table import LiveSite
 
 INLINE: Final = "inline"
-_DEFERRED: Final = "deferred"
 
 
 @dataclass(slots=True, eq=False)
@@ -43,25 +43,22 @@ def _state(output: compat.OutputGraph) -> body_states.BodyState:
 
 def is_asked_for(site: LiveSite, *, raises: bool) -> bool:
     """Return whether the policy asks for records of a site to run at their place."""
-    return (site.guards if raises else site.output) == INLINE
+    return (site.policy.guards if raises else site.policy.output) == INLINE
 
 
 def is_wanted(tx: compat.Tracer, site: LiveSite, *, raises: bool) -> bool:
     """Return whether a record of ``site`` that is made now is to run inside the graph."""
-    decided = _state(tx.output).timing
-    is_inline = decided == INLINE or of(tx.output).has_inline
-    return decided != _DEFERRED and (is_inline or is_asked_for(site, raises=raises))
+    state = _state(tx.output)
+    is_inline = not state.holds(Claim.DEFERRED) or of(tx.output).has_inline
+    return state.holds(Claim.IN_GRAPH) and (is_inline or is_asked_for(site, raises=raises))
 
 
 def must_wait(output: compat.OutputGraph) -> NoReturn:
     """Restart the trace with all records deferred."""
-    _state(output).timing = _DEFERRED
-    site_table.allow_exits_again()  # what is written in the graph may have stood against them
-    raise SiteChanged(restart_reason="bcmend: a record cannot run inside the graph")
+    falsify(Finding(Claim.IN_GRAPH, _state(output)))
 
 
 def require_none_deferred(tx: compat.Tracer) -> None:
     """Restart the trace with all records inside the graph, if one is deferred by now."""
     if of(tx.output).has_deferred:
-        _state(tx.output).timing = INLINE
-        raise SiteChanged(restart_reason="bcmend: records run inside the graph")
+        falsify(Finding(Claim.DEFERRED, _state(tx.output)))

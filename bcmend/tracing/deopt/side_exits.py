@@ -35,8 +35,9 @@ from bcmend.dynamo.values import Value, constant, global_of, load_global
 from bcmend.knowledge.interruptions import is_interruption
 from bcmend.tracing.deopt import eager_rerun, graph_failure, record_timing, rerun_policy, undo_log
 from bcmend.tracing.effects import random_draws
+from bcmend.tracing.search.assumptions import Claim, Finding
+from bcmend.tracing.search.falsified import falsify, weaken
 from bcmend.tracing.sites import site_table
-from bcmend.tracing.sites.refusal import SiteChanged
 from bcmend.tracing.sites.site_table import LiveSite
 
 
@@ -257,9 +258,7 @@ def _check(exits: _Exits) -> None:
             return
         if exits.has_only_way:
             record_timing.must_wait(output)
-    for site in exits.sites:
-        site_table.leave_without_exit(site)
-    raise SiteChanged(restart_reason="bcmend: the graph cannot be thrown away")
+    falsify(*(Finding(Claim.THROWN_AWAY, site) for site in exits.sites))
 
 
 def came_back(taken: SideExit, code: Any) -> None:
@@ -268,5 +267,5 @@ def came_back(taken: SideExit, code: Any) -> None:
         return
     site = site_table.find(taken.key)
     if site is not None:
-        site.side_exits = False
+        weaken(Finding(Claim.FAILS, site))
         frames.forget(code, "bcmend compiles an arm that has not failed")

@@ -16,7 +16,7 @@ from torch.utils.flop_counter import flop_registry
 
 from bcmend.dynamo import compat, shape_env
 from bcmend.tracing.effects.operator_runs import OperatorCall
-from bcmend.tracing.sites import strict
+from bcmend.tracing.search import strict
 
 #: Seconds that a decision takes on an accelerator.
 DECISION: Final = 20e-6

@@ -13,7 +13,7 @@ from torch.fx.node import map_aggregate
 from bcmend.dynamo import compat, shape_env
 from bcmend.knowledge import effects
 from bcmend.knowledge.effects import EffectFacts
-from bcmend.tracing.sites import strict
+from bcmend.tracing.search import strict
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ answer. Where they do not, the merged tensor is given up, and the frame is trace
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,7 +16,8 @@ import torch
 from bcmend.dynamo import compat
 from bcmend.dynamo.slots import Slot
 from bcmend.tracing.effects.operator_runs import storage_of
-from bcmend.tracing.sites.refusal import SiteChanged
+from bcmend.tracing.search.assumptions import Finding
+from bcmend.tracing.search.falsified import falsify
 
 #: Tensors by the identity of what stands for them in the trace.
 Objects = dict[int, torch.Tensor]
@@ -32,14 +33,14 @@ class Result:
         is_any: whether it may be any tensor, as one that a loop carries may be in an iteration.
         is_read_before: whether an operation of an arm reads one of these, so that gradients reach
             it by another way than through the result.
-        give_up: has the site lowered so that it is one object on each side, or not at all.
+        finding: that it has to be one object on each side.
     """
 
     objects: Objects
     is_older: bool
     is_any: bool
     is_read_before: bool
-    give_up: Callable[[], None]
+    finding: Finding
 
 
 #: By the identity of what stands for the result in the trace, in the order of the trace.
@@ -50,7 +51,7 @@ def add_result(
     tx: compat.Tracer,
     example: torch.Tensor,
     sides: Iterable[torch.Tensor],
-    give_up: Callable[[], None],
+    finding: Finding,
     *,
     is_older: bool = False,
     is_any: bool = False,
@@ -62,7 +63,7 @@ def add_result(
         objects |= _objects(tx, side)
     results = _RESULTS.of(tx.output)
     results.pop(id(example), None)
-    results[id(example)] = Result(objects, is_older, is_any, is_read_before, give_up)
+    results[id(example)] = Result(objects, is_older, is_any, is_read_before, finding)
 
 
 def _objects(tx: compat.Tracer, example: torch.Tensor) -> Objects:
@@ -78,7 +79,7 @@ def require_known(tx: compat.Tracer, one: torch.Tensor, other: torch.Tensor) -> 
         return
     is_met = _objects(tx, one).keys() & _objects(tx, other).keys()
     if is_met or any(each.is_any for each in asked):
-        _give_up(asked[-1])
+        falsify(asked[-1].finding)
 
 
 def require_alone(tx: compat.Tracer, example: torch.Tensor) -> None:
@@ -89,20 +90,15 @@ def require_alone(tx: compat.Tracer, example: torch.Tensor) -> None:
         return
     others = [each.objects.keys() for each in results.values() if each is not found]
     if found.is_older or found.is_any or any(found.objects.keys() & each for each in others):
-        _give_up(found)
+        falsify(found.finding)
 
 
 def require_unread(tx: compat.Tracer, example: torch.Tensor) -> None:
     """Trace the frame again unless all gradients of a tensor reach it through its result."""
     found = _RESULTS.of(tx.output).get(id(example))
     if found is not None and found.is_read_before:
-        _give_up(found)
+        falsify(found.finding)
     require_alone(tx, example)
-
-
-def _give_up(result: Result) -> None:
-    result.give_up()
-    raise SiteChanged(restart_reason="bcmend: it is asked which object a merged tensor is")
 
 
 #: Tensors that are apart in the graph and share memory in eager execution, by storage.

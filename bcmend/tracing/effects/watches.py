@@ -1,13 +1,14 @@
 """Watches over what must not be changed later in the same trace.
 
 When the graph is complete, a tensor's count of in-place changes is compared with the count that the
-watch noted; for an object, Dynamo's record of stored attributes. Where one differs, the watch calls
-``on_change`` and the frame is traced again.
+watch noted; for an object, Dynamo's record of stored attributes. Where one differs, the watch's
+finding is made, and the frame is traced again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import torch
@@ -20,21 +21,27 @@ from bcmend.dynamo.values import Value
 from bcmend.tracing.effects import random_draws
 from bcmend.tracing.effects.change_counts import changes
 from bcmend.tracing.effects.operator_runs import facts_of, is_in_place, target_name
-from bcmend.tracing.sites.refusal import SiteChanged
+from bcmend.tracing.search.assumptions import Finding
+from bcmend.tracing.search.falsified import falsify
 
-Watch = tuple[Callable[[], bool], Callable[[], None]]
+#: Asked of the complete trace: what it has falsified.
+Watch = Callable[[], Sequence[Finding]]
 
 _WATCHES: Final[Slot[list[Watch]]] = Slot(list, rolls_back=True)
 
 
-def add(tx: compat.Tracer, example: torch.Tensor, on_change: Callable[[], None]) -> None:
-    """Watch ``example``; call ``on_change`` and trace again if its contents change."""
+def add(tx: compat.Tracer, example: torch.Tensor, finding: Finding) -> None:
+    """Watch ``example``: if its contents change, that is the finding."""
     before = changes(example)
-    _add(tx, lambda: changes(example) != before, on_change)
+    add_question(tx, lambda: changes(example) != before, _as_of(finding, "its memory is written"))
 
 
-def add_object(tx: compat.Tracer, value: Value, on_change: Callable[[], None]) -> None:
-    """Watch an object; call ``on_change`` and trace again if something is stored to it."""
+def _as_of(finding: Finding, evidence: str) -> Finding:
+    return finding if finding.evidence else replace(finding, evidence=evidence)
+
+
+def add_object(tx: compat.Tracer, value: Value, finding: Finding) -> None:
+    """Watch an object: if something is stored to it, that is the finding."""
     effects = tx.output.side_effects
 
     def stored() -> dict[str, int]:
@@ -42,20 +49,19 @@ def add_object(tx: compat.Tracer, value: Value, on_change: Callable[[], None]) -
         return {name: id(each) for name, each in found.items()}
 
     before = stored()
-    _add(tx, lambda: stored() != before, on_change)
+    add_question(tx, lambda: stored() != before, _as_of(finding, "an attribute is stored"))
 
 
-def add_hidden(tx: compat.Tracer, on_found: Callable[[str], None]) -> None:
-    """Call ``on_found`` and trace again if an operator with a state of its own runs behind here."""
+def add_hidden(tx: compat.Tracer, findings: Callable[[str], Sequence[Finding]]) -> None:
+    """Watch for operators with a state of their own: the first behind here makes ``findings``."""
     output = tx.output
     before = set(_hidden_in(output))
-    later: list[Node] = []
 
-    def is_found() -> bool:
-        later[:] = [node for node in _hidden_in(output) if node not in before]
-        return bool(later)
+    def found() -> Sequence[Finding]:
+        later = [node for node in _hidden_in(output) if node not in before]
+        return findings(target_name(later[0])) if later else ()
 
-    _add(tx, is_found, lambda: on_found(target_name(later[0])))
+    _add(tx, found)
 
 
 #: Whether nodes have a state of their own; asked at every branch of all nodes so far.
@@ -70,26 +76,22 @@ def _hidden_in(output: compat.OutputGraph) -> list[Node]:
     return [node for node in nodes if known[node]]
 
 
-def add_question(
-    tx: compat.Tracer, is_harmful: Callable[[], bool], on_harm: Callable[[], None]
-) -> None:
-    """Ask something of the complete trace; if it is so, call ``on_harm`` and trace again."""
-    _add(tx, is_harmful, on_harm)
+def add_question(tx: compat.Tracer, is_harmful: Callable[[], bool], finding: Finding) -> None:
+    """Ask something of the complete trace; if it is so, that is the finding."""
+    _add(tx, lambda: [finding] if is_harmful() else ())
 
 
-def _add(tx: compat.Tracer, is_changed: Callable[[], bool], on_change: Callable[[], None]) -> None:
+def _add(tx: compat.Tracer, watch: Watch) -> None:
     watches = _WATCHES.of(tx.output)
     if not watches:
         at_the_end(tx.output, Phase.CHECK, lambda module: _check(watches))
-    watches.append((is_changed, on_change))
+    watches.append(watch)
 
 
 def _check(watches: list[Watch]) -> None:
-    changed = [on_change for is_changed, on_change in watches if is_changed()]
-    for on_change in changed:
-        on_change()
-    if changed:
-        raise SiteChanged(restart_reason="bcmend: what a mended site needs is changed later")
+    findings = [finding for watch in watches for finding in watch()]
+    if findings:
+        falsify(*findings)
 
 
 def is_same(one: Value | None, other: Value) -> bool:

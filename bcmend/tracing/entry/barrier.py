@@ -17,8 +17,11 @@ from bcmend.dynamo import compat, frames, hooks, trace_state
 from bcmend.dynamo.models import methods
 from bcmend.dynamo.slots import Slot
 from bcmend.knowledge.interruptions import is_interruption
-from bcmend.tracing.sites import body_states, site_table, strict, suspects
-from bcmend.tracing.sites.refusal import HalfWritten, Refusal, SiteChanged
+from bcmend.tracing.search import strict
+from bcmend.tracing.search.assumptions import Claim, Finding
+from bcmend.tracing.search.falsified import Falsified, falsify
+from bcmend.tracing.sites import body_states, site_table, suspects
+from bcmend.tracing.sites.refusal import HalfWritten, Refusal
 from bcmend.tracing.speculation import arm_failures
 
 _LOG: Final = logging.getLogger("bcmend")
@@ -32,7 +35,6 @@ def withdrawn_if_it_fails(site: site_table.LiveSite) -> Iterator[None]:
     except (
         compat.RestartAnalysis,
         compat.SkipFrame,
-        body_states.MendedFurther,
         arm_failures.BothRaise,
     ):
         raise
@@ -43,8 +45,8 @@ def withdrawn_if_it_fails(site: site_table.LiveSite) -> Iterator[None]:
             strict.require_foreign(error)
             _report(error, f"the site {site.key} stays as it is")
         first = str(error).strip().splitlines()[:1]
-        site.withdraw("not-captured", f"{type(error).__name__}: {' '.join(first)}")
-        raise SiteChanged(restart_reason=f"bcmend: {site.key} withdrawn") from error
+        detail = f"{type(error).__name__}: {' '.join(first)}"
+        falsify(site.unmendable("not-captured", detail), cause=error)
 
 
 def stay_out(code: CodeType, error: BaseException) -> bool:
@@ -84,8 +86,8 @@ def _kept_in(output: compat.OutputGraph) -> Iterator[None]:
     except compat.BackendCompilerFailed as error:
         if not _is_late(code):
             raise
-        if suspects.withdraw_recent("not-captured", body_states.summary(error)):
-            raise SiteChanged(restart_reason="bcmend: the back end failed") from error
+        if found := suspects.withdraw_recent("not-captured", body_states.summary(error)):
+            raise Falsified(*found) from error
         suspects.acquit()  # it fails without them, too
         raise
     except compat.TorchDynamoException as error:
@@ -112,7 +114,7 @@ def _restart_without(code: CodeType, error: Exception) -> None:
         strict.require_foreign(error)
         raise error
     if _is_late(code) and stay_out(code, error):
-        raise SiteChanged(restart_reason="bcmend stays out") from error
+        falsify(Finding(Claim.SOUND, body_states.state_of(code)), cause=error)
     raise error
 
 

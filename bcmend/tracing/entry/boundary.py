@@ -30,6 +30,8 @@ from bcmend.tracing.deopt import (
 from bcmend.tracing.effects import random_draws
 from bcmend.tracing.entry import capture
 from bcmend.tracing.numbers import ahead
+from bcmend.tracing.search.assumptions import begin_call
+from bcmend.tracing.search.falsified import Rewritten
 from bcmend.tracing.sites import body_states, site_table, suspects
 
 
@@ -84,7 +86,7 @@ def give_callback(callback: Any) -> None:
 def _run(body: FunctionType, arguments: tuple[Any, ...], callback: Any) -> Any:
     outer = _CALL.buffer
     if outer is None:
-        site_table.begin_call()
+        begin_call()
     if outer:
         deliver(outer)  # what an enclosing frame recorded before its graph broke comes first
     buffer: Buffer = []
@@ -226,11 +228,11 @@ def _compiled(body: FunctionType, arguments: tuple[Any, ...], buffer: Buffer, ca
         compat.set_eval_frame(capture.of_bodies(callback))
         try:
             result = body(*arguments, buffer, numbers)
-            state.has_set_up = False
+            body_states.note_captured(state)
             return codec.decoded(result) if state.has_choices else result
         except body_states.TooManyVariants:
             body, state = _replaced(body, body_states.without_numbers(body, state))
-        except (*_FAILURES, body_states.CodeSplit, IndexError) as error:
+        except (*_FAILURES, Rewritten, IndexError) as error:
             compat.set_eval_frame(None)
             if isinstance(error, IndexError) and not capture.is_of_a_compiler(error):
                 raise
@@ -239,14 +241,12 @@ def _compiled(body: FunctionType, arguments: tuple[Any, ...], buffer: Buffer, ca
             if numbers and body_states.is_of_the_program(error):
                 buffer.clear()
                 result = _plainly(body, arguments)  # raises, or else torch was wrong about it
-                state.may_break = True
+                body_states.let_break(state, body_states.summary(error))
                 frames.count_as_compiled()
                 return result
-            if not body_states.try_again(state, generation, error):
-                raise
+            next_try = body_states.next_try(state, generation, error)
             buffer.clear()
-            if state.runs_plainly:
-                state.runs_plainly = False
+            if next_try is body_states.Next.PLAINLY:
                 frames.count_as_compiled()
                 return _plainly(body, arguments)
             slices = state.slices

@@ -16,6 +16,7 @@ from bcmend.tracing.merging import lazy_phi, truth_of_phi
 from bcmend.tracing.merging.lazy_phi import GatedPhi, LazyPhi
 from bcmend.tracing.numbers import scalars, size_questions
 from bcmend.tracing.output import deferred_exceptions
+from bcmend.tracing.search.assumptions import Claim
 from bcmend.tracing.sites import site_table
 from bcmend.tracing.speculation.arms import Arm
 
@@ -33,7 +34,7 @@ def data_dependent(tx: compat.Tracer, operator: Any, *args: Value) -> Value:
 
 def _open_site(key: Value) -> site_table.LiveSite | None:
     site = site_table.find(key.as_python_constant())
-    if site is None or not site.active or site_table.is_refused_for_this_call(site):
+    if site is None or not site.active or not site.holds(Claim.MENDED_NOW):
         return None
     return site
 

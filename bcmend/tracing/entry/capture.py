@@ -15,7 +15,8 @@ from bcmend.dynamo.models import translators
 from bcmend.dynamo.slots import Slot
 from bcmend.knowledge.interruptions import is_interruption
 from bcmend.tracing.entry import barrier
-from bcmend.tracing.sites import body_states, site_table, strict, suspects
+from bcmend.tracing.search import strict
+from bcmend.tracing.sites import body_states, site_table, suspects
 
 #: The callback made of one of Dynamo's.
 _OF_BODIES: Final[Slot[Any]] = Slot(lambda: None, rolls_back=False)

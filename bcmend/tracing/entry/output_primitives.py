@@ -23,7 +23,8 @@ from bcmend.tracing.output import (
     shown_exceptions,
     streams,
 )
-from bcmend.tracing.sites import refusal, site_table
+from bcmend.tracing.search.falsified import falsify
+from bcmend.tracing.sites import site_table
 
 
 def _timing(tx: compat.Tracer, site: site_table.LiveSite, *, raises: bool) -> str:
@@ -35,7 +36,7 @@ def guard(tx: compat.Tracer, operator: Any, *args: Value) -> Value:
     key, condition, raises_if, action, inputs = args
     site = site_table.find(key.as_python_constant())
     assert site is not None
-    if site.guards == "keep":
+    if site.policy.guards == "keep":
         return constant(False)
     if not record_builder.is_open(tx):
         site.refuse("export")
@@ -92,9 +93,9 @@ def recording(tx: compat.Tracer, operator: Any, *args: Value) -> Value:
 
 def _stays(site: site_table.LiveSite) -> bool:
     """Return whether an output statement runs where it stands, behind a break of the graph."""
-    if site.active and site.output == "keep":
+    if site.active and site.policy.output == "keep":
         site.refuse("policy-keep")
-    return not site.active or site.output == "keep"
+    return not site.active or site.policy.output == "keep"
 
 
 def _breaks_the_graph(*callee: Value) -> bool:
@@ -146,7 +147,7 @@ def record(tx: compat.Tracer, operator: Any, *args: Value) -> Value:
     assert site is not None
     level, shows = [each.as_python_constant() for each in more[:2]] or (1, False)
     trial = more[2:]
-    if site.output == "drop":
+    if site.policy.output == "drop":
         site.mended("dropped")
         return constant(True)
     if _stays(site):
@@ -155,8 +156,7 @@ def record(tx: compat.Tracer, operator: Any, *args: Value) -> Value:
         dropped_output.drop(tx, site)
         return constant(True)
     if streams.is_in_a_block_of_warnings(tx, action.realize()):
-        site.withdraw("cannot-snapshot", "a block of warnings.catch_warnings is open")
-        raise refusal.SiteChanged(restart_reason="bcmend: warnings are caught or filtered")
+        falsify(site.unmendable("cannot-snapshot", "a block of warnings.catch_warnings is open"))
     if trial:
         with withdrawn_if_it_fails(site):
             argument_trials.add(tx, site, trial[0], trial[1], inputs)

@@ -47,7 +47,7 @@ def _open_place(tx: compat.Tracer, site: LiveSite, operands: Sequence[Value]) ->
     place = open_places.open_place(tx, operands)
     if place is None or place.is_decided:
         return None
-    site.reads_item = True
+    site.outcome.reads_item = True
     if len(place.keys) > open_places.ITEMS_AT_MOST:
         site.refuse("too-deep", f"one of {len(place.keys)} items")
         return None

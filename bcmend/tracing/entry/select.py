@@ -27,6 +27,7 @@ from bcmend.tracing.loops import while_loops
 from bcmend.tracing.lowering.branch_lowering import Branch, lower
 from bcmend.tracing.numbers import constant_tensors, size_questions
 from bcmend.tracing.output import deferred_exceptions, record_builder
+from bcmend.tracing.search.assumptions import Claim
 from bcmend.tracing.sites import nesting_limits, site_table
 from bcmend.tracing.sites.refusal import HalfWritten, Refusal, attempt
 from bcmend.tracing.sites.site_table import LiveSite
@@ -67,7 +68,7 @@ def mend_branch(
 def _mend(
     tx: compat.Tracer, target: Any, site: LiveSite, form: int, condition: Value, arms: Arms
 ) -> Value | None:
-    if form in site.aliased:
+    if not site.holds(Claim.NEW, form):
         site.refuse("alias-changed", "a value of the branch is changed in place later")
         return None
     if iterators.hold_an_open_generator(arms[0].arguments, tx.output.side_effects):
@@ -84,7 +85,7 @@ def _mend(
             if end is not None:
                 outcome = _behind_the_loop(tx, target, site, end, arms)
                 if outcome is None:  # the loop would run in the graph, and again behind it
-                    raise HalfWritten(", ".join(site.refused.values()))
+                    raise HalfWritten(", ".join(site.outcome.refused.values()))
                 return outcome
             put_slots_back()
     return _branch(tx, target, site, form, condition, arms)
@@ -109,7 +110,7 @@ def _branch(
     site_table.forget_refusal()
     traces: list[ArmTrace | ArmFailure] = []
     put_slots_back = slots.remember(tx.output)
-    with iterators.ending(tx, returns=site.returning[form]):
+    with iterators.ending(tx, returns=site.form(form).returns):
         for arm, truth in zip(arms, (True, False), strict=True):
             with size_questions.holding(tx, condition, truth):
                 traces.append(trace_arm(tx, target, arm, lambda: record_builder.open_arm(tx)))

@@ -22,8 +22,9 @@ from bcmend.dynamo.values import Value, constant, example_of, is_unbacked
 from bcmend.tracing.deopt import graph_failure, rerun_policy
 from bcmend.tracing.numbers import predicates, scalars, size_questions
 from bcmend.tracing.output import deferred_exceptions
-from bcmend.tracing.sites import capture_mode, site_table
-from bcmend.tracing.sites.refusal import SiteChanged
+from bcmend.tracing.search.assumptions import Claim, Finding
+from bcmend.tracing.search.falsified import falsify
+from bcmend.tracing.sites import capture_mode
 from bcmend.tracing.sites.site_table import LiveSite
 from bcmend.tracing.substitutes.dispatch import Call, answers_to, unequal
 
@@ -218,7 +219,6 @@ def _require_rerun(tx: compat.Tracer) -> None:
 
     def examine(module: Any) -> None:
         if not graph_failure.can_be_put_back(output):
-            site_table.leave_without_exit(_OF_CHECKS)
-            raise SiteChanged(restart_reason="bcmend: a failed check cannot be made again")
+            falsify(Finding(Claim.THROWN_AWAY, _OF_CHECKS))
 
     at_the_end_of_a_graph(output, Phase.CHECK, examine)

@@ -68,10 +68,12 @@ def breaks_around(tx: compat.Tracer, site: site_table.LiveSite) -> bool:
     """
     if not body_states.may_break(tx.output.root_tx.f_code):
         return False
+    offset = -1 if site.plan is None else site.plan.offset
     return any(
-        each.place is not None
-        and each.refused
-        and site.offset in _loop_at(each.origin, each.offset)
+        each.plan is not None
+        and each.plan.place is not None
+        and each.outcome.refused
+        and offset in _loop_at(each.origin, each.plan.offset)
         for each in _sites_of(frames.resumed(tx.f_code))
     )
 

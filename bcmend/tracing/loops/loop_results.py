@@ -8,8 +8,8 @@ can tell, the loop is left to Dynamo.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from itertools import combinations
+from typing import Final
 
 from bcmend.dynamo import compat
 from bcmend.dynamo.values import Value, example_of
@@ -18,17 +18,17 @@ from bcmend.tracing.loops.loop_values import Carried
 from bcmend.tracing.lowering import shared_results
 from bcmend.tracing.sites.site_table import LiveSite
 
-
-def _withdraw(site: LiveSite) -> None:
-    detail = "a value of the loop is changed in place later, or compared by identity"
-    site.withdraw("alias-changed", detail)
+#: What a loop cannot carry: in the graph it is copied.
+_TOLD_APART: Final = "a value of the loop is changed in place later, or compared by identity"
 
 
 def note_entering(tx: compat.Tracer, site: LiveSite, entering: Sequence[Value]) -> None:
     """Note that what enters an iteration may be any tensor."""
     for value in entering:
         assert isinstance(value, compat.TensorVariable)
-        sharing.add_result(tx, example_of(value), (), partial(_withdraw, site), is_any=True)
+        sharing.add_result(
+            tx, example_of(value), (), site.unmendable("alias-changed", _TOLD_APART), is_any=True
+        )
 
 
 def follow(
@@ -41,7 +41,7 @@ def follow(
 
     Those after an iteration are the carried ones alone.
     """
-    give_up = partial(_withdraw, site)
+    finding = site.unmendable("alias-changed", _TOLD_APART)
     before, after = ([each[at].realize() for at in carried.tensors] for each in values[::2])
     tensors = [
         [example_of(each) for each in group if isinstance(each, compat.TensorVariable)]
@@ -49,11 +49,11 @@ def follow(
     ]
     starts, ends, results = tensors
     for start, result in zip(starts, results, strict=True):
-        watches.add(tx, start, give_up)
-        watches.add(tx, result, give_up)
+        watches.add(tx, start, finding)
+        watches.add(tx, result, finding)
         sharing.relate(tx, start, result)
         sharing.add_result(
-            tx, result, [*starts, *ends], give_up, is_older=True, is_read_before=True
+            tx, result, [*starts, *ends], finding, is_older=True, is_read_before=True
         )
     related = [
         (results[one], results[other])
@@ -62,4 +62,4 @@ def follow(
     ]
     for one, other in related:
         sharing.relate(tx, one, other)
-    shared_results.watch_leaving(tx, related, give_up)
+    shared_results.watch_leaving(tx, related, finding)

@@ -237,7 +237,7 @@ def _lower(loop: _Loop, carried: Carried) -> LoopEnd:
     ends = Ends(loop.staying == 0, iterations_left, at_more, exit_places)
     condition, values = outcome[0]
     body = Body(trace, entered, condition, [*values, *taken], carried.gradients, changed)
-    with arm_selects.under(tx, site.untaken_gradients):
+    with arm_selects.under(tx, site.policy.untaken_gradients):
         results = write_while(tx, body, start, ends)
     for draft, result in zip(exits, results[first_exit:first_change], strict=True):
         record_builder.append(tx, replace(draft, predicate=result))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import torch
@@ -37,6 +36,7 @@ from bcmend.tracing.merging.planned import Join
 from bcmend.tracing.numbers import predicates, scalars
 from bcmend.tracing.output import object_snapshot, record_builder
 from bcmend.tracing.output.record_builder import Draft
+from bcmend.tracing.search.assumptions import Claim, Finding
 from bcmend.tracing.sites.phi import Build
 from bcmend.tracing.sites.refusal import Refusal
 from bcmend.tracing.sites.site_table import LiveSite
@@ -55,7 +55,7 @@ class Branch:
 
     @property
     def returns(self) -> bool:
-        return self.site.returning[self.form]
+        return self.site.form(self.form).returns
 
 
 def lower(tx: compat.Tracer, branch: Branch, transaction: fx_graph.Transaction) -> Value:
@@ -77,7 +77,7 @@ def lower(tx: compat.Tracer, branch: Branch, transaction: fx_graph.Transaction) 
     )
     how = choice.how
     views = one_memory.views_among(merger.pairs, by_cond=how == "cond")
-    with arm_selects.under(tx, branch.site.untaken_gradients):
+    with arm_selects.under(tx, branch.site.policy.untaken_gradients):
         merged = _write_lowering(tx, branch, how, merger.pairs, tensors, transaction, views)
     if how == "where":  # the graph of an arm of a cond has its own assertions
         shape_env.assert_again(tx, [each for arm in branch.arms for each in arm.asserted])
@@ -86,9 +86,9 @@ def lower(tx: compat.Tracer, branch: Branch, transaction: fx_graph.Transaction) 
         predicates.keep_random_operators(tx, branch.predicate)
     _watch_aliases(tx, branch, merger.pairs, merged)
     unlike = shared_results.unlike_on_the_sides(tx, merger.pairs, views, by_cond=how == "cond")
-    give_up = partial(branch.site.keep_apart, branch.form)
-    shared_results.watch(tx, unlike, merged, give_up)
-    shared_results.note_objects(tx, merger.pairs, merged, branch.arms, give_up)
+    shares = branch.site.shares(branch.form)
+    shared_results.watch(tx, unlike, merged, shares)
+    shared_results.note_objects(tx, merger.pairs, merged, branch.arms, shares)
     opened = [change.variable for change in changes if isinstance(change, PlannedJournal)]
     object_snapshot.require_closed(tx, {draft.site for draft, _, _ in records}, opened)
     apply_changes(join, changes, merged)
@@ -112,7 +112,7 @@ def _planned(tx: compat.Tracer, branch: Branch) -> tuple[Join, Build, list[AnyCh
         build_result = merge_live_outs(join, (one.result, other.result))
         changes = plan_changes(join, branch.arms)
         found = join.merger.torn()
-        if branch.form in branch.site.apart:
+        if not branch.site.holds(Claim.SHARED, branch.form):
             found |= shared_results.unlike_tensors(tx, join.merger.pairs)
         if found <= apart:
             return join, build_result, changes
@@ -255,15 +255,15 @@ def _watch_aliases(
     tx: compat.Tracer, branch: Branch, pairs: Sequence[Pair], merged: Sequence[Value]
 ) -> None:
     """Watch for later in-place changes of merged tensors that in eager are older tensors."""
-    give_up_form = partial(branch.site.aliased.add, branch.form)
+    is_older = Finding(Claim.NEW, branch.site, branch.form)
     for pair, result in zip(pairs, merged, strict=True):
         for value, arm in zip((pair.then_value, pair.else_value), branch.arms, strict=True):
             if value is None or pair.is_number:
                 continue
             for outer in _outer_tensors_of(tx, value, arm):
                 assert isinstance(result, compat.TensorVariable)
-                watches.add(tx, example_of(result), give_up_form)
-                watches.add(tx, outer, give_up_form)
+                watches.add(tx, example_of(result), is_older)
+                watches.add(tx, outer, is_older)
                 if storage_of(outer) != storage_of(example_of(result)):
                     sharing.relate(tx, example_of(result), outer)
 

@@ -40,7 +40,7 @@ def choose(
     _require_order(tx, arms, hazards)
     tensors = in_place.plan_in_place(tx, arms, hazards)
     _require_checks_first(tx, arms, tensors, hazards)
-    return weigh(site.branch, hazards, gradients, has_results or bool(tensors)), tensors
+    return weigh(site.policy.branch, hazards, gradients, has_results or bool(tensors)), tensors
 
 
 def require_merged(arms: Arms) -> None:

@@ -23,7 +23,7 @@ from bcmend.knowledge.effects import EffectFacts
 from bcmend.tracing.effects.hazards import AUTOCAST, hazards_of, unjudged
 from bcmend.tracing.effects.operator_runs import CALLERS, draws, is_in_place, run, stand_in
 from bcmend.tracing.lowering.arm_graphs import installed, with_example
-from bcmend.tracing.sites import strict
+from bcmend.tracing.search import strict
 from bcmend.tracing.sites.refusal import Refusal
 from bcmend.tracing.speculation.arms import ArmTrace
 

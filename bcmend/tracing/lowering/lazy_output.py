@@ -30,6 +30,7 @@ from bcmend.tracing.numbers import scalars
 from bcmend.tracing.numbers.dead_numbers import close_over
 from bcmend.tracing.output import record_builder, record_settings, tensor_copies
 from bcmend.tracing.output.record_builder import Draft
+from bcmend.tracing.search.assumptions import Claim, Finding
 from bcmend.tracing.sites import encoding, nesting_limits
 from bcmend.tracing.sites.phi import Phi
 from bcmend.tracing.sites.refusal import Refusal, attempt
@@ -51,7 +52,7 @@ def inputs_of_records(
     ``None`` for a record without such values, or whose values the graph has to compute. The
     ``merger`` brings what else the arm has made into the main trace.
     """
-    if branch.branch != "auto" or not _can_be_deferred(tx, arm, hazards):
+    if branch.policy.branch != "auto" or not _can_be_deferred(tx, arm, hazards):
         return [None for _ in arm.records]
     return [_inputs_of(tx, merger, arm, hazards, draft) for draft in arm.records]
 
@@ -75,7 +76,11 @@ def _inputs_of(
 ) -> Value | None:
     site = draft.site
     is_late = (draft.is_statement or draft.is_trial) and not draft.raises
-    if not is_late or site.computes_ahead or not record_builder.shows_moments(tx, site):
+    if (
+        not is_late
+        or not site.holds(Claim.COMPUTED_LATE)
+        or not record_builder.shows_moments(tx, site)
+    ):
         return None
     collected = _Collected(tx, merger, arm)
 
@@ -93,11 +98,8 @@ def _inputs_of(
         return None
     graph, read, given = planned
 
-    def compute_ahead() -> None:
-        site.computes_ahead = True
-
     for example in undo_log.examples_of(outer.node for outer in read):
-        watches.add(tx, example, compute_ahead)
+        watches.add(tx, example, Finding(Claim.COMPUTED_LATE, site))
     lazy = LazyGraph(graph)
     frames.keep_with(tx, lazy)
     return collected.replaced(draft.inputs, GRAPHS.add(lazy), compat.TupleVariable(given))

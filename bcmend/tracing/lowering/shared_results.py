@@ -6,7 +6,7 @@ graph: who has both could then change one, or compare them. Else the form of the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -21,6 +21,7 @@ from bcmend.tracing.effects.operator_runs import storage_of
 from bcmend.tracing.merging.merge import Pair
 from bcmend.tracing.merging.one_memory import View, views_among
 from bcmend.tracing.output.outlet import OUTLET
+from bcmend.tracing.search.assumptions import Finding
 from bcmend.tracing.speculation.arms import ArmTrace
 
 
@@ -77,22 +78,22 @@ def watch(
     tx: compat.Tracer,
     places: Sequence[tuple[int, int]],
     merged: Sequence[Value],
-    give_up: Callable[[], None],
+    finding: Finding,
 ) -> None:
     """Watch results that share memory on one side alone."""
     examples: dict[int, torch.Tensor] = {at: _example(merged[at]) for each in places for at in each}
     for example in examples.values():
-        watches.add(tx, example, give_up)
+        watches.add(tx, example, finding)
     related = [(examples[one], examples[other]) for one, other in places]
     for one, other in related:
         sharing.relate(tx, one, other)
-    watch_leaving(tx, related, give_up)
+    watch_leaving(tx, related, finding)
 
 
 def watch_leaving(
     tx: compat.Tracer,
     places: Sequence[tuple[torch.Tensor, torch.Tensor]],
-    give_up: Callable[[], None],
+    finding: Finding,
 ) -> None:
     """Watch whether both of two tensors leave the graph."""
     pairs = [frozenset(map(storage_of, each)) for each in places]
@@ -102,7 +103,7 @@ def watch_leaving(
         return any(each <= left for each in pairs)
 
     if pairs:
-        watches.add_question(tx, do_leave, give_up)
+        watches.add_question(tx, do_leave, finding)
 
 
 def note_objects(
@@ -110,7 +111,7 @@ def note_objects(
     pairs: Sequence[Pair],
     merged: Sequence[Value],
     arms: tuple[ArmTrace, ArmTrace],
-    give_up: Callable[[], None],
+    finding: Finding,
 ) -> None:
     """Note which tensor each result is on either side."""
     for pair, result in zip(pairs, merged, strict=True):
@@ -125,7 +126,7 @@ def note_objects(
             tx,
             _example(result),
             [example_of(value) for value, _ in sides],
-            give_up,
+            finding,
             is_older=any(_is_older(value, arm) for value, arm in sides),
             is_read_before=any(value.as_proxy().node.users for value, _ in sides),
         )

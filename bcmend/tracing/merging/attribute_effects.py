@@ -26,6 +26,7 @@ from bcmend.tracing.merging.lazy_phi import CellPhi, GatedPhi, LazyPhi, MissingA
 from bcmend.tracing.merging.planned import Change, Join
 from bcmend.tracing.output import record_builder
 from bcmend.tracing.output.record_builder import Draft
+from bcmend.tracing.search.assumptions import Claim
 from bcmend.tracing.sites import nesting_limits
 from bcmend.tracing.sites.phi import Build, Merged, Phi
 from bcmend.tracing.sites.refusal import Refusal, attempt
@@ -49,7 +50,7 @@ class Storing:
         sides = [side.recorded() if isinstance(side, GatedPhi) else side for side in built]
         phi, predicate = (site, join.form, tx.output, sides), join.predicate
         effects = tx.output.side_effects
-        if _is_local_cell(self.variable) and join.form not in site.outliving:
+        if _is_local_cell(self.variable) and site.holds(Claim.LOCAL, join.form):
             held = CellPhi(*phi, predicate=predicate)
             effects.store_attr(self.variable, self.name, held, self.kind)
             return
@@ -84,7 +85,9 @@ def _attribute_change(
 ) -> Change | Storing:
     """Plan the store of a merged value, or of each side's own when the graph has run."""
     # A merged value would give the object an attribute that on one side only its class has.
-    is_read = join.form in join.site.reads or not record_builder.is_open(join.tx)
+    is_read = not join.site.holds(Claim.READ_APART, join.form) or not record_builder.is_open(
+        join.tx
+    )
     may_merge = inherited < 0 or is_read
     variable, name = place
     _require_of_the_program(variable, name)
@@ -100,7 +103,7 @@ def _attribute_change(
         if not isinstance(merged, Refusal):
             return Change(variable, name, merged, sides, kind)
     merger.take_back(known)
-    if join.form in join.site.reads:
+    if not join.site.holds(Claim.READ_APART, join.form):
         raise Refusal("arms-differ", f"the attribute {name} has no common form, and is read later")
     _require_storable(join, variable, name)
     # While the call is captured whole, all that looks for it is traced, and asks _load_attribute.
@@ -153,7 +156,7 @@ def _require_no_method(variable: Value, name: str, sides: tuple[Value, Value]) -
 
 def _require_storable(join: Join, variable: Value, name: str) -> None:
     """Raise ``Refusal`` unless both sides can be stored in a place until the graph has run."""
-    if _is_local_cell(variable) and join.form not in join.site.outliving:
+    if _is_local_cell(variable) and join.site.holds(Claim.LOCAL, join.form):
         return  # it dies with the frame, or else it is asked for
     if isinstance(variable, compat.TensorVariable):
         raise Refusal("arm-gradient" if name == "grad" else "arms-differ", f"Tensor.{name}")
@@ -266,7 +269,8 @@ def require_creatable(
         raise Refusal(
             "arms-differ", f"the attribute {name} is created on one side only, outside a boundary"
         )
-    origin, inside = join.site.origin, join.site.inside[join.form]
+    assert join.site.plan is not None
+    origin, inside = join.site.origin, join.site.plan.inside[join.form]
     is_mentioned_outside = any(
         each.argval == name
         and not (may_be_stored and each.opname == "STORE_ATTR")

@@ -44,7 +44,7 @@ def _item_changes(join: Join, arms: tuple[ArmTrace, ArmTrace]) -> list[AnyChange
     results, pairs = [arm.result for arm in arms], join.merger.pairs
     for sides in by_variable.values():
         known = next(side for side in sides if side is not None)
-        if join.site.returning[join.form] and iterators.end_here(
+        if join.site.form(join.form).returns and iterators.end_here(
             join.tx, [known.variable], results, returns=True
         ):
             continue  # the frame ends, and the container with it

@@ -25,8 +25,10 @@ from bcmend.tracing.merging.planned import Join
 from bcmend.tracing.numbers import predicates
 from bcmend.tracing.output import record_builder
 from bcmend.tracing.output.record_builder import Draft
+from bcmend.tracing.search.assumptions import Claim, Finding
+from bcmend.tracing.search.falsified import falsify
 from bcmend.tracing.sites.phi import Build, Keep, Merged, Phi
-from bcmend.tracing.sites.refusal import Refusal, SiteChanged
+from bcmend.tracing.sites.refusal import Refusal
 from bcmend.tracing.sites.site_table import LiveSite
 
 #: The field of a variable that says which branch journals it.
@@ -80,8 +82,7 @@ class JournaledContainer(Phi):
     def ask(self) -> None:
         """Have the frame traced again without journaling this container."""
         journal = self.journal
-        journal.site.note_read(journal.form)
-        raise SiteChanged(restart_reason=f"bcmend: {journal.site.key} has to merge a container")
+        falsify(Finding(Claim.READ_APART, journal.site, journal.form))
 
     def __repr__(self) -> str:
         return type(self).__name__
@@ -307,7 +308,7 @@ def plan_journal(
     if type(variable) not in _KINDS:
         raise Refusal("arms-differ", f"an arm changes a {type(variable).__name__}")
     name = f"a {variable.python_type_name()} that the sides of a branch change"
-    if join.form in join.site.reads:
+    if not join.site.holds(Claim.READ_APART, join.form):
         raise Refusal("arms-differ", f"{name} differs and is read later")
     if not record_builder.is_open(join.tx):
         raise Refusal("arms-differ", f"{name} differs, outside a boundary")

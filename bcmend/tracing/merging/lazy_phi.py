@@ -23,9 +23,11 @@ from bcmend.names import UNBOUND
 from bcmend.tracing.merging import exit_flags
 from bcmend.tracing.merging.merge import Merger
 from bcmend.tracing.merging.planned import Join
+from bcmend.tracing.search.assumptions import Claim, Finding
+from bcmend.tracing.search.falsified import falsify
 from bcmend.tracing.sites import body_states, encoding, nesting_limits
 from bcmend.tracing.sites.phi import Build, Keep, Merged, Phi
-from bcmend.tracing.sites.refusal import Refusal, SiteChanged, attempt
+from bcmend.tracing.sites.refusal import Refusal, attempt
 from bcmend.tracing.sites.site_table import LiveSite
 
 #: What Dynamo does to any value that it only moves from place to place.
@@ -52,19 +54,15 @@ class LazyPhi(Phi, compat.VariableTracker):
         """Have the frame traced again: split where this is read, or without values like it."""
         tx = self.output.current_tx
         if frames.ends_at_a_boundary(tx):
-            keeps_sides = self.form in self.site.returns
-            self.site.returns.add(self.form)
-            body_states.split_where_read(tx, self.site)
-            if not keeps_sides:
-                self.site.returns.remove(self.form)
+            is_read = Finding(Claim.DROPPED, self.site, self.form)
+            body_states.split_where_read(tx, self.site, is_read)
         self.merge_all()
 
     def merge_all(self) -> NoReturn:
         """Have the frame traced again without values like it."""
         if nesting_limits.is_in_half(self.output.current_tx):
             raise nesting_limits.Unreadable("a value that has two forms is read")
-        self.site.note_read(self.form)
-        raise SiteChanged(restart_reason=f"bcmend: {self.site.key} has to merge every live-out")
+        falsify(Finding(Claim.READ_APART, self.site, self.form))
 
     def require_both_sides(self, reader: LiveSite) -> None:
         """Ensure that ``reader`` gets both sides; else have the frame traced again."""
@@ -112,10 +110,9 @@ class UnreadPhi(LazyPhi):
 
     def store_sides(self) -> NoReturn:
         """Have the frame traced again with both sides and the condition stored."""
-        if self.form in self.site.returns:  # and yet they are not, since one of them is unbound
+        if not self.site.holds(Claim.DROPPED, self.form):  # and one of the sides is unbound
             self.ask()
-        self.site.returns.add(self.form)
-        raise SiteChanged(restart_reason=f"bcmend: {self.site.key} has its choice made later")
+        falsify(Finding(Claim.DROPPED, self.site, self.form))
 
     def require_both_sides(self, reader: LiveSite) -> None:
         self.store_sides()
@@ -190,8 +187,7 @@ class CellPhi(GatedPhi):
 
     def reconstruct(self, codegen: Any) -> None:
         """Have the frame traced again with a record that stores the side taken: it outlives it."""
-        self.site.outliving.add(self.form)
-        raise SiteChanged(restart_reason=f"bcmend: {self.site.key} has a variable that outlives it")
+        falsify(Finding(Claim.LOCAL, self.site, self.form))
 
 
 class StoredPhi(GatedPhi):
@@ -379,10 +375,10 @@ def merge_live_outs(join: Join, sides: tuple[Value, Value]) -> Build:
 
 def _merge_live_out(join: Join, position: int, one: Value, other: Value) -> Build:
     site, form, merger = join.site, join.form, join.merger
-    found = exit_flags.merge_exit(join, one, other, is_flag=position in site.flags[form])
+    found = exit_flags.merge_exit(join, one, other, is_flag=position in site.form(form).flags)
     if found is not None:
         return found
-    if form in site.reads:
+    if not site.holds(Claim.READ_APART, form):
         return merger.merge(one, other)
     known = len(merger.pairs)
     if not any(isinstance(side, LazyPhi) for side in (one, other)):
@@ -396,7 +392,7 @@ def _merge_live_out(join: Join, position: int, one: Value, other: Value) -> Buil
 
 def _phi_of(join: Join, sides: Sequence[Value]) -> LazyPhi:
     phi, unbound = (join.site, join.form, join.tx.output, sides), any(map(may_be_unbound, sides))
-    if unbound or join.form not in join.site.returns:
+    if unbound or join.site.holds(Claim.DROPPED, join.form):
         return UnreadPhi(*phi, unbound=unbound)
     return GatedPhi(*phi, predicate=join.predicate)
 

@@ -17,7 +17,7 @@ from bcmend.dynamo import compat, values
 from bcmend.dynamo.models import containers, exceptions, objects, texts
 from bcmend.dynamo.values import TensorValue, Value, example_of, is_unbacked
 from bcmend.tracing.effects import memory_form
-from bcmend.tracing.sites import strict
+from bcmend.tracing.search import strict
 from bcmend.tracing.sites.phi import Build, Merged, Phi
 from bcmend.tracing.sites.refusal import Refusal
 

@@ -16,7 +16,7 @@ from bcmend.tracing.numbers import predicates
 
 def has_truth(value: Value) -> bool:
     """Return whether the truth of a value is a question of tensors alone."""
-    # Raises ``SiteChanged`` if it is one once the frame is traced again with both sides stored.
+    # Raises ``Falsified`` if it is one once the frame is traced again with both sides stored.
     if isinstance(value, GatedPhi):
         return all(map(has_truth, value.sides))
     if isinstance(value, UnreadPhi) and all(has_truth(side) for side in value.sides):

@@ -19,8 +19,9 @@ from torch.fx import Node
 from bcmend.dynamo import compat
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.trace_state import Phase, at_the_end_of_a_graph
+from bcmend.tracing.search.assumptions import Claim, Finding
+from bcmend.tracing.search.falsified import falsify, weaken
 from bcmend.tracing.sites import body_states
-from bcmend.tracing.sites.refusal import SiteChanged
 
 #: More numbers are no sizes, and a guard on them would cost.
 _NUMBERS: Final = 16
@@ -44,14 +45,17 @@ def buffer_of(tx: compat.Tracer, node: Node) -> Buffer | None:
     if not isinstance(source.base, compat.UnspecializedParamBufferSource):
         return None
     tensor = given.example
-    if source.name in _changing(tx.output) or not _is_small(tensor) or _is_aliased(node, tensor):
+    if (
+        not _state(tx.output).holds(Claim.CONSTANT, source.name)
+        or not _is_small(tensor)
+        or _is_aliased(node, tensor)
+    ):
         return None
     return Buffer(node, tensor, source)
 
 
-def _changing(output: compat.OutputGraph) -> set[str]:
-    """Return where the frame has found buffers that did not stay as they were."""
-    return body_states.state_of(output.root_tx.f_code).changing
+def _state(output: compat.OutputGraph) -> body_states.BodyState:
+    return body_states.state_of(output.root_tx.f_code)
 
 
 def _is_small(tensor: Any) -> bool:
@@ -90,7 +94,7 @@ def rely_on(tx: compat.Tracer, buffers: list[Buffer], is_written: Callable[[Node
     for each in buffers:
         if all(each.tensor is not other.tensor for other in relied):
             relied.append(each)
-        compat.install_guard(compat.Guard(each.source, _guard_on(each.tensor, _changing(output))))
+        compat.install_guard(compat.Guard(each.source, _guard_on(each.tensor, _state(output))))
 
 
 def _check(output: compat.OutputGraph, is_written: Callable[[Node], bool]) -> None:
@@ -107,12 +111,12 @@ def _check(output: compat.OutputGraph, is_written: Callable[[Node], bool]) -> No
         if is_written(each.node) or each.source.base in replaced
     }
     if found:
-        _changing(output).update(found)
-        raise SiteChanged(restart_reason="bcmend: the call changes a buffer that it reads")
+        state = _state(output)
+        falsify(*(Finding(Claim.CONSTANT, state, name, evidence=name) for name in sorted(found)))
 
 
 def _guard_on(
-    tensor: torch.Tensor, changing: set[str]
+    tensor: torch.Tensor, state: body_states.BodyState
 ) -> Callable[[compat.GuardBuilderBase, compat.Guard], None]:
     known: Any = tensor.tolist()
     own = weakref.ref(tensor)
@@ -122,7 +126,7 @@ def _guard_on(
             if given.tolist() == known:
                 return True
             if own() is None or given is own():  # else it may be that of another module
-                changing.add(guard.name)
+                weaken(Finding(Claim.CONSTANT, state, guard.name, evidence=guard.name))
             return False
 
         assert isinstance(builder, compat.GuardBuilder)

@@ -19,7 +19,7 @@ from bcmend.tracing.effects.operator_runs import CALLERS, is_in_place, run
 from bcmend.tracing.effects.random_draws import may_draw
 from bcmend.tracing.numbers import constant_buffers, slices, written_memory
 from bcmend.tracing.numbers.written_memory import is_written, parts_of, storages
-from bcmend.tracing.sites import strict
+from bcmend.tracing.search import strict
 from bcmend.tracing.sites.refusal import Refusal, attempt
 
 #: More elements are not worth it: what is asked for are sizes. An operation on

@@ -40,9 +40,10 @@ from bcmend.tracing.numbers.dead_numbers import (
     symbols_of_form,
     symbols_taken,
 )
+from bcmend.tracing.search.assumptions import Claim, Finding
+from bcmend.tracing.search.falsified import falsify
 from bcmend.tracing.sites import body_states, capture_mode
 from bcmend.tracing.sites.lifted_inputs import before_arms
-from bcmend.tracing.sites.refusal import SiteChanged
 
 #: Of an integer and a fraction: what holds for the fraction holds for the integer below it.
 _TIGHT_BELOW: Final = frozenset([operator.gt, operator.le])
@@ -75,8 +76,7 @@ def _begin(tx: compat.Tracer) -> None:
 
     def leave() -> NoReturn:
         body_states.take_ahead(tx)
-        body_states.state_of(code).leave_numbers()
-        raise SiteChanged(restart_reason="bcmend: a number out of a tensor shapes another")
+        falsify(Finding(Claim.NUMBERS, body_states.state_of(code)))
 
     def finish(module: GraphModule) -> None:
         size_questions.complete(environment)

@@ -13,7 +13,7 @@ from bcmend.dynamo import compat
 from bcmend.dynamo.values import Value, constant, example_of
 from bcmend.tracing.deopt import record_timing
 from bcmend.tracing.output import deferred_exceptions, record_builder
-from bcmend.tracing.sites.refusal import SiteChanged
+from bcmend.tracing.search.falsified import falsify
 from bcmend.tracing.sites.site_table import LiveSite
 
 _PLAIN: Final = (compat.ConstantVariable, compat.TensorVariable, compat.SymNodeVariable)
@@ -42,8 +42,7 @@ def add(tx: compat.Tracer, site: LiveSite, trial: Value, facts: Value, inputs: V
         return
     if not deferred_exceptions.can_exit(tx, site):
         if deferred_exceptions.handled_by_a_caller(tx):
-            site.withdraw("handler-in-caller", "an argument may fail")
-            raise SiteChanged(restart_reason="bcmend: an argument may fail")
+            falsify(site.unmendable("handler-in-caller", "an argument may fail"))
         return
     stored = [
         record_builder.snapshot(tx, site, value) if position in used else constant(None)

@@ -21,7 +21,9 @@ from bcmend.tracing.effects.operator_runs import storage_of
 from bcmend.tracing.numbers import predicates, size_questions
 from bcmend.tracing.output import object_snapshot, record_builder, record_settings, streams
 from bcmend.tracing.output.record_builder import Draft
-from bcmend.tracing.sites import nesting_limits, refusal, site_table
+from bcmend.tracing.search.assumptions import Claim
+from bcmend.tracing.search.falsified import falsify
+from bcmend.tracing.sites import nesting_limits, site_table
 from bcmend.tracing.sites.refusal import Refusal, attempt
 from bcmend.tracing.sites.site_table import LiveSite
 from bcmend.tracing.speculation import arm_failures
@@ -46,8 +48,8 @@ def defer_raising_arm(
         site.refuse(*(site_table.recent_refusal() or failure.refusal))
         return None
     if failure.spoiled:
-        site.withdraw("arm-effects", "the arm that raises changes the form of a tensor in place")
-        raise refusal.SiteChanged(restart_reason="bcmend: a tensor has another form")
+        detail = "the arm that raises changes the form of a tensor in place"
+        falsify(site.unmendable("arm-effects", detail))
     raising = 0 if isinstance(traced[0], ArmFailure) else 1
     predicate = predicate_of(tx, site, condition)
     if raising == 1:
@@ -105,7 +107,11 @@ def can_exit(tx: compat.Tracer, site: LiveSite) -> bool:
     if record_builder.is_in_a_body(tx):
         return False
     at_boundary = frames.ends_at_a_boundary(tx)
-    return side_exits.are_possible(tx, at_boundary=at_boundary) and site_table.may_have_exit(site)
+    return (
+        side_exits.are_possible(tx, at_boundary=at_boundary)
+        and site.holds(Claim.FAILS)
+        and site.holds(Claim.THROWN_AWAY)
+    )
 
 
 def make_side_exit(
@@ -149,16 +155,14 @@ def make_record(
         return True
     if record_builder.is_in_a_body(tx):
         if not raises:
-            site.withdraw("not-captured", record_builder.IN_A_BODY)
-            raise refusal.SiteChanged(restart_reason=f"bcmend: {record_builder.IN_A_BODY}")
+            falsify(site.unmendable("not-captured", record_builder.IN_A_BODY))
         site.refuse("not-captured", record_builder.IN_A_BODY)
         return False
     snapshot = attempt(lambda: _as_of_now(tx, site, action, inputs, is_check=raises))
     if isinstance(snapshot, Refusal):
         if record_timing.is_wanted(tx, site, raises=raises):
             record_timing.must_wait(tx.output)
-        site.withdraw(snapshot.slug, snapshot.detail)
-        raise refusal.SiteChanged(restart_reason="bcmend: a value cannot be kept")
+        falsify(site.unmendable(snapshot.slug, snapshot.detail))
     action, inputs = record_settings.as_of_now(tx, *snapshot)
     record_builder.append(tx, replace(draft, action=action, inputs=inputs))
     return True

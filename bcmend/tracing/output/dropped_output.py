@@ -60,7 +60,7 @@ def is_left_out(key: str, called: tuple[Any, ...]) -> bool:
     ``called`` is what ``recording`` is given of the callee (``rewrite.sites.plan.Callee``).
     """
     site = site_table.find(key)
-    is_kept = site is None or not site.active or site.output == "keep"
+    is_kept = site is None or not site.active or site.policy.output == "keep"
     return not is_kept and is_output(called)
 
 

@@ -29,7 +29,9 @@ from bcmend.tracing.effects import watches, written_objects
 from bcmend.tracing.effects.change_counts import changes
 from bcmend.tracing.effects.reach import Reach
 from bcmend.tracing.effects.text_reach import TextReach
-from bcmend.tracing.sites import encoding, refusal
+from bcmend.tracing.search.assumptions import Claim, Finding
+from bcmend.tracing.search.falsified import falsify
+from bcmend.tracing.sites import encoding
 from bcmend.tracing.sites.site_table import LiveSite
 
 _IMMUTABLE = (compat.ConstantVariable, compat.SymNodeVariable, compat.TensorVariable)
@@ -70,10 +72,8 @@ class Moment:
         text = self.text.reach
         return text.is_open or identity in text.identities or identity in self.behind.identities
 
-    def give_up(self, detail: str) -> bool:
-        """Withdraw the site, and return true."""
-        self.site.withdraw("cannot-snapshot", detail)
-        return True
+    def unkept(self, detail: str) -> Finding:
+        return self.site.unmendable("cannot-snapshot", detail)
 
 
 class Text:
@@ -112,7 +112,7 @@ def of_objects(
         (owner, name): _attribute(tx, owner, name)
         for owner in owners
         if type(owner.value).__dictoffset__ != 0
-        for name in sorted(site.stored_later)
+        for name in sorted(site.all_found(Claim.NOT_STORED))
     }
     rows: list[Value] = []
     for (owner, name), value in present.items():
@@ -227,7 +227,7 @@ def _moment(
         owners,
         put_back,
         frozenset(each.realize() for each in present.values() if each is not None),
-        frozenset(site.stored_later),
+        frozenset(site.all_found(Claim.NOT_STORED)),
         frozenset(map(id, written)),
         _reach(tx, written),
         _text(tx, inside),
@@ -247,8 +247,7 @@ def _read_attribute(inner: Any, self: Any, tx: compat.Tracer, name: str) -> Valu
     """Read an attribute; withdraw output that should have changed the object by now."""
     for moment in _MOMENTS.of(tx.output):
         if id(self.value) in moment.written and self.source is not None:
-            moment.give_up("the call reads an object that the output changes")
-            raise refusal.SiteChanged(restart_reason="bcmend: what output changes is read")
+            falsify(moment.unkept("the call reads an object that the output changes"))
     found: Value = inner(self, tx, name)
     return found
 
@@ -295,7 +294,7 @@ def require_closed(
     """
     known = tx.output.side_effects.id_to_variable.items()
     found = [moment for moment in _MOMENTS.of(tx.output) if moment.site in sites]
-    withdrawn = False
+    withdrawn: list[Finding] = []
     for container in containers if found else ():
         for moment in found:
             held = [container, moment.owners.get(container, container)]
@@ -303,28 +302,29 @@ def require_closed(
                 any(one is each for each in held) and moment.may_show(key) for key, one in known
             )
             if is_behind or not moment.inside.isdisjoint(held):
-                withdrawn = moment.give_up("what an object holds is changed behind it in an arm")
+                detail = "what an object holds is changed behind it in an arm"
+                withdrawn.append(moment.unkept(detail))
     if withdrawn:
-        raise refusal.SiteChanged(restart_reason="bcmend: an object is changed in an arm")
+        falsify(*withdrawn)
 
 
 def _check(effects: Any, moments: Iterable[Moment]) -> None:
     """Restart the trace if a record would show what was not there yet."""
     looked_at = (one for one in moments if not one.is_text or one.text.reach.is_own)
-    changed = [moment for moment in looked_at if _has_changed(effects, moment)]
-    if changed:
-        raise refusal.SiteChanged(restart_reason="bcmend: an object is changed later")
+    found = [finding for moment in looked_at for finding in _changes(effects, moment)]
+    if found:
+        falsify(*found)
 
 
-def _has_changed(effects: Any, moment: Moment) -> bool:
-    """Return whether the objects of a record are changed later, other than in its snapshots.
+def _changes(effects: Any, moment: Moment) -> list[Finding]:
+    """Return the finding that objects of a record are changed later, other than in its snapshots.
 
-    Withdraws the site, or notes what the next trace has to snapshot.
+    That withdraws the site, or says what the next trace has to snapshot.
     """
     identity = {known: key for key, known in effects.id_to_variable.items()}
     seen = _seen_by_the_call(effects, moment, identity)
     if seen:
-        return moment.give_up(seen)
+        return [moment.unkept(seen)]
     shown = _shown(effects, moment, identity)
 
     def is_held(each: Value) -> bool:
@@ -337,18 +337,20 @@ def _has_changed(effects: Any, moment: Moment) -> bool:
         is_copied = type(each) in _COPIED or isinstance(each, compat.TensorVariable)
         holding = _names_of(effects, moment, each, identity.get(each)) if is_copied else set()
         if not holding - moment.known:
-            return moment.give_up("what an object holds is changed later")
+            return [moment.unkept("what an object holds is changed later")]
         names |= holding
     for owner, later in _stored_later(effects, moment):
         if not is_held(owner):
             continue
         if later <= moment.known or not _can_be_put_back(owner, moment, later):
-            return moment.give_up(f"{', '.join(sorted(later))} of an object is stored later")
+            return [moment.unkept(f"{', '.join(sorted(later))} of an object is stored later")]
         names |= later
     if names and moment.is_text:
-        return moment.give_up(f"{min(names)} of an object is stored in the call")
-    moment.site.stored_later |= names
-    return bool(names)
+        return [moment.unkept(f"{min(names)} of an object is stored in the call")]
+    return [
+        Finding(Claim.NOT_STORED, moment.site, name, evidence=name)
+        for name in sorted(names - moment.known)
+    ]
 
 
 def _seen_by_the_call(effects: Any, moment: Moment, identity: dict[Value, int]) -> str:

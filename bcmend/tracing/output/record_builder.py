@@ -28,6 +28,7 @@ from bcmend.tracing.deopt import record_timing, rerun_policy, side_exits
 from bcmend.tracing.effects import watches
 from bcmend.tracing.inline import inline_records
 from bcmend.tracing.output import outlet, tensor_copies
+from bcmend.tracing.search.assumptions import Claim, Finding
 from bcmend.tracing.sites import encoding
 from bcmend.tracing.sites.phi import Phi
 from bcmend.tracing.sites.refusal import Refusal
@@ -165,11 +166,9 @@ def _require_nothing_hidden_behind(tx: compat.Tracer, draft: Draft) -> None:
     if not is_late or (draft.is_statement and record_timing.is_wanted(tx, site, raises=True)):
         return
 
-    def leave(name: str) -> None:
-        site.withdraw("hidden-state", name)
-        site.side_exits = False
-
-    watches.add_hidden(tx, leave)
+    watches.add_hidden(
+        tx, lambda name: [site.unmendable("hidden-state", name), Finding(Claim.FAILS, site)]
+    )
 
 
 def records_until_now(tx: compat.Tracer) -> Iterator[Value]:
@@ -219,7 +218,7 @@ def snapshot(tx: compat.Tracer, site: LiveSite, value: Value) -> Value:
         kind = objects.class_of(value)
         if _shows_its_state(kind):
             what = f"{kind.__qualname__}, which is changed later"
-            watches.add_object(tx, value, lambda: site.withdraw("cannot-snapshot", what))
+            watches.add_object(tx, value, site.unmendable("cannot-snapshot", what))
     return value
 
 

@@ -15,7 +15,8 @@ from bcmend.dynamo.models import exceptions, objects
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.values import Value, constant, example_of
 from bcmend.tracing.output import exception_flow
-from bcmend.tracing.sites.refusal import Refusal, SiteChanged, attempt
+from bcmend.tracing.search.falsified import falsify
+from bcmend.tracing.sites.refusal import Refusal, attempt
 from bcmend.tracing.sites.site_table import LiveSite
 
 #: Whether a record shows an exception that the trace may change from then on.
@@ -43,8 +44,7 @@ def as_of_now(
         return action, inputs
     rows = attempt(lambda: _shown(tx, [*handled, *given], with_tracebacks=shows_tracebacks))
     if isinstance(rows, Refusal):
-        site.withdraw(rows.slug, rows.detail)
-        raise SiteChanged(restart_reason="bcmend: an exception is not known")
+        falsify(site.unmendable(rows.slug, rows.detail))
     if not rows:
         return action, inputs
     function = values.function_of(tx, tracebacks.call_handling)

@@ -16,7 +16,7 @@ from bcmend.dynamo.models import translators
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.trace_state import Phase, at_the_end
 from bcmend.knowledge.callable_names import WARNING_FUNCTIONS
-from bcmend.tracing.sites.refusal import SiteChanged
+from bcmend.tracing.search.falsified import falsify
 from bcmend.tracing.sites.site_table import LiveSite
 
 _STREAMS: Final = frozenset(["stdout", "stderr"])
@@ -48,9 +48,8 @@ def _check(effects: Any, writing: list[LiveSite]) -> None:
     changed = next(_changed(effects), None)
     if changed is None or not writing:  # the arms with these statements may have been refused
         return
-    for site in writing:
-        site.withdraw("cannot-snapshot", f"{changed} changed in the call")
-    raise SiteChanged(restart_reason=f"bcmend: {changed} changed")
+    detail = f"{changed} changed in the call"
+    falsify(*(site.unmendable("cannot-snapshot", detail) for site in writing))
 
 
 def _changed(effects: Any) -> Iterator[str]:

@@ -28,6 +28,7 @@ from bcmend.tracing.effects import watches
 from bcmend.tracing.effects.change_counts import changes
 from bcmend.tracing.effects.costs import bytes_of
 from bcmend.tracing.effects.operator_runs import storage_of
+from bcmend.tracing.search.assumptions import Claim, Finding
 from bcmend.tracing.sites.site_table import LiveSite
 
 Tensor: TypeAlias = compat.TensorVariable
@@ -58,12 +59,12 @@ def _made(tx: compat.Tracer) -> _Made:
 
 def _note_sizes(made: _Made) -> None:
     for site, size in made.sizes.items():
-        site.clone_bytes = int(size) if math.isfinite(size) else None
+        site.outcome.clone_bytes = int(size) if math.isfinite(size) else None
 
 
 def is_due(tx: compat.Tracer, site: LiveSite) -> bool:
     """Return whether the next tensor that ``site`` stores has to be copied, as far as is known."""
-    return _made(tx).numbers[site] in site.copied
+    return not site.holds(Claim.UNCHANGED, _made(tx).numbers[site])
 
 
 def unchanged(tx: compat.Tracer, site: LiveSite, value: Tensor) -> Tensor:
@@ -73,8 +74,8 @@ def unchanged(tx: compat.Tracer, site: LiveSite, value: Tensor) -> Tensor:
     made.numbers[site] += 1
     made.sizes.setdefault(site, 0)
     example = example_of(value)
-    if number not in site.copied and not lies_in_differentiable(value):
-        watches.add(tx, example, lambda: site.copied.add(number))
+    if site.holds(Claim.UNCHANGED, number) and not lies_in_differentiable(value):
+        watches.add(tx, example, Finding(Claim.UNCHANGED, site, number))
         return value
     key = tx.output.current_tracer, value, changes(example)
     if key not in made.copies:

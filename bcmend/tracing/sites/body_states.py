@@ -8,6 +8,7 @@ withdraw the sites that the failed trace had mended.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from enum import Enum, auto
 from types import CodeType, FunctionType
 from typing import Any, Final
 
@@ -15,15 +16,14 @@ from bcmend.analysis import run_once
 from bcmend.dynamo import compat, frames
 from bcmend.dynamo.models import translators
 from bcmend.dynamo.slots import Slot
-from bcmend.tracing.sites import site_table, strict, suspects
+from bcmend.tracing.search import strict
+from bcmend.tracing.search.assumptions import Claim, Finding, assume_again
+from bcmend.tracing.search.falsified import Rewritten, weaken
+from bcmend.tracing.sites import site_table, suspects
 from bcmend.tracing.sites.findings import BodyState as BodyState
 from bcmend.tracing.sites.findings import Stop as Stop
 from bcmend.tracing.sites.findings import with_code
 from bcmend.tracing.sites.session import SESSION
-
-#: A body is mended further at most so many times for one call. Each try is a trace; of 59
-#: patterns of the corpus, drawn at random, none takes more than one.
-MOST_TRIES: Final = 64
 
 
 def state_of(code: CodeType, *, is_body: bool = False) -> BodyState:
@@ -32,35 +32,19 @@ def state_of(code: CodeType, *, is_body: bool = False) -> BodyState:
     Code that Dynamo compiles and that no boundary has called as its body has a state as well, such
     as that of the function in which a frame goes on behind a break. Its graphs may break.
     """
-    return SESSION.bodies.setdefault(code, lambda: BodyState(may_break=not is_body))
+    return SESSION.bodies.setdefault(code, lambda: BodyState(code.co_qualname, is_body))
 
 
 def begin_anew(bodies: Iterable[CodeType]) -> None:
-    """Ask for whole bodies, with numbers of tensors, whatever came of it before."""
+    """Assume of bodies all that was assumed at first, whatever came of it before."""
     for state in filter(None, map(SESSION.bodies.get, bodies)):
-        state.may_break = state.leaves_numbers = False
-        state.tries = 0
+        state.findings = {}
 
 
 def may_break(code: CodeType) -> bool:
     """Return whether graph breaks are allowed: in a body only once they could not be helped."""
     state = SESSION.bodies.get(code)
     return state is None or state.may_break
-
-
-class MendedFurther(compat.Unsupported):
-    """The code being traced has meanwhile been mended further, and is to be traced anew."""
-
-    def __init__(self) -> None:
-        super().__init__("bcmend: mended where an arm stopped")
-
-
-class CodeSplit(BaseException):
-    """The code being traced has meanwhile been split, and is to be traced anew.
-
-    No ``Exception``: Dynamo takes any of those for "no" where it asks a value something. Raised
-    only where a boundary waits for it.
-    """
 
 
 class TooManyVariants(BaseException):
@@ -82,8 +66,13 @@ def without_numbers(body: FunctionType, state: BodyState) -> FunctionType:
     """Return the function to call where numbers of tensors are left to Dynamo."""
     if state.spare is None:
         state.spare = body.__code__.replace()
-        state_of(state.spare, is_body=True).may_break = True
+        let_break(state_of(state.spare, is_body=True), "a number would make one variant too many")
     return with_code(body, state.spare)
+
+
+def let_break(state: BodyState, evidence: str) -> None:
+    """Allow graph breaks in a body."""
+    weaken(Finding(Claim.WHOLE, state, evidence=evidence))
 
 
 #: Whether a trace has come to a range up to a number that is not known.
@@ -96,8 +85,7 @@ def mend_inside(tx: compat.Tracer, error: compat.Unsupported | compat.UserError)
     Turns of a loop over a range that is not known are arms too: its number is had first.
 
     Raises:
-        MendedFurther: something was mended.
-        CodeSplit: numbers are computed in front of the graph.
+        Rewritten: something was mended, or numbers are computed in front of the graph.
     """
     if HAS_OPEN_RANGES.of(tx.output):
         take_ahead(tx)
@@ -117,7 +105,7 @@ def mend_at_questions(tx: compat.Tracer) -> None:
     """Mend the jumps at such questions, for a loop that is too long to be unrolled.
 
     Raises:
-        MendedFurther: something was mended.
+        Rewritten: something was mended.
     """
     for stops in _QUESTIONS.of(tx.output):
         _mend_at(tx, stops, None)
@@ -127,85 +115,102 @@ def _mend_at(tx: compat.Tracer, stops: list[Stop], cause: BaseException | None) 
     captured_whole = tx.one_graph or tx.error_on_graph_break
     is_awaited = not may_break(tx.output.root_tx.f_code)
     if captured_whole and is_awaited and SESSION.patcher.mend_where_stopped(stops):
-        raise MendedFurther from cause
+        raise Rewritten from cause
 
 
-def split_where_read(tx: compat.Tracer, site: site_table.LiveSite | None) -> None:
+def split_where_read(
+    tx: compat.Tracer, site: site_table.LiveSite | None, *findings: Finding
+) -> None:
     """Split the code being traced where it is, for it reads what ``site`` has left.
 
+    ``findings`` are then made.
+
     Raises:
-        CodeSplit: that was possible.
+        Rewritten: that was possible.
     """
-    _trace_anew_if(tx, lambda stops: SESSION.patcher.split_where_read(stops, site))
+
+    def split(stops: list[Stop]) -> bool:
+        is_split = SESSION.patcher.split_where_read(stops, site)
+        return is_split and (weaken(*findings) or True)
+
+    _trace_anew_if(tx, split)
 
 
 def mask_loop(tx: compat.Tracer) -> None:
     """Rewrite the loop that is being traced, so that it can skip iterations.
 
     Raises:
-        CodeSplit: that was possible.
+        Rewritten: that was possible.
     """
     _trace_anew_if(tx, SESSION.patcher.mask_loop)
 
 
 def _trace_anew_if(tx: compat.Tracer, rewrite: Callable[[list[Stop]], bool]) -> None:
-    """Raise ``CodeSplit`` if the frames being traced may be changed, and ``rewrite`` does it."""
+    """Raise ``Rewritten`` if the frames being traced may be changed, and ``rewrite`` does it."""
     state = state_of(tx.output.root_tx.f_code)
-    if state.may_break or state.tries >= MOST_TRIES:
+    if state.may_break:
         return
     stops = list(map(_stop_at, frames.outwards(tx)))
     if stops and rewrite(stops):
-        raise CodeSplit
+        raise Rewritten
 
 
 def take_ahead(tx: compat.Tracer) -> None:
     """Have the numbers that the trace has noted computed in front of the graph, if there are any.
 
     Raises:
-        CodeSplit: there are.
+        Rewritten: there are.
     """
     state = state_of(tx.output.root_tx.f_code)
-    if not state.may_break and state.tries < MOST_TRIES and state.have_numbers():
-        raise CodeSplit
+    if not state.may_break and state.have_numbers():
+        raise Rewritten
 
 
-def try_again(
+class Next(Enum):
+    """How a call goes on after its body was not captured."""
+
+    AGAIN = auto()  # the body is traced again
+    PLAINLY = auto()  # the call runs in plain Python
+
+
+def next_try(
     state: BodyState,
     generation: int,
     error: compat.TorchDynamoException
     | compat.GuardOnDataDependentSymNode
-    | CodeSplit
+    | Rewritten
     | IndexError,
-) -> bool:
-    """Change something so that the next try may do better; ``False`` if nothing is left."""
+) -> Next:
+    """Assume less of a body that was not captured, so that its next trace does better."""
     with state.lock:
         if state.generation != generation:
-            return True  # another thread met the same failure and has acted on it
+            return Next.AGAIN  # another thread met the same failure and has acted on it
         state.generation += 1
-        state.tries += 1
-        if state.tries > MOST_TRIES:
-            return False
-        if isinstance(error, (MendedFurther, CodeSplit)):
-            return True
+        if isinstance(error, Rewritten):
+            return Next.AGAIN
         behind = _behind(error)
         if isinstance(behind, (compat.Unsupported, compat.UserError)):
             stops = _stops(error, behind)
-            if SESSION.patcher.mend_where_stopped(stops):
-                return True
-            if state.have_numbers(_asked_about(error)):
-                return True
-            state.runs_plainly = not state.has_set_up and _sets_up(stops)
-            state.has_set_up |= state.runs_plainly
-            state.may_break = not state.runs_plainly
+            if not (
+                SESSION.patcher.mend_where_stopped(stops) or state.have_numbers(_asked_about(error))
+            ):
+                if _sets_up(stops) and weaken(Finding(Claim.SETTLED, state)):
+                    return Next.PLAINLY
+                let_break(state, "")
         elif isinstance(error, compat.TorchRuntimeError) and SESSION.patcher.call_on_the_host(
             _stops(error)
         ):
-            return True
+            pass
         elif not (state.have_numbers(_asked_about(error)) or state.leave_numbers()):
             strict.require_foreign(error)
             if not suspects.withdraw_recent("not-captured", summary(error)):
-                state.may_break = True
-        return True
+                let_break(state, summary(error))
+        return Next.AGAIN
+
+
+def note_captured(state: BodyState) -> None:
+    """Let a later call of a captured body run in plain Python again, should it set something up."""
+    assume_again(state, Claim.SETTLED)
 
 
 def is_of_the_program(error: BaseException) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bcmend.dynamo import compat, frames
 from bcmend.names import BUFFER
+from bcmend.tracing.search.assumptions import Claim
 from bcmend.tracing.sites import body_states
 
 
@@ -17,7 +18,7 @@ def in_mended_code(tx: compat.Tracer) -> bool:
     return bool(
         tx.error_on_graph_break
         and root.symbolic_locals.get(BUFFER) is not None
-        and not body_states.state_of(root.f_code).leaves_numbers
+        and body_states.state_of(root.f_code).holds(Claim.NUMBERS)
     )
 
 

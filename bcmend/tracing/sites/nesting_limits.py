@@ -21,8 +21,9 @@ from torch.fx import Graph, Node
 from bcmend.dynamo import compat
 from bcmend.dynamo.slots import Slot
 from bcmend.names import SPLIT
+from bcmend.tracing.search.assumptions import Claim, Finding
+from bcmend.tracing.search.falsified import falsify, weaken
 from bcmend.tracing.sites import body_states
-from bcmend.tracing.sites.refusal import SiteChanged
 from bcmend.tracing.sites.site_table import LiveSite
 
 #: Branches that may be nested. Of a chain of returns 24 take 9 times as long to trace as two (1.6
@@ -91,10 +92,13 @@ def inside(tx: compat.Tracer, site: LiveSite) -> Iterator[None]:
         yield
     except TooDeep as reason:
         body_states.mend_at_questions(tx)
-        site.refuse("too-deep", _with_loop(tx, str(reason)))
+        detail = _with_loop(tx, str(reason))
+        site.refuse("too-deep", detail)
+        found = Finding(Claim.MENDED_NOW, site, evidence=detail, slug="too-deep")
         if len(chain.sites) > 1:
+            weaken(found)
             raise
-        raise SiteChanged(restart_reason=f"bcmend: {site.key} is left alone") from None
+        falsify(found)
     finally:
         chain.sites.pop()
 

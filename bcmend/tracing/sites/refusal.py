@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from bcmend.dynamo import compat
-
 T = TypeVar("T")
 
 #: Slugs of ways that have others behind them; all other slugs are those of ``bcmend.reasons``.
@@ -35,10 +33,6 @@ def attempt(make: Callable[[], T]) -> T | Refusal:
         return make()
     except Refusal as refusal:
         return refusal.with_traceback(None)  # it would keep the frames of the attempt alive
-
-
-class SiteChanged(compat.UnspecializeRestartAnalysis):
-    """Restarts the tracing of a frame after a site has been switched."""
 
 
 class HalfWritten(Exception):

@@ -78,37 +78,6 @@ def met_at(places: Container[tuple[str, int | None]]) -> list[tuple[LiveSite, Co
     ]
 
 
-def is_refused_for_this_call(site: LiveSite) -> bool:
-    """Return whether another frame of the outermost call found that a site has to stay.
-
-    Tracing the arms again in each frame that a broken graph leaves would come to the same.
-    """
-    return site.key in RECENT.refused_for_this_call
-
-
-def begin_call() -> None:
-    """Forget what an earlier outermost call of this thread found."""
-    RECENT.refused_for_this_call.clear()
-    for site in RECENT.read:
-        site.reads.clear()
-    RECENT.read.clear()
-    RECENT.without_exit.clear()
-
-
-def leave_without_exit(site: LiveSite) -> None:
-    """Make no side exit for a site in the traces of the outermost call being made."""
-    RECENT.without_exit.add(site.key)
-
-
-def allow_exits_again() -> None:
-    """Forget for which sites no side exits are made, since the frame will be another one."""
-    RECENT.without_exit.clear()
-
-
-def may_have_exit(site: LiveSite) -> bool:
-    return site.side_exits and site.key not in RECENT.without_exit
-
-
 def forget_refusal() -> None:
     RECENT.refusal = None
 

@@ -14,6 +14,8 @@ import weakref
 from types import CodeType
 from typing import Final
 
+from bcmend.tracing.search.assumptions import Claim, Finding, assume_again
+from bcmend.tracing.search.falsified import weaken
 from bcmend.tracing.sites import site_table
 from bcmend.tracing.sites.site_table import LiveSite
 
@@ -53,11 +55,11 @@ def look_at(root: CodeType) -> None:
         _SEARCH.root = weakref.ref(root)
 
 
-def withdraw_recent(slug: str, detail: str) -> bool:
-    """Withdraw some of the sites mended since ``clear_recent``; return whether there were any."""
+def withdraw_recent(slug: str, detail: str) -> list[Finding]:
+    """Withdraw some of the sites mended since ``clear_recent``; return which, and why."""
     recent = site_table.recent_sites()
     if not recent:
-        return False
+        return []
     site_table.clear_recent()
     failure = re.sub(r"\d+", "", detail)
     if failure == _SEARCH.failure:
@@ -74,14 +76,14 @@ def withdraw_recent(slug: str, detail: str) -> bool:
     else:
         _SEARCH.on_trial = [*recent, *(each for each in _SEARCH.innocent if each not in recent)]
         _SEARCH.innocent.clear()
-    for site in _SEARCH.on_trial:
-        site.withdraw(slug, detail)
-    return True
+    found = [site.unmendable(slug, detail) for site in _SEARCH.on_trial]
+    weaken(*found)
+    return found
 
 
 def _most_suspect(sites: list[LiveSite]) -> list[LiveSite]:
     for lowering in _ASK_MOST:
-        found = [each for each in sites if each.lowering == lowering]
+        found = [each for each in sites if each.outcome.lowering == lowering]
         if found:
             return found[:1] if len(found) <= _MOST_ALONE else found
     return sites
@@ -100,7 +102,7 @@ def acquit() -> None:
 
 
 def _switch_on(site: LiveSite) -> None:
-    site.withdrawn = site.detail = ""
+    assume_again(site, Claim.MENDED)
 
 
 def _end() -> None:

@@ -21,7 +21,8 @@ from bcmend.dynamo.values import Value
 from bcmend.knowledge.interruptions import is_interruption
 from bcmend.reasons import REASONS
 from bcmend.tracing.numbers import dead_numbers, filled_masks, float_tensors, scalars
-from bcmend.tracing.sites import body_states, nesting_limits, strict
+from bcmend.tracing.search import strict
+from bcmend.tracing.sites import body_states, nesting_limits
 from bcmend.tracing.sites.lifted_inputs import Entry, Lifted
 from bcmend.tracing.sites.refusal import Refusal
 from bcmend.tracing.speculation import (
@@ -275,7 +276,7 @@ def trace_arm(
             return ArmTrace(
                 result, graph, dict(lifted), effects, tuple(records), lifted.entries, tuple(found)
             )
-        except (compat.RestartAnalysis, compat.SkipFrame, body_states.MendedFurther):
+        except (compat.RestartAnalysis, compat.SkipFrame):
             raise
         except nesting_limits.Unreadable as problem:
             world.put_slots_back()

@@ -167,7 +167,7 @@ def _check(inner: Any, self: Any, rv: list[Value], tx: compat.Tracer) -> None:
         inner(self, rv, tx)
     except (compat.Unsupported, compat.RequiresGradRestartAnalysis):
         for site in _SITES.of(self):
-            raise withdraw(site, "what leaves the graph requires gradients only so") from None
+            withdraw(site, "what leaves the graph requires gradients only so")
         raise
 
 

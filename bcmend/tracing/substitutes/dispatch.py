@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from types import FunctionType
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from bcmend.dynamo import compat, frames, handlers, hooks
 from bcmend.dynamo.handlers import PASS, Answer
@@ -24,8 +24,9 @@ from bcmend.knowledge.replaced_calls import Substitute
 from bcmend.policy import Policy
 from bcmend.tracing.deopt import rerun_policy
 from bcmend.tracing.output import exception_flow
+from bcmend.tracing.search.falsified import falsify
 from bcmend.tracing.sites import capture_mode, site_table
-from bcmend.tracing.sites.refusal import Refusal, SiteChanged
+from bcmend.tracing.sites.refusal import Refusal
 from bcmend.tracing.sites.site_table import LiveSite
 
 
@@ -88,10 +89,9 @@ def is_patched(tx: compat.Tracer) -> Policy | None:
     return found
 
 
-def withdraw(site: LiveSite, detail: str) -> SiteChanged:
-    """Switch a substitution off, since the trace has shown that it is not equal; to be raised."""
-    site.withdraw("no-equal-substitute", detail)
-    return SiteChanged(restart_reason=f"bcmend: {site.key} withdrawn")
+def withdraw(site: LiveSite, detail: str, cause: BaseException | None = None) -> NoReturn:
+    """Switch a substitution off, since the trace has shown that it is not equal."""
+    falsify(site.unmendable("no-equal-substitute", detail), cause=cause)
 
 
 # What is called

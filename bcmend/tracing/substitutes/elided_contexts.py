@@ -51,7 +51,7 @@ class _Flags(compat.ContextWrappingVariable):
         self.cleanup_assert()
         inside = (node for node in tx.output.graph.nodes if id(node) not in self.nodes)
         if not all(_is_on_cpu(node.meta.get("example_value")) for node in inside):
-            raise withdraw(self.site, "a tensor in the block is not in the memory of the CPU")
+            withdraw(self.site, "a tensor in the block is not in the memory of the CPU")
         return constant(None)
 
     def module_name(self) -> str:
@@ -124,7 +124,7 @@ class _Lock(compat.ContextWrappingVariable):
             version != self.versions.get(key, 0)  # one that the block has met first is new
             for key, version in _versions(tx.output).items()
         ):
-            raise withdraw(self.site, "the block changes something that other threads may see")
+            withdraw(self.site, "the block changes something that other threads may see")
         return constant(None)
 
     def reconstruct(self, codegen: Any) -> None:

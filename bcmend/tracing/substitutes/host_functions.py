@@ -29,7 +29,7 @@ from bcmend.knowledge.effects import EffectFacts
 from bcmend.knowledge.interruptions import is_interruption
 from bcmend.knowledge.replaced_calls import Substitute
 from bcmend.tracing.output import deferred_exceptions
-from bcmend.tracing.sites import strict
+from bcmend.tracing.search import strict
 from bcmend.tracing.sites.body_states import Stop
 from bcmend.tracing.sites.session import SESSION
 from bcmend.tracing.substitutes import dispatch, host_calls

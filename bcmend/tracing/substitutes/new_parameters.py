@@ -153,7 +153,7 @@ def _fill(call: Call, result: Value, data: compat.TensorVariable) -> None:
         nodes = tx.output.graph.nodes
         users = _users(each for each in nodes if shares(each))
         if not users <= before:
-            raise dispatch.withdraw(call.site, "the tensor that it is made of is used elsewhere")
+            dispatch.withdraw(call.site, "the tensor that it is made of is used elsewhere")
 
     at_the_end_of_a_graph(tx.output, Phase.CHECK, examine)
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from bcmend.policy import Policy
 from bcmend.tracing.deopt import record_timing
-from bcmend.tracing.sites import site_table
-from bcmend.tracing.sites.refusal import SiteChanged
+from bcmend.tracing.search.assumptions import Claim, Finding
+from bcmend.tracing.search.falsified import Falsified, weaken
 from bcmend.tracing.sites.site_table import LiveSite
 
 
@@ -28,8 +29,8 @@ def _tracer(code: CodeType) -> Any:
     return SimpleNamespace(output=SimpleNamespace(root_tx=SimpleNamespace(f_code=code)))
 
 
-def _site(**policy: str) -> LiveSite:
-    return LiveSite("module.f:1", "output", _code.__code__, **policy)
+def _site(**policy: Any) -> LiveSite:
+    return LiveSite("module.f:1", "output", _code.__code__, Policy(**policy))
 
 
 INLINE, DEFERRED = _site(output="inline"), _site()
@@ -55,7 +56,7 @@ def test_a_record_inside_the_graph_takes_the_others_along(code: CodeType) -> Non
 
 
 def test_a_frame_whose_records_cannot_run_inside_defers_all_later_ones(code: CodeType) -> None:
-    with pytest.raises(SiteChanged):
+    with pytest.raises(Falsified):
         record_timing.must_wait(_tracer(code).output)
     tx = _tracer(code)
     record_timing.of(tx.output).has_inline = True
@@ -63,17 +64,17 @@ def test_a_frame_whose_records_cannot_run_inside_defers_all_later_ones(code: Cod
 
 
 def test_side_exits_are_possible_again_when_nothing_is_written_inside(code: CodeType) -> None:
-    site_table.leave_without_exit(DEFERRED)
-    assert not site_table.may_have_exit(DEFERRED)
-    with pytest.raises(SiteChanged):
+    weaken(Finding(Claim.THROWN_AWAY, DEFERRED))
+    assert not DEFERRED.holds(Claim.THROWN_AWAY)
+    with pytest.raises(Falsified):
         record_timing.must_wait(_tracer(code).output)
-    assert site_table.may_have_exit(DEFERRED)
+    assert DEFERRED.holds(Claim.THROWN_AWAY)
 
 
 def test_a_deferred_record_before_an_inline_one_has_all_run_inside(code: CodeType) -> None:
     tx = _tracer(code)
     record_timing.require_none_deferred(tx)  # there is none yet
     record_timing.of(tx.output).has_deferred = True
-    with pytest.raises(SiteChanged):
+    with pytest.raises(Falsified):
         record_timing.require_none_deferred(tx)
     assert record_timing.is_wanted(_tracer(code), DEFERRED, raises=False)

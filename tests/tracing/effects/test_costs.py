@@ -14,7 +14,7 @@ from torch.utils.flop_counter import flop_registry
 
 from bcmend.tracing.effects.costs import DECISION, bytes_of, flops_of, seconds_of
 from bcmend.tracing.effects.operator_runs import OperatorCall
-from bcmend.tracing.sites import strict
+from bcmend.tracing.search import strict
 from tests import own_faults
 
 MM = torch.ops.aten.mm.default

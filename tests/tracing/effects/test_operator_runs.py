@@ -25,7 +25,7 @@ from bcmend.tracing.effects.operator_runs import (
     storages_written,
     target_name,
 )
-from bcmend.tracing.sites import strict
+from bcmend.tracing.search import strict
 from tests import own_faults
 
 ATEN = torch.ops.aten

@@ -12,7 +12,9 @@ import torch
 from torch import Tensor
 
 from bcmend.tracing.effects import sharing
-from bcmend.tracing.sites.refusal import SiteChanged
+from bcmend.tracing.search.assumptions import Claim, Finding
+from bcmend.tracing.search.falsified import Falsified
+from bcmend.tracing.sites.site_table import LiveSite
 
 BASE, LONG = torch.arange(24.0), torch.zeros(40)
 VIEWS: dict[str, Callable[[], Tensor]] = {
@@ -78,7 +80,7 @@ def test_tensors_of_other_dtypes_and_layouts_may_overlap() -> None:
 class _Trace:
     def __init__(self) -> None:
         self.output: Any = SimpleNamespace()
-        self.given_up: list[str] = []
+        self.site = LiveSite("tests.site", "branch", (lambda: None).__code__)
 
     def result(self, name: str, *sides: Tensor, **known: Any) -> Tensor:
         example = torch.zeros(2)
@@ -86,10 +88,14 @@ class _Trace:
             self,
             example,
             sides,
-            lambda: self.given_up.append(name),
+            Finding(Claim.SHARED, self.site, name),
             **known,  # type: ignore[arg-type]
         )
         return example
+
+    @property
+    def given_up(self) -> list[Any]:
+        return self.site.all_found(Claim.SHARED)
 
 
 @pytest.fixture
@@ -100,7 +106,7 @@ def trace() -> Any:
 def test_results_that_are_one_object_on_one_side_are_given_up(trace: Any) -> None:
     one, other, third = torch.zeros(2), torch.zeros(2), torch.zeros(2)
     a, b = trace.result("a", one, other), trace.result("b", one, third)
-    with pytest.raises(SiteChanged):
+    with pytest.raises(Falsified):
         sharing.require_known(trace, a, b)
     assert trace.given_up == ["b"]
 
@@ -108,7 +114,7 @@ def test_results_that_are_one_object_on_one_side_are_given_up(trace: Any) -> Non
 def test_a_result_and_an_older_tensor_are_given_up(trace: Any) -> None:
     older = torch.zeros(2)
     a = trace.result("a", older, torch.zeros(2))
-    with pytest.raises(SiteChanged):
+    with pytest.raises(Falsified):
         sharing.require_known(trace, older, a)
     assert trace.given_up == ["a"]
 
@@ -117,7 +123,7 @@ def test_a_result_of_results_may_be_what_they_may_be(trace: Any) -> None:
     older = torch.zeros(2)
     inner = trace.result("inner", older, torch.zeros(2))
     outer = trace.result("outer", inner, torch.zeros(2))
-    with pytest.raises(SiteChanged):
+    with pytest.raises(Falsified):
         sharing.require_known(trace, outer, older)
     assert trace.given_up == ["outer"]
 
@@ -136,7 +142,7 @@ def test_what_both_sides_agree_on_is_known(trace: Any) -> None:
 @pytest.mark.parametrize("known", ["is_older", "is_any"])
 def test_a_result_that_may_be_another_tensor_is_not_alone(trace: Any, known: str) -> None:
     a = trace.result("a", torch.zeros(2), **{known: True})
-    with pytest.raises(SiteChanged):
+    with pytest.raises(Falsified):
         sharing.require_alone(trace, a)
     assert trace.given_up == ["a"]
 
@@ -144,14 +150,14 @@ def test_a_result_that_may_be_another_tensor_is_not_alone(trace: Any, known: str
 def test_two_results_that_may_be_one_object_are_not_alone(trace: Any) -> None:
     one = torch.zeros(2)
     a, _ = trace.result("a", one, torch.zeros(2)), trace.result("b", one)
-    with pytest.raises(SiteChanged):
+    with pytest.raises(Falsified):
         sharing.require_alone(trace, a)
     assert trace.given_up == ["a"]
 
 
 def test_what_enters_an_iteration_may_be_any_tensor(trace: Any) -> None:
     a = trace.result("a", is_any=True)
-    with pytest.raises(SiteChanged):
+    with pytest.raises(Falsified):
         sharing.require_known(trace, torch.zeros(2), a)
     assert trace.given_up == ["a"]
 
@@ -159,7 +165,7 @@ def test_what_enters_an_iteration_may_be_any_tensor(trace: Any) -> None:
 def test_gradients_that_come_by_another_way(trace: Any) -> None:
     a = trace.result("a", torch.zeros(2), is_read_before=True)
     sharing.require_alone(trace, a)
-    with pytest.raises(SiteChanged):
+    with pytest.raises(Falsified):
         sharing.require_unread(trace, a)
     assert trace.given_up == ["a"]
 

@@ -12,7 +12,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from bcmend.dynamo import trace_state
 from bcmend.tracing.effects import watches
 from bcmend.tracing.effects.change_counts import changes
-from bcmend.tracing.sites.refusal import SiteChanged
+from bcmend.tracing.search.assumptions import Claim, Finding
+from bcmend.tracing.search.falsified import Falsified
+from bcmend.tracing.sites.site_table import LiveSite
 
 
 class _Trace:
@@ -22,10 +24,14 @@ class _Trace:
         self.stored: dict[Any, dict[str, Any]] = {}
         effects = SimpleNamespace(store_attr_mutations=self.stored)
         self.output: Any = SimpleNamespace(side_effects=effects)
-        self.called: list[str] = []
+        self.site = LiveSite("tests.site", "output", (lambda: None).__code__)
 
-    def on_change(self, name: str) -> Any:
-        return lambda: self.called.append(name)
+    def finding(self, name: str) -> Finding:
+        return Finding(Claim.UNCHANGED, self.site, name)
+
+    @property
+    def called(self) -> list[Any]:
+        return self.site.all_found(Claim.UNCHANGED)
 
     def end(self) -> None:
         trace_state._STATE.of(self.output).end(None)
@@ -45,7 +51,7 @@ def trace(monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_a_tensor_that_stays_as_it_is_changes_nothing(trace: Any) -> None:
     x = torch.ones(2)
     x.add_(1)
-    watches.add(trace, x, trace.on_change("x"))
+    watches.add(trace, x, trace.finding("x"))
     x.add(1)
     trace.end()
     assert trace.called == []
@@ -54,10 +60,10 @@ def test_a_tensor_that_stays_as_it_is_changes_nothing(trace: Any) -> None:
 def test_each_change_is_told_before_the_trace_starts_anew(trace: Any) -> None:
     x, y, z = torch.ones(2), torch.ones(2), torch.ones(2)
     for name, each in (("x", x), ("y", y), ("z", z)):
-        watches.add(trace, each, trace.on_change(name))
+        watches.add(trace, each, trace.finding(name))
     x.add_(1)
     z[:1].mul_(2)  # by a view
-    with pytest.raises(SiteChanged):
+    with pytest.raises(Falsified):
         trace.end()
     assert trace.called == ["x", "z"]
 
@@ -66,10 +72,10 @@ def test_an_object_is_watched_by_what_is_stored_to_it(trace: Any) -> None:
     one, other, value = object(), object(), object()
     trace.stored[one] = {"a": value}
     for each in (one, other):
-        watches.add_object(trace, each, trace.on_change("one" if each is one else "other"))
+        watches.add_object(trace, each, trace.finding("one" if each is one else "other"))
     trace.stored[one] = {"a": value}  # the same value again
     trace.stored[other] = {"b": value}
-    with pytest.raises(SiteChanged):
+    with pytest.raises(Falsified):
         trace.end()
     assert trace.called == ["other"]
 

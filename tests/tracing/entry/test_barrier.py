@@ -6,9 +6,10 @@ import pytest
 
 from bcmend.dynamo import compat
 from bcmend.tracing.entry.barrier import withdrawn_if_it_fails
-from bcmend.tracing.sites import strict
-from bcmend.tracing.sites.body_states import CodeSplit, MendedFurther
-from bcmend.tracing.sites.refusal import HalfWritten, Refusal, SiteChanged
+from bcmend.tracing.search import strict
+from bcmend.tracing.search.falsified import Falsified
+from bcmend.tracing.sites.body_states import Rewritten
+from bcmend.tracing.sites.refusal import HalfWritten, Refusal
 from bcmend.tracing.sites.site_table import LiveSite
 from bcmend.tracing.speculation.arm_failures import LIKELY, BothRaise
 
@@ -40,7 +41,7 @@ def test_a_block_that_succeeds_leaves_the_site() -> None:
 )
 def test_a_failure_withdraws_the_site_and_restarts_the_trace(error: Exception, detail: str) -> None:
     site = _site()
-    with pytest.raises(SiteChanged) as caught, withdrawn_if_it_fails(site):
+    with pytest.raises(Falsified) as caught, withdrawn_if_it_fails(site):
         raise error
     assert caught.value.__cause__ is error
     assert (site.withdrawn, site.detail) == ("not-captured", detail)
@@ -49,11 +50,10 @@ def test_a_failure_withdraws_the_site_and_restarts_the_trace(error: Exception, d
 @pytest.mark.parametrize(
     "error",
     [
-        SiteChanged(restart_reason="for a test"),
+        Falsified(),
         compat.SkipFrame("for a test"),
-        MendedFurther(),
         BothRaise(LIKELY, "KeyError"),
-        CodeSplit(),
+        Rewritten(),
         KeyboardInterrupt(),
     ],
     ids=lambda error: type(error).__name__,

@@ -15,7 +15,7 @@ from torch._dynamo.testing import CompileCounter
 import bcmend
 from bcmend.dynamo import frames, hooks, trace_state
 from bcmend.tracing.entry import branch_primitives, select
-from bcmend.tracing.sites import strict
+from bcmend.tracing.search import strict
 
 INPUTS = (torch.ones(3), torch.full((3,), 0.1))
 

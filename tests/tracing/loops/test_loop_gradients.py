@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from bcmend.site_report import Report
+from bcmend.reports.site_report import Report
 from tests.equivalence import Call, assert_equivalent, call
 
 Program = Callable[[Tensor, Tensor], Any]

@@ -12,7 +12,7 @@ from bcmend.dynamo.values import example_of
 from bcmend.tracing.effects import sharing
 from bcmend.tracing.loops import loop_results
 from bcmend.tracing.loops.loop_values import Carried
-from bcmend.tracing.sites.refusal import SiteChanged
+from bcmend.tracing.search.falsified import Falsified
 from bcmend.tracing.sites.site_table import LiveSite
 from tests.tracing.plain_trace import traced
 
@@ -29,7 +29,7 @@ def test_what_enters_an_iteration_is_compared_with_nothing() -> None:
     def step(tx: Any, x: Any) -> Any:
         entering = fx_graph.method(tx, "clone", x)
         loop_results.note_entering(tx, site, [entering])
-        with pytest.raises(SiteChanged):
+        with pytest.raises(Falsified):
             sharing.require_known(tx, example_of(entering), example_of(x))
         return x
 

@@ -12,20 +12,23 @@ from torch import Tensor
 
 from bcmend.dynamo import compat, fx_graph
 from bcmend.dynamo.values import constant, example_of
+from bcmend.policy import BranchPolicy, Policy
 from bcmend.tracing.effects import watches
 from bcmend.tracing.lowering.branch_lowering import Branch, append_under, lower
 from bcmend.tracing.output import record_builder
 from bcmend.tracing.output.record_builder import Draft
+from bcmend.tracing.search.assumptions import Claim, Finding
 from bcmend.tracing.sites.refusal import Refusal
 from bcmend.tracing.sites.site_table import LiveSite
+from tests.tracing.merging import joins
 from tests.tracing.plain_trace import Traced, arm, traced
 
 YES, NO = torch.tensor(True), torch.tensor(False)
 Compute = Callable[[Any, Any], Any]
 
 
-def _site(policy: str = "auto") -> LiveSite:
-    return LiveSite("key", "branch", _site.__code__, branch=policy, returning=(False,), flags=((),))
+def _site(policy: BranchPolicy = "auto") -> LiveSite:
+    return joins.site(policy=Policy(branch=policy))
 
 
 def _lowered(site: LiveSite, one: Compute, other: Compute, x: Tensor) -> Traced:
@@ -62,8 +65,8 @@ def test_a_tensor_of_each_arm_becomes_one(policy: str, operator: Any) -> None:
     assert getattr(operator, "__name__", operator) in names
     assert torch.equal(found.run(YES, x)[0], 2 * x)
     assert torch.equal(found.run(NO, x)[0], -x)
-    assert site.lowering == ("where" if policy == "auto" else "cond")
-    assert site.why
+    assert site.outcome.lowering == ("where" if policy == "auto" else "cond")
+    assert site.outcome.why
 
 
 def test_what_is_the_same_on_both_sides_needs_no_operation() -> None:
@@ -71,7 +74,7 @@ def test_what_is_the_same_on_both_sides_needs_no_operation() -> None:
     found = _lowered(site, lambda tx, x: constant(3), lambda tx, x: constant(3), torch.ones(2))
     assert not found.graphs or not found.targets
     assert found.result == (3,)
-    assert site.lowering == "nothing to merge"
+    assert site.outcome.lowering == "nothing to merge"
 
 
 def test_a_change_in_place_is_written_back_where_its_arm_is_taken() -> None:
@@ -82,7 +85,7 @@ def test_a_change_in_place_is_written_back_where_its_arm_is_taken() -> None:
         found.run(predicate, x)
         results.append(x.tolist())
     assert results == [[1.0, 1.0], [0.0, 0.0]]
-    assert site.lowering == "where with effects"
+    assert site.outcome.lowering == "where with effects"
 
 
 def test_tensors_of_two_forms_are_refused() -> None:
@@ -111,11 +114,10 @@ def test_a_merged_tensor_that_is_an_older_one_is_watched() -> None:
         watched = [call.args[1] for call in add.call_args_list]
         assert len(watched) == 2
         assert watched[0] is example_of(merged) and watched[1] is example_of(x)
-        add.call_args.args[2]()
+        assert add.call_args.args[2] == Finding(Claim.NEW, site, 0)
         return merged
 
     traced(step, YES, torch.ones(2))
-    assert site.aliased == {0}
 
 
 @pytest.mark.parametrize("taken", [True, False])

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from bcmend.dynamo import fx_graph
 from bcmend.dynamo.values import constant
+from bcmend.policy import BranchPolicy, Policy
 from bcmend.tracing.lowering.choose_lowering import choose
 from bcmend.tracing.sites.refusal import Refusal
 from bcmend.tracing.sites.site_table import LiveSite
@@ -23,11 +24,11 @@ Edit = Callable[[ArmTrace], ArmTrace]
 
 
 def _chosen(
-    compute: Compute, x: Tensor, policy: str = "auto", edit: Edit = lambda found: found
+    compute: Compute, x: Tensor, policy: BranchPolicy = "auto", edit: Edit = lambda found: found
 ) -> tuple[str, list[ArmTrace]]:
     """Return the lowering of a branch of which one arm does nothing, and both arms."""
     outcome: list[Any] = []
-    site = LiveSite("key", "branch", _chosen.__code__, branch=policy)
+    site = LiveSite("key", "branch", _chosen.__code__, Policy(branch=policy))
 
     def step(tx: Any, x: Any) -> Any:
         arms = arm(tx, lambda: constant(None)), edit(arm(tx, lambda: compute(tx, x)))

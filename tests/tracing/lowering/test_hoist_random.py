@@ -18,7 +18,7 @@ from torch.utils.checkpoint import checkpoint
 
 import bcmend
 from bcmend.tracing.lowering import hoist_random
-from bcmend.tracing.sites import strict
+from bcmend.tracing.search import strict
 from bcmend.tracing.sites.refusal import Refusal
 from tests import own_faults
 from tests.equivalence import assert_equivalent, call

@@ -21,6 +21,8 @@ from bcmend.tracing.merging.attribute_effects import (
 from bcmend.tracing.merging.lazy_phi import CellPhi, MissingAttribute, StoredPhi
 from bcmend.tracing.merging.planned import Change
 from bcmend.tracing.output import record_builder
+from bcmend.tracing.search.assumptions import Claim, Finding
+from bcmend.tracing.search.falsified import weaken
 from bcmend.tracing.sites.refusal import Refusal
 from bcmend.tracing.sites.session import SESSION
 from bcmend.tracing.speculation.arms import ArmTrace, Effects
@@ -473,7 +475,7 @@ def test_attributes_without_a_common_form_hold_both_sides(monkeypatch: pytest.Mo
         assert type(stored) is StoredPhi and stored.place == (box, "held")
         assert stored.sides[0] is x and stored.sides[1].as_python_constant() == 1
         assert [draft.action.fn.__name__ for draft in drafts] == ["store_choice"]
-        join.site.reads.add(0)
+        weaken(Finding(Claim.READ_APART, join.site, 0))
         with pytest.raises(Refusal, match="the attribute held has no common form"):
             attribute_changes(join, (_arm((box, "held", x)), _arm()))
         return x

@@ -13,6 +13,8 @@ from bcmend.tracing.merging.effect_plan import apply_changes, plan_changes
 from bcmend.tracing.merging.journaled_container import JournaledContainer, PlannedJournal
 from bcmend.tracing.merging.planned import Change, Contents
 from bcmend.tracing.output import record_builder
+from bcmend.tracing.search.assumptions import Claim, Finding
+from bcmend.tracing.search.falsified import weaken
 from bcmend.tracing.sites.refusal import Refusal
 from bcmend.tracing.speculation.arms import ArmTrace, ContainerChange, Effects
 from tests.tracing.merging.joins import join_of
@@ -82,7 +84,7 @@ def test_a_list_that_grows_on_one_side_is_journaled() -> None:
         changes = plan_changes(join, (_arm(_to(items, x, x)), _arm()))
         assert [type(each) for each in changes] == [PlannedJournal]
         assert not join.merger.pairs
-        join.site.reads.add(0)
+        weaken(Finding(Claim.READ_APART, join.site, 0))
         with pytest.raises(Refusal, match="is read later"):
             plan_changes(join, (_arm(_to(items, x, x)), _arm()))
         assert not isinstance(items, JournaledContainer), "planning changes nothing"
@@ -127,7 +129,7 @@ def test_a_set_that_both_sides_leave_alike() -> None:
 def test_what_dies_with_the_frame_needs_no_change() -> None:
     def step(tx: Any, flag: Any, x: Any) -> Any:
         items = _list(x)
-        join = join_of(tx, flag, returning=(True,))
+        join = join_of(tx, flag, returns=True)
         assert plan_changes(join, (_arm(_to(items, x, x)), _arm())) == []
         return x
 

@@ -17,7 +17,9 @@ from bcmend.dynamo.values import constant
 from bcmend.tracing.merging.journaled_container import JournaledContainer, plan_journal
 from bcmend.tracing.output import record_builder
 from bcmend.tracing.output.record_builder import Draft
-from bcmend.tracing.sites.refusal import Refusal, SiteChanged
+from bcmend.tracing.search.assumptions import Claim, Finding
+from bcmend.tracing.search.falsified import Falsified, weaken
+from bcmend.tracing.sites.refusal import Refusal
 from tests.equivalence import Call, assert_equivalent, call
 from tests.tracing.merging.joins import join_of
 from tests.tracing.plain_trace import traced
@@ -570,9 +572,9 @@ def test_looking_at_a_journaled_list_has_the_frame_traced_again(
         items = _list_of(x)
         join = _journaled(tx, flag, items, [x, x], [x])
         assert not items.is_python_constant() and str(items) == items.debug_repr()
-        with pytest.raises(SiteChanged):
+        with pytest.raises(Falsified):
             look(tx, items)
-        assert join.site.reads == {0}
+        assert join.site.all_found(Claim.READ_APART) == [0]
         return x
 
     traced(step, torch.tensor(True), torch.ones(2))
@@ -608,7 +610,7 @@ def test_where_no_container_is_journaled(drafts: list[Draft]) -> None:
             plan_journal(join, items, items.items, more)
         tx.stack.pop()
         plan_journal(join, items, items.items, more)
-        join.site.reads.add(0)
+        weaken(Finding(Claim.READ_APART, join.site, 0))
         with pytest.raises(Refusal, match="differs and is read later"):
             plan_journal(join, items, items.items, more)
         return x

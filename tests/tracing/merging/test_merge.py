@@ -12,7 +12,7 @@ from bcmend.dynamo import compat, fx_graph
 from bcmend.dynamo.values import constant
 from bcmend.tracing.merging import merge
 from bcmend.tracing.merging.merge import Merger, Pair, difference, is_made_inside
-from bcmend.tracing.sites import strict
+from bcmend.tracing.search import strict
 from bcmend.tracing.sites.refusal import Refusal
 from tests import own_faults
 from tests.tracing.plain_trace import traced

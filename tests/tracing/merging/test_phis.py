@@ -23,8 +23,10 @@ from bcmend.tracing.merging.lazy_phi import (
     merge_live_outs,
 )
 from bcmend.tracing.merging.merge import Pair
+from bcmend.tracing.search.assumptions import Claim, Finding
+from bcmend.tracing.search.falsified import Falsified, weaken
 from bcmend.tracing.sites.phi import Phi
-from bcmend.tracing.sites.refusal import Refusal, SiteChanged
+from bcmend.tracing.sites.refusal import Refusal
 from tests.tracing.merging.joins import join_of, site
 from tests.tracing.plain_trace import traced
 
@@ -55,12 +57,12 @@ def test_live_outs_without_a_common_form_become_phis() -> None:
         assert [type(side) for side in phi.sides] == [compat.ConstantVariable, type(x)]
         assert join.merger.pairs == [Pair(x, y), Pair(None, x)]
         assert not has_choice(result)
-        join.site.returns.add(0)
+        weaken(Finding(Claim.DROPPED, join.site, 0))
         result = merge_live_outs(join, sides)([y, x, x])
         phi = result.items[1]
         assert type(phi) is GatedPhi and phi.predicate is flag and phi.sides[1] is x
         assert has_choice(result)
-        join.site.reads.add(0)
+        weaken(Finding(Claim.READ_APART, join.site, 0))
         with pytest.raises(Refusal, match="int on one side"):
             merge_live_outs(join, sides)
         return x
@@ -72,14 +74,16 @@ def test_a_local_that_one_arm_leaves_unbound_is_never_gated() -> None:
     def step(tx: Any, flag: Any, x: Any) -> Any:
         unbound = compat.ConstantVariable(UNBOUND)
         join = join_of(tx, flag)
-        join.site.returns.add(0)
+        weaken(Finding(Claim.DROPPED, join.site, 0))
         sides = compat.TupleVariable([unbound]), compat.TupleVariable([x])
         (phi,) = merge_live_outs(join, sides)([]).items  # type: ignore[attr-defined]
         assert type(phi) is UnreadPhi and may_be_unbound(phi) and may_be_unbound(unbound)
         assert not may_be_unbound(x)
-        with pytest.raises(SiteChanged):
+        with pytest.raises(Falsified):
             phi.store_sides()
-        assert join.site.reads == {0}, "both sides cannot be had, so all have to be merged"
+        assert join.site.all_found(Claim.READ_APART) == [0], (
+            "both sides cannot be had, so all have to be merged"
+        )
         return x
 
     traced(step, FLAG, VECTOR)
@@ -102,10 +106,10 @@ def test_a_question_has_the_frame_traced_again(question: Callable[[Any, Any], An
         phi = _unread(tx, x, constant(1))
         assert phi.unwrap() is phi and phi.realize() is phi, "it may be moved"
         assert phi.clone().sides == phi.sides
-        assert not phi.site.reads
-        with pytest.raises(SiteChanged):
+        assert phi.site.holds(Claim.READ_APART, 0)
+        with pytest.raises(Falsified):
             question(tx, phi)
-        assert phi.site.reads == {0}
+        assert phi.site.all_found(Claim.READ_APART) == [0]
         return x
 
     traced(step, VECTOR)
@@ -149,9 +153,11 @@ def test_adopting_phis() -> None:
 def test_recording_phis() -> None:
     def step(tx: Any, flag: Any, x: Any) -> Any:
         unread, reader = _unread(tx, x, constant(1)), site()
-        with pytest.raises(SiteChanged):
+        with pytest.raises(Falsified):
             unread.as_recorded(reader, lambda side: side)
-        assert unread.site.returns == {0} and not unread.site.reads
+        assert unread.site.all_found(Claim.DROPPED) == [0] and unread.site.holds(
+            Claim.READ_APART, 0
+        )
         inner = _gated(tx, flag, constant(2), x)
         copies: list[Any] = []
         recorded: Any = _gated(tx, flag, x, inner).as_recorded(
@@ -160,9 +166,9 @@ def test_recording_phis() -> None:
         assert recorded.predicate is flag and recorded.sides[0] is flag and copies[0] is x
         assert recorded.sides[1].sides == (flag, flag), "sides of sides are copied as well"
         plain = LazyPhi(site(), 0, tx.output)
-        with pytest.raises(SiteChanged):
+        with pytest.raises(Falsified):
             plain.as_recorded(reader, lambda side: side)
-        assert plain.site.reads == {0} and not plain.site.returns
+        assert plain.site.all_found(Claim.READ_APART) == [0] and plain.site.holds(Claim.DROPPED, 0)
         return x
 
     traced(step, FLAG, VECTOR)
@@ -200,9 +206,9 @@ def test_looking_for_an_attribute_that_one_side_lacks_has_the_frame_traced_again
         missing = _stored(tx, flag, box, x, MissingAttribute())
         nested = _stored(tx, flag, box, x, missing)
         assert missing.may_be_missing and nested.may_be_missing and not there.may_be_missing
-        with pytest.raises(SiteChanged):
+        with pytest.raises(Falsified):
             nested.require_present()
-        assert nested.site.reads == {0}
+        assert nested.site.all_found(Claim.READ_APART) == [0]
         return x
 
     traced(step, FLAG, VECTOR, Box())

@@ -13,7 +13,8 @@ from bcmend.dynamo import compat
 from bcmend.dynamo.values import constant
 from bcmend.tracing.merging.lazy_phi import GatedPhi, LazyPhi, UnreadPhi
 from bcmend.tracing.merging.truth_of_phi import has_truth, is_decided_by_the_side, truth_of
-from bcmend.tracing.sites.refusal import SiteChanged
+from bcmend.tracing.search.assumptions import Claim
+from bcmend.tracing.search.falsified import Falsified
 from tests.equivalence import Call, assert_equivalent, call
 from tests.tracing.merging.joins import site
 from tests.tracing.plain_trace import traced
@@ -163,7 +164,7 @@ def test_what_has_no_truth_of_tensors() -> None:
         assert not has_truth(GatedPhi(site(), 0, tx.output, (one, x), predicate=flag))
         assert not has_truth(LazyPhi(site(), 0, tx.output))
         unread = UnreadPhi(site(), 0, tx.output, (one, x))
-        assert not has_truth(unread) and not unread.site.returns
+        assert not has_truth(unread) and unread.site.holds(Claim.DROPPED, 0)
         return x
 
     traced(step, YES, torch.ones(2))
@@ -172,9 +173,11 @@ def test_what_has_no_truth_of_tensors() -> None:
 def test_an_unread_phi_with_a_truth_has_both_sides_stored() -> None:
     def step(tx: Any, flag: Any) -> Any:
         unread = UnreadPhi(site(), 0, tx.output, (constant(1), flag))
-        with pytest.raises(SiteChanged):
+        with pytest.raises(Falsified):
             has_truth(unread)
-        assert unread.site.returns == {0} and not unread.site.reads
+        assert unread.site.all_found(Claim.DROPPED) == [0] and unread.site.holds(
+            Claim.READ_APART, 0
+        )
         return flag
 
     traced(step, YES)

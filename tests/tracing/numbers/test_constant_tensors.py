@@ -15,7 +15,7 @@ import bcmend
 from bcmend.dynamo import fx_graph
 from bcmend.tracing.numbers import constant_tensors
 from bcmend.tracing.numbers.constant_tensors import number_in
-from bcmend.tracing.sites import strict
+from bcmend.tracing.search import strict
 from tests import own_faults
 from tests.equivalence import call, compare
 from tests.tracing.plain_trace import traced

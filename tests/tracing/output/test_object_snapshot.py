@@ -23,7 +23,7 @@ from bcmend.tracing.effects import written_objects
 from bcmend.tracing.effects.reach import Reach, identities_behind
 from bcmend.tracing.output import object_snapshot
 from bcmend.tracing.output.object_snapshot import Moment
-from bcmend.tracing.sites.refusal import SiteChanged
+from bcmend.tracing.search.falsified import Falsified
 from bcmend.tracing.sites.site_table import LiveSite
 from corpus.patterns.pattern import signs
 from tests.equivalence import Make, assert_equivalent
@@ -348,7 +348,7 @@ def test_a_store_to_an_object_that_the_record_does_not_hold_changes_nothing() ->
 def test_an_object_without_a_dictionary_has_the_site_withdrawn() -> None:
     site = LiveSite("module.f:1", "output", _constant.__code__)
     owner = _ObjectVariable()
-    with pytest.raises(SiteChanged):
+    with pytest.raises(Falsified):
         object_snapshot._check(_effects({owner: {"b": _constant(1)}}), [_moment(site, owner)])
     assert (site.withdrawn, site.detail) == ("cannot-snapshot", "b of an object is stored later")
 

@@ -10,7 +10,8 @@ from torch._dynamo.variables import ConstantVariable, ExceptionVariable, ListVar
 
 from bcmend.tracing.output import exception_flow, shown_exceptions
 from bcmend.tracing.output.exception_flow import Raised
-from bcmend.tracing.sites.refusal import Refusal, SiteChanged
+from bcmend.tracing.search.falsified import Falsified
+from bcmend.tracing.sites.refusal import Refusal
 from bcmend.tracing.sites.site_table import LiveSite
 
 
@@ -48,7 +49,7 @@ def test_an_exception_whose_text_is_not_known_has_the_site_withdrawn() -> None:
     tx, error, site = _tracer(), _error(), _site()
     _raise(tx, error, is_exact=True, has_known_text=False)
     inputs = TupleVariable([ListVariable([error])])
-    with pytest.raises(SiteChanged):
+    with pytest.raises(Falsified):
         shown_exceptions.as_of_now(tx, site, error, inputs, shows_tracebacks=False)
     assert site.withdrawn == "output-shape"
 

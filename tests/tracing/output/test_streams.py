@@ -11,7 +11,7 @@ import torch
 
 from bcmend.dynamo.trace_state import Phase
 from bcmend.tracing.output import streams
-from bcmend.tracing.sites.refusal import SiteChanged
+from bcmend.tracing.search.falsified import Falsified
 from bcmend.tracing.sites.site_table import LiveSite
 
 
@@ -43,7 +43,7 @@ def test_a_replaced_stream_withdraws_every_statement_and_restarts_the_trace() ->
     for site in sites:
         streams.watch(tx, site)
     stores[_Model(sys)] = {"stdout": object()}
-    with pytest.raises(SiteChanged):
+    with pytest.raises(Falsified):
         _end(tx)
     assert [site.withdrawn for site in sites] == ["cannot-snapshot"] * 2
     assert "sys.stdout" in sites[0].detail
@@ -53,7 +53,7 @@ def test_options_for_printing_tensors_count_whatever_their_name() -> None:
     site = _site()
     tx = _tracer({_Model(torch._tensor_str.PRINT_OPTS): {"precision": 2}})
     streams.watch(tx, site)
-    with pytest.raises(SiteChanged):
+    with pytest.raises(Falsified):
         _end(tx)
     assert "options for printing" in site.detail
 
@@ -87,7 +87,7 @@ def test_the_stores_are_looked_at_in_the_phase_of_checks() -> None:
 def test_where_all_statements_were_in_refused_arms_nothing_is_traced_again() -> None:
     effects: Any = SimpleNamespace(store_attr_mutations={_Model(sys): {"stdout": None}})
     site = _site()
-    with pytest.raises(SiteChanged):
+    with pytest.raises(Falsified):
         streams._check(effects, [site])
     assert site.withdrawn
     streams._check(effects, [])

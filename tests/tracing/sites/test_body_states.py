@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from bcmend.dynamo import compat
+from bcmend.tracing.search.assumptions import Claim
 from bcmend.tracing.sites import body_states, site_table
-from bcmend.tracing.sites.body_states import BodyState, CodeSplit, MendedFurther, Stop
+from bcmend.tracing.sites.body_states import BodyState, Rewritten, Stop
 from bcmend.tracing.sites.session import SESSION, Patcher
 from bcmend.tracing.sites.site_table import LiveSite
 
@@ -77,14 +78,14 @@ def test_states_go_by_identity_for_equal_code_of_two_modules_is_not_the_same() -
 
 
 def test_numbers_are_left_only_once_and_only_if_some_were_taken() -> None:
-    state = BodyState()
+    state = BodyState("body", True)
     assert not state.leave_numbers()
-    assert not state.leaves_numbers
+    assert state.holds(Claim.NUMBERS)
     state.takes_numbers = True
     assert state.leave_numbers()
-    assert state.leaves_numbers
+    assert not state.holds(Claim.NUMBERS)
     assert not state.leave_numbers()
-    assert state.leaves_numbers
+    assert not state.holds(Claim.NUMBERS)
 
 
 def test_the_next_try_calls_the_newer_code_with_all_that_the_body_has() -> None:
@@ -95,9 +96,9 @@ def test_the_next_try_calls_the_newer_code_with_all_that_the_body_has() -> None:
         return body
 
     body = outer(5)
-    assert BodyState().replacement(body) is body
+    assert BodyState("body", True).replacement(body) is body
     newer = body.__code__.replace(co_name="newer")
-    made = BodyState(newer=newer).replacement(body)
+    made = BodyState("body", True, newer=newer).replacement(body)
     assert isinstance(made, FunctionType)
     assert made.__code__ is newer
     assert made() == 7
@@ -106,23 +107,23 @@ def test_the_next_try_calls_the_newer_code_with_all_that_the_body_has() -> None:
 # Tries
 
 
-def _try(state: BodyState, error: Any) -> bool:
-    return body_states.try_again(state, state.generation, error)
+def _try(state: BodyState, error: Any) -> body_states.Next:
+    return body_states.next_try(state, state.generation, error)
 
 
 def test_a_graph_break_that_cannot_be_mended_may_break_from_then_on(patcher: _Patcher) -> None:
-    state = BodyState()
-    assert _try(state, compat.Unsupported("stop"))
+    state = BodyState("body", True)
+    assert _try(state, compat.Unsupported("stop")) is body_states.Next.AGAIN
     assert not state.may_break
     patcher.can = False
-    assert _try(state, compat.Unsupported("stop"))
+    assert _try(state, compat.Unsupported("stop")) is body_states.Next.AGAIN
     assert state.may_break
 
 
 def test_code_that_has_changed_is_tried_again_without_more_changes(patcher: _Patcher) -> None:
-    state = BodyState(takes_numbers=True)
-    assert _try(state, MendedFurther())
-    assert _try(state, CodeSplit())
+    state = BodyState("body", True, takes_numbers=True)
+    assert _try(state, Rewritten()) is body_states.Next.AGAIN
+    assert _try(state, Rewritten()) is body_states.Next.AGAIN
     assert patcher.asked == []
     assert (state.may_break, state.takes_numbers) == (False, True)
 
@@ -130,30 +131,40 @@ def test_code_that_has_changed_is_tried_again_without_more_changes(patcher: _Pat
 def test_another_failure_costs_first_the_numbers_then_the_sites_then_the_graph(
     patcher: _Patcher,
 ) -> None:
-    state, error = BodyState(takes_numbers=True), IndexError("in the back end")
+    state, error = BodyState("body", True, takes_numbers=True), IndexError("in the back end")
     site = LiveSite("tests.recent", "branch", CODE)
     site_table.clear_recent()
     site.mended("where")
-    assert _try(state, error)
-    assert (state.leaves_numbers, site.active, state.may_break) == (True, True, False)
-    assert _try(state, error)
+    assert _try(state, error) is body_states.Next.AGAIN
+    assert not state.holds(Claim.NUMBERS)
+    assert (site.active, state.may_break) == (True, False)
+    assert _try(state, error) is body_states.Next.AGAIN
     assert (site.withdrawn, site.detail) == ("not-captured", "IndexError: in the back end")
     assert not state.may_break
-    assert _try(state, error)
+    assert _try(state, error) is body_states.Next.AGAIN
     assert state.may_break
     assert patcher.asked == []
 
 
 def test_another_thread_that_met_the_same_failure_changes_nothing(patcher: _Patcher) -> None:
-    state = BodyState(generation=4)
-    assert body_states.try_again(state, 3, compat.Unsupported("stop"))
-    assert (state.tries, state.generation, patcher.asked) == (0, 4, [])
+    state = BodyState("body", True, generation=4)
+    stop = compat.Unsupported("stop")
+    assert body_states.next_try(state, 3, stop) is body_states.Next.AGAIN
+    assert (state.findings, state.generation, patcher.asked) == ({}, 4, [])
 
 
-def test_the_number_of_tries_is_bounded(patcher: _Patcher) -> None:
-    state = BodyState()
-    tries = [_try(state, CodeSplit()) for _ in range(body_states.MOST_TRIES + 1)]
-    assert tries == [True] * body_states.MOST_TRIES + [False]
+def test_a_call_that_sets_something_up_runs_plainly_once_between_two_captures(
+    patcher: _Patcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patcher.can = False
+    monkeypatch.setattr(body_states, "_sets_up", lambda stops: True)
+    state, stop = BodyState("body", True), compat.Unsupported("stop")
+    assert _try(state, stop) is body_states.Next.PLAINLY
+    body_states.note_captured(state)
+    assert _try(state, stop) is body_states.Next.PLAINLY
+    assert not state.may_break
+    assert _try(state, stop) is body_states.Next.AGAIN
+    assert state.may_break
 
 
 # Changes while code is being traced
@@ -165,7 +176,7 @@ def test_the_number_of_tries_is_bounded(patcher: _Patcher) -> None:
 def test_code_that_was_rewritten_is_traced_anew(patcher: _Patcher, ask: Any) -> None:
     code = _code()
     body_states.state_of(code, is_body=True)
-    with pytest.raises(CodeSplit):
+    with pytest.raises(Rewritten):
         ask(_tracer(code))
     ((stop,),) = patcher.asked
     assert stop == Stop(None, code, (3, 3, 1, 2), "LOAD_FAST")
@@ -177,9 +188,6 @@ def test_code_that_may_break_is_not_rewritten_while_it_is_traced(patcher: _Patch
     code = _code()
     body_states.state_of(code)
     body_states.mask_loop(_tracer(code))
-    tried = _code()
-    body_states.state_of(tried, is_body=True).tries = body_states.MOST_TRIES
-    body_states.mask_loop(_tracer(tried))
     assert patcher.asked == []
 
 
@@ -187,7 +195,7 @@ def test_the_function_of_a_frame_is_named_where_it_is_known(patcher: _Patcher) -
     code = _code()
     body_states.state_of(code, is_body=True)
     variable = SimpleNamespace(fn=test_code_that_was_rewritten_is_traced_anew)
-    with pytest.raises(CodeSplit):
+    with pytest.raises(Rewritten):
         body_states.mask_loop(_tracer(code, funcvar=variable))
     assert patcher.asked[0][0].function is variable.fn
 
@@ -208,7 +216,7 @@ def test_what_an_arm_stopped_at_is_mended_where_a_boundary_waits(
     body_states.state_of(code, is_body=is_body)
     tx = _tracer(code, one_graph=one_graph, error_on_graph_break=breaks_are_errors)
     if is_mended:
-        with pytest.raises(MendedFurther) as caught:
+        with pytest.raises(Rewritten) as caught:
             body_states.mend_inside(tx, error)
         assert caught.value.__cause__ is error
     else:
@@ -217,7 +225,7 @@ def test_what_an_arm_stopped_at_is_mended_where_a_boundary_waits(
 
 
 def test_no_exception_of_dynamos_own_is_taken_for_the_wish_to_trace_anew() -> None:
-    assert not issubclass(CodeSplit, Exception)
+    assert not issubclass(Rewritten, Exception)
 
 
 # Messages

@@ -10,9 +10,9 @@ import pytest
 from torch.fx import Graph
 
 from bcmend.names import SPLIT
+from bcmend.tracing.search.falsified import Falsified
 from bcmend.tracing.sites import nesting_limits
 from bcmend.tracing.sites.nesting_limits import TooDeep
-from bcmend.tracing.sites.refusal import SiteChanged
 from bcmend.tracing.sites.site_table import LiveSite
 
 CODE = (lambda: None).__code__
@@ -55,10 +55,10 @@ def test_an_arm_is_open_only_while_it_is_traced() -> None:
 
 def test_too_many_levels_refuse_every_branch_of_the_chain() -> None:
     tx, sites = _tracer(), [_site(f"tests.{n}") for n in range(nesting_limits.LEVELS + 1)]
-    with pytest.raises(SiteChanged), ExitStack() as stack:
+    with pytest.raises(Falsified), ExitStack() as stack:
         for site in sites:
             stack.enter_context(nesting_limits.inside(tx, site))
-    assert all("too-deep" in site.refused for site in sites)
+    assert all("too-deep" in site.outcome.refused for site in sites)
     assert nesting_limits.times(tx, sites[0]) == 0
 
 
@@ -67,17 +67,17 @@ def test_as_many_levels_as_allowed_pass() -> None:
     with ExitStack() as stack:
         for _ in range(nesting_limits.LEVELS):
             stack.enter_context(nesting_limits.inside(tx, site))
-    assert not site.refused
+    assert not site.outcome.refused
 
 
 def test_only_the_outermost_branch_restarts_the_trace() -> None:
     tx, outer, inner = _tracer(), _site("tests.outer"), _site("tests.inner")
-    with pytest.raises(SiteChanged), nesting_limits.inside(tx, outer):
+    with pytest.raises(Falsified), nesting_limits.inside(tx, outer):
         with pytest.raises(TooDeep), nesting_limits.inside(tx, inner):
             raise TooDeep("for a test")
-        assert not outer.refused
+        assert not outer.outcome.refused
         raise TooDeep("for a test")
-    assert inner.refused == outer.refused == {"too-deep": "for a test"}
+    assert inner.outcome.refused == outer.outcome.refused == {"too-deep": "for a test"}
 
 
 def test_arms_are_counted_for_each_outermost_branch_anew() -> None:
@@ -87,11 +87,11 @@ def test_arms_are_counted_for_each_outermost_branch_anew() -> None:
             for _ in range(nesting_limits.ARMS):
                 with nesting_limits.in_one_more_arm(tx):
                     pass
-    with pytest.raises(SiteChanged), nesting_limits.inside(tx, site):
+    with pytest.raises(Falsified), nesting_limits.inside(tx, site):
         for _ in range(nesting_limits.ARMS + 1):
             with nesting_limits.in_one_more_arm(tx):
                 pass
-    assert "too-deep" in site.refused
+    assert "too-deep" in site.outcome.refused
 
 
 def test_a_cond_is_one_deeper_than_those_in_its_arms_and_twice_as_large() -> None:

@@ -7,6 +7,9 @@ import threading
 from types import SimpleNamespace
 from typing import Any
 
+from bcmend.policy import Policy
+from bcmend.tracing.search.assumptions import Claim, Finding, begin_call
+from bcmend.tracing.search.falsified import weaken
 from bcmend.tracing.sites import site_table
 from bcmend.tracing.sites.site_table import LiveSite
 
@@ -36,13 +39,13 @@ def test_a_refusal_lasts_until_the_site_is_mended() -> None:
     site = LiveSite("tests.b", "branch", CODE)
     site.refuse("arms-differ", "2 on one side")
     assert site.active
-    assert site.refused == {"arms-differ": "2 on one side"}
+    assert site.outcome.refused == {"arms-differ": "2 on one side"}
     site.mended("where")
-    assert (site.refused, site.lowering) == ({}, "where")
+    assert (site.outcome.refused, site.outcome.lowering) == ({}, "where")
 
 
-def _site(name: str = "tests.c", **choices: str) -> LiveSite:
-    return LiveSite(name, "branch", CODE, **choices)  # type: ignore[arg-type]
+def _site(name: str = "tests.c", **choices: Any) -> LiveSite:
+    return LiveSite(name, "branch", CODE, Policy(**choices))
 
 
 def test_what_was_mended_since_the_list_was_cleared_is_recent_while_it_is_on() -> None:
@@ -52,7 +55,7 @@ def test_what_was_mended_since_the_list_was_cleared_is_recent_while_it_is_on() -
     assert site_table.recent_sites() == []
     new.mended("cond")
     assert site_table.recent_sites() == [new]
-    new.withdraw("not-captured")
+    weaken(new.unmendable("not-captured"))
     assert site_table.recent_sites() == []
 
 
@@ -80,8 +83,9 @@ def test_forgotten_is_what_stands_at_the_place_of_code_and_is_not_in_use() -> No
 def test_sites_are_alike_under_the_same_choices_in_the_same_code() -> None:
     assert _site().is_like(_site("tests.d"))
     assert not _site().is_like(LiveSite("tests.c", "branch", CODE.replace(co_name="other")))
-    for choice in ("branch", "output", "guards"):
-        assert not _site().is_like(_site(**{choice: "keep"}))
+    for choice, value in [("branch", "cond"), ("output", "keep"), ("guards", "keep")]:
+        assert not _site().is_like(_site(**{choice: value}))
+    assert _site().is_like(_site(off=("another",)))
 
 
 def test_only_arms_that_may_have_more_in_common_later_are_worth_widening() -> None:
@@ -92,36 +96,23 @@ def test_only_arms_that_may_have_more_in_common_later_are_worth_widening() -> No
         assert site.is_worth_widening is expected
 
 
-def test_a_branch_too_deep_stays_for_the_rest_of_the_outermost_call() -> None:
-    site_table.begin_call()
-    deep, other = _site("tests.deep"), _site("tests.other")
-    deep.refuse("too-deep")
+def test_a_branch_whose_draws_gradients_need_stays_for_the_rest_of_the_outermost_call() -> None:
+    begin_call()
+    drawing, other = _site("tests.drawing"), _site("tests.other")
+    drawing.refuse("random-under-gradients")
     other.refuse("arms-differ")
-    assert site_table.is_refused_for_this_call(deep)
-    assert not site_table.is_refused_for_this_call(other)
-    site_table.begin_call()
-    assert not site_table.is_refused_for_this_call(deep)
+    assert not drawing.holds(Claim.MENDED_NOW)
+    assert other.holds(Claim.MENDED_NOW)
+    begin_call()
+    assert drawing.holds(Claim.MENDED_NOW)
 
 
-def test_the_forms_that_were_read_are_known_for_one_outermost_call() -> None:
-    site_table.begin_call()
+def test_a_form_that_shares_is_first_kept_apart_and_then_given_up() -> None:
     site = _site()
-    site.note_read(1)
-    assert site.reads == {1}
-    site_table.begin_call()
-    assert site.reads == set()
-
-
-def test_side_exits_are_left_out_for_one_frame_or_for_good() -> None:
-    site_table.begin_call()
-    site = _site()
-    assert site_table.may_have_exit(site)
-    site_table.leave_without_exit(site)
-    assert not site_table.may_have_exit(site)
-    site_table.allow_exits_again()
-    assert site_table.may_have_exit(site)
-    site.side_exits = False
-    assert not site_table.may_have_exit(site)
+    assert site.shares(1) == Finding(Claim.SHARED, site, 1)
+    weaken(site.shares(1))
+    assert site.shares(1) == Finding(Claim.NEW, site, 1)
+    assert site.shares(0) == Finding(Claim.SHARED, site, 0)
 
 
 def test_the_last_refusal_is_known_until_it_is_forgotten() -> None:

@@ -12,8 +12,9 @@ from torch._dynamo.variables.base import ValueMutationExisting, ValueMutationNew
 
 from bcmend.dynamo.handlers import PASS
 from bcmend.dynamo.values import constant
+from bcmend.tracing.search.falsified import Falsified
 from bcmend.tracing.sites import capture_mode
-from bcmend.tracing.sites.refusal import Refusal, SiteChanged
+from bcmend.tracing.sites.refusal import Refusal
 from bcmend.tracing.substitutes import elided_contexts
 from tests.tracing.in_trace import during_trace, substituted
 
@@ -101,7 +102,7 @@ def test_a_block_under_a_lock_that_changes_an_argument_is_withdrawn() -> None:
         block = _lock(tx)
         block.enter(tx)
         x.call_method(tx, "add_", [constant(1)], {})
-        with pytest.raises(SiteChanged):
+        with pytest.raises(Falsified):
             block.exit(tx)
         block.cleanup()
         return block.site.withdrawn
@@ -130,7 +131,7 @@ def test_a_block_under_a_lock_may_change_what_the_call_has_made(
 def _restarts(make: Any) -> bool:
     try:
         make()
-    except SiteChanged:
+    except Falsified:
         return True
     return False
 

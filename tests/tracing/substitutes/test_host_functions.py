@@ -15,7 +15,7 @@ from torch._dynamo.exc import Unsupported, UserError
 import bcmend
 from bcmend.dynamo import compat
 from bcmend.dynamo.values import constant
-from bcmend.tracing.sites import strict
+from bcmend.tracing.search import strict
 from bcmend.tracing.sites.refusal import Refusal
 from bcmend.tracing.substitutes import host_functions
 from tests import own_faults

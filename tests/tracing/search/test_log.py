@@ -7,8 +7,9 @@ import torch
 from torch import Tensor, nn
 
 import bcmend
-from bcmend.patching import trace_log
-from bcmend.site_report import Report, Retrace
+from bcmend.patching import site_records
+from bcmend.reports.site_report import Report, Retrace
+from bcmend.tracing.search import log
 
 X = torch.linspace(-1, 1, 4)
 
@@ -76,8 +77,8 @@ def test_a_stop_in_a_trace_of_other_code_belongs_to_what_stopped() -> None:
     line = _line(_halved, "x.max()")
     stop = Retrace(__file__, line, "_halved", "Data-dependent branching")
     assert bcmend.report(model).retraces == (stop,)
-    places = [trace_log.origin_of(each) for each in (root.__code__, Model.forward.__code__)]
-    assert not any(map(trace_log._RECORDS.get, places))
+    places = [log.origin_of(each) for each in (root.__code__, Model.forward.__code__)]
+    assert not any(map(log._TRACES.get, places))
 
 
 def test_records_go_when_the_object_is_patched_anew() -> None:
@@ -91,15 +92,15 @@ def test_records_go_when_the_object_is_patched_anew() -> None:
 
 
 def test_records_of_one_place_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trace_log, "_KEPT", 2)
+    monkeypatch.setattr(log, "_KEPT", 2)
     code = _halved.__code__
-    trace_log.forget([code])
+    log.forget([code])
     for number in range(4):
-        trace_log.note(code, ValueError(f"{number}\nmore"))
-    found = trace_log.retraces([code, code])
+        log.note(code, ValueError(f"{number}\nmore"))
+    found = site_records.retraces([code, code])
     assert [each.reason for each in found] == ["0", "1"]
-    trace_log.forget([code])
-    assert trace_log.retraces([code]) == ()
+    log.forget([code])
+    assert site_records.retraces([code]) == ()
 
 
 def test_what_a_report_says() -> None:

@@ -7,8 +7,8 @@ from torch.fx import Graph
 
 from bcmend.policy import Policy
 from bcmend.tracing.effects import operator_runs
-from bcmend.tracing.sites import strict
-from bcmend.tracing.sites.strict import InternalError, require_foreign
+from bcmend.tracing.search import strict
+from bcmend.tracing.search.strict import InternalError, require_foreign
 from tests import own_faults
 
 
