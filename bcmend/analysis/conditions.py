@@ -1,12 +1,12 @@
 """Judge whether the condition of a jump may be a tensor, by the instructions that made it.
 
-Three answers: ``"never"``, ``"unlikely"`` (a bare parameter or attribute, mostly a flag; such a
-jump is mended when Dynamo stops there) and ``"likely"``.
+A bare parameter or attribute is mostly a flag; such a jump is mended when Dynamo stops there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import IntEnum
 from typing import Final, Protocol
 
 from bcmend.analysis.code_effects import names_of
@@ -14,6 +14,15 @@ from bcmend.bytecode.instructions import Instruction
 from bcmend.bytecode.opcodes import opcode_names, row
 from bcmend.knowledge.callable_names import NEVER_TENSOR_ATTRIBUTES, NEVER_TENSOR_CALLS
 from bcmend.names import LEAVES_BEGINS
+
+
+class Chance(IntEnum):
+    """How likely the condition of a jump is a tensor."""
+
+    NEVER = 0
+    UNLIKELY = 1
+    LIKELY = 2
+
 
 #: Calls that may take a number out of a tensor and are mostly made for that.
 TAKE_OUT: Final = frozenset(["int", "item"])
@@ -62,8 +71,8 @@ class Evidence(Protocol):
         """Return what can have made an operand of an instruction; ``position`` is -1 at the top."""
 
 
-def may_be_tensor(evidence: Evidence, jump: int) -> str:
-    """Return "never", "unlikely" or "likely" for the condition of the jump at ``jump``."""
+def may_be_tensor(evidence: Evidence, jump: int) -> Chance:
+    """Return how likely the condition of the jump at ``jump`` is a tensor."""
     return _of_operand(evidence, jump, -1, _FOLLOW_AT_MOST, frozenset())
 
 
@@ -114,29 +123,28 @@ def _values_of(evidence: Evidence, index: int, position: int, seen: set[int]) ->
             yield from _values_of(evidence, store, -1, seen)
 
 
-def _most(answers: Iterable[str]) -> str:
-    most = "never"
+def _most(answers: Iterable[Chance]) -> Chance:
+    most = Chance.NEVER
     for answer in answers:
-        if answer == "likely":
-            return answer
-        if answer == "unlikely":
-            most = answer
+        most = max(most, answer)
+        if most is Chance.LIKELY:
+            break
     return most
 
 
-def _of_maker(evidence: Evidence, maker: int, left: int, followed: frozenset[str]) -> str:
+def _of_maker(evidence: Evidence, maker: int, left: int, followed: frozenset[str]) -> Chance:
     """Return the answer for a value, ``left`` steps before it is not followed any further.
 
     ``followed`` are the variables that it has passed through.
     """
     if maker < 0:
-        return "never"
+        return Chance.NEVER
     if left == 0:
-        return "likely"
+        return Chance.LIKELY
     instruction = evidence.instructions[maker]
     op, known = instruction.op, row(instruction.op)
     if op in _NEVER_TENSOR:
-        return "never"
+        return Chance.NEVER
     if op in _MADE_FROM:
         positions = _MADE_FROM[op]
         return _most(_of_operand(evidence, maker, each, left - 1, followed) for each in positions)
@@ -145,43 +153,43 @@ def _of_maker(evidence: Evidence, maker: int, left: int, followed: frozenset[str
     if known.reads in ("local", "cell"):
         return _of_variable(evidence, instruction.arg, left - 1, followed)
     if known.reads == "global":
-        return "unlikely"
+        return Chance.UNLIKELY
     if known.argument in ("name", "flagged_name") and known.pops == 1:
-        return "never" if names_of(instruction) in NEVER_TENSOR_ATTRIBUTES else "unlikely"
+        return Chance.NEVER if names_of(instruction) in NEVER_TENSOR_ATTRIBUTES else Chance.UNLIKELY
     is_never = op.startswith("CALL") and called_name(evidence, maker) in NEVER_TENSOR_CALLS
-    return "never" if is_never else "likely"
+    return Chance.NEVER if is_never else Chance.LIKELY
 
 
 def _of_operand(
     evidence: Evidence, index: int, position: int, left: int, followed: frozenset[str]
-) -> str:
+) -> Chance:
     makers = evidence.operand(index, position)
     return _most(_of_maker(evidence, maker, left, followed) for maker in makers)
 
 
-def _of_variable(evidence: Evidence, name: str, left: int, followed: frozenset[str]) -> str:
+def _of_variable(evidence: Evidence, name: str, left: int, followed: frozenset[str]) -> Chance:
     """Return the answer for a variable.
 
     A parameter is unlikely to be a tensor, a local is judged by what is stored to it, and a flag of
     ours is likely. A counter (``k = k + 1``) is judged by what else is stored to it.
     """
     if name.startswith(LEAVES_BEGINS):
-        return "likely"
+        return Chance.LIKELY
     if name in followed:
-        return "never"
+        return Chance.NEVER
     stores, followed = evidence.stores.get(name, ()), followed | {name}
     answers = [_of_operand(evidence, store, -1, left, followed) for store in stores]
     if name in evidence.argument_names or not answers:
-        answers.append("unlikely")
+        answers.append(Chance.UNLIKELY)
     return _most(answers)
 
 
-def _of_comparison(evidence: Evidence, maker: int, left: int, followed: frozenset[str]) -> str:
+def _of_comparison(evidence: Evidence, maker: int, left: int, followed: frozenset[str]) -> Chance:
     """Return the answer for a comparison; with a string, or without tensors, it gives a bool."""
     sources = (each for position in (-2, -1) for each in evidence.operand(maker, position))
     made = (evidence.instructions[source] for source in sources if source >= 0)
     if any(each.op == "LOAD_CONST" and isinstance(each.arg, _PLAIN) for each in made):
-        return "never"
+        return Chance.NEVER
     return _most(_of_operand(evidence, maker, each, left, followed) for each in (-2, -1))
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from types import CodeType
 
-from bcmend.analysis.conditions import FINDS_INDICES, TAKE_OUT, may_be_tensor
+from bcmend.analysis.conditions import FINDS_INDICES, TAKE_OUT, Chance, may_be_tensor
 from bcmend.bytecode.decode import (
     argument_readers,
     decode_shape,
@@ -33,7 +33,7 @@ def may_branch_on_tensor(code: CodeType) -> bool:
         return False
     try:
         sketch = Sketch(code)
-        return any(may_be_tensor(sketch, jump) == "likely" for jump in sketch.truth_jumps())
+        return any(may_be_tensor(sketch, jump) is Chance.LIKELY for jump in sketch.truth_jumps())
     except (Unclear, DecodeError):
         return True
 

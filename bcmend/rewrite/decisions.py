@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from types import CodeType
 
 from bcmend.analysis.code_effects import LOOKING_AT_FRAMES, touched
-from bcmend.analysis.conditions import may_be_open, may_be_tensor
+from bcmend.analysis.conditions import Chance, may_be_open, may_be_tensor
 from bcmend.analysis.facts import Facts, facts_of
 from bcmend.cfg.regions import Branch
 from bcmend.names import SPLIT
@@ -115,7 +115,7 @@ def is_branch_site(code: CodeType, context: Context, facts: Facts, branch: Branc
 
 def is_likely(code: CodeType, facts: Facts, jump: int, context: Context) -> bool:
     place = (id(code), facts.instructions[jump].offset)
-    return place in context.asked or may_be_tensor(facts, jump) == "likely"
+    return place in context.asked or may_be_tensor(facts, jump) is Chance.LIKELY
 
 
 def _proposed(

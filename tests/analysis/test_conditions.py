@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bcmend.analysis.conditions import called_name, callees, may_be_open, may_be_tensor
+from bcmend.analysis.conditions import Chance, called_name, callees, may_be_open, may_be_tensor
 from bcmend.analysis.facts import facts_of
 from bcmend.bytecode.decode import decode
 from bcmend.names import LEAVES
@@ -176,23 +176,23 @@ def _goes_far(x: Any) -> Any:
 @pytest.mark.parametrize(
     ("function", "expected"),
     [
-        (_is_another, "never"),
-        (_is_in, "never"),
-        (_is_a_string, "never"),
-        (_has_a_size, "never"),
-        (_has_two_dimensions, "never"),
-        (_is_no_instance, "never"),
-        (_counts, "never"),
-        (_has_a_flag, "unlikely"),
-        (_is_flagged, "unlikely"),
-        (_is_an_argument_below, "unlikely"),
-        (_is_configured, "unlikely"),
-        (_calls, "likely"),
-        (_compares_a_sum, "likely"),
-        (_stores_a_call, "likely"),
-        (_binds_an_argument, "likely"),
-        (_is_captured, "likely"),
-        (_goes_far, "likely"),
+        (_is_another, Chance.NEVER),
+        (_is_in, Chance.NEVER),
+        (_is_a_string, Chance.NEVER),
+        (_has_a_size, Chance.NEVER),
+        (_has_two_dimensions, Chance.NEVER),
+        (_is_no_instance, Chance.NEVER),
+        (_counts, Chance.NEVER),
+        (_has_a_flag, Chance.UNLIKELY),
+        (_is_flagged, Chance.UNLIKELY),
+        (_is_an_argument_below, Chance.UNLIKELY),
+        (_is_configured, Chance.UNLIKELY),
+        (_calls, Chance.LIKELY),
+        (_compares_a_sum, Chance.LIKELY),
+        (_stores_a_call, Chance.LIKELY),
+        (_binds_an_argument, Chance.LIKELY),
+        (_is_captured, Chance.LIKELY),
+        (_goes_far, Chance.LIKELY),
     ],
 )
 def test_whether_a_condition_may_be_a_tensor(function: Any, expected: str) -> None:
@@ -202,7 +202,7 @@ def test_whether_a_condition_may_be_a_tensor(function: Any, expected: str) -> No
 
 def test_a_flag_of_an_exit_is_likely_a_tensor() -> None:
     text = f"LOAD_FAST {LEAVES.format(8, 0)}\nPOP_JUMP_IF_TRUE -> end\nend:\nRETURN_CONST 1"
-    assert may_be_tensor(facts_of(listing(text).function), 1) == "likely"
+    assert may_be_tensor(facts_of(listing(text).function), 1) == Chance.LIKELY
 
 
 def test_a_caught_exception_is_no_tensor() -> None:
@@ -220,7 +220,7 @@ def test_a_caught_exception_is_no_tensor() -> None:
         .try start end handler 0
         """
     )
-    assert may_be_tensor(facts_of(made.function), made.at["handler"]) == "never"
+    assert may_be_tensor(facts_of(made.function), made.at["handler"]) == Chance.NEVER
 
 
 # --- calls ---------------------------------------------------------------------------------------

@@ -28,10 +28,7 @@ from bcmend.rewrite.sites.call_parts import (
     starred_arguments_of,
 )
 from bcmend.rewrite.sites.output_statements import OutputStatement
-from bcmend.rewrite.sites.plan import Slice, Trial
-
-#: How likely something fails; the last if it must not be evaluated twice.
-_NEVER, _UNLESS_USUAL, _UNLESS_NUMBERS, _POSSIBLE, _NOT_TWICE = range(5)
+from bcmend.rewrite.sites.plan import Fails, Slice, Trial
 
 _SAFE_OPERATIONS: Final = opcode_names(
     "PUSH_NULL COPY SWAP POP_TOP KW_NAMES NOP MAKE_FUNCTION SET_FUNCTION_ATTRIBUTE IS_OP",
@@ -58,14 +55,14 @@ def trial_of(facts: Facts, statement: OutputStatement, inputs: Sequence[Slice]) 
 
     ``inputs`` are evaluated where the statement stands.
     """
-    chances = {
-        part: _chance(facts, part, inputs, statement.harmless)
+    failures = {
+        part: _failure(facts, part, inputs, statement.harmless)
         for part in _deferred_parts(facts, statement, inputs)
     }
-    parts = tuple(part for part, chance in chances.items() if chance)
+    parts = tuple(part for part, failure in failures.items() if failure)
     used = (n for n, each in enumerate(inputs) if any(p.start <= each.start < p.end for p in parts))
-    worst = max(chances.values(), default=_NEVER)
-    return None if worst in (_NEVER, _NOT_TWICE) else Trial(parts, frozenset(used), worst)
+    worst = max(failures.values(), default=Fails.NEVER)
+    return None if worst in (Fails.NEVER, Fails.NOT_TWICE) else Trial(parts, frozenset(used), worst)
 
 
 def may_fail(facts: Facts, part: Slice, inputs: Sequence[Slice], harmless: frozenset[str]) -> bool:
@@ -73,7 +70,7 @@ def may_fail(facts: Facts, part: Slice, inputs: Sequence[Slice], harmless: froze
 
     ``harmless`` are globals that can be read at any time.
     """
-    return _chance(facts, part, inputs, harmless) >= _POSSIBLE
+    return _failure(facts, part, inputs, harmless) >= Fails.POSSIBLY
 
 
 def _deferred_parts(
@@ -87,45 +84,45 @@ def _deferred_parts(
         yield starred
 
 
-def _chance(facts: Facts, part: Slice, inputs: Sequence[Slice], harmless: frozenset[str]) -> int:
-    """Return how likely an expression fails."""
+def _failure(facts: Facts, part: Slice, inputs: Sequence[Slice], harmless: frozenset[str]) -> Fails:
+    """Return when an expression fails."""
     early = {index for each in inputs for index in range(each.start, each.end)}
     deferred = (index for index in range(part.start, part.end) if index not in early)
-    return max((_chance_at(facts, index, harmless) for index in deferred), default=_NEVER)
+    return max((_failure_at(facts, index, harmless) for index in deferred), default=Fails.NEVER)
 
 
-def _chance_at(facts: Facts, index: int, harmless: frozenset[str]) -> int:
+def _failure_at(facts: Facts, index: int, harmless: frozenset[str]) -> Fails:
     instruction = facts.instructions[index]
     op, kind = instruction.op, row(instruction.op).reads
     if op in CALLS:
-        return _chance_of_call(facts, index)
+        return _failure_of_call(facts, index)
     if kind == "global":
-        return _NEVER if names_of(instruction) in harmless else _NOT_TWICE
+        return Fails.NEVER if names_of(instruction) in harmless else Fails.NOT_TWICE
     if isinstance(instruction.arg, CodeType):
-        return _POSSIBLE if _is_repeatable(instruction.arg, harmless) else _NOT_TWICE
+        return Fails.POSSIBLY if _is_repeatable(instruction.arg, harmless) else Fails.NOT_TWICE
     if op == "BINARY_OP":
-        return _UNLESS_NUMBERS if instruction.arg in _SAFE_ARITHMETIC else _POSSIBLE
+        return Fails.UNLESS_NUMBERS if instruction.arg in _SAFE_ARITHMETIC else Fails.POSSIBLY
     if op in ("FORMAT_VALUE", "FORMAT_WITH_SPEC"):
-        return _chance_of_format(facts, index)
+        return _failure_of_format(facts, index)
     if op in _NUMBER_OPERATIONS or instruction.target is not None:
-        return _UNLESS_NUMBERS
+        return Fails.UNLESS_NUMBERS
     if kind is not None or op in _SAFE_OPERATIONS or op.startswith(("LOAD_", "BUILD_")):
-        return _NEVER
-    return _POSSIBLE
+        return Fails.NEVER
+    return Fails.POSSIBLY
 
 
-def _chance_of_call(facts: Facts, index: int) -> int:
+def _failure_of_call(facts: Facts, index: int) -> Fails:
     name = called_name(facts, index)
     if name in _SAFE_CALLS:
-        return _NEVER
+        return Fails.NEVER
     if name in _REDUCTIONS and _is_plain_method_call(facts, index):
-        return _UNLESS_USUAL
+        return Fails.UNLESS_USUAL
     if name in _NUMBER_CALLS:
         made = index - 1 - _is_plain_method_call(facts, index)
-        return _UNLESS_USUAL if _gives_one_number(facts, made) else _UNLESS_NUMBERS
+        return Fails.UNLESS_USUAL if _gives_one_number(facts, made) else Fails.UNLESS_NUMBERS
     if name in _REPEATABLE:
-        return _POSSIBLE
-    return _NOT_TWICE if name else _POSSIBLE  # a comprehension, whose code is looked at
+        return Fails.POSSIBLY
+    return Fails.NOT_TWICE if name else Fails.POSSIBLY  # a comprehension, whose code is looked at
 
 
 def _is_plain_method_call(facts: Facts, index: int) -> bool:
@@ -140,15 +137,15 @@ def _gives_one_number(facts: Facts, index: int) -> bool:
     return name in _NUMBER_CALLS or (name in _REDUCTIONS and _is_plain_method_call(facts, index))
 
 
-def _chance_of_format(facts: Facts, index: int) -> int:
+def _failure_of_format(facts: Facts, index: int) -> Fails:
     instruction = facts.instructions[index]
     if instruction.op == "FORMAT_VALUE" and not instruction.arg & 4:
-        return _NEVER
+        return Fails.NEVER
     before = facts.instructions[index - 1]
     is_plain = isinstance(before.arg, str) and _SPECIFICATION.match(before.arg)
     if before.op != "LOAD_CONST" or not is_plain:
-        return _POSSIBLE
-    return _UNLESS_USUAL if _gives_one_number(facts, index - 2) else _UNLESS_NUMBERS
+        return Fails.POSSIBLY
+    return Fails.UNLESS_USUAL if _gives_one_number(facts, index - 2) else Fails.UNLESS_NUMBERS
 
 
 def _is_repeatable(code: CodeType, harmless: frozenset[str]) -> bool:

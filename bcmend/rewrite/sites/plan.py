@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import IntEnum
 
 from bcmend.names import LEAVES_BEGINS, SPLIT
 
@@ -139,18 +140,27 @@ class Callee:
     level: Slice | None
 
 
+class Fails(IntEnum):
+    """When something fails that an output statement evaluates as it is delivered."""
+
+    NEVER = 0
+    UNLESS_USUAL = 1  # if a tensor that it is of is empty, or not of floating-point numbers
+    UNLESS_NUMBERS = 2  # if one is not a single number
+    POSSIBLY = 3
+    NOT_TWICE = 4  # it must not be evaluated twice
+
+
 @dataclass(frozen=True, slots=True)
 class Trial:
     """What may fail of the arguments that an output statement evaluates when it is delivered.
 
     ``parts`` push operands, and ``inputs`` are the positions of the inputs that they read.
-    ``chance`` says when they can fail: 1, if a tensor among these is empty or not of floating-point
-    numbers; 2, if one is not a single number; 3, whatever they are.
+    ``fails`` says when they can.
     """
 
     parts: tuple[Slice, ...]
     inputs: frozenset[int]
-    chance: int
+    fails: Fails
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,11 @@ class StatementWriter:
         if trial is None:
             return constants if level != 1 or shows else ()
         function = emit.make_function(self._function_of(lowering, trial.parts))
-        return (*constants, function, emit.load_const((tuple(sorted(trial.inputs)), trial.chance)))
+        return (
+            *constants,
+            function,
+            emit.load_const((tuple(sorted(trial.inputs)), int(trial.fails))),
+        )
 
     def _function_of(self, lowering: OutputLowering, parts: Sequence[Slice]) -> CodeType:
         """Return the code of a function that runs parts of a statement, given its inputs."""

@@ -11,6 +11,7 @@ from typing import Final
 
 from bcmend.dynamo import compat
 from bcmend.dynamo.values import Value, constant, example_of
+from bcmend.rewrite.sites.plan import Fails
 from bcmend.tracing.deopt import record_timing
 from bcmend.tracing.output import deferred_exceptions, record_builder
 from bcmend.tracing.search.falsified import falsify
@@ -32,12 +33,12 @@ def add(tx: compat.Tracer, site: LiveSite, trial: Value, facts: Value, inputs: V
     ``trial`` is a function of ``inputs`` that makes them; ``facts`` are the positions of the inputs
     that it uses, and when it can fail (``rewrite.sites.plan.Trial``).
     """
-    used, chance = facts.as_python_constant()
+    used, fails = facts.as_python_constant()
     assert isinstance(inputs, compat.TupleVariable)
     values = [inputs.items[position].realize() for position in used]
     if not all(map(_is_plain, values)) or record_timing.is_wanted(tx, site, raises=False):
         return
-    cannot_fail = _CANNOT_FAIL.get(chance)
+    cannot_fail = _CANNOT_FAIL.get(fails)
     if all(cannot_fail is not None and cannot_fail(value) for value in values):
         return
     if not deferred_exceptions.can_exit(tx, site):
@@ -77,5 +78,8 @@ def _is_number(value: Value) -> bool:
     return isinstance(value, (compat.SymNodeVariable, compat.ConstantVariable))
 
 
-#: By the chance of a trial: for which values the arguments cannot fail.
-_CANNOT_FAIL: Final[dict[int, Callable[[Value], bool]]] = {1: _is_usual, 2: _is_number}
+#: For which values the arguments of a trial cannot fail.
+_CANNOT_FAIL: Final[dict[int, Callable[[Value], bool]]] = {
+    Fails.UNLESS_USUAL: _is_usual,
+    Fails.UNLESS_NUMBERS: _is_number,
+}

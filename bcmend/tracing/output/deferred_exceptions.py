@@ -27,6 +27,7 @@ from bcmend.tracing.sites import nesting_limits, site_table
 from bcmend.tracing.sites.refusal import Refusal, attempt
 from bcmend.tracing.sites.site_table import LiveSite
 from bcmend.tracing.speculation import arm_failures
+from bcmend.tracing.speculation.arm_failures import Raised
 from bcmend.tracing.speculation.arms import Arm, ArmFailure, ArmTrace
 
 
@@ -39,8 +40,8 @@ def defer_raising_arm(
 ) -> Value | None:
     """Record the exception of the arm that raised and go on with the other arm."""
     failed = [trace for trace in traced if isinstance(trace, ArmFailure)]
-    failure = next((each for each in failed if each.raised == arm_failures.UNKNOWN), failed[0])
-    is_unknown = failure.raised == arm_failures.UNKNOWN
+    failure = next((each for each in failed if each.raised is Raised.UNKNOWN), failed[0])
+    is_unknown = failure.raised is Raised.UNKNOWN
     if len(failed) == 2 and not is_unknown and nesting_limits.is_in_an_arm(tx):
         raise arm_failures.BothRaise(*_together(tx, failed))
     if len(failed) == 2 or is_unknown:
@@ -55,7 +56,7 @@ def defer_raising_arm(
     if raising == 1:
         predicate = predicates.negated(tx, predicate)
     arm = arms[raising]
-    if failure.raised == arm_failures.CERTAIN:
+    if failure.raised is Raised.CERTAIN:
         inputs = compat.TupleVariable(list(arm.arguments))
         if not make_guard(tx, site, arm.function, inputs, predicate):
             return None
@@ -69,11 +70,11 @@ def defer_raising_arm(
     return arms[1 - raising].call(tx)
 
 
-def _together(tx: compat.Tracer, failed: Sequence[ArmFailure]) -> tuple[str, str]:
+def _together(tx: compat.Tracer, failed: Sequence[ArmFailure]) -> tuple[Raised, str]:
     """Return how certain it is that a branch raises of which both arms do, and what it raises."""
-    is_certain = all(each.raised == arm_failures.CERTAIN for each in failed)
+    is_certain = all(each.raised is Raised.CERTAIN for each in failed)
     is_certain = is_certain and not handled_by_a_caller(tx)
-    raised = arm_failures.CERTAIN if is_certain else arm_failures.LIKELY
+    raised = Raised.CERTAIN if is_certain else Raised.LIKELY
     return raised, " or ".join(dict.fromkeys(each.detail for each in failed))
 
 

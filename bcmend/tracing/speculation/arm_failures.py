@@ -10,14 +10,11 @@ from __future__ import annotations
 
 import os
 import traceback
+from enum import Enum, auto
 from types import CodeType, FrameType
 from typing import Final
 
 from bcmend.dynamo import compat
-
-CERTAIN: Final = "certain"
-LIKELY: Final = "likely"
-UNKNOWN: Final = "unknown"
 
 #: Of a graph break where a container has no item at the place that an arm reads. The text of the
 #: exception may show the place, so it is left to eager execution.
@@ -45,27 +42,35 @@ _MAKE: Final = compat.UserDefinedExceptionClassVariable.call_function.__code__
 _POLYFILLS: Final = os.path.dirname(compat.POLYFILLS_FILE)
 
 
+class Raised(Enum):
+    """Whether eager execution raises where tracing an arm has failed."""
+
+    CERTAIN = auto()
+    LIKELY = auto()
+    UNKNOWN = auto()
+
+
 class BothRaise(Exception):
     """Both arms of a branch raise, and so does the arm that holds it; ``raised`` is how certain."""
 
-    def __init__(self, raised: str, detail: str) -> None:
+    def __init__(self, raised: Raised, detail: str) -> None:
         super().__init__(detail)
         self.raised = raised
 
 
-def whether_raised(error: Exception) -> str:
+def whether_raised(error: Exception) -> Raised:
     """Return whether the traced code raises where ``error`` ended its trace."""
     if isinstance(error, BothRaise):
         return error.raised
     if isinstance(error, compat.ObservedException):
-        return CERTAIN if _is_raised_by_the_program(error) else LIKELY
+        return Raised.CERTAIN if _is_raised_by_the_program(error) else Raised.LIKELY
     if isinstance(error, compat.Unsupported):
         if error.gb_type in _CERTAIN:
-            return CERTAIN
-        return LIKELY if error.gb_type in _FAILED or is_being_made(error) else UNKNOWN
+            return Raised.CERTAIN
+        return Raised.LIKELY if error.gb_type in _FAILED or is_being_made(error) else Raised.UNKNOWN
     if isinstance(error, compat.TorchDynamoException):
-        return LIKELY if isinstance(error, compat.TorchRuntimeError) else UNKNOWN
-    return UNKNOWN if _frame_of(error, _FAKE) is None else LIKELY
+        return Raised.LIKELY if isinstance(error, compat.TorchRuntimeError) else Raised.UNKNOWN
+    return Raised.UNKNOWN if _frame_of(error, _FAKE) is None else Raised.LIKELY
 
 
 def _is_raised_by_the_program(error: Exception) -> bool:

@@ -33,6 +33,7 @@ from bcmend.tracing.speculation import (
     traced_backwards,
     unknown_models,
 )
+from bcmend.tracing.speculation.arm_failures import Raised
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,11 +131,11 @@ class ArmTrace:
 class ArmFailure:
     """An arm that could not be traced: it raised, or Dynamo cannot follow it.
 
-    ``raised`` says which, in the words of ``arm_failures``; ``spoiled`` that it has left a tensor
+    ``raised`` says which; ``spoiled`` that it has left a tensor
     of the main trace in another form; ``slug`` is the reason of a refusal, if it was refused.
     """
 
-    raised: str
+    raised: Raised
     detail: str
     spoiled: bool = False
     slug: str = ""
@@ -280,7 +281,7 @@ def trace_arm(
             raise
         except nesting_limits.Unreadable as problem:
             world.put_slots_back()
-            return ArmFailure(arm_failures.UNKNOWN, str(problem), lifted.spoiled)
+            return ArmFailure(Raised.UNKNOWN, str(problem), lifted.spoiled)
         except RecursionError:
             raise nesting_limits.TooDeep("more than Python's stack can hold") from None
         except Exception as error:
@@ -314,13 +315,13 @@ def _left_in(recording: Any, records: Sequence[Any]) -> list[Any]:
 
 def _failure(tx: compat.Tracer, arm: Arm, error: Exception, *, spoiled: bool) -> ArmFailure:
     if isinstance(error, Refusal) and error.slug in REASONS:
-        return ArmFailure(arm_failures.UNKNOWN, error.detail, spoiled, error.slug)
+        return ArmFailure(Raised.UNKNOWN, error.detail, spoiled, error.slug)
     raised = arm_failures.whether_raised(error)
     if isinstance(error, arm_failures.BothRaise):
         return ArmFailure(raised, str(error), spoiled)
     if isinstance(error, compat.ObservedException) or arm_failures.is_being_made(error):
         return ArmFailure(raised, arm_failures.exception_name(error), spoiled)
-    if raised == arm_failures.UNKNOWN and isinstance(error, (compat.Unsupported, compat.UserError)):
+    if raised is Raised.UNKNOWN and isinstance(error, (compat.Unsupported, compat.UserError)):
         # A question about an unbacked number is no graph break to Dynamo. Where an iteration of a
         # loop comes to one, the loop is better unrolled.
         in_a_loop = arm.calls is not None or bool(nesting_limits.ITERATIONS.of(tx.output))

@@ -13,7 +13,7 @@ from bcmend.analysis.facts import Facts, facts_of
 from bcmend.bytecode.decode import decode
 from bcmend.rewrite.sites.call_parts import CALLS, arguments_of
 from bcmend.rewrite.sites.fallible_arguments import may_fail
-from bcmend.rewrite.sites.plan import Slice, Trial
+from bcmend.rewrite.sites.plan import Fails, Slice, Trial
 from tests.stand_ins import NothingToMend, installed, sites_of
 
 
@@ -139,10 +139,17 @@ def _mean(x):
     print(f"{x.mean().item():.3f}", float(x.sum()), f"{x.max():8.2f}")
 
 
-@pytest.mark.parametrize(("function", "chance"), [(_mean, 1), (_shown, 2), (_divided, 3)])
-def test_how_likely_something_fails(function: Callable[..., None], chance: int) -> None:
+@pytest.mark.parametrize(
+    ("function", "fails"),
+    [
+        (_mean, Fails.UNLESS_USUAL),
+        (_shown, Fails.UNLESS_NUMBERS),
+        (_divided, Fails.POSSIBLY),
+    ],
+)
+def test_when_something_fails(function: Callable[..., None], fails: Fails) -> None:
     trial = _trial(function)
-    assert trial is not None and trial.chance == chance
+    assert trial is not None and trial.fails is fails
 
 
 def _reads(show, x, y):

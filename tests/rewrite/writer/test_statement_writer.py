@@ -114,9 +114,9 @@ def test_what_may_fail_is_recorded_as_a_trial(capsys: pytest.CaptureFixture[str]
     spy = Spy()
     one = SimpleNamespace(item=lambda: 1)
     _written(f, spy)(one, 2)
-    ((_, action, inputs, level, shows, trial, (tried, chance)),) = spy.records
+    ((_, action, inputs, level, shows, trial, (tried, fails)),) = spy.records
     assert inputs == (one, 2) and (level, shows) == (1, False)
-    assert (tried, chance) == ((0,), 2)
+    assert (tried, fails) == ((0,), 2)
     trial(*inputs)
     assert capsys.readouterr().out == ""
     with pytest.raises(AttributeError):

@@ -11,7 +11,7 @@ from bcmend.tracing.search.falsified import Falsified
 from bcmend.tracing.sites.body_states import Rewritten
 from bcmend.tracing.sites.refusal import HalfWritten, Refusal
 from bcmend.tracing.sites.site_table import LiveSite
-from bcmend.tracing.speculation.arm_failures import LIKELY, BothRaise
+from bcmend.tracing.speculation.arm_failures import BothRaise, Raised
 
 CODE = (lambda: None).__code__
 
@@ -52,7 +52,7 @@ def test_a_failure_withdraws_the_site_and_restarts_the_trace(error: Exception, d
     [
         Falsified(),
         compat.SkipFrame("for a test"),
-        BothRaise(LIKELY, "KeyError"),
+        BothRaise(Raised.LIKELY, "KeyError"),
         Rewritten(),
         KeyboardInterrupt(),
     ],

@@ -11,10 +11,8 @@ import pytest
 from bcmend.dynamo import compat
 from bcmend.tracing.speculation import arm_failures
 from bcmend.tracing.speculation.arm_failures import (
-    CERTAIN,
-    LIKELY,
-    UNKNOWN,
     BothRaise,
+    Raised,
     exception_name,
     is_being_made,
     whether_raised,
@@ -56,11 +54,11 @@ def _graph_break(gb_type: str) -> Exception:
 @pytest.mark.parametrize(
     ("gb_type", "expected"),
     [
-        ("Attempted to read undefined local variable", CERTAIN),
-        ("Data-dependent assertion failed (cannot compile partial graph)", CERTAIN),
-        ("Read uninitialized cell", LIKELY),
-        ("assert with non-string message", LIKELY),
-        ("Data-dependent branching", UNKNOWN),
+        ("Attempted to read undefined local variable", Raised.CERTAIN),
+        ("Data-dependent assertion failed (cannot compile partial graph)", Raised.CERTAIN),
+        ("Read uninitialized cell", Raised.LIKELY),
+        ("assert with non-string message", Raised.LIKELY),
+        ("Data-dependent branching", Raised.UNKNOWN),
     ],
 )
 def test_few_graph_breaks_stand_for_an_error_of_the_program(gb_type: str, expected: str) -> None:
@@ -69,33 +67,35 @@ def test_few_graph_breaks_stand_for_an_error_of_the_program(gb_type: str, expect
 
 def test_a_raise_statement_of_the_program_is_certain(monkeypatch: pytest.MonkeyPatch) -> None:
     error = compat.ObservedException("observed")
-    assert whether_raised(_through(monkeypatch, "_RAISE", error, "user.py")) == CERTAIN
+    assert whether_raised(_through(monkeypatch, "_RAISE", error, "user.py")) == Raised.CERTAIN
 
 
 def test_a_raise_in_a_model_of_dynamos_is_likely(monkeypatch: pytest.MonkeyPatch) -> None:
     error = compat.ObservedException("observed")
     file = f"{arm_failures._POLYFILLS}/builtins.py"
-    assert whether_raised(_through(monkeypatch, "_RAISE", error, file)) == LIKELY
+    assert whether_raised(_through(monkeypatch, "_RAISE", error, file)) == Raised.LIKELY
 
 
 def test_what_a_model_of_dynamos_raises_itself_is_likely() -> None:
-    assert whether_raised(_raised(_raise, compat.ObservedException("observed"))) == LIKELY
+    assert whether_raised(_raised(_raise, compat.ObservedException("observed"))) == Raised.LIKELY
 
 
 def test_an_operation_that_fails_on_fake_tensors_is_likely(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert whether_raised(_through(monkeypatch, "_FAKE", RuntimeError("shape"), "")) == LIKELY
-    assert whether_raised(_raised(_raise, compat.TorchRuntimeError("shape"))) == LIKELY
+    assert (
+        whether_raised(_through(monkeypatch, "_FAKE", RuntimeError("shape"), "")) == Raised.LIKELY
+    )
+    assert whether_raised(_raised(_raise, compat.TorchRuntimeError("shape"))) == Raised.LIKELY
 
 
 def test_an_error_of_unknown_origin_says_nothing() -> None:
-    assert whether_raised(_raised(_raise, RuntimeError("of a back end"))) == UNKNOWN
-    assert whether_raised(_raised(_raise, compat.TorchDynamoException("bug"))) == UNKNOWN
+    assert whether_raised(_raised(_raise, RuntimeError("of a back end"))) == Raised.UNKNOWN
+    assert whether_raised(_raised(_raise, compat.TorchDynamoException("bug"))) == Raised.UNKNOWN
 
 
 def test_an_arm_of_two_that_raise_is_as_certain_as_the_less_certain_of_them() -> None:
-    assert whether_raised(BothRaise(LIKELY, "ValueError")) == LIKELY
+    assert whether_raised(BothRaise(Raised.LIKELY, "ValueError")) == Raised.LIKELY
 
 
 def test_an_exception_whose_making_dynamo_cannot_follow_is_likely_raised(
@@ -103,7 +103,7 @@ def test_an_exception_whose_making_dynamo_cannot_follow_is_likely_raised(
 ) -> None:
     error = _through(monkeypatch, "_MAKE", _graph_break("other"), "user.py")
     assert is_being_made(error)
-    assert whether_raised(error) == LIKELY
+    assert whether_raised(error) == Raised.LIKELY
     assert exception_name(error) == "Custom"
 
 

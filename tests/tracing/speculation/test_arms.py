@@ -221,7 +221,7 @@ def _raises(x: Tensor) -> Tensor:
 def test_an_arm_that_raises_is_a_failure(traced: Callable[..., Traces]) -> None:
     then_arm, else_arm = traced(_raises, torch.ones(2))
     assert isinstance(then_arm, ArmTrace)
-    assert else_arm == ArmFailure(arm_failures.CERTAIN, "KeyError", spoiled=False)
+    assert else_arm == ArmFailure(arm_failures.Raised.CERTAIN, "KeyError", spoiled=False)
 
 
 def _fails(x: Tensor) -> Tensor:
@@ -234,7 +234,7 @@ def _fails(x: Tensor) -> Tensor:
 def test_an_operation_that_does_not_fit_is_likely_to_raise(traced: Callable[..., Traces]) -> None:
     failure, _ = traced(_fails, -torch.ones(2))
     assert isinstance(failure, ArmFailure)
-    assert failure.raised == arm_failures.LIKELY
+    assert failure.raised is arm_failures.Raised.LIKELY
 
 
 def _reshapes(x: Tensor) -> Tensor:
@@ -249,7 +249,7 @@ def test_an_arm_that_fails_after_a_change_of_form_has_spoiled_a_tensor(
     traced: Callable[..., Traces],
 ) -> None:
     failure, _ = traced(_reshapes, -torch.ones(2, 3))
-    assert failure == ArmFailure(arm_failures.CERTAIN, "ValueError", spoiled=True)
+    assert failure == ArmFailure(arm_failures.Raised.CERTAIN, "ValueError", spoiled=True)
 
 
 def test_the_recording_class_is_made_once_and_not_of_itself() -> None:

@@ -1,0 +1,29 @@
+"""No module of tracing is left out, whose hooks would then not exist."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import bcmend.tracing
+
+ROOT = Path(bcmend.tracing.__file__).parent
+
+_ASK = """
+import json, sys
+from bcmend.tracing.entry import namespace
+print(json.dumps([name for name in sys.modules if name.startswith("bcmend.tracing.")]))
+"""
+
+
+def test_what_mended_code_reaches_imports_every_module() -> None:
+    ran = subprocess.run([sys.executable, "-c", _ASK], capture_output=True, text=True, check=True)
+    imported = set(json.loads(ran.stdout))
+    modules = {
+        "bcmend.tracing." + ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for path in ROOT.rglob("*.py")
+        if path.name != "__init__.py"
+    }
+    assert sorted(modules - imported) == []
