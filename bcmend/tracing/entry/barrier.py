@@ -80,7 +80,8 @@ def _kept_in(output: compat.OutputGraph) -> Iterator[None]:
     code = output.root_tx.f_code
     _IS_INSIDE.put(output, True)
     try:
-        yield
+        with _restarted_if_split(code):
+            yield
     except compat.BackendCompilerFailed as error:
         if not _is_late(code):
             raise
@@ -100,6 +101,17 @@ def _kept_in(output: compat.OutputGraph) -> Iterator[None]:
         _restart_without(code, error)
     finally:
         _IS_INSIDE.put(output, False)
+
+
+@contextmanager
+def _restarted_if_split(code: CodeType) -> Iterator[None]:
+    """Restart a trace that no boundary waits for, where what it calls has been split."""
+    try:
+        yield
+    except body_states.CodeSplit as split:
+        if not _is_late(code):
+            raise
+        raise SiteChanged(restart_reason="bcmend: code has been split") from split
 
 
 def _is_late(code: CodeType) -> bool:

@@ -59,7 +59,7 @@ class CodeSplit(BaseException):
     """The code being traced has meanwhile been split, and is to be traced anew.
 
     No ``Exception``: Dynamo takes any of those for "no" where it asks a value something. Raised
-    only where a boundary waits for it.
+    only where a boundary waits for it, or all that other code calls is one graph (``barrier``).
     """
 
 
@@ -151,10 +151,11 @@ def mask_loop(tx: compat.Tracer) -> None:
 def _trace_anew_if(tx: compat.Tracer, rewrite: Callable[[list[Stop]], bool]) -> None:
     """Raise ``CodeSplit`` if the frames being traced may be changed, and ``rewrite`` does it."""
     state = state_of(tx.output.root_tx.f_code)
-    if state.may_break or state.tries >= MOST_TRIES:
+    if (state.may_break and not tx.one_graph) or state.tries >= MOST_TRIES:
         return
     stops = list(map(_stop_at, frames.outwards(tx)))
     if stops and rewrite(stops):
+        state.tries += state.may_break  # a boundary counts by itself
         raise CodeSplit
 
 
