@@ -90,7 +90,8 @@ def _solved(equations: Iterable[Any], guarded: Iterable[tuple[Any, Any]]) -> lis
     found = list(guarded)
     for each in sorted(equations, key=is_renaming, reverse=True):
         equation = _put_in(each, found)
-        symbols = _in_order(compat.free_unbacked_symbols(equation))
+        unbacked = compat.free_unbacked_symbols(equation)
+        symbols = [*_in_order(unbacked), *_in_order(equation.free_symbols - unbacked)]
         in_turn = reversed(symbols) if is_renaming(each) else symbols
         solved = ((symbol, compat.try_solve(equation, symbol)) for symbol in in_turn)
         found += [(symbol, one[1]) for symbol, one in solved if one is not None][:1]

@@ -176,3 +176,11 @@ def test_what_follows_from_a_guard_on_a_size() -> None:
     assertions, known = [together, sympy.Eq(A + B, D + 1), follows], {form(together)}
     assert not all(follow(assertions, known, RANGES))
     assert all(follow(assertions, known, RANGES, [(size, sympy.Integer(1))]))
+
+
+def test_what_follows_from_two_ways_to_count_together() -> None:
+    sizes = sympy.symbols("s3 s4", integer=True, positive=True)
+    given = [sympy.Eq(A + B, 60), sympy.Eq(sum(sizes) + 40, A + B)]
+    known, ranges = set(map(form, given)), RANGES | dict.fromkeys(sizes, compat.ValueRanges(2, 90))
+    assert all(follow([*given, sympy.Le(sizes[0] + 40, A + B)], known, ranges))
+    assert not all(follow([*given, sympy.Le(sizes[0] + 60, A + B)], known, ranges))
