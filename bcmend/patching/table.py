@@ -199,7 +199,13 @@ class Table:
 
     def on_stack(self, stops: Iterable[Stop]) -> list[Patched]:
         """Return the patched functions whose code frames have, innermost first."""
-        return [each for stop in stops for found in self.owners_of(stop.code) for each in found]
+        return [each for stop in stops for each in self._patched_at(stop)]
+
+    def _patched_at(self, stop: Stop) -> list[Patched]:
+        written = [each for found in self.owners_of(stop.code) for each in found]
+        known = None if written or stop.function is None else self.of(stop.function)
+        # A function without sites runs its original instructions inside of others.
+        return [known] if known is not None and known.runs(stop.code) else written
 
     def original_of(self, stop: Stop, policy: Policy) -> CodeType | None:
         """Return the code of a frame before it was mended; ``None`` for code that never is."""

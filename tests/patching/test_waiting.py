@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import itertools
 import json
 import random
 import signal
@@ -776,18 +777,49 @@ CONSTRUCTS = {
 def test_a_construct_that_torch_takes_otherwise_is_a_stop(
     name: str, fullgraph: bool, is_inlined: bool
 ) -> None:
-    if (name, fullgraph, is_inlined) == ("a number out of a tensor", True, True):
-        pytest.skip("it is refused, as the next test shows")
     _compare_with_eager(fresh(CONSTRUCTS[name]), fullgraph, is_inlined)
 
 
-def test_an_item_by_a_number_needs_a_call_of_its_own_where_one_graph_is_wanted() -> None:
-    """Code is split there, which the call of a patched function does, and other code cannot."""
-    program = fresh(_number)
+def _item_of_a_dictionary(x: Tensor) -> Tensor:
+    scales = {0: 2, 1: 3, 2: 5}
+    return x * scales[int(x.argmax())] + [0, 1, 2][int(x.argmin())]
+
+
+def _loop_over_a_mask(x: Tensor) -> Tensor:
+    for row in (x > 0).nonzero():
+        x = x + row
+    return x
+
+
+def _range_up_to_a_number(x: Tensor) -> Tensor:
+    for _ in range(int(x.argmax())):
+        x = x.sin() + 1
+    return x
+
+
+SPLIT_WHERE_READ = [_number, _item_of_a_dictionary, _loop_over_a_mask, _range_up_to_a_number]
+
+
+@pytest.mark.parametrize("program", SPLIT_WHERE_READ)
+def test_what_other_code_calls_is_split_where_one_graph_is_wanted(program: Any) -> None:
+    patched, backend = fresh(program), Counting()
+    bcmend.patch(patched)
+    compiled = torch.compile(lambda x: patched(x.neg()) + 1, backend=backend, fullgraph=True)
+    for each in itertools.permutations((-1.0, 2.0, 0.5)):
+        x = torch.tensor(each)
+        assert torch.equal(compiled(x), program(x.neg()) + 1)
+    assert len(backend.codes) == 1
+
+
+def test_an_item_that_is_not_there_is_an_error_in_what_other_code_calls() -> None:
+    def program(x: Tensor) -> Tensor:
+        return x * [1, 2][int(x.argmax())]
+
     bcmend.patch(program)
-    compiled = torch.compile(lambda x: program(x), backend="eager", fullgraph=True)
-    with pytest.raises(compat.GuardOnDataDependentSymNode, match=r"\[1, 2, 3\]\[int"):
-        compiled(X)
+    compiled = torch.compile(lambda x: program(x) + 1, backend="eager", fullgraph=True)
+    assert torch.equal(compiled(torch.tensor([0.0, 1, 0])), torch.tensor([1.0, 3, 1]))
+    with pytest.raises(IndexError, match="list index out of range"):
+        compiled(torch.tensor([0.0, 0, 1]))
 
 
 def _number_among_sizes(x: Tensor, y: Tensor) -> Tensor:

@@ -3,7 +3,8 @@
 Torch compiles a backward when it is first called. A failure would reach the user then, and it is
 too late to trace otherwise. Where gradients flow into tensors whose sizes only the data tell, the
 back end is asked for the backward at once, and what it assumes of those sizes is looked at: a
-forward of which an assumption fails is run again in Python, a backward is not.
+forward of which an assumption fails is run again in Python, a backward is not. Nothing is assumed
+by what follows from the trace, as ``4 <= u0 + u1`` does where the two lengths are 28 together.
 
 Works round AOTAutograd, which compiles such a backward late, or early and keeps the failure to
 itself. Reproduced on torch 2.13.0; no issue is known. What has the backward compiled early can go
@@ -13,7 +14,7 @@ when ``test_a_backward_that_does_not_compile_fails_when_it_is_called`` in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import sympy
@@ -41,24 +42,73 @@ def _compile(inner: Any, output: compat.OutputGraph, *more: Any) -> Any:
     instead = _INSTEAD.of(output)
     if instead is None:
         return inner(output, *more)
-    known = set(_assumptions(output.shape_env))
+    environment = output.shape_env
+    known, ranges = set(map(form, _assertions(environment))), dict(environment.var_to_range)
     with compat.functorch_config.patch(force_non_lazy_backward_lowering=True):
         compiled = inner(output, *more)
-    if not known.issuperset(_assumptions(output.shape_env)):
+    if not all(follow(_assertions(environment), known, ranges, _guarded(environment))):
         instead()
     return compiled
 
 
-def _assumptions(environment: Any) -> Iterator[str]:
-    """Yield what is asserted of data-dependent numbers, whatever they are called.
+def _guarded(environment: Any) -> list[tuple[Any, Any]]:
+    """Return sizes of arguments with what guards have them be."""
+    known: list[tuple[Any, Any]] = list(environment.replacements.items())
+    return [pair for pair in known if not any(map(compat.free_unbacked_symbols, pair))]
 
-    Each stage names them anew, asserts again what it knows of their range, and that a number which
-    it has named anew is the same.
-    """
+
+def _assertions(environment: Any) -> Iterator[Any]:
+    """Yield what is asserted of data-dependent numbers."""
     for asserts in environment.deferred_runtime_asserts.values():
-        for each in asserts:
-            if not is_renaming(each.expr):
-                yield form(each.expr)
+        yield from (each.expr for each in asserts)
+
+
+def follow(
+    assertions: Iterable[Any],
+    known: Collection[str],
+    ranges: Mapping[Any, Any],
+    guarded: Iterable[tuple[Any, Any]] = (),
+) -> Iterator[bool]:
+    """Yield of each assertion whether it is of a known form, or follows from those that are.
+
+    Each stage names numbers anew, asserts again what it knows of their range, and that a number
+    which it has named anew is the same. ``ranges`` are those of numbers of the trace, ``guarded``
+    sizes of arguments with what guards say that they are.
+    """
+    given, others = list[Any](), list[Any]()
+    for each in assertions:
+        (given if is_renaming(each) or form(each) in known else others).append(each)
+    equal = _solved((each for each in given if isinstance(each, sympy.Eq)), guarded)
+    return (_holds(_put_in(each, equal), ranges) for each in others)
+
+
+def _solved(equations: Iterable[Any], guarded: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    """Return numbers with what they are, to be put in one by one: a number of each equation.
+
+    Numbers that are named anew come first: the ranges of the first names are known.
+    """
+    found = list(guarded)
+    for each in sorted(equations, key=is_renaming, reverse=True):
+        equation = _put_in(each, found)
+        unbacked = compat.free_unbacked_symbols(equation)
+        symbols = [*_in_order(unbacked), *_in_order(equation.free_symbols - unbacked)]
+        in_turn = reversed(symbols) if is_renaming(each) else symbols
+        solved = ((symbol, compat.try_solve(equation, symbol)) for symbol in in_turn)
+        found += [(symbol, one[1]) for symbol, one in solved if one is not None][:1]
+    return found
+
+
+def _put_in(expression: Any, known: Iterable[tuple[Any, Any]]) -> Any:
+    for symbol, value in known:
+        expression = expression.subs(symbol, value)
+    return expression
+
+
+def _holds(assertion: Any, ranges: Mapping[Any, Any]) -> bool:
+    """Return whether an assertion holds for all numbers in some ranges."""
+    if isinstance(assertion, sympy.core.relational.Relational):
+        assertion = assertion.func(sympy.expand(assertion.lhs - assertion.rhs), 0)
+    return bool(compat.bound_sympy(assertion, dict(ranges)).lower == sympy.true)
 
 
 def is_renaming(assumption: Any) -> bool:
@@ -76,6 +126,10 @@ def _is_number(side: Any) -> bool:
 
 def form(assumption: Any) -> str:
     """Return an assumption with the numbers called by their order in it."""
-    names = sorted(assumption.free_symbols, key=lambda each: (len(each.name), each.name))
-    new = {each: sympy.Symbol(f"n{place}") for place, each in enumerate(names)}
-    return str(assumption.xreplace(new))
+    names = enumerate(_in_order(assumption.free_symbols))
+    return str(assumption.xreplace({each: sympy.Symbol(f"n{place}") for place, each in names}))
+
+
+def _in_order(symbols: Iterable[Any]) -> list[Any]:
+    """Return numbers, those first that were made first."""
+    return sorted(symbols, key=lambda each: (len(each.name), each.name))

@@ -19,7 +19,7 @@ from bcmend.dynamo.slots import Slot
 from bcmend.knowledge.interruptions import is_interruption
 from bcmend.tracing.search import strict
 from bcmend.tracing.search.assumptions import Claim, Finding
-from bcmend.tracing.search.falsified import Falsified, falsify
+from bcmend.tracing.search.falsified import Falsified, Rewritten, falsify
 from bcmend.tracing.sites import body_states, site_table, suspects
 from bcmend.tracing.sites.refusal import HalfWritten, Refusal
 from bcmend.tracing.speculation import arm_failures
@@ -82,7 +82,8 @@ def _kept_in(output: compat.OutputGraph) -> Iterator[None]:
     code = output.root_tx.f_code
     _IS_INSIDE.put(output, True)
     try:
-        yield
+        with _restarted_if_split(code):
+            yield
     except compat.BackendCompilerFailed as error:
         if not _is_late(code):
             raise
@@ -102,6 +103,17 @@ def _kept_in(output: compat.OutputGraph) -> Iterator[None]:
         _restart_without(code, error)
     finally:
         _IS_INSIDE.put(output, False)
+
+
+@contextmanager
+def _restarted_if_split(code: CodeType) -> Iterator[None]:
+    """Restart a trace that no boundary waits for, where what it calls has been split."""
+    try:
+        yield
+    except Rewritten as split:
+        if not _is_late(code):
+            raise
+        raise Falsified from split
 
 
 def _is_late(code: CodeType) -> bool:

@@ -14,7 +14,7 @@ from bcmend.tracing.indexing.open_places import OpenPlace
 from bcmend.tracing.loops.open_ranges import OpenIterator
 from bcmend.tracing.merging import lazy_phi, truth_of_phi
 from bcmend.tracing.merging.lazy_phi import GatedPhi, LazyPhi
-from bcmend.tracing.numbers import scalars, size_questions
+from bcmend.tracing.numbers import ahead, scalars, size_questions
 from bcmend.tracing.output import deferred_exceptions
 from bcmend.tracing.search.assumptions import Claim
 from bcmend.tracing.sites import site_table
@@ -43,6 +43,8 @@ def _depends_on_data(tx: compat.Tracer, site: site_table.LiveSite, condition: Va
     if isinstance(condition, compat.SymNodeVariable):
         if size_questions.is_implied(condition):
             return False  # Dynamo is told which
+        if _is_known_ahead(tx, condition):
+            return False
         # A number out of an argument has a known value, and a guard on it; better none.
         return is_unbacked(condition) or scalars.has_tensor(tx, condition)
     if isinstance(condition, LazyPhi):
@@ -56,6 +58,16 @@ def _depends_on_data(tx: compat.Tracer, site: site_table.LiveSite, condition: Va
         site.refuse("multi-element-condition", f"{count} elements")
         return False
     return True
+
+
+def _is_known_ahead(tx: compat.Tracer, condition: compat.SymNodeVariable) -> bool:
+    """Return whether a size was compared in front of the graph; what holds is known then."""
+    if not is_unbacked(condition) or scalars.has_tensor(tx, condition):
+        return False
+    truth = ahead.truth_of_size(tx, condition)
+    if truth is not None:
+        size_questions.note_fact(tx, condition, truth)
+    return truth is not None
 
 
 def _have_inlined(tx: compat.Tracer, function: Value) -> None:

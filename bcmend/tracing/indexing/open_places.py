@@ -228,13 +228,13 @@ def _numbers_among_keys(container: Any) -> tuple[int, ...]:
 @hooks.around(compat.BuiltinVariable, methods.CALL_GETITEM, "items at data-dependent places")
 def _item(inner: Any, variable: Any, tx: compat.Tracer, *operands: Value) -> Any:
     """Model ``container[number]``."""
-    if not capture_mode.in_mended_code(tx):
+    if not capture_mode.may_be_mended(tx):
         return inner(variable, tx, *operands)
     place = open_place(tx, operands)
     if place is not None and place.is_decided:
         if not place.keys:
             handlers.break_graph(NO_ITEM, "", "An item is read that is not there.")
         return inner(variable, tx, operands[0], constant(place.keys[0]))
-    if place is not None and frames.ends_at_a_boundary(tx):
+    if place is not None and frames.is_captured_whole(tx):
         body_states.split_where_read(tx, None)
     return inner(variable, tx, *operands)

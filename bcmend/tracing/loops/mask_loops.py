@@ -79,7 +79,7 @@ class IndexIterator(LoopIterator):
         if self.following == self.numbers.bound:
             compat.raise_observed_exception(StopIteration, tx)
         if not _asks_for_iterations(tx):
-            if frames.ends_at_a_boundary(tx):
+            if frames.is_captured_whole(tx):
                 body_states.mask_loop(tx)
             self.stop("the loop over it cannot be written anew")
         tx.stack[-1] = IndexIterator(self.numbers, self.following + 1, self.shape)
@@ -142,7 +142,7 @@ def _numbers_in(
     example = example_of(variable)
     if not 1 <= example.dim() <= most_dimensions or not shape_env.symbols_in(example.shape[0]):
         return None
-    if not capture_mode.in_mended_code(tx):
+    if not capture_mode.may_be_mended(tx):
         return None
     found = index_set(tx, variable)
     return found if found is not None and found.bound <= ITERATIONS_AT_MOST else None

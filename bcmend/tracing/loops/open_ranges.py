@@ -101,7 +101,7 @@ class OpenIterator(LoopIterator):
     def _next(self, tx: compat.Tracer) -> Value:
         self.require_alone(tx)
         if not self.has_one:
-            if frames.ends_at_a_boundary(tx):
+            if frames.is_captured_whole(tx):
                 body_states.split_where_read(tx, None)
             self.stop("the loop over it cannot be lowered")
         add, step = compat.BuiltinVariable(operator.add), constant(self.goes_over.step)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch.fx import Node, Proxy
@@ -68,8 +69,13 @@ def _require_known_sizes(operands: Sequence[Proxy], pairs: Sequence[Pair]) -> No
     """Raise ``Refusal`` for a tensor with an unbacked size that only the arm knows."""
     known = symbols_in([each.node.meta.get("example_value") for each in operands])
     values = [value for pair in pairs for value in (pair.then_value, pair.else_value)]
-    if symbols_in([example_of(each) for each in values if each is not None]) - known:
+    if symbols_in([_form(example_of(each)) for each in values if each is not None]) - known:
         raise Refusal("arms-differ", "a tensor whose size depends on data of the arm")
+
+
+def _form(example: torch.Tensor) -> Any:
+    """Return what a copy of a tensor has of its form: not where in memory it begins."""
+    return (example.size(), example.stride()) if example.layout is torch.strided else example
 
 
 def _as_merged(tx: compat.Tracer, pair: Pair, result: Value) -> Value:

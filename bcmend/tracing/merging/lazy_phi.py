@@ -53,7 +53,7 @@ class LazyPhi(Phi, compat.VariableTracker):
     def ask(self) -> None:
         """Have the frame traced again: split where this is read, or without values like it."""
         tx = self.output.current_tx
-        if frames.ends_at_a_boundary(tx):
+        if frames.is_captured_whole(tx):
             is_read = Finding(Claim.DROPPED, self.site, self.form)
             body_states.split_where_read(tx, self.site, is_read)
         self.merge_all()

@@ -124,6 +124,22 @@ def know_length(tx: compat.Tracer, variable: TensorValue) -> None:
         size_questions.take_for(tx, example.shape[0], found.as_python_constant())
 
 
+def truth_of_size(tx: compat.Tracer, condition: compat.SymNodeVariable) -> bool | None:
+    """Return the truth of what a size is compared with, if it was computed in front of the graph.
+
+    Each truth is a variant: it is noted for the case that torch wants to know it.
+    """
+    symbols = shape_env.symbols_in(condition.sym_num)
+    wanted = attempt(lambda: _slice_behind(tx, condition.as_proxy().node).truth())
+    if isinstance(wanted, Refusal) or len(symbols) != 1:
+        return None
+    found = _computed(tx, wanted, is_known=True)
+    if isinstance(found, Slice):
+        _note(tx, found, *symbols)
+        return None
+    return None if found is None else bool(found.as_python_constant())
+
+
 def _as_lists(value: Value) -> Value:
     items = items_in(value)
     if items is None:
@@ -138,15 +154,21 @@ def _found(
 
     ``counts`` says whether the number of its items is asked for.
     """
+    wanted = attempt(lambda: _slice_of(tx, variable))
+    if isinstance(wanted, Refusal):
+        return None
+    return _computed(tx, wanted.length() if counts else wanted, is_known=counts)
+
+
+def _computed(tx: compat.Tracer, wanted: Slice, *, is_known: bool) -> Value | Slice | None:
+    """Return what a slice gives; itself if it was not run, ``None`` if it gives nothing here.
+
+    ``is_known`` says whether it is a constant for the trace, and another value another variant.
+    """
     policy = frames.mark_over(tx)
     numbers: Any = tx.output.local_scope.get(NUMBERS)
     if numbers is None or tx.export or policy is None or policy.numbers != "ahead":
         return None
-    wanted = attempt(lambda: _slice_of(tx, variable))
-    if isinstance(wanted, Refusal):
-        return None
-    if counts:
-        wanted = wanted.length()
     known = enumerate(body_states.state_of(tx.output.root_tx.f_code).slices)
     place = next((at for at, each in known if each == wanted), None)
     if place is None:
@@ -157,7 +179,7 @@ def _found(
     if place >= len(numbers) or not _is_short(numbers[place]):
         return None
     site.mended("ahead", "computed in front of the graph")
-    return _given(tx, numbers, place, is_known=counts or isinstance(numbers[place], float))
+    return _given(tx, numbers, place, is_known=is_known or isinstance(numbers[place], float))
 
 
 def _given(tx: compat.Tracer, numbers: Any, place: int, *, is_known: bool) -> Value:
@@ -198,7 +220,11 @@ def _slice_of(tx: compat.Tracer, variable: TensorValue) -> Slice:
     """Return what is behind a tensor. Raises ``Refusal``."""
     if example_of(variable).is_complex() or type(variable) is not compat.TensorVariable:
         raise Refusal("constant-value")
-    wanted = variable.as_proxy().node
+    return _slice_behind(tx, variable.as_proxy().node)
+
+
+def _slice_behind(tx: compat.Tracer, wanted: Node) -> Slice:
+    """Return what is behind a node. Raises ``Refusal``."""
     nodes = behind(tx, wanted, _may_be_run, _OPERATIONS)
     written = _inputs_written(tx)
     writes = is_written(tx, nodes)
@@ -263,7 +289,7 @@ def _may_be_run(node: Node) -> bool:
 
 def _is_small(example: Any) -> bool:
     """Return whether a value is no weight, and as precise in front of the graph as in it."""
-    if isinstance(example, (int, torch.SymInt)):
+    if isinstance(example, (int, torch.SymInt, torch.SymBool)):
         return True
     if not isinstance(example, torch.Tensor) or example.layout is not torch.strided:
         return False

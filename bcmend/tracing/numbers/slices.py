@@ -145,8 +145,15 @@ class Slice:
 
     def length(self) -> Slice:
         """Return the slice that gives the number of items of the tensor."""
-        count = _Operation(len, (_Result(self.place),), {})
-        return replace(self, steps=(*self.steps, count), place=len(self.steps))
+        return self._followed_by(len)
+
+    def truth(self) -> Slice:
+        """Return the slice that gives the truth of the number."""
+        return self._followed_by(bool)
+
+    def _followed_by(self, function: Callable[[Any], Any]) -> Slice:
+        step = _Operation(function, (_Result(self.place),), {})
+        return replace(self, steps=(*self.steps, step), place=len(self.steps))
 
 
 class Joined:

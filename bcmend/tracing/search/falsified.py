@@ -17,7 +17,8 @@ class Falsified(compat.UnspecializeRestartAnalysis):
     """
 
     def __init__(self, *findings: Finding) -> None:
-        super().__init__(restart_reason=f"bcmend: {'; '.join(dict.fromkeys(map(str, findings)))}")
+        reasons = dict.fromkeys(map(str, findings)) or ["the code is traced anew"]
+        super().__init__(restart_reason=f"bcmend: {'; '.join(reasons)}")
         self.findings = findings
 
 

@@ -148,7 +148,7 @@ def mask_loop(tx: compat.Tracer) -> None:
 def _trace_anew_if(tx: compat.Tracer, rewrite: Callable[[list[Stop]], bool]) -> None:
     """Raise ``Rewritten`` if the frames being traced may be changed, and ``rewrite`` does it."""
     state = state_of(tx.output.root_tx.f_code)
-    if state.may_break:
+    if state.may_break and not tx.one_graph:
         return
     stops = list(map(_stop_at, frames.outwards(tx)))
     if stops and rewrite(stops):

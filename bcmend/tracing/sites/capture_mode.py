@@ -22,6 +22,14 @@ def in_mended_code(tx: compat.Tracer) -> bool:
     )
 
 
+def may_be_mended(tx: compat.Tracer) -> bool:
+    """Return whether ``tx`` traces mended code, or patched code that is mended where it stops.
+
+    A patched function in which nothing was mended is traced as it was written, inside of others.
+    """
+    return bool(tx.one_graph) or in_mended_code(tx)
+
+
 def may_assert(tx: compat.Tracer) -> bool:
     """Return whether the graph may assert what the program does not; if it fails, Python runs."""
     return in_mended_code(tx) and BUFFER in tx.output.root_tx.symbolic_locals

@@ -191,8 +191,8 @@ class BodyState(Subject):
     ``has_choices``: what it returns may hold choices that are made after the graph.
     ``slices``: what is computed in front of a call, whose numbers the body is given; ``joined``:
     the same, made one program; ``noted``: what the latest trace would have had so as well, a
-    fraction with its symbol. ``spare``: the same code for calls whose numbers would make one
-    variant too many, without such numbers.
+    fraction or a truth with its symbol. ``spare``: the same code for calls whose numbers would make
+    one variant too many, without such numbers.
     """
 
     function: str
@@ -225,7 +225,7 @@ class BodyState(Subject):
     def have_numbers(self, asked: Iterable[Any] = ()) -> bool:
         """Have computed in front of later calls what was noted; return whether anything was.
 
-        Of the fractions only those of the symbols ``asked``: each value of one is a variant.
+        Of fractions and truths only those of the symbols ``asked``: each value is a variant.
         """
         asked = set(asked)
         wanted = [each for each, symbol in self.noted if symbol is None or symbol in asked]

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 import bcmend
-from bcmend.tracing.backends.early_backward import form, is_renaming
+from bcmend.dynamo import compat
+from bcmend.tracing.backends.early_backward import follow, form, is_renaming
 from corpus.models.measure import CountingBackend
 
 Program = Callable[[Tensor, Tensor], Tensor]
@@ -62,6 +63,27 @@ def test_a_backward_that_compiles_is_of_one_graph(backend: str) -> None:
 
 def test_a_backward_that_does_not_compile_leaves_the_numbers() -> None:
     assert _graphs(outer, CountingBackend("aot_eager")) > 1
+
+
+def _in_parts(x: Tensor, masks: Tensor, lengths: Tensor) -> Tensor:
+    """Of which the backward asks whether there are so many rows as the first parts have."""
+    rows = x[torch.cat([each.nonzero().squeeze(1) for each in masks])]
+    parts = torch.split(rows, lengths[lengths > 0].tolist())
+    return (rows + torch.cat([each.softmax(0) for each in parts])).sin()
+
+
+def test_what_follows_from_what_the_trace_asserts_is_no_assumption() -> None:
+    masks = torch.tensor([[True, False, True, True], [False, True, True, False]])
+    backend = CountingBackend("aot_eager")
+    compiled = torch.compile(bcmend.patch(_in_parts), backend=backend)
+    for number, lengths in enumerate([[2, 2, 1], [1, 0, 4], [3, 1, 1]]):
+        results = []
+        for run in (_in_parts, compiled):
+            x = torch.linspace(-1, 2, 12).view(4, 3).requires_grad_()
+            result = run(x, masks, torch.tensor(lengths))
+            results += [result, *torch.autograd.grad(result.sum(), x)]
+        torch.testing.assert_close(results[2:], results[:2])
+        assert backend.graphs <= number + 1
 
 
 class _Assuming(CountingBackend):
@@ -117,3 +139,48 @@ def test_the_form_of_an_assumption_has_no_names() -> None:
     first = sympy.Eq(3 * A, B)
     assert form(first) == form(first.xreplace(dict(zip((A, B), later, strict=True))))
     assert form(first) != form(sympy.Eq(A, 3 * B))
+
+
+C, D = sympy.symbols("u13 u14", integer=True)
+RANGES = {each: compat.ValueRanges(0, 40) for each in (A, B)}
+
+
+@pytest.mark.parametrize(
+    ("assertion", "follows"),
+    [
+        (sympy.Le(12, A + B), True),
+        (sympy.Le(B, 28 + D), False),
+        (sympy.Le(C + D, 28 + D), True),
+        (sympy.Ge(12, A + B), False),
+        (sympy.Eq(A + B, D + C), False),
+        (sympy.Eq(A + B, C + B), True),
+        (sympy.Le(A, D), False),
+        (sympy.Le(2 * A, 50), False),
+        (sympy.Le(2 * A, 80), True),
+        (sympy.Ne(A + B, 3), True),
+        (sympy.Ne(A, 3), False),
+    ],
+)
+def test_what_follows_from_assertions_of_known_forms(assertion: Any, follows: bool) -> None:
+    together, renamed = sympy.Eq(A + B, 28), sympy.Eq(A, C)
+    assert all(follow([together, renamed, assertion], {form(together)}, RANGES)) is follows
+
+
+def test_an_assertion_does_not_follow_from_itself() -> None:
+    assert not all(follow([sympy.Eq(A, 4), sympy.Le(2 * A, 9)], set(), RANGES))
+
+
+def test_what_follows_from_a_guard_on_a_size() -> None:
+    size = sympy.Symbol("s3", integer=True, positive=True)
+    together, follows = sympy.Eq(A + B, size + D), sympy.Le(D, A + B)
+    assertions, known = [together, sympy.Eq(A + B, D + 1), follows], {form(together)}
+    assert not all(follow(assertions, known, RANGES))
+    assert all(follow(assertions, known, RANGES, [(size, sympy.Integer(1))]))
+
+
+def test_what_follows_from_two_ways_to_count_together() -> None:
+    sizes = sympy.symbols("s3 s4", integer=True, positive=True)
+    given = [sympy.Eq(A + B, 60), sympy.Eq(sum(sizes) + 40, A + B)]
+    known, ranges = set(map(form, given)), RANGES | dict.fromkeys(sizes, compat.ValueRanges(2, 90))
+    assert all(follow([*given, sympy.Le(sizes[0] + 40, A + B)], known, ranges))
+    assert not all(follow([*given, sympy.Le(sizes[0] + 60, A + B)], known, ranges))
