@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from builtins import UnboundLocalError as UnboundLocalError
 
-from bcmend.delivery import emission, own_frames, read_predicates
+from bcmend.delivery import own_frames, read_predicates
 from bcmend.delivery.own_frames import leave_out as leave_out
 from bcmend.dynamo import plain_python
 
@@ -72,4 +72,4 @@ from bcmend.tracing.substitutes import (  # noqa: F401
     replacements,
 )
 
-plain_python.have_dynamo_skip(own_frames, read_predicates, emission.begin)
+plain_python.have_dynamo_skip(own_frames, read_predicates)

@@ -76,11 +76,7 @@ def _inputs_of(
 ) -> Value | None:
     site = draft.site
     is_late = (draft.is_statement or draft.is_trial) and not draft.raises
-    if (
-        not is_late
-        or not site.holds(Claim.COMPUTED_LATE)
-        or not record_builder.shows_moments(tx, site)
-    ):
+    if not is_late or not site.holds(Claim.COMPUTED_LATE) or not record_builder.shows_moments(site):
         return None
     collected = _Collected(tx, merger, arm)
 

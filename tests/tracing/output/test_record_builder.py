@@ -63,12 +63,6 @@ def test_the_records_until_now_are_those_of_the_buffer_then_those_of_the_open_ar
         assert list(record_builder.records_until_now(tx)) == [held.items[-1], draft.inputs]
 
 
-def test_a_statement_in_an_arm_never_runs_inside_the_graph() -> None:
-    tx = _tracer()
-    with record_builder.open_arm(tx):
-        assert not record_builder.add_inline(tx, _draft())
-
-
 def test_nothing_is_delivered_where_a_program_is_exported() -> None:
     assert record_builder.is_open(_tracer())
     assert not record_builder.is_open(SimpleNamespace(export=True))  # type: ignore[arg-type]
@@ -137,7 +131,7 @@ def test_a_class_shows_its_state_if_it_makes_its_own_text(cls: type, expected: b
 
 
 def test_checks_see_objects_at_the_end_of_the_call() -> None:
-    assert not record_builder.shows_moments(_tracer(), _site("guard"))
+    assert not record_builder.shows_moments(_site("guard"))
 
 
 def test_a_record_in_the_body_of_another_operator_is_refused() -> None:
