@@ -10,8 +10,8 @@ from typing import Final, Literal, TypeAlias, get_args
 from bcmend.errors import PolicyError
 
 BranchPolicy: TypeAlias = Literal["auto", "where", "cond"]
-OutputPolicy: TypeAlias = Literal["defer", "inline", "keep", "drop"]
-GuardPolicy: TypeAlias = Literal["defer", "inline", "keep"]
+OutputPolicy: TypeAlias = Literal["defer", "keep", "drop"]
+GuardPolicy: TypeAlias = Literal["defer", "keep"]
 UntakenPolicy: TypeAlias = Literal["none", "zeros"]
 MendPolicy: TypeAlias = Literal["ahead", "on-demand"]
 NumbersPolicy: TypeAlias = Literal["ahead", "graph"]
@@ -53,12 +53,11 @@ class Policy:
         branch: how a tensor-valued branch is lowered. "auto" chooses per site; "where" prefers to
             run both arms and select; "cond" prefers `torch.cond`, which runs one arm.
         output: what happens to printing, logging and warning. "defer" emits the output when the
-            outermost patched call ends; "inline" emits it inside the graph, at its moment; "keep"
-            leaves the statement, and its graph break, as it is; "drop" discards the output while
-            compiled, and with it whatever writing it would have raised.
+            outermost patched call ends; "keep" leaves the statement, and its graph break, as it is;
+            "drop" discards the output while compiled, and with it whatever writing it would have
+            raised.
         guards: what happens to a branch that only validates. "defer" raises its exception when the
-            outermost patched call ends; "inline" raises it inside the graph, before anything
-            behind it has had an effect; "keep" leaves the branch, and its graph break, as it is.
+            outermost patched call ends; "keep" leaves the branch, and its graph break, as it is.
         untaken_gradients: the gradient of a tensor that only the side not taken uses. "none" is
             `None`, as in eager execution; for that the backward pass reads the conditions of the
             branches. "zeros" reads nothing, and gives zeros.

@@ -26,7 +26,7 @@ _TEXTS: Final = {
     "policy-keep": (
         "The policy keeps statements of this kind as they are, or torch has been told to ignore "
         "some: then all of them are left to it.",
-        'Choose "defer" or "inline" for `output` or `guards` in the policy, and empty '
+        'Choose "defer" for `output` or `guards` in the policy, and empty '
         "`torch._dynamo.config.ignore_logging_functions`.",
     ),
     "generator": (

@@ -15,15 +15,15 @@ from bcmend.policy import DEFAULT, Policy
     ("field", "allowed"),
     [
         ("branch", ["auto", "where", "cond"]),
-        ("output", ["defer", "inline", "keep", "drop"]),
-        ("guards", ["defer", "inline", "keep"]),
+        ("output", ["defer", "keep", "drop"]),
+        ("guards", ["defer", "keep"]),
         ("untaken_gradients", ["none", "zeros"]),
     ],
 )
 def test_choices_are_accepted_and_anything_else_is_named(field: str, allowed: list[str]) -> None:
     for value in allowed:
         assert getattr(Policy(**{field: value}), field) == value  # type: ignore[arg-type]
-    for wrong in ("sometimes", "", None, True, ["auto"]):
+    for wrong in ("sometimes", "inline", "", None, True, ["auto"]):
         with pytest.raises(PolicyError) as caught:
             Policy(**{field: wrong})  # type: ignore[arg-type]
         message = str(caught.value)

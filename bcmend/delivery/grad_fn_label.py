@@ -7,7 +7,6 @@ recorded, and delivery gives the tensor a history of that name.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
@@ -67,26 +66,3 @@ def _identity(name: str) -> Any:
             return gradients[0]
 
     return Shown
-
-
-@dataclass(frozen=True, slots=True)
-class Label:
-    """What a tensor shows of gradients; ``name`` is ``None`` if it requires none."""
-
-    name: str | None
-    is_parameter: bool
-
-    @classmethod
-    def of(cls, example: Tensor) -> Label:
-        """Return the label of a fake tensor."""
-        return cls(name_of(example), isinstance(example, torch.nn.Parameter))
-
-    def put_on(self, tensor: Tensor) -> Tensor:
-        """Return ``tensor`` with this label: itself if it shows the same."""
-        is_one = isinstance(tensor, torch.nn.Parameter) or not self.is_parameter
-        if is_one and tensor.requires_grad == (self.name is not None):
-            return tensor
-        if self.name is not None:
-            return labeled(self.name, tensor)
-        plain = tensor.detach()
-        return torch.nn.Parameter(plain, requires_grad=False) if self.is_parameter else plain

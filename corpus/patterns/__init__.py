@@ -7,7 +7,7 @@ table that answers it. A new pattern goes to the end of that module.
 ====================  ==============================================================================
 topic                 what belongs there
 ====================  ==============================================================================
-policies              Programs that are patched with a policy of their own
+order_of_records      Output and checks between changes, random numbers and what may fail
 checks.handled        Checks whose exception the program handles: `try`, `finally`, `suppress`
 checks.order          Checks with effects, output or operations that may fail around them
 checks.placement      Checks in functions, modules, hooks, loops and `with` blocks

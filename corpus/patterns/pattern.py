@@ -20,8 +20,6 @@ LOOP: Final = "loop by while_loop"
 NO_MERGE: Final = "branch without a merge"
 GUARD: Final = "guard deferred"
 OUTPUT: Final = "output deferred"
-GUARD_INLINE: Final = "guard inline"
-OUTPUT_INLINE: Final = "output inline"
 CALL: Final = "call substituted"
 
 Outcome = tuple[str, ...]
@@ -200,8 +198,6 @@ def _word(kind: str, status: str, lowering: str | None, slug: str | None) -> str
         return ""
     if kind == "call":
         return CALL
-    if lowering == "inline":
-        return f"{kind} inline"
     if lowering == "guard" or kind == "guard":
         return GUARD
     if kind == "output":

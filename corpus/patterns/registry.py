@@ -13,15 +13,15 @@ from corpus.patterns import (
     effects,
     host_calls,
     loops,
+    order_of_records,
     output,
-    policies,
     randomness,
     scopes,
 )
 from corpus.patterns.pattern import Pattern
 
 TOPICS: Final[tuple[ModuleType, ...]] = (
-    policies,
+    order_of_records,
     *checks.TOPICS,
     *output.TOPICS,
     host_calls,

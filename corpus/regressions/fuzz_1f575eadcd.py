@@ -3,7 +3,7 @@
 ORACLE = 'aot_eager'
 OPEN = ''
 TRAINING = False
-POLICY = "output='inline', guards='inline'"
+POLICY = ''
 CALLS = (
     'torch.zeros(3), torch.tensor(nan), mask=torch.tensor([1.0, 2.0, 3.0])',
 )

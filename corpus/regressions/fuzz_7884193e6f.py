@@ -3,7 +3,7 @@
 ORACLE = 'compiled'
 OPEN = ''
 TRAINING = False
-POLICY = "output='inline'"
+POLICY = ''
 CALLS = (
     'torch.tensor([nan, 1.0, -1.0]), [torch.tensor([-1.0, -2.0, 0.5])], torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])',
 )

@@ -3,7 +3,7 @@
 ORACLE = 'inductor'
 OPEN = ''
 TRAINING = False
-POLICY = "output='inline', guards='inline'"
+POLICY = ''
 CALLS = (
     'torch.tensor([-1.0, -2.0, 0.5])',
 )

@@ -3,7 +3,7 @@
 ORACLE = 'aot_eager'
 OPEN = ''
 TRAINING = False
-POLICY = "output='inline', guards='inline'"
+POLICY = ''
 CALLS = (
     'torch.zeros(3), [torch.tensor([4.0, -3.0, 0.0]), torch.tensor([1.0, 2.0, 3.0]), torch.tensor([-0.0, 0.0, -7.0])]',
 )

@@ -3,7 +3,7 @@
 ORACLE = 'surface'
 OPEN = ''
 TRAINING = False
-POLICY = "output='inline'"
+POLICY = ''
 CALLS = (
     'torch.tensor([0.25, 0.5, -0.125])',
     'torch.tensor([nan, 1.0, -1.0])',

@@ -3,7 +3,7 @@
 ORACLE = 'fullgraph'
 OPEN = ''
 TRAINING = False
-POLICY = "output='inline', guards='inline'"
+POLICY = ''
 CALLS = (
     'torch.tensor([1.0, 2.0, 3.0])',
 )

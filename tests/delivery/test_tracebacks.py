@@ -176,10 +176,8 @@ def test_no_frame_of_a_boundary_is_shown_where_the_graph_breaks() -> None:
         assert _text(compiled, -X) == expected
 
 
-@pytest.mark.parametrize("timing", ["defer", "inline"])
-def test_the_traceback_of_a_check_shows_the_function_once_and_no_boundary(timing: Any) -> None:
-    policy = bcmend.Policy(guards=timing)
-    compiled = bcmend.compile(checks, policy=policy, backend="eager", fullgraph=True)
+def test_the_traceback_of_a_check_shows_the_function_once_and_no_boundary() -> None:
+    compiled = bcmend.compile(checks, backend="eager", fullgraph=True)
     with pytest.raises(ValueError) as raised:
         compiled(-X)
     names = [each.name for each in traceback.extract_tb(raised.tb) if each.filename == __file__]

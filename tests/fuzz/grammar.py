@@ -57,10 +57,6 @@ _CALLS: Final = 5
 #: What a program may be compiled with; mostly what everybody has.
 _POLICIES: Final = (
     *[""] * 9,
-    "output='inline', guards='inline'",
-    "output='inline', guards='inline'",
-    "output='inline'",
-    "guards='inline'",
     "branch='where'",
     "branch='cond'",
     "guards='keep', output='keep'",

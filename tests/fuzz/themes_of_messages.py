@@ -44,7 +44,6 @@ print(str({vector} * 2) + {text}, <repr({vector}.sum())|'%s' % ({vector} + 1)|{v
 """
     ),
     gradients=True,
-    policies=("output='inline', guards='inline'", "output='inline'"),
 )
 OBJECTS_SHOWN: Final = Theme(
     "objects that are shown and change",
@@ -100,7 +99,6 @@ print({vector}.detach())
 <torch.set_printoptions(profile='default')|print('end')>
 """
     ),
-    policies=("output='inline', guards='inline'", "output='inline'"),
 )
 TEXTS: Final = Theme(
     "texts that are put together",
@@ -161,5 +159,4 @@ logger.info(*<('%s', {text})|['plain']|('%d %s', {int}, {text})>, **<{}|{'exc_in
     {'stacklevel': 1}>)
 """
     ),
-    policies=("output='inline', guards='inline'", "output='inline'"),
 )

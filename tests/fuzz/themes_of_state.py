@@ -86,12 +86,6 @@ child.info('level %s', {vector}.sum().item())
 print({maybe} is None, {list}[0].detach(), type({box}).__name__)
 """
     ),
-    policies=(
-        "output='inline', guards='inline'",
-        "output='inline', guards='inline'",
-        "output='inline'",
-        "guards='inline'",
-    ),
 )
 BROKEN_OUTPUT: Final = Theme(
     "output that fails",

@@ -380,10 +380,4 @@ for i in range(2):
 """
     ),
     gradients=True,
-    policies=(
-        "output='inline', guards='inline'",
-        "output='inline', guards='inline'",
-        "output='inline'",
-        "guards='inline'",
-    ),
 )

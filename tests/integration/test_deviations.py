@@ -403,29 +403,6 @@ def test_an_argument_that_fails_in_code_of_the_program() -> None:
         assert one.stage == stage
 
 
-def test_stores_before_output_that_fails_inside_the_graph_are_lost() -> None:
-    class Full:
-        def write(self, text: str) -> int:
-            raise OSError("full")
-
-    file = Full()
-
-    class Net(nn.Module):
-        stage = "none"
-
-        def forward(self, x: Tensor) -> Tensor:
-            self.stage = "first"
-            print("text", file=file)
-            return x * 2
-
-    eager, net = Net(), Net()
-    inside = _mended(net, policy=bcmend.Policy(output="inline"))
-    for one, call, stage in ((eager, eager, "first"), (net, inside, "none")):
-        with pytest.raises(OSError, match="full"):
-            call(POSITIVE)
-        assert one.stage == stage
-
-
 def test_an_error_after_a_change_in_place_comes_before_the_records_of_the_call() -> None:
     """A call that cannot be made twice is not made once more to write what came before."""
     sink = Sink()

@@ -12,7 +12,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import bcmend
 from tests.differences_of_torch import TEXTS_ARE_TRACED
 from tests.equivalence import assert_equivalent, call
 
@@ -97,10 +96,9 @@ class Settings:
     names: list[int] = []  # noqa: RUF012
 
 
-@pytest.mark.parametrize("timing", ["defer", "inline"])
 @pytest.mark.parametrize("fullgraph", [True, False])
 def test_what_belongs_to_a_global_that_can_be_called_is_shown_as_it_was(
-    timing: Any, fullgraph: bool
+    fullgraph: bool,
 ) -> None:
     class Net(nn.Module):
         def __init__(self) -> None:
@@ -119,14 +117,8 @@ def test_what_belongs_to_a_global_that_can_be_called_is_shown_as_it_was(
             Settings.names.append(0)
             return x + 1
 
-    def way(make: Callable[[], Any], options: Any) -> tuple[Any, Callable[..., Any]]:
-        net = bcmend.patch(make(), policy=bcmend.Policy(output=timing))
-        return net, torch.compile(net, **options)
-
     calls = [call(torch.ones(3)), call(torch.ones(3))]
-    assert_equivalent(
-        Net, lambda: calls, fullgraph=fullgraph, graphs=None, recompiles=None, way=way
-    )
+    assert_equivalent(Net, lambda: calls, fullgraph=fullgraph, graphs=None, recompiles=None)
 
 
 LIST: list[int] = []
@@ -241,11 +233,6 @@ def _log(shown: Any) -> None:
 
 def _warn(shown: Any) -> None:
     warnings.warn(str(shown))  # noqa: B028
-
-
-def _inline(make: Callable[[], Any], options: Any) -> tuple[Any, Callable[..., Any]]:
-    program = bcmend.patch(make(), policy=bcmend.Policy(output="inline"))
-    return program, torch.compile(program, **options)
 
 
 def _both_signs() -> list[Any]:
@@ -401,22 +388,3 @@ def test_what_is_not_changed_later_is_one_graph(make_shown: Any, show: Any) -> N
         return program
 
     assert_equivalent(make, _both_signs, graphs=None, recompiles=None)
-
-
-@pytest.mark.parametrize(("make_shown", "change"), _ALONE)
-def test_output_inside_the_graph_shows_what_was_changed_before(
-    make_shown: Callable[[], Any], change: Any
-) -> None:
-    def make() -> Any:
-        _reset()
-        shown = make_shown()
-
-        def program(x: Tensor) -> Tensor:
-            print("before", shown)
-            change(shown, x)
-            print("behind", shown)
-            return x * 2
-
-        return program
-
-    assert_equivalent(make, _both_signs, fullgraph=False, graphs=None, recompiles=None, way=_inline)

@@ -1,29 +1,13 @@
-"""Inputs of the graph: where they come from, and those that code in front of the graph makes."""
+"""Inputs of the graph: where they come from."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.fx import Node, Proxy
 
 from bcmend.dynamo import compat
-
-
-@dataclass(frozen=True, eq=False)
-class MadeBefore(compat.Source):
-    """The source of what ``reconstruct`` makes just before the graph runs, called as a global."""
-
-    plan_name: str
-
-    @property
-    def guard_source(self) -> compat.GuardSource:
-        return compat.GuardSource.GLOBAL
-
-    @property
-    def _name_template(self) -> str:
-        return f"G[{self.plan_name!r}]"
 
 
 def add(

@@ -134,12 +134,6 @@ def method_of_super(tx: compat.Tracer, value: Any, name: str) -> Any:
 # Functions
 
 
-def has_defaults(function: Any) -> bool:
-    """Return whether a nested function has defaults, or wraps another function."""
-    has_own = function.defaults is not None or function.kwdefaults is not None
-    return has_own or bool(function.wrapped_fn)
-
-
 def makes_a_real_function(code: Any) -> bool:
     """Return whether code of Dynamo makes a real function of the model of a nested one."""
     return bool(code.co_name == "_get_function_impl")

@@ -28,7 +28,6 @@ GetAttrVariable: name obj py_type
 FunctoolsPartialVariable: func
 MethodDescriptorVariable: descriptor
 NestedUserFunctionVariable: closure f_globals fn_name get_code
-NamedTupleVariable: get_construct_fn
 UserDefinedObjectVariable: value
 UserDefinedClassVariable: value
 ExceptionVariable: __cause__ __context__
@@ -57,14 +56,14 @@ GuardsContext: dynamo_guards
 GuardsSet: inner remove_guards_with_source update
 Guard: name user_stack
 GuardBuilder: HASATTR get_guard_manager
-Source: is_ephemeral make_guard name reconstruct
+Source: make_guard name reconstruct
 ChainedSource: base
 GlobalSource: global_name
 LocalSource: local_name
 RandomValueSource: random_call_index
 PyCodegen: add_push_null append_output call_function cell_and_freevars clear_tos create_load
     create_load_closure create_load_const create_load_const_unchecked create_load_deref
-    create_load_global create_load_python_module extend_output foreach get_instructions
+    create_load_python_module extend_output foreach get_instructions
     load_function_name load_method store tx
 Unsupported: gb_type
 RestartAnalysis: restart_reason

@@ -12,7 +12,6 @@ from functools import cache
 from types import CodeType, FunctionType
 from typing import Any, Final
 
-from bcmend.delivery.emission import emitted
 from bcmend.dynamo import compat, hooks, plain_python
 from bcmend.dynamo.models import methods
 from bcmend.dynamo.slots import Slot
@@ -91,13 +90,13 @@ def _guarded(output: compat.OutputGraph, graph: Callable[..., Any]) -> Callable[
 
     def attempt(*inputs: Any) -> Any:
         before = [(inputs[place], inputs[place].detach().clone()) for place in places]
-        written, depth = emitted(), plain_python.depth_of_transforms()
+        depth = plain_python.depth_of_transforms()
         try:
             return graph(*inputs)
         except Exception as error:
             # An operation of the program fails on the data; the call in eager raises the same, at
             # its place. The compiled graph is given up for this call.
-            if emitted() != written or not raised_errors.is_of_the_graph_called_here(error):
+            if not raised_errors.is_of_the_graph_called_here(error):
                 raise  # the call is not made again
             plain_python.leave_transforms(depth)  # of the graph, which did not come to that
             undo_log.put_back(tuple(before), draws=False)

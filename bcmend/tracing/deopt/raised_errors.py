@@ -20,7 +20,6 @@ from typing import Final
 
 from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 
-from bcmend.delivery.emission import CheckFailed
 from bcmend.dynamo import compat, frames
 from bcmend.knowledge.interruptions import code_of, entries
 
@@ -113,8 +112,6 @@ def is_of_an_operation(error: BaseException, traceback: TracebackType | None) ->
 
     ``traceback`` begins with the entry behind the frame that called the graph.
     """
-    if isinstance(error, CheckFailed):
-        return True
     if not _may_be_of_an_operation(error) or not _hooks_leave_frames():
         return False
     is_inside = False

@@ -33,7 +33,7 @@ from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.trace_state import Phase, at_the_end
 from bcmend.dynamo.values import Value, constant, global_of, load_global
 from bcmend.knowledge.interruptions import is_interruption
-from bcmend.tracing.deopt import eager_rerun, graph_failure, record_timing, rerun_policy, undo_log
+from bcmend.tracing.deopt import eager_rerun, graph_failure, rerun_policy, undo_log
 from bcmend.tracing.effects import random_draws
 from bcmend.tracing.search.assumptions import Claim, Finding
 from bcmend.tracing.search.falsified import falsify, weaken
@@ -145,7 +145,6 @@ class _Exits(compat.VariableTracker):
         super().__init__(**more)
         self.output = tx.output
         self.sites: list[LiveSite] = []
-        self.has_only_way = False
         self.keys: list[str] = []
         self.predicates: list[Value] = []
         self.trials: list[tuple[str, *tuple[Value, ...]]] = []
@@ -203,19 +202,16 @@ def add(
     predicate: Value | None,
     *,
     at_boundary: bool,
-    is_only_way: bool,
     trial: tuple[Value, Value] | None = None,
 ) -> None:
     """Add a side exit to the frame being traced: for an arm, or for a trial.
 
     It is taken if ``predicate``, a boolean tensor, holds. ``trial`` is a function and the tuple of
-    its arguments: then it is taken if the call fails as well. ``is_only_way`` says that no record
-    can take its place.
+    its arguments: then it is taken if the call fails as well.
     """
     rerun_policy.note(tx)  # what comes after a check may fail inside the graph
     exits = _exits_of(tx, at_boundary)
     exits.sites.append(site)
-    exits.has_only_way = exits.has_only_way or is_only_way
     if trial is not None:
         exits.trials.append((site.key, predicate or constant(None), *trial))
         return
@@ -240,7 +236,6 @@ def _exits_of(tx: compat.Tracer, at_boundary: bool) -> _Exits:
         return known
     exits = _Exits(tx, raises=at_boundary)
     _EXITS.put(output, exits)
-    record_timing.of(output).has_side_exits = True
     output.root_tx.debug_locals.append((exits, []))
     if not at_boundary:
         graph_failure.give_instead(output, exits.instead_of_the_graph)
@@ -250,14 +245,8 @@ def _exits_of(tx: compat.Tracer, at_boundary: bool) -> _Exits:
 
 def _check(exits: _Exits) -> None:
     """Restart the trace without side exits if the effects of its graph cannot be undone."""
-    if not exits.sites:
+    if not exits.sites or (exits.is_written and not undo_log.obstacle(exits.output)):
         return
-    output = exits.output
-    if exits.is_written and not undo_log.obstacle(output):
-        if not record_timing.of(output).writes:
-            return
-        if exits.has_only_way:
-            record_timing.must_wait(output)
     falsify(*(Finding(Claim.THROWN_AWAY, site) for site in exits.sites))
 
 

@@ -16,7 +16,6 @@ from typing import Any, Final
 
 from bcmend.bytecode.names_used import origin_of
 from bcmend.delivery import callers, codec
-from bcmend.delivery.emission import CheckFailed, emitted
 from bcmend.delivery.records import Buffer, deliver
 from bcmend.dynamo import compat, frames, plain_python
 from bcmend.knowledge.interruptions import code_of, entries, is_interruption
@@ -92,7 +91,7 @@ def _run(body: FunctionType, arguments: tuple[Any, ...], callback: Any) -> Any:
     buffer: Buffer = []
     _CALL.buffer = buffer
     failure = result = None
-    written, depth = emitted(), plain_python.depth_of_transforms()
+    depth = plain_python.depth_of_transforms()
     try:
         result = _compiled(body, arguments, buffer, callback)
         suspects.convict()
@@ -110,13 +109,13 @@ def _run(body: FunctionType, arguments: tuple[Any, ...], callback: Any) -> Any:
             result = _plainly(body, arguments)
             side_exits.came_back(failure, _latest(body))
             return result
-        if emitted() == written and _can_be_repeated(body, failure):
+        if _can_be_repeated(body, failure):
             plain_python.leave_transforms(depth)
             random_draws.put_back()
             result = _plainly(body, arguments)
             _note_what_does_not_hold(_latest(body))
             return result
-        raise (failure.__cause__ or failure) if isinstance(failure, CheckFailed) else failure
+        raise failure
     finally:
         failure = None  # its traceback holds this frame, and that the arguments
 

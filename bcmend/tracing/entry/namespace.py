@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from builtins import UnboundLocalError as UnboundLocalError
 
-from bcmend.delivery import emission, own_frames, read_predicates
+from bcmend.delivery import own_frames, read_predicates
 from bcmend.delivery.own_frames import leave_out as leave_out
 from bcmend.dynamo import plain_python
 from bcmend.tracing.entry import declarations as declarations
@@ -22,4 +22,4 @@ from bcmend.tracing.entry.primitives import split as split
 from bcmend.tracing.entry.primitives import unbound as unbound
 from bcmend.tracing.entry.primitives import undecided as undecided
 
-plain_python.have_dynamo_skip(own_frames, read_predicates, emission.begin)
+plain_python.have_dynamo_skip(own_frames, read_predicates)

@@ -7,7 +7,6 @@ from typing import Any, Final
 from bcmend.dynamo import compat, frames, handlers
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.values import Value, constant
-from bcmend.tracing.deopt import record_timing
 from bcmend.tracing.entry.barrier import withdrawn_if_it_fails
 from bcmend.tracing.handlers import loggers
 from bcmend.tracing.loops import loop_breaks
@@ -25,10 +24,6 @@ from bcmend.tracing.output import (
 )
 from bcmend.tracing.search.falsified import falsify
 from bcmend.tracing.sites import site_table
-
-
-def _timing(tx: compat.Tracer, site: site_table.LiveSite, *, raises: bool) -> str:
-    return "inline" if record_timing.is_wanted(tx, site, raises=raises) else "deferred"
 
 
 def guard(tx: compat.Tracer, operator: Any, *args: Value) -> Value:
@@ -49,7 +44,7 @@ def guard(tx: compat.Tracer, operator: Any, *args: Value) -> Value:
         made = deferred_exceptions.make_guard(tx, site, action, inputs, predicate)
     if made:
         size_questions.note_fact(tx, condition.realize(), not raises_if.as_python_constant())
-        site.mended(_timing(tx, site, raises=True))
+        site.mended("deferred")
     return constant(made)
 
 
@@ -79,7 +74,7 @@ def recording(tx: compat.Tracer, operator: Any, *args: Value) -> Value:
     _WRITES_NOTHING.put(tx, False)
     if callee and not _writes(tx, site, *callee):
         return constant(False)
-    if record_builder.is_in_a_body(tx) and not record_timing.is_wanted(tx, site, raises=False):
+    if record_builder.is_in_a_body(tx):
         site.refuse("not-captured", record_builder.IN_A_BODY)
         return constant(False)
     if frames.drains_for_the_caller(tx):
@@ -171,5 +166,5 @@ def record(tx: compat.Tracer, operator: Any, *args: Value) -> Value:
         )
         made = deferred_exceptions.make_record(tx, site, action, inputs)
     if made:
-        site.mended(_timing(tx, site, raises=False))
+        site.mended("deferred")
     return constant(made)

@@ -57,7 +57,7 @@ def _assert(before: Any, called: Any, tx: compat.Tracer, *args: Any, **kwargs: A
 def _exit_unless(tx: compat.Tracer, site: LiveSite, condition: Value) -> None:
     predicate = deferred_exceptions.predicate_of(tx, site, condition)
     fails = predicates.negated(tx, predicate)
-    deferred_exceptions.make_side_exit(tx, site, fails, is_only_way=False)
+    deferred_exceptions.make_side_exit(tx, site, fails)
 
 
 # torch._check*, replaced

@@ -180,7 +180,7 @@ def _store(tx: compat.Tracer, target: Tensor, key: Any, value: Value) -> None:
     misfits = Store(tx, part, view).write(value)
     if misfits:
         fails = reduce(partial(predicates.either, tx), misfits)
-        deferred_exceptions.make_side_exit(tx, site, fails, is_only_way=True)
+        deferred_exceptions.make_side_exit(tx, site, fails)
     is_range = isinstance(value, Tensor) and numbers_of_range(tx, value) is not None
     if is_range and not frames.holds(list(frames.named(tx)), value):
         value.as_proxy().node.meta[BESIDE_NUMBER] = True  # its numbers were stored without it

@@ -259,7 +259,7 @@ def _lower(loop: _Loop, carried: Carried) -> LoopEnd:
 def _side_exits(trace: ArmTrace) -> list[record_builder.Draft]:
     """Return the side exits of an iteration. Raises ``Refusal`` if it has other records."""
     for draft in trace.records:
-        if not (draft.is_exit and isinstance(draft.predicate, compat.TensorVariable)):
+        if not (draft.kind.is_exit and isinstance(draft.predicate, compat.TensorVariable)):
             raise Refusal("while-loop", "an iteration has effects")
     return list(trace.records)
 

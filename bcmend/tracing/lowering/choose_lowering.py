@@ -7,13 +7,11 @@ from dataclasses import replace
 
 from bcmend.dynamo import compat
 from bcmend.dynamo.values import fake_mode_of
-from bcmend.tracing.deopt import record_timing
 from bcmend.tracing.effects.hazards import Hazards, hazards_of
 from bcmend.tracing.lowering import arm_graphs, functional_rng, hoist_random
 from bcmend.tracing.lowering.cost_model import Choice, weigh
 from bcmend.tracing.merging import in_place
 from bcmend.tracing.merging.in_place import InPlace
-from bcmend.tracing.output.record_builder import Draft
 from bcmend.tracing.sites.refusal import Refusal, attempt
 from bcmend.tracing.sites.site_table import LiveSite
 from bcmend.tracing.speculation import iterators
@@ -37,9 +35,7 @@ def choose(
         functional_rng.is_read_in(arm.graph) for arm in arms
     )
     hazards = _hazards_without_draws(tx, arms) if gradients else hazards_of_arms(tx, arms)
-    _require_order(tx, arms, hazards)
     tensors = in_place.plan_in_place(tx, arms, hazards)
-    _require_checks_first(tx, arms, tensors, hazards)
     return weigh(site.policy.branch, hazards, gradients, has_results or bool(tensors)), tensors
 
 
@@ -48,32 +44,6 @@ def require_merged(arms: Arms) -> None:
     for arm in arms:
         if arm.effects.other is not None:
             raise Refusal(*arm.effects.other)
-
-
-def _require_order(tx: compat.Tracer, arms: Arms, hazards: Sequence[Hazards]) -> None:
-    """Defer all records if an arm that may fail has one that would run after the branch."""
-    for arm, hazard in zip(arms, hazards, strict=True):
-        if hazard.partial and _run_inside(tx, arm):
-            record_timing.must_wait(tx.output)
-
-
-def _require_checks_first(
-    tx: compat.Tracer, arms: Arms, tensors: Sequence[InPlace], hazards: Sequence[Hazards]
-) -> None:
-    """Defer all records if a check of an arm would run after changes or draws of an arm."""
-    changes = (arm.effects.attributes or arm.effects.containers for arm in arms)
-    draws = (arm.draws or arm.states for arm in arms)
-    is_pure = not (tensors or any(each.random for each in hazards) or any(draws) or any(changes))
-    if not is_pure and any(draft.raises for arm in arms for draft in _run_inside(tx, arm)):
-        record_timing.must_wait(tx.output)
-
-
-def _run_inside(tx: compat.Tracer, arm: ArmTrace) -> list[Draft]:
-    """Return the records of an arm for statements that run inside the graph."""
-    statements = (draft for draft in arm.records if draft.is_statement)
-    return [
-        each for each in statements if record_timing.is_wanted(tx, each.site, raises=each.raises)
-    ]
 
 
 def _hazards_without_draws(tx: compat.Tracer, arms: Arms) -> list[Hazards]:

@@ -29,7 +29,7 @@ from bcmend.tracing.merging.merge import Merger, Pair, is_made_inside
 from bcmend.tracing.numbers import scalars
 from bcmend.tracing.numbers.dead_numbers import close_over
 from bcmend.tracing.output import record_builder, record_settings, tensor_copies
-from bcmend.tracing.output.record_builder import Draft
+from bcmend.tracing.output.record_builder import Draft, Kind
 from bcmend.tracing.search.assumptions import Claim, Finding
 from bcmend.tracing.sites import encoding, nesting_limits
 from bcmend.tracing.sites.phi import Phi
@@ -75,12 +75,8 @@ def _inputs_of(
     tx: compat.Tracer, merger: Merger, arm: ArmTrace, hazards: Hazards, draft: Draft
 ) -> Value | None:
     site = draft.site
-    is_late = (draft.is_statement or draft.is_trial) and not draft.raises
-    if (
-        not is_late
-        or not site.holds(Claim.COMPUTED_LATE)
-        or not record_builder.shows_moments(tx, site)
-    ):
+    is_late = draft.kind in (Kind.OUTPUT, Kind.TRIAL)
+    if not is_late or not site.holds(Claim.COMPUTED_LATE) or not record_builder.shows_moments(site):
         return None
     collected = _Collected(tx, merger, arm)
 

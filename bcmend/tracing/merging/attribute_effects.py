@@ -25,7 +25,7 @@ from bcmend.knowledge.static_lookup import ancestors, dictionary, namespace
 from bcmend.tracing.merging.lazy_phi import CellPhi, GatedPhi, LazyPhi, MissingAttribute, StoredPhi
 from bcmend.tracing.merging.planned import Change, Join
 from bcmend.tracing.output import record_builder
-from bcmend.tracing.output.record_builder import Draft
+from bcmend.tracing.output.record_builder import Draft, Kind
 from bcmend.tracing.search.assumptions import Claim
 from bcmend.tracing.sites import nesting_limits
 from bcmend.tracing.sites.phi import Build, Merged, Phi
@@ -61,7 +61,7 @@ class Storing:
         )
         effects.store_attr(self.variable, self.name, value, self.kind)
         action = values.function_of(tx, records.store_choice)
-        record_builder.append(tx, Draft(site, action, None, value.for_record))
+        record_builder.append(tx, Draft(site, action, None, value.for_record, Kind.STORE))
 
 
 def attribute_changes(join: Join, arms: tuple[ArmTrace, ArmTrace]) -> list[Change | Storing]:

@@ -21,7 +21,7 @@ from bcmend.tracing.merging.merge import Merger
 from bcmend.tracing.merging.planned import Change, Contents, Creation, Join
 from bcmend.tracing.numbers import predicates
 from bcmend.tracing.output import record_builder
-from bcmend.tracing.output.record_builder import Draft
+from bcmend.tracing.output.record_builder import Draft, Kind
 from bcmend.tracing.sites.phi import Merged
 from bcmend.tracing.sites.refusal import Refusal, attempt
 from bcmend.tracing.speculation import iterators
@@ -226,7 +226,7 @@ def _write_back_later(join: Join, change: Change, value: Value, sides: Sequence[
     owner = owner_in_a_record(change.variable)
     inputs = compat.TupleVariable([owner, key, value, join.predicate, *sides])
     action = values.function_of(join.tx, write_back)
-    record_builder.append(join.tx, Draft(join.site, action, None, inputs))
+    record_builder.append(join.tx, Draft(join.site, action, None, inputs, Kind.STORE))
 
 
 def _create_later(join: Join, creation: Creation, value: Value) -> None:
@@ -239,4 +239,5 @@ def _create_later(join: Join, creation: Creation, value: Value) -> None:
         given.append(constant(creation.earlier))
     add = records.add_member if creation.earlier is None else records.store_item
     inputs = compat.TupleVariable(given)
-    record_builder.append(tx, Draft(join.site, values.function_of(tx, add), condition, inputs))
+    action = values.function_of(tx, add)
+    record_builder.append(tx, Draft(join.site, action, condition, inputs, Kind.STORE))

@@ -24,7 +24,7 @@ from bcmend.tracing.merging.merge import Merger, is_made_inside
 from bcmend.tracing.merging.planned import Join
 from bcmend.tracing.numbers import predicates
 from bcmend.tracing.output import record_builder
-from bcmend.tracing.output.record_builder import Draft
+from bcmend.tracing.output.record_builder import Draft, Kind
 from bcmend.tracing.search.assumptions import Claim, Finding
 from bcmend.tracing.search.falsified import falsify
 from bcmend.tracing.sites.phi import Build, Keep, Merged, Phi
@@ -128,7 +128,8 @@ class JournaledContainer(Phi):
         site = self.journal.site
         values = [_as_recorded(each, site) for each in arguments]
         inputs = compat.TupleVariable([_owner(tx, self), constant(method), *values])
-        record_builder.append(tx, Draft(site, function_of(tx, records.alter), None, inputs))
+        action = function_of(tx, records.alter)
+        record_builder.append(tx, Draft(site, action, None, inputs, Kind.STORE))
 
     def _as_it_is_now(self, tx: compat.Tracer, argument: Any) -> Value:
         """Return what a container is extended by, whatever is changed later."""
@@ -297,7 +298,7 @@ class PlannedJournal:
             condition = predicate if refill.taken else predicates.negated(tx, predicate)
             added = _as_recorded(refill.added(merged), site)
             inputs = compat.TupleVariable([owner, refill.removed, added])
-            record_builder.append(tx, Draft(site, action, condition, inputs))
+            record_builder.append(tx, Draft(site, action, condition, inputs, Kind.STORE))
         _start(self.variable, _Journal(site, join.form, tx.output))
 
 

@@ -26,7 +26,7 @@ from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.trace_state import Phase, at_the_end_of_a_graph
 from bcmend.dynamo.values import TensorValue, Value, constant, example_of, is_batched
 from bcmend.tracing.backends import early_backward
-from bcmend.tracing.deopt import graph_failure, record_timing, rerun_policy
+from bcmend.tracing.deopt import graph_failure, rerun_policy
 from bcmend.tracing.numbers import ahead, constant_tensors, size_questions
 from bcmend.tracing.numbers.dead_numbers import (
     BESIDE_NUMBER,
@@ -81,8 +81,6 @@ def _begin(tx: compat.Tracer) -> None:
     def finish(module: GraphModule) -> None:
         size_questions.complete(environment)
         assumes = _assumes(environment, module)
-        if assumes and record_timing.of(output).writes:
-            record_timing.must_wait(output)  # what it has written would be written again
         is_assumed = assumes and (not asked_for or size_questions.has_assumed(environment))
         if is_assumed and not graph_failure.can_be_put_back(output):
             leave()

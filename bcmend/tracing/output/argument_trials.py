@@ -12,8 +12,8 @@ from typing import Final
 from bcmend.dynamo import compat
 from bcmend.dynamo.values import Value, constant, example_of
 from bcmend.rewrite.sites.plan import Fails
-from bcmend.tracing.deopt import record_timing
 from bcmend.tracing.output import deferred_exceptions, record_builder
+from bcmend.tracing.output.record_builder import Kind
 from bcmend.tracing.search.falsified import falsify
 from bcmend.tracing.sites.site_table import LiveSite
 
@@ -36,7 +36,7 @@ def add(tx: compat.Tracer, site: LiveSite, trial: Value, facts: Value, inputs: V
     used, fails = facts.as_python_constant()
     assert isinstance(inputs, compat.TupleVariable)
     values = [inputs.items[position].realize() for position in used]
-    if not all(map(_is_plain, values)) or record_timing.is_wanted(tx, site, raises=False):
+    if not all(map(_is_plain, values)):
         return
     cannot_fail = _CANNOT_FAIL.get(fails)
     if all(cannot_fail is not None and cannot_fail(value) for value in values):
@@ -50,7 +50,7 @@ def add(tx: compat.Tracer, site: LiveSite, trial: Value, facts: Value, inputs: V
         for position, value in enumerate(inputs.items)
     ]
     given = compat.TupleVariable(stored)
-    draft = record_builder.Draft(site, trial, None, given, is_exit=True, is_trial=True)
+    draft = record_builder.Draft(site, trial, None, given, Kind.TRIAL)
     record_builder.append(tx, draft)
 
 

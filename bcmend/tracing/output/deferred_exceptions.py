@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 from bcmend.delivery import records
 from bcmend.dynamo import compat, frames, values
 from bcmend.dynamo.models import exceptions, translators
 from bcmend.dynamo.values import Value, example_of
-from bcmend.tracing.deopt import record_timing, side_exits
+from bcmend.tracing.deopt import side_exits
 from bcmend.tracing.effects.operator_runs import storage_of
 from bcmend.tracing.numbers import predicates, size_questions
 from bcmend.tracing.output import object_snapshot, record_builder, record_settings, streams
-from bcmend.tracing.output.record_builder import Draft
+from bcmend.tracing.output.record_builder import Draft, Kind
 from bcmend.tracing.search.assumptions import Claim
 from bcmend.tracing.search.falsified import falsify
 from bcmend.tracing.sites import nesting_limits, site_table
@@ -61,7 +60,7 @@ def defer_raising_arm(
         if not make_guard(tx, site, arm.function, inputs, predicate):
             return None
     elif can_exit(tx, site):
-        make_side_exit(tx, site, predicate, is_only_way=True)
+        make_side_exit(tx, site, predicate)
     else:
         site.refuse(*failure.refusal)
         return None
@@ -90,14 +89,10 @@ def make_guard(
     A side exit does it as eager execution does. Where there can be none, a record calls ``action``,
     which raises, at the end of the call: it sees cells and objects as they are then.
     """
-    is_handled = handled_by_a_caller(tx)
-    stays = record_timing.is_asked_for(site, raises=True) and record_timing.is_wanted(
-        tx, site, raises=True
-    )
-    if can_exit(tx, site) and (is_handled or not stays):
-        make_side_exit(tx, site, predicate, is_only_way=is_handled)
+    if can_exit(tx, site):
+        make_side_exit(tx, site, predicate)
         return True
-    if is_handled:
+    if handled_by_a_caller(tx):
         site.refuse("handler-in-caller")
         return False
     return make_record(tx, site, action, inputs, predicate)
@@ -115,13 +110,10 @@ def can_exit(tx: compat.Tracer, site: LiveSite) -> bool:
     )
 
 
-def make_side_exit(
-    tx: compat.Tracer, site: LiveSite, predicate: compat.TensorVariable, *, is_only_way: bool
-) -> None:
+def make_side_exit(tx: compat.Tracer, site: LiveSite, predicate: compat.TensorVariable) -> None:
     """Have the call made in plain Python if ``predicate`` holds."""
     nothing = compat.TupleVariable([])
-    draft = Draft(site, nothing, predicate, nothing, is_exit=True, is_only_way=is_only_way)
-    record_builder.append(tx, draft)
+    record_builder.append(tx, Draft(site, nothing, predicate, nothing, Kind.EXIT))
 
 
 def predicate_of(tx: compat.Tracer, site: LiveSite, condition: Value) -> compat.TensorVariable:
@@ -150,10 +142,6 @@ def make_record(
     if site.kind == "output":
         streams.watch(tx, site)
     raises = predicate is not None
-    draft = Draft(site, action, predicate, inputs, raises=raises, is_statement=True)
-    there, given = record_settings.as_of_now(tx, action, inputs)
-    if record_builder.add_inline(tx, replace(draft, action=there, inputs=given)):
-        return True
     if record_builder.is_in_a_body(tx):
         if not raises:
             falsify(site.unmendable("not-captured", record_builder.IN_A_BODY))
@@ -161,11 +149,10 @@ def make_record(
         return False
     snapshot = attempt(lambda: _as_of_now(tx, site, action, inputs, is_check=raises))
     if isinstance(snapshot, Refusal):
-        if record_timing.is_wanted(tx, site, raises=raises):
-            record_timing.must_wait(tx.output)
         falsify(site.unmendable(snapshot.slug, snapshot.detail))
     action, inputs = record_settings.as_of_now(tx, *snapshot)
-    record_builder.append(tx, replace(draft, action=action, inputs=inputs))
+    kind = Kind.CHECK if raises else Kind.OUTPUT
+    record_builder.append(tx, Draft(site, action, predicate, inputs, kind))
     return True
 
 
@@ -173,9 +160,7 @@ def _as_of_now(
     tx: compat.Tracer, site: LiveSite, action: Value, inputs: Value, *, is_check: bool
 ) -> tuple[Value, Value]:
     """Return action and inputs of a record as they are now, whatever is changed later."""
-    if not is_check and record_builder.shows_moments(tx, site):
-        # The attributes restored at delivery are of no use inside the graph.
-        record_timing.of(tx.output).has_deferred = True
+    if not is_check and record_builder.shows_moments(site):
         assert isinstance(inputs, compat.TupleVariable)
         items = inputs.items
         objects = object_snapshot.of_objects(

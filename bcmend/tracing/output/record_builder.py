@@ -14,6 +14,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Any, Final
 
 import torch
@@ -24,9 +25,8 @@ from bcmend.dynamo.models import containers, objects, texts
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.values import Value, constant, example_of, global_of
 from bcmend.names import BUFFER
-from bcmend.tracing.deopt import record_timing, rerun_policy, side_exits
+from bcmend.tracing.deopt import rerun_policy, side_exits
 from bcmend.tracing.effects import watches
-from bcmend.tracing.inline import inline_records
 from bcmend.tracing.output import outlet, tensor_copies
 from bcmend.tracing.search.assumptions import Claim, Finding
 from bcmend.tracing.sites import encoding
@@ -40,28 +40,32 @@ _PLAIN: Final[tuple[Any, ...]] = (object, torch.nn.Module, logging.Logger, loggi
 _OBJECT: Final = vars(object)
 
 
+class Kind(Enum):
+    """What a record is."""
+
+    OUTPUT = auto()  # a statement of the program that writes
+    CHECK = auto()  # an exception of the program, in which its action has to end
+    EXIT = auto()  # a side exit, which has no action
+    TRIAL = auto()  # a side exit that is also taken if its action fails
+    STORE = auto()  # a store that follows the side taken
+
+    @property
+    def is_exit(self) -> bool:
+        return self in (Kind.EXIT, Kind.TRIAL)
+
+
 @dataclass(frozen=True, slots=True)
 class Draft:
     """A record as the tracer has it.
 
-    Attributes:
-        predicate: a 0-d boolean tensor; ``None`` for a record that is always delivered.
-        raises: whether the action has to end in an exception.
-        is_exit: whether it is a side exit, which has no action.
-        is_only_way: whether no record can take the place of the exit.
-        is_trial: whether the exit is taken if the action fails.
-        is_statement: whether it is output or a check of the program, which may run in the graph.
+    ``predicate`` is a 0-d boolean tensor; ``None`` for a record that is always delivered.
     """
 
     site: LiveSite
     action: Value
     predicate: Value | None
     inputs: Value
-    raises: bool = False
-    is_exit: bool = False
-    is_only_way: bool = False
-    is_trial: bool = False
-    is_statement: bool = False
+    kind: Kind
 
 
 _OPEN_ARMS: Final[Slot[list[list[Draft]]]] = Slot(list, rolls_back=False)
@@ -135,26 +139,15 @@ def append(tx: compat.Tracer, draft: Draft) -> None:
         stack[-1].append(draft)
         return
     at_boundary = frames.ends_at_a_boundary(tx)
-    if draft.is_exit:
-        trial = (draft.action, draft.inputs) if draft.is_trial else None
-        side_exits.add(
-            tx,
-            draft.site,
-            draft.predicate,
-            at_boundary=at_boundary,
-            is_only_way=draft.is_only_way,
-            trial=trial,
-        )
+    if draft.kind.is_exit:
+        trial = (draft.action, draft.inputs) if draft.kind is Kind.TRIAL else None
+        side_exits.add(tx, draft.site, draft.predicate, at_boundary=at_boundary, trial=trial)
         return
-    if draft.is_statement:
-        if _run_inside(tx, draft):
-            return
-        record_timing.of(tx.output).has_deferred = True
-        if not at_boundary:
-            side_exits.write_output_if_graph_fails(tx)
+    if draft.kind is not Kind.STORE and not at_boundary:
+        side_exits.write_output_if_graph_fails(tx)
     predicate = constant(None) if draft.predicate is None else draft.predicate
     rerun_policy.note(tx)
-    key, raises = constant(draft.site.key), constant(draft.raises)
+    key, raises = constant(draft.site.key), constant(draft.kind is Kind.CHECK)
     record = compat.TupleVariable([key, predicate, raises, draft.action, draft.inputs])
     _buffer(tx).call_method(tx, "append", [record], {})
 
@@ -162,13 +155,10 @@ def append(tx: compat.Tracer, draft: Draft) -> None:
 def _require_nothing_hidden_behind(tx: compat.Tracer, draft: Draft) -> None:
     """Have a check left as it is if what eager execution would not run then has a state."""
     site = draft.site
-    is_late = draft.is_exit or draft.raises
-    if not is_late or (draft.is_statement and record_timing.is_wanted(tx, site, raises=True)):
-        return
-
-    watches.add_hidden(
-        tx, lambda name: [site.unmendable("hidden-state", name), Finding(Claim.FAILS, site)]
-    )
+    if draft.kind.is_exit or draft.kind is Kind.CHECK:
+        watches.add_hidden(
+            tx, lambda name: [site.unmendable("hidden-state", name), Finding(Claim.FAILS, site)]
+        )
 
 
 def records_until_now(tx: compat.Tracer) -> Iterator[Value]:
@@ -181,17 +171,6 @@ def records_until_now(tx: compat.Tracer) -> Iterator[Value]:
             yield from (record.items[-1] for record in held.items)
     for drafts in _stack(tx):
         yield from (draft.inputs for draft in drafts)
-
-
-def add_inline(tx: compat.Tracer, draft: Draft) -> bool:
-    """Run a statement of the main graph at its place, if that is wanted; return whether it is."""
-    return not _stack(tx) and _run_inside(tx, draft)
-
-
-def _run_inside(tx: compat.Tracer, draft: Draft) -> bool:
-    return not tx.export and inline_records.add(
-        tx, draft.site, draft.action, draft.inputs, draft.predicate, raises=draft.raises
-    )
 
 
 def snapshot(tx: compat.Tracer, site: LiveSite, value: Value) -> Value:
@@ -214,7 +193,7 @@ def snapshot(tx: compat.Tracer, site: LiveSite, value: Value) -> Value:
         or type(value).__name__ in objects.REBUILT
     ):
         raise Refusal("cannot-snapshot", type(value).__name__)
-    if isinstance(value, compat.UserDefinedObjectVariable) and not shows_moments(tx, site):
+    if isinstance(value, compat.UserDefinedObjectVariable) and not shows_moments(site):
         kind = objects.class_of(value)
         if _shows_its_state(kind):
             what = f"{kind.__qualname__}, which is changed later"
@@ -222,12 +201,9 @@ def snapshot(tx: compat.Tracer, site: LiveSite, value: Value) -> Value:
     return value
 
 
-def shows_moments(tx: compat.Tracer, site: LiveSite) -> bool:
-    """Return whether the attributes of objects are restored while a record is delivered.
-
-    Not for a check, and not for output that the graph writes itself, which shows the present.
-    """
-    return site.kind == "output" and not record_timing.is_wanted(tx, site, raises=False)
+def shows_moments(site: LiveSite) -> bool:
+    """Return whether the attributes of objects are restored while a record is delivered."""
+    return site.kind == "output"
 
 
 def _shows_its_state(cls: Any) -> bool:
@@ -265,7 +241,7 @@ def _snapshot_container(tx: compat.Tracer, site: LiveSite, value: Any) -> Value 
 
 def _snapshot_tensor(tx: compat.Tracer, site: LiveSite, value: compat.TensorVariable) -> Value:
     history = None
-    if shows_moments(tx, site) and (value.source is None or tensor_copies.is_due(tx, site)):
+    if shows_moments(site) and (value.source is None or tensor_copies.is_due(tx, site)):
         history = grad_fn_label.name_of(example_of(value))
     stored = tensor_copies.unchanged(tx, site, value)
     if history is None:

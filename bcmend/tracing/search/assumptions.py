@@ -74,8 +74,6 @@ class Claim(Enum):
 
     WHOLE = Row("the body can be captured whole", "its graph may break")
     SETTLED = Row("a call sets up nothing for later ones", "it runs in plain Python", _CAPTURE)
-    DEFERRED = Row("records may be deferred beside those in the graph", "all run in the graph")
-    IN_GRAPH = Row("records can run in the graph", "all of them are deferred")
     NUMBERS = Row("the graph need not know a number out of a tensor", "it stays in its tensor")
     NUMBER_LATE = Row(
         "a number out of a tensor is needed in the graph alone", "it is computed before the call"
@@ -93,10 +91,6 @@ class Claim(Enum):
     )
     ALL_TURNS = Row("each iteration of a loop runs", "iterations can be skipped", rewrites=True)
 
-
-#: Claims that are made again where the first is falsified: what is written in the graph may have
-#: stood against side exits.
-_REVIVES: Final = {Claim.IN_GRAPH: Claim.THROWN_AWAY}
 
 Key = tuple[Claim, Hashable]
 
@@ -187,8 +181,6 @@ def note(finding: Finding) -> bool:
         _IN_CALL.findings[subject, claim, finding.of] = finding
     else:
         subject.findings = {**subject.findings, (claim, finding.of): finding}
-    if claim in _REVIVES:
-        forget_in_call(_REVIVES[claim])
     return True
 
 
@@ -203,9 +195,3 @@ def assume_again(subject: Subject, claim: Claim, of: Hashable = None) -> None:
 def begin_call() -> None:
     """Forget what held for the last outermost call of this thread."""
     _IN_CALL.findings.clear()
-
-
-def forget_in_call(claim: Claim) -> None:
-    """Make a claim again, of whatever it was falsified for in this call."""
-    for key in [key for key in _IN_CALL.findings if key[1] is claim]:
-        del _IN_CALL.findings[key]

@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 #: Slugs of ways that have others behind them; all other slugs are those of ``bcmend.reasons``.
 WAYS: Final = frozenset(
-    "constant-value copy data-index inline-record lazy-output masked-store while-loop".split()
+    "constant-value copy data-index lazy-output masked-store while-loop".split()
 )
 
 

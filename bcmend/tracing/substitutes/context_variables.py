@@ -19,7 +19,7 @@ from bcmend.dynamo.models import containers, objects
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.values import Value, constant
 from bcmend.tracing.output import record_builder
-from bcmend.tracing.output.record_builder import Draft
+from bcmend.tracing.output.record_builder import Draft, Kind
 from bcmend.tracing.substitutes.dispatch import Call, answers_to, require_its_place, unequal
 
 
@@ -94,4 +94,5 @@ def _reset(call: Call) -> Answer:
 def _record(call: Call, function: Callable[..., None], inputs: list[Any]) -> None:
     """Have a function of ``records`` called when the graph has run."""
     action = values.function_of(call.tx, function)
-    record_builder.append(call.tx, Draft(call.site, action, None, compat.TupleVariable(inputs)))
+    given = compat.TupleVariable(inputs)
+    record_builder.append(call.tx, Draft(call.site, action, None, given, Kind.STORE))

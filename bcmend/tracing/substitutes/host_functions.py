@@ -180,7 +180,7 @@ def _call(call: Call) -> Answer:
         tx, tx.output.create_proxy("call_function", HOST_FUNCTION, operands, {})
     )
     array, is_other = results.items
-    deferred_exceptions.make_side_exit(tx, call.site, is_other, is_only_way=True)
+    deferred_exceptions.make_side_exit(tx, call.site, is_other)
     same = tx.output.create_proxy("call_method", "detach", (array.as_proxy(),), {})
     shown: Answer = compat.NumpyNdarrayVariable.create(tx, same)
     return shown

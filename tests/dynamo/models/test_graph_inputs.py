@@ -11,12 +11,6 @@ from bcmend.dynamo import compat
 from bcmend.dynamo.models import graph_inputs
 
 
-def test_the_source_has_the_name_of_a_global() -> None:
-    source = graph_inputs.MadeBefore("plan")  # type: ignore[abstract]
-    assert source.name == compat.GlobalSource("plan").name
-    assert source.guard_source is compat.GuardSource.GLOBAL
-
-
 def test_an_input_knows_its_source_and_a_tensor_like_those_it_gets() -> None:
     asked: list[Any] = []
     proxy = SimpleNamespace(node=SimpleNamespace(meta={}))

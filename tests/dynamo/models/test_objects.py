@@ -5,8 +5,6 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
 from bcmend.dynamo import compat
 from bcmend.dynamo.models import methods, objects
 from bcmend.dynamo.values import constant
@@ -73,17 +71,10 @@ def test_what_super_was_called_for() -> None:
     assert objects.object_of_super(value) is owner
 
 
-@pytest.mark.parametrize("name", ["defaults", "kwdefaults", "wrapped_fn"])
-def test_a_function_with_defaults_or_one_that_wraps_another(name: str) -> None:
-    plain = {"defaults": None, "kwdefaults": None, "wrapped_fn": None}
-    assert not objects.has_defaults(SimpleNamespace(**plain))
-    assert objects.has_defaults(SimpleNamespace(**{**plain, name: ONE}))
-
-
 def test_the_code_that_makes_a_real_function() -> None:
     code = compat.NestedUserFunctionVariable._get_function_impl.__code__
     assert objects.makes_a_real_function(code)
-    assert not objects.makes_a_real_function(objects.has_defaults.__code__)
+    assert not objects.makes_a_real_function(objects.object_of_super.__code__)
 
 
 def test_a_value_that_was_not_looked_at() -> None:

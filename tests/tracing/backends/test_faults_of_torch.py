@@ -15,8 +15,6 @@ from torch import Tensor
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.exc import InternalTorchDynamoError
 from torch._functorch.aot_autograd import aot_function, make_boxed_func
-from torch._higher_order_ops.effects import _register_effectful_op
-from torch._library.effects import EffectType
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import GraphModule
 from torch.utils.checkpoint import checkpoint
@@ -279,31 +277,6 @@ def test_a_result_loses_its_gradient_to_a_detached_one() -> None:
         (one.sum() + other.sum()).backward()
         assert (x.grad is not None) is has_gradient
         x.grad = None
-
-
-LIBRARY = torch.library.Library("faults_of_torch", "DEF")  # type: ignore[no-untyped-call]
-LIBRARY.define("told(Tensor x) -> Tensor")
-LIBRARY.impl("told", torch.clone, "CompositeExplicitAutograd")
-torch.library.register_fake("faults_of_torch::told", torch.empty_like, lib=LIBRARY)
-_register_effectful_op("faults_of_torch::told", EffectType.ORDERED)
-
-
-@pytest.mark.parametrize("has_effect", [True, False])
-def test_effects_in_a_graph_that_changes_shared_memory_are_not_counted(has_effect: bool) -> None:
-    """``bcmend/tracing/inline/inline_records.py``"""
-
-    def program(x: Tensor, y: Tensor) -> Tensor:
-        total = torch.ops.faults_of_torch.told(x.sum()) if has_effect else x.sum()
-        x.add_(1)
-        return y * 2 + total
-
-    memory = torch.ones(4)
-    compiled = torch.compile(program, backend="aot_eager", fullgraph=True)
-    if has_effect:
-        with pytest.raises(StopIteration):
-            compiled(memory[:3], memory[1:])
-    else:
-        assert compiled(memory[:3], memory[1:]).tolist() == [7.0, 7.0, 5.0]
 
 
 def _breaks_in_a_loop(x: Tensor) -> Tensor:

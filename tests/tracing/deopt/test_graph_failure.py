@@ -95,19 +95,6 @@ def test_what_no_operation_has_raised_leaves_the_changes_and_ends_the_call() -> 
     assert torch.equal(x, torch.full((2,), 2.0)) and torch.equal(y, torch.full((2,), 2.0))
 
 
-def test_a_graph_that_has_written_something_is_not_run_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    counts = iter([0, 1])
-    monkeypatch.setattr(graph_failure, "emitted", lambda: next(counts))
-    output = _output(changed=(0,))
-    graph_failure.give_instead(output, _instead("instead"))
-    x = torch.ones(2)
-    with pytest.raises(IndexError, match="index 7 is out of bounds"):
-        graph_failure._guarded(output, _fails_half_way)(x, torch.ones(2))
-    assert torch.equal(x, torch.full((2,), 2.0))
-
-
 @pytest.mark.parametrize(
     ("obstacle", "changed", "instead", "expected"),
     [

@@ -16,7 +16,7 @@ from bcmend.policy import BranchPolicy, Policy
 from bcmend.tracing.effects import watches
 from bcmend.tracing.lowering.branch_lowering import Branch, append_under, lower
 from bcmend.tracing.output import record_builder
-from bcmend.tracing.output.record_builder import Draft
+from bcmend.tracing.output.record_builder import Draft, Kind
 from bcmend.tracing.search.assumptions import Claim, Finding
 from bcmend.tracing.sites.refusal import Refusal
 from bcmend.tracing.sites.site_table import LiveSite
@@ -124,7 +124,7 @@ def test_a_merged_tensor_that_is_an_older_one_is_watched() -> None:
 @pytest.mark.parametrize("inner", [True, False])
 def test_a_record_of_an_arm_has_the_condition_of_the_arm(taken: bool, inner: bool) -> None:
     def step(tx: Any, predicate: Any, other: Any) -> Any:
-        draft = Draft(_site(), constant(None), None, constant(None))
+        draft = Draft(_site(), constant(None), None, constant(None), Kind.OUTPUT)
         items = [*([other] if inner else []), compat.TupleVariable([constant(1)])]
         with record_builder.open_arm(tx) as drafts:
             append_under(tx, predicate, draft, taken, compat.TupleVariable(items))

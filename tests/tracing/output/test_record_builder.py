@@ -13,7 +13,7 @@ from torch._dynamo.variables.base import ValueMutationNew, VariableTracker
 
 from bcmend.names import BUFFER
 from bcmend.tracing.output import record_builder
-from bcmend.tracing.output.record_builder import Draft
+from bcmend.tracing.output.record_builder import Draft, Kind
 from bcmend.tracing.sites.refusal import Refusal
 from bcmend.tracing.sites.site_table import LiveSite
 
@@ -33,7 +33,9 @@ def _site(kind: str = "guard") -> LiveSite:
 
 
 def _draft(*inputs: object) -> Draft:
-    return Draft(_site(), _constant(0), None, TupleVariable(list(map(_constant, inputs))))
+    return Draft(
+        _site(), _constant(0), None, TupleVariable(list(map(_constant, inputs))), Kind.OUTPUT
+    )
 
 
 def test_the_records_of_an_arm_stay_in_its_list_and_an_inner_arm_has_its_own() -> None:
@@ -61,12 +63,6 @@ def test_the_records_until_now_are_those_of_the_buffer_then_those_of_the_open_ar
     with record_builder.open_arm(tx):
         record_builder.append(tx, draft)
         assert list(record_builder.records_until_now(tx)) == [held.items[-1], draft.inputs]
-
-
-def test_a_statement_in_an_arm_never_runs_inside_the_graph() -> None:
-    tx = _tracer()
-    with record_builder.open_arm(tx):
-        assert not record_builder.add_inline(tx, _draft())
 
 
 def test_nothing_is_delivered_where_a_program_is_exported() -> None:
@@ -137,12 +133,12 @@ def test_a_class_shows_its_state_if_it_makes_its_own_text(cls: type, expected: b
 
 
 def test_checks_see_objects_at_the_end_of_the_call() -> None:
-    assert not record_builder.shows_moments(_tracer(), _site("guard"))
+    assert not record_builder.shows_moments(_site("guard"))
 
 
 def test_a_record_in_the_body_of_another_operator_is_refused() -> None:
     tx = _tracer()
-    draft = Draft(_site(), _constant(None), None, _constant(None))
+    draft = Draft(_site(), _constant(None), None, _constant(None), Kind.OUTPUT)
     with record_builder.open_arm(tx) as drafts:
         assert not record_builder.is_in_a_body(tx)
         tx.output.current_tracer = SimpleNamespace()

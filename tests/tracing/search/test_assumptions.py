@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from bcmend.tracing.search import assumptions
 from bcmend.tracing.search.assumptions import Claim, Finding, Lifetime, assume_again, begin_call
 from bcmend.tracing.search.falsified import weaken
 from bcmend.tracing.sites.site_table import LiveSite
@@ -71,14 +70,6 @@ def test_what_is_assumed_again_can_be_falsified_again() -> None:
         assert weaken(Finding(claim, site))
 
 
-def test_side_exits_are_tried_again_once_nothing_is_written_in_the_graph() -> None:
-    site = _site()
-    weaken(Finding(Claim.THROWN_AWAY, site), Finding(Claim.READ_APART, site, 0))
-    weaken(Finding(Claim.IN_GRAPH, _site("tests.body")))
-    assert site.holds(Claim.THROWN_AWAY)
-    assert not site.holds(Claim.READ_APART, 0)
-
-
 def test_a_trace_that_reads_the_findings_does_not_see_them_change() -> None:
     site = _site()
     before = site.findings
@@ -99,4 +90,3 @@ def test_the_page_lists_every_claim() -> None:
 
 def test_no_two_claims_say_the_same() -> None:
     assert len({claim.value.meaning for claim in Claim}) == len(Claim)
-    assert set(assumptions._REVIVES) <= set(Claim)

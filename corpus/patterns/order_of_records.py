@@ -1,20 +1,18 @@
-"""Programs that are patched with a policy of their own."""
+"""Output and checks between changes, random numbers and what may fail."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-import bcmend
 from corpus.patterns.pattern import (
     COND,
-    GUARD_INLINE,
+    GUARD,
     OUTPUT,
-    OUTPUT_INLINE,
     WHERE,
     pattern,
     patterns_among,
@@ -27,19 +25,11 @@ logger = logging.getLogger(__name__)
 logger.setLevel(logging.INFO)
 
 
-def at_its_place(
-    make: Callable[[], Any], options: Mapping[str, Any]
-) -> tuple[Any, Callable[..., Any]]:
-    """Patch with records inside the graph, then compile."""
-    program = bcmend.patch(make(), policy=bcmend.Policy(output="inline", guards="inline"))
-    return program, torch.compile(program, **options)
-
-
 def _indices() -> Sequence[Call]:
     return [call(torch.tensor(each)) for each in ([0, 2], [0, 7], [-1, -2])]
 
 
-@pattern(signs, OUTPUT_INLINE, way=at_its_place)
+@pattern(signs, OUTPUT)
 def print_between_changes_in_place() -> Program:
     def program(x: Tensor) -> Tensor:
         y = x.detach().clone()
@@ -51,7 +41,7 @@ def print_between_changes_in_place() -> Program:
     return program
 
 
-@pattern(signs, GUARD_INLINE, OUTPUT_INLINE, way=at_its_place)
+@pattern(signs, GUARD, OUTPUT)
 def check_between_random_numbers() -> Program:
     def program(x: Tensor) -> Tensor:
         noise = torch.rand(3)
@@ -64,7 +54,7 @@ def check_between_random_numbers() -> Program:
     return program
 
 
-@pattern(signs, GUARD_INLINE, OUTPUT_INLINE, way=at_its_place, recompiles=2, graphs=3)
+@pattern(signs, GUARD, OUTPUT, recompiles=2, graphs=3)
 def check_between_changes_of_a_module() -> Any:
     class Net(torch.nn.Module):
         def __init__(self) -> None:
@@ -85,7 +75,7 @@ def check_between_changes_of_a_module() -> Any:
     return Net()
 
 
-@pattern(_indices, GUARD_INLINE, OUTPUT_INLINE, way=at_its_place, training=False)
+@pattern(_indices, GUARD, OUTPUT, training=False)
 def check_that_protects_an_index() -> Program:
     def program(index: Tensor) -> Tensor:
         noise = torch.rand(3)
@@ -99,7 +89,7 @@ def check_that_protects_an_index() -> Program:
     return program
 
 
-@pattern(signs, WHERE, OUTPUT_INLINE, way=at_its_place)
+@pattern(signs, WHERE, OUTPUT)
 def output_of_arms_at_its_place() -> Program:
     def program(x: Tensor) -> Tensor:
         print("begin")
@@ -115,7 +105,7 @@ def output_of_arms_at_its_place() -> Program:
     return program
 
 
-@pattern(_indices, COND, OUTPUT, way=at_its_place, training=False)
+@pattern(_indices, COND, OUTPUT, training=False)
 def output_of_an_arm_that_may_fail() -> Program:
     def program(index: Tensor) -> Tensor:
         x = torch.arange(3.0)

@@ -1,1 +1,0 @@
-"""Records that run at their place in the graph."""
