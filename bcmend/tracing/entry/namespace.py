@@ -63,7 +63,6 @@ from bcmend.tracing.substitutes import (  # noqa: F401
     autograd_leaf,
     batch_norms,
     clocks,
-    context_variables,
     copy_calls,
     elided_contexts,
     host_calls,
