@@ -223,17 +223,5 @@ def _kind_of(owner: Any) -> Any:
     return next(kind for kind in _KINDS if isinstance(owner, kind))
 
 
-def set_variable(place: list[Any], variable: Any, value: Any) -> None:
-    """Set a context variable, and leave the token in ``place``."""
-    place.append(variable.set(value))
-
-
-def reset_variable(place: list[Any], variable: Any) -> None:
-    """Reset a context variable with the token that is in ``place``."""
-    variable.reset(place.pop())
-
-
 #: Actions on objects of the program, which may be large and hold nothing encoded.
-_CHANGES: Final[frozenset[Any]] = frozenset(
-    [alter, refill, store_choice, set_variable, reset_variable]
-)
+_CHANGES: Final[frozenset[Any]] = frozenset([alter, refill, store_choice])

@@ -82,8 +82,6 @@ from torch._dynamo.output_graph import OutputGraph
 from torch._dynamo.resume_execution import ContinueExecutionCache
 from torch._dynamo.side_effects import SideEffects
 from torch._dynamo.source import (
-    AttrSource,
-    CallFunctionNoArgsSource,
     DictGetItemSource,
     GetItemSource,
     GlobalSource,
@@ -198,7 +196,6 @@ from torch._guards import (
     ChainedSource,
     Guard,
     GuardBuilderBase,
-    GuardSource,
     Source,
     TracingContext,
 )
@@ -361,8 +358,8 @@ how a model is changed in a trace: AttrMutationKind AttributeMutationNew SideEff
 make and read a model: AsPythonConstantNotImplementedError GraphArg VariableBuilder
     can_dispatch_torch_function cmp_name_to_op_mapping get_specialized_props is_hashable
     object_protocol unpack_iterable wrap_fx_proxy wrap_fx_proxy_cls
-where a value of the trace comes from: AttrSource CallFunctionNoArgsSource ChainedSource
-    DictGetItemSource GetItemSource GlobalSource GuardSource LocalSource RandomValueSource Source
+where a value of the trace comes from: ChainedSource
+    DictGetItemSource GetItemSource GlobalSource LocalSource RandomValueSource Source
     SyntheticLocalSource UnspecializedParamBufferSource
 guards on what a trace relies on: Guard GuardBuilder GuardBuilderBase install_guard
 what is being traced: InstructionTranslatorBase OutputGraph TracingContext translator_tls

@@ -180,27 +180,6 @@ TABLE: Final[Mapping[str, Substitute]] = {
             "tests/tracing/substitutes/test_host_calls.py::test_seeds",
         ),
         *_rows(
-            "contextvars.ContextVar.get",
-            "context get",
-            "what the call has set, or else what the variable holds, with a guard on that",
-            "it holds something, or has a default, and the call gives none of its own",
-            "tests/tracing/substitutes/test_substituted_effects.py::test_context_variables",
-        ),
-        *_rows(
-            "contextvars.ContextVar.set",
-            "context set",
-            "the same, when the graph has run, in the order of all effects",
-            "whether the call is made does not depend on data",
-            "tests/tracing/substitutes/test_substituted_effects.py::test_context_variables",
-        ),
-        *_rows(
-            "contextvars.ContextVar.reset",
-            "context reset",
-            "the same, when the graph has run, in the order of all effects",
-            "the token is one that the call has got",
-            "tests/tracing/substitutes/test_substituted_effects.py::test_context_variables",
-        ),
-        *_rows(
             "torch.tensor",
             "tensor of array",
             "`.to(...)` of the tensor that the graph has for the array, without the warning that"
@@ -233,10 +212,10 @@ TABLE: Final[Mapping[str, Substitute]] = {
         *_rows(
             "threading.Lock.__enter__",
             "lock",
-            "nothing: `with lock:` keeps other threads from nothing",
-            "the block changes nothing that it has not made, and writes no output; or CPython does"
-            " without the lock since 3.12 (`functools.cached_property`)",
-            "tests/tracing/substitutes/test_substituted_effects.py::test_locks",
+            "nothing: `with lock:` as CPython does without it since 3.12",
+            "the lock is that of `functools.cached_property`",
+            "tests/tracing/substitutes/test_substituted_effects.py"
+            "::test_the_lock_of_a_property_that_is_computed_once",
         ),
     )
 }

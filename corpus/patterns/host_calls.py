@@ -8,7 +8,6 @@ import random
 import threading
 import time
 from collections.abc import Callable
-from contextvars import ContextVar
 from typing import Any
 
 import numpy
@@ -149,53 +148,7 @@ def gradients_wanted_where_they_flow() -> Program:
     return program
 
 
-DEPTH: ContextVar[int] = ContextVar("DEPTH", default=2)
-
-
 LOCK = threading.Lock()
-
-
-@pattern(signs, CALL)
-def context_variable_set_and_reset() -> Program:
-    def deeper(x: Tensor) -> Tensor:
-        token = DEPTH.set(DEPTH.get() + 1)
-        try:
-            return x * DEPTH.get()
-        finally:
-            DEPTH.reset(token)
-
-    def program(x: Tensor) -> tuple[Tensor, int]:
-        token = DEPTH.set(5)
-        y = deeper(deeper(x))
-        DEPTH.reset(token)
-        return y, DEPTH.get()
-
-    return program
-
-
-@pattern(signs, CALL, WHERE)
-def context_variable_around_a_branch() -> Program:
-    def program(x: Tensor) -> Tensor:
-        token = DEPTH.set(4)
-        y = x * DEPTH.get() if x.sum() > 0 else x - DEPTH.get()
-        DEPTH.reset(token)
-        return y * DEPTH.get()
-
-    return program
-
-
-@pattern(signs, CALL, UNEQUAL, because="Only where the branch is taken is the variable set.")
-def context_variable_set_in_one_arm() -> Program:
-    def program(x: Tensor) -> Tensor:
-        token = None
-        if x.sum() > 0:
-            token = DEPTH.set(7)
-        y = x * DEPTH.get()
-        if token is not None:
-            DEPTH.reset(token)
-        return y
-
-    return program
 
 
 @pattern(signs, CALL, training=False)
@@ -245,7 +198,7 @@ def flags_of_cudnn_on_the_cpu() -> Program:
     return program
 
 
-@pattern(signs, CALL)
+@pattern(signs, UNEQUAL, because="Other threads may wait for what is done under the lock.")
 def lock_around_tensors() -> Program:
     def program(x: Tensor) -> Tensor:
         with LOCK:

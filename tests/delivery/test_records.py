@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from contextvars import ContextVar
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,8 +19,6 @@ from bcmend.delivery.records import (
     deliver,
     present,
     refill,
-    reset_variable,
-    set_variable,
     show_as_of,
     store,
     store_choice,
@@ -271,15 +268,6 @@ def test_keys_of_the_side_that_is_not_taken_are_removed(kind: Any) -> None:
     owner = kind.fromkeys("ab") if kind is dict else set("ab")
     refill(owner, ("b", "never there"), ({"c": None} if kind is dict else ("c",)))
     assert set(owner) == {"a", "c"}
-
-
-def test_a_context_variable_is_set_and_reset() -> None:
-    variable: ContextVar[int] = ContextVar("variable", default=1)
-    place: list[Any] = []
-    set_variable(place, variable, 2)
-    assert variable.get() == 2
-    reset_variable(place, variable)
-    assert variable.get() == 1 and place == []
 
 
 def test_a_buffer_is_empty_also_where_nothing_is_delivered() -> None:

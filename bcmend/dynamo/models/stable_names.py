@@ -99,9 +99,7 @@ META: Final = frozenset(["example_value", "grapharg"])
 
 _CONSTRUCTORS: Final = """
 AsPythonConstantNotImplementedError(vt)
-AttrSource(base, member)
 BuiltinVariable(fn)
-CallFunctionNoArgsSource(base)
 ConvertFrameReturn(apply_to_code, skip_reason)
 DeletedVariable()
 FunctionalTensorMode()

@@ -10,7 +10,8 @@ a tensor. What an inlined comprehension saves on the operand stack is left uncha
 from __future__ import annotations
 
 from collections.abc import Iterator
-from types import CodeType, FunctionType
+from types import CodeType
+from typing import Final
 
 from bcmend.analysis.code_effects import names_of
 from bcmend.analysis.facts import Facts
@@ -21,6 +22,9 @@ from bcmend.bytecode.instructions import FunctionCode, Instruction, Label, Locat
 from bcmend.bytecode.opcodes import row
 from bcmend.names import NAMESPACE, UNBOUND
 from bcmend.rewrite.passes.rearrange import rewritten
+
+#: What CPython says of a local that is read while it is unbound (UNBOUNDLOCAL_ERROR_MSG).
+_UNBOUND_LOCAL: Final = "cannot access local variable '{}' where it is not associated with a value"
 
 
 def with_marks(facts: Facts, names: frozenset[str]) -> FunctionCode:
@@ -91,21 +95,10 @@ def _failing(shape: Shape, name: str, location: Location | None) -> CodeType:
     It raises the error itself: Dynamo does not trace an unbound variable, and no handler would see
     the error. The variable stays bound to the mark, so that handlers see the same whatever failed.
     """
-    text = emit.load_const(_what_reading_says(shape, name), location)
+    text = emit.load_const(_UNBOUND_LOCAL.format(name), location)
     error = emit.call_global((NAMESPACE, UnboundLocalError.__name__), [text], location)
     raising = Instruction("RAISE_VARARGS", 1, location=location)
     return assemble(shape, (*emit.prologue(shape, location), *error, raising), ())
-
-
-def _what_reading_says(shape: Shape, name: str) -> str:
-    """Return the message with which this Python refuses to read a local that is unbound."""
-    read = emit.load_local(name, may_be_unbound=True)
-    code = assemble(shape, (*emit.prologue(shape), *read, *emit.return_value()), ())
-    try:
-        FunctionType(code, {})()
-    except UnboundLocalError as error:
-        return str(error)
-    raise AssertionError(f"{name} is bound")
 
 
 def _mark(name: str, location: Location | None) -> Iterator[Item]:

@@ -129,60 +129,26 @@ def shares(tx: compat.Tracer, one: torch.Tensor, other: torch.Tensor) -> bool:
     return any(storage_of(each) == memory for each in related_to(tx, one))
 
 
-@dataclass(frozen=True, slots=True)
-class _Form:
-    """Where the elements of a tensor lie in its storage; dimensions of one element are left out."""
+def may_overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Return whether two tensors of one storage may have an element in common.
 
-    first: int
-    sizes: tuple[int, ...]
-    strides: tuple[int, ...]
-
-    @property
-    def last(self) -> int:
-        return self.first + sum(
-            (size - 1) * stride for size, stride in zip(self.sizes, self.strides, strict=True)
-        )
+    Tensors whose elements lie between one another in the storage are taken to have one.
+    """
+    reach, other_reach = _reach(one), _reach(other)
+    if reach is None or other_reach is None or one.itemsize != other.itemsize:
+        return True
+    return max(reach.start, other_reach.start) < min(reach.stop, other_reach.stop)
 
 
-def _form(tensor: torch.Tensor) -> _Form | None:
-    """Return the form of a tensor; ``None`` if it has unknown sizes or is not strided."""
+def _reach(tensor: torch.Tensor) -> range | None:
+    """Return where in its storage a tensor lies; ``None`` if that is not known."""
     if tensor.layout is not torch.strided:
         return None
     numbers = (tensor.storage_offset(), *tensor.size(), *tensor.stride())
     if not all(isinstance(number, int) for number in numbers):
         return None
-    dimensions = [each for each in zip(tensor.size(), tensor.stride(), strict=True) if each[0] != 1]
-    sizes, strides = (tuple(each[at] for each in dimensions) for at in (0, 1))
-    return _Form(int(tensor.storage_offset()), sizes, strides)
-
-
-def may_overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Return whether two tensors of one storage may have an element in common."""
-    form, other_form = _form(one), _form(other)
-    if form is None or other_form is None or one.itemsize != other.itemsize:
-        return True
-    if 0 in (*form.sizes, *other_form.sizes):
-        return False
-    if form.last < other_form.first or other_form.last < form.first:
-        return False
-    known, others = set(form.strides), set(other_form.strides)
-    if not (known <= others or others <= known):
-        return True
-    steps: dict[int, int] = {}  # how often each stride lies between an element and another, at most
-    for each in (form, other_form):
-        for size, stride in zip(each.sizes, each.strides, strict=True):
-            steps[stride] = max(steps.get(stride, 0), size - 1)
-    return _is_sum(other_form.first - form.first, sorted(steps.items(), reverse=True))
-
-
-def _is_sum(distance: int, steps: list[tuple[int, int]]) -> bool:
-    """Return whether a distance is a sum of strides, each counted so often at most, or minus it."""
-    if not steps:
-        return distance == 0
-    (stride, most), *rest = steps
-    reach = sum(each * count for each, count in rest)
-    if not stride:
-        return _is_sum(distance, rest)
-    nearest, around = distance // stride, reach // stride + 1
-    counts = range(max(-most, nearest - around), min(most, nearest + around) + 1)
-    return any(_is_sum(distance - count * stride, rest) for count in counts)
+    first = int(tensor.storage_offset())
+    if 0 in tensor.size():
+        return range(first, first)
+    steps = zip(tensor.size(), tensor.stride(), strict=True)
+    return range(first, first + sum((size - 1) * stride for size, stride in steps) + 1)

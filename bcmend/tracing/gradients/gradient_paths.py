@@ -13,15 +13,6 @@ from typing import Final
 #: The set of paths from what is the result itself.
 RESULT: Final = 1
 
-#: Of sets of paths with more predicates it is not decided whether one of them is always live. Each
-#: takes two frames of Python's stack, which overflows at 450; one weight in 64 branches takes 7
-#: ms.
-PREDICATES_AT_MOST: Final = 64
-#: So many assignments are looked at for all sets of a graph together, which take 0.8 s. A chain of
-#: branches needs one for each; 42 predicates that say that seven pigeons do not fit into six holes
-#: need 10,500, and 56 of eight pigeons 50,000 (2.2 s). What is not decided is asked for at run
-#: time.
-ASSIGNMENTS_AT_MOST: Final = 20_000
 #: Answers that are kept for the next call.
 KEPT_AT_MOST: Final = 64
 
@@ -41,67 +32,45 @@ class Paths:
 
     edges: list[Edge] = field(default_factory=list)
     _places: dict[Edge, int] = field(default_factory=dict)
-    _supports: list[int] = field(default_factory=list)
-    _simple: dict[int, int] = field(default_factory=dict)
-    _decided: dict[tuple[int, int, int], bool] = field(default_factory=dict)
 
     def through(self, predicate: int, side: bool, onward: int) -> int:
         """Return the paths that lead through one side of a branch to ``onward``."""
-        onward = self.simplified(onward)
+        onward = self.simplified(self._behind(predicate, side, onward))
         if not onward:
             return 0
         edge = Edge(predicate, side, onward)
         if edge not in self._places:
-            self._supports.append(1 << predicate | self._support(onward))
             self.edges.append(edge)
             self._places[edge] = len(self.edges)
         return 1 << self._places[edge]
 
     def simplified(self, paths: int) -> int:
-        """Return ``RESULT`` for paths of which one is live whatever the predicates are."""
-        if paths & RESULT or not paths & (paths - 1):
-            return RESULT if paths & RESULT else paths
-        if paths not in self._simple:
-            self._simple[paths] = RESULT if self._is_always_live(paths, 0, 0) else paths
-        return self._simple[paths]
+        """Return paths that are live for the same predicates: both sides of a branch are one path.
 
-    def _is_always_live(self, paths: int, known: int, values: int) -> bool:
-        """Return whether a path is live for all values of the predicates that are not ``known``."""
-        paths = self._under(paths, known, values)
-        if paths & RESULT or not paths:
-            return bool(paths)
-        support = self._support(paths)
-        known &= support
-        values &= known
-        key = paths, known, values
-        if key not in self._decided:
-            if len(self._decided) > ASSIGNMENTS_AT_MOST or support.bit_count() > PREDICATES_AT_MOST:
-                return False
-            one = 1 << self.edges[paths.bit_length() - 2].predicate
-            self._decided[key] = all(
-                self._is_always_live(paths, known | one, value) for value in (values, values | one)
-            )
-        return self._decided[key]
+        What takes more than that to decide is asked for at run time.
+        """
+        looked_at = 0
+        while not paths & RESULT and (left := paths & ~looked_at):
+            place = left.bit_length() - 1
+            looked_at |= 1 << place
+            edge = self.edges[place - 1]
+            other = self._places.get(Edge(edge.predicate, not edge.side, edge.onward), 0)
+            if other and paths >> other & 1:
+                paths = paths ^ (1 << place) ^ (1 << other) | edge.onward
+        return RESULT if paths & RESULT else paths
 
-    def _under(self, paths: int, known: int, values: int) -> int:
-        """Return the paths that are left where some predicates are known."""
+    def _behind(self, predicate: int, side: bool, paths: int) -> int:
+        """Return the paths that are left where a predicate is known to have the value ``side``."""
         left = 0
         while paths > RESULT:
             place = paths.bit_length() - 1
             paths ^= 1 << place
             edge = self.edges[place - 1]
-            predicate = 1 << edge.predicate
-            if not known & predicate:
+            if edge.predicate != predicate:
                 left |= 1 << place
-            elif bool(values & predicate) is edge.side:
+            elif edge.side is side:
                 paths |= edge.onward
         return left | paths
-
-    def _support(self, paths: int) -> int:
-        found = 0
-        for place in _edges_in(paths):
-            found |= self._supports[place - 1]
-        return found
 
     def routes(self, starts: Sequence[int]) -> tuple[Routes, list[int]]:
         """Return what tells whether ``starts`` are live, and the predicates that it asks for."""

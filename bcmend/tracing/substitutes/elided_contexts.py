@@ -1,9 +1,8 @@
 """``with`` blocks that have no effect on what is traced inside them.
 
-The flags of cuDNN matter to no operation on tensors in the memory of the CPU. A lock keeps other
-threads from what the block reads and writes, so that a block which only computes tensors does not
-need it. Whether that is so is known at the end of the block; if not, the frame is traced again
-without the substitution.
+The flags of cuDNN matter to no operation on tensors in the memory of the CPU. Whether that is so is
+known at the end of the block; if not, the frame is traced again without the substitution. The lock
+of ``functools.cached_property`` is one that CPython itself does without since 3.12.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from bcmend.tracing.sites.site_table import LiveSite
 from bcmend.tracing.substitutes import dispatch
 from bcmend.tracing.substitutes.dispatch import Call, answers_to, unequal, withdraw
 
-#: Locks that CPython has done without since 3.12: two threads may both compute the property.
+#: Code with a lock that CPython has done without since 3.12: two threads may both compute it.
 _NEEDLESS: Final = frozenset([functools.cached_property.__get__.__code__])
 
 _LOCKS: Final = (type(threading.Lock()), type(threading.RLock()))
@@ -82,68 +81,31 @@ def _cudnn_flags(call: Call) -> Answer:
 
 # Locks
 
-_CHECK: Final = "check_allowed_side_effect"  # Dynamo calls it for every change
-_MADE_HERE: Final = (compat.AttributeMutationNew, compat.ValueMutationNew)
-
 
 class _Lock(compat.ContextWrappingVariable):
-    """A lock that is held for the length of a block."""
+    """A lock that nobody needs, held for the length of a block."""
 
-    def __init__(self, site: LiveSite, lock: Value, **more: Any) -> None:
+    def __init__(self, lock: Value, **more: Any) -> None:
         super().__init__(target_values=(), initial_values=None, **more)
-        self.site, self.lock = site, lock
+        self.lock = lock
 
     def enter(self, tx: compat.Tracer) -> Value:
-        effects: Any = tx.output.side_effects
-        outer = vars(effects).get(_CHECK)  # that of a block around this one
-        self.changes: list[Value] = []
-
-        def watched(item: Value) -> Any:
-            if item.mutation_type is not None and not isinstance(item.mutation_type, _MADE_HERE):
-                self.changes.append(item)
-            if outer is not None:
-                return outer(item)
-            return getattr(type(effects), _CHECK)(effects, item)  # another class in an arm
-
-        def leave() -> None:
-            if outer is None:
-                vars(effects).pop(_CHECK, None)
-            else:
-                vars(effects)[_CHECK] = outer
-
-        vars(effects)[_CHECK] = watched
-        self.set_cleanup_hook(tx, leave)
-        self.versions = _versions(tx.output)
         return constant(True)
 
     def exit(self, tx: compat.Tracer, *args: Value) -> Value:
-        self.cleanup_assert()
-        if tx.f_code in _NEEDLESS:
-            return constant(None)
-        if self.changes or any(
-            version != self.versions.get(key, 0)  # one that the block has met first is new
-            for key, version in _versions(tx.output).items()
-        ):
-            withdraw(self.site, "the block changes something that other threads may see")
         return constant(None)
 
     def reconstruct(self, codegen: Any) -> None:
         codegen(self.lock)
 
 
-def _versions(output: compat.OutputGraph) -> dict[str, int]:
-    """Return how often each tensor from outside the graph has been changed in place."""
-    outside = [node for node in output.graph.nodes if node.op in ("placeholder", "get_attr")]
-    examples = {node.name: node.meta.get("example_value") for node in outside}
-    tensors = {name: each for name, each in examples.items() if isinstance(each, torch.Tensor)}
-    return {name: each._version for name, each in tensors.items()}
-
-
 @answers_to("lock")
 def _lock(call: Call) -> Answer:
+    if call.tx.f_code not in _NEEDLESS:
+        raise unequal("the lock keeps other threads from what the block does")
     dispatch.require_one_graph(call.tx, _MAY_BREAK)
     dispatch.require_always(call.tx, "held")
-    return _Lock(call.site, call.owner)
+    return _Lock(call.owner)
 
 
 @hooks.around(

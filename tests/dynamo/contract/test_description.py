@@ -119,7 +119,9 @@ def changed(present: Facts) -> list[Difference]:
         heirs = [
             type("StrangeListVariable", (compat.ListVariable,), place),
             type(
-                "StrangeSource", (compat.AttrSource,), {"__module__": compat.AttrSource.__module__}
+                "StrangeSource",
+                (compat.GetItemSource,),
+                {"__module__": compat.GetItemSource.__module__},
             ),
         ]
         for heir in heirs:
@@ -172,7 +174,7 @@ def test_a_new_table_is_found(changed: list[Difference]) -> None:
 def test_a_new_model_concerns_nobody_and_another_new_class_does(changed: list[Difference]) -> None:
     model = _of(changed, "ListVariable")["subclasses"]
     assert model.after == "StrangeListVariable" and model.needed_by == ()
-    source = _of(changed, "AttrSource")["subclasses"]
+    source = _of(changed, "GetItemSource")["subclasses"]
     assert source.after == "StrangeSource" and source.needed_by
 
 
@@ -180,7 +182,7 @@ def test_nothing_else_differs(changed: list[Difference]) -> None:
     subjects = {each.subject.partition(".")[0] for each in changed}
     assert subjects == {
         *("TensorVariable", "PolyfilledFunctionVariable", "BuiltinVariable", "recompile_limit"),
-        *("ListVariable", "AttrSource"),
+        *("ListVariable", "GetItemSource"),
     }
     kinds = [difference.KINDS.index(each.kind) for each in changed]
     assert kinds == sorted(kinds)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch._dynamo.source import AttrSource
 from torch._dynamo.utils import counters
 
 import bcmend
@@ -95,7 +96,7 @@ LOGGER = logging.getLogger("tests.direct")
 
 
 def _model(tx: Any, value: Any = LOGGER, name: str = "LOGGER") -> Any:
-    source = compat.AttrSource(tx.import_source(__name__), name)
+    source = AttrSource(tx.import_source(__name__), name)
     return compat.VariableTracker.build(tx, value, source).realize()
 
 
