@@ -6,19 +6,17 @@ be another one.
 
 from __future__ import annotations
 
-import gc
 import inspect
 import os
-import sys
 import sysconfig
 import weakref
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from difflib import SequenceMatcher
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from types import CodeType, FrameType, GeneratorType
+from types import CodeType
 from typing import Any, Final
 
 import torch
@@ -155,27 +153,6 @@ def _with_lines_of(code: CodeType, origin: CodeType) -> CodeType:
             locations[units.start : units.stop] = [known.location or Location()] * len(units)
     runs = ((checked(each), len(list(same))) for each, same in groupby(locations))
     return code.replace(co_linetable=encode(runs, code.co_firstlineno))
-
-
-def running(codes: Collection[CodeType]) -> set[int]:
-    """Return the identities of those of ``codes`` that a frame of any thread goes on with.
-
-    Frames that Dynamo resumes count as those of the code that the graph broke in; generators that
-    are suspended, or were not begun, have frames as well.
-    """
-    sought = {id(code) for code in codes}
-    frames = [each for thread in sys._current_frames().values() for each in _callers_of(thread)]
-    found = {id(resumed(each.f_code)) for each in frames}
-    if any(code.co_flags & inspect.CO_GENERATOR for code in codes):
-        generators = (each for each in gc.get_objects() if type(each) is GeneratorType)
-        found |= {id(each.gi_code) for each in generators if each.gi_frame is not None}
-    return found & sought
-
-
-def _callers_of(frame: FrameType | None) -> Iterator[FrameType]:
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
 
 
 def traced_in(error: BaseException | None) -> Iterator[compat.Tracer]:

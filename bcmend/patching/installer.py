@@ -10,7 +10,7 @@ import sys
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from types import CodeType, FunctionType
-from typing import Any, Final
+from typing import Final
 
 import torch
 
@@ -55,7 +55,6 @@ def install(
     with compat.compile_lock, TABLE.lock:
         functions = [each.function for each in reached]
         TABLE.note_reached(owner, functions)
-        _clean_globals([])
         at_once = [each.function for each in reached if not each.deferred]
         changed = sum(install_one(each, policy, owner) for each in at_once)
         if stopped or _may_need_a_boundary(functions):
@@ -128,9 +127,7 @@ def install_one(
     suspends = mended.original.co_flags & SUSPENDING
     if (suspends and not mended.has_lowerings) or not _can_be_written(mended):
         return False
-    names = function.__globals__
-    scope = module_of(function), id(names)
-    put(function, Patched(_reference(function), mended.original, mended, policy, {owner}, scope))
+    put(function, Patched(_reference(function), mended.original, mended, policy, {owner}))
     return True
 
 
@@ -146,23 +143,23 @@ def _reference(function: FunctionType) -> weakref.ref[FunctionType]:
 
     def gone(_: object, is_ending: Callable[[], bool] = sys.is_finalizing) -> None:
         # When Python ends, what this module names may be gone already.
-        if not is_ending() and (patched := _forget(key)) is not None:
-            _clean_globals([patched])
+        if not is_ending():
+            _forget(key)
 
     return weakref.ref(function, gone)
 
 
-def _forget(key: int) -> Patched | None:
+def _forget(key: int) -> None:
     """Remove a function from the table, and the hooks in torch with the last one."""
     patched = TABLE.functions.pop(key, None)
     if patched is not None:
         frames.remove_code(patched.written, patched.policy)
         if not TABLE.functions:
             hooks.disarm()
-    return patched
 
 
-#: What mended code reads of the globals of its module.
+#: What mended code reads of the globals of its module. It stays there: a frame that has begun with
+#: mended code reads it after the function has its original code again.
 _GLOBALS: Final[dict[str, object]] = {
     NAMESPACE: namespace,
     TRACING: primitives.entered,
@@ -244,9 +241,7 @@ def remove(owner: int | None = None) -> int:
             TABLE.reached.clear()
         else:
             TABLE.reached.pop(owner, None)
-        removed = [each for each in list(TABLE.alive()) if _remove_one(*each, owner)]
-        _clean_globals(patched for _, patched in removed)
-        return len(removed)
+        return sum(_remove_one(*each, owner) for each in list(TABLE.alive()))
 
 
 def _remove_one(function: FunctionType, patched: Patched, owner: int | None) -> bool:
@@ -260,37 +255,6 @@ def _remove_one(function: FunctionType, patched: Patched, owner: int | None) -> 
     if function.__code__ is patched.mended.shell:
         function.__code__ = patched.original
     return True
-
-
-def _clean_globals(removed: Iterable[Patched]) -> None:
-    """Remove bcmend's names from modules in which nothing is patched any more.
-
-    A frame that has begun with mended code still reads them: those of its module go later.
-    """
-    TABLE.removed += removed
-    if not TABLE.removed:
-        return
-    codes = {id(code): code for patched in TABLE.removed for code in patched.written}
-    running = frames.running(codes.values())
-    going_on = [each for each in TABLE.removed if running.intersection(map(id, each.written))]
-    ended = [each for each in TABLE.removed if each not in going_on]
-    TABLE.removed[:] = going_on
-    in_use = {patched.scope for patched in (*list(TABLE.functions.values()), *going_on)}
-    for patched in ended:
-        names = _scope_of(patched)
-        if names is not None and patched.scope not in in_use:
-            for name in _GLOBALS:
-                names.pop(name, None)
-
-
-def _scope_of(patched: Patched) -> dict[str, Any] | None:
-    """Return the globals of a function, which may be gone; ``None`` if they are gone too."""
-    function = patched.function()
-    if function is not None:
-        return function.__globals__
-    name, identity = patched.scope
-    names: dict[str, Any] | None = getattr(sys.modules.get(name), "__dict__", None)
-    return names if id(names) == identity else None
 
 
 def owned_by(owner: int) -> list[FunctionType]:

@@ -44,7 +44,6 @@ class Patched:
     Attributes:
         owners: identities of the objects in whose name it was patched; what several own stays
             patched until the last is unpatched.
-        scope: the name of the module of its globals, and their identity.
         written: every code object that frames of it may have had.
     """
 
@@ -53,7 +52,6 @@ class Patched:
     mended: Mended
     policy: Policy
     owners: set[int]
-    scope: tuple[str, int]
     written: list[CodeType] = field(default_factory=list)
 
     def runs(self, code: CodeType) -> bool:
@@ -80,8 +78,6 @@ class Table:
         places: what was found of places in code, by offset.
         reached: all code that was found for each owner, mended or not.
         numbers: of code whose sites would have the keys of other code, what marks their keys.
-        removed: functions that are not patched any more, whose modules may still have names of
-            bcmend's.
         lock: held while anything of this is read or changed.
     """
 
@@ -96,7 +92,6 @@ class Table:
         self.places: ByIdentity[CodeType, Places] = ByIdentity()
         self.reached: dict[int, ByIdentity[CodeType, None]] = {}
         self.numbers: ByIdentity[CodeType, int] = ByIdentity()
-        self.removed: list[Patched] = []
         self.lock = threading.RLock()
 
     def of(self, function: FunctionType) -> Patched | None:

@@ -33,7 +33,7 @@ def _mended(original: CodeType) -> Mended:
 
 def _patched(table: Table, function: FunctionType, owner: int = 1) -> Patched:
     code = function.__code__
-    made = Patched(weakref.ref(function), code, _mended(code), DEFAULT, {owner}, ("", 0))
+    made = Patched(weakref.ref(function), code, _mended(code), DEFAULT, {owner})
     table.functions[id(function)] = made
     return made
 
