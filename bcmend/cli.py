@@ -22,7 +22,7 @@ from bcmend.reasons import REASONS
 if TYPE_CHECKING:
     from bcmend.reports.search_report import Why
     from bcmend.reports.site_report import Report
-    from bcmend.scan import Scan
+    from bcmend.scan.found_sites import Scan
 
 _USAGE_ERROR: Final = 2
 
@@ -67,8 +67,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     why.add_argument("--backend", default="eager", help="of torch.compile; eager if left out")
     why.add_argument("--json", action="store_true", help="print JSON instead of text")
-    scan = commands.add_parser("scan", help="say where files have sites, running none of them")
-    scan.add_argument("paths", metavar="PATH", nargs="+", help="a .py or .pyc file, or a folder")
+    scan = commands.add_parser(
+        "scan",
+        help="say where files have sites, running none of them",
+        epilog="The exit status is 1 where a file could not be read, or there was none to read.",
+    )
+    paths = "a .py or .pyc file, a .whl or .zip archive of them, or a folder"
+    scan.add_argument("paths", metavar="PATH", nargs="+", help=paths)
     scan.add_argument("--json", action="store_true", help="print JSON instead of a table")
     commands.add_parser("reasons", help="print every refusal reason as a Markdown page")
     commands.add_parser("substitutes", help="print what stands in for which calls, in Markdown")
@@ -139,12 +144,17 @@ def _why(target: str, call: str, backend: str) -> Why:
 
 
 def _scan(paths: Sequence[str]) -> Scan:
-    from bcmend import scan
+    from bcmend.scan.code_files import UnusablePath
+    from bcmend.scan.progress import shown
+    from bcmend.scan.scanner import scan
 
     try:
-        found = scan.scan(paths)
-    except scan.UnusablePath as error:
+        with shown() as progress:
+            found = scan(paths, progress)
+    except UnusablePath as error:
         raise _InputError(str(error)) from error
+    if not found.files:
+        print("bcmend: warning: there is no .py or .pyc file to scan", file=sys.stderr)
     for problem in found.warnings:
         print(f"bcmend: warning: {problem}", file=sys.stderr)
     return found
@@ -215,7 +225,9 @@ def _dispatch(arguments: Sequence[str] | None) -> int:
             found = _why(parsed.target, parsed.call, parsed.backend)
             print(found.to_json() if parsed.json else found)
         case "scan":
-            _show(_scan(parsed.paths), as_json=parsed.json)
+            scanned = _scan(parsed.paths)
+            _show(scanned, as_json=parsed.json)
+            return 0 if scanned.is_complete else 1
         case "doctor":
             return _doctor(is_live=parsed.live, against=parsed.against)
         case "reasons":
