@@ -1,4 +1,4 @@
-"""The command line: `demo`, `report`, `why`, `scan`, `doctor`, `reasons`, `substitutes`.
+"""The command line: `demo`, `report`, `explain`, `why`, `scan`, `doctor`, `reasons`, `substitutes`.
 
 Exit codes: 0 when the command did what it says, 1 when what it showed is not as it should be, 2
 with one line on standard error when the input was wrong. Only some commands import torch.
@@ -13,13 +13,14 @@ import sys
 from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from bcmend.errors import BcmendError
 from bcmend.knowledge import replaced_calls
 from bcmend.reasons import REASONS
 
 if TYPE_CHECKING:
+    from bcmend.reports.explanation import Explanation
     from bcmend.reports.search_report import Why
     from bcmend.reports.site_report import Report
     from bcmend.scan.found_sites import Scan
@@ -58,15 +59,11 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("target", metavar="MODULE:ATTRIBUTE")
     report.add_argument("--json", action="store_true", help="print JSON instead of a table")
     why = commands.add_parser("why", help="compile and call an object; say why it was traced anew")
-    why.add_argument("target", metavar="MODULE:ATTRIBUTE")
-    why.add_argument(
-        "--call",
-        metavar="ARGUMENTS",
-        default="",
-        help='what it is called with, as "torch.ones(3), scale=2": names are those of the module',
+    _add_call(why)
+    explain = commands.add_parser(
+        "explain", help="compile and call an object, stock and mended; say where graphs break"
     )
-    why.add_argument("--backend", default="eager", help="of torch.compile; eager if left out")
-    why.add_argument("--json", action="store_true", help="print JSON instead of text")
+    _add_call(explain).add_argument("--html", action="store_true", help="print a page of HTML")
     scan = commands.add_parser(
         "scan",
         help="say where files have sites, running none of them",
@@ -78,6 +75,21 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("reasons", help="print every refusal reason as a Markdown page")
     commands.add_parser("substitutes", help="print what stands in for which calls, in Markdown")
     return parser
+
+
+def _add_call(command: argparse.ArgumentParser) -> Any:
+    """Add what says which object is called, and how; return a group for the form of the output."""
+    command.add_argument("target", metavar="MODULE:ATTRIBUTE")
+    command.add_argument(
+        "--call",
+        metavar="ARGUMENTS",
+        default="",
+        help='what it is called with, as "torch.ones(3), scale=2": names are those of the module',
+    )
+    command.add_argument("--backend", default="eager", help="of torch.compile; eager if left out")
+    form = command.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print JSON instead of text")
+    return form
 
 
 def _first_line(error: BaseException) -> str:
@@ -116,19 +128,34 @@ def _report(target: str) -> Report:
         raise _InputError(f"cannot patch {target}: {_first_line(error)}") from error
 
 
-def _why(target: str, call: str, backend: str) -> Why:
+def _call(target: str, call: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """Return an object, of a class an object that is made of it, and arguments of a call."""
     subject = _load(target)
     import torch
-
-    import bcmend
 
     try:
         if isinstance(subject, type):
             subject = subject()
         names = {"torch": torch, **vars(sys.modules[target.partition(":")[0]])}
-        arguments, keywords = eval(f"(lambda *a, **k: (a, k))({call})", names)
+        return subject, *eval(f"(lambda *a, **k: (a, k))({call})", names)
     except Exception as error:  # code of the user, which may raise anything
         raise _InputError(f"cannot make a call of {target}: {_first_line(error)}") from error
+
+
+def _explain(target: str, call: str, backend: str) -> Explanation:
+    subject, arguments, keywords = _call(target, call)
+    import bcmend
+
+    try:
+        return bcmend.explain(subject, *arguments, backend=backend, **keywords)
+    except BcmendError as error:
+        raise _InputError(f"cannot explain {target}: {_first_line(error)}") from error
+
+
+def _why(target: str, call: str, backend: str) -> Why:
+    subject, arguments, keywords = _call(target, call)
+    import bcmend
+
     try:
         compiled = bcmend.compile(subject, backend=backend)
     except BcmendError as error:
@@ -224,6 +251,10 @@ def _dispatch(arguments: Sequence[str] | None) -> int:
         case "why":
             found = _why(parsed.target, parsed.call, parsed.backend)
             print(found.to_json() if parsed.json else found)
+        case "explain":
+            explained = _explain(parsed.target, parsed.call, parsed.backend)
+            text = explained.to_html() if parsed.html else str(explained)
+            print(explained.to_json() if parsed.json else text)
         case "scan":
             scanned = _scan(parsed.paths)
             _show(scanned, as_json=parsed.json)

@@ -73,6 +73,11 @@ WRONG = {
     "no such attribute": (["report", "cli_model:nope"], "no attribute 'nope'"),
     "a module that fails": (["report", "cli_broken:x"], "cannot import 'cli_broken': two"),
     "no arguments": (["why", "cli_model:Net", "--call", "x y"], "cannot make a call"),
+    "an explanation of nothing": (["explain", "cli_model:Net"], "missing a required argument"),
+    "no such back end": (
+        ["explain", "cli_model:net", "--call", "1", "--backend", "nothing"],
+        "torch has no back end 'nothing'",
+    ),
     "nothing to call": (["why", "cli_model:number"], "cannot patch cli_model:number"),
     "not a model": (["report", "cli_model:number"], "cannot patch cli_model:number"),
 }
@@ -159,3 +164,13 @@ def test_why_shows_what_was_traced_until_the_call_has_failed(model_module, capsy
     assert cli.main(["why", "cli_model:Net", "--call", "'text'"]) == 0
     shown = capsys.readouterr()
     assert "the call raised" in shown.err and shown.out.startswith("bcmend: ")
+
+
+def test_an_explanation_is_text_json_or_a_page(model_module, capsys):
+    target = ["explain", "cli_model:Net", "--call", "torch.ones(3)"]
+    assert cli.main(target) == 0
+    assert "if x.sum() > 0:" in capsys.readouterr().out
+    assert cli.main([*target, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["stock"]["breaks"] == 1
+    assert cli.main([*target, "--html"]) == 0
+    assert capsys.readouterr().out.startswith("<!doctype html>")
