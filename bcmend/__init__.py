@@ -37,7 +37,9 @@ if TYPE_CHECKING:
     from bcmend.reports.explanation import Explanation
     from bcmend.reports.search_report import Why
     from bcmend.reports.site_report import Report
+    from bcmend.reports.verdict import Verdict
     from bcmend.trials.explaining import explain
+    from bcmend.trials.verifying import verify
 
 __version__ = "0.1.0"
 
@@ -56,6 +58,7 @@ __all__ = [
     "TrialError",
     "UnsupportedObject",
     "UntestedTorch",
+    "Verdict",
     "Why",
     "__version__",
     "cache_key",
@@ -67,6 +70,7 @@ __all__ = [
     "register_substitute",
     "report",
     "unpatch",
+    "verify",
     "why",
 ]
 
@@ -76,8 +80,10 @@ _HOMES = {
     "Explanation": "bcmend.reports.explanation",
     "Policy": "bcmend.policy",
     "Report": "bcmend.reports.site_report",
+    "Verdict": "bcmend.reports.verdict",
     "Why": "bcmend.reports.search_report",
     "explain": "bcmend.trials.explaining",
+    "verify": "bcmend.trials.verifying",
 }
 
 

@@ -1,4 +1,4 @@
-"""The command line: `demo`, `report`, `explain`, `why`, `scan`, `doctor`, `reasons`, `substitutes`.
+"""The command line: `demo`, `report`, `explain`, `verify`, `why`, `scan`, `doctor`, two pages.
 
 Exit codes: 0 when the command did what it says, 1 when what it showed is not as it should be, 2
 with one line on standard error when the input was wrong. Only some commands import torch.
@@ -20,8 +20,6 @@ from bcmend.knowledge import replaced_calls
 from bcmend.reasons import REASONS
 
 if TYPE_CHECKING:
-    from bcmend.reports.explanation import Explanation
-    from bcmend.reports.search_report import Why
     from bcmend.reports.site_report import Report
     from bcmend.scan.found_sites import Scan
 
@@ -64,6 +62,14 @@ def _parser() -> argparse.ArgumentParser:
         "explain", help="compile and call an object, stock and mended; say where graphs break"
     )
     _add_call(explain).add_argument("--html", action="store_true", help="print a page of HTML")
+    verify = commands.add_parser(
+        "verify",
+        help="say whether a call of an object, mended, shows what it does in eager execution",
+        epilog="The exit status is 1 where it shows something else.",
+    )
+    _add_call(verify)
+    verify.add_argument("--runs", type=int, default=2, help="how many calls; 2 if left out")
+    verify.add_argument("--train", action="store_true", help="go backward, in training mode")
     scan = commands.add_parser(
         "scan",
         help="say where files have sites, running none of them",
@@ -142,24 +148,40 @@ def _call(target: str, call: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]
         raise _InputError(f"cannot make a call of {target}: {_first_line(error)}") from error
 
 
-def _explain(target: str, call: str, backend: str) -> Explanation:
-    subject, arguments, keywords = _call(target, call)
+def _explain(parsed: argparse.Namespace) -> int:
+    subject, arguments, keywords = _call(parsed.target, parsed.call)
     import bcmend
 
     try:
-        return bcmend.explain(subject, *arguments, backend=backend, **keywords)
+        found = bcmend.explain(subject, *arguments, backend=parsed.backend, **keywords)
     except BcmendError as error:
-        raise _InputError(f"cannot explain {target}: {_first_line(error)}") from error
+        raise _InputError(f"cannot explain {parsed.target}: {_first_line(error)}") from error
+    text = found.to_html() if parsed.html else str(found)
+    print(found.to_json() if parsed.json else text)
+    return 0
 
 
-def _why(target: str, call: str, backend: str) -> Why:
-    subject, arguments, keywords = _call(target, call)
+def _verify(parsed: argparse.Namespace) -> int:
+    subject, arguments, keywords = _call(parsed.target, parsed.call)
+    import bcmend
+
+    chosen = {"runs": parsed.runs, "train": parsed.train, "backend": parsed.backend}
+    try:
+        verdict = bcmend.verify(subject, *arguments, **chosen, **keywords)
+    except BcmendError as error:
+        raise _InputError(f"cannot verify {parsed.target}: {_first_line(error)}") from error
+    print(verdict.to_json() if parsed.json else verdict)
+    return 0 if verdict.equal else 1
+
+
+def _why(parsed: argparse.Namespace) -> int:
+    subject, arguments, keywords = _call(parsed.target, parsed.call)
     import bcmend
 
     try:
-        compiled = bcmend.compile(subject, backend=backend)
+        compiled = bcmend.compile(subject, backend=parsed.backend)
     except BcmendError as error:
-        raise _InputError(f"cannot patch {target}: {_first_line(error)}") from error
+        raise _InputError(f"cannot patch {parsed.target}: {_first_line(error)}") from error
     try:
         compiled(*arguments, **keywords)
     except Exception as error:
@@ -167,7 +189,13 @@ def _why(target: str, call: str, backend: str) -> Why:
         print(
             f"bcmend: the call raised {type(error).__name__}: {_first_line(error)}", file=sys.stderr
         )
-    return bcmend.why(subject)
+    found = bcmend.why(subject)
+    print(found.to_json() if parsed.json else found)
+    return 0
+
+
+#: The commands that call an object.
+_CALLS: Final = {"explain": _explain, "verify": _verify, "why": _why}
 
 
 def _scan(paths: Sequence[str]) -> Scan:
@@ -245,16 +273,11 @@ def _against(version: str) -> Iterator[str]:
 
 def _dispatch(arguments: Sequence[str] | None) -> int:
     parsed = _parser().parse_args(arguments)
+    if parsed.command in _CALLS:
+        return _CALLS[parsed.command](parsed)
     match parsed.command:
         case "report":
             _show(_report(parsed.target), as_json=parsed.json)
-        case "why":
-            found = _why(parsed.target, parsed.call, parsed.backend)
-            print(found.to_json() if parsed.json else found)
-        case "explain":
-            explained = _explain(parsed.target, parsed.call, parsed.backend)
-            text = explained.to_html() if parsed.html else str(explained)
-            print(explained.to_json() if parsed.json else text)
         case "scan":
             scanned = _scan(parsed.paths)
             _show(scanned, as_json=parsed.json)

@@ -64,11 +64,13 @@ def _in_a_copy(subject: Subject, attempt: Try[Found]) -> Found:
     for stream in (sys.stdout, sys.stderr):
         stream.flush()  # else the copy has the same text to write
     source, target = os.pipe()
+    state = random.getstate()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # other threads are none of the copy's
         child = os.fork()
     if child == 0:
         os.close(source)
+        random.setstate(state)  # which Python makes another one in a copy
         _serve(subject, attempt, target)
     os.close(target)
     with os.fdopen(source, "rb") as stream:

@@ -85,6 +85,26 @@ class Growing(nn.Module):
         return x
 
 
+def step(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+class Stepping(Layer):
+    """A branch, and a call that tests have traced as another one."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return step(self, super().forward(x))
+
+
+def fail(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    raise ValueError("never")
+
+
+class Failing(Layer):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return fail(self, super().forward(x))
+
+
 def reads_a_file(x: torch.Tensor) -> torch.Tensor:
     with open(__file__) as file:
         x = x + len(file.read(1))

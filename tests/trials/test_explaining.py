@@ -16,6 +16,13 @@ from bcmend.trials import apart, explaining  # noqa: E402
 from tests.trials import programs  # noqa: E402
 
 
+@pytest.fixture(autouse=True)
+def nothing_else_is_patched():
+    bcmend.unpatch()
+    yield
+    bcmend.unpatch()
+
+
 @pytest.fixture
 def in_this_process(monkeypatch):
     """As where no copy of the process can be made."""
@@ -56,6 +63,15 @@ def test_what_stays_a_break_is_a_cause(capfd):
     assert found.mended.breaks == sum(each.mended for each in found.causes) > 0
     assert all("stays a graph break" in each.outcome for each in found.causes)
     assert {each.function for each in found.causes} == {"reads_a_file"}
+
+
+def test_the_same_is_found_while_something_else_is_patched():
+    alone = bcmend.explain(programs.reads_a_file, torch.ones(2))
+    model = bcmend.patch(programs.Net())
+    torch.compile(model, backend="eager")(torch.ones(2, 4))
+    found = bcmend.explain(programs.reads_a_file, torch.ones(2))
+    assert found.causes == alone.causes
+    assert found.mended.breaks == alone.mended.breaks > 0
 
 
 def test_a_refusal_comes_with_its_hint():

@@ -190,23 +190,24 @@ def noted_breaks(model: object) -> Iterator[list[Break]]:
         (compat.InstructionTranslatorBase, methods.LOG_GRAPH_BREAK, notes.log),
         (compat.OutputGraph, methods.COMPILE_SUBGRAPH, notes.compile_subgraph),
     )
-    with _behind_the_watches():
+    with _behind_the_hooks():
         before = [(owner, name, getattr(owner, name)) for owner, name, _ in replaced]
         for owner, name, function in replaced:
             setattr(owner, name, _in_front(function, getattr(owner, name)))
     try:
         yield notes.found
     finally:
-        with _behind_the_watches():
+        with _behind_the_hooks():
             for owner, name, function in before:
                 setattr(owner, name, function)
 
 
 @contextmanager
-def _behind_the_watches() -> Iterator[None]:
-    """Have what is exchanged in the block stand behind what watches for objects that wait."""
+def _behind_the_hooks() -> Iterator[None]:
+    """Have what is exchanged in the block stand behind all that bcmend replaces."""
     is_wanted = hooks.REGISTRY.is_watch_wanted
     hooks.REGISTRY.watch(is_wanted=False)
+    hooks.REGISTRY.subclasses.clear()  # whose methods lead to what was there when they were made
     try:
         yield
     finally:
