@@ -22,23 +22,31 @@ if TYPE_CHECKING:
     )
     from bcmend.errors import (
         BcmendError,
+        CallError,
         MissingInTorch,
         NotPatched,
         OutputDropped,
         OutputError,
         PolicyError,
         SubstituteError,
+        TrialError,
         UnsupportedObject,
         UntestedTorch,
     )
     from bcmend.policy import Policy
+    from bcmend.reports.explanation import Explanation
     from bcmend.reports.search_report import Why
     from bcmend.reports.site_report import Report
+    from bcmend.reports.verdict import Verdict
+    from bcmend.trials.explaining import explain
+    from bcmend.trials.verifying import verify
 
 __version__ = "0.1.0"
 
 __all__ = [
     "BcmendError",
+    "CallError",
+    "Explanation",
     "MissingInTorch",
     "NotPatched",
     "OutputDropped",
@@ -47,27 +55,35 @@ __all__ = [
     "PolicyError",
     "Report",
     "SubstituteError",
+    "TrialError",
     "UnsupportedObject",
     "UntestedTorch",
+    "Verdict",
     "Why",
     "__version__",
     "cache_key",
     "compile",
+    "explain",
     "patch",
     "patched",
     "register_output",
     "register_substitute",
     "report",
     "unpatch",
+    "verify",
     "why",
 ]
 
 # Names are loaded on first use, since reading and analysing code needs no torch: functions from
 # bcmend.api, classes from bcmend.errors but for these.
 _HOMES = {
+    "Explanation": "bcmend.reports.explanation",
     "Policy": "bcmend.policy",
     "Report": "bcmend.reports.site_report",
+    "Verdict": "bcmend.reports.verdict",
     "Why": "bcmend.reports.search_report",
+    "explain": "bcmend.trials.explaining",
+    "verify": "bcmend.trials.verifying",
 }
 
 

@@ -156,7 +156,7 @@ def report(obj: object, *, policy: Policy | None = None, ahead: bool = False) ->
     chosen = _policy(policy)
     name = path_of(obj) or type(uncompiled(obj)).__qualname__
     reached = {id(each.function): each.function for each in reach(obj, chosen)}
-    if not _is_used():
+    if not is_used():
         return Report(name, (), len(reached), 0)
     if not ahead and not _is_looked_at(obj, reached.values()):
         return Report(name, (), len(reached), 0, waits=True)
@@ -194,6 +194,13 @@ def why(obj: object) -> Why:
     return Why(name, site_records.traces(map(TABLE.as_written, functions)))
 
 
+def is_anything_patched() -> bool:
+    """Return whether any object of this process is patched, or waits until Dynamo stops in it."""
+    waiting, table = (sys.modules.get(f"bcmend.patching.{name}") for name in ("waiting", "table"))
+    is_waiting = waiting is not None and bool(waiting.everything())
+    return is_waiting or (table is not None and bool(table.TABLE.functions))
+
+
 def _is_looked_at(obj: object, reached: Iterable[FunctionType]) -> bool:
     """Return whether the code of an object, or some that it reaches, was analysed and mended."""
     waiting = sys.modules.get("bcmend.patching.waiting")
@@ -209,7 +216,7 @@ def _waits(owner: int) -> bool:
 
 def _install(obj: object, policy: Policy, owner: int, holder: object) -> None:
     path_of(obj)
-    if not _is_used():
+    if not is_used():
         return
     if policy.mend == "on-demand":
         _have_wait(obj, owner, holder, policy=policy)
@@ -269,7 +276,7 @@ def _remove(owner: int | None) -> None:
         installer.remove(owner)
 
 
-def _is_used() -> bool:
+def is_used() -> bool:
     """Return whether bcmend works with this torch; warn the caller of the API if it is not tested.
 
     Raises ``UntestedTorch`` instead if the environment says so.

@@ -1,4 +1,4 @@
-"""The command line: `demo`, `report`, `why`, `scan`, `doctor`, `reasons`, `substitutes`.
+"""The command line: `demo`, `report`, `explain`, `verify`, `why`, `scan`, `doctor`, two pages.
 
 Exit codes: 0 when the command did what it says, 1 when what it showed is not as it should be, 2
 with one line on standard error when the input was wrong. Only some commands import torch.
@@ -13,16 +13,15 @@ import sys
 from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from bcmend.errors import BcmendError
 from bcmend.knowledge import replaced_calls
 from bcmend.reasons import REASONS
 
 if TYPE_CHECKING:
-    from bcmend.reports.search_report import Why
     from bcmend.reports.site_report import Report
-    from bcmend.scan import Scan
+    from bcmend.scan.found_sites import Scan
 
 _USAGE_ERROR: Final = 2
 
@@ -58,21 +57,45 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("target", metavar="MODULE:ATTRIBUTE")
     report.add_argument("--json", action="store_true", help="print JSON instead of a table")
     why = commands.add_parser("why", help="compile and call an object; say why it was traced anew")
-    why.add_argument("target", metavar="MODULE:ATTRIBUTE")
-    why.add_argument(
+    _add_call(why)
+    explain = commands.add_parser(
+        "explain", help="compile and call an object, stock and mended; say where graphs break"
+    )
+    _add_call(explain).add_argument("--html", action="store_true", help="print a page of HTML")
+    verify = commands.add_parser(
+        "verify",
+        help="say whether a call of an object, mended, shows what it does in eager execution",
+        epilog="The exit status is 1 where it shows something else.",
+    )
+    _add_call(verify)
+    verify.add_argument("--runs", type=int, default=2, help="how many calls; 2 if left out")
+    verify.add_argument("--train", action="store_true", help="go backward, in training mode")
+    scan = commands.add_parser(
+        "scan",
+        help="say where files have sites, running none of them",
+        epilog="The exit status is 1 where a file could not be read, or there was none to read.",
+    )
+    paths = "a .py or .pyc file, a .whl or .zip archive of them, or a folder"
+    scan.add_argument("paths", metavar="PATH", nargs="+", help=paths)
+    scan.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    commands.add_parser("reasons", help="print every refusal reason as a Markdown page")
+    commands.add_parser("substitutes", help="print what stands in for which calls, in Markdown")
+    return parser
+
+
+def _add_call(command: argparse.ArgumentParser) -> Any:
+    """Add what says which object is called, and how; return a group for the form of the output."""
+    command.add_argument("target", metavar="MODULE:ATTRIBUTE")
+    command.add_argument(
         "--call",
         metavar="ARGUMENTS",
         default="",
         help='what it is called with, as "torch.ones(3), scale=2": names are those of the module',
     )
-    why.add_argument("--backend", default="eager", help="of torch.compile; eager if left out")
-    why.add_argument("--json", action="store_true", help="print JSON instead of text")
-    scan = commands.add_parser("scan", help="say where files have sites, running none of them")
-    scan.add_argument("paths", metavar="PATH", nargs="+", help="a .py or .pyc file, or a folder")
-    scan.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    commands.add_parser("reasons", help="print every refusal reason as a Markdown page")
-    commands.add_parser("substitutes", help="print what stands in for which calls, in Markdown")
-    return parser
+    command.add_argument("--backend", default="eager", help="of torch.compile; eager if left out")
+    form = command.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print JSON instead of text")
+    return form
 
 
 def _first_line(error: BaseException) -> str:
@@ -111,23 +134,54 @@ def _report(target: str) -> Report:
         raise _InputError(f"cannot patch {target}: {_first_line(error)}") from error
 
 
-def _why(target: str, call: str, backend: str) -> Why:
+def _call(target: str, call: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """Return an object, of a class an object that is made of it, and arguments of a call."""
     subject = _load(target)
     import torch
-
-    import bcmend
 
     try:
         if isinstance(subject, type):
             subject = subject()
         names = {"torch": torch, **vars(sys.modules[target.partition(":")[0]])}
-        arguments, keywords = eval(f"(lambda *a, **k: (a, k))({call})", names)
+        return subject, *eval(f"(lambda *a, **k: (a, k))({call})", names)
     except Exception as error:  # code of the user, which may raise anything
         raise _InputError(f"cannot make a call of {target}: {_first_line(error)}") from error
+
+
+def _explain(parsed: argparse.Namespace) -> int:
+    subject, arguments, keywords = _call(parsed.target, parsed.call)
+    import bcmend
+
     try:
-        compiled = bcmend.compile(subject, backend=backend)
+        found = bcmend.explain(subject, *arguments, backend=parsed.backend, **keywords)
     except BcmendError as error:
-        raise _InputError(f"cannot patch {target}: {_first_line(error)}") from error
+        raise _InputError(f"cannot explain {parsed.target}: {_first_line(error)}") from error
+    text = found.to_html() if parsed.html else str(found)
+    print(found.to_json() if parsed.json else text)
+    return 0
+
+
+def _verify(parsed: argparse.Namespace) -> int:
+    subject, arguments, keywords = _call(parsed.target, parsed.call)
+    import bcmend
+
+    chosen = {"runs": parsed.runs, "train": parsed.train, "backend": parsed.backend}
+    try:
+        verdict = bcmend.verify(subject, *arguments, **chosen, **keywords)
+    except BcmendError as error:
+        raise _InputError(f"cannot verify {parsed.target}: {_first_line(error)}") from error
+    print(verdict.to_json() if parsed.json else verdict)
+    return 0 if verdict.equal else 1
+
+
+def _why(parsed: argparse.Namespace) -> int:
+    subject, arguments, keywords = _call(parsed.target, parsed.call)
+    import bcmend
+
+    try:
+        compiled = bcmend.compile(subject, backend=parsed.backend)
+    except BcmendError as error:
+        raise _InputError(f"cannot patch {parsed.target}: {_first_line(error)}") from error
     try:
         compiled(*arguments, **keywords)
     except Exception as error:
@@ -135,16 +189,27 @@ def _why(target: str, call: str, backend: str) -> Why:
         print(
             f"bcmend: the call raised {type(error).__name__}: {_first_line(error)}", file=sys.stderr
         )
-    return bcmend.why(subject)
+    found = bcmend.why(subject)
+    print(found.to_json() if parsed.json else found)
+    return 0
+
+
+#: The commands that call an object.
+_CALLS: Final = {"explain": _explain, "verify": _verify, "why": _why}
 
 
 def _scan(paths: Sequence[str]) -> Scan:
-    from bcmend import scan
+    from bcmend.scan.code_files import UnusablePath
+    from bcmend.scan.progress import shown
+    from bcmend.scan.scanner import scan
 
     try:
-        found = scan.scan(paths)
-    except scan.UnusablePath as error:
+        with shown() as progress:
+            found = scan(paths, progress)
+    except UnusablePath as error:
         raise _InputError(str(error)) from error
+    if not found.files:
+        print("bcmend: warning: there is no .py or .pyc file to scan", file=sys.stderr)
     for problem in found.warnings:
         print(f"bcmend: warning: {problem}", file=sys.stderr)
     return found
@@ -208,14 +273,15 @@ def _against(version: str) -> Iterator[str]:
 
 def _dispatch(arguments: Sequence[str] | None) -> int:
     parsed = _parser().parse_args(arguments)
+    if parsed.command in _CALLS:
+        return _CALLS[parsed.command](parsed)
     match parsed.command:
         case "report":
             _show(_report(parsed.target), as_json=parsed.json)
-        case "why":
-            found = _why(parsed.target, parsed.call, parsed.backend)
-            print(found.to_json() if parsed.json else found)
         case "scan":
-            _show(_scan(parsed.paths), as_json=parsed.json)
+            scanned = _scan(parsed.paths)
+            _show(scanned, as_json=parsed.json)
+            return 0 if scanned.is_complete else 1
         case "doctor":
             return _doctor(is_live=parsed.live, against=parsed.against)
         case "reasons":

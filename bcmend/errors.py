@@ -30,6 +30,14 @@ class NotPatched(BcmendError, ValueError):
     """An operation needs a patched object and was given one that is not patched."""
 
 
+class CallError(BcmendError, TypeError):
+    """A call that was to be tried is none that the object takes; nothing has been changed."""
+
+
+class TrialError(BcmendError, RuntimeError):
+    """Calls of an object could not be tried; nothing of the caller's has been changed."""
+
+
 class MissingInTorch(BcmendError, AttributeError):
     """The running torch lacks methods that bcmend replaces; nothing has been changed."""
 

@@ -12,6 +12,7 @@ import pytest
 
 from bcmend import cli
 from bcmend.reasons import REASONS
+from tests.registrations import registrations_undone
 
 ROOT = Path(__file__).parents[1]
 
@@ -36,7 +37,7 @@ def model_module(tmp_path, monkeypatch):
     (tmp_path / "cli_broken.py").write_text("raise RuntimeError('two\\nlines')\n")
     monkeypatch.chdir(tmp_path)
     yield
-    for name in ("cli_model", "cli_broken"):
+    for name in ("cli_model", "cli_broken", "cli_differs"):
         sys.modules.pop(name, None)
 
 
@@ -73,6 +74,15 @@ WRONG = {
     "no such attribute": (["report", "cli_model:nope"], "no attribute 'nope'"),
     "a module that fails": (["report", "cli_broken:x"], "cannot import 'cli_broken': two"),
     "no arguments": (["why", "cli_model:Net", "--call", "x y"], "cannot make a call"),
+    "an explanation of nothing": (["explain", "cli_model:Net"], "missing a required argument"),
+    "no such back end": (
+        ["explain", "cli_model:net", "--call", "1", "--backend", "nothing"],
+        "torch has no back end 'nothing'",
+    ),
+    "no run to verify": (
+        ["verify", "cli_model:net", "--call", "1", "--runs", "0"],
+        "takes a positive number of calls, got 0",
+    ),
     "nothing to call": (["why", "cli_model:number"], "cannot patch cli_model:number"),
     "not a model": (["report", "cli_model:number"], "cannot patch cli_model:number"),
 }
@@ -159,3 +169,35 @@ def test_why_shows_what_was_traced_until_the_call_has_failed(model_module, capsy
     assert cli.main(["why", "cli_model:Net", "--call", "'text'"]) == 0
     shown = capsys.readouterr()
     assert "the call raised" in shown.err and shown.out.startswith("bcmend: ")
+
+
+def test_an_explanation_is_text_json_or_a_page(model_module, capsys):
+    target = ["explain", "cli_model:Net", "--call", "torch.ones(3)"]
+    assert cli.main(target) == 0
+    assert "if x.sum() > 0:" in capsys.readouterr().out
+    assert cli.main([*target, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["stock"]["breaks"] == 1
+    assert cli.main([*target, "--html"]) == 0
+    assert capsys.readouterr().out.startswith("<!doctype html>")
+
+
+def test_verifying_ends_with_0_where_calls_are_equal_and_1_where_not(model_module, capsys):
+    target = ["verify", "cli_model:Net", "--call", "torch.ones(3, requires_grad=True)", "--train"]
+    assert cli.main(target) == 0
+    assert "equal in 2 calls, with gradients" in capsys.readouterr().out
+    differing = """
+import bcmend, cli_model
+
+def step(x):
+    return x * 2
+
+bcmend.register_substitute(step, lambda x: x * 3)
+
+class Other(cli_model.Net):
+    def forward(self, x):
+        return step(super().forward(x))
+"""
+    Path("cli_differs.py").write_text(differing)
+    with registrations_undone():
+        assert cli.main(["verify", "cli_differs:Other", "--call", "torch.ones(3)", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["difference"]["aspect"] == "result"

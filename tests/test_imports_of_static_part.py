@@ -10,13 +10,18 @@ from typing import Final
 
 import pytest
 
-PACKAGES: Final = ("bcmend.bytecode", "bcmend.cfg", "bcmend.analysis", "bcmend.rewrite")
+PACKAGES: Final = (
+    "bcmend.bytecode",
+    "bcmend.cfg",
+    "bcmend.analysis",
+    "bcmend.rewrite",
+    "bcmend.scan",
+)
 MODULES: Final = (
     "bcmend.errors",
     "bcmend.names",
     "bcmend.policy",
     "bcmend.reasons",
-    "bcmend.scan",
 )
 
 

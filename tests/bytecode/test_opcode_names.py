@@ -40,8 +40,8 @@ OTHER_WORDS = {
     "releases.py": "BCMEND_UNTESTED_TORCH",
     "rewrite/sites/output_statements.py": "LOAD_BUILD",  # beginning of a name
     # Other Pythons are read, too.
-    "scan.py": "CALL_FUNCTION CALL_FUNCTION_KW CALL_METHOD IF_FALSE IF_TRUE JUMP_ABSOLUTE"
-    " LOAD_FAST_BORROW NOT_TAKEN",
+    "scan/candidates.py": "CALL_FUNCTION CALL_FUNCTION_KW CALL_METHOD IF_FALSE IF_TRUE"
+    " JUMP_ABSOLUTE LOAD_FAST_BORROW NOT_TAKEN",
     "tracing/entry/boundary.py": "DELETE FAST STORE",  # parts of names
     "tracing/search/strict.py": "BCMEND_STRICT",
 }

@@ -30,7 +30,7 @@ from rich.console import Console
 
 import bcmend
 from bcmend import cli
-from bcmend.scan import scan
+from bcmend.scan.scanner import scan
 from tests.bytecode import roundtrip
 from tests.fuzz.breakages import with_other_bytes
 from tests.fuzz.programs import Program, factory_of, inputs_of, names_of, policy_of
@@ -307,14 +307,11 @@ def _broken_files(compiled: Path, source: random.Random) -> Iterator[str]:
         "null.py": b"x = 1\0",
         "text.txt": b"nothing",
     }
-    # Bytes that were changed at random may have CPython itself read beyond the end of a table.
-    if data[:4] == importlib.util.MAGIC_NUMBER:
-        del files["other.pyc"]
     for name, content in files.items():
         path = compiled.with_name(name)
         path.write_bytes(content)
         status, text = _run(["scan", str(path)])
-        if status not in (0, 2):
+        if status not in (0, 1, 2):
             yield f"scan {name}: {status}: {text[-200:]}"
     found = scan([str(compiled.parent)])
     shown = io.StringIO()

@@ -128,7 +128,7 @@ def _keep(code: CodeType, trace: Trace) -> None:
 def _reason(error: BaseException) -> str:
     for name in ("restart_reason", "gb_type"):
         if found := getattr(error, name, None):
-            return str(found)
+            return str(found).strip().partition("\n")[0]
     first_line, *_ = str(error).splitlines() or [""]
     return first_line or type(error).__name__
 

@@ -1,0 +1,1 @@
+"""Graph breaks, noted where Dynamo makes them."""

@@ -1,0 +1,1 @@
+"""Tries of an object that leave no trace: what the compiler makes of it, stock and mended."""

@@ -1,0 +1,162 @@
+"""Runs a try so that nothing of it is left: in a copy of the process, or with all put back.
+
+A copy of the process (``os.fork``) has the object, the compiler and the generators of numbers
+as they are at that moment, and takes with it whatever the try does to them. It runs on one thread
+of the processor, as workers of a ``DataLoader`` do. An accelerator cannot be used in a copy, and
+not every system makes one: there the try gets a copy of the object and runs in this process. What
+was compiled in it is dropped then, and compiled anew when it is called next.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import pickle
+import random
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from typing import Any, BinaryIO, Final, TextIO, TypeVar
+
+import numpy
+import torch
+
+from bcmend import api
+from bcmend.errors import TrialError
+
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is tried: an object, and the arguments of a call of it."""
+
+    obj: Any
+    arguments: tuple[Any, ...]
+    keywords: dict[str, Any]
+
+
+Try = Callable[[Subject], Found]
+
+
+def makes_copies() -> bool:
+    """Return whether tries run in copies of the process."""
+    return hasattr(os, "fork") and not torch.accelerator.is_available()
+
+
+def run_apart(subject: Subject, attempt: Try[Found]) -> Found:
+    """Return what ``attempt`` finds, which has to be plain data; leave nothing of it behind.
+
+    Raises:
+        TrialError: the process cannot be copied and the object cannot either, or something is
+            patched in it; the copy has ended; or the attempt has raised something.
+    """
+    return _in_a_copy(subject, attempt) if makes_copies() else _put_back(subject, attempt)
+
+
+# A copy of the process
+
+
+def _in_a_copy(subject: Subject, attempt: Try[Found]) -> Found:
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()  # else the copy has the same text to write
+    source, target = os.pipe()
+    state = random.getstate()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # other threads are none of the copy's
+        child = os.fork()
+    if child == 0:
+        os.close(source)
+        random.setstate(state)  # which Python makes another one in a copy
+        _serve(subject, attempt, target)
+    os.close(target)
+    with os.fdopen(source, "rb") as stream:
+        try:
+            answer = _answer(stream)
+        except BaseException:
+            os.kill(child, 9)
+            raise
+        finally:
+            _, status = os.waitpid(child, 0)
+    if answer is None:
+        code = os.waitstatus_to_exitcode(status)
+        raise TrialError(f"the copy of the process that made the calls has ended (status {code})")
+    is_found, found = answer
+    if not is_found:
+        raise TrialError(f"the calls could not be tried: {found}")
+    return found  # type: ignore[no-any-return]
+
+
+def _answer(stream: BinaryIO) -> Any:
+    try:
+        return pickle.load(stream)
+    except (EOFError, pickle.UnpicklingError):
+        return None
+
+
+def _serve(subject: Subject, attempt: Try[Any], target: int) -> None:
+    """Run a try in the copy of the process, answer, and end without running finalizers."""
+    try:
+        torch.set_num_threads(1)  # the pools of threads are not in the copy
+        with open(os.devnull, "w") as nowhere, _unheard(nowhere):
+            for stream in (1, 2):
+                os.dup2(nowhere.fileno(), stream)
+            try:
+                answer: Any = (True, attempt(subject))
+            except BaseException as error:  # of the program or of the compiler: the user reads it
+                answer = (False, "".join(traceback.format_exception_only(error)).strip())
+        with os.fdopen(target, "wb") as answers:
+            pickle.dump(answer, answers)
+    finally:
+        os._exit(0)
+
+
+# This process
+
+_PATCHED: Final = (
+    "on this machine the calls are tried in this process, and something is patched in it: "
+    "bcmend.unpatch() first, or use the command line"
+)
+
+
+def _put_back(subject: Subject, attempt: Try[Found]) -> Found:
+    if api.is_anything_patched():
+        raise TrialError(_PATCHED)
+    try:
+        copied = copy.deepcopy(subject)
+    except Exception as error:  # code of the program
+        raise TrialError(
+            "on this machine the calls are tried in this process on a copy of the object, and it "
+            f"or its arguments cannot be copied: {type(error).__name__}: {error}"
+        ) from error
+    with open(os.devnull, "w") as nowhere, _random_states(), _unheard(nowhere):
+        torch.compiler.reset()
+        try:
+            return attempt(copied)
+        except Exception as error:
+            text = "".join(traceback.format_exception_only(error)).strip()
+            raise TrialError(f"the calls could not be tried: {text}") from error
+        finally:
+            api.unpatch()
+            torch.compiler.reset()
+
+
+@contextmanager
+def _unheard(nowhere: TextIO) -> Iterator[None]:
+    with redirect_stdout(nowhere), redirect_stderr(nowhere), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+@contextmanager
+def _random_states() -> Iterator[None]:
+    states = random.getstate(), numpy.random.get_state()
+    with torch.random.fork_rng():
+        try:
+            yield
+        finally:
+            random.setstate(states[0])
+            numpy.random.set_state(states[1])

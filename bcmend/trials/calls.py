@@ -1,0 +1,208 @@
+"""Calls of an object in eager execution and compiled: graphs, breaks, operators, seconds.
+
+Reads a `Subject` in a process or on a copy that may be spoilt (`apart`); returns plain data.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import torch
+from torch.profiler import ProfilerActivity, profile, record_function
+
+from bcmend import api
+from bcmend.dynamo.breaks.noted_breaks import Break, noted_breaks
+from bcmend.errors import TrialError
+from bcmend.reports.site_report import Report
+from bcmend.trials.apart import Subject
+
+_REPEATED: Final = 5  # later calls that are timed, of which the fastest counts
+_ENOUGH: Final = 1.0  # seconds that they take at most, but for the first
+_GRAPH: Final = "bcmend: graph"
+_TEXT: Final = "bcmend: text of a tensor"
+_COMPILING: Final = "(dynamo_timed)"  # ends the names of what Dynamo does
+#: Operators that compute nothing: a number is read out of a tensor, or it is given another name.
+_COMPUTE_NOTHING: Final = frozenset(
+    f"aten::{name}"
+    for name in ("item", "is_nonzero", "_local_scalar_dense", "detach", "alias", "view_as")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What compiling an object has given.
+
+    Attributes:
+        graphs: how many a first call has compiled.
+        operators: how many calls are in these graphs.
+        recompiled: how many graphs a second call of the same arguments has compiled.
+        inside, outside: how many operators a later call runs in graphs, and elsewhere.
+        breaks: the graph breaks of the first call.
+        raised: what a call has raised, in one line; empty where none did.
+        report: of the mended object; None of the stock one.
+    """
+
+    graphs: int
+    operators: int
+    recompiled: int
+    inside: int
+    outside: int
+    breaks: tuple[Break, ...]
+    raised: str
+    report: Report | None
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Seconds of a first call, and of the fastest of some later ones; what the last has raised."""
+
+    first: float
+    later: float
+    raised: str
+
+
+@dataclass(slots=True)
+class _Graphs:
+    """A back end that runs graphs as they are, and counts them."""
+
+    count: int = 0
+    operators: int = 0
+
+    def __call__(self, graph: torch.fx.GraphModule, inputs: Any, **options: Any) -> Any:
+        inside = [each for each in graph.modules() if isinstance(each, torch.fx.GraphModule)]
+        nodes = [node for each in inside for node in each.graph.nodes]
+        self.count += 1
+        self.operators += sum(node.op.startswith("call_") for node in nodes)
+        run = graph.forward
+
+        def ran(*arguments: Any) -> Any:
+            with record_function(_GRAPH):
+                return run(*arguments)
+
+        return ran
+
+
+@dataclass(slots=True)
+class Caller:
+    """Calls something with arguments of their own for each call, where these can be copied.
+
+    ``raised`` is what the last call has raised, and empty if it has returned.
+    """
+
+    subject: Subject
+    raised: str = field(default="")
+
+    def call(self, called: Callable[..., Any]) -> float:
+        """Make a call; return how many seconds it took."""
+        return self.call_with(called, *self.arguments())
+
+    def call_with(self, called: Callable[..., Any], arguments: Any, keywords: Any) -> float:
+        """Make a call with what ``arguments`` has returned."""
+        self.raised = ""
+        begun = time.perf_counter()
+        try:
+            called(*arguments, **keywords)
+        except Exception as error:  # of the program
+            text = " ".join(str(error).split())
+            self.raised = f"{type(error).__name__}: {text:.200}"
+        return time.perf_counter() - begun
+
+    def arguments(self) -> tuple[Any, Any]:
+        """Return arguments for one call."""
+        given = self.subject.arguments, self.subject.keywords
+        try:
+            return copy.deepcopy(given)
+        except Exception:  # what cannot be copied, such as a tensor that was computed, is shared
+            return given
+
+
+def counted(subject: Subject, *, is_mended: bool) -> Counts:
+    """Return what compiling the object gives, stock or mended."""
+    compiling, caller = _Graphs(), Caller(subject)
+    with noted_breaks(subject.obj) as breaks:
+        compiled = _compiled(subject.obj, compiling, is_mended=is_mended)
+        caller.call(compiled)
+    raised, graphs, operators = caller.raised, compiling.count, compiling.operators
+    caller.call(compiled)
+    recompiled = compiling.count - graphs
+    inside, outside = _operators_run(caller, compiled)
+    report = api.report(subject.obj) if is_mended else None
+    return Counts(graphs, operators, recompiled, inside, outside, tuple(breaks), raised, report)
+
+
+def timed(subject: Subject, *, backend: str | None, is_mended: bool) -> Times:
+    """Return what calls take; in eager execution where ``backend`` is None."""
+    caller, called = Caller(subject), subject.obj
+    if backend is not None:
+        called = _compiled(subject.obj, backend, is_mended=is_mended)
+    first = caller.call(called)
+    later = [caller.call(called)]
+    while len(later) < _REPEATED and sum(later) < _ENOUGH:
+        later.append(caller.call(called))
+    return Times(first, min(later), caller.raised)
+
+
+def _compiled(obj: Any, backend: Any, *, is_mended: bool) -> Any:
+    """Return what `torch.compile` makes of an object, nothing of which was compiled before."""
+    torch.compiler.reset()
+    try:
+        if is_mended:
+            return api.compile(obj, backend=backend)
+        api.unpatch()
+        return torch.compile(obj, backend=backend)
+    except RuntimeError as error:  # of a back end that torch does not know
+        raise TrialError(str(error).strip().partition("\n")[0]) from error
+
+
+def _operators_run(caller: Caller, called: Any) -> tuple[int, int]:
+    """Return how many operators a call runs in graphs, and elsewhere.
+
+    Operators that are parts of others are not counted, nor what makes texts of tensors.
+    """
+    given = caller.arguments()
+    with _marked_texts(), profile(activities=[ProfilerActivity.CPU]) as profiled:
+        caller.call_with(called, *given)
+    inside = outside = 0
+    for event in profiled.events() or ():
+        above = list(_above(event))
+        if not _is_counted(event.name) or any(map(_is_apart, above)):
+            continue
+        inside, outside = inside + (_GRAPH in above), outside + (_GRAPH not in above)
+    return inside, outside
+
+
+def _is_counted(name: str) -> bool:
+    return "::" in name and name not in _COMPUTE_NOTHING
+
+
+def _is_apart(above: str) -> bool:
+    """Return whether what runs below is part of an operator, or none of the program's."""
+    return "::" in above or above == _TEXT or above.endswith(_COMPILING)
+
+
+def _above(event: Any) -> Iterator[str]:
+    while (event := event.cpu_parent) is not None:
+        yield event.name
+
+
+@contextmanager
+def _marked_texts() -> Iterator[None]:
+    """Mark what making the text of a tensor runs."""
+    kind: Any = torch.Tensor
+    compiler: Any = torch.compiler
+    written = kind.__repr__
+
+    def marked(tensor: Any, **named: Any) -> Any:
+        with record_function(_TEXT):
+            return written(tensor, **named)
+
+    kind.__repr__ = compiler.disable(marked)  # of torch's own function Dynamo knows that
+    try:
+        yield
+    finally:
+        kind.__repr__ = written

@@ -1,0 +1,113 @@
+"""`bcmend.explain`: what the compiler makes of an object, stock and mended side by side."""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import Any
+
+import torch
+
+from bcmend.dynamo.breaks.noted_breaks import Break
+from bcmend.reasons import REASONS
+from bcmend.reports.explanation import Cause, Explanation, Side, Treatment
+from bcmend.reports.site_report import Report, SiteRecord
+from bcmend.trials.apart import makes_copies, run_apart
+from bcmend.trials.calls import Counts, Times, counted, timed
+from bcmend.trials.subject import name_of, subject_of
+
+
+def explain(obj: Any, *args: Any, backend: str = "eager", **kwargs: Any) -> Explanation:
+    """Return what `torch.compile` makes of ``obj`` without bcmend and with it, and why.
+
+    The object is called several times, each time in a copy of the process: nothing of the caller's
+    is changed, and what the calls print is not shown. Where no copy can be made, since there is an
+    accelerator or the system makes none, copies of the object are called in this process, and what
+    was compiled in it is compiled anew when it is called next. What is patched keeps its policy.
+
+    Args:
+        obj: an ``nn.Module``, a Python function, a bound method, or what ``torch.compile`` made of
+            one of these.
+        args, kwargs: what it is called with.
+        backend: of `torch.compile`, for the seconds; graphs are counted without one.
+
+    Raises:
+        UnsupportedObject: ``obj`` is nothing that can be patched, or a class.
+        CallError: the arguments are not those of the object, or torch has no such back end.
+        TrialError: the calls could not be made.
+    """
+    subject = subject_of(obj, args, kwargs, backend=backend)
+    eager = run_apart(subject, partial(timed, backend=None, is_mended=False))
+    stock, mended = (
+        run_apart(subject, partial(counted, is_mended=is_mended)) for is_mended in (False, True)
+    )
+    stock_times, mended_times = (
+        run_apart(subject, partial(timed, backend=backend, is_mended=is_mended))
+        for is_mended in (False, True)
+    )
+    return Explanation(
+        name_of(obj),
+        torch.__version__,
+        backend,
+        makes_copies(),
+        eager.later,
+        eager.raised,
+        _side(stock, stock_times, eager),
+        _side(mended, mended_times, eager),
+        tuple(_causes(stock, mended)),
+    )
+
+
+def _side(count: Counts, times: Times, eager: Times) -> Side:
+    run = count.inside + count.outside
+    return Side(
+        count.graphs,
+        len(count.breaks),
+        count.operators,
+        count.inside / run if run else None,
+        count.recompiled,
+        times.first / eager.later,
+        times.later / eager.later,
+        count.raised or times.raised,
+    )
+
+
+def _causes(stock: Counts, mended: Counts) -> Iterator[Cause]:
+    """Yield the places of graph breaks, each once: breaks in several modules have one cause."""
+    groups: dict[tuple[object, ...], tuple[list[Break], list[Break]]] = {}
+    for at, count in enumerate((stock, mended)):
+        for found in count.breaks:
+            key = found.file, found.line, found.number or found.kind
+            groups.setdefault(key, ([], []))[at].append(found)
+    for in_stock, in_mended in groups.values():
+        both = in_stock + in_mended
+        # A break that leaves all of a frame to Python may be named after that.
+        one = min(both, key=lambda each: each.is_whole_frame)
+        modules = dict.fromkeys(each.module for each in both if each.module is not None)
+        yield Cause(
+            one.file,
+            one.line,
+            one.function,
+            linecache.getline(one.file, one.line or 0).strip(),
+            tuple(modules),
+            one.kind,
+            one.number,
+            one.explanation,
+            len(in_stock),
+            len(in_mended),
+            tuple(map(_treatment, _sites_at(mended.report, one))),
+        )
+
+
+def _sites_at(report: Report | None, place: Break) -> Iterable[SiteRecord]:
+    sites = () if report is None else report.sites
+    return [each for each in sites if (each.file, each.line) == (place.file, place.line)]
+
+
+def _treatment(site: SiteRecord) -> Treatment:
+    slug = site.refusal or ""
+    detail = site.detail.strip().partition("\n")[0]
+    how = ": ".join(filter(None, (site.lowering, slug, detail)))
+    hint = REASONS[slug].hint if slug in REASONS else ""
+    return Treatment(site.name, site.kind, site.status, how, hint)

@@ -1,0 +1,245 @@
+"""Values as plain data that nothing changes later, and where two of them differ first.
+
+Left out is what mended code may do otherwise (docs/deviations.md): which tensors share memory, the
+strides of dimensions of one item, that a tensor requires gradients which needs none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import types
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import torch
+
+_TEXTS: Final = (type(None), bool, int, float, complex, str, bytes, range, slice)
+_OF_TORCH: Final = (torch.dtype, torch.device, torch.Size, torch.memory_format, torch.layout)
+_NAMED: Final = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)
+#: What torch keeps in every module, but for what the program sees of it.
+_BOOKKEEPING: Final = frozenset(
+    {*vars(torch.nn.Module()), "_compiled_call_impl", "_is_torch_compile"} - {"training"}
+)
+_KEPT: Final = 1 << 20  # bytes of a tensor that are kept, to say by how much it differs
+_LONGEST: Final = 120  # characters of a value that is shown
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """What has no parts."""
+
+    kind: str
+    text: str
+
+    def __str__(self) -> str:
+        return self.text if len(self.text) <= _LONGEST else f"{self.text[:_LONGEST]}..."
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """A tensor; ``data`` has its bytes, unless these are many and only their hash is of use."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    device: str
+    stride: tuple[int, ...]
+    requires_grad: bool
+    digest: bytes
+    data: bytes | None
+
+    def __str__(self) -> str:
+        return f"a tensor of {self.dtype.removeprefix('torch.')} {list(self.shape)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Anything else: what it is made of, by what leads there."""
+
+    kind: str
+    parts: _PartsOf
+
+    def __str__(self) -> str:
+        return f"{self.kind} of {len(self.parts)}"
+
+
+Frozen: TypeAlias = Text | Values | Parts
+_PartsOf: TypeAlias = tuple[tuple[str, Frozen], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Where two values differ first, and what is there."""
+
+    where: str
+    one: str
+    other: str
+
+
+class Freezer:
+    """Makes plain data of values; what is met again is the same data."""
+
+    def __init__(self, *, keeps_all: bool) -> None:
+        self._keeps_all = keeps_all
+        self._made: dict[int, Frozen] = {}
+        self._kept: list[object] = []  # so that another object does not get the same identity
+
+    def frozen(self, value: Any) -> Frozen:
+        """Return a value as plain data."""
+        if isinstance(value, torch.Tensor):
+            return _tensor(value, keeps_all=self._keeps_all)
+        kind = type(value).__qualname__
+        if type(value) in _TEXTS or isinstance(value, _OF_TORCH):
+            return Text(kind, repr(value))
+        if isinstance(value, _NAMED):
+            return Text(kind, getattr(value, "__qualname__", value.__name__))
+        if id(value) not in self._made:
+            self._made[id(value)] = Text(kind, "itself")  # where it holds itself
+            self._kept.append(value)
+            parts = [(label, self.frozen(part)) for label, part in list(_parts(value))]
+            self._made[id(value)] = Parts(kind, tuple(parts))
+        return self._made[id(value)]
+
+
+def _parts(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield what a value is made of, by what leads there."""
+    left_out: frozenset[str] = frozenset()
+    if isinstance(value, torch.nn.Module):
+        left_out = _BOOKKEEPING
+        for kind in ("_parameters", "_buffers", "_modules"):
+            yield from ((f".{name}", part) for name, part in vars(value)[kind].items())
+    elif isinstance(value, Mapping):
+        yield from ((f"[{key!r:.40}]", part) for key, part in value.items())
+    elif isinstance(value, (list, tuple)):
+        yield from ((f"[{place}]", part) for place, part in enumerate(value))
+    elif isinstance(value, (set, frozenset)):
+        yield "{}", sorted(map(repr, value))
+    elif isinstance(value, types.MethodType):
+        yield ".__self__", value.__self__
+    held = getattr(value, "__dict__", {})
+    yield from ((f".{name}", part) for name, part in held.items() if name not in left_out)
+    yield from _slots(value)
+
+
+def _slots(value: Any) -> Iterator[tuple[str, Any]]:
+    for base in type(value).__mro__:
+        slots = vars(base).get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if not name.startswith("__") and hasattr(value, name):
+                yield f".{name}", getattr(value, name)
+
+
+def _tensor(value: torch.Tensor, *, keeps_all: bool) -> Frozen:
+    try:
+        plain = value.detach().resolve_conj().resolve_neg().cpu().contiguous()
+        data = plain.reshape(-1).view(torch.uint8).numpy().tobytes()
+        stride = value.stride()
+    except (RuntimeError, TypeError, NotImplementedError):  # sparse, nested, of a class of its own
+        return Text(type(value).__qualname__, repr(value))
+    shape = tuple(value.shape)
+    reached = zip(shape, stride, strict=True) if value.numel() else ()
+    return Values(
+        str(value.dtype),
+        shape,
+        str(value.device),
+        tuple(step for size, step in reached if size > 1),
+        value.requires_grad,
+        hashlib.blake2b(data, digest_size=16).digest(),
+        data if keeps_all or len(data) <= _KEPT else None,
+    )
+
+
+def first_difference(one: Frozen, other: Frozen, path: str, *, share: float) -> Found | None:
+    """Return where two values differ first; None where they are equal.
+
+    Args:
+        one: the reference.
+        other: what is compared with it.
+        path: what leads to both.
+        share: by how much values of tensors may differ, as a share of the largest number; by four
+            units in the last place at least, if at all.
+    """
+    return _Comparison(share).first(one, other, path)
+
+
+class _Comparison:
+    def __init__(self, share: float) -> None:
+        self._share = share
+        self._equal: set[tuple[int, int]] = set()  # what has several holders is compared once
+
+    def first(self, one: Frozen, other: Frozen, path: str) -> Found | None:
+        """Return where two values differ first."""
+        if isinstance(one, Values) and isinstance(other, Values):
+            return _of_tensors(one, other, path, share=self._share)
+        if not (isinstance(one, Parts) and isinstance(other, Parts)) or one.kind != other.kind:
+            return None if one == other else Found(path, _told(one, other), _told(other, one))
+        key = id(one), id(other)
+        if key in self._equal:
+            return None
+        found = self._first_of_parts(one.parts, other.parts, path)
+        if found is None:
+            self._equal.add(key)
+        return found
+
+    def _first_of_parts(self, one: _PartsOf, other: _PartsOf, path: str) -> Found | None:
+        for (label, part), (name, another) in zip(one, other, strict=False):
+            if label != name:
+                return Found(path, f"{label} comes next", f"{name} comes next")
+            if found := self.first(part, another, f"{path}{label}"):
+                return found
+        if len(one) == len(other):
+            return None
+        more = one[len(other) :], other[len(one) :]
+        first, second = (f"has {each[0][0]}" if each else "ends before" for each in more)
+        return Found(path, first, second)
+
+
+def _told(one: Frozen, other: Frozen) -> str:
+    is_unclear = str(one) == str(other)
+    return f"{one.kind} {one}" if is_unclear and not isinstance(one, Values) else str(one)
+
+
+def _of_tensors(one: Values, other: Values, path: str, *, share: float) -> Found | None:
+    for name in ("dtype", "shape", "device", "stride"):
+        first, second = getattr(one, name), getattr(other, name)
+        if first != second:
+            return Found(path, f"{name} {first}", f"{name} {second}")
+    if one.requires_grad and not other.requires_grad:
+        return Found(path, "requires a gradient", "requires none")
+    if one.digest == other.digest:
+        return None
+    if one.data is None or other.data is None:
+        return Found(path, f"{one}", "other values")
+    first, second = (_read(each, each.data or b"") for each in (one, other))
+    if share and _are_close(first, second, share):
+        return None
+    return Found(path, *_first_other(first, second))
+
+
+def _read(values: Values, data: bytes) -> torch.Tensor:
+    dtype = getattr(torch, values.dtype.removeprefix("torch."))
+    return torch.frombuffer(bytearray(data), dtype=dtype).reshape(values.shape)
+
+
+def _are_close(one: torch.Tensor, other: torch.Tensor, share: float) -> bool:
+    if not (one.is_floating_point() or one.is_complex()):
+        return False
+    finite = one[one.isfinite()].abs()
+    largest = float(finite.max()) if finite.numel() else 0.0
+    apart = max(share, 4 * torch.finfo(one.dtype).eps) * largest
+    return torch.allclose(one, other, rtol=0.0, atol=apart, equal_nan=True)
+
+
+def _first_other(one: torch.Tensor, other: torch.Tensor) -> tuple[str, str]:
+    """Say what is at the first place at which tensors differ, and how far they differ at most."""
+    size = one.element_size()
+    bits, others = (each.reshape(-1).view(torch.uint8).reshape(-1, size) for each in (one, other))
+    places = (bits != others).any(dim=1).nonzero().flatten()
+    place = int(places[0])
+    at = [int(each) for each in torch.unravel_index(places[0], one.shape)]
+    most = (one.double() - other.double()).abs().max() if one.is_floating_point() else None
+    apart = "" if most is None else f", at most {float(most):.3g} apart"
+    where = f"at {at}" if at else "as a number"
+    values = [each.reshape(-1)[place].item() for each in (one, other)]
+    count = f"{len(places)} of {one.numel()} values differ{apart}"
+    return f"{values[0]!r} {where}", f"{values[1]!r} {where}; {count}"

@@ -1,0 +1,296 @@
+"""Calls of an object, each with all that it showed: result, exception, output, state, gradients."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import logging
+import random
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FunctionType
+from typing import Any, Final
+
+import numpy
+import torch
+
+import bcmend
+from bcmend import api
+from bcmend.reports.site_report import SiteRecord
+from bcmend.trials.apart import Subject
+from bcmend.trials.calls import Caller
+from bcmend.trials.frozen import Freezer, Frozen
+
+#: The aspects of a call, in the order in which they are compared.
+ASPECTS: Final = (
+    "exception",
+    "result",
+    "output",
+    "arguments",
+    "state",
+    "gradients",
+    "generators",
+)
+#: Back ends that run operators as they are, so that all is as in eager execution to the bit.
+EXACT: Final = ("eager", "aot_eager")
+_COMPILER: Final = tuple(f"{Path(each.__file__ or '').parent}/" for each in (torch, bcmend))
+_GRAD_FN: Final = re.compile(r"grad_fn=<\w+>")  # merged tensors have another
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How calls are made.
+
+    Attributes:
+        backend: what the object is compiled by; None for eager execution.
+        is_mended: whether it is mended.
+        runs: how many calls there are.
+        trains: whether gradients are recorded, and go back through what a call returns.
+    """
+
+    backend: str | None
+    is_mended: bool
+    runs: int
+    trains: bool
+
+    @property
+    def keeps_all(self) -> bool:
+        """Whether values are kept to see how close they are."""
+        return self.trains or self.backend not in (None, *EXACT)
+
+
+Observed = dict[str, Frozen]
+
+
+def observed(
+    subject: Subject, *, way: Way, keeps_all: bool
+) -> tuple[list[Observed], tuple[SiteRecord, ...]]:
+    """Return what each of some calls shows, and the sites that were mended."""
+    called: Any = subject.obj
+    if way.trains and isinstance(called, torch.nn.Module):
+        called.train()
+    if not way.is_mended:
+        api.unpatch()
+    torch.compiler.reset()
+    if way.backend is not None:
+        compile_it: Any = api.compile if way.is_mended else torch.compile
+        options = {"options": {"fallback_random": True}} if way.backend == "inductor" else {}
+        called = compile_it(called, backend=way.backend, **options)
+    caller = Caller(subject)
+    found = [_call(caller, called, way, keeps_all=keeps_all) for _ in range(way.runs)]
+    return found, api.report(subject.obj).mended if way.is_mended else ()
+
+
+def _call(caller: Caller, called: Callable[..., Any], way: Way, *, keeps_all: bool) -> Observed:
+    arguments, keywords = caller.arguments()
+    result = error = None
+    with _output() as events, ExitStack() as modes:
+        if way.trains:
+            modes.enter_context(torch.enable_grad())
+        try:
+            result = called(*arguments, **keywords)
+            if way.trains:
+                _go_back(result)
+        except Exception as raised:  # of whatever kind: it is compared
+            error = raised
+    generators = _generators()
+    given = {"arguments": arguments, "keywords": keywords}
+    freezer = Freezer(keeps_all=keeps_all)
+    roots = {
+        "exception": _described(error),
+        "result": result,
+        "output": events,
+        "arguments": given,
+        "state": _state_of(caller.subject.obj),
+        "gradients": _gradients(caller.subject.obj, given),
+        "generators": generators,
+    }
+    return {aspect: freezer.frozen(roots[aspect]) for aspect in ASPECTS}
+
+
+def _described(error: Exception | None) -> object:
+    if error is None:
+        return None
+    kind = f"{type(error).__module__}.{type(error).__qualname__}"
+    if type(error).__module__.startswith("torch._"):
+        return {"type": kind, "text": str(error).strip().partition("\n")[0]}
+    return {"type": kind, "args": error.args, "text": str(error)}
+
+
+def _state_of(obj: Any) -> object:
+    """Return what a call can change of an object: of a function its closure."""
+    while not isinstance(obj, (FunctionType, torch.nn.Module)):
+        inner = getattr(obj, "__self__", None) or getattr(obj, "func", None)
+        if inner is None:
+            return obj
+        obj = inner
+    if isinstance(obj, torch.nn.Module):
+        return obj
+    cells = zip(obj.__code__.co_freevars, obj.__closure__ or (), strict=True)
+    held = {name: cell.cell_contents for name, cell in cells if not _is_empty(cell)}
+    return {**held, **vars(obj)}
+
+
+def _is_empty(cell: Any) -> bool:
+    try:
+        return cell.cell_contents is cell
+    except ValueError:
+        return True
+
+
+def _go_back(result: object) -> None:
+    """Make a backward pass in which every element has a weight of its own."""
+    parts = []
+    for tensor in _tensors_in(result, set()):
+        if tensor.requires_grad:
+            weights = torch.linspace(0.5, 1.5, tensor.numel(), device=tensor.device)
+            weights = weights.to(tensor.real.dtype).reshape(tensor.shape)
+            parts.append((tensor.real * weights).sum().float())
+    if parts:
+        torch.stack(parts).sum().backward()  # type: ignore[no-untyped-call]
+
+
+def _tensors_in(value: Any, seen: set[int]) -> Iterator[torch.Tensor]:
+    if id(value) in seen:
+        return
+    seen.add(id(value))
+    if isinstance(value, torch.Tensor):
+        yield value
+        return
+    parts = value.values() if isinstance(value, dict) else value
+    if isinstance(value, (dict, list, tuple)):
+        for part in parts:
+            yield from _tensors_in(part, seen)
+    elif hasattr(value, "__dict__"):
+        yield from _tensors_in(vars(value), seen)
+
+
+def _gradients(obj: Any, given: object) -> dict[str, object]:
+    found: dict[str, object] = {}
+    if isinstance(obj, torch.nn.Module):
+        found |= {f"{name}.grad": each.grad for name, each in obj.named_parameters()}
+    tensors = [each for each in _tensors_in(given, set()) if each.is_leaf]
+    return found | {f"argument {place}": each.grad for place, each in enumerate(tensors)}
+
+
+def _generators() -> dict[str, object]:
+    """Return the states of the generators of random numbers, which have thousands of numbers."""
+    states = {
+        "random": repr(random.getstate()).encode(),
+        "numpy": repr(_state_of_numpy()).encode(),
+        "torch": torch.get_rng_state().numpy().tobytes(),
+    }
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        for place, state in enumerate(torch.cuda.get_rng_state_all()):
+            states[f"cuda:{place}"] = state.numpy().tobytes()
+    return {name: hashlib.blake2b(state).hexdigest() for name, state in states.items()}
+
+
+def _state_of_numpy() -> list[object]:
+    state: Any = numpy.random.get_state(legacy=True)
+    return [each.tolist() if isinstance(each, numpy.ndarray) else each for each in state]
+
+
+# Output
+
+
+@dataclass(slots=True)
+class _Events:
+    """Output of all kinds in one order; neighbouring writes to one stream are one event."""
+
+    found: list[tuple[str, ...]] = field(default_factory=list)
+
+    def add(self, kind: str, *texts: str) -> None:
+        shown = [_GRAD_FN.sub("grad_fn=<...>", each) for each in texts]
+        if kind in ("stdout", "stderr") and self.found and self.found[-1][0] == kind:
+            shown[0] = self.found.pop()[1] + shown[0]
+        self.found.append((kind, *shown))
+
+
+class _Stream(io.TextIOBase):
+    def __init__(self, events: _Events, name: str) -> None:
+        self._events, self._name = events, name
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        if text:
+            self._events.add(self._name, text)
+        return len(text)
+
+
+class _Handler(logging.Handler):
+    def __init__(self, events: _Events) -> None:
+        super().__init__(logging.NOTSET)
+        self._events = events
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if not _is_of_torch(record.name):
+            where = f"{record.funcName}:{record.lineno}"
+            self._events.add("log", record.name, record.levelname, record.getMessage(), where)
+
+
+def _is_of_torch(logger: str) -> bool:
+    return logger.partition(".")[0] == "torch"
+
+
+@contextmanager
+def _output() -> Iterator[list[tuple[str, ...]]]:
+    """Gather what is written to the two streams, logged, and warned of in a block."""
+    events = _Events()
+
+    def warned(message: Any, kind: Any, file: str, line: int, *_: object) -> None:
+        if not file.startswith(_COMPILER):
+            events.add("warning", kind.__name__, str(message), f"{file}:{line}")
+
+    handler = _Handler(events)
+    loggers = [logging.getLogger(), *_loggers_that_keep_theirs()]
+    streams: Any = _Stream(events, "stdout"), _Stream(events, "stderr")
+    with ExitStack() as undone, warnings.catch_warnings():
+        undone.enter_context(_torch_writes_nothing())
+        for logger in loggers:
+            logger.addHandler(handler)
+            undone.callback(logger.removeHandler, handler)
+        undone.enter_context(redirect_stdout(streams[0]))
+        undone.enter_context(redirect_stderr(streams[1]))
+        warnings.simplefilter("always")
+        warnings.showwarning = warned  # type: ignore[assignment]
+        yield events.found
+
+
+def _loggers_that_keep_theirs() -> list[logging.Logger]:
+    """Return the loggers whose records do not reach the root."""
+    known = logging.getLogger().manager.loggerDict
+    return [
+        each
+        for name, each in known.items()
+        if isinstance(each, logging.Logger) and not each.propagate and not _is_of_torch(name)
+    ]
+
+
+@contextmanager
+def _torch_writes_nothing() -> Iterator[None]:
+    """Mute the handlers of torch's loggers, which from 2.15 on follow ``sys.stderr``."""
+    known = logging.getLogger().manager.loggerDict
+    handlers = {
+        handler: None
+        for name, each in known.items()
+        if _is_of_torch(name)
+        for handler in getattr(each, "handlers", ())
+    }
+    for each in handlers:
+        each.addFilter(_refuse)
+    try:
+        yield
+    finally:
+        for each in handlers:
+            each.removeFilter(_refuse)
+
+
+def _refuse(record: logging.LogRecord) -> bool:
+    return False

@@ -1,0 +1,49 @@
+"""What is tried: an object and a call of it, looked at before anything is done with them."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import torch
+
+from bcmend import api
+from bcmend.errors import CallError, UnsupportedObject
+from bcmend.patching.subject import path_of, uncompiled
+from bcmend.trials.apart import Subject
+
+
+def name_of(obj: object) -> str:
+    """Return what reports call an object."""
+    return path_of(obj) or type(uncompiled(obj)).__qualname__
+
+
+def subject_of(obj: Any, arguments: Any, keywords: Any, *, backend: str) -> Subject:
+    """Return what is tried, of an object that may be compiled.
+
+    Raises:
+        UnsupportedObject: ``obj`` is nothing that can be patched, or a class.
+        CallError: the arguments are not those of the object, or torch has no such back end.
+    """
+    name = name_of(obj)
+    bare: Any = uncompiled(obj)
+    if isinstance(bare, type):
+        raise UnsupportedObject(f"{name} is a class: pass an object of it, such as {name}(...)")
+    if backend not in torch.compiler.list_backends(exclude_tags=()):
+        known = ", ".join(["eager", "aot_eager", *torch.compiler.list_backends()])
+        raise CallError(f"torch has no back end {backend!r}; it has {known}")
+    _check_call(bare, name, arguments, keywords)
+    api.is_used()  # which warns where torch is none that bcmend works with
+    return Subject(bare, tuple(arguments), dict(keywords))
+
+
+def _check_call(obj: Any, name: str, arguments: Any, keywords: Any) -> None:
+    called = obj.forward if isinstance(obj, torch.nn.Module) else obj
+    try:
+        signature = inspect.signature(called)
+    except (TypeError, ValueError):
+        return  # what has none is called as it is
+    try:
+        signature.bind(*arguments, **keywords)
+    except TypeError as error:
+        raise CallError(f"{name}{signature} does not take these arguments: {error}") from error

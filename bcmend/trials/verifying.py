@@ -1,0 +1,93 @@
+"""`bcmend.verify`: whether mended calls of an object show what eager ones do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+import torch
+
+from bcmend.errors import CallError
+from bcmend.reports.verdict import Difference, Verdict
+from bcmend.trials.apart import makes_copies, run_apart
+from bcmend.trials.frozen import first_difference
+from bcmend.trials.observed import ASPECTS, EXACT, Observed, Way, observed
+from bcmend.trials.subject import name_of, subject_of
+
+#: By how much values may differ, as a share of the largest number of a tensor: compilers reorder
+#: arithmetic; gradients of an arm are added up before they join others.
+_OF_COMPILERS: Final = 1e-4
+_OF_GRADIENTS: Final = 1e-6
+
+
+def verify(
+    obj: Any,
+    *args: Any,
+    runs: int = 2,
+    train: bool = False,
+    backend: str = "eager",
+    **kwargs: Any,
+) -> Verdict:
+    """Return whether ``obj``, mended and compiled, shows what it does in eager execution.
+
+    Compared are, after each call, what it returns or raises (values, dtypes, shapes, strides), what
+    it writes, logs and warns of, what the arguments and the object hold, gradients, and the states
+    of the generators of random numbers: all but what docs/deviations.md lists. The calls are made
+    as for ``explain``, and leave nothing behind.
+
+    Args:
+        obj: an ``nn.Module``, a Python function, a bound method, or what ``torch.compile`` made of
+            one of these.
+        args, kwargs: what it is called with.
+        runs: how many calls are made, one after another on one object.
+        train: have a module in training mode, and gradients go back through what it returns. Else
+            it is in the mode that it has.
+        backend: of `torch.compile`. With "eager" and "aot_eager" values are compared to the bit,
+            and gradients to a millionth of the largest; with others all values to 1e-4 of it.
+
+    Raises:
+        UnsupportedObject: ``obj`` is nothing that can be patched, or a class.
+        CallError: the arguments are not those of the object, ``runs`` is no positive number, or
+            torch has no such back end.
+        TrialError: the calls could not be made.
+    """
+    if not isinstance(runs, int) or runs < 1:
+        raise CallError(f"verify(runs=...) takes a positive number of calls, got {runs!r}")
+    subject = subject_of(obj, args, kwargs, backend=backend)
+    mended = Way(backend, True, runs, train)
+    one, other, stock = (
+        partial(observed, way=way, keeps_all=mended.keeps_all)
+        for way in (
+            replace(mended, backend=None, is_mended=False),
+            mended,
+            replace(mended, is_mended=False),
+        )
+    )
+    expected, _ = run_apart(subject, one)
+    found, sites = run_apart(subject, other)
+    difference = _first(expected, found, backend)
+    if difference is not None:
+        without, _ = run_apart(subject, stock)
+        is_stock = _first(expected, without, backend) is not None
+        difference = replace(difference, stock=is_stock)
+    return Verdict(
+        name_of(obj), torch.__version__, backend, runs, train, makes_copies(), difference, sites
+    )
+
+
+def _first(
+    expected: Sequence[Observed], found: Sequence[Observed], backend: str
+) -> Difference | None:
+    for call, (one, other) in enumerate(zip(expected, found, strict=True), 1):
+        for aspect in ASPECTS:
+            if aspect == "generators" and backend not in EXACT:
+                continue  # compilers draw in their own way
+            share = (
+                _OF_COMPILERS if backend not in EXACT else _OF_GRADIENTS * (aspect == "gradients")
+            )
+            at = first_difference(one[aspect], other[aspect], aspect, share=share)
+            if at is not None:
+                return Difference(call, aspect, at.where, at.one, at.other, False)
+    return None

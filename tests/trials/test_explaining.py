@@ -1,0 +1,203 @@
+"""`bcmend.explain`: what it finds, and that it leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import bcmend  # noqa: E402
+from bcmend.errors import CallError, TrialError, UnsupportedObject  # noqa: E402
+from bcmend.reports.explanation import Explanation  # noqa: E402
+from bcmend.trials import apart, explaining  # noqa: E402
+from tests.trials import programs  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def nothing_else_is_patched():
+    bcmend.unpatch()
+    yield
+    bcmend.unpatch()
+
+
+@pytest.fixture
+def in_this_process(monkeypatch):
+    """As where no copy of the process can be made."""
+    monkeypatch.setattr(apart, "makes_copies", lambda: False)
+    monkeypatch.setattr(explaining, "makes_copies", lambda: False)
+
+
+@pytest.fixture(scope="module")
+def explained() -> Explanation:
+    torch.manual_seed(0)
+    return bcmend.explain(programs.Net(), torch.ones(2, 4))
+
+
+def test_both_sides_are_counted(explained):
+    stock, mended = explained.stock, explained.mended
+    assert (mended.graphs, mended.breaks, mended.share) == (1, 0, 1.0)
+    assert stock.graphs > 1 and stock.breaks > 1 and stock.share < 1
+    assert stock.recompiled == mended.recompiled == 0
+    assert mended.operators > 0 and stock.raised == mended.raised == explained.eager_raised == ""
+    assert min(stock.first, stock.later, mended.first, mended.later) > 0
+
+
+def test_causes_have_their_place_their_module_and_what_was_made_of_them(explained):
+    check, branch = explained.causes
+    assert check.source == "if x.isnan().any():"
+    assert (check.function, check.modules) == ("forward", ("",))
+    assert branch.source == "if y.sum() > 0:"
+    assert branch.modules == ("layers.0", "layers.1")
+    assert branch.number == check.number == "GB0170"
+    assert branch.stock > 1 and branch.mended == 0
+    assert [each.treatments[0].kind for each in explained.causes] == ["guard", "branch"]
+    assert {each.treatments[0].status for each in explained.causes} == {"mended"}
+    assert sum(each.stock for each in explained.causes) == explained.stock.breaks
+
+
+def test_what_stays_a_break_is_a_cause(capfd):
+    found = bcmend.explain(programs.reads_a_file, torch.ones(2))
+    assert found.mended.breaks == sum(each.mended for each in found.causes) > 0
+    assert all("stays a graph break" in each.outcome for each in found.causes)
+    assert {each.function for each in found.causes} == {"reads_a_file"}
+
+
+def test_the_same_is_found_while_something_else_is_patched():
+    alone = bcmend.explain(programs.reads_a_file, torch.ones(2))
+    model = bcmend.patch(programs.Net())
+    torch.compile(model, backend="eager")(torch.ones(2, 4))
+    found = bcmend.explain(programs.reads_a_file, torch.ones(2))
+    assert found.causes == alone.causes
+    assert found.mended.breaks == alone.mended.breaks > 0
+
+
+def test_a_refusal_comes_with_its_hint():
+    policy = bcmend.Policy(off=("*:branch",))
+    model = programs.Layer()
+    with bcmend.patched(model, policy=policy):
+        (cause,) = bcmend.explain(model, torch.ones(2, 4)).causes
+    (treatment,) = cause.treatments
+    assert (treatment.status, treatment.how) == ("refused", "switched-off")
+    assert "Policy(off=...)" in treatment.hint and cause.mended == 1
+
+
+def test_where_there_is_nothing_to_mend_it_says_so():
+    found = bcmend.explain(programs.Whole().train(), torch.ones(2, 4))
+    assert found.causes == () and found.stock.graphs == found.mended.graphs == 1
+    assert "nothing to mend" in str(found) and "nothing to mend" in found.to_html()
+
+
+@pytest.mark.parametrize("how", ["in a copy", "here"])
+def test_nothing_of_the_caller_s_is_changed(how, request, capfd):
+    if how == "here":
+        request.getfixturevalue("in_this_process")
+    model = programs.Net()
+    model.layers[0].linear.weight.grad = torch.ones(4, 4)
+    code = programs.Net.forward.__code__
+    before = {name: each.clone() for name, each in model.state_dict().items()}
+    states = torch.get_rng_state(), random.getstate()
+    x = torch.ones(2, 4)
+    bcmend.explain(model, x)
+    assert programs.Net.forward.__code__ is code
+    assert torch.equal(torch.get_rng_state(), states[0]) and random.getstate() == states[1]
+    assert torch.equal(model.layers[0].linear.weight.grad, torch.ones(4, 4))
+    assert all(torch.equal(each, before[name]) for name, each in model.state_dict().items())
+    if how == "in a copy":
+        assert capfd.readouterr() == ("", "")
+
+
+def test_what_was_compiled_and_patched_stays_so():
+    model, graphs = programs.Net(), []
+
+    def backend(graph, inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    with bcmend.patched(model):
+        compiled = torch.compile(model, backend=backend, fullgraph=True)
+        compiled(torch.ones(2, 4))
+        sites, traces = bcmend.report(model).sites, len(bcmend.why(model).traces)
+        assert bcmend.explain(compiled, torch.ones(2, 4)).stock.graphs > 1
+        compiled(torch.ones(2, 4))
+        assert len(graphs) == 1
+        assert bcmend.report(model).sites == sites and len(bcmend.why(model).traces) == traces
+
+
+def test_what_cannot_be_copied_is_explained_in_a_copy_of_the_process():
+    assert bcmend.explain(programs.Uncopyable(), torch.ones(2, 4)).mended.breaks == 0
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_what_cannot_be_copied_is_an_error_in_this_process():
+    with pytest.raises(TrialError, match="cannot be copied"):
+        bcmend.explain(programs.Uncopyable(), torch.ones(2, 4))
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_in_this_process_nothing_may_be_patched():
+    with (
+        bcmend.patched(programs.Whole()),
+        pytest.raises(TrialError, match="something is patched"),
+    ):
+        bcmend.explain(programs.Layer(), torch.ones(2, 4))
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_in_this_process_it_says_what_that_costs():
+    found = bcmend.explain(programs.Layer(), torch.ones(2, 4))
+    assert not found.is_copied and "compiled anew" in str(found)
+    assert (found.stock.breaks, found.mended.breaks) == (1, 0)
+
+
+def test_a_call_that_raises_is_explained():
+    found = bcmend.explain(programs.Net(), torch.full((2, 4), torch.nan))
+    expected = "ValueError: not a number"
+    assert (found.eager_raised, found.mended.raised) == (expected, expected)
+    assert expected in str(found)
+
+
+@pytest.mark.parametrize(
+    "obj, given, kind, expected",
+    [
+        (3, {}, UnsupportedObject, "cannot patch an object of type int"),
+        (programs.Net, {}, UnsupportedObject, "Net is a class: pass an object of it"),
+        (programs.Net(), {}, CallError, "missing a required argument: 'x'"),
+        (programs.Net(), {"x": 1, "backend": "none"}, CallError, "no back end 'none'"),
+    ],
+)
+def test_wrong_input_is_an_error_that_says_what_to_do(obj, given, kind, expected):
+    with pytest.raises(kind, match=expected):
+        bcmend.explain(obj, **given)
+
+
+def test_the_forms_agree(explained):
+    found = explained.to_dict()
+    assert json.loads(explained.to_json()) == found and found["schema"] == 1
+    assert found["causes"][1]["modules"] == ["layers.0", "layers.1"]
+    text, page = str(explained), explained.to_html()
+    for cause in explained.causes:
+        assert cause.source in text and cause.number in page
+    assert "&gt; 0:" in page and "light-dark" in page
+    assert "http" not in page and "<script" not in page
+
+
+def test_a_copy_that_ends_is_an_error():
+    def ends(subject):
+        import os
+
+        os._exit(3)
+
+    subject = apart.Subject(None, (), {})
+    with pytest.raises(TrialError, match="status 3"):
+        apart.run_apart(subject, ends)
+
+
+def test_what_a_try_raises_is_an_error():
+    def fails(subject):
+        raise KeyError("a key")
+
+    with pytest.raises(TrialError, match="KeyError: 'a key'"):
+        apart.run_apart(apart.Subject(None, (), {}), fails)
