@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import torch
-from torch import _TorchCompileInductorWrapper
 from torch._C import (
     _AutoDispatchBelowAutograd,
     _dispatch_tls_local_exclude_set,
@@ -48,6 +47,7 @@ from torch._C._functorch import (
 )
 from torch._dynamo import config as dynamo_config
 from torch._dynamo import convert_frame, graph_break_hints, package, symbolic_convert, trace_rules
+from torch._dynamo.backends.common import AotAutograd
 from torch._dynamo.bytecode_transformation import (
     create_build_tuple,
     create_call_function,
@@ -191,6 +191,7 @@ from torch._dynamo.variables.user_defined import (
     UserDefinedObjectVariable,
 )
 from torch._functorch import config as functorch_config
+from torch._functorch._aot_autograd.schemas import SerializableAOTDispatchCompiler
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._guards import (
     ChainedSource,
@@ -380,7 +381,7 @@ the first trace of what waits to be mended: CatchErrorsWrapper DeletedGuardManag
     wrap_guarded_code
 which functions Dynamo inlines: SkipResult trace_rules
 settings of Dynamo, of AOTAutograd, of Inductor: dynamo_config functorch_config inductor_config
-what torch.compile calls Inductor by: _TorchCompileInductorWrapper
+what Inductor has AOTAutograd called by: AotAutograd SerializableAOTDispatchCompiler
 trace a choice for a back end: FunctionalTensorMode ProxyTorchDispatchMode PythonFunctionalizeAPI
     _AutoDispatchBelowAutograd _clone_aliasing_output _dispatch_tls_local_exclude_set
     _dispatch_tls_local_include_set get_proxy_mode dispatch_functionalize materialize_as_graph

@@ -41,7 +41,7 @@ def sides_in_aot_autograd() -> Function:
     return program
 
 
-@program("_TorchCompileInductorWrapper.__call__", inputs=matrices, backend="inductor")
+@program("AotAutograd.__call__", inputs=matrices, backend="inductor")
 def a_graph_in_inductor() -> Function:
     def program(x: Tensor, truth: Tensor, y: Tensor) -> Any:
         print("before", truth)

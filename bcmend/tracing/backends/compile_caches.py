@@ -11,6 +11,7 @@ with graphs whose ``cacheable()`` is false. Reproduced on torch 2.13.0;
 
 from __future__ import annotations
 
+import copy
 from typing import Any, Final
 
 from torch.fx import GraphModule
@@ -44,20 +45,20 @@ def _added(module: GraphModule) -> dict[str, str]:
     return found
 
 
-@hooks.around(
-    compat._TorchCompileInductorWrapper, methods.CALL, "compiled graphs that are kept", gate=None
-)
-def _compile(
-    inner: Any,
-    compiler: Any,
-    module: Any,
-    inputs: Any,
-    *,
-    config_patches: dict[str, Any] | None = None,
-) -> Any:
-    patches = dict(config_patches or {})
-    if isinstance(module, GraphModule) and (added := _added(module)):
-        given = {**compiler.config, **patches}.get(_SETTING)
-        known = compat.inductor_config.unsafe_marked_cacheable_functions if given is None else given
-        patches[_SETTING] = {**added, **known}
-    return inner(compiler, module, inputs, config_patches=patches)
+@hooks.around(compat.AotAutograd, methods.CALL, "compiled graphs that are kept", gate=None)
+def _compile(inner: Any, compiler: Any, module: Any, inputs: Any, **more: Any) -> Any:
+    """Compile a graph with more in its key, whoever calls Inductor; its backward comes later."""
+    added = _added(module) if isinstance(module, GraphModule) else {}
+    if not added:
+        return inner(compiler, module, inputs, **more)
+    known = compat.inductor_config.unsafe_marked_cacheable_functions
+    setting = compat.inductor_config.patch({_SETTING: {**added, **known}})
+    # Both may serve other graphs as well.
+    compiler, backward = copy.copy(compiler), copy.copy(compiler.kwargs.get("bw_compiler"))
+    if isinstance(backward, compat.SerializableAOTDispatchCompiler):
+        backward.compiler_fn = setting(backward.compiler_fn)
+        compiler.kwargs = {**compiler.kwargs, "bw_compiler": backward}
+    elif backward is not None:
+        compiler.kwargs = {**compiler.kwargs, "bw_compiler": setting(backward)}
+    with setting:
+        return inner(compiler, module, inputs, **more)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -131,3 +132,37 @@ def test_a_graph_with_sizes_that_the_data_decide_has_a_key_of_its_own() -> None:
         with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
             torch.compile(select, backend=backend, fullgraph=True)(torch.ones(3))
     assert [compile_caches._SIZES in each for each in found] == [False, True]
+
+
+def rows_joined(x: torch.Tensor) -> torch.Tensor:
+    first = x[:, 0] >= 0
+    places = torch.cat([first.nonzero().flatten(), (~first).nonzero().flatten()])
+    return x[places].reshape(-1, 4) * 2
+
+
+def by_compile_fx(graph: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Any:
+    """Compile as back ends of programs do that hand what they get to Inductor."""
+    from torch._inductor.compile_fx import compile_fx
+
+    return compile_fx(graph, inputs)
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("backend", ["inductor", by_compile_fx], ids=["inductor", "compile_fx"])
+def test_what_torch_alone_has_stored_is_not_found(backend: Any, training: bool) -> None:
+    x = torch.arange(16.0).reshape(8, 2) - 7
+    x.requires_grad_(training)
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        try:
+            wrong = torch.compile(rows_joined, backend=backend, fullgraph=True)(x)
+            assert not torch.equal(wrong, rows_joined(x)), "torch has mended it"
+        except AssertionError as error:
+            assert "expected size" in str(error)
+        torch._dynamo.reset()
+        patched = bcmend.patch(rows_joined)
+        found = torch.compile(patched, backend=backend, fullgraph=True)(x)
+        bcmend.unpatch(patched)
+    assert torch.equal(found, rows_joined(x))
+    if training:
+        found.sum().backward()
+        assert x.grad is not None and torch.equal(x.grad, torch.full_like(x, 2))
