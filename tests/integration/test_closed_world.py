@@ -532,31 +532,6 @@ def test_locals_have_the_names_of_the_program() -> None:
     _assert_as_in_eager(make, set())
 
 
-def test_the_outer_of_two_locks_is_held_where_its_block_stores() -> None:
-    held: list[bool] = []
-    outer, inner = threading.Lock(), threading.Lock()
-
-    class Counter:
-        def __init__(self) -> None:
-            self.count = 0
-
-    counter = Counter()
-
-    def program(x: Tensor) -> Tensor:
-        with outer:
-            with inner:
-                y = x + 1
-            counter.count += 1
-        return y
-
-    compiled = torch.compile(bcmend.patch(program), backend="aot_eager")
-    for _ in range(2):
-        assert torch.equal(compiled(X), X + 1)
-    assert (counter.count, held) == (2, [])
-    details = [each.detail for each in bcmend.report(program).sites if each.status == "withdrawn"]
-    assert details == ["the block changes something that other threads may see"]
-
-
 @pytest.mark.parametrize("kind", ["check", "output"])
 def test_a_checkpoint_in_a_second_module_of_a_class_runs_as_it_was(
     kind: str, capsys: pytest.CaptureFixture[str]

@@ -131,7 +131,11 @@ def an_object_that_is_shown() -> Function:
     return program
 
 
-@program("InstructionTranslatorBase.setup_or_before_with", inputs=beside(threading.Lock))
+@program(
+    "InstructionTranslatorBase.setup_or_before_with",
+    inputs=beside(threading.Lock),
+    fullgraph=False,
+)
 def a_lock() -> Function:
     def program(x: Tensor, lock: Any) -> Any:
         with lock:
