@@ -41,12 +41,12 @@ _PUBLIC: Final[tuple[type, ...]] = (
     *(torch.sparse.check_sparse_tensor_invariants, compat.ValueRanges, compat.FakeTensorMode),
     *(compat.AotAutograd, compat.ProxyTorchDispatchMode),
 )
-#: Names that objects have and no class: of a proxy, a compiler of Inductor, a mode of dispatch,
+#: Names that objects have and no class: of a proxy, a compiler of AOTAutograd, a mode of dispatch,
 #: ranges and assertions of numbers, a context of autograd; an argument of ``torch._check_with``;
 #: tables of kernels of an operator; methods of deques and of Python's generators of numbers.
 _OF_OBJECTS: Final = frozenset(
     """
-    node config tracer is_int expr needs_input_grad saved_tensors error_type default_value popleft
+    node compiler_fn tracer is_int expr needs_input_grad saved_tensors error_type default_value popleft
     py_kernels python_key_table _dispatch_cache appendleft sample shuffle
     """.split()
 )
