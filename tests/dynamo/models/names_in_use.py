@@ -46,8 +46,8 @@ _PUBLIC: Final[tuple[type, ...]] = (
 #: tables of kernels of an operator; methods of deques and of Python's generators of numbers.
 _OF_OBJECTS: Final = frozenset(
     """
-    node compiler_fn tracer is_int expr needs_input_grad saved_tensors error_type default_value popleft
-    py_kernels python_key_table _dispatch_cache appendleft sample shuffle
+    node compiler_fn tracer is_int expr needs_input_grad saved_tensors error_type default_value
+    popleft py_kernels python_key_table _dispatch_cache appendleft sample shuffle
     """.split()
 )
 _DEFINITIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
