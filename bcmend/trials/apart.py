@@ -13,13 +13,16 @@ import copy
 import os
 import pickle
 import random
+import select
+import signal
 import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from dataclasses import dataclass
-from typing import Any, BinaryIO, Final, TextIO, TypeVar
+from dataclasses import dataclass, field
+from io import FileIO
+from typing import Any, Final, TextIO, TypeVar
 
 import numpy
 import torch
@@ -30,13 +33,29 @@ from bcmend.errors import TrialError
 Found = TypeVar("Found")
 
 
+def _states() -> tuple[Any, ...]:
+    """Return the states of the generators of random numbers that every process has."""
+    return random.getstate(), numpy.random.get_state(), torch.get_rng_state()
+
+
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is tried: an object, and the arguments of a call of it."""
+    """What is tried: an object, and the arguments of a call of it.
+
+    All tries begin with the same ``states`` of generators: other threads of the process may draw
+    meanwhile, and Python gives a copy of the process a state of its own.
+    """
 
     obj: Any
     arguments: tuple[Any, ...]
     keywords: dict[str, Any]
+    states: tuple[Any, ...] = field(default_factory=_states)
+
+    def begin(self) -> None:
+        """Give the generators the states with which tries begin."""
+        random.setstate(self.states[0])
+        numpy.random.set_state(self.states[1])
+        torch.set_rng_state(self.states[2])
 
 
 Try = Callable[[Subject], Found]
@@ -61,47 +80,65 @@ def run_apart(subject: Subject, attempt: Try[Found]) -> Found:
 
 
 def _in_a_copy(subject: Subject, attempt: Try[Found]) -> Found:
-    for stream in (sys.stdout, sys.stderr):
+    for stream in filter(None, (sys.stdout, sys.stderr)):
         stream.flush()  # else the copy has the same text to write
+    for _ in range(_COPIES):
+        child, source = _copied(subject, attempt)
+        with os.fdopen(source, "rb", buffering=0) as answers:
+            has_begun = False
+            try:
+                has_begun = bool(select.select([answers], [], [], _SECONDS)[0])
+                answer = _answer(answers) if has_begun else None
+            finally:
+                if not has_begun or sys.exc_info()[0] is not None:
+                    os.kill(child, signal.SIGKILL)
+                _, status = os.waitpid(child, 0)
+        if has_begun:
+            return _found(answer, status)  # type: ignore[no-any-return]
+    raise TrialError("another thread keeps copies of the process from running: let it end first")
+
+
+#: How long a copy may take to begin. It hangs where another thread was drawing random numbers, or
+#: held another lock that is in the copy for ever; then the next one is tried.
+_SECONDS: Final = 10.0
+_COPIES: Final = 5
+
+
+def _copied(subject: Subject, attempt: Try[Any]) -> tuple[int, int]:
+    """Make a copy of the process; return its number, and where it answers."""
     source, target = os.pipe()
-    state = random.getstate()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # other threads are none of the copy's
         child = os.fork()
     if child == 0:
         os.close(source)
-        random.setstate(state)  # which Python makes another one in a copy
         _serve(subject, attempt, target)
     os.close(target)
-    with os.fdopen(source, "rb") as stream:
-        try:
-            answer = _answer(stream)
-        except BaseException:
-            os.kill(child, 9)
-            raise
-        finally:
-            _, status = os.waitpid(child, 0)
+    return child, source
+
+
+def _found(answer: Any, status: int) -> Any:
     if answer is None:
         code = os.waitstatus_to_exitcode(status)
         raise TrialError(f"the copy of the process that made the calls has ended (status {code})")
     is_found, found = answer
     if not is_found:
         raise TrialError(f"the calls could not be tried: {found}")
-    return found  # type: ignore[no-any-return]
+    return found
 
 
-def _answer(stream: BinaryIO) -> Any:
-    try:
-        return pickle.load(stream)
-    except (EOFError, pickle.UnpicklingError):
-        return None
+def _answer(answers: FileIO) -> Any:
+    text = answers.readall()
+    return pickle.loads(text[1:]) if len(text) > 1 else None
 
 
 def _serve(subject: Subject, attempt: Try[Any], target: int) -> None:
     """Run a try in the copy of the process, answer, and end without running finalizers."""
     try:
-        torch.set_num_threads(1)  # the pools of threads are not in the copy
         with open(os.devnull, "w") as nowhere, _unheard(nowhere):
+            torch.set_num_threads(1)  # the pools of threads are not in the copy
+            subject.begin()
+            os.write(target, b"+")
             for stream in (1, 2):
                 os.dup2(nowhere.fileno(), stream)
             try:
@@ -109,7 +146,7 @@ def _serve(subject: Subject, attempt: Try[Any], target: int) -> None:
             except BaseException as error:  # of the program or of the compiler: the user reads it
                 answer = (False, "".join(traceback.format_exception_only(error)).strip())
         with os.fdopen(target, "wb") as answers:
-            pickle.dump(answer, answers)
+            answers.write(pickle.dumps(answer))
     finally:
         os._exit(0)
 
@@ -135,6 +172,7 @@ def _put_back(subject: Subject, attempt: Try[Found]) -> Found:
     with open(os.devnull, "w") as nowhere, _random_states(), _unheard(nowhere):
         torch.compiler.reset()
         try:
+            copied.begin()
             return attempt(copied)
         except Exception as error:
             text = "".join(traceback.format_exception_only(error)).strip()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import random
+import time
 
 import pytest
 
@@ -201,3 +203,23 @@ def test_what_a_try_raises_is_an_error():
 
     with pytest.raises(TrialError, match="KeyError: 'a key'"):
         apart.run_apart(apart.Subject(None, (), {}), fails)
+
+
+def test_a_copy_that_does_not_begin_is_an_error(monkeypatch):
+    """As where another thread held a lock when the copy was made, which is held in it for ever."""
+
+    class Hanging(apart.Subject):
+        def begin(self):
+            time.sleep(1000)
+
+    monkeypatch.setattr(apart, "_SECONDS", 0.2)
+    monkeypatch.setattr(apart, "_COPIES", 2)
+    with pytest.raises(TrialError, match="another thread"):
+        apart.run_apart(Hanging(None, (), {}), lambda subject: 1)
+
+
+def test_a_method_and_a_partial_of_one_have_the_paths_of_their_module():
+    model = programs.Net()
+    for called in (model.forward, functools.partial(model.forward)):
+        modules = [each.modules for each in bcmend.explain(called, torch.ones(2, 4)).causes]
+        assert ("",) in modules and any("layers.0" in each for each in modules)

@@ -6,6 +6,7 @@ fails has broken nothing. A frame that is left to Python as a whole is logged al
 
 from __future__ import annotations
 
+import functools
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -13,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from traceback import FrameSummary
-from types import FrameType
+from types import FrameType, MethodType
 from typing import Any, Final
 
 import torch
@@ -140,12 +141,9 @@ class _Notes:
         )  # of a break while another is handled
         traced = [*frames.traced_in(error), *frames.traced_in(handled)]
         for frame in (*reversed(traced), *frames.outwards(tx)):
-            own = frame.f_code.co_varnames[:1]
-            variable = frame.symbolic_locals.get(own[0]) if own else None
-            if variable is not None and variable.is_realized():
-                path = self.modules.get(id(getattr(variable.realize(), "value", None)))
-                if path is not None:
-                    return path
+            path = self.modules.get(id(_first_argument(frame)))
+            if path is not None:
+                return path
         running: FrameType | None = sys._getframe(1)
         while running is not None:
             path = self.modules.get(id(running.f_locals.get("self")))
@@ -153,6 +151,16 @@ class _Notes:
                 return path
             running = running.f_back
         return None
+
+
+def _first_argument(frame: Any) -> object:
+    """Return the object that a frame being traced was given first, where that is known."""
+    own = frame.f_code.co_varnames[:1]
+    variable = frame.symbolic_locals.get(own[0]) if own else None
+    if variable is not None and variable.is_realized():
+        model = variable.realize()
+        return model.value if isinstance(model, compat.UserDefinedObjectVariable) else None
+    return getattr(frame, "f_locals", {}).get(own[0]) if own else None
 
 
 def _innermost(stack: Any) -> tuple[str, int | None, str] | None:
@@ -174,15 +182,17 @@ def _place_of(tx: Any) -> tuple[str, int | None, str]:
 
 
 @contextmanager
-def noted_breaks(model: object) -> Iterator[list[Break]]:
+def noted_breaks(called: Any) -> Iterator[list[Break]]:
     """Yield a list that gets the graph breaks of what is compiled in the block.
 
     Other threads must not compile meanwhile.
 
     Args:
-        model: the object that is called; where it is a module, breaks have the paths of its parts.
+        called: what is called; of a module, or a method of one, breaks have the paths of its parts.
     """
-    named = model.named_modules() if isinstance(model, torch.nn.Module) else ()
+    while isinstance(called, (functools.partial, MethodType)):
+        called = called.func if isinstance(called, functools.partial) else called.__self__
+    named = called.named_modules() if isinstance(called, torch.nn.Module) else ()
     notes = _Notes({id(module): name for name, module in named})
     replaced = (
         (compat.CatchErrorsWrapper, methods.CALL, notes.convert),
