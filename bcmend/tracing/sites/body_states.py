@@ -20,9 +20,9 @@ from bcmend.tracing.search import strict
 from bcmend.tracing.search.assumptions import Claim, Finding, assume_again
 from bcmend.tracing.search.falsified import Rewritten, weaken
 from bcmend.tracing.sites import site_table, suspects
-from bcmend.tracing.sites.findings import BodyState as BodyState
-from bcmend.tracing.sites.findings import Stop as Stop
-from bcmend.tracing.sites.findings import with_code
+from bcmend.tracing.sites.live_state import BodyState as BodyState
+from bcmend.tracing.sites.live_state import Stop as Stop
+from bcmend.tracing.sites.live_state import with_code
 from bcmend.tracing.sites.session import SESSION
 
 

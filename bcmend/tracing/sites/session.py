@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from types import CodeType, FunctionType
 from typing import Final
 
-from bcmend.tracing.sites.findings import BodyState, LiveSite, Stop
+from bcmend.tracing.sites.live_state import BodyState, LiveSite, Stop
 from bcmend.weak_tables import ByIdentity
 
 

@@ -11,8 +11,8 @@ from types import CodeType
 
 from bcmend.bytecode.names_used import origin_of
 from bcmend.dynamo import compat
-from bcmend.tracing.sites.findings import RECENT
-from bcmend.tracing.sites.findings import LiveSite as LiveSite
+from bcmend.tracing.sites.live_state import RECENT
+from bcmend.tracing.sites.live_state import LiveSite as LiveSite
 from bcmend.tracing.sites.session import SESSION
 
 

@@ -1,4 +1,4 @@
-"""What traces find out: about a site, about a body, and where one has stopped.
+"""A site, a body and a stop, as traces know them: what was written, what is assumed, what came of it.
 
 Data alone; the tables that hold it are in ``session``.
 """
