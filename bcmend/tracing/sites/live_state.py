@@ -1,4 +1,4 @@
-"""A site, a body and a stop, as traces know them: what was written, what is assumed, what came of it.
+"""A site, a body and a stop as traces know them: what is assumed of them, what came of it.
 
 Data alone; the tables that hold it are in ``session``.
 """
