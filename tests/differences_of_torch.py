@@ -33,3 +33,5 @@ OPTIMIZERS_BECOME_CAPTURABLE: Final = _RELEASE != "2.15"
 RANGES_ARE_RESUMED: Final = _RELEASE != "2.13"
 #: An attribute that a slice does not have ends in ``InternalTorchDynamoError``.
 MISSING_ATTRIBUTES_OF_SLICES_FAIL: Final = _RELEASE == "2.14"
+#: Inductor takes the rows of ``x[mask].reshape(-1, 32)`` together for 32 numbers.
+JOINED_ROWS_ARE_WRONG: Final = _RELEASE != "2.15"

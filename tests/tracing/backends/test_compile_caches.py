@@ -12,6 +12,7 @@ from torch._inductor.utils import fresh_cache
 
 import bcmend
 from bcmend.tracing.backends import compile_caches
+from tests.differences_of_torch import JOINED_ROWS_ARE_WRONG
 
 Program = Callable[[torch.Tensor], torch.Tensor]
 
@@ -150,14 +151,13 @@ def by_compile_fx(graph: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> An
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("backend", ["inductor", by_compile_fx], ids=["inductor", "compile_fx"])
 def test_what_torch_alone_has_stored_is_not_found(backend: Any, training: bool) -> None:
+    if training and not JOINED_ROWS_ARE_WRONG:
+        pytest.skip("Inductor fails by itself: it asks for a size that is not there yet")
     x = torch.arange(16.0).reshape(8, 2) - 7
     x.requires_grad_(training)
     with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
-        try:
-            wrong = torch.compile(rows_joined, backend=backend, fullgraph=True)(x)
-            assert not torch.equal(wrong, rows_joined(x)), "torch has mended it"
-        except AssertionError as error:
-            assert "expected size" in str(error)
+        stored = torch.compile(rows_joined, backend=backend, fullgraph=True)
+        assert torch.equal(stored(x), rows_joined(x)) is not JOINED_ROWS_ARE_WRONG
         torch._dynamo.reset()
         patched = bcmend.patch(rows_joined)
         found = torch.compile(patched, backend=backend, fullgraph=True)(x)
