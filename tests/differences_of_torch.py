@@ -35,3 +35,5 @@ RANGES_ARE_RESUMED: Final = _RELEASE != "2.13"
 MISSING_ATTRIBUTES_OF_SLICES_FAIL: Final = _RELEASE == "2.14"
 #: Inductor takes the rows of ``x[mask].reshape(-1, 32)`` together for 32 numbers.
 JOINED_ROWS_ARE_WRONG: Final = _RELEASE != "2.15"
+#: Inductor fails over sums of data-dependent sizes in a backward: it asks for them too early.
+SUMS_OF_SIZES_FAIL_IN_BACKWARDS: Final = _RELEASE != "2.13"
