@@ -20,7 +20,7 @@ from bcmend.errors import PolicyError, UntestedTorch
 from bcmend.knowledge import output_callables, own_code, replaced_calls
 from bcmend.knowledge.qualified_names import identity
 from bcmend.patching.reach import reach
-from bcmend.patching.subject import module_of, path_of, uncompiled
+from bcmend.patching.subject import module_of, path_of, title_of, uncompiled
 from bcmend.policy import DEFAULT, Policy
 from bcmend.reports.search_report import Why
 from bcmend.reports.site_report import Report
@@ -154,7 +154,7 @@ def report(obj: object, *, policy: Policy | None = None, ahead: bool = False) ->
         UnsupportedObject: ``obj`` is nothing that could be patched.
     """
     chosen = _policy(policy)
-    name = path_of(obj) or type(uncompiled(obj)).__qualname__
+    name = title_of(obj)
     reached = {id(each.function): each.function for each in reach(obj, chosen)}
     if not is_used():
         return Report(name, (), len(reached), 0)
@@ -183,7 +183,7 @@ def why(obj: object) -> Why:
     Raises:
         UnsupportedObject: ``obj`` is nothing that could be patched.
     """
-    name = path_of(obj) or type(uncompiled(obj)).__qualname__
+    name = title_of(obj)
     reached = [each.function for each in reach(obj, DEFAULT)]
     if "bcmend.tracing.search.log" not in sys.modules:
         return Why(name, ())

@@ -190,6 +190,7 @@ def _why(parsed: argparse.Namespace) -> int:
             f"bcmend: the call raised {type(error).__name__}: {_first_line(error)}", file=sys.stderr
         )
     found = bcmend.why(subject)
+    bcmend.unpatch(subject)
     print(found.to_json() if parsed.json else found)
     return 0
 

@@ -8,7 +8,6 @@ are not the same.
 
 from __future__ import annotations
 
-import io
 import logging
 import random
 import traceback
@@ -17,6 +16,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 
 import bcmend
+from bcmend.trials.muted import Stream, torch_writes_nothing
 from tests.freezing import Frozen, aliases, freeze, frozen_differences, tensors_in
 
 _COMPILER: Final = (f"{Path(torch.__file__).parent}/", f"{Path(bcmend.__file__).parent}/", "<")
@@ -64,19 +65,6 @@ class _Events:
         self.found.append((stream, text))
 
 
-class _Stream(io.TextIOBase):
-    def __init__(self, events: _Events, name: str) -> None:
-        self._events, self._name = events, name
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, text: str) -> int:
-        if text:
-            self._events.write(self._name, text)
-        return len(text)
-
-
 class _Handler(logging.Handler):
     def __init__(self, events: _Events) -> None:
         super().__init__(logging.NOTSET)
@@ -111,35 +99,16 @@ def captured() -> Iterator[list[Event]]:
     root.addHandler(handler)
     try:
         with (
-            _torch_logs_nothing(),
+            torch_writes_nothing(),
             warnings.catch_warnings(),
-            redirect_stdout(_Stream(events, "stdout")),  # type: ignore[type-var]
-            redirect_stderr(_Stream(events, "stderr")),  # type: ignore[type-var]
+            redirect_stdout(Stream(partial(events.write, "stdout"))),  # type: ignore[type-var]
+            redirect_stderr(Stream(partial(events.write, "stderr"))),  # type: ignore[type-var]
         ):
             warnings.simplefilter("always")
             warnings.showwarning = keep  # type: ignore[assignment]
             yield events.found
     finally:
         root.removeHandler(handler)
-
-
-@contextmanager
-def _torch_logs_nothing() -> Iterator[None]:
-    """Mute the handlers of torch's loggers, which from 2.15 on follow ``sys.stderr``."""
-    loggers = logging.getLogger("torch").manager.loggerDict
-    own = [one for name, one in loggers.items() if name.partition(".")[0] == "torch"]
-    handlers = [each for one in own for each in getattr(one, "handlers", ())]
-    for each in handlers:
-        each.addFilter(_refuse)
-    try:
-        yield
-    finally:
-        for each in handlers:
-            each.removeFilter(_refuse)
-
-
-def _refuse(record: logging.LogRecord) -> bool:
-    return False
 
 
 def _is_of_the_compiler(filename: str) -> bool:

@@ -73,6 +73,11 @@ def path_of(obj: object) -> str:
     return obj.__qualname__
 
 
+def title_of(obj: object) -> str:
+    """Return what reports call an object. Raises as ``path_of`` does."""
+    return path_of(obj) or type(uncompiled(obj)).__qualname__
+
+
 def _path_of_class(cls: type) -> str:
     name = qualified_name(cls)
     if _derives(cls, _script_classes()):

@@ -125,12 +125,12 @@ def counted(subject: Subject, *, is_mended: bool) -> Counts:
     """Return what compiling the object gives, stock or mended."""
     compiling, caller = _Graphs(), Caller(subject)
     with noted_breaks(subject.obj) as breaks:
-        compiled = _compiled(subject.obj, compiling, is_mended=is_mended)
-        caller.call(compiled)
+        called = compiled(subject.obj, compiling, is_mended=is_mended)
+        caller.call(called)
     raised, graphs, operators = caller.raised, compiling.count, compiling.operators
-    caller.call(compiled)
+    caller.call(called)
     recompiled = compiling.count - graphs
-    inside, outside = _operators_run(caller, compiled)
+    inside, outside = _operators_run(caller, called)
     report = api.report(subject.obj) if is_mended else None
     return Counts(graphs, operators, recompiled, inside, outside, tuple(breaks), raised, report)
 
@@ -139,7 +139,7 @@ def timed(subject: Subject, *, backend: str | None, is_mended: bool) -> Times:
     """Return what calls take; in eager execution where ``backend`` is None."""
     caller, called = Caller(subject), subject.obj
     if backend is not None:
-        called = _compiled(subject.obj, backend, is_mended=is_mended)
+        called = compiled(subject.obj, backend, is_mended=is_mended)
     first = caller.call(called)
     later = [caller.call(called)]
     while len(later) < _REPEATED and sum(later) < _ENOUGH:
@@ -147,14 +147,14 @@ def timed(subject: Subject, *, backend: str | None, is_mended: bool) -> Times:
     return Times(first, min(later), caller.raised)
 
 
-def _compiled(obj: Any, backend: Any, *, is_mended: bool) -> Any:
+def compiled(obj: Any, backend: Any, *, is_mended: bool, **options: Any) -> Any:
     """Return what `torch.compile` makes of an object, nothing of which was compiled before."""
     torch.compiler.reset()
     try:
         if is_mended:
-            return api.compile(obj, backend=backend)
+            return api.compile(obj, backend=backend, **options)
         api.unpatch()
-        return torch.compile(obj, backend=backend)
+        return torch.compile(obj, backend=backend, **options)
     except RuntimeError as error:  # of a back end that torch does not know
         raise TrialError(str(error).strip().partition("\n")[0]) from error
 

@@ -10,12 +10,13 @@ from typing import Any
 import torch
 
 from bcmend.dynamo.breaks.noted_breaks import Break
+from bcmend.patching.subject import title_of
 from bcmend.reasons import REASONS
 from bcmend.reports.explanation import Cause, Explanation, Side, Treatment
 from bcmend.reports.site_report import Report, SiteRecord
 from bcmend.trials.apart import makes_copies, run_apart
 from bcmend.trials.calls import Counts, Times, counted, timed
-from bcmend.trials.subject import name_of, subject_of
+from bcmend.trials.subject import subject_of
 
 
 def explain(obj: Any, *args: Any, backend: str = "eager", **kwargs: Any) -> Explanation:
@@ -47,7 +48,7 @@ def explain(obj: Any, *args: Any, backend: str = "eager", **kwargs: Any) -> Expl
         for is_mended in (False, True)
     )
     return Explanation(
-        name_of(obj),
+        title_of(obj),
         torch.__version__,
         backend,
         makes_copies(),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import logging
 import random
 import re
@@ -11,6 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import FunctionType
 from typing import Any, Final
@@ -22,8 +22,9 @@ import bcmend
 from bcmend import api
 from bcmend.reports.site_report import SiteRecord
 from bcmend.trials.apart import Subject
-from bcmend.trials.calls import Caller
+from bcmend.trials.calls import Caller, compiled
 from bcmend.trials.frozen import Freezer, Frozen
+from bcmend.trials.muted import Stream, is_of_torch, torch_writes_nothing
 
 #: The aspects of a call, in the order in which they are compared.
 ASPECTS: Final = (
@@ -73,13 +74,12 @@ def observed(
     called: Any = subject.obj
     if way.trains and isinstance(called, torch.nn.Module):
         called.train()
-    if not way.is_mended:
+    if way.backend is None:
         api.unpatch()
-    torch.compiler.reset()
-    if way.backend is not None:
-        compile_it: Any = api.compile if way.is_mended else torch.compile
+        torch.compiler.reset()
+    else:
         options = {"options": {"fallback_random": True}} if way.backend == "inductor" else {}
-        called = compile_it(called, backend=way.backend, **options)
+        called = compiled(called, way.backend, is_mended=way.is_mended, **options)
     caller = Caller(subject)
     found = [_call(caller, called, way, keeps_all=keeps_all) for _ in range(way.runs)]
     return found, api.report(subject.obj).mended if way.is_mended else ()
@@ -211,32 +211,15 @@ class _Events:
         self.found.append((kind, *shown))
 
 
-class _Stream(io.TextIOBase):
-    def __init__(self, events: _Events, name: str) -> None:
-        self._events, self._name = events, name
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, text: str) -> int:
-        if text:
-            self._events.add(self._name, text)
-        return len(text)
-
-
 class _Handler(logging.Handler):
     def __init__(self, events: _Events) -> None:
         super().__init__(logging.NOTSET)
         self._events = events
 
     def emit(self, record: logging.LogRecord) -> None:
-        if not _is_of_torch(record.name):
+        if not is_of_torch(record.name):
             where = f"{record.funcName}:{record.lineno}"
             self._events.add("log", record.name, record.levelname, record.getMessage(), where)
-
-
-def _is_of_torch(logger: str) -> bool:
-    return logger.partition(".")[0] == "torch"
 
 
 @contextmanager
@@ -250,9 +233,9 @@ def _output() -> Iterator[list[tuple[str, ...]]]:
 
     handler = _Handler(events)
     loggers = [logging.getLogger(), *_loggers_that_keep_theirs()]
-    streams: Any = _Stream(events, "stdout"), _Stream(events, "stderr")
+    streams: Any = [Stream(partial(events.add, name)) for name in ("stdout", "stderr")]
     with ExitStack() as undone, warnings.catch_warnings():
-        undone.enter_context(_torch_writes_nothing())
+        undone.enter_context(torch_writes_nothing())
         for logger in loggers:
             logger.addHandler(handler)
             undone.callback(logger.removeHandler, handler)
@@ -269,28 +252,5 @@ def _loggers_that_keep_theirs() -> list[logging.Logger]:
     return [
         each
         for name, each in known.items()
-        if isinstance(each, logging.Logger) and not each.propagate and not _is_of_torch(name)
+        if isinstance(each, logging.Logger) and not each.propagate and not is_of_torch(name)
     ]
-
-
-@contextmanager
-def _torch_writes_nothing() -> Iterator[None]:
-    """Mute the handlers of torch's loggers, which from 2.15 on follow ``sys.stderr``."""
-    known = logging.getLogger().manager.loggerDict
-    handlers = {
-        handler: None
-        for name, each in known.items()
-        if _is_of_torch(name)
-        for handler in getattr(each, "handlers", ())
-    }
-    for each in handlers:
-        each.addFilter(_refuse)
-    try:
-        yield
-    finally:
-        for each in handlers:
-            each.removeFilter(_refuse)
-
-
-def _refuse(record: logging.LogRecord) -> bool:
-    return False

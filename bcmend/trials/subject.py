@@ -9,13 +9,8 @@ import torch
 
 from bcmend import api
 from bcmend.errors import CallError, UnsupportedObject
-from bcmend.patching.subject import path_of, uncompiled
+from bcmend.patching.subject import title_of, uncompiled
 from bcmend.trials.apart import Subject
-
-
-def name_of(obj: object) -> str:
-    """Return what reports call an object."""
-    return path_of(obj) or type(uncompiled(obj)).__qualname__
 
 
 def subject_of(obj: Any, arguments: Any, keywords: Any, *, backend: str) -> Subject:
@@ -25,7 +20,7 @@ def subject_of(obj: Any, arguments: Any, keywords: Any, *, backend: str) -> Subj
         UnsupportedObject: ``obj`` is nothing that can be patched, or a class.
         CallError: the arguments are not those of the object, or torch has no such back end.
     """
-    name = name_of(obj)
+    name = title_of(obj)
     bare: Any = uncompiled(obj)
     if isinstance(bare, type):
         raise UnsupportedObject(f"{name} is a class: pass an object of it, such as {name}(...)")

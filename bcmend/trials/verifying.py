@@ -10,11 +10,12 @@ from typing import Any, Final
 import torch
 
 from bcmend.errors import CallError
+from bcmend.patching.subject import title_of
 from bcmend.reports.verdict import Difference, Verdict
 from bcmend.trials.apart import makes_copies, run_apart
 from bcmend.trials.frozen import first_difference
 from bcmend.trials.observed import ASPECTS, EXACT, Observed, Way, observed
-from bcmend.trials.subject import name_of, subject_of
+from bcmend.trials.subject import subject_of
 
 #: By how much values may differ, as a share of the largest number of a tensor: compilers reorder
 #: arithmetic; gradients of an arm are added up before they join others.
@@ -73,7 +74,7 @@ def verify(
         is_stock = _first(expected, without, backend) is not None
         difference = replace(difference, stock=is_stock)
     return Verdict(
-        name_of(obj), torch.__version__, backend, runs, train, makes_copies(), difference, sites
+        title_of(obj), torch.__version__, backend, runs, train, makes_copies(), difference, sites
     )
 
 

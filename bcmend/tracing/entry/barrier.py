@@ -19,7 +19,7 @@ from bcmend.dynamo.slots import Slot
 from bcmend.knowledge.interruptions import is_interruption
 from bcmend.tracing.search import strict
 from bcmend.tracing.search.assumptions import Claim, Finding
-from bcmend.tracing.search.falsified import Falsified, Rewritten, falsify
+from bcmend.tracing.search.falsified import Falsified, Rewritten, falsify, weaken
 from bcmend.tracing.sites import body_states, site_table, suspects
 from bcmend.tracing.sites.refusal import HalfWritten, Refusal
 from bcmend.tracing.speculation import arm_failures
@@ -56,7 +56,12 @@ def stay_out(code: CodeType, error: BaseException) -> bool:
         return False
     _report(error, f"{code.co_qualname} is compiled as without bcmend")
     frames.leave_alone(code)
+    weaken(_does_not_hold(code))
     return True
+
+
+def _does_not_hold(code: CodeType) -> Finding:
+    return Finding(Claim.SOUND, body_states.state_of(code))
 
 
 def _report(error: BaseException, what: str) -> None:
@@ -126,7 +131,8 @@ def _restart_without(code: CodeType, error: Exception) -> None:
         strict.require_foreign(error)
         raise error
     if _is_late(code) and stay_out(code, error):
-        falsify(Finding(Claim.SOUND, body_states.state_of(code)), cause=error)
+        # What was patched anew since is tried again, though code of others has the finding still.
+        raise Falsified(_does_not_hold(code)) from error
     raise error
 
 

@@ -1,9 +1,11 @@
-"""All modules of tracing that declare hooks and handlers, and that nothing else need import."""
+"""All modules of tracing that declare hooks and handlers, and that nothing else need import.
+
+A module that is not here, and that no other module imports, does nothing.
+"""
+
+# ruff: noqa: F401
 
 from __future__ import annotations
-
-from types import ModuleType
-from typing import Final
 
 from bcmend.tracing.backends import (
     checkpointed,
@@ -31,48 +33,6 @@ from bcmend.tracing.loops import loop_breaks, mask_loops, open_ranges
 from bcmend.tracing.numbers import float_inputs
 from bcmend.tracing.speculation import done_while_tracing, hooks_in_arms, missing_attributes
 from bcmend.tracing.substitutes import (
-    arrays,
-    autograd_leaf,
-    batch_norms,
-    clocks,
-    copy_calls,
-    elided_contexts,
-    host_calls,
-    host_functions,
-    new_parameters,
-    replacements,
-)
-
-#: A module that is in no such list, and that no other module imports, does nothing.
-DECLARATIONS: Final[tuple[ModuleType, ...]] = (
-    checkpointed,
-    compile_caches,
-    donated_memory,
-    layout_questions,
-    guarded_keys,
-    any_all,
-    checks,
-    exception_classes,
-    float_tests,
-    frame_variables,
-    identity,
-    loggers,
-    min_max,
-    recurrent,
-    size_arguments,
-    strings,
-    tensor_bool,
-    item_reads,
-    masked_stores,
-    open_places,
-    unread_items,
-    loop_breaks,
-    mask_loops,
-    open_ranges,
-    float_inputs,
-    done_while_tracing,
-    hooks_in_arms,
-    missing_attributes,
     arrays,
     autograd_leaf,
     batch_norms,

@@ -30,7 +30,9 @@ from bcmend.knowledge.interruptions import is_interruption
 from bcmend.knowledge.replaced_calls import Substitute
 from bcmend.tracing.output import deferred_exceptions
 from bcmend.tracing.search import strict
-from bcmend.tracing.sites.body_states import Stop
+from bcmend.tracing.search.assumptions import Claim, Finding
+from bcmend.tracing.search.falsified import weaken
+from bcmend.tracing.sites.body_states import Stop, state_of
 from bcmend.tracing.sites.session import SESSION
 from bcmend.tracing.substitutes import dispatch, host_calls
 from bcmend.tracing.substitutes.autograd_leaf import is_plain
@@ -154,11 +156,14 @@ def take_over_where_stopped(stops: Iterable[Stop]) -> bool:
 
 def _take_over(stop: Stop) -> bool:
     function = stop.function
-    return (
-        isinstance(function, FunctionType)
-        and is_host_only(function, SESSION.patcher.as_written)
-        and dispatch.take_over(function, Substitute(_name(function), "host function"))
-    )
+    if not isinstance(function, FunctionType) or not is_host_only(
+        function, SESSION.patcher.as_written
+    ):
+        return False
+    if not dispatch.take_over(function, Substitute(_name(function), "host function")):
+        return False
+    weaken(Finding(Claim.TRACEABLE, state_of(function.__code__)))
+    return True
 
 
 @answers_to("host function")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from bcmend.dynamo import compat
+from bcmend.dynamo import compat, frames
+from bcmend.tracing.entry import barrier
 from bcmend.tracing.entry.barrier import withdrawn_if_it_fails
-from bcmend.tracing.search import strict
+from bcmend.tracing.search import log, strict
 from bcmend.tracing.search.falsified import Falsified
 from bcmend.tracing.sites.body_states import Rewritten
 from bcmend.tracing.sites.refusal import HalfWritten, Refusal
@@ -72,3 +73,16 @@ def test_an_error_inside_bcmend_is_raised_in_strict_mode(monkeypatch: pytest.Mon
     with pytest.raises(strict.InternalError), withdrawn_if_it_fails(site):
         site.is_like(None)  # type: ignore[arg-type]
     assert site.active
+
+
+def test_code_that_is_left_alone_again_once_it_was_taken_up_is_traced_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(strict, "IS_ON", False)
+    root = CODE.replace(co_name="root", co_qualname="root")
+    for _ in range(2):
+        with pytest.raises(Falsified), log.tracing(root):
+            barrier._restart_without(root, ValueError("a fault"))
+        assert frames.is_left_alone(root)
+        frames.take_up_again()
+    log.forget([root])
