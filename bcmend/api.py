@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import logging
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -17,7 +18,7 @@ import torch
 
 from bcmend import releases
 from bcmend.errors import PolicyError, UntestedTorch
-from bcmend.knowledge import output_callables, own_code, replaced_calls
+from bcmend.knowledge import opt_out, output_callables, own_code, replaced_calls
 from bcmend.knowledge.qualified_names import identity
 from bcmend.patching.reach import reach
 from bcmend.patching.subject import module_of, path_of, title_of, uncompiled
@@ -26,6 +27,8 @@ from bcmend.reports.search_report import Why
 from bcmend.reports.site_report import Report
 
 Subject = TypeVar("Subject")
+
+_LOG: Final = logging.getLogger("bcmend")
 
 
 def patch(obj: Subject, *, policy: Policy | None = None) -> Subject:
@@ -215,9 +218,10 @@ def _waits(owner: int) -> bool:
 
 
 def _install(obj: object, policy: Policy, owner: int, holder: object) -> None:
-    path_of(obj)
+    name = title_of(obj)
     if not is_used():
         return
+    _LOG.info("patch: %s, with %s", name, policy)
     if policy.mend == "on-demand":
         _have_wait(obj, owner, holder, policy=policy)
     elif not _waits(owner):
@@ -264,7 +268,8 @@ def _install_ahead(obj: object, owner: int, holder: object, *, policy: Policy) -
     entries = frozenset(map(id, _entries(subject, _modules(subject))))
     # What waited is read where Dynamo stops in it, in whosever code.
     stopped = policy.mend == "on-demand"
-    installer.install(found, policy, owner=owner, entries=entries, stopped=stopped)
+    changed = installer.install(found, policy, owner=owner, entries=entries, stopped=stopped)
+    _LOG.info("%d functions are reached, %d have new bytecode", len(functions), changed)
 
 
 def _remove(owner: int | None) -> None:
@@ -281,6 +286,9 @@ def is_used() -> bool:
 
     Raises ``UntestedTorch`` instead if the environment says so.
     """
+    if opt_out.is_process_off():
+        _LOG.info("%s=0 in the environment: nothing is mended in this process", opt_out.VARIABLE)
+        return False
     if releases.is_tested():
         return True
     if releases.is_an_error():
