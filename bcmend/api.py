@@ -52,7 +52,7 @@ def patch(obj: Subject, *, policy: Policy | None = None) -> Subject:
         PolicyError: ``policy`` is no ``Policy``. Nothing is changed.
         MissingInTorch: the running torch lacks methods that bcmend replaces. Nothing is changed.
     """
-    _install(obj, _policy(policy), _owner(obj), _holder(obj))
+    _install(obj, policy_of(policy), _owner(obj), _holder(obj))
     return obj
 
 
@@ -77,7 +77,7 @@ class _Owner:
 def patched(obj: Subject, *, policy: Policy | None = None) -> Iterator[Subject]:
     """Mend ``obj`` for the length of a ``with`` block. Arguments as for ``patch``."""
     owner = _Owner()
-    _install(obj, _policy(policy), id(owner), owner)
+    _install(obj, policy_of(policy), id(owner), owner)
     try:
         yield obj
     finally:
@@ -93,7 +93,7 @@ def cache_key(policy: Policy | None = None) -> str:
     Raises:
         PolicyError: ``policy`` is no ``Policy``.
     """
-    chosen = _policy(policy)
+    chosen = policy_of(policy)
     fields = {name: getattr(chosen, name) for name in chosen.__dataclass_fields__}
     text = repr({**fields, "off": sorted(fields["off"])})
     return f"{own_code.code_key()} torch {torch.__version__} {sha256(text.encode()).hexdigest()}"
@@ -156,7 +156,7 @@ def report(obj: object, *, policy: Policy | None = None, ahead: bool = False) ->
     Raises:
         UnsupportedObject: ``obj`` is nothing that could be patched.
     """
-    chosen = _policy(policy)
+    chosen = policy_of(policy)
     name = title_of(obj)
     reached = {id(each.function): each.function for each in reach(obj, chosen)}
     if not is_used():
@@ -195,6 +195,17 @@ def why(obj: object) -> Why:
 
     functions = [*reached, *installer.owned_by(_owner(obj))]
     return Why(name, site_records.traces(map(TABLE.as_written, functions)))
+
+
+def is_patched(obj: object) -> bool:
+    """Return whether ``patch`` was called with ``obj``, and ``unpatch`` not since.
+
+    Raises:
+        UnsupportedObject: ``obj`` is nothing that could be patched.
+    """
+    path_of(obj)
+    waiting = sys.modules.get("bcmend.patching.waiting")
+    return waiting is not None and bool(waiting.is_known(_owner(obj)))
 
 
 def is_anything_patched() -> bool:
@@ -326,7 +337,8 @@ def _owner(obj: object) -> int:
     return identity(uncompiled(obj))
 
 
-def _policy(policy: object) -> Policy:
+def policy_of(policy: object) -> Policy:
+    """Return a policy, for ``None`` the default. Raises ``PolicyError`` for anything else."""
     if policy is None:
         return DEFAULT
     if not isinstance(policy, Policy):
