@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from bcmend.errors import (
         BcmendError,
         CallError,
+        ChecksDropped,
         MissingInTorch,
         NotPatched,
         OutputDropped,
@@ -47,6 +48,7 @@ __version__ = "0.1.0"
 __all__ = [
     "BcmendError",
     "CallError",
+    "ChecksDropped",
     "Explanation",
     "MissingInTorch",
     "NotPatched",

@@ -46,5 +46,9 @@ class OutputDropped(UserWarning):
     """Code with output statements was exported; the exported program writes nothing."""
 
 
+class ChecksDropped(UserWarning):
+    """Code with checks was exported to a form that has none; they are left out."""
+
+
 class UntestedTorch(UserWarning):
     """The running torch is none that bcmend is tested with: nothing changes, or some is refused."""

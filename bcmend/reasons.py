@@ -174,9 +174,9 @@ _TEXTS: Final = {
         "Use a release of torch that bcmend is tested with; `python -m bcmend doctor` names them.",
     ),
     "export": (
-        "The function is being exported, and an exported program has no end of the call at which "
-        "an exception could be raised or a side be chosen.",
-        "Remove the check for export, or make it with `torch._check`.",
+        "The function is being exported, and an operation of one side fails on fake tensors; an "
+        "exported program has no Python in which that side could be tried.",
+        "Raise an exception there, which becomes an assertion of the exported program.",
     ),
 }
 

@@ -277,6 +277,12 @@ def _checking(x: Tensor) -> Tensor:
     return x + 1
 
 
+def _reshaping(x: Tensor) -> Tensor:
+    if x.sum() < 0:
+        x = x.reshape(7)
+    return x + 1
+
+
 def _checking_in_try(x: Tensor) -> Tensor:
     x.add_(1)  # too large to be kept, so that the call could be made a second time
     try:
@@ -443,8 +449,8 @@ PROVOCATIONS = (
     Provocation("cannot-snapshot", _printing_an_iterator, _printing_a_list, run=ON_X),
     Provocation(
         "export",
+        _reshaping,
         _checking,
-        _simple,
         run=_export,
     ),
 )

@@ -23,6 +23,7 @@ import torch
 from bcmend.dynamo import compat, frames
 from bcmend.dynamo.models import methods, objects
 from bcmend.dynamo.operators import FUNCTIONS, KERNELS, OPERATORS, table
+from bcmend.dynamo.operators import Row as Row
 from bcmend.errors import MissingInTorch
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -56,6 +57,7 @@ class Hook:
         gate: returns the frame that a call belongs to; ``None`` to have every call of a trace with
             patched code.
         place: hooks of one target are called from the highest place down to 0.
+        is_lasting: a watch stays as long as objects wait or are mended.
     """
 
     owner: Any
@@ -64,6 +66,7 @@ class Hook:
     function: Callable[..., Any]
     gate: Gate
     place: int = 0
+    is_lasting: bool = False
 
     @property
     def target(self) -> str:
@@ -101,29 +104,6 @@ class Hook:
         return hooked
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One entry of a table of Dynamo's; ``make`` gets the present one or ``None``.
-
-    ``module`` is the one of bcmend that declares it.
-    """
-
-    table: str
-    key: Any
-    purpose: str
-    make: Callable[[Any], Any]
-    module: str = ""
-
-    @property
-    def target(self) -> str:
-        parts = self.key if isinstance(self.key, tuple) else (self.key,)
-        return f"{self.table}[{', '.join(map(_name, parts))}]"
-
-
-def _name(key: Any) -> str:
-    return str(getattr(key, "__name__", None) or getattr(key, "name", key))
-
-
 _INNER: Final = "_bcmend_inner"  # attribute of a hooked function: the next one of its chain
 
 
@@ -153,6 +133,7 @@ class Registry:
         armed: puts one thing each back when nothing is patched any more.
         watches: the methods that are replaced while objects wait to be mended.
         watching: puts one thing each back when nothing waits any more.
+        lasting: puts one thing each back when nothing waits or is patched any more.
         is_watch_wanted: whether any object waits.
         caches: what methods of ``BuiltinVariable`` keep, which holds other methods, while hooks or
             watches are in place: by whether each of them is.
@@ -167,6 +148,7 @@ class Registry:
     armed: list[Callable[[], None]] = field(default_factory=list)
     watches: list[Hook] = field(default_factory=list)
     watching: list[Callable[[], None]] = field(default_factory=list)
+    lasting: list[Callable[[], None]] = field(default_factory=list)
     is_watch_wanted: bool = False
     caches: dict[tuple[bool, bool], dict[str, Any]] = field(default_factory=dict)
     built: dict[tuple[int, str], tuple[tuple[Any, ...], Any]] = field(default_factory=dict)
@@ -244,16 +226,30 @@ class Registry:
         While hooks are in place, which may stand in front of these, nothing changes.
         """
         self.is_watch_wanted = is_wanted
+        self.last()
         if self.depth or is_wanted is bool(self.watching):
             return
         if not is_wanted:
             _undo(self.watching)
             return
         with _undone_on_error(self.watching):
-            for hook in self.watches:
-                chain = hook.around(getattr(hook.owner, hook.name))
-                self._replace(self.watching, hook.owner, hook.name, chain)
+            self._put_watches(self.watching, is_lasting=False)
             self._use_own_caches(self.watching, (False, True))
+
+    def last(self) -> None:
+        """Put the watches that last in place, or what stood there before."""
+        is_wanted = self.is_watch_wanted or bool(self.armed)
+        if not is_wanted:
+            _undo(self.lasting)
+        elif not self.lasting:
+            with _undone_on_error(self.lasting):
+                self._put_watches(self.lasting, is_lasting=True)
+
+    def _put_watches(self, undo: list[Callable[[], None]], *, is_lasting: bool) -> None:
+        for hook in self.watches:
+            if hook.is_lasting is is_lasting:
+                chain = hook.around(getattr(hook.owner, hook.name))
+                self._replace(undo, hook.owner, hook.name, chain)
 
     def subclass_of(self, kind: type) -> type:
         """Return what an object of ``kind``, a class of ``_PER_TRACE``, becomes in a trace."""
@@ -324,11 +320,13 @@ def around(
     return declare
 
 
-def watch(owner: Any, name: str, purpose: str) -> Callable[[Function], Function]:
+def watch(
+    owner: Any, name: str, purpose: str, *, is_lasting: bool = False
+) -> Callable[[Function], Function]:
     """Declare what stands in front of a function of torch while objects wait to be mended."""
 
     def declare(function: Function) -> Function:
-        REGISTRY.watches.append(Hook(owner, name, purpose, function, None))
+        REGISTRY.watches.append(Hook(owner, name, purpose, function, None, is_lasting=is_lasting))
         return function
 
     return declare
@@ -436,8 +434,10 @@ def arm() -> None:
             compat.trace_rules._recompile_re()
 
         REGISTRY.armed.append(forget)
+        REGISTRY.last()
 
 
 def disarm() -> None:
     """Leave torch as it was."""
     _undo(REGISTRY.armed)
+    REGISTRY.last()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
@@ -13,6 +14,30 @@ from bcmend.dynamo import compat
 FUNCTIONS: Final = "functions"
 OPERATORS: Final = "operators"
 KERNELS: Final = "kernels"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One entry of a table of Dynamo's; ``make`` gets the present one or ``None``.
+
+    ``module`` is the one of bcmend that declares it.
+    """
+
+    table: str
+    key: Any
+    purpose: str
+    make: Callable[[Any], Any]
+    module: str = ""
+
+    @property
+    def target(self) -> str:
+        parts = self.key if isinstance(self.key, tuple) else (self.key,)
+        return f"{self.table}[{', '.join(map(_name, parts))}]"
+
+
+def _name(key: Any) -> str:
+    return str(getattr(key, "__name__", None) or getattr(key, "name", key))
+
 
 _LIBRARY: Final[Any] = torch.library.Library("bcmend", "DEF")  # type: ignore[no-untyped-call]
 

@@ -15,6 +15,7 @@ import logging
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Iterable, Sequence
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, Final
@@ -42,10 +43,12 @@ class _Conversion(threading.local):
 
     Attributes:
         is_under_way: whether there is one.
+        is_of_export: whether it is being exported.
         waited_for: the code of it or of its callers that is waited for.
     """
 
     is_under_way = False
+    is_of_export = False
     waited_for: Sequence[CodeType] = ()
 
 
@@ -121,12 +124,17 @@ def _load(load: Any, cache: Any, function: Any) -> Any:
     return None if code is not None and waiting.is_reached(code) else load(cache, function)
 
 
-@hooks.watch(compat.convert_frame, methods.COMPILE_FRAME, "mend what is exported")
+@hooks.watch(compat.convert_frame, methods.COMPILE_FRAME, "mend what is exported", is_lasting=True)
 def _compile_frame(compile_frame: Any, code: CodeType, *others: Any, **named: Any) -> Any:
     if not _CONVERSION.is_under_way and waiting.mend(waiting.everything()):
         mended = waiting.mended(code)
         code = code if mended is None else mended.mended.shell
-    return compile_frame(code, *others, **named)
+    try:
+        return compile_frame(code, *others, **named)
+    except _FAILURES as error:
+        if _CONVERSION.is_of_export:
+            _note_why(error)
+        raise
 
 
 @hooks.watch(compat.Tracer, methods.LOG_GRAPH_BREAK, "mend where a graph of other code would break")
@@ -254,10 +262,60 @@ def _is_waited_for(tx: compat.Tracer) -> bool:
     )
 
 
-@hooks.watch(compat.export_trace, methods.EXPORT_NON_STRICT, "mend what is run with fake tensors")
+@hooks.watch(
+    compat.export_trace, methods.EXPORT_STRICT, "say why an export has failed", is_lasting=True
+)
+def _strict_export(export: Any, *others: Any, **named: Any) -> Any:
+    before, _CONVERSION.is_of_export = _CONVERSION.is_of_export, True
+    try:
+        return export(*others, **named)
+    finally:
+        _CONVERSION.is_of_export = before
+
+
+@hooks.watch(
+    compat.export_trace,
+    methods.EXPORT_NON_STRICT,
+    "mend what is run with fake tensors",
+    is_lasting=True,
+)
 def _non_strict_export(export: Any, *others: Any, **named: Any) -> Any:
+    """Export what runs with fake tensors; where patched code asks for data, as Dynamo traces it."""
     waiting.mend(waiting.everything())
-    return export(*others, **named)
+    from bcmend.tracing.output import dropped_output
+
+    try:
+        with dropped_output.told_at_the_end():
+            return export(*others, **named)
+    except _FAILURES as error:
+        if is_interruption(error) or not _is_out_of_patched_code(error):
+            raise
+        failure = error
+    _LOG.info("exported as Dynamo traces it, since without: %s", failure)
+    try:
+        return getattr(compat.export_trace, methods.EXPORT_STRICT)(*others, **named)
+    except _FAILURES as error:
+        if is_interruption(error):
+            raise
+        for note in getattr(error, "__notes__", ()):
+            failure.add_note(note)
+    raise failure
+
+
+def _is_out_of_patched_code(error: BaseException) -> bool:
+    """Return whether an exception has gone through a frame of patched code."""
+    codes = (frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__))
+    return any(map(frames.is_of_patched, codes))
+
+
+def _note_why(error: BaseException) -> None:
+    """Note on an error of an export why bcmend has not prevented it."""
+    if not is_interruption(error) and any(
+        frames.is_of_patched(each.f_code) for each in frames.traced_in(error)
+    ):
+        from bcmend.tracing.entry import still_breaking
+
+        still_breaking.add_to(error)
 
 
 def _note_stop(code: CodeType, error: BaseException, seconds: float = 0.0) -> Finding:

@@ -6,6 +6,7 @@ import copy
 import gc
 import itertools
 import json
+import operator
 import random
 import signal
 import subprocess
@@ -130,16 +131,20 @@ def test_what_analyses_and_traces_is_not_imported_before() -> None:
 
 
 def test_what_is_watched_is_put_back() -> None:
-    def present() -> list[Any]:
-        return [vars(each.owner)[each.name] for each in hooks.REGISTRY.watches]
+    def present(is_lasting: bool = False) -> list[Any]:
+        watches = [each for each in hooks.REGISTRY.watches if each.is_lasting is is_lasting]
+        return [vars(each.owner)[each.name] for each in watches]
 
-    before = present()
+    before, of_exports = present(), present(is_lasting=True)
     first, second = bcmend.patch(Model()), bcmend.patch(lambda x: x * 2)
     assert all(one is not other for one, other in zip(present(), before, strict=True))
     bcmend.unpatch(second)
     assert present() != before
     torch.compile(first, backend="eager")(X)
     assert present() == before, "nothing waits any more"
+    assert all(map(operator.is_not, present(is_lasting=True), of_exports)), "it may be exported"
+    bcmend.unpatch()
+    assert present(is_lasting=True) == of_exports
 
 
 def test_patching_looks_at_each_module_once() -> None:

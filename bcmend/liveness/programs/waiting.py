@@ -110,7 +110,7 @@ def exported_as_it_runs(program: Any, options: dict[str, Any]) -> Function:
     return lambda x: torch.export.export(program, (x,), strict=False).module()(x)
 
 
-@program("convert_frame.compile_frame", way=exported)
+@program("convert_frame.compile_frame", "_trace._strict_export", way=exported)
 def an_export() -> Positive:
     return Positive()
 

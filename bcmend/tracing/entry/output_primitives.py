@@ -33,9 +33,6 @@ def guard(tx: compat.Tracer, operator: Any, *args: Value) -> Value:
     assert site is not None
     if site.policy.guards == "keep":
         return constant(False)
-    if not record_builder.is_open(tx):
-        site.refuse("export")
-        return constant(False)
     with withdrawn_if_it_fails(site):
         truth = truth_of_phi.truth_of(tx, condition.realize())
         predicate = deferred_exceptions.predicate_of(tx, site, truth)

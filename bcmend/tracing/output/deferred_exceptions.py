@@ -7,18 +7,26 @@ exception leaves the code being traced.
 
 from __future__ import annotations
 
+import linecache
 import operator
+import os
 from collections.abc import Sequence
 from typing import Any, Final
 
 from bcmend.delivery import records
 from bcmend.dynamo import compat, frames, values
 from bcmend.dynamo.models import exceptions, translators
-from bcmend.dynamo.values import Value, example_of
+from bcmend.dynamo.values import Value, constant, example_of
 from bcmend.tracing.deopt import side_exits
 from bcmend.tracing.effects.operator_runs import storage_of
 from bcmend.tracing.numbers import predicates, size_questions
-from bcmend.tracing.output import object_snapshot, record_builder, record_settings, streams
+from bcmend.tracing.output import (
+    dropped_output,
+    object_snapshot,
+    record_builder,
+    record_settings,
+    streams,
+)
 from bcmend.tracing.output.record_builder import Draft, Kind
 from bcmend.tracing.search.assumptions import Claim
 from bcmend.tracing.search.falsified import falsify
@@ -62,7 +70,7 @@ def defer_raising_arm(
     elif can_exit(tx, site):
         make_side_exit(tx, site, predicate)
     else:
-        site.refuse(*failure.refusal)
+        site.refuse(*(("export", failure.detail) if tx.export else failure.refusal))
         return None
     size_questions.note_fact(tx, condition, raising == 1)
     site.mended("guard", f"one side raises {failure.detail}")
@@ -95,7 +103,34 @@ def make_guard(
     if handled_by_a_caller(tx):
         site.refuse("handler-in-caller")
         return False
+    if tx.export:
+        return _make_assertion(tx, site, predicate)
     return make_record(tx, site, action, inputs, predicate)
+
+
+def _make_assertion(tx: compat.Tracer, site: LiveSite, predicate: compat.TensorVariable) -> bool:
+    """Have an exported program assert that ``predicate`` does not hold."""
+    if record_builder.is_in_a_body(tx):
+        site.refuse("not-captured", record_builder.IN_A_BODY)
+        return False
+    text, nothing = constant(_words(tx)), compat.TupleVariable([])
+    dropped_output.tell_of_check(tx, site)
+    record_builder.append(tx, Draft(site, text, predicate, nothing, Kind.CHECK))
+    return True
+
+
+def _words(tx: compat.Tracer) -> str:
+    """Return what an assertion says: where the check stands, and its source."""
+    file, line = tx.f_code.co_filename, tx.lineno
+    source = linecache.getline(file, line).strip()
+    if source.endswith(":"):
+        source = f"{source} {linecache.getline(file, line + 1).strip()}"
+    place = f"{os.path.basename(file)}:{line}, {tx.f_code.co_qualname}"
+    # AOTInductor writes it into C++ between quotes, as it is.
+    return f"{place}: {source}".translate(_IN_QUOTES) if source else place
+
+
+_IN_QUOTES: Final = str.maketrans({'"': "'", "\\": "/"})
 
 
 def can_exit(tx: compat.Tracer, site: LiveSite) -> bool:
@@ -136,9 +171,6 @@ def make_record(
     predicate: compat.TensorVariable | None = None,
 ) -> bool:
     """Have ``action`` called after the graph if ``predicate`` holds; return whether it can be."""
-    if not record_builder.is_open(tx):
-        site.refuse("export")
-        return False
     if site.kind == "output":
         streams.watch(tx, site)
     raises = predicate is not None

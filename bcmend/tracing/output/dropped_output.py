@@ -1,14 +1,16 @@
-"""Output in code that is being exported: left out, with one warning for each export.
+"""What code that is being exported loses: output, and checks where it goes to ONNX.
 
-An exported program has no end of the call at which output could appear. Where Dynamo traces it, the
-warning comes when the trace is complete. ``torch.export`` runs the code in plain Python, on fake
-tensors that have no text: there the warning names the first statement that is left out.
+An exported program has no end of the call at which output could appear. The warning comes when the
+trace is complete, or when ``torch.export`` has run the code in plain Python, on fake tensors that
+have no text.
 """
 
 from __future__ import annotations
 
+import threading
 import warnings
-import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import torch
@@ -16,7 +18,7 @@ import torch
 from bcmend.dynamo import compat
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.trace_state import Phase, at_the_end
-from bcmend.errors import OutputDropped
+from bcmend.errors import ChecksDropped, OutputDropped
 from bcmend.knowledge import output_callables
 from bcmend.names import EXPORTING
 from bcmend.tracing.sites import site_table
@@ -25,25 +27,47 @@ from bcmend.tracing.sites.site_table import LiveSite
 _WHY: Final = "an exported program has no end of the call"
 
 _DROPPED: Final[Slot[list[LiveSite]]] = Slot(list, rolls_back=True)
+_CHECKS: Final[Slot[list[LiveSite]]] = Slot(list, rolls_back=True)
 
 
 def drop(tx: compat.Tracer, site: LiveSite) -> None:
     """Leave an output statement out, and warn when the trace is complete."""
     site.mended("dropped", _WHY)
-    dropped = _DROPPED.of(tx.output)
+    _note(tx, _DROPPED.of(tx.output), site, _warn)
+
+
+def tell_of_check(tx: compat.Tracer, site: LiveSite) -> None:
+    """Warn when the trace is complete if the assertion that a check becomes is left out."""
+    if torch.onnx.is_in_onnx_export():
+        _note(tx, _CHECKS.of(tx.output), site, _warn_of_checks)
+
+
+def _note(
+    tx: compat.Tracer,
+    dropped: list[LiveSite],
+    site: LiveSite,
+    warn: Callable[[list[LiveSite]], None],
+) -> None:
     if not dropped:
-        at_the_end(tx.output, Phase.TELL, lambda module: _warn(dropped))
+        at_the_end(tx.output, Phase.TELL, lambda module: warn(dropped))
     if site not in dropped:
         dropped.append(site)
 
 
 def _warn(dropped: list[LiveSite]) -> None:
-    if not dropped:  # the arms with these statements were refused
-        return
-    places = ", ".join(site.key for site in dropped)
-    warnings.warn(
-        f"an exported program writes no output; left out: {places}", OutputDropped, stacklevel=2
-    )
+    if dropped:  # else the arms with these statements were refused
+        text = f"an exported program writes no output; left out: {_places(dropped)}"
+        warnings.warn(text, OutputDropped, stacklevel=2)
+
+
+def _warn_of_checks(dropped: list[LiveSite]) -> None:
+    if dropped:
+        text = f"an ONNX program checks nothing; left out: {_places(dropped)}"
+        warnings.warn(text, ChecksDropped, stacklevel=2)
+
+
+def _places(sites: list[LiveSite]) -> str:
+    return ", ".join(site.key for site in sites)
 
 
 # Without Dynamo
@@ -74,8 +98,24 @@ def is_output(called: tuple[Any, ...]) -> bool:
     return known is not None and (known.returns_none or is_dropped)
 
 
-#: The exports in which somebody was warned; one has a context of its own.
-_WARNED: Final[weakref.WeakSet[compat.TracingContext]] = weakref.WeakSet()
+class _LeftOut(threading.local):
+    """The sites that an export of this thread leaves out; ``None`` while there is none."""
+
+    sites: list[LiveSite] | None = None
+
+
+_LEFT_OUT: Final = _LeftOut()
+
+
+@contextmanager
+def told_at_the_end() -> Iterator[None]:
+    """Warn of what a block that exports has left out, if it ends without an exception."""
+    before, _LEFT_OUT.sites = _LEFT_OUT.sites, []
+    try:
+        yield
+        _warn(_LEFT_OUT.sites)
+    finally:
+        _LEFT_OUT.sites = before
 
 
 def drop_plainly(key: str) -> bool:
@@ -85,10 +125,6 @@ def drop_plainly(key: str) -> bool:
     site = site_table.find(key)
     if site is not None:
         site.mended("dropped", _WHY)
-    context = compat.TracingContext.try_get()
-    if context is None or context not in _WARNED:
-        message = f"an exported program writes no output; the first that is left out: {key}"
-        warnings.warn(message, OutputDropped, stacklevel=3)
-    if context is not None:
-        _WARNED.add(context)
+        if _LEFT_OUT.sites is not None and site not in _LEFT_OUT.sites:
+            _LEFT_OUT.sites.append(site)
     return True

@@ -138,6 +138,9 @@ def append(tx: compat.Tracer, draft: Draft) -> None:
     if stack:
         stack[-1].append(draft)
         return
+    if tx.export:
+        _assert_in_graph(tx, draft)
+        return
     at_boundary = frames.ends_at_a_boundary(tx)
     if draft.kind.is_exit:
         trial = (draft.action, draft.inputs) if draft.kind is Kind.TRIAL else None
@@ -150,6 +153,15 @@ def append(tx: compat.Tracer, draft: Draft) -> None:
     key, raises = constant(draft.site.key), constant(draft.kind is Kind.CHECK)
     record = compat.TupleVariable([key, predicate, raises, draft.action, draft.inputs])
     _buffer(tx).call_method(tx, "append", [record], {})
+
+
+def _assert_in_graph(tx: compat.Tracer, draft: Draft) -> None:
+    """Have an exported program, which delivers nothing, assert that a check holds."""
+    assert draft.kind is Kind.CHECK
+    assert isinstance(draft.predicate, compat.TensorVariable)
+    holds = fx_graph.method(tx, "logical_not", draft.predicate)
+    given = (holds.as_proxy(), draft.action.as_python_constant())
+    tx.output.create_proxy("call_function", compat.ASSERT_ASYNC, given, {})
 
 
 def _require_nothing_hidden_behind(tx: compat.Tracer, draft: Draft) -> None:
