@@ -48,6 +48,13 @@ def test_two_processes(way: str) -> None:
     ]
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(not torch.distributed.is_available(), reason="needs torch.distributed")
+def test_layer_drop_in_two_processes() -> None:
+    """As eager execution where that is told to look for unused parameters; else it fails."""
+    assert _torchrun("layer_drop.py") == [f"rank {rank}: equal, 1 graph" for rank in range(2)]
+
+
 def test_autocast_and_a_scaler_of_gradients() -> None:
     def train(model: Any, call: Any) -> Any:
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
