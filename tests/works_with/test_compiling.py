@@ -91,13 +91,15 @@ def test_regional_compilation() -> None:
 @pytest.mark.parametrize("mode", ["reduce-overhead", "max-autotune-no-cudagraphs"])
 def test_modes_of_inductor(mode: str) -> None:
     expected = steps(reference := Small(), reference, inputs())
+    with pytest.raises(torch._dynamo.exc.Unsupported):
+        torch.compile(Small(), mode=mode, fullgraph=True)(inputs()[0])
     model = bcmend.patch(Small())
     compiled = torch.compile(model, mode=mode, fullgraph=True)
     assert_equal(steps(model, compiled, inputs()), expected)
 
 
 def _with_selects(model: Any) -> Any:
-    """Patch a model so that no branch becomes ``torch.cond``, which compiled autograd cannot trace."""
+    """Patch a model so that compiled autograd, which traces no ``torch.cond``, meets none."""
     return bcmend.patch(model, policy=bcmend.Policy(branch="where"))
 
 
@@ -175,11 +177,15 @@ def test_a_whole_step_of_training() -> None:
 
     with torch.compiler.set_stance("force_eager"):
         expected = [shown(lambda: call(x)) for call in [by_hand(Small())] for x in inputs()]  # noqa: B023
+    counts = []
     for patch in (lambda each: each, bcmend.patch):
         _begin_anew()
         graphs = Graphs()
         call = prepare(patch(Small()), graphs)
         assert_equal([shown(lambda: call(x)) for x in inputs()], expected)  # noqa: B023
+        counts.append(graphs.count)
+    stock, mended = counts
+    assert stock > mended
 
 
 def _value(model: Any) -> Callable[..., Tensor]:

@@ -68,7 +68,11 @@ def test_autocast_and_a_scaler_of_gradients() -> None:
             scaler.scale(loss).backward()
             scaler.step(optimizer)
             scaler.update()
-            return result.detach(), scaler.get_scale(), [*model.parameters()][0].detach().clone()
+            return (
+                result.detach(),
+                scaler.get_scale(),
+                next(iter(model.parameters())).detach().clone(),
+            )
 
         return [shown(lambda: step(x)) for x in inputs()]  # noqa: B023  is called here
 

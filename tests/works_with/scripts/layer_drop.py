@@ -44,7 +44,7 @@ def main() -> None:
     graphs = Graphs("aot_eager")
 
     def compiled(model: Any) -> Any:
-        return torch.compile(model, backend=graphs, fullgraph=True)
+        return torch.compile(model, backend=graphs)
 
     assert_equal(_train(compiled, finds_unused=False, is_patched=True), expected)
     sys.stdout.write(f"rank {dist.get_rank()}: equal, {graphs.count} graph\n")
