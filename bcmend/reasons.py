@@ -140,9 +140,10 @@ _TEXTS: Final = {
         "Copy the tensor in the branch (`.clone()`), or make the later change out of place.",
     ),
     "where-would-speculate": (
-        'The policy asks for "where", but an arm has an operation that may fail on the data, or '
-        "draws random numbers, and it would run although its side was not taken.",
-        'Choose `Policy(branch="auto")` or "cond".',
+        'The policy, or compiled autograd, asks for "where", but an arm has an operation that may '
+        "fail on the data, or draws random numbers, and it would run although its side was not "
+        "taken.",
+        'Choose `Policy(branch="auto")` or "cond", and compile without compiled autograd.',
     ),
     "output-shape": (
         "An argument of the output call binds a variable in one case only, or one that nested "

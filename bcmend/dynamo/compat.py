@@ -45,8 +45,15 @@ from torch._C._functorch import (
     peek_interpreter_stack,
     pop_dynamic_layer_stack_and_undo_to_depth,
 )
+from torch._dynamo import (
+    compiled_autograd,
+    convert_frame,
+    graph_break_hints,
+    package,
+    symbolic_convert,
+    trace_rules,
+)
 from torch._dynamo import config as dynamo_config
-from torch._dynamo import convert_frame, graph_break_hints, package, symbolic_convert, trace_rules
 from torch._dynamo.backends.common import AotAutograd
 from torch._dynamo.bytecode_transformation import (
     create_build_tuple,
@@ -389,6 +396,7 @@ trace a choice for a back end: FunctionalTensorMode ProxyTorchDispatchMode Pytho
 the code in which a frame goes on behind a graph break: ContinueExecutionCache
 operators: HigherOrderOperator OpOverload OpOverloadPacket higher_order_ops
 what Inductor is lowering: V
+whether torch traces backward passes: compiled_autograd
 what a checkpoint keeps: _CachedTorchDispatchMode _CachingTorchDispatchMode
 operators with an effect: _EffectType _register_effectful_op
 assertions inside a graph: ASSERT_ASYNC ASSERT_SCALAR

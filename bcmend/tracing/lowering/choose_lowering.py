@@ -36,7 +36,14 @@ def choose(
     )
     hazards = _hazards_without_draws(tx, arms) if gradients else hazards_of_arms(tx, arms)
     tensors = in_place.plan_in_place(tx, arms, hazards)
-    return weigh(site.policy.branch, hazards, gradients, has_results or bool(tensors)), tensors
+    choice = weigh(
+        site.policy.branch,
+        hazards,
+        gradients,
+        has_results or bool(tensors),
+        traces_backwards=compat.compiled_autograd.compiled_autograd_enabled,
+    )
+    return choice, tensors
 
 
 def require_merged(arms: Arms) -> None:

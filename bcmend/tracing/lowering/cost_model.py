@@ -4,6 +4,8 @@
   gradients flow (all later numbers would differ from eager's);
 - cond is wrong if an operator draws random numbers while gradients flow, since its backward draws
   them again, or if one has a state of its own, which it would change again;
+- cond is wrong if gradients flow under compiled autograd, which cannot trace its backward, be it
+  written by hand;
 - if both are right, where is taken unless half of what both arms cost takes longer than a decision
   (``bcmend.tracing.effects.costs``).
 """
@@ -28,13 +30,23 @@ class Choice:
     why: str
 
 
-def weigh(policy: str, hazards: Sequence[Hazards], gradients: bool, has_results: bool) -> Choice:
+def weigh(
+    policy: str,
+    hazards: Sequence[Hazards],
+    gradients: bool,
+    has_results: bool,
+    *,
+    traces_backwards: bool = False,
+) -> Choice:
     """Return the choice. Raises ``Refusal`` where no lowering is right that the policy allows.
 
     ``hazards`` are those of both arms; ``gradients`` says whether gradients can flow into what the
-    arms read, ``has_results`` whether the branch has live-outs that are tensors.
+    arms read, ``has_results`` whether the branch has live-outs that are tensors,
+    ``traces_backwards`` whether compiled autograd is on.
     """
     both = reduce(Hazards.and_then, hazards)
+    if gradients and traces_backwards:
+        return _without_cond(both)
     cond_is_wrong = bool(both.random or both.hidden) and gradients
     where_is_wrong = bool(both.partial) or (bool(both.random) and not gradients)
     if not has_results and not both.random:
@@ -55,6 +67,13 @@ def weigh(policy: str, hazards: Sequence[Hazards], gradients: bool, has_results:
     if both.waste / 2 > DECISION:
         return Choice("cond", _why_expensive(both))
     return Choice("where", _why_where(both))
+
+
+def _without_cond(both: Hazards) -> Choice:
+    if both.partial or both.random:
+        what = both.partial or both.random
+        raise Refusal("where-would-speculate", f"{what}, under compiled autograd")
+    return Choice("where", "compiled autograd traces no torch.cond")
 
 
 def _why_not_where(both: Hazards) -> str:

@@ -40,6 +40,18 @@ def test_auto_never_lets_cond_draw_random_numbers_while_gradients_flow() -> None
     assert _choice("auto", RANDOM, gradients=False) == ("cond", "")
 
 
+@pytest.mark.parametrize("policy", ["auto", "cond"])
+def test_compiled_autograd_meets_no_cond_where_gradients_flow(policy: str) -> None:
+    def choice(hazards: Hazards, *, gradients: bool) -> str:
+        found = attempt(lambda: weigh(policy, [hazards], gradients, True, traces_backwards=True))
+        return found.slug if isinstance(found, Refusal) else found.how
+
+    assert choice(EXPENSIVE, gradients=True) == "where"
+    assert choice(EXPENSIVE, gradients=False) == "cond"
+    for hazards in (PARTIAL, RANDOM):
+        assert choice(hazards, gradients=True) == "where-would-speculate"
+
+
 def test_random_and_partial_under_gradients_is_refused() -> None:
     both = Hazards(partial="embedding", random="bernoulli_")
     assert _choice("auto", both, gradients=True) == (None, "random-under-gradients")
