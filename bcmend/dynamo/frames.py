@@ -168,6 +168,11 @@ def traced_in(error: BaseException | None) -> Iterator[compat.Tracer]:
         error = error.__cause__
 
 
+def line_of(tx: compat.Tracer) -> int:
+    """Return the line at which a frame being traced is; its first if its trace has not begun."""
+    return max(tx.lineno, tx.f_code.co_firstlineno)
+
+
 def forget(code: CodeType, reason: str, *, only_pieces: bool = False) -> None:
     """Have Dynamo compile code anew, or look anew at what it skips.
 

@@ -211,6 +211,8 @@ def test_grad_of_torch_func_around() -> None:
     bcmend.patch(model)
     compiled = torch.compile(torch.func.grad(_value(model)), backend=Graphs())
     found = [shown(lambda: compiled(weights, x)) for x in inputs()]  # noqa: B023
+    first_line = Small.forward.__code__.co_firstlineno
+    assert {each.line for each in bcmend.why(model).traces} == {first_line}
     for (one, log), (other, expected_log) in zip(found, expected, strict=True):
         assert log == expected_log
         if isinstance(other, str):

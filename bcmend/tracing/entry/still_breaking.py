@@ -72,7 +72,7 @@ def _place(error: BaseException) -> _Place | None:
     stopped = [each for each in frames.traced_in(error) if frames.is_of_the_program(each.f_code)]
     if not stopped:
         return None
-    return _Place(SESSION.patcher.source_of(stopped[-1].f_code), stopped[-1].lineno)
+    return _Place(SESSION.patcher.source_of(stopped[-1].f_code), frames.line_of(stopped[-1]))
 
 
 def _why(place: _Place, error: BaseException, *, with_reason: bool = True) -> Iterator[str]:

@@ -115,7 +115,7 @@ def _say_where(trace: Trace, error: BaseException) -> None:
     stopped = [each for each in frames.traced_in(error) if frames.is_of_the_program(each.f_code)]
     if stopped:
         place = stopped[-1].f_code
-        trace.file, trace.line = place.co_filename, stopped[-1].lineno
+        trace.file, trace.line = place.co_filename, frames.line_of(stopped[-1])
         trace.function = place.co_qualname
     trace.reason = _reason(error)
 
