@@ -45,15 +45,9 @@ from torch._C._functorch import (
     peek_interpreter_stack,
     pop_dynamic_layer_stack_and_undo_to_depth,
 )
-from torch._dynamo import (
-    compiled_autograd,
-    convert_frame,
-    graph_break_hints,
-    package,
-    symbolic_convert,
-    trace_rules,
-)
+from torch._dynamo import compiled_autograd as compiled_autograd
 from torch._dynamo import config as dynamo_config
+from torch._dynamo import convert_frame, graph_break_hints, package, symbolic_convert, trace_rules
 from torch._dynamo.backends.common import AotAutograd
 from torch._dynamo.bytecode_transformation import (
     create_build_tuple,
