@@ -38,7 +38,7 @@ def install(policy: Policy | None = None) -> None:
         PolicyError: ``policy`` is no ``Policy``. Nothing is changed.
     """
     from bcmend import api
-    from bcmend.dynamo import compilations
+    from bcmend.patching import compilations
 
     chosen = api.policy_of(policy)
     if not api.is_used():
@@ -49,7 +49,7 @@ def install(policy: Policy | None = None) -> None:
 def uninstall() -> None:
     """Give ``torch.compile`` back as it was, and unpatch what it has patched since ``install``."""
     from bcmend import api
-    from bcmend.dynamo import compilations
+    from bcmend.patching import compilations
 
     compilations.leave()
     with _LOCK:
@@ -105,7 +105,7 @@ def install_with_torch() -> None:
 
 
 def _install_when_something_is_compiled() -> None:
-    from bcmend.dynamo import compilations
+    from bcmend.patching import compilations
 
     def begin(obj: Any) -> None:
         install()

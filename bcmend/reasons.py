@@ -111,6 +111,11 @@ _TEXTS: Final = {
         "The mended code did not compile, so this site was put back as it was.",
         "Read the detail of the record for the compiler's own message, or try another back end.",
     ),
+    "differs": (
+        'A call that `Policy(verify="first")` has compared with eager execution has shown '
+        "something else, and does not without this site.",
+        "Please report it, with the text of the warning; `Policy(off=...)` keeps the site off.",
+    ),
     "handler-in-caller": (
         "The check, or an argument of output, may raise inside a `try` that catches the exception, "
         "so that raising it at the end of the call would pass that handler by; nor can the call be "

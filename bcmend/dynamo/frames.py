@@ -53,6 +53,11 @@ def is_of_patched(code: CodeType) -> bool:
     return code in _OURS
 
 
+def mark_of(code: CodeType) -> Any:
+    """Return a mark of a function that has ``code``; ``None`` if that is no patched code."""
+    return next(iter(_OURS.get(code) or ()), None)
+
+
 def mark_over(tx: compat.Tracer) -> Any:
     """Return the mark of the innermost frame being traced that is of patched code; else None."""
     found = (_OURS.get(resumed(frame.f_code)) for frame in being_traced(tx))

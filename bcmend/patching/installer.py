@@ -76,6 +76,7 @@ def begin_anew(functions: Iterable[FunctionType]) -> None:
         site_table.forget(codes, TABLE.codes_in_use)
         log.forget(codes)
         frames.take_up_again()
+        site_table.take_up_again()
         body_states.begin_anew(each.body for each in TABLE.analyses_of(fresh) if each.is_written)
 
 

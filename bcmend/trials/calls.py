@@ -16,9 +16,9 @@ import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from bcmend import api
-from bcmend.dynamo import compilations
 from bcmend.dynamo.breaks.noted_breaks import Break, noted_breaks
 from bcmend.errors import TrialError
+from bcmend.patching import compilations
 from bcmend.reports.site_report import Report
 from bcmend.trials.apart import Subject
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dis
 import sys
 import threading
+from functools import partial
 from types import CodeType, FunctionType, TracebackType
 from typing import Any, Final
 
@@ -33,6 +34,7 @@ from bcmend.tracing.numbers import ahead
 from bcmend.tracing.search.assumptions import begin_call
 from bcmend.tracing.search.falsified import Rewritten
 from bcmend.tracing.sites import body_states, site_table, suspects
+from bcmend.tracing.sites.session import SESSION
 
 
 class _Call(threading.local):
@@ -84,6 +86,23 @@ def give_callback(callback: Any) -> None:
 
 
 def _run(body: FunctionType, arguments: tuple[Any, ...], callback: Any) -> Any:
+    """Make the call, compared with eager execution before where a variant is compiled for it."""
+    policy = frames.mark_of(body.__code__)
+    is_compared = getattr(policy, "verify", "never") == "first" and _CALL.buffer is None
+    if is_compared and SESSION.verifier is not None:
+        try:
+            with capture.not_compiling(_latest(body)):
+                return _made(body, arguments, callback)
+        except capture.Uncompared:
+            mended = partial(_made, body, arguments, callback)
+            plain = partial(_plainly, body, arguments)
+            if not SESSION.verifier(_latest(body), mended, plain, arguments):
+                return plain()
+    with capture.not_compiling(None):
+        return _made(body, arguments, callback)
+
+
+def _made(body: FunctionType, arguments: tuple[Any, ...], callback: Any) -> Any:
     outer = _CALL.buffer
     if outer is None:
         begin_call()
