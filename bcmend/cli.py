@@ -1,4 +1,4 @@
-"""The command line: `demo`, `report`, `explain`, `verify`, `why`, `scan`, `doctor`, two pages.
+"""The command line: `demo`, `report`, `dis`, `explain`, `verify`, `why`, `scan`, `doctor`, pages.
 
 Exit codes: 0 when the command did what it says, 1 when what it showed is not as it should be, 2
 with one line on standard error when the input was wrong. Only some commands import torch.
@@ -55,7 +55,13 @@ def _parser() -> argparse.ArgumentParser:
     what.add_argument("--against", metavar="VERSION", help="list what differs from that torch")
     report = commands.add_parser("report", help="patch an object and say what was mended")
     report.add_argument("target", metavar="MODULE:ATTRIBUTE")
-    report.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    report.add_argument("--all", action="store_true", help="list mended sites however many")
+    form = report.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    form.add_argument("--html", action="store_true", help="print a page of HTML")
+    listing = commands.add_parser("dis", help="print bytecode before and after, side by side")
+    listing.add_argument("target", metavar="MODULE:ATTRIBUTE")
+    listing.add_argument("--html", action="store_true", help="print a report with it, as HTML")
     why = commands.add_parser("why", help="compile and call an object; say why it was traced anew")
     _add_call(why)
     explain = commands.add_parser(
@@ -123,15 +129,33 @@ def _load(target: str) -> object:
         raise _InputError(_first_line(error)) from error
 
 
-def _report(target: str) -> Report:
+def _report(target: str, *, bytecode: bool = False) -> Report:
     subject = _load(target)
     import bcmend  # takes long: only once the target is known to exist
 
     try:
         with bcmend.patched(subject, policy=bcmend.Policy(mend="ahead")):
-            return bcmend.report(subject, ahead=True)
+            return bcmend.report(subject, ahead=True, bytecode=bytecode)
     except BcmendError as error:
         raise _InputError(f"cannot patch {target}: {_first_line(error)}") from error
+
+
+def _print_report(parsed: argparse.Namespace) -> None:
+    found = _report(parsed.target)
+    if parsed.html:
+        print(found.to_html())
+    elif parsed.all:
+        print(found.to_text(every=True))
+    else:
+        _show(found, as_json=parsed.json)
+
+
+def _print_bytecode(parsed: argparse.Namespace) -> None:
+    found = _report(parsed.target, bytecode=True)
+    if parsed.html:
+        print(found.to_html())
+    else:
+        print("\n\n".join(map(str, found.bytecode)) or "bcmend writes no new bytecode for it")
 
 
 def _call(target: str, call: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
@@ -278,7 +302,9 @@ def _dispatch(arguments: Sequence[str] | None) -> int:
         return _CALLS[parsed.command](parsed)
     match parsed.command:
         case "report":
-            _show(_report(parsed.target), as_json=parsed.json)
+            _print_report(parsed)
+        case "dis":
+            _print_bytecode(parsed)
         case "scan":
             scanned = _scan(parsed.paths)
             _show(scanned, as_json=parsed.json)

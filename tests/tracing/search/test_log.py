@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 import bcmend
 from bcmend.patching import site_records
-from bcmend.reports.site_report import Report, Retrace
+from bcmend.reports.outcomes import Retrace
+from bcmend.reports.site_report import Report
 from bcmend.tracing.search import log
 
 X = torch.linspace(-1, 1, 4)
@@ -109,14 +110,15 @@ def test_what_a_report_says() -> None:
     assert str(report).splitlines()[2:] == [
         "",
         "2 traces given up",
-        "  b.py:7  f          why",
-        "  c.py:?  long.name  so",
+        "  /a/b.py:7  f          why",
+        "  /a/c.py:?  long.name  so",
     ]
     assert report.to_dict()["retraces"] == [
-        {"file": "/a/b.py", "line": 7, "function": "f", "reason": "why"},
-        {"file": "/a/c.py", "line": None, "function": "long.name", "reason": "so"},
+        {"file": "/a/b.py", "line": 7, "function": "f", "reason": "why", "stays": False},
+        {"file": "/a/c.py", "line": None, "function": "long.name", "reason": "so", "stays": False},
     ]
-    assert "<pre>2 traces given up\n  b.py:7  f          why\n" in report.to_html()
+    assert "<summary>2 traces given up</summary>" in report.to_html()
+    assert '<td class="place">/a/b.py:7</td>' in report.to_html()
     assert "2 traces given up" in str(report.__rich__().caption)
     bare = Report("f", (), 1, 1)
     assert "given up" not in f"{bare}{bare.to_html()}{bare.__rich__().caption}"
