@@ -7,7 +7,6 @@ import linecache
 import os
 import site
 import sysconfig
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
 
@@ -43,6 +42,8 @@ def package_of(file: str) -> str:
     installed = _installed_path(file)
     if installed is None:
         return ""
+    from importlib.metadata import PackageNotFoundError, version  # which takes long
+
     name = Path(installed).parts[0].removesuffix(".py")
     try:
         return f"{name} {version(name)}"

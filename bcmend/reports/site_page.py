@@ -26,7 +26,7 @@ def stops(found: Sequence[Retrace]) -> Iterator[str]:
 def sites(found: Sequence[SiteRecord]) -> Iterator[str]:
     """Yield the sites: for each status a heading, and groups that can be folded."""
     if found:
-        yield "<p class=soft>The name in small print at each site is what Policy(off=...) takes.</p>"
+        yield "<p class=soft>In small print: the name of a site, as Policy(off=...) takes it.</p>"
     by_status: dict[str, list[SiteRecord]] = {status: [] for status in page.LEGEND}
     for site in found:
         by_status.setdefault(site.status, []).append(site)

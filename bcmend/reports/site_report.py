@@ -10,8 +10,6 @@ from html import escape
 from typing import TYPE_CHECKING, Final
 
 from bcmend.reasons import REASONS, Reason
-from bcmend.reports import site_page
-from bcmend.reports.bytecode_pair import CodePair
 from bcmend.reports.outcomes import Retrace, SiteRecord
 from bcmend.reports.page import LEGEND, counts, facts, legend, named, page
 from bcmend.reports.places import shown_path, shown_place, source_line
@@ -19,6 +17,8 @@ from bcmend.reports.texts import aligned, plural, rich_table
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+    from bcmend.reports.bytecode_pair import CodePair
 
 _STATUSES: Final = ("mended", "planned", "refused", "withdrawn")
 _COLUMNS: Final = ("status", "kind", "line", "function", "how or why")
@@ -134,6 +134,8 @@ class Report:
 
     def to_html(self) -> str:
         """Return the report as one HTML page that needs no other file."""
+        from bcmend.reports import site_page  # which few need
+
         numbers = {"breaks": len(self.still_breaking), **self.counts}
         shown = {status: numbers[status] for status in [*LEGEND, *numbers] if numbers.get(status)}
         body = [
