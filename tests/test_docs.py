@@ -35,9 +35,15 @@ def test_what_is_not_there_is_found() -> None:
 
 def test_every_page_is_linked_from_another() -> None:
     texts = {page: page.read_text(encoding="utf-8") for page in PAGES}
-    for page in PAGES[1:]:
+    for page in [each for each in PAGES[1:] if each.name != "index.md"]:
         others = (text for other, text in texts.items() if other != page)
         assert any(f"{page.name}" in text for text in others), page.name
+
+
+def test_every_page_is_in_the_menu_once() -> None:
+    menu = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
+    listed = re.findall(r": (\w+\.md)$", menu, re.MULTILINE)
+    assert sorted(listed) == sorted(page.name for page in PAGES[1:])
 
 
 def test_all_name_the_layers_of_tracing_in_the_same_order() -> None:
