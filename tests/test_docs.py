@@ -46,6 +46,19 @@ def test_every_page_is_in_the_menu_once() -> None:
     assert sorted(listed) == sorted(page.name for page in PAGES[1:])
 
 
+def test_each_deviation_is_pinned_by_a_test() -> None:
+    page = (ROOT / "docs" / "deviations.md").read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if line.startswith("| ")]
+    cells = [row.rpartition(" | ")[2] for row in rows if not row.endswith("| test |")]
+    usual = ROOT / "tests" / "integration" / "test_deviations.py"
+    for cell in cells:
+        others = re.findall(r"`(test_\w+\.py)`", cell)
+        files = [file for name in others for file in ROOT.glob(f"tests/**/{name}")] or [usual]
+        names = re.findall(r"`(test_\w+)`", cell)
+        source = "".join(file.read_text(encoding="utf-8") for file in files)
+        assert names and [each for each in names if f"def {each}(" not in source] == [], cell
+
+
 def test_all_name_the_layers_of_tracing_in_the_same_order() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     contracts = project["tool"]["importlinter"]["contracts"]
