@@ -256,9 +256,9 @@ def reasons_page() -> str:
     """Return the documentation page of every refusal reason, as Markdown."""
     parts = [
         "# Refusals",
-        "A site that bcmend does not mend stays as it was, an ordinary graph break. The report says "
-        "so under *left as it was*, or under *withdrawn* if the site was mended at first, and names "
-        "one of the reasons below. This page is the output of `python -m bcmend reasons`.",
+        "A site that bcmend does not mend stays as it was, an ordinary graph break. The report "
+        "says so under *left as it was*, or under *withdrawn* if the site was mended at first, and "
+        "names one of the reasons below. This page is the output of `python -m bcmend reasons`.",
     ]
     for found in REASONS.values():
         parts += [f"## {found.slug}", found.meaning, f"*What to do:* {found.hint}"]
