@@ -329,7 +329,12 @@ def _dispatch(arguments: Sequence[str] | None) -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code; `arguments` defaults to those of `sys.argv`."""
     try:
-        return _dispatch(arguments)
+        status = _dispatch(arguments)
+        sys.stdout.flush()
+        return status
     except _InputError as error:
         print(f"bcmend: error: {error}", file=sys.stderr)
         return _USAGE_ERROR
+    except BrokenPipeError:  # whoever reads has read enough, such as `head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0

@@ -157,6 +157,17 @@ def test_the_module_runs_the_command_line():
     assert done.stderr.startswith("bcmend: error: ")
 
 
+def test_a_reader_may_stop_reading(model_module):
+    command = [sys.executable, "-m", "bcmend", "reasons"]
+    started = subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    started.stdout.close()
+    assert started.stderr.read() == ""
+    assert started.wait() == 0
+    started.stderr.close()
+
+
 def test_the_demo_says_what_is_missing(monkeypatch, capsys):
     pytest.importorskip("torch")
     monkeypatch.setitem(sys.modules, "transformers", None)

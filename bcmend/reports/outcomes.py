@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from bcmend.reports.texts import plural
 
@@ -62,3 +64,13 @@ class Retrace:
     function: str
     reason: str
     stays: bool = False
+
+
+def counted(retraces: Iterable[Retrace]) -> list[tuple[Retrace, int]]:
+    """Return each trace that was given up at its place for its reason, and how often it was."""
+    return list(Counter(replace(each, stays=False) for each in retraces).items())
+
+
+def times(count: int) -> str:
+    """Return how often something was, in brackets; empty for once."""
+    return f" ({count} times)" if count > 1 else ""

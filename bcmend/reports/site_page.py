@@ -9,7 +9,7 @@ from typing import Final
 from bcmend.reasons import REASONS
 from bcmend.reports import page
 from bcmend.reports.bytecode_pair import CodePair, by_line
-from bcmend.reports.outcomes import Retrace, SiteRecord
+from bcmend.reports.outcomes import Retrace, SiteRecord, counted, times
 from bcmend.reports.places import shown_path, shown_place, source_line
 
 #: Up to how many sites of one status are shown unfolded.
@@ -95,8 +95,8 @@ def given_up(retraces: Sequence[Retrace]) -> Iterator[str]:
     count = f"{len(retraces)} trace{'s' * (len(retraces) > 1)} given up"
     rows = "".join(
         f'<tr><td class="place">{escape(shown_place(each.file, each.line))}</td>'
-        f"<td><code>{escape(each.function)}</code></td><td>{escape(each.reason)}</td></tr>"
-        for each in retraces
+        f"<td><code>{escape(each.function)}</code></td><td>{escape(each.reason + times(count))}</td></tr>"
+        for each, count in counted(retraces)
     )
     explained = (
         "<p class=soft>After each of them the code was traced again, or the call was made in plain "

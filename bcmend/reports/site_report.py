@@ -10,7 +10,7 @@ from html import escape
 from typing import TYPE_CHECKING, Final
 
 from bcmend.reasons import REASONS, Reason
-from bcmend.reports.outcomes import Retrace, SiteRecord
+from bcmend.reports.outcomes import Retrace, SiteRecord, counted, times
 from bcmend.reports.page import LEGEND, counts, facts, legend, named, page
 from bcmend.reports.places import shown_path, shown_place, source_line
 from bcmend.reports.texts import aligned, plural, rich_table
@@ -235,7 +235,10 @@ def _retraced(retraces: tuple[Retrace, ...]) -> list[str]:
     """Return the lines of the text that list traces which were given up."""
     if not retraces:
         return []
-    rows = [(shown_place(each.file, each.line), each.function, each.reason) for each in retraces]
+    rows = [
+        (shown_place(each.file, each.line), each.function, each.reason + times(count))
+        for each, count in counted(retraces)
+    ]
     return [
         "",
         f"{plural(len(retraces), 'trace')} given up",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -92,6 +94,21 @@ def test_records_go_when_the_object_is_patched_anew() -> None:
         torch._dynamo.reset()
 
 
+def test_a_break_that_nothing_mends_stays() -> None:
+    def program(x: Tensor) -> Tensor:
+        y = x + 1 if x.sum() > 0 else x
+        torch._dynamo.graph_break()
+        return y * 2
+
+    bcmend.patch(program)
+    assert torch.equal(torch.compile(program, backend="eager")(X), program(X))
+    report = bcmend.report(program)
+    (stop,) = report.still_breaking
+    assert stop.line == _line(program, "graph_break()") and stop.function == program.__qualname__
+    assert [site.status for site in report.sites] == ["mended"]
+    bcmend.unpatch(program)
+
+
 def test_records_of_one_place_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log, "_KEPT", 2)
     code = _halved.__code__
@@ -105,7 +122,10 @@ def test_records_of_one_place_are_limited(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_what_a_report_says() -> None:
-    retraces = (Retrace("/a/b.py", 7, "f", "why"), Retrace("/a/c.py", None, "long.name", "so"))
+    first = Retrace("/a/b.py", 7, "f", "why")
+    twice = Report("f", (), 1, 1, retraces=(first, replace(first, stays=True)))
+    assert "  /a/b.py:7  f  why (2 times)" in str(twice).splitlines()
+    retraces = (first, Retrace("/a/c.py", None, "long.name", "so"))
     report = Report("f", (), 1, 1, retraces=retraces)
     assert str(report).splitlines()[2:] == [
         "",
