@@ -223,6 +223,16 @@ def test_html_is_one_closed_page_with_a_row_per_site(count: int) -> None:
     assert page.tags.count("li") == count + (count > 0), "one for the box with their number"
 
 
+def test_many_sites_are_folded_in_groups_with_the_reason_in_view() -> None:
+    few = _report(*_many(5), REFUSED).to_html()
+    assert few.count("<details open>") == few.count("<details") == 2
+    sites = (replace(REFUSED, line=line, name=f"site {line}") for line in range(500))
+    many = _report(*sites, *_many(500)).to_html()
+    assert "<details open>" not in many and many.count("<details>") == 2
+    summary = many.partition("<summary>")[2].partition("</summary>")[0]
+    assert "arms-differ" in summary and REASONS["arms-differ"].meaning in summary
+
+
 def test_html_escapes_what_the_program_is_called() -> None:
     script = "<script>alert('&')</script>"
     hostile = replace(REFUSED, name=script, file=script, function=script, detail=script)

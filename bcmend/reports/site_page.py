@@ -95,7 +95,8 @@ def given_up(retraces: Sequence[Retrace]) -> Iterator[str]:
     count = f"{len(retraces)} trace{'s' * (len(retraces) > 1)} given up"
     rows = "".join(
         f'<tr><td class="place">{escape(shown_place(each.file, each.line))}</td>'
-        f"<td><code>{escape(each.function)}</code></td><td>{escape(each.reason + times(count))}</td></tr>"
+        f"<td><code>{escape(each.function)}</code></td>"
+        f"<td>{escape(each.reason + times(count))}</td></tr>"
         for each, count in counted(retraces)
     )
     explained = (
