@@ -197,10 +197,8 @@ def place(
             del sys.modules[name]
 
 
-@pytest.mark.parametrize("page", WITH_PYTHON, ids=lambda page: page.name)
-def test_the_code_of_a_page_runs(
-    page: Path, place: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def _run(page: Path, place: Path) -> None:
+    """Run what can be run of a page, in the order in which it stands."""
     module = ModuleType(f"page_{page.stem}")
     sys.modules[module.__name__] = module
     files, blocks = set(), _blocks(page)
@@ -216,8 +214,31 @@ def test_the_code_of_a_page_runs(
             for command in commands_of(block.text):
                 if can_be_run(command, files):
                     assert cli.main(command[3:]) == 0, command
-    assert "Traceback" not in capsys.readouterr().err
     del sys.modules[module.__name__]
+
+
+@pytest.mark.parametrize("page", WITH_PYTHON, ids=lambda page: page.name)
+def test_the_code_of_a_page_runs(
+    page: Path, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _run(page, place)
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_the_report_in_the_readme_is_what_its_code_prints(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All but the versions, and the place: there the code is a file of its own."""
+    page, *_ = PAGES
+    _run(page, place)
+    printed = _without_places(capsys.readouterr().out)
+    (sample,) = [each.text for each in _blocks(page) if each.text.startswith("bcmend: Net\n")]
+    assert _without_places(sample) in printed
+
+
+def _without_places(report: str) -> str:
+    kept = [line for line in report.splitlines() if not re.match(r"versions |  \S+\.py$", line)]
+    return "\n".join(re.sub(r"^ +(\S+\.py:)?\d+ +", "", line) for line in kept)
 
 
 def test_blocks_are_found_with_what_they_are() -> None:
