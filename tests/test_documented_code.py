@@ -172,7 +172,7 @@ def test_commands_are_those_that_there_are(page: Path) -> None:
             for command in commands_of(block.text):
                 check_command(command)
         else:  # output may begin with the command that it is of
-            for line in re.findall(r"^\$ (python -m bcmend .*)$", block.text, re.MULTILINE):
+            for line in re.findall(r"^\$ (python -m .*)$", block.text, re.MULTILINE):
                 for command in commands_of(line):
                     check_command(command)
 
