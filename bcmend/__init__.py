@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         UnsupportedObject,
         UntestedTorch,
     )
+    from bcmend.installation import install, uninstall
     from bcmend.policy import Policy
     from bcmend.reports.explanation import Explanation
     from bcmend.reports.search_report import Why
@@ -64,11 +65,13 @@ __all__ = [
     "cache_key",
     "compile",
     "explain",
+    "install",
     "patch",
     "patched",
     "register_output",
     "register_substitute",
     "report",
+    "uninstall",
     "unpatch",
     "verify",
     "why",
@@ -83,6 +86,8 @@ _HOMES = {
     "Verdict": "bcmend.reports.verdict",
     "Why": "bcmend.reports.search_report",
     "explain": "bcmend.trials.explaining",
+    "install": "bcmend.installation",
+    "uninstall": "bcmend.installation",
     "verify": "bcmend.trials.verifying",
 }
 

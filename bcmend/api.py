@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import logging
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -17,7 +18,7 @@ import torch
 
 from bcmend import releases
 from bcmend.errors import PolicyError, UntestedTorch
-from bcmend.knowledge import output_callables, own_code, replaced_calls
+from bcmend.knowledge import opt_out, output_callables, own_code, replaced_calls
 from bcmend.knowledge.qualified_names import identity
 from bcmend.patching.reach import reach
 from bcmend.patching.subject import module_of, path_of, title_of, uncompiled
@@ -26,6 +27,8 @@ from bcmend.reports.search_report import Why
 from bcmend.reports.site_report import Report
 
 Subject = TypeVar("Subject")
+
+_LOG: Final = logging.getLogger("bcmend")
 
 
 def patch(obj: Subject, *, policy: Policy | None = None) -> Subject:
@@ -49,7 +52,7 @@ def patch(obj: Subject, *, policy: Policy | None = None) -> Subject:
         PolicyError: ``policy`` is no ``Policy``. Nothing is changed.
         MissingInTorch: the running torch lacks methods that bcmend replaces. Nothing is changed.
     """
-    _install(obj, _policy(policy), _owner(obj), _holder(obj))
+    _install(obj, policy_of(policy), _owner(obj), _holder(obj))
     return obj
 
 
@@ -74,7 +77,7 @@ class _Owner:
 def patched(obj: Subject, *, policy: Policy | None = None) -> Iterator[Subject]:
     """Mend ``obj`` for the length of a ``with`` block. Arguments as for ``patch``."""
     owner = _Owner()
-    _install(obj, _policy(policy), id(owner), owner)
+    _install(obj, policy_of(policy), id(owner), owner)
     try:
         yield obj
     finally:
@@ -90,7 +93,7 @@ def cache_key(policy: Policy | None = None) -> str:
     Raises:
         PolicyError: ``policy`` is no ``Policy``.
     """
-    chosen = _policy(policy)
+    chosen = policy_of(policy)
     fields = {name: getattr(chosen, name) for name in chosen.__dataclass_fields__}
     text = repr({**fields, "off": sorted(fields["off"])})
     return f"{own_code.code_key()} torch {torch.__version__} {sha256(text.encode()).hexdigest()}"
@@ -156,7 +159,7 @@ def report(
     Raises:
         UnsupportedObject: ``obj`` is nothing that could be patched.
     """
-    chosen = _policy(policy)
+    chosen = policy_of(policy)
     name = title_of(obj)
     reached = {id(each.function): each.function for each in reach(obj, chosen)}
     if not is_used():
@@ -199,6 +202,17 @@ def why(obj: object) -> Why:
     return Why(name, site_records.traces(map(TABLE.as_written, functions)))
 
 
+def is_patched(obj: object) -> bool:
+    """Return whether ``patch`` was called with ``obj``, and ``unpatch`` not since.
+
+    Raises:
+        UnsupportedObject: ``obj`` is nothing that could be patched.
+    """
+    path_of(obj)
+    waiting = sys.modules.get("bcmend.patching.waiting")
+    return waiting is not None and bool(waiting.is_known(_owner(obj)))
+
+
 def is_anything_patched() -> bool:
     """Return whether any object of this process is patched, or waits until Dynamo stops in it."""
     waiting, table = (sys.modules.get(f"bcmend.patching.{name}") for name in ("waiting", "table"))
@@ -220,9 +234,10 @@ def _waits(owner: int) -> bool:
 
 
 def _install(obj: object, policy: Policy, owner: int, holder: object) -> None:
-    path_of(obj)
+    name = title_of(obj)
     if not is_used():
         return
+    _LOG.info("patch: %s, with %s", name, policy)
     if policy.mend == "on-demand":
         _have_wait(obj, owner, holder, policy=policy)
     elif not _waits(owner):
@@ -269,7 +284,8 @@ def _install_ahead(obj: object, owner: int, holder: object, *, policy: Policy) -
     entries = frozenset(map(id, _entries(subject, _modules(subject))))
     # What waited is read where Dynamo stops in it, in whosever code.
     stopped = policy.mend == "on-demand"
-    installer.install(found, policy, owner=owner, entries=entries, stopped=stopped)
+    changed = installer.install(found, policy, owner=owner, entries=entries, stopped=stopped)
+    _LOG.info("%d functions are reached, %d have new bytecode", len(functions), changed)
 
 
 def _remove(owner: int | None) -> None:
@@ -286,6 +302,9 @@ def is_used() -> bool:
 
     Raises ``UntestedTorch`` instead if the environment says so.
     """
+    if opt_out.is_process_off():
+        _LOG.info("%s=0 in the environment: nothing is mended in this process", opt_out.VARIABLE)
+        return False
     if releases.is_tested():
         return True
     if releases.is_an_error():
@@ -323,7 +342,8 @@ def _owner(obj: object) -> int:
     return identity(uncompiled(obj))
 
 
-def _policy(policy: object) -> Policy:
+def policy_of(policy: object) -> Policy:
+    """Return a policy, for ``None`` the default. Raises ``PolicyError`` for anything else."""
     if policy is None:
         return DEFAULT
     if not isinstance(policy, Policy):

@@ -1,4 +1,4 @@
-"""The command line: `demo`, `report`, `dis`, `explain`, `verify`, `why`, `scan`, `doctor`, pages.
+"""The command line: each command of `bcmend` and of `python -m bcmend`.
 
 Exit codes: 0 when the command did what it says, 1 when what it showed is not as it should be, 2
 with one line on standard error when the input was wrong. Only some commands import torch.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import importlib.util
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -84,6 +85,14 @@ def _parser() -> argparse.ArgumentParser:
     paths = "a .py or .pyc file, a .whl or .zip archive of them, or a folder"
     scan.add_argument("paths", metavar="PATH", nargs="+", help=paths)
     scan.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    run = commands.add_parser(
+        "run",
+        help="run a script in which all that torch.compile is given is mended",
+        usage="bcmend run (SCRIPT | -m MODULE) [ARGUMENTS ...]",
+    )
+    run.add_argument("-m", dest="is_module", action="store_true", help="run a module by its name")
+    run.add_argument("script", metavar="SCRIPT")
+    run.add_argument("arguments", metavar="ARGUMENTS", nargs=argparse.REMAINDER)
     commands.add_parser("reasons", help="print every refusal reason as a Markdown page")
     commands.add_parser("substitutes", help="print what stands in for which calls, in Markdown")
     return parser
@@ -140,7 +149,7 @@ def _report(target: str, *, bytecode: bool = False) -> Report:
         raise _InputError(f"cannot patch {target}: {_first_line(error)}") from error
 
 
-def _print_report(parsed: argparse.Namespace) -> None:
+def _print_report(parsed: argparse.Namespace) -> int:
     found = _report(parsed.target)
     if parsed.html:
         print(found.to_html())
@@ -148,14 +157,16 @@ def _print_report(parsed: argparse.Namespace) -> None:
         print(found.to_text(every=True))
     else:
         _show(found, as_json=parsed.json)
+    return 0
 
 
-def _print_bytecode(parsed: argparse.Namespace) -> None:
+def _print_bytecode(parsed: argparse.Namespace) -> int:
     found = _report(parsed.target, bytecode=True)
     if parsed.html:
         print(found.to_html())
     else:
         print("\n\n".join(map(str, found.bytecode)) or "bcmend writes no new bytecode for it")
+    return 0
 
 
 def _call(target: str, call: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
@@ -170,6 +181,27 @@ def _call(target: str, call: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]
         return subject, *eval(f"(lambda *a, **k: (a, k))({call})", names)
     except Exception as error:  # code of the user, which may raise anything
         raise _InputError(f"cannot make a call of {target}: {_first_line(error)}") from error
+
+
+def _run(parsed: argparse.Namespace) -> None:
+    name = parsed.script
+    if not parsed.is_module and not os.path.exists(name):
+        raise _InputError(f"there is no script {name!r}; to run a module, write: -m {name}")
+    if parsed.is_module and not _is_importable(name):
+        raise _InputError(f"there is no module {name!r}")
+    from bcmend import scripts
+
+    scripts.run([name, *parsed.arguments], is_module=parsed.is_module)
+
+
+def _is_importable(name: str) -> bool:
+    sys.path.insert(0, os.getcwd())
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ImportError:
+        return False
+    finally:
+        sys.path.pop(0)
 
 
 def _explain(parsed: argparse.Namespace) -> int:
@@ -219,8 +251,14 @@ def _why(parsed: argparse.Namespace) -> int:
     return 0
 
 
-#: The commands that call an object.
-_CALLS: Final = {"explain": _explain, "verify": _verify, "why": _why}
+#: The commands that are about an object.
+_OF_OBJECTS: Final = {
+    "report": _print_report,
+    "dis": _print_bytecode,
+    "explain": _explain,
+    "verify": _verify,
+    "why": _why,
+}
 
 
 def _scan(paths: Sequence[str]) -> Scan:
@@ -299,19 +337,17 @@ def _against(version: str) -> Iterator[str]:
 
 def _dispatch(arguments: Sequence[str] | None) -> int:
     parsed = _parser().parse_args(arguments)
-    if parsed.command in _CALLS:
-        return _CALLS[parsed.command](parsed)
+    if parsed.command in _OF_OBJECTS:
+        return _OF_OBJECTS[parsed.command](parsed)
     match parsed.command:
-        case "report":
-            _print_report(parsed)
-        case "dis":
-            _print_bytecode(parsed)
         case "scan":
             scanned = _scan(parsed.paths)
             _show(scanned, as_json=parsed.json)
             return 0 if scanned.is_complete else 1
         case "doctor":
             return _doctor(is_live=parsed.live, against=parsed.against)
+        case "run":
+            _run(parsed)
         case "reasons":
             print(reasons_page(), end="")
         case "substitutes":

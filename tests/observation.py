@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 import bcmend
-from bcmend.trials.muted import Stream, torch_writes_nothing
+from bcmend.trials.muted import Stream, is_of_compilers, torch_writes_nothing
 from tests.freezing import Frozen, aliases, freeze, frozen_differences, tensors_in
 
 _COMPILER: Final = (f"{Path(torch.__file__).parent}/", f"{Path(bcmend.__file__).parent}/", "<")
@@ -71,7 +71,7 @@ class _Handler(logging.Handler):
         self._events = events
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.name.partition(".")[0] == "torch":
+        if is_of_compilers(record.name):
             return
         where = (record.pathname, record.lineno, record.funcName)
         shown: tuple[str, ...] = ()

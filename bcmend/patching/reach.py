@@ -20,6 +20,7 @@ from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, Final, NamedTuple
 
 from bcmend.bytecode.names_used import has_assertion
+from bcmend.knowledge import opt_out
 from bcmend.knowledge.static_lookup import (
     ancestors,
     attributes,
@@ -422,7 +423,8 @@ class _Walk:
     def _touches_function(self, function: FunctionType) -> bool:
         # Where the code was made counts: functools.wraps copies `__module__` from what is wrapped.
         name = dict.get(function.__globals__, "__name__")
-        return self._touches_name(name if type(name) is str else "")
+        is_touched = self._touches_name(name if type(name) is str else "")
+        return is_touched and not opt_out.is_function_off(function)
 
     def _touches_class(self, cls: type) -> bool:
         return self._touches_name(namespace(cls).get("__module__"))

@@ -10,8 +10,10 @@ from types import CodeType, FunctionType
 from typing import Final
 
 from bcmend.bytecode.decode import decode
+from bcmend.bytecode.names_used import code_objects
 from bcmend.bytecode.opcodes import row
 from bcmend.names import SPLIT
+from bcmend.patching import site_records
 from bcmend.patching.installer import (
     install,
     install_one,
@@ -73,6 +75,19 @@ class Retracer(Patcher):
 
     def is_named_elsewhere(self, name: str, code: CodeType) -> bool:
         return TABLE.is_named_elsewhere(name, code)
+
+    def refusal_at(self, code: CodeType, line: int) -> tuple[str, str] | None:
+        with TABLE.lock:
+            holders = [
+                (function, patched.policy)
+                for function, patched in TABLE.alive()
+                if any(each is code for each in code_objects(patched.original))
+            ]
+            for function, policy in holders:
+                for each in site_records.site_records([function], policy):
+                    if each.refusal is not None and each.line == line:
+                        return each.refusal, each.detail
+            return None
 
     def source_of(self, code: CodeType) -> CodeType:
         found = TABLE.owners_of(code)

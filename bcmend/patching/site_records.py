@@ -7,7 +7,7 @@ import platform
 from collections.abc import Iterable, Sequence
 from importlib import import_module
 from types import CodeType, FunctionType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
@@ -16,14 +16,15 @@ from bcmend.names import SPLIT
 from bcmend.patching.installer import analysed
 from bcmend.patching.table import TABLE
 from bcmend.policy import DEFAULT, Policy
-from bcmend.reports.bytecode_pair import CodePair, pairs_of
 from bcmend.reports.outcomes import Retrace, SiteRecord
-from bcmend.reports.places import package_of
 from bcmend.reports.search_report import FindingRecord, TraceRecord
 from bcmend.rewrite.sites.plan import Refusal, Site
 from bcmend.tracing.search import log
 from bcmend.tracing.search.assumptions import Claim, Finding
 from bcmend.tracing.sites import site_table
+
+if TYPE_CHECKING:
+    from bcmend.reports.bytecode_pair import CodePair
 
 
 def site_records(functions: Sequence[FunctionType], policy: Policy) -> tuple[SiteRecord, ...]:
@@ -108,6 +109,8 @@ def _breaks_since(trace: log.Trace) -> bool:
 
 def bytecode(functions: Iterable[FunctionType]) -> tuple[CodePair, ...]:
     """Return the functions that were written anew for their sites, before and after."""
+    from bcmend.reports.bytecode_pair import pairs_of  # which few need
+
     found = [TABLE.of(each) for each in functions]
     written = [each for each in found if each is not None and each.mended.has_lowerings]
     pairs = (pairs_of(each.original, each.mended.body) for each in written)
@@ -124,6 +127,8 @@ class Circumstances(NamedTuple):
 
 def circumstances(functions: Iterable[FunctionType], policy: Policy) -> Circumstances:
     """Return versions, policy and installed packages of functions, of which some are patched."""
+    from bcmend.reports.places import package_of
+
     patched = [found for each in functions if (found := TABLE.of(each)) is not None]
     policies = dict.fromkeys(each.policy for each in patched) or {policy: None}
     versions = (

@@ -11,6 +11,7 @@ execution does, or holds for one value of a number.
 
 from __future__ import annotations
 
+import logging
 import sys
 import threading
 import time
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from bcmend.patching.table import Patched
     from bcmend.tracing.search.assumptions import Finding
 
+_LOG: Final = logging.getLogger("bcmend")
 _FAILURES: Final = (compat.TorchDynamoException, compat.GuardOnDataDependentSymNode, IndexError)
 
 
@@ -264,7 +266,9 @@ def _note_stop(code: CodeType, error: BaseException, seconds: float = 0.0) -> Fi
     from bcmend.tracing.search.assumptions import Claim, Finding
     from bcmend.tracing.sites import body_states
 
-    reason = log.note(code, error, seconds).reason
+    trace = log.note(code, error, seconds)
+    reason = trace.reason
+    _LOG.info("Dynamo stops at %s:%s (%s): the code is mended", trace.file, trace.line, reason)
     found = Finding(Claim.CAPTURED, body_states.state_of(code), evidence=reason)
     log.add_finding(found)
     return found

@@ -15,6 +15,7 @@ from types import CodeType, FunctionType
 from typing import Final
 
 from bcmend.bytecode.names_used import code_objects
+from bcmend.knowledge import opt_out
 from bcmend.patching.subject import module_of
 from bcmend.policy import Policy
 from bcmend.rewrite.mended import Mended
@@ -251,8 +252,8 @@ class Table:
 
 
 def touches(policy: Policy, function: FunctionType) -> bool:
-    """Return whether a policy lets the code of a function be rewritten."""
-    return policy.touches(module_of(function))
+    """Return whether a policy, and its source, let the code of a function be rewritten."""
+    return policy.touches(module_of(function)) and not opt_out.is_function_off(function)
 
 
 def _names(code: CodeType, name: str) -> bool:

@@ -10,6 +10,7 @@ from types import CodeType
 from bcmend.analysis.facts import Facts
 from bcmend.bytecode.instructions import decoded_index
 from bcmend.bytecode.opcodes import row
+from bcmend.knowledge import opt_out
 from bcmend.names import SPLIT
 from bcmend.rewrite.decisions import Decision
 from bcmend.rewrite.mended import Context
@@ -25,6 +26,7 @@ def named_plan(
 ) -> Plan:
     """Return the plan for one code object, with a name for every site."""
     prefix = f"{context.module}.{code.co_qualname}"
+    lines_off = opt_out.lines_off(code.co_filename, context.names)
     sites = []
     for index, kind, decision in decisions:
         instruction = facts.instructions[index]
@@ -35,6 +37,8 @@ def named_plan(
             name = f"{name}#{names[name]}"
         if context.policy.is_off(name):
             decision = Refusal("switched-off")
+        elif line in lines_off:
+            decision = Refusal("switched-off", "by a comment in the source")
         name = context.key_for(name, code)
         inside = _inside(facts, decision)
         sites.append(Site(name, kind, index, line, instruction.offset, decision, inside))

@@ -16,6 +16,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from bcmend import api
+from bcmend.dynamo import compilations
 from bcmend.dynamo.breaks.noted_breaks import Break, noted_breaks
 from bcmend.errors import TrialError
 from bcmend.reports.site_report import Report
@@ -154,7 +155,8 @@ def compiled(obj: Any, backend: Any, *, is_mended: bool, **options: Any) -> Any:
         if is_mended:
             return api.compile(obj, backend=backend, **options)
         api.unpatch()
-        return torch.compile(obj, backend=backend, **options)
+        with compilations.without():
+            return torch.compile(obj, backend=backend, **options)
     except RuntimeError as error:  # of a back end that torch does not know
         raise TrialError(str(error).strip().partition("\n")[0]) from error
 

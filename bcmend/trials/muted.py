@@ -23,8 +23,9 @@ class Stream(io.TextIOBase):
         return len(text)
 
 
-def is_of_torch(logger: str) -> bool:
-    return logger.partition(".")[0] == "torch"
+def is_of_compilers(logger: str) -> bool:
+    """Return whether a logger is torch's or bcmend's own."""
+    return logger.partition(".")[0] == "torch" or logger == "bcmend"
 
 
 @contextmanager
@@ -34,7 +35,7 @@ def torch_writes_nothing() -> Iterator[None]:
     handlers = {
         handler: None
         for name, each in known.items()
-        if is_of_torch(name)
+        if is_of_compilers(name)
         for handler in getattr(each, "handlers", ())
     }
     for each in handlers:

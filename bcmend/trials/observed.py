@@ -24,7 +24,7 @@ from bcmend.reports.outcomes import SiteRecord
 from bcmend.trials.apart import Subject
 from bcmend.trials.calls import Caller, compiled
 from bcmend.trials.frozen import Freezer, Frozen
-from bcmend.trials.muted import Stream, is_of_torch, torch_writes_nothing
+from bcmend.trials.muted import Stream, is_of_compilers, torch_writes_nothing
 
 #: The aspects of a call, in the order in which they are compared.
 ASPECTS: Final = (
@@ -217,7 +217,7 @@ class _Handler(logging.Handler):
         self._events = events
 
     def emit(self, record: logging.LogRecord) -> None:
-        if not is_of_torch(record.name):
+        if not is_of_compilers(record.name):
             where = f"{record.funcName}:{record.lineno}"
             self._events.add("log", record.name, record.levelname, record.getMessage(), where)
 
@@ -252,5 +252,5 @@ def _loggers_that_keep_theirs() -> list[logging.Logger]:
     return [
         each
         for name, each in known.items()
-        if isinstance(each, logging.Logger) and not each.propagate and not is_of_torch(name)
+        if isinstance(each, logging.Logger) and not each.propagate and not is_of_compilers(name)
     ]

@@ -18,6 +18,7 @@ from bcmend.bytecode.names_used import origin_of
 from bcmend.delivery import callers, codec
 from bcmend.delivery.records import Buffer, deliver
 from bcmend.dynamo import compat, frames, plain_python
+from bcmend.dynamo.models import translators
 from bcmend.knowledge.interruptions import code_of, entries, is_interruption
 from bcmend.tracing.deopt import (
     eager_rerun,
@@ -27,7 +28,7 @@ from bcmend.tracing.deopt import (
     side_exits,
 )
 from bcmend.tracing.effects import random_draws
-from bcmend.tracing.entry import capture
+from bcmend.tracing.entry import capture, still_breaking
 from bcmend.tracing.numbers import ahead
 from bcmend.tracing.search.assumptions import begin_call
 from bcmend.tracing.search.falsified import Rewritten
@@ -236,6 +237,7 @@ def _compiled(body: FunctionType, arguments: tuple[Any, ...], buffer: Buffer, ca
             if isinstance(error, IndexError) and not capture.is_of_a_compiler(error):
                 raise
             if not whole or _entry_of(body, error) is not None or is_interruption(error):
+                still_breaking.add_to(error)
                 raise
             if numbers and body_states.is_of_the_program(error):
                 buffer.clear()
@@ -244,6 +246,8 @@ def _compiled(body: FunctionType, arguments: tuple[Any, ...], buffer: Buffer, ca
                 frames.count_as_compiled()
                 return result
             next_try = body_states.next_try(state, generation, error)
+            if state.may_break and not translators.wants_one_graph(callback):
+                still_breaking.warn(error)
             buffer.clear()
             if next_try is body_states.Next.PLAINLY:
                 frames.count_as_compiled()

@@ -174,7 +174,7 @@ def _computed(tx: compat.Tracer, wanted: Slice, *, is_known: bool) -> Value | Sl
     if place is None:
         return wanted
     site = site_table.being_traced(tx, frames.resumed(tx.f_code), "numbers", "number")
-    if not site.active or policy.is_off(site.key):
+    if site_table.is_left_alone(site, tx, policy):
         return None
     if place >= len(numbers) or not _is_short(numbers[place]):
         return None

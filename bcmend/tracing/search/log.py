@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -14,6 +15,8 @@ from bcmend.bytecode.names_used import origin_of
 from bcmend.dynamo import compat, frames, hooks
 from bcmend.dynamo.models import methods
 from bcmend.tracing.search.assumptions import Finding, latest_number
+
+_LOG: Final = logging.getLogger("bcmend")
 
 #: How many traces are kept for a code object.
 _KEPT: Final = 100
@@ -118,11 +121,22 @@ def _say_where(trace: Trace, error: BaseException) -> None:
 
 
 def _keep(code: CodeType, trace: Trace) -> None:
+    _tell(trace)
     if not frames.is_of_patched(code) and not trace.reason:
         return  # no report reads it
     traces = _TRACES.setdefault(origin_of(code), [])
     if len(traces) < _KEPT:
         traces.append(trace)
+
+
+def _tell(trace: Trace) -> None:
+    if not _LOG.isEnabledFor(logging.DEBUG):
+        return
+    end = f"given up at {trace.file}:{trace.line}: {trace.reason}" if trace.reason else "captured"
+    _LOG.debug("trace of %s (%.2f s): %s", trace.began, trace.seconds, end)
+    for each in trace.findings:
+        row, why = each.claim.value, f": {each.evidence}" * bool(each.evidence)
+        _LOG.debug("  assumed of %s: %s; not so%s", each.subject.name, row.meaning, why)
 
 
 def _reason(error: BaseException) -> str:

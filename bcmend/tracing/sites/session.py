@@ -43,6 +43,10 @@ class Patcher:
         """Return whether code reached together with ``code``, other than it, names an attribute."""
         return True
 
+    def refusal_at(self, code: CodeType, line: int) -> tuple[str, str] | None:
+        """Return slug and detail of why a site of a line is not mended; ``None`` without one."""
+        return None
+
     def source_of(self, code: CodeType) -> CodeType:
         """Return the original of code that was written; of other code, the code itself."""
         return code

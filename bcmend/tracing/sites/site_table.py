@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable
 from functools import partial
 from types import CodeType
+from typing import Any
 
 from bcmend.bytecode.names_used import origin_of
 from bcmend.dynamo import compat
+from bcmend.knowledge import opt_out
+from bcmend.policy import Policy
 from bcmend.tracing.sites.live_state import RECENT
 from bcmend.tracing.sites.live_state import LiveSite as LiveSite
 from bcmend.tracing.sites.session import SESSION
@@ -65,6 +68,12 @@ def being_traced(tx: compat.Tracer, code: CodeType, what: str, kind: str) -> Liv
         found = LiveSite(key, kind, code, line=tx.lineno)
         register(found)
     return found
+
+
+def is_left_alone(site: LiveSite, tx: Any, policy: Policy) -> bool:
+    """Return whether a site of ``being_traced`` is off: for good, by the policy or by a comment."""
+    lines = opt_out.lines_off(site.origin.co_filename, tx.f_globals)
+    return not site.active or policy.is_off(site.key) or site.line in lines
 
 
 def met_at(places: Container[tuple[str, int | None]]) -> list[tuple[LiveSite, CodeType]]:

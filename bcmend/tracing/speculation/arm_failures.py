@@ -8,13 +8,14 @@ tried before it is relied upon.
 
 from __future__ import annotations
 
+import linecache
 import os
 import traceback
 from enum import Enum, auto
 from types import CodeType, FrameType
 from typing import Final
 
-from bcmend.dynamo import compat
+from bcmend.dynamo import compat, frames
 
 #: Of a graph break where a container has no item at the place that an arm reads. The text of the
 #: exception may show the place, so it is left to eager execution.
@@ -71,6 +72,17 @@ def whether_raised(error: Exception) -> Raised:
     if isinstance(error, compat.TorchDynamoException):
         return Raised.LIKELY if isinstance(error, compat.TorchRuntimeError) else Raised.UNKNOWN
     return Raised.UNKNOWN if _frame_of(error, _FAKE) is None else Raised.LIKELY
+
+
+def words(error: Exception) -> str:
+    """Return what has ended the trace of an arm, and in which line of the program."""
+    first, *_ = str(error).strip().splitlines() or [""]
+    text = f"{type(error).__name__}: {first}"
+    stopped = [each for each in frames.traced_in(error) if frames.is_of_the_program(each.f_code)]
+    if not stopped:
+        return text
+    source = linecache.getline(stopped[-1].f_code.co_filename, stopped[-1].lineno).strip()
+    return f"{text}, at line {stopped[-1].lineno}{f': `{source}`' * bool(source)}"
 
 
 def _is_raised_by_the_program(error: Exception) -> bool:

@@ -329,8 +329,7 @@ def _failure(tx: compat.Tracer, arm: Arm, error: Exception, *, spoiled: bool) ->
             body_states.mend_inside(tx, error)
         else:
             body_states.note_question(tx, error)
-    first = str(error).strip().splitlines()[:1]
-    return ArmFailure(raised, f"{type(error).__name__}: {' '.join(first)}", spoiled)
+    return ArmFailure(raised, arm_failures.words(error), spoiled)
 
 
 @contextmanager

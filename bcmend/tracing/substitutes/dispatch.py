@@ -138,7 +138,7 @@ def _given(
     if row is None or policy is None:
         return PASS
     site = site_table.being_traced(tx, frames.resumed(tx.f_code), "call", "call")
-    if not site.active or policy.is_off(site.key):
+    if site_table.is_left_alone(site, tx, policy):
         return PASS
     call = Call(tx, row.name, owner, tuple(args), dict(kwargs or {}), function, row=row, site=site)
     try:

@@ -78,7 +78,10 @@ class _Worker(threading.Thread):
 
     def run(self) -> None:
         for number in self.numbers:
-            found = self._call(number)
+            try:
+                found: object = self._call(number)
+            except Exception as error:
+                found = f"{type(error).__name__}: {error} {getattr(error, '__notes__', '')}"
             if found != _expected(number):
                 self.wrong.append(f"{number}: {found}")
 

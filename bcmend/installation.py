@@ -1,0 +1,163 @@
+"""Mend whatever is given to ``torch.compile``, by whomever, without a change of their code."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import os
+import sys
+import threading
+import weakref
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from pathlib import Path
+from types import FunctionType, MethodType, ModuleType
+from typing import TYPE_CHECKING, Any, Final
+
+from bcmend.knowledge import opt_out
+
+if TYPE_CHECKING:
+    from bcmend.policy import Policy
+
+_LOG: Final = logging.getLogger("bcmend")
+#: A folder of what Python runs when a process starts.
+STARTUP: Final = str(Path(__file__).parent / "startup")
+#: What was patched by it, so that ``uninstall`` leaves alone what the program has patched.
+_PATCHED: Final[list[weakref.ref[Any]]] = []
+_LOCK: Final = threading.RLock()
+
+
+def install(policy: Policy | None = None) -> None:
+    """Have every object that ``torch.compile`` is given from now on patched first.
+
+    That is what libraries, decorators and ``nn.Module.compile`` compile as well. What cannot be
+    patched is compiled as ever. Installing again replaces the policy.
+
+    Raises:
+        PolicyError: ``policy`` is no ``Policy``. Nothing is changed.
+    """
+    from bcmend import api
+    from bcmend.dynamo import compilations
+
+    chosen = api.policy_of(policy)
+    if not api.is_used():
+        return
+    compilations.listen(lambda obj: _patch(obj, chosen))
+
+
+def uninstall() -> None:
+    """Give ``torch.compile`` back as it was, and unpatch what it has patched since ``install``."""
+    from bcmend import api
+    from bcmend.dynamo import compilations
+
+    compilations.leave()
+    with _LOCK:
+        found = [obj for each in _PATCHED if (obj := each()) is not None]
+        _PATCHED.clear()
+    for each in found:
+        api.unpatch(each)
+
+
+def _patch(obj: Any, policy: Policy) -> None:
+    from bcmend import api
+    from bcmend.errors import BcmendError, UnsupportedObject
+
+    subject = _subject(obj)
+    try:
+        if api.is_patched(subject):
+            return
+        api.patch(subject, policy=policy)
+    except UnsupportedObject as error:
+        _LOG.info("install: compiled as without bcmend: %s", error)
+        return
+    except BcmendError as error:
+        _LOG.warning("bcmend: compiled as without bcmend: %s", error)
+        return
+    with _LOCK:
+        is_bound = isinstance(subject, MethodType)
+        _PATCHED.append(weakref.WeakMethod(subject) if is_bound else weakref.ref(subject))
+
+
+def _subject(obj: Any) -> Any:
+    """Return what stands for an object that is compiled: for a method of a module, the module."""
+    import torch
+
+    if isinstance(obj, MethodType) and isinstance(obj.__self__, torch.nn.Module):
+        return obj.__self__ if obj.__func__.__module__.startswith("torch.") else obj
+    if isinstance(obj, (torch.nn.Module, type, MethodType, FunctionType)):
+        return obj
+    called: Any = inspect.getattr_static(type(obj), "__call__", None)
+    return MethodType(called, obj) if isinstance(called, FunctionType) else obj
+
+
+def install_with_torch() -> None:
+    """Install as soon as ``torch`` is imported; at once if it is.
+
+    Torch alone does not look into Dynamo before something is compiled, nor does this.
+    """
+    if opt_out.is_process_off():
+        return
+    if "torch" in sys.modules:
+        _install_when_something_is_compiled()
+    elif not any(isinstance(each, _Finder) for each in sys.meta_path):
+        sys.meta_path.insert(0, _Finder())
+
+
+def _install_when_something_is_compiled() -> None:
+    from bcmend.dynamo import compilations
+
+    def begin(obj: Any) -> None:
+        install()
+        _patch(obj, _default())
+
+    compilations.listen(begin)
+
+
+def _default() -> Policy:
+    from bcmend.policy import DEFAULT
+
+    return DEFAULT
+
+
+class _Finder(MetaPathFinder):
+    """Finds ``torch`` as without it, and installs once that is loaded."""
+
+    def find_spec(self, name: str, path: object, target: object = None) -> ModuleSpec | None:
+        if name != "torch":
+            return None
+        sys.meta_path.remove(self)
+        spec = find_spec(name)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _Loader(spec.loader)
+        return spec
+
+
+class _Loader(Loader):
+    """Loads a module by its own loader, and installs."""
+
+    def __init__(self, inner: Loader) -> None:
+        self._inner = inner
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self._inner.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        spec = module.__spec__
+        if spec is not None:
+            spec.loader = module.__loader__ = self._inner
+        self._inner.exec_module(module)
+        _install_when_something_is_compiled()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+def give_to_children() -> None:
+    """Have processes that this one starts install as well, unless this one is switched off."""
+    if opt_out.is_process_off():
+        return
+    os.environ[opt_out.VARIABLE] = "1"
+    before = os.environ.get("PYTHONPATH", "")
+    if STARTUP not in before.split(os.pathsep):
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (STARTUP, before)))

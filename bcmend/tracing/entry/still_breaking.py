@@ -1,0 +1,125 @@
+"""What users are told where a graph still breaks in patched code: where, why, what to do."""
+
+from __future__ import annotations
+
+import linecache
+import logging
+import os
+from collections.abc import Iterator
+from itertools import pairwise
+from traceback import format_list
+from types import CodeType
+from typing import Final, NamedTuple
+
+from bcmend.bytecode.names_used import origin_of
+from bcmend.dynamo import compat, frames
+from bcmend.reasons import REASONS
+from bcmend.tracing.sites import body_states
+from bcmend.tracing.sites.session import SESSION
+
+_LOG: Final = logging.getLogger("bcmend")
+_EXPLAIN: Final = "bcmend.explain(obj, ...) lists every break, bcmend.why(obj) every trace."
+
+
+class _Place(NamedTuple):
+    """A line at which a trace has stopped."""
+
+    code: CodeType
+    line: int
+
+    def words(self) -> str:
+        file = self.code.co_filename
+        source = linecache.getline(file, self.line).strip()
+        shown = f"{_relative(file)}:{self.line}, {self.code.co_qualname}"
+        return f"{shown}: `{source}`" if source else shown
+
+
+#: The files and lines that were warned of.
+_WARNED: Final[set[tuple[str, int]]] = set()
+
+
+def warn(error: BaseException) -> None:
+    """Log, once for each line, that a call goes on in several graphs."""
+    place = _place(error)
+    if place is None or (place.code.co_filename, place.line) in _WARNED:
+        return
+    _WARNED.add((place.code.co_filename, place.line))
+    _LOG.warning(
+        "bcmend: the graph still breaks at %s\n  %s\n  The call gives what eager execution gives, "
+        "in more than one graph. %s",
+        place.words(),
+        "\n  ".join(_why(place, error)),
+        _EXPLAIN,
+    )
+
+
+def add_to(error: BaseException) -> None:
+    """Note on an error of torch, which is going to be raised, why bcmend has not prevented it."""
+    place = _place(error) if _is_a_break(error) else None
+    if place is not None and not getattr(error, "__notes__", None):
+        why = "\n  ".join(_why(place, error, with_reason=False))
+        error.add_note(f"bcmend: the graph breaks at {place.words()}\n  {why}\n  {_EXPLAIN}")
+    _remove_own_frames(error)
+
+
+def _is_a_break(error: BaseException) -> bool:
+    """Return whether Dynamo cannot capture something; else the program itself has failed."""
+    is_break = isinstance(error, (compat.Unsupported, compat.UserError))
+    return is_break and not body_states.is_of_the_program(error)
+
+
+def _place(error: BaseException) -> _Place | None:
+    stopped = [each for each in frames.traced_in(error) if frames.is_of_the_program(each.f_code)]
+    if not stopped:
+        return None
+    return _Place(SESSION.patcher.source_of(stopped[-1].f_code), stopped[-1].lineno)
+
+
+def _why(place: _Place, error: BaseException, *, with_reason: bool = True) -> Iterator[str]:
+    """Yield what Dynamo says, and what bcmend has not done about it."""
+    if with_reason:
+        reason = getattr(error, "gb_type", "") or str(error).strip().partition("\n")[0]
+        yield f"Dynamo: {reason or type(error).__name__}"
+    refusal = SESSION.patcher.refusal_at(place.code, place.line)
+    if refusal is None:
+        yield "bcmend mends no code of this kind."
+        return
+    slug, detail = refusal
+    known = REASONS[slug]
+    yield f"bcmend has left it alone ({slug}): {detail or known.meaning}"
+    yield f"To mend it: {known.hint}"
+
+
+def _remove_own_frames(error: BaseException) -> None:
+    """Remove from the message the frames of shells: each stands before that of its body."""
+    shells = {_known_by(each) for each in _shells(error)}
+    stack = list(getattr(error, "real_stack", None) or ())
+    for outer, inner in pairwise(stack):
+        known = outer.filename, outer.lineno, outer.name
+        if known in shells and error.args and isinstance(error.args[0], str):
+            entry, body = format_list([outer])[0], format_list([inner])[0]
+            error.args = (error.args[0].replace(entry + body, body), *error.args[1:])
+
+
+def _shells(error: BaseException) -> Iterator[compat.Tracer]:
+    traced = {id(each): each for each in frames.traced_in(error)}
+    for outer, inner in pairwise(traced.values()):
+        is_same = origin_of(outer.f_code) == origin_of(inner.f_code)
+        if is_same and frames.is_of_patched(outer.f_code) and _is_at_its_head(outer):
+            yield outer
+
+
+def _is_at_its_head(frame: compat.Tracer) -> bool:
+    return bool(frame.lineno == frame.f_code.co_firstlineno)
+
+
+def _known_by(frame: compat.Tracer) -> tuple[str, int, str]:
+    return frame.f_code.co_filename, frame.lineno, frame.f_code.co_name
+
+
+def _relative(file: str) -> str:
+    """Return a path as a reader has it: from here, or from where packages are installed."""
+    for each in (os.getcwd(), *frames.INSTALLED):
+        if file.startswith(each + os.sep):
+            return file[len(each) + 1 :]
+    return file

@@ -1,0 +1,100 @@
+"""What users are told where a graph still breaks in patched code."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import bcmend
+from bcmend.reasons import REASONS
+from bcmend.tracing.entry import still_breaking
+
+
+@pytest.fixture(autouse=True)
+def _clean() -> Iterator[None]:
+    torch._dynamo.reset()
+    still_breaking._WARNED.clear()
+    yield
+    bcmend.unpatch()
+    torch._dynamo.reset()
+
+
+def _opens(x: Tensor) -> Tensor:
+    if x.sum() > 0:
+        x = x + open("/dev/null").fileno() * 0
+    return x
+
+
+class Net(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return _opens(x) + 1
+
+
+def _line_of_jump() -> int:
+    return _opens.__code__.co_firstlineno + 1
+
+
+def _warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [each.getMessage() for each in caplog.records if each.name == "bcmend"]
+
+
+def test_where_and_why_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    net = bcmend.patch(Net())
+    compiled = torch.compile(net, backend="eager")
+    for size in (2, 3):
+        assert torch.equal(compiled(torch.ones(size)), torch.full([size], 2.0))
+    (text,) = _warnings(caplog)
+    assert f"test_still_breaking.py:{_line_of_jump()}, _opens: `if x.sum() > 0:`" in text
+    assert "arm-untraceable" in text and "bcmend.explain" in text
+    assert f"at line {_line_of_jump() + 1}: `x = x + open(" in text
+    assert REASONS["arm-untraceable"].hint in text
+
+
+def test_nothing_is_logged_where_one_graph_was_asked_for(caplog: pytest.LogCaptureFixture) -> None:
+    net = bcmend.patch(Net())
+    with pytest.raises(torch._dynamo.exc.Unsupported) as caught:
+        torch.compile(net, backend="eager", fullgraph=True)(torch.ones(2))
+    assert not _warnings(caplog)
+    (note,) = caught.value.__notes__
+    assert note.startswith("bcmend: the graph breaks at ") and "arm-untraceable" in note
+
+
+def test_frames_of_an_error_are_those_of_the_program() -> None:
+    def message() -> str:
+        with pytest.raises(torch._dynamo.exc.Unsupported) as caught:
+            torch.compile(Net(), backend="eager", fullgraph=True)(torch.ones(2))
+        return str(caught.value).partition("from user code:")[2]
+
+    stock = message()
+    torch._dynamo.reset()
+    bcmend.patch(Net)
+    assert message() == stock
+    assert stock.count(", in _opens") == 1
+
+
+def test_a_failure_of_the_program_has_no_note(caplog: pytest.LogCaptureFixture) -> None:
+    def fails(x: Tensor) -> Tensor:
+        return x @ torch.ones(7)
+
+    bcmend.patch(fails)
+    with pytest.raises(RuntimeError) as caught:
+        torch.compile(fails, backend="eager", fullgraph=True)(torch.ones(2))
+    assert not any("graph breaks" in each for each in getattr(caught.value, "__notes__", ()))
+    assert not _warnings(caplog)
+
+
+def test_what_is_mended_is_not_mentioned(caplog: pytest.LogCaptureFixture) -> None:
+    def mended(x: Tensor) -> Tensor:
+        if x.sum() > 0:
+            x = x + 1
+        return x
+
+    bcmend.patch(mended)
+    with caplog.at_level(logging.INFO, "bcmend"):
+        torch.compile(mended, backend="eager")(torch.ones(2))
+    assert all(each.levelno < logging.WARNING for each in caplog.records)
+    assert any("Dynamo stops at" in each for each in _warnings(caplog))
