@@ -58,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("target", metavar="MODULE:ATTRIBUTE")
     report.add_argument("--all", action="store_true", help="list mended sites however many")
     form = report.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    form.add_argument("--json", action="store_true", help="print JSON instead of text")
     form.add_argument("--html", action="store_true", help="print a page of HTML")
     listing = commands.add_parser("dis", help="print bytecode before and after, side by side")
     listing.add_argument("target", metavar="MODULE:ATTRIBUTE")
@@ -153,10 +153,8 @@ def _print_report(parsed: argparse.Namespace) -> int:
     found = _report(parsed.target)
     if parsed.html:
         print(found.to_html())
-    elif parsed.all:
-        print(found.to_text(every=True))
     else:
-        _show(found, as_json=parsed.json)
+        print(found.to_json() if parsed.json else found.to_text(every=parsed.all))
     return 0
 
 
@@ -278,7 +276,7 @@ def _scan(paths: Sequence[str]) -> Scan:
     return found
 
 
-def _show(found: Report | Scan, *, as_json: bool) -> None:
+def _show(found: Scan, *, as_json: bool) -> None:
     from rich.console import Console
 
     console = Console()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from bcmend.reports.bytecode_pair import CodePair
 
 _STATUSES: Final = ("mended", "planned", "refused", "withdrawn")
-_COLUMNS: Final = ("status", "kind", "line", "function", "how or why")
+_COLUMNS: Final = ("status", "place", "kind", "function", "how or why")
 
 #: Up to how many mended sites the text lists, unless it is to have all.
 _LISTED: Final = 30
@@ -176,10 +176,11 @@ class Report:
         hints = [f"{found.slug}: {found.hint}" for found in _reasons_given(self.sites)]
         about = [": ".join(each) for each in self.circumstances]
         title = "\n".join([f"bcmend: {self.subject}", self.summary, *about])
-        rows = ((*_cells(site), shown_path(site.file)) for site in self.sites)
+        order = [*LEGEND, *self.counts]
+        rows = map(_cells, sorted(self.sites, key=lambda site: order.index(site.status)))
         stops = _still_breaking(self.still_breaking)
         caption = "\n".join([*hints, *stops, *_retraced(self.retraces)])
-        return rich_table(title, (*_COLUMNS, "file"), rows, caption)
+        return rich_table(title, _COLUMNS, rows, caption)
 
 
 def _position(site: SiteRecord) -> tuple[str, int, int, str, str]:
@@ -253,8 +254,8 @@ def _explanation(site: SiteRecord) -> str:
 
 
 def _cells(site: SiteRecord) -> tuple[str, ...]:
-    line = "?" if site.line is None else str(site.line)
-    return site.status, site.kind, line, site.function, _explanation(site)
+    place = shown_place(site.file, site.line)
+    return named(site.status), place, site.kind, site.function, _explanation(site)
 
 
 def _reasons_given(sites: tuple[SiteRecord, ...]) -> list[Reason]:

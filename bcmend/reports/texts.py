@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from rich.table import Table
 
-_COLORS: Final = {"mended": "green", "planned": "cyan", "refused": "yellow", "withdrawn": "red"}
+_COLORS: Final = {
+    "mended": "green",
+    "planned": "cyan",
+    "refused": "yellow",
+    "left as it was": "yellow",
+    "withdrawn": "red",
+}
 
 
 def plural(count: int, noun: str) -> str:
