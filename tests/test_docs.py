@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+import bcmend
+
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 #: A path in backticks that begins with a folder of the project and has no placeholder.
@@ -57,6 +59,16 @@ def test_each_deviation_is_pinned_by_a_test() -> None:
         names = re.findall(r"`(test_\w+)`", cell)
         source = "".join(file.read_text(encoding="utf-8") for file in files)
         assert names and [each for each in names if f"def {each}(" not in source] == [], cell
+
+
+def test_the_interface_names_every_function_and_command() -> None:
+    page = (ROOT / "docs" / "interface.md").read_text(encoding="utf-8")
+    functions = [name for name in bcmend.__all__ if name[0].islower()]
+    assert [name for name in functions if f"`bcmend.{name}(" not in page] == []
+    source = (ROOT / "bcmend" / "cli.py").read_text(encoding="utf-8")
+    commands = re.findall(r"add_parser\(\s*\"(\w+)\"", source)
+    assert "report" in commands
+    assert [each for each in commands if f"python -m bcmend {each} " not in page] == []
 
 
 def test_all_name_the_layers_of_tracing_in_the_same_order() -> None:
