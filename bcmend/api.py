@@ -145,7 +145,9 @@ def register_substitute(target: Callable[..., Any] | str, replacement: Callable[
     _forget_analyses()
 
 
-def report(obj: object, *, policy: Policy | None = None, ahead: bool = False) -> Report:
+def report(
+    obj: object, *, policy: Policy | None = None, ahead: bool = False, bytecode: bool = False
+) -> Report:
     """Return what was done at every site of ``obj`` that a traced call has met.
 
     Args:
@@ -153,6 +155,7 @@ def report(obj: object, *, policy: Policy | None = None, ahead: bool = False) ->
         policy: what would be mended and how, for what is not patched.
         ahead: look at all code that ``obj`` reaches, and list as ``planned`` what would be mended
             if a traced call met it. Else nothing is looked at before Dynamo has stopped.
+        bytecode: add the bytecode, before and after, of what got new bytecode for its sites.
 
     Raises:
         UnsupportedObject: ``obj`` is nothing that could be patched.
@@ -174,7 +177,9 @@ def report(obj: object, *, policy: Policy | None = None, ahead: bool = False) ->
     found = site_records.site_records(functions, chosen)
     sites = tuple(each for each in found if ahead or each.status != "planned")
     retraces = site_records.retraces(map(TABLE.as_written, functions))
-    return Report(name, sites, len(functions), changed, retraces=retraces)
+    about = site_records.circumstances(functions, chosen)
+    pairs = site_records.bytecode(functions) if bytecode else ()
+    return Report(name, sites, len(functions), changed, False, retraces, *about, pairs)
 
 
 def why(obj: object) -> Why:

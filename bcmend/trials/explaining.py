@@ -13,7 +13,8 @@ from bcmend.dynamo.breaks.noted_breaks import Break
 from bcmend.patching.subject import title_of
 from bcmend.reasons import REASONS
 from bcmend.reports.explanation import Cause, Explanation, Side, Treatment
-from bcmend.reports.site_report import Report, SiteRecord
+from bcmend.reports.outcomes import SiteRecord
+from bcmend.reports.site_report import Report
 from bcmend.trials.apart import makes_copies, run_apart
 from bcmend.trials.calls import Counts, Times, counted, timed
 from bcmend.trials.subject import subject_of

@@ -20,7 +20,7 @@ import torch
 
 import bcmend
 from bcmend import api
-from bcmend.reports.site_report import SiteRecord
+from bcmend.reports.outcomes import SiteRecord
 from bcmend.trials.apart import Subject
 from bcmend.trials.calls import Caller, compiled
 from bcmend.trials.frozen import Freezer, Frozen

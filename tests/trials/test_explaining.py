@@ -182,7 +182,7 @@ def test_the_forms_agree(explained):
     text, page = str(explained), explained.to_html()
     for cause in explained.causes:
         assert cause.source in text and cause.number in page
-    assert "&gt; 0:" in page and "light-dark" in page
+    assert "&gt; 0:" in page and "prefers-color-scheme: dark" in page
     assert "http" not in page and "<script" not in page
 
 
