@@ -9,6 +9,7 @@ output, or a command for files that only a reader has.
 from __future__ import annotations
 
 import functools
+import logging
 import re
 import shlex
 import sys
@@ -188,10 +189,12 @@ def place(
         return compile_(*arguments, backend=backend, **named)
 
     monkeypatch.setattr(torch, "compile", quickly)
+    monkeypatch.setattr(logging.getLogger("bcmend"), "level", logging.NOTSET)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     known = set(sys.modules)
     yield tmp_path
+    logging.getLogger("bcmend").setLevel(logging.NOTSET)  # the cache of levels, too
     for name in set(sys.modules) - known:
         if str(getattr(sys.modules[name], "__file__", "")).startswith(str(tmp_path)):
             del sys.modules[name]

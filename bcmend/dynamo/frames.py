@@ -223,14 +223,13 @@ _FORGOTTEN: Final[deque[object]] = deque(maxlen=256)
 #: What the files of torch begin with.
 TORCH: Final = str(Path(torch.__file__).parent) + os.sep
 _PYTHON: Final = sysconfig.get_path("stdlib") + os.sep
-#: Where packages are installed.
-INSTALLED: Final = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
+_INSTALLED: Final = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
 
 
 def is_of_the_program(code: CodeType) -> bool:
     """Return whether code is neither of torch nor of Python's own library."""
     file = code.co_filename
-    is_of_python = file.startswith(_PYTHON) and not file.startswith(INSTALLED)
+    is_of_python = file.startswith(_PYTHON) and not file.startswith(_INSTALLED)
     return not (is_of_python or file.startswith((TORCH, "<frozen ")))
 
 
