@@ -16,6 +16,7 @@ from importlib.metadata import PackageNotFoundError, version
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from bcmend import progress
 from bcmend.errors import BcmendError
 from bcmend.knowledge import replaced_calls
 from bcmend.reasons import REASONS
@@ -187,9 +188,9 @@ def _run(parsed: argparse.Namespace) -> None:
         raise _InputError(f"there is no script {name!r}; to run a module, write: -m {name}")
     if parsed.is_module and not _is_importable(name):
         raise _InputError(f"there is no module {name!r}")
-    from bcmend import scripts
+    from bcmend.installation import run_script
 
-    scripts.run([name, *parsed.arguments], is_module=parsed.is_module)
+    run_script([name, *parsed.arguments], is_module=parsed.is_module)
 
 
 def _is_importable(name: str) -> bool:
@@ -203,11 +204,12 @@ def _is_importable(name: str) -> bool:
 
 
 def _explain(parsed: argparse.Namespace) -> int:
-    subject, arguments, keywords = _call(parsed.target, parsed.call)
-    import bcmend
-
     try:
-        found = bcmend.explain(subject, *arguments, backend=parsed.backend, **keywords)
+        with progress.shown(f"importing {parsed.target}"):
+            subject, arguments, keywords = _call(parsed.target, parsed.call)
+            import bcmend
+
+            found = bcmend.explain(subject, *arguments, backend=parsed.backend, **keywords)
     except BcmendError as error:
         raise _InputError(f"cannot explain {parsed.target}: {_first_line(error)}") from error
     text = found.to_html() if parsed.html else str(found)
@@ -216,12 +218,13 @@ def _explain(parsed: argparse.Namespace) -> int:
 
 
 def _verify(parsed: argparse.Namespace) -> int:
-    subject, arguments, keywords = _call(parsed.target, parsed.call)
-    import bcmend
-
     chosen = {"runs": parsed.runs, "train": parsed.train, "backend": parsed.backend}
     try:
-        verdict = bcmend.verify(subject, *arguments, **chosen, **keywords)
+        with progress.shown(f"importing {parsed.target}"):
+            subject, arguments, keywords = _call(parsed.target, parsed.call)
+            import bcmend
+
+            verdict = bcmend.verify(subject, *arguments, **chosen, **keywords)
     except BcmendError as error:
         raise _InputError(f"cannot verify {parsed.target}: {_first_line(error)}") from error
     print(verdict.to_json() if parsed.json else verdict)
@@ -229,24 +232,33 @@ def _verify(parsed: argparse.Namespace) -> int:
 
 
 def _why(parsed: argparse.Namespace) -> int:
-    subject, arguments, keywords = _call(parsed.target, parsed.call)
     import bcmend
 
-    try:
-        compiled = bcmend.compile(subject, backend=parsed.backend)
-    except BcmendError as error:
-        raise _InputError(f"cannot patch {parsed.target}: {_first_line(error)}") from error
-    try:
-        compiled(*arguments, **keywords)
-    except Exception as error:
-        # What was traced until then is what the user wants to see.
+    with progress.shown(f"importing {parsed.target}"):
+        subject, arguments, keywords = _call(parsed.target, parsed.call)
+        try:
+            compiled = bcmend.compile(subject, backend=parsed.backend)
+        except BcmendError as error:
+            raise _InputError(f"cannot patch {parsed.target}: {_first_line(error)}") from error
+        progress.step(f"calling {parsed.target}")
+        raised = _raised_by(compiled, arguments, keywords)
+    if raised is not None:  # what was traced until then is what the user wants to see
         print(
-            f"bcmend: the call raised {type(error).__name__}: {_first_line(error)}", file=sys.stderr
+            f"bcmend: the call raised {type(raised).__name__}: {_first_line(raised)}",
+            file=sys.stderr,
         )
     found = bcmend.why(subject)
     bcmend.unpatch(subject)
     print(found.to_json() if parsed.json else found)
     return 0
+
+
+def _raised_by(called: Any, arguments: Any, keywords: Any) -> Exception | None:
+    try:
+        called(*arguments, **keywords)
+    except Exception as error:
+        return error
+    return None
 
 
 #: The commands that are about an object.
