@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import torch
 
+from bcmend.bytecode.opcodes import STARRED_CALLS
 from bcmend.delivery.numbered import Numbered
 
 #: A data-dependent level.
@@ -171,5 +172,5 @@ def calls_in(code: CodeType) -> list[dis.Positions]:
     return [
         each.positions
         for each in dis.get_instructions(code)
-        if each.opname == "CALL_FUNCTION_EX" and each.positions and each.positions.lineno
+        if each.opname in STARRED_CALLS and each.positions and each.positions.lineno
     ]

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from types import CodeType, FunctionType, TracebackType
 from typing import Any, Final
 
+from bcmend.bytecode.opcodes import YIELDS
 from bcmend.delivery.numbered import Numbered
 
 #: Line, last line, column, column behind the end; -1 for what is not known.
@@ -60,7 +61,7 @@ def traceback_of(entries: Sequence[Entry]) -> TracebackType | None:
         code = _standing_for(entry.code, entry.place)
         frame = FunctionType(code, entry.names)().gi_frame
         # Any instruction that is at the place of all.
-        at = next(i.offset for i in dis.get_instructions(code) if i.opname == "YIELD_VALUE")
+        at = next(i.offset for i in dis.get_instructions(code) if i.opname in YIELDS)
         found = TracebackType(found, frame, at, entry.place[0])
     return found
 

@@ -9,8 +9,8 @@ from dataclasses import replace
 from types import CodeType, FunctionType
 from typing import Final
 
-from bcmend.bytecode.decode import decode
-from bcmend.bytecode.opcodes import row
+from bcmend.bytecode.decode import canonical_name, decode
+from bcmend.bytecode.opcodes import CALLS, DISCARDS, OPERAND_RETURNS, row
 from bcmend.names import SPLIT
 from bcmend.patching.installer import (
     install,
@@ -144,13 +144,13 @@ def _jumps_at(code: CodeType, stop: Stop) -> set[int]:
 
 def _note_call(code: CodeType, stop: Stop) -> bool:
     """Note a call that may write, its result dropped or returned; return whether it is new."""
-    if not stop.opname.startswith("CALL"):
+    if stop.opname not in CALLS:
         return False
     calls = {
         one.offset
         for one, other in itertools.pairwise(decode(code).instructions)
-        if one.op.startswith("CALL")
-        and other.op in ("POP_TOP", "RETURN_VALUE")
+        if one.op in CALLS
+        and other.op in DISCARDS | OPERAND_RETURNS
         and one.location == stop.position
     }
     return TABLE.note(Claim.WRITES_NOTHING, code, calls)
@@ -159,8 +159,7 @@ def _note_call(code: CodeType, stop: Stop) -> bool:
 def _reads_at(code: CodeType, stop: Stop) -> set[int]:
     """Return the offsets of the instructions that a frame may have stopped at."""
     here = [each for each in decode(code).instructions if each.location == stop.position]
-    name = stop.opname.replace("FORWARD_", "").replace("BACKWARD_", "").replace("PRECALL", "CALL")
-    found = [each for each in here if each.op == name]
+    found = [each for each in here if each.op == canonical_name(stop.opname)]
     # Dynamo takes a jump on None apart, into a comparison and a jump on its truth.
     found = found or [each for each in here if each.target is not None] or here[-1:]
     return {each.offset for each in found}

@@ -9,6 +9,7 @@ from types import CodeType
 from bcmend.analysis.code_effects import LOOKING_AT_FRAMES, touched
 from bcmend.analysis.conditions import Chance, may_be_open, may_be_tensor
 from bcmend.analysis.facts import Facts, facts_of
+from bcmend.bytecode.opcodes import LOOPS
 from bcmend.cfg.regions import Branch
 from bcmend.names import SPLIT
 from bcmend.rewrite.mended import Context, offsets_in
@@ -55,7 +56,7 @@ def decided(
 def _open_loops(facts: Facts) -> Iterator[int]:
     """Yield the offsets of loops over ranges that may end at a data-dependent number."""
     for index, each in enumerate(facts.instructions):
-        is_reached = each.op == "FOR_ITER" and facts.stacks[index] is not None
+        is_reached = each.op in LOOPS and facts.stacks[index] is not None
         if is_reached and may_be_open(facts, index):
             yield each.offset
 

@@ -9,7 +9,7 @@ from types import CodeType
 
 from bcmend.analysis.facts import Facts
 from bcmend.bytecode.instructions import decoded_index
-from bcmend.bytecode.opcodes import row
+from bcmend.bytecode.opcodes import LOOPS, row
 from bcmend.names import SPLIT
 from bcmend.rewrite.decisions import Decision
 from bcmend.rewrite.mended import Context
@@ -49,7 +49,7 @@ def _with_places(facts: Facts, sites: Sequence[Site]) -> tuple[Site, ...]:
     """
     places, in_loops = {}, set()
     for site in sites:
-        branch, may_end_a_loop = site.decision, facts.instructions[site.index].op == "FOR_ITER"
+        branch, may_end_a_loop = site.decision, facts.instructions[site.index].op in LOOPS
         if isinstance(branch, BranchLowering) and (site.kind != SPLIT or may_end_a_loop):
             entries = (_past_jumps(facts, branch.then_entry), _past_jumps(facts, branch.else_entry))
             places[site.name] = place = (*entries, branch.join)

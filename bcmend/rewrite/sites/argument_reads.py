@@ -19,23 +19,39 @@ from bcmend.analysis.facts import Facts
 from bcmend.analysis.liveness import bound_before
 from bcmend.analysis.stack import operands_needed
 from bcmend.bytecode.names_used import formats
-from bcmend.bytecode.opcodes import opcode_names, row
+from bcmend.bytecode.opcodes import (
+    BINARY_OPERATORS,
+    CALLS,
+    CELLS_THEMSELVES,
+    COMPARISONS,
+    CONSTANT_LOADS,
+    COPIES,
+    FORMATS,
+    INVERSIONS,
+    ITEM_READS,
+    ITERATORS,
+    KEYWORD_NAMES,
+    MEMBERSHIPS,
+    SLICE_READS,
+    converts_to_text,
+    row,
+)
 from bcmend.knowledge.callable_names import (
     DEFERRED_ARGUMENT_CALLS,
     NEVER_TENSOR_ATTRIBUTES,
     REPEATABLE_CALLS,
 )
 from bcmend.rewrite.passes.unbound_marks import checks_in
-from bcmend.rewrite.sites.call_parts import CALLS, is_attribute_load, path_read, start_of
+from bcmend.rewrite.sites.call_parts import is_attribute_load, path_read, start_of
 from bcmend.rewrite.sites.plan import Slice
 
 #: Arguments of BINARY_OP for ``%`` and ``%=``.
 _REMAINDERS: Final = frozenset([BinaryOp.REMAINDER, BinaryOp.INPLACE_REMAINDER])
 
 #: Operators that may fail, or call code of the user's that has effects.
-_OPERATIONS: Final = opcode_names("BINARY_OP BINARY_SUBSCR BINARY_SLICE COMPARE_OP CONTAINS_OP")
+_OPERATIONS: Final = BINARY_OPERATORS | ITEM_READS | SLICE_READS | COMPARISONS | MEMBERSHIPS
 
-_GIVE_A_MASK: Final = opcode_names("COMPARE_OP UNARY_INVERT")
+_GIVE_A_MASK: Final = COMPARISONS | INVERSIONS
 
 
 def is_untraceable(facts: Facts, part: Slice) -> bool:
@@ -52,14 +68,14 @@ def _is_untraceable(facts: Facts, index: int) -> bool:
     op, arg = facts.instructions[index].op, facts.instructions[index].arg
     return (
         facts.instructions[index].target is not None
-        or op in ("CONVERT_VALUE", "LOAD_CLOSURE")
-        or (op == "FORMAT_VALUE" and bool(arg & 3))
+        or op in CELLS_THEMSELVES
+        or converts_to_text(op, arg)
         or _is_named_deferred(facts, index)
         or _formats_an_object(facts, index)
         # The size of `x[x > 0]` is data-dependent.
-        or (op == "BINARY_SUBSCR" and facts.instructions[index - 1].op in _GIVE_A_MASK)
+        or (op in ITEM_READS and facts.instructions[index - 1].op in _GIVE_A_MASK)
         or (isinstance(arg, CodeType) and _defers(arg))
-        or (op == "BINARY_OP" and _formats_text(facts, index))
+        or (op in BINARY_OPERATORS and _formats_text(facts, index))
     )
 
 
@@ -77,7 +93,7 @@ def _formats_text(facts: Facts, index: int) -> bool:
     if begin is None or facts.instructions[index].arg not in _REMAINDERS:
         return False
     left = facts.instructions[begin]
-    return left.op == "LOAD_CONST" and isinstance(left.arg, str)
+    return left.op in CONSTANT_LOADS and isinstance(left.arg, str)
 
 
 def _formats_an_object(facts: Facts, index: int) -> bool:
@@ -85,7 +101,7 @@ def _formats_an_object(facts: Facts, index: int) -> bool:
 
     Dynamo formats the object itself, without the attributes that the trace has stored to it.
     """
-    if not facts.instructions[index].op.startswith("FORMAT_"):
+    if facts.instructions[index].op not in FORMATS:
         return False
     made = facts.instructions[index - 1]
     is_read = row(made.op).reads is not None or is_attribute_load(facts, index - 1)
@@ -148,7 +164,7 @@ def bindings_in(facts: Facts, part: Slice) -> dict[int, Slice]:
     found = {}
     for index in range(part.start + 1, part.end):
         stored, before = facts.instructions[index], facts.instructions[index - 1]
-        if row(stored.op).writes == "local" and before.op == "COPY":
+        if row(stored.op).writes == "local" and before.op in COPIES:
             begin = start_of(facts, index - 1, 1)
             if begin is not None and begin >= part.start:
                 found[begin] = Slice(begin, index + 1)
@@ -180,7 +196,7 @@ def _evaluated_at_once(facts: Facts, part: Slice, bindings: Mapping[int, Slice])
             if instruction.op in CALLS
             else instruction.op in _OPERATIONS
         )
-        is_whole = after == base + 1 and instruction.op != "KW_NAMES"  # the call follows
+        is_whole = after == base + 1 and instruction.op not in KEYWORD_NAMES  # the call follows
         if calls and is_whole and not _makes_a_generator(facts, index):
             longest = Slice(part.start, index + 1)
     return longest
@@ -188,7 +204,8 @@ def _evaluated_at_once(facts: Facts, part: Slice, bindings: Mapping[int, Slice])
 
 def _makes_a_generator(facts: Facts, index: int) -> bool:
     """Return whether a call makes a generator expression, which runs nothing before it is read."""
-    if facts.instructions[index].op != "CALL" or facts.instructions[index - 1].op != "GET_ITER":
+    call, before = facts.instructions[index], facts.instructions[index - 1]
+    if call.op not in CALLS or before.op not in ITERATORS:
         return False
     end = max(facts.operand(index, -2), default=-1) + 1
     made_of = (each.arg for each in reversed(facts.instructions[max(end - 3, 0) : end]))

@@ -14,7 +14,7 @@ from bcmend.analysis.facts import Facts
 from bcmend.analysis.flags import flags_inside, live_by_flags
 from bcmend.analysis.liveness import bound_before, live_into
 from bcmend.analysis.stack import operands_needed
-from bcmend.bytecode.opcodes import opcode_names, row
+from bcmend.bytecode.opcodes import BLOCK_ENTRIES, HANDLERS, MERGES, NULLS, row
 from bcmend.cfg.dominance import EXIT
 from bcmend.cfg.graph import walk
 from bcmend.cfg.regions import Branch
@@ -192,7 +192,7 @@ def _operands(
 
 
 def _is_null(facts: Facts, makers: frozenset[int]) -> bool:
-    return all(maker >= 0 and facts.instructions[maker].op == "PUSH_NULL" for maker in makers)
+    return all(maker >= 0 and facts.instructions[maker].op in NULLS for maker in makers)
 
 
 def _cannot_be_given(facts: Facts, jump: int, positions: Iterable[int]) -> Refusal | None:
@@ -209,7 +209,7 @@ def _cannot_be_given(facts: Facts, jump: int, positions: Iterable[int]) -> Refus
     return None
 
 
-_ENTERS_WITH: Final = opcode_names("BEFORE_WITH BEFORE_ASYNC_WITH PUSH_EXC_INFO")
+_ENTERS_WITH: Final = BLOCK_ENTRIES | HANDLERS
 
 
 def _with_own_handlers(
@@ -248,7 +248,7 @@ def _lowest_operand(facts: Facts, blocks: frozenset[int], depth: int) -> int:
 
 
 #: How far below the operands that it needs an instruction looks for the name of what is called.
-_NAMED_IN_ERRORS: Final = {"DICT_MERGE": 3}
+_NAMED_IN_ERRORS: Final = dict.fromkeys(MERGES, 3)
 
 
 def _unmovable(touches: Touched) -> Refusal | None:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from itertools import pairwise, takewhile
-from typing import Final
 
 from bcmend.analysis.code_effects import names_of
 from bcmend.analysis.facts import Facts
 from bcmend.bytecode.instructions import Instruction
-from bcmend.bytecode.opcodes import opcode_names, row
+from bcmend.bytecode.opcodes import CONSTANT_LOADS, KEYWORD_CALLS, KEYWORD_NAMES, STARRED_CALLS, row
 from bcmend.rewrite.passes.unbound_marks import checks_in
 from bcmend.rewrite.sites.plan import Slice
-
-CALLS: Final = opcode_names("CALL CALL_KW CALL_FUNCTION_EX")
 
 
 def path_read(facts: Facts, index: int) -> tuple[str, ...]:
@@ -50,9 +47,10 @@ def start_of(facts: Facts, index: int, count: int) -> int | None:
 def arguments_of(facts: Facts, start: int, call: int) -> list[Slice]:
     """Return the slices of the arguments of a plain call."""
     instruction = facts.instructions[call]
-    if instruction.op == "CALL_FUNCTION_EX":
+    if instruction.op in STARRED_CALLS:
         return []
-    has_names = instruction.op == "CALL_KW" or facts.instructions[call - 1].op == "KW_NAMES"
+    before = facts.instructions[call - 1]
+    has_names = instruction.op in KEYWORD_CALLS or before.op in KEYWORD_NAMES
     top = call - has_names
     slices = []
     for _ in range(instruction.arg):
@@ -75,7 +73,7 @@ def _with_checks(facts: Facts, arguments: list[Slice]) -> list[Slice]:
 def starred_arguments_of(facts: Facts, start: int, call: int) -> Slice | None:
     """Return what pushes the arguments of a call that unpacks them: a tuple, and a dictionary."""
     instruction = facts.instructions[call]
-    if instruction.op != "CALL_FUNCTION_EX":
+    if instruction.op not in STARRED_CALLS:
         return None
     begin = _start_of_expression(facts, start, call, 1 + (instruction.arg & 1))
     return None if begin is None or begin <= start else Slice(begin, call)
@@ -99,9 +97,10 @@ def _is_jumped_into(facts: Facts, start: int, begin: int, end: int) -> bool:
 def keywords_of(facts: Facts, call: int) -> tuple[str, ...] | None:
     """Return the names of the keyword arguments of a call; ``None`` if unknown."""
     before, instruction = facts.instructions[call - 1 : call + 1]
-    if instruction.op == "CALL_FUNCTION_EX":
+    if instruction.op in STARRED_CALLS:
         return None
-    return before.arg if before.op == "KW_NAMES" or instruction.op == "CALL_KW" else ()
+    has_names = instruction.op in KEYWORD_CALLS or before.op in KEYWORD_NAMES
+    return before.arg if has_names else ()
 
 
 def keyword_argument(facts: Facts, start: int, call: int, name: str) -> Slice | None:
@@ -112,7 +111,7 @@ def keyword_argument(facts: Facts, start: int, call: int, name: str) -> Slice | 
 
 
 def is_constant(facts: Facts, part: Slice) -> bool:
-    return part.end - part.start == 1 and facts.instructions[part.start].op == "LOAD_CONST"
+    return part.end - part.start == 1 and facts.instructions[part.start].op in CONSTANT_LOADS
 
 
 def is_false(facts: Facts, part: Slice) -> bool:

@@ -19,10 +19,32 @@ from bytecode import BinaryOp
 from bcmend.analysis.code_effects import names_of
 from bcmend.analysis.conditions import called_name
 from bcmend.analysis.facts import Facts
-from bcmend.bytecode.opcodes import opcode_names, row
+from bcmend.bytecode.opcodes import (
+    BINARY_OPERATORS,
+    BUILDS,
+    CALLS,
+    COMPARISONS,
+    CONSTANT_LOADS,
+    CONVERSIONS,
+    COPIES,
+    DISCARDS,
+    FILLERS,
+    FORMATS,
+    FUNCTIONS,
+    GENERATOR_STARTS,
+    IDENTITIES,
+    INVERSIONS,
+    KEYWORD_NAMES,
+    LOADS,
+    NEGATIONS,
+    NOTS,
+    NULLS,
+    SWAPS,
+    has_format_specification,
+    row,
+)
 from bcmend.knowledge.callable_names import REPEATABLE_CALLS
 from bcmend.rewrite.sites.call_parts import (
-    CALLS,
     arguments_of,
     is_attribute_load,
     starred_arguments_of,
@@ -30,11 +52,10 @@ from bcmend.rewrite.sites.call_parts import (
 from bcmend.rewrite.sites.output_statements import OutputStatement
 from bcmend.rewrite.sites.plan import Fails, Slice, Trial
 
-_SAFE_OPERATIONS: Final = opcode_names(
-    "PUSH_NULL COPY SWAP POP_TOP KW_NAMES NOP MAKE_FUNCTION SET_FUNCTION_ATTRIBUTE IS_OP",
-    "RETURN_GENERATOR FORMAT_SIMPLE CONVERT_VALUE",
+_SAFE_OPERATIONS: Final = (LOADS | BUILDS | NULLS | COPIES | SWAPS | DISCARDS | FILLERS) | (
+    KEYWORD_NAMES | FUNCTIONS | IDENTITIES | GENERATOR_STARTS | CONVERSIONS
 )
-_NUMBER_OPERATIONS: Final = opcode_names("UNARY_NEGATIVE UNARY_NOT UNARY_INVERT COMPARE_OP")
+_NUMBER_OPERATIONS: Final = NEGATIONS | NOTS | INVERSIONS | COMPARISONS
 #: Methods that make one number of a tensor, if it is of floating-point numbers and not empty.
 _REDUCTIONS: Final = frozenset(
     "sum mean std var norm prod all any median max min amax amin argmax argmin numel".split()
@@ -100,13 +121,13 @@ def _failure_at(facts: Facts, index: int, harmless: frozenset[str]) -> Fails:
         return Fails.NEVER if names_of(instruction) in harmless else Fails.NOT_TWICE
     if isinstance(instruction.arg, CodeType):
         return Fails.POSSIBLY if _is_repeatable(instruction.arg, harmless) else Fails.NOT_TWICE
-    if op == "BINARY_OP":
+    if op in BINARY_OPERATORS:
         return Fails.UNLESS_NUMBERS if instruction.arg in _SAFE_ARITHMETIC else Fails.POSSIBLY
-    if op in ("FORMAT_VALUE", "FORMAT_WITH_SPEC"):
+    if op in FORMATS:
         return _failure_of_format(facts, index)
     if op in _NUMBER_OPERATIONS or instruction.target is not None:
         return Fails.UNLESS_NUMBERS
-    if kind is not None or op in _SAFE_OPERATIONS or op.startswith(("LOAD_", "BUILD_")):
+    if kind is not None or op in _SAFE_OPERATIONS:
         return Fails.NEVER
     return Fails.POSSIBLY
 
@@ -139,11 +160,11 @@ def _gives_one_number(facts: Facts, index: int) -> bool:
 
 def _failure_of_format(facts: Facts, index: int) -> Fails:
     instruction = facts.instructions[index]
-    if instruction.op == "FORMAT_VALUE" and not instruction.arg & 4:
+    if not has_format_specification(instruction.op, instruction.arg):
         return Fails.NEVER
     before = facts.instructions[index - 1]
     is_plain = isinstance(before.arg, str) and _SPECIFICATION.match(before.arg)
-    if before.op != "LOAD_CONST" or not is_plain:
+    if before.op not in CONSTANT_LOADS or not is_plain:
         return Fails.POSSIBLY
     return Fails.UNLESS_USUAL if _gives_one_number(facts, index - 2) else Fails.UNLESS_NUMBERS
 

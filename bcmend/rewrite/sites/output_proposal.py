@@ -17,11 +17,11 @@ from bcmend.analysis.facts import Facts, facts_of
 from bcmend.analysis.liveness import live_before
 from bcmend.bytecode.decode import decode
 from bcmend.bytecode.names_used import code_objects
-from bcmend.bytecode.opcodes import row
+from bcmend.bytecode.opcodes import CALLS, FUNCTIONS, row
 from bcmend.knowledge.callable_names import SILENT_CALLS
 from bcmend.rewrite.passes.unbound_marks import checks_in
 from bcmend.rewrite.sites.argument_reads import bindings_in, early_reads, is_untraceable
-from bcmend.rewrite.sites.call_parts import CALLS, arguments_of, is_constant
+from bcmend.rewrite.sites.call_parts import arguments_of, is_constant
 from bcmend.rewrite.sites.fallible_arguments import may_fail, trial_of
 from bcmend.rewrite.sites.output_statements import OutputStatement
 from bcmend.rewrite.sites.plan import OutputLowering, Refusal, Slice
@@ -127,7 +127,7 @@ def _calls_a_nested_function(facts: Facts, call: int) -> bool:
     """Return whether a call is that of a comprehension or generator expression."""
     makers = frozenset[int]().union(*callees(facts, call))
     made = (facts.instructions[maker].op for maker in makers if maker >= 0)
-    return any(op in ("MAKE_FUNCTION", "SET_FUNCTION_ATTRIBUTE") for op in made)
+    return any(op in FUNCTIONS for op in made)
 
 
 def _fails_too_late(

@@ -9,6 +9,7 @@ from types import CodeType
 from bcmend.analysis.facts import Facts
 from bcmend.bytecode.assemble import Item
 from bcmend.bytecode.instructions import Instruction, Label, decoded_index
+from bcmend.bytecode.opcodes import CALLS
 from bcmend.rewrite.sites.plan import Slice
 from bcmend.rewrite.writer.stretch import Stretch
 
@@ -51,7 +52,7 @@ class Copier:
     def load(self, stretch: Stretch, part: Slice) -> list[Instruction]:
         """Return the loads of ``part`` alone, without the NULL of a call that ends behind them."""
         first, *rest = (self.copied(stretch, index) for index in range(part.start, part.end))
-        if isinstance(first.arg, tuple) and not any(each.op.startswith("CALL") for each in rest):
+        if isinstance(first.arg, tuple) and not any(each.op in CALLS for each in rest):
             first = first._replace(arg=(False, *first.arg[1:]))
         return [first, *rest]
 

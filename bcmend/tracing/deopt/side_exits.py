@@ -25,6 +25,7 @@ from typing import Any, Final
 
 import torch
 
+from bcmend.bytecode import emit
 from bcmend.delivery import codec
 from bcmend.delivery.read_predicates import truths
 from bcmend.dynamo import compat, frames, plain_python
@@ -172,7 +173,7 @@ class _Exits(compat.VariableTracker):
         codegen.foreach(self.predicates)
         codegen.extend_output(compat.create_call_function(5 + len(self.predicates), False))
         if self.raises:
-            codegen.append_output(compat.create_instruction("POP_TOP"))
+            codegen.append_output(compat.create_instruction(emit.pop_top.op))
         else:
             eager_rerun.write_return_if(codegen, self._leave, self.lasting)
         codegen.extend_output(codegen.load_function_name(self._nothing, False))

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
+from bcmend.bytecode import emit
 from bcmend.dynamo import compat, fx_graph, plain_python
 from bcmend.dynamo.trace_state import Phase, at_the_end_of_a_graph
 from bcmend.dynamo.values import load_global
@@ -63,7 +64,7 @@ def take_before(output: compat.OutputGraph) -> None:
 
     Whether it does is known when its graph is complete.
     """
-    start = compat.create_instruction("NOP")
+    start = compat.create_instruction(emit.nothing.op)
     output.pregraph_bytecode.append(start)
 
     def insert(module: Any) -> None:
@@ -74,7 +75,7 @@ def take_before(output: compat.OutputGraph) -> None:
         codegen.add_push_null(lambda: load_global(codegen, _take))
         codegen.append_output(codegen.create_load_const(_draws_of_python(output)))
         codegen.extend_output(compat.create_call_function(1, False))
-        codegen.append_output(compat.create_instruction("POP_TOP"))
+        codegen.append_output(compat.create_instruction(emit.pop_top.op))
         written = output.output_instructions
         place = next(at for at, each in enumerate(written) if each is start)
         written[place + 1 : place + 1] = codegen.get_instructions()

@@ -8,13 +8,14 @@ the call is tried again: nothing of it has run, since such a body is always comp
 
 from __future__ import annotations
 
-import dis
 import sys
 import threading
 from types import CodeType, FunctionType, TracebackType
 from typing import Any, Final
 
+from bcmend.bytecode.decode import unfused
 from bcmend.bytecode.names_used import origin_of
+from bcmend.bytecode.opcodes import CALLS, DELETES, INTRINSICS, LOCAL_DELETES, LOCAL_STORES, STORES
 from bcmend.delivery import callers, codec
 from bcmend.delivery.records import Buffer, deliver
 from bcmend.dynamo import compat, frames, plain_python
@@ -195,23 +196,22 @@ def _entry_of(body: FunctionType, failure: BaseException) -> TracebackType | Non
     return next(found, None)
 
 
+#: What may change an object, and not only locals.
+_CHANGES: Final = CALLS | INTRINSICS | (STORES - LOCAL_STORES) | (DELETES - LOCAL_DELETES)
+
+
 def _is_first_behind_the_graph(code: CodeType, offset: int) -> bool:
     """Return whether nothing but locals was changed between the graph and what failed."""
     between: list[str] | None = None
-    for each in dis.get_instructions(code):
+    for each in unfused(code):
         if between is None:
-            if each.opname == "STORE_FAST" and each.argval.startswith("graph_out"):
+            if each.opname in LOCAL_STORES and each.argval.startswith("graph_out"):
                 between = []
         elif each.offset >= offset:
-            return not any(_may_change_an_object(name) for name in between)
+            return _CHANGES.isdisjoint(between)
         else:
             between.append(each.opname)
     return False
-
-
-def _may_change_an_object(opname: str) -> bool:
-    kind, _, where = opname.partition("_")
-    return kind == "CALL" or (kind in ("STORE", "DELETE") and where != "FAST")
 
 
 def _compiled(body: FunctionType, arguments: tuple[Any, ...], buffer: Buffer, callback: Any) -> Any:

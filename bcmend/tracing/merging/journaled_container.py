@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, Final
 
+from bcmend.bytecode.opcodes import APPENDS
 from bcmend.delivery import records
 from bcmend.dynamo import compat, frames, snapshots
 from bcmend.dynamo.models import containers, methods
@@ -71,7 +72,7 @@ class JournaledContainer(Phi):
             return vars(self)["items"]
         frame: Any = self.journal.output.current_tx
         instruction = frame.current_instruction
-        if instruction.opname == "LIST_APPEND" and frame.stack[-instruction.arg] is self:
+        if instruction.opname in APPENDS and frame.stack[-instruction.arg] is self:
             return _Appender(frame, self)
         return self.ask()
 

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import torch
 
+from bcmend.bytecode.opcodes import ITEM_DELETES, ITEM_READS, RAISES, RAISES_AGAIN
 from bcmend.delivery.tracebacks import Entry, place_of
 from bcmend.dynamo import compat, frames, hooks
 from bcmend.dynamo.models import exceptions, methods, objects
@@ -30,7 +31,7 @@ from bcmend.knowledge.static_lookup import ancestors, namespace
 from bcmend.tracing.output import caller_frames
 
 _DYNAMO: Final = os.path.join(os.path.dirname(compat.DYNAMO_FILE), "")
-_SUBSCRIPTS: Final = ("BINARY_SUBSCR", "DELETE_SUBSCR")
+_SUBSCRIPTS: Final = ITEM_READS | ITEM_DELETES
 _ASKS_FOR_TRACING: Final = frozenset(
     ["is_compiling", "is_dynamo_compiling", "is_torchdynamo_compiling", "is_exporting"]
 )
@@ -93,8 +94,8 @@ def _with_frame(
 ) -> Raised:
     """Return what is known of an exception that ``tx`` has just raised or let through."""
     instruction = tx.current_instruction
-    is_raise = instruction.opname == "RAISE_VARARGS"
-    if instruction.opname == "RERAISE" or (is_raise and not instruction.arg):
+    is_raise = instruction.opname in RAISES
+    if instruction.opname in RAISES_AGAIN or (is_raise and not instruction.arg):
         return replace(known, left=None) if known else Raised((), False, False)
     place = place_of(instruction.positions)
     is_placed = place is not None and _is_as_in_eager_execution(tx.f_code)

@@ -9,9 +9,9 @@ import pytest
 from bcmend.analysis.code_effects import names_of
 from bcmend.analysis.facts import Facts, facts_of
 from bcmend.bytecode.decode import decode
-from bcmend.bytecode.opcodes import row
+from bcmend.bytecode.opcodes import CALLS, row
 from bcmend.rewrite.sites.argument_reads import bindings_in, early_reads, is_untraceable
-from bcmend.rewrite.sites.call_parts import CALLS, arguments_of, start_of
+from bcmend.rewrite.sites.call_parts import arguments_of, start_of
 from bcmend.rewrite.sites.plan import Slice
 
 NAMES: frozenset[str] = frozenset()

@@ -9,10 +9,9 @@ import pytest
 from bcmend.analysis.code_effects import names_of
 from bcmend.analysis.facts import Facts, facts_of
 from bcmend.bytecode.decode import decode
-from bcmend.bytecode.opcodes import row
+from bcmend.bytecode.opcodes import CALLS, row
 from bcmend.rewrite.passes.unbound_marks import with_marks
 from bcmend.rewrite.sites.call_parts import (
-    CALLS,
     arguments_of,
     is_attribute_load,
     is_constant,

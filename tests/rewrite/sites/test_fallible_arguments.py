@@ -11,7 +11,8 @@ import pytest
 
 from bcmend.analysis.facts import Facts, facts_of
 from bcmend.bytecode.decode import decode
-from bcmend.rewrite.sites.call_parts import CALLS, arguments_of
+from bcmend.bytecode.opcodes import CALLS
+from bcmend.rewrite.sites.call_parts import arguments_of
 from bcmend.rewrite.sites.fallible_arguments import may_fail
 from bcmend.rewrite.sites.plan import Fails, Slice, Trial
 from tests.stand_ins import NothingToMend, installed, sites_of
