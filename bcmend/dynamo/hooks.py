@@ -20,6 +20,7 @@ from typing import Any, Final, TypeVar
 
 import torch
 
+from bcmend import meta_keys
 from bcmend.dynamo import compat, frames
 from bcmend.dynamo.models import methods, objects
 from bcmend.dynamo.operators import FUNCTIONS, KERNELS, OPERATORS, table
@@ -97,7 +98,7 @@ class Hook:
                 return function(inner, *arguments, **keywords)
             return inner(*arguments, **keywords)
 
-        setattr(hooked, _INNER, inner)
+        setattr(hooked, meta_keys.INNER, inner)
         return hooked
 
 
@@ -124,13 +125,10 @@ def _name(key: Any) -> str:
     return str(getattr(key, "__name__", None) or getattr(key, "name", key))
 
 
-_INNER: Final = "_bcmend_inner"  # attribute of a hooked function: the next one of its chain
-
-
 def original(function: Any) -> Any:
     """Return the function of torch behind a chain of hooks."""
-    while hasattr(function, _INNER):
-        function = getattr(function, _INNER)
+    while hasattr(function, meta_keys.INNER):
+        function = getattr(function, meta_keys.INNER)
     return function
 
 

@@ -18,6 +18,7 @@ import pytest
 import torch
 
 import bcmend
+from bcmend import meta_keys
 from bcmend.doctor import listing
 from bcmend.dynamo import compat, frames, handlers, hooks, operators, trace_state
 from bcmend.patching import (
@@ -58,9 +59,9 @@ def _chain(function: Any) -> list[Any]:
         function = function.fget
     elif isinstance(function, staticmethod):
         function = function.__func__
-    while hasattr(function, hooks._INNER):
+    while hasattr(function, meta_keys.INNER):
         found.append(_closure(function)["function"])
-        function = getattr(function, hooks._INNER)
+        function = getattr(function, meta_keys.INNER)
     return [*found, function]
 
 

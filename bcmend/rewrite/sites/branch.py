@@ -19,7 +19,7 @@ from bcmend.cfg.dominance import EXIT
 from bcmend.cfg.graph import walk
 from bcmend.cfg.regions import Branch
 from bcmend.rewrite.passes.nulls import may_push_null
-from bcmend.rewrite.sites.plan import BranchLowering, GuardLowering, Refusal
+from bcmend.rewrite.sites.plan import BranchLowering, GuardLowering, HandlerRefusal, Refusal
 
 
 def propose_guard(facts: Facts, branch: Branch) -> GuardLowering | Refusal:
@@ -68,7 +68,7 @@ def propose_branch(
     """
     if branch.join != EXIT:
         proposed = _propose_within(facts, branch, _around_all(facts, branch), is_split=is_split)
-        if not isinstance(proposed, Refusal) or proposed.slug != "return-in-try":
+        if not isinstance(proposed, HandlerRefusal):
             return proposed
     return propose_between(facts, branch, is_split=is_split)
 
@@ -107,7 +107,7 @@ def _propose_within(
     if isinstance(operands, Refusal):
         return operands
     if branch.join != EXIT and not _always_raising(facts, blocks):
-        return Refusal("return-in-try", "a handler of the arm returns")
+        return HandlerRefusal("return-in-try", "a handler of the arm returns")
     touches = touched(facts, facts.indices_of(blocks))
     if (refusal := _unmovable(touches)) is not None:
         return refusal
@@ -200,10 +200,10 @@ def _cannot_be_given(facts: Facts, jump: int, positions: Iterable[int]) -> Refus
     stack = facts.stacks[jump] or ()
     for maker in (each for position in positions for each in stack[position]):
         if maker < 0:
-            return Refusal("return-in-try", "the region ends an exception handler")
+            return HandlerRefusal("return-in-try", "the region ends an exception handler")
         instruction = facts.instructions[maker]
         if instruction.op in _ENTERS_WITH:
-            return Refusal("return-in-try")
+            return HandlerRefusal("return-in-try")
         if may_push_null(instruction):
             return Refusal("stack-shape", f"the region would take over a part of {instruction.op}")
     return None

@@ -22,6 +22,11 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
+class HandlerRefusal(Refusal):
+    """The refusal of a region that a handler outside of it prevents; with it inside one may do."""
+
+
+@dataclass(frozen=True, slots=True)
 class BranchLowering:
     """Both arms become entries of a region function.
 

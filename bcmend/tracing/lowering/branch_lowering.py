@@ -25,6 +25,7 @@ from bcmend.tracing.lowering import (
     where,
 )
 from bcmend.tracing.lowering.choose_lowering import choose, hazards_of_arms, require_merged
+from bcmend.tracing.lowering.cost_model import Operator
 from bcmend.tracing.merging import in_place, one_memory
 from bcmend.tracing.merging.effect_plan import AnyChange, apply_changes, plan_changes
 from bcmend.tracing.merging.in_place import InPlace
@@ -75,17 +76,18 @@ def lower(tx: compat.Tracer, branch: Branch, transaction: fx_graph.Transaction) 
     choice, tensors = choose(
         tx, branch.site, branch.arms, returns=branch.returns, has_results=has_results
     )
-    how = choice.how
-    views = one_memory.views_among(merger.pairs, by_cond=how == "cond")
+    by_cond = choice.how is Operator.COND
+    views = one_memory.views_among(merger.pairs, by_cond=by_cond)
     with arm_selects.under(tx, branch.site.policy.untaken_gradients):
-        merged = _write_lowering(tx, branch, how, merger.pairs, tensors, transaction, views)
-    if how == "where":  # the graph of an arm of a cond has its own assertions
+        merged = _write_lowering(tx, branch, choice.how, merger.pairs, tensors, transaction, views)
+    how = choice.how.value
+    if not by_cond:  # the graph of an arm of a cond has its own assertions
         shape_env.assert_again(tx, [each for arm in branch.arms for each in arm.asserted])
-    if how == "where" and not (merger.pairs or tensors):
+    if not (by_cond or merger.pairs or tensors):
         how = "nothing to merge"
         predicates.keep_random_operators(tx, branch.predicate)
     _watch_aliases(tx, branch, merger.pairs, merged)
-    unlike = shared_results.unlike_on_the_sides(tx, merger.pairs, views, by_cond=how == "cond")
+    unlike = shared_results.unlike_on_the_sides(tx, merger.pairs, views, by_cond=by_cond)
     shares = branch.site.shares(branch.form)
     shared_results.watch(tx, unlike, merged, shares)
     shared_results.note_objects(tx, merger.pairs, merged, branch.arms, shares)
@@ -183,7 +185,7 @@ def _require_gradients_stay(pairs: Sequence[Pair]) -> None:
 def _write_lowering(
     tx: compat.Tracer,
     branch: Branch,
-    how: str,
+    how: Operator,
     pairs: Sequence[Pair],
     tensors: Sequence[InPlace],
     transaction: fx_graph.Transaction,
@@ -193,7 +195,7 @@ def _write_lowering(
 
     Of the pairs, ``views`` are made of what others become.
     """
-    write = {"where": where.by_where, "cond": cond.by_cond}[how]
+    write = cond.by_cond if how is Operator.COND else where.by_where
     changed = [each.outer for each in tensors]
     arms = hoist_random.drawn_before(tx, branch.predicate, branch.arms)
     arms, states = functional_rng.entered(tx, arms)

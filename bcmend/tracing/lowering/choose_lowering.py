@@ -23,7 +23,7 @@ Arms = tuple[ArmTrace, ArmTrace]
 def choose(
     tx: compat.Tracer, site: LiveSite, arms: Arms, *, returns: bool, has_results: bool
 ) -> tuple[Choice, list[InPlace]]:
-    """Choose "where" or "cond", and the tensors whose in-place changes are taken out of the arms.
+    """Choose the operator, and the tensors whose in-place changes are taken out of the arms.
 
     Raises ``Refusal`` where neither lowering is right.
     """

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, Final
 
+from bcmend import meta_keys
 from bcmend.bytecode.opcodes import APPENDS
 from bcmend.delivery import records
 from bcmend.dynamo import compat, frames, snapshots
@@ -33,7 +34,6 @@ from bcmend.tracing.sites.refusal import Refusal
 from bcmend.tracing.sites.site_table import LiveSite
 
 #: The field of a variable that says which branch journals it.
-_FIELD: Final = "bcmend_journal"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,7 +61,7 @@ class JournaledContainer(Phi):
 
     @property
     def journal(self) -> _Journal:
-        found: _Journal = vars(self)[_FIELD]
+        found: _Journal = vars(self)[meta_keys.JOURNAL]
         return found
 
     @property
@@ -156,7 +156,7 @@ class JournaledContainer(Phi):
             return lambda merged: variable
         plain = self.plain.__new__(self.plain)
         vars(plain).update(vars(variable))
-        del vars(plain)[_FIELD]
+        del vars(plain)[meta_keys.JOURNAL]
         plan = merger.adopt(plain, then_side=then_side)
 
         def build(merged: Merged) -> Value:
@@ -254,7 +254,7 @@ def _as_recorded(value: Any, site: LiveSite) -> Value:
 def _start(variable: Value, journal: _Journal) -> None:
     """Have what is done to a container from here on recorded."""
     if not isinstance(variable, JournaledContainer):
-        vars(variable)[_FIELD] = journal
+        vars(variable)[meta_keys.JOURNAL] = journal
         variable.__class__ = _KINDS[type(variable)]
 
 

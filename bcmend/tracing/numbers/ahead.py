@@ -34,7 +34,7 @@ from bcmend.tracing.numbers.constant_tensors import is_of_torch
 from bcmend.tracing.numbers.slices import Joined, Scope, Slice, behind, cut
 from bcmend.tracing.numbers.written_memory import is_written, parts_of, storages, written_by
 from bcmend.tracing.sites import body_states, site_table
-from bcmend.tracing.sites.refusal import Refusal, attempt
+from bcmend.tracing.sites.refusal import NotThisWay, Refusal, attempt
 
 #: Operations behind a tensor, and elements of each tensor on the way. They are computed twice: in
 #: front of the graph, and in it.
@@ -219,7 +219,7 @@ def _count(numbers: Any) -> int:
 def _slice_of(tx: compat.Tracer, variable: TensorValue) -> Slice:
     """Return what is behind a tensor. Raises ``Refusal``."""
     if example_of(variable).is_complex() or type(variable) is not compat.TensorVariable:
-        raise Refusal("constant-value")
+        raise NotThisWay()
     return _slice_behind(tx, variable.as_proxy().node)
 
 
@@ -231,7 +231,7 @@ def _slice_behind(tx: compat.Tracer, wanted: Node) -> Slice:
     if writes:
         nodes = _with_writes(tx, nodes)
     if not storages(written).isdisjoint(storages(nodes)):
-        raise Refusal("constant-value")
+        raise NotThisWay()
     return cut(tx, nodes, wanted, _scope(tx), writes=writes, written=written)
 
 
@@ -252,7 +252,7 @@ def _inputs_written(tx: compat.Tracer) -> list[Node]:
     memory, written = storages(inputs), set[int]()
     for each in graph.nodes:
         if facts_of(each).sets_default:
-            raise Refusal("constant-value")
+            raise NotThisWay()
         written |= written_by(tx, each, memory)
     return [each for each in inputs if not written.isdisjoint(storages([each]))]
 
@@ -265,7 +265,7 @@ def _with_writes(tx: compat.Tracer, nodes: list[Node]) -> list[Node]:
     """
     graph, found = tx.output.root_tracer.graph, dict.fromkeys(nodes)
     if any(each.graph is not graph for each in nodes):
-        raise Refusal("constant-value")
+        raise NotThisWay()
     is_complete = False
     while not is_complete:
         is_complete, memory = True, storages(found)

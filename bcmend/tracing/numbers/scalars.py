@@ -20,6 +20,7 @@ from typing import Any, Final, NoReturn
 import torch
 from torch.fx import GraphModule, Node, Proxy
 
+from bcmend import meta_keys
 from bcmend.dynamo import compat, fx_graph, hooks, shape_env
 from bcmend.dynamo.models import methods
 from bcmend.dynamo.slots import Slot
@@ -29,7 +30,6 @@ from bcmend.tracing.backends import early_backward
 from bcmend.tracing.deopt import graph_failure, rerun_policy
 from bcmend.tracing.numbers import ahead, constant_tensors, size_questions
 from bcmend.tracing.numbers.dead_numbers import (
-    BESIDE_NUMBER,
     COMPARISONS,
     NEGATIONS,
     ORDERS,
@@ -224,7 +224,7 @@ def _method(
     tx: compat.Tracer, variable: TensorValue, name: str, *rest: Any, **named: Any
 ) -> TensorValue:
     result = fx_graph.method(tx, name, variable, *rest, **named)
-    result.as_proxy().node.meta[BESIDE_NUMBER] = True
+    result.as_proxy().node.meta[meta_keys.BESIDE_NUMBER] = True
     return result
 
 
@@ -246,7 +246,7 @@ def carry_out(
         else:
             dtype = torch.bool if isinstance(example, torch.SymBool) else torch.int64
             tensor = fx_graph.function(tx, torch.scalar_tensor, number.as_proxy(), dtype=dtype)
-        tensor.as_proxy().node.meta.pop(BESIDE_NUMBER, None)
+        tensor.as_proxy().node.meta.pop(meta_keys.BESIDE_NUMBER, None)
         known[node] = tensor
 
 
@@ -319,7 +319,7 @@ def _hold_counts(tx: compat.Tracer, node: Node) -> None:
 def _counted(tx: compat.Tracer, node: Any, known: Mapping[Node, TensorValue]) -> TensorValue | None:
     if node in known:
         found = known[node]
-        found.as_proxy().node.meta.pop(BESIDE_NUMBER, None)
+        found.as_proxy().node.meta.pop(meta_keys.BESIDE_NUMBER, None)
         return found if example_of(found).dtype is torch.int64 else None
     step = _step_to(node)
     count = None if step is None else _counted(tx, step[0], known)
@@ -346,7 +346,7 @@ def tensor_of(tx: compat.Tracer, condition: compat.SymNodeVariable) -> TensorVal
     found = _tensor_of(tx, node, known)
     if kind is not torch.bool:
         found = fx_graph.function(tx, torch.ne, found, 0)  # NaN is true, as in Python
-    found.as_proxy().node.meta.pop(BESIDE_NUMBER, None)  # from now on somebody has it
+    found.as_proxy().node.meta.pop(meta_keys.BESIDE_NUMBER, None)  # from now on somebody has it
     return found
 
 

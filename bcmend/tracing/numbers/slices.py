@@ -26,7 +26,7 @@ from bcmend.names import NUMBERS
 from bcmend.tracing.effects.operator_runs import run
 from bcmend.tracing.numbers.written_memory import storages
 from bcmend.tracing.sites.lifted_inputs import before_arms
-from bcmend.tracing.sites.refusal import Refusal
+from bcmend.tracing.sites.refusal import NotThisWay
 
 _PLAIN: Final = (torch.Tensor, torch.nn.Parameter, int)
 _SYMBOLIC: Final = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -54,7 +54,7 @@ def behind(
             begun.add(each)
             outer = outside(tx, each)
             if len(begun) > most or not (outer is not each or may_be_run(each)):
-                raise Refusal("constant-value")
+                raise NotThisWay()
             waiting.append((each, True))
             inputs = each.all_input_nodes if outer is each else [outer]
             waiting.extend((before, False) for before in inputs)
@@ -315,7 +315,7 @@ def _chain(node: Node, scope: Scope, place: int) -> list[_Input]:
     given = graph_inputs.source_of(node)
     kind = None if given is None else type(given[1])
     if given is None or not (kind in _PLAIN or kind in _SYMBOLIC):
-        raise Refusal("constant-value")
+        raise NotThisWay()
     *holders, last = graph_inputs.expressions_of(given[0])
     if last.startswith(f"L[{NUMBERS!r}]"):  # of an earlier slice
         holders = []
@@ -325,9 +325,9 @@ def _chain(node: Node, scope: Scope, place: int) -> list[_Input]:
         try:
             value = scope.value(each)
         except Exception as error:
-            raise Refusal("constant-value") from error
+            raise NotThisWay() from error
         if not _is_plain_holder(type(value)):
-            raise Refusal("constant-value")
+            raise NotThisWay()
         found.append(_Input(each, type(value), holder))
         holder = place + len(found) - 1
     return [*found, _Input(last, kind if kind in _PLAIN else int, holder)]
@@ -355,7 +355,7 @@ def _operation(node: Node, places: Mapping[Node, int]) -> _Operation:
         if isinstance(given, Node):
             return _Result(places[given])
         if isinstance(given, (torch.Tensor, *_SYMBOLIC)):
-            raise Refusal("constant-value")
+            raise NotThisWay()
         return _Constant(type(given), repr(given), given)
 
     return _Operation(

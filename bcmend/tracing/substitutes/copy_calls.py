@@ -16,7 +16,7 @@ from bcmend.dynamo.handlers import PASS, Answer
 from bcmend.dynamo.models import containers
 from bcmend.dynamo.values import Value, constant, example_of
 from bcmend.tracing.effects.operator_runs import storage_of
-from bcmend.tracing.sites.refusal import Refusal, attempt
+from bcmend.tracing.sites.refusal import NotThisWay, Refusal, attempt
 from bcmend.tracing.substitutes.autograd_leaf import is_plain
 from bcmend.tracing.substitutes.dispatch import Call, answers_to, unequal
 
@@ -35,9 +35,9 @@ def _deepcopy(call: Call) -> Answer:
     copied = attempt(lambda: _Copies(call).of(value))
     if not isinstance(copied, Refusal):
         return copied
-    if copied.slug != "copy":
-        raise copied
-    return PASS
+    if isinstance(copied, NotThisWay):
+        return PASS
+    raise copied
 
 
 class _Copies:
@@ -63,7 +63,7 @@ class _Copies:
             return self._once(id(value), lambda: self._of_dictionary(value))
         if value.is_python_constant() and type(value.as_python_constant()) in _IMMUTABLE:
             return value
-        raise Refusal("copy")
+        raise NotThisWay()
 
     def _once(self, key: Any, make: Callable[[], Value]) -> Value:
         if key not in self.made:
@@ -79,7 +79,7 @@ class _Copies:
     def _of_dictionary(self, value: Any) -> Value:
         items = {key: self.of(item) for key, item in value.items.items()}
         if not all(containers.key_model(key).is_python_constant() for key in items):
-            raise Refusal("copy")
+            raise NotThisWay()
         return containers.new_dictionary(items)
 
     def _of_tensor(self, value: compat.TensorVariable) -> Value:
