@@ -21,6 +21,7 @@ import torch
 
 from bcmend.bytecode.opcodes import STARRED_CALLS
 from bcmend.delivery.numbered import Numbered
+from bcmend.knowledge.own_code import FILES_BEGIN
 
 #: A data-dependent level.
 UNKNOWN: Final = -1
@@ -28,9 +29,8 @@ UNKNOWN: Final = -1
 #: of Python's stack: 20 take 48 us. A level that counts further names a caller of the delivery.
 _MOST: Final = 20
 
-_OWN: Final = f"{Path(__file__).parent.parent}/"
 #: Its ``run`` and ``run_in_place`` are called from the frame that Dynamo entered.
-_BOUNDARY: Final = f"{_OWN}tracing/entry/boundary.py"
+_BOUNDARY: Final = f"{FILES_BEGIN}tracing/entry/boundary.py"
 _DYNAMO: Final = f"{Path(torch.__file__).parent / '_dynamo'}/"
 #: The outermost frame of a call of a module.
 _MODULE_CALL: Final = torch.nn.Module.__call__.__code__
@@ -139,7 +139,7 @@ def _around(frame: FrameType | None) -> Iterator[FrameType]:
     is_entered = True
     while frame is not None:
         code, file = frame.f_code, frame.f_code.co_filename
-        if file.startswith(_OWN):
+        if file.startswith(FILES_BEGIN):
             is_entered = is_entered or _is_of_a_boundary(code)
         elif file.startswith(_DYNAMO):
             pass

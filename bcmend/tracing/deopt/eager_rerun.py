@@ -66,16 +66,7 @@ def run_code(
     named = left.popitem()[1] if code.co_flags & inspect.CO_VARKEYWORDS else {}
     if code.co_flags & inspect.CO_VARARGS:
         positional += left.popitem()[1]
-    return plainly(function, *positional, **left, **named)
+    return plain_python.run(function, *positional, **left, **named)
 
 
-def plainly(function: Any, /, *arguments: Any, **named: Any) -> Any:
-    """Call a function; nothing that it calls is compiled."""
-    callback = compat.set_eval_frame(None)
-    try:
-        return function(*arguments, **named)
-    finally:
-        compat.set_eval_frame(callback)
-
-
-plain_python.have_dynamo_skip(run_code, plainly)
+plain_python.have_dynamo_skip(run_code)

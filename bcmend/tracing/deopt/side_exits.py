@@ -101,7 +101,7 @@ def _first_to_fail(trials: Sequence[_Trial], holds: Iterator[bool]) -> str | Non
         if predicate is not None and not next(holds):
             continue
         try:
-            eager_rerun.plainly(trial, *codec.decoded(inputs))
+            plain_python.run(trial, *codec.decoded(inputs))
         except Exception as error:
             # An argument of output fails; eager execution of the frame raises the same, at its
             # place. The results of the graph are given up.

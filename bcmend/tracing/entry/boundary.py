@@ -21,7 +21,6 @@ from bcmend.delivery.records import Buffer, deliver
 from bcmend.dynamo import compat, frames, plain_python
 from bcmend.knowledge.interruptions import code_of, entries, is_interruption
 from bcmend.tracing.deopt import (
-    eager_rerun,
     graph_failure,
     raised_errors,
     rerun_policy,
@@ -123,7 +122,7 @@ def _run(body: FunctionType, arguments: tuple[Any, ...], callback: Any) -> Any:
 
 def _plainly(body: FunctionType, arguments: tuple[Any, ...]) -> Any:
     """Make the call in plain Python, with a buffer that nobody reads."""
-    return eager_rerun.plainly(callers.call_as_entered, body, (*arguments, [], ()))
+    return plain_python.run(callers.call_as_entered, body, (*arguments, [], ()))
 
 
 def _note_what_does_not_hold(code: CodeType) -> None:
