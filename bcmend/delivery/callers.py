@@ -39,7 +39,7 @@ StandIn = Callable[[Callable[[], Any]], Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
+class CallerFrame:
     """A frame, and the function that stands for it."""
 
     code: CodeType
@@ -61,7 +61,7 @@ class Caller:
 _TEMPLATE: Final = (lambda call: call()).__code__
 
 
-class Chain(list[Caller]):
+class Chain(list[CallerFrame]):
     """The callers of a record that were traced, innermost first."""
 
 
@@ -117,12 +117,12 @@ def call_as_entered(function: Callable[..., Any], arguments: tuple[Any, ...]) ->
         del failure, entry  # they hold this frame
 
 
-def _callers_around(frame: FrameType, count: int) -> list[Caller]:
-    found = (Caller(each.f_code, each.f_globals, _line_of(each)) for each in _around(frame))
+def _callers_around(frame: FrameType, count: int) -> list[CallerFrame]:
+    found = (CallerFrame(each.f_code, each.f_globals, _line_of(each)) for each in _around(frame))
     return list(islice(found, max(count, 0)))
 
 
-def _made_inside(callers: Sequence[Caller], call: Callable[[], Any]) -> Any:
+def _made_inside(callers: Sequence[CallerFrame], call: Callable[[], Any]) -> Any:
     for caller in callers:
         call = partial(caller.stand_in(), call)  # which has no frame of its own
     return call()

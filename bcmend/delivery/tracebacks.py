@@ -27,7 +27,7 @@ Row = tuple[BaseException, int, "BaseException | None", "BaseException | None", 
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TracebackEntry:
     """One function that an exception went through, and where in it."""
 
     code: CodeType
@@ -46,7 +46,7 @@ def place_of(positions: dis.Positions | None) -> Place | None:
     return line, end, column, end_column
 
 
-class Route(list[Entry]):
+class Route(list[TracebackEntry]):
     """The entries of one exception, the outermost first."""
 
 
@@ -54,7 +54,7 @@ class Route(list[Entry]):
 ROUTES: Final[Numbered[Route]] = Numbered()
 
 
-def traceback_of(entries: Sequence[Entry]) -> TracebackType | None:
+def traceback_of(entries: Sequence[TracebackEntry]) -> TracebackType | None:
     """Return a traceback that shows ``entries``, the outermost first."""
     found = None
     for entry in reversed(entries):

@@ -25,7 +25,7 @@ from bcmend.patching.table import KINDS, TABLE, Patched
 from bcmend.policy import Policy
 from bcmend.rewrite.mended import Context, Mended
 from bcmend.rewrite.pipeline import may_have_sites, mend
-from bcmend.rewrite.sites.plan import Refusal
+from bcmend.rewrite.sites.plan import SiteRefusal
 from bcmend.tracing.entry import namespace, primitives
 from bcmend.tracing.search import log
 from bcmend.tracing.sites import body_states, site_table
@@ -219,7 +219,7 @@ def note_mended(function: FunctionType, policy: Policy, mended: Mended) -> None:
 def _register(mended: Mended, policy: Policy) -> None:
     """Put the sites into the site table."""
     for code, site in mended.sites:
-        if isinstance(site.decision, Refusal):
+        if isinstance(site.decision, SiteRefusal):
             continue
         live = site_table.LiveSite(site.name, site.kind, code, policy)
         known = site_table.find(site.name)

@@ -24,7 +24,7 @@ from bcmend.patching.subject import SUSPENDING
 from bcmend.patching.table import TABLE, Patched, touches
 from bcmend.policy import Policy
 from bcmend.rewrite.mended import Mended
-from bcmend.rewrite.sites.plan import BranchLowering, Refusal
+from bcmend.rewrite.sites.plan import BranchLowering, SiteRefusal
 from bcmend.tracing.search.assumptions import Claim, Finding, assume_again
 from bcmend.tracing.search.falsified import weaken
 from bcmend.tracing.sites import body_states, site_table
@@ -243,7 +243,7 @@ def _forms(mended: Mended) -> int:
     return sum(
         len(site.decision.alternatives) if isinstance(site.decision, BranchLowering) else 1
         for _, site in mended.sites
-        if not isinstance(site.decision, Refusal)
+        if not isinstance(site.decision, SiteRefusal)
     )
 
 

@@ -13,7 +13,7 @@ from bcmend.patching.table import TABLE
 from bcmend.policy import Policy
 from bcmend.reports.search_report import FindingRecord, TraceRecord
 from bcmend.reports.site_report import Retrace, SiteRecord
-from bcmend.rewrite.sites.plan import Refusal, Site
+from bcmend.rewrite.sites.plan import Site, SiteRefusal
 from bcmend.tracing.search import log
 from bcmend.tracing.search.assumptions import Finding
 from bcmend.tracing.sites import site_table
@@ -55,7 +55,7 @@ def _places(functions: Iterable[FunctionType]) -> set[tuple[str, int | None]]:
 def _record(code: CodeType, site: Site) -> SiteRecord:
     place = code.co_filename, site.line, code.co_qualname, site.offset
     live = site_table.find(site.name)
-    if isinstance(site.decision, Refusal):
+    if isinstance(site.decision, SiteRefusal):
         outcome = _Outcome("refused", None, site.decision.slug, site.decision.detail)
     else:
         outcome = _outcome_of(live)

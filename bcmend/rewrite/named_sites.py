@@ -13,7 +13,7 @@ from bcmend.bytecode.opcodes import LOOPS, row
 from bcmend.names import SPLIT
 from bcmend.rewrite.decisions import Decision
 from bcmend.rewrite.mended import Context
-from bcmend.rewrite.sites.plan import BranchLowering, Lowering, Plan, Refusal, Site
+from bcmend.rewrite.sites.plan import BranchLowering, Lowering, Plan, Site, SiteRefusal
 
 
 def named_plan(
@@ -34,7 +34,7 @@ def named_plan(
         if names[name] > 1:
             name = f"{name}#{names[name]}"
         if context.policy.is_off(name):
-            decision = Refusal("switched-off")
+            decision = SiteRefusal("switched-off")
         name = context.key_for(name, code)
         inside = _inside(facts, decision)
         sites.append(Site(name, kind, index, line, instruction.offset, decision, inside))
@@ -76,7 +76,9 @@ def _past_jumps(facts: Facts, block: int) -> int:
     return block
 
 
-def _inside(facts: Facts, decision: Lowering | Refusal) -> tuple[tuple[tuple[int, int], ...], ...]:
+def _inside(
+    facts: Facts, decision: Lowering | SiteRefusal
+) -> tuple[tuple[tuple[int, int], ...], ...]:
     """Return the first and last offset of each block of the arms, for each form of a branch."""
     if not isinstance(decision, BranchLowering):
         return ()

@@ -31,7 +31,7 @@ from bcmend.bytecode.opcodes import (
     has_format_specification,
 )
 from bcmend.knowledge.callable_names import LOGGER_METHODS, WARNING_FUNCTIONS
-from bcmend.scan.found_sites import FoundSite, Unreadable, one_line
+from bcmend.scan.found_sites import FoundSite, UnreadableFile, one_line
 
 _OLDEST_READ: Final = (3, 8)
 
@@ -64,7 +64,7 @@ def candidates_in(data: bytes, file: str) -> list[FoundSite]:
     """Return the candidates in a compiled file.
 
     Raises:
-        Unreadable: xdis does not read it.
+        UnreadableFile: xdis does not read it.
     """
     from xdis.load import load_module_from_file_object
     from xdis.op_imports import get_opcode_module
@@ -73,15 +73,15 @@ def candidates_in(data: bytes, file: str) -> list[FoundSite]:
         loaded = load_module_from_file_object(io.BytesIO(data), file)
         version, code, implementation = loaded[0], loaded[3], loaded[4]
         if version < _OLDEST_READ:
-            raise Unreadable(f"made by Python {version[0]}.{version[1]}, which is not read")
+            raise UnreadableFile(f"made by Python {version[0]}.{version[1]}, which is not read")
         opcodes = get_opcode_module(version, implementation)
         python = f"{version[0]}.{version[1]}"
         return list(_candidates(code, "", opcodes, file, python))
-    except Unreadable:
+    except UnreadableFile:
         raise
     except Exception as error:
         # xdis documents no exceptions, and a broken file makes it raise many kinds
-        raise Unreadable(f"broken or unknown .pyc file: {one_line(error)}") from error
+        raise UnreadableFile(f"broken or unknown .pyc file: {one_line(error)}") from error
 
 
 def _candidates(code: Any, name: str, opcodes: Any, file: str, python: str) -> Iterator[FoundSite]:

@@ -18,7 +18,7 @@ from xdis.op_imports import get_opcode_module
 import bcmend
 from bcmend.bytecode.decode import numbers_of
 from bcmend.bytecode.instructions import UnknownOpcode
-from bcmend.bytecode.opcodes import LOCAL_LOADS, LOOPS, ROWS, Kind, of_kind
+from bcmend.bytecode.opcodes import LOCAL_LOADS, LOOPS, ROWS, OpKind, of_kind
 
 HOME = Path(bcmend.__file__).parent
 SUPPORTED = ((3, 11), (3, 12), (3, 13))
@@ -115,13 +115,13 @@ def test_each_row_is_of_a_supported_python() -> None:
 
 
 def test_a_kind_that_no_opcode_is_of_is_refused() -> None:
-    assert of_kind(Kind.READ | Kind.ITEM) == {"BINARY_SUBSCR"}
+    assert of_kind(OpKind.READ | OpKind.ITEM) == {"BINARY_SUBSCR"}
     with pytest.raises(UnknownOpcode, match="no opcode is of the kind"):
-        of_kind(Kind.READ | Kind.CALL)
+        of_kind(OpKind.READ | OpKind.CALL)
 
 
-@pytest.mark.parametrize("kind", Kind)
-def test_each_kind_is_that_of_an_opcode(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", OpKind)
+def test_each_kind_is_that_of_an_opcode(kind: OpKind) -> None:
     assert of_kind(kind)
 
 

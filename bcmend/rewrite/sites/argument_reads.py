@@ -43,7 +43,7 @@ from bcmend.knowledge.callable_names import (
 )
 from bcmend.rewrite.passes.unbound_marks import checks_in
 from bcmend.rewrite.sites.call_parts import is_attribute_load, path_read, start_of
-from bcmend.rewrite.sites.plan import Slice
+from bcmend.rewrite.sites.plan import CodeRange
 
 #: Arguments of BINARY_OP for ``%`` and ``%=``.
 _REMAINDERS: Final = frozenset([BinaryOp.REMAINDER, BinaryOp.INPLACE_REMAINDER])
@@ -54,7 +54,7 @@ _OPERATIONS: Final = BINARY_OPERATORS | ITEM_READS | SLICE_READS | COMPARISONS |
 _GIVE_A_MASK: Final = COMPARISONS | INVERSIONS
 
 
-def is_untraceable(facts: Facts, part: Slice) -> bool:
+def is_untraceable(facts: Facts, part: CodeRange) -> bool:
     """Return whether Dynamo could not evaluate an argument on tensors."""
     checks = checks_in(facts, part.start, part.end)
     for index in range(part.start, part.end):
@@ -115,11 +115,11 @@ def _defers(code: CodeType) -> bool:
 
 def early_reads(
     facts: Facts,
-    part: Slice,
+    part: CodeRange,
     data: frozenset[tuple[str, ...]],
     own: frozenset[str],
     missing: frozenset[str] = frozenset(),
-) -> Iterator[Slice | None]:
+) -> Iterator[CodeRange | None]:
     """Yield the longest reads of a variable and attributes of it, such as ``self.loss``.
 
     What stands behind a test is read before the test, and so only as far as that cannot fail.
@@ -134,13 +134,17 @@ def early_reads(
     checks = checks_in(facts, part.start, part.end)
     while index < part.end:
         if index in checks:
-            yield Slice(index, checks[index] + 1) if index >= reach else None
+            yield CodeRange(index, checks[index] + 1) if index >= reach else None
             index = checks[index] + 1
             continue
         instruction = facts.instructions[index]
         if isinstance(instruction.target, int):
             reach = max(reach, instruction.target)
-        now = None if index < reach else _evaluated_at_once(facts, Slice(index, part.end), bindings)
+        now = (
+            None
+            if index < reach
+            else _evaluated_at_once(facts, CodeRange(index, part.end), bindings)
+        )
         if now is not None:
             yield now
             index = now.end
@@ -153,13 +157,13 @@ def early_reads(
             yield None
         elif index >= reach:
             certain.update(_path(facts, index, last) for last in range(index + 1, end + 1))
-            yield Slice(index, end)
+            yield CodeRange(index, end)
         else:
-            yield _safe_read(facts, Slice(index, end), certain, bound, missing)
+            yield _safe_read(facts, CodeRange(index, end), certain, bound, missing)
         index = end
 
 
-def bindings_in(facts: Facts, part: Slice) -> dict[int, Slice]:
+def bindings_in(facts: Facts, part: CodeRange) -> dict[int, CodeRange]:
     """Return the operands in ``part`` that are bound to a variable, by their first instruction."""
     found = {}
     for index in range(part.start + 1, part.end):
@@ -167,11 +171,13 @@ def bindings_in(facts: Facts, part: Slice) -> dict[int, Slice]:
         if row(stored.op).writes == "local" and before.op in COPIES:
             begin = start_of(facts, index - 1, 1)
             if begin is not None and begin >= part.start:
-                found[begin] = Slice(begin, index + 1)
+                found[begin] = CodeRange(begin, index + 1)
     return found
 
 
-def _evaluated_at_once(facts: Facts, part: Slice, bindings: Mapping[int, Slice]) -> Slice | None:
+def _evaluated_at_once(
+    facts: Facts, part: CodeRange, bindings: Mapping[int, CodeRange]
+) -> CodeRange | None:
     """Return what is to be evaluated at once of an expression that begins with ``part``.
 
     That is the longest operand that Dynamo can evaluate and that has a call which may have effects
@@ -186,7 +192,7 @@ def _evaluated_at_once(facts: Facts, part: Slice, bindings: Mapping[int, Slice])
     for index in range(part.start, part.end):
         instruction = facts.instructions[index]
         lowest = (facts.depth_before(index) or 0) - operands_needed(instruction)
-        if lowest < base or is_untraceable(facts, Slice(index, index + 1)):
+        if lowest < base or is_untraceable(facts, CodeRange(index, index + 1)):
             break
         after = facts.depth_before(index + 1)
         if after is None or after <= base:
@@ -198,7 +204,7 @@ def _evaluated_at_once(facts: Facts, part: Slice, bindings: Mapping[int, Slice])
         )
         is_whole = after == base + 1 and instruction.op not in KEYWORD_NAMES  # the call follows
         if calls and is_whole and not _makes_a_generator(facts, index):
-            longest = Slice(part.start, index + 1)
+            longest = CodeRange(part.start, index + 1)
     return longest
 
 
@@ -215,11 +221,11 @@ def _makes_a_generator(facts: Facts, index: int) -> bool:
 
 def _safe_read(
     facts: Facts,
-    chain: Slice,
+    chain: CodeRange,
     certain: set[tuple[object, ...]],
     bound: frozenset[str],
     missing: frozenset[str],
-) -> Slice | None:
+) -> CodeRange | None:
     """Return as much of ``chain`` as can be read where it may not be reached.
 
     That is what the statement reads in any case, or else a variable that is bound. Deferred
@@ -236,7 +242,7 @@ def _safe_read(
             return None
         end += 1
     deferred = map(names_of, facts.instructions[end : chain.end])
-    return Slice(chain.start, end) if NEVER_TENSOR_ATTRIBUTES.issuperset(deferred) else None
+    return CodeRange(chain.start, end) if NEVER_TENSOR_ATTRIBUTES.issuperset(deferred) else None
 
 
 def _path(facts: Facts, start: int, end: int) -> tuple[object, ...]:

@@ -50,7 +50,7 @@ from bcmend.rewrite.sites.call_parts import (
     starred_arguments_of,
 )
 from bcmend.rewrite.sites.output_statements import OutputStatement
-from bcmend.rewrite.sites.plan import Fails, Slice, Trial
+from bcmend.rewrite.sites.plan import CodeRange, Fails, Trial
 
 _SAFE_OPERATIONS: Final = (LOADS | BUILDS | NULLS | COPIES | SWAPS | DISCARDS | FILLERS) | (
     KEYWORD_NAMES | FUNCTIONS | IDENTITIES | GENERATOR_STARTS | CONVERSIONS
@@ -71,7 +71,7 @@ _SPECIFICATION: Final = re.compile(r"[^dxXobcns]*[fFeEgG%]\Z")
 _REPEATABLE: Final = (REPEATABLE_CALLS - {"print"}) | frozenset(dir(math))
 
 
-def trial_of(facts: Facts, statement: OutputStatement, inputs: Sequence[Slice]) -> Trial | None:
+def trial_of(facts: Facts, statement: OutputStatement, inputs: Sequence[CodeRange]) -> Trial | None:
     """Return what to try of a statement; ``None`` if nothing can fail, or be evaluated twice.
 
     ``inputs`` are evaluated where the statement stands.
@@ -86,7 +86,9 @@ def trial_of(facts: Facts, statement: OutputStatement, inputs: Sequence[Slice]) 
     return None if worst in (Fails.NEVER, Fails.NOT_TWICE) else Trial(parts, frozenset(used), worst)
 
 
-def may_fail(facts: Facts, part: Slice, inputs: Sequence[Slice], harmless: frozenset[str]) -> bool:
+def may_fail(
+    facts: Facts, part: CodeRange, inputs: Sequence[CodeRange], harmless: frozenset[str]
+) -> bool:
     """Return whether what is deferred of a part of a statement may fail.
 
     ``harmless`` are globals that can be read at any time.
@@ -95,8 +97,8 @@ def may_fail(facts: Facts, part: Slice, inputs: Sequence[Slice], harmless: froze
 
 
 def _deferred_parts(
-    facts: Facts, statement: OutputStatement, inputs: Sequence[Slice]
-) -> Iterator[Slice]:
+    facts: Facts, statement: OutputStatement, inputs: Sequence[CodeRange]
+) -> Iterator[CodeRange]:
     """Yield what is deferred: arguments, or what builds those that are unpacked with stars."""
     arguments = arguments_of(facts, statement.start, statement.call)
     if arguments:
@@ -105,7 +107,9 @@ def _deferred_parts(
         yield starred
 
 
-def _failure(facts: Facts, part: Slice, inputs: Sequence[Slice], harmless: frozenset[str]) -> Fails:
+def _failure(
+    facts: Facts, part: CodeRange, inputs: Sequence[CodeRange], harmless: frozenset[str]
+) -> Fails:
     """Return when an expression fails."""
     early = {index for each in inputs for index in range(each.start, each.end)}
     deferred = (index for index in range(part.start, part.end) if index not in early)

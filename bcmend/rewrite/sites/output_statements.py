@@ -43,7 +43,7 @@ from bcmend.rewrite.sites.call_parts import (
     path_read,
     start_of,
 )
-from bcmend.rewrite.sites.plan import Callee, Slice
+from bcmend.rewrite.sites.plan import Callee, CodeRange
 
 _MISSING: Final = object()
 Names = Mapping[str, Any]
@@ -80,15 +80,15 @@ class OutputStatement:
 class _Called:
     """What a call calls: a variable or a global, and attributes of it."""
 
-    load: Slice
+    load: CodeRange
     kind: str
     root: str
     path: tuple[str, ...]
 
     @property
-    def owner(self) -> Slice:
+    def owner(self) -> CodeRange:
         """The loads of what the last attribute is an attribute of."""
-        return Slice(self.load.start, self.load.end - 1) if self.path else self.load
+        return CodeRange(self.load.start, self.load.end - 1) if self.path else self.load
 
 
 def may_write_output(code: CodeType, module_names: Names) -> bool:
@@ -231,7 +231,7 @@ def _called(facts: Facts, start: int, call: int) -> _Called | None:
     kind, end = row(facts.instructions[begin].op).reads, begin + 1 + len(path)
     if kind not in ("local", "cell", "global") or not _is_called(facts, end - 1, call):
         return None
-    return _Called(Slice(begin, end), kind, root, tuple(path))
+    return _Called(CodeRange(begin, end), kind, root, tuple(path))
 
 
 def _is_called(facts: Facts, load: int, call: int) -> bool:
@@ -294,7 +294,7 @@ def _is_harmless(facts: Facts, index: int) -> bool:
     return instruction.op not in _EFFECTS
 
 
-def _level(facts: Facts, start: int, call: int) -> Slice | None:
+def _level(facts: Facts, start: int, call: int) -> CodeRange | None:
     """Return the first argument of a call, if to read it twice is to read it once."""
     for first in arguments_of(facts, start, call)[:1]:
         if all(_is_read(facts, index) for index in range(first.start, first.end)):
@@ -332,10 +332,10 @@ def _found_callee(facts: Facts, start: int, call: int, is_asked: bool) -> Callee
         return None
     method = names_of(facts.instructions[last])
     if method in LOGGER_METHODS and is_attribute_load(facts, last):
-        return Callee(Slice(begin, last), method, _level(facts, start, call))
+        return Callee(CodeRange(begin, last), method, _level(facts, start, call))
     is_made = facts.instructions[last].op in CALLS and called_name(facts, last) == "getattr"
     is_taken = is_asked and facts.instructions[last].op in ITEM_READS
-    return Callee(Slice(begin, end), "", None) if is_made or is_taken else None
+    return Callee(CodeRange(begin, end), "", None) if is_made or is_taken else None
 
 
 def _is_finding(facts: Facts, index: int) -> bool:

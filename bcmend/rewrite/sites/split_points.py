@@ -27,7 +27,7 @@ from bcmend.cfg.graph import walk
 from bcmend.cfg.regions import Branch
 from bcmend.rewrite.passes.nulls import pushes_null, with_explicit_nulls
 from bcmend.rewrite.sites.branch import propose_branch
-from bcmend.rewrite.sites.plan import BranchLowering, Refusal, chained
+from bcmend.rewrite.sites.plan import BranchLowering, SiteRefusal, chained
 from bcmend.rewrite.sites.widen import wider_forms
 
 #: What leaves an operand on the stack for longer than a statement.
@@ -126,10 +126,10 @@ def _continues(instruction: Instruction) -> bool:
     return instruction.target is None and row(instruction.op).falls_through
 
 
-def propose_split(facts: Facts, index: int) -> BranchLowering | Refusal:
+def propose_split(facts: Facts, index: int) -> BranchLowering | SiteRefusal:
     """Propose to split in front of an instruction, in all forms, narrowest first."""
     if any(each.op in LOOP_ENDS for each in facts.instructions[max(index - 1, 0) : index + 1]):
-        return Refusal("stack-shape", "the end of a loop")
+        return SiteRefusal("stack-shape", "the end of a loop")
     forms = [_joined_at(facts, index, facts.graph.block_of[end]) for end in _ends(facts, index)]
     if not forms:
         forms = [_joined_at(facts, index, _behind_its_statement(facts, index))]

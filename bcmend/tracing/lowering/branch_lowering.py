@@ -46,7 +46,7 @@ from bcmend.tracing.speculation.arms import ArmTrace
 
 
 @dataclass(frozen=True, slots=True)
-class Branch:
+class TracedBranch:
     """The two traced arms of one branch and the condition between them."""
 
     site: LiveSite
@@ -59,7 +59,7 @@ class Branch:
         return self.site.form(self.form).returns
 
 
-def lower(tx: compat.Tracer, branch: Branch, transaction: fx_graph.Transaction) -> Value:
+def lower(tx: compat.Tracer, branch: TracedBranch, transaction: fx_graph.Transaction) -> Value:
     """Write a branch into the graph; return its live-outs. Raises ``Refusal``.
 
     Everything is planned before the first write. ``transaction`` is committed when in-place changes
@@ -105,7 +105,7 @@ def lower(tx: compat.Tracer, branch: Branch, transaction: fx_graph.Transaction) 
     return result
 
 
-def _planned(tx: compat.Tracer, branch: Branch) -> tuple[Join, Build, list[AnyChange]]:
+def _planned(tx: compat.Tracer, branch: TracedBranch) -> tuple[Join, Build, list[AnyChange]]:
     """Plan what the arms leave behind; what is one object on one side alone is not merged."""
     apart: frozenset[int] = frozenset()
     while True:
@@ -121,7 +121,7 @@ def _planned(tx: compat.Tracer, branch: Branch) -> tuple[Join, Build, list[AnyCh
         apart |= found
 
 
-def _merger(tx: compat.Tracer, branch: Branch, apart: frozenset[int]) -> Merger:
+def _merger(tx: compat.Tracer, branch: TracedBranch, apart: frozenset[int]) -> Merger:
     then_arm, else_arm = branch.arms
     return Merger(
         lambda value: value.as_proxy().node.graph in (then_arm.graph, else_arm.graph),
@@ -134,7 +134,7 @@ def _merger(tx: compat.Tracer, branch: Branch, apart: frozenset[int]) -> Merger:
     )
 
 
-def _with_lists_of_its_own(tx: compat.Tracer, branch: Branch) -> Branch:
+def _with_lists_of_its_own(tx: compat.Tracer, branch: TracedBranch) -> TracedBranch:
     """Give each arm a list of its own for one that an arm has changed and both return.
 
     That is not observable where only the frame has had the list, and ends with the branch.
@@ -165,7 +165,7 @@ def _with_lists_of_its_own(tx: compat.Tracer, branch: Branch) -> Branch:
     return replace(branch, arms=(arms[0], arms[1]))
 
 
-def _described(branch: Branch, how: str, *, is_chosen_later: bool) -> str:
+def _described(branch: TracedBranch, how: str, *, is_chosen_later: bool) -> str:
     is_split = branch.site.kind == SPLIT
     how = f"split by {how}" if branch.form or is_split else how
     return f"choice by {how}" if is_chosen_later and not is_split else how
@@ -184,7 +184,7 @@ def _require_gradients_stay(pairs: Sequence[Pair]) -> None:
 
 def _write_lowering(
     tx: compat.Tracer,
-    branch: Branch,
+    branch: TracedBranch,
     how: Operator,
     pairs: Sequence[Pair],
     tensors: Sequence[InPlace],
@@ -215,7 +215,7 @@ def _write_lowering(
 
 
 def _adopt_records(
-    tx: compat.Tracer, branch: Branch, merger: Merger
+    tx: compat.Tracer, branch: TracedBranch, merger: Merger
 ) -> tuple[list[tuple[Draft, bool, Build]], bool]:
     """Plan what the records of both arms hold; return also whether any is computed later."""
     records, deferred = [], []
@@ -254,7 +254,7 @@ def append_under(
 
 
 def _watch_aliases(
-    tx: compat.Tracer, branch: Branch, pairs: Sequence[Pair], merged: Sequence[Value]
+    tx: compat.Tracer, branch: TracedBranch, pairs: Sequence[Pair], merged: Sequence[Value]
 ) -> None:
     """Watch for later in-place changes of merged tensors that in eager are older tensors."""
     is_older = Finding(Claim.NEW, branch.site, branch.form)

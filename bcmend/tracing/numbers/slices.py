@@ -1,8 +1,8 @@
 """The operations behind a tensor, as a program of its own.
 
 While a frame is traced the graph holds how each tensor is computed. What is behind one of them is
-cut out as a ``Slice``: it can be run on its own, in another call too, where its inputs are found
-by what Dynamo calls them. Two slices are equal if they make the same calls of the same inputs.
+cut out as a ``ProgramSlice``: it can be run on its own, in another call too, where its inputs are
+found by what Dynamo calls them. Two slices are equal if they make the same calls of the same inputs.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class _Operation:
 
 
 @dataclass(frozen=True, slots=True)
-class Slice:
+class ProgramSlice:
     """The calls behind a tensor; each has a place among their results, as the tensor has.
 
     ``writes`` says whether some change the result of another. ``apart`` has the places of the
@@ -143,15 +143,15 @@ class Slice:
     writes: bool
     apart: tuple[tuple[int, ...], tuple[int, ...]]
 
-    def length(self) -> Slice:
+    def length(self) -> ProgramSlice:
         """Return the slice that gives the number of items of the tensor."""
         return self._followed_by(len)
 
-    def truth(self) -> Slice:
+    def truth(self) -> ProgramSlice:
         """Return the slice that gives the truth of the number."""
         return self._followed_by(bool)
 
-    def _followed_by(self, function: Callable[[Any], Any]) -> Slice:
+    def _followed_by(self, function: Callable[[Any], Any]) -> ProgramSlice:
         step = _Operation(function, (_Result(self.place),), {})
         return replace(self, steps=(*self.steps, step), place=len(self.steps))
 
@@ -159,7 +159,7 @@ class Slice:
 class Joined:
     """Slices that are run one after the other; what is in several is computed once."""
 
-    def __init__(self, slices: Sequence[Slice]) -> None:
+    def __init__(self, slices: Sequence[ProgramSlice]) -> None:
         self._steps: list[_Input | _Operation] = []
         #: For each slice: how many steps are behind it, the place of its tensor, and the places
         #: of inputs that must not share memory with those of the second list.
@@ -274,7 +274,7 @@ def cut(
     *,
     writes: bool,
     written: Sequence[Node],
-) -> Slice:
+) -> ProgramSlice:
     """Return the calls of nodes, inputs first, one of which is what is wanted.
 
     ``scope`` is that of the call being traced. ``writes`` says whether some change the result of
@@ -296,14 +296,14 @@ def cut(
             steps.append(_operation(node, places))
         places[node] = len(steps) - 1
     if not written:
-        return Slice(tuple(steps), places[wanted], writes, ((), ()))
+        return ProgramSlice(tuple(steps), places[wanted], writes, ((), ()))
     given = [each for each in nodes if each.op == "placeholder" and outside(tx, each) is each]
     read = tuple(places[each] for each in given if storages([each]))
     changed: list[int] = []
     for each in written:
         steps.extend(_chain(each, scope, len(steps)))
         changed.append(len(steps) - 1)
-    return Slice(tuple(steps), places[wanted], writes, (read, tuple(changed)))
+    return ProgramSlice(tuple(steps), places[wanted], writes, (read, tuple(changed)))
 
 
 def _chain(node: Node, scope: Scope, place: int) -> list[_Input]:

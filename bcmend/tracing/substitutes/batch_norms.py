@@ -20,7 +20,7 @@ from bcmend.dynamo.values import TensorValue, Value, constant, is_unbacked
 from bcmend.knowledge import effects
 from bcmend.knowledge.effects import EffectFacts
 from bcmend.tracing.numbers import float_tensors
-from bcmend.tracing.substitutes.dispatch import Call, answers_to, require_one_graph
+from bcmend.tracing.substitutes.dispatch import ReplacedCall, answers_to, require_one_graph
 
 _BATCH_NORM: Final = torch.nn.functional.batch_norm
 _SIGNATURE: Final = inspect.signature(_BATCH_NORM)
@@ -59,7 +59,7 @@ effects.declare(STATISTICS, EffectFacts(is_total=True, is_expensive=True))
 
 
 @answers_to("batch norm")
-def _batch_norm(call: Call) -> Answer:
+def _batch_norm(call: ReplacedCall) -> Answer:
     """Normalize by the batch, and write the new statistics to the tensors of the layer."""
     tx = call.tx
     try:

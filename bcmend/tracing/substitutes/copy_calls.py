@@ -18,13 +18,13 @@ from bcmend.dynamo.values import Value, constant, example_of
 from bcmend.tracing.effects.operator_runs import storage_of
 from bcmend.tracing.sites.refusal import NotThisWay, Refusal, attempt
 from bcmend.tracing.substitutes.autograd_leaf import is_plain
-from bcmend.tracing.substitutes.dispatch import Call, answers_to, unequal
+from bcmend.tracing.substitutes.dispatch import ReplacedCall, answers_to, unequal
 
 _IMMUTABLE: Final = (int, float, bool, str, bytes, type(None), complex)
 
 
 @answers_to("deepcopy")
-def _deepcopy(call: Call) -> Answer:
+def _deepcopy(call: ReplacedCall) -> Answer:
     """Answer ``copy.deepcopy`` of a tensor, or of lists, dictionaries and tuples of such.
 
     Anything else Dynamo copies by itself, with a guard on which object a tensor is.
@@ -43,7 +43,7 @@ def _deepcopy(call: Call) -> Answer:
 class _Copies:
     """The copies made by one call, in each of which an object stands once."""
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: ReplacedCall) -> None:
         self.call = call
         self.made: dict[Any, Value] = {}
         self.memories: set[Any] = set()
@@ -97,7 +97,7 @@ class _Copies:
 
 
 @answers_to("copy")
-def _copy(call: Call) -> Answer:
+def _copy(call: ReplacedCall) -> Answer:
     """Answer ``copy.copy`` of a tensor, a list, a dictionary or something immutable."""
     value: Any = _only_argument(call)
     answer: Answer = PASS
@@ -112,7 +112,7 @@ def _copy(call: Call) -> Answer:
     return answer
 
 
-def _only_argument(call: Call) -> Any:
+def _only_argument(call: ReplacedCall) -> Any:
     return call.args[0].realize() if len(call.args) == 1 and not call.kwargs else None
 
 

@@ -22,7 +22,7 @@ from bcmend.rewrite.sites.call_parts import (
     starred_arguments_of,
     start_of,
 )
-from bcmend.rewrite.sites.plan import Slice
+from bcmend.rewrite.sites.plan import CodeRange
 
 
 def _facts(function: Any) -> Facts:
@@ -38,7 +38,7 @@ def _last_call(facts: Facts) -> tuple[int, int]:
     return start, call
 
 
-def _loads(facts: Facts, part: Slice) -> list[object]:
+def _loads(facts: Facts, part: CodeRange) -> list[object]:
     """Return the names and constants that a slice loads, in order."""
     code = facts.instructions[part.start : part.end]
     loading = [each for each in code if each.op.startswith("LOAD_")]
