@@ -64,7 +64,7 @@ def install(
         return changed
 
 
-def begin_anew(functions: Iterable[FunctionType]) -> None:
+def forget_unreached(functions: Iterable[FunctionType]) -> None:
     """Forget what traces found at the code of functions that no patched object reaches by now.
 
     Else an object that was unpatched would be patched with the sites off that one use of it had
@@ -76,7 +76,7 @@ def begin_anew(functions: Iterable[FunctionType]) -> None:
         site_table.forget(codes, TABLE.codes_in_use)
         log.forget(codes)
         frames.take_up_again()
-        body_states.begin_anew(each.body for each in TABLE.analyses_of(fresh) if each.is_written)
+        body_states.assume_anew(each.body for each in TABLE.analyses_of(fresh) if each.is_written)
 
 
 def watch(owner: int, target: object) -> None:

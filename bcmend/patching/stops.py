@@ -264,7 +264,7 @@ def _note_stop(code: CodeType, error: BaseException, seconds: float = 0.0) -> Fi
     from bcmend.tracing.search.assumptions import Claim, Finding
     from bcmend.tracing.sites import body_states
 
-    reason = log.note(code, error, seconds).reason
+    reason = log.note_error(code, error, seconds).reason
     found = Finding(Claim.CAPTURED, body_states.state_of(code), evidence=reason)
     log.add_finding(found)
     return found

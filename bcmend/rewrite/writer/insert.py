@@ -66,7 +66,7 @@ def _line_table(
 ) -> bytes:
     position = next(islice(code.co_positions(), start - 1, None))
     location = line_table.checked(Location(*position))
-    before, uncovered, after = line_table.split(code.co_linetable, start)
+    before, uncovered, after = line_table.divided(code.co_linetable, start)
     line = code.co_firstlineno if location.lineno is None else location.lineno
     runs = [
         (NOWHERE if instruction.location == NOWHERE else location, length)

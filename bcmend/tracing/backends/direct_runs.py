@@ -32,7 +32,7 @@ class _Side:
     plain: GraphModule | None = None
 
 
-def mark(module: GraphModule, structure: Hashable) -> None:
+def mark_side(module: GraphModule, structure: Hashable) -> None:
     """Note that a graph is a side of an operator of ours."""
     module.meta[meta_keys.SIDE] = _Side(structure)
 
@@ -91,7 +91,7 @@ def _choose(
         return inner(predicate, true, false, operands)
     structure = tuple(each.meta[meta_keys.SIDE].structure for each in (true, false))
     known = traced_choices.known_of(structure, (predicate, *operands))
-    return traced_choices.choose(known, predicate, true, false, operands)
+    return traced_choices.run_choice(known, predicate, true, false, operands)
 
 
 @hooks.kernel(torch.ops.higher_order.while_loop, "iterations, run by back ends like eager")

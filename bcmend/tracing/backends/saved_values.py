@@ -127,7 +127,7 @@ class Cut:
         return {at: first + at for at in range(max(len(part(each)) for each in halves))}
 
 
-def cut(
+def sides_cut_in_two(
     sides: Sequence[Callable[..., Any]],
     operands: Sequence[Any],
     results: Sequence[torch.Tensor],

@@ -20,7 +20,7 @@ from typing import Final
 from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 
 from bcmend.dynamo import compat, frames
-from bcmend.knowledge.interruptions import code_of, entries
+from bcmend.knowledge.interruptions import code_run_first, entries
 from bcmend.knowledge.own_code import FILES_BEGIN
 
 #: The classes of what operations raise; no class derived from one of them.
@@ -156,4 +156,4 @@ def _is_of_graphs(frame: FrameType) -> bool:
 def _hooks_leave_frames() -> bool:
     """Return whether the hooks of saved tensors in force, if any, are functions in Python."""
     hooks = compat._top_saved_tensors_default_hooks(False)
-    return hooks is None or all(code_of(each) is not None for each in hooks)
+    return hooks is None or all(code_run_first(each) is not None for each in hooks)

@@ -180,7 +180,7 @@ class _Exits(compat.VariableTracker):
 
     def _only_draws(self) -> Value:
         """Return the saved state where only the failure of the graph is a reason to leave."""
-        draws = constant(random_draws.draws(self.output))
+        draws = constant(random_draws.frame_draws(self.output))
         return compat.TupleVariable([compat.TupleVariable([]), draws])
 
     def instead_of_the_graph(self) -> Callable[[], Any] | None:
@@ -197,7 +197,7 @@ def are_possible(tx: compat.Tracer, *, at_boundary: bool) -> bool:
     return not tx.export and (at_boundary or eager_rerun.can_return(tx))
 
 
-def add(
+def add_side_exit(
     tx: compat.Tracer,
     site: LiveSite,
     predicate: Value | None,

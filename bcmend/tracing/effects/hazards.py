@@ -25,7 +25,7 @@ from bcmend.knowledge.effects import EffectFacts
 from bcmend.tracing.effects import costs
 from bcmend.tracing.effects.operator_runs import (
     OperatorCall,
-    facts_of,
+    facts_of_node,
     is_in_place,
     operators_of,
     target_name,
@@ -122,7 +122,7 @@ def _hazards_of_node(
         random = name if may_draw(node) else drawing_inside(node, modules)
         hidden = hidden_in(node, modules)
         return Hazards(partial=name, random=random, hidden=hidden, expensive=name, waste=math.inf)
-    is_partial = facts_of(node).is_partial or run.asserts or _may_fail_on_numbers(node)
+    is_partial = facts_of_node(node).is_partial or run.asserts or _may_fail_on_numbers(node)
     found = Hazards(
         partial=target_name(node) if is_partial else "",
         writes=frozenset(run.storages_written(reshaped=False)),
@@ -134,7 +134,7 @@ def _hazards_of_node(
 
 def _hazards_of_call(call: OperatorCall, granted: frozenset[Any]) -> Hazards:
     name = call.operator.overloadpacket.__name__
-    facts = effects.of(call.operator)
+    facts = effects.facts_of_target(call.operator)
     return Hazards(
         partial="" if _is_total(call, facts, granted) else name,
         random=name if call.draws else "",

@@ -19,7 +19,7 @@ from bcmend.bytecode.opcodes import CALLS, DELETES, INTRINSICS, LOCAL_DELETES, L
 from bcmend.delivery import callers, codec
 from bcmend.delivery.records import Buffer, deliver
 from bcmend.dynamo import compat, frames, plain_python
-from bcmend.knowledge.interruptions import code_of, entries, is_interruption
+from bcmend.knowledge.interruptions import code_run_first, entries, is_interruption
 from bcmend.tracing.deopt import (
     graph_failure,
     raised_errors,
@@ -111,7 +111,7 @@ def _run(body: FunctionType, arguments: tuple[Any, ...], callback: Any) -> Any:
             return result
         if _can_be_repeated(body, failure):
             plain_python.leave_transforms(depth)
-            random_draws.put_back()
+            random_draws.restore_states()
             result = _plainly(body, arguments)
             _note_what_does_not_hold(_latest(body))
             return result
@@ -182,7 +182,7 @@ def _is_of_the_graph(body: FunctionType, failure: BaseException, latest: bool | 
     if entry.tb_next is None:
         is_first = _is_first_behind_the_graph(frame.f_code, entry.tb_lasti)
         return is_first and isinstance(failure, Exception) and bool(failure.args)
-    called = [graph for graph in graphs if code_of(graph) is entry.tb_next.tb_frame.f_code]
+    called = [graph for graph in graphs if code_run_first(graph) is entry.tb_next.tb_frame.f_code]
     return bool(called) and raised_errors.is_of_an_operation(failure, entry.tb_next)
 
 

@@ -29,7 +29,7 @@ def under(tx: compat.Tracer, policy: str) -> Iterator[None]:
         _IS_WANTED.put(tx.output, before)
 
 
-def mark(tx: compat.Tracer, node: Node) -> None:
+def mark_select(tx: compat.Tracer, node: Node) -> None:
     """Note that ``node`` takes the side that its first argument says."""
     if _IS_WANTED.of(tx.output):
         node.meta[meta_keys.TAKES_A_SIDE] = True

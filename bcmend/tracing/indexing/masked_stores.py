@@ -171,7 +171,7 @@ def _store(tx: compat.Tracer, target: Tensor, key: Any, value: Value) -> None:
     except IndexError:  # a known place that is out of bounds, as it is for torch
         raise NotThisWay() from None
     # In no report, since no code was rewritten.
-    site = site_table.being_traced(tx, tx.f_code, "store", "guard")
+    site = site_table.site_being_traced(tx, tx.f_code, "store", "guard")
     if _needs_exit(tx, part, form, value) and not deferred_exceptions.can_exit(tx, site):
         raise NotThisWay()
     view: Any = target

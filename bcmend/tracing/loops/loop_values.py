@@ -160,7 +160,7 @@ def in_the_operator(tx: compat.Tracer, value: Value, carried: Carried) -> Tensor
     if isinstance(value, compat.TensorVariable):
         return value
     if carried.gradients and isinstance(value, compat.SymNodeVariable):
-        counted = scalars.counted(tx, value)
+        counted = scalars.tensor_of_count(tx, value)
         if counted is None:
             raise NotThisWay("a number that is more than counted, where gradients flow")
         return counted

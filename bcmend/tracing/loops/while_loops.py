@@ -167,7 +167,7 @@ def _with_ranges_counted(tx: compat.Tracer, inputs: list[Any]) -> Iterator[list[
     left = containers.items_left(inputs[places[0]])
     if isinstance(left, int) and left > UNROLLED_AT_MOST:
         counted = list(inputs)
-        counted[places[0]] = open_ranges.counted(tx, inputs[places[0]])
+        counted[places[0]] = open_ranges.as_open_range(tx, inputs[places[0]])
         yield counted
 
 
@@ -251,7 +251,7 @@ def _lower(loop: _Loop, carried: Carried) -> LoopEnd:
         )
     for position in carried.ranges:
         inputs[position] = exhausted(inputs[position])
-    loop_results.follow(tx, site, carried, (loop.arm.inputs.items, values, inputs))
+    loop_results.watch_carried(tx, site, carried, (loop.arm.inputs.items, values, inputs))
     by_exhaustion = bool(more) or iterations_left is not None
     return LoopEnd(results[0], compat.TupleVariable(inputs), 1 - loop.staying, by_exhaustion)
 

@@ -17,7 +17,7 @@ from bcmend.dynamo import compat
 from bcmend.dynamo.values import TensorValue, example_of
 from bcmend.tracing.backends import direct_runs, known_structures
 from bcmend.tracing.backends.backward_sides import inverse, order_in_memory
-from bcmend.tracing.effects.operator_runs import facts_of
+from bcmend.tracing.effects.operator_runs import facts_of_node
 from bcmend.tracing.merging.shared_memory import is_among
 from bcmend.tracing.sites.refusal import Refusal
 from bcmend.tracing.speculation.arms import ArmTrace
@@ -36,7 +36,7 @@ def require_backward(*arms: ArmTrace) -> None:
         name = getattr(node.target, "__name__", "")
         if is_of_a_transform(node):
             name = "a transform of torch.func"
-        elif not facts_of(node).is_recurrent:
+        elif not facts_of_node(node).is_recurrent:
             continue
         raise Refusal("arms-differ", f"{name} in an arm through which gradients flow")
 
@@ -55,7 +55,7 @@ def with_example(node: Node, example: Any) -> Node:
 def installed(tx: compat.Tracer, name: str, graph: Graph) -> Proxy:
     """Install a graph for an operator to call; return what stands for it in the main graph."""
     module = GraphModule(dict(tx.output.nn_modules), graph)
-    direct_runs.mark(module, known_structures.of_trace(tx, graph))
+    direct_runs.mark_side(module, known_structures.of_trace(tx, graph))
     return tx.output.create_proxy("get_attr", tx.output.install_subgraph(name, module), (), {})
 
 

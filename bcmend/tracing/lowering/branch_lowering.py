@@ -207,7 +207,7 @@ def _write_lowering(
         for pair, value in zip(wanted, results, strict=True)
     ]
     if states:
-        functional_rng.leave(tx, values.pop())
+        functional_rng.set_last_state(tx, values.pop())
     results = one_memory.with_views(tx, values[: len(merged)], views)
     transaction.commit()  # what is changed in place from here on cannot be taken back
     in_place.write_back(tx, tensors, values[len(merged) :])

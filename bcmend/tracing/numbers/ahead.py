@@ -27,12 +27,12 @@ from bcmend.dynamo.models import containers, graph_inputs
 from bcmend.dynamo.values import TensorValue, Value, constant, example_of, items_in
 from bcmend.knowledge.static_lookup import captured
 from bcmend.names import NUMBERS
-from bcmend.tracing.effects.operator_runs import facts_of
+from bcmend.tracing.effects.operator_runs import facts_of_node
 from bcmend.tracing.effects.random_draws import may_draw
 from bcmend.tracing.numbers import size_questions
 from bcmend.tracing.numbers.constant_tensors import is_of_torch
-from bcmend.tracing.numbers.slices import Joined, ProgramSlice, Scope, behind, cut
-from bcmend.tracing.numbers.written_memory import is_written, parts_of, storages, written_by
+from bcmend.tracing.numbers.slices import Joined, ProgramSlice, Scope, behind, cut_out
+from bcmend.tracing.numbers.written_memory import is_written, memory_written_by, parts_of, storages
 from bcmend.tracing.sites import body_states, site_table
 from bcmend.tracing.sites.refusal import NotThisWay, Refusal, attempt
 
@@ -175,7 +175,7 @@ def _computed(
     place = next((at for at, each in known if each == wanted), None)
     if place is None:
         return wanted
-    site = site_table.being_traced(tx, frames.resumed(tx.f_code), "numbers", "number")
+    site = site_table.site_being_traced(tx, frames.resumed(tx.f_code), "numbers", "number")
     if not site.active or policy.is_off(site.key):
         return None
     if place >= len(numbers) or not _is_short(numbers[place]):
@@ -234,7 +234,7 @@ def _slice_behind(tx: compat.Tracer, wanted: Node) -> ProgramSlice:
         nodes = _with_writes(tx, nodes)
     if not storages(written).isdisjoint(storages(nodes)):
         raise NotThisWay()
-    return cut(tx, nodes, wanted, _scope(tx), writes=writes, written=written)
+    return cut_out(tx, nodes, wanted, _scope(tx), writes=writes, written=written)
 
 
 def _scope(tx: compat.Tracer) -> Scope:
@@ -253,9 +253,9 @@ def _inputs_written(tx: compat.Tracer) -> list[Node]:
     inputs = [each for each in graph.nodes if each.op == "placeholder" and storages([each])]
     memory, written = storages(inputs), set[int]()
     for each in graph.nodes:
-        if facts_of(each).sets_default:
+        if facts_of_node(each).sets_default:
             raise NotThisWay()
-        written |= written_by(tx, each, memory)
+        written |= memory_written_by(tx, each, memory)
     return [each for each in inputs if not written.isdisjoint(storages([each]))]
 
 
@@ -272,7 +272,7 @@ def _with_writes(tx: compat.Tracer, nodes: list[Node]) -> list[Node]:
     while not is_complete:
         is_complete, memory = True, storages(found)
         for each in graph.nodes:
-            if each not in found and written_by(tx, each, memory):
+            if each not in found and memory_written_by(tx, each, memory):
                 found |= dict.fromkeys(behind(tx, each, _may_be_run, _OPERATIONS))
                 is_complete = False
     return [each for each in graph.nodes if each in found]

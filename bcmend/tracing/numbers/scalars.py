@@ -66,7 +66,7 @@ def _begin(tx: compat.Tracer) -> None:
     _TAKES.put(output, True)
     rerun_policy.note(tx)  # torch asserts in the graph, in its own words, what it is told of one
     environment, code = output.shape_env, output.root_tx.f_code
-    size_questions.begin(environment)
+    size_questions.begin_answering(environment)
     asked_for = bool(tx.one_graph)
     if not asked_for:
         environment.settings = dataclasses.replace(
@@ -97,7 +97,7 @@ def _begin(tx: compat.Tracer) -> None:
 )
 def _allows_shapes(inner: Any, environment: Any) -> bool:
     """Return whether an operation may give a tensor of unbacked sizes."""
-    tx = size_questions.being_traced()
+    tx = size_questions.translator_of_this_thread()
     if tx is not None and tx.output.shape_env is environment and capture_mode.in_mended_code(tx):
         _begin(tx)
     return bool(inner(environment))
@@ -267,7 +267,7 @@ def is_taken(tx: compat.Tracer, number: compat.SymNodeVariable) -> bool:
     return not nodes.isdisjoint(_tensors(tx))
 
 
-def counted(tx: compat.Tracer, number: compat.SymNodeVariable) -> TensorValue | None:
+def tensor_of_count(tx: compat.Tracer, number: compat.SymNodeVariable) -> TensorValue | None:
     """Return the int64 tensor of a number that is another one plus constants; else ``None``."""
     return _counted(tx, number.as_proxy().node, _tensors(tx))
 
@@ -276,7 +276,7 @@ def integer_tensor(tx: compat.Tracer, number: Value) -> TensorValue:
     """Return a 0-d tensor with the value of an integer."""
     if not isinstance(number, compat.SymNodeVariable):
         return fx_graph.function(tx, torch.full, (), number.as_python_constant(), dtype=torch.int64)
-    known = counted(tx, number)
+    known = tensor_of_count(tx, number)
     return known or fx_graph.function(tx, torch.scalar_tensor, number.as_proxy(), dtype=torch.int64)
 
 

@@ -2,7 +2,8 @@
 
 While a frame is traced the graph holds how each tensor is computed. What is behind one of them is
 cut out as a ``ProgramSlice``: it can be run on its own, in another call too, where its inputs are
-found by what Dynamo calls them. Two slices are equal if they make the same calls of the same inputs.
+found by what Dynamo calls them. Two slices are equal if they make the same calls of the same
+inputs.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from torch.fx.node import map_aggregate
 from bcmend.dynamo import compat
 from bcmend.dynamo.models import graph_inputs
 from bcmend.names import NUMBERS
-from bcmend.tracing.effects.operator_runs import run
+from bcmend.tracing.effects.operator_runs import call_target
 from bcmend.tracing.numbers.written_memory import storages
 from bcmend.tracing.sites.lifted_inputs import before_arms
 from bcmend.tracing.sites.refusal import NotThisWay
@@ -117,7 +118,7 @@ class _Operation:
         arguments = map_aggregate(self.arguments, value)
         keywords = map_aggregate(self.keywords, value) if self.keywords else {}
         _require_small([each for each in arguments if isinstance(each, torch.Tensor)])
-        return run(self.target, arguments, keywords)
+        return call_target(self.target, arguments, keywords)
 
     def moved(self, places: Sequence[int]) -> _Operation:
         """Return the same call, of results that are at other places."""
@@ -266,7 +267,7 @@ def _compiled(expression: str) -> CodeType:
     return compile(expression, "<input>", "eval")
 
 
-def cut(
+def cut_out(
     tx: compat.Tracer,
     nodes: list[Node],
     wanted: Node,

@@ -28,7 +28,9 @@ from bcmend.names import BUFFER, FUNCTION
 CALLING_A_MODULE: Final = (compat.MODULE_WRAPPED_CALL.__code__, compat.MODULE_CALL_IMPL.__code__)
 
 
-def inside(tx: compat.Tracer, level: int, action: Value, inputs: Value) -> tuple[Value, Value]:
+def inside_stand_ins(
+    tx: compat.Tracer, level: int, action: Value, inputs: Value
+) -> tuple[Value, Value]:
     """Return action and inputs of a record that makes its call inside stand-ins of its callers."""
     chain = Chain(_inlined(tx))
     frames.keep_with(tx, chain)

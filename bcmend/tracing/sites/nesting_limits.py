@@ -79,7 +79,7 @@ ITERATIONS: Final[Slot[list[tuple[object, Any]]]] = Slot(list, rolls_back=False)
 
 
 @contextmanager
-def inside(tx: compat.Tracer, site: LiveSite) -> Iterator[None]:
+def mending(tx: compat.Tracer, site: LiveSite) -> Iterator[None]:
     """Mend ``site`` in a block, inside the branches that are being mended."""
     chain = _CHAIN.of(tx.output)
     if not chain.sites:

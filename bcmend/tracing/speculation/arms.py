@@ -248,7 +248,7 @@ def trace_arm(
     """
     output = tx.output
     scope = compat.current_scope_id()
-    lifted, world = Lifted(), closed_world.of(tx)
+    lifted, world = Lifted(), closed_world.outside_of_an_arm(tx)
     with (
         nesting_limits.in_one_more_arm(tx),
         _recording(output.side_effects, scope, world) as (before, recording),

@@ -178,7 +178,7 @@ class World:
         torch_settings.restore(self.settings)
 
 
-def of(tx: compat.Tracer) -> World:
+def outside_of_an_arm(tx: compat.Tracer) -> World:
     """Return what lies outside of an arm that is about to be traced."""
     return World(
         DynamoTables(tx.output.side_effects, effect_tables.MERGED),

@@ -137,7 +137,7 @@ def _given(
     policy = None if row is None else is_patched(tx)
     if row is None or policy is None:
         return PASS
-    site = site_table.being_traced(tx, frames.resumed(tx.f_code), "call", "call")
+    site = site_table.site_being_traced(tx, frames.resumed(tx.f_code), "call", "call")
     if not site.active or policy.is_off(site.key):
         return PASS
     call = ReplacedCall(

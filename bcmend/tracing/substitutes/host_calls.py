@@ -210,7 +210,7 @@ def _input(
     rerun_policy.note(tx)
     fake = fake_mode_of(tx).from_tensor(example, static_shapes=True)
     name = f"drawn_{source.random_call_index}"
-    return graph_inputs.add(output, name, source, example, fake)
+    return graph_inputs.new_input(output, name, source, example, fake)
 
 
 def _made_while_tracing(call: handlers.Call) -> Answer:

@@ -51,7 +51,7 @@ def _change_of(act: Any) -> tuple[Any, Any]:
     """Return what is found after ``act``, and what is left after all was put back."""
 
     def body(tx: Any, x: Any) -> tuple[Any, Any]:
-        world = closed_world.of(tx)
+        world = closed_world.outside_of_an_arm(tx)
         act(tx, x)
         found = world.change(Graph())
         world.put_back()
