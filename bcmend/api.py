@@ -281,7 +281,7 @@ def _install_ahead(obj: object, owner: int, holder: object, *, policy: Policy) -
     functions = [each.function for each in found]
     waiting.wait_no_more(owner)
     waiting.mend([each.__code__ for each in functions])
-    installer.begin_anew(functions)
+    installer.forget_unreached(functions)
     installer.watch(owner, holder)
     subject = uncompiled(obj)
     entries = frozenset(map(id, _entries(subject, _modules(subject))))

@@ -16,10 +16,10 @@ from importlib.metadata import PackageNotFoundError, version
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from bcmend import progress
 from bcmend.errors import BcmendError
 from bcmend.knowledge import replaced_calls
 from bcmend.reasons import REASONS
+from bcmend.reports import steps
 
 if TYPE_CHECKING:
     from bcmend.reports.site_report import Report
@@ -205,7 +205,7 @@ def _is_importable(name: str) -> bool:
 
 def _explain(parsed: argparse.Namespace) -> int:
     try:
-        with progress.shown(f"importing {parsed.target}"):
+        with steps.shown(f"importing {parsed.target}"):
             subject, arguments, keywords = _call(parsed.target, parsed.call)
             import bcmend
 
@@ -220,7 +220,7 @@ def _explain(parsed: argparse.Namespace) -> int:
 def _verify(parsed: argparse.Namespace) -> int:
     chosen = {"runs": parsed.runs, "train": parsed.train, "backend": parsed.backend}
     try:
-        with progress.shown(f"importing {parsed.target}"):
+        with steps.shown(f"importing {parsed.target}"):
             subject, arguments, keywords = _call(parsed.target, parsed.call)
             import bcmend
 
@@ -234,13 +234,13 @@ def _verify(parsed: argparse.Namespace) -> int:
 def _why(parsed: argparse.Namespace) -> int:
     import bcmend
 
-    with progress.shown(f"importing {parsed.target}"):
+    with steps.shown(f"importing {parsed.target}"):
         subject, arguments, keywords = _call(parsed.target, parsed.call)
         try:
             compiled = bcmend.compile(subject, backend=parsed.backend)
         except BcmendError as error:
             raise _InputError(f"cannot patch {parsed.target}: {_first_line(error)}") from error
-        progress.step(f"calling {parsed.target}")
+        steps.step(f"calling {parsed.target}")
         raised = _raised_by(compiled, arguments, keywords)
     if raised is not None:  # what was traced until then is what the user wants to see
         print(

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 import bcmend
-from bcmend import progress
 from bcmend.dynamo import compat
+from bcmend.reports import steps
 
 
 class MissingLibrary(Exception):
@@ -26,13 +26,13 @@ def run() -> int:
     execution, else 1. Raises `MissingLibrary` when transformers is not installed.
     """
     try:
-        with progress.shown("importing transformers"):
+        with steps.shown("importing transformers"):
             import transformers
     except ImportError as error:
         raise MissingLibrary(
             "the demo needs transformers, which is not installed: pip install 'bcmend[hf]'"
         ) from error
-    with progress.shown("stock torch.compile"):
+    with steps.shown("stock torch.compile"):
         model, inputs = _model(transformers)
         with _log_lines(transformers) as eager_lines:
             eager = model(**inputs)
@@ -47,7 +47,7 @@ def run() -> int:
         return graph.forward
 
     with (
-        progress.shown("mended: compiling"),
+        steps.shown("mended: compiling"),
         bcmend.patched(model),
         _log_lines(transformers) as lines,
     ):

@@ -24,6 +24,7 @@ import torch
 from bcmend.bytecode.decode import decode
 from bcmend.bytecode.instructions import Location, UnknownOpcode
 from bcmend.bytecode.line_table import checked, encode
+from bcmend.bytecode.opcodes import OPERAND_RETURNS
 from bcmend.dynamo import compat
 from bcmend.dynamo.slots import Slot
 from bcmend.knowledge.interruptions import entries
@@ -316,7 +317,7 @@ def drains_for_the_caller(tx: compat.Tracer) -> bool:
 
     In eager execution it has not run by then.
     """
-    returns = tx.output.root_tx.current_instruction.opname == "RETURN_VALUE"
+    returns = tx.output.root_tx.current_instruction.opname in OPERAND_RETURNS
     return returns or bool(tx.output.current_tracer.is_reconstructing_generator)
 
 

@@ -20,6 +20,7 @@ from typing import Any, Final, TypeVar
 
 import torch
 
+from bcmend import meta_keys
 from bcmend.dynamo import compat, frames
 from bcmend.dynamo.models import methods, objects
 from bcmend.dynamo.operators import FUNCTIONS, KERNELS, OPERATORS, table
@@ -97,12 +98,12 @@ class Hook:
                 return function(inner, *arguments, **keywords)
             return inner(*arguments, **keywords)
 
-        setattr(hooked, _INNER, inner)
+        setattr(hooked, meta_keys.INNER, inner)
         return hooked
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TableEntry:
     """One entry of a table of Dynamo's; ``make`` gets the present one or ``None``.
 
     ``module`` is the one of bcmend that declares it.
@@ -124,13 +125,10 @@ def _name(key: Any) -> str:
     return str(getattr(key, "__name__", None) or getattr(key, "name", key))
 
 
-_INNER: Final = "_bcmend_inner"  # attribute of a hooked function: the next one of its chain
-
-
 def original(function: Any) -> Any:
     """Return the function of torch behind a chain of hooks."""
-    while hasattr(function, _INNER):
-        function = getattr(function, _INNER)
+    while hasattr(function, meta_keys.INNER):
+        function = getattr(function, meta_keys.INNER)
     return function
 
 
@@ -160,7 +158,7 @@ class Registry:
     """
 
     hooks: list[Hook] = field(default_factory=list)
-    rows: list[Row] = field(default_factory=list)
+    rows: list[TableEntry] = field(default_factory=list)
     depth: int = 0
     before: list[Callable[[], None]] = field(default_factory=list)
     subclasses: dict[type, type] = field(default_factory=dict)
@@ -301,7 +299,7 @@ def _exchange(
     return functools.partial(write, key, before)
 
 
-def _put_row(row: Row) -> Callable[[], None]:
+def _put_row(row: TableEntry) -> Callable[[], None]:
     """Put a row into its table; return what takes it out again."""
     rows = table(row.table)
     before = rows.get(row.key, _ABSENT)
@@ -347,7 +345,7 @@ def row(key: Any, purpose: str) -> Callable[[Function], Function]:
 
             return handle
 
-        REGISTRY.rows.append(Row(FUNCTIONS, key, purpose, make, function.__module__))
+        REGISTRY.rows.append(TableEntry(FUNCTIONS, key, purpose, make, function.__module__))
         return function
 
     return declare
@@ -357,7 +355,7 @@ def operator(name: str, purpose: str) -> Callable[[type], type]:
     """Declare Dynamo's model of an operator of bcmend."""
 
     def declare(model: type) -> type:
-        REGISTRY.rows.append(Row(OPERATORS, name, purpose, lambda before: model, __name__))
+        REGISTRY.rows.append(TableEntry(OPERATORS, name, purpose, lambda before: model, __name__))
         return model
 
     return declare
@@ -372,7 +370,9 @@ def kernel(
         def make(before: Any) -> Any:
             return functools.partial(function, before)
 
-        REGISTRY.rows.append(Row(KERNELS, (operator, key), purpose, make, function.__module__))
+        REGISTRY.rows.append(
+            TableEntry(KERNELS, (operator, key), purpose, make, function.__module__)
+        )
         return function
 
     return declare

@@ -18,7 +18,7 @@ from bcmend.patching.table import TABLE
 from bcmend.policy import DEFAULT, Policy
 from bcmend.reports.outcomes import Retrace, SiteRecord
 from bcmend.reports.search_report import FindingRecord, TraceRecord
-from bcmend.rewrite.sites.plan import Refusal, Site
+from bcmend.rewrite.sites.plan import Site, SiteRefusal
 from bcmend.tracing.search import log
 from bcmend.tracing.search.assumptions import Claim, Finding
 from bcmend.tracing.sites import site_table
@@ -63,7 +63,7 @@ def _places(functions: Iterable[FunctionType]) -> set[tuple[str, int | None]]:
 def _record(code: CodeType, site: Site) -> SiteRecord:
     place = code.co_filename, site.line, code.co_qualname, site.offset
     live = site_table.find(site.name)
-    if isinstance(site.decision, Refusal):
+    if isinstance(site.decision, SiteRefusal):
         outcome = _Outcome("refused", None, site.decision.slug, site.decision.detail)
     else:
         outcome = _outcome_of(live)

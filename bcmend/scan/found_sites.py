@@ -16,7 +16,7 @@ _COLUMNS: Final = ("where", "function", "kind", "status", "how or why")
 _LONGEST: Final = 200  # characters of what an error says
 
 
-class Unreadable(Exception):
+class UnreadableFile(Exception):
     """A file cannot be read; the message is one line."""
 
 

@@ -11,12 +11,12 @@ import torch
 
 from bcmend.dynamo.breaks.noted_breaks import Break
 from bcmend.patching.subject import title_of
-from bcmend.progress import step
 from bcmend.reasons import REASONS
 from bcmend.reports.explanation import Cause, Explanation, Side, Treatment
 from bcmend.reports.outcomes import SiteRecord
 from bcmend.reports.site_report import Report
-from bcmend.trials.apart import Subject, makes_copies, run_apart
+from bcmend.reports.steps import step
+from bcmend.trials.apart import TriedCall, makes_copies, run_apart
 from bcmend.trials.calls import Counts, Times, counted, timed
 from bcmend.trials.subject import subject_of
 
@@ -59,7 +59,7 @@ def explain(obj: Any, *args: Any, backend: str = "eager", **kwargs: Any) -> Expl
     )
 
 
-def _tried(subject: Subject, backend: str, *, is_mended: bool) -> tuple[Counts, Times]:
+def _tried(subject: TriedCall, backend: str, *, is_mended: bool) -> tuple[Counts, Times]:
     name = "mended" if is_mended else "stock"
     step(f"{name}: counting graphs and operators")
     count = run_apart(subject, partial(counted, is_mended=is_mended))

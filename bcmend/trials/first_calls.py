@@ -20,8 +20,8 @@ from bcmend.dynamo import frames
 from bcmend.errors import TrialError
 from bcmend.tracing.sites import site_table
 from bcmend.tracing.sites.session import SESSION
-from bcmend.trials.apart import Subject, makes_copies, run_apart
-from bcmend.trials.frozen import Found, first_difference
+from bcmend.trials.apart import TriedCall, makes_copies, run_apart
+from bcmend.trials.frozen import FirstDifference, first_difference
 from bcmend.trials.observed import ASPECTS, Observed, of_one_call
 
 _LOG: Final = logging.getLogger("bcmend")
@@ -34,7 +34,7 @@ _Call = Callable[[], Any]
 @dataclass(frozen=True, slots=True)
 class _Difference:
     aspect: str
-    found: Found
+    found: FirstDifference
 
     def __str__(self) -> str:
         return f"{self.found.where} is {self.found.one} eagerly, and {self.found.other} mended"
@@ -45,7 +45,7 @@ def compare(code: CodeType, mended: _Call, plain: _Call, arguments: tuple[Any, .
     if not makes_copies():
         _say_once("a process with an accelerator cannot be copied: first calls are not compared")
         return True
-    subject = Subject(None, arguments, {})
+    subject = TriedCall(None, arguments, {})
     try:
         expected = run_apart(subject, partial(_observed, call=plain))[0]
         found, sites = run_apart(subject, partial(_observed, call=mended))
@@ -67,7 +67,7 @@ def compare(code: CodeType, mended: _Call, plain: _Call, arguments: tuple[Any, .
 
 
 def _observed(
-    subject: Subject, *, call: _Call, without: CodeType | str | None = None
+    subject: TriedCall, *, call: _Call, without: CodeType | str | None = None
 ) -> tuple[Observed, tuple[str, ...]]:
     """Return what a call shows, and the names of the sites that were mended for it.
 
@@ -92,7 +92,7 @@ def _first(expected: Observed, found: Observed) -> _Difference | None:
 
 
 def _guilty(
-    subject: Subject, mended: _Call, sites: tuple[str, ...], expected: Observed
+    subject: TriedCall, mended: _Call, sites: tuple[str, ...], expected: Observed
 ) -> str | None:
     """Return the site without which the call shows what it should."""
     for each in sites:

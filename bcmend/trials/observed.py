@@ -21,7 +21,7 @@ import torch
 import bcmend
 from bcmend import api
 from bcmend.reports.outcomes import SiteRecord
-from bcmend.trials.apart import Subject
+from bcmend.trials.apart import TriedCall
 from bcmend.trials.calls import Caller, compiled
 from bcmend.trials.frozen import Freezer, Frozen
 from bcmend.trials.muted import Stream, is_of_compilers, torch_writes_nothing
@@ -68,7 +68,7 @@ Observed = dict[str, Frozen]
 
 
 def observed(
-    subject: Subject, *, way: Way, keeps_all: bool
+    subject: TriedCall, *, way: Way, keeps_all: bool
 ) -> tuple[list[Observed], tuple[SiteRecord, ...]]:
     """Return what each of some calls shows, and the sites that were mended."""
     called: Any = subject.obj

@@ -11,7 +11,7 @@ import torch
 
 from bcmend.errors import CallError
 from bcmend.patching.subject import title_of
-from bcmend.progress import step
+from bcmend.reports.steps import step
 from bcmend.reports.verdict import Difference, Verdict
 from bcmend.trials.apart import makes_copies, run_apart
 from bcmend.trials.frozen import first_difference

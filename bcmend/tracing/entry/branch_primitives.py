@@ -148,7 +148,7 @@ def split(tx: compat.Tracer, operator: Any, *args: Value) -> Value:
     arms = _arms_of(tx, function, first, entry, inputs)
     number = form.as_python_constant()
     with withdrawn_if_it_fails(site):
-        outcome = path_split.split(tx, operator, site, number, found, arms)
+        outcome = path_split.split_path(tx, operator, site, number, found, arms)
     return constant(None) if outcome is None else outcome
 
 

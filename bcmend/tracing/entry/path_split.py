@@ -73,7 +73,7 @@ def _parts(tx: compat.Tracer, value: Value) -> list[Value]:
     return (items_in(value) if is_new and not is_referenced(tx, value) else None) or []
 
 
-def split(
+def split_path(
     tx: compat.Tracer,
     target: Any,
     site: LiveSite,

@@ -31,7 +31,7 @@ def note_entering(tx: compat.Tracer, site: LiveSite, entering: Sequence[Value]) 
         )
 
 
-def follow(
+def watch_carried(
     tx: compat.Tracer,
     site: LiveSite,
     carried: Carried,

@@ -17,7 +17,7 @@ from bcmend.tracing.loops.open_ranges import OpenIterator, is_number, number_in,
 from bcmend.tracing.merging.lazy_phi import LazyPhi
 from bcmend.tracing.merging.merge import difference
 from bcmend.tracing.numbers import scalars
-from bcmend.tracing.sites.refusal import Refusal
+from bcmend.tracing.sites.refusal import NotThisWay
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Carried:
             return replace(self, tensors=(*self.tensors, position))
         if kind == "number":
             return replace(self, numbers=(*self.numbers, position))
-        raise Refusal("while-loop", "a value that only some iterations change")
+        raise NotThisWay("a value that only some iterations change")
 
 
 class MoreChanges(BaseException):
@@ -56,14 +56,14 @@ class MoreChanges(BaseException):
 def what_changes(before: Sequence[Value], after: Sequence[Value], *, gradients: bool) -> Carried:
     """Return what an iteration changes. Raises ``Refusal`` for what cannot be carried."""
     if len(before) != len(after):
-        raise Refusal("while-loop", "other live-ins")
+        raise NotThisWay("other live-ins")
     kinds = [_kind_of_change(*each) for each in zip(before, after, strict=True)]
     tensors, numbers, ranges = (
         tuple(position for position, kind in enumerate(kinds) if kind == wanted)
         for wanted in ("tensor", "number", "range")
     )
     if len(ranges) > 1:
-        raise Refusal("while-loop", "two ranges")
+        raise NotThisWay("two ranges")
     return Carried(tensors, numbers, ranges, gradients)
 
 
@@ -74,18 +74,18 @@ def _kind_of_change(one: Value, other: Value) -> str:
     if isinstance(one, OpenIterator) and isinstance(other, OpenIterator):
         return "number"
     if snapshots.is_consumable(one):
-        raise Refusal("while-loop", "an iterator")
+        raise NotThisWay("an iterator")
     if one is not other and _has_two_forms([one, other]):
-        raise Refusal("while-loop", "a value that has two forms")
+        raise NotThisWay("a value that has two forms")
     if _is_same(one, other):
         return "same"
     if isinstance(one, compat.TensorVariable) and isinstance(other, compat.TensorVariable):
         if difference(example_of(one), example_of(other)):
-            raise Refusal("while-loop", "a tensor of another form")
+            raise NotThisWay("a tensor of another form")
         return "tensor"
     if is_number(one) and is_number(other):
         return "number"
-    raise Refusal("while-loop", "a Python value")
+    raise NotThisWay("a Python value")
 
 
 def _has_two_forms(values: list[Value]) -> bool:
@@ -160,9 +160,9 @@ def in_the_operator(tx: compat.Tracer, value: Value, carried: Carried) -> Tensor
     if isinstance(value, compat.TensorVariable):
         return value
     if carried.gradients and isinstance(value, compat.SymNodeVariable):
-        counted = scalars.counted(tx, value)
+        counted = scalars.tensor_of_count(tx, value)
         if counted is None:
-            raise Refusal("while-loop", "a number that is more than counted, where gradients flow")
+            raise NotThisWay("a number that is more than counted, where gradients flow")
         return counted
     return scalars.integer_tensor(tx, value)
 
@@ -173,7 +173,7 @@ def out_of_the_operator(tx: compat.Tracer, before: Value, value: Value) -> Value
         return value
     number = scalars.take(tx, value)
     if number is None:
-        raise Refusal("while-loop", "a number that cannot be taken out")
+        raise NotThisWay("a number that cannot be taken out")
     return number
 
 
@@ -185,18 +185,18 @@ def carried_values(
     Raises ``MoreChanges`` if others have changed too, and ``Refusal`` for what cannot be carried.
     """
     if len(after) != len(before):
-        raise Refusal("while-loop", "other live-ins")
+        raise NotThisWay("other live-ins")
     values = []
     for position in (*carried.tensors, *carried.numbers):
         value = number_in(after[position].realize())
         known = before[position]
         if isinstance(known, compat.TensorVariable):
             if not isinstance(value, compat.TensorVariable):
-                raise Refusal("while-loop", "a tensor becomes something else")
+                raise NotThisWay("a tensor becomes something else")
             if difference(example_of(known), example_of(value)):
-                raise Refusal("while-loop", "a tensor of another form")
+                raise NotThisWay("a tensor of another form")
         elif not is_number(value):
-            raise Refusal("while-loop", "a number becomes something else")
+            raise NotThisWay("a number becomes something else")
         values.append(value)
     found = carried
     for position, (one, other) in enumerate(zip(before, after, strict=True)):

@@ -25,6 +25,7 @@ from bcmend.tracing.lowering import (
     where,
 )
 from bcmend.tracing.lowering.choose_lowering import choose, hazards_of_arms, require_merged
+from bcmend.tracing.lowering.cost_model import Operator
 from bcmend.tracing.merging import in_place, one_memory
 from bcmend.tracing.merging.effect_plan import AnyChange, apply_changes, plan_changes
 from bcmend.tracing.merging.in_place import InPlace
@@ -45,7 +46,7 @@ from bcmend.tracing.speculation.arms import ArmTrace
 
 
 @dataclass(frozen=True, slots=True)
-class Branch:
+class TracedBranch:
     """The two traced arms of one branch and the condition between them."""
 
     site: LiveSite
@@ -58,7 +59,7 @@ class Branch:
         return self.site.form(self.form).returns
 
 
-def lower(tx: compat.Tracer, branch: Branch, transaction: fx_graph.Transaction) -> Value:
+def lower(tx: compat.Tracer, branch: TracedBranch, transaction: fx_graph.Transaction) -> Value:
     """Write a branch into the graph; return its live-outs. Raises ``Refusal``.
 
     Everything is planned before the first write. ``transaction`` is committed when in-place changes
@@ -75,17 +76,18 @@ def lower(tx: compat.Tracer, branch: Branch, transaction: fx_graph.Transaction) 
     choice, tensors = choose(
         tx, branch.site, branch.arms, returns=branch.returns, has_results=has_results
     )
-    how = choice.how
-    views = one_memory.views_among(merger.pairs, by_cond=how == "cond")
+    by_cond = choice.how is Operator.COND
+    views = one_memory.views_among(merger.pairs, by_cond=by_cond)
     with arm_selects.under(tx, branch.site.policy.untaken_gradients):
-        merged = _write_lowering(tx, branch, how, merger.pairs, tensors, transaction, views)
-    if how == "where":  # the graph of an arm of a cond has its own assertions
+        merged = _write_lowering(tx, branch, choice.how, merger.pairs, tensors, transaction, views)
+    how = choice.how.value
+    if not by_cond:  # the graph of an arm of a cond has its own assertions
         shape_env.assert_again(tx, [each for arm in branch.arms for each in arm.asserted])
-    if how == "where" and not (merger.pairs or tensors):
+    if not (by_cond or merger.pairs or tensors):
         how = "nothing to merge"
         predicates.keep_random_operators(tx, branch.predicate)
     _watch_aliases(tx, branch, merger.pairs, merged)
-    unlike = shared_results.unlike_on_the_sides(tx, merger.pairs, views, by_cond=how == "cond")
+    unlike = shared_results.unlike_on_the_sides(tx, merger.pairs, views, by_cond=by_cond)
     shares = branch.site.shares(branch.form)
     shared_results.watch(tx, unlike, merged, shares)
     shared_results.note_objects(tx, merger.pairs, merged, branch.arms, shares)
@@ -103,7 +105,7 @@ def lower(tx: compat.Tracer, branch: Branch, transaction: fx_graph.Transaction) 
     return result
 
 
-def _planned(tx: compat.Tracer, branch: Branch) -> tuple[Join, Build, list[AnyChange]]:
+def _planned(tx: compat.Tracer, branch: TracedBranch) -> tuple[Join, Build, list[AnyChange]]:
     """Plan what the arms leave behind; what is one object on one side alone is not merged."""
     apart: frozenset[int] = frozenset()
     while True:
@@ -119,7 +121,7 @@ def _planned(tx: compat.Tracer, branch: Branch) -> tuple[Join, Build, list[AnyCh
         apart |= found
 
 
-def _merger(tx: compat.Tracer, branch: Branch, apart: frozenset[int]) -> Merger:
+def _merger(tx: compat.Tracer, branch: TracedBranch, apart: frozenset[int]) -> Merger:
     then_arm, else_arm = branch.arms
     return Merger(
         lambda value: value.as_proxy().node.graph in (then_arm.graph, else_arm.graph),
@@ -132,7 +134,7 @@ def _merger(tx: compat.Tracer, branch: Branch, apart: frozenset[int]) -> Merger:
     )
 
 
-def _with_lists_of_its_own(tx: compat.Tracer, branch: Branch) -> Branch:
+def _with_lists_of_its_own(tx: compat.Tracer, branch: TracedBranch) -> TracedBranch:
     """Give each arm a list of its own for one that an arm has changed and both return.
 
     That is not observable where only the frame has had the list, and ends with the branch.
@@ -163,7 +165,7 @@ def _with_lists_of_its_own(tx: compat.Tracer, branch: Branch) -> Branch:
     return replace(branch, arms=(arms[0], arms[1]))
 
 
-def _described(branch: Branch, how: str, *, is_chosen_later: bool) -> str:
+def _described(branch: TracedBranch, how: str, *, is_chosen_later: bool) -> str:
     is_split = branch.site.kind == SPLIT
     how = f"split by {how}" if branch.form or is_split else how
     return f"choice by {how}" if is_chosen_later and not is_split else how
@@ -182,8 +184,8 @@ def _require_gradients_stay(pairs: Sequence[Pair]) -> None:
 
 def _write_lowering(
     tx: compat.Tracer,
-    branch: Branch,
-    how: str,
+    branch: TracedBranch,
+    how: Operator,
     pairs: Sequence[Pair],
     tensors: Sequence[InPlace],
     transaction: fx_graph.Transaction,
@@ -193,7 +195,7 @@ def _write_lowering(
 
     Of the pairs, ``views`` are made of what others become.
     """
-    write = {"where": where.by_where, "cond": cond.by_cond}[how]
+    write = cond.by_cond if how is Operator.COND else where.by_where
     changed = [each.outer for each in tensors]
     arms = hoist_random.drawn_before(tx, branch.predicate, branch.arms)
     arms, states = functional_rng.entered(tx, arms)
@@ -205,7 +207,7 @@ def _write_lowering(
         for pair, value in zip(wanted, results, strict=True)
     ]
     if states:
-        functional_rng.leave(tx, values.pop())
+        functional_rng.set_last_state(tx, values.pop())
     results = one_memory.with_views(tx, values[: len(merged)], views)
     transaction.commit()  # what is changed in place from here on cannot be taken back
     in_place.write_back(tx, tensors, values[len(merged) :])
@@ -213,7 +215,7 @@ def _write_lowering(
 
 
 def _adopt_records(
-    tx: compat.Tracer, branch: Branch, merger: Merger
+    tx: compat.Tracer, branch: TracedBranch, merger: Merger
 ) -> tuple[list[tuple[Draft, bool, Build]], bool]:
     """Plan what the records of both arms hold; return also whether any is computed later."""
     records, deferred = [], []
@@ -252,7 +254,7 @@ def append_under(
 
 
 def _watch_aliases(
-    tx: compat.Tracer, branch: Branch, pairs: Sequence[Pair], merged: Sequence[Value]
+    tx: compat.Tracer, branch: TracedBranch, pairs: Sequence[Pair], merged: Sequence[Value]
 ) -> None:
     """Watch for later in-place changes of merged tensors that in eager are older tensors."""
     is_older = Finding(Claim.NEW, branch.site, branch.form)

@@ -59,7 +59,7 @@ def by_cond(
     arguments = (predicate.as_proxy(), *graphs, tuple(without_aliases(tx, entered)))
     proxy = tx.output.create_proxy("call_function", torch.ops.higher_order.cond, arguments, {})
     nesting_limits.mark_cond(proxy.node, size)
-    untaken_gradients.mark(tx, proxy.node)
+    untaken_gradients.mark_and_examine(tx, proxy.node)
     results = known_structures.called(tx, proxy, (then_graph, else_graph))
     merged = zip(pairs, results.items[: len(pairs)], strict=True)
     return [_as_merged(tx, *each) for each in merged]

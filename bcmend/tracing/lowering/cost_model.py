@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import reduce
 
 from bcmend.tracing.effects.costs import DECISION
@@ -20,11 +21,18 @@ from bcmend.tracing.effects.hazards import Hazards
 from bcmend.tracing.sites.refusal import Refusal
 
 
+class Operator(StrEnum):
+    """What a branch becomes; named as the policy and the report name it."""
+
+    WHERE = "where"
+    COND = "cond"
+
+
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A lowering, "where" or "cond", and one line that says why it was chosen."""
+    """What a branch becomes, and one line that says why it was chosen."""
 
-    how: str
+    how: Operator
     why: str
 
 
@@ -39,22 +47,23 @@ def weigh(policy: str, hazards: Sequence[Hazards], gradients: bool, has_results:
     where_is_wrong = bool(both.partial) or (bool(both.random) and not gradients)
     if not has_results and not both.random:
         if both.partial:
-            return Choice("cond", _why_not_where(both))
-        return Choice("where", "no value differs")
-    is_wrong = {"where": where_is_wrong, "cond": cond_is_wrong}
-    if not is_wrong.get(policy, True):
-        return Choice(policy, f"Policy(branch={policy!r})")
+            return Choice(Operator.COND, _why_not_where(both))
+        return Choice(Operator.WHERE, "no value differs")
+    is_wrong = {Operator.WHERE: where_is_wrong, Operator.COND: cond_is_wrong}
+    for operator, wrong in is_wrong.items():
+        if operator == policy and not wrong:
+            return Choice(operator, f"Policy(branch={policy!r})")
     if both.hidden and gradients:
         raise Refusal("hidden-state", both.hidden)
     if cond_is_wrong:
         raise Refusal("random-under-gradients", both.random)
-    if policy == "where":
+    if policy == Operator.WHERE:
         raise Refusal("where-would-speculate", both.partial or both.random)
     if where_is_wrong:
-        return Choice("cond", _why_not_where(both))
+        return Choice(Operator.COND, _why_not_where(both))
     if both.waste / 2 > DECISION:
-        return Choice("cond", _why_expensive(both))
-    return Choice("where", _why_where(both))
+        return Choice(Operator.COND, _why_expensive(both))
+    return Choice(Operator.WHERE, _why_where(both))
 
 
 def _why_not_where(both: Hazards) -> str:

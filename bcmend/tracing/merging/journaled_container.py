@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, Final
 
+from bcmend import meta_keys
+from bcmend.bytecode.opcodes import APPENDS
 from bcmend.delivery import records
 from bcmend.dynamo import compat, frames, snapshots
 from bcmend.dynamo.models import containers, methods
@@ -32,7 +34,6 @@ from bcmend.tracing.sites.refusal import Refusal
 from bcmend.tracing.sites.site_table import LiveSite
 
 #: The field of a variable that says which branch journals it.
-_FIELD: Final = "bcmend_journal"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,7 +61,7 @@ class JournaledContainer(Phi):
 
     @property
     def journal(self) -> _Journal:
-        found: _Journal = vars(self)[_FIELD]
+        found: _Journal = vars(self)[meta_keys.JOURNAL]
         return found
 
     @property
@@ -71,7 +72,7 @@ class JournaledContainer(Phi):
             return vars(self)["items"]
         frame: Any = self.journal.output.current_tx
         instruction = frame.current_instruction
-        if instruction.opname == "LIST_APPEND" and frame.stack[-instruction.arg] is self:
+        if instruction.opname in APPENDS and frame.stack[-instruction.arg] is self:
             return _Appender(frame, self)
         return self.ask()
 
@@ -155,7 +156,7 @@ class JournaledContainer(Phi):
             return lambda merged: variable
         plain = self.plain.__new__(self.plain)
         vars(plain).update(vars(variable))
-        del vars(plain)[_FIELD]
+        del vars(plain)[meta_keys.JOURNAL]
         plan = merger.adopt(plain, then_side=then_side)
 
         def build(merged: Merged) -> Value:
@@ -253,7 +254,7 @@ def _as_recorded(value: Any, site: LiveSite) -> Value:
 def _start(variable: Value, journal: _Journal) -> None:
     """Have what is done to a container from here on recorded."""
     if not isinstance(variable, JournaledContainer):
-        vars(variable)[_FIELD] = journal
+        vars(variable)[meta_keys.JOURNAL] = journal
         variable.__class__ = _KINDS[type(variable)]
 
 

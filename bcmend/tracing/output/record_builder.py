@@ -141,7 +141,9 @@ def append(tx: compat.Tracer, draft: Draft) -> None:
     at_boundary = frames.ends_at_a_boundary(tx)
     if draft.kind.is_exit:
         trial = (draft.action, draft.inputs) if draft.kind is Kind.TRIAL else None
-        side_exits.add(tx, draft.site, draft.predicate, at_boundary=at_boundary, trial=trial)
+        side_exits.add_side_exit(
+            tx, draft.site, draft.predicate, at_boundary=at_boundary, trial=trial
+        )
         return
     if draft.kind is not Kind.STORE and not at_boundary:
         side_exits.write_output_if_graph_fails(tx)

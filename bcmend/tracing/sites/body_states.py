@@ -35,7 +35,7 @@ def state_of(code: CodeType, *, is_body: bool = False) -> BodyState:
     return SESSION.bodies.setdefault(code, lambda: BodyState(code.co_qualname, is_body))
 
 
-def begin_anew(bodies: Iterable[CodeType]) -> None:
+def assume_anew(bodies: Iterable[CodeType]) -> None:
     """Assume of bodies all that was assumed at first, whatever came of it before."""
     for state in filter(None, map(SESSION.bodies.get, bodies)):
         state.findings = {}

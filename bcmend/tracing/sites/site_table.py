@@ -37,7 +37,7 @@ def _forget(sites: dict[str, LiveSite], key: str) -> None:
         sites.pop(key, None)
 
 
-def code_of(key: str) -> CodeType | None:
+def code_with_site(key: str) -> CodeType | None:
     """Return the code that has the site of a key; ``None`` if there is none, or it is gone."""
     found = find(key)
     return None if found is None else found._code()
@@ -51,7 +51,7 @@ def forget(codes: Iterable[CodeType], in_use: Callable[[], Container[int]]) -> N
     gone = set(map(origin_of, codes)) if SESSION.sites else set()
     found = []
     for key in list(SESSION.sites):
-        known = code_of(key)
+        known = code_with_site(key)
         if known is not None and origin_of(known) in gone:
             found.append((key, known))
     kept = in_use() if found else ()
@@ -60,7 +60,7 @@ def forget(codes: Iterable[CodeType], in_use: Callable[[], Container[int]]) -> N
             SESSION.sites.pop(key, None)
 
 
-def being_traced(tx: compat.Tracer, code: CodeType, what: str, kind: str) -> LiveSite:
+def site_being_traced(tx: compat.Tracer, code: CodeType, what: str, kind: str) -> LiveSite:
     """Return the site of ``what`` at the line of ``code`` being traced; no plan lists it."""
     key = f"{tx.f_globals.get('__name__', '')}.{code.co_qualname}:{tx.lineno}:{what}"
     found = find(key)

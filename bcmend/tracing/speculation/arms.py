@@ -19,12 +19,11 @@ from bcmend.dynamo import compat, shape_env, snapshots
 from bcmend.dynamo.models import effect_tables, exceptions, methods
 from bcmend.dynamo.values import Value
 from bcmend.knowledge.interruptions import is_interruption
-from bcmend.reasons import REASONS
 from bcmend.tracing.numbers import dead_numbers, filled_masks, float_tensors, scalars
 from bcmend.tracing.search import strict
 from bcmend.tracing.sites import body_states, nesting_limits
 from bcmend.tracing.sites.lifted_inputs import Entry, Lifted
-from bcmend.tracing.sites.refusal import Refusal
+from bcmend.tracing.sites.refusal import NotThisWay, Refusal
 from bcmend.tracing.speculation import (
     arm_failures,
     closed_world,
@@ -249,7 +248,7 @@ def trace_arm(
     """
     output = tx.output
     scope = compat.current_scope_id()
-    lifted, world = Lifted(), closed_world.of(tx)
+    lifted, world = Lifted(), closed_world.outside_of_an_arm(tx)
     with (
         nesting_limits.in_one_more_arm(tx),
         _recording(output.side_effects, scope, world) as (before, recording),
@@ -314,7 +313,7 @@ def _left_in(recording: Any, records: Sequence[Any]) -> list[Any]:
 
 
 def _failure(tx: compat.Tracer, arm: Arm, error: Exception, *, spoiled: bool) -> ArmFailure:
-    if isinstance(error, Refusal) and error.slug in REASONS:
+    if isinstance(error, Refusal) and not isinstance(error, NotThisWay):
         return ArmFailure(Raised.UNKNOWN, error.detail, spoiled, error.slug)
     raised = arm_failures.whether_raised(error)
     if isinstance(error, arm_failures.BothRaise):

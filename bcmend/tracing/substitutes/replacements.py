@@ -6,11 +6,11 @@ from bcmend.dynamo import compat, frames
 from bcmend.dynamo.handlers import PASS, Answer
 from bcmend.dynamo.models import translators
 from bcmend.dynamo.values import global_of
-from bcmend.tracing.substitutes.dispatch import Call, answers_to, unequal
+from bcmend.tracing.substitutes.dispatch import ReplacedCall, answers_to, unequal
 
 
 @answers_to("call")
-def _call(call: Call) -> Answer:
+def _call(call: ReplacedCall) -> Answer:
     """Trace a call of the replacement; inside of that, the callable is what it was."""
     tx, replacement = call.tx, call.row.replacement
     code = getattr(replacement, "__code__", None)

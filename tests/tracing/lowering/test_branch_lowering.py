@@ -14,7 +14,7 @@ from bcmend.dynamo import compat, fx_graph
 from bcmend.dynamo.values import constant, example_of
 from bcmend.policy import BranchPolicy, Policy
 from bcmend.tracing.effects import watches
-from bcmend.tracing.lowering.branch_lowering import Branch, append_under, lower
+from bcmend.tracing.lowering.branch_lowering import TracedBranch, append_under, lower
 from bcmend.tracing.output import record_builder
 from bcmend.tracing.output.record_builder import Draft, Kind
 from bcmend.tracing.search.assumptions import Claim, Finding
@@ -39,7 +39,7 @@ def _lowered(site: LiveSite, one: Compute, other: Compute, x: Tensor) -> Traced:
             arm(tx, lambda compute=compute: compat.TupleVariable([compute(tx, x)]))
             for compute in (one, other)
         ]
-        branch = Branch(site, predicate, (arms[0], arms[1]), 0)
+        branch = TracedBranch(site, predicate, (arms[0], arms[1]), 0)
         return lower(tx, branch, fx_graph.Transaction(tx))
 
     return traced(step, YES, x)
@@ -108,7 +108,7 @@ def test_a_merged_tensor_that_is_an_older_one_is_watched() -> None:
             arm(tx, lambda compute=compute: compat.TupleVariable([compute(tx, x)]))
             for compute in (lambda tx, x: x, _negated)
         ]
-        branch = Branch(site, predicate, (arms[0], arms[1]), 0)
+        branch = TracedBranch(site, predicate, (arms[0], arms[1]), 0)
         with mock.patch.object(watches, "add") as add:
             (merged,) = lower(tx, branch, fx_graph.Transaction(tx)).items  # type: ignore[attr-defined]
         watched = [call.args[1] for call in add.call_args_list]

@@ -114,7 +114,7 @@ def test_records_of_one_place_are_limited(monkeypatch: pytest.MonkeyPatch) -> No
     code = _halved.__code__
     log.forget([code])
     for number in range(4):
-        log.note(code, ValueError(f"{number}\nmore"))
+        log.note_error(code, ValueError(f"{number}\nmore"))
     found = site_records.retraces([code, code])
     assert [each.reason for each in found] == ["0", "1"]
     log.forget([code])

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from bcmend import progress
+from bcmend.reports import steps
 
 
 class _Terminal(io.StringIO):
@@ -21,22 +21,22 @@ def test_steps_are_shown_on_a_terminal(
     terminal = _Terminal()
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys, "stderr", terminal)
-    with progress.shown("first"):
+    with steps.shown("first"):
         print("of the block")
-        progress.step("second")
+        steps.step("second")
     assert "second" in terminal.getvalue()
     assert "of the block" not in terminal.getvalue()
     assert capsys.readouterr().out == "of the block\n"
 
 
 def test_nothing_is_shown_elsewhere(capsys: pytest.CaptureFixture[str]) -> None:
-    progress.step("before")
-    with progress.shown("first"):
-        progress.step("second")
+    steps.step("before")
+    with steps.shown("first"):
+        steps.step("second")
     assert capsys.readouterr() == ("", "")
 
 
 def test_nobody_listens_after_the_block() -> None:
-    with pytest.raises(ValueError, match="inside"), progress.shown("first"):
+    with pytest.raises(ValueError, match="inside"), steps.shown("first"):
         raise ValueError("inside")
-    assert progress._LISTENING.tell is None
+    assert steps._LISTENING.tell is None
