@@ -38,7 +38,7 @@ class Carried:
             return replace(self, tensors=(*self.tensors, position))
         if kind == "number":
             return replace(self, numbers=(*self.numbers, position))
-        raise NotThisWay("a value that only some iterations change")
+        raise NotThisWay("some turns change a variable that others leave alone")
 
 
 class MoreChanges(BaseException):
@@ -56,14 +56,14 @@ class MoreChanges(BaseException):
 def what_changes(before: Sequence[Value], after: Sequence[Value], *, gradients: bool) -> Carried:
     """Return what an iteration changes. Raises ``Refusal`` for what cannot be carried."""
     if len(before) != len(after):
-        raise NotThisWay("other live-ins")
+        raise NotThisWay("a turn needs other variables than the turn before")
     kinds = [_kind_of_change(*each) for each in zip(before, after, strict=True)]
     tensors, numbers, ranges = (
         tuple(position for position, kind in enumerate(kinds) if kind == wanted)
         for wanted in ("tensor", "number", "range")
     )
     if len(ranges) > 1:
-        raise NotThisWay("two ranges")
+        raise NotThisWay("a turn goes over two ranges")
     return Carried(tensors, numbers, ranges, gradients)
 
 
@@ -74,18 +74,18 @@ def _kind_of_change(one: Value, other: Value) -> str:
     if isinstance(one, OpenIterator) and isinstance(other, OpenIterator):
         return "number"
     if snapshots.is_consumable(one):
-        raise NotThisWay("an iterator")
+        raise NotThisWay("a turn takes items from an iterator")
     if one is not other and _has_two_forms([one, other]):
-        raise NotThisWay("a value that has two forms")
+        raise NotThisWay("a variable has a value of another kind on each side of a branch")
     if _is_same(one, other):
         return "same"
     if isinstance(one, compat.TensorVariable) and isinstance(other, compat.TensorVariable):
         if difference(example_of(one), example_of(other)):
-            raise NotThisWay("a tensor of another form")
+            raise NotThisWay("a tensor has another shape, dtype or device after a turn")
         return "tensor"
     if is_number(one) and is_number(other):
         return "number"
-    raise NotThisWay("a Python value")
+    raise NotThisWay("a turn changes something that is neither a tensor nor a number")
 
 
 def _has_two_forms(values: list[Value]) -> bool:
@@ -162,7 +162,7 @@ def in_the_operator(tx: compat.Tracer, value: Value, carried: Carried) -> Tensor
     if carried.gradients and isinstance(value, compat.SymNodeVariable):
         counted = scalars.tensor_of_count(tx, value)
         if counted is None:
-            raise NotThisWay("a number that is more than counted, where gradients flow")
+            raise NotThisWay("a turn computes with a Python number while gradients are recorded")
         return counted
     return scalars.integer_tensor(tx, value)
 
@@ -173,7 +173,7 @@ def out_of_the_operator(tx: compat.Tracer, before: Value, value: Value) -> Value
         return value
     number = scalars.take(tx, value)
     if number is None:
-        raise NotThisWay("a number that cannot be taken out")
+        raise NotThisWay("a turn leaves a number that no tensor can hold")
     return number
 
 
@@ -185,18 +185,18 @@ def carried_values(
     Raises ``MoreChanges`` if others have changed too, and ``Refusal`` for what cannot be carried.
     """
     if len(after) != len(before):
-        raise NotThisWay("other live-ins")
+        raise NotThisWay("a turn needs other variables than the turn before")
     values = []
     for position in (*carried.tensors, *carried.numbers):
         value = number_in(after[position].realize())
         known = before[position]
         if isinstance(known, compat.TensorVariable):
             if not isinstance(value, compat.TensorVariable):
-                raise NotThisWay("a tensor becomes something else")
+                raise NotThisWay("a turn makes something else of a tensor")
             if difference(example_of(known), example_of(value)):
-                raise NotThisWay("a tensor of another form")
+                raise NotThisWay("a tensor has another shape, dtype or device after a turn")
         elif not is_number(value):
-            raise NotThisWay("a number becomes something else")
+            raise NotThisWay("a turn makes something else of a number")
         values.append(value)
     found = carried
     for position, (one, other) in enumerate(zip(before, after, strict=True)):

@@ -211,14 +211,14 @@ def _lower(loop: _Loop, carried: Carried) -> LoopEnd:
         loop_results.note_entering(tx, site, [entering[each] for each in carried.tensors])
         end = loop.iterate(loop.arm.with_inputs(entering))
         if not end:
-            raise NotThisWay("the loop is left without its jump")
+            raise NotThisWay("the loop is left inside of a turn")
         after = carried_values(end[1].items, entering, carried)
         found = [in_the_operator(tx, each, carried) for each in after]
         outcome.append((end[0], found + _more(tx, site, end[1].items)))
 
     trace = loop.trace(iteration)
     if not isinstance(trace, ArmTrace):
-        raise NotThisWay("an iteration has effects")
+        raise NotThisWay("a turn writes output, makes a check or changes an object")
     exits = _side_exits(trace)
     changes = _changes_in_place(tx, trace, carried)
     changed = [each.outer for each in changes]
@@ -260,7 +260,7 @@ def _side_exits(trace: ArmTrace) -> list[record_builder.Draft]:
     """Return the side exits of an iteration. Raises ``Refusal`` if it has other records."""
     for draft in trace.records:
         if not (draft.kind.is_exit and isinstance(draft.predicate, compat.TensorVariable)):
-            raise NotThisWay("an iteration has effects")
+            raise NotThisWay("a turn writes output, makes a check or changes an object")
     return list(trace.records)
 
 
@@ -273,13 +273,13 @@ def _changes_in_place(tx: compat.Tracer, trace: ArmTrace, carried: Carried) -> l
     """Return the tensors changed in place. Raises ``Refusal`` for other effects."""
     effects = trace.effects
     if effects.containers:
-        raise NotThisWay("an iteration changes a list, a dictionary or a set")
+        raise NotThisWay("a turn changes a list, a dictionary or a set")
     if effects.attributes or effects.other:
-        raise NotThisWay("an iteration has effects")
+        raise NotThisWay("a turn writes output, makes a check or changes an object")
     if not effects.tensors:
         return []
     if carried.gradients:
-        raise NotThisWay("a tensor is changed in place, where gradients flow")
+        raise NotThisWay("a turn changes a tensor in place while gradients are recorded")
     hazards = hazards_of(trace.graph.nodes, fake_mode_of(tx))
     changes = attempt(lambda: in_place.plan_in_place(tx, (trace, trace), [hazards, hazards]))
     if isinstance(changes, Refusal):
@@ -293,7 +293,7 @@ def _more(tx: compat.Tracer, site: LiveSite, inputs: Sequence[Value]) -> list[Te
         return []
     found = [each for each in inputs if isinstance(each, OpenIterator)]
     if len(found) > 1:
-        raise NotThisWay("two ranges")
+        raise NotThisWay("a turn goes over two ranges")
     return [predicates.as_predicate(tx, each.condition(tx)) for each in found]
 
 
@@ -302,19 +302,19 @@ def _iterations_left(tx: compat.Tracer, inputs: Sequence[Value], carried: Carrie
     if not carried.ranges:
         return None
     if not iterators.end_here(tx, [inputs[each] for each in carried.ranges], []):
-        raise NotThisWay("a range that is seen elsewhere")
+        raise NotThisWay("the range that a turn goes on in is used elsewhere")
     left = containers.items_left(inputs[carried.ranges[0]])
     if not isinstance(left, int):
-        raise NotThisWay("a range of unknown length")
+        raise NotThisWay("a turn goes on in a range of unknown length")
     if left <= UNROLLED_AT_MOST:
-        raise NotThisWay("few iterations")
+        raise NotThisWay("the loop makes few turns")
     return left
 
 
 def _require_gradients_fit(inputs: Sequence[Value], carried: Carried) -> None:
     tensors = (inputs[each].realize() for each in carried.tensors)
     if not carried.gradients and any(requires_grad(each.as_proxy()) for each in tensors):
-        raise NotThisWay("a tensor that requires gradients, where none are recorded")
+        raise NotThisWay("a tensor requires gradients while none are recorded")
 
 
 def _require_pure(
@@ -327,8 +327,8 @@ def _require_pure(
     tensors = [each for each in from_outside if isinstance(each, torch.Tensor)]
     carried = {storage_of(each.node.meta["example_value"]) for each in changed}
     if any(storage_of(each) in hazards.writes - carried for each in tensors):
-        raise NotThisWay("an iteration changes a tensor in place")
+        raise NotThisWay("a turn changes a tensor in place")
     if gradients and hazards.random:
-        raise NotThisWay("an iteration draws random numbers, where gradients flow")
+        raise NotThisWay("a turn draws random numbers while gradients are recorded")
     if gradients and hazards.partial:  # backward of the operator makes at least one iteration
-        raise NotThisWay("an iteration may fail on the data, where gradients flow")
+        raise NotThisWay("a turn may fail on the data while gradients are recorded")

@@ -113,7 +113,7 @@ def note_unrolled(tx: compat.Tracer, why: str) -> None:
 
 def _with_loop(tx: compat.Tracer, reason: str) -> str:
     why = _UNROLLED.of(tx.output)
-    return f"{reason}; a loop is unrolled: {why}" if why else reason
+    return f"a loop is traced turn by turn, since {why}; that makes {reason}" if why else reason
 
 
 def is_in_half(tx: compat.Tracer) -> bool:
