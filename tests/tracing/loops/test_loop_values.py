@@ -112,7 +112,7 @@ def test_an_iteration_that_changes_more_than_the_first_says_so() -> None:
 
 
 def test_a_python_value_that_only_a_later_iteration_changes_is_refused() -> None:
-    with pytest.raises(Refusal, match="Python value"):
+    with pytest.raises(Refusal, match="neither a tensor nor a number"):
         carried_values([constant("b")], [constant("a")], Carried((), (), (), False))
 
 
