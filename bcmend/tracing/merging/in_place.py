@@ -19,6 +19,7 @@ from torch.fx import Proxy
 from bcmend.dynamo import compat, fx_graph
 from bcmend.dynamo.values import TensorValue, Value, example_of
 from bcmend.tracing.deopt import kept_for_backward
+from bcmend.tracing.effects import memory_form
 from bcmend.tracing.effects.hazards import Hazards
 from bcmend.tracing.effects.operator_runs import storage_of, storages_of, tensors_of
 from bcmend.tracing.merging.merge import Pair
@@ -147,7 +148,7 @@ def _require_same_form(arm: ArmTrace, outer: Proxy, reshaped: bool) -> None:
         raise Refusal("arm-effects", "a tensor gets another form in place")
     if example.layout is not torch.strided:
         raise Refusal("arm-effects", "a sparse tensor is changed in place")
-    if may_overlap_itself(example):
+    if memory_form.may_overlap_itself(example):
         raise Refusal("arm-effects", "a tensor that overlaps itself is changed in place")
     if not torch.is_grad_enabled():
         return
@@ -161,21 +162,6 @@ def _require_same_form(arm: ArmTrace, outer: Proxy, reshaped: bool) -> None:
         raise Refusal(
             "arm-effects", "a tensor that outlives the call gets a history of gradients in place"
         )
-
-
-def may_overlap_itself(example: torch.Tensor) -> bool:
-    """Return whether two elements may have the same place in memory."""
-    dimensions = list(zip(example.stride(), example.size(), strict=True))
-    if all(isinstance(number, int) for pair in dimensions for number in pair):
-        dimensions = sorted(dimensions, reverse=True)
-    reach: Any = 1
-    for stride, size in reversed(dimensions):
-        if compat.statically_known_true(size == 1):
-            continue
-        if not compat.statically_known_true(stride >= reach):
-            return True
-        reach = stride * size
-    return False
 
 
 def _outlives_the_graph(outer: Proxy) -> bool:

@@ -344,9 +344,8 @@ def difference(one: torch.Tensor, other: torch.Tensor) -> str:
     )
     if not same:
         return f"shape {tuple(one.shape)} on one side, {tuple(other.shape)} on the other"
-    for size, left, right in zip(one.shape, one.stride(), other.stride(), strict=True):
-        if not any(map(compat.statically_known_true, (size == 1, left == right))):
-            return f"strides {one.stride()} on one side, {other.stride()} on the other"
+    if not memory_form.has_strides_of(other, one):
+        return f"strides {one.stride()} on one side, {other.stride()} on the other"
     return "" if memory_form.can_be_given(one) else f"items in one place: strides {one.stride()}"
 
 

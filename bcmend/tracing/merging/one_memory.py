@@ -13,6 +13,7 @@ import torch
 
 from bcmend.dynamo import compat, fx_graph
 from bcmend.dynamo.values import TensorValue, Value, example_of
+from bcmend.tracing.effects import memory_form
 from bcmend.tracing.effects.operator_runs import storage_of
 from bcmend.tracing.merging.merge import Pair
 from bcmend.tracing.sites.refusal import Refusal
@@ -99,28 +100,18 @@ def _view(base: int, pair: Pair, other: Pair) -> View | None:
 
 def _view_of(base: int, one: torch.Tensor, other: torch.Tensor) -> View | None:
     """Return how a tensor lies in another one, which is dense; ``None`` if it does not."""
-    if one.layout is not torch.strided or other.layout is not torch.strided:
-        return None
     if one.dtype is not other.dtype or (one.is_conj(), one.is_neg()) != (False, False):
         return None
-    numbers = [
-        number
-        for each in (one, other)
-        for number in (each.storage_offset(), *each.size(), *each.stride())
-    ]
-    if not all(isinstance(number, int) for number in numbers):
+    places, others = memory_form.reach(one), memory_form.reach(other)
+    if not places or not others or places.start < others.start or places.stop > others.stop:
         return None
-    offset = int(one.storage_offset() - other.storage_offset())
-    steps = zip(one.size(), one.stride(), strict=True)
-    last = offset + sum((size - 1) * stride for size, stride in steps)
-    is_inside = offset >= 0 and one.numel() > 0 and last < other.numel()
-    if not (is_inside and compat.is_non_overlapping_and_dense_or_false(other)):
+    if not compat.is_non_overlapping_and_dense_or_false(other):
         return None
     if one.requires_grad and not _is_of_one_history(one, other):
         return None
     is_detached = other.requires_grad and not one.requires_grad
     forms = tuple(other.stride()), tuple(one.size()), tuple(one.stride())
-    return View(base, *forms, offset, is_detached)
+    return View(base, *forms, places.start - others.start, is_detached)
 
 
 def _is_of_one_history(one: torch.Tensor, other: torch.Tensor) -> bool:

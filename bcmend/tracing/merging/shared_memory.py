@@ -13,6 +13,7 @@ import torch
 from torch.fx import Node, Proxy
 
 from bcmend.dynamo import compat
+from bcmend.tracing.effects import memory_form
 from bcmend.tracing.effects.operator_runs import storage_of
 from bcmend.tracing.sites.lifted_inputs import Entry
 from bcmend.tracing.speculation.arms import ArmTrace
@@ -59,13 +60,12 @@ def _of_memory(arm: ArmTrace, storage: int) -> list[Proxy]:
 
 def _can_be_a_view(entry: Entry) -> bool:
     example = entry.example
-    numbers = (*example.size(), *example.stride(), example.storage_offset())
     if entry.form_changed or entry.gained_gradients:
         return False
     is_recorded_view = torch.is_grad_enabled() and example._base is not None
     if is_recorded_view and compat._get_creation_meta(example) != compat.CreationMeta.DEFAULT:
         return False  # one of the views of which autograd lets none be changed
-    return all(isinstance(number, int) for number in numbers)
+    return memory_form.reach(example) is not None
 
 
 def _covering(tx: compat.Tracer, views: list[Proxy]) -> Proxy | None:

@@ -17,7 +17,6 @@ from bcmend.tracing.effects.hazards import hazards_of
 from bcmend.tracing.effects.operator_runs import storage_of
 from bcmend.tracing.merging.in_place import (
     InPlace,
-    may_overlap_itself,
     outer_form,
     plan_in_place,
     saved_for_backward,
@@ -53,21 +52,6 @@ def test_a_change_without_gradients_leaves_the_history() -> None:
         with torch.no_grad():
             derived.mul_(2)
         assert not entry.history_changed
-
-
-@pytest.mark.parametrize(
-    ("tensor", "overlaps"),
-    [
-        (torch.zeros(2, 3), False),
-        (torch.zeros(2, 3).t(), False),
-        (torch.zeros(4, 6)[::2, 1:3], False),
-        (torch.zeros(1).expand(1, 1), False),
-        (torch.zeros(1).expand(3), True),
-        (torch.zeros(4).unfold(0, 2, 1), True),
-    ],
-)
-def test_what_may_overlap_itself(tensor: Tensor, overlaps: bool) -> None:
-    assert may_overlap_itself(tensor) is overlaps
 
 
 def test_what_a_backward_has_kept() -> None:
