@@ -174,8 +174,7 @@ def _require_gradients_stay(pairs: Sequence[Pair]) -> None:
     if torch.is_grad_enabled():
         return
     for pair in pairs:
-        values = [value for value in (pair.then_value, pair.else_value) if value is not None]
-        if not pair.is_number and any(example_of(value).requires_grad for value in values):
+        if not pair.is_number and any(example_of(value).requires_grad for value in pair.values):
             detail = "a tensor that requires gradients, where none are recorded"
             raise Refusal("arms-differ", detail)
 
@@ -257,7 +256,7 @@ def _watch_aliases(
     """Watch for later in-place changes of merged tensors that in eager are older tensors."""
     is_older = Finding(Claim.NEW, branch.site, branch.form)
     for pair, result in zip(pairs, merged, strict=True):
-        for value, arm in zip((pair.then_value, pair.else_value), branch.arms, strict=True):
+        for value, arm in zip(pair.sides, branch.arms, strict=True):
             if value is None or pair.is_number:
                 continue
             for outer in _outer_tensors_of(tx, value, arm):

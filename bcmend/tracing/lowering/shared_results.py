@@ -34,21 +34,16 @@ def unlike_on_the_sides(
         places
         for side in _sides(pairs)
         for places in _sharing(tx, side)
-        if by_cond or not all(map(_is_of_one_side, (pairs[at] for at in places)))
+        if by_cond or any(len(pairs[at].values) == 2 for at in places)  # where keeps one side's
     }
     return sorted(places for places in found if base[places[0]] != base[places[1]])
 
 
 def _sides(pairs: Sequence[Pair]) -> Iterator[dict[int, torch.Tensor]]:
     """Yield the results of each side, by position."""
-    for name in ("then_value", "else_value"):
-        values = ((at, getattr(pair, name)) for at, pair in enumerate(pairs) if not pair.is_number)
+    for side in range(2):
+        values = ((at, pair.sides[side]) for at, pair in enumerate(pairs) if not pair.is_number)
         yield {at: example_of(value) for at, value in values if value is not None}
-
-
-def _is_of_one_side(pair: Pair) -> bool:
-    """Return whether a result is that of one arm; lowered by where, it stays as it is."""
-    return pair.then_value is None or pair.else_value is None
 
 
 def _sharing(tx: compat.Tracer, side: Mapping[int, torch.Tensor]) -> Iterator[tuple[int, int]]:
@@ -69,8 +64,7 @@ def unlike_tensors(tx: compat.Tracer, pairs: Sequence[Pair]) -> frozenset[int]:
     return frozenset(
         id(example_of(side))
         for at in {each for place in places for each in place}
-        for side in (pairs[at].then_value, pairs[at].else_value)
-        if side is not None
+        for side in pairs[at].values
     )
 
 
@@ -118,9 +112,7 @@ def note_objects(
         if pair.is_number:
             continue
         sides = [
-            (value, arm)
-            for value, arm in zip((pair.then_value, pair.else_value), arms, strict=True)
-            if value is not None
+            (value, arm) for value, arm in zip(pair.sides, arms, strict=True) if value is not None
         ]
         sharing.add_result(
             tx,

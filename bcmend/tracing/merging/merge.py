@@ -30,9 +30,18 @@ class Pair:
     else_value: Any
 
     @property
+    def sides(self) -> tuple[Any, Any]:
+        return self.then_value, self.else_value
+
+    @property
+    def values(self) -> list[Any]:
+        """Return the sides that have a value."""
+        return [side for side in self.sides if side is not None]
+
+    @property
     def present(self) -> Any:
         """Return a side that has a value."""
-        return self.else_value if self.then_value is None else self.then_value
+        return self.values[0]
 
     @property
     def is_number(self) -> bool:

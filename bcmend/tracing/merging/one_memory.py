@@ -57,8 +57,7 @@ def views_among(pairs: Sequence[Pair], *, by_cond: bool) -> dict[int, View]:
 
 def _memory_of(pair: Pair) -> tuple[int, ...]:
     """Return the storages on both sides; 0 where there is no value."""
-    sides = (pair.then_value, pair.else_value)
-    return tuple(0 if side is None else storage_of(example_of(side)) for side in sides)
+    return tuple(0 if side is None else storage_of(example_of(side)) for side in pair.sides)
 
 
 def _views_in(pairs: Sequence[Pair], group: Sequence[int]) -> dict[int, View]:
@@ -86,12 +85,11 @@ def with_views(
 
 def _may_be_made(pair: Pair, *, by_cond: bool) -> bool:
     """Return whether a result is a tensor that is merged, or copied by ``torch.cond``."""
-    is_merged = pair.then_value is not None and pair.else_value is not None
-    return type(pair.present) is compat.TensorVariable and (is_merged or by_cond)
+    return type(pair.present) is compat.TensorVariable and (by_cond or len(pair.values) == 2)
 
 
 def _view(base: int, pair: Pair, other: Pair) -> View | None:
-    sides = [(pair.then_value, other.then_value), (pair.else_value, other.else_value)]
+    sides = zip(pair.sides, other.sides, strict=True)
     views = [
         _view_of(base, example_of(one), example_of(two)) for one, two in sides if one is not None
     ]
