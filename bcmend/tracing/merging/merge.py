@@ -63,6 +63,7 @@ class Merger:
         plans: what arms made and has been adopted, by identity, so that it stays one object.
         joined: the containers that were merged, likewise, by the identities of both sides, and how
             many pairs there were then.
+        created: what values of one side have become that an entry of a table is created of.
         apart: the values, by identity (tensors by that of what stands for them), that are not
             merged: one side has one of them where the other has two.
     """
@@ -76,6 +77,7 @@ class Merger:
     pairs: list[Pair] = field(default_factory=list)
     plans: dict[int, tuple[Value, Build]] = field(default_factory=dict)
     joined: dict[tuple[int, int], tuple[Value, Value, Build, int]] = field(default_factory=dict)
+    created: dict[Value, Value] = field(default_factory=dict)
     apart: frozenset[int] = frozenset()
 
     def take_back(self, count: int) -> None:
@@ -89,6 +91,11 @@ class Merger:
         known = Counter(map(id, sides))
         known.update(self.plans.keys() & known.keys())
         return frozenset(key for key, count in known.items() if count > 1)
+
+    def object_of(self, side: Value, merged: Value) -> Value:
+        """Return the very object that a side has; ``merged`` if only its arm has it."""
+        is_older = isinstance(side, compat.TensorVariable) and not self.belongs(side)
+        return side if is_older else self.created.get(side, merged)
 
     def merge(self, one: Value, other: Value) -> Build:
         """Plan the value that is ``one`` where the condition holds and ``other`` where not."""
