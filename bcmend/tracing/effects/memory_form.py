@@ -69,7 +69,9 @@ def as_in(tx: compat.Tracer, merged: TensorValue, example: torch.Tensor) -> Tens
 
     Raises ``Refusal`` where two items of that may lie in one place.
     """
-    if _is_same(example_of(merged), example):
+    is_empty = compat.statically_known_true(example.numel() == 0)
+    is_sparse = example.layout is not torch.strided
+    if is_sparse or is_empty or has_strides_of(example_of(merged), example):
         return merged
     stored = _stored(example)
     extent = _extent(stored)
@@ -85,13 +87,6 @@ def as_in(tx: compat.Tracer, merged: TensorValue, example: torch.Tensor) -> Tens
     if sizes != tuple(example.size()):
         placed = fx_graph.method(tx, "expand", placed, tuple(example.size()))
     return placed
-
-
-def _is_same(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Return whether two tensors of one size lie in memory in the same way."""
-    if other.layout is not torch.strided or compat.statically_known_true(other.numel() == 0):
-        return True
-    return has_strides_of(one, other)
 
 
 def _dimensions(example: torch.Tensor) -> list[_Dimension]:

@@ -30,13 +30,13 @@ from bcmend.tracing.merging.effect_plan import plan_changes
 from bcmend.tracing.merging.in_place import InPlace
 from bcmend.tracing.merging.lazy_phi import has_choice, merge_live_outs
 from bcmend.tracing.merging.location_phi import LocationPhi, OneSide
-from bcmend.tracing.merging.locations import Join, Location, LocationKind
-from bcmend.tracing.merging.merge import Merger, Pair
+from bcmend.tracing.merging.merge import Join, Merger, Pair
 from bcmend.tracing.merging.one_memory import View
 from bcmend.tracing.numbers import predicates, scalars
 from bcmend.tracing.output import object_snapshot
 from bcmend.tracing.output.record_builder import Draft
 from bcmend.tracing.search.assumptions import Claim, Finding
+from bcmend.tracing.sites.locations import Location, LocationKind
 from bcmend.tracing.sites.phi import Build, Merged
 from bcmend.tracing.sites.refusal import Refusal
 from bcmend.tracing.sites.site_table import LiveSite

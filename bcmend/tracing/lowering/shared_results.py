@@ -78,18 +78,17 @@ def watch(
     examples: dict[int, torch.Tensor] = {at: _example(merged[at]) for each in places for at in each}
     for example in examples.values():
         watches.add(tx, example, finding)
-    related = [(examples[one], examples[other]) for one, other in places]
-    for one, other in related:
-        sharing.relate(tx, one, other)
-    watch_leaving(tx, related, finding)
+    relate(tx, [(examples[one], examples[other]) for one, other in places], finding)
 
 
-def watch_leaving(
+def relate(
     tx: compat.Tracer,
     places: Sequence[tuple[torch.Tensor, torch.Tensor]],
     finding: Finding,
 ) -> None:
-    """Watch whether both of two tensors leave the graph."""
+    """Note that pairs of tensors share memory in eager, and watch whether both of one leave."""
+    for each in places:
+        sharing.relate(tx, *each)
     pairs = [frozenset(map(storage_of, each)) for each in places]
 
     def do_leave() -> bool:

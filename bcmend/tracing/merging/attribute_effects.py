@@ -23,12 +23,13 @@ from bcmend.dynamo.values import Value, object_behind
 from bcmend.knowledge.static_lookup import ancestors, dictionary, namespace
 from bcmend.tracing.merging.lazy_phi import CellPhi, LazyPhi, MissingAttribute, StoredPhi
 from bcmend.tracing.merging.location_phi import BothSides, LocationPhi, OneValue
-from bcmend.tracing.merging.locations import Join, Location, LocationKind
+from bcmend.tracing.merging.merge import Join
 from bcmend.tracing.output import record_builder
 from bcmend.tracing.search.assumptions import Claim
 from bcmend.tracing.sites import nesting_limits
+from bcmend.tracing.sites.locations import Location
 from bcmend.tracing.sites.phi import Phi
-from bcmend.tracing.sites.refusal import Refusal, attempt
+from bcmend.tracing.sites.refusal import Refusal
 from bcmend.tracing.sites.session import SESSION
 from bcmend.tracing.speculation.arms import ArmTrace
 
@@ -36,16 +37,15 @@ from bcmend.tracing.speculation.arms import ArmTrace
 def attribute_changes(join: Join, arms: tuple[ArmTrace, ArmTrace]) -> list[LocationPhi]:
     """Plan one store for each attribute that an arm stores to. Raises ``Refusal``."""
     changes = []
-    kinds = {place: kind for arm in reversed(arms) for place, kind in arm.effects.kinds.items()}
-    for place in dict.fromkeys(place for arm in arms for place in arm.effects.attributes):
-        sides = [arm.effects.attributes.get(place) for arm in arms]
+    for location in dict.fromkeys(place for arm in arms for place in arm.effects.attributes):
+        place = location.owner, location.key
+        sides = [arm.effects.attributes.get(location) for arm in arms]
         present = _present_attribute(join.tx, *place) if None in sides else None
         nothing = compat.DeletedVariable()
         one, other = (side or present or nothing for side in sides)
         if isinstance(one, compat.DeletedVariable) or isinstance(other, compat.DeletedVariable):
             _guard_presence(*place)
         inherited = sides.index(None) if None in sides and _is_inherited(join.tx, *place) else -1
-        location = Location(LocationKind.ATTRIBUTE, *place, kinds[place])
         changes.append(_attribute_change(join, location, (one, other), inherited))
     return changes
 
@@ -66,13 +66,11 @@ def _attribute_change(
     merger, is_deleted = join.merger, [isinstance(side, compat.DeletedVariable) for side in sides]
     if all(is_deleted):
         return OneValue(location, lambda merged: sides[0], (sides[0], sides[0]))
-    known = len(merger.pairs)
     is_lazy = any(isinstance(side, LazyPhi) for side in sides)
     if may_merge and not any(is_deleted) and not is_lazy:
-        merged = attempt(lambda: merger.merge(*sides))
+        merged = merger.attempt(lambda: merger.merge(*sides))
         if not isinstance(merged, Refusal):
             return OneValue(location, merged, sides)
-    merger.take_back(known)
     if not join.site.holds(Claim.READ_APART, join.form):
         raise Refusal("arms-differ", f"the attribute {name} has no common form, and is read later")
     is_of_frame = _is_local_cell(variable) and join.site.holds(Claim.LOCAL, join.form)

@@ -19,13 +19,13 @@ from bcmend.dynamo.values import Value, constant
 from bcmend.tracing.merging.attribute_effects import attribute_changes, require_creatable
 from bcmend.tracing.merging.journaled_container import can_be_journaled, pairs_of, refill
 from bcmend.tracing.merging.location_phi import Journaled, LocationPhi, OneSide, OneValue
-from bcmend.tracing.merging.locations import Join, Location, LocationKind
-from bcmend.tracing.merging.merge import Merger
+from bcmend.tracing.merging.merge import Join, Merger
 from bcmend.tracing.output import record_builder
 from bcmend.tracing.output.record_builder import Draft
 from bcmend.tracing.search.assumptions import Claim
-from bcmend.tracing.sites.phi import Build, Merged
-from bcmend.tracing.sites.refusal import Refusal, attempt
+from bcmend.tracing.sites.locations import Location, LocationKind
+from bcmend.tracing.sites.phi import Merged
+from bcmend.tracing.sites.refusal import Refusal
 from bcmend.tracing.speculation import iterators
 from bcmend.tracing.speculation.arms import ArmTrace, ContainerChange
 
@@ -41,7 +41,7 @@ def _item_changes(join: Join, arms: tuple[ArmTrace, ArmTrace]) -> list[LocationP
         for change in arm.effects.containers:
             by_variable.setdefault(id(change.variable), [None, None])[side] = change
     changes: list[LocationPhi] = []
-    results, pairs = [arm.result for arm in arms], join.merger.pairs
+    results = [arm.result for arm in arms]
     for sides in by_variable.values():
         known = next(side for side in sides if side is not None)
         if join.site.form(join.form).returns and iterators.end_here(
@@ -52,13 +52,11 @@ def _item_changes(join: Join, arms: tuple[ArmTrace, ArmTrace]) -> list[LocationP
         if _is_table_of_names(known.variable):
             changes += _table_changes(join, known, contents)
             continue
-        count = len(pairs)
         if not any(side is not None and side.is_open for side in sides):
-            found = attempt(partial(_same_form_changes, join.merger, known, contents))
+            found = join.merger.attempt(partial(_same_form_changes, join.merger, known, contents))
             if not isinstance(found, Refusal):
                 changes += found
                 continue
-        join.merger.take_back(count)
         changes += plan_journal(join, known.variable, known.before["items"], contents)
     return changes
 
@@ -84,15 +82,27 @@ def _same_form_changes(
     merger: Merger, known: ContainerChange, contents: Sequence[Any]
 ) -> Sequence[LocationPhi]:
     """Plan the changes of a container that has the same form after both sides."""
-    kind = containers.kind_of(type(known.variable))
-    if kind is compat.ConstDictVariable:
-        return _dict_changes(merger, known, contents)
-    if kind is compat.ListVariable:
-        return _list_changes(merger, known, contents)
+    kind, owner = containers.kind_of(type(known.variable)), known.variable
     if kind is compat.SetVariable and list(contents[0]) == list(contents[1]):
-        location, items = Location(LocationKind.CONTENTS, known.variable), contents[0]
+        location, items = Location(LocationKind.CONTENTS, owner), contents[0]
         return [OneValue(location, lambda merged: items, (items, items))]
-    raise Refusal("arms-differ", f"an arm changes a {type(known.variable).__name__}")
+    if kind not in (compat.ConstDictVariable, compat.ListVariable):
+        raise Refusal("arms-differ", f"an arm changes a {type(owner).__name__}")
+    before, one, other = map(_by_key, (known.before["items"], *contents))
+    if list(one) != list(other):
+        raise Refusal("arms-differ", "a container gets or loses an item on one side only")
+    if list(one)[: len(before)] != list(before):
+        raise Refusal("arms-differ", "an item is deleted from a container")
+    return [
+        OneValue(Location(LocationKind.ITEM, owner, key), merger.merge(left, right), (left, right))
+        for key, left, right in zip(one, one.values(), other.values(), strict=True)
+        if not (left is right is before.get(key))
+    ]
+
+
+def _by_key(items: Any) -> dict[Any, Value]:
+    """Return the items of a dictionary, or those of a list by their positions."""
+    return items if isinstance(items, dict) else dict(enumerate(items))
 
 
 #: Tables of a module in which an entry is a name that code would have to spell to find it.
@@ -153,43 +163,6 @@ def _created_entry(
     return OneSide(location, taken, record)
 
 
-def _dict_changes(
-    merger: Merger, known: ContainerChange, contents: Sequence[dict[Any, Value]]
-) -> list[LocationPhi]:
-    one, other = contents
-    before = known.before["items"]
-    if list(one) != list(other):
-        raise Refusal("arms-differ", "a dictionary gets or loses a key on one side only")
-    if list(one)[: len(before)] != list(before):
-        raise Refusal("arms-differ", "a key is deleted from a dictionary")
-    return [
-        _item_change(merger, known, key, (one[key], other[key]))
-        for key in one
-        if not (one[key] is other[key] is before.get(key))
-    ]
-
-
-def _item_change(
-    merger: Merger, known: ContainerChange, key: Any, sides: tuple[Value, Value]
-) -> LocationPhi:
-    location = Location(LocationKind.ITEM, known.variable, key)
-    return OneValue(location, merger.merge(*sides), sides)
-
-
-def _list_changes(
-    merger: Merger, known: ContainerChange, contents: Sequence[list[Value]]
-) -> list[LocationPhi]:
-    one, other = contents
-    before = known.before["items"]
-    if len(one) != len(other) or len(one) < len(before):
-        raise Refusal("arms-differ", "a list grows or shrinks on one side only")
-    return [
-        _item_change(merger, known, position, (left, right))
-        for position, (left, right) in enumerate(zip(one, other, strict=True))
-        if position >= len(before) or not (left is right is before[position])
-    ]
-
-
 def plan_journal(
     join: Join, variable: Value, before: Any, contents: Sequence[Any]
 ) -> list[LocationPhi]:
@@ -209,12 +182,8 @@ def plan_journal(
         if not _is_same(side, before):
             removed, added = _difference(variable, before, side)
             plan = join.merger.adopt(added, then_side=taken)
-            phis.append(OneSide(location, taken, partial(_refill, join, variable, removed, plan)))
+            phis.append(OneSide(location, taken, refill(join, variable, removed, plan)))
     return phis
-
-
-def _refill(join: Join, variable: Value, removed: Value, added: Build, merged: Merged) -> Draft:
-    return refill(join.tx, join.site, variable, removed, added(merged))
 
 
 def _is_same(one: Any, other: Any) -> bool:

@@ -27,7 +27,8 @@ from bcmend.tracing.merging.shared_memory import (
     enter_as_views,
     example_behind,
     is_among,
-    lifted_tensors,
+    lifted_of,
+    memory_of,
 )
 from bcmend.tracing.sites.refusal import HalfWritten, Refusal
 from bcmend.tracing.speculation.arms import ArmTrace
@@ -69,7 +70,7 @@ def plan_in_place(
     for arm, found, proxies in zip(arms, hazards, changed, strict=True):
         for outer in proxies:
             _require_own_memory(arm, outer)
-            _require_same_form(arm, outer, storage_of(example_behind(outer)) in found.reshapes)
+            _require_same_form(arm, outer, memory_of(outer) in found.reshapes)
     _require_apart(outers)
     _require_arms_apart(arms)
     counted = [proxy for arm in arms for proxy in arm.effects.tensors]
@@ -90,10 +91,7 @@ def plan_in_place(
 def _changed(arm: ArmTrace, writes: frozenset[int]) -> list[Proxy]:
     """Return what the arm changes: as versions count, and as the operators say."""
     # ``x.data`` has a count of its own, and normalisation does not count at all.
-    written = [
-        outer for outer in lifted_tensors(arm) if storage_of(example_behind(outer)) in writes
-    ]
-    return _once_each([*arm.effects.tensors, *written])
+    return _once_each([*arm.effects.tensors, *lifted_of(arm, writes)])
 
 
 def _once_each(outers: Iterable[Proxy]) -> list[Proxy]:
@@ -109,10 +107,8 @@ def _final(tx: compat.Tracer, outer: Proxy, arm: ArmTrace) -> Any:
 
 
 def _require_own_memory(arm: ArmTrace, outer: Proxy) -> None:
-    example = example_behind(outer)
-    storage = storage_of(example)
-    others = (example_behind(other) for other in lifted_tensors(arm))
-    if any(other is not example and storage_of(other) == storage for other in others):
+    example, storage = example_behind(outer), memory_of(outer)
+    if any(example_behind(other) is not example for other in lifted_of(arm, {storage})):
         raise Refusal(
             "arm-effects", "a tensor is changed in place, and the arm reads another of its memory"
         )
@@ -165,7 +161,7 @@ def _require_same_form(arm: ArmTrace, outer: Proxy, reshaped: bool) -> None:
 
 
 def _outlives_the_graph(outer: Proxy) -> bool:
-    storage = storage_of(example_behind(outer))
+    storage = memory_of(outer)
     return any(
         node.op in ("placeholder", "get_attr") and storage in storages_of(node)
         for node in outer.node.graph.nodes
@@ -173,7 +169,7 @@ def _outlives_the_graph(outer: Proxy) -> bool:
 
 
 def _history_changed(arm: ArmTrace, outer: Proxy) -> bool:
-    storage = storage_of(example_behind(outer))
+    storage = memory_of(outer)
     return any(
         entry.history_changed
         for entry in arm.entries.values()
@@ -183,19 +179,15 @@ def _history_changed(arm: ArmTrace, outer: Proxy) -> bool:
 
 def _require_apart(outers: Sequence[Proxy]) -> None:
     """Refuse two views of one tensor: changed on different sides, one would undo the other."""
-    if len({storage_of(example_behind(outer)) for outer in outers}) < len(outers):
+    if len(set(map(memory_of, outers))) < len(outers):
         raise Refusal("arm-effects", "two tensors that share memory are changed in place")
 
 
 def _require_arms_apart(arms: tuple[ArmTrace, ArmTrace]) -> None:
     """Refuse a history that the first arm made and the arm traced last may have seen."""
     first, last = arms
-    gained = {
-        storage_of(example_behind(outer))
-        for outer, entry in first.entries.items()
-        if entry.gained_gradients
-    }
-    if any(storage_of(example_behind(outer)) in gained for outer in lifted_tensors(last)):
+    entries = first.entries.items()
+    if lifted_of(last, {memory_of(outer) for outer, entry in entries if entry.gained_gradients}):
         raise Refusal("arm-effects", "a tensor gets a history of gradients in place on one side")
 
 
@@ -297,7 +289,7 @@ def _keep_for_backward(tx: compat.Tracer, changes: Sequence[InPlace]) -> None:
     # that the graph changes (https://github.com/pytorch/pytorch/pull/197039).
     if not torch.is_grad_enabled():
         return
-    storages = {storage_of(example_behind(change.outer)) for change in changes}
+    storages = {memory_of(change.outer) for change in changes}
     kept_for_backward.keep(tx.output.graph.nodes, storages)
 
 

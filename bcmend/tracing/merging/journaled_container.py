@@ -9,7 +9,7 @@ the frame again, with the branch told not to journal anything.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ from bcmend.delivery import records
 from bcmend.dynamo import compat
 from bcmend.dynamo.models import containers, methods
 from bcmend.dynamo.values import Value, constant
-from bcmend.tracing.merging.merge import Merger, is_made_inside
+from bcmend.tracing.merging.merge import Join, Merger, is_made_inside
 from bcmend.tracing.output import record_builder
 from bcmend.tracing.output.record_builder import Draft
 from bcmend.tracing.search.assumptions import Claim, Finding
@@ -319,9 +319,12 @@ def pairs_of(items: Iterable[tuple[Any, Value]]) -> compat.TupleVariable:
     )
 
 
-def refill(
-    tx: compat.Tracer, site: LiveSite, variable: Value, removed: Value, added: Value
-) -> Draft:
-    """Return the record that turns the contents from before a branch into those of one side."""
-    inputs = [_owner(tx, variable), removed, _as_recorded(added, site)]
-    return record_builder.store_by(tx, site, records.refill, inputs)
+def refill(join: Join, variable: Value, removed: Value, added: Build) -> Callable[[Merged], Draft]:
+    """Plan the record that turns the contents from before a branch into those of one side."""
+    tx, site = join.tx, join.site
+
+    def record(merged: Merged) -> Draft:
+        inputs = [_owner(tx, variable), removed, _as_recorded(added(merged), site)]
+        return record_builder.store_by(tx, site, records.refill, inputs)
+
+    return record

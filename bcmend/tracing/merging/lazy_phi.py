@@ -21,13 +21,13 @@ from bcmend.dynamo.models import methods, objects
 from bcmend.dynamo.values import Value, constant, load_global
 from bcmend.names import UNBOUND
 from bcmend.tracing.merging import exit_flags
-from bcmend.tracing.merging.locations import Join, Location
-from bcmend.tracing.merging.merge import Merger
+from bcmend.tracing.merging.merge import Join, Merger
 from bcmend.tracing.search.assumptions import Claim, Finding
 from bcmend.tracing.search.falsified import falsify
 from bcmend.tracing.sites import body_states, encoding, nesting_limits
+from bcmend.tracing.sites.locations import Location
 from bcmend.tracing.sites.phi import Build, Keep, Merged, Phi
-from bcmend.tracing.sites.refusal import Refusal, attempt
+from bcmend.tracing.sites.refusal import Refusal
 from bcmend.tracing.sites.site_table import LiveSite
 
 #: What Dynamo does to any value that it only moves from place to place.
@@ -381,12 +381,10 @@ def _merge_live_out(join: Join, position: int, one: Value, other: Value) -> Buil
         return found
     if not site.holds(Claim.READ_APART, form):
         return merger.merge(one, other)
-    known = len(merger.pairs)
     if not any(isinstance(side, LazyPhi) for side in (one, other)):
-        merged = attempt(lambda: merger.merge(one, other))
+        merged = merger.attempt(lambda: merger.merge(one, other))
         if not isinstance(merged, Refusal):
             return merged
-    merger.take_back(known)
     plans = [merger.adopt(one, then_side=True), merger.adopt(other, then_side=False)]
     return lambda merged: _phi_of(join, [plan(merged) for plan in plans])
 

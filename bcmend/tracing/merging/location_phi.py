@@ -16,10 +16,11 @@ from bcmend.dynamo.models import containers
 from bcmend.dynamo.values import TensorValue, Value, constant
 from bcmend.tracing.merging.journaled_container import Journal, start
 from bcmend.tracing.merging.lazy_phi import GatedPhi, owner_in_a_record
-from bcmend.tracing.merging.locations import Join, Location, LocationKind
+from bcmend.tracing.merging.merge import Join
 from bcmend.tracing.numbers import predicates
 from bcmend.tracing.output import record_builder
 from bcmend.tracing.output.record_builder import Draft
+from bcmend.tracing.sites.locations import Location, LocationKind
 from bcmend.tracing.sites.phi import Build, Merged
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -19,7 +19,10 @@ from bcmend.dynamo.values import TensorValue, Value, example_of, is_unbacked
 from bcmend.tracing.effects import memory_form
 from bcmend.tracing.search import strict
 from bcmend.tracing.sites.phi import Build, Merged, Phi
-from bcmend.tracing.sites.refusal import Refusal
+from bcmend.tracing.sites.refusal import Refusal, attempt
+from bcmend.tracing.sites.site_table import LiveSite
+
+_Planned = TypeVar("_Planned")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,7 @@ class Merger:
     created: dict[Value, Value] = field(default_factory=dict)
     apart: frozenset[int] = frozenset()
 
-    def take_back(self, count: int) -> None:
+    def _take_back(self, count: int) -> None:
         """Forget all but the first ``count`` pairs, and what was planned with them."""
         del self.pairs[count:]
         self.joined = {key: each for key, each in self.joined.items() if each[-1] <= count}
@@ -96,6 +99,14 @@ class Merger:
         """Return the very object that a side has; ``merged`` if only its arm has it."""
         is_older = isinstance(side, compat.TensorVariable) and not self.belongs(side)
         return side if is_older else self.created.get(side, merged)
+
+    def attempt(self, plan: Callable[[], _Planned]) -> _Planned | Refusal:
+        """Return what ``plan`` does, or why it refuses, with nothing left of what it planned."""
+        count = len(self.pairs)
+        found = attempt(plan)
+        if isinstance(found, Refusal):
+            self._take_back(count)
+        return found
 
     def merge(self, one: Value, other: Value) -> Build:
         """Plan the value that is ``one`` where the condition holds and ``other`` where not."""
@@ -320,6 +331,17 @@ class Merger:
         if not (is_made_inside(one) and is_made_inside(other)):
             raise Refusal("arms-differ", "two different dictionaries")
         return _rebuilt(one, [self.merge(items[key], others[key]) for key in items])
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """The place of a trace where the arms of a branch meet. ``form`` is that of the branch."""
+
+    tx: compat.Tracer
+    site: LiveSite
+    form: int
+    predicate: TensorValue
+    merger: Merger
 
 
 def is_one_object(one: Value | None, other: Value | None) -> bool:

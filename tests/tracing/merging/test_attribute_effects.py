@@ -22,6 +22,7 @@ from bcmend.tracing.merging.location_phi import BothSides, OneValue, apply
 from bcmend.tracing.output import record_builder
 from bcmend.tracing.search.assumptions import Claim, Finding
 from bcmend.tracing.search.falsified import weaken
+from bcmend.tracing.sites.locations import Location, LocationKind
 from bcmend.tracing.sites.refusal import Refusal
 from bcmend.tracing.sites.session import SESSION
 from bcmend.tracing.speculation.arms import ArmTrace, Effects
@@ -429,9 +430,8 @@ class Box:
 
 def _arm(*stores: tuple[Any, str, Any]) -> ArmTrace:
     """Return an arm that does nothing but store attributes."""
-    attributes = {(owner, name): value for owner, name, value in stores}
-    effects = Effects(attributes=attributes, kinds=dict.fromkeys(attributes))
-    return ArmTrace(constant(None), torch.fx.Graph(), {}, effects, ())
+    attributes = {Location(LocationKind.ATTRIBUTE, *place): value for *place, value in stores}
+    return ArmTrace(constant(None), torch.fx.Graph(), {}, Effects(attributes), ())
 
 
 FLAG = torch.tensor(True)

@@ -12,10 +12,10 @@ from bcmend.dynamo.values import constant
 from bcmend.tracing.merging.effect_plan import plan_changes
 from bcmend.tracing.merging.journaled_container import JournaledContainer
 from bcmend.tracing.merging.location_phi import Journaled, OneSide, OneValue, apply
-from bcmend.tracing.merging.locations import Location, LocationKind
 from bcmend.tracing.output import record_builder
 from bcmend.tracing.search.assumptions import Claim, Finding
 from bcmend.tracing.search.falsified import weaken
+from bcmend.tracing.sites.locations import Location, LocationKind
 from bcmend.tracing.sites.refusal import Refusal
 from bcmend.tracing.speculation.arms import ArmTrace, ContainerChange, Effects
 from tests.tracing.merging.joins import join_of

@@ -22,10 +22,10 @@ from bcmend.tracing.merging.lazy_phi import (
     may_be_unbound,
     merge_live_outs,
 )
-from bcmend.tracing.merging.locations import Location, LocationKind
 from bcmend.tracing.merging.merge import Pair
 from bcmend.tracing.search.assumptions import Claim, Finding
 from bcmend.tracing.search.falsified import Falsified, weaken
+from bcmend.tracing.sites.locations import Location, LocationKind
 from bcmend.tracing.sites.phi import Phi
 from bcmend.tracing.sites.refusal import Refusal
 from tests.tracing.merging.joins import join_of, site
