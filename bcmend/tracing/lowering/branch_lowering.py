@@ -90,8 +90,8 @@ def lower(tx: compat.Tracer, branch: Branch, transaction: fx_graph.Transaction) 
     shared_results.watch(tx, unlike, merged, shares)
     shared_results.note_objects(tx, merger.pairs, merged, branch.arms, shares)
     written = {draft.site for arm in branch.arms for draft in arm.records}
-    locations = [each.location for each in changes]
-    opened = [each.owner for each in locations if each.kind is LocationKind.LOG]
+    changed = dict.fromkeys(each.location for each in changes)
+    opened = [each.owner for each in changed if each.kind is LocationKind.LOG]
     object_snapshot.require_closed(tx, written, opened)
     location_phi.apply(join, [*changes, *records], merged)
     result = build_result(merged)

@@ -1,7 +1,7 @@
 """What the two sides of a branch leave at one location, in four forms.
 
-Each form answers three questions, so that nobody asks which of them it is. What they have in common
-with a phi of the main trace (``sites.phi``) is that one is what a reader of the other gets.
+Each form answers the same three questions, so that nobody asks which of them it is. A form is a
+plan; what a reader gets of it may be a phi of the main trace (``sites.phi``).
 """
 
 from __future__ import annotations
@@ -101,8 +101,9 @@ class BothSides(LocationPhi):
         return self.phi(join.site, join.form, join.tx.output, sides, predicate=join.predicate)
 
     def defer(self, join: Join, value: GatedPhi) -> None:
-        if value.for_record:
-            _append_store(join, records.store_choice, value.for_record)
+        inputs = value.for_record
+        if inputs:
+            _append_store(join, records.store_choice, inputs)
 
 
 def _append_store(join: Join, action: Callable[..., None], inputs: Sequence[Value]) -> None:
