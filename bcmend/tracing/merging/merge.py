@@ -83,11 +83,6 @@ class Merger:
     created: dict[Value, Value] = field(default_factory=dict)
     apart: frozenset[int] = frozenset()
 
-    def _take_back(self, count: int) -> None:
-        """Forget all but the first ``count`` pairs, and what was planned with them."""
-        del self.pairs[count:]
-        self.joined = {key: each for key, each in self.joined.items() if each[-1] <= count}
-
     def torn(self) -> frozenset[int]:
         """Return the containers of one side that have become more than one object."""
         sides = [side for one, other, _, _ in self.joined.values() for side in (one, other)]
@@ -105,7 +100,8 @@ class Merger:
         count = len(self.pairs)
         found = attempt(plan)
         if isinstance(found, Refusal):
-            self._take_back(count)
+            del self.pairs[count:]
+            self.joined = {key: each for key, each in self.joined.items() if each[-1] <= count}
         return found
 
     def merge(self, one: Value, other: Value) -> Build:

@@ -65,12 +65,12 @@ def _views_in(pairs: Sequence[Pair], group: Sequence[int]) -> dict[int, View]:
     for at in group:
         if not any(_view(base, pairs[at], pairs[base]) for base in bases):
             bases = [base for base in bases if not _view(at, pairs[base], pairs[at])] + [at]
-    found = {
-        at: next((view for base in bases if (view := _view(base, pairs[at], pairs[base]))), None)
+    return {
+        at: view
         for at in group
-        if at not in bases
+        for base in reversed(bases)  # the view of the first one stays
+        if at not in bases and (view := _view(base, pairs[at], pairs[base]))
     }
-    return {at: view for at, view in found.items() if view is not None}
 
 
 def with_views(
