@@ -109,7 +109,8 @@ def _extent(dimensions: Sequence[_Dimension]) -> Any:
     extent = whole = 1
     for size, stride in reversed(longer):
         # The product is never smaller than the extent; of symbols it is often all that is known.
-        if not any(compat.statically_known_true(stride >= each) for each in (whole, extent)):
+        is_known = compat.statically_known_true
+        if not (is_known(stride >= whole) or is_known(stride >= extent)):
             return None
         extent, whole = extent + (size - 1) * stride, size * stride
     return extent

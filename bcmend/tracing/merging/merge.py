@@ -44,7 +44,7 @@ class Pair:
     @property
     def present(self) -> Any:
         """Return a side that has a value."""
-        return self.values[0]
+        return self.else_value if self.then_value is None else self.then_value
 
     @property
     def is_number(self) -> bool:
