@@ -18,6 +18,7 @@ from bcmend.dynamo.models import containers, exceptions, objects, texts
 from bcmend.dynamo.values import TensorValue, Value, example_of, is_unbacked
 from bcmend.tracing.effects import memory_form
 from bcmend.tracing.search import strict
+from bcmend.tracing.sites.locations import Location
 from bcmend.tracing.sites.phi import Build, Merged, Phi
 from bcmend.tracing.sites.refusal import Refusal, attempt
 from bcmend.tracing.sites.site_table import LiveSite
@@ -76,7 +77,7 @@ class Merger:
     tensor_behind: Callable[[compat.SymNodeVariable], TensorValue | None] = lambda number: None
     take: Callable[[TensorValue], Value | None] = lambda value: None
     effects: Any = None
-    made: Mapping[int, tuple[dict[str, Value], dict[str, Any]]] = field(default_factory=dict)
+    made: Mapping[int, Mapping[Location, Value]] = field(default_factory=dict)
     pairs: list[Pair] = field(default_factory=list)
     plans: dict[int, tuple[Value, Build]] = field(default_factory=dict)
     joined: dict[tuple[int, int], tuple[Value, Value, Build, int]] = field(default_factory=dict)
@@ -245,7 +246,7 @@ class Merger:
 
     def _adopt_object(self, value: Any, then_side: bool | None) -> Build:
         self.plans[id(value)] = value, lambda merged: value  # for what holds it and is in it
-        stores, kinds = self.made.get(id(value), ({}, {}))
+        stores = self.made.get(id(value), {})
         plans = self._adopt_all(stores.values(), then_side)
         first = self._adopt_all(objects.arguments_of_new(value), then_side)
         items_plan = self._contents_plan(value, then_side)
@@ -258,8 +259,8 @@ class Merger:
                 items_plan(merged)
             self.effects.id_to_variable[id(value.value)] = value
             self.effects.keepalive.append(value.value)
-            for name, plan in zip(stores, plans, strict=True):
-                self.effects.store_attr(value, name, plan(merged), kinds[name])
+            for location, plan in zip(stores, plans, strict=True):
+                self.effects.store_attr(value, location.key, plan(merged), location.store)
             return value
 
         return build

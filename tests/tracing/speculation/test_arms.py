@@ -200,8 +200,9 @@ def test_what_an_arm_stores_in_objects_of_its_own_is_no_effect(
     then_arm, _ = traced(_makes, torch.ones(2))
     assert isinstance(then_arm, ArmTrace)
     assert not then_arm.effects
-    stored = [stores for stores, _ in then_arm.effects.made.values() if "value" in stores]
-    assert [each["value"].as_python_constant() for each in stored] == [9]
+    stored = [each for stores in then_arm.effects.made.values() for each in stores.items()]
+    found = [value.as_python_constant() for location, value in stored if location.key == "value"]
+    assert found == [9]
 
 
 def _complain(error: type[Exception]) -> None:
