@@ -89,10 +89,8 @@ def _as_merged(tx: compat.Tracer, pair: Pair, result: Value) -> Value:
         result = fx_graph.method(tx, "to", bits, example.dtype)
     assert isinstance(result, compat.TensorVariable)
     result = memory_form.as_in(tx, result, example)
-    if (
-        any(example_of(side).requires_grad for side in pair.values)
-        or not example_of(result).requires_grad
-    ):
+    has_history = any(example_of(side).requires_grad for side in pair.values)
+    if has_history or not example_of(result).requires_grad:
         return result
     return fx_graph.method(tx, "detach", result)
 

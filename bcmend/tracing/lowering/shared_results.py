@@ -34,7 +34,8 @@ def unlike_on_the_sides(
         places
         for side in _sides(pairs)
         for places in _sharing(tx, side)
-        if by_cond or any(len(pairs[at].values) == 2 for at in places)  # where keeps one side's
+        # Lowered by where, a result that one arm alone has stays as it is.
+        if by_cond or any(len(pairs[at].values) == 2 for at in places)
     }
     return sorted(places for places in found if base[places[0]] != base[places[1]])
 
