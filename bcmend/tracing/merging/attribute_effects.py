@@ -55,10 +55,8 @@ def _attribute_change(
 ) -> LocationPhi:
     """Plan the store of a merged value, or of each side's own when the graph has run."""
     # A merged value would give the object an attribute that on one side only its class has.
-    is_read = not join.site.holds(Claim.READ_APART, join.form) or not record_builder.is_open(
-        join.tx
-    )
-    may_merge = inherited < 0 or is_read
+    may_differ = join.site.holds(Claim.READ_APART, join.form)
+    may_merge = inherited < 0 or not (may_differ and record_builder.is_open(join.tx))
     variable, name = location.owner, location.key
     _require_of_the_program(variable, name)
     _require_no_setting(variable, name)
@@ -71,7 +69,7 @@ def _attribute_change(
         merged = merger.attempt(lambda: merger.merge(*sides))
         if not isinstance(merged, Refusal):
             return OneValue(location, merged, sides)
-    if not join.site.holds(Claim.READ_APART, join.form):
+    if not may_differ:
         raise Refusal("arms-differ", f"the attribute {name} has no common form, and is read later")
     is_of_frame = _is_local_cell(variable) and join.site.holds(Claim.LOCAL, join.form)
     if not is_of_frame:  # else it dies with the frame, or is asked for

@@ -166,6 +166,16 @@ def _transposes(x: Tensor) -> tuple[Tensor, Tensor]:
     return z, y
 
 
+def _changes_items_that_lie_between_one_another(x: Tensor) -> tuple[Tensor, ...]:
+    y = torch.cat([x, x, x])
+    apart = y.as_strided((2, 2), (4, 3))
+    if x.sum() > 0:
+        apart.mul_(2.0)
+    else:
+        apart.add_(1.0)
+    return apart * 1, y
+
+
 def _signs() -> list[Call]:
     return [call(torch.tensor(row)) for row in ([1.0, 2.0, 3.0], [-1.0, -2.0, -3.0])]
 
@@ -173,7 +183,14 @@ def _signs() -> list[Call]:
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize(
-    "program", [_reads, _changes_one_view_on_each_side, _changes_rows_and_columns, _transposes]
+    "program",
+    [
+        _reads,
+        _changes_one_view_on_each_side,
+        _changes_rows_and_columns,
+        _changes_items_that_lie_between_one_another,
+        _transposes,
+    ],
 )
 def test_views_of_one_tensor_are_changed_through_it(
     program: object, backend: str, training: bool
