@@ -24,11 +24,11 @@ from bcmend import meta_keys
 from bcmend.dynamo import compat, frames, fx_graph, handlers
 from bcmend.dynamo.handlers import PASS, Answer, Call
 from bcmend.dynamo.values import Value, constant, example_of, fake_mode_of
+from bcmend.tracing.effects import memory_form
 from bcmend.tracing.effects.operator_runs import storage_of
 from bcmend.tracing.indexing import item_reads
 from bcmend.tracing.indexing.index_parts import Item, Part, part_of
 from bcmend.tracing.indexing.masked_writes import Store, is_one, numbers_of_range
-from bcmend.tracing.merging import in_place
 from bcmend.tracing.numbers import predicates
 from bcmend.tracing.output import deferred_exceptions
 from bcmend.tracing.sites import capture_mode, site_table
@@ -55,7 +55,7 @@ def _is_storable(tx: compat.Tracer, target: Tensor, value: Value) -> bool:
     count = example.numel()
     is_small = isinstance(count, int) and count <= _ELEMENTS_AT_MOST
     is_in_arm = tx.output.current_tracer.parent is not None
-    if not (is_small or is_in_arm) or in_place.may_overlap_itself(example):
+    if not (is_small or is_in_arm) or memory_form.may_overlap_itself(example):
         return False
     if isinstance(value, Tensor):
         return _can_be_selected(example, value)

@@ -60,6 +60,4 @@ def watch_carried(
         for one, other in combinations(range(len(ends)), 2)
         if sharing.shares(tx, ends[one], ends[other])
     ]
-    for one, other in related:
-        sharing.relate(tx, one, other)
-    shared_results.watch_leaving(tx, related, finding)
+    shared_results.relate(tx, related, finding)

@@ -105,8 +105,7 @@ def take_out_unread(arm: ArmTrace, hazards: Hazards, pairs: Iterable[Pair]) -> N
     """Remove from the graph of an arm what none of ``pairs`` needs."""
     if _has_effects(arm, hazards):
         return
-    values = [value for pair in pairs for value in (pair.then_value, pair.else_value)]
-    nodes = {value.as_proxy().node for value in values if value is not None}
+    nodes = {value.as_proxy().node for pair in pairs for value in pair.values}
     for node in reversed(arm.graph.nodes):
         if node.op != "placeholder" and not node.users and node not in nodes:
             arm.graph.erase_node(node)

@@ -118,9 +118,8 @@ def test_a_store_is_an_effect_and_is_taken_back(traced: Callable[..., Traces]) -
     box = _Box()
     then_arm, else_arm = traced(_stores, torch.ones(2), box)
     assert isinstance(then_arm, ArmTrace) and isinstance(else_arm, ArmTrace)
-    ((_, name),) = then_arm.effects.attributes
-    (value,) = then_arm.effects.attributes.values()
-    assert (name, value.as_python_constant()) == ("value", 5)
+    ((location, value),) = then_arm.effects.attributes.items()
+    assert (location.key, value.as_python_constant()) == ("value", 5)
     assert not else_arm.effects
 
 
@@ -137,7 +136,7 @@ def test_what_was_stored_before_the_branch_is_no_effect_of_an_arm(
 ) -> None:
     then_arm, else_arm = traced(_stores_before, torch.ones(2), _Box())
     assert isinstance(then_arm, ArmTrace) and isinstance(else_arm, ArmTrace)
-    assert [name for _, name in then_arm.effects.attributes] == ["other"]
+    assert [each.key for each in then_arm.effects.attributes] == ["other"]
     assert not else_arm.effects
 
 
@@ -201,8 +200,9 @@ def test_what_an_arm_stores_in_objects_of_its_own_is_no_effect(
     then_arm, _ = traced(_makes, torch.ones(2))
     assert isinstance(then_arm, ArmTrace)
     assert not then_arm.effects
-    stored = [stores for stores, _ in then_arm.effects.made.values() if "value" in stores]
-    assert [each["value"].as_python_constant() for each in stored] == [9]
+    stored = [each for stores in then_arm.effects.made.values() for each in stores.items()]
+    found = [value.as_python_constant() for location, value in stored if location.key == "value"]
+    assert found == [9]
 
 
 def _complain(error: type[Exception]) -> None:
