@@ -250,11 +250,12 @@ def raw_steps(code: CodeType) -> Iterator[tuple[int, Opcode, int]]:
 
 
 def unfused(code: CodeType) -> Iterator[dis.Instruction]:
-    """Yield the instructions as ``dis`` has them, named canonically, each fused one by itself."""
+    """Yield what ``dis`` gives, with canonical names of jumps, and each of two that are fused."""
     for each in dis.get_instructions(code):
         names = _FUSED.get(each.opname)
         if names is None:
-            yield each._replace(opname=canonical_name(each.opname))
+            is_jump = each.opcode in dis.hasjrel
+            yield each._replace(opname=canonical_name(each.opname)) if is_jump else each
         else:
             for name, variable in zip(names, each.argval, strict=True):
                 yield each._replace(opname=name, argval=variable)

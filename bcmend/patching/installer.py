@@ -26,7 +26,7 @@ from bcmend.policy import Policy
 from bcmend.rewrite.mended import Context, Mended
 from bcmend.rewrite.pipeline import may_have_sites, mend
 from bcmend.rewrite.sites.plan import SiteRefusal
-from bcmend.tracing.entry import namespace, primitives
+from bcmend.tracing.entry import primitive_namespace, primitives
 from bcmend.tracing.search import log
 from bcmend.tracing.sites import body_states, site_table
 
@@ -162,7 +162,7 @@ def _forget(key: int) -> None:
 #: What mended code reads of the globals of its module. It stays there: a frame that has begun with
 #: mended code reads it after the function has its original code again.
 _GLOBALS: Final[dict[str, object]] = {
-    NAMESPACE: namespace,
+    NAMESPACE: primitive_namespace,
     TRACING: primitives.entered,
     CALLBACK: compat.get_eval_frame_callback,
     COMPILER: torch.compiler,

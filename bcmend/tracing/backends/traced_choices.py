@@ -26,8 +26,8 @@ from bcmend.dynamo import compat, hooks
 from bcmend.dynamo.models import methods
 from bcmend.dynamo.shape_env import symbols_in, traced_again
 from bcmend.tracing.backends.backward_sides import backward_of
+from bcmend.tracing.backends.graph_structure import form_of_example
 from bcmend.tracing.backends.saved_values import Cut, is_pure, sides_cut_in_two
-from bcmend.tracing.backends.structure import form_of_example
 
 _COND: Final = torch.ops.higher_order.cond
 

@@ -18,7 +18,7 @@ from bcmend.dynamo import compat, frames, hooks, plain_python
 from bcmend.dynamo.models import translators
 from bcmend.dynamo.slots import Slot
 from bcmend.knowledge.interruptions import is_interruption
-from bcmend.tracing.entry import barrier
+from bcmend.tracing.entry import error_barrier
 from bcmend.tracing.search import strict
 from bcmend.tracing.sites import body_states, site_table, suspects
 
@@ -84,7 +84,7 @@ class _OfBodies(translators.FrameCompiler):
             except compat.InternalTorchDynamoError as error:
                 if not body_states.may_break(frame.f_code) or is_interruption(error):
                     raise  # the boundary acts on it
-                if strict.IS_ON or not barrier.stay_out(frame.f_code, error):
+                if strict.IS_ON or not error_barrier.stay_out(frame.f_code, error):
                     raise
         return compiler(frame, *others)
 

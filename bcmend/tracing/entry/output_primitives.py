@@ -7,7 +7,7 @@ from typing import Any, Final
 from bcmend.dynamo import compat, frames, handlers
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.values import Value, constant
-from bcmend.tracing.entry.barrier import withdrawn_if_it_fails
+from bcmend.tracing.entry.error_barrier import withdrawn_if_it_fails
 from bcmend.tracing.handlers import loggers
 from bcmend.tracing.loops import loop_breaks
 from bcmend.tracing.merging import truth_of_phi

@@ -24,7 +24,7 @@ from bcmend.tracing.gradients import arm_selects
 from bcmend.tracing.gradients.gradient_flow import Flow, has_gradient, tensors_of
 from bcmend.tracing.gradients.gradient_paths import RESULT, Routes
 from bcmend.tracing.gradients.gradient_switch import switched
-from bcmend.tracing.gradients.handed_out import handed_out
+from bcmend.tracing.gradients.returned_predicates import handed_out
 
 #: Operations after which a tensor that had a history has none, or has another one.
 _LOSES_HISTORY: Final = frozenset(["detach_", "requires_grad_", "set_", "set_data", "backward"])

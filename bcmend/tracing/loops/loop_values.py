@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import Enum, auto
 from typing import Any
 
 import torch
@@ -20,6 +21,15 @@ from bcmend.tracing.numbers import scalars
 from bcmend.tracing.sites.refusal import NotThisWay
 
 
+class CarriedChange(Enum):
+    """What an iteration makes of a live-in."""
+
+    NONE = auto()
+    TENSOR = auto()
+    NUMBER = auto()
+    RANGE = auto()
+
+
 @dataclass(frozen=True, slots=True)
 class Carried:
     """What a loop carries, by position among the live-ins of its jump.
@@ -32,11 +42,11 @@ class Carried:
     ranges: tuple[int, ...]
     gradients: bool
 
-    def and_also(self, position: int, kind: str) -> Carried:
+    def and_also(self, position: int, change: CarriedChange) -> Carried:
         """Return the same with one more live-in."""
-        if kind == "tensor":
+        if change is CarriedChange.TENSOR:
             return replace(self, tensors=(*self.tensors, position))
-        if kind == "number":
+        if change is CarriedChange.NUMBER:
             return replace(self, numbers=(*self.numbers, position))
         raise NotThisWay("some turns change a variable that others leave alone")
 
@@ -57,34 +67,34 @@ def what_changes(before: Sequence[Value], after: Sequence[Value], *, gradients: 
     """Return what an iteration changes. Raises ``Refusal`` for what cannot be carried."""
     if len(before) != len(after):
         raise NotThisWay("a turn needs other variables than the turn before")
-    kinds = [_kind_of_change(*each) for each in zip(before, after, strict=True)]
+    changes = [_change_of(*each) for each in zip(before, after, strict=True)]
     tensors, numbers, ranges = (
-        tuple(position for position, kind in enumerate(kinds) if kind == wanted)
-        for wanted in ("tensor", "number", "range")
+        tuple(position for position, change in enumerate(changes) if change is wanted)
+        for wanted in (CarriedChange.TENSOR, CarriedChange.NUMBER, CarriedChange.RANGE)
     )
     if len(ranges) > 1:
         raise NotThisWay("a turn goes over two ranges")
     return Carried(tensors, numbers, ranges, gradients)
 
 
-def _kind_of_change(one: Value, other: Value) -> str:
+def _change_of(one: Value, other: Value) -> CarriedChange:
     one, other = one.realize(), other.realize()
     if isinstance(one, compat.RangeIteratorVariable) and one is other:
-        return "range"
+        return CarriedChange.RANGE
     if isinstance(one, OpenIterator) and isinstance(other, OpenIterator):
-        return "number"
+        return CarriedChange.NUMBER
     if snapshots.is_consumable(one):
         raise NotThisWay("a turn takes items from an iterator")
     if one is not other and _has_two_forms([one, other]):
         raise NotThisWay("a variable has a value of another kind on each side of a branch")
     if _is_same(one, other):
-        return "same"
+        return CarriedChange.NONE
     if isinstance(one, compat.TensorVariable) and isinstance(other, compat.TensorVariable):
         if difference(example_of(one), example_of(other)):
             raise NotThisWay("a tensor has another shape, dtype or device after a turn")
-        return "tensor"
+        return CarriedChange.TENSOR
     if is_number(one) and is_number(other):
-        return "number"
+        return CarriedChange.NUMBER
     raise NotThisWay("a turn changes something that is neither a tensor nor a number")
 
 
@@ -202,7 +212,7 @@ def carried_values(
     for position, (one, other) in enumerate(zip(before, after, strict=True)):
         is_carried = position in carried.tensors or position in carried.numbers
         if not is_carried and not _is_same(one.realize(), other.realize()):
-            found = found.and_also(position, _kind_of_change(one, other))
+            found = found.and_also(position, _change_of(one, other))
     if found is not carried:
         raise MoreChanges(found)
     return values

@@ -11,7 +11,7 @@ from torch.fx import Graph, Node, Proxy
 
 from bcmend.dynamo import compat, fx_graph, shape_env
 from bcmend.dynamo.values import TensorValue, example_of
-from bcmend.tracing.backends import direct_runs
+from bcmend.tracing.backends import uncompiled_sides
 from bcmend.tracing.backends.backward_sides import inverse, order_in_memory
 from bcmend.tracing.loops.late_gradients import becoming_differentiable, tied
 from bcmend.tracing.lowering import cond, where
@@ -230,5 +230,5 @@ def _with_dense_gradient(graph: Graph, placeholder: Node, example: torch.Tensor)
         entered = with_example(graph.call_method("view_as", (flat, ordered)), ordered_example)
     entered = permuted(graph, entered, example, inverse(order))
     for node in list(graph.nodes)[before:]:
-        direct_runs.mark_form(node)
+        uncompiled_sides.mark_form(node)
     return entered

@@ -15,7 +15,7 @@ from torch.fx.proxy import GraphAppendingTracer
 
 from bcmend.dynamo import compat
 from bcmend.dynamo.values import TensorValue, example_of
-from bcmend.tracing.backends import direct_runs, known_structures
+from bcmend.tracing.backends import known_structures, uncompiled_sides
 from bcmend.tracing.backends.backward_sides import inverse, order_in_memory
 from bcmend.tracing.effects.operator_runs import facts_of_node
 from bcmend.tracing.merging.shared_memory import is_among
@@ -55,7 +55,7 @@ def with_example(node: Node, example: Any) -> Node:
 def installed(tx: compat.Tracer, name: str, graph: Graph) -> Proxy:
     """Install a graph for an operator to call; return what stands for it in the main graph."""
     module = GraphModule(dict(tx.output.nn_modules), graph)
-    direct_runs.mark_side(module, known_structures.of_trace(tx, graph))
+    uncompiled_sides.mark_side(module, known_structures.of_trace(tx, graph))
     return tx.output.create_proxy("get_attr", tx.output.install_subgraph(name, module), (), {})
 
 

@@ -28,8 +28,8 @@ from bcmend.tracing.sites.refusal import NotThisWay, Refusal
 from bcmend.tracing.speculation import (
     arm_failures,
     closed_world,
+    escaping_texts,
     iterators,
-    late_texts,
     traced_backwards,
     unknown_models,
 )
@@ -271,7 +271,7 @@ def trace_arm(
                 filled_masks.tell(graph, shape_env.FACTS.of(output.shape_env))
                 tensors = _changed_in_place(tracer, lifted)
             effects = _effects(before, recording, tensors, scope)
-            late_texts.require_none([result, *effects.attributes.values(), *effects.lists_left])
+            escaping_texts.require_none([result, *effects.attributes.values(), *effects.lists_left])
             effects = replace(effects, other=effects.other or world.change(graph))
             return ArmTrace(
                 result, graph, dict(lifted), effects, tuple(records), lifted.entries, tuple(found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bcmend.dynamo import compat, frames
 from bcmend.dynamo.handlers import PASS, Answer
-from bcmend.dynamo.models import translators
+from bcmend.dynamo.models import objects, translators
 from bcmend.dynamo.values import global_of
 from bcmend.tracing.substitutes.dispatch import ReplacedCall, answers_to, unequal
 
@@ -22,7 +22,7 @@ def _call(call: ReplacedCall) -> Answer:
         translators.have_inlined(tx, each, "Python in place of C")
     source = global_of(tx.output, replacement)
     function = compat.VariableTracker.build(tx, replacement, source).realize()
-    if type(function).__name__ == "SkipFunctionVariable":
+    if objects.is_skipped(function):
         raise unequal("Dynamo does not trace the replacement either")
     result: Answer = function.call_function(tx, [*given, *call.args], call.kwargs)
     return result

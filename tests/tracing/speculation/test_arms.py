@@ -13,7 +13,7 @@ from torch import Tensor
 import bcmend
 from bcmend.dynamo import compat
 from bcmend.dynamo.slots import Slot
-from bcmend.tracing.entry import select
+from bcmend.tracing.entry import branch_mending
 from bcmend.tracing.sites import nesting_limits
 from bcmend.tracing.speculation import arm_failures, arms
 from bcmend.tracing.speculation.arms import ArmFailure, ArmTrace, trace_arm
@@ -50,7 +50,7 @@ def traced(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Traces]]:
             )
 
     def run(program: Callable[..., Any], *arguments: Any) -> Traces:
-        monkeypatch.setattr(select, "mend_branch", probe)
+        monkeypatch.setattr(branch_mending, "mend_branch", probe)
         function = bcmend.patch(fresh(program))
         torch.compile(function, backend="eager")(*arguments)
         assert marks[0][0] == marks[0][1]
@@ -276,7 +276,7 @@ def test_a_stack_that_overflows_is_too_deep(traced: Callable[..., Traces]) -> No
             found.append(error)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(select, "mend_branch", probe)
+        patch.setattr(branch_mending, "mend_branch", probe)
         torch.compile(bcmend.patch(program), backend="eager")(torch.ones(2))
     assert found
 
