@@ -19,7 +19,7 @@ from bcmend.dynamo import compat, frames
 from bcmend.dynamo.frames import holds
 from bcmend.dynamo.models import methods, objects
 from bcmend.dynamo.values import Value, constant, load_global
-from bcmend.names import UNBOUND
+from bcmend.names import PREFIX, RESULT, UNBOUND
 from bcmend.tracing.merging import exit_flags
 from bcmend.tracing.merging.merge import Join, Merger
 from bcmend.tracing.search.assumptions import Claim, Finding
@@ -366,7 +366,7 @@ def merge_live_outs(join: Join, sides: tuple[Value, Value]) -> Build:
     """Plan the live-outs, a tuple. Raises ``Refusal`` where the site has to merge them all."""
     one, other = sides
     if not (type(one) is type(other) is compat.TupleVariable):
-        return join.merger.merge(one, other)
+        return _merged(join, 0, one, other)
     parts = [
         _merge_live_out(join, position, left.realize(), right.realize())
         for position, (left, right) in enumerate(zip(one.items, other.items, strict=True))
@@ -380,13 +380,30 @@ def _merge_live_out(join: Join, position: int, one: Value, other: Value) -> Buil
     if found is not None:
         return found
     if not site.holds(Claim.READ_APART, form):
-        return merger.merge(one, other)
+        return _merged(join, position, one, other)
     if not any(isinstance(side, LazyPhi) for side in (one, other)):
         merged = merger.attempt(lambda: merger.merge(one, other))
         if not isinstance(merged, Refusal):
             return merged
     plans = [merger.adopt(one, then_side=True), merger.adopt(other, then_side=False)]
     return lambda merged: _phi_of(join, [plan(merged) for plan in plans])
+
+
+def _merged(join: Join, position: int, one: Value, other: Value) -> Build:
+    """Plan one value. Raises ``Refusal``, which says of what variable, where there is none."""
+    try:
+        return join.merger.merge(one, other)
+    except Refusal as refusal:
+        outputs = join.site.form(join.form).outputs
+        words = _words_for(outputs[position]) if position < len(outputs) else ""
+        raise Refusal(refusal.slug, f"{words}{refusal}") from refusal
+
+
+def _words_for(output: str) -> str:
+    """Return what a reader calls a live-out, with a colon."""
+    if output == RESULT:
+        return "the value that is returned: "
+    return "a part of an expression: " if output.startswith(PREFIX) else f"`{output}`: "
 
 
 def _phi_of(join: Join, sides: Sequence[Value]) -> LazyPhi:
