@@ -31,11 +31,8 @@ def test_a_block_that_succeeds_leaves_the_site() -> None:
 @pytest.mark.parametrize(
     ("error", "detail"),
     [
-        (
-            HalfWritten("a part stands in the graph\nmore"),
-            "HalfWritten: a part stands in the graph",
-        ),
-        (Refusal("copy", "of a list"), "Refusal: of a list"),
+        (HalfWritten("a part stands in the graph\nmore"), "a part stands in the graph"),
+        (Refusal("arms-differ", "of a list"), "of a list"),
         (ValueError("of a back end"), "ValueError: of a back end"),
         (ValueError(), "ValueError: "),
     ],
