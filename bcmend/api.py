@@ -241,7 +241,7 @@ def _install(obj: object, policy: Policy, owner: int, holder: object) -> None:
     _LOG.info("patch: %s, with %s", name, policy)
     if policy.verify == "first":
         import_module("bcmend.trials.first_calls")  # which gives tracing what compares
-    if policy.mend == "on-demand":
+    if policy.mend == "on-demand" and policy.compiling != "eager":  # which nothing may stop at
         _have_wait(obj, owner, holder, policy=policy)
     elif not _waits(owner):
         _install_ahead(obj, owner, holder, policy=policy)

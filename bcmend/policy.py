@@ -15,6 +15,7 @@ GuardPolicy: TypeAlias = Literal["defer", "keep"]
 UntakenPolicy: TypeAlias = Literal["none", "zeros"]
 MendPolicy: TypeAlias = Literal["ahead", "on-demand"]
 NumbersPolicy: TypeAlias = Literal["ahead", "graph"]
+CompilingPolicy: TypeAlias = Literal["auto", "eager", "compiled"]
 VerifyPolicy: TypeAlias = Literal["never", "first"]
 
 _CHOICES: Final = {
@@ -24,6 +25,7 @@ _CHOICES: Final = {
     "untaken_gradients": UntakenPolicy,
     "mend": MendPolicy,
     "numbers": NumbersPolicy,
+    "compiling": CompilingPolicy,
     "verify": VerifyPolicy,
 }
 
@@ -71,6 +73,10 @@ class Policy:
             the others in front of it, from the arguments of the call; each layout that they
             describe may be a graph of its own, as with other sizes. "graph" never does, and leaves
             such a read, and its graph break, as it is.
+        compiling: what code is told that asks whether it is being compiled
+            (`torch.compiler.is_compiling`). "auto" says yes, as torch does, and no where what the
+            code does then cannot be captured whole; "eager" says no, so that the code does what it
+            does in eager execution; "compiled" says yes.
         verify: whether mended code is compared with eager execution while the program runs. With
             "first" a call for which a variant is compiled is made in copies of the process before,
             eagerly and mended. Where they differ, the site at fault is withdrawn, a warning names
@@ -92,6 +98,7 @@ class Policy:
     untaken_gradients: UntakenPolicy = "none"
     mend: MendPolicy = "on-demand"
     numbers: NumbersPolicy = "ahead"
+    compiling: CompilingPolicy = "auto"
     verify: VerifyPolicy = "never"
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()

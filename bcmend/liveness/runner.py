@@ -93,15 +93,17 @@ def run(programs: Sequence[Program]) -> RunResult:
 def _without_traces() -> Iterator[None]:
     """Leave the generators of random numbers as they were, and nothing compiled or logged."""
     states = torch.get_rng_state(), random.getstate(), numpy.random.get_state()
-    dynamo = logging.getLogger("torch._dynamo")
-    level = dynamo.level
-    dynamo.setLevel(logging.CRITICAL)
+    loggers = [logging.getLogger(name) for name in ("torch._dynamo", "bcmend")]
+    levels = [each.level for each in loggers]
+    for each in loggers:
+        each.setLevel(logging.CRITICAL)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UntestedTorch)
             yield
     finally:
-        dynamo.setLevel(level)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
         torch.compiler.reset()
         torch.set_rng_state(states[0])
         random.setstate(states[1])

@@ -37,6 +37,7 @@ from bcmend.tracing.substitutes import (
     autograd_leaf,
     batch_norms,
     clocks,
+    compiling_questions,
     copy_calls,
     elided_contexts,
     host_calls,

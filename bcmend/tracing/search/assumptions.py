@@ -75,6 +75,9 @@ class Claim(Enum):
     )
 
     WHOLE = ClaimRow("the body can be captured whole", "its graph may break")
+    COMPILED_PATH = ClaimRow(
+        "what code does where it is being compiled can be captured", "it is told that it is not"
+    )
     SETTLED = ClaimRow("a call sets up nothing for later ones", "it runs in plain Python", _CAPTURE)
     NUMBERS = ClaimRow("the graph need not know a number out of a tensor", "it stays in its tensor")
     NUMBER_LATE = ClaimRow(

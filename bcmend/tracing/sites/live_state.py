@@ -188,6 +188,7 @@ class BodyState(Subject):
     what that graph changes can be restored; ``None`` before there was one with records.
     ``takes_numbers``: a trace of it has taken numbers out of tensors without having been asked for
     one graph.
+    ``asks_whether_compiled``: code that it runs asks whether it is being compiled.
     ``generation``: counts what was changed for the sake of a next try.
     ``newer``: code that replaced it since, from which to make the function for the next try.
     ``has_choices``: what it returns may hold choices that are made after the graph.
@@ -201,6 +202,7 @@ class BodyState(Subject):
     is_body: bool
     repeatable: bool | None = None
     takes_numbers: bool = False
+    asks_whether_compiled: bool = False
     generation: int = 0
     newer: CodeType | None = None
     has_choices: bool = False
