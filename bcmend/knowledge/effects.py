@@ -139,7 +139,8 @@ _TOTAL: Final = """
     as_strided_scatter im2col col2im upsample_nearest1d upsample_nearest2d upsample_bilinear2d
     avg_pool2d max_pool2d_with_indices adaptive_avg_pool2d _adaptive_avg_pool2d outer cross
     cdist _unsafe_view reshape view_as_real view_as_complex complex polar isin bucketize
-    searchsorted glu
+    searchsorted glu unsafe_split unsafe_split_with_sizes unsafe_chunk transpose_ t_ squeeze_
+    unsqueeze_
 """
 
 

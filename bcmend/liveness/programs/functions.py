@@ -107,6 +107,14 @@ def questions_whether_it_is_compiled() -> Function:
     return program
 
 
+@program("functions[get_default_device]")
+def the_default_device() -> Function:
+    def program(x: Tensor) -> Any:
+        return x + torch.zeros(3, device=torch.get_default_device())
+
+    return program
+
+
 @program("functions[dropout]")
 def dropout_that_drops_nothing() -> Function:
     def program(x: Tensor) -> Any:

@@ -37,11 +37,11 @@ from bcmend.tracing.substitutes import (
     autograd_leaf,
     batch_norms,
     clocks,
-    compiling_questions,
     copy_calls,
     elided_contexts,
     host_calls,
     host_functions,
     new_parameters,
     replacements,
+    state_questions,
 )

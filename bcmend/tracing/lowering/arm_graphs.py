@@ -31,14 +31,19 @@ def gradients_flow(*arms: ArmTrace) -> bool:
 
 
 def require_backward(*arms: ArmTrace) -> None:
-    """Raise ``Refusal`` for what torch has no backward of in an arm."""
-    for node in (node for arm in arms for node in arm.graph.nodes):
-        name = getattr(node.target, "__name__", "")
-        if is_of_a_transform(node):
-            name = "a transform of torch.func"
-        elif not facts_of_node(node).is_recurrent:
-            continue
+    """Raise ``Refusal`` for what torch has no backward of in an arm of ``torch.cond``."""
+    if name := without_backward(*arms):
         raise Refusal("arms-differ", f"{name} in an arm through which gradients flow")
+
+
+def without_backward(*arms: ArmTrace) -> str:
+    """Return the name of something of which ``torch.cond`` has no backward; empty without."""
+    for node in (node for arm in arms for node in arm.graph.nodes):
+        if is_of_a_transform(node):
+            return "a transform of torch.func"
+        if facts_of_node(node).is_recurrent:
+            return str(getattr(node.target, "__name__", node.target))
+    return ""
 
 
 def is_of_a_transform(node: Node) -> bool:

@@ -36,7 +36,9 @@ def choose(
     )
     hazards = _hazards_without_draws(tx, arms) if gradients else hazards_of_arms(tx, arms)
     tensors = in_place.plan_in_place(tx, arms, hazards)
-    return weigh(site.policy.branch, hazards, gradients, has_results or bool(tensors)), tensors
+    only_where = arm_graphs.without_backward(*arms) if gradients else ""
+    has_results = has_results or bool(tensors)
+    return weigh(site.policy.branch, hazards, gradients, has_results, only_where), tensors
 
 
 def require_merged(arms: Arms) -> None:

@@ -3,7 +3,8 @@
 - where is wrong if an operator may fail on the data, or if one draws random numbers while no
   gradients flow (all later numbers would differ from eager's);
 - cond is wrong if an operator draws random numbers while gradients flow, since its backward draws
-  them again, or if one has a state of its own, which it would change again;
+  them again, or if one has a state of its own, which it would change again; and it has no backward
+  of recurrent layers and of transforms of ``torch.func``;
 - if both are right, where is taken unless half of what both arms cost takes longer than a decision
   (``bcmend.tracing.effects.costs``).
 """
@@ -36,11 +37,18 @@ class Choice:
     why: str
 
 
-def weigh(policy: str, hazards: Sequence[Hazards], gradients: bool, has_results: bool) -> Choice:
+def weigh(
+    policy: str,
+    hazards: Sequence[Hazards],
+    gradients: bool,
+    has_results: bool,
+    only_where: str = "",
+) -> Choice:
     """Return the choice. Raises ``Refusal`` where no lowering is right that the policy allows.
 
     ``hazards`` are those of both arms; ``gradients`` says whether gradients can flow into what the
-    arms read, ``has_results`` whether the branch has live-outs that are tensors.
+    arms read, ``has_results`` whether the branch has live-outs that are tensors; ``only_where``
+    names something of which ``torch.cond`` has no backward.
     """
     both = reduce(Hazards.and_then, hazards)
     cond_is_wrong = bool(both.random or both.hidden) and gradients
@@ -61,6 +69,13 @@ def weigh(policy: str, hazards: Sequence[Hazards], gradients: bool, has_results:
         raise Refusal("where-would-speculate", both.partial or both.random)
     if where_is_wrong:
         return Choice(Operator.COND, _why_not_where(both))
+    return _by_cost(both, only_where)
+
+
+def _by_cost(both: Hazards, only_where: str) -> Choice:
+    """Return the choice where both lowerings are right."""
+    if only_where:
+        return Choice(Operator.WHERE, f"torch.cond has no backward of {only_where}")
     if both.waste / 2 > DECISION:
         return Choice(Operator.COND, _why_expensive(both))
     return Choice(Operator.WHERE, _why_where(both))

@@ -1,4 +1,4 @@
-"""Models that do something else where they are being compiled."""
+"""Models that ask whether they are being compiled, or for the default device."""
 
 from __future__ import annotations
 
@@ -122,3 +122,32 @@ def test_where_neither_path_is_captured_the_graph_breaks_as_on_torch_alone() -> 
     stock, expected = runs(lambda program: program)
     mended, result = runs(bcmend.patch)
     assert mended <= stock and torch.equal(result, expected)
+
+
+def on_the_default_device(x: Tensor) -> Tensor:
+    return torch.ones(3, device=torch.get_default_device()).to(x.dtype)
+
+
+def inside_of_a_mode(x: Tensor) -> Tensor:
+    with torch.device("meta"):
+        device = torch.get_default_device()
+    return torch.ones(3, device=device)
+
+
+def test_the_default_device_is_known_and_another_is_another_variant() -> None:
+    backend = Counting()
+    compiled = torch.compile(bcmend.patch(on_the_default_device), backend=backend, fullgraph=True)
+    assert backend.in_call(compiled)[0] == 1
+    assert compiled(X).device.type == "cpu"
+    bcmend.unpatch()
+    bcmend.patch(on_the_default_device)
+    compiled = torch.compile(on_the_default_device, backend="eager")
+    for device in ("meta", "cpu"):
+        with torch.device(device):
+            assert compiled(X).device.type == device
+    assert compiled(X).device.type == "cpu"
+
+
+def test_a_default_device_that_the_code_sets_is_left_to_torch() -> None:
+    compiled = torch.compile(bcmend.patch(inside_of_a_mode), backend="eager")
+    assert compiled(X).device == inside_of_a_mode(X).device
