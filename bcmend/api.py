@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from hashlib import sha256
+from importlib import import_module
 from types import FunctionType, MethodType
 from typing import Any, Final, TypeVar
 
@@ -144,7 +145,9 @@ def register_substitute(target: Callable[..., Any] | str, replacement: Callable[
     _forget_analyses()
 
 
-def report(obj: object, *, policy: Policy | None = None, ahead: bool = False) -> Report:
+def report(
+    obj: object, *, policy: Policy | None = None, ahead: bool = False, bytecode: bool = False
+) -> Report:
     """Return what was done at every site of ``obj`` that a traced call has met.
 
     Args:
@@ -152,6 +155,7 @@ def report(obj: object, *, policy: Policy | None = None, ahead: bool = False) ->
         policy: what would be mended and how, for what is not patched.
         ahead: look at all code that ``obj`` reaches, and list as ``planned`` what would be mended
             if a traced call met it. Else nothing is looked at before Dynamo has stopped.
+        bytecode: add the bytecode, before and after, of what got new bytecode for its sites.
 
     Raises:
         UnsupportedObject: ``obj`` is nothing that could be patched.
@@ -173,7 +177,9 @@ def report(obj: object, *, policy: Policy | None = None, ahead: bool = False) ->
     found = site_records.site_records(functions, chosen)
     sites = tuple(each for each in found if ahead or each.status != "planned")
     retraces = site_records.retraces(map(TABLE.as_written, functions))
-    return Report(name, sites, len(functions), changed, retraces=retraces)
+    about = site_records.circumstances(functions, chosen)
+    pairs = site_records.bytecode(functions) if bytecode else ()
+    return Report(name, sites, len(functions), changed, False, retraces, *about, pairs)
 
 
 def why(obj: object) -> Why:
@@ -233,7 +239,9 @@ def _install(obj: object, policy: Policy, owner: int, holder: object) -> None:
     if not is_used():
         return
     _LOG.info("patch: %s, with %s", name, policy)
-    if policy.mend == "on-demand":
+    if policy.verify == "first":
+        import_module("bcmend.trials.first_calls")  # which gives tracing what compares
+    if policy.mend == "on-demand" and policy.compiling != "eager":  # which nothing may stop at
         _have_wait(obj, owner, holder, policy=policy)
     elif not _waits(owner):
         _install_ahead(obj, owner, holder, policy=policy)
@@ -273,7 +281,7 @@ def _install_ahead(obj: object, owner: int, holder: object, *, policy: Policy) -
     functions = [each.function for each in found]
     waiting.wait_no_more(owner)
     waiting.mend([each.__code__ for each in functions])
-    installer.begin_anew(functions)
+    installer.forget_unreached(functions)
     installer.watch(owner, holder)
     subject = uncompiled(obj)
     entries = frozenset(map(id, _entries(subject, _modules(subject))))

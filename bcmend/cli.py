@@ -1,4 +1,4 @@
-"""The command line: `run`, `demo`, `report`, `explain`, `verify`, `why`, `scan`, `doctor`, pages.
+"""The command line: each command of `bcmend` and of `python -m bcmend`.
 
 Exit codes: 0 when the command did what it says, 1 when what it showed is not as it should be, 2
 with one line on standard error when the input was wrong. Only some commands import torch.
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from bcmend.errors import BcmendError
 from bcmend.knowledge import replaced_calls
 from bcmend.reasons import REASONS
+from bcmend.reports import steps
 
 if TYPE_CHECKING:
     from bcmend.reports.site_report import Report
@@ -56,7 +57,13 @@ def _parser() -> argparse.ArgumentParser:
     what.add_argument("--against", metavar="VERSION", help="list what differs from that torch")
     report = commands.add_parser("report", help="patch an object and say what was mended")
     report.add_argument("target", metavar="MODULE:ATTRIBUTE")
-    report.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    report.add_argument("--all", action="store_true", help="list mended sites however many")
+    form = report.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print JSON instead of text")
+    form.add_argument("--html", action="store_true", help="print a page of HTML")
+    listing = commands.add_parser("dis", help="print bytecode before and after, side by side")
+    listing.add_argument("target", metavar="MODULE:ATTRIBUTE")
+    listing.add_argument("--html", action="store_true", help="print a report with it, as HTML")
     why = commands.add_parser("why", help="compile and call an object; say why it was traced anew")
     _add_call(why)
     explain = commands.add_parser(
@@ -132,15 +139,33 @@ def _load(target: str) -> object:
         raise _InputError(_first_line(error)) from error
 
 
-def _report(target: str) -> Report:
+def _report(target: str, *, bytecode: bool = False) -> Report:
     subject = _load(target)
     import bcmend  # takes long: only once the target is known to exist
 
     try:
         with bcmend.patched(subject, policy=bcmend.Policy(mend="ahead")):
-            return bcmend.report(subject, ahead=True)
+            return bcmend.report(subject, ahead=True, bytecode=bytecode)
     except BcmendError as error:
         raise _InputError(f"cannot patch {target}: {_first_line(error)}") from error
+
+
+def _print_report(parsed: argparse.Namespace) -> int:
+    found = _report(parsed.target)
+    if parsed.html:
+        print(found.to_html())
+    else:
+        print(found.to_json() if parsed.json else found.to_text(every=parsed.all))
+    return 0
+
+
+def _print_bytecode(parsed: argparse.Namespace) -> int:
+    found = _report(parsed.target, bytecode=True)
+    if parsed.html:
+        print(found.to_html())
+    else:
+        print("\n\n".join(map(str, found.bytecode)) or "bcmend writes no new bytecode for it")
+    return 0
 
 
 def _call(target: str, call: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
@@ -163,9 +188,9 @@ def _run(parsed: argparse.Namespace) -> None:
         raise _InputError(f"there is no script {name!r}; to run a module, write: -m {name}")
     if parsed.is_module and not _is_importable(name):
         raise _InputError(f"there is no module {name!r}")
-    from bcmend import scripts
+    from bcmend.installation import run_script
 
-    scripts.run([name, *parsed.arguments], is_module=parsed.is_module)
+    run_script([name, *parsed.arguments], is_module=parsed.is_module)
 
 
 def _is_importable(name: str) -> bool:
@@ -179,11 +204,12 @@ def _is_importable(name: str) -> bool:
 
 
 def _explain(parsed: argparse.Namespace) -> int:
-    subject, arguments, keywords = _call(parsed.target, parsed.call)
-    import bcmend
-
     try:
-        found = bcmend.explain(subject, *arguments, backend=parsed.backend, **keywords)
+        with steps.shown(f"importing {parsed.target}"):
+            subject, arguments, keywords = _call(parsed.target, parsed.call)
+            import bcmend
+
+            found = bcmend.explain(subject, *arguments, backend=parsed.backend, **keywords)
     except BcmendError as error:
         raise _InputError(f"cannot explain {parsed.target}: {_first_line(error)}") from error
     text = found.to_html() if parsed.html else str(found)
@@ -192,12 +218,13 @@ def _explain(parsed: argparse.Namespace) -> int:
 
 
 def _verify(parsed: argparse.Namespace) -> int:
-    subject, arguments, keywords = _call(parsed.target, parsed.call)
-    import bcmend
-
     chosen = {"runs": parsed.runs, "train": parsed.train, "backend": parsed.backend}
     try:
-        verdict = bcmend.verify(subject, *arguments, **chosen, **keywords)
+        with steps.shown(f"importing {parsed.target}"):
+            subject, arguments, keywords = _call(parsed.target, parsed.call)
+            import bcmend
+
+            verdict = bcmend.verify(subject, *arguments, **chosen, **keywords)
     except BcmendError as error:
         raise _InputError(f"cannot verify {parsed.target}: {_first_line(error)}") from error
     print(verdict.to_json() if parsed.json else verdict)
@@ -205,19 +232,20 @@ def _verify(parsed: argparse.Namespace) -> int:
 
 
 def _why(parsed: argparse.Namespace) -> int:
-    subject, arguments, keywords = _call(parsed.target, parsed.call)
     import bcmend
 
-    try:
-        compiled = bcmend.compile(subject, backend=parsed.backend)
-    except BcmendError as error:
-        raise _InputError(f"cannot patch {parsed.target}: {_first_line(error)}") from error
-    try:
-        compiled(*arguments, **keywords)
-    except Exception as error:
-        # What was traced until then is what the user wants to see.
+    with steps.shown(f"importing {parsed.target}"):
+        subject, arguments, keywords = _call(parsed.target, parsed.call)
+        try:
+            compiled = bcmend.compile(subject, backend=parsed.backend)
+        except BcmendError as error:
+            raise _InputError(f"cannot patch {parsed.target}: {_first_line(error)}") from error
+        steps.step(f"calling {parsed.target}")
+        raised = _raised_by(compiled, arguments, keywords)
+    if raised is not None:  # what was traced until then is what the user wants to see
         print(
-            f"bcmend: the call raised {type(error).__name__}: {_first_line(error)}", file=sys.stderr
+            f"bcmend: the call raised {type(raised).__name__}: {_first_line(raised)}",
+            file=sys.stderr,
         )
     found = bcmend.why(subject)
     bcmend.unpatch(subject)
@@ -225,8 +253,22 @@ def _why(parsed: argparse.Namespace) -> int:
     return 0
 
 
-#: The commands that call an object.
-_CALLS: Final = {"explain": _explain, "verify": _verify, "why": _why}
+def _raised_by(called: Any, arguments: Any, keywords: Any) -> Exception | None:
+    try:
+        called(*arguments, **keywords)
+    except Exception as error:
+        return error
+    return None
+
+
+#: The commands that are about an object.
+_OF_OBJECTS: Final = {
+    "report": _print_report,
+    "dis": _print_bytecode,
+    "explain": _explain,
+    "verify": _verify,
+    "why": _why,
+}
 
 
 def _scan(paths: Sequence[str]) -> Scan:
@@ -246,7 +288,7 @@ def _scan(paths: Sequence[str]) -> Scan:
     return found
 
 
-def _show(found: Report | Scan, *, as_json: bool) -> None:
+def _show(found: Scan, *, as_json: bool) -> None:
     from rich.console import Console
 
     console = Console()
@@ -262,8 +304,9 @@ def reasons_page() -> str:
     """Return the documentation page of every refusal reason, as Markdown."""
     parts = [
         "# Refusals",
-        "A site that bcmend declines to rewrite stays an ordinary graph break, and the report "
-        "names one of these reasons. This page is the output of `python -m bcmend reasons`.",
+        "A site that bcmend does not mend stays as it was, an ordinary graph break. The report "
+        "says so under *left as it was*, or under *withdrawn* if the site was mended at first, and "
+        "names one of the reasons below. This page is the output of `python -m bcmend reasons`.",
     ]
     for found in REASONS.values():
         parts += [f"## {found.slug}", found.meaning, f"*What to do:* {found.hint}"]
@@ -304,11 +347,9 @@ def _against(version: str) -> Iterator[str]:
 
 def _dispatch(arguments: Sequence[str] | None) -> int:
     parsed = _parser().parse_args(arguments)
-    if parsed.command in _CALLS:
-        return _CALLS[parsed.command](parsed)
+    if parsed.command in _OF_OBJECTS:
+        return _OF_OBJECTS[parsed.command](parsed)
     match parsed.command:
-        case "report":
-            _show(_report(parsed.target), as_json=parsed.json)
         case "scan":
             scanned = _scan(parsed.paths)
             _show(scanned, as_json=parsed.json)
@@ -334,7 +375,12 @@ def _dispatch(arguments: Sequence[str] | None) -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code; `arguments` defaults to those of `sys.argv`."""
     try:
-        return _dispatch(arguments)
+        status = _dispatch(arguments)
+        sys.stdout.flush()
+        return status
     except _InputError as error:
         print(f"bcmend: error: {error}", file=sys.stderr)
         return _USAGE_ERROR
+    except BrokenPipeError:  # whoever reads has read enough, such as `head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0

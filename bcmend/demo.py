@@ -12,6 +12,7 @@ import torch
 
 import bcmend
 from bcmend.dynamo import compat
+from bcmend.reports import steps
 
 
 class MissingLibrary(Exception):
@@ -25,16 +26,19 @@ def run() -> int:
     execution, else 1. Raises `MissingLibrary` when transformers is not installed.
     """
     try:
-        import transformers
+        with steps.shown("importing transformers"):
+            import transformers
     except ImportError as error:
         raise MissingLibrary(
             "the demo needs transformers, which is not installed: pip install 'bcmend[hf]'"
         ) from error
-    model, inputs = _model(transformers)
-    with _log_lines(transformers) as eager_lines:
-        eager = model(**inputs)
-    with _log_lines(transformers):
-        _print_breaks(compat.explain_dynamo(model)(**inputs))
+    with steps.shown("stock torch.compile"):
+        model, inputs = _model(transformers)
+        with _log_lines(transformers) as eager_lines:
+            eager = model(**inputs)
+        with _log_lines(transformers):
+            stock = compat.explain_dynamo(model)(**inputs)
+    _print_breaks(stock)
     compat.reset_dynamo()
     graphs: list[torch.fx.GraphModule] = []
 
@@ -42,7 +46,11 @@ def run() -> int:
         graphs.append(graph)
         return graph.forward
 
-    with bcmend.patched(model), _log_lines(transformers) as lines:
+    with (
+        steps.shown("mended: compiling"),
+        bcmend.patched(model),
+        _log_lines(transformers) as lines,
+    ):
         compiled = torch.compile(model, backend=counting, fullgraph=True)
         try:
             mended = compiled(**inputs)

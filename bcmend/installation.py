@@ -5,9 +5,11 @@ from __future__ import annotations
 import inspect
 import logging
 import os
+import runpy
 import sys
 import threading
 import weakref
+from collections.abc import Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
@@ -38,7 +40,7 @@ def install(policy: Policy | None = None) -> None:
         PolicyError: ``policy`` is no ``Policy``. Nothing is changed.
     """
     from bcmend import api
-    from bcmend.dynamo import compilations
+    from bcmend.patching import compilations
 
     chosen = api.policy_of(policy)
     if not api.is_used():
@@ -49,7 +51,7 @@ def install(policy: Policy | None = None) -> None:
 def uninstall() -> None:
     """Give ``torch.compile`` back as it was, and unpatch what it has patched since ``install``."""
     from bcmend import api
-    from bcmend.dynamo import compilations
+    from bcmend.patching import compilations
 
     compilations.leave()
     with _LOCK:
@@ -105,7 +107,7 @@ def install_with_torch() -> None:
 
 
 def _install_when_something_is_compiled() -> None:
-    from bcmend.dynamo import compilations
+    from bcmend.patching import compilations
 
     def begin(obj: Any) -> None:
         install()
@@ -161,3 +163,17 @@ def give_to_children() -> None:
     before = os.environ.get("PYTHONPATH", "")
     if STARTUP not in before.split(os.pathsep):
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (STARTUP, before)))
+
+
+def run_script(arguments: Sequence[str], *, is_module: bool) -> None:
+    """Run ``arguments[0]`` as ``__main__``; processes that it starts mend as well."""
+    name = arguments[0]
+    install_with_torch()
+    give_to_children()
+    sys.argv[:] = arguments
+    if is_module:
+        sys.path[0] = os.getcwd()
+        runpy.run_module(name, run_name="__main__", alter_sys=True)
+    else:
+        sys.path[0] = os.path.dirname(os.path.abspath(name))
+        runpy.run_path(name, run_name="__main__")

@@ -15,6 +15,8 @@ GuardPolicy: TypeAlias = Literal["defer", "keep"]
 UntakenPolicy: TypeAlias = Literal["none", "zeros"]
 MendPolicy: TypeAlias = Literal["ahead", "on-demand"]
 NumbersPolicy: TypeAlias = Literal["ahead", "graph"]
+CompilingPolicy: TypeAlias = Literal["auto", "eager", "compiled"]
+VerifyPolicy: TypeAlias = Literal["never", "first"]
 
 _CHOICES: Final = {
     "branch": BranchPolicy,
@@ -23,6 +25,8 @@ _CHOICES: Final = {
     "untaken_gradients": UntakenPolicy,
     "mend": MendPolicy,
     "numbers": NumbersPolicy,
+    "compiling": CompilingPolicy,
+    "verify": VerifyPolicy,
 }
 
 # Never touched, whatever the policy says: rewriting the rewriter would change what it measures.
@@ -69,6 +73,14 @@ class Policy:
             the others in front of it, from the arguments of the call; each layout that they
             describe may be a graph of its own, as with other sizes. "graph" never does, and leaves
             such a read, and its graph break, as it is.
+        compiling: what code is told that asks whether it is being compiled
+            (`torch.compiler.is_compiling`). "auto" says yes, as torch does, and no where what the
+            code does then cannot be captured whole; "eager" says no, so that the code does what it
+            does in eager execution; "compiled" says yes.
+        verify: whether mended code is compared with eager execution while the program runs. With
+            "first" a call for which a variant is compiled is made in copies of the process before,
+            eagerly and mended. Where they differ, the site at fault is withdrawn, a warning names
+            it, and the call gives what eager execution gives.
         include: dotted package names to rewrite although they are left alone by default, such as
             `("torch.nn",)`. It covers subpackages. bcmend itself cannot be included.
         exclude: dotted names never rewritten, such as `("mymodel.layers",)`. It covers
@@ -86,6 +98,8 @@ class Policy:
     untaken_gradients: UntakenPolicy = "none"
     mend: MendPolicy = "on-demand"
     numbers: NumbersPolicy = "ahead"
+    compiling: CompilingPolicy = "auto"
+    verify: VerifyPolicy = "never"
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     off: frozenset[str] | tuple[str, ...] = ()

@@ -45,9 +45,9 @@ _TEXTS: Final = {
         "Take the introspection out of the branch, or pass the values it looks up explicitly.",
     ),
     "return-in-try": (
-        "The region leaves an exception handler, or a `with` block in more ways than are brought "
-        "together, and what is done on leaving must still be done; or it holds a part of a handler "
-        "without the rest.",
+        "The region leaves an exception handler, or leaves a `with` block in more ways than can "
+        "be brought together, and what is done on leaving must still be done; or it holds a part "
+        "of a handler without the rest.",
         "Assign the result to a variable in the block and return it after the block.",
     ),
     "consumes-iterator": (
@@ -88,15 +88,15 @@ _TEXTS: Final = {
         "Move that operation out of the branch, or replace it by tensor operations.",
     ),
     "random-under-gradients": (
-        "An arm draws random numbers while gradients flow that cannot be drawn before it, because "
-        "they depend on the arm's data, because another operation could fail first (dropout on a "
-        "CPU is drawn all the same), or because they are drawn in a checkpoint, in another "
-        "operator or in a nested branch.",
+        "An arm draws random numbers that cannot be drawn before it, while gradients flow: they "
+        "depend on the arm's data, another operation could fail first (dropout on a CPU is drawn "
+        "all the same), or they are drawn in a checkpoint, in another operator or in a nested "
+        "branch.",
         "Draw the random numbers before the branch, and only use them in the arm.",
     ),
     "hidden-state": (
         "An operator that is not torch's (`torch.library`, a kernel of Triton, a function that "
-        "Dynamo does not look into) may have a state, so it must run as often as in eager "
+        "Dynamo does not look into) may have a state, and would not run as often as in eager "
         "execution: it stands in an arm while gradients flow, whose backward would run it again, "
         "or behind a check that is made when the graph has run.",
         "Call it before the branch, or make the check behind it, or make it of operators of "
@@ -111,11 +111,16 @@ _TEXTS: Final = {
         "The mended code did not compile, so this site was put back as it was.",
         "Read the detail of the record for the compiler's own message, or try another back end.",
     ),
+    "differs": (
+        'A call that `Policy(verify="first")` has compared with eager execution has shown '
+        "something else, and does not without this site.",
+        "Please report it, with the text of the warning; `Policy(off=...)` keeps the site off.",
+    ),
     "handler-in-caller": (
-        "The check, or an argument of output, may raise inside a `try` that catches the exception, "
-        "so that raising it at the end of the call would pass that handler by; nor can the call be "
-        "made again in plain Python, since its graph changes a tensor or draws random numbers, or "
-        "may break.",
+        "The check, or an argument of output, may raise inside a `try` that catches the "
+        "exception, so it cannot be raised at the end of the call; nor can the call be made "
+        "again in plain Python, since its graph changes a tensor, draws random numbers or may "
+        "break.",
         "Make it outside the `try`, or test the condition instead of catching.",
     ),
     "stack-shape": (
@@ -125,18 +130,17 @@ _TEXTS: Final = {
         "Assign the conditional expression to a variable in a statement of its own.",
     ),
     "too-deep": (
-        "Branches stand in each other, as early returns and loops that are left do, deeper than "
-        "can be traced or compiled in reasonable time; or an item is read at a data-dependent "
+        "Branches stand in each other deeper than can be traced or compiled in reasonable time, "
+        "as early returns and loops that are left do; or an item is read at a data-dependent "
         "place in a container of more than 16.",
         "Leave fewer branches after each other in one call: merge their conditions, or move the "
         "later ones out of what is compiled. A loop that only computes tensors and counts is no "
         "chain of branches: keep what it makes in a tensor of a fixed size, not in a list.",
     ),
     "alias-changed": (
-        "A value that the branch or loop leaves behind is, on one side, an older tensor, or "
-        "another of its results, or shares memory with it; and one of the two is changed in place "
-        "later, both are handed out, or it is asked which object one is (`is`, `id`, a hook, a "
-        "key).",
+        "A result of the branch or loop is, on one side, an older tensor or another result, or "
+        "shares memory with one, and one of the two is changed in place later, both leave the "
+        "call, or the program asks which object one is (`is`, `id`, a hook, a key).",
         "Copy the tensor in the branch (`.clone()`), or make the later change out of place.",
     ),
     "where-would-speculate": (
@@ -146,21 +150,19 @@ _TEXTS: Final = {
         'Choose `Policy(branch="auto")` or "cond", and compile without compiled autograd.',
     ),
     "output-shape": (
-        "An argument of the output call binds a variable in one case only, or one that nested "
-        "functions share, or makes a function of the frame's variables, so that it cannot be "
-        "evaluated later; or the call returns something that is "
-        "used, or writes its callers; or it writes an exception of which the trace does not know "
-        "the text (Dynamo's model of Python has raised it) or where it was raised (in a generator, "
-        "or in code that Dynamo does not inline).",
+        "The output call cannot be made later: an argument binds a variable in one case only, or "
+        "one that nested functions share, or makes a function of the frame's variables; or the "
+        "call returns something that is used, or writes its callers; or it writes an exception "
+        "of which the trace does not know the text (Dynamo's model of Python has raised it) or "
+        "the place (in a generator, or in code that Dynamo does not inline).",
         "Compute the argument in a statement of its own before the output call, and drop its "
         "result.",
     ),
     "cannot-snapshot": (
-        "A value that the output or the exception needs is of a kind that cannot be kept as it is "
-        "until the end of the call, such as an iterator, or an object whose text would show what "
-        "the rest of the call changes: the object, or what the code that makes its text can reach; "
-        "or that code changes something itself; or the call replaces a standard stream, or sets "
-        "how tensors are printed.",
+        "A value that the output or the exception shows cannot be kept as it is until the end of "
+        "the call: it is an iterator, for example, or the text of an object would show what the "
+        "rest of the call changes, or making the text changes something; or the call replaces a "
+        "standard stream, or sets how tensors are printed.",
         "Hand over a tensor, a number, a string or a container of these; give `print` its `file`.",
     ),
     "no-equal-substitute": (

@@ -25,7 +25,7 @@ from bcmend.dynamo.contract import recorded
 from bcmend.errors import BcmendError
 
 if TYPE_CHECKING:
-    from bcmend.patching.torch_check import Finding
+    from bcmend.patching.torch_check import ComparisonResult
 
 #: The first two numbers of each release that is tested, with the Pythons on which it is.
 TESTED: Final = {each.minor: each.pythons for each in recorded.releases() if each.pythons}
@@ -43,7 +43,7 @@ class Standing:
     """
 
     is_as_tested: bool
-    finding: Finding | None = None
+    finding: ComparisonResult | None = None
 
     @property
     def is_partly_used(self) -> bool:

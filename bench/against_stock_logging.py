@@ -39,13 +39,23 @@ _LOGGER_METHODS: Final = ("debug", "info", "warning", "error", "critical", "log"
 _HEAD: Final = """\
 # Output: stock torch.compile and bcmend
 
-This page is the output of `python -m bench.against_stock_logging`. Each program of
-`corpus/patterns/output` is run in eager execution, by stock `torch.compile` with `print`,
-`warnings.warn` and the functions and methods of `logging` in
-`torch._dynamo.config.reorderable_logging_functions`, and patched by bcmend; back end `eager`, no
-gradients, `fullgraph=True` where that compiles and without it where it does not. A program is
-*equal* if all of its text, in order, and everything else that can be observed is; a log record or a
-warning that names another file or line counts as wrong.
+Stock `torch.compile` keeps a graph whole across output if the callables that write are listed in
+`torch._dynamo.config.reorderable_logging_functions`. This page compares that with bcmend, for the
+programs of `corpus/patterns/output`.
+
+Each program is run three times: in eager execution; by stock `torch.compile` with `print`,
+`warnings.warn` and the functions and methods of `logging` in that list; and patched by bcmend. The
+back end is "eager", no gradients flow, and `fullgraph=True` is left out where it does not compile.
+`python -m bench.against_stock_logging docs/output.md` writes the page.
+"""
+
+_ABOUT_ROWS: Final = """\
+## The programs
+
+*One graph* or *breaks* says how the program was captured. *Equal* is a program of which all text,
+in order, and everything else that can be observed is that of eager execution. A log record or a
+warning that names another file or line counts as a wrong line. *Fails* is a program that raises
+another exception than in eager execution, or none.
 """
 
 
@@ -142,20 +152,17 @@ def compared(patterns: Iterable[Pattern] = PATTERNS) -> Iterator[Row]:
 
 def table(rows: Sequence[Row]) -> str:
     """Return the page, ending in a newline."""
-    lines = [_HEAD, "| program | stock torch.compile | bcmend |", "|---|---|---|"]
-    lines += [f"| {row.name} | {row.stock} | {row.mended} |" for row in rows]
+    lines = [_HEAD, f"| of {len(rows)} programs | one graph | equal | both |", "|---|---|---|---|"]
     for name, verdicts in (
-        ("stock", [row.stock for row in rows]),
+        ("stock torch.compile", [row.stock for row in rows]),
         ("bcmend", [row.mended for row in rows]),
     ):
         whole = sum(each.whole for each in verdicts)
         equal = sum(each.equal for each in verdicts)
         both = sum(each.equal and each.whole for each in verdicts)
-        lines.append("")
-        lines.append(
-            f"{name}: of {len(rows)} programs, {whole} in one graph, {equal} equal to eager"
-            f" execution, {both} both."
-        )
+        lines.append(f"| {name} | {whole} | {equal} | {both} |")
+    lines += ["", _ABOUT_ROWS, "| program | stock torch.compile | bcmend |", "|---|---|---|"]
+    lines += [f"| {row.name} | {row.stock} | {row.mended} |" for row in rows]
     return "\n".join(lines) + "\n"
 
 

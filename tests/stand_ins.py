@@ -19,7 +19,7 @@ from bcmend.names import CALLBACK, NAMESPACE, TRACING, UNBOUND
 from bcmend.policy import DEFAULT, Policy
 from bcmend.rewrite.mended import Context, Mended
 from bcmend.rewrite.pipeline import mend
-from bcmend.rewrite.sites.plan import Refusal, Site
+from bcmend.rewrite.sites.plan import Site, SiteRefusal
 
 
 @dataclass
@@ -243,7 +243,7 @@ def sites_of(function: FunctionType, *, ask: bool = True) -> list[Site]:
 def refusals_of(function: FunctionType, *, ask: bool = True) -> set[str]:
     """Return the slugs with which sites of ``function`` are refused."""
     decisions = [site.decision for site in sites_of(function, ask=ask)]
-    return {each.slug for each in decisions if isinstance(each, Refusal)}
+    return {each.slug for each in decisions if isinstance(each, SiteRefusal)}
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,24 @@ def test_a_report_can_be_json(model_module, capsys):
     assert [site["function"] for site in document["sites"]] == ["Net.forward"]
 
 
+def test_a_report_can_be_a_page_or_have_every_site(model_module, capsys):
+    assert cli.main(["report", "cli_model:net", "--html"]) == 0
+    assert capsys.readouterr().out.startswith("<!doctype html>")
+    assert cli.main(["report", "cli_model:net", "--all"]) == 0
+    shown = capsys.readouterr().out
+    assert "cli_model.py" in shown and "Policy(mend='ahead')" in shown
+
+
+def test_bytecode_is_shown_before_and_after(model_module, capsys):
+    assert cli.main(["dis", "cli_model:Net"]) == 0
+    shown = capsys.readouterr().out
+    assert "if x.sum() > 0:" in shown and "+ " in shown
+    assert cli.main(["dis", "cli_model:Net", "--html"]) == 0
+    assert "Bytecode, before and after" in capsys.readouterr().out
+    assert cli.main(["dis", "torch.nn:Identity"]) == 0
+    assert capsys.readouterr().out == "bcmend writes no new bytecode for it\n"
+
+
 def test_a_report_leaves_nothing_patched(model_module, monkeypatch):
     monkeypatch.syspath_prepend(".")
     cli_model = importlib.import_module("cli_model")
@@ -137,6 +155,17 @@ def test_the_module_runs_the_command_line():
     )
     assert done.returncode == 2
     assert done.stderr.startswith("bcmend: error: ")
+
+
+def test_a_reader_may_stop_reading(model_module):
+    command = [sys.executable, "-m", "bcmend", "reasons"]
+    started = subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    started.stdout.close()
+    assert started.stderr.read() == ""
+    assert started.wait() == 0
+    started.stderr.close()
 
 
 def test_the_demo_says_what_is_missing(monkeypatch, capsys):

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+import bcmend
+
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 #: A path in backticks that begins with a folder of the project and has no placeholder.
@@ -35,9 +37,38 @@ def test_what_is_not_there_is_found() -> None:
 
 def test_every_page_is_linked_from_another() -> None:
     texts = {page: page.read_text(encoding="utf-8") for page in PAGES}
-    for page in PAGES[1:]:
+    for page in [each for each in PAGES[1:] if each.name != "index.md"]:
         others = (text for other, text in texts.items() if other != page)
         assert any(f"{page.name}" in text for text in others), page.name
+
+
+def test_every_page_is_in_the_menu_once() -> None:
+    menu = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
+    listed = re.findall(r": (\w+\.md)$", menu, re.MULTILINE)
+    assert sorted(listed) == sorted(page.name for page in PAGES[1:])
+
+
+def test_each_deviation_is_pinned_by_a_test() -> None:
+    page = (ROOT / "docs" / "deviations.md").read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if line.startswith("| ")]
+    cells = [row.rpartition(" | ")[2] for row in rows if not row.endswith("| test |")]
+    usual = ROOT / "tests" / "integration" / "test_deviations.py"
+    for cell in cells:
+        others = re.findall(r"`(test_\w+\.py)`", cell)
+        files = [file for name in others for file in ROOT.glob(f"tests/**/{name}")] or [usual]
+        names = re.findall(r"`(test_\w+)`", cell)
+        source = "".join(file.read_text(encoding="utf-8") for file in files)
+        assert names and [each for each in names if f"def {each}(" not in source] == [], cell
+
+
+def test_the_interface_names_every_function_and_command() -> None:
+    page = (ROOT / "docs" / "interface.md").read_text(encoding="utf-8")
+    functions = [name for name in bcmend.__all__ if name[0].islower()]
+    assert [name for name in functions if f"`bcmend.{name}(" not in page] == []
+    source = (ROOT / "bcmend" / "cli.py").read_text(encoding="utf-8")
+    commands = re.findall(r"add_parser\(\s*\"(\w+)\"", source)
+    assert "report" in commands
+    assert [each for each in commands if f"python -m bcmend {each} " not in page] == []
 
 
 def test_all_name_the_layers_of_tracing_in_the_same_order() -> None:

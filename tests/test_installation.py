@@ -16,7 +16,7 @@ from torch import Tensor, nn
 import bcmend
 from bcmend import api, installation
 from bcmend.cli import main
-from bcmend.dynamo import compilations
+from bcmend.patching import compilations
 from bench.python_calls import python_calls
 from tests.patching.test_waiting import Counting
 

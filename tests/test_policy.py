@@ -100,7 +100,7 @@ def test_include_wins_over_the_default_for_the_package_and_below() -> None:
 
 
 def test_include_never_reaches_bcmend_itself() -> None:
-    assert not Policy(include=("bcmend", "bcmend.tracing")).touches("bcmend.tracing.entry.select")
+    assert not Policy(include=("bcmend", "bcmend.tracing")).touches("bcmend.tracing.entry.boundary")
 
 
 def test_exclude_wins_over_everything() -> None:

@@ -21,6 +21,7 @@ from torch.nn import functional
 import bcmend
 from bcmend.reasons import REASONS
 from tests.equivalence import fresh
+from tests.registrations import registrations_undone
 
 Program = Callable[..., Any]
 
@@ -400,6 +401,33 @@ def _export(program: Program) -> object:
     return torch._dynamo.export(program)(X)
 
 
+FIRST = bcmend.Policy(verify="first")
+
+
+@torch._dynamo.disable  # type: ignore[untyped-decorator]
+def _doubled(x: Tensor) -> Tensor:
+    return x * 2
+
+
+def _substituted(x: Tensor) -> Tensor:
+    x = x if x.sum() > 100 else x + 1
+    return _doubled(x) - 1
+
+
+def _doubling_itself(x: Tensor) -> Tensor:
+    x = x if x.sum() > 100 else x + 1
+    return x * 2 - 1
+
+
+def _with_a_wrong_substitute(program: Program) -> object:
+    # What stands for a call has to be equal; the report of this one is the author's own.
+    with registrations_undone():
+        bcmend.register_substitute(_doubled, lambda x: x * 3)
+        for _ in range(2):
+            found = ON_X(program)
+    return found
+
+
 ON_NUMBERS = _compiled(X, torch.tensor([0, 1, 2]))
 
 PROVOCATIONS = (
@@ -445,6 +473,9 @@ PROVOCATIONS = (
         run=ON_NUMBERS,
     ),
     Provocation("no-equal-substitute", _copying_deeply, _cloning, run=_compiled(X, grad=True)),
+    Provocation(
+        "differs", _substituted, _doubling_itself, FIRST, FIRST, run=_with_a_wrong_substitute
+    ),
     Provocation("output-shape", _binding_in_one_case, _binding_before),
     Provocation("cannot-snapshot", _printing_an_iterator, _printing_a_list, run=ON_X),
     Provocation(

@@ -23,7 +23,7 @@ import pytest
 
 from bcmend import cli
 from bcmend.scan import planned_sites, reading_process
-from bcmend.scan.found_sites import Unreadable
+from bcmend.scan.found_sites import UnreadableFile
 from bcmend.scan.progress import shown
 from bcmend.scan.scanner import scan
 
@@ -378,7 +378,7 @@ planned_sites._sites_in = inner
     data = program.read_bytes()
     with reading_process.ReadingProcess(seconds=3.0) as process:
         assert process.sites_in(data, "good.py")[0]
-        with pytest.raises(Unreadable, match=re.escape(expected)):
+        with pytest.raises(UnreadableFile, match=re.escape(expected)):
             process.sites_in(data + b"# bad", "bad.py")
         assert process.sites_in(data, "good.py")[0]
 

@@ -7,11 +7,15 @@ import io
 import itertools
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from bcmend.reasons import REASONS
-from bcmend.reports.site_report import Report, SiteRecord, aligned, plural
+from bcmend.reports.outcomes import Retrace, SiteRecord
+from bcmend.reports.places import package_of
+from bcmend.reports.site_report import Report
+from bcmend.reports.texts import aligned, plural
 
 MENDED = SiteRecord(
     name="net.Net.forward:12:branch",
@@ -102,20 +106,83 @@ def test_text_counts_one_in_the_singular() -> None:
 def test_text_names_file_line_function_and_reason() -> None:
     text = str(_report(REFUSED, MENDED))
     lines = text.splitlines()
-    assert lines.count("net.py") == 1
-    (row,) = [line for line in lines if line.startswith("  refused")]
-    assert (
-        row.split() == "refused branch 30 Net.forward arms-differ: y is [None] or <tensor>".split()
-    )
+    assert lines.count("  net.py") == 2, "once for each status"
+    row = lines[lines.index("left as it was") + 2]
+    assert row.split() == "30 branch Net.forward arms-differ: y is [None] or <tensor>".split()
+    assert lines.index("left as it was") < lines.index("mended")
     assert "second line" not in text, "a row is one line"
     assert REASONS["arms-differ"].meaning in text
     assert REASONS["arms-differ"].hint in text
 
 
-def test_text_of_two_hundred_sites_has_one_aligned_row_each() -> None:
-    rows = [line for line in str(_report(*_many(200))).splitlines() if line.startswith("  ")]
+def test_text_of_two_hundred_sites_has_one_aligned_row_each_if_asked_for() -> None:
+    text = _report(*_many(200)).to_text(every=True)
+    rows = [line for line in text.splitlines() if line.startswith("    ")]
     assert len(rows) == 200
     assert len({row.index("Net.forward") for row in rows}) == 1
+
+
+def test_many_mended_sites_are_counted_by_file() -> None:
+    others = (replace(MENDED, file="a.py", kind="output"), replace(MENDED, file="a.py", line=13))
+    text = str(_report(*_many(200), *others, REFUSED))
+    assert text.splitlines()[2:9] == [
+        "",
+        "left as it was",
+        "  net.py",
+        "    30  branch  Net.forward  arms-differ: y is [None] or <tensor>",
+        "",
+        "mended, by file",
+        "  a.py  2 sites: 1 output, 1 branch",
+    ]
+    assert "  net.py  200 sites: 200 branch" in text
+
+
+def test_a_line_of_source_is_shown_where_nothing_was_mended(tmp_path: Path) -> None:
+    file = tmp_path / "shown.py"
+    file.write_text("x = 1\nif x:\n    pass  # <here>\n")
+    refused, mended = (replace(each, file=str(file), line=3) for each in (REFUSED, MENDED))
+    assert "| pass  # <here>" in str(_report(refused))
+    assert "pass" not in str(_report(mended))
+    assert "pass  # &lt;here&gt;" in _report(refused).to_html()
+
+
+def test_paths_are_relative_to_the_working_directory_or_to_where_packages_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    installed = str(Path(pytest.__file__).parent)
+    files = [str(tmp_path / "own" / "net.py"), f"{installed}/net.py", "/elsewhere/net.py"]
+    report = _report(*(replace(MENDED, file=file) for file in files))
+    lines = [line.strip() for line in str(report).splitlines()]
+    assert {"own/net.py", "pytest/net.py", "/elsewhere/net.py"} <= set(lines)
+    assert package_of(files[1]) == f"pytest {pytest.__version__}"
+    assert not package_of(files[0]) and not package_of(files[2])
+
+
+def test_where_graphs_break_comes_first_unless_a_site_says_it() -> None:
+    stop = Retrace("net.py", 8, "f", "Data-dependent branching", stays=True)
+    stops = (stop, stop, replace(stop, line=9, stays=False), replace(stop, line=30))
+    report = Report("Net", (REFUSED, MENDED), 1, 1, retraces=stops)
+    assert report.still_breaking == (stop,)
+    lines = str(report).splitlines()
+    assert lines[3:5] == ["still breaking", "  net.py:8  f  Data-dependent branching"]
+    page = _Page(report.to_html())
+    assert page.text.index("Still breaking") < page.text.index("Left as it was")
+
+
+def test_versions_policy_and_changed_packages_are_in_every_form() -> None:
+    about = {
+        "versions": (("bcmend", "1.2"), ("torch", "3.4")),
+        "policy": "Policy(branch='cond')",
+        "packages": ("transformers 5.6",),
+    }
+    report = Report("Net", (), 1, 1, **about)
+    forms = [str(report), _Page(report.to_html()).text, report.__rich__().title]
+    for form, text in itertools.product(map(str, forms), ("bcmend 1.2, torch 3.4", "cond", "5.6")):
+        assert text in form
+    loaded = json.loads(report.to_json())
+    assert loaded["versions"] == {"bcmend": "1.2", "torch": "3.4"}
+    assert (loaded["policy"], loaded["packages"]) == ("Policy(branch='cond')", ["transformers 5.6"])
 
 
 def test_text_gives_each_reason_once() -> None:
@@ -153,7 +220,17 @@ def test_html_is_one_closed_page_with_a_row_per_site(count: int) -> None:
     page = _Page(_report(*_many(count)).to_html())
     assert page.open == []
     assert page.links == []
-    assert page.tags.count("tr") == (count + 1 if count else 0)
+    assert page.tags.count("li") == count + (count > 0), "one for the box with their number"
+
+
+def test_many_sites_are_folded_in_groups_with_the_reason_in_view() -> None:
+    few = _report(*_many(5), REFUSED).to_html()
+    assert few.count("<details open>") == few.count("<details") == 2
+    sites = (replace(REFUSED, line=line, name=f"site {line}") for line in range(500))
+    many = _report(*sites, *_many(500)).to_html()
+    assert "<details open>" not in many and many.count("<details>") == 2
+    summary = many.partition("<summary>")[2].partition("</summary>")[0]
+    assert "arms-differ" in summary and REASONS["arms-differ"].meaning in summary
 
 
 def test_html_escapes_what_the_program_is_called() -> None:

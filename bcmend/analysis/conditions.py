@@ -11,7 +11,24 @@ from typing import Final, Protocol
 
 from bcmend.analysis.code_effects import names_of
 from bcmend.bytecode.instructions import Instruction
-from bcmend.bytecode.opcodes import opcode_names, row
+from bcmend.bytecode.opcodes import (
+    BINARY_OPERATORS,
+    BUILDS,
+    CALLS,
+    COMPARISONS,
+    CONSTANT_LOADS,
+    EXCEPTION_TESTS,
+    EXITS,
+    IDENTITIES,
+    ITEM_READS,
+    ITERATORS,
+    LOOPS,
+    MEMBERSHIPS,
+    TRUTHS,
+    UNARY_OPERATORS,
+    UNPACKS,
+    row,
+)
 from bcmend.knowledge.callable_names import NEVER_TENSOR_ATTRIBUTES, NEVER_TENSOR_CALLS
 from bcmend.names import LEAVES_BEGINS
 
@@ -30,18 +47,12 @@ TAKE_OUT: Final = frozenset(["int", "item"])
 #: Calls that return the indices at which a mask is true.
 FINDS_INDICES: Final = frozenset(["argwhere", "nonzero", "where"])
 
-_NEVER_TENSOR: Final = opcode_names(
-    """
-    IS_OP CONTAINS_OP CHECK_EXC_MATCH CHECK_EG_MATCH WITH_EXCEPT_START LOAD_CONST BUILD_TUPLE
-    BUILD_LIST BUILD_MAP BUILD_SET BUILD_STRING BUILD_CONST_KEY_MAP
-    """
-)
+_NEVER_TENSOR: Final = IDENTITIES | MEMBERSHIPS | EXCEPTION_TESTS | EXITS | CONSTANT_LOADS | BUILDS
 #: Instructions that make a tensor only of one: their operands, -1 being the top.
 _MADE_FROM: Final = {
-    **dict.fromkeys(opcode_names("UNARY_NOT UNARY_NEGATIVE UNARY_INVERT UNARY_POSITIVE"), (-1,)),
-    **dict.fromkeys(opcode_names("TO_BOOL GET_ITER FOR_ITER UNPACK_SEQUENCE"), (-1,)),
-    **dict.fromkeys(opcode_names("BINARY_SUBSCR"), (-2,)),
-    **dict.fromkeys(opcode_names("BINARY_OP"), (-2, -1)),
+    **dict.fromkeys(UNARY_OPERATORS | TRUTHS | ITERATORS | LOOPS | UNPACKS, (-1,)),
+    **dict.fromkeys(ITEM_READS, (-2,)),
+    **dict.fromkeys(BINARY_OPERATORS, (-2, -1)),
 }
 #: Constants that a comparison of a tensor does not give a tensor with.
 _PLAIN: Final = (str, bytes, tuple, type(None), frozenset)
@@ -77,18 +88,18 @@ def may_be_tensor(evidence: Evidence, jump: int) -> Chance:
 
 
 def may_be_open(evidence: Evidence, loop: int) -> bool:
-    """Return whether the range of the FOR_ITER at ``loop`` may end at a data-dependent number."""
+    """Return whether the range of the loop at ``loop`` may end at a data-dependent number."""
     return any(
         _is_open_range(evidence, made)
         for maker in evidence.operand(loop, -1)
-        if maker >= 0 and evidence.instructions[maker].op == "GET_ITER"
+        if maker >= 0 and evidence.instructions[maker].op in ITERATORS
         for made in _values_of(evidence, maker, -1, set())
     )
 
 
 def _is_open_range(evidence: Evidence, call: int) -> bool:
     instruction = evidence.instructions[call]
-    if not instruction.op.startswith("CALL") or called_name(evidence, call) != "range":
+    if instruction.op not in CALLS or called_name(evidence, call) != "range":
         return False
     seen: set[int] = set()
     return isinstance(instruction.arg, int) and any(
@@ -100,9 +111,9 @@ def _is_open_range(evidence: Evidence, call: int) -> bool:
 
 def _is_taken_out(evidence: Evidence, maker: int, seen: set[int]) -> bool:
     """Return whether a call took a number out of something, or it is computed from one."""
-    if evidence.instructions[maker].op.startswith("CALL"):
+    if evidence.instructions[maker].op in CALLS:
         return called_name(evidence, maker) in TAKE_OUT
-    return evidence.instructions[maker].op == "BINARY_OP" and any(
+    return evidence.instructions[maker].op in BINARY_OPERATORS and any(
         _is_taken_out(evidence, source, seen)
         for position in (-2, -1)
         for source in _values_of(evidence, maker, position, seen)
@@ -148,7 +159,7 @@ def _of_maker(evidence: Evidence, maker: int, left: int, followed: frozenset[str
     if op in _MADE_FROM:
         positions = _MADE_FROM[op]
         return _most(_of_operand(evidence, maker, each, left - 1, followed) for each in positions)
-    if op == "COMPARE_OP":
+    if op in COMPARISONS:
         return _of_comparison(evidence, maker, left - 1, followed)
     if known.reads in ("local", "cell"):
         return _of_variable(evidence, instruction.arg, left - 1, followed)
@@ -156,7 +167,7 @@ def _of_maker(evidence: Evidence, maker: int, left: int, followed: frozenset[str
         return Chance.UNLIKELY
     if known.argument in ("name", "flagged_name") and known.pops == 1:
         return Chance.NEVER if names_of(instruction) in NEVER_TENSOR_ATTRIBUTES else Chance.UNLIKELY
-    is_never = op.startswith("CALL") and called_name(evidence, maker) in NEVER_TENSOR_CALLS
+    is_never = op in CALLS and called_name(evidence, maker) in NEVER_TENSOR_CALLS
     return Chance.NEVER if is_never else Chance.LIKELY
 
 
@@ -188,7 +199,7 @@ def _of_comparison(evidence: Evidence, maker: int, left: int, followed: frozense
     """Return the answer for a comparison; with a string, or without tensors, it gives a bool."""
     sources = (each for position in (-2, -1) for each in evidence.operand(maker, position))
     made = (evidence.instructions[source] for source in sources if source >= 0)
-    if any(each.op == "LOAD_CONST" and isinstance(each.arg, _PLAIN) for each in made):
+    if any(each.op in CONSTANT_LOADS and isinstance(each.arg, _PLAIN) for each in made):
         return Chance.NEVER
     return _most(_of_operand(evidence, maker, each, left, followed) for each in (-2, -1))
 

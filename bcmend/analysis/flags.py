@@ -14,7 +14,7 @@ from typing import Final
 from bcmend.analysis.facts import Facts
 from bcmend.analysis.liveness import solve_live
 from bcmend.bytecode.instructions import Instruction, decoded_index
-from bcmend.bytecode.opcodes import opcode_names, row
+from bcmend.bytecode.opcodes import CONSTANT_LOADS, FILLERS, NOTS, TRUTHS, row
 from bcmend.cfg.dominance import EXIT
 from bcmend.cfg.regions import Branch
 from bcmend.names import LEAVES_BEGINS
@@ -31,7 +31,7 @@ _OPERAND: Final = ""
 #: more, what only some paths bind counts as unbound there.
 _MOST_FLAGS: Final = 3
 #: Between a flag and the jump that tests it.
-_TESTS: Final = opcode_names("TO_BOOL UNARY_NOT")
+_TESTS: Final = TRUTHS | NOTS
 
 
 def flags_of(facts: Facts, branch: Branch) -> frozenset[str]:
@@ -140,14 +140,14 @@ def _step(instruction: Instruction, known: dict[str, bool | None], flags: frozen
     elif facts.reads == "local" and name in known:
         known[_OPERAND] = known[name]
     elif instruction.op in _TESTS and is_known:
-        known[_OPERAND] = bool(top) != (instruction.op == "UNARY_NOT")
-    elif instruction.op == "NOP" and is_known:
+        known[_OPERAND] = bool(top) != (instruction.op in NOTS)
+    elif instruction.op in FILLERS and is_known:
         known[_OPERAND] = top
 
 
 def _is_constant(instruction: Instruction) -> bool:
     value = instruction.arg
-    return instruction.op == "LOAD_CONST" and (value is None or isinstance(value, bool))
+    return instruction.op in CONSTANT_LOADS and (value is None or isinstance(value, bool))
 
 
 def _constants_set(facts: Facts, blocks: frozenset[int], join: int) -> dict[str, set[bool | None]]:

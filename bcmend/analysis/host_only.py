@@ -15,8 +15,25 @@ from operator import attrgetter
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, Final
 
+from bcmend.bytecode.decode import canonical_name
 from bcmend.bytecode.names_used import code_objects
-from bcmend.bytecode.opcodes import opcode_names
+from bcmend.bytecode.opcodes import (
+    ATTRIBUTE_DELETES,
+    ATTRIBUTE_LOADS,
+    ATTRIBUTE_STORES,
+    BLOCK_ENTRIES,
+    CLASSES,
+    GENERATOR_STARTS,
+    GLOBAL_CHANGES,
+    IMPORTS,
+    JUMPS,
+    LOOPS,
+    NAME_CHANGES,
+    NAME_LOADS,
+    SENDS,
+    SUPER_LOADS,
+    YIELDS,
+)
 
 _MODULES: Final = frozenset(["math", "numpy", "random"])
 
@@ -41,15 +58,11 @@ _ATTRIBUTES: Final = frozenset(
     """.split()
 )
 
-#: Ends of the names of instructions that change what others hold.
-_REACHING: Final = ("GLOBAL", "ATTR", "NAME")
-
-#: Instructions that suspend the frame, import, or call what is not named.
-_REFUSED: Final = opcode_names(
-    """
-    BEFORE_ASYNC_WITH BEFORE_WITH IMPORT_FROM IMPORT_NAME IMPORT_STAR LOAD_BUILD_CLASS
-    LOAD_SUPER_ATTR RETURN_GENERATOR SEND YIELD_VALUE
-    """
+#: Instructions that change what others hold, suspend the frame, import, or call what is not named.
+_REFUSED: Final = (
+    (GLOBAL_CHANGES | NAME_CHANGES | ATTRIBUTE_STORES | ATTRIBUTE_DELETES)
+    | (BLOCK_ENTRIES | GENERATOR_STARTS | SENDS | YIELDS)
+    | (IMPORTS | CLASSES | SUPER_LOADS)
 )
 
 Code = Callable[[FunctionType], CodeType]
@@ -87,11 +100,9 @@ class _Search:
 
     def _is_harmless(self, instruction: dis.Instruction, names: Mapping[str, Any]) -> bool:
         operation = instruction.opname
-        if operation.startswith(("STORE_", "DELETE_")):
-            return not operation.endswith(_REACHING)
-        if operation in ("LOAD_GLOBAL", "LOAD_NAME"):
+        if operation in NAME_LOADS:
             return self._is_known(instruction.argval, names)
-        if operation in ("LOAD_ATTR", "LOAD_METHOD"):
+        if operation in ATTRIBUTE_LOADS:
             return instruction.argval in _ATTRIBUTES
         return operation not in _REFUSED
 
@@ -112,5 +123,9 @@ class _Search:
 def _ends(code: CodeType) -> bool:
     """Return whether all loops iterate over something, as far as the bytecode shows."""
     instructions = list(dis.get_instructions(code))
-    iterating = {each.offset for each in instructions if each.opname == "FOR_ITER"}
-    return all(each.argval in iterating for each in instructions if "JUMP_BACKWARD" in each.opname)
+    iterating = {each.offset for each in instructions if each.opname in LOOPS}
+    return all(
+        each.argval in iterating
+        for each in instructions
+        if canonical_name(each.opname) in JUMPS and each.argval <= each.offset
+    )

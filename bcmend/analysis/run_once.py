@@ -15,7 +15,16 @@ from typing import Final
 
 from bcmend.bytecode.decode import decode
 from bcmend.bytecode.instructions import FunctionCode, Instruction, UnknownOpcode
-from bcmend.bytecode.opcodes import opcode_names, row
+from bcmend.bytecode.opcodes import (
+    ATTRIBUTE_LOADS,
+    ATTRIBUTE_STORES,
+    CONSTANT_LOADS,
+    GLOBAL_STORES,
+    ITEM_STORES,
+    METHOD_LOADS,
+    NAME_LOADS,
+    row,
+)
 from bcmend.cfg.graph import Graph, build_graph, walk
 
 #: Line, last line, column, last column.
@@ -23,10 +32,8 @@ Position = tuple[int | None, ...]
 
 #: What sets what a text names.
 _SET_BY_TEXT: Final = frozenset({"setattr", "setdefault", "import_module", "__import__"})
-_TEXT: Final = "LOAD_CONST"
-_READS: Final = opcode_names("LOAD_ATTR LOAD_GLOBAL LOAD_NAME")
-_STORES: Final = opcode_names("STORE_ATTR STORE_GLOBAL")
-_METHODS: Final = opcode_names("LOAD_ATTR LOAD_METHOD")
+_READS: Final = (ATTRIBUTE_LOADS - METHOD_LOADS) | NAME_LOADS
+_STORES: Final = ATTRIBUTE_STORES | GLOBAL_STORES
 #: How many instructions before a store to an item the container is looked for.
 _NEAR: Final = 5
 #: What is set on the tensors of every call.
@@ -62,12 +69,12 @@ def _changed_in(function: FunctionCode) -> set[str]:
         if each.op in _STORES and (name := _name(each)) is not None and name not in _OF_TENSORS
     }
     if _SET_BY_TEXT.intersection(map(_any_name, instructions)):
-        found |= {str(each.arg) for each in instructions if each.op == _TEXT}
+        found |= {str(each.arg) for each in instructions if each.op in CONSTANT_LOADS}
     for index, each in enumerate(instructions):
         before = instructions[max(0, index - _NEAR) : index]
-        if each.op == "STORE_SUBSCR":
+        if each.op in ITEM_STORES:
             found |= _containers(before)
-        elif each.op in _METHODS and _any_name(each) in _CHANGES:
+        elif each.op in ATTRIBUTE_LOADS and _any_name(each) in _CHANGES:
             found |= _containers(before[-1:])
     return found
 
@@ -113,11 +120,11 @@ def _last(graph: Graph, block: int) -> Instruction:
 def _name(instruction: Instruction) -> str | None:
     """Return the variable, the attribute that is no method, or the text that is referred to."""
     name = _any_name(instruction)
-    if name is None or instruction.op == _TEXT:
+    if name is None or instruction.op in CONSTANT_LOADS:
         return name
     if instruction.op not in _READS and instruction.op not in _STORES:
         return None
-    is_method = instruction.op in _METHODS and isinstance(instruction.arg, tuple)
+    is_method = instruction.op in ATTRIBUTE_LOADS and isinstance(instruction.arg, tuple)
     if is_method and instruction.arg[0]:
         return None
     return None if hasattr(builtins, name) else name
@@ -126,6 +133,6 @@ def _name(instruction: Instruction) -> str | None:
 def _any_name(instruction: Instruction) -> str | None:
     """Return the name that an instruction has, or its text; ``None`` for other arguments."""
     argument = instruction.arg
-    if instruction.op != _TEXT and isinstance(argument, tuple) and argument:
+    if instruction.op not in CONSTANT_LOADS and isinstance(argument, tuple) and argument:
         argument = argument[-1]  # behind flags
     return argument if isinstance(argument, str) else None

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from typing import Final
 
 from bcmend.bytecode.instructions import Instruction, decoded_index
-from bcmend.bytecode.opcodes import opcode_names, row
+from bcmend.bytecode.opcodes import row
 from bcmend.cfg.graph import Graph
 
 #: Indices of the instructions that can have made a value; -1: exception handling made it.
@@ -18,20 +17,6 @@ Slot = frozenset[int]
 Stack = tuple[Slot, ...]
 
 _FROM_EXCEPTION: Slot = frozenset({-1})
-
-#: How far an instruction looks at operands that it does not take: from the top, before it runs,
-#: and as much further as its argument says if it is counted there.
-_FILLING: Final = "LIST_APPEND LIST_EXTEND SET_ADD SET_UPDATE DICT_UPDATE DICT_MERGE RERAISE"
-_LOOKS_AT: Final = {
-    **dict.fromkeys(opcode_names(_FILLING), 1),
-    **dict.fromkeys(opcode_names("MAP_ADD"), 2),
-}
-_LOOKS_AT_TOP: Final = "FOR_ITER GET_ANEXT GET_LEN IMPORT_FROM MATCH_MAPPING MATCH_SEQUENCE"
-_LOOKS_AT_FIXED: Final = {
-    **dict.fromkeys(opcode_names(_LOOKS_AT_TOP), 1),
-    **dict.fromkeys(opcode_names("SEND MATCH_KEYS CHECK_EXC_MATCH"), 2),
-    **dict.fromkeys(opcode_names("WITH_EXCEPT_START"), 4),
-}
 
 
 class InconsistentStack(ValueError):
@@ -110,13 +95,7 @@ def _require(graph: Graph, index: int, stack: Stack, count: int) -> None:
 
 def operands_needed(instruction: Instruction) -> int:
     """Return how many operands have to be there when an instruction runs."""
-    known = row(instruction.op)
-    needed = known.effect(instruction.arg)[0]
-    if known.moves:
-        return max(needed, int(instruction.arg))
-    if instruction.op in _LOOKS_AT:
-        return max(needed, int(instruction.arg) + _LOOKS_AT[instruction.op])
-    return max(needed, _LOOKS_AT_FIXED.get(instruction.op, 0))
+    return row(instruction.op).needs(instruction.arg)
 
 
 @cache

@@ -30,7 +30,7 @@ from bcmend.bytecode.instructions import (
     decoded_index,
     retargeted,
 )
-from bcmend.bytecode.opcodes import ROWS
+from bcmend.bytecode.opcodes import KEYWORD_NAMES, ROWS
 
 
 class Opcode(NamedTuple):
@@ -54,7 +54,10 @@ _FUSED: Final = {
     "STORE_FAST_STORE_FAST": ("STORE_FAST", "STORE_FAST"),
 }
 _EXTENDED_ARG: Final = dis.opmap["EXTENDED_ARG"]
-_PRECALL: Final = dis.opmap.get("PRECALL", -1)
+_BEFORE_CALL: Final = "PRECALL"
+#: What ``dis`` has right before a call and as a part of it.
+BEFORE_CALLS: Final = KEYWORD_NAMES | {_BEFORE_CALL}
+_PRECALL: Final = dis.opmap.get(_BEFORE_CALL, -1)
 
 
 def cache_words(raw_name: str) -> int:
@@ -66,13 +69,20 @@ def cache_words(raw_name: str) -> int:
     return instruction.use_cache_opcodes()
 
 
+def canonical_name(raw_name: str) -> str:
+    """Return the canonical name of what ``dis`` calls ``raw_name``; of a fused one its own."""
+    if raw_name == _BEFORE_CALL:
+        return "CALL"
+    name = _CANONICAL_NAMES.get(raw_name, raw_name)
+    return name.replace("_FORWARD_IF_", "_IF_").replace("_BACKWARD_IF_", "_IF_")
+
+
 def _read_opcodes() -> dict[int, Opcode]:
     known = {}
     for raw_name, opcode in dis.opmap.items():
-        name = _CANONICAL_NAMES.get(raw_name, raw_name)
-        name = name.replace("_FORWARD_IF_", "_IF_").replace("_BACKWARD_IF_", "_IF_")
+        name = canonical_name(raw_name)
         parts = _FUSED.get(raw_name, ())
-        if opcode < 256 and (name in ROWS or parts):
+        if opcode < 256 and raw_name != _BEFORE_CALL and (name in ROWS or parts):
             argument = "pair" if parts else ROWS[name].argument
             words = 1 + cache_words(raw_name)
             known[opcode] = Opcode(name, argument, words, "BACKWARD" in raw_name, parts)
@@ -80,7 +90,21 @@ def _read_opcodes() -> dict[int, Opcode]:
 
 
 _OPCODES: Final = _read_opcodes()
-_PRECALL_WORDS: Final = 1 + cache_words("PRECALL") if behavior.CALL_HAS_PRECALL else 0
+_PRECALL_WORDS: Final = 1 + cache_words(_BEFORE_CALL) if behavior.CALL_HAS_PRECALL else 0
+
+
+def numbers_of(names: frozenset[str]) -> frozenset[int]:
+    """Return the numbers that this Python has for opcodes, and for what is fused with others.
+
+    Nobody asks on a Python that is not known; on others it has at least one of them.
+    """
+    found = frozenset(
+        number
+        for number, each in _OPCODES.items()
+        if each.name in names or not names.isdisjoint(each.parts)
+    )
+    assert found or not behavior.IS_KNOWN, f"this Python has no opcode {' or '.join(sorted(names))}"
+    return found
 
 
 def _raw_compare(operator: Compare) -> int:
@@ -226,11 +250,12 @@ def raw_steps(code: CodeType) -> Iterator[tuple[int, Opcode, int]]:
 
 
 def unfused(code: CodeType) -> Iterator[dis.Instruction]:
-    """Yield the instructions as ``dis`` has them, but each of two that are fused by itself."""
+    """Yield what ``dis`` gives, with canonical names of jumps, and each of two that are fused."""
     for each in dis.get_instructions(code):
         names = _FUSED.get(each.opname)
         if names is None:
-            yield each
+            is_jump = each.opcode in dis.hasjrel
+            yield each._replace(opname=canonical_name(each.opname)) if is_jump else each
         else:
             for name, variable in zip(names, each.argval, strict=True):
                 yield each._replace(opname=name, argval=variable)

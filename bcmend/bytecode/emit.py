@@ -49,6 +49,7 @@ class _Taking(Generic[Argument]):
 
 load_const: Final = _Taking[object]("LOAD_CONST")
 store_local: Final = _Taking[str]("STORE_FAST")
+delete_local: Final = _Taking[str]("DELETE_FAST")
 load_cell: Final = _Taking[str]("LOAD_DEREF")
 _load_closure: Final = _Taking[str]("LOAD_CLOSURE")  # the cell itself
 build_tuple: Final = _Taking[int]("BUILD_TUPLE")  # of the topmost operands, the deepest first
@@ -57,10 +58,12 @@ swap: Final = _Taking[int]("SWAP")  # the top operand with one counted from 1 at
 copy: Final = _Taking[int]("COPY")  # the operand counted from 1 at the top
 _call: Final = _Taking[int]("CALL")
 
+nothing: Final = _Fixed("NOP")
 pop_top: Final = _Fixed("POP_TOP")
 push_null: Final = _Fixed("PUSH_NULL")  # what a call takes in place of a missing ``self``
 equal: Final = _Fixed("COMPARE_OP", Compare.EQ)
 return_value: Final = _Fixed("RETURN_VALUE")
+raise_value: Final = _Fixed("RAISE_VARARGS", 1)
 raise_again: Final = _Fixed("RERAISE", 0)  # adds no entry to the traceback
 _to_bool: Final = _Fixed("TO_BOOL")
 
@@ -142,8 +145,8 @@ def prologue(shape: Shape, location: Location | None = None) -> Instructions:
     return (*copies, *cells, Instruction("RESUME", 0, location=location))
 
 
-def jump(label: Label, location: Location | None = None) -> Instructions:
-    """Jump to ``label``."""
+def jump(label: int | Label, location: Location | None = None) -> Instructions:
+    """Jump to ``label``, or to the instruction at an index."""
     return (Instruction("JUMP", None, label, location=location),)
 
 

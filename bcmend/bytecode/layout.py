@@ -62,6 +62,10 @@ _RAW_NAMES: Final = {
     **({"CALL": ("PRECALL", "CALL")} if behavior.CALL_HAS_PRECALL else {}),
     **({} if behavior.HAS_CLOSURE_OPCODE else {"LOAD_CLOSURE": ("LOAD_FAST",)}),
 }
+#: What ``dis`` and Dynamo call the jump forward that pops a false condition.
+RAW_JUMP_IF_FALSE: Final = (
+    "POP_JUMP_FORWARD_IF_FALSE" if behavior.JUMPS_CARRY_DIRECTION else "POP_JUMP_IF_FALSE"
+)
 _INVERSE: Final = {
     "POP_JUMP_IF_TRUE": "POP_JUMP_IF_FALSE",
     "POP_JUMP_IF_FALSE": "POP_JUMP_IF_TRUE",

@@ -89,7 +89,7 @@ def _append_signed(table: bytearray, number: int) -> None:
     _append_number(table, number << 1 if number >= 0 else -number << 1 | 1)
 
 
-def split(table: bytes, units: int) -> tuple[bytes, int, bytes]:
+def divided(table: bytes, units: int) -> tuple[bytes, int, bytes]:
     """Divide a table after ``units`` code units.
 
     Returns the entries before; how many more units the last of them had before it was cut, whose

@@ -2,45 +2,24 @@
 
 from __future__ import annotations
 
-import dis
 from collections.abc import Iterator
 from types import CodeType
 from typing import Final
 
-from bcmend.bytecode import behavior
-from bcmend.bytecode.opcodes import ROWS
+from bcmend.bytecode import opcodes
+from bcmend.bytecode.decode import numbers_of
 
-
-def _opcodes(*beginnings: str, but: str | None = None) -> frozenset[int]:
-    """Return the opcodes whose names begin with one of ``beginnings``, and not with ``but``.
-
-    Each of them begins a name of some supported Python, and one a name of this Python: else a
-    question would silently be answered with no. Nobody asks on a Python that is not known.
-    """
-    for each in filter(None, (*beginnings, but)):
-        assert any(name.startswith(each) for name in ROWS), f"no opcode is called {each}"
-    found = (name for name in dis.opmap if name.startswith(beginnings))
-    opcodes = frozenset(
-        dis.opmap[name] for name in found if but is None or not name.startswith(but)
-    )
-    assert opcodes or not behavior.IS_KNOWN, f"this Python has no opcode {' or '.join(beginnings)}"
-    return opcodes
-
-
-_TRUTH_JUMPS: Final = frozenset(
-    opcode
-    for name, opcode in dis.opmap.items()
-    if "JUMP" in name and ("IF_TRUE" in name or "IF_FALSE" in name)
+_TRUTH_JUMPS: Final = numbers_of(opcodes.TRUTH_JUMPS)
+_NULLS: Final = numbers_of(opcodes.NULLS)
+_LOADS: Final = numbers_of(opcodes.LOCAL_LOADS | opcodes.CELL_LOADS)
+_FORMATS: Final = numbers_of(opcodes.FORMATS | opcodes.CONVERSIONS)
+_WITHS: Final = numbers_of(opcodes.BLOCK_ENTRIES - opcodes.ASYNC_BLOCK_ENTRIES)
+_SUBSCRIPTS: Final = numbers_of(
+    opcodes.ITEM_READS | opcodes.SLICE_READS | opcodes.ITEM_STORES | opcodes.SLICE_STORES
 )
-assert _TRUTH_JUMPS, "this Python has no opcode that jumps on a truth"
-_PUSH_NULL: Final = dis.opmap["PUSH_NULL"]
-_LOADS: Final = _opcodes("LOAD_FAST", "LOAD_DEREF")
-_FORMATS: Final = _opcodes("FORMAT_", "CONVERT_VALUE")
-_WITHS: Final = _opcodes("BEFORE_WITH")
-_SUBSCRIPTS: Final = _opcodes("BINARY_SUBSCR", "STORE_SUBSCR", "BINARY_SLICE", "STORE_SLICE")
-_LOOPS: Final = _opcodes("FOR_ITER")
-_ASSERTION: Final = _opcodes("LOAD_ASSERTION_ERROR")
-_CALLS: Final = _opcodes("CALL", but="CALL_INTRINSIC")
+_LOOPS: Final = numbers_of(opcodes.LOOPS)
+_ASSERTION: Final = numbers_of(opcodes.ASSERTIONS)
+_CALLS: Final = numbers_of(opcodes.CALLS)
 
 
 def origin_of(code: CodeType) -> tuple[str, str, int]:
@@ -56,8 +35,8 @@ def code_objects(code: CodeType) -> Iterator[CodeType]:
             yield from code_objects(constant)
 
 
-def _has(code: CodeType, opcodes: frozenset[int]) -> bool:
-    return not opcodes.isdisjoint(code.co_code[::2])
+def _has(code: CodeType, numbers: frozenset[int]) -> bool:
+    return not numbers.isdisjoint(code.co_code[::2])
 
 
 def has_truth_jump(code: CodeType, *, nested: bool = False) -> bool:
@@ -100,11 +79,11 @@ def has_subscript(code: CodeType) -> bool:
 
 def calls_a_variable(code: CodeType) -> bool:
     """Return whether ``code`` may call a local or a free variable: one is loaded next to a NULL."""
-    opcodes = code.co_code[::2]
+    numbers = code.co_code[::2]
     return any(
-        {opcodes[index - 1], opcodes[index + 1]} & _LOADS
-        for index in range(1, len(opcodes) - 1)
-        if opcodes[index] == _PUSH_NULL
+        {numbers[index - 1], numbers[index + 1]} & _LOADS
+        for index in range(1, len(numbers) - 1)
+        if numbers[index] in _NULLS
     )
 
 

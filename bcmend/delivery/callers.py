@@ -19,7 +19,9 @@ from typing import Any, Final
 
 import torch
 
+from bcmend.bytecode.opcodes import STARRED_CALLS
 from bcmend.delivery.numbered import Numbered
+from bcmend.knowledge.own_code import FILES_BEGIN
 
 #: A data-dependent level.
 UNKNOWN: Final = -1
@@ -27,9 +29,8 @@ UNKNOWN: Final = -1
 #: of Python's stack: 20 take 48 us. A level that counts further names a caller of the delivery.
 _MOST: Final = 20
 
-_OWN: Final = f"{Path(__file__).parent.parent}/"
 #: Its ``run`` and ``run_in_place`` are called from the frame that Dynamo entered.
-_BOUNDARY: Final = f"{_OWN}tracing/entry/boundary.py"
+_BOUNDARY: Final = f"{FILES_BEGIN}tracing/entry/boundary.py"
 _DYNAMO: Final = f"{Path(torch.__file__).parent / '_dynamo'}/"
 #: The outermost frame of a call of a module.
 _MODULE_CALL: Final = torch.nn.Module.__call__.__code__
@@ -38,7 +39,7 @@ StandIn = Callable[[Callable[[], Any]], Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
+class CallerFrame:
     """A frame, and the function that stands for it."""
 
     code: CodeType
@@ -60,7 +61,7 @@ class Caller:
 _TEMPLATE: Final = (lambda call: call()).__code__
 
 
-class Chain(list[Caller]):
+class Chain(list[CallerFrame]):
     """The callers of a record that were traced, innermost first."""
 
 
@@ -116,12 +117,12 @@ def call_as_entered(function: Callable[..., Any], arguments: tuple[Any, ...]) ->
         del failure, entry  # they hold this frame
 
 
-def _callers_around(frame: FrameType, count: int) -> list[Caller]:
-    found = (Caller(each.f_code, each.f_globals, _line_of(each)) for each in _around(frame))
+def _callers_around(frame: FrameType, count: int) -> list[CallerFrame]:
+    found = (CallerFrame(each.f_code, each.f_globals, _line_of(each)) for each in _around(frame))
     return list(islice(found, max(count, 0)))
 
 
-def _made_inside(callers: Sequence[Caller], call: Callable[[], Any]) -> Any:
+def _made_inside(callers: Sequence[CallerFrame], call: Callable[[], Any]) -> Any:
     for caller in callers:
         call = partial(caller.stand_in(), call)  # which has no frame of its own
     return call()
@@ -138,7 +139,7 @@ def _around(frame: FrameType | None) -> Iterator[FrameType]:
     is_entered = True
     while frame is not None:
         code, file = frame.f_code, frame.f_code.co_filename
-        if file.startswith(_OWN):
+        if file.startswith(FILES_BEGIN):
             is_entered = is_entered or _is_of_a_boundary(code)
         elif file.startswith(_DYNAMO):
             pass
@@ -171,5 +172,5 @@ def calls_in(code: CodeType) -> list[dis.Positions]:
     return [
         each.positions
         for each in dis.get_instructions(code)
-        if each.opname == "CALL_FUNCTION_EX" and each.positions and each.positions.lineno
+        if each.opname in STARRED_CALLS and each.positions and each.positions.lineno
     ]

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from types import CodeType, FunctionType, TracebackType
 from typing import Any, Final
 
+from bcmend.bytecode.decode import BEFORE_CALLS
+from bcmend.bytecode.opcodes import CALLS
 from bcmend.knowledge.interruptions import is_interruption
 
 _OWN: Final = __name__.partition(".")[0]
@@ -74,16 +76,14 @@ def _last_call(code: CodeType) -> int:
     Where an error comes out of a call, the traceback may name what makes it ready, or what follows.
     """
     instructions = list(dis.get_instructions(code))
-    calls = (at for at, each in enumerate(instructions) if each.opname in _CALLS)
+    calls = (at for at, each in enumerate(instructions) if each.opname in CALLS)
     last = max(calls, default=0)
-    while last and instructions[last - 1].opname in _BEFORE_CALLS:
+    while last and instructions[last - 1].opname in BEFORE_CALLS:
         last -= 1
     return instructions[last].offset
 
 
 _MAKING_TEXTS: Final = ("__str__", "__repr__", "__format__")
-_CALLS: Final = ("CALL", "CALL_KW", "CALL_FUNCTION_EX")
-_BEFORE_CALLS: Final = ("PRECALL", "KW_NAMES")
 
 
 def _functions_in(value: Any) -> Iterator[FunctionType]:

@@ -13,18 +13,18 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
+from bcmend import meta_keys
+
 #: Names for tensors and parameters without a history.
 _LEAF: Final = "leaf"
 _PARAMETER: Final = "parameter"
-#: Attribute of a fake tensor: the name of the history of another.
-_NAME: Final = "_bcmend_history"
 
 
 def name_of(example: Tensor) -> str | None:
     """Return the name of the history of a fake tensor; ``None`` if it requires no gradients."""
     if not example.requires_grad:
         return None
-    passed_on: str | None = getattr(example, _NAME, None)
+    passed_on: str | None = getattr(example, meta_keys.HISTORY, None)
     if passed_on is not None:
         return passed_on
     if example.grad_fn is not None:
@@ -36,7 +36,7 @@ def pass_on(example: Tensor, other: Tensor) -> None:
     """Have ``other`` show the history of ``example``."""
     name = name_of(example)
     if name is not None and example.grad_fn is not None:
-        setattr(other, _NAME, name)
+        setattr(other, meta_keys.HISTORY, name)
 
 
 def labeled(name: str, tensor: Tensor) -> Tensor:

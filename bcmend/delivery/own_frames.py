@@ -5,13 +5,10 @@ A shell calls the boundary, which calls the body or a record. To the user these 
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import TracebackType
-from typing import Final
 
 from bcmend.bytecode.names_used import origin_of
-
-_OWN: Final = f"{Path(__file__).parent.parent}/"
+from bcmend.knowledge.own_code import FILES_BEGIN
 
 
 def leave_out(error: BaseException) -> None:
@@ -35,7 +32,7 @@ def _behind_own(entry: TracebackType | None) -> TracebackType | None:
     """Return what comes behind the last frame of bcmend, which a record inside a graph has too."""
     found = entry
     while entry is not None:
-        if entry.tb_frame.f_code.co_filename.startswith(_OWN):
+        if entry.tb_frame.f_code.co_filename.startswith(FILES_BEGIN):
             found = entry.tb_next
         entry = entry.tb_next
     return found

@@ -12,7 +12,7 @@ import torch
 Settings = tuple[tuple[str, bool, str], ...]
 
 
-def under(settings: Settings, action: Callable[..., None], inputs: tuple[Any, ...]) -> None:
+def call_under(settings: Settings, action: Callable[..., None], inputs: tuple[Any, ...]) -> None:
     """Call ``action(*inputs)`` under ``settings``."""
     with ExitStack() as stack:
         for device, is_on, dtype in settings:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from types import CodeType, FunctionType, TracebackType
 from typing import Any, Final
 
+from bcmend.bytecode.opcodes import YIELDS
 from bcmend.delivery.numbered import Numbered
 
 #: Line, last line, column, column behind the end; -1 for what is not known.
@@ -26,7 +27,7 @@ Row = tuple[BaseException, int, "BaseException | None", "BaseException | None", 
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TracebackEntry:
     """One function that an exception went through, and where in it."""
 
     code: CodeType
@@ -45,7 +46,7 @@ def place_of(positions: dis.Positions | None) -> Place | None:
     return line, end, column, end_column
 
 
-class Route(list[Entry]):
+class Route(list[TracebackEntry]):
     """The entries of one exception, the outermost first."""
 
 
@@ -53,14 +54,14 @@ class Route(list[Entry]):
 ROUTES: Final[Numbered[Route]] = Numbered()
 
 
-def traceback_of(entries: Sequence[Entry]) -> TracebackType | None:
+def traceback_of(entries: Sequence[TracebackEntry]) -> TracebackType | None:
     """Return a traceback that shows ``entries``, the outermost first."""
     found = None
     for entry in reversed(entries):
         code = _standing_for(entry.code, entry.place)
         frame = FunctionType(code, entry.names)().gi_frame
         # Any instruction that is at the place of all.
-        at = next(i.offset for i in dis.get_instructions(code) if i.opname == "YIELD_VALUE")
+        at = next(i.offset for i in dis.get_instructions(code) if i.opname in YIELDS)
         found = TracebackType(found, frame, at, entry.place[0])
     return found
 

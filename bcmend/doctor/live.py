@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 
 from bcmend import releases
 from bcmend.liveness import loading, runner
-from bcmend.liveness.runner import Found, Ran, Seen
+from bcmend.liveness.runner import Ran, RunResult, Seen
 
 
-def check() -> Found | None:
+def check() -> RunResult | None:
     """Run all programs; ``None`` where bcmend does not work with the running torch.
 
     Raises ``BcmendError`` while anything is patched, or where torch lacks what is replaced.
@@ -20,7 +20,7 @@ def check() -> Found | None:
     return runner.run(loading.programs()) if releases.is_used() else None
 
 
-def lines(found: Found | None) -> Iterator[str]:
+def lines(found: RunResult | None) -> Iterator[str]:
     """Yield what was found, what is wrong first."""
     yield releases.sentence()
     if found is None:

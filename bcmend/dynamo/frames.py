@@ -24,6 +24,7 @@ import torch
 from bcmend.bytecode.decode import decode
 from bcmend.bytecode.instructions import Location, UnknownOpcode
 from bcmend.bytecode.line_table import checked, encode
+from bcmend.bytecode.opcodes import OPERAND_RETURNS
 from bcmend.dynamo import compat
 from bcmend.dynamo.slots import Slot
 from bcmend.knowledge.interruptions import entries
@@ -51,6 +52,11 @@ def remove_code(codes: Iterable[CodeType], mark: Any) -> None:
 def is_of_patched(code: CodeType) -> bool:
     """Return whether ``code`` itself counts as patched code."""
     return code in _OURS
+
+
+def mark_of(code: CodeType) -> Any:
+    """Return a mark of a function that has ``code``; ``None`` if that is no patched code."""
+    return next(iter(_OURS.get(code) or ()), None)
 
 
 def mark_over(tx: compat.Tracer) -> Any:
@@ -223,14 +229,13 @@ _FORGOTTEN: Final[deque[object]] = deque(maxlen=256)
 #: What the files of torch begin with.
 TORCH: Final = str(Path(torch.__file__).parent) + os.sep
 _PYTHON: Final = sysconfig.get_path("stdlib") + os.sep
-#: Where packages are installed.
-INSTALLED: Final = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
+_INSTALLED: Final = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
 
 
 def is_of_the_program(code: CodeType) -> bool:
     """Return whether code is neither of torch nor of Python's own library."""
     file = code.co_filename
-    is_of_python = file.startswith(_PYTHON) and not file.startswith(INSTALLED)
+    is_of_python = file.startswith(_PYTHON) and not file.startswith(_INSTALLED)
     return not (is_of_python or file.startswith((TORCH, "<frozen ")))
 
 
@@ -317,7 +322,7 @@ def drains_for_the_caller(tx: compat.Tracer) -> bool:
 
     In eager execution it has not run by then.
     """
-    returns = tx.output.root_tx.current_instruction.opname == "RETURN_VALUE"
+    returns = tx.output.root_tx.current_instruction.opname in OPERAND_RETURNS
     return returns or bool(tx.output.current_tracer.is_reconstructing_generator)
 
 

@@ -20,10 +20,11 @@ from typing import Any, Final, TypeVar
 
 import torch
 
+from bcmend import meta_keys
 from bcmend.dynamo import compat, frames
 from bcmend.dynamo.models import methods, objects
 from bcmend.dynamo.operators import FUNCTIONS, KERNELS, OPERATORS, table
-from bcmend.dynamo.operators import Row as Row
+from bcmend.dynamo.operators import TableEntry as TableEntry
 from bcmend.errors import MissingInTorch
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -100,7 +101,7 @@ class Hook:
                 return function(inner, *arguments, **keywords)
             return inner(*arguments, **keywords)
 
-        setattr(hooked, _INNER, inner)
+        setattr(hooked, meta_keys.INNER, inner)
         return hooked
 
 
@@ -109,8 +110,8 @@ _INNER: Final = "_bcmend_inner"  # attribute of a hooked function: the next one 
 
 def original(function: Any) -> Any:
     """Return the function of torch behind a chain of hooks."""
-    while hasattr(function, _INNER):
-        function = getattr(function, _INNER)
+    while hasattr(function, meta_keys.INNER):
+        function = getattr(function, meta_keys.INNER)
     return function
 
 
@@ -141,7 +142,7 @@ class Registry:
     """
 
     hooks: list[Hook] = field(default_factory=list)
-    rows: list[Row] = field(default_factory=list)
+    rows: list[TableEntry] = field(default_factory=list)
     depth: int = 0
     before: list[Callable[[], None]] = field(default_factory=list)
     subclasses: dict[type, type] = field(default_factory=dict)
@@ -297,7 +298,7 @@ def _exchange(
     return functools.partial(write, key, before)
 
 
-def _put_row(row: Row) -> Callable[[], None]:
+def _put_row(row: TableEntry) -> Callable[[], None]:
     """Put a row into its table; return what takes it out again."""
     rows = table(row.table)
     before = rows.get(row.key, _ABSENT)
@@ -345,7 +346,7 @@ def row(key: Any, purpose: str) -> Callable[[Function], Function]:
 
             return handle
 
-        REGISTRY.rows.append(Row(FUNCTIONS, key, purpose, make, function.__module__))
+        REGISTRY.rows.append(TableEntry(FUNCTIONS, key, purpose, make, function.__module__))
         return function
 
     return declare
@@ -355,7 +356,7 @@ def operator(name: str, purpose: str) -> Callable[[type], type]:
     """Declare Dynamo's model of an operator of bcmend."""
 
     def declare(model: type) -> type:
-        REGISTRY.rows.append(Row(OPERATORS, name, purpose, lambda before: model, __name__))
+        REGISTRY.rows.append(TableEntry(OPERATORS, name, purpose, lambda before: model, __name__))
         return model
 
     return declare
@@ -370,7 +371,9 @@ def kernel(
         def make(before: Any) -> Any:
             return functools.partial(function, before)
 
-        REGISTRY.rows.append(Row(KERNELS, (operator, key), purpose, make, function.__module__))
+        REGISTRY.rows.append(
+            TableEntry(KERNELS, (operator, key), purpose, make, function.__module__)
+        )
         return function
 
     return declare

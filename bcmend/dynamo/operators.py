@@ -17,7 +17,7 @@ KERNELS: Final = "kernels"
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TableEntry:
     """One entry of a table of Dynamo's; ``make`` gets the present one or ``None``.
 
     ``module`` is the one of bcmend that declares it.

@@ -11,11 +11,11 @@ from bcmend.dynamo import compat
 T = TypeVar("T")
 
 
-def run(function: Callable[..., T], *arguments: Any) -> T:
-    """Return ``function(*arguments)``, of which nothing is compiled."""
+def run(function: Callable[..., T], /, *arguments: Any, **named: Any) -> T:
+    """Call a function; nothing that it calls is compiled."""
     callback = compat.set_eval_frame(None)
     try:
-        return function(*arguments)
+        return function(*arguments, **named)
     finally:
         compat.set_eval_frame(callback)
 

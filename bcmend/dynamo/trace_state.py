@@ -78,7 +78,7 @@ def _guard_what_was_computed(tx: compat.Tracer) -> None:
         objects.guard_computed([held, stored], effects)
 
 
-def begin(tx: compat.Tracer) -> None:
+def put_hooks_in_place(tx: compat.Tracer) -> None:
     """Put the hooks in place for a trace that has come to patched code."""
     output = tx.output
     if _STATE.peek(output) is not None or frames.is_left_alone(output.root_tx.f_code):
@@ -96,7 +96,7 @@ def begin(tx: compat.Tracer) -> None:
     compat.InstructionTranslatorBase, methods.RUN, "the beginning of a frame", gate=hooks.first
 )
 def _run(inner: Any, tx: compat.Tracer) -> Any:
-    begin(tx)
+    put_hooks_in_place(tx)
     is_root = tx is tx.output.root_tx  # of which the output forgets when it ends
     try:
         return inner(tx)

@@ -139,7 +139,8 @@ _TOTAL: Final = """
     as_strided_scatter im2col col2im upsample_nearest1d upsample_nearest2d upsample_bilinear2d
     avg_pool2d max_pool2d_with_indices adaptive_avg_pool2d _adaptive_avg_pool2d outer cross
     cdist _unsafe_view reshape view_as_real view_as_complex complex polar isin bucketize
-    searchsorted glu
+    searchsorted glu unsafe_split unsafe_split_with_sizes unsafe_chunk transpose_ t_ squeeze_
+    unsqueeze_
 """
 
 
@@ -278,7 +279,7 @@ def declare(operator: Any, facts: EffectFacts) -> None:
     _LASTING[operator] = facts
 
 
-def of(target: Any) -> EffectFacts:
+def facts_of_target(target: Any) -> EffectFacts:
     """Return the facts about an operator, a function, or the name of a method of tensors."""
     if type(target).__hash__ is None:
         return UNKNOWN
@@ -295,7 +296,11 @@ def of(target: Any) -> EffectFacts:
 
 def _facts(target: Any) -> EffectFacts:
     if isinstance(target, str):
-        return of(getattr(torch.Tensor, target)) if hasattr(torch.Tensor, target) else UNKNOWN
+        return (
+            facts_of_target(getattr(torch.Tensor, target))
+            if hasattr(torch.Tensor, target)
+            else UNKNOWN
+        )
     if target in _FUNCTIONS:
         return _FUNCTIONS[target]
     overloads = targets.overloads_of(target)
@@ -305,7 +310,7 @@ def _facts(target: Any) -> EffectFacts:
         return _of_python(target)
     wrapped = targets.wrapped_by(target)
     if wrapped is not None:
-        return of(wrapped)
+        return facts_of_target(wrapped)
     if targets.is_quiet(target):
         return EffectFacts(is_collective=_is_of_distributed(target))
     return UNKNOWN
@@ -374,7 +379,7 @@ def _writes(overload: Any, *, is_exact: bool) -> bool:
 
 def _of_python(function: Any) -> EffectFacts:
     """Return what the operators may do that a function of torch's may call."""
-    known = (of(each) for each in {*targets.called_by(function)})
+    known = (facts_of_target(each) for each in {*targets.called_by(function)})
     called = [each for each in known if each is not UNKNOWN]
     return EffectFacts(
         is_random=any(each.is_random for each in called),

@@ -18,7 +18,7 @@ def is_interruption(error: BaseException) -> bool:
     while at is not None:
         entry = at.__traceback__
         if entry is not None and entry.tb_next is not None:
-            handlers = set(map(code_of, _handlers()))
+            handlers = set(map(code_run_first, _handlers()))
             if any(each.tb_frame.f_code in handlers for each in entries(entry)):
                 return True
         at = at.__cause__ or at.__context__
@@ -32,7 +32,7 @@ def entries(traceback: TracebackType | None) -> Iterator[TracebackType]:
         traceback = traceback.tb_next
 
 
-def code_of(function: object) -> CodeType | None:
+def code_run_first(function: object) -> CodeType | None:
     """Return the code that a call of ``function`` runs first; ``None`` if that is no Python."""
     while isinstance(function, partial):
         function = function.func

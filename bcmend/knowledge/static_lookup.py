@@ -13,6 +13,9 @@ from collections.abc import Callable, Iterator, Mapping
 from types import CodeType, FunctionType, GetSetDescriptorType, MemberDescriptorType, ModuleType
 from typing import Any, Final, TypeGuard, TypeVar
 
+from bcmend.bytecode.decode import numbers_of
+from bcmend.bytecode.opcodes import MODULE_IMPORTS
+
 Kind = TypeVar("Kind")
 
 #: Returns the class and its bases, in method resolution order.
@@ -22,7 +25,7 @@ namespace: Final[Callable[[type], Mapping[str, object]]] = type.__dict__["__dict
 #: Returns the `__qualname__` of the class, whatever its metaclass makes of that attribute.
 qualified_name: Final[Callable[[type], str]] = type.__dict__["__qualname__"].__get__
 
-_IMPORT_NAME: Final = dis.opmap["IMPORT_NAME"]
+(_IMPORT_NAME,) = numbers_of(MODULE_IMPORTS)
 _EXTENDED_ARG: Final = dis.EXTENDED_ARG
 
 # Functions that take the name of an attribute as text.

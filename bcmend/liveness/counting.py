@@ -22,7 +22,7 @@ _EXCHANGED: Final = ("hooks", "watches", "rows", "subclasses", "caches")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Subject:
+class CallTarget:
     """What torch has to call: a hook, a row of a table, or a handler of a method of tensors."""
 
     target: str
@@ -46,8 +46,8 @@ class Calls:
             such as "TensorVariable.call_method:tolist".
     """
 
-    subjects: list[Subject] = field(default_factory=list)
-    called: set[Subject] = field(default_factory=set)
+    subjects: list[CallTarget] = field(default_factory=list)
+    called: set[CallTarget] = field(default_factory=set)
     about: set[str] = field(default_factory=set)
 
     def begin(self) -> None:
@@ -57,11 +57,11 @@ class Calls:
 
     def noting(self, target: str, purpose: str, function: Callable[..., Any]) -> Any:
         """Return a function that notes its calls."""
-        subject = Subject(target, purpose)
+        subject = CallTarget(target, purpose)
         self.subjects.append(subject)
         return self._noting(subject, function)
 
-    def _noting(self, subject: Subject, function: Callable[..., Any]) -> Any:
+    def _noting(self, subject: CallTarget, function: Callable[..., Any]) -> Any:
         @wraps(function)
         def noted(*arguments: Any, **keywords: Any) -> Any:
             self.called.add(subject)
@@ -84,9 +84,9 @@ class Calls:
 
         return noted
 
-    def row(self, row: hooks.Row) -> hooks.Row:
+    def row(self, row: hooks.TableEntry) -> hooks.TableEntry:
         """Return a row of a table whose entry notes its calls."""
-        subject = Subject(row.target, row.purpose)
+        subject = CallTarget(row.target, row.purpose)
         self.subjects.append(subject)
 
         def make(before: Any) -> Any:

@@ -18,7 +18,7 @@ import torch
 import bcmend
 from bcmend.errors import UntestedTorch
 from bcmend.liveness import counting
-from bcmend.liveness.counting import Calls, Subject
+from bcmend.liveness.counting import Calls, CallTarget
 from bcmend.liveness.outcome import Plain, outcome_of
 from bcmend.liveness.program import Program
 
@@ -59,7 +59,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class RunResult:
     """What all programs have shown."""
 
     ran: tuple[Ran, ...]
@@ -71,13 +71,13 @@ class Found:
         return all(each.is_right for each in self.ran) and all(each.programs for each in self.seen)
 
 
-def run(programs: Sequence[Program]) -> Found:
+def run(programs: Sequence[Program]) -> RunResult:
     """Run programs one after another.
 
     Raises ``BcmendError`` while anything is patched.
     """
     ran: list[Ran] = []
-    seen: dict[Subject, list[str]] = {}
+    seen: dict[CallTarget, list[str]] = {}
     with counting.counted() as calls, _without_traces():
         for program in programs:
             ran.append(_run(program, calls))
@@ -86,22 +86,24 @@ def run(programs: Sequence[Program]) -> Found:
                 if subject in calls.called and program.claims(subject.target, subject.purpose):
                     names.append(program.name)
     found = [Seen(each.target, each.purpose, tuple(names)) for each, names in seen.items()]
-    return Found(tuple(ran), tuple(sorted(found, key=lambda each: (each.target, each.purpose))))
+    return RunResult(tuple(ran), tuple(sorted(found, key=lambda each: (each.target, each.purpose))))
 
 
 @contextmanager
 def _without_traces() -> Iterator[None]:
     """Leave the generators of random numbers as they were, and nothing compiled or logged."""
     states = torch.get_rng_state(), random.getstate(), numpy.random.get_state()
-    dynamo = logging.getLogger("torch._dynamo")
-    level = dynamo.level
-    dynamo.setLevel(logging.CRITICAL)
+    loggers = [logging.getLogger(name) for name in ("torch._dynamo", "bcmend")]
+    levels = [each.level for each in loggers]
+    for each in loggers:
+        each.setLevel(logging.CRITICAL)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UntestedTorch)
             yield
     finally:
-        dynamo.setLevel(level)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
         torch.compiler.reset()
         torch.set_rng_state(states[0])
         random.setstate(states[1])

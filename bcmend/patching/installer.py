@@ -25,8 +25,8 @@ from bcmend.patching.table import KINDS, TABLE, Patched
 from bcmend.policy import Policy
 from bcmend.rewrite.mended import Context, Mended
 from bcmend.rewrite.pipeline import may_have_sites, mend
-from bcmend.rewrite.sites.plan import Refusal
-from bcmend.tracing.entry import namespace, primitives
+from bcmend.rewrite.sites.plan import SiteRefusal
+from bcmend.tracing.entry import primitive_namespace, primitives
 from bcmend.tracing.search import log
 from bcmend.tracing.sites import body_states, site_table
 
@@ -64,7 +64,7 @@ def install(
         return changed
 
 
-def begin_anew(functions: Iterable[FunctionType]) -> None:
+def forget_unreached(functions: Iterable[FunctionType]) -> None:
     """Forget what traces found at the code of functions that no patched object reaches by now.
 
     Else an object that was unpatched would be patched with the sites off that one use of it had
@@ -76,7 +76,8 @@ def begin_anew(functions: Iterable[FunctionType]) -> None:
         site_table.forget(codes, TABLE.codes_in_use)
         log.forget(codes)
         frames.take_up_again()
-        body_states.begin_anew(each.body for each in TABLE.analyses_of(fresh) if each.is_written)
+        site_table.take_up_again()
+        body_states.assume_anew(each.body for each in TABLE.analyses_of(fresh) if each.is_written)
 
 
 def watch(owner: int, target: object) -> None:
@@ -161,7 +162,7 @@ def _forget(key: int) -> None:
 #: What mended code reads of the globals of its module. It stays there: a frame that has begun with
 #: mended code reads it after the function has its original code again.
 _GLOBALS: Final[dict[str, object]] = {
-    NAMESPACE: namespace,
+    NAMESPACE: primitive_namespace,
     TRACING: primitives.entered,
     CALLBACK: compat.get_eval_frame_callback,
     COMPILER: torch.compiler,
@@ -219,7 +220,7 @@ def note_mended(function: FunctionType, policy: Policy, mended: Mended) -> None:
 def _register(mended: Mended, policy: Policy) -> None:
     """Put the sites into the site table."""
     for code, site in mended.sites:
-        if isinstance(site.decision, Refusal):
+        if isinstance(site.decision, SiteRefusal):
             continue
         live = site_table.LiveSite(site.name, site.kind, code, policy)
         known = site_table.find(site.name)

@@ -9,9 +9,9 @@ from dataclasses import replace
 from types import CodeType, FunctionType
 from typing import Final
 
-from bcmend.bytecode.decode import decode
+from bcmend.bytecode.decode import canonical_name, decode
 from bcmend.bytecode.names_used import code_objects
-from bcmend.bytecode.opcodes import row
+from bcmend.bytecode.opcodes import CALLS, DISCARDS, OPERAND_RETURNS, row
 from bcmend.names import SPLIT
 from bcmend.patching import site_records
 from bcmend.patching.installer import (
@@ -26,7 +26,7 @@ from bcmend.patching.subject import SUSPENDING
 from bcmend.patching.table import TABLE, Patched, touches
 from bcmend.policy import Policy
 from bcmend.rewrite.mended import Mended
-from bcmend.rewrite.sites.plan import BranchLowering, Refusal
+from bcmend.rewrite.sites.plan import BranchLowering, SiteRefusal
 from bcmend.tracing.search.assumptions import Claim, Finding, assume_again
 from bcmend.tracing.search.falsified import weaken
 from bcmend.tracing.sites import body_states, site_table
@@ -159,13 +159,13 @@ def _jumps_at(code: CodeType, stop: Stop) -> set[int]:
 
 def _note_call(code: CodeType, stop: Stop) -> bool:
     """Note a call that may write, its result dropped or returned; return whether it is new."""
-    if not stop.opname.startswith("CALL"):
+    if stop.opname not in CALLS:
         return False
     calls = {
         one.offset
         for one, other in itertools.pairwise(decode(code).instructions)
-        if one.op.startswith("CALL")
-        and other.op in ("POP_TOP", "RETURN_VALUE")
+        if one.op in CALLS
+        and other.op in DISCARDS | OPERAND_RETURNS
         and one.location == stop.position
     }
     return TABLE.note(Claim.WRITES_NOTHING, code, calls)
@@ -174,8 +174,7 @@ def _note_call(code: CodeType, stop: Stop) -> bool:
 def _reads_at(code: CodeType, stop: Stop) -> set[int]:
     """Return the offsets of the instructions that a frame may have stopped at."""
     here = [each for each in decode(code).instructions if each.location == stop.position]
-    name = stop.opname.replace("FORWARD_", "").replace("BACKWARD_", "").replace("PRECALL", "CALL")
-    found = [each for each in here if each.op == name]
+    found = [each for each in here if each.op == canonical_name(stop.opname)]
     # Dynamo takes a jump on None apart, into a comparison and a jump on its truth.
     found = found or [each for each in here if each.target is not None] or here[-1:]
     return {each.offset for each in found}
@@ -259,7 +258,7 @@ def _forms(mended: Mended) -> int:
     return sum(
         len(site.decision.alternatives) if isinstance(site.decision, BranchLowering) else 1
         for _, site in mended.sites
-        if not isinstance(site.decision, Refusal)
+        if not isinstance(site.decision, SiteRefusal)
     )
 
 

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import itertools
+import platform
 from collections.abc import Iterable, Sequence
+from importlib import import_module
 from types import CodeType, FunctionType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
 
 from bcmend.bytecode.names_used import code_objects
 from bcmend.names import SPLIT
 from bcmend.patching.installer import analysed
 from bcmend.patching.table import TABLE
-from bcmend.policy import Policy
+from bcmend.policy import DEFAULT, Policy
+from bcmend.reports.outcomes import Retrace, SiteRecord
 from bcmend.reports.search_report import FindingRecord, TraceRecord
-from bcmend.reports.site_report import Retrace, SiteRecord
-from bcmend.rewrite.sites.plan import Refusal, Site
+from bcmend.rewrite.sites.plan import Site, SiteRefusal
 from bcmend.tracing.search import log
-from bcmend.tracing.search.assumptions import Finding
+from bcmend.tracing.search.assumptions import Claim, Finding
 from bcmend.tracing.sites import site_table
+
+if TYPE_CHECKING:
+    from bcmend.reports.bytecode_pair import CodePair
 
 
 def site_records(functions: Sequence[FunctionType], policy: Policy) -> tuple[SiteRecord, ...]:
@@ -55,7 +63,7 @@ def _places(functions: Iterable[FunctionType]) -> set[tuple[str, int | None]]:
 def _record(code: CodeType, site: Site) -> SiteRecord:
     place = code.co_filename, site.line, code.co_qualname, site.offset
     live = site_table.find(site.name)
-    if isinstance(site.decision, Refusal):
+    if isinstance(site.decision, SiteRefusal):
         outcome = _Outcome("refused", None, site.decision.slug, site.decision.detail)
     else:
         outcome = _outcome_of(live)
@@ -88,10 +96,57 @@ def _outcome_of(live: site_table.LiveSite | None) -> _Outcome:
 def retraces(codes: Iterable[CodeType]) -> tuple[Retrace, ...]:
     """Return the traces that began at ``codes`` and were given up, those of each in order."""
     return tuple(
-        Retrace(each.file, each.line, each.function, each.reason)
+        Retrace(each.file, each.line, each.function, each.reason, _breaks_since(each))
         for each in log.traces(codes)
         if each.reason
     )
+
+
+def _breaks_since(trace: log.Trace) -> bool:
+    """Return whether a trace has led to graphs that may break where it stopped."""
+    return any(found.claim is Claim.WHOLE for found in trace.findings)
+
+
+def bytecode(functions: Iterable[FunctionType]) -> tuple[CodePair, ...]:
+    """Return the functions that were written anew for their sites, before and after."""
+    from bcmend.reports.bytecode_pair import pairs_of  # which few need
+
+    found = [TABLE.of(each) for each in functions]
+    written = [each for each in found if each is not None and each.mended.has_lowerings]
+    pairs = (pairs_of(each.original, each.mended.body) for each in written)
+    return tuple(itertools.chain.from_iterable(pairs))
+
+
+class Circumstances(NamedTuple):
+    """What a report says of where it was made, in the order of the fields of a ``Report``."""
+
+    versions: tuple[tuple[str, str], ...]
+    policy: str
+    packages: tuple[str, ...]
+
+
+def circumstances(functions: Iterable[FunctionType], policy: Policy) -> Circumstances:
+    """Return versions, policy and installed packages of functions, of which some are patched."""
+    from bcmend.reports.places import package_of
+
+    patched = [found for each in functions if (found := TABLE.of(each)) is not None]
+    policies = dict.fromkeys(each.policy for each in patched) or {policy: None}
+    versions = (
+        ("bcmend", import_module("bcmend").__version__),
+        ("torch", str(torch.__version__)),
+        ("Python", platform.python_version()),
+    )
+    packages = {package_of(each.original.co_filename) for each in patched}
+    chosen = "; ".join(filter(None, map(_choices, policies)))
+    return Circumstances(versions, chosen, tuple(sorted(filter(None, packages))))
+
+
+def _choices(policy: Policy) -> str:
+    """Return what of a policy is not the default, as a call; empty where all is."""
+    names = policy.__dataclass_fields__
+    own = {name: getattr(policy, name) for name in names}
+    changed = [f"{name}={each!r}" for name, each in own.items() if each != getattr(DEFAULT, name)]
+    return f"Policy({', '.join(changed)})" if changed else ""
 
 
 def traces(codes: Iterable[CodeType]) -> tuple[TraceRecord, ...]:

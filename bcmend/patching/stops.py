@@ -324,7 +324,7 @@ def _note_stop(code: CodeType, error: BaseException, seconds: float = 0.0) -> Fi
     from bcmend.tracing.search.assumptions import Claim, Finding
     from bcmend.tracing.sites import body_states
 
-    trace = log.note(code, error, seconds)
+    trace = log.note_error(code, error, seconds)
     reason = trace.reason
     _LOG.info("Dynamo stops at %s:%s (%s): the code is mended", trace.file, trace.line, reason)
     found = Finding(Claim.CAPTURED, body_states.state_of(code), evidence=reason)

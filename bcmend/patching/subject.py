@@ -34,11 +34,19 @@ def module_classes() -> list[type]:
 
 
 def uncompiled(obj: object) -> object:
-    """Return the module in one that `torch.compile` made; anything else unchanged."""
+    """Return the module or function in what `torch.compile` made; anything else unchanged."""
     compiled = _torch_classes("_dynamo.eval_frame", "OptimizedModule")
-    while _derives(type(obj), compiled):
-        obj = dictionary(obj)["_modules"]["_orig_mod"]
-    return obj
+    while True:
+        if _derives(type(obj), compiled):
+            obj = dictionary(obj)["_modules"]["_orig_mod"]
+        elif is_a(obj, FunctionType) and _COMPILED in obj.__dict__:
+            obj = obj.__dict__[_COMPILED]
+        else:
+            return obj
+
+
+#: What a function that ``torch.compile`` has made names the one that it was given by.
+_COMPILED: Final = "_torchdynamo_orig_callable"
 
 
 def path_of(obj: object) -> str:

@@ -190,7 +190,7 @@ class Table:
 
     def may_have(self, code: CodeType, key: str) -> bool:
         """Return whether no other code of a patched function has the site of a key."""
-        known = site_table.code_of(key)
+        known = site_table.code_with_site(key)
         return known is None or known is code or id(known) not in self.codes_in_use()
 
     def on_stack(self, stops: Iterable[Stop]) -> list[Patched]:

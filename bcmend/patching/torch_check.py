@@ -18,7 +18,7 @@ from bcmend.dynamo.contract.recorded import Facts, Release
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ComparisonResult:
     """What became of the comparison.
 
     Attributes:
@@ -84,10 +84,10 @@ def _said(error: Exception) -> str:
     return f"what bcmend reads of it ({text})"
 
 
-def compared(release: Release) -> Finding:
+def compared(release: Release) -> ComparisonResult:
     """Return how the running torch differs from a release; nothing changes by that."""
     if lacking := missing():
-        return Finding(lacking, {}, release, lacking)
+        return ComparisonResult(lacking, {}, release, lacking)
     from bcmend.dynamo.contract import groups
 
     by_group = {
@@ -95,7 +95,7 @@ def compared(release: Release) -> Finding:
         for group, concerning in groups.concerned(differences(release)).items()
     }
     core = dict.fromkeys((*by_group.pop(groups.CORE, ()), *_missing()))
-    return Finding(tuple(core), by_group, release)
+    return ComparisonResult(tuple(core), by_group, release)
 
 
 def differences(release: Release) -> list[Difference]:
@@ -134,10 +134,10 @@ def described() -> Facts:
 def declare_hooks() -> None:
     """Import everything that declares a hook."""
     from bcmend.patching import retrace, stops  # noqa: F401
-    from bcmend.tracing.entry import namespace  # noqa: F401
+    from bcmend.tracing.entry import primitive_namespace  # noqa: F401
 
 
-def set_aside(finding: Finding) -> None:
+def set_aside(finding: ComparisonResult) -> None:
     """Have the hooks of the groups that differ refuse an arm, and do nothing else."""
     from bcmend.dynamo.contract import aside, groups
     from bcmend.tracing.speculation import unknown_models

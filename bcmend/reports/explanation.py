@@ -6,10 +6,11 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from html import escape
-from pathlib import Path
 from typing import Final
 
-from bcmend.reports.site_report import aligned, plural
+from bcmend.reports import page
+from bcmend.reports.places import shown_place
+from bcmend.reports.texts import aligned, plural
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +153,8 @@ def _figures(found: Explanation) -> Iterator[tuple[str, str, str]]:
         ("operators captured", [f"{side.operators}" for side in sides]),
         ("operators inside graphs", [_percent(side.share) for side in sides]),
         ("graphs of a second call", [f"{side.recompiled}" for side in sides]),
-        ("first call / eager call", [f"{side.first:.3g}" for side in sides]),
-        ("later call / eager call", [f"{side.later:.3g}" for side in sides]),
+        ("first call / eager call", [_ratio(side.first) for side in sides]),
+        ("later call / eager call", [_ratio(side.later) for side in sides]),
     ):
         yield label, texts[0], texts[1]
 
@@ -172,12 +173,10 @@ def _notes(found: Explanation) -> Iterator[str]:
         yield "made in this process: what was compiled in it is compiled anew when it is called"
 
 
-def _place_of(cause: Cause) -> str:
-    """Return file and line of a cause, and the submodules in which it is."""
-    line = "?" if cause.line is None else cause.line
+def _modules_of(cause: Cause) -> str:
+    """Return the submodules in which a cause is, the first of them if they are many."""
     named = [each or "the object itself" for each in cause.modules]
-    shown = ", ".join([*named[:_SHOWN], *["..."] * (len(named) > _SHOWN)])
-    return f"{cause.file}:{line}  {cause.function}{f'  in {shown}' if shown else ''}"
+    return ", ".join([*named[:_SHOWN], *["..."] * (len(named) > _SHOWN)])
 
 
 _SHOWN: Final = 4  # of the submodules
@@ -192,7 +191,12 @@ def _reason_of(cause: Cause) -> str:
 
 def _treatment_of(treatment: Treatment) -> str:
     """Return what was made of a site, without the hint."""
-    return f"{treatment.kind} {treatment.status}: {treatment.how}".removesuffix(": ")
+    status = page.named(treatment.status)
+    return f"{treatment.kind} {status}: {treatment.how}".removesuffix(": ")
+
+
+def _ratio(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _percent(share: float | None) -> str:
@@ -200,7 +204,8 @@ def _percent(share: float | None) -> str:
 
 
 def _lines_of(number: int, cause: Cause) -> Iterator[str]:
-    yield f"{number}. {_place_of(cause)}".replace(cause.file, Path(cause.file).name, 1)
+    place = f"{shown_place(cause.file, cause.line)}  {cause.function}"
+    yield f"{number}. {place}{'  in ' * bool(cause.modules)}{_modules_of(cause)}"
     if cause.source:
         yield f"   | {cause.source}"
     yield f"   {_reason_of(cause)}"
@@ -214,58 +219,48 @@ def _lines_of(number: int, cause: Cause) -> Iterator[str]:
         yield f"   bcmend: {cause.outcome}"
 
 
-# A page, which follows the colours that the reader's system has
-
-_STYLE: Final = """
-:root { color-scheme: light dark; --line: #8884; --mended: light-dark(#1a7f37, #57c46f);
-        --refused: light-dark(#9a6700, #e0a83c); --withdrawn: light-dark(#cf222e, #ff7b72) }
-body { background: light-dark(#fff, #14171c); color: light-dark(#1b1f24, #e3e7ec);
-       font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 60rem; padding: 0 1rem }
-h1 { font-size: 1.4rem } h2 { font-size: 1rem; margin: 0; overflow-wrap: anywhere }
-table { border-collapse: collapse }
-th, td { border-bottom: 1px solid var(--line); padding: .3rem 1rem .3rem 0; text-align: left }
-td + td, th + th { font-variant-numeric: tabular-nums; text-align: right }
-article { border-left: 3px solid var(--line); margin: 1.2rem 0; padding: .1rem 0 .1rem 1rem }
-article p { margin: .3rem 0 }
-pre { background: #8881; margin: .4rem 0; overflow-x: auto; padding: .4rem .6rem }
-small { opacity: .8 }
-.mended { color: var(--mended) } .refused, .planned { color: var(--refused) }
-.withdrawn, .stays { color: var(--withdrawn) }
-"""
+# The page
 
 
 def _page(found: Explanation) -> str:
-    """Return the page of an explanation."""
-    title = escape(f"bcmend: {found.subject}")
+    return page.page(f"bcmend: {found.subject}", _body(found))
+
+
+def _body(found: Explanation) -> Iterator[str]:
     rows = "".join(
         f"<tr><td>{escape(label)}</td><td>{escape(stock)}</td><td>{escape(mended)}</td></tr>"
         for label, stock, mended in _figures(found)
     )
-    causes = "\n".join(map(_cause, found.causes))
-    remarks = "".join(f"<p><small>{escape(note)}</small></p>" for note in _notes(found))
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width">'
-        f"<title>{title}</title><style>{_STYLE}</style></head>\n<body>"
-        f"<h1>{title}</h1>\n<p>torch {escape(found.torch)}</p>\n"
-        f"{causes or '<p>torch captures it in one piece: there is nothing to mend</p>'}\n"
-        f"<table><thead><tr><th></th><th>stock</th><th>mended</th></tr></thead>"
-        f"<tbody>{rows}</tbody></table>\n{remarks}</body></html>\n"
+    yield (
+        "<table class=figures><thead><tr><th></th><th>stock</th><th>mended</th></tr></thead>"
+        f"<tbody>{rows}</tbody></table>"
     )
+    yield "".join(f"<p><small>{escape(note)}</small></p>" for note in _notes(found))
+    yield page.facts([("versions", f"torch {found.torch}")])
+    yield page.legend(each.status for cause in found.causes for each in cause.treatments)
+    if not found.causes:
+        yield "<p>torch captures it in one piece: there is nothing to mend</p>"
+        return
+    yield "<h2>Where graphs break</h2>"
+    yield from map(_cause, found.causes)
 
 
 def _cause(cause: Cause) -> str:
-    parts = [f"<h2>{escape(_place_of(cause))}</h2>"]
-    if cause.source:
-        parts.append(f"<pre>{escape(cause.source)}</pre>")
-    parts.append(f"<p>{escape(_reason_of(cause))}</p>")
+    modules = f' <span class="soft">in {escape(_modules_of(cause))}</span>' if cause.modules else ""
+    place = f'<span class="place">{escape(shown_place(cause.file, cause.line))}</span>'
+    parts = [
+        f"<h3>{place} <code>{escape(cause.function)}</code>{modules}</h3>",
+        page.written(cause.source),
+        f"<p>{escape(_reason_of(cause))}</p>",
+    ]
     if cause.explanation:
-        parts.append(f"<p><small>{escape(cause.explanation)}</small></p>")
+        parts.append(f"<p><small>{page.prose(cause.explanation)}</small></p>")
     for each in cause.treatments:
-        said = f'<span class="{escape(each.status)}">{escape(_treatment_of(each))}</span>'
-        hint = f"<br><small>{escape(each.hint)}</small>" if each.hint else ""
-        parts.append(f"<p>{said}{hint}<br><small>{escape(each.site)}</small></p>")
+        said = page.coloured(each.status, _treatment_of(each))
+        hint = f"<p><small>What to do: {page.prose(each.hint)}</small></p>" if each.hint else ""
+        name = f'<small class="name">{escape(each.site)}</small>'
+        parts.append(f'<div class="head why">{said}{name}</div>{hint}')
     if not cause.treatments:
-        kind = "stays" if cause.mended else "mended"
-        parts.append(f'<p class="{kind}">{escape(cause.outcome)}</p>')
+        kind = "breaks" if cause.mended else "mended"
+        parts.append(f"<p>{page.coloured(kind, cause.outcome)}</p>")
     return f"<article>{''.join(parts)}</article>"

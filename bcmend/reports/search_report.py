@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from operator import attrgetter
 from pathlib import Path
 
-from bcmend.reports.site_report import aligned, plural
+from bcmend.reports.texts import aligned, plural
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,92 +2,48 @@
 
 from __future__ import annotations
 
-import html
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from html import escape
 from typing import TYPE_CHECKING, Final
 
 from bcmend.reasons import REASONS, Reason
+from bcmend.reports.outcomes import Retrace, SiteRecord, counted, times
+from bcmend.reports.page import LEGEND, counts, facts, legend, named, page
+from bcmend.reports.places import shown_path, shown_place, source_line
+from bcmend.reports.texts import aligned, plural, rich_table
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from bcmend.reports.bytecode_pair import CodePair
+
 _STATUSES: Final = ("mended", "planned", "refused", "withdrawn")
-_COLORS: Final = {"mended": "green", "planned": "cyan", "refused": "yellow", "withdrawn": "red"}
-_COLUMNS: Final = ("status", "kind", "line", "function", "how or why")
-_HTML_COLUMNS: Final = ("where", "status", "kind", "function", "how or why")
+_COLUMNS: Final = ("status", "place", "kind", "function", "how or why")
 
-_HTML_STYLE: Final = """
-body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 72rem; padding: 0 1rem }
-table { border-collapse: collapse; width: 100% }
-th, td { border-bottom: 1px solid #8884; padding: .35rem .6rem; text-align: left;
-         vertical-align: top }
-.mended { color: #1a7f37 } .planned { color: #0969da }
-.refused { color: #9a6700 } .withdrawn { color: #cf222e }
-small { opacity: .75 }
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class SiteRecord:
-    """One place in the program where a graph break was found, and what became of it.
-
-    Attributes:
-        name: the name by which a policy can switch the site off.
-        file: the source file that the code object names.
-        line: the source line, or None where the code object has none.
-        function: the qualified name of the function.
-        offset: the offset of the site's instruction in the original bytecode, in bytes.
-        kind: "branch", "loop", "guard", "output" or another kind of site.
-        status: "mended", "refused", "withdrawn" or "planned".
-        lowering: what the site was rewritten to; None where it was not rewritten.
-        refusal: the slug of the reason why it was not rewritten; None where it was.
-        detail: anything more that is known of this very site, such as a compiler's message.
-        clone_bytes: of deferred output and checks, how many bytes of tensors each call copies
-            because they are changed later in it; None for other sites, or where it is not known.
-    """
-
-    name: str
-    file: str
-    line: int | None
-    function: str
-    offset: int
-    kind: str
-    status: str
-    lowering: str | None
-    refusal: str | None
-    detail: str = ""
-    clone_bytes: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Retrace:
-    """One trace that was given up, whereupon the code was traced again or run in plain Python.
-
-    Attributes:
-        file: the source file of the function in which it stopped.
-        line: the source line, or None where it is not known.
-        function: the qualified name of the function.
-        reason: what Dynamo or bcmend says of it, in one line.
-    """
-
-    file: str
-    line: int | None
-    function: str
-    reason: str
+#: Up to how many mended sites the text lists, unless it is to have all.
+_LISTED: Final = 30
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
     """Everything that was done to one object, with the sites in the order of file and line.
 
-    ``functions_reached`` counts the Python functions that it can reach, ``functions_changed`` those
-    of them that got new bytecode. ``waits`` says that none was analysed, since Dynamo has not
-    stopped in any. ``retraces`` lists the traces that were given up, each code object's in order;
-    the first of an object that waited is that in which Dynamo stopped.
+    Attributes:
+        subject: the name of the object.
+        sites: every site that is known.
+        functions_reached: how many Python functions the object can reach.
+        functions_changed: how many of them got new bytecode.
+        waits: whether none was analysed, since Dynamo has not stopped in any.
+        retraces: the traces that were given up, each code object's in order; the first of an object
+            that waited is that in which Dynamo stopped.
+        versions: names and versions of what the report depends on.
+        policy: what of the policy is not the default, as it is written; empty where all is.
+        packages: installed packages of which functions got new bytecode, with their versions.
+        bytecode: each function that got new bytecode for its sites, before and after; empty unless
+            it was asked for.
     """
 
     subject: str
@@ -96,6 +52,10 @@ class Report:
     functions_changed: int
     waits: bool = False
     retraces: tuple[Retrace, ...] = ()
+    versions: tuple[tuple[str, str], ...] = ()
+    policy: str = ""
+    packages: tuple[str, ...] = ()
+    bytecode: tuple[CodePair, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sites", tuple(sorted(self.sites, key=_position)))
@@ -110,6 +70,48 @@ class Report:
         """The sites that were left as they were."""
         return tuple(site for site in self.sites if site.status == "refused")
 
+    @property
+    def still_breaking(self) -> tuple[Retrace, ...]:
+        """The places, each once, at which graphs break since a trace has stopped, unmended.
+
+        Those at the line of a site are left out: the site says what became of it.
+        """
+        at_sites = {(site.file, site.line) for site in self.sites}
+        stops = dict.fromkeys(each for each in self.retraces if each.stays)
+        return tuple(each for each in stops if (each.file, each.line) not in at_sites)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many sites have each status; the four usual ones always, zero or not."""
+        found = Counter(site.status for site in self.sites)
+        return {status: found[status] for status in sorted({*_STATUSES, *found})}
+
+    @property
+    def summary(self) -> str:
+        """The numbers of sites and functions, in one line."""
+        if self.waits:
+            return (
+                f"{plural(self.functions_reached, 'function')} reached, none analysed: "
+                "Dynamo has not stopped in any (report(obj, ahead=True) analyses them)"
+            )
+        counts = [f"{count} {named(status)}" for status, count in self.counts.items() if count]
+        return (
+            f"{plural(len(self.sites), 'site')}{': ' if counts else ''}{', '.join(counts)}; "
+            f"{plural(self.functions_reached, 'function')} reached, "
+            f"{self.functions_changed} changed"
+        )
+
+    @property
+    def circumstances(self) -> tuple[tuple[str, str], ...]:
+        """Versions, policy and the packages that were changed: what each is, and its value."""
+        if not self.versions:
+            return ()
+        return (
+            ("versions", ", ".join(" ".join(each) for each in self.versions)),
+            ("policy", self.policy or "the default"),
+            ("changed packages", ", ".join(self.packages) or "none that is installed"),
+        )
+
     def to_dict(self) -> dict[str, object]:
         """Return the report as dictionaries, lists, strings and numbers alone."""
         return {
@@ -117,9 +119,13 @@ class Report:
             "functions_reached": self.functions_reached,
             "functions_changed": self.functions_changed,
             "waits": self.waits,
-            "counts": _counts(self.sites),
+            "versions": dict(self.versions),
+            "policy": self.policy,
+            "packages": list(self.packages),
+            "counts": self.counts,
             "sites": [_site_dict(site) for site in self.sites],
             "retraces": [asdict(retrace) for retrace in self.retraces],
+            "bytecode": [asdict(pair) for pair in self.bytecode],
         }
 
     def to_json(self, indent: int | None = 2) -> str:
@@ -128,39 +134,53 @@ class Report:
 
     def to_html(self) -> str:
         """Return the report as one HTML page that needs no other file."""
-        title = html.escape(f"bcmend: {self.subject}")
-        head = "".join(f"<th>{column}</th>" for column in _HTML_COLUMNS)
-        rows = "\n".join(_html_row(site) for site in self.sites)
-        retraced = "\n".join(_retraced(self.retraces)).strip()
-        table = f"<table><thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody></table>"
-        return (
-            '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-            f"<title>{title}</title><style>{_HTML_STYLE}</style></head>\n<body>"
-            f"<h1>{title}</h1>\n<p>{html.escape(_summary(self))}</p>\n"
-            f"{table if self.sites else ''}"
-            f"{retraced and f'<pre>{html.escape(retraced)}</pre>'}</body></html>\n"
-        )
+        from bcmend.reports import site_page  # which few need
+
+        numbers = {"breaks": len(self.still_breaking), **self.counts}
+        shown = {status: numbers[status] for status in [*LEGEND, *numbers] if numbers.get(status)}
+        body = [
+            f"<p>{escape(self.summary)}</p>",
+            counts(shown.items()),
+            facts(self.circumstances),
+            legend(shown),
+            *site_page.stops(self.still_breaking),
+            *site_page.sites(self.sites),
+            *site_page.given_up(self.retraces),
+            *site_page.bytecode(self.bytecode),
+        ]
+        return page(f"bcmend: {self.subject}", body)
+
+    def to_text(self, *, every: bool = False) -> str:
+        """Return the report as text: what still breaks first, what is mended last.
+
+        Many mended sites are counted by file, unless ``every`` is set.
+        """
+        lines = [f"bcmend: {self.subject}", self.summary]
+        lines += aligned(self.circumstances)
+        lines += _still_breaking(self.still_breaking)
+        for status in [*LEGEND, *(each for each in self.counts if each not in LEGEND)]:
+            found = [site for site in self.sites if site.status == status]
+            folds = status == "mended" and not every
+            lines += _by_file(found) if folds and len(found) > _LISTED else _listed(found)
+        lines += _retraced(self.retraces)
+        for found_reason in _reasons_given(self.sites):
+            lines += ["", f"{found_reason.slug}: {found_reason.meaning}"]
+            lines.append(f"  Hint: {found_reason.hint}")
+        lines += [text for pair in self.bytecode for text in ("", str(pair))]
+        return "\n".join(lines)
 
     def __str__(self) -> str:
-        lines = [f"bcmend: {self.subject}", _summary(self)]
-        _, *rows = aligned([_COLUMNS, *map(_cells, self.sites)])
-        previous_file: str | None = None
-        for site, row in zip(self.sites, rows, strict=True):
-            if site.file != previous_file:
-                lines += ["", site.file]
-                previous_file = site.file
-            lines.append(f"  {row}")
-        lines += _retraced(self.retraces)
-        for found in _reasons_given(self.sites):
-            lines += ["", f"{found.slug}: {found.meaning}", f"  Hint: {found.hint}"]
-        return "\n".join(lines)
+        return self.to_text()
 
     def __rich__(self) -> Table:
         hints = [f"{found.slug}: {found.hint}" for found in _reasons_given(self.sites)]
-        title = f"bcmend: {self.subject}\n{_summary(self)}"
-        rows = ((*_cells(site), site.file) for site in self.sites)
-        caption = "\n".join([*hints, *_retraced(self.retraces)])
-        return rich_table(title, (*_COLUMNS, "file"), rows, caption)
+        about = [": ".join(each) for each in self.circumstances]
+        title = "\n".join([f"bcmend: {self.subject}", self.summary, *about])
+        order = [*LEGEND, *self.counts]
+        rows = map(_cells, sorted(self.sites, key=lambda site: order.index(site.status)))
+        stops = _still_breaking(self.still_breaking)
+        caption = "\n".join([*hints, *stops, *_retraced(self.retraces)])
+        return rich_table(title, _COLUMNS, rows, caption)
 
 
 def _position(site: SiteRecord) -> tuple[str, int, int, str, str]:
@@ -168,34 +188,57 @@ def _position(site: SiteRecord) -> tuple[str, int, int, str, str]:
     return site.file, line, site.offset, site.kind, site.name
 
 
-def _counts(sites: tuple[SiteRecord, ...]) -> dict[str, int]:
-    """Return how many sites have each status; the four usual ones always, zero or not."""
-    found = Counter(site.status for site in sites)
-    return {status: found[status] for status in sorted({*_STATUSES, *found})}
-
-
-def _summary(report: Report) -> str:
-    if report.waits:
-        return (
-            f"{plural(report.functions_reached, 'function')} reached, none analysed: "
-            "Dynamo has not stopped in any (report(obj, ahead=True) analyses them)"
-        )
-    counts = [f"{count} {status}" for status, count in _counts(report.sites).items() if count]
-    return (
-        f"{plural(len(report.sites), 'site')}{': ' if counts else ''}{', '.join(counts)}; "
-        f"{plural(report.functions_reached, 'function')} reached, "
-        f"{report.functions_changed} changed"
+def _listed(sites: Sequence[SiteRecord]) -> Iterator[str]:
+    """Yield the lines of sites of one status; a line of source where nothing was mended."""
+    if not sites:
+        return
+    yield from ("", named(sites[0].status))
+    lines = ["?" if site.line is None else str(site.line) for site in sites]
+    rows = aligned(
+        [
+            (line, site.kind, site.function, _explanation(site))
+            for line, site in zip(lines, sites, strict=True)
+        ]
     )
+    file = None
+    for site, row in zip(sites, rows, strict=True):
+        if site.file != file:
+            file = site.file
+            yield f"  {shown_path(file)}"
+        yield f"    {row}"
+        if site.status != "mended" and (text := source_line(site.file, site.line)):
+            yield f"    {' ' * max(map(len, lines))}  | {text}"
+
+
+def _by_file(sites: Sequence[SiteRecord]) -> Iterator[str]:
+    """Yield a line for each file with mended sites; the report as JSON or HTML has every site."""
+    yield from ("", f"{named('mended')}, by file")
+    kinds: dict[str, Counter[str]] = {}
+    for site in sites:
+        kinds.setdefault(shown_path(site.file), Counter())[site.kind] += 1
+    for file, found in kinds.items():
+        counted = ", ".join(f"{count} {kind}" for kind, count in found.items())
+        yield f"  {file}  {plural(found.total(), 'site')}: {counted}"
+
+
+def _still_breaking(stops: Sequence[Retrace]) -> Iterator[str]:
+    if not stops:
+        return
+    yield from ("", named("breaks"))
+    rows = [(shown_place(each.file, each.line), each.function, each.reason) for each in stops]
+    for stop, row in zip(stops, aligned(rows), strict=True):
+        yield f"  {row}"
+        if text := source_line(stop.file, stop.line):
+            yield f"    | {text}"
 
 
 def _retraced(retraces: tuple[Retrace, ...]) -> list[str]:
     """Return the lines of the text that list traces which were given up."""
     if not retraces:
         return []
-    places = (Path(each.file).name for each in retraces)
     rows = [
-        (f"{place}:{'?' if each.line is None else each.line}", each.function, each.reason)
-        for place, each in zip(places, retraces, strict=True)
+        (shown_place(each.file, each.line), each.function, each.reason + times(count))
+        for each, count in counted(retraces)
     ]
     return [
         "",
@@ -204,45 +247,15 @@ def _retraced(retraces: tuple[Retrace, ...]) -> list[str]:
     ]
 
 
-def plural(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
-def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return ``rows`` as lines with aligned columns; the last column is free to run on."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1]
-    return ["  ".join([*map(str.ljust, row, widths), row[-1]]).rstrip() for row in rows]
-
-
-def rich_table(
-    title: str, columns: Iterable[str], rows: Iterable[Sequence[str]], caption: str = ""
-) -> Table:
-    """Return a table for a terminal; a status in the first column has its colour."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title=Text(title), caption=Text(caption), caption_justify="left")
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    for first, *others in rows:
-        table.add_row(Text(first, style=_COLORS.get(first, "")), *map(Text, others))
-    return table
-
-
 def _explanation(site: SiteRecord) -> str:
     """Return the lowering or the refusal, the first line of the detail, and the cost."""
     first_line = site.detail.strip().partition("\n")[0]
-    return ": ".join(filter(None, (site.lowering, site.refusal, first_line, _cost(site))))
-
-
-def _cost(site: SiteRecord) -> str:
-    """Say what is copied; empty if nothing is."""
-    return f"copies {plural(site.clone_bytes, 'byte')} of tensors" if site.clone_bytes else ""
+    return ": ".join(filter(None, (site.lowering, site.refusal, first_line, site.cost)))
 
 
 def _cells(site: SiteRecord) -> tuple[str, ...]:
-    line = "?" if site.line is None else str(site.line)
-    return site.status, site.kind, line, site.function, _explanation(site)
+    place = shown_place(site.file, site.line)
+    return named(site.status), place, site.kind, site.function, _explanation(site)
 
 
 def _reasons_given(sites: tuple[SiteRecord, ...]) -> list[Reason]:
@@ -258,24 +271,3 @@ def _site_dict(site: SiteRecord) -> dict[str, object]:
         known = REASONS.get(site.refusal, Reason(site.refusal, "", ""))
         fields["refusal"] = asdict(known)
     return fields
-
-
-def _html_row(site: SiteRecord) -> str:
-    line = "" if site.line is None else f":{site.line}"
-    why = html.escape(" ".join(filter(None, (site.lowering, site.refusal))))
-    why += f"<br>{_cost(site)}" if site.clone_bytes else ""
-    found = None if site.refusal is None else REASONS.get(site.refusal)
-    if found is not None:
-        why += f"<br>{html.escape(found.meaning)}<br><small>{html.escape(found.hint)}</small>"
-    if site.detail:
-        why += f"<pre>{html.escape(site.detail)}</pre>"
-    where = f"{html.escape(site.file)}{line}<br><small>{html.escape(site.name)}</small>"
-    status = html.escape(site.status)
-    cells = (
-        where,
-        f'<span class="{status}">{status}</span>',
-        html.escape(site.kind),
-        html.escape(site.function),
-        why,
-    )
-    return "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"

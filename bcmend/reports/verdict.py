@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from bcmend.reports.site_report import SiteRecord, aligned, plural
+from bcmend.reports.outcomes import SiteRecord
+from bcmend.reports.texts import aligned, plural
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from types import CodeType
 from bcmend.analysis.code_effects import LOOKING_AT_FRAMES, touched
 from bcmend.analysis.conditions import Chance, may_be_open, may_be_tensor
 from bcmend.analysis.facts import Facts, facts_of
+from bcmend.bytecode.opcodes import LOOPS
 from bcmend.cfg.regions import Branch
 from bcmend.names import SPLIT
 from bcmend.rewrite.mended import Context, offsets_in
@@ -18,15 +19,20 @@ from bcmend.rewrite.sites.branch import propose_branch, propose_guard
 from bcmend.rewrite.sites.caught import propose_caught
 from bcmend.rewrite.sites.output_proposal import propose_output
 from bcmend.rewrite.sites.output_statements import output_statements
-from bcmend.rewrite.sites.plan import BranchLowering, Lowering, OutputLowering, Refusal, chained
+from bcmend.rewrite.sites.plan import BranchLowering, Lowering, OutputLowering, SiteRefusal, chained
 from bcmend.rewrite.sites.split_points import facts_with_splits, propose_split
 from bcmend.rewrite.sites.widen import over_flags, wider_forms
 
-Decision = tuple[int, str, Lowering | Refusal]
+Decision = tuple[int, str, Lowering | SiteRefusal]
 
 
 def decided(
-    code: CodeType, facts: Facts, context: Context, whole: Refusal | None, *, may_be_marked: bool
+    code: CodeType,
+    facts: Facts,
+    context: Context,
+    whole: SiteRefusal | None,
+    *,
+    may_be_marked: bool,
 ) -> tuple[Facts, list[Decision]]:
     """Return facts about the function with splits and marks, and the decisions about its sites.
 
@@ -55,20 +61,20 @@ def decided(
 def _open_loops(facts: Facts) -> Iterator[int]:
     """Yield the offsets of loops over ranges that may end at a data-dependent number."""
     for index, each in enumerate(facts.instructions):
-        is_reached = each.op == "FOR_ITER" and facts.stacks[index] is not None
+        is_reached = each.op in LOOPS and facts.stacks[index] is not None
         if is_reached and may_be_open(facts, index):
             yield each.offset
 
 
-def _noting(decision: Lowering | Refusal, unbound: set[str]) -> Lowering | Refusal:
+def _noting(decision: Lowering | SiteRefusal, unbound: set[str]) -> Lowering | SiteRefusal:
     """Return ``decision``, and add the locals that it was refused for and that can be marked."""
-    if isinstance(decision, Refusal):
+    if isinstance(decision, SiteRefusal):
         unbound |= decision.unbound
     return decision
 
 
 def _decisions(
-    code: CodeType, facts: Facts, whole: Refusal | None, context: Context, unbound: set[str]
+    code: CodeType, facts: Facts, whole: SiteRefusal | None, context: Context, unbound: set[str]
 ) -> Iterator[Decision]:
     """Yield the decision about each site; add the locals that prevent more and can be marked."""
     stopped = offsets_in(code, context.calls)
@@ -84,7 +90,7 @@ def _decisions(
             if isinstance(caught, BranchLowering):
                 yield branch.jump, "branch", caught
             elif context.policy.guards == "keep":
-                yield branch.jump, "guard", Refusal("policy-keep")
+                yield branch.jump, "guard", SiteRefusal("policy-keep")
             else:
                 yield branch.jump, "guard", whole or _noting(propose_guard(facts, branch), unbound)
         else:
@@ -92,7 +98,7 @@ def _decisions(
             yield branch.jump, "branch", whole or _proposed(facts, branch, unbound, is_wide=is_wide)
 
 
-def _names_callers(decision: Lowering | Refusal) -> bool:
+def _names_callers(decision: Lowering | SiteRefusal) -> bool:
     """Return whether an output statement shows other frames than its own."""
     return isinstance(decision, OutputLowering) and decision.stack_level != 1
 
@@ -120,7 +126,7 @@ def is_likely(code: CodeType, facts: Facts, jump: int, context: Context) -> bool
 
 def _proposed(
     facts: Facts, branch: Branch, unbound: set[str], *, is_wide: bool
-) -> Lowering | Refusal:
+) -> Lowering | SiteRefusal:
     """Propose a branch over the tests of the flags it sets, or else the branch alone.
 
     With ``is_wide``, wider forms of it are proposed too, to be tried where the live-outs of the
@@ -129,19 +135,19 @@ def _proposed(
     wider = wider_forms(facts, branch) if is_wide else ()
     forms = dict.fromkeys([over_flags(facts, branch), branch, *wider])
     proposals = [propose_branch(facts, form) for form in forms]
-    found = [each for each in proposals if not isinstance(each, Refusal)]
+    found = [each for each in proposals if not isinstance(each, SiteRefusal)]
     if is_wide or not found:
-        unbound.update(*(each.unbound for each in proposals if isinstance(each, Refusal)))
+        unbound.update(*(each.unbound for each in proposals if isinstance(each, SiteRefusal)))
     if not found:
         return proposals[-1]
     return chained(found if is_wide else found[:1])
 
 
-def refusal_of_all(code: CodeType, facts: Facts) -> Refusal | None:
+def refusal_of_all(code: CodeType, facts: Facts) -> SiteRefusal | None:
     """Return the refusal of every site, for a function whose code cannot move to another frame."""
     if code.co_flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
-        return Refusal("coroutine")
+        return SiteRefusal("coroutine")
     if LOOKING_AT_FRAMES.isdisjoint(code.co_names):
         return None
     found = touched(facts, range(len(facts.instructions))).introspects
-    return Refusal("frame-introspection", found) if found else None
+    return SiteRefusal("frame-introspection", found) if found else None

@@ -9,7 +9,7 @@ from types import CodeType
 from typing import Any
 
 from bcmend.policy import Policy
-from bcmend.rewrite.sites.plan import Refusal, Site
+from bcmend.rewrite.sites.plan import Site, SiteRefusal
 
 
 def _alone(name: str, code: CodeType) -> str:
@@ -113,4 +113,4 @@ class Mended:
 
 
 def any_lowered(sites: Iterable[tuple[CodeType, Site]]) -> bool:
-    return any(not isinstance(site.decision, Refusal) for _, site in sites)
+    return any(not isinstance(site.decision, SiteRefusal) for _, site in sites)

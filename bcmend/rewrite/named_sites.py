@@ -9,12 +9,12 @@ from types import CodeType
 
 from bcmend.analysis.facts import Facts
 from bcmend.bytecode.instructions import decoded_index
-from bcmend.bytecode.opcodes import row
+from bcmend.bytecode.opcodes import LOOPS, row
 from bcmend.knowledge import opt_out
 from bcmend.names import SPLIT
 from bcmend.rewrite.decisions import Decision
 from bcmend.rewrite.mended import Context
-from bcmend.rewrite.sites.plan import BranchLowering, Lowering, Plan, Refusal, Site
+from bcmend.rewrite.sites.plan import BranchLowering, Lowering, Plan, Site, SiteRefusal
 
 
 def named_plan(
@@ -36,9 +36,9 @@ def named_plan(
         if names[name] > 1:
             name = f"{name}#{names[name]}"
         if context.policy.is_off(name):
-            decision = Refusal("switched-off")
+            decision = SiteRefusal("switched-off")
         elif line in lines_off:
-            decision = Refusal("switched-off", "by a comment in the source")
+            decision = SiteRefusal("switched-off", "by a comment in the source")
         name = context.key_for(name, code)
         inside = _inside(facts, decision)
         sites.append(Site(name, kind, index, line, instruction.offset, decision, inside))
@@ -53,7 +53,7 @@ def _with_places(facts: Facts, sites: Sequence[Site]) -> tuple[Site, ...]:
     """
     places, in_loops = {}, set()
     for site in sites:
-        branch, may_end_a_loop = site.decision, facts.instructions[site.index].op == "FOR_ITER"
+        branch, may_end_a_loop = site.decision, facts.instructions[site.index].op in LOOPS
         if isinstance(branch, BranchLowering) and (site.kind != SPLIT or may_end_a_loop):
             entries = (_past_jumps(facts, branch.then_entry), _past_jumps(facts, branch.else_entry))
             places[site.name] = place = (*entries, branch.join)
@@ -80,7 +80,9 @@ def _past_jumps(facts: Facts, block: int) -> int:
     return block
 
 
-def _inside(facts: Facts, decision: Lowering | Refusal) -> tuple[tuple[tuple[int, int], ...], ...]:
+def _inside(
+    facts: Facts, decision: Lowering | SiteRefusal
+) -> tuple[tuple[tuple[int, int], ...], ...]:
     """Return the first and last offset of each block of the arms, for each form of a branch."""
     if not isinstance(decision, BranchLowering):
         return ()

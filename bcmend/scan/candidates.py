@@ -9,27 +9,45 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, Final
 
+from bcmend.bytecode.decode import canonical_name
+from bcmend.bytecode.opcodes import (
+    ATTRIBUTE_LOADS,
+    CALLS,
+    COMPARISONS,
+    COPIES,
+    DISCARDS,
+    EXCEPTION_TESTS,
+    EXITS,
+    FORMATS,
+    FUNCTIONS,
+    IDENTITIES,
+    LOOP_ENDS,
+    MEMBERSHIPS,
+    NOTS,
+    NULLS,
+    TRUTH_JUMPS,
+    TRUTHS,
+    VARIABLE_LOADS,
+    has_format_specification,
+)
 from bcmend.knowledge.callable_names import LOGGER_METHODS, WARNING_FUNCTIONS
-from bcmend.scan.found_sites import FoundSite, Unreadable, one_line
+from bcmend.scan.found_sites import FoundSite, UnreadableFile, one_line
 
 _OLDEST_READ: Final = (3, 8)
 
-_NAME_LOADS: Final = frozenset(
-    "LOAD_GLOBAL LOAD_NAME LOAD_FAST LOAD_FAST_CHECK LOAD_FAST_BORROW LOAD_DEREF".split()
-)
-_ATTRIBUTE_LOADS: Final = ("LOAD_ATTR", "LOAD_METHOD")
-_CALLS: Final = frozenset(
-    "CALL CALL_KW CALL_METHOD CALL_FUNCTION CALL_FUNCTION_KW CALL_FUNCTION_EX".split()
-)
+# Beside what supported Pythons have, what other ones have.
+_VARIABLE_LOADS: Final = VARIABLE_LOADS | {"LOAD_FAST_BORROW"}
+_CALLS: Final = CALLS | {"CALL_METHOD", "CALL_FUNCTION", "CALL_FUNCTION_KW"}
+_LEFT_OUT: Final = ("CACHE", "EXTENDED_ARG", "NOT_TAKEN")
 #: Instructions between a condition and its jump that leave a tensor a tensor, or a bool a bool.
-_CONVERSIONS: Final = frozenset(["TO_BOOL", "COPY", "UNARY_NOT"])
+_BETWEEN: Final = TRUTHS | COPIES | NOTS
 #: A condition that one of these makes is a bool.
-_MAKES_BOOL: Final = frozenset(["IS_OP", "CONTAINS_OP", "CHECK_EXC_MATCH", "WITH_EXCEPT_START"])
+_MAKES_BOOL: Final = IDENTITIES | MEMBERSHIPS | EXCEPTION_TESTS | EXITS
 #: Python 3.8 has no instructions of their own for these.
 _BOOL_COMPARISONS: Final = frozenset(["is", "is-not", "in", "not-in", "exception-match"])
 #: What to add to an effect where instructions are read one after another as if none jumped: of two
 #: paths that join, one alone has pushed the operand, and a finished loop has pushed a placeholder.
-_STRAIGHTENED: Final = {"JUMP_FORWARD": -1, "JUMP_ABSOLUTE": -1, "END_FOR": 1}
+_STRAIGHTENED: Final = {"JUMP_FORWARD": -1, "JUMP_ABSOLUTE": -1, **dict.fromkeys(LOOP_ENDS, 1)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +64,7 @@ def candidates_in(data: bytes, file: str) -> list[FoundSite]:
     """Return the candidates in a compiled file.
 
     Raises:
-        Unreadable: xdis does not read it.
+        UnreadableFile: xdis does not read it.
     """
     from xdis.load import load_module_from_file_object
     from xdis.op_imports import get_opcode_module
@@ -55,15 +73,15 @@ def candidates_in(data: bytes, file: str) -> list[FoundSite]:
         loaded = load_module_from_file_object(io.BytesIO(data), file)
         version, code, implementation = loaded[0], loaded[3], loaded[4]
         if version < _OLDEST_READ:
-            raise Unreadable(f"made by Python {version[0]}.{version[1]}, which is not read")
+            raise UnreadableFile(f"made by Python {version[0]}.{version[1]}, which is not read")
         opcodes = get_opcode_module(version, implementation)
         python = f"{version[0]}.{version[1]}"
         return list(_candidates(code, "", opcodes, file, python))
-    except Unreadable:
+    except UnreadableFile:
         raise
     except Exception as error:
         # xdis documents no exceptions, and a broken file makes it raise many kinds
-        raise Unreadable(f"broken or unknown .pyc file: {one_line(error)}") from error
+        raise UnreadableFile(f"broken or unknown .pyc file: {one_line(error)}") from error
 
 
 def _candidates(code: Any, name: str, opcodes: Any, file: str, python: str) -> Iterator[FoundSite]:
@@ -89,7 +107,7 @@ def _steps(code: Any, opcodes: Any) -> list[_Step]:
     steps, line = [], None
     for each in Bytecode(code, opcodes):
         line = line if each.starts_line is None else each.starts_line
-        if each.opname in ("CACHE", "EXTENDED_ARG", "NOT_TAKEN"):
+        if each.opname in _LEFT_OUT:
             continue
         effect = xstack_effect(each.opcode, opcodes, each.arg or 0, False)
         effect = _corrected(each.opname, each.arg or 0, effect)
@@ -99,9 +117,9 @@ def _steps(code: Any, opcodes: Any) -> list[_Step]:
 
 def _corrected(op: str, argument: int, effect: int | None) -> int | None:
     """Return the effect of an instruction that does not jump, where xdis has another or none."""
-    if op == "FORMAT_VALUE":
-        return -1 if argument & 4 else 0  # a format specification is an operand too
-    if op == "MAKE_FUNCTION" and effect is None:
+    if op in FORMATS:
+        return -has_format_specification(op, argument)  # a specification is an operand too
+    if op in FUNCTIONS and effect is None:
         return -argument.bit_count()
     return -1 if op.endswith("_OR_POP") else effect
 
@@ -109,19 +127,19 @@ def _corrected(op: str, argument: int, effect: int | None) -> int | None:
 def _candidate_kind(steps: Sequence[_Step], position: int) -> str:
     """Return what the instruction is a candidate for; empty for none."""
     op = steps[position].op
-    if "JUMP" in op and ("IF_TRUE" in op or "IF_FALSE" in op):
+    if canonical_name(op) in TRUTH_JUMPS:
         return "" if _is_bool(steps, position) else "branch"
-    followed = position + 1 < len(steps) and steps[position + 1].op == "POP_TOP"
+    followed = position + 1 < len(steps) and steps[position + 1].op in DISCARDS
     return "output" if op in _CALLS and followed and _writes(steps, position) else ""
 
 
 def _is_bool(steps: Sequence[_Step], jump: int) -> bool:
     """Return whether the condition of a jump is surely a bool, by the instruction that made it."""
     maker = jump - 1
-    while maker > 0 and steps[maker].op in _CONVERSIONS:
+    while maker > 0 and steps[maker].op in _BETWEEN:
         maker -= 1
     made = steps[maker]
-    return made.op in _MAKES_BOOL or (made.op == "COMPARE_OP" and made.name in _BOOL_COMPARISONS)
+    return made.op in _MAKES_BOOL or (made.op in COMPARISONS and made.name in _BOOL_COMPARISONS)
 
 
 def _writes(steps: Sequence[_Step], call: int) -> bool:
@@ -129,10 +147,10 @@ def _writes(steps: Sequence[_Step], call: int) -> bool:
     position = _start_of_operand(steps, call)
     if position is None:
         return False
-    root, *others = steps[position + (steps[position].op == "PUSH_NULL") : call]
-    if root.op not in _NAME_LOADS:
+    root, *others = steps[position + (steps[position].op in NULLS) : call]
+    if root.op not in _VARIABLE_LOADS:
         return False
-    path = [each.name for each in takewhile(lambda each: each.op in _ATTRIBUTE_LOADS, others)]
+    path = [each.name for each in takewhile(lambda each: each.op in ATTRIBUTE_LOADS, others)]
     if path:
         return path[-1] in LOGGER_METHODS or path[-2:] in (["stdout", "write"], ["stderr", "write"])
     return root.name == "print" or root.name in WARNING_FUNCTIONS

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from bcmend.scan.found_sites import Unreadable, one_line, printable
+from bcmend.scan.found_sites import UnreadableFile, one_line, printable
 
 _CODE: Final = (".py", ".pyc")
 _ARCHIVES: Final = (".whl", ".zip")
@@ -33,7 +33,7 @@ class Archive:
         if self._opened is None:
             self._opened = zipfile.ZipFile(self._path)
         if self._opened.getinfo(member).file_size > _LARGEST:
-            raise Unreadable(f"is larger than {_LARGEST >> 20} MiB")
+            raise UnreadableFile(f"is larger than {_LARGEST >> 20} MiB")
         return self._opened.read(member)
 
     def close(self) -> None:
@@ -55,20 +55,20 @@ class CodeFile:
         """Return the contents.
 
         Raises:
-            Unreadable: they cannot be read.
+            UnreadableFile: they cannot be read.
         """
         try:
             if self.archive is not None:
                 return self.archive.read(str(self.path))
             if self.path.stat().st_size > _LARGEST:
-                raise Unreadable(f"is larger than {_LARGEST >> 20} MiB")
+                raise UnreadableFile(f"is larger than {_LARGEST >> 20} MiB")
             return self.path.read_bytes()
-        except Unreadable:
+        except UnreadableFile:
             raise
         except OSError as error:
-            raise Unreadable(error.strerror or one_line(error)) from error
+            raise UnreadableFile(error.strerror or one_line(error)) from error
         except Exception as error:  # damaged or encrypted members raise many kinds
-            raise Unreadable(one_line(error)) from error
+            raise UnreadableFile(one_line(error)) from error
 
 
 def code_files(paths: Iterable[str], problems: list[str]) -> list[CodeFile]:

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
-from bcmend.reports.site_report import aligned, plural, rich_table
+from bcmend.reports.texts import aligned, plural, rich_table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -16,7 +16,7 @@ _COLUMNS: Final = ("where", "function", "kind", "status", "how or why")
 _LONGEST: Final = 200  # characters of what an error says
 
 
-class Unreadable(Exception):
+class UnreadableFile(Exception):
     """A file cannot be read; the message is one line."""
 
 

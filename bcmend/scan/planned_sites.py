@@ -18,9 +18,15 @@ from typing import Final
 from bcmend.policy import DEFAULT
 from bcmend.rewrite.mended import Context
 from bcmend.rewrite.pipeline import may_have_sites, mend
-from bcmend.rewrite.sites.plan import BranchLowering, GuardLowering, OutputLowering, Refusal, Site
+from bcmend.rewrite.sites.plan import (
+    BranchLowering,
+    GuardLowering,
+    OutputLowering,
+    Site,
+    SiteRefusal,
+)
 from bcmend.scan.candidates import candidates_in
-from bcmend.scan.found_sites import FoundSite, Unreadable, one_line, printable
+from bcmend.scan.found_sites import FoundSite, UnreadableFile, one_line, printable
 
 _HEADER: Final = 16  # magic number, flags, and two fields that depend on the flags (PEP 552)
 _LOWERINGS: Final = {BranchLowering: "branch", GuardLowering: "guard", OutputLowering: "output"}
@@ -35,16 +41,18 @@ def sites_in(data: bytes, file: str) -> tuple[list[FoundSite], list[str]]:
         file: its name, which ends in `.py` or `.pyc`.
 
     Raises:
-        Unreadable: nothing of the file can be read.
+        UnreadableFile: nothing of the file can be read.
     """
     problems: list[str] = []
     try:
         found = sorted(_sites_in(data, file, problems), key=lambda site: site.line or 0)
-    except Unreadable:
+    except UnreadableFile:
         raise
     except Exception as error:
         # What `marshal` makes of damaged bytes is no code that CPython has made.
-        raise Unreadable(f"cannot be read: {type(error).__name__}: {one_line(error)}") from error
+        raise UnreadableFile(
+            f"cannot be read: {type(error).__name__}: {one_line(error)}"
+        ) from error
     return found, problems
 
 
@@ -67,18 +75,18 @@ def _compiled(source: bytes, file: str) -> CodeType:
         try:
             return compile(source, file, "exec", dont_inherit=True)
         except SyntaxError as error:
-            raise Unreadable(f"line {error.lineno}: syntax error: {error.msg}") from error
+            raise UnreadableFile(f"line {error.lineno}: syntax error: {error.msg}") from error
         except (ValueError, RecursionError, MemoryError) as error:
-            raise Unreadable(f"cannot be compiled: {one_line(error)}") from error
+            raise UnreadableFile(f"cannot be compiled: {one_line(error)}") from error
 
 
 def _unmarshalled(data: bytes) -> CodeType:
     try:
         code = marshal.loads(data[_HEADER:])
     except Exception as error:  # it documents three kinds; damaged bytes give others
-        raise Unreadable(f"broken .pyc file: {one_line(error)}") from error
+        raise UnreadableFile(f"broken .pyc file: {one_line(error)}") from error
     if not isinstance(code, CodeType):
-        raise Unreadable("broken .pyc file: holds no code")
+        raise UnreadableFile("broken .pyc file: holds no code")
     return code
 
 
@@ -116,6 +124,6 @@ def _outermost_unplanned(code: CodeType) -> Iterator[CodeType]:
 def _found(owner: CodeType, site: Site, file: str, version: str) -> FoundSite:
     decision, function = site.decision, owner.co_qualname
     where = (file, site.line, function, site.kind)
-    if isinstance(decision, Refusal):
+    if isinstance(decision, SiteRefusal):
         return FoundSite(*where, "refused", None, decision.slug, decision.detail, version)
     return FoundSite(*where, "planned", _LOWERINGS[type(decision)], None, "", version)

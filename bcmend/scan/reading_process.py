@@ -18,7 +18,7 @@ from contextlib import redirect_stdout, suppress
 from types import TracebackType
 from typing import Any, BinaryIO, Final
 
-from bcmend.scan.found_sites import FoundSite, Unreadable, one_line
+from bcmend.scan.found_sites import FoundSite, UnreadableFile, one_line
 
 _SECONDS: Final = 60.0  # a large module takes one
 _MEMORY: Final = 4 << 30  # bytes of address space; a module takes some 100 MiB
@@ -47,7 +47,7 @@ class ReadingProcess:
         """Return what `planned_sites.sites_in` returns, by the process.
 
         Raises:
-            Unreadable: nothing of the file can be read, or reading it has ended the process.
+            UnreadableFile: nothing of the file can be read, or reading it has ended the process.
         """
         process = self._process or self._begin()
         assert process.stdin is not None and process.stdout is not None
@@ -66,12 +66,12 @@ class ReadingProcess:
         except (OSError, EOFError, pickle.UnpicklingError) as error:
             self._end()
             if late.is_set():
-                raise Unreadable(f"reading it takes more than {self._seconds:g} s") from error
-            raise Unreadable(f"reading it ends the process ({_end_of(process)})") from error
+                raise UnreadableFile(f"reading it takes more than {self._seconds:g} s") from error
+            raise UnreadableFile(f"reading it ends the process ({_end_of(process)})") from error
         finally:
             timer.cancel()
         if isinstance(answer, str):
-            raise Unreadable(answer)
+            raise UnreadableFile(answer)
         return answer  # type: ignore[no-any-return]
 
     def _begin(self) -> subprocess.Popen[bytes]:
@@ -116,7 +116,7 @@ def serve() -> None:
         while (request := _next(source)) is not None:
             try:
                 answer: object = sites_in(*request)
-            except Unreadable as error:
+            except UnreadableFile as error:
                 answer = one_line(error)
             pickle.dump(answer, target)
             target.flush()

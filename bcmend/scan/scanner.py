@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from bcmend.scan.code_files import Archive, code_files
-from bcmend.scan.found_sites import FoundSite, Scan, Unreadable, printable
+from bcmend.scan.found_sites import FoundSite, Scan, UnreadableFile, printable
 from bcmend.scan.reading_process import ReadingProcess
 
 
@@ -35,7 +35,7 @@ def scan(paths: Iterable[str], progress: Callable[[int, int], None] = _nothing) 
             opened = _only(file.archive, opened)
             try:
                 found, failed = process.sites_in(file.read(), file.name)
-            except Unreadable as error:
+            except UnreadableFile as error:
                 unread += 1
                 problems.append(f"{printable(file.name)}: {error}")
             else:

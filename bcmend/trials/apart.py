@@ -39,7 +39,7 @@ def _states() -> tuple[Any, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class TriedCall:
     """What is tried: an object, and the arguments of a call of it.
 
     All tries begin with the same ``states`` of generators: other threads of the process may draw
@@ -58,7 +58,7 @@ class Subject:
         torch.set_rng_state(self.states[2])
 
 
-Try = Callable[[Subject], Found]
+Try = Callable[[TriedCall], Found]
 
 
 def makes_copies() -> bool:
@@ -66,7 +66,7 @@ def makes_copies() -> bool:
     return hasattr(os, "fork") and not torch.accelerator.is_available()
 
 
-def run_apart(subject: Subject, attempt: Try[Found]) -> Found:
+def run_apart(subject: TriedCall, attempt: Try[Found]) -> Found:
     """Return what ``attempt`` finds, which has to be plain data; leave nothing of it behind.
 
     Raises:
@@ -79,7 +79,7 @@ def run_apart(subject: Subject, attempt: Try[Found]) -> Found:
 # A copy of the process
 
 
-def _in_a_copy(subject: Subject, attempt: Try[Found]) -> Found:
+def _in_a_copy(subject: TriedCall, attempt: Try[Found]) -> Found:
     for stream in filter(None, (sys.stdout, sys.stderr)):
         stream.flush()  # else the copy has the same text to write
     for _ in range(_COPIES):
@@ -104,7 +104,7 @@ _SECONDS: Final = 10.0
 _COPIES: Final = 5
 
 
-def _copied(subject: Subject, attempt: Try[Any]) -> tuple[int, int]:
+def _copied(subject: TriedCall, attempt: Try[Any]) -> tuple[int, int]:
     """Make a copy of the process; return its number, and where it answers."""
     source, target = os.pipe()
     with warnings.catch_warnings():
@@ -132,7 +132,7 @@ def _answer(answers: FileIO) -> Any:
     return pickle.loads(text[1:]) if len(text) > 1 else None
 
 
-def _serve(subject: Subject, attempt: Try[Any], target: int) -> None:
+def _serve(subject: TriedCall, attempt: Try[Any], target: int) -> None:
     """Run a try in the copy of the process, answer, and end without running finalizers."""
     try:
         with open(os.devnull, "w") as nowhere, _unheard(nowhere):
@@ -159,7 +159,7 @@ _PATCHED: Final = (
 )
 
 
-def _put_back(subject: Subject, attempt: Try[Found]) -> Found:
+def _put_back(subject: TriedCall, attempt: Try[Found]) -> Found:
     if api.is_anything_patched():
         raise TrialError(_PATCHED)
     try:

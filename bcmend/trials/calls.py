@@ -1,6 +1,6 @@
 """Calls of an object in eager execution and compiled: graphs, breaks, operators, seconds.
 
-Reads a `Subject` in a process or on a copy that may be spoilt (`apart`); returns plain data.
+Reads a `TriedCall` in a process or on a copy that may be spoilt (`apart`); returns plain data.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from bcmend import api
-from bcmend.dynamo import compilations
 from bcmend.dynamo.breaks.noted_breaks import Break, noted_breaks
 from bcmend.errors import TrialError
+from bcmend.patching import compilations
 from bcmend.reports.site_report import Report
-from bcmend.trials.apart import Subject
+from bcmend.trials.apart import TriedCall
 
 _REPEATED: Final = 5  # later calls that are timed, of which the fastest counts
 _ENOUGH: Final = 1.0  # seconds that they take at most, but for the first
@@ -95,7 +95,7 @@ class Caller:
     ``raised`` is what the last call has raised, and empty if it has returned.
     """
 
-    subject: Subject
+    subject: TriedCall
     raised: str = field(default="")
 
     def call(self, called: Callable[..., Any]) -> float:
@@ -122,7 +122,7 @@ class Caller:
             return given
 
 
-def counted(subject: Subject, *, is_mended: bool) -> Counts:
+def counted(subject: TriedCall, *, is_mended: bool) -> Counts:
     """Return what compiling the object gives, stock or mended."""
     compiling, caller = _Graphs(), Caller(subject)
     with noted_breaks(subject.obj) as breaks:
@@ -136,7 +136,7 @@ def counted(subject: Subject, *, is_mended: bool) -> Counts:
     return Counts(graphs, operators, recompiled, inside, outside, tuple(breaks), raised, report)
 
 
-def timed(subject: Subject, *, backend: str | None, is_mended: bool) -> Times:
+def timed(subject: TriedCall, *, backend: str | None, is_mended: bool) -> Times:
     """Return what calls take; in eager execution where ``backend`` is None."""
     caller, called = Caller(subject), subject.obj
     if backend is not None:

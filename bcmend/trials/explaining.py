@@ -13,8 +13,10 @@ from bcmend.dynamo.breaks.noted_breaks import Break
 from bcmend.patching.subject import title_of
 from bcmend.reasons import REASONS
 from bcmend.reports.explanation import Cause, Explanation, Side, Treatment
-from bcmend.reports.site_report import Report, SiteRecord
-from bcmend.trials.apart import makes_copies, run_apart
+from bcmend.reports.outcomes import SiteRecord
+from bcmend.reports.site_report import Report
+from bcmend.reports.steps import step
+from bcmend.trials.apart import TriedCall, makes_copies, run_apart
 from bcmend.trials.calls import Counts, Times, counted, timed
 from bcmend.trials.subject import subject_of
 
@@ -39,13 +41,10 @@ def explain(obj: Any, *args: Any, backend: str = "eager", **kwargs: Any) -> Expl
         TrialError: the calls could not be made.
     """
     subject = subject_of(obj, args, kwargs, backend=backend)
+    step("eager execution: timing calls")
     eager = run_apart(subject, partial(timed, backend=None, is_mended=False))
-    stock, mended = (
-        run_apart(subject, partial(counted, is_mended=is_mended)) for is_mended in (False, True)
-    )
-    stock_times, mended_times = (
-        run_apart(subject, partial(timed, backend=backend, is_mended=is_mended))
-        for is_mended in (False, True)
+    (stock, stock_times), (mended, mended_times) = (
+        _tried(subject, backend, is_mended=is_mended) for is_mended in (False, True)
     )
     return Explanation(
         title_of(obj),
@@ -58,6 +57,14 @@ def explain(obj: Any, *args: Any, backend: str = "eager", **kwargs: Any) -> Expl
         _side(mended, mended_times, eager),
         tuple(_causes(stock, mended)),
     )
+
+
+def _tried(subject: TriedCall, backend: str, *, is_mended: bool) -> tuple[Counts, Times]:
+    name = "mended" if is_mended else "stock"
+    step(f"{name}: counting graphs and operators")
+    count = run_apart(subject, partial(counted, is_mended=is_mended))
+    step(f"{name}: timing calls that {backend!r} has compiled")
+    return count, run_apart(subject, partial(timed, backend=backend, is_mended=is_mended))
 
 
 def _side(count: Counts, times: Times, eager: Times) -> Side:

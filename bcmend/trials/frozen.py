@@ -68,7 +68,7 @@ _PartsOf: TypeAlias = tuple[tuple[str, Frozen], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FirstDifference:
     """Where two values differ first, and what is there."""
 
     where: str
@@ -149,7 +149,9 @@ def _tensor(value: torch.Tensor, *, keeps_all: bool) -> Frozen:
     )
 
 
-def first_difference(one: Frozen, other: Frozen, path: str, *, share: float) -> Found | None:
+def first_difference(
+    one: Frozen, other: Frozen, path: str, *, share: float
+) -> FirstDifference | None:
     """Return where two values differ first; None where they are equal.
 
     Args:
@@ -167,12 +169,16 @@ class _Comparison:
         self._share = share
         self._equal: set[tuple[int, int]] = set()  # what has several holders is compared once
 
-    def first(self, one: Frozen, other: Frozen, path: str) -> Found | None:
+    def first(self, one: Frozen, other: Frozen, path: str) -> FirstDifference | None:
         """Return where two values differ first."""
         if isinstance(one, Values) and isinstance(other, Values):
             return _of_tensors(one, other, path, share=self._share)
         if not (isinstance(one, Parts) and isinstance(other, Parts)) or one.kind != other.kind:
-            return None if one == other else Found(path, _told(one, other), _told(other, one))
+            return (
+                None
+                if one == other
+                else FirstDifference(path, _told(one, other), _told(other, one))
+            )
         key = id(one), id(other)
         if key in self._equal:
             return None
@@ -181,17 +187,17 @@ class _Comparison:
             self._equal.add(key)
         return found
 
-    def _first_of_parts(self, one: _PartsOf, other: _PartsOf, path: str) -> Found | None:
+    def _first_of_parts(self, one: _PartsOf, other: _PartsOf, path: str) -> FirstDifference | None:
         for (label, part), (name, another) in zip(one, other, strict=False):
             if label != name:
-                return Found(path, f"{label} comes next", f"{name} comes next")
+                return FirstDifference(path, f"{label} comes next", f"{name} comes next")
             if found := self.first(part, another, f"{path}{label}"):
                 return found
         if len(one) == len(other):
             return None
         more = one[len(other) :], other[len(one) :]
         first, second = (f"has {each[0][0]}" if each else "ends before" for each in more)
-        return Found(path, first, second)
+        return FirstDifference(path, first, second)
 
 
 def _told(one: Frozen, other: Frozen) -> str:
@@ -199,21 +205,21 @@ def _told(one: Frozen, other: Frozen) -> str:
     return f"{one.kind} {one}" if is_unclear and not isinstance(one, Values) else str(one)
 
 
-def _of_tensors(one: Values, other: Values, path: str, *, share: float) -> Found | None:
+def _of_tensors(one: Values, other: Values, path: str, *, share: float) -> FirstDifference | None:
     for name in ("dtype", "shape", "device", "stride"):
         first, second = getattr(one, name), getattr(other, name)
         if first != second:
-            return Found(path, f"{name} {first}", f"{name} {second}")
+            return FirstDifference(path, f"{name} {first}", f"{name} {second}")
     if one.requires_grad and not other.requires_grad:
-        return Found(path, "requires a gradient", "requires none")
+        return FirstDifference(path, "requires a gradient", "requires none")
     if one.digest == other.digest:
         return None
     if one.data is None or other.data is None:
-        return Found(path, f"{one}", "other values")
+        return FirstDifference(path, f"{one}", "other values")
     first, second = (_read(each, each.data or b"") for each in (one, other))
     if share and _are_close(first, second, share):
         return None
-    return Found(path, *_first_other(first, second))
+    return FirstDifference(path, *_first_other(first, second))
 
 
 def _read(values: Values, data: bytes) -> torch.Tensor:

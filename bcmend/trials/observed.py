@@ -20,8 +20,8 @@ import torch
 
 import bcmend
 from bcmend import api
-from bcmend.reports.site_report import SiteRecord
-from bcmend.trials.apart import Subject
+from bcmend.reports.outcomes import SiteRecord
+from bcmend.trials.apart import TriedCall
 from bcmend.trials.calls import Caller, compiled
 from bcmend.trials.frozen import Freezer, Frozen
 from bcmend.trials.muted import Stream, is_of_compilers, torch_writes_nothing
@@ -68,7 +68,7 @@ Observed = dict[str, Frozen]
 
 
 def observed(
-    subject: Subject, *, way: Way, keeps_all: bool
+    subject: TriedCall, *, way: Way, keeps_all: bool
 ) -> tuple[list[Observed], tuple[SiteRecord, ...]]:
     """Return what each of some calls shows, and the sites that were mended."""
     called: Any = subject.obj
@@ -87,26 +87,43 @@ def observed(
 
 def _call(caller: Caller, called: Callable[..., Any], way: Way, *, keeps_all: bool) -> Observed:
     arguments, keywords = caller.arguments()
+    given = {"arguments": arguments, "keywords": keywords}
+    return _shown(
+        partial(called, *arguments, **keywords),
+        given,
+        caller.subject.obj,
+        trains=way.trains,
+        keeps_all=keeps_all,
+    )
+
+
+def of_one_call(call: Callable[[], Any], arguments: tuple[Any, ...], *, trains: bool) -> Observed:
+    """Return what a call with these arguments shows; ``trains`` says that it goes back as well."""
+    return _shown(call, {"arguments": arguments}, None, trains=trains, keeps_all=True)
+
+
+def _shown(
+    call: Callable[[], Any], given: object, obj: Any, *, trains: bool, keeps_all: bool
+) -> Observed:
     result = error = None
     with _output() as events, ExitStack() as modes:
-        if way.trains:
+        if trains:
             modes.enter_context(torch.enable_grad())
         try:
-            result = called(*arguments, **keywords)
-            if way.trains:
+            result = call()
+            if trains:
                 _go_back(result)
         except Exception as raised:  # of whatever kind: it is compared
             error = raised
     generators = _generators()
-    given = {"arguments": arguments, "keywords": keywords}
     freezer = Freezer(keeps_all=keeps_all)
     roots = {
         "exception": _described(error),
         "result": result,
         "output": events,
         "arguments": given,
-        "state": _state_of(caller.subject.obj),
-        "gradients": _gradients(caller.subject.obj, given),
+        "state": _state_of(obj),
+        "gradients": _gradients(obj, given),
         "generators": generators,
     }
     return {aspect: freezer.frozen(roots[aspect]) for aspect in ASPECTS}

@@ -10,10 +10,10 @@ import torch
 from bcmend import api
 from bcmend.errors import CallError, UnsupportedObject
 from bcmend.patching.subject import title_of, uncompiled
-from bcmend.trials.apart import Subject
+from bcmend.trials.apart import TriedCall
 
 
-def subject_of(obj: Any, arguments: Any, keywords: Any, *, backend: str) -> Subject:
+def subject_of(obj: Any, arguments: Any, keywords: Any, *, backend: str) -> TriedCall:
     """Return what is tried, of an object that may be compiled.
 
     Raises:
@@ -29,7 +29,7 @@ def subject_of(obj: Any, arguments: Any, keywords: Any, *, backend: str) -> Subj
         raise CallError(f"torch has no back end {backend!r}; it has {known}")
     _check_call(bare, name, arguments, keywords)
     api.is_used()  # which warns where torch is none that bcmend works with
-    return Subject(bare, tuple(arguments), dict(keywords))
+    return TriedCall(bare, tuple(arguments), dict(keywords))
 
 
 def _check_call(obj: Any, name: str, arguments: Any, keywords: Any) -> None:

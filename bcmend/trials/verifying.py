@@ -11,6 +11,7 @@ import torch
 
 from bcmend.errors import CallError
 from bcmend.patching.subject import title_of
+from bcmend.reports.steps import step
 from bcmend.reports.verdict import Difference, Verdict
 from bcmend.trials.apart import makes_copies, run_apart
 from bcmend.trials.frozen import first_difference
@@ -66,10 +67,13 @@ def verify(
             replace(mended, is_mended=False),
         )
     )
+    step("eager execution")
     expected, _ = run_apart(subject, one)
+    step("mended")
     found, sites = run_apart(subject, other)
     difference = _first(expected, found, backend)
     if difference is not None:
+        step("stock")
         without, _ = run_apart(subject, stock)
         is_stock = _first(expected, without, backend) is not None
         difference = replace(difference, stock=is_stock)

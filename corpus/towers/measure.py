@@ -22,7 +22,7 @@ from torch.nn import Module
 from torch.utils._pytree import tree_map
 
 import bcmend
-from bcmend.reports.site_report import SiteRecord
+from bcmend.reports.outcomes import SiteRecord
 from corpus.models.compare import differences
 from corpus.models.measure import CountingBackend
 from corpus.towers.kind import Inputs, Kind

@@ -27,7 +27,7 @@ from torch.nn import Module
 from torch.utils._pytree import tree_map
 
 import bcmend
-from bcmend.reports.site_report import SiteRecord
+from bcmend.reports.outcomes import SiteRecord
 from corpus.configured.case import Inputs
 from corpus.models.compare import differences
 from corpus.models.measure import CountingBackend

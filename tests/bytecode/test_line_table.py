@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bcmend.bytecode.instructions import AssembleError, Location
-from bcmend.bytecode.line_table import checked, encode, split
+from bcmend.bytecode.line_table import checked, divided, encode
 
 FIRST_LINE = 40
 
@@ -65,7 +65,7 @@ def test_a_table_can_be_continued_after_a_split(
 ) -> None:
     expected = [fields(location) for location, units in given_runs for _ in range(units)]
     at = data.draw(st.integers(1, len(expected)))
-    before, uncovered, after = split(encode(given_runs, FIRST_LINE), at)
+    before, uncovered, after = divided(encode(given_runs, FIRST_LINE), at)
     assert positions(before, at) == expected[:at]
     here = Location(*expected[at - 1])
     line = FIRST_LINE if here.lineno is None else here.lineno

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bcmend.delivery import callers
-from bcmend.delivery.callers import CHAINS, UNKNOWN, Caller, Chain
+from bcmend.delivery.callers import CHAINS, UNKNOWN, CallerFrame, Chain
 from bcmend.dynamo import plain_python
 from bcmend.tracing.entry import boundary
 
@@ -25,8 +25,8 @@ def _outer(x: int) -> int:
 
 
 NAMES: dict[str, Any] = {"__name__": "elsewhere"}
-INNER = Caller(_traced.__code__, NAMES, 11)
-OUTER = Caller(_outer.__code__, {"__name__": "further"}, 22)
+INNER = CallerFrame(_traced.__code__, NAMES, 11)
+OUTER = CallerFrame(_outer.__code__, {"__name__": "further"}, 22)
 
 
 def _stack() -> list[tuple[str, int, str]]:
@@ -67,7 +67,7 @@ def test_as_many_callers_stand_around_a_call_as_its_level_counts(
 @pytest.mark.parametrize("more", [0, 1])
 def test_for_an_unknown_level_there_are_so_many_callers_and_no_more(more: int) -> None:
     lines = [*range(1000, 1000 + callers._MOST + more)]
-    chain = Chain(Caller(_traced.__code__, NAMES, line) for line in lines)
+    chain = Chain(CallerFrame(_traced.__code__, NAMES, line) for line in lines)
     stack = callers.call_inside(CHAINS.add(chain), UNKNOWN, _stack, ())
     stood_for = [line for _, line, module in stack if module == "elsewhere"]
     assert stood_for == lines[: callers._MOST]
@@ -127,8 +127,8 @@ def test_calls_that_pass_all_arguments_on_are_found() -> None:
 
 
 def test_equal_callers_are_told_apart_by_code_and_line_alone() -> None:
-    assert Caller(_traced.__code__, {}, 11) == INNER
-    assert Caller(_traced.__code__, NAMES, 12) != INNER
+    assert CallerFrame(_traced.__code__, {}, 11) == INNER
+    assert CallerFrame(_traced.__code__, NAMES, 12) != INNER
 
 
 def test_the_boundary_is_known_by_the_names_of_its_functions() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from bcmend.delivery.settings import Settings, under
+from bcmend.delivery.settings import Settings, call_under
 
 
 def _seen(settings: Settings) -> tuple[bool, bool, torch.dtype]:
@@ -15,7 +15,7 @@ def _seen(settings: Settings) -> tuple[bool, bool, torch.dtype]:
         dtype = torch.get_autocast_dtype("cpu")
         found.append((torch.is_grad_enabled(), torch.is_autocast_enabled("cpu"), dtype))
 
-    under(settings, look, ())
+    call_under(settings, look, ())
     return found[0]
 
 
@@ -48,7 +48,7 @@ def test_settings_end_with_an_exception() -> None:
         raise ValueError(value)
 
     with pytest.raises(ValueError, match="3"):
-        under((("grad", False, ""), ("cpu", True, "bfloat16")), fail, (3,))
+        call_under((("grad", False, ""), ("cpu", True, "bfloat16")), fail, (3,))
     assert torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu")
 
 
@@ -62,5 +62,5 @@ def test_a_device_without_a_name_is_the_accelerator(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(torch, "autocast", autocast)
     for accelerator, expected in ((None, "cuda"), (torch.device("xpu"), "xpu")):
         monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda a=accelerator: a)
-        under((("", True, "float16"),), lambda: None, ())
+        call_under((("", True, "float16"),), lambda: None, ())
         assert devices.pop() == expected

@@ -18,7 +18,14 @@ import torch
 from torch import Tensor
 
 import bcmend
-from bcmend.delivery.tracebacks import ROUTES, Entry, Route, call_handling, place_of, traceback_of
+from bcmend.delivery.tracebacks import (
+    ROUTES,
+    Route,
+    TracebackEntry,
+    call_handling,
+    place_of,
+    traceback_of,
+)
 from tests.equivalence import CountingBackend
 
 X = torch.tensor([1.0, 2.0, 3.0])
@@ -46,7 +53,7 @@ def calls(x: Any) -> Any:
     ] + [x]  # fmt: skip
 
 
-def _entries_of(error: BaseException) -> tuple[Entry, ...]:
+def _entries_of(error: BaseException) -> tuple[TracebackEntry, ...]:
     """Return the entries of a real traceback, from the positions of its instructions."""
     found, entry = [], error.__traceback__
     while entry is not None:
@@ -55,7 +62,7 @@ def _entries_of(error: BaseException) -> tuple[Entry, ...]:
         line, end_line, column, end_column = positions
         assert None not in positions
         place = (line, end_line, column, end_column)
-        found.append(Entry(code, entry.tb_frame.f_globals, place))  # type: ignore[arg-type]
+        found.append(TracebackEntry(code, entry.tb_frame.f_globals, place))  # type: ignore[arg-type]
         entry = entry.tb_next
     return tuple(found)
 
@@ -82,7 +89,7 @@ def test_a_place_without_columns() -> None:
     assert place_of(dis.Positions(None, None, None, None)) is None
     place = place_of(dis.Positions(3, 4, None, None))
     assert place == (3, 3, -1, -1)
-    shown = traceback.format_tb(traceback_of([Entry(fails.__code__, globals(), place)]))
+    shown = traceback.format_tb(traceback_of([TracebackEntry(fails.__code__, globals(), place)]))
     assert "line 3, in fails" in shown[0] and "^" not in shown[0]
 
 

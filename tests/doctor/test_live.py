@@ -14,7 +14,7 @@ from bcmend.dynamo import hooks
 from bcmend.errors import MissingInTorch
 from bcmend.liveness import loading, runner
 from bcmend.liveness.program import program
-from bcmend.liveness.runner import Found, Ran, Seen
+from bcmend.liveness.runner import Ran, RunResult, Seen
 
 
 @program("A.called", "B.dead")
@@ -22,10 +22,12 @@ def _one() -> Callable[..., Any]:
     return lambda x: x + 1
 
 
-def _found(difference: str = "", *not_called: str) -> Found:
+def _found(difference: str = "", *not_called: str) -> RunResult:
     ran = Ran(_one, difference, 1, frozenset(["A.called"]), not_called, 0.1)
     of_b: tuple[str, ...] = () if not_called else ("_one",)
-    return Found((ran,), (Seen("A.called", "for a test", ("_one",)), Seen("B.dead", "too", of_b)))
+    return RunResult(
+        (ran,), (Seen("A.called", "for a test", ("_one",)), Seen("B.dead", "too", of_b))
+    )
 
 
 @pytest.mark.parametrize(
@@ -37,7 +39,7 @@ def _found(difference: str = "", *not_called: str) -> Found:
     ],
 )
 def test_what_is_shown(
-    found: Found,
+    found: RunResult,
     code: int,
     shown: list[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -52,7 +54,7 @@ def test_what_is_shown(
 def test_what_is_wrong_comes_first() -> None:
     found = _found("", "A.called")
     _, *sections = "\n".join(
-        live.lines(Found((*_found().ran, *found.ran), found.seen[::-1]))
+        live.lines(RunResult((*_found().ran, *found.ran), found.seen[::-1]))
     ).split("\n\n")
     first = [section.splitlines()[1].split() for section in sections]
     assert [each[0] for each in first] == ["WRONG", "DEAD"]

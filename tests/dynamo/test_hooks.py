@@ -18,6 +18,7 @@ import pytest
 import torch
 
 import bcmend
+from bcmend import meta_keys
 from bcmend.doctor import listing
 from bcmend.dynamo import compat, frames, handlers, hooks, operators, trace_state
 from bcmend.patching import (
@@ -58,9 +59,9 @@ def _chain(function: Any) -> list[Any]:
         function = function.fget
     elif isinstance(function, staticmethod):
         function = function.__func__
-    while hasattr(function, hooks._INNER):
+    while hasattr(function, meta_keys.INNER):
         found.append(_closure(function)["function"])
-        function = getattr(function, hooks._INNER)
+        function = getattr(function, meta_keys.INNER)
     return [*found, function]
 
 
@@ -383,8 +384,8 @@ def test_an_error_half_way_leaves_nothing_replaced(monkeypatch: pytest.MonkeyPat
     registry = hooks.Registry(
         [_hook("write", "hooked"), _hook("read", "hooked")],
         [
-            hooks.Row(hooks.FUNCTIONS, "known", "a test", lambda before: ("made", before)),
-            hooks.Row(hooks.FUNCTIONS, "new", "a test", make),
+            hooks.TableEntry(hooks.FUNCTIONS, "known", "a test", lambda before: ("made", before)),
+            hooks.TableEntry(hooks.FUNCTIONS, "new", "a test", make),
         ],
     )
     with pytest.raises(KeyError, match="a fault"):
@@ -534,7 +535,7 @@ def test_a_row_is_put_in_front_of_the_present_one_and_taken_out(
     present = {"known": "before"}
     monkeypatch.setattr(hooks, "table", lambda name: present)
     rows = [
-        hooks.Row(hooks.FUNCTIONS, key, "a test", lambda before: ("made", before))
+        hooks.TableEntry(hooks.FUNCTIONS, key, "a test", lambda before: ("made", before))
         for key in ("known", "new")
     ]
     endings = [hooks._put_row(row) for row in rows]

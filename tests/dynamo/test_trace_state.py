@@ -85,10 +85,10 @@ def test_a_trace_begins_once_and_late_ones_are_looked_at(monkeypatch: pytest.Mon
     monkeypatch.setattr(trace_state.frames, "covers", lambda frame: False)
     monkeypatch.setattr(trace_state, "_WHEN_LATE", [late.append])
     assert not hooks.is_active()
-    trace_state.begin(tx)
+    trace_state.put_hooks_in_place(tx)
     try:
         assert hooks.is_active()
-        trace_state.begin(tx)
+        trace_state.put_hooks_in_place(tx)
         assert late == [tx] and len(endings) == 1
     finally:
         endings[0]()

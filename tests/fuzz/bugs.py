@@ -123,19 +123,19 @@ def _drawn(right: Any) -> Wrong:
 
 # --- effects -------------------------------------------------------------------------------------
 
-_plant_result("stores of arms are lost", "tracing.lowering.branch_lowering.apply_changes", None)
-
-
-@_plant(
-    "the predicate is not applied to a store", "tracing.merging.attribute_effects.Storing.apply"
+_plant_result(
+    "stores of arms are lost", "tracing.merging.location_phi.LocationPhi.materialise", None
 )
+
+
+@_plant("the predicate is not applied to a store", "tracing.merging.location_phi.BothSides.read")
 def _unconditional(right: Any) -> Wrong:
     from bcmend.tracing.numbers import predicates
 
-    def wrong(self: Any, join: Any, merged: Any) -> None:
+    def wrong(self: Any, join: Any, merged: Any) -> Any:
         untaken = predicates.negated(join.tx, join.predicate)
         always = predicates.either(join.tx, join.predicate, untaken)
-        right(self, dataclasses.replace(join, predicate=always), merged)
+        return right(self, dataclasses.replace(join, predicate=always), merged)
 
     return wrong
 
@@ -163,13 +163,9 @@ def _resolved(right: Any) -> Wrong:
 # --- output and exceptions -----------------------------------------------------------------------
 
 
-@_plant(
-    "an arm's output appears under the other side", "tracing.lowering.branch_lowering.append_under"
-)
+@_plant("an arm's output appears under the other side", "tracing.merging.location_phi.append_under")
 def _other_side(right: Any) -> Wrong:
-    return lambda tx, predicate, draft, taken, values: right(
-        tx, predicate, draft, not taken, values
-    )
+    return lambda tx, predicate, draft, *, taken: right(tx, predicate, draft, taken=not taken)
 
 
 @_plant("records are delivered twice", "tracing.entry.boundary.deliver")

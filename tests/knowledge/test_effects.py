@@ -175,9 +175,9 @@ def test_every_fact_is_tested() -> None:
 def test_a_fact_holds_of_what_has_it_and_of_nothing_else(fact: str) -> None:
     having, others = FACTS[fact]
     for target in having:
-        assert getattr(effects.of(target), fact), target
+        assert getattr(effects.facts_of_target(target), fact), target
     for target in others:
-        assert not getattr(effects.of(target), fact), target
+        assert not getattr(effects.facts_of_target(target), fact), target
 
 
 def test_an_operator_that_is_declared_has_those_facts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,10 +185,10 @@ def test_an_operator_that_is_declared_has_those_facts(monkeypatch: pytest.Monkey
 
     def operator() -> None: ...
 
-    assert effects.of(operator) is UNKNOWN
+    assert effects.facts_of_target(operator) is UNKNOWN
     facts = EffectFacts(is_random=True, draws_on_host=True)
     effects.declare(operator, facts)
-    assert effects.of(operator) is facts
+    assert effects.facts_of_target(operator) is facts
 
 
 class _Model(torch.nn.Module):
@@ -209,7 +209,7 @@ def _made_now() -> list[Any]:
 def test_the_table_keeps_nothing_of_a_program_alive(at: int) -> None:
     target = _made_now()[at]
     reference = weakref.ref(getattr(target, "__self__", target))
-    assert effects.of(target) is UNKNOWN and effects.of(target) is UNKNOWN
+    assert effects.facts_of_target(target) is UNKNOWN and effects.facts_of_target(target) is UNKNOWN
     del target
     gc.collect()
     assert reference() is None
@@ -223,15 +223,15 @@ def test_facts_of_an_object_are_not_those_of_an_equal_one() -> None:
         def __hash__(self) -> int:
             return hash(torch.sin)
 
-    assert not effects.of(torch.sin).has_hidden_state
-    assert effects.of(Equal()) is UNKNOWN
+    assert not effects.facts_of_target(torch.sin).has_hidden_state
+    assert effects.facts_of_target(Equal()) is UNKNOWN
 
 
 def test_an_operator_of_a_program_goes_with_it() -> None:
     with torch.library._scoped_library("bcmend_tests", "DEF") as library:
         library.define("gone(Tensor x) -> Tensor")
         target = torch.ops.bcmend_tests.gone.default
-        assert effects.of(target).has_hidden_state and target in effects._KNOWN
+        assert effects.facts_of_target(target).has_hidden_state and target in effects._KNOWN
     before = len(effects._KNOWN)
     delattr(torch.ops, "bcmend_tests")
     del target
@@ -241,7 +241,7 @@ def test_an_operator_of_a_program_goes_with_it() -> None:
 
 @pytest.mark.parametrize("target", [torch.sin, torch.Tensor.sin, "sin", ATEN.sin, functional.relu])
 def test_what_is_known_is_found_out_once(target: Any) -> None:
-    assert effects.of(target) is effects.of(target) is not UNKNOWN
+    assert effects.facts_of_target(target) is effects.facts_of_target(target) is not UNKNOWN
 
 
 def test_of_unknown_names_and_functions_everything_is_to_be_feared() -> None:
@@ -249,7 +249,7 @@ def test_of_unknown_names_and_functions_everything_is_to_be_feared() -> None:
         return x
 
     for unknown in ("no_such_method", relu, print, SimpleNamespace(), re.compile("").match):
-        facts = effects.of(unknown)
+        facts = effects.facts_of_target(unknown)
         assert facts.draws((), {}) and facts.changes((), {})
         assert facts.has_hidden_state and facts.draws_on_host and not facts.is_total
 
@@ -266,7 +266,7 @@ def test_what_a_call_of_a_function_changes_follows_from_its_arguments() -> None:
         (torch.add, (1, 2), {"out": 3}, True),
         ("add_", (1, 2), {}, True),
     ):
-        assert effects.of(target).changes(arguments, keywords) is expected, target
+        assert effects.facts_of_target(target).changes(arguments, keywords) is expected, target
 
 
 def test_functions_of_numpy_have_the_facts_of_what_torch_does_for_them() -> None:
@@ -277,21 +277,21 @@ def test_functions_of_numpy_have_the_facts_of_what_torch_does_for_them() -> None
         numpy_to_tensor_wrapper,
     )
 
-    assert effects.of(numpy_to_tensor_wrapper(arrays.random.normal)).is_random
+    assert effects.facts_of_target(numpy_to_tensor_wrapper(arrays.random.normal)).is_random
     for harmless in (
         numpy_to_tensor_wrapper(arrays.sum),
         numpy_method_wrapper("sum"),
         numpy_operator_wrapper(operator.add),
     ):
-        facts = effects.of(harmless)
+        facts = effects.facts_of_target(harmless)
         assert not (facts.is_random or facts.has_hidden_state), harmless
-    assert effects.of(numpy_operator_wrapper(operator.iadd)).writes
+    assert effects.facts_of_target(numpy_operator_wrapper(operator.iadd)).writes
 
 
 def test_an_overload_has_the_tags_of_its_own_and_its_operator_those_of_all() -> None:
     """``normal.Tensor_Tensor`` is random; the operator is as soon as one overload is."""
-    assert effects.of(ATEN.normal.Tensor_Tensor).is_random
-    assert effects.of(ATEN.normal).is_random
+    assert effects.facts_of_target(ATEN.normal.Tensor_Tensor).is_random
+    assert effects.facts_of_target(ATEN.normal).is_random
 
 
 @pytest.mark.parametrize(
@@ -314,7 +314,7 @@ def test_an_overload_has_the_tags_of_its_own_and_its_operator_those_of_all() -> 
 def test_a_call_draws_unless_its_switch_is_off(
     target: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], expected: bool
 ) -> None:
-    assert effects.of(target).draws(arguments, keywords) is expected
+    assert effects.facts_of_target(target).draws(arguments, keywords) is expected
 
 
 def test_a_switch_is_off_only_where_that_is_known() -> None:
@@ -330,9 +330,9 @@ def test_where_a_norm_is_given_its_statistics() -> None:
         (torch.batch_norm, 3, 5),
         (functional.instance_norm, 1, 5),
     ):
-        found = effects.of(norm).statistics
+        found = effects.facts_of_target(norm).statistics
         assert found is not None and found.first == first and found.switch.position == training
-    by_input = effects.of(torch.instance_norm).statistics
+    by_input = effects.facts_of_target(torch.instance_norm).statistics
     assert by_input is not None and by_input.switch.default is True
 
 
@@ -354,10 +354,12 @@ def test_every_function_of_torch_that_is_written_in_c_is_known() -> None:
     ]
     functions = [each for each in found if callable(each)]
     assert len(functions) > 1000
-    assert [each for each in functions if effects.of(each) is UNKNOWN] == []
-    assert effects.of(_C._VariableFunctions.unique_dim).reads_on_host
+    assert [each for each in functions if effects.facts_of_target(each) is UNKNOWN] == []
+    assert effects.facts_of_target(_C._VariableFunctions.unique_dim).reads_on_host
     methods = [getattr(torch.Tensor, name) for name in dir(torch.Tensor)]
-    unknown = [each for each in methods if callable(each) and effects.of(each) is UNKNOWN]
+    unknown = [
+        each for each in methods if callable(each) and effects.facts_of_target(each) is UNKNOWN
+    ]
     assert not [each for each in unknown if hasattr(each, "__objclass__")]
 
 
@@ -371,4 +373,4 @@ def test_every_function_of_torch_that_dynamo_puts_into_a_graph_is_known() -> Non
         if isinstance(kind, type) and issubclass(kind, TorchInGraphFunctionVariable)
     ]
     assert len(found) > 1000
-    assert [each for each in found if effects.of(each) is UNKNOWN] == []
+    assert [each for each in found if effects.facts_of_target(each) is UNKNOWN] == []

@@ -16,7 +16,7 @@ def test_the_key_is_that_of_the_code_of_the_package(
         return own_code.code_key.__wrapped__()
 
     (tmp_path / "__init__.py").write_text("one")
-    monkeypatch.setattr(own_code, "_PACKAGE", tmp_path)
+    monkeypatch.setattr(own_code, "PACKAGE", tmp_path)
     before = key()
     assert before == key()
     (tmp_path / "__init__.py").write_text("two")

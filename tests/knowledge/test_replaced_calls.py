@@ -12,7 +12,7 @@ import torch
 import bcmend
 from bcmend.knowledge import replaced_calls
 from bcmend.knowledge.replaced_calls import TABLE
-from bcmend.tracing.entry import namespace  # noqa: F401  (registers the answers)
+from bcmend.tracing.entry import primitive_namespace  # noqa: F401  (registers the answers)
 from bcmend.tracing.substitutes import dispatch
 
 ROOT = Path(__file__).parents[2]

@@ -42,7 +42,10 @@ def test_every_operator_is_classified_as_its_schema_and_tags_say() -> None:
     assert len(found) > 4000
     wrong = []
     for each in found:
-        facts, given = effects.of(each), str(each._schema).partition("(")[2].rpartition(") ->")[0]
+        facts, given = (
+            effects.facts_of_target(each),
+            str(each._schema).partition("(")[2].rpartition(") ->")[0],
+        )
         seeded = torch.Tag.nondeterministic_seeded in each.tags
         right = (
             facts is not effects.UNKNOWN
@@ -56,7 +59,11 @@ def test_every_operator_is_classified_as_its_schema_and_tags_say() -> None:
 
 
 def test_only_operators_of_torch_are_taken_at_their_word() -> None:
-    trusted = {each.namespace for each in _operators() if not effects.of(each).has_hidden_state}
+    trusted = {
+        each.namespace
+        for each in _operators()
+        if not effects.facts_of_target(each).has_hidden_state
+    }
     assert {"aten", "prims", "prim"} <= trusted
     assert trusted.isdisjoint({"profiler", "_test", "debug_mode_ops"})
 
@@ -65,7 +72,7 @@ def test_only_operators_of_torch_are_taken_at_their_word() -> None:
         return x.clone()
 
     for target in (torch.ops.bcmend_test_facts.own, torch.ops.bcmend_test_facts.own.default):
-        facts = effects.of(target)
+        facts = effects.facts_of_target(target)
         assert facts.has_hidden_state and not facts.is_total and not facts.is_random
 
 
@@ -79,7 +86,7 @@ class _Measuring(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        facts = effects.of(func)
+        facts = effects.facts_of_target(func)
         tensors = [each for each in pytree.tree_leaves((args, kwargs)) if _is_plain(each)]
         versions, state = [each._version for each in tensors], torch.get_rng_state()
         result = func(*args, **kwargs)
@@ -120,7 +127,7 @@ def _measure(entry: Entry, ways: Sequence[str], at_most: int) -> tuple[list[str]
     measuring, samples, has_run = _Measuring(), _samples(entry, at_most), False
     wrong = measuring.wrong
     for name, way in entry.ways.items():
-        facts = effects.of(way)
+        facts = effects.facts_of_target(way)
         for sample in samples if name in ways else ():
             given = sample.copied()
             call, before = (given.arguments, given.keywords), torch.get_rng_state()
@@ -162,7 +169,7 @@ def test_what_draws_and_what_writes_is_known() -> None:
 
 
 def _draws(entry: Entry) -> bool:
-    return effects.of(entry.info.op).is_random
+    return effects.facts_of_target(entry.info.op).is_random
 
 
 @pytest.mark.slow
@@ -206,7 +213,11 @@ def _seems_total(way: Any, sample: Sample) -> bool:
     with mode:
         fake = sample.mapped(lambda each: mode.from_tensor(each))
         with log:
-            return _called(way, fake) and not log.partial and not effects.of(way).is_partial
+            return (
+                _called(way, fake)
+                and not log.partial
+                and not effects.facts_of_target(way).is_partial
+            )
 
 
 def _failing(entry: Entry, at_most: int) -> Iterator[str]:

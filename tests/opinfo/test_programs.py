@@ -10,7 +10,7 @@ from tests.opinfo.entries import Entry, entries
 
 
 def _is_random(entry: Entry) -> bool:
-    return effects.of(entry.info.op).is_random
+    return effects.facts_of_target(entry.info.op).is_random
 
 
 def _chosen() -> list[Case]:
@@ -36,7 +36,7 @@ def test_the_comparison_sees_a_draw_that_is_taken_for_a_constant() -> None:
     assert judge(case).status == "equal"
     harmless = effects.EffectFacts()
     operators = (torch.bernoulli, torch.ops.aten.bernoulli.default)
-    known = {each: effects.of(each) for each in operators}
+    known = {each: effects.facts_of_target(each) for each in operators}
     try:
         for each in operators:
             effects._KNOWN.put(each, harmless)

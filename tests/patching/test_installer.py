@@ -12,7 +12,7 @@ import pytest
 from bcmend.names import CALLBACK, COMPILER, NAMESPACE, TRACING
 from bcmend.patching.installer import (
     analysed,
-    begin_anew,
+    forget_unreached,
     install,
     mended_form,
     owned_by,
@@ -275,7 +275,7 @@ def test_functions_at_one_place_have_sites_of_their_own() -> None:
 def test_one_that_is_patched_anew_leaves_the_sites_of_the_other_at_its_place() -> None:
     one, other = _function(), _function("return x if x.sum() > 0 else x * 2")
     _install(one, owner=1)
-    begin_anew([other])
+    forget_unreached([other])
     _install(other, owner=2)
     patched = TABLE.of(one)
     assert patched is not None
@@ -305,7 +305,7 @@ def test_what_is_patched_again_begins_anew() -> None:
     _give_up(branch)
     remove()
     assert not _state_of(branch)[0].active  # a report still says what became of it
-    begin_anew([branch])
+    forget_unreached([branch])
     _install(branch)
     live, state = _state_of(branch)
     assert live.active
@@ -316,7 +316,7 @@ def test_what_another_object_reaches_does_not_begin_anew() -> None:
     branch = _function()
     _install(branch, owner=1)
     _give_up(branch)
-    begin_anew([branch])
+    forget_unreached([branch])
     _install(branch, owner=2)
     live, state = _state_of(branch)
     assert not live.active

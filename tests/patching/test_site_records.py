@@ -11,7 +11,7 @@ import pytest
 from bcmend.patching.installer import remove
 from bcmend.patching.site_records import site_records
 from bcmend.policy import DEFAULT
-from bcmend.reports.site_report import SiteRecord
+from bcmend.reports.outcomes import SiteRecord
 from bcmend.tracing.search.falsified import weaken
 from bcmend.tracing.sites import site_table
 from bcmend.tracing.sites.site_table import LiveSite

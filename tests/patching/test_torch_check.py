@@ -7,14 +7,14 @@ import pytest
 from bcmend.dynamo.contract import recorded
 from bcmend.dynamo.contract.difference import Difference
 from bcmend.patching import torch_check
-from bcmend.patching.torch_check import Finding
+from bcmend.patching.torch_check import ComparisonResult
 
 RELEASE = recorded.Release("2.13.0", "0" * 40, pythons=("3.11",), facts={})
 ANY_ALL = "bcmend.tracing.handlers.any_all"
 MERGE = "bcmend.tracing.merging.merge"
 
 
-def _compared(monkeypatch: pytest.MonkeyPatch, *found: Difference) -> Finding:
+def _compared(monkeypatch: pytest.MonkeyPatch, *found: Difference) -> ComparisonResult:
     monkeypatch.setattr(torch_check, "missing", lambda: ())
     monkeypatch.setattr(torch_check, "differences", lambda release: list(found))
     return torch_check.compared(RELEASE)

@@ -20,7 +20,7 @@ from bcmend.rewrite.decisions import (
     refusal_of_all,
 )
 from bcmend.rewrite.mended import Context
-from bcmend.rewrite.sites.plan import BranchLowering, GuardLowering, OutputLowering, Refusal
+from bcmend.rewrite.sites.plan import BranchLowering, GuardLowering, OutputLowering, SiteRefusal
 
 
 def _facts(function: FunctionType) -> Facts:
@@ -38,7 +38,7 @@ def _decided(
     *,
     asked: bool = False,
     policy: Policy = DEFAULT,
-    whole: Refusal | None = None,
+    whole: SiteRefusal | None = None,
     may_be_marked: bool = True,
     splits: frozenset[int] = frozenset(),
 ) -> tuple[Facts, list[Decision]]:
@@ -88,7 +88,7 @@ def test_the_policy_leaves_output_and_guards() -> None:
 
 
 def test_a_refusal_of_all_is_that_of_every_site() -> None:
-    whole = Refusal("coroutine")
+    whole = SiteRefusal("coroutine")
     _, decisions = _decided(_model, whole=whole)
     assert [decision for _, _, decision in decisions] == [whole] * 3
 
@@ -108,7 +108,7 @@ def test_a_local_that_may_be_unbound_gets_a_mark() -> None:
 
 def test_without_marks_it_is_refused() -> None:
     facts, ((_, _, decision),) = _decided(_may_be_unbound, may_be_marked=False)
-    assert isinstance(decision, Refusal) and decision.unbound == {"y"}
+    assert isinstance(decision, SiteRefusal) and decision.unbound == {"y"}
     assert facts.instructions == _facts(_may_be_unbound).instructions
 
 

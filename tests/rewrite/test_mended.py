@@ -6,7 +6,7 @@ from types import CodeType
 
 from bcmend.policy import DEFAULT
 from bcmend.rewrite.mended import Context, Mended, Written, any_lowered, offsets_in
-from bcmend.rewrite.sites.plan import Lowering, OutputLowering, Refusal, Site
+from bcmend.rewrite.sites.plan import Lowering, OutputLowering, Site, SiteRefusal
 
 
 def _one() -> None: ...
@@ -19,7 +19,7 @@ ONE, OTHER = _one.__code__, _other.__code__
 LOWERED = OutputLowering(0, 4, (), None)
 
 
-def _site(decision: Lowering | Refusal) -> Site:
+def _site(decision: Lowering | SiteRefusal) -> Site:
     return Site("module.f:1:output", "output", 0, 1, 2, decision)
 
 
@@ -52,7 +52,7 @@ def test_a_context_begins_without_places() -> None:
 
 
 def test_a_refusal_is_no_lowering() -> None:
-    refused, lowered = _site(Refusal("generator")), _site(LOWERED)
+    refused, lowered = _site(SiteRefusal("generator")), _site(LOWERED)
     assert not any_lowered([]) and not any_lowered([(ONE, refused)])
     assert any_lowered([(ONE, refused), (ONE, lowered)])
     assert Mended(ONE, ((ONE, lowered),), lambda: _written([])).has_lowerings

@@ -17,10 +17,10 @@ from bcmend.rewrite.decisions import Decision
 from bcmend.rewrite.mended import Context
 from bcmend.rewrite.named_sites import named_plan
 from bcmend.rewrite.sites.branch import propose_branch
-from bcmend.rewrite.sites.plan import BranchLowering, Plan, Refusal
+from bcmend.rewrite.sites.plan import BranchLowering, Plan, SiteRefusal
 from tests.listing import listing
 
-REFUSAL = Refusal("output-shape")
+REFUSAL = SiteRefusal("output-shape")
 
 
 def _function(x: Any) -> Any:
@@ -76,7 +76,7 @@ def test_a_site_with_a_marked_name_is_switched_off_by_the_name_of_its_place() ->
         key_for=lambda found, code: f"{found}@2",
     )
     assert [(site.name, site.decision) for site in plan.sites] == [
-        (f"{name}@2", Refusal("switched-off"))
+        (f"{name}@2", SiteRefusal("switched-off"))
     ]
 
 
@@ -98,7 +98,7 @@ def test_a_site_that_is_switched_off_is_refused() -> None:
     policy = Policy(off=("module._function:*:output#2",))
     decisions: list[Decision] = [(call, "output", REFUSAL) for call in CALLS]
     one, other = _plan(_function, decisions, policy).sites
-    assert one.decision is REFUSAL and other.decision == Refusal("switched-off")
+    assert one.decision is REFUSAL and other.decision == SiteRefusal("switched-off")
 
 
 def test_an_instruction_without_a_location_has_no_line() -> None:

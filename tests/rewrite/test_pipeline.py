@@ -11,7 +11,13 @@ from bcmend.policy import DEFAULT, Policy
 from bcmend.reasons import REASONS
 from bcmend.rewrite.mended import Context
 from bcmend.rewrite.pipeline import may_have_sites, mend
-from bcmend.rewrite.sites.plan import BranchLowering, GuardLowering, OutputLowering, Refusal, Site
+from bcmend.rewrite.sites.plan import (
+    BranchLowering,
+    GuardLowering,
+    OutputLowering,
+    Site,
+    SiteRefusal,
+)
 from tests.rewrite.programs import PROGRAMS
 from tests.stand_ins import mended
 
@@ -111,7 +117,7 @@ def test_sites_of_nested_functions() -> None:
 def test_every_refusal_is_one_that_is_documented(name: str) -> None:
     function = PROGRAMS[name].function
     for _, site in mended(function.__code__, function.__globals__).sites:
-        if isinstance(site.decision, Refusal):
+        if isinstance(site.decision, SiteRefusal):
             assert site.decision.slug in REASONS
 
 
@@ -149,12 +155,12 @@ async def _coroutine(x):
 @pytest.mark.parametrize(("function", "slug"), [(_filter, "generator"), (_coroutine, "coroutine")])
 def test_what_suspends_its_frame_is_refused(function: FunctionType, slug: str) -> None:
     sites = _sites(function)
-    assert sites and all(isinstance(site.decision, Refusal) for site in sites)
+    assert sites and all(isinstance(site.decision, SiteRefusal) for site in sites)
     assert {site.decision.slug for site in sites} == {slug}
 
 
 def test_a_generator_is_mended_between_its_values() -> None:
-    assert not any(isinstance(site.decision, Refusal) for site in _sites(_generator))
+    assert not any(isinstance(site.decision, SiteRefusal) for site in _sites(_generator))
     found = mended(_generator.__code__, {}, ask=False)
     assert found.shell is found.body
     assert found.shell.co_flags == _generator.__code__.co_flags

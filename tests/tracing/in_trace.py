@@ -71,4 +71,4 @@ def substituted(tx: Any, function: Any, *args: Any, owner: Any = None, **kwargs:
     site = LiveSite(name, "call", _program.__code__)
     row = replaced_calls.TABLE[name]
     called = resolved(name) if isinstance(function, str) else function
-    return dispatch.Call(tx, name, owner, args, kwargs, called, row=row, site=site)
+    return dispatch.ReplacedCall(tx, name, owner, args, kwargs, called, row=row, site=site)

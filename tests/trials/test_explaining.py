@@ -182,7 +182,7 @@ def test_the_forms_agree(explained):
     text, page = str(explained), explained.to_html()
     for cause in explained.causes:
         assert cause.source in text and cause.number in page
-    assert "&gt; 0:" in page and "light-dark" in page
+    assert "&gt; 0:" in page and "prefers-color-scheme: dark" in page
     assert "http" not in page and "<script" not in page
 
 
@@ -192,7 +192,7 @@ def test_a_copy_that_ends_is_an_error():
 
         os._exit(3)
 
-    subject = apart.Subject(None, (), {})
+    subject = apart.TriedCall(None, (), {})
     with pytest.raises(TrialError, match="status 3"):
         apart.run_apart(subject, ends)
 
@@ -202,13 +202,13 @@ def test_what_a_try_raises_is_an_error():
         raise KeyError("a key")
 
     with pytest.raises(TrialError, match="KeyError: 'a key'"):
-        apart.run_apart(apart.Subject(None, (), {}), fails)
+        apart.run_apart(apart.TriedCall(None, (), {}), fails)
 
 
 def test_a_copy_that_does_not_begin_is_an_error(monkeypatch):
     """As where another thread held a lock when the copy was made, which is held in it for ever."""
 
-    class Hanging(apart.Subject):
+    class Hanging(apart.TriedCall):
         def begin(self):
             time.sleep(1000)
 

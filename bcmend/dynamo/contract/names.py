@@ -11,11 +11,11 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from importlib import import_module
-from pathlib import Path
 from typing import Any, Final
 
-_PACKAGE: Final = Path(__file__).parent.parent.parent
-_COMPAT: Final = _PACKAGE / "dynamo" / "compat.py"
+from bcmend.knowledge.own_code import PACKAGE
+
+_COMPAT: Final = PACKAGE / "dynamo" / "compat.py"
 #: The package of programs that prove hooks alive, by their targets.
 _PROGRAMS: Final = "bcmend.liveness."
 #: Modules that only list names, for others to use.
@@ -82,8 +82,8 @@ def _is_there(name: str) -> bool:
 def _modules() -> dict[str, frozenset[str]]:
     """Return the words that each module of bcmend uses."""
     found = {}
-    for file in _PACKAGE.rglob("*.py"):
-        module = ".".join(("bcmend", *file.relative_to(_PACKAGE).with_suffix("").parts))
+    for file in PACKAGE.rglob("*.py"):
+        module = ".".join(("bcmend", *file.relative_to(PACKAGE).with_suffix("").parts))
         if module in _LISTS or module.startswith(_PROGRAMS):
             continue
         text = file.read_text(encoding="utf-8")

@@ -61,3 +61,8 @@ def put_back_stores(effects: Any, before: Any) -> None:
 def tables_of_functions(tx: compat.Tracer) -> Any:
     """Return what a frame knows of the modes of torch functions."""
     return tx.symbolic_torch_function_state
+
+
+def has_function_modes(tx: compat.Tracer) -> bool:
+    """Return whether modes of torch functions are active, such as that of a default device."""
+    return bool(tx.symbolic_torch_function_state.mode_stack)

@@ -10,7 +10,7 @@ from torch.fx import Node, Proxy
 from bcmend.dynamo import compat
 
 
-def add(
+def new_input(
     output: compat.OutputGraph,
     name: str,
     source: compat.Source,

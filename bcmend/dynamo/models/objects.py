@@ -33,6 +33,15 @@ REBUILT: Final = frozenset(
 ).union(each.__name__ for each in (*FROM_ATTRIBUTES, exceptions.Noted))
 
 
+#: The name of the model of a function that Dynamo does not trace.
+_SKIPPED: Final = "SkipFunctionVariable"
+
+
+def is_skipped(function: Any) -> bool:
+    """Return whether Dynamo does not trace a function."""
+    return type(function).__name__ == _SKIPPED
+
+
 def attribute_of(tx: compat.Tracer, owner: Any, name: str) -> compat.VariableTracker:
     """Return an attribute of a value, which may run code of the program.
 

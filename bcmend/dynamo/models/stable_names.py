@@ -65,7 +65,7 @@ PyCodegen: add_push_null append_output call_function cell_and_freevars clear_tos
     create_load_closure create_load_const create_load_const_unchecked create_load_deref
     create_load_python_module extend_output foreach get_instructions
     load_function_name load_method store tx
-Unsupported: gb_type
+Unsupported: gb_type real_stack
 RestartAnalysis: restart_reason
 ShortenTraceback: first_useful_frame
 GraphCompileReason: reason user_stack

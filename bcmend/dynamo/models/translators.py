@@ -5,14 +5,12 @@ from __future__ import annotations
 from types import CodeType
 from typing import Any, Final
 
+from bcmend.bytecode.opcodes import INTRINSICS
 from bcmend.dynamo import compat
 from bcmend.dynamo.models import exceptions
 
 #: The name of the model of a context manager that is code of the program.
 _OF_THE_PROGRAM: Final = "GenericContextWrappingVariable"
-#: What begins the handler around all of a generator, from CPython 3.12 on; it lets through what
-#: closes the generator.
-_IMPLICIT: Final = "CALL_INTRINSIC_1"
 #: The name of the model that locals without a value have, from CPython 3.12 on.
 _UNBOUND: Final = "NullVariable"
 
@@ -43,7 +41,15 @@ def runs_nothing_when_closed(generator: Any) -> bool:
     if generator.pygen_yf() is not None or blocks_of(frame):
         return False
     handler = exceptions.handler_of(frame.current_instruction)
-    return handler is None or handler.target.opname == _IMPLICIT
+    return handler is None or is_around_a_generator(handler)
+
+
+def is_around_a_generator(handler: Any) -> bool:
+    """Return whether a handler is the one around all of a generator, from CPython 3.12 on.
+
+    It lets through what closes the generator.
+    """
+    return handler.target.opname in INTRINSICS
 
 
 def bound_locals(frame: Any) -> set[str]:

@@ -97,6 +97,24 @@ def a_change_by_data() -> Function:
     return program
 
 
+@program("functions[is_compiling]", "functions[is_dynamo_compiling]", fullgraph=False)
+def questions_whether_it_is_compiled() -> Function:
+    def program(x: Tensor) -> Any:
+        x = x + 1 if x.sum() > 0 else x - 1
+        is_either = torch.compiler.is_compiling() or torch.compiler.is_dynamo_compiling()
+        return x * 1 if is_either and torch.compiler.is_dynamo_compiling() else x
+
+    return program
+
+
+@program("functions[get_default_device]")
+def the_default_device() -> Function:
+    def program(x: Tensor) -> Any:
+        return x + torch.zeros(3, device=torch.get_default_device())
+
+    return program
+
+
 @program("functions[dropout]")
 def dropout_that_drops_nothing() -> Function:
     def program(x: Tensor) -> Any:

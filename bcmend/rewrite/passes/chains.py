@@ -13,7 +13,7 @@ from bcmend.analysis.code_effects import touched
 from bcmend.analysis.facts import Facts, facts_of
 from bcmend.bytecode import emit
 from bcmend.bytecode.instructions import Instruction, decoded_index
-from bcmend.bytecode.opcodes import row
+from bcmend.bytecode.opcodes import TRUTHS, row
 from bcmend.rewrite.passes.rearrange import rewritten
 
 
@@ -70,7 +70,7 @@ def _next_of(facts: Facts, jump: int) -> int | None:
 
 def _test_of(facts: Facts, jump: int) -> int:
     """Return where the test begins that ``jump`` makes: at its cast to a bool, if there is one."""
-    return jump - 1 if facts.instructions[jump - 1].op == "TO_BOOL" else jump
+    return jump - 1 if facts.instructions[jump - 1].op in TRUTHS else jump
 
 
 def _at(place: Instruction, added: Instruction) -> Instruction:

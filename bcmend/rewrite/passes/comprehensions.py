@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from bcmend.analysis.code_effects import touched
 from bcmend.analysis.facts import Facts, facts_of
 from bcmend.analysis.liveness import live_before
-from bcmend.bytecode.instructions import Instruction
-from bcmend.bytecode.opcodes import row
+from bcmend.bytecode import emit
+from bcmend.bytecode.opcodes import LOCAL_STORES, SAVED_LOCALS, SWAPS, row
 from bcmend.rewrite.passes.rearrange import with_others
 
 
@@ -21,7 +21,8 @@ def without_saved_variables(facts: Facts) -> Facts:
     """Return facts about the function with None saved in place of values that are not read."""
     while (found := next(_useless(facts), None)) is not None:
         save, places = found
-        others = dict.fromkeys(places, Instruction("POP_TOP")) | {save: Instruction("LOAD_CONST")}
+        (discard,), (nothing,) = emit.pop_top(), emit.load_const(None)
+        others = dict.fromkeys(places, discard) | {save: nothing}
         facts = facts_of(with_others(facts.function, others))
     return facts
 
@@ -35,7 +36,7 @@ def _useless(facts: Facts) -> Iterator[tuple[int, list[int]]]:
     saves = [
         index
         for index, each in enumerate(facts.instructions)
-        if each.op == "LOAD_FAST_AND_CLEAR"
+        if each.op in SAVED_LOCALS
         and facts.stacks[index] is not None
         and each.arg not in facts.function.shape.cellvars
     ]
@@ -53,10 +54,10 @@ def _restores(facts: Facts, save: int) -> list[int]:
     for index, each in enumerate(facts.instructions):
         takes, _ = row(each.op).effect(each.arg)
         stack = facts.stacks[index]
-        if stack is None or each.op == "SWAP":
+        if stack is None or each.op in SWAPS:
             continue
         if any(save in slot for slot in stack[len(stack) - takes :]):
-            if each.op != "STORE_FAST" or each.arg != name or stack[-1] != {save}:
+            if each.op not in LOCAL_STORES or each.arg != name or stack[-1] != {save}:
                 return []
             places.append(index)
     return places

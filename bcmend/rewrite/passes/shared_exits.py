@@ -28,14 +28,27 @@ from bcmend.analysis.facts import Facts, facts_of
 from bcmend.analysis.liveness import live_before
 from bcmend.bytecode import emit
 from bcmend.bytecode.instructions import FunctionCode, Instruction, Label, retargeted
-from bcmend.bytecode.opcodes import row
+from bcmend.bytecode.opcodes import (
+    ASYNC_BLOCK_ENTRIES,
+    BLOCK_ENTRIES,
+    CALLS,
+    CONSTANT_LOADS,
+    DISCARDS,
+    EXITS,
+    HANDLERS,
+    SWAPS,
+    TRUTHS,
+    begin_with,
+    row,
+)
 from bcmend.cfg.regions import Branch
 from bcmend.names import DEAD, LEAVES, LEFT_WITH
 from bcmend.rewrite.passes.rearrange import moved, without_unreachable
 
 #: The instructions of a call of ``__exit__`` without an exception.
-_CALL: Final = ("LOAD_CONST", "LOAD_CONST", "LOAD_CONST", "CALL", "POP_TOP")
-_BEFORE_TEST: Final = ("PUSH_EXC_INFO", "WITH_EXCEPT_START", "TO_BOOL")
+_CALL: Final = (*[CONSTANT_LOADS] * 3, CALLS, DISCARDS)
+_BEFORE_TEST: Final = HANDLERS | EXITS | TRUTHS
+_WITHS: Final = BLOCK_ENTRIES - ASYNC_BLOCK_ENTRIES
 #: Ways on behind a block, besides that of its last exit: each has a flag, and a branch that tests
 #: it. With a constant returned in each, five take 1.4 times as long to trace as the block left as
 #: it is (1.5 s) and make one graph of six; eight take 5 times as long, twelve 8 times (16 s). The
@@ -58,7 +71,7 @@ class _Exit:
 
     @property
     def call(self) -> int:
-        return self.start + _CALL.index("CALL")
+        return self.start + _CALL.index(CALLS)
 
     @property
     def after(self) -> int:
@@ -67,7 +80,7 @@ class _Exit:
 
 def with_shared_exits(facts: Facts, is_site: Callable[[Facts, Branch], bool]) -> Facts:
     """Return facts about the function with one exit for blocks that arms of sites leave."""
-    if not any(each.op == "BEFORE_WITH" for each in facts.instructions):
+    if not any(each.op in _WITHS for each in facts.instructions):
         return facts
     done: set[int] = set()  # by source offset, which stays
     while (block := _block_to_leave(facts, is_site, done)) is not None:
@@ -81,7 +94,7 @@ def with_shared_exits(facts: Facts, is_site: Callable[[Facts, Branch], bool]) ->
 def _block_to_leave(
     facts: Facts, is_site: Callable[[Facts, Branch], bool], done: set[int]
 ) -> int | None:
-    """Return the innermost block (its BEFORE_WITH) that an arm of a site leaves."""
+    """Return the innermost block (the instruction that enters it) that an arm of a site leaves."""
     found = [
         block
         for branch in facts.branches
@@ -104,10 +117,12 @@ def _blocks_left(facts: Facts, branch: Branch) -> Iterator[int]:
 def _left_at(facts: Facts, start: int) -> int | None:
     """Return the ``with`` block that the instructions from ``start`` on leave, if they do."""
     code = facts.instructions[start : start + len(_CALL)]
-    if tuple(each.op for each in code) != _CALL or any(each.arg is not None for each in code[:3]):
+    if not begin_with([each.op for each in code], _CALL):
+        return None
+    if any(each.arg is not None for each in code[:3]):
         return None
     block, *others = facts.operand(start, -1) or (-1,)
-    is_entered = block >= 0 and facts.instructions[block].op == "BEFORE_WITH"
+    is_entered = block >= 0 and facts.instructions[block].op in _WITHS
     return block if is_entered and not others else None
 
 
@@ -131,7 +146,7 @@ def _continuation(facts: Facts, start: int) -> tuple[int, ...]:
     for index in range(start, start + _LONGEST_CONTINUATION):
         instruction = facts.instructions[index]
         known = row(instruction.op)
-        if instruction.op == "BEFORE_WITH" or (instruction.target and known.jump != "always"):
+        if instruction.op in _WITHS or (instruction.target and known.jump != "always"):
             break
         if not known.falls_through:
             return tuple(range(start, index + 1))
@@ -204,7 +219,7 @@ class _Sharing:
         """Undo the swap that brought ``__exit__`` to the top; an arm may not move that operand."""
         before = self.facts.instructions[start - 1]
         is_target = any(each.target == start for each in self.facts.instructions)
-        if before.op == "SWAP" and before.arg == 2 and not is_target:
+        if before.op in SWAPS and before.arg == 2 and not is_target:
             self.written.pop()
         else:
             self._add(emit.swap(2), start)
@@ -219,7 +234,7 @@ class _Sharing:
         for index in leaving.continuation:
             self._copy(index)
         if not leaving.continuation:
-            self._add([Instruction("JUMP", None, leaving.after)], self._last.call)
+            self._add(emit.jump(leaving.after), self._last.call)
         self.places[following] = len(self.written)
 
     def _load_value(self, leaving: _Exit) -> None:

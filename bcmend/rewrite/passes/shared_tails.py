@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bcmend.analysis.facts import Facts, facts_of
+from bcmend.bytecode import emit
 from bcmend.bytecode.instructions import Instruction
 from bcmend.bytecode.opcodes import row
 from bcmend.rewrite.passes.nulls import may_push_null
@@ -40,7 +41,8 @@ def _jumps(facts: Facts) -> Iterator[tuple[int, Instruction]]:
             length = _length_of_copy(facts, end, last)
             start, of_last = end + 1 - length, last + 1 - length
             if length and _takes_a_null(facts, start) and _takes_a_null(facts, of_last):
-                yield start, Instruction("JUMP", None, of_last)
+                (jump,) = emit.jump(of_last)
+                yield start, jump
                 break
 
 

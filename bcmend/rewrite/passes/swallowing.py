@@ -12,12 +12,26 @@ from typing import Final
 
 from bcmend.analysis.conditions import called_name
 from bcmend.analysis.facts import Facts, facts_of
-from bcmend.bytecode.instructions import Instruction
-from bcmend.bytecode.opcodes import row
+from bcmend.bytecode import emit
+from bcmend.bytecode.opcodes import (
+    ASYNC_BLOCK_ENTRIES,
+    BLOCK_ENTRIES,
+    CALLS,
+    EXITS,
+    HANDLERS,
+    RAISES_AGAIN,
+    TRUE_JUMPS,
+    TRUTHS,
+    begin_with,
+    row,
+)
 from bcmend.knowledge.callable_names import NEVER_SWALLOWING
 from bcmend.rewrite.passes.rearrange import with_others, without_unreachable
 
 _FOLLOW_AT_MOST: Final = 3
+_WITHS: Final = BLOCK_ENTRIES - ASYNC_BLOCK_ENTRIES
+#: The block that a handler of a ``with`` begins with.
+_HANDLER: Final = (HANDLERS, EXITS, TRUE_JUMPS)
 
 
 def without_swallowing(facts: Facts) -> Facts:
@@ -25,21 +39,22 @@ def without_swallowing(facts: Facts) -> Facts:
     tests = {
         test
         for index, instruction in enumerate(facts.instructions)
-        if instruction.op == "BEFORE_WITH" and _never_swallows(facts, facts.operand(index, -1))
+        if instruction.op in _WITHS and _never_swallows(facts, facts.operand(index, -1))
         for test in _tests_behind(facts, index)
     }
     # Dropping what __exit__ returned lets control fall through to where it is raised again.
-    dropped = with_others(facts.function, dict.fromkeys(tests, Instruction("POP_TOP")))
+    (discard,) = emit.pop_top()
+    dropped = with_others(facts.function, dict.fromkeys(tests, discard))
     return facts_of(without_unreachable(dropped)) if tests else facts
 
 
 def asks_for_swallowing(facts: Facts, jump: int) -> bool:
     """Return whether a jump tests what ``__exit__`` returned for an exception: never a tensor."""
-    return _ops(facts, max(jump - 2, 0), jump)[-1:] == ["WITH_EXCEPT_START"]
+    return begin_with(_ops(facts, max(jump - 2, 0), jump)[-1:], [EXITS])
 
 
 def _ops(facts: Facts, start: int, end: int) -> list[str]:
-    return [each.op for each in facts.instructions[start:end] if each.op != "TO_BOOL"]
+    return [each.op for each in facts.instructions[start:end] if each.op not in TRUTHS]
 
 
 def _tests_behind(facts: Facts, block: int) -> list[int]:
@@ -49,9 +64,9 @@ def _tests_behind(facts: Facts, block: int) -> list[int]:
         return []
     bounds = facts.graph.blocks[handler]
     ops = _ops(facts, bounds.start, bounds.end)
-    expected = ["PUSH_EXC_INFO", "WITH_EXCEPT_START", "POP_JUMP_IF_TRUE"]
-    raises = facts.instructions[bounds.end].op == "RERAISE"
-    return [bounds.end - 1] if ops == expected and raises else []
+    is_exit = len(ops) == len(_HANDLER) and begin_with(ops, _HANDLER)
+    raises = facts.instructions[bounds.end].op in RAISES_AGAIN
+    return [bounds.end - 1] if is_exit and raises else []
 
 
 def _never_swallows(facts: Facts, makers: Iterable[int], follow: int = _FOLLOW_AT_MOST) -> bool:
@@ -68,5 +83,4 @@ def _is_known(facts: Facts, maker: int, follow: int) -> bool:
         stores = facts.stores.get(instruction.arg, ())
         operands = (facts.operand(store, -1) for store in stores)
         return all(_never_swallows(facts, operand, follow - 1) for operand in operands)
-    is_call = instruction.op.startswith("CALL")
-    return is_call and called_name(facts, maker) in NEVER_SWALLOWING
+    return instruction.op in CALLS and called_name(facts, maker) in NEVER_SWALLOWING

@@ -19,7 +19,7 @@ from bcmend.analysis.liveness import bound_before
 from bcmend.bytecode import emit
 from bcmend.bytecode.assemble import Item, assemble
 from bcmend.bytecode.instructions import FunctionCode, Instruction, Label, Location, Shape
-from bcmend.bytecode.opcodes import row
+from bcmend.bytecode.opcodes import NULLS, STARTS, row
 from bcmend.names import NAMESPACE, UNBOUND
 from bcmend.rewrite.passes.rearrange import rewritten
 
@@ -33,7 +33,7 @@ def with_marks(facts: Facts, names: frozenset[str]) -> FunctionCode:
     Inserted instructions have the offset of the one that they stand before, but jumps have none.
     """
     function = facts.function
-    first = next(i for i, each in enumerate(function.instructions) if each.op == "RESUME")
+    first = next(i for i, each in enumerate(function.instructions) if each.op in STARTS)
     marked = sorted(names - frozenset(function.shape.argnames))
 
     def replacement(index: int, instruction: Instruction) -> Iterator[Item]:
@@ -58,7 +58,7 @@ def checks_in(facts: Facts, start: int, end: int) -> dict[int, int]:
             read = next((each for each in targets if isinstance(each, int)), None)
             if read is not None:
                 # CPython 3.13 has the NULL of a call behind the callable, older ones before it.
-                found[index - (facts.instructions[index + 2].op != "PUSH_NULL")] = read
+                found[index - (facts.instructions[index + 2].op not in NULLS)] = read
     return found
 
 
@@ -97,8 +97,8 @@ def _failing(shape: Shape, name: str, location: Location | None) -> CodeType:
     """
     text = emit.load_const(_UNBOUND_LOCAL.format(name), location)
     error = emit.call_global((NAMESPACE, UnboundLocalError.__name__), [text], location)
-    raising = Instruction("RAISE_VARARGS", 1, location=location)
-    return assemble(shape, (*emit.prologue(shape, location), *error, raising), ())
+    raising = emit.raise_value(location)
+    return assemble(shape, (*emit.prologue(shape, location), *error, *raising), ())
 
 
 def _mark(name: str, location: Location | None) -> Iterator[Item]:

@@ -19,26 +19,42 @@ from bcmend.analysis.facts import Facts
 from bcmend.analysis.liveness import bound_before
 from bcmend.analysis.stack import operands_needed
 from bcmend.bytecode.names_used import formats
-from bcmend.bytecode.opcodes import opcode_names, row
+from bcmend.bytecode.opcodes import (
+    BINARY_OPERATORS,
+    CALLS,
+    CELLS_THEMSELVES,
+    COMPARISONS,
+    CONSTANT_LOADS,
+    COPIES,
+    FORMATS,
+    INVERSIONS,
+    ITEM_READS,
+    ITERATORS,
+    KEYWORD_NAMES,
+    MEMBERSHIPS,
+    SLICE_READS,
+    converts_to_text,
+    row,
+)
 from bcmend.knowledge.callable_names import (
     DEFERRED_ARGUMENT_CALLS,
     NEVER_TENSOR_ATTRIBUTES,
     REPEATABLE_CALLS,
 )
 from bcmend.rewrite.passes.unbound_marks import checks_in
-from bcmend.rewrite.sites.call_parts import CALLS, is_attribute_load, path_read, start_of
-from bcmend.rewrite.sites.plan import Slice
+from bcmend.rewrite.sites.call_parts import is_attribute_load, path_read, start_of
+from bcmend.rewrite.sites.plan import CodeRange
 
 #: Arguments of BINARY_OP for ``%`` and ``%=``.
 _REMAINDERS: Final = frozenset([BinaryOp.REMAINDER, BinaryOp.INPLACE_REMAINDER])
 
 #: Operators that may fail, or call code of the user's that has effects.
-_OPERATIONS: Final = opcode_names("BINARY_OP BINARY_SUBSCR BINARY_SLICE COMPARE_OP CONTAINS_OP")
+_OPERATIONS: Final = BINARY_OPERATORS | ITEM_READS | SLICE_READS | COMPARISONS | MEMBERSHIPS
 
-_GIVE_A_MASK: Final = opcode_names("COMPARE_OP UNARY_INVERT")
+_GIVE_A_MASK: Final = COMPARISONS | INVERSIONS
 
 
-def is_untraceable(facts: Facts, part: Slice) -> bool:
+def is_untraceable(facts: Facts, part: CodeRange) -> bool:
     """Return whether Dynamo could not evaluate an argument on tensors."""
     checks = checks_in(facts, part.start, part.end)
     for index in range(part.start, part.end):
@@ -52,14 +68,14 @@ def _is_untraceable(facts: Facts, index: int) -> bool:
     op, arg = facts.instructions[index].op, facts.instructions[index].arg
     return (
         facts.instructions[index].target is not None
-        or op in ("CONVERT_VALUE", "LOAD_CLOSURE")
-        or (op == "FORMAT_VALUE" and bool(arg & 3))
+        or op in CELLS_THEMSELVES
+        or converts_to_text(op, arg)
         or _is_named_deferred(facts, index)
         or _formats_an_object(facts, index)
         # The size of `x[x > 0]` is data-dependent.
-        or (op == "BINARY_SUBSCR" and facts.instructions[index - 1].op in _GIVE_A_MASK)
+        or (op in ITEM_READS and facts.instructions[index - 1].op in _GIVE_A_MASK)
         or (isinstance(arg, CodeType) and _defers(arg))
-        or (op == "BINARY_OP" and _formats_text(facts, index))
+        or (op in BINARY_OPERATORS and _formats_text(facts, index))
     )
 
 
@@ -77,7 +93,7 @@ def _formats_text(facts: Facts, index: int) -> bool:
     if begin is None or facts.instructions[index].arg not in _REMAINDERS:
         return False
     left = facts.instructions[begin]
-    return left.op == "LOAD_CONST" and isinstance(left.arg, str)
+    return left.op in CONSTANT_LOADS and isinstance(left.arg, str)
 
 
 def _formats_an_object(facts: Facts, index: int) -> bool:
@@ -85,7 +101,7 @@ def _formats_an_object(facts: Facts, index: int) -> bool:
 
     Dynamo formats the object itself, without the attributes that the trace has stored to it.
     """
-    if not facts.instructions[index].op.startswith("FORMAT_"):
+    if facts.instructions[index].op not in FORMATS:
         return False
     made = facts.instructions[index - 1]
     is_read = row(made.op).reads is not None or is_attribute_load(facts, index - 1)
@@ -99,11 +115,11 @@ def _defers(code: CodeType) -> bool:
 
 def early_reads(
     facts: Facts,
-    part: Slice,
+    part: CodeRange,
     data: frozenset[tuple[str, ...]],
     own: frozenset[str],
     missing: frozenset[str] = frozenset(),
-) -> Iterator[Slice | None]:
+) -> Iterator[CodeRange | None]:
     """Yield the longest reads of a variable and attributes of it, such as ``self.loss``.
 
     What stands behind a test is read before the test, and so only as far as that cannot fail.
@@ -118,13 +134,17 @@ def early_reads(
     checks = checks_in(facts, part.start, part.end)
     while index < part.end:
         if index in checks:
-            yield Slice(index, checks[index] + 1) if index >= reach else None
+            yield CodeRange(index, checks[index] + 1) if index >= reach else None
             index = checks[index] + 1
             continue
         instruction = facts.instructions[index]
         if isinstance(instruction.target, int):
             reach = max(reach, instruction.target)
-        now = None if index < reach else _evaluated_at_once(facts, Slice(index, part.end), bindings)
+        now = (
+            None
+            if index < reach
+            else _evaluated_at_once(facts, CodeRange(index, part.end), bindings)
+        )
         if now is not None:
             yield now
             index = now.end
@@ -137,25 +157,27 @@ def early_reads(
             yield None
         elif index >= reach:
             certain.update(_path(facts, index, last) for last in range(index + 1, end + 1))
-            yield Slice(index, end)
+            yield CodeRange(index, end)
         else:
-            yield _safe_read(facts, Slice(index, end), certain, bound, missing)
+            yield _safe_read(facts, CodeRange(index, end), certain, bound, missing)
         index = end
 
 
-def bindings_in(facts: Facts, part: Slice) -> dict[int, Slice]:
+def bindings_in(facts: Facts, part: CodeRange) -> dict[int, CodeRange]:
     """Return the operands in ``part`` that are bound to a variable, by their first instruction."""
     found = {}
     for index in range(part.start + 1, part.end):
         stored, before = facts.instructions[index], facts.instructions[index - 1]
-        if row(stored.op).writes == "local" and before.op == "COPY":
+        if row(stored.op).writes == "local" and before.op in COPIES:
             begin = start_of(facts, index - 1, 1)
             if begin is not None and begin >= part.start:
-                found[begin] = Slice(begin, index + 1)
+                found[begin] = CodeRange(begin, index + 1)
     return found
 
 
-def _evaluated_at_once(facts: Facts, part: Slice, bindings: Mapping[int, Slice]) -> Slice | None:
+def _evaluated_at_once(
+    facts: Facts, part: CodeRange, bindings: Mapping[int, CodeRange]
+) -> CodeRange | None:
     """Return what is to be evaluated at once of an expression that begins with ``part``.
 
     That is the longest operand that Dynamo can evaluate and that has a call which may have effects
@@ -170,7 +192,7 @@ def _evaluated_at_once(facts: Facts, part: Slice, bindings: Mapping[int, Slice])
     for index in range(part.start, part.end):
         instruction = facts.instructions[index]
         lowest = (facts.depth_before(index) or 0) - operands_needed(instruction)
-        if lowest < base or is_untraceable(facts, Slice(index, index + 1)):
+        if lowest < base or is_untraceable(facts, CodeRange(index, index + 1)):
             break
         after = facts.depth_before(index + 1)
         if after is None or after <= base:
@@ -180,15 +202,16 @@ def _evaluated_at_once(facts: Facts, part: Slice, bindings: Mapping[int, Slice])
             if instruction.op in CALLS
             else instruction.op in _OPERATIONS
         )
-        is_whole = after == base + 1 and instruction.op != "KW_NAMES"  # the call follows
+        is_whole = after == base + 1 and instruction.op not in KEYWORD_NAMES  # the call follows
         if calls and is_whole and not _makes_a_generator(facts, index):
-            longest = Slice(part.start, index + 1)
+            longest = CodeRange(part.start, index + 1)
     return longest
 
 
 def _makes_a_generator(facts: Facts, index: int) -> bool:
     """Return whether a call makes a generator expression, which runs nothing before it is read."""
-    if facts.instructions[index].op != "CALL" or facts.instructions[index - 1].op != "GET_ITER":
+    call, before = facts.instructions[index], facts.instructions[index - 1]
+    if call.op not in CALLS or before.op not in ITERATORS:
         return False
     end = max(facts.operand(index, -2), default=-1) + 1
     made_of = (each.arg for each in reversed(facts.instructions[max(end - 3, 0) : end]))
@@ -198,11 +221,11 @@ def _makes_a_generator(facts: Facts, index: int) -> bool:
 
 def _safe_read(
     facts: Facts,
-    chain: Slice,
+    chain: CodeRange,
     certain: set[tuple[object, ...]],
     bound: frozenset[str],
     missing: frozenset[str],
-) -> Slice | None:
+) -> CodeRange | None:
     """Return as much of ``chain`` as can be read where it may not be reached.
 
     That is what the statement reads in any case, or else a variable that is bound. Deferred
@@ -219,7 +242,7 @@ def _safe_read(
             return None
         end += 1
     deferred = map(names_of, facts.instructions[end : chain.end])
-    return Slice(chain.start, end) if NEVER_TENSOR_ATTRIBUTES.issuperset(deferred) else None
+    return CodeRange(chain.start, end) if NEVER_TENSOR_ATTRIBUTES.issuperset(deferred) else None
 
 
 def _path(facts: Facts, start: int, end: int) -> tuple[object, ...]:

@@ -14,15 +14,15 @@ from bcmend.analysis.facts import Facts
 from bcmend.analysis.flags import flags_inside, live_by_flags
 from bcmend.analysis.liveness import bound_before, live_into
 from bcmend.analysis.stack import operands_needed
-from bcmend.bytecode.opcodes import opcode_names, row
+from bcmend.bytecode.opcodes import BLOCK_ENTRIES, HANDLERS, MERGES, NULLS, row
 from bcmend.cfg.dominance import EXIT
 from bcmend.cfg.graph import walk
 from bcmend.cfg.regions import Branch
 from bcmend.rewrite.passes.nulls import may_push_null
-from bcmend.rewrite.sites.plan import BranchLowering, GuardLowering, Refusal
+from bcmend.rewrite.sites.plan import BranchLowering, GuardLowering, HandlerRefusal, SiteRefusal
 
 
-def propose_guard(facts: Facts, branch: Branch) -> GuardLowering | Refusal:
+def propose_guard(facts: Facts, branch: Branch) -> GuardLowering | SiteRefusal:
     """Propose the deferral of the arm that always raises."""
     raising, blocks, continues_at = branch.taken, branch.taken_blocks, branch.fallthrough
     if not branch.taken_raises:
@@ -30,7 +30,7 @@ def propose_guard(facts: Facts, branch: Branch) -> GuardLowering | Refusal:
     depth = (facts.depth_before(branch.jump) or 0) - 1
     around = frozenset(facts.handlers_over(branch.jump))
     blocks = _with_own_handlers(facts, around, blocks, EXIT)
-    handles_its_own = Refusal("return-in-try", "the arm handles its own exception")
+    handles_its_own = SiteRefusal("return-in-try", "the arm handles its own exception")
     if facts.graph.block_of[branch.jump] in blocks:
         return handles_its_own
     base = _lowest_operand(facts, blocks, depth)
@@ -41,7 +41,7 @@ def propose_guard(facts: Facts, branch: Branch) -> GuardLowering | Refusal:
     if (refusal := refusal or _unmovable(touches)) is not None:
         return refusal
     inputs = _inputs(facts, branch.jump, ((raising, blocks),), touches, ())
-    if isinstance(inputs, Refusal):
+    if isinstance(inputs, SiteRefusal):
         return inputs
     jumps_if = row(facts.instructions[branch.jump].op).jump == "if_true"
     return GuardLowering(
@@ -59,7 +59,7 @@ def propose_guard(facts: Facts, branch: Branch) -> GuardLowering | Refusal:
 
 def propose_branch(
     facts: Facts, branch: Branch, *, is_split: bool = False
-) -> BranchLowering | Refusal:
+) -> BranchLowering | SiteRefusal:
     """Propose a region with two entries.
 
     The handlers around the jump stay outside where they are around all of both arms; else they
@@ -68,14 +68,14 @@ def propose_branch(
     """
     if branch.join != EXIT:
         proposed = _propose_within(facts, branch, _around_all(facts, branch), is_split=is_split)
-        if not isinstance(proposed, Refusal) or proposed.slug != "return-in-try":
+        if not isinstance(proposed, HandlerRefusal):
             return proposed
     return propose_between(facts, branch, is_split=is_split)
 
 
 def propose_between(
     facts: Facts, branch: Branch, *, is_split: bool = False
-) -> BranchLowering | Refusal:
+) -> BranchLowering | SiteRefusal:
     """Propose a region with all handlers between the jump and the join as parts of it."""
     outer: frozenset[int] = frozenset()
     if branch.join != EXIT:
@@ -95,7 +95,7 @@ def _around_all(facts: Facts, branch: Branch) -> frozenset[int]:
 
 def _propose_within(
     facts: Facts, branch: Branch, outer: frozenset[int], *, is_split: bool
-) -> BranchLowering | Refusal:
+) -> BranchLowering | SiteRefusal:
     """Propose a region with the ranges ``outer`` around it."""
     jump = facts.instructions[branch.jump]
     taken, other = (
@@ -104,17 +104,17 @@ def _propose_within(
     )
     arms, blocks = ((branch.taken, taken), (branch.fallthrough, other)), taken | other
     operands = _operands(facts, branch, blocks, outer, is_split=is_split)
-    if isinstance(operands, Refusal):
+    if isinstance(operands, SiteRefusal):
         return operands
     if branch.join != EXIT and not _always_raising(facts, blocks):
-        return Refusal("return-in-try", "a handler of the arm returns")
+        return HandlerRefusal("return-in-try", "a handler of the arm returns")
     touches = touched(facts, facts.indices_of(blocks))
     if (refusal := _unmovable(touches)) is not None:
         return refusal
     passed = _passed(facts, branch, arms, touches, None)
-    if isinstance(passed, Refusal) and (flags := flags_inside(facts, branch)):
+    if isinstance(passed, SiteRefusal) and (flags := flags_inside(facts, branch)):
         passed = _passed(facts, branch, arms, touches, flags)
-    if isinstance(passed, Refusal):
+    if isinstance(passed, SiteRefusal):
         return passed
     inputs, outputs = passed
     jumps_if = row(jump.op).jump == "if_true"
@@ -144,7 +144,7 @@ _Names = frozenset[str]
 
 def _passed(
     facts: Facts, branch: Branch, arms: Sequence[_Arm], touches: Touched, flags: _Names | None
-) -> tuple[tuple[str, ...], tuple[str, ...]] | Refusal:
+) -> tuple[tuple[str, ...], tuple[str, ...]] | SiteRefusal:
     """Return the live-ins and live-outs of a region, on the paths that ``flags`` leave feasible."""
     outputs: tuple[str, ...] = ()
     if branch.join != EXIT:
@@ -156,12 +156,12 @@ def _passed(
         if touches.deleted & later:
             return _unbound(touches.deleted & later)
     inputs = _inputs(facts, branch.jump, arms, touches, outputs, flags)
-    return inputs if isinstance(inputs, Refusal) else (inputs, outputs)
+    return inputs if isinstance(inputs, SiteRefusal) else (inputs, outputs)
 
 
 def _operands(
     facts: Facts, branch: Branch, blocks: frozenset[int], outer: frozenset[int], *, is_split: bool
-) -> tuple[int, int, int, frozenset[int]] | Refusal:
+) -> tuple[int, int, int, frozenset[int]] | SiteRefusal:
     """Return how many operands lie under a region, are given to it and are left at its join.
 
     Also returns which of those given are NULLs, which is possible in a split.
@@ -183,33 +183,35 @@ def _operands(
         over_join = facts.handlers_over(facts.graph.blocks[branch.join].start)
         around = (*facts.innermost(outer), *over_join)  # of the call of the region
         if any(tries[each].depth > min(depth, at_join) for each in around):
-            return Refusal("stack-shape", "a handler around the branch wants more operands")
+            return SiteRefusal("stack-shape", "a handler around the branch wants more operands")
     if is_split and any(tries[each].depth > base for each in facts.handlers_over(branch.jump)):
-        return Refusal("stack-shape", "a handler around the split wants more operands")
+        return SiteRefusal("stack-shape", "a handler around the split wants more operands")
     if any(position < at_join for position in nulls):
-        return Refusal("stack-shape", "a NULL outlasts the region")
+        return SiteRefusal("stack-shape", "a NULL outlasts the region")
     return base, len(given), max(at_join - base, 0), frozenset(each - base for each in nulls)
 
 
 def _is_null(facts: Facts, makers: frozenset[int]) -> bool:
-    return all(maker >= 0 and facts.instructions[maker].op == "PUSH_NULL" for maker in makers)
+    return all(maker >= 0 and facts.instructions[maker].op in NULLS for maker in makers)
 
 
-def _cannot_be_given(facts: Facts, jump: int, positions: Iterable[int]) -> Refusal | None:
+def _cannot_be_given(facts: Facts, jump: int, positions: Iterable[int]) -> SiteRefusal | None:
     """Return the refusal of an operand that is a NULL, or belongs to a ``with`` or a handler."""
     stack = facts.stacks[jump] or ()
     for maker in (each for position in positions for each in stack[position]):
         if maker < 0:
-            return Refusal("return-in-try", "the region ends an exception handler")
+            return HandlerRefusal("return-in-try", "the region ends an exception handler")
         instruction = facts.instructions[maker]
         if instruction.op in _ENTERS_WITH:
-            return Refusal("return-in-try")
+            return HandlerRefusal("return-in-try")
         if may_push_null(instruction):
-            return Refusal("stack-shape", f"the region would take over a part of {instruction.op}")
+            return SiteRefusal(
+                "stack-shape", f"the region would take over a part of {instruction.op}"
+            )
     return None
 
 
-_ENTERS_WITH: Final = opcode_names("BEFORE_WITH BEFORE_ASYNC_WITH PUSH_EXC_INFO")
+_ENTERS_WITH: Final = BLOCK_ENTRIES | HANDLERS
 
 
 def _with_own_handlers(
@@ -248,14 +250,14 @@ def _lowest_operand(facts: Facts, blocks: frozenset[int], depth: int) -> int:
 
 
 #: How far below the operands that it needs an instruction looks for the name of what is called.
-_NAMED_IN_ERRORS: Final = {"DICT_MERGE": 3}
+_NAMED_IN_ERRORS: Final = dict.fromkeys(MERGES, 3)
 
 
-def _unmovable(touches: Touched) -> Refusal | None:
+def _unmovable(touches: Touched) -> SiteRefusal | None:
     if touches.introspects:
-        return Refusal("frame-introspection", touches.introspects)
+        return SiteRefusal("frame-introspection", touches.introspects)
     if touches.suspends:
-        return Refusal("generator")
+        return SiteRefusal("generator")
     return None
 
 
@@ -266,7 +268,7 @@ def _inputs(
     touches: Touched,
     outputs: Sequence[str],
     flags: _Names | None = None,
-) -> tuple[str, ...] | Refusal:
+) -> tuple[str, ...] | SiteRefusal:
     """Return the locals that the arms need from the frame."""
     names = touches.read | touches.written | touches.deleted | frozenset(outputs)
     graph, after = facts.graph, frozenset(outputs)
@@ -289,10 +291,10 @@ def _inputs(
         return _unbound(unbound)
     shape = facts.function.shape
     if touches.uses_super and not set(shape.argnames[:1]).difference(shape.cellvars):
-        return Refusal("frame-introspection", "super() without arguments")
+        return SiteRefusal("frame-introspection", "super() without arguments")
     return tuple(sorted(names & (required | live) & bound))
 
 
-def _unbound(names: frozenset[str]) -> Refusal:
+def _unbound(names: frozenset[str]) -> SiteRefusal:
     """Return the refusal of a region for locals without a value, which marks on them would lift."""
-    return Refusal("stack-shape", f"without a value: {', '.join(sorted(names))}", names)
+    return SiteRefusal("stack-shape", f"without a value: {', '.join(sorted(names))}", names)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from itertools import pairwise, takewhile
-from typing import Final
 
 from bcmend.analysis.code_effects import names_of
 from bcmend.analysis.facts import Facts
 from bcmend.bytecode.instructions import Instruction
-from bcmend.bytecode.opcodes import opcode_names, row
+from bcmend.bytecode.opcodes import CONSTANT_LOADS, KEYWORD_CALLS, KEYWORD_NAMES, STARRED_CALLS, row
 from bcmend.rewrite.passes.unbound_marks import checks_in
-from bcmend.rewrite.sites.plan import Slice
-
-CALLS: Final = opcode_names("CALL CALL_KW CALL_FUNCTION_EX")
+from bcmend.rewrite.sites.plan import CodeRange
 
 
 def path_read(facts: Facts, index: int) -> tuple[str, ...]:
@@ -47,38 +44,39 @@ def start_of(facts: Facts, index: int, count: int) -> int | None:
     return None
 
 
-def arguments_of(facts: Facts, start: int, call: int) -> list[Slice]:
+def arguments_of(facts: Facts, start: int, call: int) -> list[CodeRange]:
     """Return the slices of the arguments of a plain call."""
     instruction = facts.instructions[call]
-    if instruction.op == "CALL_FUNCTION_EX":
+    if instruction.op in STARRED_CALLS:
         return []
-    has_names = instruction.op == "CALL_KW" or facts.instructions[call - 1].op == "KW_NAMES"
+    before = facts.instructions[call - 1]
+    has_names = instruction.op in KEYWORD_CALLS or before.op in KEYWORD_NAMES
     top = call - has_names
     slices = []
     for _ in range(instruction.arg):
         begin = _start_of_expression(facts, start, top, 1)
         if begin is None or begin <= start:
             return []
-        slices.append(Slice(begin, top))
+        slices.append(CodeRange(begin, top))
         top = begin
     return _with_checks(facts, slices[::-1])
 
 
-def _with_checks(facts: Facts, arguments: list[Slice]) -> list[Slice]:
+def _with_checks(facts: Facts, arguments: list[CodeRange]) -> list[CodeRange]:
     """Return each argument with the check whether the variable that it begins with is bound."""
     end = arguments[-1].end if arguments else 0
     checks = {read: at for at, read in checks_in(facts, 0, end).items()}
     bounds = [*(checks.get(each.start, each.start) for each in arguments), end]
-    return [Slice(*each) for each in pairwise(bounds)]
+    return [CodeRange(*each) for each in pairwise(bounds)]
 
 
-def starred_arguments_of(facts: Facts, start: int, call: int) -> Slice | None:
+def starred_arguments_of(facts: Facts, start: int, call: int) -> CodeRange | None:
     """Return what pushes the arguments of a call that unpacks them: a tuple, and a dictionary."""
     instruction = facts.instructions[call]
-    if instruction.op != "CALL_FUNCTION_EX":
+    if instruction.op not in STARRED_CALLS:
         return None
     begin = _start_of_expression(facts, start, call, 1 + (instruction.arg & 1))
-    return None if begin is None or begin <= start else Slice(begin, call)
+    return None if begin is None or begin <= start else CodeRange(begin, call)
 
 
 def _start_of_expression(facts: Facts, start: int, index: int, count: int) -> int | None:
@@ -99,22 +97,23 @@ def _is_jumped_into(facts: Facts, start: int, begin: int, end: int) -> bool:
 def keywords_of(facts: Facts, call: int) -> tuple[str, ...] | None:
     """Return the names of the keyword arguments of a call; ``None`` if unknown."""
     before, instruction = facts.instructions[call - 1 : call + 1]
-    if instruction.op == "CALL_FUNCTION_EX":
+    if instruction.op in STARRED_CALLS:
         return None
-    return before.arg if before.op == "KW_NAMES" or instruction.op == "CALL_KW" else ()
+    has_names = instruction.op in KEYWORD_CALLS or before.op in KEYWORD_NAMES
+    return before.arg if has_names else ()
 
 
-def keyword_argument(facts: Facts, start: int, call: int, name: str) -> Slice | None:
+def keyword_argument(facts: Facts, start: int, call: int, name: str) -> CodeRange | None:
     """Return the argument that a call is given under a name."""
     names = keywords_of(facts, call) or ()
     arguments = arguments_of(facts, start, call)
     return dict(zip(reversed(names), reversed(arguments), strict=False)).get(name)
 
 
-def is_constant(facts: Facts, part: Slice) -> bool:
-    return part.end - part.start == 1 and facts.instructions[part.start].op == "LOAD_CONST"
+def is_constant(facts: Facts, part: CodeRange) -> bool:
+    return part.end - part.start == 1 and facts.instructions[part.start].op in CONSTANT_LOADS
 
 
-def is_false(facts: Facts, part: Slice) -> bool:
+def is_false(facts: Facts, part: CodeRange) -> bool:
     """Return whether an argument is a constant that is false."""
     return is_constant(facts, part) and not facts.instructions[part.start].arg

@@ -13,11 +13,11 @@ from bcmend.bytecode.instructions import decoded_index
 from bcmend.cfg.dominance import EXIT, always_raises
 from bcmend.cfg.regions import Branch
 from bcmend.rewrite.sites.branch import propose_between
-from bcmend.rewrite.sites.plan import BranchLowering, Refusal
+from bcmend.rewrite.sites.plan import BranchLowering, SiteRefusal
 from bcmend.rewrite.sites.widen import joined_at
 
 
-def propose_caught(facts: Facts, branch: Branch) -> BranchLowering | Refusal | None:
+def propose_caught(facts: Facts, branch: Branch) -> BranchLowering | SiteRefusal | None:
     """Propose a region with the handler in it; ``None`` where no handler takes over."""
     over = facts.handlers_over(branch.jump)
     handlers = {

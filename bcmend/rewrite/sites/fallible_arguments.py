@@ -19,22 +19,43 @@ from bytecode import BinaryOp
 from bcmend.analysis.code_effects import names_of
 from bcmend.analysis.conditions import called_name
 from bcmend.analysis.facts import Facts
-from bcmend.bytecode.opcodes import opcode_names, row
+from bcmend.bytecode.opcodes import (
+    BINARY_OPERATORS,
+    BUILDS,
+    CALLS,
+    COMPARISONS,
+    CONSTANT_LOADS,
+    CONVERSIONS,
+    COPIES,
+    DISCARDS,
+    FILLERS,
+    FORMATS,
+    FUNCTIONS,
+    GENERATOR_STARTS,
+    IDENTITIES,
+    INVERSIONS,
+    KEYWORD_NAMES,
+    LOADS,
+    NEGATIONS,
+    NOTS,
+    NULLS,
+    SWAPS,
+    has_format_specification,
+    row,
+)
 from bcmend.knowledge.callable_names import REPEATABLE_CALLS
 from bcmend.rewrite.sites.call_parts import (
-    CALLS,
     arguments_of,
     is_attribute_load,
     starred_arguments_of,
 )
 from bcmend.rewrite.sites.output_statements import OutputStatement
-from bcmend.rewrite.sites.plan import Fails, Slice, Trial
+from bcmend.rewrite.sites.plan import CodeRange, Fails, Trial
 
-_SAFE_OPERATIONS: Final = opcode_names(
-    "PUSH_NULL COPY SWAP POP_TOP KW_NAMES NOP MAKE_FUNCTION SET_FUNCTION_ATTRIBUTE IS_OP",
-    "RETURN_GENERATOR FORMAT_SIMPLE CONVERT_VALUE",
+_SAFE_OPERATIONS: Final = (LOADS | BUILDS | NULLS | COPIES | SWAPS | DISCARDS | FILLERS) | (
+    KEYWORD_NAMES | FUNCTIONS | IDENTITIES | GENERATOR_STARTS | CONVERSIONS
 )
-_NUMBER_OPERATIONS: Final = opcode_names("UNARY_NEGATIVE UNARY_NOT UNARY_INVERT COMPARE_OP")
+_NUMBER_OPERATIONS: Final = NEGATIONS | NOTS | INVERSIONS | COMPARISONS
 #: Methods that make one number of a tensor, if it is of floating-point numbers and not empty.
 _REDUCTIONS: Final = frozenset(
     "sum mean std var norm prod all any median max min amax amin argmax argmin numel".split()
@@ -50,7 +71,7 @@ _SPECIFICATION: Final = re.compile(r"[^dxXobcns]*[fFeEgG%]\Z")
 _REPEATABLE: Final = (REPEATABLE_CALLS - {"print"}) | frozenset(dir(math))
 
 
-def trial_of(facts: Facts, statement: OutputStatement, inputs: Sequence[Slice]) -> Trial | None:
+def trial_of(facts: Facts, statement: OutputStatement, inputs: Sequence[CodeRange]) -> Trial | None:
     """Return what to try of a statement; ``None`` if nothing can fail, or be evaluated twice.
 
     ``inputs`` are evaluated where the statement stands.
@@ -65,7 +86,9 @@ def trial_of(facts: Facts, statement: OutputStatement, inputs: Sequence[Slice]) 
     return None if worst in (Fails.NEVER, Fails.NOT_TWICE) else Trial(parts, frozenset(used), worst)
 
 
-def may_fail(facts: Facts, part: Slice, inputs: Sequence[Slice], harmless: frozenset[str]) -> bool:
+def may_fail(
+    facts: Facts, part: CodeRange, inputs: Sequence[CodeRange], harmless: frozenset[str]
+) -> bool:
     """Return whether what is deferred of a part of a statement may fail.
 
     ``harmless`` are globals that can be read at any time.
@@ -74,8 +97,8 @@ def may_fail(facts: Facts, part: Slice, inputs: Sequence[Slice], harmless: froze
 
 
 def _deferred_parts(
-    facts: Facts, statement: OutputStatement, inputs: Sequence[Slice]
-) -> Iterator[Slice]:
+    facts: Facts, statement: OutputStatement, inputs: Sequence[CodeRange]
+) -> Iterator[CodeRange]:
     """Yield what is deferred: arguments, or what builds those that are unpacked with stars."""
     arguments = arguments_of(facts, statement.start, statement.call)
     if arguments:
@@ -84,7 +107,9 @@ def _deferred_parts(
         yield starred
 
 
-def _failure(facts: Facts, part: Slice, inputs: Sequence[Slice], harmless: frozenset[str]) -> Fails:
+def _failure(
+    facts: Facts, part: CodeRange, inputs: Sequence[CodeRange], harmless: frozenset[str]
+) -> Fails:
     """Return when an expression fails."""
     early = {index for each in inputs for index in range(each.start, each.end)}
     deferred = (index for index in range(part.start, part.end) if index not in early)
@@ -100,13 +125,13 @@ def _failure_at(facts: Facts, index: int, harmless: frozenset[str]) -> Fails:
         return Fails.NEVER if names_of(instruction) in harmless else Fails.NOT_TWICE
     if isinstance(instruction.arg, CodeType):
         return Fails.POSSIBLY if _is_repeatable(instruction.arg, harmless) else Fails.NOT_TWICE
-    if op == "BINARY_OP":
+    if op in BINARY_OPERATORS:
         return Fails.UNLESS_NUMBERS if instruction.arg in _SAFE_ARITHMETIC else Fails.POSSIBLY
-    if op in ("FORMAT_VALUE", "FORMAT_WITH_SPEC"):
+    if op in FORMATS:
         return _failure_of_format(facts, index)
     if op in _NUMBER_OPERATIONS or instruction.target is not None:
         return Fails.UNLESS_NUMBERS
-    if kind is not None or op in _SAFE_OPERATIONS or op.startswith(("LOAD_", "BUILD_")):
+    if kind is not None or op in _SAFE_OPERATIONS:
         return Fails.NEVER
     return Fails.POSSIBLY
 
@@ -139,11 +164,11 @@ def _gives_one_number(facts: Facts, index: int) -> bool:
 
 def _failure_of_format(facts: Facts, index: int) -> Fails:
     instruction = facts.instructions[index]
-    if instruction.op == "FORMAT_VALUE" and not instruction.arg & 4:
+    if not has_format_specification(instruction.op, instruction.arg):
         return Fails.NEVER
     before = facts.instructions[index - 1]
     is_plain = isinstance(before.arg, str) and _SPECIFICATION.match(before.arg)
-    if before.op != "LOAD_CONST" or not is_plain:
+    if before.op not in CONSTANT_LOADS or not is_plain:
         return Fails.POSSIBLY
     return Fails.UNLESS_USUAL if _gives_one_number(facts, index - 2) else Fails.UNLESS_NUMBERS
 

@@ -20,18 +20,30 @@ from bcmend.analysis.conditions import called_name
 from bcmend.analysis.facts import Facts, facts_of
 from bcmend.bytecode.decode import decode
 from bcmend.bytecode.names_used import calls_a_variable, has_call
-from bcmend.bytecode.opcodes import row
+from bcmend.bytecode.opcodes import (
+    CALLS,
+    CLASSES,
+    CONSTANT_LOADS,
+    CONSTANT_RETURNS,
+    DELETES,
+    DISCARDS,
+    IMPORTS,
+    ITEM_READS,
+    KEYWORD_NAMES,
+    NULLS,
+    STORES,
+    row,
+)
 from bcmend.knowledge import output_callables
 from bcmend.knowledge.callable_names import LOGGER_METHODS, REPEATABLE_CALLS
 from bcmend.knowledge.static_lookup import ancestors, dictionary, namespace
 from bcmend.rewrite.sites.call_parts import (
-    CALLS,
     arguments_of,
     is_attribute_load,
     path_read,
     start_of,
 )
-from bcmend.rewrite.sites.plan import Callee, Slice
+from bcmend.rewrite.sites.plan import Callee, CodeRange
 
 _MISSING: Final = object()
 Names = Mapping[str, Any]
@@ -68,15 +80,15 @@ class OutputStatement:
 class _Called:
     """What a call calls: a variable or a global, and attributes of it."""
 
-    load: Slice
+    load: CodeRange
     kind: str
     root: str
     path: tuple[str, ...]
 
     @property
-    def owner(self) -> Slice:
+    def owner(self) -> CodeRange:
         """The loads of what the last attribute is an attribute of."""
-        return Slice(self.load.start, self.load.end - 1) if self.path else self.load
+        return CodeRange(self.load.start, self.load.end - 1) if self.path else self.load
 
 
 def may_write_output(code: CodeType, module_names: Names) -> bool:
@@ -175,8 +187,8 @@ def _all_statements(
             continue
         start = start_of(facts, index, row(instruction.op).effect(instruction.arg)[0])
         if start is not None:
-            # A POP_TOP that others jump to drops what is there, whichever path was taken.
-            is_dropped = instructions[index + 1].op == "POP_TOP" and index + 1 not in targets
+            # A discard that others jump to drops what is there, whichever path was taken.
+            is_dropped = instructions[index + 1].op in DISCARDS and index + 1 not in targets
             is_asked = instruction.offset in asked
             found = _classify(facts, start, index, module_names, is_dropped, is_asked)
             yield from () if found is None else (found,)
@@ -213,13 +225,13 @@ def _classify(
 
 def _called(facts: Facts, start: int, call: int) -> _Called | None:
     """Return what the call calls, if that is read and not made."""
-    begin = start + (facts.instructions[start].op == "PUSH_NULL")
+    begin = start + (facts.instructions[start].op in NULLS)
     loads = takewhile(lambda each: is_attribute_load(facts, each), range(begin + 1, call))
     root, *path = (names_of(facts.instructions[each]) for each in (begin, *loads))
     kind, end = row(facts.instructions[begin].op).reads, begin + 1 + len(path)
     if kind not in ("local", "cell", "global") or not _is_called(facts, end - 1, call):
         return None
-    return _Called(Slice(begin, end), kind, root, tuple(path))
+    return _Called(CodeRange(begin, end), kind, root, tuple(path))
 
 
 def _is_called(facts: Facts, load: int, call: int) -> bool:
@@ -268,18 +280,21 @@ def _only_writes(function: FunctionType) -> bool:
     )
 
 
+_EFFECTS: Final = STORES | DELETES | IMPORTS | CLASSES
+
+
 def _is_harmless(facts: Facts, index: int) -> bool:
     instruction = facts.instructions[index]
     known = row(instruction.op)
     if instruction.op in CALLS or known.suspends or known.writes not in ("local", None):
         return False
     if known.ends == "return":
-        makers = [index] if instruction.op == "RETURN_CONST" else facts.operand(index, -1)
+        makers = [index] if instruction.op in CONSTANT_RETURNS else facts.operand(index, -1)
         return [facts.instructions[maker].arg for maker in makers if maker >= 0] == [None]
-    return not instruction.op.startswith(("STORE_", "DELETE_", "IMPORT_", "LOAD_BUILD"))
+    return instruction.op not in _EFFECTS
 
 
-def _level(facts: Facts, start: int, call: int) -> Slice | None:
+def _level(facts: Facts, start: int, call: int) -> CodeRange | None:
     """Return the first argument of a call, if to read it twice is to read it once."""
     for first in arguments_of(facts, start, call)[:1]:
         if all(_is_read(facts, index) for index in range(first.start, first.end)):
@@ -291,7 +306,7 @@ def _is_read(facts: Facts, index: int) -> bool:
     """Return whether an instruction loads a variable, an attribute or a constant."""
     op = facts.instructions[index].op
     is_variable = row(op).reads in ("local", "cell", "global") and row(op).pops == 0
-    return is_variable or op == "LOAD_CONST" or is_attribute_load(facts, index)
+    return is_variable or op in CONSTANT_LOADS or is_attribute_load(facts, index)
 
 
 #: Calls that give the same, and do nothing, however often they are made.
@@ -308,8 +323,8 @@ def _found_callee(facts: Facts, start: int, call: int, is_asked: bool) -> Callee
     # A NULL that is not of this call is of one that finds what is called.
     count, _ = row(facts.instructions[call].op).effect(facts.instructions[call].arg)
     is_own = start in facts.operand(call, -count)
-    begin = start + (is_own and facts.instructions[start].op == "PUSH_NULL")
-    end -= facts.instructions[end - 1].op == "PUSH_NULL"
+    begin = start + (is_own and facts.instructions[start].op in NULLS)
+    end -= facts.instructions[end - 1].op in NULLS
     last = end - 1
     if last <= begin or not _is_called(facts, last, call):
         return None
@@ -317,10 +332,10 @@ def _found_callee(facts: Facts, start: int, call: int, is_asked: bool) -> Callee
         return None
     method = names_of(facts.instructions[last])
     if method in LOGGER_METHODS and is_attribute_load(facts, last):
-        return Callee(Slice(begin, last), method, _level(facts, start, call))
+        return Callee(CodeRange(begin, last), method, _level(facts, start, call))
     is_made = facts.instructions[last].op in CALLS and called_name(facts, last) == "getattr"
-    is_taken = is_asked and facts.instructions[last].op == "BINARY_SUBSCR"
-    return Callee(Slice(begin, end), "", None) if is_made or is_taken else None
+    is_taken = is_asked and facts.instructions[last].op in ITEM_READS
+    return Callee(CodeRange(begin, end), "", None) if is_made or is_taken else None
 
 
 def _is_finding(facts: Facts, index: int) -> bool:
@@ -328,4 +343,4 @@ def _is_finding(facts: Facts, index: int) -> bool:
     instruction = facts.instructions[index]
     if instruction.op in CALLS:
         return called_name(facts, index) in _FINDING_CALLS
-    return _is_read(facts, index) or instruction.op in ("BINARY_SUBSCR", "PUSH_NULL", "KW_NAMES")
+    return _is_read(facts, index) or instruction.op in ITEM_READS | NULLS | KEYWORD_NAMES

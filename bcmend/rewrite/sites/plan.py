@@ -10,7 +10,7 @@ from bcmend.names import LEAVES_BEGINS, SPLIT
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class SiteRefusal:
     """Why a site is left unchanged: a slug of ``bcmend.reasons``, and one line of detail.
 
     ``unbound`` are locals that prevent a lowering because they may be unbound.
@@ -19,6 +19,11 @@ class Refusal:
     slug: str
     detail: str = ""
     unbound: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerRefusal(SiteRefusal):
+    """The refusal of a region that a handler outside of it prevents; with it inside one may do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +125,7 @@ class GuardLowering:
 
 
 @dataclass(frozen=True, slots=True)
-class Slice:
+class CodeRange:
     """Instructions ``start`` to ``end`` (exclusive) that push one operand."""
 
     start: int
@@ -135,9 +140,9 @@ class Callee:
     ``level`` pushes the first argument, where the method is ``log``.
     """
 
-    load: Slice
+    load: CodeRange
     method: str
-    level: Slice | None
+    level: CodeRange | None
 
 
 class Fails(IntEnum):
@@ -158,7 +163,7 @@ class Trial:
     ``fails`` says when they can.
     """
 
-    parts: tuple[Slice, ...]
+    parts: tuple[CodeRange, ...]
     inputs: frozenset[int]
     fails: Fails
 
@@ -182,7 +187,7 @@ class OutputLowering:
 
     start: int
     end: int
-    inputs: tuple[Slice, ...]
+    inputs: tuple[CodeRange, ...]
     callee: Callee | None
     is_dropped: bool = True
     unless_silent: str = ""
@@ -207,7 +212,7 @@ class Site:
     index: int
     line: int | None
     offset: int
-    decision: Lowering | Refusal
+    decision: Lowering | SiteRefusal
     inside: tuple[tuple[tuple[int, int], ...], ...] = ()
     place: tuple[int, int, int] | None = None
 
@@ -230,4 +235,4 @@ class Plan:
 
     @property
     def _lowered(self) -> list[Site]:
-        return [each for each in self.sites if not isinstance(each.decision, Refusal)]
+        return [each for each in self.sites if not isinstance(each.decision, SiteRefusal)]

@@ -19,7 +19,7 @@ from bcmend.rewrite.sites.call_parts import (
     keyword_argument,
     keywords_of,
 )
-from bcmend.rewrite.sites.plan import Slice
+from bcmend.rewrite.sites.plan import CodeRange
 
 #: Functions and methods that show tracebacks, or the exception that is being handled.
 _SHOWING_TRACEBACKS: Final = frozenset(
@@ -88,7 +88,7 @@ def _frames_shown(facts: Facts, start: int, call: int) -> int | None:
     return count if is_own_frame and isinstance(count, int) and count > 0 else None
 
 
-def _constant(facts: Facts, part: Slice) -> object:
+def _constant(facts: Facts, part: CodeRange) -> object:
     return facts.instructions[part.start].arg if is_constant(facts, part) else None
 
 

@@ -14,21 +14,24 @@ from typing import Final
 from bcmend.analysis.facts import Facts, facts_of
 from bcmend.bytecode import behavior
 from bcmend.bytecode.instructions import Instruction
-from bcmend.bytecode.opcodes import opcode_names, row
+from bcmend.bytecode.opcodes import (
+    BLOCK_ENTRIES,
+    HANDLERS,
+    ITERATORS,
+    KEYWORD_NAMES,
+    LOOP_ENDS,
+    row,
+)
 from bcmend.cfg.dominance import EXIT
 from bcmend.cfg.graph import walk
 from bcmend.cfg.regions import Branch
 from bcmend.rewrite.passes.nulls import pushes_null, with_explicit_nulls
 from bcmend.rewrite.sites.branch import propose_branch
-from bcmend.rewrite.sites.plan import BranchLowering, Refusal, chained
+from bcmend.rewrite.sites.plan import BranchLowering, SiteRefusal, chained
 from bcmend.rewrite.sites.widen import wider_forms
 
 #: What leaves an operand on the stack for longer than a statement.
-_STAYS: Final = opcode_names("GET_ITER BEFORE_WITH BEFORE_ASYNC_WITH GET_AITER PUSH_EXC_INFO")
-
-
-#: What the interpreter jumps over when an iterator is exhausted, wherever the jump points to.
-_END_FOR: Final = "END_FOR"
+_STAYS: Final = ITERATORS | BLOCK_ENTRIES | HANDLERS
 
 
 def facts_with_splits(facts: Facts, offsets: Collection[int]) -> tuple[Facts, tuple[int, ...]]:
@@ -49,12 +52,15 @@ def facts_with_splits(facts: Facts, offsets: Collection[int]) -> tuple[Facts, tu
     facts = facts_of(with_explicit_nulls(facts.function, loads))
     places = _places(facts, offsets)
     starts = {each for index in places for each in (index, *_ends(facts, index))}
-    ends = (index for index, each in enumerate(facts.instructions) if each.op == _END_FOR)
+    ends = (index for index, each in enumerate(facts.instructions) if each.op in LOOP_ENDS)
     return facts_of(facts.function, starts.union(map(_behind_loop, ends))), places
 
 
 def _behind_loop(end: int) -> int:
-    """Return where control continues when an exhausted iterator jumps to the END_FOR at ``end``."""
+    """Return where control continues when an exhausted iterator jumps to the loop's end at ``end``.
+
+    The interpreter jumps over that instruction, wherever the jump points to.
+    """
     return end + (1 if behavior.END_FOR_POPS_ITERATOR else 2)
 
 
@@ -68,7 +74,7 @@ def _places(facts: Facts, offsets: Collection[int]) -> tuple[int, ...]:
     )
     # The names of a call's keywords are set right before it, and belong to no operand.
     return tuple(
-        index - (index > 0 and instructions[index - 1].op == "KW_NAMES")
+        index - (index > 0 and instructions[index - 1].op in KEYWORD_NAMES)
         for index in found
         if facts.stacks[index] is not None
     )
@@ -79,7 +85,7 @@ def _ends(facts: Facts, index: int) -> Iterator[int]:
 
     Not between what loads a method and its call: a NULL that is loaded with it cannot be stored.
     """
-    if facts.instructions[index].op == "KW_NAMES":
+    if facts.instructions[index].op in KEYWORD_NAMES:
         index += 1
     lowest = _lowest(facts, index)
     following, loads_null = index, pushes_null(facts.instructions[index])
@@ -120,10 +126,10 @@ def _continues(instruction: Instruction) -> bool:
     return instruction.target is None and row(instruction.op).falls_through
 
 
-def propose_split(facts: Facts, index: int) -> BranchLowering | Refusal:
+def propose_split(facts: Facts, index: int) -> BranchLowering | SiteRefusal:
     """Propose to split in front of an instruction, in all forms, narrowest first."""
-    if any(each.op == _END_FOR for each in facts.instructions[max(index - 1, 0) : index + 1]):
-        return Refusal("stack-shape", "the end of a loop")
+    if any(each.op in LOOP_ENDS for each in facts.instructions[max(index - 1, 0) : index + 1]):
+        return SiteRefusal("stack-shape", "the end of a loop")
     forms = [_joined_at(facts, index, facts.graph.block_of[end]) for end in _ends(facts, index)]
     if not forms:
         forms = [_joined_at(facts, index, _behind_its_statement(facts, index))]
@@ -136,7 +142,7 @@ def propose_split(facts: Facts, index: int) -> BranchLowering | Refusal:
 def _joined_at(facts: Facts, index: int, join: int) -> Branch:
     entry = facts.graph.block_of[index]
     start = 0 if join == EXIT else facts.graph.blocks[join].start
-    if facts.instructions[start].op == _END_FOR:
+    if facts.instructions[start].op in LOOP_ENDS:
         join = facts.graph.block_of[_behind_loop(start)]
     blocks = walk(entry, facts.graph.successors, join)
     return Branch(index, entry, entry, join, blocks, blocks, False, False)

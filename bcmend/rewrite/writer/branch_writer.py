@@ -11,6 +11,7 @@ from types import CodeType
 
 from bcmend.bytecode import emit
 from bcmend.bytecode.instructions import Label
+from bcmend.bytecode.opcodes import ITEM_READS
 from bcmend.cfg.dominance import EXIT
 from bcmend.names import BUFFER, CONDITION, ENTRY, FUNCTION, INPUTS, RESULT
 from bcmend.rewrite.sites.plan import BranchLowering, RegionKey, Site
@@ -84,7 +85,7 @@ class BranchWriter:
         original, start = Label("original"), len(stretch.items)
         stretch.add(pop_all(names))
         read = [name for name in names[narrowest.base - lowest :] if name is not None]
-        subscripts = emit.load_const(self._facts.instructions[site.index].op == "BINARY_SUBSCR")
+        subscripts = emit.load_const(self._facts.instructions[site.index].op in ITEM_READS)
         stretch.add(ask(site, "undecided", tuple_of(read), subscripts))
         stretch.add(emit.jump_if_false(original))
         for number, form in enumerate(narrowest.alternatives):

@@ -15,7 +15,7 @@ from bcmend.analysis.facts import Facts
 from bcmend.bytecode import emit
 from bcmend.bytecode.assemble import Item, assemble
 from bcmend.bytecode.instructions import Instruction, Label, Shape
-from bcmend.bytecode.opcodes import row
+from bcmend.bytecode.opcodes import CONSTANT_RETURNS, STARTS, TRUTHS, row
 from bcmend.names import BUFFER, NUMBERS
 from bcmend.rewrite.sites.plan import BranchLowering, GuardLowering, OutputLowering, Plan, Site
 from bcmend.rewrite.writer.branch_writer import BranchWriter
@@ -62,7 +62,7 @@ class CodeWriter:
         the mended form is to run.
         """
         facts, mended = self.facts, Label("mended")
-        start = 1 + next(i for i, each in enumerate(facts.instructions) if each.op == "RESUME")
+        start = 1 + next(i for i, each in enumerate(facts.instructions) if each.op in STARTS)
         plain = Stretch()
         self._write_originals(plain, start, gate(mended))
         stretch = Stretch(starts_at=start)
@@ -158,9 +158,9 @@ class CodeWriter:
         stretch.add([copy])
 
     def _tests_for_a_site(self, index: int) -> bool:
-        """Return whether this is the TO_BOOL right before a jump that is a site."""
+        """Return whether this is the cast to a bool right before a jump that is a site."""
         site = self._sites.get(index + 1)
-        return site is not None and _jumps(site) and self.facts.instructions[index].op == "TO_BOOL"
+        return site is not None and _jumps(site) and self.facts.instructions[index].op in TRUTHS
 
     def _write_site(self, stretch: Stretch, site: Site) -> None:
         match site.decision:
@@ -173,7 +173,7 @@ class CodeWriter:
 
 
 def _write_return(stretch: Stretch, instruction: Instruction) -> None:
-    if instruction.op == "RETURN_CONST" and stretch.wraps_returns:
+    if instruction.op in CONSTANT_RETURNS and stretch.wraps_returns:
         stretch.add(emit.load_const((instruction.arg,), instruction.location))
         stretch.add(emit.return_value(instruction.location))
         return

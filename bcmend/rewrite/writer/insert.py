@@ -6,7 +6,6 @@ they are; only the exception table and the line table change.
 
 from __future__ import annotations
 
-import dis
 from collections.abc import Iterator, Sequence
 from itertools import islice, pairwise
 from types import CodeType
@@ -14,16 +13,17 @@ from typing import Final
 
 from bcmend.bytecode import emit, line_table
 from bcmend.bytecode.assemble import Item, place_labels
-from bcmend.bytecode.decode import decode_shape, table_rows
+from bcmend.bytecode.decode import decode_shape, numbers_of, table_rows
 from bcmend.bytecode.depth import check_depths
 from bcmend.bytecode.exception_ranges import flatten
 from bcmend.bytecode.instructions import AssembleError, Instruction, Location, TryRange
 from bcmend.bytecode.layout import exception_table, lay_out, lower, raw_bytes, table_row
+from bcmend.bytecode.opcodes import STARTS
 from bcmend.bytecode.tables import Tables
 
 #: The location of instructions that no line of the source stands for.
 NOWHERE: Final = Location()
-_RESUME: Final = dis.opmap["RESUME"]
+(_START,) = numbers_of(STARTS)
 # Stands for the function behind the inserted instructions while these are verified.
 _REST: Final = (*emit.load_const(None), *emit.return_value())
 
@@ -39,7 +39,7 @@ def insert_at_start(
     Raises:
         AssembleError: the instructions make no sense, or would come inside a try range.
     """
-    start = code.co_code[::2].index(_RESUME) + 1
+    start = code.co_code[::2].index(_START) + 1
     instructions, placed = place_labels([*items, *_REST])
     flat_tries = flatten(tries, placed, len(instructions))
     depth = check_depths(instructions, placed, flat_tries)
@@ -66,7 +66,7 @@ def _line_table(
 ) -> bytes:
     position = next(islice(code.co_positions(), start - 1, None))
     location = line_table.checked(Location(*position))
-    before, uncovered, after = line_table.split(code.co_linetable, start)
+    before, uncovered, after = line_table.divided(code.co_linetable, start)
     line = code.co_firstlineno if location.lineno is None else location.lineno
     runs = [
         (NOWHERE if instruction.location == NOWHERE else location, length)

@@ -9,7 +9,8 @@ from types import CodeType
 from bcmend.analysis.facts import Facts
 from bcmend.bytecode.assemble import Item
 from bcmend.bytecode.instructions import Instruction, Label, decoded_index
-from bcmend.rewrite.sites.plan import Slice
+from bcmend.bytecode.opcodes import CALLS
+from bcmend.rewrite.sites.plan import CodeRange
 from bcmend.rewrite.writer.stretch import Stretch
 
 
@@ -33,7 +34,7 @@ class Copier:
             return instruction._replace(arg=self.nested.get(instruction.arg, instruction.arg))
         return instruction
 
-    def part(self, stretch: Stretch, part: Slice) -> list[Item]:
+    def part(self, stretch: Stretch, part: CodeRange) -> list[Item]:
         """Return a copy of what pushes an operand; its jumps stay inside of it."""
         targets = (self.facts.instructions[i].target for i in range(part.start, part.end))
         labels = {each: Label(f"copy of {each}") for each in targets if isinstance(each, int)}
@@ -48,10 +49,10 @@ class Copier:
             items.append(labels[part.end])
         return items
 
-    def load(self, stretch: Stretch, part: Slice) -> list[Instruction]:
+    def load(self, stretch: Stretch, part: CodeRange) -> list[Instruction]:
         """Return the loads of ``part`` alone, without the NULL of a call that ends behind them."""
         first, *rest = (self.copied(stretch, index) for index in range(part.start, part.end))
-        if isinstance(first.arg, tuple) and not any(each.op.startswith("CALL") for each in rest):
+        if isinstance(first.arg, tuple) and not any(each.op in CALLS for each in rest):
             first = first._replace(arg=(False, *first.arg[1:]))
         return [first, *rest]
 
@@ -63,7 +64,7 @@ class Copier:
             return stretch.label(block)
         return stretch.places.setdefault(index, Label(f"at {index}"))
 
-    def mark_targets(self, stretch: Stretch, part: Slice) -> None:
+    def mark_targets(self, stretch: Stretch, part: CodeRange) -> None:
         """Prepare labels for the jumps inside a statement."""
         for index in range(part.start, part.end):
             target = self.facts.instructions[index].target

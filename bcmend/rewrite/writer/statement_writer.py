@@ -14,7 +14,7 @@ from bcmend.bytecode import emit
 from bcmend.bytecode.assemble import Item
 from bcmend.bytecode.instructions import Label
 from bcmend.names import INPUT
-from bcmend.rewrite.sites.plan import OutputLowering, Site, Slice
+from bcmend.rewrite.sites.plan import CodeRange, OutputLowering, Site
 from bcmend.rewrite.writer.instruction_copies import Copier
 from bcmend.rewrite.writer.primitive_calls import ask
 from bcmend.rewrite.writer.stretch import BlockWriter, Emitted, Stretch
@@ -35,7 +35,7 @@ class StatementWriter:
         stretch.add(emit.jump_if_false(original))
         inputs = [each for part in lowering.inputs for each in self._copier.part(stretch, part)]
         # A result that the statement does not drop is popped: nobody reads it.
-        statement = [Slice(lowering.start, lowering.end)]
+        statement = [CodeRange(lowering.start, lowering.end)]
         action = emit.make_function(self._function_of(lowering, statement))
         values: Sequence[Item] = [*inputs, *emit.build_tuple(len(lowering.inputs))]
         stretch.add(ask(site, "record", action, values, *self._level_and_trial(lowering)))
@@ -72,7 +72,7 @@ class StatementWriter:
             emit.load_const((tuple(sorted(trial.inputs)), int(trial.fails))),
         )
 
-    def _function_of(self, lowering: OutputLowering, parts: Sequence[Slice]) -> CodeType:
+    def _function_of(self, lowering: OutputLowering, parts: Sequence[CodeRange]) -> CodeType:
         """Return the code of a function that runs parts of a statement, given its inputs."""
         names = tuple(INPUT.format(number) for number in range(len(lowering.inputs)))
         shape = self._facts.function.shape.of_part(names, ())
@@ -85,7 +85,9 @@ class StatementWriter:
         stretch.add([*emit.load_const(None), *emit.return_value()])
         return self._writer.finish(stretch, shape)
 
-    def _write_with_inputs(self, stretch: Stretch, lowering: OutputLowering, part: Slice) -> None:
+    def _write_with_inputs(
+        self, stretch: Stretch, lowering: OutputLowering, part: CodeRange
+    ) -> None:
         """Write a part of a statement, with the inputs in the place of what makes them."""
         starts = {each.start: (number, each) for number, each in enumerate(lowering.inputs)}
         self._copier.mark_targets(stretch, part)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import islice
 
 from bcmend.analysis.facts import Facts
+from bcmend.bytecode import emit
 from bcmend.bytecode.assemble import Item
 from bcmend.bytecode.instructions import Instruction, Label, TryRange, decoded_index
 from bcmend.rewrite.writer.stretch import Stretch
@@ -39,7 +40,7 @@ def with_tries(facts: Facts, stretch: Stretch) -> tuple[list[Item], list[TryRang
         if around and not starts.isdisjoint(around) and _begins_with_jump(stretch, index):
             # Dynamo (torch/_dynamo/bytecode_transformation.py, fix_extended_args) cannot
             # write a range that begins with an instruction that needs EXTENDED_ARG.
-            items.append(Instruction("NOP"))
+            items.extend(emit.nothing())
         items.append(item)
     items.extend(inserted.get(len(stretch.items), ()))
     return items, tries

@@ -83,14 +83,14 @@ def laid_out(given: torch.Tensor | None, value: torch.Tensor) -> torch.Tensor:
     if _is_laid_out_in_rows(ordered) and not given.is_conj() and not given.is_neg():
         return given
     copy = ordered.clone(memory_format=torch.contiguous_format)
-    return copy.permute([order.index(dimension) for dimension in range(len(order))])
+    return copy.permute(inverse(order))
 
 
 def in_rows(make: Callable[..., torch.Tensor], value: torch.Tensor) -> torch.Tensor:
     """Return what ``make`` makes of a size, in the form in which ``laid_out`` returns a value."""
     order = order_in_memory(value)
     made = make([value.shape[at] for at in order], dtype=value.dtype, device=value.device)
-    return made.permute([order.index(dimension) for dimension in range(len(order))])
+    return made.permute(inverse(order))
 
 
 def _is_laid_out_in_rows(tensor: torch.Tensor) -> bool:
@@ -103,6 +103,11 @@ def _is_laid_out_in_rows(tensor: torch.Tensor) -> bool:
             return False
         expected = expected * size
     return True
+
+
+def inverse(order: Sequence[int]) -> list[int]:
+    """Return where each dimension is in ``order``: what puts dimensions in that order back."""
+    return [order.index(dimension) for dimension in range(len(order))]
 
 
 def order_in_memory(example: torch.Tensor) -> list[int]:

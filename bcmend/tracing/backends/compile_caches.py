@@ -19,7 +19,7 @@ from torch.fx import GraphModule
 from bcmend.dynamo import compat, hooks
 from bcmend.dynamo.models import methods
 from bcmend.knowledge.own_code import code_key
-from bcmend.tracing.backends import direct_runs, donated_memory
+from bcmend.tracing.backends import donated_memory, uncompiled_sides
 
 _SETTING: Final = "unsafe_marked_cacheable_functions"
 _KEPT: Final = "bcmend.kept_for_backward"
@@ -34,7 +34,7 @@ def _added(module: GraphModule) -> dict[str, str]:
     Which nodes are kept for the backward pass is no part of that text, nor is what the backward may
     write over.
     """
-    found = dict.fromkeys(_OPERATORS, code_key()) if direct_runs.has_only_ours(module) else {}
+    found = dict.fromkeys(_OPERATORS, code_key()) if uncompiled_sides.has_only_ours(module) else {}
     kept = [number for number, node in enumerate(module.graph.nodes) if "recompute" in node.meta]
     if kept:
         found[_KEPT] = f"{code_key()} {kept}"

@@ -43,10 +43,10 @@ def _compile(inner: Any, output: compat.OutputGraph, *more: Any) -> Any:
     if instead is None:
         return inner(output, *more)
     environment = output.shape_env
-    known, ranges = set(map(form, _assertions(environment))), dict(environment.var_to_range)
+    known, ranges = set(map(renumbered, _assertions(environment))), dict(environment.var_to_range)
     with compat.functorch_config.patch(force_non_lazy_backward_lowering=True):
         compiled = inner(output, *more)
-    if not all(follow(_assertions(environment), known, ranges, _guarded(environment))):
+    if not all(which_follow(_assertions(environment), known, ranges, _guarded(environment))):
         instead()
     return compiled
 
@@ -63,7 +63,7 @@ def _assertions(environment: Any) -> Iterator[Any]:
         yield from (each.expr for each in asserts)
 
 
-def follow(
+def which_follow(
     assertions: Iterable[Any],
     known: Collection[str],
     ranges: Mapping[Any, Any],
@@ -77,7 +77,7 @@ def follow(
     """
     given, others = list[Any](), list[Any]()
     for each in assertions:
-        (given if is_renaming(each) or form(each) in known else others).append(each)
+        (given if is_renaming(each) or renumbered(each) in known else others).append(each)
     equal = _solved((each for each in given if isinstance(each, sympy.Eq)), guarded)
     return (_holds(_put_in(each, equal), ranges) for each in others)
 
@@ -124,7 +124,7 @@ def _is_number(side: Any) -> bool:
     return bool(side.is_number)
 
 
-def form(assumption: Any) -> str:
+def renumbered(assumption: Any) -> str:
     """Return an assumption with the numbers called by their order in it."""
     names = enumerate(_in_order(assumption.free_symbols))
     return str(assumption.xreplace({each: sympy.Symbol(f"n{place}") for place, each in names}))

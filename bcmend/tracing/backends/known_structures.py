@@ -19,7 +19,7 @@ from torch.fx import Graph, Node, Proxy
 
 from bcmend.dynamo import compat, shape_env
 from bcmend.dynamo.slots import Slot
-from bcmend.tracing.backends.structure import structure
+from bcmend.tracing.backends.graph_structure import structure
 
 _RETURNED: Final[Slot[dict[Hashable, tuple[torch.Tensor, ...]]]] = Slot(dict, rolls_back=False)
 

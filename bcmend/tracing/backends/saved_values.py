@@ -17,11 +17,11 @@ from typing import Any, Final
 import torch
 from torch.fx import GraphModule, Node
 
+from bcmend import meta_keys
 from bcmend.dynamo import compat
 from bcmend.tracing.backends.backward_sides import apart, in_rows, laid_out, with_gradients
 
 _GRADIENT: Final = "tangents_"  # by this the inputs of a backward are known to torch
-_PURE: Final = "_bcmend_pure"
 _BY_STRIDES: Final = (
     torch.ops.aten.as_strided.default,
     torch.ops.aten.as_strided_scatter.default,
@@ -30,11 +30,11 @@ _BY_STRIDES: Final = (
 
 def is_pure(side: Any) -> bool:
     """Return whether a side is known to write to nothing, and to return nothing that it reads."""
-    return getattr(side, _PURE, False) is True
+    return getattr(side, meta_keys.PURE, False) is True
 
 
 def _pure(function: Callable[..., Any]) -> Callable[..., Any]:
-    setattr(function, _PURE, True)
+    setattr(function, meta_keys.PURE, True)
     return function
 
 
@@ -127,7 +127,7 @@ class Cut:
         return {at: first + at for at in range(max(len(part(each)) for each in halves))}
 
 
-def cut(
+def sides_cut_in_two(
     sides: Sequence[Callable[..., Any]],
     operands: Sequence[Any],
     results: Sequence[torch.Tensor],

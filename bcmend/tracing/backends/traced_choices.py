@@ -26,8 +26,8 @@ from bcmend.dynamo import compat, hooks
 from bcmend.dynamo.models import methods
 from bcmend.dynamo.shape_env import symbols_in, traced_again
 from bcmend.tracing.backends.backward_sides import backward_of
-from bcmend.tracing.backends.saved_values import Cut, cut, is_pure
-from bcmend.tracing.backends.structure import form
+from bcmend.tracing.backends.graph_structure import form_of_example
+from bcmend.tracing.backends.saved_values import Cut, is_pure, sides_cut_in_two
 
 _COND: Final = torch.ops.higher_order.cond
 
@@ -96,7 +96,7 @@ def known_of(structure: Hashable, operands: Sequence[Any]) -> Known:
     if memory is None:
         return Known()
     state = torch.is_grad_enabled(), torch.is_inference_mode_enabled(), _autocast()
-    key = state, structure, tuple(map(form, operands))
+    key = state, structure, tuple(map(form_of_example, operands))
     seen = memory.choices.get((None, *key))
     examples = None if seen is None else seen.examples
     return memory.choices.setdefault((root, *key), Known(root, examples))
@@ -114,7 +114,7 @@ def _autocast() -> Hashable:
     )
 
 
-def choose(
+def run_choice(
     known: Known, predicate: Any, then: Any, orelse: Any, operands: Sequence[Any]
 ) -> tuple[Any, ...]:
     """Return the results of a choice, of which torch makes a graph."""
@@ -185,7 +185,7 @@ class _Choice(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
         tensors = iter(ctx.saved_tensors)
         given = (*(next(tensors) if each is None else each for each in ctx.read), *gradients)
-        key = tuple(map(form, given))
+        key = tuple(map(form_of_example, given))
         sides = ctx.known.backward.get(key)
         if sides is not None:
             found = iter(_COND(ctx.predicate, *sides.graphs, given))
@@ -207,7 +207,7 @@ def _cut(known: Known, ctx: Any, operands: Sequence[Any]) -> Cut | None:
     """Return the sides cut in two where a graph is made and what the choice returns is known."""
     if known.root is None or known.examples is None:
         return None
-    return cut(ctx.sides, operands, known.examples, ctx.wanted, ctx.dispatch)
+    return sides_cut_in_two(ctx.sides, operands, known.examples, ctx.wanted, ctx.dispatch)
 
 
 def _forward(
@@ -247,7 +247,8 @@ def _made(known: Known, given: Sequence[Any], results: Sequence[Any]) -> _Sides 
 
 def _given(node: Any) -> Hashable:
     return tuple(
-        form(each.meta["val"] if isinstance(each, torch.fx.Node) else each) for each in node.args[3]
+        form_of_example(each.meta["val"] if isinstance(each, torch.fx.Node) else each)
+        for each in node.args[3]
     )
 
 
@@ -308,7 +309,7 @@ def _returned(
     inner: Callable[..., Any], mode: Any, predicate: Any, then: Any, orelse: Any, operands: Any
 ) -> Any:
     sides = _sides(then, orelse)
-    if sides is None or tuple(map(form, operands)) != sides.given:
+    if sides is None or tuple(map(form_of_example, operands)) != sides.given:
         with _traced_again():
             return inner(mode, predicate, then, orelse, operands)
     with mode:

@@ -6,17 +6,15 @@ arguments and cells of the frame unchanged.
 
 from __future__ import annotations
 
-import dis
 import inspect
 from types import CellType, CodeType, FunctionType
 from typing import Any, Final
 
+from bcmend.bytecode import emit
+from bcmend.bytecode.layout import RAW_JUMP_IF_FALSE
 from bcmend.dynamo import compat, frames, plain_python
 
 _UNFINISHED: Final = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
-_JUMP: Final = next(
-    name for name in ("POP_JUMP_IF_FALSE", "POP_JUMP_FORWARD_IF_FALSE") if name in dis.opmap
-)
 
 
 def can_return(tx: compat.Tracer) -> bool:
@@ -31,13 +29,13 @@ def write_return_if(codegen: Any, run: str, *operands: Any) -> None:
     ``run`` is the name of a global. Nothing else is on the stack.
     """
     code = codegen.tx.output.root_tx.f_code
-    after = compat.create_instruction("NOP")
+    after = compat.create_instruction(emit.nothing.op)
     given = [_load_argument(codegen, name) for name in frames.arguments_of(code)]
     cells = [codegen.create_load_closure(name) for name in code.co_freevars]
     constants = [codegen.create_load_const_unchecked(each) for each in (code, *operands)]
     codegen.extend_output(
         [
-            compat.create_instruction(_JUMP, target=after),
+            compat.create_instruction(RAW_JUMP_IF_FALSE, target=after),
             *codegen.load_function_name(run, True),
             *given,
             compat.create_build_tuple(len(given)),
@@ -45,7 +43,7 @@ def write_return_if(codegen: Any, run: str, *operands: Any) -> None:
             compat.create_build_tuple(len(cells)),
             *constants,
             *compat.create_call_function(2 + len(constants), False),
-            compat.create_instruction("RETURN_VALUE"),
+            compat.create_instruction(emit.return_value.op),
             after,
         ]
     )
@@ -68,16 +66,7 @@ def run_code(
     named = left.popitem()[1] if code.co_flags & inspect.CO_VARKEYWORDS else {}
     if code.co_flags & inspect.CO_VARARGS:
         positional += left.popitem()[1]
-    return plainly(function, *positional, **left, **named)
+    return plain_python.run(function, *positional, **left, **named)
 
 
-def plainly(function: Any, /, *arguments: Any, **named: Any) -> Any:
-    """Call a function; nothing that it calls is compiled."""
-    callback = compat.set_eval_frame(None)
-    try:
-        return function(*arguments, **named)
-    finally:
-        compat.set_eval_frame(callback)
-
-
-plain_python.have_dynamo_skip(run_code, plainly)
+plain_python.have_dynamo_skip(run_code)

@@ -12,6 +12,7 @@ from functools import cache
 from types import CodeType, FunctionType
 from typing import Any, Final
 
+from bcmend import meta_keys
 from bcmend.dynamo import compat, hooks, plain_python
 from bcmend.dynamo.models import methods
 from bcmend.dynamo.slots import Slot
@@ -41,8 +42,6 @@ def _raise() -> None:
 
 #: Whether it matters if a call can be made again where a graph fails.
 _IS_ASKED: Final = Slot(bool, rolls_back=False)
-#: Attribute of what is called as a graph: whether it leaves no effect where it fails.
-_REPEATABLE: Final = "_bcmend_repeatable"
 
 
 def say_of_graph(output: compat.OutputGraph) -> None:
@@ -52,7 +51,7 @@ def say_of_graph(output: compat.OutputGraph) -> None:
 
 def is_repeatable(graph: Any, default: bool | None) -> bool:
     """Return whether a call of which ``graph`` has failed can be made again."""
-    return bool(getattr(graph, _REPEATABLE, default))
+    return bool(getattr(graph, meta_keys.REPEATABLE, default))
 
 
 def can_be_put_back(output: compat.OutputGraph) -> bool:
@@ -139,7 +138,7 @@ def _install_global(inner: Any, output: compat.OutputGraph, name: str, value: An
     if name.startswith("__compiled_fn"):
         value = _guarded(output, value)
         if isinstance(value, FunctionType):
-            setattr(value, _REPEATABLE, _IS_ASKED.of(output) and can_be_put_back(output))
+            setattr(value, meta_keys.REPEATABLE, _IS_ASKED.of(output) and can_be_put_back(output))
     inner(output, name, value)
 
 

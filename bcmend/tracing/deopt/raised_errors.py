@@ -14,14 +14,14 @@ the allocator, are none of the operation's.
 from __future__ import annotations
 
 import contextlib
-from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Final
 
 from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 
 from bcmend.dynamo import compat, frames
-from bcmend.knowledge.interruptions import code_of, entries
+from bcmend.knowledge.interruptions import code_run_first, entries
+from bcmend.knowledge.own_code import FILES_BEGIN
 
 #: The classes of what operations raise; no class derived from one of them.
 _CLASSES: Final = frozenset(
@@ -54,7 +54,6 @@ _OF_THE_MACHINE: Final = (
     "out of memory",
 )
 
-_OWN: Final = f"{Path(__file__).parents[2]}/"
 #: The file of the function that ``graph_failure`` puts around a graph.
 WRAPPER: Final = "<graph>"
 
@@ -146,7 +145,7 @@ def _may_be_of_an_operation(error: BaseException) -> bool:
 def _is_of_graphs(frame: FrameType) -> bool:
     file, name = frame.f_code.co_filename, frame.f_code.co_name
     return (
-        file.startswith(("<eval_with_key>", _OWN, WRAPPER))
+        file.startswith(("<eval_with_key>", FILES_BEGIN, WRAPPER))
         or str(frame.f_globals.get("__name__")).startswith(_INDUCTOR)
         or (file.startswith(frames.TORCH) and file[len(frames.TORCH) :].startswith(_OF_GRAPHS))
         or (file, name) == _ENGINE
@@ -157,4 +156,4 @@ def _is_of_graphs(frame: FrameType) -> bool:
 def _hooks_leave_frames() -> bool:
     """Return whether the hooks of saved tensors in force, if any, are functions in Python."""
     hooks = compat._top_saved_tensors_default_hooks(False)
-    return hooks is None or all(code_of(each) is not None for each in hooks)
+    return hooks is None or all(code_run_first(each) is not None for each in hooks)

@@ -25,6 +25,7 @@ from typing import Any, Final
 
 import torch
 
+from bcmend.bytecode import emit
 from bcmend.delivery import codec
 from bcmend.delivery.read_predicates import truths
 from bcmend.dynamo import compat, frames, plain_python
@@ -100,7 +101,7 @@ def _first_to_fail(trials: Sequence[_Trial], holds: Iterator[bool]) -> str | Non
         if predicate is not None and not next(holds):
             continue
         try:
-            eager_rerun.plainly(trial, *codec.decoded(inputs))
+            plain_python.run(trial, *codec.decoded(inputs))
         except Exception as error:
             # An argument of output fails; eager execution of the frame raises the same, at its
             # place. The results of the graph are given up.
@@ -172,14 +173,14 @@ class _Exits(compat.VariableTracker):
         codegen.foreach(self.predicates)
         codegen.extend_output(compat.create_call_function(5 + len(self.predicates), False))
         if self.raises:
-            codegen.append_output(compat.create_instruction("POP_TOP"))
+            codegen.append_output(compat.create_instruction(emit.pop_top.op))
         else:
             eager_rerun.write_return_if(codegen, self._leave, self.lasting)
         codegen.extend_output(codegen.load_function_name(self._nothing, False))
 
     def _only_draws(self) -> Value:
         """Return the saved state where only the failure of the graph is a reason to leave."""
-        draws = constant(random_draws.draws(self.output))
+        draws = constant(random_draws.frame_draws(self.output))
         return compat.TupleVariable([compat.TupleVariable([]), draws])
 
     def instead_of_the_graph(self) -> Callable[[], Any] | None:
@@ -196,7 +197,7 @@ def are_possible(tx: compat.Tracer, *, at_boundary: bool) -> bool:
     return not tx.export and (at_boundary or eager_rerun.can_return(tx))
 
 
-def add(
+def add_side_exit(
     tx: compat.Tracer,
     site: LiveSite,
     predicate: Value | None,

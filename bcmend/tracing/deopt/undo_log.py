@@ -21,7 +21,12 @@ from bcmend.knowledge.effects import EffectFacts
 from bcmend.tracing.effects import random_draws
 from bcmend.tracing.effects.change_counts import statistics_of
 from bcmend.tracing.effects.costs import bytes_of
-from bcmend.tracing.effects.operator_runs import facts_of, is_in_place, storage_of, storages_written
+from bcmend.tracing.effects.operator_runs import (
+    facts_of_node,
+    is_in_place,
+    storage_of,
+    storages_written,
+)
 
 #: Copies of up to this many bytes are always made: they take 0.4 of the time of the smallest
 #: compiled call (2**20 bytes take 1.4 of it, 2**22 take 5.6).
@@ -57,7 +62,7 @@ class SavedState(compat.VariableTracker):
             codegen(copy)
             codegen.append_output(compat.create_build_tuple(2))
         codegen.append_output(compat.create_build_tuple(len(self._copies)))
-        codegen(constant(random_draws.draws(self.output)))
+        codegen(constant(random_draws.frame_draws(self.output)))
         codegen.append_output(compat.create_build_tuple(2))
 
 
@@ -68,7 +73,7 @@ def obstacle(output: compat.OutputGraph) -> str:
     nodes = random_draws.nodes_of(output)
     if any(isinstance(node.meta.get("example_value"), torch.Generator) for node in nodes):
         return "a generator of random numbers is given"
-    facts = {id(each): each for each in map(facts_of, nodes)}.values()
+    facts = {id(each): each for each in map(facts_of_node, nodes)}.values()
     if any(each.is_collective for each in facts):
         return "other processes take part"
     if any(each.has_hidden_state for each in facts):
@@ -108,7 +113,7 @@ def written_by(node: Node, fake_mode: Any) -> set[int]:
     if node.op not in ("call_function", "call_method"):
         return set()
     statistics = {*map(storage_of, examples_of(statistics_of(node)))}
-    if not is_in_place(node) and facts_of(node).statistics is None:
+    if not is_in_place(node) and facts_of_node(node).statistics is None:
         return statistics
     written = storages_written(node, fake_mode)
     if written is None:
@@ -137,7 +142,7 @@ def _cannot_be_copied(output: compat.OutputGraph, changed: list[Node]) -> str:
 def _leaves_other_settings(output: compat.OutputGraph) -> bool:
     """Return whether the graph leaves settings of torch other than they were."""
     nodes = output.graph.nodes
-    if any(facts_of(node).sets_default for node in nodes):
+    if any(facts_of_node(node).sets_default for node in nodes):
         return True
     modes = [node.args[0] for node in nodes if node.target is compat._set_grad_enabled_now]
     before = output.tracing_context.global_context.global_state["grad_enabled"][1]
@@ -164,4 +169,4 @@ def put_back(changes: tuple[Change, ...], *, draws: bool) -> None:
         for tensor, before in changes:
             tensor.copy_(before)
     if draws:
-        random_draws.put_back()
+        random_draws.restore_states()

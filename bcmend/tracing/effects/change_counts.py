@@ -76,7 +76,7 @@ def statistics_of(node: Node) -> list[Node]:
 
 
 def _statistics_in(target: Any, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> list[Any]:
-    norm = effects.of(target).statistics
+    norm = effects.facts_of_target(target).statistics
     if norm is None or norm.switch.is_off(arguments, keywords):
         return []
     return [*arguments[norm.first : norm.first + 2], *map(keywords.get, norm.names)]

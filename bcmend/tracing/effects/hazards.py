@@ -18,20 +18,20 @@ from typing import Any, Final
 import torch
 from torch.fx import Node
 
+from bcmend import meta_keys
 from bcmend.dynamo import compat, plain_python
 from bcmend.knowledge import effects
 from bcmend.knowledge.effects import EffectFacts
 from bcmend.tracing.effects import costs
 from bcmend.tracing.effects.operator_runs import (
     OperatorCall,
-    facts_of,
+    facts_of_node,
     is_in_place,
     operators_of,
     target_name,
 )
 from bcmend.tracing.effects.random_draws import drawing_inside, hidden_in, may_draw
 
-_FOUND: Final = "bcmend_hazards"  # in the meta of a node
 #: Calls that change the meaning of later operators; none may be run a second time.
 AUTOCAST: Final = frozenset([compat._enter_autocast, compat._exit_autocast])
 #: More operators are expensive, however cheap each is.
@@ -102,9 +102,11 @@ def _hazards_of_all(
     for node in nodes:
         if node.op in ("placeholder", "output", "get_attr") or node.target in AUTOCAST:
             continue
-        if _FOUND not in node.meta or is_in_place(node):  # what it writes to depends on the trace
-            node.meta[_FOUND] = _hazards_of_node(node, fake_mode, modules, granted)
-        found = found.and_then(node.meta[_FOUND])
+        if meta_keys.HAZARDS not in node.meta or is_in_place(
+            node
+        ):  # what it writes to depends on the trace
+            node.meta[meta_keys.HAZARDS] = _hazards_of_node(node, fake_mode, modules, granted)
+        found = found.and_then(node.meta[meta_keys.HAZARDS])
     if found.operators > MANY_OPERATORS:
         expensive = found.expensive or f"{found.operators} operators"
         found = replace(found, expensive=expensive, waste=math.inf)
@@ -120,7 +122,7 @@ def _hazards_of_node(
         random = name if may_draw(node) else drawing_inside(node, modules)
         hidden = hidden_in(node, modules)
         return Hazards(partial=name, random=random, hidden=hidden, expensive=name, waste=math.inf)
-    is_partial = facts_of(node).is_partial or run.asserts or _may_fail_on_numbers(node)
+    is_partial = facts_of_node(node).is_partial or run.asserts or _may_fail_on_numbers(node)
     found = Hazards(
         partial=target_name(node) if is_partial else "",
         writes=frozenset(run.storages_written(reshaped=False)),
@@ -132,7 +134,7 @@ def _hazards_of_node(
 
 def _hazards_of_call(call: OperatorCall, granted: frozenset[Any]) -> Hazards:
     name = call.operator.overloadpacket.__name__
-    facts = effects.of(call.operator)
+    facts = effects.facts_of_target(call.operator)
     return Hazards(
         partial="" if _is_total(call, facts, granted) else name,
         random=name if call.draws else "",
@@ -166,7 +168,7 @@ def _may_fail_on_numbers(node: Node) -> bool:
 
 def unjudged(meta: Mapping[str, Any]) -> dict[str, Any]:
     """Return the meta of a node for another node, without the hazards of this one."""
-    return {name: value for name, value in meta.items() if name != _FOUND}
+    return {name: value for name, value in meta.items() if name != meta_keys.HAZARDS}
 
 
 def _is_total(call: OperatorCall, facts: EffectFacts, granted: frozenset[Any]) -> bool:

@@ -1,4 +1,4 @@
-"""The strides of a merged tensor: those that it has on both sides.
+"""Where the items of a tensor lie in its memory, and a merged tensor that has them in such places.
 
 A select gives a dense tensor, also of two that have gaps in memory or repeat an item. A program
 sees the difference in ``stride()``, and in all that it hands out.
@@ -6,13 +6,56 @@ sees the difference in ``stride()``, and in all that it hands out.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
 import torch
 
 from bcmend.dynamo import compat, fx_graph
 from bcmend.dynamo.values import TensorValue, example_of
 from bcmend.tracing.sites.refusal import Refusal
 
-_Dimension = tuple[int, int]
+#: The size and the stride of a dimension, which may be symbols.
+_Dimension: TypeAlias = tuple[Any, Any]
+
+
+def reach(tensor: torch.Tensor) -> range | None:
+    """Return where in its storage a tensor lies; ``None`` if that is not known."""
+    if tensor.layout is not torch.strided:
+        return None
+    numbers = (tensor.storage_offset(), *tensor.size(), *tensor.stride())
+    if not all(isinstance(number, int) for number in numbers):
+        return None
+    first = int(tensor.storage_offset())
+    if 0 in tensor.size():
+        return range(first, first)
+    return range(
+        first, first + sum((size - 1) * stride for size, stride in _dimensions(tensor)) + 1
+    )
+
+
+def may_overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Return whether two tensors of one storage may have an element in common.
+
+    Tensors whose elements lie between one another in the storage are taken to have one.
+    """
+    places, others = reach(one), reach(other)
+    if places is None or others is None or one.itemsize != other.itemsize:
+        return True
+    return max(places.start, others.start) < min(places.stop, others.stop)
+
+
+def may_overlap_itself(example: torch.Tensor) -> bool:
+    """Return whether two elements may have the same place in memory."""
+    return _extent(_dimensions(example)) is None
+
+
+def has_strides_of(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Return whether two tensors of one size have the same strides, where these matter."""
+    return all(
+        any(map(compat.statically_known_true, (size == 1, left == right)))
+        for size, left, right in zip(other.size(), one.stride(), other.stride(), strict=True)
+    )
 
 
 def can_be_given(example: torch.Tensor) -> bool:
@@ -26,7 +69,9 @@ def as_in(tx: compat.Tracer, merged: TensorValue, example: torch.Tensor) -> Tens
 
     Raises ``Refusal`` where two items of that may lie in one place.
     """
-    if _is_same(example_of(merged), example):
+    is_empty = compat.statically_known_true(example.numel() == 0)
+    is_sparse = example.layout is not torch.strided
+    if is_sparse or is_empty or has_strides_of(example_of(merged), example):
         return merged
     stored = _stored(example)
     extent = _extent(stored)
@@ -44,32 +89,28 @@ def as_in(tx: compat.Tracer, merged: TensorValue, example: torch.Tensor) -> Tens
     return placed
 
 
-def _is_same(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Return whether two tensors of one size lie in memory in the same way."""
-    if other.layout is not torch.strided or compat.statically_known_true(other.numel() == 0):
-        return True
-    return all(
-        any(map(compat.statically_known_true, (size == 1, left == right)))
-        for size, left, right in zip(other.size(), one.stride(), other.stride(), strict=True)
-    )
+def _dimensions(example: torch.Tensor) -> list[_Dimension]:
+    return list(zip(example.size(), example.stride(), strict=True))
 
 
 def _stored(example: torch.Tensor) -> list[_Dimension]:
     """Return size and stride of each dimension, of one item where they are all the same."""
     return [
         (1 if compat.statically_known_true(stride == 0) else size, stride)
-        for size, stride in zip(example.size(), example.stride(), strict=True)
+        for size, stride in _dimensions(example)
     ]
 
 
-def _extent(dimensions: list[_Dimension]) -> int | None:
+def _extent(dimensions: Sequence[_Dimension]) -> Any:
     """Return how much memory a tensor lies in; ``None`` if it may have two items in one place."""
     longer = [each for each in dimensions if not compat.statically_known_true(each[0] == 1)]
     if all(isinstance(stride, int) for _, stride in longer):
         longer.sort(key=lambda each: each[1], reverse=True)
-    extent = 1
+    extent = whole = 1
     for size, stride in reversed(longer):
-        if not compat.statically_known_true(stride >= extent):
+        # The product is never smaller than the extent; of symbols it is often all that is known.
+        is_known = compat.statically_known_true
+        if not (is_known(stride >= whole) or is_known(stride >= extent)):
             return None
-        extent = extent + (size - 1) * stride
+        extent, whole = extent + (size - 1) * stride, size * stride
     return extent

@@ -26,11 +26,11 @@ class OperatorCall:
     @property
     def draws(self) -> bool:
         """Return whether it draws random numbers."""
-        return effects.of(self.operator).draws(self.arguments, self.keywords)
+        return effects.facts_of_target(self.operator).draws(self.arguments, self.keywords)
 
     def written(self) -> Iterator[torch.Tensor]:
         """Yield the tensors that it writes to."""
-        norm = effects.of(self.operator).statistics
+        norm = effects.facts_of_target(self.operator).statistics
         is_training = norm is not None and not norm.switch.is_off(self.arguments, self.keywords)
         statistics = norm.names if norm is not None and is_training else ()
         for position, parameter in enumerate(self.operator._schema.arguments):
@@ -44,16 +44,16 @@ class OperatorCall:
 _NOTHING: Final = EffectFacts()
 
 
-def facts_of(node: Node) -> EffectFacts:
+def facts_of_node(node: Node) -> EffectFacts:
     """Return what is known of the operation of a node."""
     is_call = node.op in ("call_function", "call_method")
-    return effects.of(node.target) if is_call else _NOTHING
+    return effects.facts_of_target(node.target) if is_call else _NOTHING
 
 
-def draws(node: Node) -> bool:
+def node_draws(node: Node) -> bool:
     """Return whether a node that calls an ATen operator draws random numbers."""
     is_operator = isinstance(node.target, compat.OpOverload)
-    return is_operator and facts_of(node).draws(node.args, node.kwargs)
+    return is_operator and facts_of_node(node).draws(node.args, node.kwargs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ def target_name(node: Node) -> str:
 def operators_of(node: Node, fake_mode: Any) -> OperatorRun | None:
     """Return the ATen calls behind one node; ``None`` if the node cannot be run on its own."""
     is_higher = isinstance(node.target, compat.HigherOrderOperator)
-    facts = facts_of(node)
+    facts = facts_of_node(node)
     if is_higher or node.op == "call_module" or facts is effects.UNKNOWN:
         return None
     missing = object()
@@ -145,7 +145,7 @@ def operators_of(node: Node, fake_mode: Any) -> OperatorRun | None:
             arguments = map_aggregate(node.args, value)
             keywords = map_aggregate(node.kwargs, value)
             with log:
-                run(node.target, arguments, keywords)
+                call_target(node.target, arguments, keywords)
     # The operation fails on the form of its operands, asks for something data-dependent, or has no
     # kernel for fake tensors. The facts of one call are given up: what asks takes the node to do
     # everything.
@@ -155,7 +155,7 @@ def operators_of(node: Node, fake_mode: Any) -> OperatorRun | None:
     return OperatorRun(log.calls, stands_for, bool(found))
 
 
-def run(target: Any, arguments: Any, keywords: Any) -> Any:
+def call_target(target: Any, arguments: Any, keywords: Any) -> Any:
     """Call what a node has for its target: a function, or a method by its name."""
     if isinstance(target, str):
         receiver, *rest = arguments
@@ -165,7 +165,7 @@ def run(target: Any, arguments: Any, keywords: Any) -> Any:
 
 def is_in_place(node: Node) -> bool:
     """Return whether a node may change a tensor that it is given."""
-    facts = facts_of(node)
+    facts = facts_of_node(node)
     if not facts.changes(node.args, node.kwargs):
         return False
     found = run_of(node) if facts.is_composite and "out" not in node.kwargs else None
@@ -199,4 +199,4 @@ def stand_in(example: Any) -> Any:
 
 
 #: What calls functions of torch that are written in C (see ``strict.require_foreign``).
-CALLERS: Final = (run, stand_in)
+CALLERS: Final = (call_target, stand_in)

@@ -15,15 +15,16 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
+from bcmend.bytecode import emit
 from bcmend.dynamo import compat, fx_graph, plain_python
 from bcmend.dynamo.trace_state import Phase, at_the_end_of_a_graph
 from bcmend.dynamo.values import load_global
-from bcmend.tracing.effects.operator_runs import facts_of, is_in_place, run_of, target_name
+from bcmend.tracing.effects.operator_runs import facts_of_node, is_in_place, run_of, target_name
 
 
 def may_draw(node: Node) -> bool:
     """Return whether a node may draw random numbers."""
-    facts = facts_of(node)
+    facts = facts_of_node(node)
     if not (facts.is_composite and facts.draws(node.args, node.kwargs)):
         return facts.draws(node.args, node.kwargs)
     found = run_of(node)
@@ -37,7 +38,7 @@ def nodes_of(output: compat.OutputGraph) -> list[Node]:
     return [node for graph in (output.graph, *inside) for node in graph.nodes]
 
 
-def draws(output: compat.OutputGraph) -> bool:
+def frame_draws(output: compat.OutputGraph) -> bool:
     """Return whether a frame draws random numbers, in its graph or in calls before it."""
     return bool(output.random_calls) or any(map(may_draw, nodes_of(output)))
 
@@ -45,7 +46,7 @@ def draws(output: compat.OutputGraph) -> bool:
 def _draws_of_python(output: compat.OutputGraph) -> bool:
     """Return whether a frame draws from the generators of Python or numpy."""
     nodes = output.graph.nodes
-    return bool(output.random_calls) or any(facts_of(node).draws_on_host for node in nodes)
+    return bool(output.random_calls) or any(facts_of_node(node).draws_on_host for node in nodes)
 
 
 class _Taken(threading.local):
@@ -63,18 +64,18 @@ def take_before(output: compat.OutputGraph) -> None:
 
     Whether it does is known when its graph is complete.
     """
-    start = compat.create_instruction("NOP")
+    start = compat.create_instruction(emit.nothing.op)
     output.pregraph_bytecode.append(start)
 
     def insert(module: Any) -> None:
-        if not draws(output):
+        if not frame_draws(output):
             return
         _keep_unused(module)
         codegen = compat.PyCodegen(output.root_tx)
         codegen.add_push_null(lambda: load_global(codegen, _take))
         codegen.append_output(codegen.create_load_const(_draws_of_python(output)))
         codegen.extend_output(compat.create_call_function(1, False))
-        codegen.append_output(compat.create_instruction("POP_TOP"))
+        codegen.append_output(compat.create_instruction(emit.pop_top.op))
         written = output.output_instructions
         place = next(at for at, each in enumerate(written) if each is start)
         written[place + 1 : place + 1] = codegen.get_instructions()
@@ -124,7 +125,7 @@ def drawing_inside(node: Node, modules: Mapping[str, Any]) -> str:
 
 def hidden_in(node: Node, modules: Mapping[str, Any]) -> str:
     """Return the name of what may have a state of its own, of a node and the graphs it runs."""
-    if facts_of(node).has_hidden_state:
+    if facts_of_node(node).has_hidden_state:
         return target_name(node)
     for given in fx_graph.graphs_given(node, modules):
         for each in given.graph.nodes:
@@ -165,7 +166,7 @@ def forget() -> None:
     _TAKEN.of_torch, _TAKEN.of_python = (), None
 
 
-def put_back() -> None:
+def restore_states() -> None:
     """Restore the states that the frame entered last has saved, if it has."""
     for generator, state in _TAKEN.of_torch:
         generator.set_state(state)
@@ -174,4 +175,4 @@ def put_back() -> None:
     forget()
 
 
-plain_python.have_dynamo_skip(_take, forget, put_back)
+plain_python.have_dynamo_skip(_take, forget, restore_states)

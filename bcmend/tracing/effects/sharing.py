@@ -15,6 +15,7 @@ import torch
 
 from bcmend.dynamo import compat
 from bcmend.dynamo.slots import Slot
+from bcmend.tracing.effects import memory_form
 from bcmend.tracing.effects.operator_runs import storage_of
 from bcmend.tracing.search.assumptions import Finding
 from bcmend.tracing.search.falsified import falsify
@@ -124,31 +125,6 @@ def shares(tx: compat.Tracer, one: torch.Tensor, other: torch.Tensor) -> bool:
     if one is other:
         return True
     if storage_of(one) == storage_of(other):
-        return may_overlap(one, other)
+        return memory_form.may_overlap(one, other)
     memory = storage_of(other)
     return any(storage_of(each) == memory for each in related_to(tx, one))
-
-
-def may_overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Return whether two tensors of one storage may have an element in common.
-
-    Tensors whose elements lie between one another in the storage are taken to have one.
-    """
-    reach, other_reach = _reach(one), _reach(other)
-    if reach is None or other_reach is None or one.itemsize != other.itemsize:
-        return True
-    return max(reach.start, other_reach.start) < min(reach.stop, other_reach.stop)
-
-
-def _reach(tensor: torch.Tensor) -> range | None:
-    """Return where in its storage a tensor lies; ``None`` if that is not known."""
-    if tensor.layout is not torch.strided:
-        return None
-    numbers = (tensor.storage_offset(), *tensor.size(), *tensor.stride())
-    if not all(isinstance(number, int) for number in numbers):
-        return None
-    first = int(tensor.storage_offset())
-    if 0 in tensor.size():
-        return range(first, first)
-    steps = zip(tensor.size(), tensor.stride(), strict=True)
-    return range(first, first + sum((size - 1) * stride for size, stride in steps) + 1)

@@ -33,7 +33,31 @@ from typing import Any, Final
 import torch
 
 from bcmend.bytecode.decode import unfused
-from bcmend.bytecode.opcodes import opcode_names
+from bcmend.bytecode.opcodes import (
+    ATTRIBUTE_DELETES,
+    ATTRIBUTE_LOADS,
+    ATTRIBUTE_STORES,
+    BUILDS,
+    CALLS,
+    CELL_CHANGES,
+    DELETES,
+    DISCARDS,
+    EXTENSIONS,
+    FORMATS,
+    GLOBAL_CHANGES,
+    GLOBAL_LOADS,
+    INTRINSICS,
+    ITEM_DELETES,
+    ITEM_STORES,
+    JUMPS,
+    LOCAL_LOADS,
+    LOCAL_STORES,
+    SENDS,
+    SLICE_STORES,
+    STORES,
+    SUPER_LOADS,
+    VARIABLE_LOADS,
+)
 from bcmend.knowledge import static_lookup
 from bcmend.knowledge.static_lookup import ancestors, is_a, namespace
 from bcmend.policy import WRITING
@@ -93,17 +117,12 @@ _CHANGING: Final = frozenset(
     """.split()
 )
 _CHANGING_FUNCTIONS: Final = frozenset({"delattr", "next", "setattr"})
-_STORES_VARIABLE: Final = frozenset({"STORE_GLOBAL", "DELETE_GLOBAL"})
-_STORES_CELL: Final = frozenset({"STORE_DEREF", "DELETE_DEREF"})
-_LOADS_METHOD: Final = opcode_names("LOAD_ATTR LOAD_METHOD LOAD_SUPER_ATTR")
-#: Beginnings of the names of what leaves an object that nothing else has.
-_MAKES: Final = ("BUILD_", "CALL", "DICT_UPDATE", "FORMAT_", "LIST_EXTEND", "SET_UPDATE")
-_LOADS_VARIABLE: Final = (
-    *("LOAD_FAST", "LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF"),
-    "LOAD_FROM_DICT_OR_",
-)
-_ENDS_STATEMENT: Final = ("STORE_", "DELETE_", "POP_TOP", "POP_JUMP_", "JUMP", "FOR_ITER")
-STORES: Final = opcode_names("STORE_ATTR DELETE_ATTR STORE_SUBSCR DELETE_SUBSCR STORE_SLICE")
+#: Instructions that leave an object that nothing else has.
+_MAKES: Final = BUILDS | EXTENSIONS | FORMATS | CALLS | INTRINSICS
+_ENDS_STATEMENT: Final = STORES | DELETES | DISCARDS | (JUMPS - SENDS)
+_ATTRIBUTE_CHANGES: Final = ATTRIBUTE_STORES | ATTRIBUTE_DELETES
+#: Stores to what an object holds.
+OBJECT_CHANGES: Final = _ATTRIBUTE_CHANGES | ITEM_STORES | ITEM_DELETES | SLICE_STORES
 TEXT_METHODS: Final = ("__str__", "__repr__", "__format__")
 
 
@@ -289,15 +308,19 @@ def _changes_elsewhere(code: CodeType) -> bool:
     made = _made_here(code, instructions)
     for position, each in enumerate(instructions):
         name, before = each.argval, instructions[max(position - 1, 0)]
-        if each.opname in _STORES_VARIABLE:
+        if each.opname in GLOBAL_CHANGES:
             return True
-        if each.opname in _STORES_CELL and name in code.co_freevars:
+        if each.opname in CELL_CHANGES and name in code.co_freevars:
             return True
-        if each.opname in _LOADS_METHOD and name in _CHANGING and before.argval not in made:
+        if (
+            each.opname in ATTRIBUTE_LOADS | SUPER_LOADS
+            and name in _CHANGING
+            and before.argval not in made
+        ):
             return True
-        if each.opname == "LOAD_GLOBAL" and name in _CHANGING_FUNCTIONS:
+        if each.opname in GLOBAL_LOADS and name in _CHANGING_FUNCTIONS:
             return True
-        if each.opname in STORES and not _stores_to(instructions, position, made, own):
+        if each.opname in OBJECT_CHANGES and not _stores_to(instructions, position, made, own):
             return True
     return any(_changes_elsewhere(each) for each in code.co_consts if type(each) is CodeType)
 
@@ -310,21 +333,21 @@ def _stores_to(
     What an attribute holds may be held elsewhere: a store to an item of it counts.
     """
     before = instructions[position - 1]
-    is_attribute = instructions[position].opname.endswith("_ATTR")
+    is_attribute = instructions[position].opname in _ATTRIBUTE_CHANGES
     known = {*made, *own} if is_attribute else made
-    if is_attribute and before.opname.startswith("LOAD_FAST"):
+    if is_attribute and before.opname in LOCAL_LOADS:
         return before.argval in known
     statement = itertools.takewhile(
-        lambda one: not one.opname.startswith(_ENDS_STATEMENT), reversed(instructions[:position])
+        lambda one: one.opname not in _ENDS_STATEMENT, reversed(instructions[:position])
     )
-    loaded = [one for one in statement if one.opname.startswith(_LOADS_VARIABLE)]
-    return all(one.opname.startswith("LOAD_FAST") and one.argval in known for one in loaded)
+    loaded = [one for one in statement if one.opname in VARIABLE_LOADS]
+    return all(one.opname in LOCAL_LOADS and one.argval in known for one in loaded)
 
 
 def _made_here(code: CodeType, instructions: Sequence[dis.Instruction]) -> set[str]:
     """Return the local variables that only ever hold what the function, or a call, has made."""
     made = set(code.co_varnames[code.co_argcount + code.co_kwonlyargcount :])
     for before, each in itertools.pairwise(instructions):
-        if each.opname == "STORE_FAST" and not before.opname.startswith(_MAKES):
+        if each.opname in LOCAL_STORES and before.opname not in _MAKES:
             made.discard(each.argval)
     return made

@@ -20,7 +20,7 @@ from bcmend.dynamo.trace_state import Phase, at_the_end
 from bcmend.dynamo.values import Value
 from bcmend.tracing.effects import random_draws
 from bcmend.tracing.effects.change_counts import changes
-from bcmend.tracing.effects.operator_runs import facts_of, is_in_place, target_name
+from bcmend.tracing.effects.operator_runs import facts_of_node, is_in_place, target_name
 from bcmend.tracing.search.assumptions import Finding
 from bcmend.tracing.search.falsified import falsify
 
@@ -72,7 +72,7 @@ def _hidden_in(output: compat.OutputGraph) -> list[Node]:
     known, nodes = _IS_HIDDEN.of(output), random_draws.nodes_of(output)
     for node in nodes:
         if node not in known:
-            known[node] = facts_of(node).has_hidden_state
+            known[node] = facts_of_node(node).has_hidden_state
     return [node for node in nodes if known[node]]
 
 

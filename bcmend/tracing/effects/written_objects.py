@@ -15,7 +15,7 @@ from typing import Final
 from bcmend.dynamo import compat
 from bcmend.dynamo.values import Value, object_behind
 from bcmend.policy import WRITING
-from bcmend.tracing.effects.text_reach import STORES, TEXT_METHODS
+from bcmend.tracing.effects.text_reach import OBJECT_CHANGES, TEXT_METHODS
 from bcmend.weak_tables import ByIdentity
 
 
@@ -71,7 +71,7 @@ _STORING: Final[ByIdentity[CodeType, bool]] = ByIdentity()
 
 
 def _stores(code: CodeType) -> bool:
-    found = (each.opname in STORES for each in dis.get_instructions(code))
+    found = (each.opname in OBJECT_CHANGES for each in dis.get_instructions(code))
     return _STORING.setdefault(code, lambda: any(found))
 
 

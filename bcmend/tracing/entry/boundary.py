@@ -8,20 +8,21 @@ the call is tried again: nothing of it has run, since such a body is always comp
 
 from __future__ import annotations
 
-import dis
 import sys
 import threading
+from functools import partial
 from types import CodeType, FunctionType, TracebackType
 from typing import Any, Final
 
+from bcmend.bytecode.decode import unfused
 from bcmend.bytecode.names_used import origin_of
+from bcmend.bytecode.opcodes import CALLS, DELETES, INTRINSICS, LOCAL_DELETES, LOCAL_STORES, STORES
 from bcmend.delivery import callers, codec
 from bcmend.delivery.records import Buffer, deliver
 from bcmend.dynamo import compat, frames, plain_python
 from bcmend.dynamo.models import translators
-from bcmend.knowledge.interruptions import code_of, entries, is_interruption
+from bcmend.knowledge.interruptions import code_run_first, entries, is_interruption
 from bcmend.tracing.deopt import (
-    eager_rerun,
     graph_failure,
     raised_errors,
     rerun_policy,
@@ -33,6 +34,7 @@ from bcmend.tracing.numbers import ahead
 from bcmend.tracing.search.assumptions import begin_call
 from bcmend.tracing.search.falsified import Rewritten
 from bcmend.tracing.sites import body_states, site_table, suspects
+from bcmend.tracing.sites.session import SESSION
 
 
 class _Call(threading.local):
@@ -84,6 +86,23 @@ def give_callback(callback: Any) -> None:
 
 
 def _run(body: FunctionType, arguments: tuple[Any, ...], callback: Any) -> Any:
+    """Make the call, compared with eager execution before where a variant is compiled for it."""
+    policy = frames.mark_of(body.__code__)
+    is_compared = getattr(policy, "verify", "never") == "first" and _CALL.buffer is None
+    if is_compared and SESSION.verifier is not None:
+        try:
+            with capture.not_compiling(_latest(body)):
+                return _made(body, arguments, callback)
+        except capture.Uncompared:
+            mended = partial(_made, body, arguments, callback)
+            plain = partial(_plainly, body, arguments)
+            if not SESSION.verifier(_latest(body), mended, plain, arguments):
+                return plain()
+    with capture.not_compiling(None):
+        return _made(body, arguments, callback)
+
+
+def _made(body: FunctionType, arguments: tuple[Any, ...], callback: Any) -> Any:
     outer = _CALL.buffer
     if outer is None:
         begin_call()
@@ -112,7 +131,7 @@ def _run(body: FunctionType, arguments: tuple[Any, ...], callback: Any) -> Any:
             return result
         if _can_be_repeated(body, failure):
             plain_python.leave_transforms(depth)
-            random_draws.put_back()
+            random_draws.restore_states()
             result = _plainly(body, arguments)
             _note_what_does_not_hold(_latest(body))
             return result
@@ -123,7 +142,7 @@ def _run(body: FunctionType, arguments: tuple[Any, ...], callback: Any) -> Any:
 
 def _plainly(body: FunctionType, arguments: tuple[Any, ...]) -> Any:
     """Make the call in plain Python, with a buffer that nobody reads."""
-    return eager_rerun.plainly(callers.call_as_entered, body, (*arguments, [], ()))
+    return plain_python.run(callers.call_as_entered, body, (*arguments, [], ()))
 
 
 def _note_what_does_not_hold(code: CodeType) -> None:
@@ -183,7 +202,7 @@ def _is_of_the_graph(body: FunctionType, failure: BaseException, latest: bool | 
     if entry.tb_next is None:
         is_first = _is_first_behind_the_graph(frame.f_code, entry.tb_lasti)
         return is_first and isinstance(failure, Exception) and bool(failure.args)
-    called = [graph for graph in graphs if code_of(graph) is entry.tb_next.tb_frame.f_code]
+    called = [graph for graph in graphs if code_run_first(graph) is entry.tb_next.tb_frame.f_code]
     return bool(called) and raised_errors.is_of_an_operation(failure, entry.tb_next)
 
 
@@ -196,23 +215,22 @@ def _entry_of(body: FunctionType, failure: BaseException) -> TracebackType | Non
     return next(found, None)
 
 
+#: What may change an object, and not only locals.
+_CHANGES: Final = CALLS | INTRINSICS | (STORES - LOCAL_STORES) | (DELETES - LOCAL_DELETES)
+
+
 def _is_first_behind_the_graph(code: CodeType, offset: int) -> bool:
     """Return whether nothing but locals was changed between the graph and what failed."""
     between: list[str] | None = None
-    for each in dis.get_instructions(code):
+    for each in unfused(code):
         if between is None:
-            if each.opname == "STORE_FAST" and each.argval.startswith("graph_out"):
+            if each.opname in LOCAL_STORES and each.argval.startswith("graph_out"):
                 between = []
         elif each.offset >= offset:
-            return not any(_may_change_an_object(name) for name in between)
+            return _CHANGES.isdisjoint(between)
         else:
             between.append(each.opname)
     return False
-
-
-def _may_change_an_object(opname: str) -> bool:
-    kind, _, where = opname.partition("_")
-    return kind == "CALL" or (kind in ("STORE", "DELETE") and where != "FAST")
 
 
 def _compiled(body: FunctionType, arguments: tuple[Any, ...], buffer: Buffer, callback: Any) -> Any:

@@ -8,8 +8,8 @@ from bcmend.dynamo import compat, frames, handlers
 from bcmend.dynamo.models import objects, translators
 from bcmend.dynamo.values import Value, constant, example_of, is_unbacked
 from bcmend.names import UNBOUND
-from bcmend.tracing.entry import path_split, select
-from bcmend.tracing.entry.barrier import withdrawn_if_it_fails
+from bcmend.tracing.entry import branch_mending, path_split
+from bcmend.tracing.entry.error_barrier import withdrawn_if_it_fails
 from bcmend.tracing.indexing.open_places import OpenPlace
 from bcmend.tracing.loops.open_ranges import OpenIterator
 from bcmend.tracing.merging import lazy_phi, truth_of_phi
@@ -83,7 +83,7 @@ def _have_inlined(tx: compat.Tracer, function: Value) -> None:
 
 def _arms_of(
     tx: compat.Tracer, function: Value, first: Value, entry: Value, inputs: Value
-) -> select.Arms:
+) -> branch_mending.Arms:
     """Return both arms of a region function, which is entered at ``entry`` and the next one."""
     assert isinstance(first, compat.TupleVariable)
     _have_inlined(tx, function)
@@ -108,7 +108,7 @@ def branch(tx: compat.Tracer, operator: Any, *args: Value) -> Value:
     number = form.as_python_constant()
     with withdrawn_if_it_fails(site):
         truth = truth_of_phi.truth_of(tx, condition.realize())
-        outcome = select.mend_branch(tx, operator, site, number, truth, arms)
+        outcome = branch_mending.mend_branch(tx, operator, site, number, truth, arms)
     return constant(None) if outcome is None else outcome
 
 
@@ -148,7 +148,7 @@ def split(tx: compat.Tracer, operator: Any, *args: Value) -> Value:
     arms = _arms_of(tx, function, first, entry, inputs)
     number = form.as_python_constant()
     with withdrawn_if_it_fails(site):
-        outcome = path_split.split(tx, operator, site, number, found, arms)
+        outcome = path_split.split_path(tx, operator, site, number, found, arms)
     return constant(None) if outcome is None else outcome
 
 

@@ -8,15 +8,46 @@ process, and is therefore thrown only while a body is compiled, under Dynamo's o
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import CodeType
 from typing import Any, Final
 
 from bcmend.dynamo import compat, frames, hooks, plain_python
 from bcmend.dynamo.models import translators
 from bcmend.dynamo.slots import Slot
 from bcmend.knowledge.interruptions import is_interruption
-from bcmend.tracing.entry import barrier
+from bcmend.tracing.entry import error_barrier
 from bcmend.tracing.search import strict
 from bcmend.tracing.sites import body_states, site_table, suspects
+
+
+class Uncompared(BaseException):
+    """A body would be compiled for a call that is to be compared with eager execution before.
+
+    No ``Exception``, since it is no failure of the body, of which nothing has run.
+    """
+
+
+class _ToCompare(threading.local):
+    """The body of which this thread is to compile no variant yet."""
+
+    code: CodeType | None = None
+
+
+_TO_COMPARE: Final = _ToCompare()
+
+
+@contextmanager
+def not_compiling(code: CodeType | None) -> Iterator[None]:
+    """Raise ``Uncompared`` in a block where ``code`` would be compiled; of ``None`` nothing."""
+    before, _TO_COMPARE.code = _TO_COMPARE.code, code
+    try:
+        yield
+    finally:
+        _TO_COMPARE.code = before
+
 
 #: The callback made of one of Dynamo's.
 _OF_BODIES: Final[Slot[Any]] = Slot(lambda: None, rolls_back=False)
@@ -38,6 +69,8 @@ class _OfBodies(translators.FrameCompiler):
     """What Dynamo calls to compile a frame of a body, or a piece of one."""
 
     def __call__(self, frame: Any, *others: Any) -> Any:
+        if _TO_COMPARE.code is frame.f_code:
+            raise Uncompared
         compiler = self.compiler
         translators.store_nothing(compiler)
         if not translators.wants_one_graph(compiler):
@@ -51,7 +84,7 @@ class _OfBodies(translators.FrameCompiler):
             except compat.InternalTorchDynamoError as error:
                 if not body_states.may_break(frame.f_code) or is_interruption(error):
                     raise  # the boundary acts on it
-                if strict.IS_ON or not barrier.stay_out(frame.f_code, error):
+                if strict.IS_ON or not error_barrier.stay_out(frame.f_code, error):
                     raise
         return compiler(frame, *others)
 

@@ -43,4 +43,5 @@ from bcmend.tracing.substitutes import (
     host_functions,
     new_parameters,
     replacements,
+    state_questions,
 )

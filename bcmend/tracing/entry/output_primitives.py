@@ -7,7 +7,7 @@ from typing import Any, Final
 from bcmend.dynamo import compat, frames, handlers
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.values import Value, constant
-from bcmend.tracing.entry.barrier import withdrawn_if_it_fails
+from bcmend.tracing.entry.error_barrier import withdrawn_if_it_fails
 from bcmend.tracing.handlers import loggers
 from bcmend.tracing.loops import loop_breaks
 from bcmend.tracing.merging import truth_of_phi
@@ -151,13 +151,13 @@ def record(tx: compat.Tracer, operator: Any, *args: Value) -> Value:
         falsify(site.unmendable("cannot-snapshot", "a block of warnings.catch_warnings is open"))
     if trial:
         with withdrawn_if_it_fails(site):
-            argument_trials.add(tx, site, trial[0], trial[1], inputs)
+            argument_trials.try_arguments(tx, site, trial[0], trial[1], inputs)
     if _WRITES_NOTHING.of(tx):  # no: the graph broke since then
         site.mended("deferred", "nothing is written at this level")
         return constant(True)
     with withdrawn_if_it_fails(site):
         if level != 1:
-            action, inputs = caller_frames.inside(tx, level, action, inputs)
+            action, inputs = caller_frames.inside_stand_ins(tx, level, action, inputs)
         action, inputs = shown_exceptions.as_of_now(
             tx, site, action, inputs, shows_tracebacks=shows
         )

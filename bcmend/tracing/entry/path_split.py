@@ -17,7 +17,7 @@ from bcmend.dynamo.frames import is_referenced
 from bcmend.dynamo.models import containers
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.values import Value, items_in, made_of
-from bcmend.tracing.entry import select
+from bcmend.tracing.entry import branch_mending
 from bcmend.tracing.indexing import open_places
 from bcmend.tracing.indexing.open_places import OpenPlace
 from bcmend.tracing.loops.open_ranges import OpenIterator
@@ -73,13 +73,13 @@ def _parts(tx: compat.Tracer, value: Value) -> list[Value]:
     return (items_in(value) if is_new and not is_referenced(tx, value) else None) or []
 
 
-def split(
+def split_path(
     tx: compat.Tracer,
     target: Any,
     site: LiveSite,
     form: int,
     found: GatedPhi | OpenIterator | OpenPlace,
-    arms: select.Arms,
+    arms: branch_mending.Arms,
 ) -> Value | None:
     """Return the live-outs of both halves, a tuple; ``None`` where that cannot be."""
     if isinstance(found, OpenPlace):
@@ -95,7 +95,7 @@ def split(
         return halves[not truth].call(tx)
     if isinstance(found, GatedPhi) and len(_known(tx)) >= _NESTED:
         body_states.take_ahead(tx)
-    return select.mend_branch(tx, target, site, form, condition, halves)
+    return branch_mending.mend_branch(tx, target, site, form, condition, halves)
 
 
 def _node(condition: Value) -> Any:

@@ -53,7 +53,7 @@ def _declared(
     def call(self: Any, tx: compat.Tracer, args: list[Value], kwargs: Any) -> Value:
         if stays_out is not None and frames.is_left_alone(tx.output.root_tx.f_code):
             return constant(stays_out)
-        trace_state.begin(tx)
+        trace_state.put_hooks_in_place(tx)
         return trace(tx, made, *args)
 
     hooks.operator(made.__name__, purpose)(methods.operator_model(name, call))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import linecache
 import logging
-import os
 from collections.abc import Iterator
 from itertools import pairwise
 from traceback import format_list
@@ -14,6 +12,7 @@ from typing import Final, NamedTuple
 from bcmend.bytecode.names_used import origin_of
 from bcmend.dynamo import compat, frames
 from bcmend.reasons import REASONS
+from bcmend.reports.places import shown_place, source_line
 from bcmend.tracing.sites import body_states
 from bcmend.tracing.sites.session import SESSION
 
@@ -29,8 +28,8 @@ class _Place(NamedTuple):
 
     def words(self) -> str:
         file = self.code.co_filename
-        source = linecache.getline(file, self.line).strip()
-        shown = f"{_relative(file)}:{self.line}, {self.code.co_qualname}"
+        source = source_line(file, self.line)
+        shown = f"{shown_place(file, self.line)}, {self.code.co_qualname}"
         return f"{shown}: `{source}`" if source else shown
 
 
@@ -115,11 +114,3 @@ def _is_at_its_head(frame: compat.Tracer) -> bool:
 
 def _known_by(frame: compat.Tracer) -> tuple[str, int, str]:
     return frame.f_code.co_filename, frame.lineno, frame.f_code.co_name
-
-
-def _relative(file: str) -> str:
-    """Return a path as a reader has it: from here, or from where packages are installed."""
-    for each in (os.getcwd(), *frames.INSTALLED):
-        if file.startswith(each + os.sep):
-            return file[len(each) + 1 :]
-    return file

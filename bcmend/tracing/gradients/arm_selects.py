@@ -11,10 +11,10 @@ from typing import Final
 
 from torch.fx import Node
 
+from bcmend import meta_keys
 from bcmend.dynamo import compat
 from bcmend.dynamo.slots import Slot
 
-_MARK: Final = "bcmend_takes_a_side"
 _IS_WANTED: Final = Slot(lambda: True, rolls_back=False)
 
 
@@ -29,12 +29,12 @@ def under(tx: compat.Tracer, policy: str) -> Iterator[None]:
         _IS_WANTED.put(tx.output, before)
 
 
-def mark(tx: compat.Tracer, node: Node) -> None:
+def mark_select(tx: compat.Tracer, node: Node) -> None:
     """Note that ``node`` takes the side that its first argument says."""
     if _IS_WANTED.of(tx.output):
-        node.meta[_MARK] = True
+        node.meta[meta_keys.TAKES_A_SIDE] = True
 
 
 def is_marked(node: Node) -> bool:
     """Return whether ``node`` is the select or the operator of a lowered branch."""
-    return _MARK in node.meta
+    return meta_keys.TAKES_A_SIDE in node.meta

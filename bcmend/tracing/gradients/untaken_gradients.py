@@ -19,12 +19,12 @@ from bcmend.dynamo.models import methods
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.trace_state import Phase, at_the_end_of_a_graph
 from bcmend.tracing.deopt import graph_failure, undo_log
-from bcmend.tracing.effects.operator_runs import facts_of, storage_of, target_name
+from bcmend.tracing.effects.operator_runs import facts_of_node, storage_of, target_name
 from bcmend.tracing.gradients import arm_selects
 from bcmend.tracing.gradients.gradient_flow import Flow, has_gradient, tensors_of
 from bcmend.tracing.gradients.gradient_paths import RESULT, Routes
 from bcmend.tracing.gradients.gradient_switch import switched
-from bcmend.tracing.gradients.handed_out import handed_out
+from bcmend.tracing.gradients.returned_predicates import handed_out
 
 #: Operations after which a tensor that had a history has none, or has another one.
 _LOSES_HISTORY: Final = frozenset(["detach_", "requires_grad_", "set_", "set_data", "backward"])
@@ -43,9 +43,9 @@ _IS_ASKED: Final = Slot(bool, rolls_back=False)
 _PLAN: Final[Slot[_Plan | None]] = Slot(lambda: None, rolls_back=False)
 
 
-def mark(tx: compat.Tracer, node: Node) -> None:
+def mark_and_examine(tx: compat.Tracer, node: Node) -> None:
     """Note that ``node`` takes a side, and have the graph examined when it is complete."""
-    arm_selects.mark(tx, node)
+    arm_selects.mark_select(tx, node)
     output = tx.output
     if not _IS_ASKED.of(output) and not output.export and torch.is_grad_enabled():
         _IS_ASKED.put(output, True)
@@ -109,7 +109,7 @@ def _all_nodes(module: GraphModule) -> Iterator[Node]:
 def _hides_history(node: Node) -> bool:
     """Return whether what tracing says of a tensor's history does not hold for all its readers."""
     name = target_name(node)
-    return name in _LOSES_HISTORY or "_nesting" in name or facts_of(node).replaces_storage
+    return name in _LOSES_HISTORY or "_nesting" in name or facts_of_node(node).replaces_storage
 
 
 @hooks.around(

@@ -26,7 +26,7 @@ from bcmend.tracing.search.assumptions import Claim, Finding
 from bcmend.tracing.search.falsified import falsify
 from bcmend.tracing.sites import capture_mode
 from bcmend.tracing.sites.site_table import LiveSite
-from bcmend.tracing.substitutes.dispatch import Call, answers_to, unequal
+from bcmend.tracing.substitutes.dispatch import ReplacedCall, answers_to, unequal
 
 # torch._assert
 
@@ -81,7 +81,7 @@ _NO_MESSAGE: Final = (
 Parts = tuple[type[Exception], Value, "Value | None"]
 
 
-def _parts(call: Call) -> Parts | None:
+def _parts(call: ReplacedCall) -> Parts | None:
     """Return exception, condition and message of a check; ``None`` for a call that fails."""
     names = ("cond", "message") if call.function in _RAISES else ("error_type", "cond", "message")
     if len(call.args) > len(names):
@@ -101,7 +101,7 @@ def _is_exception(error: Any) -> bool:
 
 
 @answers_to("check")
-def _check(call: Call) -> Answer:
+def _check(call: ReplacedCall) -> Answer:
     """Answer ``torch._check(cond, message)``, and those that raise something else."""
     parts = _parts(call)
     if parts is None:
@@ -119,7 +119,7 @@ def _check(call: Call) -> Answer:
 
 
 @answers_to("check_all")
-def _check_all(call: Call) -> Answer:
+def _check_all(call: ReplacedCall) -> Answer:
     """Answer ``torch._check_tensor_all(cond, message)``."""
     parts = _parts(call)
     if parts is None or type(parts[1]) is not compat.TensorVariable:
@@ -129,7 +129,7 @@ def _check_all(call: Call) -> Answer:
     return _checked_in_graph(call, parts[1].call_method(call.tx, "all", [], {}))
 
 
-def _known(call: Call, holds: bool, error: type[Exception], message: Value | None) -> Value:
+def _known(call: ReplacedCall, holds: bool, error: type[Exception], message: Value | None) -> Value:
     if holds:
         return constant(None)
     text: Any = _NO_MESSAGE
@@ -140,7 +140,7 @@ def _known(call: Call, holds: bool, error: type[Exception], message: Value | Non
     compat.raise_observed_exception(error, call.tx, args=[text])
 
 
-def _checked_in_graph(call: Call, condition: Value) -> Answer:
+def _checked_in_graph(call: ReplacedCall, condition: Value) -> Answer:
     tx = call.tx
     if not capture_mode.in_mended_code(tx):
         return PASS

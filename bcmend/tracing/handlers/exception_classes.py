@@ -15,7 +15,7 @@ from bcmend.dynamo.handlers import PASS, Answer, Call
 from bcmend.dynamo.models import exceptions, methods, objects
 from bcmend.dynamo.values import EXCEPTIONS, Value, constant, function_of
 from bcmend.tracing.output import exception_flow, shown_exceptions
-from bcmend.tracing.substitutes.dispatch import Call as SubstitutedCall
+from bcmend.tracing.substitutes.dispatch import ReplacedCall as SubstitutedCall
 from bcmend.tracing.substitutes.dispatch import answers_to, unequal
 
 #: Exceptions whose constructor sets ``args`` and nothing else.

@@ -15,7 +15,7 @@ from bcmend.dynamo import compat, frames, fx_graph, handlers
 from bcmend.dynamo.handlers import PASS, Answer
 from bcmend.dynamo.values import constant
 from bcmend.tracing.numbers import float_tensors, scalars
-from bcmend.tracing.substitutes.dispatch import Call, answers_to, require_one_graph
+from bcmend.tracing.substitutes.dispatch import ReplacedCall, answers_to, require_one_graph
 
 _TESTS: Final = {
     "math.isnan": torch.isnan,
@@ -30,7 +30,7 @@ _PARTIAL: Final = (
 
 
 @answers_to("float test")
-def _tested(call: Call) -> Answer:
+def _tested(call: ReplacedCall) -> Answer:
     """Answer whether a number is NaN, infinite or finite."""
     (value,) = (each.realize() for each in call.args)
     if not isinstance(value, compat.SymNodeVariable):

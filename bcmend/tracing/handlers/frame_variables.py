@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from bcmend.bytecode import emit
 from bcmend.dynamo import compat, frames, hooks
 from bcmend.dynamo.models import containers, methods, translators
 from bcmend.dynamo.values import Value
@@ -50,7 +51,9 @@ def _step_graph_break(inner: Any, self: Any, next_instruction: Any) -> None:
     known = {*translators.bound_locals(self), *self.f_code.co_cellvars}
     deleted = [name for name in frames.arguments_of(self.f_code) if name not in known]
     if deleted and self.parent is None:
-        deletions = [compat.create_instruction("DELETE_FAST", argval=name) for name in deleted]
+        deletions = [
+            compat.create_instruction(emit.delete_local.op, argval=name) for name in deleted
+        ]
         jump = compat.create_jump_absolute(next_instruction)
         self.instructions = [*self.instructions, *deletions, jump]
         next_instruction = deletions[0]

@@ -84,7 +84,7 @@ def _call_format(
     """Model ``form.format(...)``, which Dynamo makes a text of when the graph has run."""
     if not tx.export:  # an exported program writes nothing
         # In no report, since no code was rewritten.
-        site = site_table.being_traced(tx, frames.resumed(tx.f_code), "text", "text")
+        site = site_table.site_being_traced(tx, frames.resumed(tx.f_code), "text", "text")
         if not site.active:
             handlers.break_graph(
                 "a text of what is changed later",

@@ -22,7 +22,7 @@ from bcmend.dynamo.values import (
     is_unbacked,
 )
 from bcmend.tracing.numbers import scalars
-from bcmend.tracing.sites.refusal import Refusal, attempt
+from bcmend.tracing.sites.refusal import NotThisWay, Refusal, attempt
 
 _INDEX_TYPES: Final = (torch.int64, torch.int32, torch.int16, torch.int8)
 
@@ -84,7 +84,7 @@ def _part(tx: compat.Tracer, dimensions: int, key: Value) -> Part:
     unnamed = dimensions - sum(map(names_dimension, items))
     ellipses = sum(is_known(each, ...) for each in items)
     if unnamed < 0 or ellipses > 1:
-        raise Refusal("data-index")
+        raise NotThisWay()
     known: list[Value] = []
     axes: list[Axis] = []
     for each in items:
@@ -95,7 +95,7 @@ def _part(tx: compat.Tracer, dimensions: int, key: Value) -> Part:
         elif not _is_number(each):
             axes.append(axis)
     if not any(axes):
-        raise Refusal("data-index")
+        raise NotThisWay()
     return Part(compat.TupleVariable(known), (*axes, *[None] * (0 if ellipses else unnamed)))
 
 
@@ -121,7 +121,7 @@ def _axis(tx: compat.Tracer, value: Value) -> Axis:
         return Item(value)
     if _is_number(value) or not names_dimension(value):
         return None
-    raise Refusal("data-index")
+    raise NotThisWay()
 
 
 def is_item(tx: compat.Tracer, value: Value) -> bool:
@@ -135,10 +135,10 @@ def _slice(tx: compat.Tracer, value: compat.SliceVariable) -> Slice | None:
         return None
     stride = 1 if is_known(step, None) else step.as_python_constant() if _is_number(step) else 0
     if stride <= 0 or not (_depends_on_data(tx, start) or _depends_on_data(tx, stop)):
-        raise Refusal("data-index")
+        raise NotThisWay()
     first, end = (None if is_known(each, None) else each for each in (start, stop))
     if not all(each is None or _is_number(each) or is_symbolic_int(each) for each in (first, end)):
-        raise Refusal("data-index")
+        raise NotThisWay()
     return Slice(first, end, stride)
 
 

@@ -20,19 +20,19 @@ from typing import Any, Final
 
 import torch
 
+from bcmend import meta_keys
 from bcmend.dynamo import compat, frames, fx_graph, handlers
 from bcmend.dynamo.handlers import PASS, Answer, Call
 from bcmend.dynamo.values import Value, constant, example_of, fake_mode_of
+from bcmend.tracing.effects import memory_form
 from bcmend.tracing.effects.operator_runs import storage_of
 from bcmend.tracing.indexing import item_reads
 from bcmend.tracing.indexing.index_parts import Item, Part, part_of
 from bcmend.tracing.indexing.masked_writes import Store, is_one, numbers_of_range
-from bcmend.tracing.merging import in_place
 from bcmend.tracing.numbers import predicates
-from bcmend.tracing.numbers.dead_numbers import BESIDE_NUMBER
 from bcmend.tracing.output import deferred_exceptions
 from bcmend.tracing.sites import capture_mode, site_table
-from bcmend.tracing.sites.refusal import Refusal, attempt
+from bcmend.tracing.sites.refusal import NotThisWay, Refusal, attempt
 
 Tensor = compat.TensorVariable
 
@@ -55,7 +55,7 @@ def _is_storable(tx: compat.Tracer, target: Tensor, value: Value) -> bool:
     count = example.numel()
     is_small = isinstance(count, int) and count <= _ELEMENTS_AT_MOST
     is_in_arm = tx.output.current_tracer.parent is not None
-    if not (is_small or is_in_arm) or in_place.may_overlap_itself(example):
+    if not (is_small or is_in_arm) or memory_form.may_overlap_itself(example):
         return False
     if isinstance(value, Tensor):
         return _can_be_selected(example, value)
@@ -102,7 +102,7 @@ def _needs_exit(tx: compat.Tracer, part: Part, form: Sequence[Any], value: Any) 
     slices = [at for at, axis in enumerate(part.axes) if not isinstance(axis, Item)]
     surplus = example.dim() - len(slices)
     if not all(is_one(size) for size in example.shape[: max(surplus, 0)]):
-        raise Refusal("masked-store")
+        raise NotThisWay()
     sizes = [*[1] * -surplus, *example.shape[max(surplus, 0) :]]
     has_gradient = torch.is_grad_enabled() and example.requires_grad
     for size, at in zip(sizes, slices, strict=True):
@@ -110,12 +110,12 @@ def _needs_exit(tx: compat.Tracer, part: Part, form: Sequence[Any], value: Any) 
         if is_one(size):
             # The sum of the gradients of all places has another order.
             if has_gradient and not (is_known and is_one(form[at])):
-                raise Refusal("masked-store")
+                raise NotThisWay()
         elif is_known:
             if not compat.statically_known_true(size == form[at]):
-                raise Refusal("masked-store")
+                raise NotThisWay()
         elif compat.free_unbacked_symbols(size) and numbers_of_range(tx, value) is None:
-            raise Refusal("masked-store")
+            raise NotThisWay()
         else:
             needs = True
     return needs
@@ -164,16 +164,16 @@ def _store(tx: compat.Tracer, target: Tensor, key: Any, value: Value) -> None:
     """Write a store into the graph. Raises ``Refusal`` before anything is written."""
     part = part_of(tx, example_of(target).dim(), key)
     if part is None or not _is_storable(tx, target, value):
-        raise Refusal("masked-store")
+        raise NotThisWay()
     try:
         with fake_mode_of(tx):
             form = example_of(target)[part.example].shape
     except IndexError:  # a known place that is out of bounds, as it is for torch
-        raise Refusal("masked-store") from None
+        raise NotThisWay() from None
     # In no report, since no code was rewritten.
-    site = site_table.being_traced(tx, tx.f_code, "store", "guard")
+    site = site_table.site_being_traced(tx, tx.f_code, "store", "guard")
     if _needs_exit(tx, part, form, value) and not deferred_exceptions.can_exit(tx, site):
-        raise Refusal("masked-store")
+        raise NotThisWay()
     view: Any = target
     if not part.is_whole:
         view = compat.BuiltinVariable(operator.getitem).call_function(tx, [target, part.known], {})
@@ -183,7 +183,8 @@ def _store(tx: compat.Tracer, target: Tensor, key: Any, value: Value) -> None:
         deferred_exceptions.make_side_exit(tx, site, fails)
     is_range = isinstance(value, Tensor) and numbers_of_range(tx, value) is not None
     if is_range and not frames.holds(list(frames.named(tx)), value):
-        value.as_proxy().node.meta[BESIDE_NUMBER] = True  # its numbers were stored without it
+        # Its numbers were stored without it.
+        value.as_proxy().node.meta[meta_keys.BESIDE_NUMBER] = True
 
 
 def _store_to_view(tx: compat.Tracer, target: Tensor, key: Any, value: Any) -> bool:

@@ -28,10 +28,10 @@ from bcmend.dynamo.models import methods
 def _check(inner: Any, output: Any, results: list[Any], tx: compat.Tracer) -> None:
     """Keep such items when the results of the graph are known."""
     inner(output, results, tx)
-    keep(output.graph, (each.as_proxy().node for each in results))
+    keep_unread(output.graph, (each.as_proxy().node for each in results))
 
 
-def keep(graph: Graph, results: Iterable[Node]) -> None:
+def keep_unread(graph: Graph, results: Iterable[Node]) -> None:
     """Have Dynamo keep what nobody reads and what may fail on the data."""
     read = frozenset(results)
     for node in graph.find_nodes(op="call_function", target=operator.getitem):

@@ -19,6 +19,7 @@ from functools import partial
 from types import CodeType
 from typing import Any, Final
 
+from bcmend.bytecode.opcodes import RETURNS
 from bcmend.dynamo import compat, frames, hooks
 from bcmend.dynamo.models import methods
 from bcmend.tracing.sites import body_states, site_table
@@ -97,7 +98,7 @@ def places_in_loops(code: CodeType) -> frozenset[_Place]:
     for each in reversed(list(dis.get_instructions(code))):
         found = inside if lowest < each.offset else outside
         found.add((each.opname, *(each.positions or ())))
-        if each.opname in ("RETURN_VALUE", "RETURN_CONST"):
+        if each.opname in RETURNS:
             lowest = math.inf
         elif each.opcode in _JUMPS:
             lowest = min(lowest, each.argval)

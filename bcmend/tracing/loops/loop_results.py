@@ -31,7 +31,7 @@ def note_entering(tx: compat.Tracer, site: LiveSite, entering: Sequence[Value]) 
         )
 
 
-def follow(
+def watch_carried(
     tx: compat.Tracer,
     site: LiveSite,
     carried: Carried,
@@ -60,6 +60,4 @@ def follow(
         for one, other in combinations(range(len(ends)), 2)
         if sharing.shares(tx, ends[one], ends[other])
     ]
-    for one, other in related:
-        sharing.relate(tx, one, other)
-    shared_results.watch_leaving(tx, related, finding)
+    shared_results.relate(tx, related, finding)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import Enum, auto
 from typing import Any
 
 import torch
@@ -17,7 +18,16 @@ from bcmend.tracing.loops.open_ranges import OpenIterator, is_number, number_in,
 from bcmend.tracing.merging.lazy_phi import LazyPhi
 from bcmend.tracing.merging.merge import difference
 from bcmend.tracing.numbers import scalars
-from bcmend.tracing.sites.refusal import Refusal
+from bcmend.tracing.sites.refusal import NotThisWay
+
+
+class CarriedChange(Enum):
+    """What an iteration makes of a live-in."""
+
+    NONE = auto()
+    TENSOR = auto()
+    NUMBER = auto()
+    RANGE = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +42,13 @@ class Carried:
     ranges: tuple[int, ...]
     gradients: bool
 
-    def and_also(self, position: int, kind: str) -> Carried:
+    def and_also(self, position: int, change: CarriedChange) -> Carried:
         """Return the same with one more live-in."""
-        if kind == "tensor":
+        if change is CarriedChange.TENSOR:
             return replace(self, tensors=(*self.tensors, position))
-        if kind == "number":
+        if change is CarriedChange.NUMBER:
             return replace(self, numbers=(*self.numbers, position))
-        raise Refusal("while-loop", "a value that only some iterations change")
+        raise NotThisWay("some turns change a variable that others leave alone")
 
 
 class MoreChanges(BaseException):
@@ -56,36 +66,36 @@ class MoreChanges(BaseException):
 def what_changes(before: Sequence[Value], after: Sequence[Value], *, gradients: bool) -> Carried:
     """Return what an iteration changes. Raises ``Refusal`` for what cannot be carried."""
     if len(before) != len(after):
-        raise Refusal("while-loop", "other live-ins")
-    kinds = [_kind_of_change(*each) for each in zip(before, after, strict=True)]
+        raise NotThisWay("a turn needs other variables than the turn before")
+    changes = [_change_of(*each) for each in zip(before, after, strict=True)]
     tensors, numbers, ranges = (
-        tuple(position for position, kind in enumerate(kinds) if kind == wanted)
-        for wanted in ("tensor", "number", "range")
+        tuple(position for position, change in enumerate(changes) if change is wanted)
+        for wanted in (CarriedChange.TENSOR, CarriedChange.NUMBER, CarriedChange.RANGE)
     )
     if len(ranges) > 1:
-        raise Refusal("while-loop", "two ranges")
+        raise NotThisWay("a turn goes over two ranges")
     return Carried(tensors, numbers, ranges, gradients)
 
 
-def _kind_of_change(one: Value, other: Value) -> str:
+def _change_of(one: Value, other: Value) -> CarriedChange:
     one, other = one.realize(), other.realize()
     if isinstance(one, compat.RangeIteratorVariable) and one is other:
-        return "range"
+        return CarriedChange.RANGE
     if isinstance(one, OpenIterator) and isinstance(other, OpenIterator):
-        return "number"
+        return CarriedChange.NUMBER
     if snapshots.is_consumable(one):
-        raise Refusal("while-loop", "an iterator")
+        raise NotThisWay("a turn takes items from an iterator")
     if one is not other and _has_two_forms([one, other]):
-        raise Refusal("while-loop", "a value that has two forms")
+        raise NotThisWay("a variable has a value of another kind on each side of a branch")
     if _is_same(one, other):
-        return "same"
+        return CarriedChange.NONE
     if isinstance(one, compat.TensorVariable) and isinstance(other, compat.TensorVariable):
         if difference(example_of(one), example_of(other)):
-            raise Refusal("while-loop", "a tensor of another form")
-        return "tensor"
+            raise NotThisWay("a tensor has another shape, dtype or device after a turn")
+        return CarriedChange.TENSOR
     if is_number(one) and is_number(other):
-        return "number"
-    raise Refusal("while-loop", "a Python value")
+        return CarriedChange.NUMBER
+    raise NotThisWay("a turn changes something that is neither a tensor nor a number")
 
 
 def _has_two_forms(values: list[Value]) -> bool:
@@ -160,9 +170,9 @@ def in_the_operator(tx: compat.Tracer, value: Value, carried: Carried) -> Tensor
     if isinstance(value, compat.TensorVariable):
         return value
     if carried.gradients and isinstance(value, compat.SymNodeVariable):
-        counted = scalars.counted(tx, value)
+        counted = scalars.tensor_of_count(tx, value)
         if counted is None:
-            raise Refusal("while-loop", "a number that is more than counted, where gradients flow")
+            raise NotThisWay("a turn computes with a Python number while gradients are recorded")
         return counted
     return scalars.integer_tensor(tx, value)
 
@@ -173,7 +183,7 @@ def out_of_the_operator(tx: compat.Tracer, before: Value, value: Value) -> Value
         return value
     number = scalars.take(tx, value)
     if number is None:
-        raise Refusal("while-loop", "a number that cannot be taken out")
+        raise NotThisWay("a turn leaves a number that no tensor can hold")
     return number
 
 
@@ -185,24 +195,24 @@ def carried_values(
     Raises ``MoreChanges`` if others have changed too, and ``Refusal`` for what cannot be carried.
     """
     if len(after) != len(before):
-        raise Refusal("while-loop", "other live-ins")
+        raise NotThisWay("a turn needs other variables than the turn before")
     values = []
     for position in (*carried.tensors, *carried.numbers):
         value = number_in(after[position].realize())
         known = before[position]
         if isinstance(known, compat.TensorVariable):
             if not isinstance(value, compat.TensorVariable):
-                raise Refusal("while-loop", "a tensor becomes something else")
+                raise NotThisWay("a turn makes something else of a tensor")
             if difference(example_of(known), example_of(value)):
-                raise Refusal("while-loop", "a tensor of another form")
+                raise NotThisWay("a tensor has another shape, dtype or device after a turn")
         elif not is_number(value):
-            raise Refusal("while-loop", "a number becomes something else")
+            raise NotThisWay("a turn makes something else of a number")
         values.append(value)
     found = carried
     for position, (one, other) in enumerate(zip(before, after, strict=True)):
         is_carried = position in carried.tensors or position in carried.numbers
         if not is_carried and not _is_same(one.realize(), other.realize()):
-            found = found.and_also(position, _kind_of_change(one, other))
+            found = found.and_also(position, _change_of(one, other))
     if found is not carried:
         raise MoreChanges(found)
     return values

@@ -136,7 +136,7 @@ class OpenIterator(LoopIterator):
         return [sympy.Ge(start, following), sympy.Gt(following, stop)]
 
 
-def counted(tx: compat.Tracer, iterator: Any) -> OpenIterator:
+def as_open_range(tx: compat.Tracer, iterator: Any) -> OpenIterator:
     """Return an iterator over a known range, not yet at its end, as one over an open range."""
     start, stop, step = containers.bounds_left(iterator)
     first, end = constant(start), constant(stop)

@@ -42,7 +42,7 @@ from bcmend.tracing.merging.in_place import InPlace
 from bcmend.tracing.numbers import predicates
 from bcmend.tracing.output import record_builder
 from bcmend.tracing.sites import nesting_limits
-from bcmend.tracing.sites.refusal import Refusal, attempt
+from bcmend.tracing.sites.refusal import NotThisWay, Refusal, attempt
 from bcmend.tracing.sites.site_table import LiveSite
 from bcmend.tracing.speculation import iterators
 from bcmend.tracing.speculation.arms import Arm, ArmFailure, ArmTrace, trace_arm
@@ -167,7 +167,7 @@ def _with_ranges_counted(tx: compat.Tracer, inputs: list[Any]) -> Iterator[list[
     left = containers.items_left(inputs[places[0]])
     if isinstance(left, int) and left > UNROLLED_AT_MOST:
         counted = list(inputs)
-        counted[places[0]] = open_ranges.counted(tx, inputs[places[0]])
+        counted[places[0]] = open_ranges.as_open_range(tx, inputs[places[0]])
         yield counted
 
 
@@ -211,14 +211,14 @@ def _lower(loop: _Loop, carried: Carried) -> LoopEnd:
         loop_results.note_entering(tx, site, [entering[each] for each in carried.tensors])
         end = loop.iterate(loop.arm.with_inputs(entering))
         if not end:
-            raise Refusal("while-loop", "the loop is left without its jump")
+            raise NotThisWay("the loop is left inside of a turn")
         after = carried_values(end[1].items, entering, carried)
         found = [in_the_operator(tx, each, carried) for each in after]
         outcome.append((end[0], found + _more(tx, site, end[1].items)))
 
     trace = loop.trace(iteration)
     if not isinstance(trace, ArmTrace):
-        raise Refusal("while-loop", "an iteration has effects")
+        raise NotThisWay("a turn writes output, makes a check or changes an object")
     exits = _side_exits(trace)
     changes = _changes_in_place(tx, trace, carried)
     changed = [each.outer for each in changes]
@@ -251,7 +251,7 @@ def _lower(loop: _Loop, carried: Carried) -> LoopEnd:
         )
     for position in carried.ranges:
         inputs[position] = exhausted(inputs[position])
-    loop_results.follow(tx, site, carried, (loop.arm.inputs.items, values, inputs))
+    loop_results.watch_carried(tx, site, carried, (loop.arm.inputs.items, values, inputs))
     by_exhaustion = bool(more) or iterations_left is not None
     return LoopEnd(results[0], compat.TupleVariable(inputs), 1 - loop.staying, by_exhaustion)
 
@@ -260,7 +260,7 @@ def _side_exits(trace: ArmTrace) -> list[record_builder.Draft]:
     """Return the side exits of an iteration. Raises ``Refusal`` if it has other records."""
     for draft in trace.records:
         if not (draft.kind.is_exit and isinstance(draft.predicate, compat.TensorVariable)):
-            raise Refusal("while-loop", "an iteration has effects")
+            raise NotThisWay("a turn writes output, makes a check or changes an object")
     return list(trace.records)
 
 
@@ -273,17 +273,17 @@ def _changes_in_place(tx: compat.Tracer, trace: ArmTrace, carried: Carried) -> l
     """Return the tensors changed in place. Raises ``Refusal`` for other effects."""
     effects = trace.effects
     if effects.containers:
-        raise Refusal("while-loop", "an iteration changes a list, a dictionary or a set")
+        raise NotThisWay("a turn changes a list, a dictionary or a set")
     if effects.attributes or effects.other:
-        raise Refusal("while-loop", "an iteration has effects")
+        raise NotThisWay("a turn writes output, makes a check or changes an object")
     if not effects.tensors:
         return []
     if carried.gradients:
-        raise Refusal("while-loop", "a tensor is changed in place, where gradients flow")
+        raise NotThisWay("a turn changes a tensor in place while gradients are recorded")
     hazards = hazards_of(trace.graph.nodes, fake_mode_of(tx))
     changes = attempt(lambda: in_place.plan_in_place(tx, (trace, trace), [hazards, hazards]))
     if isinstance(changes, Refusal):
-        raise Refusal("while-loop", changes.detail)
+        raise NotThisWay(changes.detail)
     return changes
 
 
@@ -293,7 +293,7 @@ def _more(tx: compat.Tracer, site: LiveSite, inputs: Sequence[Value]) -> list[Te
         return []
     found = [each for each in inputs if isinstance(each, OpenIterator)]
     if len(found) > 1:
-        raise Refusal("while-loop", "two ranges")
+        raise NotThisWay("a turn goes over two ranges")
     return [predicates.as_predicate(tx, each.condition(tx)) for each in found]
 
 
@@ -302,19 +302,19 @@ def _iterations_left(tx: compat.Tracer, inputs: Sequence[Value], carried: Carrie
     if not carried.ranges:
         return None
     if not iterators.end_here(tx, [inputs[each] for each in carried.ranges], []):
-        raise Refusal("while-loop", "a range that is seen elsewhere")
+        raise NotThisWay("the range that a turn goes on in is used elsewhere")
     left = containers.items_left(inputs[carried.ranges[0]])
     if not isinstance(left, int):
-        raise Refusal("while-loop", "a range of unknown length")
+        raise NotThisWay("a turn goes on in a range of unknown length")
     if left <= UNROLLED_AT_MOST:
-        raise Refusal("while-loop", "few iterations")
+        raise NotThisWay("the loop makes few turns")
     return left
 
 
 def _require_gradients_fit(inputs: Sequence[Value], carried: Carried) -> None:
     tensors = (inputs[each].realize() for each in carried.tensors)
     if not carried.gradients and any(requires_grad(each.as_proxy()) for each in tensors):
-        raise Refusal("while-loop", "a tensor that requires gradients, where none are recorded")
+        raise NotThisWay("a tensor requires gradients while none are recorded")
 
 
 def _require_pure(
@@ -327,8 +327,8 @@ def _require_pure(
     tensors = [each for each in from_outside if isinstance(each, torch.Tensor)]
     carried = {storage_of(each.node.meta["example_value"]) for each in changed}
     if any(storage_of(each) in hazards.writes - carried for each in tensors):
-        raise Refusal("while-loop", "an iteration changes a tensor in place")
+        raise NotThisWay("a turn changes a tensor in place")
     if gradients and hazards.random:
-        raise Refusal("while-loop", "an iteration draws random numbers, where gradients flow")
+        raise NotThisWay("a turn draws random numbers while gradients are recorded")
     if gradients and hazards.partial:  # backward of the operator makes at least one iteration
-        raise Refusal("while-loop", "an iteration may fail on the data, where gradients flow")
+        raise NotThisWay("a turn may fail on the data while gradients are recorded")

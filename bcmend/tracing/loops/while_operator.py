@@ -11,14 +11,13 @@ from torch.fx import Graph, Node, Proxy
 
 from bcmend.dynamo import compat, fx_graph, shape_env
 from bcmend.dynamo.values import TensorValue, example_of
-from bcmend.tracing.backends import direct_runs
-from bcmend.tracing.backends.backward_sides import order_in_memory
+from bcmend.tracing.backends import uncompiled_sides
+from bcmend.tracing.backends.backward_sides import inverse, order_in_memory
 from bcmend.tracing.loops.late_gradients import becoming_differentiable, tied
 from bcmend.tracing.lowering import cond, where
 from bcmend.tracing.lowering.arm_graphs import (
     installed,
     permuted,
-    places,
     requires_grad,
     with_example,
 )
@@ -229,7 +228,7 @@ def _with_dense_gradient(graph: Graph, placeholder: Node, example: torch.Tensor)
         flat = graph.call_method("reshape", (entered, -1))
         with_example(flat, ordered_example.reshape(-1))
         entered = with_example(graph.call_method("view_as", (flat, ordered)), ordered_example)
-    entered = permuted(graph, entered, example, places(order))
+    entered = permuted(graph, entered, example, inverse(order))
     for node in list(graph.nodes)[before:]:
-        direct_runs.mark_form(node)
+        uncompiled_sides.mark_form(node)
     return entered

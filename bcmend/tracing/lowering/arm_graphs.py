@@ -15,9 +15,9 @@ from torch.fx.proxy import GraphAppendingTracer
 
 from bcmend.dynamo import compat
 from bcmend.dynamo.values import TensorValue, example_of
-from bcmend.tracing.backends import direct_runs, known_structures
-from bcmend.tracing.backends.backward_sides import order_in_memory
-from bcmend.tracing.effects.operator_runs import facts_of
+from bcmend.tracing.backends import known_structures, uncompiled_sides
+from bcmend.tracing.backends.backward_sides import inverse, order_in_memory
+from bcmend.tracing.effects.operator_runs import facts_of_node
 from bcmend.tracing.merging.shared_memory import is_among
 from bcmend.tracing.sites.refusal import Refusal
 from bcmend.tracing.speculation.arms import ArmTrace
@@ -31,14 +31,19 @@ def gradients_flow(*arms: ArmTrace) -> bool:
 
 
 def require_backward(*arms: ArmTrace) -> None:
-    """Raise ``Refusal`` for what torch has no backward of in an arm."""
-    for node in (node for arm in arms for node in arm.graph.nodes):
-        name = getattr(node.target, "__name__", "")
-        if is_of_a_transform(node):
-            name = "a transform of torch.func"
-        elif not facts_of(node).is_recurrent:
-            continue
+    """Raise ``Refusal`` for what torch has no backward of in an arm of ``torch.cond``."""
+    if name := without_backward(*arms):
         raise Refusal("arms-differ", f"{name} in an arm through which gradients flow")
+
+
+def without_backward(*arms: ArmTrace) -> str:
+    """Return the name of something of which ``torch.cond`` has no backward; empty without."""
+    for node in (node for arm in arms for node in arm.graph.nodes):
+        if is_of_a_transform(node):
+            return "a transform of torch.func"
+        if facts_of_node(node).is_recurrent:
+            return str(getattr(node.target, "__name__", node.target))
+    return ""
 
 
 def is_of_a_transform(node: Node) -> bool:
@@ -55,7 +60,7 @@ def with_example(node: Node, example: Any) -> Node:
 def installed(tx: compat.Tracer, name: str, graph: Graph) -> Proxy:
     """Install a graph for an operator to call; return what stands for it in the main graph."""
     module = GraphModule(dict(tx.output.nn_modules), graph)
-    direct_runs.mark(module, known_structures.of_trace(tx, graph))
+    uncompiled_sides.mark_side(module, known_structures.of_trace(tx, graph))
     return tx.output.create_proxy("get_attr", tx.output.install_subgraph(name, module), (), {})
 
 
@@ -137,7 +142,7 @@ def _zeros_in_form_of(graph: Graph, example: torch.Tensor, operands: Sequence[Pr
     size = tuple(_size_inside(graph, example.shape[at], operands) for at in order)
     keywords: Any = {"dtype": example.dtype, "device": example.device}
     zeros = with_example(graph.call_function(torch.zeros, (size,), keywords), example)
-    return permuted(graph, zeros, example, places(order))
+    return permuted(graph, zeros, example, inverse(order))
 
 
 def _copied(graph: Graph, node: Node, example: torch.Tensor) -> Node:
@@ -148,7 +153,7 @@ def _copied(graph: Graph, node: Node, example: torch.Tensor) -> Node:
     ordered = permuted(graph, node, example.permute(order), order)
     form: dict[str, Any] = {"memory_format": torch.contiguous_format}
     copy = with_example(graph.call_method("clone", (ordered,), form), example.permute(order))
-    return permuted(graph, copy, example, places(order))
+    return permuted(graph, copy, example, inverse(order))
 
 
 def _size_inside(graph: Graph, size: Any, operands: Sequence[Proxy]) -> Any:
@@ -182,11 +187,6 @@ def _number_of(graph: Graph, symbol: Any, operands: Sequence[Proxy]) -> Node:
 
 def _is_symbol(value: Any, symbol: Any) -> bool:
     return isinstance(value, torch.SymInt) and value.node.expr == symbol
-
-
-def places(order: Sequence[int]) -> list[int]:
-    """Return where each dimension is in ``order``."""
-    return [order.index(dimension) for dimension in range(len(order))]
 
 
 def permuted(graph: Graph, node: Node, example: torch.Tensor, order: Sequence[int]) -> Node:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,19 +25,20 @@ from bcmend.tracing.lowering import (
     where,
 )
 from bcmend.tracing.lowering.choose_lowering import choose, hazards_of_arms, require_merged
-from bcmend.tracing.merging import in_place, one_memory
-from bcmend.tracing.merging.effect_plan import AnyChange, apply_changes, plan_changes
+from bcmend.tracing.lowering.cost_model import Operator
+from bcmend.tracing.merging import in_place, location_phi, one_memory
+from bcmend.tracing.merging.effect_plan import plan_changes
 from bcmend.tracing.merging.in_place import InPlace
-from bcmend.tracing.merging.journaled_container import PlannedJournal
 from bcmend.tracing.merging.lazy_phi import has_choice, merge_live_outs
-from bcmend.tracing.merging.merge import Merger, Pair
+from bcmend.tracing.merging.location_phi import LocationPhi, OneSide
+from bcmend.tracing.merging.merge import Join, Merger, Pair
 from bcmend.tracing.merging.one_memory import View
-from bcmend.tracing.merging.planned import Join
 from bcmend.tracing.numbers import predicates, scalars
-from bcmend.tracing.output import object_snapshot, record_builder
+from bcmend.tracing.output import object_snapshot
 from bcmend.tracing.output.record_builder import Draft
 from bcmend.tracing.search.assumptions import Claim, Finding
-from bcmend.tracing.sites.phi import Build
+from bcmend.tracing.sites.locations import Location, LocationKind
+from bcmend.tracing.sites.phi import Build, Merged
 from bcmend.tracing.sites.refusal import Refusal
 from bcmend.tracing.sites.site_table import LiveSite
 from bcmend.tracing.speculation import iterators
@@ -45,7 +46,7 @@ from bcmend.tracing.speculation.arms import ArmTrace
 
 
 @dataclass(frozen=True, slots=True)
-class Branch:
+class TracedBranch:
     """The two traced arms of one branch and the condition between them."""
 
     site: LiveSite
@@ -58,7 +59,7 @@ class Branch:
         return self.site.form(self.form).returns
 
 
-def lower(tx: compat.Tracer, branch: Branch, transaction: fx_graph.Transaction) -> Value:
+def lower(tx: compat.Tracer, branch: TracedBranch, transaction: fx_graph.Transaction) -> Value:
     """Write a branch into the graph; return its live-outs. Raises ``Refusal``.
 
     Everything is planned before the first write. ``transaction`` is committed when in-place changes
@@ -75,25 +76,26 @@ def lower(tx: compat.Tracer, branch: Branch, transaction: fx_graph.Transaction) 
     choice, tensors = choose(
         tx, branch.site, branch.arms, returns=branch.returns, has_results=has_results
     )
-    how = choice.how
-    views = one_memory.views_among(merger.pairs, by_cond=how == "cond")
+    by_cond = choice.how is Operator.COND
+    views = one_memory.views_among(merger.pairs, by_cond=by_cond)
     with arm_selects.under(tx, branch.site.policy.untaken_gradients):
-        merged = _write_lowering(tx, branch, how, merger.pairs, tensors, transaction, views)
-    if how == "where":  # the graph of an arm of a cond has its own assertions
+        merged = _write_lowering(tx, branch, choice.how, merger.pairs, tensors, transaction, views)
+    how = choice.how.value
+    if not by_cond:  # the graph of an arm of a cond has its own assertions
         shape_env.assert_again(tx, [each for arm in branch.arms for each in arm.asserted])
-    if how == "where" and not (merger.pairs or tensors):
+    if not (by_cond or merger.pairs or tensors):
         how = "nothing to merge"
         predicates.keep_random_operators(tx, branch.predicate)
     _watch_aliases(tx, branch, merger.pairs, merged)
-    unlike = shared_results.unlike_on_the_sides(tx, merger.pairs, views, by_cond=how == "cond")
+    unlike = shared_results.unlike_on_the_sides(tx, merger.pairs, views, by_cond=by_cond)
     shares = branch.site.shares(branch.form)
     shared_results.watch(tx, unlike, merged, shares)
     shared_results.note_objects(tx, merger.pairs, merged, branch.arms, shares)
-    opened = [change.variable for change in changes if isinstance(change, PlannedJournal)]
-    object_snapshot.require_closed(tx, {draft.site for draft, _, _ in records}, opened)
-    apply_changes(join, changes, merged)
-    for draft, taken, build in records:
-        append_under(tx, branch.predicate, draft, taken, build(merged))
+    written = {draft.site for arm in branch.arms for draft in arm.records}
+    changed = dict.fromkeys(each.location for each in changes)
+    opened = [each.owner for each in changed if each.kind is LocationKind.LOG]
+    object_snapshot.require_closed(tx, written, opened)
+    location_phi.apply(join, [*changes, *records], merged)
     result = build_result(merged)
     how = _described(branch, how, is_chosen_later=has_choice(result))
     if changes or records or tensors:
@@ -103,7 +105,7 @@ def lower(tx: compat.Tracer, branch: Branch, transaction: fx_graph.Transaction) 
     return result
 
 
-def _planned(tx: compat.Tracer, branch: Branch) -> tuple[Join, Build, list[AnyChange]]:
+def _planned(tx: compat.Tracer, branch: TracedBranch) -> tuple[Join, Build, list[LocationPhi]]:
     """Plan what the arms leave behind; what is one object on one side alone is not merged."""
     apart: frozenset[int] = frozenset()
     while True:
@@ -119,7 +121,7 @@ def _planned(tx: compat.Tracer, branch: Branch) -> tuple[Join, Build, list[AnyCh
         apart |= found
 
 
-def _merger(tx: compat.Tracer, branch: Branch, apart: frozenset[int]) -> Merger:
+def _merger(tx: compat.Tracer, branch: TracedBranch, apart: frozenset[int]) -> Merger:
     then_arm, else_arm = branch.arms
     return Merger(
         lambda value: value.as_proxy().node.graph in (then_arm.graph, else_arm.graph),
@@ -132,7 +134,7 @@ def _merger(tx: compat.Tracer, branch: Branch, apart: frozenset[int]) -> Merger:
     )
 
 
-def _with_lists_of_its_own(tx: compat.Tracer, branch: Branch) -> Branch:
+def _with_lists_of_its_own(tx: compat.Tracer, branch: TracedBranch) -> TracedBranch:
     """Give each arm a list of its own for one that an arm has changed and both return.
 
     That is not observable where only the frame has had the list, and ends with the branch.
@@ -163,7 +165,7 @@ def _with_lists_of_its_own(tx: compat.Tracer, branch: Branch) -> Branch:
     return replace(branch, arms=(arms[0], arms[1]))
 
 
-def _described(branch: Branch, how: str, *, is_chosen_later: bool) -> str:
+def _described(branch: TracedBranch, how: str, *, is_chosen_later: bool) -> str:
     is_split = branch.site.kind == SPLIT
     how = f"split by {how}" if branch.form or is_split else how
     return f"choice by {how}" if is_chosen_later and not is_split else how
@@ -174,16 +176,15 @@ def _require_gradients_stay(pairs: Sequence[Pair]) -> None:
     if torch.is_grad_enabled():
         return
     for pair in pairs:
-        values = [value for value in (pair.then_value, pair.else_value) if value is not None]
-        if not pair.is_number and any(example_of(value).requires_grad for value in values):
+        if not pair.is_number and any(example_of(value).requires_grad for value in pair.values):
             detail = "a tensor that requires gradients, where none are recorded"
             raise Refusal("arms-differ", detail)
 
 
 def _write_lowering(
     tx: compat.Tracer,
-    branch: Branch,
-    how: str,
+    branch: TracedBranch,
+    how: Operator,
     pairs: Sequence[Pair],
     tensors: Sequence[InPlace],
     transaction: fx_graph.Transaction,
@@ -193,7 +194,7 @@ def _write_lowering(
 
     Of the pairs, ``views`` are made of what others become.
     """
-    write = {"where": where.by_where, "cond": cond.by_cond}[how]
+    write = cond.by_cond if how is Operator.COND else where.by_where
     changed = [each.outer for each in tensors]
     arms = hoist_random.drawn_before(tx, branch.predicate, branch.arms)
     arms, states = functional_rng.entered(tx, arms)
@@ -205,7 +206,7 @@ def _write_lowering(
         for pair, value in zip(wanted, results, strict=True)
     ]
     if states:
-        functional_rng.leave(tx, values.pop())
+        functional_rng.set_last_state(tx, values.pop())
     results = one_memory.with_views(tx, values[: len(merged)], views)
     transaction.commit()  # what is changed in place from here on cannot be taken back
     in_place.write_back(tx, tensors, values[len(merged) :])
@@ -213,17 +214,18 @@ def _write_lowering(
 
 
 def _adopt_records(
-    tx: compat.Tracer, branch: Branch, merger: Merger
-) -> tuple[list[tuple[Draft, bool, Build]], bool]:
+    tx: compat.Tracer, branch: TracedBranch, merger: Merger
+) -> tuple[list[OneSide], bool]:
     """Plan what the records of both arms hold; return also whether any is computed later."""
-    records, deferred = [], []
+    records, deferred, log = [], [], Location(LocationKind.LOG, None)
     for taken, arm in zip((True, False), branch.arms, strict=True):
         if not arm.records:
             continue
         (hazards,) = hazards_of_arms(tx, (arm,))
         late = lazy_output.inputs_of_records(tx, branch.site, merger, arm, hazards)
         for draft, inputs in zip(arm.records, late, strict=True):
-            records.append((draft, taken, _adopt_record(merger, draft, taken, inputs)))
+            record = _adopt_record(merger, draft, taken, inputs)
+            records.append(OneSide(log, taken, record))
         if any(inputs is not None for inputs in late):
             deferred.append((arm, hazards))
     for arm, hazards in deferred:
@@ -231,33 +233,27 @@ def _adopt_records(
     return records, bool(deferred)
 
 
-def _adopt_record(merger: Merger, draft: Draft, taken: bool, late: Value | None) -> Build:
+def _adopt_record(
+    merger: Merger, draft: Draft, taken: bool, late: Any
+) -> Callable[[Merged], Draft]:
     """Plan condition and inputs of a record; nothing of ``late`` inputs is merged."""
-    inner = [] if draft.predicate is None else [draft.predicate]
-    if late is None:
-        return merger.adopt(compat.TupleVariable([*inner, draft.inputs]), then_side=taken)
-    conditions = [merger.adopt(each, then_side=taken) for each in inner]
-    return lambda merged: compat.TupleVariable([*(each(merged) for each in conditions), late])
+    parts = (draft.predicate, draft.inputs if late is None else None)
+    predicate, inputs = (part and merger.adopt(part, then_side=taken) for part in parts)
 
+    def record(merged: Merged) -> Draft:
+        given = inputs(merged) if inputs else late
+        return replace(draft, predicate=predicate and predicate(merged), inputs=given)
 
-def append_under(
-    tx: compat.Tracer, predicate: TensorValue, draft: Draft, taken: bool, values: Any
-) -> None:
-    """Append a record of an arm to the enclosing list, under the arm's side of the condition."""
-    condition = predicate if taken else predicates.negated(tx, predicate)
-    *inner, inputs = values.items
-    if inner:
-        condition = predicates.both(tx, condition, inner[0])
-    record_builder.append(tx, replace(draft, predicate=condition, inputs=inputs))
+    return record
 
 
 def _watch_aliases(
-    tx: compat.Tracer, branch: Branch, pairs: Sequence[Pair], merged: Sequence[Value]
+    tx: compat.Tracer, branch: TracedBranch, pairs: Sequence[Pair], merged: Sequence[Value]
 ) -> None:
     """Watch for later in-place changes of merged tensors that in eager are older tensors."""
     is_older = Finding(Claim.NEW, branch.site, branch.form)
     for pair, result in zip(pairs, merged, strict=True):
-        for value, arm in zip((pair.then_value, pair.else_value), branch.arms, strict=True):
+        for value, arm in zip(pair.sides, branch.arms, strict=True):
             if value is None or pair.is_number:
                 continue
             for outer in _outer_tensors_of(tx, value, arm):

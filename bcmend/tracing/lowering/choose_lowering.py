@@ -23,7 +23,7 @@ Arms = tuple[ArmTrace, ArmTrace]
 def choose(
     tx: compat.Tracer, site: LiveSite, arms: Arms, *, returns: bool, has_results: bool
 ) -> tuple[Choice, list[InPlace]]:
-    """Choose "where" or "cond", and the tensors whose in-place changes are taken out of the arms.
+    """Choose the operator, and the tensors whose in-place changes are taken out of the arms.
 
     Raises ``Refusal`` where neither lowering is right.
     """
@@ -41,6 +41,7 @@ def choose(
         hazards,
         gradients,
         has_results or bool(tensors),
+        arm_graphs.without_backward(*arms) if gradients else "",
         traces_backwards=compat.compiled_autograd.compiled_autograd_enabled,
     )
     return choice, tensors
@@ -58,9 +59,9 @@ def _hazards_without_draws(tx: compat.Tracer, arms: Arms) -> list[Hazards]:
     hazards = hazards_of_arms(tx, arms)
     if not any(each.random for each in hazards):
         return hazards
-    refusal = attempt(lambda: hoist_random.take_out(tx, arms))
+    refusal = attempt(lambda: hoist_random.move_draws_before(tx, arms))
     if isinstance(refusal, Refusal) and isinstance(
-        attempt(lambda: functional_rng.take_out(tx, arms)), Refusal
+        attempt(lambda: functional_rng.make_draws_functional(tx, arms)), Refusal
     ):
         return [replace(each, random=refusal.detail) for each in hazards]
     return hazards_of_arms(tx, arms)

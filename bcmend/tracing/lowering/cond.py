@@ -59,7 +59,7 @@ def by_cond(
     arguments = (predicate.as_proxy(), *graphs, tuple(without_aliases(tx, entered)))
     proxy = tx.output.create_proxy("call_function", torch.ops.higher_order.cond, arguments, {})
     nesting_limits.mark_cond(proxy.node, size)
-    untaken_gradients.mark(tx, proxy.node)
+    untaken_gradients.mark_and_examine(tx, proxy.node)
     results = known_structures.called(tx, proxy, (then_graph, else_graph))
     merged = zip(pairs, results.items[: len(pairs)], strict=True)
     return [_as_merged(tx, *each) for each in merged]
@@ -68,8 +68,8 @@ def by_cond(
 def _require_known_sizes(operands: Sequence[Proxy], pairs: Sequence[Pair]) -> None:
     """Raise ``Refusal`` for a tensor with an unbacked size that only the arm knows."""
     known = symbols_in([each.node.meta.get("example_value") for each in operands])
-    values = [value for pair in pairs for value in (pair.then_value, pair.else_value)]
-    if symbols_in([_form(example_of(each)) for each in values if each is not None]) - known:
+    values = [value for pair in pairs for value in pair.values]
+    if symbols_in([_form(example_of(each)) for each in values]) - known:
         raise Refusal("arms-differ", "a tensor whose size depends on data of the arm")
 
 
@@ -89,8 +89,8 @@ def _as_merged(tx: compat.Tracer, pair: Pair, result: Value) -> Value:
         result = fx_graph.method(tx, "to", bits, example.dtype)
     assert isinstance(result, compat.TensorVariable)
     result = memory_form.as_in(tx, result, example)
-    sides = [example_of(side) for side in (pair.then_value, pair.else_value) if side is not None]
-    if any(side.requires_grad for side in sides) or not example_of(result).requires_grad:
+    has_history = any(example_of(side).requires_grad for side in pair.values)
+    if has_history or not example_of(result).requires_grad:
         return result
     return fx_graph.method(tx, "detach", result)
 
@@ -129,7 +129,7 @@ def _operands(then_arm: ArmTrace, else_arm: ArmTrace, pairs: Sequence[Pair]) -> 
     for proxy in (*then_arm.lifted, *else_arm.lifted):
         outer.setdefault(proxy.node, proxy)
     for pair in pairs:
-        for value, arm in ((pair.then_value, then_arm), (pair.else_value, else_arm)):
+        for value, arm in zip(pair.sides, (then_arm, else_arm), strict=True):
             if value is not None and value.as_proxy().node.graph is not arm.graph:
                 outer.setdefault(value.as_proxy().node, value.as_proxy())
     return list(outer.values())

@@ -3,7 +3,8 @@
 - where is wrong if an operator may fail on the data, or if one draws random numbers while no
   gradients flow (all later numbers would differ from eager's);
 - cond is wrong if an operator draws random numbers while gradients flow, since its backward draws
-  them again, or if one has a state of its own, which it would change again;
+  them again, or if one has a state of its own, which it would change again; and it has no backward
+  of recurrent layers and of transforms of ``torch.func``;
 - cond is wrong if gradients flow under compiled autograd, which cannot trace its backward, be it
   written by hand;
 - if both are right, where is taken unless half of what both arms cost takes longer than a decision
@@ -15,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import reduce
 
 from bcmend.tracing.effects.costs import DECISION
@@ -22,11 +24,18 @@ from bcmend.tracing.effects.hazards import Hazards
 from bcmend.tracing.sites.refusal import Refusal
 
 
+class Operator(StrEnum):
+    """What a branch becomes; named as the policy and the report name it."""
+
+    WHERE = "where"
+    COND = "cond"
+
+
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A lowering, "where" or "cond", and one line that says why it was chosen."""
+    """What a branch becomes, and one line that says why it was chosen."""
 
-    how: str
+    how: Operator
     why: str
 
 
@@ -35,14 +44,16 @@ def weigh(
     hazards: Sequence[Hazards],
     gradients: bool,
     has_results: bool,
+    only_where: str = "",
     *,
     traces_backwards: bool = False,
 ) -> Choice:
     """Return the choice. Raises ``Refusal`` where no lowering is right that the policy allows.
 
     ``hazards`` are those of both arms; ``gradients`` says whether gradients can flow into what the
-    arms read, ``has_results`` whether the branch has live-outs that are tensors,
-    ``traces_backwards`` whether compiled autograd is on.
+    arms read, ``has_results`` whether the branch has live-outs that are tensors; ``only_where``
+    names something of which ``torch.cond`` has no backward, ``traces_backwards`` says whether
+    compiled autograd is on.
     """
     both = reduce(Hazards.and_then, hazards)
     if gradients and traces_backwards:
@@ -51,29 +62,37 @@ def weigh(
     where_is_wrong = bool(both.partial) or (bool(both.random) and not gradients)
     if not has_results and not both.random:
         if both.partial:
-            return Choice("cond", _why_not_where(both))
-        return Choice("where", "no value differs")
-    is_wrong = {"where": where_is_wrong, "cond": cond_is_wrong}
-    if not is_wrong.get(policy, True):
-        return Choice(policy, f"Policy(branch={policy!r})")
+            return Choice(Operator.COND, _why_not_where(both))
+        return Choice(Operator.WHERE, "no value differs")
+    is_wrong = {Operator.WHERE: where_is_wrong, Operator.COND: cond_is_wrong}
+    for operator, wrong in is_wrong.items():
+        if operator == policy and not wrong:
+            return Choice(operator, f"Policy(branch={policy!r})")
     if both.hidden and gradients:
         raise Refusal("hidden-state", both.hidden)
     if cond_is_wrong:
         raise Refusal("random-under-gradients", both.random)
-    if policy == "where":
+    if policy == Operator.WHERE:
         raise Refusal("where-would-speculate", both.partial or both.random)
     if where_is_wrong:
-        return Choice("cond", _why_not_where(both))
+        return Choice(Operator.COND, _why_not_where(both))
+    return _by_cost(both, only_where)
+
+
+def _by_cost(both: Hazards, only_where: str) -> Choice:
+    """Return the choice where both lowerings are right."""
+    if only_where:
+        return Choice(Operator.WHERE, f"torch.cond has no backward of {only_where}")
     if both.waste / 2 > DECISION:
-        return Choice("cond", _why_expensive(both))
-    return Choice("where", _why_where(both))
+        return Choice(Operator.COND, _why_expensive(both))
+    return Choice(Operator.WHERE, _why_where(both))
 
 
 def _without_cond(both: Hazards) -> Choice:
     if both.partial or both.random:
         what = both.partial or both.random
         raise Refusal("where-would-speculate", f"{what}, under compiled autograd")
-    return Choice("where", "compiled autograd traces no torch.cond")
+    return Choice(Operator.WHERE, "compiled autograd traces no torch.cond")
 
 
 def _why_not_where(both: Hazards) -> str:

@@ -23,8 +23,8 @@ from bcmend.dynamo.values import Value, example_of, fake_mode_of
 from bcmend.knowledge import effects
 from bcmend.knowledge.effects import EffectFacts
 from bcmend.tracing.effects.hazards import hazards_of, unjudged
-from bcmend.tracing.effects.operator_runs import draws as is_draw
-from bcmend.tracing.effects.operator_runs import run
+from bcmend.tracing.effects.operator_runs import call_target
+from bcmend.tracing.effects.operator_runs import node_draws as is_draw
 from bcmend.tracing.lowering import hoist_random
 from bcmend.tracing.lowering.arm_graphs import with_example
 from bcmend.tracing.merging.merge import Pair
@@ -117,7 +117,7 @@ class _Step:
     branches: tuple[tuple[GraphModule, list[_Step]], ...] = ()
 
 
-def take_out(tx: compat.Tracer, arms: Sequence[ArmTrace]) -> None:
+def make_draws_functional(tx: compat.Tracer, arms: Sequence[ArmTrace]) -> None:
     """Make what ``arms`` draw a function of the generator's state, which they get in ``states``.
 
     Raises ``Refusal``, with the arms unchanged, where that is not possible.
@@ -170,7 +170,7 @@ def _describe(graph: Graph, fake_mode: Any) -> None:
         for node in graph.nodes:
             is_known = "example_value" in node.meta or node.op not in _CALLS
             if not is_known and all(example(each) is not None for each in node.all_input_nodes):
-                node.meta["example_value"] = run(
+                node.meta["example_value"] = call_target(
                     node.target, *map_arg((node.args, node.kwargs), example)
                 )
 
@@ -309,6 +309,6 @@ def entered(
     return (given[0], given[1]), [Pair(*after)]
 
 
-def leave(tx: compat.Tracer, state: Any) -> None:
+def set_last_state(tx: compat.Tracer, state: Any) -> None:
     """Set the last state of the taken arm."""
     fx_graph.function(tx, _SET, state)

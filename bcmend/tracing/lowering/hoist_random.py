@@ -21,7 +21,13 @@ from bcmend.dynamo.values import TensorValue, fake_mode_of
 from bcmend.knowledge import effects
 from bcmend.knowledge.effects import EffectFacts
 from bcmend.tracing.effects.hazards import AUTOCAST, hazards_of, unjudged
-from bcmend.tracing.effects.operator_runs import CALLERS, draws, is_in_place, run, stand_in
+from bcmend.tracing.effects.operator_runs import (
+    CALLERS,
+    call_target,
+    is_in_place,
+    node_draws,
+    stand_in,
+)
 from bcmend.tracing.lowering.arm_graphs import installed, with_example
 from bcmend.tracing.search import strict
 from bcmend.tracing.sites.refusal import Refusal
@@ -60,8 +66,8 @@ class Draw:
     symbols: dict[Any, Proxy]
 
 
-def take_out(tx: compat.Tracer, arms: Sequence[ArmTrace]) -> None:
-    """Move the random operators of ``arms`` to ``draws``.
+def move_draws_before(tx: compat.Tracer, arms: Sequence[ArmTrace]) -> None:
+    """Move the random operators of ``arms`` to ``node_draws``.
 
     Raises ``Refusal``, with the arms unchanged, where that is not possible.
     """
@@ -104,11 +110,11 @@ def _plan(tx: compat.Tracer, arm: ArmTrace) -> Iterator[tuple[Node, GraphModule]
         if name := hazards.random:
             if partial:  # in eager the arm may fail before it draws
                 raise Refusal("random-under-gradients", f"{name} after {partial}, which may fail")
-            if effects.of(node.target).handles_generator:
+            if effects.facts_of_target(node.target).handles_generator:
                 raise Refusal("random-under-gradients", "a draw of a data-dependent size")
             module = decomposed(node, fake_mode_of(tx), name)
             for each in module.graph.nodes:
-                if draws(each):
+                if node_draws(each):
                     _form_of_draw(tx, each)
             yield node, module
         partial = partial or hazards.partial
@@ -128,7 +134,7 @@ def decomposed(node: Node, fake_mode: Any, name: str) -> GraphModule:
         arguments, keywords = cast(Any, map_arg((node.args, node.kwargs), known))
         if node.target in _DROPOUTS and compat.free_unbacked_symbols(arguments[0]):
             return _dropout(*arguments, **keywords)
-        return run(node.target, arguments, keywords)
+        return call_target(node.target, arguments, keywords)
 
     try:
         with fake_mode, fake_mode.shape_env.ignore_fresh_unbacked_symbols():
@@ -220,7 +226,7 @@ def expand(node: Node, module: GraphModule, drawn: Callable[[Node, tuple[Any, ..
     known = dict(zip(nodes, node.all_input_nodes, strict=False))
     for each in nodes[len(known) :]:
         with graph.inserting_before(node):
-            if draws(each):
+            if node_draws(each):
                 known[each] = drawn(each, map_arg(each.args, known.__getitem__))
             else:
                 known[each] = graph.node_copy(each, known.__getitem__)
@@ -258,7 +264,7 @@ effects.declare(_packed, EffectFacts())
 def drawn_before(
     tx: compat.Tracer, predicate: TensorValue, arms: tuple[ArmTrace, ArmTrace]
 ) -> tuple[ArmTrace, ArmTrace]:
-    """Write ``draws`` into the main graph; return the arms with the results as inputs."""
+    """Write ``node_draws`` into the main graph; return the arms with the results as inputs."""
     drawn = [draw for arm in arms for draw in arm.draws]
     if not drawn:
         return arms

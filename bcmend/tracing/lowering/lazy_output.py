@@ -33,7 +33,7 @@ from bcmend.tracing.output.record_builder import Draft, Kind
 from bcmend.tracing.search.assumptions import Claim, Finding
 from bcmend.tracing.sites import encoding, nesting_limits
 from bcmend.tracing.sites.phi import Phi
-from bcmend.tracing.sites.refusal import Refusal, attempt
+from bcmend.tracing.sites.refusal import NotThisWay, Refusal, attempt
 from bcmend.tracing.sites.site_table import LiveSite
 from bcmend.tracing.speculation.arms import ArmTrace
 
@@ -83,7 +83,7 @@ def _inputs_of(
     def plan() -> tuple[Graph, list[Proxy], list[Value]]:
         collected.note(draft.inputs)
         if not collected.nodes:
-            raise Refusal("lazy-output")
+            raise NotThisWay()
         graph, read = _graph_of(arm, hazards, collected.nodes)
         given = [_stored(tx, each) for each in read]
         _require_small(tx, read)
@@ -105,8 +105,7 @@ def take_out_unread(arm: ArmTrace, hazards: Hazards, pairs: Iterable[Pair]) -> N
     """Remove from the graph of an arm what none of ``pairs`` needs."""
     if _has_effects(arm, hazards):
         return
-    values = [value for pair in pairs for value in (pair.then_value, pair.else_value)]
-    nodes = {value.as_proxy().node for value in values if value is not None}
+    nodes = {value.as_proxy().node for pair in pairs for value in pair.values}
     for node in reversed(arm.graph.nodes):
         if node.op != "placeholder" and not node.users and node not in nodes:
             arm.graph.erase_node(node)
@@ -125,7 +124,7 @@ class _Collected:
         """Collect what ``value`` holds. Raises ``Refusal`` for a value in another object."""
         value = value.realize()
         if isinstance(value, Phi):
-            raise Refusal("lazy-output")
+            raise NotThisWay()
         node = self._node_of(value)
         items = values.items_in(value)
         if node is not None:
@@ -141,7 +140,7 @@ class _Collected:
         is_function = type(value) is compat.NestedUserFunctionVariable  # such as makes the call
         is_made = is_made_inside(value) and not is_function
         if isinstance(value, Phi) or is_made or self._is_inside(value):
-            raise Refusal("lazy-output")
+            raise NotThisWay()
 
     def _is_inside(self, value: Value) -> bool:
         is_value = isinstance(value, (compat.TensorVariable, compat.SymNodeVariable))
@@ -154,7 +153,7 @@ class _Collected:
         is_number = isinstance(value, compat.SymNodeVariable)
         tensor: Any = scalars.tensor_behind(self.tx, value.as_proxy()) if is_number else value
         if type(tensor) is not compat.TensorVariable or not _is_plain(example_of(tensor)):
-            raise Refusal("lazy-output")
+            raise NotThisWay()
         return tensor.as_proxy().node
 
     def replaced(self, value: Value, graph: int, given: Value) -> Value:
@@ -189,7 +188,7 @@ def _graph_of(
     wanted: set[Node] = set()
     close_over(wanted, list(arm.graph.nodes if _has_effects(arm, hazards) else results))
     if any(node.op == "get_attr" for node in wanted):
-        raise Refusal("lazy-output")
+        raise NotThisWay()
     graph, known, read = Graph(), dict[Node, Node](), list[Proxy]()
     for outer, inner in arm.lifted.items():
         if inner.node in wanted:
@@ -208,10 +207,10 @@ def _stored(tx: compat.Tracer, outer: Proxy) -> Value:
     if isinstance(example, torch.SymInt) and not compat.free_unbacked_symbols(example):
         return compat.SymNodeVariable.create(tx, outer, example)
     if not _is_plain(example):
-        raise Refusal("lazy-output")
+        raise NotThisWay()
     value: TensorValue = fx_graph.variable_of(tx, outer)
     if tensor_copies.lies_in_differentiable(value):
-        raise Refusal("lazy-output")
+        raise NotThisWay()
     has_gradient = torch.is_grad_enabled() and requires_grad(outer)
     return fx_graph.method(tx, "detach", outer) if has_gradient else value
 
@@ -227,5 +226,5 @@ def _require_small(tx: compat.Tracer, read: Iterable[Proxy]) -> None:
     examples = undo_log.examples_of(outer.node for outer in read)
     fresh = {storage_of(each): bytes_of(each) for each in examples if storage_of(each) not in held}
     if sum({**known, **fresh}.values()) > STORED_AT_MOST:
-        raise Refusal("lazy-output")
+        raise NotThisWay()
     known.update(fresh)

@@ -34,21 +34,17 @@ def unlike_on_the_sides(
         places
         for side in _sides(pairs)
         for places in _sharing(tx, side)
-        if by_cond or not all(map(_is_of_one_side, (pairs[at] for at in places)))
+        # Lowered by where, a result that one arm alone has stays as it is.
+        if by_cond or any(len(pairs[at].values) == 2 for at in places)
     }
     return sorted(places for places in found if base[places[0]] != base[places[1]])
 
 
 def _sides(pairs: Sequence[Pair]) -> Iterator[dict[int, torch.Tensor]]:
     """Yield the results of each side, by position."""
-    for name in ("then_value", "else_value"):
-        values = ((at, getattr(pair, name)) for at, pair in enumerate(pairs) if not pair.is_number)
+    for side in range(2):
+        values = ((at, pair.sides[side]) for at, pair in enumerate(pairs) if not pair.is_number)
         yield {at: example_of(value) for at, value in values if value is not None}
-
-
-def _is_of_one_side(pair: Pair) -> bool:
-    """Return whether a result is that of one arm; lowered by where, it stays as it is."""
-    return pair.then_value is None or pair.else_value is None
 
 
 def _sharing(tx: compat.Tracer, side: Mapping[int, torch.Tensor]) -> Iterator[tuple[int, int]]:
@@ -69,8 +65,7 @@ def unlike_tensors(tx: compat.Tracer, pairs: Sequence[Pair]) -> frozenset[int]:
     return frozenset(
         id(example_of(side))
         for at in {each for place in places for each in place}
-        for side in (pairs[at].then_value, pairs[at].else_value)
-        if side is not None
+        for side in pairs[at].values
     )
 
 
@@ -84,18 +79,17 @@ def watch(
     examples: dict[int, torch.Tensor] = {at: _example(merged[at]) for each in places for at in each}
     for example in examples.values():
         watches.add(tx, example, finding)
-    related = [(examples[one], examples[other]) for one, other in places]
-    for one, other in related:
-        sharing.relate(tx, one, other)
-    watch_leaving(tx, related, finding)
+    relate(tx, [(examples[one], examples[other]) for one, other in places], finding)
 
 
-def watch_leaving(
+def relate(
     tx: compat.Tracer,
     places: Sequence[tuple[torch.Tensor, torch.Tensor]],
     finding: Finding,
 ) -> None:
-    """Watch whether both of two tensors leave the graph."""
+    """Note that pairs of tensors share memory in eager, and watch whether both of one leave."""
+    for each in places:
+        sharing.relate(tx, *each)
     pairs = [frozenset(map(storage_of, each)) for each in places]
 
     def do_leave() -> bool:
@@ -118,9 +112,7 @@ def note_objects(
         if pair.is_number:
             continue
         sides = [
-            (value, arm)
-            for value, arm in zip((pair.then_value, pair.else_value), arms, strict=True)
-            if value is not None
+            (value, arm) for value, arm in zip(pair.sides, arms, strict=True) if value is not None
         ]
         sharing.add_result(
             tx,

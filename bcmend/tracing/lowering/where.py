@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 import torch
 from torch.fx import Node, Proxy
 from torch.fx.node import map_arg
 
+from bcmend import meta_keys
 from bcmend.delivery import grad_fn_label
 from bcmend.dynamo import compat, fx_graph
 from bcmend.dynamo.values import TensorValue, Value, example_of
@@ -20,7 +21,6 @@ from bcmend.tracing.numbers.predicates import chosen
 from bcmend.tracing.speculation.arms import ArmTrace
 
 #: In the meta of a tensor that a gate has detached.
-_DETACHED: Final = "bcmend_detached"
 
 
 def by_where(
@@ -72,7 +72,7 @@ class _Gate:
         if not (torch.is_grad_enabled() and requires_grad(outer)):
             return outer
         detached = fx_graph.method(self._tx, "detach", outer).as_proxy()
-        detached.node.meta[_DETACHED] = True
+        detached.node.meta[meta_keys.DETACHED] = True
         self.detached[outer.node] = detached
         sides = (outer, detached) if self._taken else (detached, outer)
         gated = chosen(self._tx, self._predicate, *sides)
@@ -106,7 +106,7 @@ def _splice(
     for node in arm.graph.nodes:
         if node in values or node.op == "placeholder":
             continue
-        if _DETACHED in node.meta and node.args[0] in detached:
+        if meta_keys.DETACHED in node.meta and node.args[0] in detached:
             values[node] = detached[node.args[0]]
             continue
         arguments, keywords = map_arg((node.args, node.kwargs), replaced)

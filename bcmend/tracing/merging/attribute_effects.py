@@ -10,102 +10,71 @@ import dis
 import functools
 import inspect
 from collections.abc import Sequence
-from dataclasses import dataclass
 from types import FunctionType, ModuleType
 from typing import Any, Final
 
 import torch
 
+from bcmend.bytecode.opcodes import ATTRIBUTE_STORES
 from bcmend.delivery import records
-from bcmend.dynamo import compat, frames, handlers, hooks, values
+from bcmend.dynamo import compat, frames, handlers, hooks
 from bcmend.dynamo.handlers import PASS, Answer, Call
 from bcmend.dynamo.models import containers, methods, objects
 from bcmend.dynamo.values import Value, object_behind
 from bcmend.knowledge.static_lookup import ancestors, dictionary, namespace
-from bcmend.tracing.merging.lazy_phi import CellPhi, GatedPhi, LazyPhi, MissingAttribute, StoredPhi
-from bcmend.tracing.merging.planned import Change, Join
+from bcmend.tracing.merging.lazy_phi import CellPhi, LazyPhi, MissingAttribute, StoredPhi
+from bcmend.tracing.merging.location_phi import BothSides, LocationPhi, OneValue
+from bcmend.tracing.merging.merge import Join
 from bcmend.tracing.output import record_builder
-from bcmend.tracing.output.record_builder import Draft, Kind
 from bcmend.tracing.search.assumptions import Claim
 from bcmend.tracing.sites import nesting_limits
-from bcmend.tracing.sites.phi import Build, Merged, Phi
-from bcmend.tracing.sites.refusal import Refusal, attempt
+from bcmend.tracing.sites.locations import Location
+from bcmend.tracing.sites.phi import Phi
+from bcmend.tracing.sites.refusal import Refusal
 from bcmend.tracing.sites.session import SESSION
 from bcmend.tracing.speculation.arms import ArmTrace
 
 
-@dataclass(frozen=True, slots=True)
-class Storing:
-    """An attribute or cell that holds both sides until a record stores the one taken."""
-
-    variable: Value
-    name: str
-    kind: Any
-    sides: tuple[Build, ...]
-    inherited: int = -1
-
-    def apply(self, join: Join, merged: Merged) -> None:
-        tx, site = join.tx, join.site
-        built = (side(merged) for side in self.sides)
-        sides = [side.recorded() if isinstance(side, GatedPhi) else side for side in built]
-        phi, predicate = (site, join.form, tx.output, sides), join.predicate
-        effects = tx.output.side_effects
-        if _is_local_cell(self.variable) and site.holds(Claim.LOCAL, join.form):
-            held = CellPhi(*phi, predicate=predicate)
-            effects.store_attr(self.variable, self.name, held, self.kind)
-            return
-        is_typed = self.name in _entries(self.variable, "_buffers")
-        place = self.variable, self.name
-        value = StoredPhi(
-            *phi, predicate=predicate, place=place, is_typed=is_typed, inherited=self.inherited
-        )
-        effects.store_attr(self.variable, self.name, value, self.kind)
-        action = values.function_of(tx, records.store_choice)
-        record_builder.append(tx, Draft(site, action, None, value.for_record, Kind.STORE))
-
-
-def attribute_changes(join: Join, arms: tuple[ArmTrace, ArmTrace]) -> list[Change | Storing]:
+def attribute_changes(join: Join, arms: tuple[ArmTrace, ArmTrace]) -> list[LocationPhi]:
     """Plan one store for each attribute that an arm stores to. Raises ``Refusal``."""
     changes = []
-    kinds = {place: kind for arm in reversed(arms) for place, kind in arm.effects.kinds.items()}
-    for place in dict.fromkeys(place for arm in arms for place in arm.effects.attributes):
-        sides = [arm.effects.attributes.get(place) for arm in arms]
+    for location in dict.fromkeys(place for arm in arms for place in arm.effects.attributes):
+        place = location.owner, location.key
+        sides = [arm.effects.attributes.get(location) for arm in arms]
         present = _present_attribute(join.tx, *place) if None in sides else None
         nothing = compat.DeletedVariable()
         one, other = (side or present or nothing for side in sides)
         if isinstance(one, compat.DeletedVariable) or isinstance(other, compat.DeletedVariable):
             _guard_presence(*place)
         inherited = sides.index(None) if None in sides and _is_inherited(join.tx, *place) else -1
-        changes.append(_attribute_change(join, place, (one, other), kinds[place], inherited))
+        changes.append(_attribute_change(join, location, (one, other), inherited))
     return changes
 
 
 def _attribute_change(
-    join: Join, place: tuple[Value, str], sides: tuple[Value, Value], kind: Any, inherited: int
-) -> Change | Storing:
+    join: Join, location: Location, sides: tuple[Value, Value], inherited: int
+) -> LocationPhi:
     """Plan the store of a merged value, or of each side's own when the graph has run."""
     # A merged value would give the object an attribute that on one side only its class has.
-    is_read = not join.site.holds(Claim.READ_APART, join.form) or not record_builder.is_open(
-        join.tx
-    )
-    may_merge = inherited < 0 or is_read
-    variable, name = place
+    may_differ = join.site.holds(Claim.READ_APART, join.form)
+    may_merge = inherited < 0 or not (may_differ and record_builder.is_open(join.tx))
+    variable, name = location.owner, location.key
     _require_of_the_program(variable, name)
     _require_no_setting(variable, name)
     _require_no_method(variable, name, sides)
     merger, is_deleted = join.merger, [isinstance(side, compat.DeletedVariable) for side in sides]
     if all(is_deleted):
-        return Change(variable, name, lambda merged: sides[0], (sides[0], sides[0]), kind)
-    known = len(merger.pairs)
+        return OneValue(location, lambda merged: sides[0], (sides[0], sides[0]))
     is_lazy = any(isinstance(side, LazyPhi) for side in sides)
     if may_merge and not any(is_deleted) and not is_lazy:
-        merged = attempt(lambda: merger.merge(*sides))
+        merged = merger.attempt(lambda: merger.merge(*sides))
         if not isinstance(merged, Refusal):
-            return Change(variable, name, merged, sides, kind)
-    merger.take_back(known)
-    if not join.site.holds(Claim.READ_APART, join.form):
+            return OneValue(location, merged, sides)
+    if not may_differ:
         raise Refusal("arms-differ", f"the attribute {name} has no common form, and is read later")
-    _require_storable(join, variable, name)
+    is_of_frame = _is_local_cell(variable) and join.site.holds(Claim.LOCAL, join.form)
+    if not is_of_frame:  # else it dies with the frame, or is asked for
+        _require_storable(join, variable, name)
     # While the call is captured whole, all that looks for it is traced, and asks _load_attribute.
     is_owned = frames.ends_at_a_boundary(join.tx) and _is_object(variable)
     if any(is_deleted) and not is_owned:
@@ -117,7 +86,11 @@ def _attribute_change(
         (lambda merged: MissingAttribute()) if deleted else merger.adopt(side, then_side=taken)
         for taken, side, deleted in zip((True, False), sides, is_deleted, strict=True)
     ]
-    return Storing(variable, name, kind, tuple(plans), inherited)
+    if is_of_frame:
+        return BothSides(location, tuple(plans), CellPhi)
+    is_typed = name in _entries(variable, "_buffers")
+    phi = functools.partial(StoredPhi, location=location, is_typed=is_typed, inherited=inherited)
+    return BothSides(location, tuple(plans), phi)
 
 
 def _require_of_the_program(variable: Value, name: str) -> None:
@@ -156,8 +129,6 @@ def _require_no_method(variable: Value, name: str, sides: tuple[Value, Value]) -
 
 def _require_storable(join: Join, variable: Value, name: str) -> None:
     """Raise ``Refusal`` unless both sides can be stored in a place until the graph has run."""
-    if _is_local_cell(variable) and join.site.holds(Claim.LOCAL, join.form):
-        return  # it dies with the frame, or else it is asked for
     if isinstance(variable, compat.TensorVariable):
         raise Refusal("arm-gradient" if name == "grad" else "arms-differ", f"Tensor.{name}")
     if not record_builder.is_open(join.tx):
@@ -273,7 +244,7 @@ def require_creatable(
     origin, inside = join.site.origin, join.site.plan.inside[join.form]
     is_mentioned_outside = any(
         each.argval == name
-        and not (may_be_stored and each.opname == "STORE_ATTR")
+        and not (may_be_stored and each.opname in ATTRIBUTE_STORES)
         and not any(first <= each.offset <= last for first, last in inside)
         for each in dis.get_instructions(origin)
     )

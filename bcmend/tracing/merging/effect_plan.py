@@ -1,47 +1,47 @@
-"""Changes that arms make to objects of the main trace, made by the main trace instead.
+"""Plan the changes that arms make to objects of the main trace, for the main trace to make.
 
-Plans one store for each attribute, item or cell that either arm stores to, of a value merged from
-both sides (the present value where a side stores nothing).
+There is one for each attribute, item or cell that either arm stores to, of a value merged from both
+sides (the present value where a side stores nothing), or of what each side leaves there.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from functools import partial
+from itertools import takewhile
 from typing import Any, Final
 
 from bcmend.delivery import records
-from bcmend.dynamo import compat, values
+from bcmend.dynamo import compat, frames, snapshots
 from bcmend.dynamo.models import containers
 from bcmend.dynamo.values import Value, constant
-from bcmend.tracing.merging.attribute_effects import Storing, attribute_changes, require_creatable
-from bcmend.tracing.merging.journaled_container import PlannedJournal, plan_journal
-from bcmend.tracing.merging.lazy_phi import owner_in_a_record
-from bcmend.tracing.merging.merge import Merger
-from bcmend.tracing.merging.planned import Change, Contents, Creation, Join
-from bcmend.tracing.numbers import predicates
+from bcmend.tracing.merging.attribute_effects import attribute_changes, require_creatable
+from bcmend.tracing.merging.journaled_container import can_be_journaled, pairs_of, refill
+from bcmend.tracing.merging.location_phi import Journaled, LocationPhi, OneSide, OneValue
+from bcmend.tracing.merging.merge import Join, Merger
 from bcmend.tracing.output import record_builder
-from bcmend.tracing.output.record_builder import Draft, Kind
+from bcmend.tracing.output.record_builder import Draft
+from bcmend.tracing.search.assumptions import Claim
+from bcmend.tracing.sites.locations import Location, LocationKind
 from bcmend.tracing.sites.phi import Merged
-from bcmend.tracing.sites.refusal import Refusal, attempt
+from bcmend.tracing.sites.refusal import Refusal
 from bcmend.tracing.speculation import iterators
 from bcmend.tracing.speculation.arms import ArmTrace, ContainerChange
 
-AnyChange = Change | Creation | Contents | PlannedJournal | Storing
 
-
-def plan_changes(join: Join, arms: tuple[ArmTrace, ArmTrace]) -> list[AnyChange]:
+def plan_changes(join: Join, arms: tuple[ArmTrace, ArmTrace]) -> list[LocationPhi]:
     """Plan the stores of both arms. Raises ``Refusal``."""
     return [*attribute_changes(join, arms), *_item_changes(join, arms)]
 
 
-def _item_changes(join: Join, arms: tuple[ArmTrace, ArmTrace]) -> list[AnyChange]:
+def _item_changes(join: Join, arms: tuple[ArmTrace, ArmTrace]) -> list[LocationPhi]:
     by_variable: dict[int, list[ContainerChange | None]] = {}
     for side, arm in enumerate(arms):
         for change in arm.effects.containers:
             by_variable.setdefault(id(change.variable), [None, None])[side] = change
-    changes: list[AnyChange] = []
-    results, pairs = [arm.result for arm in arms], join.merger.pairs
+    changes: list[LocationPhi] = []
+    results = [arm.result for arm in arms]
     for sides in by_variable.values():
         known = next(side for side in sides if side is not None)
         if join.site.form(join.form).returns and iterators.end_here(
@@ -52,25 +52,25 @@ def _item_changes(join: Join, arms: tuple[ArmTrace, ArmTrace]) -> list[AnyChange
         if _is_table_of_names(known.variable):
             changes += _table_changes(join, known, contents)
             continue
-        count = len(pairs)
         if not any(side is not None and side.is_open for side in sides):
-            found = attempt(partial(_same_form_changes, join.merger, known, contents))
+            found = join.merger.attempt(partial(_same_form_changes, join.merger, known, contents))
             if not isinstance(found, Refusal):
                 changes += found
                 continue
-        join.merger.take_back(count)
-        changes.append(plan_journal(join, known.variable, known.before["items"], contents))
+        changes += plan_journal(join, known.variable, known.before["items"], contents)
     return changes
 
 
-def _table_changes(join: Join, known: ContainerChange, contents: Sequence[Any]) -> list[AnyChange]:
+def _table_changes(
+    join: Join, known: ContainerChange, contents: Sequence[Any]
+) -> list[LocationPhi]:
     """Plan the changes of a table of a module."""
     added = _added_by_one_side(contents)
-    changes: list[AnyChange] = []
+    changes: list[LocationPhi] = []
     for key, taken in added.items():
         for name in (key, *_READING_TABLES):
             require_creatable(join, known.variable, name)
-        changes.append(_created_entry(join.merger, known.variable, key, contents, taken))
+        changes.append(_created_entry(join, known.variable, key, contents, taken))
     others = [
         {key: value for key, value in content.items() if _name_in(key) not in added}
         for content in contents
@@ -80,16 +80,29 @@ def _table_changes(join: Join, known: ContainerChange, contents: Sequence[Any]) 
 
 def _same_form_changes(
     merger: Merger, known: ContainerChange, contents: Sequence[Any]
-) -> Sequence[AnyChange]:
+) -> Sequence[LocationPhi]:
     """Plan the changes of a container that has the same form after both sides."""
-    kind = containers.kind_of(type(known.variable))
-    if kind is compat.ConstDictVariable:
-        return _dict_changes(merger, known, contents)
-    if kind is compat.ListVariable:
-        return _list_changes(merger, known, contents)
+    kind, owner = containers.kind_of(type(known.variable)), known.variable
     if kind is compat.SetVariable and list(contents[0]) == list(contents[1]):
-        return [Contents(known.variable, contents[0])]
-    raise Refusal("arms-differ", f"an arm changes a {type(known.variable).__name__}")
+        location, items = Location(LocationKind.CONTENTS, owner), contents[0]
+        return [OneValue(location, lambda merged: items, (items, items))]
+    if kind not in (compat.ConstDictVariable, compat.ListVariable):
+        raise Refusal("arms-differ", f"an arm changes a {type(owner).__name__}")
+    before, one, other = map(_by_key, (known.before["items"], *contents))
+    if list(one) != list(other):
+        raise Refusal("arms-differ", "a container gets or loses an item on one side only")
+    if list(one)[: len(before)] != list(before):
+        raise Refusal("arms-differ", "an item is deleted from a container")
+    return [
+        OneValue(Location(LocationKind.ITEM, owner, key), merger.merge(left, right), (left, right))
+        for key, left, right in zip(one, one.values(), other.values(), strict=True)
+        if not (left is right is before.get(key))
+    ]
+
+
+def _by_key(items: Any) -> dict[Any, Value]:
+    """Return the items of a dictionary, or those of a list by their positions."""
+    return items if isinstance(items, dict) else dict(enumerate(items))
 
 
 #: Tables of a module in which an entry is a name that code would have to spell to find it.
@@ -126,118 +139,89 @@ def _added_by_one_side(contents: Sequence[Any]) -> dict[str, bool]:
 
 
 def _created_entry(
-    merger: Merger, variable: Value, name: str, contents: Sequence[Any], taken: bool
-) -> Creation:
+    join: Join, variable: Value, name: str, contents: Sequence[Any], taken: bool
+) -> LocationPhi:
+    """Plan an entry that is stored at the end, if the side that creates it was taken.
+
+    Until then no other code may look for it (``require_creatable`` makes sure).
+    """
+    key, store = constant(name), partial(record_builder.store_by, join.tx, join.site)
+    location = Location(LocationKind.ITEM, variable, name)
     if type(variable) is compat.SetVariable:
-        nothing = constant(None)
-        return Creation(variable, name, lambda merged: nothing, nothing, taken)
-    content = contents[0 if taken else 1]
-    names = [_name_in(key) for key in content]
+        member = [variable, key, constant(None)]
+        return OneSide(location, taken, lambda merged: store(records.add_member, member))
+    content, merger = contents[0 if taken else 1], join.merger
+    names = [_name_in(each) for each in content]
     position = names.index(name)
-    value = list(content.values())[position]
-    build = merger.adopt(value, then_side=taken)
-    return Creation(variable, name, build, value, taken, tuple(names[:position]))
+    value, earlier = list(content.values())[position], constant(tuple(names[:position]))
+    plan = merger.adopt(value, then_side=taken)
+
+    def record(merged: Merged) -> Draft:
+        merger.created[value] = plan(merged)
+        return store(records.store_item, [variable, key, merger.created[value], earlier])
+
+    return OneSide(location, taken, record)
 
 
-def _dict_changes(
-    merger: Merger, known: ContainerChange, contents: Sequence[dict[Any, Value]]
-) -> list[Change]:
-    one, other = contents
-    before = known.before["items"]
-    if list(one) != list(other):
-        raise Refusal("arms-differ", "a dictionary gets or loses a key on one side only")
-    if list(one)[: len(before)] != list(before):
-        raise Refusal("arms-differ", "a key is deleted from a dictionary")
-    return [
-        Change(known.variable, key, merger.merge(one[key], other[key]), (one[key], other[key]))
-        for key in one
-        if not (one[key] is other[key] is before.get(key))
-    ]
-
-
-def _list_changes(
-    merger: Merger, known: ContainerChange, contents: Sequence[list[Value]]
-) -> list[Change]:
-    one, other = contents
-    before = known.before["items"]
-    if len(one) != len(other) or len(one) < len(before):
-        raise Refusal("arms-differ", "a list grows or shrinks on one side only")
-    return [
-        Change(known.variable, position, merger.merge(left, right), (left, right))
-        for position, (left, right) in enumerate(zip(one, other, strict=True))
-        if position >= len(before) or not (left is right is before[position])
-    ]
-
-
-def apply_changes(join: Join, changes: Sequence[AnyChange], merged: Merged) -> None:
-    """Make the planned stores in the main trace."""
-    exact: dict[Value, Value] = {}
-    for change in changes:
-        if isinstance(change, (PlannedJournal, Storing)):
-            change.apply(join, merged)
-            continue
-        if isinstance(change, Contents):
-            _have_contents(join.tx, change)
-            continue
-        value = change.build(merged)
-        if isinstance(change, Creation):
-            exact[change.value] = value
-            _create_later(join, change, value)
-            continue
-        _store(join.tx, change, value)
-        if value not in change.sides:
-            sides = [
-                exact.get(side, value)
-                if not isinstance(side, compat.TensorVariable) or join.merger.belongs(side)
-                else side
-                for side in change.sides
-            ]
-            _write_back_later(join, change, value, sides)
-
-
-def _have_contents(tx: compat.Tracer, change: Contents) -> None:
-    tx.output.side_effects.mutation(change.variable)
-    containers.replace_items(change.variable, change.items)
-
-
-def _store(tx: compat.Tracer, change: Change, value: Value) -> None:
-    effects = tx.output.side_effects
-    if change.kind is not None:
-        effects.store_attr(change.variable, change.key, value, change.kind)
-        return
-    effects.mutation(change.variable)
-    items = change.variable.items  # type: ignore[attr-defined]
-    if isinstance(items, list) and change.key == len(items):
-        items.append(value)
-    else:
-        items[change.key] = value
-
-
-def _write_back_later(join: Join, change: Change, value: Value, sides: Sequence[Value]) -> None:
-    """Record the store of a tensor that was there before, where a side stores that very tensor."""
-    # The merged one only has its values: who compares objects, or changes one later, can tell.
-    is_list = isinstance(getattr(change.variable, "items", None), list)
-    if all(side is value for side in sides) or change.variable.source is None or is_list:
-        return
+def plan_journal(
+    join: Join, variable: Value, before: Any, contents: Sequence[Any]
+) -> list[LocationPhi]:
+    """Plan to journal a container. Raises ``Refusal`` where it must not be."""
+    if not can_be_journaled(variable):
+        raise Refusal("arms-differ", f"an arm changes a {type(variable).__name__}")
+    name = f"a {variable.python_type_name()} that the sides of a branch change"
+    if not join.site.holds(Claim.READ_APART, join.form):
+        raise Refusal("arms-differ", f"{name} differs and is read later")
     if not record_builder.is_open(join.tx):
-        return
-    write_back = records.write_back_item if change.kind is None else records.write_back_attribute
-    key = containers.key_model(change.key) if change.kind is None else constant(change.key)
-    owner = owner_in_a_record(change.variable)
-    inputs = compat.TupleVariable([owner, key, value, join.predicate, *sides])
-    action = values.function_of(join.tx, write_back)
-    record_builder.append(join.tx, Draft(join.site, action, None, inputs, Kind.STORE))
+        raise Refusal("arms-differ", f"{name} differs, outside a boundary")
+    if _is_iterated_over(join.tx, variable):
+        raise Refusal("arms-differ", f"{name} differs while a loop goes over it")
+    location = Location(LocationKind.LOG, variable)
+    phis: list[LocationPhi] = [Journaled(location)]
+    for taken, side in zip((True, False), contents, strict=True):
+        if not _is_same(side, before):
+            removed, added = _difference(variable, before, side)
+            plan = join.merger.adopt(added, then_side=taken)
+            phis.append(OneSide(location, taken, refill(join, variable, removed, plan)))
+    return phis
 
 
-def _create_later(join: Join, creation: Creation, value: Value) -> None:
-    """Record the store of an entry that exists only if its side was taken."""
-    tx, condition = join.tx, join.predicate
-    if not creation.taken:
-        condition = predicates.negated(tx, condition)
-    given = [creation.variable, constant(creation.name), value]
-    if creation.earlier is not None:
-        given.append(constant(creation.earlier))
-    add = records.add_member if creation.earlier is None else records.store_item
-    inputs = compat.TupleVariable(given)
-    action = values.function_of(tx, add)
-    record_builder.append(tx, Draft(join.site, action, condition, inputs, Kind.STORE))
+def _is_same(one: Any, other: Any) -> bool:
+    if isinstance(one, dict):
+        return _is_same([*one, *one.values()], [*other, *other.values()])
+    return len(one) == len(other) and all(map(operator.is_, one, other))
+
+
+def _difference(variable: Value, before: Any, after: Any) -> tuple[Value, Value]:
+    """Return what has to be removed from ``before``, and what is then added to get ``after``."""
+    # What is removed from a sequence is all from a position on; from the others, keys.
+    if isinstance(variable, (compat.ListVariable, compat.DequeVariable)):
+        same = sum(1 for _ in takewhile(bool, map(operator.is_, before, after)))
+        return constant(same), compat.TupleVariable(list(after)[same:])
+    if isinstance(variable, compat.SetVariable):
+        removed = [containers.key_model(key) for key in before if key not in after]
+        added = [containers.key_model(key) for key in after if key not in before]
+        return compat.TupleVariable(removed), compat.TupleVariable(added)
+    # From the first key on that has another place, all are removed and added in the new order.
+    in_order = [key for key in before if key in after]
+    count = sum(1 for _ in takewhile(bool, map(operator.eq, in_order, after)))
+    kept = dict.fromkeys(in_order[:count])
+    removed = [containers.key_model(key) for key in before if key not in kept]
+    changed = (
+        (key, value) for key, value in after.items() if key not in kept or before[key] is not value
+    )
+    return compat.TupleVariable(removed), pairs_of(changed)
+
+
+def _is_iterated_over(tx: compat.Tracer, variable: Value) -> bool:
+    """Return whether an iterator that is still in use has the contents of ``variable``."""
+    items, found = vars(variable)["items"], []
+
+    def note(value: Value) -> None:
+        if isinstance(value, compat.ListIteratorVariable) and value.items is items:
+            found.append(value)
+
+    for frame in frames.outwards(tx):
+        held = [*frame.symbolic_locals.values(), *frame.stack]
+        snapshots.visit(note, held, tx.output.side_effects)
+    return bool(found)

@@ -12,7 +12,7 @@ from typing import Any
 from bcmend.dynamo import compat
 from bcmend.dynamo.values import TensorValue, Value
 from bcmend.names import DEAD
-from bcmend.tracing.merging.planned import Join
+from bcmend.tracing.merging.merge import Join
 from bcmend.tracing.numbers import predicates
 from bcmend.tracing.sites.phi import Build, Merged
 from bcmend.tracing.sites.refusal import Refusal

@@ -19,6 +19,7 @@ from torch.fx import Proxy
 from bcmend.dynamo import compat, fx_graph
 from bcmend.dynamo.values import TensorValue, Value, example_of
 from bcmend.tracing.deopt import kept_for_backward
+from bcmend.tracing.effects import memory_form
 from bcmend.tracing.effects.hazards import Hazards
 from bcmend.tracing.effects.operator_runs import storage_of, storages_of, tensors_of
 from bcmend.tracing.merging.merge import Pair
@@ -26,7 +27,8 @@ from bcmend.tracing.merging.shared_memory import (
     enter_as_views,
     example_behind,
     is_among,
-    lifted_tensors,
+    lifted_of,
+    memory_of,
 )
 from bcmend.tracing.sites.refusal import HalfWritten, Refusal
 from bcmend.tracing.speculation.arms import ArmTrace
@@ -68,7 +70,7 @@ def plan_in_place(
     for arm, found, proxies in zip(arms, hazards, changed, strict=True):
         for outer in proxies:
             _require_own_memory(arm, outer)
-            _require_same_form(arm, outer, storage_of(example_behind(outer)) in found.reshapes)
+            _require_same_form(arm, outer, memory_of(outer) in found.reshapes)
     _require_apart(outers)
     _require_arms_apart(arms)
     counted = [proxy for arm in arms for proxy in arm.effects.tensors]
@@ -89,10 +91,7 @@ def plan_in_place(
 def _changed(arm: ArmTrace, writes: frozenset[int]) -> list[Proxy]:
     """Return what the arm changes: as versions count, and as the operators say."""
     # ``x.data`` has a count of its own, and normalisation does not count at all.
-    written = [
-        outer for outer in lifted_tensors(arm) if storage_of(example_behind(outer)) in writes
-    ]
-    return _once_each([*arm.effects.tensors, *written])
+    return _once_each([*arm.effects.tensors, *lifted_of(arm, writes)])
 
 
 def _once_each(outers: Iterable[Proxy]) -> list[Proxy]:
@@ -108,10 +107,8 @@ def _final(tx: compat.Tracer, outer: Proxy, arm: ArmTrace) -> Any:
 
 
 def _require_own_memory(arm: ArmTrace, outer: Proxy) -> None:
-    example = example_behind(outer)
-    storage = storage_of(example)
-    others = (example_behind(other) for other in lifted_tensors(arm))
-    if any(other is not example and storage_of(other) == storage for other in others):
+    example, storage = example_behind(outer), memory_of(outer)
+    if any(example_behind(other) is not example for other in lifted_of(arm, {storage})):
         raise Refusal(
             "arm-effects", "a tensor is changed in place, and the arm reads another of its memory"
         )
@@ -147,7 +144,7 @@ def _require_same_form(arm: ArmTrace, outer: Proxy, reshaped: bool) -> None:
         raise Refusal("arm-effects", "a tensor gets another form in place")
     if example.layout is not torch.strided:
         raise Refusal("arm-effects", "a sparse tensor is changed in place")
-    if may_overlap_itself(example):
+    if memory_form.may_overlap_itself(example):
         raise Refusal("arm-effects", "a tensor that overlaps itself is changed in place")
     if not torch.is_grad_enabled():
         return
@@ -163,23 +160,8 @@ def _require_same_form(arm: ArmTrace, outer: Proxy, reshaped: bool) -> None:
         )
 
 
-def may_overlap_itself(example: torch.Tensor) -> bool:
-    """Return whether two elements may have the same place in memory."""
-    dimensions = list(zip(example.stride(), example.size(), strict=True))
-    if all(isinstance(number, int) for pair in dimensions for number in pair):
-        dimensions = sorted(dimensions, reverse=True)
-    reach: Any = 1
-    for stride, size in reversed(dimensions):
-        if compat.statically_known_true(size == 1):
-            continue
-        if not compat.statically_known_true(stride >= reach):
-            return True
-        reach = stride * size
-    return False
-
-
 def _outlives_the_graph(outer: Proxy) -> bool:
-    storage = storage_of(example_behind(outer))
+    storage = memory_of(outer)
     return any(
         node.op in ("placeholder", "get_attr") and storage in storages_of(node)
         for node in outer.node.graph.nodes
@@ -187,7 +169,7 @@ def _outlives_the_graph(outer: Proxy) -> bool:
 
 
 def _history_changed(arm: ArmTrace, outer: Proxy) -> bool:
-    storage = storage_of(example_behind(outer))
+    storage = memory_of(outer)
     return any(
         entry.history_changed
         for entry in arm.entries.values()
@@ -197,19 +179,15 @@ def _history_changed(arm: ArmTrace, outer: Proxy) -> bool:
 
 def _require_apart(outers: Sequence[Proxy]) -> None:
     """Refuse two views of one tensor: changed on different sides, one would undo the other."""
-    if len({storage_of(example_behind(outer)) for outer in outers}) < len(outers):
+    if len(set(map(memory_of, outers))) < len(outers):
         raise Refusal("arm-effects", "two tensors that share memory are changed in place")
 
 
 def _require_arms_apart(arms: tuple[ArmTrace, ArmTrace]) -> None:
     """Refuse a history that the first arm made and the arm traced last may have seen."""
     first, last = arms
-    gained = {
-        storage_of(example_behind(outer))
-        for outer, entry in first.entries.items()
-        if entry.gained_gradients
-    }
-    if any(storage_of(example_behind(outer)) in gained for outer in lifted_tensors(last)):
+    entries = first.entries.items()
+    if lifted_of(last, {memory_of(outer) for outer, entry in entries if entry.gained_gradients}):
         raise Refusal("arm-effects", "a tensor gets a history of gradients in place on one side")
 
 
@@ -311,7 +289,7 @@ def _keep_for_backward(tx: compat.Tracer, changes: Sequence[InPlace]) -> None:
     # that the graph changes (https://github.com/pytorch/pytorch/pull/197039).
     if not torch.is_grad_enabled():
         return
-    storages = {storage_of(example_behind(change.outer)) for change in changes}
+    storages = {memory_of(change.outer) for change in changes}
     kept_for_backward.keep(tx.output.graph.nodes, storages)
 
 

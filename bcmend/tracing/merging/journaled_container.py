@@ -9,34 +9,29 @@ the frame again, with the branch told not to journal anything.
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 from typing import Any, Final
 
+from bcmend import meta_keys
+from bcmend.bytecode.opcodes import APPENDS
 from bcmend.delivery import records
-from bcmend.dynamo import compat, frames, snapshots
+from bcmend.dynamo import compat
 from bcmend.dynamo.models import containers, methods
-from bcmend.dynamo.values import Value, constant, function_of
-from bcmend.tracing.merging.journaled_keys import READING, untouched
-from bcmend.tracing.merging.merge import Merger, is_made_inside
-from bcmend.tracing.merging.planned import Join
-from bcmend.tracing.numbers import predicates
+from bcmend.dynamo.values import Value, constant
+from bcmend.tracing.merging.merge import Join, Merger, is_made_inside
 from bcmend.tracing.output import record_builder
-from bcmend.tracing.output.record_builder import Draft, Kind
+from bcmend.tracing.output.record_builder import Draft
 from bcmend.tracing.search.assumptions import Claim, Finding
 from bcmend.tracing.search.falsified import falsify
 from bcmend.tracing.sites.phi import Build, Keep, Merged, Phi
-from bcmend.tracing.sites.refusal import Refusal
 from bcmend.tracing.sites.site_table import LiveSite
 
 #: The field of a variable that says which branch journals it.
-_FIELD: Final = "bcmend_journal"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Journal:
+class Journal:
     """Which branch journals a container, in which form, and the trace that it happened in."""
 
     site: LiveSite
@@ -52,6 +47,9 @@ _RECORDED: Final[Mapping[type, Mapping[str, int]]] = {
     compat.SetVariable: {"add": 1, "discard": 1, "update": 1, "clear": 0},
 }
 
+#: Methods of a dictionary that look at one key, their first argument, and change nothing.
+_READING: Final = ("get", "__getitem__", "__contains__")
+
 
 class JournaledContainer(Phi):
     """What a journaled container does differently from Dynamo's model of its type, ``plain``."""
@@ -59,8 +57,8 @@ class JournaledContainer(Phi):
     plain: type[Value]
 
     @property
-    def journal(self) -> _Journal:
-        found: _Journal = vars(self)[_FIELD]
+    def journal(self) -> Journal:
+        found: Journal = vars(self)[meta_keys.JOURNAL]
         return found
 
     @property
@@ -71,7 +69,7 @@ class JournaledContainer(Phi):
             return vars(self)["items"]
         frame: Any = self.journal.output.current_tx
         instruction = frame.current_instruction
-        if instruction.opname == "LIST_APPEND" and frame.stack[-instruction.arg] is self:
+        if instruction.opname in APPENDS and frame.stack[-instruction.arg] is self:
             return _Appender(frame, self)
         return self.ask()
 
@@ -127,9 +125,8 @@ class JournaledContainer(Phi):
             self.ask()
         site = self.journal.site
         values = [_as_recorded(each, site) for each in arguments]
-        inputs = compat.TupleVariable([_owner(tx, self), constant(method), *values])
-        action = function_of(tx, records.alter)
-        record_builder.append(tx, Draft(site, action, None, inputs, Kind.STORE))
+        inputs = [_owner(tx, self), constant(method), *values]
+        record_builder.append(tx, record_builder.store_by(tx, site, records.alter, inputs))
 
     def _as_it_is_now(self, tx: compat.Tracer, argument: Any) -> Value:
         """Return what a container is extended by, whatever is changed later."""
@@ -142,7 +139,7 @@ class JournaledContainer(Phi):
         if not (is_dictionary and containers.has_plain_methods(argument)):
             self.ask()
         containers.guard_keys(argument)
-        return _pairs(argument.items.items())
+        return pairs_of(argument.items.items())
 
     def as_recorded(self, reader: LiveSite, keep: Keep) -> Value:
         """Return the container, whose later changes are later records."""
@@ -155,12 +152,12 @@ class JournaledContainer(Phi):
             return lambda merged: variable
         plain = self.plain.__new__(self.plain)
         vars(plain).update(vars(variable))
-        del vars(plain)[_FIELD]
+        del vars(plain)[meta_keys.JOURNAL]
         plan = merger.adopt(plain, then_side=then_side)
 
         def build(merged: Merged) -> Value:
             built = plan(merged)
-            _start(built, self.journal)
+            start(built, self.journal)
             return built
 
         return build
@@ -184,7 +181,7 @@ class _JournaledDict(JournaledContainer, compat.ConstDictVariable):
     def call_method(
         self, tx: compat.Tracer, name: str, arguments: Sequence[Any], keywords: dict[str, Any]
     ) -> Value:
-        if name in READING and arguments and not keywords:
+        if name in _READING and arguments and not keywords:
             known = self._known(tx, arguments[0])
             if known is not self:
                 return known.call_method(tx, name, list(arguments), keywords)
@@ -229,6 +226,51 @@ for _model in (*containers.DICTIONARIES_BY_ITEMS, *containers.OBJECTS_BY_ITEMS):
     )
 
 
+def untouched(
+    tx: compat.Tracer, journaled: Any, owner: Value, key: Value
+) -> compat.ConstDictVariable | None:
+    """Return a dictionary that has ``key`` if and only if a journaled one has, with its value.
+
+    ``None`` where the records, which say all that was done to it since the branch, may have touched
+    that key; they call the dictionary ``owner``.
+    """
+    key = key.realize()
+    if not (key.is_python_constant() and compat.is_hashable(key)):
+        return None
+    wanted = key.as_python_constant()
+    for inputs in record_builder.records_until_now(tx):
+        for each in _touched(inputs, owner):
+            if each is None or not each.is_python_constant() or each.as_python_constant() == wanted:
+                return None
+    containers.guard_keys(journaled)
+    items = {
+        known: value
+        for known, value in vars(journaled)["items"].items()
+        if (model := containers.key_model(known)).is_python_constant()
+        and model.as_python_constant() == wanted
+    }
+    return containers.part_of_dictionary(journaled, items)
+
+
+def _touched(inputs: Any, owner: Value) -> Iterator[Value | None]:
+    """Yield the keys that a record sets or removes in ``owner``; ``None`` for any key."""
+    if not isinstance(inputs, compat.TupleVariable) or not any(
+        each is owner for each in inputs.items
+    ):
+        return
+    match inputs.items:
+        case [first, compat.ConstantVariable(value="__setitem__"), key, *_] if first is owner:
+            yield key  # of ``records.alter``
+        case [first, compat.TupleVariable() as keys, compat.TupleVariable() as pairs] if (
+            first is owner  # of ``records.refill``
+        ):
+            yield from keys.items
+            for pair in pairs.items:
+                yield pair.items[0] if isinstance(pair, compat.TupleVariable) else None
+        case _:
+            yield None
+
+
 @dataclass(frozen=True, slots=True)
 class _Appender:
     """Stands in for the list behind a journaled one, for the instruction of a comprehension."""
@@ -250,10 +292,15 @@ def _as_recorded(value: Any, site: LiveSite) -> Value:
     return value
 
 
-def _start(variable: Value, journal: _Journal) -> None:
+def can_be_journaled(variable: Value) -> bool:
+    """Return whether there is a model of such a container whose contents are data-dependent."""
+    return type(variable) in _KINDS
+
+
+def start(variable: Value, journal: Journal) -> None:
     """Have what is done to a container from here on recorded."""
     if not isinstance(variable, JournaledContainer):
-        vars(variable)[_FIELD] = journal
+        vars(variable)[meta_keys.JOURNAL] = journal
         variable.__class__ = _KINDS[type(variable)]
 
 
@@ -266,99 +313,19 @@ def _owner(tx: compat.Tracer, container: Any) -> Value:
     return owner
 
 
-def _pairs(items: Iterable[tuple[Any, Value]]) -> compat.TupleVariable:
+def pairs_of(items: Iterable[tuple[Any, Value]]) -> compat.TupleVariable:
+    """Return keys and values as a record has them."""
     return compat.TupleVariable(
         [compat.TupleVariable([containers.key_model(key), value]) for key, value in items]
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Refill:
-    """A record that turns the contents from before a branch into those of one side."""
+def refill(join: Join, variable: Value, removed: Value, added: Build) -> Callable[[Merged], Draft]:
+    """Plan the record that turns the contents from before a branch into those of one side."""
+    tx, site = join.tx, join.site
 
-    taken: bool
-    removed: Value
-    added: Build
+    def record(merged: Merged) -> Draft:
+        inputs = [_owner(tx, variable), removed, _as_recorded(added(merged), site)]
+        return record_builder.store_by(tx, site, records.refill, inputs)
 
-
-@dataclass(frozen=True, slots=True)
-class PlannedJournal:
-    """A container that a branch journals."""
-
-    variable: Value
-    refills: tuple[_Refill, ...]
-
-    def apply(self, join: Join, merged: Merged) -> None:
-        """Write the records, and journal the container from here on."""
-        tx, site, predicate = join.tx, join.site, join.predicate
-        tx.output.side_effects.check_allowed_side_effect(self.variable)
-        owner = _owner(tx, self.variable)
-        action = function_of(tx, records.refill)
-        for refill in self.refills:
-            condition = predicate if refill.taken else predicates.negated(tx, predicate)
-            added = _as_recorded(refill.added(merged), site)
-            inputs = compat.TupleVariable([owner, refill.removed, added])
-            record_builder.append(tx, Draft(site, action, condition, inputs, Kind.STORE))
-        _start(self.variable, _Journal(site, join.form, tx.output))
-
-
-def plan_journal(
-    join: Join, variable: Value, before: Any, contents: Sequence[Any]
-) -> PlannedJournal:
-    """Plan to journal a container. Raises ``Refusal`` where it must not be."""
-    if type(variable) not in _KINDS:
-        raise Refusal("arms-differ", f"an arm changes a {type(variable).__name__}")
-    name = f"a {variable.python_type_name()} that the sides of a branch change"
-    if not join.site.holds(Claim.READ_APART, join.form):
-        raise Refusal("arms-differ", f"{name} differs and is read later")
-    if not record_builder.is_open(join.tx):
-        raise Refusal("arms-differ", f"{name} differs, outside a boundary")
-    if _is_iterated_over(join.tx, variable):
-        raise Refusal("arms-differ", f"{name} differs while a loop goes over it")
-    refills = []
-    for taken, side in zip((True, False), contents, strict=True):
-        if not _is_same(side, before):
-            removed, added = _difference(variable, before, side)
-            refills.append(_Refill(taken, removed, join.merger.adopt(added, then_side=taken)))
-    return PlannedJournal(variable, tuple(refills))
-
-
-def _is_same(one: Any, other: Any) -> bool:
-    if isinstance(one, dict):
-        return _is_same([*one, *one.values()], [*other, *other.values()])
-    return len(one) == len(other) and all(map(operator.is_, one, other))
-
-
-def _difference(variable: Value, before: Any, after: Any) -> tuple[Value, Value]:
-    """Return what has to be removed from ``before``, and what is then added to get ``after``."""
-    # What is removed from a sequence is all from a position on; from the others, keys.
-    if isinstance(variable, (compat.ListVariable, compat.DequeVariable)):
-        same = sum(1 for _ in takewhile(bool, map(operator.is_, before, after)))
-        return constant(same), compat.TupleVariable(list(after)[same:])
-    if isinstance(variable, compat.SetVariable):
-        removed = [containers.key_model(key) for key in before if key not in after]
-        added = [containers.key_model(key) for key in after if key not in before]
-        return compat.TupleVariable(removed), compat.TupleVariable(added)
-    # From the first key on that has another place, all are removed and added in the new order.
-    in_order = [key for key in before if key in after]
-    count = sum(1 for _ in takewhile(bool, map(operator.eq, in_order, after)))
-    kept = dict.fromkeys(in_order[:count])
-    removed = [containers.key_model(key) for key in before if key not in kept]
-    changed = (
-        (key, value) for key, value in after.items() if key not in kept or before[key] is not value
-    )
-    return compat.TupleVariable(removed), _pairs(changed)
-
-
-def _is_iterated_over(tx: compat.Tracer, variable: Value) -> bool:
-    """Return whether an iterator that is still in use has the contents of ``variable``."""
-    items, found = vars(variable)["items"], []
-
-    def note(value: Value) -> None:
-        if isinstance(value, compat.ListIteratorVariable) and value.items is items:
-            found.append(value)
-
-    for frame in frames.outwards(tx):
-        held = [*frame.symbolic_locals.values(), *frame.stack]
-        snapshots.visit(note, held, tx.output.side_effects)
-    return bool(found)
+    return record

@@ -19,15 +19,15 @@ from bcmend.dynamo import compat, frames
 from bcmend.dynamo.frames import holds
 from bcmend.dynamo.models import methods, objects
 from bcmend.dynamo.values import Value, constant, load_global
-from bcmend.names import UNBOUND
+from bcmend.names import PREFIX, RESULT, UNBOUND
 from bcmend.tracing.merging import exit_flags
-from bcmend.tracing.merging.merge import Merger
-from bcmend.tracing.merging.planned import Join
+from bcmend.tracing.merging.merge import Join, Merger
 from bcmend.tracing.search.assumptions import Claim, Finding
 from bcmend.tracing.search.falsified import falsify
 from bcmend.tracing.sites import body_states, encoding, nesting_limits
+from bcmend.tracing.sites.locations import Location
 from bcmend.tracing.sites.phi import Build, Keep, Merged, Phi
-from bcmend.tracing.sites.refusal import Refusal, attempt
+from bcmend.tracing.sites.refusal import Refusal
 from bcmend.tracing.sites.site_table import LiveSite
 
 #: What Dynamo does to any value that it only moves from place to place.
@@ -146,6 +146,11 @@ class GatedPhi(LazyPhi):
     def parts(self) -> compat.TupleVariable:
         return compat.TupleVariable([self.predicate, *self.sides])
 
+    @property
+    def for_record(self) -> list[Value]:
+        """Return what ``records.store_choice`` takes; nothing if no record stores a side."""
+        return []
+
     def adopt_into(self, merger: Merger, then_side: bool | None) -> Build:
         plan = merger.adopt(self.parts, then_side=then_side)
         kind = _RecordedPhi if isinstance(self, _RecordedPhi) else GatedPhi
@@ -193,21 +198,22 @@ class CellPhi(GatedPhi):
 class StoredPhi(GatedPhi):
     """One that an attribute holds until a record puts the side taken in its place.
 
-    ``place`` is the attribute, an object and a name, and ``before`` its value before the branch.
+    ``before`` is the value of the attribute ``name`` of ``owner`` before the branch.
     ``is_typed`` says that it takes nothing but tensors and None, and cannot hold both sides.
     ``inherited`` is the position of the side that stores nothing to an object without the attribute
     whose class has it, or -1.
     """
 
     def __init__(
-        self, *phi: Any, place: tuple[Value, str], is_typed: bool, inherited: int = -1, **more: Any
+        self, *phi: Any, location: Location, is_typed: bool, inherited: int = -1, **more: Any
     ) -> None:
         super().__init__(*phi, **more)
-        self.place, self.is_typed, self.inherited = place, is_typed, inherited
+        self.owner, self.name = location.owner, location.key
+        self.is_typed, self.inherited = is_typed, inherited
         stored = self.in_place()
         if isinstance(stored, GatedPhi):
             stored = stored.recorded()
-        self.before = stored or _Before(*place)
+        self.before = stored or _Before(self.owner, self.name)
 
     @property
     def parts(self) -> compat.TupleVariable:
@@ -220,14 +226,11 @@ class StoredPhi(GatedPhi):
         ]
 
     @property
-    def for_record(self) -> compat.TupleVariable:
-        """Return what ``records.store_choice`` takes."""
-        owner, name = self.place
+    def for_record(self) -> list[Value]:
         choice: Any = self.recorded()
         choice.sides = tuple(self._with_inherited(choice.sides))
-        held_by = owner_in_a_record(owner)
-        parts = [held_by, constant(name), _IsInPlace(self), choice, self.before]
-        return compat.TupleVariable(parts)
+        owner = owner_in_a_record(self.owner)
+        return [owner, constant(self.name), _IsInPlace(self), choice, self.before]
 
     def reconstruct(self, codegen: Any) -> None:
         tx = codegen.tx
@@ -236,7 +239,7 @@ class StoredPhi(GatedPhi):
         may_be_in_hand = frames.ends_at_a_boundary(tx) and not self.is_typed
         if (is_in_hand and not may_be_in_hand) or self._is_held_elsewhere(tx):
             self.ask()
-        is_variable = isinstance(self.place[0], (compat.CellVariable, compat.NewGlobalVariable))
+        is_variable = isinstance(self.owner, (compat.CellVariable, compat.NewGlobalVariable))
         if self.is_typed:
             codegen(constant(None))
         elif is_variable and not is_in_hand:
@@ -251,20 +254,18 @@ class StoredPhi(GatedPhi):
 
     def in_place(self) -> Any:
         """Return what is stored where this was; itself, unless something else was since."""
-        owner, name = self.place
-        effects = self.output.side_effects
+        owner, effects = self.owner, self.output.side_effects
         if isinstance(owner, compat.NewGlobalVariable):
             owner = _latest_model(effects, owner)
-        return effects.store_attr_mutations.get(owner, {}).get(name)
+        return effects.store_attr_mutations.get(owner, {}).get(self.name)
 
     def _is_held_elsewhere(self, tx: compat.Tracer) -> bool:
         effects = tx.output.side_effects
-        owner, name = self.place
         others = [
             held
             for variable, stores in effects.store_attr_mutations.items()
             for each, held in stores.items()
-            if not (held is self and variable is owner and each == name)
+            if not (held is self and variable is self.owner and each == self.name)
         ]
         return holds([*others, *_containers_from_before(effects)], self)
 
@@ -365,7 +366,7 @@ def merge_live_outs(join: Join, sides: tuple[Value, Value]) -> Build:
     """Plan the live-outs, a tuple. Raises ``Refusal`` where the site has to merge them all."""
     one, other = sides
     if not (type(one) is type(other) is compat.TupleVariable):
-        return join.merger.merge(one, other)
+        return _merged(join, 0, one, other)
     parts = [
         _merge_live_out(join, position, left.realize(), right.realize())
         for position, (left, right) in enumerate(zip(one.items, other.items, strict=True))
@@ -379,15 +380,30 @@ def _merge_live_out(join: Join, position: int, one: Value, other: Value) -> Buil
     if found is not None:
         return found
     if not site.holds(Claim.READ_APART, form):
-        return merger.merge(one, other)
-    known = len(merger.pairs)
+        return _merged(join, position, one, other)
     if not any(isinstance(side, LazyPhi) for side in (one, other)):
-        merged = attempt(lambda: merger.merge(one, other))
+        merged = merger.attempt(lambda: merger.merge(one, other))
         if not isinstance(merged, Refusal):
             return merged
-    merger.take_back(known)
     plans = [merger.adopt(one, then_side=True), merger.adopt(other, then_side=False)]
     return lambda merged: _phi_of(join, [plan(merged) for plan in plans])
+
+
+def _merged(join: Join, position: int, one: Value, other: Value) -> Build:
+    """Plan one value. Raises ``Refusal``, which says of what variable, where there is none."""
+    try:
+        return join.merger.merge(one, other)
+    except Refusal as refusal:
+        outputs = join.site.form(join.form).outputs
+        words = _words_for(outputs[position]) if position < len(outputs) else ""
+        raise Refusal(refusal.slug, f"{words}{refusal}") from refusal
+
+
+def _words_for(output: str) -> str:
+    """Return what a reader calls a live-out, with a colon."""
+    if output == RESULT:
+        return "the value that is returned: "
+    return "a part of an expression: " if output.startswith(PREFIX) else f"`{output}`: "
 
 
 def _phi_of(join: Join, sides: Sequence[Value]) -> LazyPhi:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -18,8 +18,12 @@ from bcmend.dynamo.models import containers, exceptions, objects, texts
 from bcmend.dynamo.values import TensorValue, Value, example_of, is_unbacked
 from bcmend.tracing.effects import memory_form
 from bcmend.tracing.search import strict
+from bcmend.tracing.sites.locations import Location
 from bcmend.tracing.sites.phi import Build, Merged, Phi
-from bcmend.tracing.sites.refusal import Refusal
+from bcmend.tracing.sites.refusal import Refusal, attempt
+from bcmend.tracing.sites.site_table import LiveSite
+
+_Planned = TypeVar("_Planned")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +32,15 @@ class Pair:
 
     then_value: Any
     else_value: Any
+
+    @property
+    def sides(self) -> tuple[Any, Any]:
+        return self.then_value, self.else_value
+
+    @property
+    def values(self) -> list[Any]:
+        """Return the sides that have a value."""
+        return [side for side in self.sides if side is not None]
 
     @property
     def present(self) -> Any:
@@ -54,6 +67,7 @@ class Merger:
         plans: what arms made and has been adopted, by identity, so that it stays one object.
         joined: the containers that were merged, likewise, by the identities of both sides, and how
             many pairs there were then.
+        created: what values of one side have become that an entry of a table is created of.
         apart: the values, by identity (tensors by that of what stands for them), that are not
             merged: one side has one of them where the other has two.
     """
@@ -63,16 +77,12 @@ class Merger:
     tensor_behind: Callable[[compat.SymNodeVariable], TensorValue | None] = lambda number: None
     take: Callable[[TensorValue], Value | None] = lambda value: None
     effects: Any = None
-    made: Mapping[int, tuple[dict[str, Value], dict[str, Any]]] = field(default_factory=dict)
+    made: Mapping[int, Mapping[Location, Value]] = field(default_factory=dict)
     pairs: list[Pair] = field(default_factory=list)
     plans: dict[int, tuple[Value, Build]] = field(default_factory=dict)
     joined: dict[tuple[int, int], tuple[Value, Value, Build, int]] = field(default_factory=dict)
+    created: dict[Value, Value] = field(default_factory=dict)
     apart: frozenset[int] = frozenset()
-
-    def take_back(self, count: int) -> None:
-        """Forget all but the first ``count`` pairs, and what was planned with them."""
-        del self.pairs[count:]
-        self.joined = {key: each for key, each in self.joined.items() if each[-1] <= count}
 
     def torn(self) -> frozenset[int]:
         """Return the containers of one side that have become more than one object."""
@@ -80,6 +90,20 @@ class Merger:
         known = Counter(map(id, sides))
         known.update(self.plans.keys() & known.keys())
         return frozenset(key for key, count in known.items() if count > 1)
+
+    def object_of(self, side: Value, merged: Value) -> Value:
+        """Return the very object that a side has; ``merged`` if only its arm has it."""
+        is_older = isinstance(side, compat.TensorVariable) and not self.belongs(side)
+        return side if is_older else self.created.get(side, merged)
+
+    def attempt(self, plan: Callable[[], _Planned]) -> _Planned | Refusal:
+        """Return what ``plan`` does, or why it refuses, with nothing left of what it planned."""
+        count = len(self.pairs)
+        found = attempt(plan)
+        if isinstance(found, Refusal):
+            del self.pairs[count:]
+            self.joined = {key: each for key, each in self.joined.items() if each[-1] <= count}
+        return found
 
     def merge(self, one: Value, other: Value) -> Build:
         """Plan the value that is ``one`` where the condition holds and ``other`` where not."""
@@ -222,7 +246,7 @@ class Merger:
 
     def _adopt_object(self, value: Any, then_side: bool | None) -> Build:
         self.plans[id(value)] = value, lambda merged: value  # for what holds it and is in it
-        stores, kinds = self.made.get(id(value), ({}, {}))
+        stores = self.made.get(id(value), {})
         plans = self._adopt_all(stores.values(), then_side)
         first = self._adopt_all(objects.arguments_of_new(value), then_side)
         items_plan = self._contents_plan(value, then_side)
@@ -235,8 +259,8 @@ class Merger:
                 items_plan(merged)
             self.effects.id_to_variable[id(value.value)] = value
             self.effects.keepalive.append(value.value)
-            for name, plan in zip(stores, plans, strict=True):
-                self.effects.store_attr(value, name, plan(merged), kinds[name])
+            for location, plan in zip(stores, plans, strict=True):
+                self.effects.store_attr(value, location.key, plan(merged), location.store)
             return value
 
         return build
@@ -306,6 +330,17 @@ class Merger:
         return _rebuilt(one, [self.merge(items[key], others[key]) for key in items])
 
 
+@dataclass(frozen=True, slots=True)
+class Join:
+    """The place of a trace where the arms of a branch meet. ``form`` is that of the branch."""
+
+    tx: compat.Tracer
+    site: LiveSite
+    form: int
+    predicate: TensorValue
+    merger: Merger
+
+
 def is_one_object(one: Value | None, other: Value | None) -> bool:
     """Return whether two values are one in the trace; a change in place gives a tensor a name."""
     if type(one) is not type(other) or not isinstance(one, compat.TensorVariable):
@@ -344,9 +379,8 @@ def difference(one: torch.Tensor, other: torch.Tensor) -> str:
     )
     if not same:
         return f"shape {tuple(one.shape)} on one side, {tuple(other.shape)} on the other"
-    for size, left, right in zip(one.shape, one.stride(), other.stride(), strict=True):
-        if not any(map(compat.statically_known_true, (size == 1, left == right))):
-            return f"strides {one.stride()} on one side, {other.stride()} on the other"
+    if not memory_form.has_strides_of(other, one):
+        return f"strides {one.stride()} on one side, {other.stride()} on the other"
     return "" if memory_form.can_be_given(one) else f"items in one place: strides {one.stride()}"
 
 

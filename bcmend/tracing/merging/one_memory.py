@@ -13,6 +13,7 @@ import torch
 
 from bcmend.dynamo import compat, fx_graph
 from bcmend.dynamo.values import TensorValue, Value, example_of
+from bcmend.tracing.effects import memory_form
 from bcmend.tracing.effects.operator_runs import storage_of
 from bcmend.tracing.merging.merge import Pair
 from bcmend.tracing.sites.refusal import Refusal
@@ -56,8 +57,7 @@ def views_among(pairs: Sequence[Pair], *, by_cond: bool) -> dict[int, View]:
 
 def _memory_of(pair: Pair) -> tuple[int, ...]:
     """Return the storages on both sides; 0 where there is no value."""
-    sides = (pair.then_value, pair.else_value)
-    return tuple(0 if side is None else storage_of(example_of(side)) for side in sides)
+    return tuple(0 if side is None else storage_of(example_of(side)) for side in pair.sides)
 
 
 def _views_in(pairs: Sequence[Pair], group: Sequence[int]) -> dict[int, View]:
@@ -65,12 +65,12 @@ def _views_in(pairs: Sequence[Pair], group: Sequence[int]) -> dict[int, View]:
     for at in group:
         if not any(_view(base, pairs[at], pairs[base]) for base in bases):
             bases = [base for base in bases if not _view(at, pairs[base], pairs[at])] + [at]
-    found = {
-        at: next((view for base in bases if (view := _view(base, pairs[at], pairs[base]))), None)
+    return {
+        at: view
         for at in group
-        if at not in bases
+        for base in reversed(bases)  # the view of the first one stays
+        if at not in bases and (view := _view(base, pairs[at], pairs[base]))
     }
-    return {at: view for at, view in found.items() if view is not None}
 
 
 def with_views(
@@ -85,12 +85,11 @@ def with_views(
 
 def _may_be_made(pair: Pair, *, by_cond: bool) -> bool:
     """Return whether a result is a tensor that is merged, or copied by ``torch.cond``."""
-    is_merged = pair.then_value is not None and pair.else_value is not None
-    return type(pair.present) is compat.TensorVariable and (is_merged or by_cond)
+    return type(pair.present) is compat.TensorVariable and (by_cond or len(pair.values) == 2)
 
 
 def _view(base: int, pair: Pair, other: Pair) -> View | None:
-    sides = [(pair.then_value, other.then_value), (pair.else_value, other.else_value)]
+    sides = zip(pair.sides, other.sides, strict=True)
     views = [
         _view_of(base, example_of(one), example_of(two)) for one, two in sides if one is not None
     ]
@@ -99,28 +98,18 @@ def _view(base: int, pair: Pair, other: Pair) -> View | None:
 
 def _view_of(base: int, one: torch.Tensor, other: torch.Tensor) -> View | None:
     """Return how a tensor lies in another one, which is dense; ``None`` if it does not."""
-    if one.layout is not torch.strided or other.layout is not torch.strided:
-        return None
     if one.dtype is not other.dtype or (one.is_conj(), one.is_neg()) != (False, False):
         return None
-    numbers = [
-        number
-        for each in (one, other)
-        for number in (each.storage_offset(), *each.size(), *each.stride())
-    ]
-    if not all(isinstance(number, int) for number in numbers):
+    places, others = memory_form.reach(one), memory_form.reach(other)
+    if not places or not others or places.start < others.start or places.stop > others.stop:
         return None
-    offset = int(one.storage_offset() - other.storage_offset())
-    steps = zip(one.size(), one.stride(), strict=True)
-    last = offset + sum((size - 1) * stride for size, stride in steps)
-    is_inside = offset >= 0 and one.numel() > 0 and last < other.numel()
-    if not (is_inside and compat.is_non_overlapping_and_dense_or_false(other)):
+    if not compat.is_non_overlapping_and_dense_or_false(other):
         return None
     if one.requires_grad and not _is_of_one_history(one, other):
         return None
     is_detached = other.requires_grad and not one.requires_grad
     forms = tuple(other.stride()), tuple(one.size()), tuple(one.stride())
-    return View(base, *forms, offset, is_detached)
+    return View(base, *forms, places.start - others.start, is_detached)
 
 
 def _is_of_one_history(one: torch.Tensor, other: torch.Tensor) -> bool:

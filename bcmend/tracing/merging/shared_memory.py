@@ -6,13 +6,14 @@ all of them. Only where no gradients are recorded: a view made anew would have a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Any
 
 import torch
 from torch.fx import Node, Proxy
 
 from bcmend.dynamo import compat
+from bcmend.tracing.effects import memory_form
 from bcmend.tracing.effects.operator_runs import storage_of
 from bcmend.tracing.sites.lifted_inputs import Entry
 from bcmend.tracing.speculation.arms import ArmTrace
@@ -25,13 +26,13 @@ def enter_as_views(
     # Returns, by the identity of its fake tensor, what each view has become a view of.
     arms, behind = list(arms), {}
     for storage in writes:
-        views = [outer for arm in arms for outer in _of_memory(arm, storage)]
+        views = [outer for arm in arms for outer in lifted_of(arm, {storage})]
         base = _covering(tx, views)
         entries = [arm.entries[outer] for arm in arms for outer in views if outer in arm.entries]
         if base is None or not all(map(_can_be_a_view, entries)):
             continue
         for arm in arms:
-            for outer in _of_memory(arm, storage):
+            for outer in lifted_of(arm, {storage}):
                 if example_behind(outer) is not example_behind(base):
                     behind[id(example_behind(outer))] = base
                     _enter_as_view(arm, outer, _entered(arm, base))
@@ -41,6 +42,11 @@ def enter_as_views(
 def example_behind(proxy: Proxy) -> Any:
     """Return the fake tensor behind a proxy, or the number."""
     return proxy.node.meta.get("example_value")
+
+
+def memory_of(outer: Proxy) -> int:
+    """Return the storage of a tensor of the main trace."""
+    return storage_of(example_behind(outer))
 
 
 def is_among(outer: Proxy, others: Iterable[Proxy]) -> bool:
@@ -53,19 +59,19 @@ def lifted_tensors(arm: ArmTrace) -> list[Proxy]:
     return [outer for outer in arm.lifted if isinstance(example_behind(outer), torch.Tensor)]
 
 
-def _of_memory(arm: ArmTrace, storage: int) -> list[Proxy]:
-    return [outer for outer in lifted_tensors(arm) if storage_of(example_behind(outer)) == storage]
+def lifted_of(arm: ArmTrace, storages: Container[int]) -> list[Proxy]:
+    """Return those of them that lie in one of ``storages``."""
+    return [outer for outer in lifted_tensors(arm) if memory_of(outer) in storages]
 
 
 def _can_be_a_view(entry: Entry) -> bool:
     example = entry.example
-    numbers = (*example.size(), *example.stride(), example.storage_offset())
     if entry.form_changed or entry.gained_gradients:
         return False
     is_recorded_view = torch.is_grad_enabled() and example._base is not None
     if is_recorded_view and compat._get_creation_meta(example) != compat.CreationMeta.DEFAULT:
         return False  # one of the views of which autograd lets none be changed
-    return all(isinstance(number, int) for number in numbers)
+    return memory_form.reach(example) is not None
 
 
 def _covering(tx: compat.Tracer, views: list[Proxy]) -> Proxy | None:

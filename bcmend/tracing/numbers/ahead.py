@@ -27,14 +27,14 @@ from bcmend.dynamo.models import containers, graph_inputs
 from bcmend.dynamo.values import TensorValue, Value, constant, example_of, items_in
 from bcmend.knowledge.static_lookup import captured
 from bcmend.names import NUMBERS
-from bcmend.tracing.effects.operator_runs import facts_of
+from bcmend.tracing.effects.operator_runs import facts_of_node
 from bcmend.tracing.effects.random_draws import may_draw
 from bcmend.tracing.numbers import size_questions
 from bcmend.tracing.numbers.constant_tensors import is_of_torch
-from bcmend.tracing.numbers.slices import Joined, Scope, Slice, behind, cut
-from bcmend.tracing.numbers.written_memory import is_written, parts_of, storages, written_by
+from bcmend.tracing.numbers.slices import Joined, ProgramSlice, Scope, behind, cut_out
+from bcmend.tracing.numbers.written_memory import is_written, memory_written_by, parts_of, storages
 from bcmend.tracing.sites import body_states, site_table
-from bcmend.tracing.sites.refusal import Refusal, attempt
+from bcmend.tracing.sites.refusal import NotThisWay, Refusal, attempt
 
 #: Operations behind a tensor, and elements of each tensor on the way. They are computed twice: in
 #: front of the graph, and in it.
@@ -85,7 +85,7 @@ def number_in(tx: compat.Tracer, variable: TensorValue) -> Value | None:
     if example.dtype is torch.bool:
         return None  # a condition, by which nothing has a size
     found = _found(tx, variable)
-    if isinstance(found, Slice):
+    if isinstance(found, ProgramSlice):
         if not example.is_floating_point():
             _note(tx, found)
         return None
@@ -97,7 +97,7 @@ def number_in(tx: compat.Tracer, variable: TensorValue) -> Value | None:
 def note_fraction(tx: compat.Tracer, variable: TensorValue, symbol: Any) -> None:
     """Note what is behind a number of a tensor that a trace has as a symbol."""
     found = _found(tx, variable)
-    if isinstance(found, Slice):
+    if isinstance(found, ProgramSlice):
         _note(tx, found, symbol)
 
 
@@ -106,7 +106,7 @@ def list_of(tx: compat.Tracer, variable: TensorValue) -> Value | None:
     if example_of(variable).is_floating_point():
         return None
     found = _found(tx, variable)
-    if isinstance(found, Slice):
+    if isinstance(found, ProgramSlice):
         _note(tx, found)
         return None
     return None if found is None else _as_lists(found)
@@ -118,7 +118,7 @@ def know_length(tx: compat.Tracer, variable: TensorValue) -> None:
     if not example.dim() or not shape_env.symbols_in(example.shape[0]):
         return
     found = _found(tx, variable, counts=True)
-    if isinstance(found, Slice):
+    if isinstance(found, ProgramSlice):
         _note(tx, found)
     elif found is not None:
         size_questions.take_for(tx, example.shape[0], found.as_python_constant())
@@ -134,7 +134,7 @@ def truth_of_size(tx: compat.Tracer, condition: compat.SymNodeVariable) -> bool 
     if isinstance(wanted, Refusal) or len(symbols) != 1:
         return None
     found = _computed(tx, wanted, is_known=True)
-    if isinstance(found, Slice):
+    if isinstance(found, ProgramSlice):
         _note(tx, found, *symbols)
         return None
     return None if found is None else bool(found.as_python_constant())
@@ -149,7 +149,7 @@ def _as_lists(value: Value) -> Value:
 
 def _found(
     tx: compat.Tracer, variable: TensorValue, *, counts: bool = False
-) -> Value | Slice | None:
+) -> Value | ProgramSlice | None:
     """Return the numbers in a tensor, what is behind it if they are not known, or ``None``.
 
     ``counts`` says whether the number of its items is asked for.
@@ -160,7 +160,9 @@ def _found(
     return _computed(tx, wanted.length() if counts else wanted, is_known=counts)
 
 
-def _computed(tx: compat.Tracer, wanted: Slice, *, is_known: bool) -> Value | Slice | None:
+def _computed(
+    tx: compat.Tracer, wanted: ProgramSlice, *, is_known: bool
+) -> Value | ProgramSlice | None:
     """Return what a slice gives; itself if it was not run, ``None`` if it gives nothing here.
 
     ``is_known`` says whether it is a constant for the trace, and another value another variant.
@@ -173,7 +175,7 @@ def _computed(tx: compat.Tracer, wanted: Slice, *, is_known: bool) -> Value | Sl
     place = next((at for at, each in known if each == wanted), None)
     if place is None:
         return wanted
-    site = site_table.being_traced(tx, frames.resumed(tx.f_code), "numbers", "number")
+    site = site_table.site_being_traced(tx, frames.resumed(tx.f_code), "numbers", "number")
     if site_table.is_left_alone(site, tx, policy):
         return None
     if place >= len(numbers) or not _is_short(numbers[place]):
@@ -192,7 +194,7 @@ def _given(tx: compat.Tracer, numbers: Any, place: int, *, is_known: bool) -> Va
     return result
 
 
-def _note(tx: compat.Tracer, wanted: Slice, symbol: Any = None) -> None:
+def _note(tx: compat.Tracer, wanted: ProgramSlice, symbol: Any = None) -> None:
     """Note what is computed in front of the graph if the trace fails."""
     state = body_states.state_of(tx.output.root_tx.f_code)
     is_noted = any(wanted == each for each, _ in state.noted)
@@ -216,14 +218,14 @@ def _count(numbers: Any) -> int:
     return sum(map(_count, numbers)) if isinstance(numbers, tuple) else 1
 
 
-def _slice_of(tx: compat.Tracer, variable: TensorValue) -> Slice:
+def _slice_of(tx: compat.Tracer, variable: TensorValue) -> ProgramSlice:
     """Return what is behind a tensor. Raises ``Refusal``."""
     if example_of(variable).is_complex() or type(variable) is not compat.TensorVariable:
-        raise Refusal("constant-value")
+        raise NotThisWay()
     return _slice_behind(tx, variable.as_proxy().node)
 
 
-def _slice_behind(tx: compat.Tracer, wanted: Node) -> Slice:
+def _slice_behind(tx: compat.Tracer, wanted: Node) -> ProgramSlice:
     """Return what is behind a node. Raises ``Refusal``."""
     nodes = behind(tx, wanted, _may_be_run, _OPERATIONS)
     written = _inputs_written(tx)
@@ -231,8 +233,8 @@ def _slice_behind(tx: compat.Tracer, wanted: Node) -> Slice:
     if writes:
         nodes = _with_writes(tx, nodes)
     if not storages(written).isdisjoint(storages(nodes)):
-        raise Refusal("constant-value")
-    return cut(tx, nodes, wanted, _scope(tx), writes=writes, written=written)
+        raise NotThisWay()
+    return cut_out(tx, nodes, wanted, _scope(tx), writes=writes, written=written)
 
 
 def _scope(tx: compat.Tracer) -> Scope:
@@ -251,9 +253,9 @@ def _inputs_written(tx: compat.Tracer) -> list[Node]:
     inputs = [each for each in graph.nodes if each.op == "placeholder" and storages([each])]
     memory, written = storages(inputs), set[int]()
     for each in graph.nodes:
-        if facts_of(each).sets_default:
-            raise Refusal("constant-value")
-        written |= written_by(tx, each, memory)
+        if facts_of_node(each).sets_default:
+            raise NotThisWay()
+        written |= memory_written_by(tx, each, memory)
     return [each for each in inputs if not written.isdisjoint(storages([each]))]
 
 
@@ -265,12 +267,12 @@ def _with_writes(tx: compat.Tracer, nodes: list[Node]) -> list[Node]:
     """
     graph, found = tx.output.root_tracer.graph, dict.fromkeys(nodes)
     if any(each.graph is not graph for each in nodes):
-        raise Refusal("constant-value")
+        raise NotThisWay()
     is_complete = False
     while not is_complete:
         is_complete, memory = True, storages(found)
         for each in graph.nodes:
-            if each not in found and written_by(tx, each, memory):
+            if each not in found and memory_written_by(tx, each, memory):
                 found |= dict.fromkeys(behind(tx, each, _may_be_run, _OPERATIONS))
                 is_complete = False
     return [each for each in graph.nodes if each in found]

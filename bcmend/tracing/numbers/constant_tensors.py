@@ -15,12 +15,12 @@ from torch.fx.node import map_aggregate
 
 from bcmend.dynamo import compat
 from bcmend.dynamo.values import TensorValue
-from bcmend.tracing.effects.operator_runs import CALLERS, is_in_place, run
+from bcmend.tracing.effects.operator_runs import CALLERS, call_target, is_in_place
 from bcmend.tracing.effects.random_draws import may_draw
 from bcmend.tracing.numbers import constant_buffers, slices, written_memory
 from bcmend.tracing.numbers.written_memory import is_written, parts_of, storages
 from bcmend.tracing.search import strict
-from bcmend.tracing.sites.refusal import Refusal, attempt
+from bcmend.tracing.sites.refusal import NotThisWay, Refusal, attempt
 
 #: More elements are not worth it: what is asked for are sizes. An operation on
 #: 4,096 integers takes 2 to 3 times as long as on one (5 us), a sort 10 times (45 us), which is
@@ -89,12 +89,12 @@ def _computed(tx: compat.Tracer, node: Node, known: dict[Node, Any]) -> Any:
 
     arguments, keywords = map_aggregate(node.args, replaced), map_aggregate(node.kwargs, replaced)
     try:
-        return run(node.target, arguments, keywords)
+        return call_target(node.target, arguments, keywords)
     except Exception as error:
         # The operation fails on these values, as it will in eager, or has no kernel for the CPU.
         # The number is data-dependent then.
         strict.require_foreign(error, *CALLERS)
-        raise Refusal("constant-value") from error
+        raise NotThisWay() from error
 
 
 def _is_plain(node: Node) -> bool:

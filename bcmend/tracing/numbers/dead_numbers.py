@@ -12,11 +12,10 @@ from typing import Any, Final
 import torch
 from torch.fx import Graph, Node
 
+from bcmend import meta_keys
 from bcmend.dynamo import compat
 from bcmend.dynamo.shape_env import symbols_in
 
-#: In the meta of the nodes of a tensor that is held beside a number.
-BESIDE_NUMBER: Final = "bcmend_beside_number"
 ORDERS: Final = frozenset([operator.gt, operator.ge, operator.lt, operator.le])
 COMPARISONS: Final = ORDERS | {operator.eq, operator.ne}
 STEPS: Final[dict[Any, Any]] = {
@@ -66,7 +65,7 @@ def _droppable(graph: Graph) -> dict[Node, None]:
     """Return the nodes, in order, that do nothing but compute a value about numbers."""
     found: dict[Node, None] = {}
     for node in graph.nodes:
-        if BESIDE_NUMBER in node.meta or is_item(node) or _is_about_numbers(node, found):
+        if meta_keys.BESIDE_NUMBER in node.meta or is_item(node) or _is_about_numbers(node, found):
             found[node] = None
     return found
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 import torch
 from torch.fx import Node, Proxy
 
+from bcmend import meta_keys
 from bcmend.dynamo import compat, fx_graph, hooks
 from bcmend.dynamo.models import methods, objects
 from bcmend.dynamo.values import TensorValue, example_of
@@ -99,7 +100,7 @@ def _as_it_is(tx: compat.Tracer, number: Proxy) -> TensorValue:
 def _call(tx: compat.Tracer, function: Any, *arguments: Any, **named: Any) -> TensorValue:
     result = fx_graph.function(tx, function, *arguments, **named)
     # Taken out again where nobody reads it.
-    result.as_proxy().node.meta[dead_numbers.BESIDE_NUMBER] = True
+    result.as_proxy().node.meta[meta_keys.BESIDE_NUMBER] = True
     return result
 
 

@@ -57,7 +57,7 @@ def either(tx: compat.Tracer, one: TensorValue, other: TensorValue) -> TensorVal
 def chosen(tx: compat.Tracer, predicate: TensorValue, one: Proxy, other: Proxy) -> TensorValue:
     """Return ``one`` where the predicate holds and ``other`` where not, as one side of a branch."""
     result = fx_graph.function(tx, torch.where, predicate, one, other)
-    untaken_gradients.mark(tx, result.as_proxy().node)
+    untaken_gradients.mark_and_examine(tx, result.as_proxy().node)
     return result
 
 

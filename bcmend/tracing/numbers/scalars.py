@@ -20,6 +20,7 @@ from typing import Any, Final, NoReturn
 import torch
 from torch.fx import GraphModule, Node, Proxy
 
+from bcmend import meta_keys
 from bcmend.dynamo import compat, fx_graph, hooks, shape_env
 from bcmend.dynamo.models import methods
 from bcmend.dynamo.slots import Slot
@@ -29,7 +30,6 @@ from bcmend.tracing.backends import early_backward
 from bcmend.tracing.deopt import graph_failure, rerun_policy
 from bcmend.tracing.numbers import ahead, constant_tensors, size_questions
 from bcmend.tracing.numbers.dead_numbers import (
-    BESIDE_NUMBER,
     COMPARISONS,
     NEGATIONS,
     ORDERS,
@@ -66,7 +66,7 @@ def _begin(tx: compat.Tracer) -> None:
     _TAKES.put(output, True)
     rerun_policy.note(tx)  # torch asserts in the graph, in its own words, what it is told of one
     environment, code = output.shape_env, output.root_tx.f_code
-    size_questions.begin(environment)
+    size_questions.begin_answering(environment)
     asked_for = bool(tx.one_graph)
     if not asked_for:
         environment.settings = dataclasses.replace(
@@ -97,7 +97,7 @@ def _begin(tx: compat.Tracer) -> None:
 )
 def _allows_shapes(inner: Any, environment: Any) -> bool:
     """Return whether an operation may give a tensor of unbacked sizes."""
-    tx = size_questions.being_traced()
+    tx = size_questions.translator_of_this_thread()
     if tx is not None and tx.output.shape_env is environment and capture_mode.in_mended_code(tx):
         _begin(tx)
     return bool(inner(environment))
@@ -224,7 +224,7 @@ def _method(
     tx: compat.Tracer, variable: TensorValue, name: str, *rest: Any, **named: Any
 ) -> TensorValue:
     result = fx_graph.method(tx, name, variable, *rest, **named)
-    result.as_proxy().node.meta[BESIDE_NUMBER] = True
+    result.as_proxy().node.meta[meta_keys.BESIDE_NUMBER] = True
     return result
 
 
@@ -246,7 +246,7 @@ def carry_out(
         else:
             dtype = torch.bool if isinstance(example, torch.SymBool) else torch.int64
             tensor = fx_graph.function(tx, torch.scalar_tensor, number.as_proxy(), dtype=dtype)
-        tensor.as_proxy().node.meta.pop(BESIDE_NUMBER, None)
+        tensor.as_proxy().node.meta.pop(meta_keys.BESIDE_NUMBER, None)
         known[node] = tensor
 
 
@@ -267,7 +267,7 @@ def is_taken(tx: compat.Tracer, number: compat.SymNodeVariable) -> bool:
     return not nodes.isdisjoint(_tensors(tx))
 
 
-def counted(tx: compat.Tracer, number: compat.SymNodeVariable) -> TensorValue | None:
+def tensor_of_count(tx: compat.Tracer, number: compat.SymNodeVariable) -> TensorValue | None:
     """Return the int64 tensor of a number that is another one plus constants; else ``None``."""
     return _counted(tx, number.as_proxy().node, _tensors(tx))
 
@@ -276,7 +276,7 @@ def integer_tensor(tx: compat.Tracer, number: Value) -> TensorValue:
     """Return a 0-d tensor with the value of an integer."""
     if not isinstance(number, compat.SymNodeVariable):
         return fx_graph.function(tx, torch.full, (), number.as_python_constant(), dtype=torch.int64)
-    known = counted(tx, number)
+    known = tensor_of_count(tx, number)
     return known or fx_graph.function(tx, torch.scalar_tensor, number.as_proxy(), dtype=torch.int64)
 
 
@@ -319,7 +319,7 @@ def _hold_counts(tx: compat.Tracer, node: Node) -> None:
 def _counted(tx: compat.Tracer, node: Any, known: Mapping[Node, TensorValue]) -> TensorValue | None:
     if node in known:
         found = known[node]
-        found.as_proxy().node.meta.pop(BESIDE_NUMBER, None)
+        found.as_proxy().node.meta.pop(meta_keys.BESIDE_NUMBER, None)
         return found if example_of(found).dtype is torch.int64 else None
     step = _step_to(node)
     count = None if step is None else _counted(tx, step[0], known)
@@ -346,7 +346,7 @@ def tensor_of(tx: compat.Tracer, condition: compat.SymNodeVariable) -> TensorVal
     found = _tensor_of(tx, node, known)
     if kind is not torch.bool:
         found = fx_graph.function(tx, torch.ne, found, 0)  # NaN is true, as in Python
-    found.as_proxy().node.meta.pop(BESIDE_NUMBER, None)  # from now on somebody has it
+    found.as_proxy().node.meta.pop(meta_keys.BESIDE_NUMBER, None)  # from now on somebody has it
     return found
 
 

@@ -51,7 +51,7 @@ class _Knowledge:
 _KNOWLEDGE: Final = Slot(_Knowledge, rolls_back=False)
 
 
-def begin(environment: Any) -> None:
+def begin_answering(environment: Any) -> None:
     """Answer questions from here on."""
     _KNOWLEDGE.of(environment)
 
@@ -181,7 +181,7 @@ def follows(environment: Any, question: Any) -> Any:
     if known is None:
         return None
     question = environment.simplify(question)
-    if being_traced() is None or known.is_complete:
+    if translator_of_this_thread() is None or known.is_complete:
         # What an arm says of its own numbers holds wherever they are.
         symbols = compat.free_unbacked_symbols(question)
         is_own = all(is_of_arm(environment, each) for each in symbols)
@@ -192,7 +192,7 @@ def follows(environment: Any, question: Any) -> Any:
     return found
 
 
-def being_traced() -> Any:
+def translator_of_this_thread() -> Any:
     """Return the translator of the frame that this thread is tracing; ``None`` if there is none."""
     return getattr(compat.translator_tls, "current_tx", None)
 
@@ -260,7 +260,7 @@ def _answer(environment: Any, known: _Knowledge, question: Any) -> Any:
     question = environment.simplify(question)
     if (decided := _of_extremes(environment, question)) is not None:
         return decided
-    tx = being_traced()
+    tx = translator_of_this_thread()
     if tx is None or known.is_complete:
         return known.answers.get(_form(question))
     found = _implied(environment, question)

@@ -1,8 +1,9 @@
 """The operations behind a tensor, as a program of its own.
 
 While a frame is traced the graph holds how each tensor is computed. What is behind one of them is
-cut out as a ``Slice``: it can be run on its own, in another call too, where its inputs are found
-by what Dynamo calls them. Two slices are equal if they make the same calls of the same inputs.
+cut out as a ``ProgramSlice``: it can be run on its own, in another call too, where its inputs are
+found by what Dynamo calls them. Two slices are equal if they make the same calls of the same
+inputs.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from torch.fx.node import map_aggregate
 from bcmend.dynamo import compat
 from bcmend.dynamo.models import graph_inputs
 from bcmend.names import NUMBERS
-from bcmend.tracing.effects.operator_runs import run
+from bcmend.tracing.effects.operator_runs import call_target
 from bcmend.tracing.numbers.written_memory import storages
 from bcmend.tracing.sites.lifted_inputs import before_arms
-from bcmend.tracing.sites.refusal import Refusal
+from bcmend.tracing.sites.refusal import NotThisWay
 
 _PLAIN: Final = (torch.Tensor, torch.nn.Parameter, int)
 _SYMBOLIC: Final = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -54,7 +55,7 @@ def behind(
             begun.add(each)
             outer = outside(tx, each)
             if len(begun) > most or not (outer is not each or may_be_run(each)):
-                raise Refusal("constant-value")
+                raise NotThisWay()
             waiting.append((each, True))
             inputs = each.all_input_nodes if outer is each else [outer]
             waiting.extend((before, False) for before in inputs)
@@ -117,7 +118,7 @@ class _Operation:
         arguments = map_aggregate(self.arguments, value)
         keywords = map_aggregate(self.keywords, value) if self.keywords else {}
         _require_small([each for each in arguments if isinstance(each, torch.Tensor)])
-        return run(self.target, arguments, keywords)
+        return call_target(self.target, arguments, keywords)
 
     def moved(self, places: Sequence[int]) -> _Operation:
         """Return the same call, of results that are at other places."""
@@ -131,7 +132,7 @@ class _Operation:
 
 
 @dataclass(frozen=True, slots=True)
-class Slice:
+class ProgramSlice:
     """The calls behind a tensor; each has a place among their results, as the tensor has.
 
     ``writes`` says whether some change the result of another. ``apart`` has the places of the
@@ -143,15 +144,15 @@ class Slice:
     writes: bool
     apart: tuple[tuple[int, ...], tuple[int, ...]]
 
-    def length(self) -> Slice:
+    def length(self) -> ProgramSlice:
         """Return the slice that gives the number of items of the tensor."""
         return self._followed_by(len)
 
-    def truth(self) -> Slice:
+    def truth(self) -> ProgramSlice:
         """Return the slice that gives the truth of the number."""
         return self._followed_by(bool)
 
-    def _followed_by(self, function: Callable[[Any], Any]) -> Slice:
+    def _followed_by(self, function: Callable[[Any], Any]) -> ProgramSlice:
         step = _Operation(function, (_Result(self.place),), {})
         return replace(self, steps=(*self.steps, step), place=len(self.steps))
 
@@ -159,7 +160,7 @@ class Slice:
 class Joined:
     """Slices that are run one after the other; what is in several is computed once."""
 
-    def __init__(self, slices: Sequence[Slice]) -> None:
+    def __init__(self, slices: Sequence[ProgramSlice]) -> None:
         self._steps: list[_Input | _Operation] = []
         #: For each slice: how many steps are behind it, the place of its tensor, and the places
         #: of inputs that must not share memory with those of the second list.
@@ -266,7 +267,7 @@ def _compiled(expression: str) -> CodeType:
     return compile(expression, "<input>", "eval")
 
 
-def cut(
+def cut_out(
     tx: compat.Tracer,
     nodes: list[Node],
     wanted: Node,
@@ -274,7 +275,7 @@ def cut(
     *,
     writes: bool,
     written: Sequence[Node],
-) -> Slice:
+) -> ProgramSlice:
     """Return the calls of nodes, inputs first, one of which is what is wanted.
 
     ``scope`` is that of the call being traced. ``writes`` says whether some change the result of
@@ -296,14 +297,14 @@ def cut(
             steps.append(_operation(node, places))
         places[node] = len(steps) - 1
     if not written:
-        return Slice(tuple(steps), places[wanted], writes, ((), ()))
+        return ProgramSlice(tuple(steps), places[wanted], writes, ((), ()))
     given = [each for each in nodes if each.op == "placeholder" and outside(tx, each) is each]
     read = tuple(places[each] for each in given if storages([each]))
     changed: list[int] = []
     for each in written:
         steps.extend(_chain(each, scope, len(steps)))
         changed.append(len(steps) - 1)
-    return Slice(tuple(steps), places[wanted], writes, (read, tuple(changed)))
+    return ProgramSlice(tuple(steps), places[wanted], writes, (read, tuple(changed)))
 
 
 def _chain(node: Node, scope: Scope, place: int) -> list[_Input]:
@@ -315,7 +316,7 @@ def _chain(node: Node, scope: Scope, place: int) -> list[_Input]:
     given = graph_inputs.source_of(node)
     kind = None if given is None else type(given[1])
     if given is None or not (kind in _PLAIN or kind in _SYMBOLIC):
-        raise Refusal("constant-value")
+        raise NotThisWay()
     *holders, last = graph_inputs.expressions_of(given[0])
     if last.startswith(f"L[{NUMBERS!r}]"):  # of an earlier slice
         holders = []
@@ -325,9 +326,9 @@ def _chain(node: Node, scope: Scope, place: int) -> list[_Input]:
         try:
             value = scope.value(each)
         except Exception as error:
-            raise Refusal("constant-value") from error
+            raise NotThisWay() from error
         if not _is_plain_holder(type(value)):
-            raise Refusal("constant-value")
+            raise NotThisWay()
         found.append(_Input(each, type(value), holder))
         holder = place + len(found) - 1
     return [*found, _Input(last, kind if kind in _PLAIN else int, holder)]
@@ -355,7 +356,7 @@ def _operation(node: Node, places: Mapping[Node, int]) -> _Operation:
         if isinstance(given, Node):
             return _Result(places[given])
         if isinstance(given, (torch.Tensor, *_SYMBOLIC)):
-            raise Refusal("constant-value")
+            raise NotThisWay()
         return _Constant(type(given), repr(given), given)
 
     return _Operation(

@@ -31,10 +31,10 @@ def is_written(tx: compat.Tracer, known: Iterable[Node]) -> bool:
 
 def is_written_in(tx: compat.Tracer, graph: Graph, memory: set[int]) -> bool:
     """Return whether some operation of a graph may change memory."""
-    return any(written_by(tx, node, memory) for node in graph.nodes)
+    return any(memory_written_by(tx, node, memory) for node in graph.nodes)
 
 
-def written_by(tx: compat.Tracer, node: Node, memory: set[int]) -> set[int]:
+def memory_written_by(tx: compat.Tracer, node: Node, memory: set[int]) -> set[int]:
     """Return the memory that a node may change: what it is given is all that it can change."""
     return _written_by(node, fake_mode_of(tx), memory, tx.output.nn_modules)
 

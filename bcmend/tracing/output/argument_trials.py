@@ -27,7 +27,9 @@ _SEQUENCES: Final = (
 )
 
 
-def add(tx: compat.Tracer, site: LiveSite, trial: Value, facts: Value, inputs: Value) -> None:
+def try_arguments(
+    tx: compat.Tracer, site: LiveSite, trial: Value, facts: Value, inputs: Value
+) -> None:
     """Have the arguments of a statement tried, if they may fail.
 
     ``trial`` is a function of ``inputs`` that makes them; ``facts`` are the positions of the inputs

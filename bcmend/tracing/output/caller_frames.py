@@ -12,7 +12,14 @@ from itertools import pairwise
 from types import CodeType
 from typing import Any, Final
 
-from bcmend.delivery.callers import CHAINS, Caller, Chain, call_inside, call_of_a_module, calls_in
+from bcmend.delivery.callers import (
+    CHAINS,
+    CallerFrame,
+    Chain,
+    call_inside,
+    call_of_a_module,
+    calls_in,
+)
 from bcmend.dynamo import compat, frames
 from bcmend.dynamo.values import Value, constant, function_of
 from bcmend.names import BUFFER, FUNCTION
@@ -21,7 +28,9 @@ from bcmend.names import BUFFER, FUNCTION
 CALLING_A_MODULE: Final = (compat.MODULE_WRAPPED_CALL.__code__, compat.MODULE_CALL_IMPL.__code__)
 
 
-def inside(tx: compat.Tracer, level: int, action: Value, inputs: Value) -> tuple[Value, Value]:
+def inside_stand_ins(
+    tx: compat.Tracer, level: int, action: Value, inputs: Value
+) -> tuple[Value, Value]:
     """Return action and inputs of a record that makes its call inside stand-ins of its callers."""
     chain = Chain(_inlined(tx))
     frames.keep_with(tx, chain)
@@ -29,15 +38,15 @@ def inside(tx: compat.Tracer, level: int, action: Value, inputs: Value) -> tuple
     return function_of(tx, call_inside), compat.TupleVariable([*facts, action, inputs])
 
 
-def _inlined(tx: compat.Tracer) -> Iterator[Caller]:
+def _inlined(tx: compat.Tracer) -> Iterator[CallerFrame]:
     """Yield the callers of the frame ``tx`` up to the one that Dynamo entered, innermost first."""
     for inner, frame in pairwise(frames.outwards(tx)):
         if calls_a_module(frame) and inner.f_code not in CALLING_A_MODULE:
             names = compat.MODULE_CALL_IMPL.__globals__
             for code, at in reversed(calls_of_a_module()):
-                yield Caller(code, names, at.lineno or 0)
+                yield CallerFrame(code, names, at.lineno or 0)
         if not is_a_part(inner.f_code):
-            yield Caller(frame.f_code, frame.f_globals, _line_of(frame))
+            yield CallerFrame(frame.f_code, frame.f_globals, _line_of(frame))
 
 
 def is_a_part(code: CodeType) -> bool:

@@ -13,6 +13,19 @@ import os
 from collections.abc import Sequence
 from typing import Any, Final
 
+from bcmend.bytecode.opcodes import (
+    COPIES,
+    DISCARDS,
+    EXITS,
+    FILLERS,
+    HANDLER_ENDS,
+    HANDLERS,
+    INTRINSICS,
+    LOCAL_STORES,
+    RAISES_AGAIN,
+    SWAPS,
+    begin_with,
+)
 from bcmend.delivery import records
 from bcmend.dynamo import compat, frames, values
 from bcmend.dynamo.models import exceptions, translators
@@ -221,10 +234,10 @@ def handled_by_a_caller(tx: compat.Tracer) -> bool:
 #: How handlers begin that raise again what comes to them: of a ``with``, around a handler, of an
 #: inlined comprehension, and around all of a generator; the last two are CPython's since 3.12.
 _RAISE_AGAIN: Final = (
-    ["PUSH_EXC_INFO", "WITH_EXCEPT_START"],
-    ["COPY", "POP_EXCEPT", "RERAISE"],
-    ["SWAP", "POP_TOP", "SWAP", "STORE_FAST"],
-    ["CALL_INTRINSIC_1", "RERAISE"],
+    (HANDLERS, EXITS),
+    (COPIES, HANDLER_ENDS, RAISES_AGAIN),
+    (SWAPS, DISCARDS, SWAPS, LOCAL_STORES),
+    (INTRINSICS, RAISES_AGAIN),
 )
 
 
@@ -233,10 +246,10 @@ def _caught_in(frame: Any, entry: Any) -> bool:
     while entry is not None:
         start = frame.indexof[entry.target]
         window = frame.instructions[start : start + 12]
-        handler = [one for one in window if one.opname != "NOP"]  # ranges may begin with one
+        handler = [one for one in window if one.opname not in FILLERS]  # ranges may begin with one
         names = [one.opname for one in handler]
-        raises_again = any(names[: len(each)] == each for each in _RAISE_AGAIN)
-        if not raises_again or "RERAISE" not in names:
+        raises = [one for one in handler if one.opname in RAISES_AGAIN]
+        if not raises or not any(begin_with(names, each) for each in _RAISE_AGAIN):
             return True
-        entry = exceptions.handler_of(handler[names.index("RERAISE")])
+        entry = exceptions.handler_of(raises[0])
     return False

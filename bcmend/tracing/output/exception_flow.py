@@ -20,7 +20,8 @@ from typing import Any, Final
 
 import torch
 
-from bcmend.delivery.tracebacks import Entry, place_of
+from bcmend.bytecode.opcodes import ITEM_DELETES, ITEM_READS, RAISES, RAISES_AGAIN
+from bcmend.delivery.tracebacks import TracebackEntry, place_of
 from bcmend.dynamo import compat, frames, hooks
 from bcmend.dynamo.models import exceptions, methods, objects
 from bcmend.dynamo.slots import Slot
@@ -30,14 +31,14 @@ from bcmend.knowledge.static_lookup import ancestors, namespace
 from bcmend.tracing.output import caller_frames
 
 _DYNAMO: Final = os.path.join(os.path.dirname(compat.DYNAMO_FILE), "")
-_SUBSCRIPTS: Final = ("BINARY_SUBSCR", "DELETE_SUBSCR")
+_SUBSCRIPTS: Final = ITEM_READS | ITEM_DELETES
 _ASKS_FOR_TRACING: Final = frozenset(
     ["is_compiling", "is_dynamo_compiling", "is_torchdynamo_compiling", "is_exporting"]
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Raised:
+class ExceptionFacts:
     """What is known of an exception.
 
     Attributes:
@@ -48,19 +49,19 @@ class Raised:
         between: entries of functions between that frame and its caller that Dynamo skips.
     """
 
-    entries: tuple[Entry, ...]
+    entries: tuple[TracebackEntry, ...]
     is_exact: bool
     has_known_text: bool
     left: Any = None
-    between: tuple[Entry, ...] = ()
+    between: tuple[TracebackEntry, ...] = ()
 
 
-_RAISED: Final[Slot[dict[Value, Raised]]] = Slot(dict, rolls_back=True)
+_RAISED: Final[Slot[dict[Value, ExceptionFacts]]] = Slot(dict, rolls_back=True)
 #: Exceptions whose text was read, and may be another in eager execution.
 _DOUBTFUL: Final[Slot[list[Any]]] = Slot(list, rolls_back=True)
 
 
-def known_of(tx: compat.Tracer, error: Value) -> Raised | None:
+def known_of(tx: compat.Tracer, error: Value) -> ExceptionFacts | None:
     """Return what is known of an exception; ``None`` if the trace has not raised it."""
     return _table(tx).get(error)
 
@@ -79,30 +80,30 @@ def _note_earlier(tx: compat.Tracer) -> None:
 
     def note(value: Value) -> None:
         if isinstance(value, compat.ExceptionVals):
-            _table(tx)[value] = Raised((), is_exact=False, has_known_text=False)
+            _table(tx)[value] = ExceptionFacts((), is_exact=False, has_known_text=False)
 
     Value.visit(note, held)
 
 
-def _table(tx: compat.Tracer) -> dict[Value, Raised]:
+def _table(tx: compat.Tracer) -> dict[Value, ExceptionFacts]:
     return _RAISED.of(tx.output)
 
 
 def _with_frame(
-    tx: compat.Tracer, error: Value, signal: compat.ObservedException, known: Raised | None
-) -> Raised:
+    tx: compat.Tracer, error: Value, signal: compat.ObservedException, known: ExceptionFacts | None
+) -> ExceptionFacts:
     """Return what is known of an exception that ``tx`` has just raised or let through."""
     instruction = tx.current_instruction
-    is_raise = instruction.opname == "RAISE_VARARGS"
-    if instruction.opname == "RERAISE" or (is_raise and not instruction.arg):
-        return replace(known, left=None) if known else Raised((), False, False)
+    is_raise = instruction.opname in RAISES
+    if instruction.opname in RAISES_AGAIN or (is_raise and not instruction.arg):
+        return replace(known, left=None) if known else ExceptionFacts((), False, False)
     place = place_of(instruction.positions)
     is_placed = place is not None and _is_as_in_eager_execution(tx.f_code)
-    entry = Entry(tx.f_code, tx.f_globals, place or (0, 0, -1, -1))
+    entry = TracebackEntry(tx.f_code, tx.f_globals, place or (0, 0, -1, -1))
     if known is None:
         of_program = is_raise and is_placed and not _is_of_model(error, signal)
         has_known_text = of_program or _is_of_python(tx, error, signal)
-        return Raised((entry,), is_placed and error.source is None, has_known_text)
+        return ExceptionFacts((entry,), is_placed and error.source is None, has_known_text)
     if known.left is not None and caller_frames.is_a_part(known.left.f_code):
         return replace(known, left=None)
     if is_raise:
@@ -112,10 +113,10 @@ def _with_frame(
         is_expected = known.left is not None and known.left.parent is tx
         entries = (entry, *known.between, *known.entries)
     is_exact = known.is_exact and is_placed and is_expected
-    return Raised(entries, is_exact, known.has_known_text)
+    return ExceptionFacts(entries, is_exact, known.has_known_text)
 
 
-def _leaving(tx: compat.Tracer, known: Raised) -> Raised:
+def _leaving(tx: compat.Tracer, known: ExceptionFacts) -> ExceptionFacts:
     """Note that an exception leaves a frame, whose caller is still making the call."""
     if tx.parent is None or caller_frames.is_a_part(tx.f_code):
         return replace(known, left=tx, between=())
@@ -124,7 +125,7 @@ def _leaving(tx: compat.Tracer, known: Raised) -> Raised:
     return replace(known, left=tx, between=between or (), is_exact=is_exact)
 
 
-def _between(caller: Any, tx: compat.Tracer) -> tuple[Entry, ...] | None:
+def _between(caller: Any, tx: compat.Tracer) -> tuple[TracebackEntry, ...] | None:
     """Return the entries between a function and its caller; ``None`` if they are not known."""
     fn, at = _CALLED.of(caller)
     if at != caller.instruction_pointer or tx.f_code.co_flags & CO_GENERATOR:
@@ -137,7 +138,7 @@ def _between(caller: Any, tx: compat.Tracer) -> tuple[Entry, ...] | None:
         return None
     places = [(code, place_of(at)) for code, at in caller_frames.calls_of_a_module()]
     names = compat.MODULE_CALL_IMPL.__globals__
-    return tuple(Entry(code, names, place) for code, place in places if place is not None)
+    return tuple(TracebackEntry(code, names, place) for code, place in places if place is not None)
 
 
 def _code_of(fn: Any) -> CodeType | None:

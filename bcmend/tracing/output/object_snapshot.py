@@ -63,7 +63,7 @@ class Moment:
     #: of the arguments can depend on.
     written: frozenset[int] = frozenset()
     behind_written: Reach = field(default_factory=Reach)
-    text: Text = field(default_factory=lambda: Text((), ()))
+    text: TextOfArguments = field(default_factory=lambda: TextOfArguments((), ()))
     #: Whether Dynamo makes a text of it before it replays what was stored.
     is_text: bool = False
 
@@ -76,7 +76,7 @@ class Moment:
         return self.site.unmendable("cannot-snapshot", detail)
 
 
-class Text:
+class TextOfArguments:
     """What the text of arguments can depend on; looked through when it is asked for first."""
 
     def __init__(self, roots: Iterable[object], kinds: Iterable[type]) -> None:
@@ -91,7 +91,7 @@ class Text:
 _MOMENTS: Final[Slot[list[Moment]]] = Slot(list, rolls_back=True)
 #: What has been looked through for a trace, by the identities of the roots.
 _REACHES: Final[Slot[dict[tuple[int, ...], Reach]]] = Slot(dict, rolls_back=False)
-_TEXTS: Final[Slot[dict[tuple[int, ...], Text]]] = Slot(dict, rolls_back=False)
+_TEXTS: Final[Slot[dict[tuple[int, ...], TextOfArguments]]] = Slot(dict, rolls_back=False)
 
 
 def of_objects(
@@ -252,7 +252,7 @@ def _read_attribute(inner: Any, self: Any, tx: compat.Tracer, name: str) -> Valu
     return found
 
 
-def _text(tx: compat.Tracer, inside: Iterable[Value]) -> Text:
+def _text(tx: compat.Tracer, inside: Iterable[Value]) -> TextOfArguments:
     identity = {known: key for key, known in tx.output.side_effects.id_to_variable.items()}
     behind = {id(each): each for each in tx.output.side_effects.keepalive}
     roots, kinds = [], []
@@ -267,7 +267,7 @@ def _text(tx: compat.Tracer, inside: Iterable[Value]) -> Text:
         elif each.source is not None:
             roots.append(behind.get(identity.get(each, 0), value))
     key = tuple(map(id, (*roots, *kinds)))
-    return _TEXTS.of(tx.output).setdefault(key, Text(roots, kinds))
+    return _TEXTS.of(tx.output).setdefault(key, TextOfArguments(roots, kinds))
 
 
 def _version(tensor: compat.TensorVariable) -> int:

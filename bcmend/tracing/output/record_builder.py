@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -66,6 +66,14 @@ class Draft:
     predicate: Value | None
     inputs: Value
     kind: Kind
+
+
+def store_by(
+    tx: compat.Tracer, site: LiveSite, action: Callable[..., None], inputs: Iterable[Value]
+) -> Draft:
+    """Return the record of a store that ``action``, of ``delivery.records``, makes."""
+    held = compat.TupleVariable([*inputs])
+    return Draft(site, values.function_of(tx, action), None, held, Kind.STORE)
 
 
 _OPEN_ARMS: Final[Slot[list[list[Draft]]]] = Slot(list, rolls_back=False)
@@ -144,7 +152,9 @@ def append(tx: compat.Tracer, draft: Draft) -> None:
     at_boundary = frames.ends_at_a_boundary(tx)
     if draft.kind.is_exit:
         trial = (draft.action, draft.inputs) if draft.kind is Kind.TRIAL else None
-        side_exits.add(tx, draft.site, draft.predicate, at_boundary=at_boundary, trial=trial)
+        side_exits.add_side_exit(
+            tx, draft.site, draft.predicate, at_boundary=at_boundary, trial=trial
+        )
         return
     if draft.kind is not Kind.STORE and not at_boundary:
         side_exits.write_output_if_graph_fails(tx)

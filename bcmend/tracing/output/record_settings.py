@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from bcmend.delivery.settings import Settings, under
+from bcmend.delivery.settings import Settings, call_under
 from bcmend.dynamo import compat, values
 from bcmend.dynamo.values import Value, constant
 
@@ -25,7 +25,7 @@ def as_of_now(tx: compat.Tracer, action: Value, inputs: Value) -> tuple[Value, V
     if not changed:
         return action, inputs
     rows = compat.TupleVariable([compat.TupleVariable(list(map(constant, row))) for row in changed])
-    return values.function_of(tx, under), compat.TupleVariable([rows, action, inputs])
+    return values.function_of(tx, call_under), compat.TupleVariable([rows, action, inputs])
 
 
 def autocast_is_as_entered(output: compat.OutputGraph) -> bool:

@@ -23,7 +23,7 @@ class Lifetime(Enum):
     PATCHED = ""  # until the object is unpatched
 
 
-class Row(NamedTuple):
+class ClaimRow(NamedTuple):
     """What a claim says, and what is done once it is falsified.
 
     Attributes:
@@ -45,51 +45,58 @@ _CALL, _CAPTURE = Lifetime.CALL, Lifetime.CAPTURE
 class Claim(Enum):
     """What may be assumed, of a site first, then of a body, then of a place in code."""
 
-    MENDED = Row("the site can be mended", "the site stays as it is")
-    MENDED_NOW = Row("the site can be mended in this call", "it stays as it is", _CALL)
-    READ_APART = Row(
+    MENDED = ClaimRow("the site can be mended", "the site stays as it is")
+    MENDED_NOW = ClaimRow("the site can be mended in this call", "it stays as it is", _CALL)
+    READ_APART = ClaimRow(
         "nothing reads what the arms leave in two forms", "all that the arms leave is merged", _CALL
     )
-    DROPPED = Row(
+    DROPPED = ClaimRow(
         "what the arms leave in two forms is not returned",
         "both sides are stored, and the choice is made after the graph",
     )
-    LOCAL = Row(
+    LOCAL = ClaimRow(
         "a variable that the arms set dies with its frame", "a record stores the side taken"
     )
-    SHARED = Row(
+    SHARED = ClaimRow(
         "a tensor that both names have on one side alone may be merged", "it is kept apart"
     )
-    NEW = Row("a merged tensor need not be an older one", "this form of the branch is refused")
-    UNCHANGED = Row("a tensor of a record is not changed later", "the record copies it")
-    COMPUTED_LATE = Row(
+    NEW = ClaimRow("a merged tensor need not be an older one", "this form of the branch is refused")
+    UNCHANGED = ClaimRow("a tensor of a record is not changed later", "the record copies it")
+    COMPUTED_LATE = ClaimRow(
         "what only output reads can be computed when it is written", "the graph computes it"
     )
-    NOT_STORED = Row("an attribute that output shows is not stored later", "the record keeps it")
-    THROWN_AWAY = Row("the graph can be thrown away for a side exit", "no side exit", _CALL)
-    FAILS = Row("the call behind a side exit fails", "the arm is compiled")
-    JOINED = Row(
+    NOT_STORED = ClaimRow(
+        "an attribute that output shows is not stored later", "the record keeps it"
+    )
+    THROWN_AWAY = ClaimRow("the graph can be thrown away for a side exit", "no side exit", _CALL)
+    FAILS = ClaimRow("the call behind a side exit fails", "the arm is compiled")
+    JOINED = ClaimRow(
         "code reads what its own branches leave in one form", "it is split there", rewrites=True
     )
 
-    WHOLE = Row("the body can be captured whole", "its graph may break")
-    SETTLED = Row("a call sets up nothing for later ones", "it runs in plain Python", _CAPTURE)
-    NUMBERS = Row("the graph need not know a number out of a tensor", "it stays in its tensor")
-    NUMBER_LATE = Row(
+    WHOLE = ClaimRow("the body can be captured whole", "its graph may break")
+    COMPILED_PATH = ClaimRow(
+        "what code does where it is being compiled can be captured", "it is told that it is not"
+    )
+    SETTLED = ClaimRow("a call sets up nothing for later ones", "it runs in plain Python", _CAPTURE)
+    NUMBERS = ClaimRow("the graph need not know a number out of a tensor", "it stays in its tensor")
+    NUMBER_LATE = ClaimRow(
         "a number out of a tensor is needed in the graph alone", "it is computed before the call"
     )
-    CONSTANT = Row("the call does not change a buffer that it reads", "its value is not used")
-    TRACEABLE = Row("Dynamo can trace a function", "it is called on the host")
-    CAPTURED = Row("torch captures the code as it is", "it is mended", rewrites=True)
-    SOUND = Row("bcmend does not fail", "the code is compiled as without bcmend")
+    CONSTANT = ClaimRow("the call does not change a buffer that it reads", "its value is not used")
+    TRACEABLE = ClaimRow("Dynamo can trace a function", "it is called on the host")
+    CAPTURED = ClaimRow("torch captures the code as it is", "it is mended", rewrites=True)
+    SOUND = ClaimRow("bcmend does not fail", "the code is compiled as without bcmend")
 
-    DECIDED = Row("a jump tests no tensor", "it becomes a site", rewrites=True)
-    NARROW = Row("the arms of a branch meet soon", "they go on further", rewrites=True)
-    WRITES_NOTHING = Row("a call writes nothing", "it becomes a site", rewrites=True)
-    WHOLE_CODE = Row(
+    DECIDED = ClaimRow("a jump tests no tensor", "it becomes a site", rewrites=True)
+    NARROW = ClaimRow("the arms of a branch meet soon", "they go on further", rewrites=True)
+    WRITES_NOTHING = ClaimRow("a call writes nothing", "it becomes a site", rewrites=True)
+    WHOLE_CODE = ClaimRow(
         "nothing reads a value that arms leave in two forms", "the code is split", rewrites=True
     )
-    ALL_TURNS = Row("each iteration of a loop runs", "iterations can be skipped", rewrites=True)
+    ALL_TURNS = ClaimRow(
+        "each iteration of a loop runs", "iterations can be skipped", rewrites=True
+    )
 
 
 Key = tuple[Claim, Hashable]

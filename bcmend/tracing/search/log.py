@@ -98,7 +98,7 @@ def _trace_frame(trace: Any, code: CodeType, *others: Any, **named: Any) -> Any:
         return trace(code, *others, **named)
 
 
-def note(code: CodeType, error: BaseException, seconds: float = 0.0) -> Trace:
+def note_error(code: CodeType, error: BaseException, seconds: float = 0.0) -> Trace:
     """Note that a trace that began at ``code`` has ended in an error, after ``seconds``."""
     _LATEST.trace = trace = _begun(code)
     trace.seconds = seconds

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
 from bcmend.knowledge.interruptions import is_interruption
+from bcmend.knowledge.own_code import FILES_BEGIN
 
 IS_ON: Final = os.environ.get("BCMEND_STRICT", "") not in ("", "0")
-
-_OWN: Final = f"{Path(__file__).parents[2]}{os.sep}"
 
 
 class InternalError(BaseException):
@@ -49,4 +47,4 @@ def is_own(error: BaseException, *callers: Callable[..., Any]) -> bool:
         entry = entry.tb_next
     if entry is None or entry.tb_frame.f_code in [each.__code__ for each in callers]:
         return False
-    return entry.tb_frame.f_code.co_filename.startswith(_OWN)
+    return entry.tb_frame.f_code.co_filename.startswith(FILES_BEGIN)

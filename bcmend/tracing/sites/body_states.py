@@ -35,7 +35,7 @@ def state_of(code: CodeType, *, is_body: bool = False) -> BodyState:
     return SESSION.bodies.setdefault(code, lambda: BodyState(code.co_qualname, is_body))
 
 
-def begin_anew(bodies: Iterable[CodeType]) -> None:
+def assume_anew(bodies: Iterable[CodeType]) -> None:
     """Assume of bodies all that was assumed at first, whatever came of it before."""
     for state in filter(None, map(SESSION.bodies.get, bodies)):
         state.findings = {}
@@ -71,7 +71,8 @@ def without_numbers(body: FunctionType, state: BodyState) -> FunctionType:
 
 
 def let_break(state: BodyState, evidence: str) -> None:
-    """Allow graph breaks in a body."""
+    """Allow graph breaks in a body, which is then told as on torch alone that it is compiled."""
+    assume_again(state, Claim.COMPILED_PATH)
     weaken(Finding(Claim.WHOLE, state, evidence=evidence))
 
 
@@ -192,7 +193,9 @@ def next_try(
         if isinstance(behind, (compat.Unsupported, compat.UserError)):
             stops = _stops(error, behind)
             if not (
-                SESSION.patcher.mend_where_stopped(stops) or state.have_numbers(_asked_about(error))
+                SESSION.patcher.mend_where_stopped(stops)
+                or state.have_numbers(_asked_about(error))
+                or _takes_the_other_path(state)
             ):
                 if _sets_up(stops) and weaken(Finding(Claim.SETTLED, state)):
                     return Next.PLAINLY
@@ -201,11 +204,20 @@ def next_try(
             _stops(error)
         ):
             pass
-        elif not (state.have_numbers(_asked_about(error)) or state.leave_numbers()):
+        elif not (
+            state.have_numbers(_asked_about(error))
+            or state.leave_numbers()
+            or _takes_the_other_path(state)
+        ):
             strict.require_foreign(error)
             if not suspects.withdraw_recent("not-captured", summary(error)):
                 let_break(state, summary(error))
         return Next.AGAIN
+
+
+def _takes_the_other_path(state: BodyState) -> bool:
+    """Have code that asks whether it is being compiled told no; return whether that is new."""
+    return state.asks_whether_compiled and weaken(Finding(Claim.COMPILED_PATH, state))
 
 
 def note_captured(state: BodyState) -> None:

@@ -122,7 +122,7 @@ class LiveSite(Subject):
     @property
     def is_worth_widening(self) -> bool:
         """Return whether the branch might be mended if its arms went on further."""
-        return not _WIDENED.isdisjoint(self.outcome.refused)
+        return not WIDENED.isdisjoint(self.outcome.refused)
 
     def mended(self, lowering: str, why: str = "") -> None:
         self.outcome.lowering, self.outcome.why = lowering, why
@@ -133,7 +133,7 @@ class LiveSite(Subject):
         """Note that this trace could not mend the site; a later one, on other values, may."""
         self.outcome.refused = {slug: detail}
         RECENT.refusal = (slug, detail)
-        if slug == "random-under-gradients":
+        if slug in LEFT_OUT_NOW:
             weaken(Finding(Claim.MENDED_NOW, self, evidence=detail, slug=slug))
 
     def unmendable(self, slug: str, detail: str = "") -> Finding:
@@ -147,7 +147,9 @@ class LiveSite(Subject):
 
 
 #: Why a branch is refused that can be mended if its arms share more of what follows.
-_WIDENED: Final = frozenset(["arms-differ", "arm-untraceable", "alias-changed"])
+WIDENED: Final = frozenset(["arms-differ", "arm-untraceable", "alias-changed"])
+#: Why a site is refused for the rest of the call, however often its code is traced.
+LEFT_OUT_NOW: Final = frozenset(["random-under-gradients"])
 
 
 class Recent(threading.local):
@@ -186,6 +188,7 @@ class BodyState(Subject):
     what that graph changes can be restored; ``None`` before there was one with records.
     ``takes_numbers``: a trace of it has taken numbers out of tensors without having been asked for
     one graph.
+    ``asks_whether_compiled``: code that it runs asks whether it is being compiled.
     ``generation``: counts what was changed for the sake of a next try.
     ``newer``: code that replaced it since, from which to make the function for the next try.
     ``has_choices``: what it returns may hold choices that are made after the graph.
@@ -199,6 +202,7 @@ class BodyState(Subject):
     is_body: bool
     repeatable: bool | None = None
     takes_numbers: bool = False
+    asks_whether_compiled: bool = False
     generation: int = 0
     newer: CodeType | None = None
     has_choices: bool = False

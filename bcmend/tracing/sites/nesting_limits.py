@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from torch.fx import Graph, Node
 
+from bcmend import meta_keys
 from bcmend.dynamo import compat
 from bcmend.dynamo.slots import Slot
 from bcmend.names import SPLIT
@@ -43,8 +44,6 @@ CONDS: Final = 5
 #: Operations that torch may have to look at for one ``torch.cond``, those of each one inside twice.
 #: With "aot_eager" each takes 14 to 16 ms, from 136 of them to 496, which makes 40 s at the bound.
 OPERATIONS: Final = 2500
-
-_MARK: Final = "bcmend_conds"
 
 
 class TooDeep(BaseException):
@@ -80,7 +79,7 @@ ITERATIONS: Final[Slot[list[tuple[object, Any]]]] = Slot(list, rolls_back=False)
 
 
 @contextmanager
-def inside(tx: compat.Tracer, site: LiveSite) -> Iterator[None]:
+def mending(tx: compat.Tracer, site: LiveSite) -> Iterator[None]:
     """Mend ``site`` in a block, inside the branches that are being mended."""
     chain = _CHAIN.of(tx.output)
     if not chain.sites:
@@ -114,7 +113,7 @@ def note_unrolled(tx: compat.Tracer, why: str) -> None:
 
 def _with_loop(tx: compat.Tracer, reason: str) -> str:
     why = _UNROLLED.of(tx.output)
-    return f"{reason}; a loop is unrolled: {why}" if why else reason
+    return f"a loop is traced turn by turn, since {why}; that makes {reason}" if why else reason
 
 
 def is_in_half(tx: compat.Tracer) -> bool:
@@ -151,7 +150,7 @@ def require_shallow(graphs: Sequence[Graph]) -> tuple[int, int]:
     Raises ``TooDeep`` past the bounds. Each level takes torch nearly twice as long to compile as
     the one inside it.
     """
-    within = [node.meta.get(_MARK, (0, 1)) for graph in graphs for node in graph.nodes]
+    within = [node.meta.get(meta_keys.CONDS, (0, 1)) for graph in graphs for node in graph.nodes]
     conds = 1 + max((levels for levels, _ in within), default=0)
     operations = 2 * sum(count for _, count in within)
     if conds > CONDS:
@@ -163,4 +162,4 @@ def require_shallow(graphs: Sequence[Graph]) -> tuple[int, int]:
 
 def mark_cond(node: Node, size: tuple[int, int]) -> None:
     """Note on the node of a ``torch.cond`` what ``require_shallow`` found."""
-    node.meta[_MARK] = size
+    node.meta[meta_keys.CONDS] = size

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import TypeVar
 
 T = TypeVar("T")
 
-#: Slugs of ways that have others behind them; all other slugs are those of ``bcmend.reasons``.
-WAYS: Final = frozenset(
-    "constant-value copy data-index lazy-output masked-store while-loop".split()
-)
-
 
 class Refusal(Exception):
-    """A site, or one way of mending it, is refused.
+    """A site is refused.
 
-    ``slug`` is a reason of ``bcmend.reasons`` or one of ``WAYS``; ``detail`` is a line beside it.
+    ``slug`` is a reason of ``bcmend.reasons``; ``detail`` is a line beside it.
     """
 
     def __init__(self, slug: str, detail: str = "") -> None:
@@ -25,6 +20,13 @@ class Refusal(Exception):
 
     def __str__(self) -> str:
         return self.detail or self.slug
+
+
+class NotThisWay(Refusal):
+    """One way of mending something is refused, which has others behind it; none ends with this."""
+
+    def __init__(self, detail: str = "not in this way") -> None:
+        super().__init__("", detail)
 
 
 def attempt(make: Callable[[], T]) -> T | Refusal:

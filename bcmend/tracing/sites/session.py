@@ -5,10 +5,10 @@ None of the tables keeps code alive: what no live code refers to goes with the c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import CodeType, FunctionType
-from typing import Final
+from typing import Any, Final
 
 from bcmend.tracing.sites.live_state import BodyState, LiveSite, Stop
 from bcmend.weak_tables import ByIdentity
@@ -56,6 +56,11 @@ class Patcher:
         return function.__code__
 
 
+#: Compares a call with eager execution: given code, how it is made mended and plainly, and its
+#: arguments. Returns whether the call may be made mended.
+Verifier = Callable[[CodeType, Callable[[], Any], Callable[[], Any], tuple[Any, ...]], bool]
+
+
 @dataclass(slots=True, eq=False)
 class Session:
     """The tables of this process.
@@ -63,10 +68,14 @@ class Session:
     Attributes:
         patcher: whom to ask to patch more.
         sites: the live sites, by their keys.
+        off: by key of a site that no plan lists, and that was not met yet, why it is withdrawn.
+        verifier: compares first calls, where a policy asks for it.
         bodies: what is known of the bodies that Dynamo compiles, by their code.
     """
 
     patcher: Patcher = field(default_factory=Patcher)
+    off: dict[str, tuple[str, str]] = field(default_factory=dict)
+    verifier: Verifier | None = None
     sites: dict[str, LiveSite] = field(default_factory=dict)
     bodies: ByIdentity[CodeType, BodyState] = field(default_factory=ByIdentity)
 

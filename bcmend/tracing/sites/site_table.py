@@ -14,6 +14,7 @@ from bcmend.bytecode.names_used import origin_of
 from bcmend.dynamo import compat
 from bcmend.knowledge import opt_out
 from bcmend.policy import Policy
+from bcmend.tracing.search.falsified import weaken
 from bcmend.tracing.sites.live_state import RECENT
 from bcmend.tracing.sites.live_state import LiveSite as LiveSite
 from bcmend.tracing.sites.session import SESSION
@@ -36,7 +37,7 @@ def _forget(sites: dict[str, LiveSite], key: str) -> None:
         sites.pop(key, None)
 
 
-def code_of(key: str) -> CodeType | None:
+def code_with_site(key: str) -> CodeType | None:
     """Return the code that has the site of a key; ``None`` if there is none, or it is gone."""
     found = find(key)
     return None if found is None else found._code()
@@ -50,7 +51,7 @@ def forget(codes: Iterable[CodeType], in_use: Callable[[], Container[int]]) -> N
     gone = set(map(origin_of, codes)) if SESSION.sites else set()
     found = []
     for key in list(SESSION.sites):
-        known = code_of(key)
+        known = code_with_site(key)
         if known is not None and origin_of(known) in gone:
             found.append((key, known))
     kept = in_use() if found else ()
@@ -59,7 +60,7 @@ def forget(codes: Iterable[CodeType], in_use: Callable[[], Container[int]]) -> N
             SESSION.sites.pop(key, None)
 
 
-def being_traced(tx: compat.Tracer, code: CodeType, what: str, kind: str) -> LiveSite:
+def site_being_traced(tx: compat.Tracer, code: CodeType, what: str, kind: str) -> LiveSite:
     """Return the site of ``what`` at the line of ``code`` being traced; no plan lists it."""
     key = f"{tx.f_globals.get('__name__', '')}.{code.co_qualname}:{tx.lineno}:{what}"
     found = find(key)
@@ -67,6 +68,8 @@ def being_traced(tx: compat.Tracer, code: CodeType, what: str, kind: str) -> Liv
     if found is None or known is None or known.co_filename != code.co_filename:
         found = LiveSite(key, kind, code, line=tx.lineno)
         register(found)
+        if key in SESSION.off:
+            weaken(found.unmendable(*SESSION.off.pop(key)))
     return found
 
 
@@ -74,6 +77,20 @@ def is_left_alone(site: LiveSite, tx: Any, policy: Policy) -> bool:
     """Return whether a site of ``being_traced`` is off: for good, by the policy or by a comment."""
     lines = opt_out.lines_off(site.origin.co_filename, tx.f_globals)
     return not site.active or policy.is_off(site.key) or site.line in lines
+
+
+def withdraw(key: str, slug: str, detail: str = "") -> None:
+    """Withdraw the site of a key, which may be one that this process has not met."""
+    found = find(key)
+    if found is None:
+        SESSION.off[key] = slug, detail
+    else:
+        weaken(found.unmendable(slug, detail))
+
+
+def take_up_again() -> None:
+    """Forget what was withdrawn before it was met."""
+    SESSION.off.clear()
 
 
 def met_at(places: Container[tuple[str, int | None]]) -> list[tuple[LiveSite, CodeType]]:

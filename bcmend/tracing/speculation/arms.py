@@ -19,17 +19,17 @@ from bcmend.dynamo import compat, shape_env, snapshots
 from bcmend.dynamo.models import effect_tables, exceptions, methods
 from bcmend.dynamo.values import Value
 from bcmend.knowledge.interruptions import is_interruption
-from bcmend.reasons import REASONS
 from bcmend.tracing.numbers import dead_numbers, filled_masks, float_tensors, scalars
 from bcmend.tracing.search import strict
 from bcmend.tracing.sites import body_states, nesting_limits
 from bcmend.tracing.sites.lifted_inputs import Entry, Lifted
-from bcmend.tracing.sites.refusal import Refusal
+from bcmend.tracing.sites.locations import Location, LocationKind
+from bcmend.tracing.sites.refusal import NotThisWay, Refusal
 from bcmend.tracing.speculation import (
     arm_failures,
     closed_world,
+    escaping_texts,
     iterators,
-    late_texts,
     traced_backwards,
     unknown_models,
 )
@@ -72,23 +72,22 @@ class ContainerChange:
     is_open: bool = False
 
 
-#: By name: values stored as attributes, and Dynamo's kinds of store.
-Stores = tuple[dict[str, Value], dict[str, Any]]
+#: By location: values stored as attributes.
+Stores = dict[Location, Value]
 
 
 @dataclass(frozen=True, slots=True)
 class Effects:
     """What an arm would have changed outside itself.
 
-    ``attributes`` maps (variable, name) to the value stored; ``kinds`` to Dynamo's kind of store.
-    ``made`` maps the objects that the arm made, by identity, to what was stored in them (and how).
+    ``attributes`` are stores to what was there before; ``made`` maps the objects that the arm made,
+    by identity, to the stores to them.
     ``tensors`` are the proxies of the main trace whose tensors were changed in place;
     ``consumed`` its iterators that were advanced; ``other`` is a change that no rule merges: the
     slug of a reason, and what it is.
     """
 
-    attributes: dict[tuple[Value, str], Value] = field(default_factory=dict)
-    kinds: dict[tuple[Value, str], Any] = field(default_factory=dict)
+    attributes: Stores = field(default_factory=dict)
     made: dict[int, Stores] = field(default_factory=dict)
     containers: tuple[ContainerChange, ...] = ()
     tensors: tuple[Proxy, ...] = ()
@@ -98,7 +97,7 @@ class Effects:
     @property
     def lists_left(self) -> list[Any]:
         """What changed containers hold, and what the arm has stored in objects that it made."""
-        stored = [list(stores.values()) for stores, _ in self.made.values()]
+        stored = [list(stores.values()) for stores in self.made.values()]
         return [[each.after["items"] for each in self.containers if not each.is_open], stored]
 
     def __bool__(self) -> bool:
@@ -249,7 +248,7 @@ def trace_arm(
     """
     output = tx.output
     scope = compat.current_scope_id()
-    lifted, world = Lifted(), closed_world.of(tx)
+    lifted, world = Lifted(), closed_world.outside_of_an_arm(tx)
     with (
         nesting_limits.in_one_more_arm(tx),
         _recording(output.side_effects, scope, world) as (before, recording),
@@ -272,7 +271,7 @@ def trace_arm(
                 filled_masks.tell(graph, shape_env.FACTS.of(output.shape_env))
                 tensors = _changed_in_place(tracer, lifted)
             effects = _effects(before, recording, tensors, scope)
-            late_texts.require_none([result, *effects.attributes.values(), *effects.lists_left])
+            escaping_texts.require_none([result, *effects.attributes.values(), *effects.lists_left])
             effects = replace(effects, other=effects.other or world.change(graph))
             return ArmTrace(
                 result, graph, dict(lifted), effects, tuple(records), lifted.entries, tuple(found)
@@ -314,7 +313,7 @@ def _left_in(recording: Any, records: Sequence[Any]) -> list[Any]:
 
 
 def _failure(tx: compat.Tracer, arm: Arm, error: Exception, *, spoiled: bool) -> ArmFailure:
-    if isinstance(error, Refusal) and error.slug in REASONS:
+    if isinstance(error, Refusal) and not isinstance(error, NotThisWay):
         return ArmFailure(Raised.UNKNOWN, error.detail, spoiled, error.slug)
     raised = arm_failures.whether_raised(error)
     if isinstance(error, arm_failures.BothRaise):
@@ -404,23 +403,23 @@ def _changed_in_place(tracer: Any, lifted: dict[Proxy, Proxy]) -> tuple[Proxy, .
 def _effects(
     before: compat.SideEffects, recording: Any, tensors: tuple[Proxy, ...], scope: int
 ) -> Effects:
-    attributes, kinds, made = {}, {}, {}
+    attributes: Stores = {}
+    made: dict[int, Stores] = {}
     for variable, stores in recording.store_attr_mutations.items():
-        if variable.mutation_type is None or variable.mutation_type.scope > scope:
-            made[id(variable)] = dict(stores), dict(recording.attr_mutation_kinds[variable])
-            continue
-        known = before.store_attr_mutations.get(variable, {})
+        is_made = variable.mutation_type is None or variable.mutation_type.scope > scope
+        known = {} if is_made else before.store_attr_mutations.get(variable, {})
+        noted = made.setdefault(id(variable), {}) if is_made else attributes
         for name, value in stores.items():
             if known.get(name) is not value:
-                attributes[variable, name] = value
-                kinds[variable, name] = recording.attr_mutation_kinds[variable][name]
-    stored = {id(variable) for variable, _ in attributes}
+                kind = recording.attr_mutation_kinds[variable][name]
+                noted[Location(LocationKind.ATTRIBUTE, variable, name, kind)] = value
+    stored = {id(location.owner) for location in attributes}
     containers, consumed, other = _changes_of_objects(recording, stored)
-    for variable, name in attributes:
-        if snapshots.is_exception(variable) and name in exceptions.OF_PYTHON:
-            other = other or f"{name} of an exception"  # Dynamo reads the field of its model
+    for location in attributes:
+        if snapshots.is_exception(location.owner) and location.key in exceptions.OF_PYTHON:
+            other = other or f"{location.key} of an exception"  # Dynamo has a field for it
     unmerged = ("arm-effects", other) if other else None
-    return Effects(attributes, kinds, made, containers, tensors, consumed, unmerged)
+    return Effects(attributes, made, containers, tensors, consumed, unmerged)
 
 
 def _changes_of_objects(

@@ -39,7 +39,7 @@ _SLUGS: Final[Mapping[str, tuple[str, str]]] = {
 Unmerged = tuple[str, str]
 
 
-class Tables:
+class DynamoTables:
     """The tables of an object of Dynamo's, by name, as they are now."""
 
     def __init__(self, owner: Any, but: frozenset[str] = frozenset()) -> None:
@@ -126,9 +126,9 @@ class World:
         put_slots_back: gives bcmend's own slots their values again, for an arm that is refused.
     """
 
-    effects: Tables
-    trace: Tables
-    torch_functions: Tables
+    effects: DynamoTables
+    trace: DynamoTables
+    torch_functions: DynamoTables
     around: tuple[_Around, ...]
     settings: torch_settings.Settings
     output: compat.OutputGraph
@@ -178,12 +178,12 @@ class World:
         torch_settings.restore(self.settings)
 
 
-def of(tx: compat.Tracer) -> World:
+def outside_of_an_arm(tx: compat.Tracer) -> World:
     """Return what lies outside of an arm that is about to be traced."""
     return World(
-        Tables(tx.output.side_effects, effect_tables.MERGED),
-        Tables(tx.output, _FOUND_OUT),
-        Tables(effect_tables.tables_of_functions(tx)),
+        DynamoTables(tx.output.side_effects, effect_tables.MERGED),
+        DynamoTables(tx.output, _FOUND_OUT),
+        DynamoTables(effect_tables.tables_of_functions(tx)),
         tuple(_Around(each.graph) for each in fx_graph.tracers(tx)),
         torch_settings.read(),
         tx.output,

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from bcmend.dynamo import compat, frames, hooks
 from bcmend.dynamo.models import methods
-from bcmend.tracing.numbers.size_questions import being_traced
+from bcmend.tracing.numbers.size_questions import translator_of_this_thread
 from bcmend.tracing.sites import nesting_limits
 from bcmend.tracing.sites.refusal import Refusal
 
@@ -28,7 +28,7 @@ def _import(
     fromlist: tuple[str, ...] | None,
     level: int,
 ) -> Any:
-    if _is_in_an_arm(being_traced()):
+    if _is_in_an_arm(translator_of_this_thread()):
         missing = not_loaded(name, globals, fromlist, level)
         if missing:
             raise Refusal("arm-effects", f"the module {missing[0]} is imported")

@@ -71,8 +71,7 @@ def _is_suspended_in_a_block(generator: Any) -> bool:
     entry = exceptions.handler_of(frame.current_instruction)
     if translators.is_exhausted(generator) or entry is None:
         return False
-    # From CPython 3.12 on a generator has a handler around all of it.
-    return bool(entry.target.opname != "CALL_INTRINSIC_1")
+    return not translators.is_around_a_generator(entry)
 
 
 @contextmanager

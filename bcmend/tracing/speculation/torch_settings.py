@@ -27,7 +27,7 @@ Settings = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
+class UnreadableSetting:
     """Stands for the value of a setting that torch does not give."""
 
     error: str
@@ -52,7 +52,7 @@ def restore(before: Settings) -> list[str]:
             break
         for name in left:
             set_value = _table()[name][1]
-            if set_value is not None and not isinstance(before[name], Unreadable):
+            if set_value is not None and not isinstance(before[name], UnreadableSetting):
                 set_value(before[name])
         left = changed(before)
     return left
@@ -70,7 +70,7 @@ def _value(get: Get) -> Any:
         # as it fails with the same text, and is not put back.
         if is_interruption(error):
             raise
-        return Unreadable(f"{type(error).__name__}: {error}")
+        return UnreadableSetting(f"{type(error).__name__}: {error}")
 
 
 @cache

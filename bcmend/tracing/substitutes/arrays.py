@@ -12,11 +12,11 @@ import torch
 
 from bcmend.dynamo import compat, fx_graph
 from bcmend.dynamo.handlers import PASS, Answer
-from bcmend.tracing.substitutes.dispatch import Call, answers_to
+from bcmend.tracing.substitutes.dispatch import ReplacedCall, answers_to
 
 
 @answers_to("tensor of array")
-def _tensor(call: Call) -> Answer:
+def _tensor(call: ReplacedCall) -> Answer:
     """Answer ``torch.tensor(array, dtype=None, device=None)``: a copy in memory of its own."""
     if len(call.args) != 1 or not isinstance(call.args[0].realize(), compat.NumpyNdarrayVariable):
         return PASS

@@ -28,11 +28,17 @@ from bcmend.dynamo.values import Value, constant, example_of
 from bcmend.knowledge import replaced_calls
 from bcmend.tracing.effects import sharing
 from bcmend.tracing.sites.site_table import LiveSite
-from bcmend.tracing.substitutes.dispatch import Call, answers_to, is_patched, unequal, withdraw
+from bcmend.tracing.substitutes.dispatch import (
+    ReplacedCall,
+    answers_to,
+    is_patched,
+    unequal,
+    withdraw,
+)
 
 
 @answers_to("variable")
-def _variable(call: Call) -> Answer:
+def _variable(call: ReplacedCall) -> Answer:
     """Answer ``Variable(data=None, requires_grad=False, volatile=False)``: a detached tensor."""
     names = ("data", "requires_grad", "volatile")
     given = {**dict(zip(names, call.args, strict=False)), **call.kwargs}
@@ -79,7 +85,7 @@ def _require_differentiable(value: compat.TensorVariable) -> None:
 
 
 @answers_to("requires_grad")
-def _requires_grad(call: Call) -> Answer:
+def _requires_grad(call: ReplacedCall) -> Answer:
     """Answer ``t.requires_grad_(wanted)``."""
     tensor = call.owner
     if type(tensor) is not compat.TensorVariable:
@@ -100,7 +106,7 @@ def _requires_grad(call: Call) -> Answer:
     return tensor
 
 
-def _make_leaf(call: Call, tensor: compat.TensorVariable, wanted: bool) -> None:
+def _make_leaf(call: ReplacedCall, tensor: compat.TensorVariable, wanted: bool) -> None:
     tensor.method_requires_grad_(call.tx, constant(wanted))
     _SITES.of(call.tx.output).append(call.site)
 

@@ -13,14 +13,14 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
+from bcmend import meta_keys
 from bcmend.dynamo import compat, fx_graph, operators
 from bcmend.dynamo.handlers import PASS, Answer
 from bcmend.dynamo.values import TensorValue, Value, constant, is_unbacked
 from bcmend.knowledge import effects
 from bcmend.knowledge.effects import EffectFacts
 from bcmend.tracing.numbers import float_tensors
-from bcmend.tracing.numbers.dead_numbers import BESIDE_NUMBER
-from bcmend.tracing.substitutes.dispatch import Call, answers_to, require_one_graph
+from bcmend.tracing.substitutes.dispatch import ReplacedCall, answers_to, require_one_graph
 
 _BATCH_NORM: Final = torch.nn.functional.batch_norm
 _SIGNATURE: Final = inspect.signature(_BATCH_NORM)
@@ -59,7 +59,7 @@ effects.declare(STATISTICS, EffectFacts(is_total=True, is_expensive=True))
 
 
 @answers_to("batch norm")
-def _batch_norm(call: Call) -> Answer:
+def _batch_norm(call: ReplacedCall) -> Answer:
     """Normalize by the batch, and write the new statistics to the tensors of the layer."""
     tx = call.tx
     try:
@@ -83,7 +83,7 @@ def _batch_norm(call: Call) -> Answer:
     unread = (fx_graph.method(tx, "clone", each) for each in known[1:])
     result = fx_graph.function(tx, _BATCH_NORM, x, *unread, *layer, True, 0.0, eps)
     factor = float_tensors.as_tensor(tx, momentum.as_proxy())
-    factor.as_proxy().node.meta.pop(BESIDE_NUMBER, None)  # from now on somebody has it
+    factor.as_proxy().node.meta.pop(meta_keys.BESIDE_NUMBER, None)  # from now on somebody has it
     inputs = tuple(each.as_proxy() for each in (*known, *layer, factor, eps))
     proxy = tx.output.create_proxy("call_function", STATISTICS, inputs, {})
     results: Any = compat.wrap_fx_proxy(tx, proxy)

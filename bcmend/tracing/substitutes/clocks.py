@@ -16,7 +16,7 @@ import torch
 from bcmend.dynamo import fx_graph, operators
 from bcmend.dynamo.handlers import PASS, Answer
 from bcmend.tracing.numbers import scalars
-from bcmend.tracing.substitutes.dispatch import Call, answers_to, require_its_place
+from bcmend.tracing.substitutes.dispatch import ReplacedCall, answers_to, require_its_place
 
 _CLOCKS: Final[dict[str, Callable[[], float]]] = {
     f"time.{name}": getattr(time, name)
@@ -42,7 +42,7 @@ CLOCK: Final = operators.define("clock(str name) -> Tensor", _read, _fake)
 
 
 @answers_to("clock")
-def _clock(call: Call) -> Answer:
+def _clock(call: ReplacedCall) -> Answer:
     """Answer with the time as a data-dependent number."""
     if call.args or call.kwargs or call.row.name not in _CLOCKS:
         return PASS

@@ -16,15 +16,15 @@ from bcmend.dynamo.handlers import PASS, Answer
 from bcmend.dynamo.models import containers
 from bcmend.dynamo.values import Value, constant, example_of
 from bcmend.tracing.effects.operator_runs import storage_of
-from bcmend.tracing.sites.refusal import Refusal, attempt
+from bcmend.tracing.sites.refusal import NotThisWay, Refusal, attempt
 from bcmend.tracing.substitutes.autograd_leaf import is_plain
-from bcmend.tracing.substitutes.dispatch import Call, answers_to, unequal
+from bcmend.tracing.substitutes.dispatch import ReplacedCall, answers_to, unequal
 
 _IMMUTABLE: Final = (int, float, bool, str, bytes, type(None), complex)
 
 
 @answers_to("deepcopy")
-def _deepcopy(call: Call) -> Answer:
+def _deepcopy(call: ReplacedCall) -> Answer:
     """Answer ``copy.deepcopy`` of a tensor, or of lists, dictionaries and tuples of such.
 
     Anything else Dynamo copies by itself, with a guard on which object a tensor is.
@@ -35,15 +35,15 @@ def _deepcopy(call: Call) -> Answer:
     copied = attempt(lambda: _Copies(call).of(value))
     if not isinstance(copied, Refusal):
         return copied
-    if copied.slug != "copy":
-        raise copied
-    return PASS
+    if isinstance(copied, NotThisWay):
+        return PASS
+    raise copied
 
 
 class _Copies:
     """The copies made by one call, in each of which an object stands once."""
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: ReplacedCall) -> None:
         self.call = call
         self.made: dict[Any, Value] = {}
         self.memories: set[Any] = set()
@@ -63,7 +63,7 @@ class _Copies:
             return self._once(id(value), lambda: self._of_dictionary(value))
         if value.is_python_constant() and type(value.as_python_constant()) in _IMMUTABLE:
             return value
-        raise Refusal("copy")
+        raise NotThisWay()
 
     def _once(self, key: Any, make: Callable[[], Value]) -> Value:
         if key not in self.made:
@@ -79,7 +79,7 @@ class _Copies:
     def _of_dictionary(self, value: Any) -> Value:
         items = {key: self.of(item) for key, item in value.items.items()}
         if not all(containers.key_model(key).is_python_constant() for key in items):
-            raise Refusal("copy")
+            raise NotThisWay()
         return containers.new_dictionary(items)
 
     def _of_tensor(self, value: compat.TensorVariable) -> Value:
@@ -97,7 +97,7 @@ class _Copies:
 
 
 @answers_to("copy")
-def _copy(call: Call) -> Answer:
+def _copy(call: ReplacedCall) -> Answer:
     """Answer ``copy.copy`` of a tensor, a list, a dictionary or something immutable."""
     value: Any = _only_argument(call)
     answer: Answer = PASS
@@ -112,7 +112,7 @@ def _copy(call: Call) -> Answer:
     return answer
 
 
-def _only_argument(call: Call) -> Any:
+def _only_argument(call: ReplacedCall) -> Any:
     return call.args[0].realize() if len(call.args) == 1 and not call.kwargs else None
 
 

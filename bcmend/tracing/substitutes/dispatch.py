@@ -31,7 +31,7 @@ from bcmend.tracing.sites.site_table import LiveSite
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call(handlers.Call):
+class ReplacedCall(handlers.Call):
     """A call that may be substituted.
 
     Attributes:
@@ -67,7 +67,7 @@ def require_one_graph(tx: compat.Tracer, detail: str = "the graph may break") ->
         raise unequal(detail)
 
 
-AnswerTo = Callable[[Call], Answer]
+AnswerTo = Callable[[ReplacedCall], Answer]
 
 #: What gives the value of a call, by the name that rows of the table have for it.
 ANSWERS: Final[dict[str, AnswerTo]] = {}
@@ -137,10 +137,12 @@ def _given(
     policy = None if row is None else is_patched(tx)
     if row is None or policy is None:
         return PASS
-    site = site_table.being_traced(tx, frames.resumed(tx.f_code), "call", "call")
+    site = site_table.site_being_traced(tx, frames.resumed(tx.f_code), "call", "call")
     if site_table.is_left_alone(site, tx, policy):
         return PASS
-    call = Call(tx, row.name, owner, tuple(args), dict(kwargs or {}), function, row=row, site=site)
+    call = ReplacedCall(
+        tx, row.name, owner, tuple(args), dict(kwargs or {}), function, row=row, site=site
+    )
     try:
         result = ANSWERS[row.answer](call)
     except compat.ObservedException:  # what the call raises in eager execution too

@@ -20,7 +20,7 @@ from bcmend.dynamo.models import methods
 from bcmend.dynamo.values import Value, constant
 from bcmend.tracing.sites.site_table import LiveSite
 from bcmend.tracing.substitutes import dispatch
-from bcmend.tracing.substitutes.dispatch import Call, answers_to, unequal, withdraw
+from bcmend.tracing.substitutes.dispatch import ReplacedCall, answers_to, unequal, withdraw
 
 #: Code with a lock that CPython has done without since 3.12: two threads may both compute it.
 _NEEDLESS: Final = frozenset([functools.cached_property.__get__.__code__])
@@ -67,7 +67,7 @@ def _is_on_cpu(example: Any) -> bool:
 
 
 @answers_to("cudnn flags")
-def _cudnn_flags(call: Call) -> Answer:
+def _cudnn_flags(call: ReplacedCall) -> Answer:
     dispatch.require_one_graph(call.tx, _MAY_BREAK)
     signature = inspect.signature(torch.backends.cudnn.flags)
     try:
@@ -100,7 +100,7 @@ class _Lock(compat.ContextWrappingVariable):
 
 
 @answers_to("lock")
-def _lock(call: Call) -> Answer:
+def _lock(call: ReplacedCall) -> Answer:
     if call.tx.f_code not in _NEEDLESS:
         raise unequal("the lock keeps other threads from what the block does")
     dispatch.require_one_graph(call.tx, _MAY_BREAK)

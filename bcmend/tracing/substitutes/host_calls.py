@@ -21,6 +21,7 @@ from typing import Any, Final
 import torch
 from torch.fx import Proxy
 
+from bcmend.bytecode.opcodes import DISCARDS
 from bcmend.dynamo import compat, handlers
 from bcmend.dynamo.handlers import PASS, Answer
 from bcmend.dynamo.models import containers, graph_inputs, methods
@@ -33,13 +34,13 @@ from bcmend.tracing.numbers import scalars
 from bcmend.tracing.sites import nesting_limits
 from bcmend.tracing.sites.refusal import Refusal, attempt
 from bcmend.tracing.substitutes import dispatch
-from bcmend.tracing.substitutes.dispatch import Call, answers_to, unequal
+from bcmend.tracing.substitutes.dispatch import ReplacedCall, answers_to, unequal
 
 _SCALARS: Final = (bool, int, float)
 
 
 @answers_to("draw")
-def _draw(call: Call) -> Answer:
+def _draw(call: ReplacedCall) -> Answer:
     """Answer with a number, a list of numbers or an array, drawn before the graph."""
     made = attempt(lambda: _made_of_constants(call))
     if isinstance(made, Refusal):
@@ -65,7 +66,7 @@ def _draw(call: Call) -> Answer:
     return given(call.tx, proxy)
 
 
-def _require_no_arm(call: Call, reason: Refusal) -> None:
+def _require_no_arm(call: ReplacedCall, reason: Refusal) -> None:
     """Break the graph in an arm that draws from the generator of Python or numpy.
 
     Dynamo would draw before the graph, whether the arm is taken or not, and those of numpy from
@@ -81,7 +82,7 @@ def _require_no_arm(call: Call, reason: Refusal) -> None:
 
 
 @answers_to("seed")
-def _seed(call: Call) -> Answer:
+def _seed(call: ReplacedCall) -> Answer:
     """Answer a seed, or a state, that is set before the graph."""
     tx: Any = call.tx
     function, arguments, named = _made_of_constants(call)
@@ -89,14 +90,14 @@ def _seed(call: Call) -> Answer:
     if call.row.name.startswith("torch."):
         if any(map(random_draws.may_draw, random_draws.nodes_of(tx.output))):
             raise unequal("an operation before it draws from torch's generator")
-        if tx.instructions[tx.instruction_pointer].opname != "POP_TOP":
+        if tx.instructions[tx.instruction_pointer].opname not in DISCARDS:
             raise unequal("the generator that it returns is used")
     tx.output.random_calls.append((function, arguments, named))
     rerun_policy.note(tx)
     return constant(None)
 
 
-def _made_of_constants(call: Call) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+def _made_of_constants(call: ReplacedCall) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     """Return what is to be called, with the Python values of all arguments."""
     if call.tx.export:
         raise unequal("an exported program has no Python in front of its graph")
@@ -209,7 +210,7 @@ def _input(
     rerun_policy.note(tx)
     fake = fake_mode_of(tx).from_tensor(example, static_shapes=True)
     name = f"drawn_{source.random_call_index}"
-    return graph_inputs.add(output, name, source, example, fake)
+    return graph_inputs.new_input(output, name, source, example, fake)
 
 
 def _made_while_tracing(call: handlers.Call) -> Answer:

@@ -36,7 +36,7 @@ from bcmend.tracing.sites.body_states import Stop, state_of
 from bcmend.tracing.sites.session import SESSION
 from bcmend.tracing.substitutes import dispatch, host_calls
 from bcmend.tracing.substitutes.autograd_leaf import is_plain
-from bcmend.tracing.substitutes.dispatch import Call, answers_to, unequal
+from bcmend.tracing.substitutes.dispatch import ReplacedCall, answers_to, unequal
 
 _PLAIN: Final = (bool, int, float, str, type(None))
 
@@ -167,7 +167,7 @@ def _take_over(stop: Stop) -> bool:
 
 
 @answers_to("host function")
-def _call(call: Call) -> Answer:
+def _call(call: ReplacedCall) -> Answer:
     tx = call.tx
     dispatch.require_its_place(tx)
     if not deferred_exceptions.can_exit(tx, call.site):

@@ -24,11 +24,11 @@ from bcmend.tracing.effects import sharing
 from bcmend.tracing.effects.operator_runs import storage_of
 from bcmend.tracing.substitutes import dispatch
 from bcmend.tracing.substitutes.autograd_leaf import flag, is_plain
-from bcmend.tracing.substitutes.dispatch import Call, answers_to, unequal
+from bcmend.tracing.substitutes.dispatch import ReplacedCall, answers_to, unequal
 
 
 @answers_to("parameter")
-def _parameter(call: Call) -> Answer:
+def _parameter(call: ReplacedCall) -> Answer:
     """Answer ``Parameter(data, requires_grad=True)``."""
     names = ("data", "requires_grad")
     given = {**dict(zip(names, call.args, strict=False)), **call.kwargs}
@@ -62,7 +62,7 @@ def _require_from_outside(data: Value) -> None:
         )
 
 
-def _require_memory_of_its_own(call: Call, data: compat.TensorVariable) -> None:
+def _require_memory_of_its_own(call: ReplacedCall, data: compat.TensorVariable) -> None:
     example, node = example_of(data), data.as_proxy().node
     if node.op not in ("call_function", "call_method"):
         raise unequal("the tensor comes from outside the call")
@@ -140,7 +140,7 @@ def _made_before_the_graph(tx: compat.Tracer, example: torch.Tensor, requires_gr
 _ARE_EMPTY: Final = (torch.empty, torch.empty_strided, torch.empty_like, torch.Tensor.new_empty)
 
 
-def _fill(call: Call, result: Value, data: compat.TensorVariable) -> None:
+def _fill(call: ReplacedCall, result: Value, data: compat.TensorVariable) -> None:
     """Have the graph copy ``data``, if it has contents, and check at its end that this is all."""
     tx, node = call.tx, data.as_proxy().node
     if node.users or node.target not in (*_ARE_EMPTY, "new_empty"):

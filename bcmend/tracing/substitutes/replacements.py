@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from bcmend.dynamo import compat, frames
 from bcmend.dynamo.handlers import PASS, Answer
-from bcmend.dynamo.models import translators
+from bcmend.dynamo.models import objects, translators
 from bcmend.dynamo.values import global_of
-from bcmend.tracing.substitutes.dispatch import Call, answers_to, unequal
+from bcmend.tracing.substitutes.dispatch import ReplacedCall, answers_to, unequal
 
 
 @answers_to("call")
-def _call(call: Call) -> Answer:
+def _call(call: ReplacedCall) -> Answer:
     """Trace a call of the replacement; inside of that, the callable is what it was."""
     tx, replacement = call.tx, call.row.replacement
     code = getattr(replacement, "__code__", None)
@@ -22,7 +22,7 @@ def _call(call: Call) -> Answer:
         translators.have_inlined(tx, each, "Python in place of C")
     source = global_of(tx.output, replacement)
     function = compat.VariableTracker.build(tx, replacement, source).realize()
-    if type(function).__name__ == "SkipFunctionVariable":
+    if objects.is_skipped(function):
         raise unequal("Dynamo does not trace the replacement either")
     result: Answer = function.call_function(tx, [*given, *call.args], call.kwargs)
     return result

@@ -23,7 +23,7 @@ def test_an_input_knows_its_source_and_a_tensor_like_those_it_gets() -> None:
     source, given = compat.GlobalSource("plan"), torch.ones(2)
     with compat.FakeTensorMode():
         example = torch.zeros(2)
-    assert graph_inputs.add(output, "made", source, given, example) is proxy
+    assert graph_inputs.new_input(output, "made", source, given, example) is proxy
     assert asked == [("made", torch.Tensor, example, source)]
     argument = proxy.node.meta["grapharg"]
     assert argument.source is source and argument.example is given and argument.is_tensor

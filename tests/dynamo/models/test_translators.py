@@ -58,7 +58,7 @@ def test_the_end_of_a_generator(is_exhausted: bool) -> None:
         ("created", "", True),
         ("finished", "", True),
         ("suspended", "", True),
-        ("suspended", translators._IMPLICIT, True),
+        ("suspended", "CALL_INTRINSIC_1", True),
         ("suspended", "PUSH_EXC_INFO", False),
         ("in a block", "", False),
         ("in another generator", "", False),

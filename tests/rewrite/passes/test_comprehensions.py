@@ -11,7 +11,7 @@ from bcmend.analysis.facts import Facts, facts_of
 from bcmend.bytecode.decode import decode
 from bcmend.rewrite.passes.comprehensions import without_saved_variables
 from bcmend.rewrite.sites.branch import propose_branch
-from bcmend.rewrite.sites.plan import BranchLowering, Refusal
+from bcmend.rewrite.sites.plan import BranchLowering, SiteRefusal
 from bcmend.rewrite.sites.widen import wider_forms
 from tests.stand_ins import EverythingMended, installed, outcome_of
 
@@ -123,10 +123,10 @@ def test_the_function_does_the_same(function: FunctionType) -> None:
 
 
 def test_a_region_goes_on_behind_the_comprehension() -> None:
-    def widest(facts: Facts) -> BranchLowering | Refusal:
+    def widest(facts: Facts) -> BranchLowering | SiteRefusal:
         *_, last = wider_forms(facts, facts.branches[0])
         return propose_branch(facts, last)
 
     facts = _facts(_kept)
-    assert isinstance(widest(facts), Refusal)
+    assert isinstance(widest(facts), SiteRefusal)
     assert isinstance(widest(without_saved_variables(facts)), BranchLowering)

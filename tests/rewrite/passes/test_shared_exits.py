@@ -13,7 +13,7 @@ import pytest
 from bcmend.analysis.facts import Facts, facts_of
 from bcmend.bytecode.decode import decode
 from bcmend.rewrite.passes.shared_exits import with_shared_exits
-from bcmend.rewrite.sites.plan import Refusal
+from bcmend.rewrite.sites.plan import SiteRefusal
 from tests.stand_ins import (
     EverythingMended,
     NothingToMend,
@@ -296,7 +296,7 @@ def _seen(function: Callable[..., object], arguments: tuple[int, int]) -> object
 def test_every_branch_is_mended(program: FunctionType) -> None:
     """But for those that compare an exception with the class behind an ``except``."""
     sites = [site for site in sites_of(program) if not _is_except(site.line)]
-    assert sites and not [site for site in sites if isinstance(site.decision, Refusal)]
+    assert sites and not [site for site in sites if isinstance(site.decision, SiteRefusal)]
 
 
 def _is_except(line: int | None) -> bool:

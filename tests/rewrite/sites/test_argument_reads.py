@@ -9,15 +9,15 @@ import pytest
 from bcmend.analysis.code_effects import names_of
 from bcmend.analysis.facts import Facts, facts_of
 from bcmend.bytecode.decode import decode
-from bcmend.bytecode.opcodes import row
+from bcmend.bytecode.opcodes import CALLS, row
 from bcmend.rewrite.sites.argument_reads import bindings_in, early_reads, is_untraceable
-from bcmend.rewrite.sites.call_parts import CALLS, arguments_of, start_of
-from bcmend.rewrite.sites.plan import Slice
+from bcmend.rewrite.sites.call_parts import arguments_of, start_of
+from bcmend.rewrite.sites.plan import CodeRange
 
 NAMES: frozenset[str] = frozenset()
 
 
-def _argument(function: Any) -> tuple[Facts, Slice]:
+def _argument(function: Any) -> tuple[Facts, CodeRange]:
     """Return the only argument of the last call of a function, which ``show`` stands for."""
     facts = facts_of(decode(function.__code__))
     call = max(i for i, each in enumerate(facts.instructions) if each.op in CALLS)

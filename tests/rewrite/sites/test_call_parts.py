@@ -9,10 +9,9 @@ import pytest
 from bcmend.analysis.code_effects import names_of
 from bcmend.analysis.facts import Facts, facts_of
 from bcmend.bytecode.decode import decode
-from bcmend.bytecode.opcodes import row
+from bcmend.bytecode.opcodes import CALLS, row
 from bcmend.rewrite.passes.unbound_marks import with_marks
 from bcmend.rewrite.sites.call_parts import (
-    CALLS,
     arguments_of,
     is_attribute_load,
     is_constant,
@@ -23,7 +22,7 @@ from bcmend.rewrite.sites.call_parts import (
     starred_arguments_of,
     start_of,
 )
-from bcmend.rewrite.sites.plan import Slice
+from bcmend.rewrite.sites.plan import CodeRange
 
 
 def _facts(function: Any) -> Facts:
@@ -39,7 +38,7 @@ def _last_call(facts: Facts) -> tuple[int, int]:
     return start, call
 
 
-def _loads(facts: Facts, part: Slice) -> list[object]:
+def _loads(facts: Facts, part: CodeRange) -> list[object]:
     """Return the names and constants that a slice loads, in order."""
     code = facts.instructions[part.start : part.end]
     loading = [each for each in code if each.op.startswith("LOAD_")]

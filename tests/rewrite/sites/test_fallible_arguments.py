@@ -11,9 +11,10 @@ import pytest
 
 from bcmend.analysis.facts import Facts, facts_of
 from bcmend.bytecode.decode import decode
-from bcmend.rewrite.sites.call_parts import CALLS, arguments_of
+from bcmend.bytecode.opcodes import CALLS
+from bcmend.rewrite.sites.call_parts import arguments_of
 from bcmend.rewrite.sites.fallible_arguments import may_fail
-from bcmend.rewrite.sites.plan import Fails, Slice, Trial
+from bcmend.rewrite.sites.plan import CodeRange, Fails, Trial
 from tests.stand_ins import NothingToMend, installed, sites_of
 
 
@@ -168,7 +169,7 @@ def _calls_what_is_not_known(show, x, y):
     show(y(x))
 
 
-def _first_argument(function: Any) -> tuple[Facts, Slice]:
+def _first_argument(function: Any) -> tuple[Facts, CodeRange]:
     facts = facts_of(decode(function.__code__))
     call = max(i for i, each in enumerate(facts.instructions) if each.op in CALLS)
     return facts, arguments_of(facts, 0, call)[0]

@@ -18,7 +18,7 @@ from bcmend.bytecode.decode import decode
 from bcmend.policy import Policy
 from bcmend.rewrite.mended import Context
 from bcmend.rewrite.pipeline import mend
-from bcmend.rewrite.sites.plan import OutputLowering, Refusal
+from bcmend.rewrite.sites.plan import OutputLowering, SiteRefusal
 from tests.stand_ins import NothingToMend, installed, jumps_in, sites_of
 
 logger = logging.getLogger(__name__)
@@ -150,7 +150,7 @@ def _behind_a_test(self, x):
 )
 def test_a_refusal(function: FunctionType, slug: str) -> None:
     (decision,) = _outputs(function)
-    assert isinstance(decision, Refusal) and decision.slug == slug
+    assert isinstance(decision, SiteRefusal) and decision.slug == slug
 
 
 # --- when what is evaluated ----------------------------------------------------------------------
@@ -545,7 +545,7 @@ def test_what_a_with_calls_at_its_end_is_no_statement() -> None:
 
 def test_a_result_that_is_no_none_is_refused_where_it_is_used() -> None:
     (decision,) = _outputs(_length_written)
-    assert isinstance(decision, Refusal) and decision.slug == "output-shape"
+    assert isinstance(decision, SiteRefusal) and decision.slug == "output-shape"
 
 
 def _level_of_two(x):

@@ -14,7 +14,7 @@ import pytest
 
 from bcmend.analysis.facts import Facts, facts_of
 from bcmend.bytecode.decode import decode
-from bcmend.rewrite.sites.call_parts import CALLS
+from bcmend.bytecode.opcodes import CALLS
 from bcmend.rewrite.sites.output_statements import (
     may_write_output,
     output_statements,

@@ -9,9 +9,9 @@ from bcmend.rewrite.sites.plan import (
     Lowering,
     OutputLowering,
     Plan,
-    Refusal,
     RegionKey,
     Site,
+    SiteRefusal,
     chained,
 )
 
@@ -64,14 +64,14 @@ def test_outputs_that_are_flags_of_exits() -> None:
     assert _branch(3, ("a",)).flags == frozenset()
 
 
-def _site(index: int, kind: str, decision: Lowering | Refusal) -> Site:
+def _site(index: int, kind: str, decision: Lowering | SiteRefusal) -> Site:
     return Site(f"f:{index}:{kind}", kind, index, None, 2 * index, decision)
 
 
 def test_a_plan_divides_lowerings_and_splits_and_leaves_refusals_out() -> None:
     output = _site(1, "output", OutputLowering(0, 2, (), None))
     branch, split = _site(4, "branch", _branch(3)), _site(4, SPLIT, _branch(EXIT))
-    refused = _site(6, "branch", Refusal("stack-shape"))
+    refused = _site(6, "branch", SiteRefusal("stack-shape"))
     plan = Plan([output, branch, split, refused])
     assert plan.lowerings == {1: output, 4: branch}
     assert plan.splits == {4: split}

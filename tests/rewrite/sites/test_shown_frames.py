@@ -12,8 +12,8 @@ import pytest
 
 from bcmend.analysis.facts import Facts, facts_of
 from bcmend.bytecode.decode import decode
-from bcmend.bytecode.opcodes import row
-from bcmend.rewrite.sites.call_parts import CALLS, start_of
+from bcmend.bytecode.opcodes import CALLS, row
+from bcmend.rewrite.sites.call_parts import start_of
 from bcmend.rewrite.sites.shown_frames import shows_callers, shows_tracebacks, stack_level
 
 

@@ -6,7 +6,7 @@ from types import CodeType
 
 from bcmend.analysis.facts import facts_of
 from bcmend.bytecode.instructions import FunctionCode, Instruction, Label, Location
-from bcmend.rewrite.sites.plan import Slice
+from bcmend.rewrite.sites.plan import CodeRange
 from bcmend.rewrite.writer.instruction_copies import Copier
 from bcmend.rewrite.writer.stretch import Stretch
 from tests.listing import listing
@@ -68,7 +68,7 @@ def test_nested_code_is_replaced_by_its_mended_form() -> None:
 
 def test_jumps_of_a_part_stay_inside_of_it() -> None:
     stretch = Stretch()
-    items = Copier(FACTS, {}).part(stretch, Slice(0, MADE.at["join"]))
+    items = Copier(FACTS, {}).part(stretch, CodeRange(0, MADE.at["join"]))
     labels = [each for each in items if isinstance(each, Label)]
     code = [each for each in items if isinstance(each, Instruction)]
     assert [each.op for each in code] == [each.op for each in FACTS.instructions[: MADE.at["join"]]]
@@ -80,7 +80,7 @@ def test_jumps_of_a_part_stay_inside_of_it() -> None:
 
 def test_two_copies_of_a_part_have_labels_of_their_own() -> None:
     copier, stretch = Copier(FACTS, {}), Stretch()
-    part = Slice(0, MADE.at["join"])
+    part = CodeRange(0, MADE.at["join"])
     one, other = (
         {each for each in copier.part(stretch, part) if isinstance(each, Label)} for _ in range(2)
     )
@@ -93,7 +93,7 @@ def test_a_load_leaves_the_null_of_its_call_out() -> None:
     shape = MADE.function.shape
     code = (load, attribute, Instruction("RETURN_VALUE"))
     copier = Copier(facts_of(FunctionCode(shape, code, ())), {})
-    found = copier.load(Stretch(), Slice(0, 2))
+    found = copier.load(Stretch(), CodeRange(0, 2))
     assert found == [Instruction("LOAD_GLOBAL", (False, "logger")), attribute]
 
 
@@ -101,7 +101,7 @@ def test_a_load_that_a_call_is_part_of_keeps_its_null() -> None:
     load = Instruction("LOAD_GLOBAL", (True, "find"))
     code = (load, Instruction("CALL", 0), Instruction("RETURN_VALUE"))
     copier = Copier(facts_of(FunctionCode(MADE.function.shape, code, ())), {})
-    assert copier.load(Stretch(), Slice(0, 2)) == list(code[:2])
+    assert copier.load(Stretch(), CodeRange(0, 2)) == list(code[:2])
 
 
 def test_places_begin_a_block_or_get_a_label_of_their_own() -> None:
@@ -114,9 +114,9 @@ def test_places_begin_a_block_or_get_a_label_of_their_own() -> None:
 
 def test_targets_inside_a_statement_get_labels() -> None:
     copier, stretch = Copier(FACTS, {}), Stretch()
-    copier.mark_targets(stretch, Slice(0, 3))
+    copier.mark_targets(stretch, CodeRange(0, 3))
     assert set(stretch.places) == {MADE.at["other"]}
     before = dict(stretch.places)
-    copier.mark_targets(stretch, Slice(0, 5))
+    copier.mark_targets(stretch, CodeRange(0, 5))
     assert set(stretch.places) == {MADE.at["other"], MADE.at["join"]}
     assert stretch.places[MADE.at["other"]] is before[MADE.at["other"]]

@@ -12,12 +12,12 @@ from bcmend.bytecode import emit
 from bcmend.bytecode.assemble import Item, assemble
 from bcmend.bytecode.instructions import Label
 from bcmend.names import NAMESPACE
-from bcmend.rewrite.sites.plan import Refusal, Site
+from bcmend.rewrite.sites.plan import Site, SiteRefusal
 from bcmend.rewrite.writer.primitive_calls import ask, write_condition_test, write_original_test
 from bcmend.rewrite.writer.stretch import Stretch
 from tests.listing import shape_of
 
-SITE = Site("module.f:3:branch", "branch", 0, 3, 0, Refusal("stack-shape"))
+SITE = Site("module.f:3:branch", "branch", 0, 3, 0, SiteRefusal("stack-shape"))
 
 
 class _Primitives:

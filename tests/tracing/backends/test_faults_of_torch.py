@@ -118,7 +118,7 @@ def test_choices_and_loops_are_not_stored_in_caches() -> None:
 def test_a_back_end_that_compiles_nothing_traces_both_sides_at_each_call(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """``bcmend/tracing/backends/direct_runs.py``"""
+    """``bcmend/tracing/backends/uncompiled_sides.py``"""
     module: Any = sys.modules["torch._higher_order_ops.cond"]
     original, traced = module.materialize_as_graph, []
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import bcmend
+from bcmend.dynamo import plain_python
 from bcmend.tracing.deopt import eager_rerun
 from tests.equivalence import Call, assert_equivalent, call, patch_then_compile
 
@@ -272,7 +273,7 @@ def test_cells_and_globals_are_those_that_are_given() -> None:
 def test_the_callback_of_dynamo_is_put_back_if_the_function_fails() -> None:
     before = torch._C._dynamo.eval_frame.get_eval_frame_callback()
     with pytest.raises(ZeroDivisionError):
-        eager_rerun.plainly(lambda: 1 / 0)
+        plain_python.run(lambda: 1 / 0)
     assert torch._C._dynamo.eval_frame.get_eval_frame_callback() is before
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch._dynamo.utils import counters
 
 import bcmend
-from bcmend.reports.site_report import SiteRecord
+from bcmend.reports.outcomes import SiteRecord
 from bcmend.tracing.deopt import side_exits, undo_log
 from bcmend.tracing.deopt.side_exits import SideExit, take_first
 from bcmend.tracing.search.assumptions import Claim

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -135,3 +136,76 @@ def test_overlapping_memory_is_noticed(
 ) -> None:
     tensor = torch.zeros(40).as_strided(size, stride)
     assert memory_form.can_be_given(tensor) is is_possible
+
+
+BASE = torch.arange(24.0)
+VIEWS: dict[str, Callable[[], Tensor]] = {
+    "all": lambda: BASE,
+    "rows": lambda: BASE.view(4, 6)[1:3],
+    "left": lambda: BASE.view(4, 6)[:, :3],
+    "right": lambda: BASE.view(4, 6)[:, 3:],
+    "middle": lambda: BASE.view(4, 6)[:, 2:4],
+    "turned": lambda: BASE.view(4, 6).t()[4:],
+    "even": lambda: BASE[::2],
+    "odd": lambda: BASE[1::2],
+    "third": lambda: BASE[::3],
+    "blocks": lambda: BASE.view(2, 3, 4)[:, 1, 1:3],
+    "other blocks": lambda: BASE.view(2, 3, 4)[:, :, :1],
+    "spread": lambda: BASE[5:6].expand(3),
+    "one": lambda: BASE[23],
+    "none": lambda: BASE[4:4],
+}
+
+
+def _places(view: Tensor) -> set[int]:
+    """Return where the elements of a view lie, one by one."""
+    return {
+        view.storage_offset() + sum(i * s for i, s in zip(index, view.stride(), strict=True))
+        for index in itertools.product(*map(range, view.size()))
+    }
+
+
+@pytest.mark.parametrize(("one", "other"), list(itertools.combinations_with_replacement(VIEWS, 2)))
+def test_views_that_have_an_element_in_common_overlap(one: str, other: str) -> None:
+    first, second = VIEWS[one](), VIEWS[other]()
+    common = bool(_places(first) & _places(second))
+    found = memory_form.may_overlap(first, second), memory_form.may_overlap(second, first)
+    assert found[0] is found[1]
+    assert found[0] or not common
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "may"),
+    [
+        ("rows", "one", False),
+        ("all", "none", False),
+        ("left", "right", True),
+        ("even", "odd", True),
+    ],
+)
+def test_parts_that_do_not_lie_between_one_another_are_apart(
+    one: str, other: str, may: bool
+) -> None:
+    assert memory_form.may_overlap(VIEWS[one](), VIEWS[other]()) is may
+
+
+def test_tensors_of_other_dtypes_and_layouts_may_overlap() -> None:
+    assert memory_form.may_overlap(BASE[:2], BASE.view(torch.int64)[8:])
+    assert memory_form.may_overlap(BASE, torch.eye(2).to_sparse())
+
+
+@pytest.mark.parametrize(
+    ("tensor", "overlaps"),
+    [
+        (torch.zeros(2, 3), False),
+        (torch.zeros(2, 3).t(), False),
+        (torch.zeros(4, 6)[::2, 1:3], False),
+        (torch.zeros(1).expand(1, 1), False),
+        (torch.zeros(1).expand(3), True),
+        (torch.zeros(8).as_strided((2, 2), (4, 3)), False),
+        (torch.zeros(9).as_strided((2, 3), (4, 2)), True),
+        (torch.zeros(4).unfold(0, 2, 1), True),
+    ],
+)
+def test_what_may_overlap_itself(tensor: Tensor, overlaps: bool) -> None:
+    assert memory_form.may_overlap_itself(tensor) is overlaps

@@ -16,10 +16,10 @@ from torch.nn import functional
 from bcmend.tracing.effects import operator_runs
 from bcmend.tracing.effects.operator_runs import (
     OperatorCall,
-    draws,
+    call_target,
     is_in_place,
+    node_draws,
     operators_of,
-    run,
     stand_in,
     storage_of,
     storages_written,
@@ -144,11 +144,11 @@ def test_a_norm_writes_its_statistics_in_training(training: bool) -> None:
 )
 def test_attention_draws_only_with_dropout(target: Any, arguments: Any, expected: bool) -> None:
     assert _call(target, *arguments).draws is expected
-    assert draws(Graph().call_function(target, arguments)) is expected
+    assert node_draws(Graph().call_function(target, arguments)) is expected
 
 
 def test_only_an_aten_operator_is_asked_whether_it_draws() -> None:
-    assert not draws(Graph().call_function(torch.rand, ((2,),)))
+    assert not node_draws(Graph().call_function(torch.rand, ((2,),)))
 
 
 def test_tensors_that_share_memory_have_one_storage() -> None:
@@ -171,8 +171,14 @@ def test_a_node_runs_on_other_arguments() -> None:
     graph = Graph()
     node = graph.placeholder("x")
     x = torch.tensor([1.0, 4.0])
-    assert run(graph.call_method("add", (node, 1)).target, (x, 2), {}).tolist() == [3.0, 6.0]
-    assert run(graph.call_function(torch.sqrt, (node,)).target, (x,), {}).tolist() == [1.0, 2.0]
+    assert call_target(graph.call_method("add", (node, 1)).target, (x, 2), {}).tolist() == [
+        3.0,
+        6.0,
+    ]
+    assert call_target(graph.call_function(torch.sqrt, (node,)).target, (x,), {}).tolist() == [
+        1.0,
+        2.0,
+    ]
     assert target_name(graph.call_method("add", (node, 1))) == "add"
     assert target_name(graph.call_function(torch.sqrt, (node,))) == "sqrt"
 

@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from bcmend.dynamo import compat
 from bcmend.tracing.effects import random_draws
-from bcmend.tracing.effects.random_draws import drawing_inside, draws, may_draw, nodes_of
+from bcmend.tracing.effects.random_draws import drawing_inside, frame_draws, may_draw, nodes_of
 
 
 @pytest.mark.parametrize(
@@ -66,9 +66,9 @@ def test_a_frame_draws_by_its_graph_its_subgraphs_and_its_calls_before() -> None
 
     adding, drawing = _module(torch.add, 1, 2), _module(torch.rand, (2,))
     assert len(nodes_of(frame(adding.graph, drawing, torch.nn.Linear(1, 1)))) == 4
-    assert not draws(frame(adding.graph))
-    assert draws(frame(drawing.graph)) and draws(frame(adding.graph, drawing))
-    assert draws(frame(adding.graph, calls=[random.random]))
+    assert not frame_draws(frame(adding.graph))
+    assert frame_draws(frame(drawing.graph)) and frame_draws(frame(adding.graph, drawing))
+    assert frame_draws(frame(adding.graph, calls=[random.random]))
 
 
 def _unread(*targets: Any) -> GraphModule:
@@ -109,11 +109,11 @@ def test_generators_of_python_and_numpy_are_put_back() -> None:
 def test_states_are_put_back_once(of_python: bool) -> None:
     random_draws._take(of_python)
     first = torch.rand(2), random.random()
-    random_draws.put_back()
+    random_draws.restore_states()
     again = torch.rand(2), random.random()
     assert torch.equal(first[0], again[0])
     assert (first[1] == again[1]) is of_python
-    random_draws.put_back()
+    random_draws.restore_states()
     assert not torch.equal(torch.rand(2), again[0])
 
 
@@ -121,5 +121,5 @@ def test_forgotten_states_are_not_put_back() -> None:
     random_draws._take(True)
     first = torch.rand(2)
     random_draws.forget()
-    random_draws.put_back()
+    random_draws.restore_states()
     assert not torch.equal(torch.rand(2), first)

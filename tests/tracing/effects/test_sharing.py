@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,61 +13,6 @@ from bcmend.tracing.effects import sharing
 from bcmend.tracing.search.assumptions import Claim, Finding
 from bcmend.tracing.search.falsified import Falsified
 from bcmend.tracing.sites.site_table import LiveSite
-
-BASE = torch.arange(24.0)
-VIEWS: dict[str, Callable[[], Tensor]] = {
-    "all": lambda: BASE,
-    "rows": lambda: BASE.view(4, 6)[1:3],
-    "left": lambda: BASE.view(4, 6)[:, :3],
-    "right": lambda: BASE.view(4, 6)[:, 3:],
-    "middle": lambda: BASE.view(4, 6)[:, 2:4],
-    "turned": lambda: BASE.view(4, 6).t()[4:],
-    "even": lambda: BASE[::2],
-    "odd": lambda: BASE[1::2],
-    "third": lambda: BASE[::3],
-    "blocks": lambda: BASE.view(2, 3, 4)[:, 1, 1:3],
-    "other blocks": lambda: BASE.view(2, 3, 4)[:, :, :1],
-    "spread": lambda: BASE[5:6].expand(3),
-    "one": lambda: BASE[23],
-    "none": lambda: BASE[4:4],
-}
-
-
-def _places(view: Tensor) -> set[int]:
-    """Return where the elements of a view lie, one by one."""
-    return {
-        view.storage_offset() + sum(i * s for i, s in zip(index, view.stride(), strict=True))
-        for index in itertools.product(*map(range, view.size()))
-    }
-
-
-@pytest.mark.parametrize(("one", "other"), list(itertools.combinations_with_replacement(VIEWS, 2)))
-def test_views_that_have_an_element_in_common_overlap(one: str, other: str) -> None:
-    first, second = VIEWS[one](), VIEWS[other]()
-    common = bool(_places(first) & _places(second))
-    found = sharing.may_overlap(first, second), sharing.may_overlap(second, first)
-    assert found[0] is found[1]
-    assert found[0] or not common
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "may"),
-    [
-        ("rows", "one", False),
-        ("all", "none", False),
-        ("left", "right", True),
-        ("even", "odd", True),
-    ],
-)
-def test_parts_that_do_not_lie_between_one_another_are_apart(
-    one: str, other: str, may: bool
-) -> None:
-    assert sharing.may_overlap(VIEWS[one](), VIEWS[other]()) is may
-
-
-def test_tensors_of_other_dtypes_and_layouts_may_overlap() -> None:
-    assert sharing.may_overlap(BASE[:2], BASE.view(torch.int64)[8:])
-    assert sharing.may_overlap(BASE, torch.eye(2).to_sparse())
 
 
 class _Trace:

@@ -13,7 +13,7 @@ ROOT = Path(bcmend.tracing.__file__).parent
 
 _ASK = """
 import json, sys
-from bcmend.tracing.entry import namespace
+from bcmend.tracing.entry import primitive_namespace
 print(json.dumps([name for name in sys.modules if name.startswith("bcmend.tracing.")]))
 """
 

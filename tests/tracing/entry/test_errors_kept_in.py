@@ -14,7 +14,7 @@ from torch._dynamo.testing import CompileCounter
 
 import bcmend
 from bcmend.dynamo import frames, hooks, trace_state
-from bcmend.tracing.entry import branch_primitives, select
+from bcmend.tracing.entry import branch_mending, branch_primitives
 from bcmend.tracing.search import strict
 
 INPUTS = (torch.ones(3), torch.full((3,), 0.1))
@@ -73,7 +73,7 @@ _fault: Callable[..., Any] = _scope["_fault"]
 @pytest.mark.parametrize(
     ("owner", "name"),
     [
-        (select, "mend_branch"),
+        (branch_mending, "mend_branch"),
         (branch_primitives, "_depends_on_data"),
         (trace_state.TraceState, "end"),
     ],

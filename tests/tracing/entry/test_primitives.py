@@ -7,7 +7,7 @@ import torch
 
 import bcmend
 from bcmend.names import UNBOUND
-from bcmend.tracing.entry import namespace, primitives
+from bcmend.tracing.entry import primitive_namespace, primitives
 from bcmend.tracing.entry.primitives import branch, data_dependent, guard, record, recording
 
 
@@ -47,7 +47,7 @@ def test_only_the_mark_of_an_unbound_local_is_unbound() -> None:
     "entered data_dependent branch undecided split unbound guard recording record nothing".split(),
 )
 def test_rewritten_code_reaches_each_primitive_by_its_name(name: str) -> None:
-    assert getattr(namespace, name) is getattr(primitives, name)
+    assert getattr(primitive_namespace, name) is getattr(primitives, name)
     assert getattr(primitives, name).__name__ == f"bcmend_{name}"
 
 

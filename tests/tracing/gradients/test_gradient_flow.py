@@ -10,7 +10,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from bcmend.tracing.gradients import arm_selects
+from bcmend import meta_keys
 from bcmend.tracing.gradients.gradient_flow import Flow, has_gradient
 from bcmend.tracing.gradients.gradient_paths import RESULT
 
@@ -46,7 +46,7 @@ class _Built:
 
     def select(self, predicate: Node, one: Node, other: Node) -> Node:
         node = self.call(torch.where, predicate, one, other)
-        node.meta[arm_selects._MARK] = True
+        node.meta[meta_keys.TAKES_A_SIDE] = True
         return node
 
     def paths(self, *results: Node) -> tuple[Flow, dict[Node, int]]:

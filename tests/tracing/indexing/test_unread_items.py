@@ -71,6 +71,6 @@ def test_what_dynamo_would_remove(dtype: torch.dtype, is_read: bool, target: obj
     tensor, places = graph.placeholder("tensor"), graph.placeholder("places")
     places.meta["example_value"] = torch.zeros(2, dtype=dtype)
     item = graph.call_function(operator.getitem, (tensor, (slice(None), places)))
-    unread_items.keep(graph, [item] if is_read else [])
+    unread_items.keep_unread(graph, [item] if is_read else [])
     assert item.target == target
     graph.lint()

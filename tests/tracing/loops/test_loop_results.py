@@ -46,7 +46,7 @@ def test_ends_that_share_memory_are_related(shared: bool) -> None:
         end = fx_graph.method(tx, "clone", x)
         ends = [end, end if shared else fx_graph.method(tx, "clone", x)]
         carried = Carried((0, 1), (), (), gradients=False)
-        loop_results.follow(tx, site, carried, (before, ends, after))
+        loop_results.watch_carried(tx, site, carried, (before, ends, after))
         one, other = map(example_of, after)
         assert sharing.shares(tx, one, other) is shared
         assert sharing.shares(tx, one, example_of(before[0]))

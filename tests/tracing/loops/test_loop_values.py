@@ -60,12 +60,32 @@ def test_a_tensor_that_is_the_same_by_another_name_is_not_carried() -> None:
 @pytest.mark.parametrize(
     ("one", "other", "detail"),
     [
-        (constant("a"), constant("b"), "a Python value"),
-        (constant(1), constant(True), "a Python value"),
-        (constant(1), constant(1.0), "a Python value"),
-        (_tensor(torch.ones(2)), _tensor(torch.ones(3)), "a tensor of another form"),
-        (_tensor(torch.ones(2)), constant(1), "a Python value"),
-        (_range(), _range(), "an iterator"),
+        (
+            constant("a"),
+            constant("b"),
+            "a turn changes something that is neither a tensor nor a number",
+        ),
+        (
+            constant(1),
+            constant(True),
+            "a turn changes something that is neither a tensor nor a number",
+        ),
+        (
+            constant(1),
+            constant(1.0),
+            "a turn changes something that is neither a tensor nor a number",
+        ),
+        (
+            _tensor(torch.ones(2)),
+            _tensor(torch.ones(3)),
+            "a tensor has another shape, dtype or device after a turn",
+        ),
+        (
+            _tensor(torch.ones(2)),
+            constant(1),
+            "a turn changes something that is neither a tensor nor a number",
+        ),
+        (_range(), _range(), "a turn takes items from an iterator"),
     ],
 )
 def test_what_no_operator_carries_is_refused(one: Any, other: Any, detail: str) -> None:
@@ -75,9 +95,9 @@ def test_what_no_operator_carries_is_refused(one: Any, other: Any, detail: str) 
 
 def test_two_ranges_and_other_live_ins_are_refused() -> None:
     ranges = [_range(), _range()]
-    with pytest.raises(Refusal, match="two ranges"):
+    with pytest.raises(Refusal, match="a turn goes over two ranges"):
         what_changes(ranges, ranges, gradients=False)
-    with pytest.raises(Refusal, match="other live-ins"):
+    with pytest.raises(Refusal, match="a turn needs other variables than the turn before"):
         what_changes(ranges, ranges[:1], gradients=False)
 
 
@@ -92,19 +112,19 @@ def test_an_iteration_that_changes_more_than_the_first_says_so() -> None:
 
 
 def test_a_python_value_that_only_a_later_iteration_changes_is_refused() -> None:
-    with pytest.raises(Refusal, match="Python value"):
+    with pytest.raises(Refusal, match="neither a tensor nor a number"):
         carried_values([constant("b")], [constant("a")], Carried((), (), (), False))
 
 
 def test_what_is_carried_stays_of_its_kind_and_form() -> None:
     tensor = [_tensor(torch.ones(2))]
     for after, detail in (
-        (constant(1), "a tensor becomes something else"),
-        (_tensor(torch.ones(2, 2)), "a tensor of another form"),
+        (constant(1), "a turn makes something else of a tensor"),
+        (_tensor(torch.ones(2, 2)), "a tensor has another shape, dtype or device after a turn"),
     ):
         with pytest.raises(Refusal, match=detail):
             carried_values([after], tensor, Carried((0,), (), (), False))
-    with pytest.raises(Refusal, match="a number becomes something else"):
+    with pytest.raises(Refusal, match="a turn makes something else of a number"):
         carried_values([constant("a")], [constant(1)], Carried((), (0,), (), False))
 
 

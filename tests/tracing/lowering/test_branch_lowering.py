@@ -14,7 +14,8 @@ from bcmend.dynamo import compat, fx_graph
 from bcmend.dynamo.values import constant, example_of
 from bcmend.policy import BranchPolicy, Policy
 from bcmend.tracing.effects import watches
-from bcmend.tracing.lowering.branch_lowering import Branch, append_under, lower
+from bcmend.tracing.lowering.branch_lowering import TracedBranch, lower
+from bcmend.tracing.merging.location_phi import append_under
 from bcmend.tracing.output import record_builder
 from bcmend.tracing.output.record_builder import Draft, Kind
 from bcmend.tracing.search.assumptions import Claim, Finding
@@ -39,7 +40,7 @@ def _lowered(site: LiveSite, one: Compute, other: Compute, x: Tensor) -> Traced:
             arm(tx, lambda compute=compute: compat.TupleVariable([compute(tx, x)]))
             for compute in (one, other)
         ]
-        branch = Branch(site, predicate, (arms[0], arms[1]), 0)
+        branch = TracedBranch(site, predicate, (arms[0], arms[1]), 0)
         return lower(tx, branch, fx_graph.Transaction(tx))
 
     return traced(step, YES, x)
@@ -108,7 +109,7 @@ def test_a_merged_tensor_that_is_an_older_one_is_watched() -> None:
             arm(tx, lambda compute=compute: compat.TupleVariable([compute(tx, x)]))
             for compute in (lambda tx, x: x, _negated)
         ]
-        branch = Branch(site, predicate, (arms[0], arms[1]), 0)
+        branch = TracedBranch(site, predicate, (arms[0], arms[1]), 0)
         with mock.patch.object(watches, "add") as add:
             (merged,) = lower(tx, branch, fx_graph.Transaction(tx)).items  # type: ignore[attr-defined]
         watched = [call.args[1] for call in add.call_args_list]
@@ -124,12 +125,12 @@ def test_a_merged_tensor_that_is_an_older_one_is_watched() -> None:
 @pytest.mark.parametrize("inner", [True, False])
 def test_a_record_of_an_arm_has_the_condition_of_the_arm(taken: bool, inner: bool) -> None:
     def step(tx: Any, predicate: Any, other: Any) -> Any:
-        draft = Draft(_site(), constant(None), None, constant(None), Kind.OUTPUT)
-        items = [*([other] if inner else []), compat.TupleVariable([constant(1)])]
+        inputs = constant(1)
+        draft = Draft(_site(), constant(None), other if inner else None, inputs, Kind.OUTPUT)
         with record_builder.open_arm(tx) as drafts:
-            append_under(tx, predicate, draft, taken, compat.TupleVariable(items))
+            append_under(tx, predicate, draft, taken=taken)
         (record,) = drafts
-        assert record.inputs is items[-1]
+        assert record.inputs is inputs
         return record.predicate
 
     found = traced(step, YES, NO)

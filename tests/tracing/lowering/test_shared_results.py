@@ -112,7 +112,7 @@ def test_two_that_leave_the_graph_are_given_up(both: bool) -> None:
     def step(tx: Any, x: Any) -> Any:
         a, b = (fx_graph.method(tx, "clone", x) for _ in range(2))
         pair = example_of(a), example_of(b)
-        shared_results.watch_leaving(tx, [pair], lambda: given_up.append("yes"))
+        shared_results.relate(tx, [pair], lambda: given_up.append("yes"))
         # Both are what the frame returns, or one is only read.
         made = fx_graph.function(tx, torch.add, a, b)
         tx.output.root_tx.stack.extend([a, b] if both else [a, made])

@@ -6,8 +6,7 @@ from typing import Any
 
 from bcmend.policy import DEFAULT, Policy
 from bcmend.rewrite.sites.plan import BranchLowering, Site
-from bcmend.tracing.merging.merge import Merger
-from bcmend.tracing.merging.planned import Join
+from bcmend.tracing.merging.merge import Join, Merger
 from bcmend.tracing.sites.site_table import LiveSite
 
 

@@ -14,15 +14,15 @@ import bcmend
 from bcmend.dynamo import compat
 from bcmend.dynamo.values import constant
 from bcmend.tracing.merging.attribute_effects import (
-    Storing,
     attribute_changes,
     require_creatable,
 )
 from bcmend.tracing.merging.lazy_phi import CellPhi, MissingAttribute, StoredPhi
-from bcmend.tracing.merging.planned import Change
+from bcmend.tracing.merging.location_phi import BothSides, OneValue, apply
 from bcmend.tracing.output import record_builder
 from bcmend.tracing.search.assumptions import Claim, Finding
 from bcmend.tracing.search.falsified import weaken
+from bcmend.tracing.sites.locations import Location, LocationKind
 from bcmend.tracing.sites.refusal import Refusal
 from bcmend.tracing.sites.session import SESSION
 from bcmend.tracing.speculation.arms import ArmTrace, Effects
@@ -430,9 +430,8 @@ class Box:
 
 def _arm(*stores: tuple[Any, str, Any]) -> ArmTrace:
     """Return an arm that does nothing but store attributes."""
-    attributes = {(owner, name): value for owner, name, value in stores}
-    effects = Effects(attributes=attributes, kinds=dict.fromkeys(attributes))
-    return ArmTrace(constant(None), torch.fx.Graph(), {}, effects, ())
+    attributes = {Location(LocationKind.ATTRIBUTE, *place): value for *place, value in stores}
+    return ArmTrace(constant(None), torch.fx.Graph(), {}, Effects(attributes), ())
 
 
 FLAG = torch.tensor(True)
@@ -443,8 +442,8 @@ def test_attributes_with_a_common_form_are_merged() -> None:
         join = join_of(tx, flag, x, y)
         arms = _arm((box, "held", x)), _arm((box, "held", y))
         (change,) = attribute_changes(join, arms)
-        assert isinstance(change, Change)
-        assert (change.variable, change.key, change.sides) == (box, "held", (x, y))
+        assert isinstance(change, OneValue)
+        assert (change.location.owner, change.location.key, change.sides) == (box, "held", (x, y))
         assert [(each.then_value, each.else_value) for each in join.merger.pairs] == [(x, y)]
         assert change.build([flag]) is flag
         return x
@@ -455,7 +454,7 @@ def test_attributes_with_a_common_form_are_merged() -> None:
 def test_a_side_that_stores_nothing_has_the_present_value() -> None:
     def step(tx: Any, flag: Any, x: Any, box: Any) -> Any:
         (change,) = attribute_changes(join_of(tx, flag), (_arm(), _arm((box, "held", constant(1)))))
-        assert isinstance(change, Change)
+        assert isinstance(change, OneValue)
         assert change.build([]).as_python_constant() == 1
         return x
 
@@ -469,10 +468,10 @@ def test_attributes_without_a_common_form_hold_both_sides(monkeypatch: pytest.Mo
     def step(tx: Any, flag: Any, x: Any, box: Any) -> Any:
         join = join_of(tx, flag)
         (change,) = attribute_changes(join, (_arm((box, "held", x)), _arm()))
-        assert isinstance(change, Storing)
-        change.apply(join, [])
+        assert isinstance(change, BothSides)
+        apply(join, [change], [])
         stored = tx.output.side_effects.store_attr_mutations[box].pop("held")
-        assert type(stored) is StoredPhi and stored.place == (box, "held")
+        assert type(stored) is StoredPhi and (stored.owner, stored.name) == (box, "held")
         assert stored.sides[0] is x and stored.sides[1].as_python_constant() == 1
         assert [draft.action.fn.__name__ for draft in drafts] == ["store_choice"]
         weaken(Finding(Claim.READ_APART, join.site, 0))
@@ -492,8 +491,8 @@ def test_a_cell_of_the_frame_needs_no_record(monkeypatch: pytest.MonkeyPatch) ->
         name = "cell_contents"
         sides = _arm((cell, name, x)), _arm((cell, name, constant(1)))
         (change,) = attribute_changes(join, sides)
-        assert isinstance(change, Storing)
-        change.apply(join, [])
+        assert isinstance(change, BothSides)
+        apply(join, [change], [])
         assert type(tx.output.side_effects.store_attr_mutations[cell][name]) is CellPhi
         return x
 
@@ -505,7 +504,7 @@ def test_an_attribute_that_both_sides_delete() -> None:
         gone = compat.DeletedVariable()
         arms = _arm((box, "held", gone)), _arm((box, "held", gone))
         (change,) = attribute_changes(join_of(tx, flag), arms)
-        assert isinstance(change, Change) and change.build([]) is gone
+        assert isinstance(change, OneValue) and change.build([]) is gone
         return x
 
     traced(step, FLAG, torch.ones(2), Box())
@@ -526,7 +525,7 @@ def test_an_attribute_of_one_side_needs_that_no_other_code_names_it(
         join = join_of(tx, flag)
         require_creatable(join, box, "fresh")
         (change,) = attribute_changes(join, (_arm((box, "fresh", x)), _arm()))
-        assert isinstance(change, Storing)
+        assert isinstance(change, BothSides)
         assert isinstance(change.sides[1]([]), MissingAttribute)
         with pytest.raises(Refusal, match="cell_contents is bound on one side only"):
             require_creatable(join, box, "cell_contents")

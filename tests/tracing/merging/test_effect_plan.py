@@ -9,12 +9,13 @@ import torch
 
 from bcmend.dynamo import compat
 from bcmend.dynamo.values import constant
-from bcmend.tracing.merging.effect_plan import apply_changes, plan_changes
-from bcmend.tracing.merging.journaled_container import JournaledContainer, PlannedJournal
-from bcmend.tracing.merging.planned import Change, Contents
+from bcmend.tracing.merging.effect_plan import plan_changes
+from bcmend.tracing.merging.journaled_container import JournaledContainer
+from bcmend.tracing.merging.location_phi import Journaled, OneSide, OneValue, apply
 from bcmend.tracing.output import record_builder
 from bcmend.tracing.search.assumptions import Claim, Finding
 from bcmend.tracing.search.falsified import weaken
+from bcmend.tracing.sites.locations import Location, LocationKind
 from bcmend.tracing.sites.refusal import Refusal
 from bcmend.tracing.speculation.arms import ArmTrace, ContainerChange, Effects
 from tests.tracing.merging.joins import join_of
@@ -55,10 +56,10 @@ def test_items_that_both_sides_set_are_merged_place_by_place() -> None:
         join = join_of(tx, flag, y)
         arms = _arm(_to(items, y, one, x)), _arm(_to(items, x, one, x))
         first, added = changes = plan_changes(join, arms)
-        assert isinstance(first, Change) and isinstance(added, Change)
-        assert (first.key, first.sides) == (0, (y, x)) and added.key == 2
+        assert isinstance(first, OneValue) and isinstance(added, OneValue)
+        assert (first.location.key, first.sides) == (0, (y, x)) and added.location.key == 2
         assert [(each.then_value, each.else_value) for each in join.merger.pairs] == [(y, x)]
-        apply_changes(join, changes, [flag])
+        apply(join, changes, [flag])
         assert items.items[0] is flag and items.items[2] is x
         assert items.items[1] is one and len(items.items) == 3
         return x
@@ -71,7 +72,7 @@ def test_a_side_that_changes_nothing_has_the_items_from_before() -> None:
         items = _list(x)
         join = join_of(tx, flag, y)
         (change,) = plan_changes(join, (_arm(), _arm(_to(items, y))))
-        assert isinstance(change, Change) and change.sides == (x, y)
+        assert isinstance(change, OneValue) and change.sides == (x, y)
         return x
 
     traced(step, FLAG, VECTOR, OTHER)
@@ -82,7 +83,7 @@ def test_a_list_that_grows_on_one_side_is_journaled() -> None:
         items = _list(x)
         join = join_of(tx, flag)
         changes = plan_changes(join, (_arm(_to(items, x, x)), _arm()))
-        assert [type(each) for each in changes] == [PlannedJournal]
+        assert [type(each) for each in changes] == [Journaled, OneSide]
         assert not join.merger.pairs
         weaken(Finding(Claim.READ_APART, join.site, 0))
         with pytest.raises(Refusal, match="is read later"):
@@ -96,13 +97,13 @@ def test_a_list_that_grows_on_one_side_is_journaled() -> None:
 def test_a_dictionary_that_gets_a_key_on_one_side_is_journaled() -> None:
     def step(tx: Any, flag: Any, x: Any) -> Any:
         before, same, more = _keyed(a=x), _keyed(a=x, b=x), _keyed(a=x, b=x, c=x)
-        for after, other, kind in ((more, same, PlannedJournal), (same, same, Change)):
+        for after, other, kind in ((more, same, Journaled), (same, same, OneValue)):
             arms = (
                 _arm(ContainerChange(before, {"items": before.items}, {"items": side.items}))
                 for side in (after, other)
             )
             changes = plan_changes(join_of(tx, flag), tuple(arms))  # type: ignore[arg-type]
-            assert [type(each) for each in changes] == [kind]
+            assert {type(each) for each in changes} - {OneSide} == {kind}
         return x
 
     traced(step, FLAG, VECTOR)
@@ -117,8 +118,8 @@ def test_a_set_that_both_sides_leave_alike() -> None:
         change = ContainerChange(before, {"items": before.items}, {"items": after.items})
         join = join_of(tx, flag)
         changes = plan_changes(join, (_arm(change), _arm(change)))
-        assert changes == [Contents(before, after.items)]
-        apply_changes(join, changes, [])
+        assert [each.location for each in changes] == [Location(LocationKind.CONTENTS, before)]
+        apply(join, changes, [])
         assert [key.vt.as_python_constant() for key in before.items] == [1, 2]
         assert before.items is not after.items
         return x
@@ -145,9 +146,10 @@ def test_a_tensor_from_before_is_stored_itself_when_the_graph_has_run(
 
     def step(tx: Any, flag: Any, x: Any, y: Any, box: Any) -> Any:
         join = join_of(tx, flag, y)
-        change = Change(box, name, lambda merged: merged[0], (x, y), kind="any store")
+        location = Location(LocationKind.ATTRIBUTE, box, name, "any store")
+        change = OneValue(location, lambda merged: merged[0], (x, y))
         monkeypatch.setattr(tx.output.side_effects, "store_attr", lambda *stored: None)
-        apply_changes(join, [change], [flag])
+        apply(join, [change], [flag])
         (draft,) = drafts
         assert draft.action.fn.__name__ == "write_back_attribute"
         owner, key, merged, predicate, one, other = draft.inputs.items

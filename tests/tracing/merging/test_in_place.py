@@ -17,7 +17,6 @@ from bcmend.tracing.effects.hazards import hazards_of
 from bcmend.tracing.effects.operator_runs import storage_of
 from bcmend.tracing.merging.in_place import (
     InPlace,
-    may_overlap_itself,
     outer_form,
     plan_in_place,
     saved_for_backward,
@@ -53,21 +52,6 @@ def test_a_change_without_gradients_leaves_the_history() -> None:
         with torch.no_grad():
             derived.mul_(2)
         assert not entry.history_changed
-
-
-@pytest.mark.parametrize(
-    ("tensor", "overlaps"),
-    [
-        (torch.zeros(2, 3), False),
-        (torch.zeros(2, 3).t(), False),
-        (torch.zeros(4, 6)[::2, 1:3], False),
-        (torch.zeros(1).expand(1, 1), False),
-        (torch.zeros(1).expand(3), True),
-        (torch.zeros(4).unfold(0, 2, 1), True),
-    ],
-)
-def test_what_may_overlap_itself(tensor: Tensor, overlaps: bool) -> None:
-    assert may_overlap_itself(tensor) is overlaps
 
 
 def test_what_a_backward_has_kept() -> None:
@@ -182,6 +166,16 @@ def _transposes(x: Tensor) -> tuple[Tensor, Tensor]:
     return z, y
 
 
+def _changes_items_that_lie_between_one_another(x: Tensor) -> tuple[Tensor, ...]:
+    y = torch.cat([x, x, x])
+    apart = y.as_strided((2, 2), (4, 3))
+    if x.sum() > 0:
+        apart.mul_(2.0)
+    else:
+        apart.add_(1.0)
+    return apart * 1, y
+
+
 def _signs() -> list[Call]:
     return [call(torch.tensor(row)) for row in ([1.0, 2.0, 3.0], [-1.0, -2.0, -3.0])]
 
@@ -189,7 +183,14 @@ def _signs() -> list[Call]:
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize(
-    "program", [_reads, _changes_one_view_on_each_side, _changes_rows_and_columns, _transposes]
+    "program",
+    [
+        _reads,
+        _changes_one_view_on_each_side,
+        _changes_rows_and_columns,
+        _changes_items_that_lie_between_one_another,
+        _transposes,
+    ],
 )
 def test_views_of_one_tensor_are_changed_through_it(
     program: object, backend: str, training: bool

@@ -109,4 +109,4 @@ def test_what_others_see_during_the_call_keeps_the_branch(use: str) -> None:
     if NAMESPACES_ARE_TRACED and use.startswith("box"):
         assert found.startswith("choice by ")  # others see it only when the graph has run
     else:
-        assert found == "arms-differ: 2 items on one side, 1 on the other"
+        assert found == "arms-differ: `h`: 2 items on one side, 1 on the other"

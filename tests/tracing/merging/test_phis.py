@@ -25,6 +25,7 @@ from bcmend.tracing.merging.lazy_phi import (
 from bcmend.tracing.merging.merge import Pair
 from bcmend.tracing.search.assumptions import Claim, Finding
 from bcmend.tracing.search.falsified import Falsified, weaken
+from bcmend.tracing.sites.locations import Location, LocationKind
 from bcmend.tracing.sites.phi import Phi
 from bcmend.tracing.sites.refusal import Refusal
 from tests.tracing.merging.joins import join_of, site
@@ -175,8 +176,8 @@ def test_recording_phis() -> None:
 
 
 def _stored(tx: Any, predicate: Any, box: Any, *sides: Any) -> StoredPhi:
-    phi, place = (site(), 0, tx.output, sides), (box, "held")
-    return StoredPhi(*phi, predicate=predicate, place=place, is_typed=False)
+    phi, location = (site(), 0, tx.output, sides), Location(LocationKind.ATTRIBUTE, box, "held")
+    return StoredPhi(*phi, predicate=predicate, location=location, is_typed=False)
 
 
 def test_a_stored_phi_knows_whether_something_was_stored_over_it() -> None:
@@ -191,7 +192,7 @@ def test_a_stored_phi_knows_whether_something_was_stored_over_it() -> None:
         assert isinstance(later.before, GatedPhi) and later.before.sides == phi.sides
         effects.store_attr(box, "held", later)
         assert phi.in_place() is later
-        owner, name, *_ = phi.for_record.items
+        owner, name, *_ = phi.for_record
         assert owner is box and name.as_python_constant() == "held"
         effects.store_attr_mutations.clear()
         return x

@@ -221,7 +221,7 @@ def test_a_fault_of_our_own_makes_no_number_depend_on_data(
     is_strict: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(strict, "IS_ON", is_strict)
-    monkeypatch.setattr(constant_tensors, "run", own_faults.fault)
+    monkeypatch.setattr(constant_tensors, "call_target", own_faults.fault)
     with pytest.raises(strict.InternalError) if is_strict else nullcontext():
         assert _takes_numbers(_graph_of(_counted, X))
 

@@ -10,8 +10,8 @@ from torch._subclasses import FakeTensorMode
 from torch.fx import Graph, Node
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
+from bcmend import meta_keys
 from bcmend.tracing.numbers.dead_numbers import (
-    BESIDE_NUMBER,
     are_made_in,
     close_over,
     drop_unread,
@@ -50,7 +50,7 @@ def test_a_number_that_nobody_reads_goes_with_what_is_computed_of_it() -> None:
     compared = numbers.add(operator.gt, numbers.number, 1, example=True)
     numbers.add(operator.not_, compared, example=False)
     beside = numbers.add(torch.abs, numbers.x, example=numbers.x.meta["example_value"])
-    beside.meta[BESIDE_NUMBER] = True
+    beside.meta[meta_keys.BESIDE_NUMBER] = True
     assert are_made_in(numbers.graph)
     assert numbers.drop(numbers.x) == ["x", "output"]
     assert not are_made_in(numbers.graph)

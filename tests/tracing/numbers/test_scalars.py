@@ -132,7 +132,7 @@ def test_a_number_plus_constants_is_counted_by_its_tensor(
 ) -> None:
     def step(tx: Any, x: Any) -> Any:
         number = _taken(tx, x)
-        found = scalars.counted(
+        found = scalars.tensor_of_count(
             tx, _apply(tx, function, *((2, number) if swapped else (number, 2)))
         )
         assert (found is not None) is (expected is not None)

@@ -67,5 +67,5 @@ def test_nothing_is_tried_that_cannot_fail_or_runs_code_of_the_program(
     facts: Any = SimpleNamespace(as_python_constant=lambda: ((0,), chance))
     root = SimpleNamespace(f_code=_tensor.__code__)
     tx: Any = SimpleNamespace(output=SimpleNamespace(root_tx=root))
-    argument_trials.add(tx, site, _constant(None), facts, TupleVariable([value]))
+    argument_trials.try_arguments(tx, site, _constant(None), facts, TupleVariable([value]))
     assert site.active

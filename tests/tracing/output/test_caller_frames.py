@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import CodeType, SimpleNamespace
 from typing import Any
 
-from bcmend.delivery.callers import Caller
+from bcmend.delivery.callers import CallerFrame
 from bcmend.names import BUFFER, FUNCTION
 from bcmend.tracing.output import caller_frames
 
@@ -60,8 +60,8 @@ def test_the_callers_are_those_of_the_program_innermost_first() -> None:
     middle = _frame(_forward.__code__, 20, root)
     inner = _frame(_forward.__code__, 30, middle)
     expected = [
-        Caller(_forward.__code__, globals(), 20),
-        Caller(_caller.__code__, globals(), 10),
+        CallerFrame(_forward.__code__, globals(), 20),
+        CallerFrame(_caller.__code__, globals(), 10),
     ]
     assert list(caller_frames._inlined(inner)) == expected
 

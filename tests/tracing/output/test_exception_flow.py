@@ -12,7 +12,7 @@ from torch._dynamo.variables.functions import UserFunctionVariable
 
 from bcmend.names import FUNCTION
 from bcmend.tracing.output import exception_flow
-from bcmend.tracing.output.exception_flow import Raised
+from bcmend.tracing.output.exception_flow import ExceptionFacts
 
 
 def _function() -> None:
@@ -43,10 +43,10 @@ def _frame(opname: str, arg: int | None = 1, *, code: CodeType | None = None, li
     )
 
 
-KNOWN = Raised((), is_exact=True, has_known_text=True)
+KNOWN = ExceptionFacts((), is_exact=True, has_known_text=True)
 
 
-def _lines(known: Raised) -> list[int]:
+def _lines(known: ExceptionFacts) -> list[int]:
     return [entry.place[0] for entry in known.entries]
 
 
@@ -60,14 +60,14 @@ def test_each_frame_adds_an_entry_in_front() -> None:
     callee.parent = caller
     error, signal = _error(), _raising()
     first = exception_flow._with_frame(callee, error, signal, None)
-    left = Raised(first.entries, first.is_exact, first.has_known_text, left=callee)
+    left = ExceptionFacts(first.entries, first.is_exact, first.has_known_text, left=callee)
     known = exception_flow._with_frame(caller, error, signal, left)
     assert (_lines(known), known.is_exact) == ([3, 7], True)
 
 
 def test_an_entry_is_not_exact_where_the_frame_did_not_call_the_one_behind_it() -> None:
     stranger = _frame("RAISE_VARARGS")
-    left = Raised((), is_exact=True, has_known_text=True, left=stranger)
+    left = ExceptionFacts((), is_exact=True, has_known_text=True, left=stranger)
     known = exception_flow._with_frame(_frame("CALL"), _error(), _raising(), left)
     assert not known.is_exact and known.has_known_text
 
@@ -86,7 +86,7 @@ def test_what_is_raised_again_unknown_stays_unknown() -> None:
 def test_a_region_adds_no_entry_of_its_own() -> None:
     code = (lambda x: x).__code__.replace(co_varnames=(FUNCTION,))
     region = _frame("RAISE_VARARGS", code=code)
-    left = Raised((), is_exact=True, has_known_text=True, left=region)
+    left = ExceptionFacts((), is_exact=True, has_known_text=True, left=region)
     known = exception_flow._with_frame(_frame("CALL"), _error(), _raising(), left)
     assert known == KNOWN
 
@@ -131,7 +131,7 @@ def test_reading_a_text_that_is_not_known_is_noted() -> None:
     tx, error = _frame("CALL"), _error()
     exception_flow.note_reading(tx, error)
     assert not exception_flow.has_doubtful_text(tx)  # the trace has not raised it
-    exception_flow._table(tx)[error] = Raised((), is_exact=True, has_known_text=False)
+    exception_flow._table(tx)[error] = ExceptionFacts((), is_exact=True, has_known_text=False)
     exception_flow.note_reading(tx, error)
     assert exception_flow.has_doubtful_text(tx)
 

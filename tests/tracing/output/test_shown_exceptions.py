@@ -9,7 +9,7 @@ import pytest
 from torch._dynamo.variables import ConstantVariable, ExceptionVariable, ListVariable, TupleVariable
 
 from bcmend.tracing.output import exception_flow, shown_exceptions
-from bcmend.tracing.output.exception_flow import Raised
+from bcmend.tracing.output.exception_flow import ExceptionFacts
 from bcmend.tracing.search.falsified import Falsified
 from bcmend.tracing.sites.refusal import Refusal
 from bcmend.tracing.sites.site_table import LiveSite
@@ -24,7 +24,7 @@ def _tracer() -> Any:
 
 
 def _raise(tx: Any, error: ExceptionVariable, *, is_exact: bool, has_known_text: bool) -> None:
-    exception_flow._table(tx)[error] = Raised((), is_exact, has_known_text)
+    exception_flow._table(tx)[error] = ExceptionFacts((), is_exact, has_known_text)
 
 
 def _site() -> LiveSite:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor, nn
 
 import bcmend
 from bcmend.patching import site_records
-from bcmend.reports.site_report import Report, Retrace
+from bcmend.reports.outcomes import Retrace
+from bcmend.reports.site_report import Report
 from bcmend.tracing.search import log
 
 X = torch.linspace(-1, 1, 4)
@@ -91,12 +94,27 @@ def test_records_go_when_the_object_is_patched_anew() -> None:
         torch._dynamo.reset()
 
 
+def test_a_break_that_nothing_mends_stays() -> None:
+    def program(x: Tensor) -> Tensor:
+        y = x + 1 if x.sum() > 0 else x
+        torch._dynamo.graph_break()
+        return y * 2
+
+    bcmend.patch(program)
+    assert torch.equal(torch.compile(program, backend="eager")(X), program(X))
+    report = bcmend.report(program)
+    (stop,) = report.still_breaking
+    assert stop.line == _line(program, "graph_break()") and stop.function == program.__qualname__
+    assert [site.status for site in report.sites] == ["mended"]
+    bcmend.unpatch(program)
+
+
 def test_records_of_one_place_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log, "_KEPT", 2)
     code = _halved.__code__
     log.forget([code])
     for number in range(4):
-        log.note(code, ValueError(f"{number}\nmore"))
+        log.note_error(code, ValueError(f"{number}\nmore"))
     found = site_records.retraces([code, code])
     assert [each.reason for each in found] == ["0", "1"]
     log.forget([code])
@@ -104,19 +122,23 @@ def test_records_of_one_place_are_limited(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_what_a_report_says() -> None:
-    retraces = (Retrace("/a/b.py", 7, "f", "why"), Retrace("/a/c.py", None, "long.name", "so"))
+    first = Retrace("/a/b.py", 7, "f", "why")
+    twice = Report("f", (), 1, 1, retraces=(first, replace(first, stays=True)))
+    assert "  /a/b.py:7  f  why (2 times)" in str(twice).splitlines()
+    retraces = (first, Retrace("/a/c.py", None, "long.name", "so"))
     report = Report("f", (), 1, 1, retraces=retraces)
     assert str(report).splitlines()[2:] == [
         "",
         "2 traces given up",
-        "  b.py:7  f          why",
-        "  c.py:?  long.name  so",
+        "  /a/b.py:7  f          why",
+        "  /a/c.py:?  long.name  so",
     ]
     assert report.to_dict()["retraces"] == [
-        {"file": "/a/b.py", "line": 7, "function": "f", "reason": "why"},
-        {"file": "/a/c.py", "line": None, "function": "long.name", "reason": "so"},
+        {"file": "/a/b.py", "line": 7, "function": "f", "reason": "why", "stays": False},
+        {"file": "/a/c.py", "line": None, "function": "long.name", "reason": "so", "stays": False},
     ]
-    assert "<pre>2 traces given up\n  b.py:7  f          why\n" in report.to_html()
+    assert "<summary>2 traces given up</summary>" in report.to_html()
+    assert '<td class="place">/a/b.py:7</td>' in report.to_html()
     assert "2 traces given up" in str(report.__rich__().caption)
     bare = Report("f", (), 1, 1)
     assert "given up" not in f"{bare}{bare.to_html()}{bare.__rich__().caption}"

@@ -47,17 +47,17 @@ def test_what_a_function_in_c_raises_is_no_error_of_its_caller(
     monkeypatch.setattr(strict, "IS_ON", True)
     node = Graph().call_function(len, (3,))
     with pytest.raises(TypeError, match="has no len") as caught:
-        operator_runs.run(node.target, node.args, node.kwargs)
+        operator_runs.call_target(node.target, node.args, node.kwargs)
     with pytest.raises(InternalError):
         require_foreign(caught.value)
-    require_foreign(caught.value, operator_runs.run)
+    require_foreign(caught.value, operator_runs.call_target)
 
 
 def test_an_error_behind_a_caller_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(strict, "IS_ON", True)
     with pytest.raises(ValueError, match="a fault") as caught:
         own_faults.fault()
-    assert strict.is_own(caught.value, operator_runs.run, own_faults.fault)
+    assert strict.is_own(caught.value, operator_runs.call_target, own_faults.fault)
 
 
 def test_nothing_is_raised_outside_of_strict_mode(monkeypatch: pytest.MonkeyPatch) -> None:

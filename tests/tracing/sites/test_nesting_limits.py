@@ -35,10 +35,10 @@ def _graph(operations: int) -> Graph:
 
 def test_the_chain_counts_the_branches_being_mended() -> None:
     tx, site, half = _tracer(), _site(), _site("tests.half", SPLIT)
-    with nesting_limits.inside(tx, site), nesting_limits.inside(tx, site):
+    with nesting_limits.mending(tx, site), nesting_limits.mending(tx, site):
         assert nesting_limits.times(tx, site) == 2
         assert not nesting_limits.is_in_half(tx)
-        with nesting_limits.inside(tx, half):
+        with nesting_limits.mending(tx, half):
             assert nesting_limits.is_in_half(tx)
     assert nesting_limits.times(tx, site) == 0
     assert not nesting_limits.is_in_half(tx)
@@ -57,7 +57,7 @@ def test_too_many_levels_refuse_every_branch_of_the_chain() -> None:
     tx, sites = _tracer(), [_site(f"tests.{n}") for n in range(nesting_limits.LEVELS + 1)]
     with pytest.raises(Falsified), ExitStack() as stack:
         for site in sites:
-            stack.enter_context(nesting_limits.inside(tx, site))
+            stack.enter_context(nesting_limits.mending(tx, site))
     assert all("too-deep" in site.outcome.refused for site in sites)
     assert nesting_limits.times(tx, sites[0]) == 0
 
@@ -66,14 +66,14 @@ def test_as_many_levels_as_allowed_pass() -> None:
     tx, site = _tracer(), _site()
     with ExitStack() as stack:
         for _ in range(nesting_limits.LEVELS):
-            stack.enter_context(nesting_limits.inside(tx, site))
+            stack.enter_context(nesting_limits.mending(tx, site))
     assert not site.outcome.refused
 
 
 def test_only_the_outermost_branch_restarts_the_trace() -> None:
     tx, outer, inner = _tracer(), _site("tests.outer"), _site("tests.inner")
-    with pytest.raises(Falsified), nesting_limits.inside(tx, outer):
-        with pytest.raises(TooDeep), nesting_limits.inside(tx, inner):
+    with pytest.raises(Falsified), nesting_limits.mending(tx, outer):
+        with pytest.raises(TooDeep), nesting_limits.mending(tx, inner):
             raise TooDeep("for a test")
         assert not outer.outcome.refused
         raise TooDeep("for a test")
@@ -83,11 +83,11 @@ def test_only_the_outermost_branch_restarts_the_trace() -> None:
 def test_arms_are_counted_for_each_outermost_branch_anew() -> None:
     tx, site = _tracer(), _site()
     for _ in range(2):
-        with nesting_limits.inside(tx, site):
+        with nesting_limits.mending(tx, site):
             for _ in range(nesting_limits.ARMS):
                 with nesting_limits.in_one_more_arm(tx):
                     pass
-    with pytest.raises(Falsified), nesting_limits.inside(tx, site):
+    with pytest.raises(Falsified), nesting_limits.mending(tx, site):
         for _ in range(nesting_limits.ARMS + 1):
             with nesting_limits.in_one_more_arm(tx):
                 pass

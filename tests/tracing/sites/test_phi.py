@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bcmend.dynamo.models.containers import OBJECTS_BY_ITEMS
-from bcmend.tracing.entry import namespace  # noqa: F401  imports every kind of phi
+from bcmend.tracing.entry import primitive_namespace  # noqa: F401  imports every kind of phi
 from bcmend.tracing.sites.phi import Phi
 
 QUESTIONS = ("adopt_into", "as_recorded")

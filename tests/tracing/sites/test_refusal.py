@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from bcmend.tracing.sites.refusal import Refusal, attempt
+from bcmend.tracing.sites.refusal import NotThisWay, Refusal, attempt
 
 
 def test_the_text_of_a_refusal_is_its_detail_or_else_its_slug() -> None:
     assert str(Refusal("copy", "of a list")) == "of a list"
     assert str(Refusal("copy")) == "copy"
+
+
+def test_a_way_that_is_refused_has_no_reason_of_the_site() -> None:
+    outcome = attempt(lambda: _raise(NotThisWay()))
+    assert isinstance(outcome, NotThisWay)
+    assert (outcome.slug, str(outcome)) == ("", "not in this way")
+    assert str(NotThisWay("two ranges")) == "two ranges"
+
+
+def _raise(error: Exception) -> int:
+    raise error
 
 
 def test_an_attempt_returns_what_was_made() -> None:

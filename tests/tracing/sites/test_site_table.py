@@ -62,11 +62,11 @@ def test_what_was_mended_since_the_list_was_cleared_is_recent_while_it_is_on() -
 def test_the_code_that_has_a_key_is_known_while_it_is_alive() -> None:
     one = CODE.replace(co_name="one")
     site_table.register(LiveSite("tests.key", "branch", one))
-    assert site_table.code_of("tests.key") is one
-    assert site_table.code_of("tests.another") is None
+    assert site_table.code_with_site("tests.key") is one
+    assert site_table.code_with_site("tests.another") is None
     del one
     gc.collect()
-    assert site_table.code_of("tests.key") is None
+    assert site_table.code_with_site("tests.key") is None
 
 
 def test_forgotten_is_what_stands_at_the_place_of_code_and_is_not_in_use() -> None:
@@ -139,9 +139,9 @@ def _tracer(line: int) -> Any:
 
 def test_a_call_has_one_site_for_each_line() -> None:
     code = CODE.replace(co_name="caller", co_qualname="caller")
-    first = site_table.being_traced(_tracer(3), code, "copy", "call")
-    assert site_table.being_traced(_tracer(3), code, "copy", "call") is first
-    other = site_table.being_traced(_tracer(4), code, "copy", "call")
+    first = site_table.site_being_traced(_tracer(3), code, "copy", "call")
+    assert site_table.site_being_traced(_tracer(3), code, "copy", "call") is first
+    other = site_table.site_being_traced(_tracer(4), code, "copy", "call")
     assert (first.key, first.line) == ("tests.module.caller:3:copy", 3)
     assert site_table.met_at({(code.co_filename, 4)}) == [(other, code)]
 
@@ -149,11 +149,11 @@ def test_a_call_has_one_site_for_each_line() -> None:
 def test_a_call_in_another_file_with_the_same_name_is_another_site() -> None:
     code = CODE.replace(co_name="twin", co_qualname="twin")
     moved = code.replace(co_filename="elsewhere.py")
-    first = site_table.being_traced(_tracer(3), code, "copy", "call")
-    assert site_table.being_traced(_tracer(3), moved, "copy", "call") is not first
+    first = site_table.site_being_traced(_tracer(3), code, "copy", "call")
+    assert site_table.site_being_traced(_tracer(3), moved, "copy", "call") is not first
 
 
 def test_only_calls_are_found_by_their_line() -> None:
     code = CODE.replace(co_name="output", co_qualname="output")
-    site_table.being_traced(_tracer(9), code, "print", "output")
+    site_table.site_being_traced(_tracer(9), code, "print", "output")
     assert site_table.met_at({(code.co_filename, 9)}) == []

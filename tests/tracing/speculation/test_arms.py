@@ -13,7 +13,7 @@ from torch import Tensor
 import bcmend
 from bcmend.dynamo import compat
 from bcmend.dynamo.slots import Slot
-from bcmend.tracing.entry import select
+from bcmend.tracing.entry import branch_mending
 from bcmend.tracing.sites import nesting_limits
 from bcmend.tracing.speculation import arm_failures, arms
 from bcmend.tracing.speculation.arms import ArmFailure, ArmTrace, trace_arm
@@ -50,7 +50,7 @@ def traced(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Traces]]:
             )
 
     def run(program: Callable[..., Any], *arguments: Any) -> Traces:
-        monkeypatch.setattr(select, "mend_branch", probe)
+        monkeypatch.setattr(branch_mending, "mend_branch", probe)
         function = bcmend.patch(fresh(program))
         torch.compile(function, backend="eager")(*arguments)
         assert marks[0][0] == marks[0][1]
@@ -118,9 +118,8 @@ def test_a_store_is_an_effect_and_is_taken_back(traced: Callable[..., Traces]) -
     box = _Box()
     then_arm, else_arm = traced(_stores, torch.ones(2), box)
     assert isinstance(then_arm, ArmTrace) and isinstance(else_arm, ArmTrace)
-    ((_, name),) = then_arm.effects.attributes
-    (value,) = then_arm.effects.attributes.values()
-    assert (name, value.as_python_constant()) == ("value", 5)
+    ((location, value),) = then_arm.effects.attributes.items()
+    assert (location.key, value.as_python_constant()) == ("value", 5)
     assert not else_arm.effects
 
 
@@ -137,7 +136,7 @@ def test_what_was_stored_before_the_branch_is_no_effect_of_an_arm(
 ) -> None:
     then_arm, else_arm = traced(_stores_before, torch.ones(2), _Box())
     assert isinstance(then_arm, ArmTrace) and isinstance(else_arm, ArmTrace)
-    assert [name for _, name in then_arm.effects.attributes] == ["other"]
+    assert [each.key for each in then_arm.effects.attributes] == ["other"]
     assert not else_arm.effects
 
 
@@ -201,8 +200,9 @@ def test_what_an_arm_stores_in_objects_of_its_own_is_no_effect(
     then_arm, _ = traced(_makes, torch.ones(2))
     assert isinstance(then_arm, ArmTrace)
     assert not then_arm.effects
-    stored = [stores for stores, _ in then_arm.effects.made.values() if "value" in stores]
-    assert [each["value"].as_python_constant() for each in stored] == [9]
+    stored = [each for stores in then_arm.effects.made.values() for each in stores.items()]
+    found = [value.as_python_constant() for location, value in stored if location.key == "value"]
+    assert found == [9]
 
 
 def _complain(error: type[Exception]) -> None:
@@ -276,7 +276,7 @@ def test_a_stack_that_overflows_is_too_deep(traced: Callable[..., Traces]) -> No
             found.append(error)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(select, "mend_branch", probe)
+        patch.setattr(branch_mending, "mend_branch", probe)
         torch.compile(bcmend.patch(program), backend="eager")(torch.ones(2))
     assert found
 

@@ -11,7 +11,7 @@ import torch
 from torch.fx import Graph
 
 from bcmend.tracing.speculation import closed_world
-from bcmend.tracing.speculation.closed_world import Tables
+from bcmend.tracing.speculation.closed_world import DynamoTables
 from tests.tracing.in_trace import during_trace
 
 
@@ -23,7 +23,7 @@ def _owner() -> SimpleNamespace:
 
 def test_a_table_that_nobody_knows_is_compared_and_restored() -> None:
     owner = _owner()
-    other, tables = owner.other, Tables(owner, frozenset(["count"]))
+    other, tables = owner.other, DynamoTables(owner, frozenset(["count"]))
     assert tables.changed() == []
     owner.names.append("b")
     owner.stores["x"]["y"] = 2
@@ -40,7 +40,7 @@ def test_a_table_that_nobody_knows_is_compared_and_restored() -> None:
 
 def test_a_table_that_is_gone_comes_back() -> None:
     owner = _owner()
-    tables = Tables(owner)
+    tables = DynamoTables(owner)
     del owner.names
     assert tables.changed() == ["names"]
     tables.restore()
@@ -51,7 +51,7 @@ def _change_of(act: Any) -> tuple[Any, Any]:
     """Return what is found after ``act``, and what is left after all was put back."""
 
     def body(tx: Any, x: Any) -> tuple[Any, Any]:
-        world = closed_world.of(tx)
+        world = closed_world.outside_of_an_arm(tx)
         act(tx, x)
         found = world.change(Graph())
         world.put_back()

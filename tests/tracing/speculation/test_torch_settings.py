@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from bcmend.tracing.speculation import torch_settings
-from bcmend.tracing.speculation.torch_settings import Unreadable
+from bcmend.tracing.speculation.torch_settings import UnreadableSetting
 
 
 @pytest.fixture(autouse=True)
@@ -92,6 +92,6 @@ def test_what_cannot_be_read_has_its_error_as_value(monkeypatch: pytest.MonkeyPa
     table = {"default dtype": (fail, torch.set_default_dtype)}
     monkeypatch.setattr(torch_settings, "_table", lambda: {**table})
     now = torch_settings.read()
-    assert now == {"default dtype": Unreadable("RuntimeError: mixed")}
+    assert now == {"default dtype": UnreadableSetting("RuntimeError: mixed")}
     assert torch_settings.changed({"default dtype": before["default dtype"]}) == ["default dtype"]
     assert torch_settings.restore(now) == []

@@ -361,7 +361,7 @@ def _answered(tx: Any, answer: Any, site: Any = None) -> Any:
     site = site or LiveSite("key", "call", tx.f_code)
     with (
         mock.patch.dict(dispatch.ANSWERS, {row.answer: answer}),
-        mock.patch.object(site_table, "being_traced", return_value=site),
+        mock.patch.object(site_table, "site_being_traced", return_value=site),
     ):
         return dispatch._given(tx, row, None, None), site
 

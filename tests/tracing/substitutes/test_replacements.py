@@ -13,7 +13,7 @@ from bcmend.dynamo.handlers import PASS
 from bcmend.knowledge.replaced_calls import Substitute
 from bcmend.tracing.sites.site_table import LiveSite
 from bcmend.tracing.substitutes import replacements
-from bcmend.tracing.substitutes.dispatch import Call
+from bcmend.tracing.substitutes.dispatch import ReplacedCall
 from tests.tracing.in_trace import during_trace, trace
 
 X = torch.tensor([1.0, 2.0])
@@ -31,7 +31,9 @@ class _Meter:
 def _call(tx: Any, *args: Any, function: Any = None, owner: Any = None) -> Any:
     row = Substitute("name", "call", replacement=_doubled)
     site = LiveSite("name", "call", _doubled.__code__)
-    return replacements._call(Call(tx, "name", owner, args, {}, function, row=row, site=site))
+    return replacements._call(
+        ReplacedCall(tx, "name", owner, args, {}, function, row=row, site=site)
+    )
 
 
 def test_the_replacement_is_traced_with_the_arguments() -> None:

@@ -14,16 +14,14 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import torch
 from torch.fx import GraphModule, Node
 
+from bcmend import meta_keys
 from bcmend.dynamo import compat, hooks
 from bcmend.tracing.backends import traced_choices
-
-_SIDE: Final = "bcmend_side"  # of a graph: a `_Side`
-_FORM: Final = "bcmend_form"  # of a node: it changes the form of its first argument
 
 
 @dataclass(slots=True, eq=False)
@@ -34,24 +32,24 @@ class _Side:
     plain: GraphModule | None = None
 
 
-def mark(module: GraphModule, structure: Hashable) -> None:
+def mark_side(module: GraphModule, structure: Hashable) -> None:
     """Note that a graph is a side of an operator of ours."""
-    module.meta[_SIDE] = _Side(structure)
+    module.meta[meta_keys.SIDE] = _Side(structure)
 
 
 def mark_form(node: Node) -> Node:
     """Note that a node, with others in a row, gives a value in a form that only backward needs."""
-    node.meta[_FORM] = True
+    node.meta[meta_keys.FORM] = True
     return node
 
 
 def _plain(module: GraphModule) -> GraphModule:
     """Return a side without what only the operator's backward needs; made once."""
-    side: _Side = module.meta[_SIDE]
+    side: _Side = module.meta[meta_keys.SIDE]
     if side.plain is None:
         graph = copy.deepcopy(module.graph)
         for node in list(graph.nodes):
-            if _FORM in node.meta:
+            if meta_keys.FORM in node.meta:
                 node.replace_all_uses_with(node.args[0])
                 graph.erase_node(node)
         side.plain = GraphModule(module, graph)
@@ -59,7 +57,7 @@ def _plain(module: GraphModule) -> GraphModule:
 
 
 def _is_ours(graph: Any) -> bool:
-    return isinstance(graph, GraphModule) and _SIDE in graph.meta
+    return isinstance(graph, GraphModule) and meta_keys.SIDE in graph.meta
 
 
 def has_only_ours(module: GraphModule) -> bool:
@@ -91,9 +89,9 @@ def _choose(
         return _plain(true if predicate else false).forward(*operands)
     if not (_is_ours(true) and _is_ours(false)):
         return inner(predicate, true, false, operands)
-    structure = tuple(each.meta[_SIDE].structure for each in (true, false))
+    structure = tuple(each.meta[meta_keys.SIDE].structure for each in (true, false))
     known = traced_choices.known_of(structure, (predicate, *operands))
-    return traced_choices.choose(known, predicate, true, false, operands)
+    return traced_choices.run_choice(known, predicate, true, false, operands)
 
 
 @hooks.kernel(torch.ops.higher_order.while_loop, "iterations, run by back ends like eager")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bcmend.dynamo import compat, frames
-from bcmend.tracing.entry import barrier
-from bcmend.tracing.entry.barrier import withdrawn_if_it_fails
+from bcmend.tracing.entry import error_barrier
+from bcmend.tracing.entry.error_barrier import withdrawn_if_it_fails
 from bcmend.tracing.search import log, strict
 from bcmend.tracing.search.falsified import Falsified
 from bcmend.tracing.sites.body_states import Rewritten
@@ -31,11 +31,8 @@ def test_a_block_that_succeeds_leaves_the_site() -> None:
 @pytest.mark.parametrize(
     ("error", "detail"),
     [
-        (
-            HalfWritten("a part stands in the graph\nmore"),
-            "HalfWritten: a part stands in the graph",
-        ),
-        (Refusal("copy", "of a list"), "Refusal: of a list"),
+        (HalfWritten("a part stands in the graph\nmore"), "a part stands in the graph"),
+        (Refusal("arms-differ", "of a list"), "of a list"),
         (ValueError("of a back end"), "ValueError: of a back end"),
         (ValueError(), "ValueError: "),
     ],
@@ -82,7 +79,7 @@ def test_code_that_is_left_alone_again_once_it_was_taken_up_is_traced_again(
     root = CODE.replace(co_name="root", co_qualname="root")
     for _ in range(2):
         with pytest.raises(Falsified), log.tracing(root):
-            barrier._restart_without(root, ValueError("a fault"))
+            error_barrier._restart_without(root, ValueError("a fault"))
         assert frames.is_left_alone(root)
         frames.take_up_again()
     log.forget([root])

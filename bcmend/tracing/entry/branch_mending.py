@@ -24,7 +24,7 @@ from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.values import Value, example_of
 from bcmend.tracing.deopt import rerun_policy
 from bcmend.tracing.loops import while_loops
-from bcmend.tracing.lowering.branch_lowering import Branch, lower
+from bcmend.tracing.lowering.branch_lowering import TracedBranch, lower
 from bcmend.tracing.numbers import constant_tensors, size_questions
 from bcmend.tracing.output import deferred_exceptions, record_builder
 from bcmend.tracing.search.assumptions import Claim
@@ -50,7 +50,7 @@ def mend_branch(
     guards = tx.output.guards
     before, dropped = copy.copy(guards.inner), _DROPPED_GUARDS.of(tx.output)
     put_slots_back = slots.remember(tx.output)
-    with nesting_limits.inside(tx, site):
+    with nesting_limits.mending(tx, site):
         outcome = _mend(tx, target, site, form, condition, arms)
     if outcome is None:
         # The trace ends at the jump, unless another form is mended. What only the arms looked at
@@ -122,7 +122,7 @@ def _branch(
         )
     transaction = fx_graph.Transaction(tx)
     predicate = deferred_exceptions.predicate_of(tx, site, condition)
-    branch = Branch(site, predicate, (then_arm, else_arm), form)
+    branch = TracedBranch(site, predicate, (then_arm, else_arm), form)
     try:
         outcome = attempt(lambda: lower(tx, branch, transaction))
     except (compat.RestartAnalysis, compat.SkipFrame):

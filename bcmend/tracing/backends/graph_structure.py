@@ -29,7 +29,7 @@ def structure(
             target = given = None
         elif node.op == "get_attr":
             target = attribute(node)
-        found.append((node.op, target, repr(given), form(example(node))))
+        found.append((node.op, target, repr(given), form_of_example(example(node))))
     return tuple(found)
 
 
@@ -40,10 +40,10 @@ class _Number(str):
         return str(self)
 
 
-def form(example: Any) -> Hashable:
+def form_of_example(example: Any) -> Hashable:
     """Return all that torch sees of an example but its numbers."""
     if isinstance(example, (tuple, list)):
-        return tuple(map(form, example))
+        return tuple(map(form_of_example, example))
     if not isinstance(example, torch.Tensor):
         return type(example), str(example)
     parts: tuple[Any, ...] = (example.layout, example.device, example.dtype, example.requires_grad)

@@ -44,8 +44,9 @@ def withdrawn_if_it_fails(site: site_table.LiveSite) -> Iterator[None]:
         if not isinstance(error, (HalfWritten, Refusal)):
             strict.require_foreign(error)
             _report(error, f"the site {site.key} stays as it is")
-        first = str(error).strip().splitlines()[:1]
-        detail = f"{type(error).__name__}: {' '.join(first)}"
+        first = " ".join(str(error).strip().splitlines()[:1])
+        is_told = isinstance(error, (HalfWritten, Refusal))  # in words for readers
+        detail = first if is_told else f"{type(error).__name__}: {first}"
         falsify(site.unmendable("not-captured", detail), cause=error)
 
 

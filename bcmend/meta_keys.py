@@ -1,0 +1,42 @@
+"""Names under which bcmend keeps something on objects of torch and of Dynamo.
+
+Each begins as no name of theirs does, and stands here once, so that no two parts of bcmend take the
+same one for different things.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+# In the ``meta`` of a node of a graph.
+
+#: What is hazardous about the operator.
+HAZARDS: Final = "bcmend_hazards"
+#: That the node takes one of the two sides of a branch.
+TAKES_A_SIDE: Final = "bcmend_takes_a_side"
+#: How deep, and how large, the ``torch.cond`` is.
+CONDS: Final = "bcmend_conds"
+#: That the node detaches what it selects from.
+DETACHED: Final = "bcmend_detached"
+#: That the node changes the form of its first argument, for a side that is run directly.
+FORM: Final = "bcmend_form"
+#: That the node is computed beside a number that is taken out of a tensor.
+BESIDE_NUMBER: Final = "bcmend_beside_number"
+
+# In the ``meta`` of a graph module.
+
+#: That the graph is a side of a ``torch.cond``, and of which structure.
+SIDE: Final = "bcmend_side"
+#: That the graph may be run again.
+REPEATABLE: Final = "_bcmend_repeatable"
+#: That the graph only computes.
+PURE: Final = "_bcmend_pure"
+
+# Attributes.
+
+#: Of a model of a container: the journal of what changes it.
+JOURNAL: Final = "bcmend_journal"
+#: Of a hooked function: the next one of its chain.
+INNER: Final = "_bcmend_inner"
+#: Of a tensor: the name of what has computed it in eager execution.
+HISTORY: Final = "_bcmend_history"

@@ -1,0 +1,67 @@
+"""Where code stands, as a reader knows it: paths, lines of source, installed packages."""
+
+from __future__ import annotations
+
+import functools
+import linecache
+import os
+import site
+import sysconfig
+from pathlib import Path
+from typing import Final
+
+#: How much of a line of source is shown.
+_SHOWN: Final = 160
+
+
+def shown_path(file: str) -> str:
+    """Return a path as it is from where packages are installed, or from the working directory.
+
+    A path that is in neither stays as it is.
+    """
+    installed = _installed_path(file)
+    if installed is not None:
+        return installed
+    here = os.getcwd() + os.sep
+    return file.removeprefix(here)
+
+
+def shown_place(file: str, line: int | None) -> str:
+    """Return the path and the line of a place in one text."""
+    return f"{shown_path(file)}:{'?' if line is None else line}"
+
+
+def source_line(file: str, line: int | None) -> str:
+    """Return a line as it is written, without indentation; empty where the source is not there."""
+    text = linecache.getline(file, line or 0).strip()
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]} ..."
+
+
+def package_of(file: str) -> str:
+    """Return name and version of the installed package of a file; empty where it is in none."""
+    installed = _installed_path(file)
+    if installed is None:
+        return ""
+    from importlib.metadata import PackageNotFoundError, version  # which takes long
+
+    name = Path(installed).parts[0].removesuffix(".py")
+    try:
+        return f"{name} {version(name)}"
+    except PackageNotFoundError:
+        return name  # the distribution has another name than the package
+
+
+def _installed_path(file: str) -> str | None:
+    """Return a path from where packages are installed; ``None`` where it is not in there."""
+    for folder in _installed_in():
+        if file.startswith(folder):
+            return file.removeprefix(folder)
+    return None
+
+
+@functools.cache
+def _installed_in() -> tuple[str, ...]:
+    """Return the folders in which packages are installed, each with a separator at its end."""
+    paths = sysconfig.get_paths()
+    found = [paths["purelib"], paths["platlib"], site.getusersitepackages()]
+    return tuple(f"{each}{os.sep}" for each in dict.fromkeys([*found, *site.getsitepackages()]))

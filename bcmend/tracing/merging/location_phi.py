@@ -1,0 +1,149 @@
+"""What the two sides of a branch leave at one location, in four forms.
+
+Each form answers the same three questions, so that nobody asks which of them it is. A form is a
+plan; what a reader gets of it may be a phi of the main trace (``sites.phi``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from bcmend.delivery import records
+from bcmend.dynamo import compat
+from bcmend.dynamo.models import containers
+from bcmend.dynamo.values import TensorValue, Value, constant
+from bcmend.tracing.merging.journaled_container import Journal, start
+from bcmend.tracing.merging.lazy_phi import GatedPhi, owner_in_a_record
+from bcmend.tracing.merging.merge import Join
+from bcmend.tracing.numbers import predicates
+from bcmend.tracing.output import record_builder
+from bcmend.tracing.output.record_builder import Draft
+from bcmend.tracing.sites.locations import Location, LocationKind
+from bcmend.tracing.sites.phi import Build, Merged
+
+
+@dataclass(frozen=True, slots=True)
+class LocationPhi:
+    """What the sides of a branch leave at a location."""
+
+    location: Location
+
+    def read(self, join: Join, merged: Merged) -> Any:
+        """Return the value for a later reader in the trace."""
+        raise NotImplementedError
+
+    def materialise(self, join: Join, value: Any) -> None:
+        """Write the value to the location now."""
+        effects, where = join.tx.output.side_effects, self.location
+        if where.kind is LocationKind.ATTRIBUTE:
+            effects.store_attr(where.owner, where.key, value, where.store)
+            return
+        effects.mutation(where.owner)
+        if where.kind is LocationKind.CONTENTS:
+            containers.replace_items(where.owner, value)
+        elif isinstance(where.owner.items, list) and where.key == len(where.owner.items):
+            where.owner.items.append(value)
+        else:
+            where.owner.items[where.key] = value
+
+    def defer(self, join: Join, value: Any) -> None:
+        """Have records write what the trace cannot, when the graph has run."""
+
+
+def apply(join: Join, phis: Sequence[LocationPhi], merged: Merged) -> None:
+    """Make the main trace, and what is delivered after it, as the sides leave them."""
+    for phi in phis:
+        value = phi.read(join, merged)
+        phi.materialise(join, value)
+        phi.defer(join, value)
+
+
+@dataclass(frozen=True, slots=True)
+class OneValue(LocationPhi):
+    """One value that serves for both sides. A tensor from before is written back after the graph.
+
+    The merged one only has its values: who compares objects, or changes one later, can tell.
+    """
+
+    build: Callable[[Merged], Any]
+    sides: tuple[Any, Any]
+
+    def read(self, join: Join, merged: Merged) -> Any:
+        return self.build(merged)
+
+    def defer(self, join: Join, value: Any) -> None:
+        owner, key = self.location.owner, self.location.key
+        is_list = isinstance(getattr(owner, "items", None), list)
+        if value in self.sides or owner.source is None or is_list:
+            return
+        sides = [join.merger.object_of(side, value) for side in self.sides]
+        if all(side is value for side in sides) or not record_builder.is_open(join.tx):
+            return
+        is_attribute = self.location.kind is LocationKind.ATTRIBUTE
+        action: Any = records.write_back_attribute if is_attribute else records.write_back_item
+        name = constant(key) if is_attribute else containers.key_model(key)
+        inputs = [owner_in_a_record(owner), name, value, join.predicate, *sides]
+        _append_store(join, action, inputs)
+
+
+@dataclass(frozen=True, slots=True)
+class BothSides(LocationPhi):
+    """Both sides, which ``phi`` holds until the one taken is stored when the graph has run."""
+
+    sides: tuple[Build, ...]
+    phi: Callable[..., GatedPhi]
+
+    def read(self, join: Join, merged: Merged) -> GatedPhi:
+        built = (side(merged) for side in self.sides)
+        sides = [side.recorded() if isinstance(side, GatedPhi) else side for side in built]
+        return self.phi(join.site, join.form, join.tx.output, sides, predicate=join.predicate)
+
+    def defer(self, join: Join, value: GatedPhi) -> None:
+        inputs = value.for_record
+        if inputs:
+            _append_store(join, records.store_choice, inputs)
+
+
+def _append_store(join: Join, action: Callable[..., None], inputs: Sequence[Value]) -> None:
+    draft = record_builder.store_by(join.tx, join.site, action, inputs)
+    record_builder.append(join.tx, draft)
+
+
+@dataclass(frozen=True, slots=True)
+class OneSide(LocationPhi):
+    """What one side alone does, as a record: the first side if it is ``taken``."""
+
+    taken: bool
+    record: Callable[[Merged], Draft]
+
+    def read(self, join: Join, merged: Merged) -> Draft:
+        return self.record(merged)
+
+    def materialise(self, join: Join, value: Draft) -> None:
+        """Write nothing: the trace has no condition."""
+
+    def defer(self, join: Join, value: Draft) -> None:
+        append_under(join.tx, join.predicate, value, taken=self.taken)
+
+
+def append_under(tx: compat.Tracer, predicate: TensorValue, draft: Draft, *, taken: bool) -> None:
+    """Append a record of an arm to the enclosing list, under the arm's side of the condition."""
+    condition = predicate if taken else predicates.negated(tx, predicate)
+    inner: Any = draft.predicate
+    if inner is not None:
+        condition = predicates.both(tx, condition, inner)
+    record_builder.append(tx, replace(draft, predicate=condition))
+
+
+@dataclass(frozen=True, slots=True)
+class Journaled(LocationPhi):
+    """A container of which every later change is a record."""
+
+    def read(self, join: Join, merged: Merged) -> Any:
+        return self.location.owner
+
+    def materialise(self, join: Join, value: Any) -> None:
+        join.tx.output.side_effects.check_allowed_side_effect(value)
+        start(value, Journal(join.site, join.form, join.tx.output))
