@@ -38,5 +38,7 @@ PURE: Final = "_bcmend_pure"
 JOURNAL: Final = "bcmend_journal"
 #: Of a hooked function: the next one of its chain.
 INNER: Final = "_bcmend_inner"
+#: Of what stands before ``torch.compile``: what stood there.
+STANDS_BEFORE: Final = "_bcmend_stands_before"
 #: Of a tensor: the name of what has computed it in eager execution.
 HISTORY: Final = "_bcmend_history"

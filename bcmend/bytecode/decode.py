@@ -54,6 +54,8 @@ _FUSED: Final = {
     "STORE_FAST_STORE_FAST": ("STORE_FAST", "STORE_FAST"),
 }
 _EXTENDED_ARG: Final = dis.opmap["EXTENDED_ARG"]
+#: Opcodes that only give the next instruction a part of its argument.
+PREFIXES: Final = frozenset({_EXTENDED_ARG})
 _BEFORE_CALL: Final = "PRECALL"
 #: What ``dis`` has right before a call and as a part of it.
 BEFORE_CALLS: Final = KEYWORD_NAMES | {_BEFORE_CALL}

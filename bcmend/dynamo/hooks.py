@@ -105,9 +105,6 @@ class Hook:
         return hooked
 
 
-_INNER: Final = "_bcmend_inner"  # attribute of a hooked function: the next one of its chain
-
-
 def original(function: Any) -> Any:
     """Return the function of torch behind a chain of hooks."""
     while hasattr(function, meta_keys.INNER):

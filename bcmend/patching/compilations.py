@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any
 
 import torch
 
-Act = Callable[[Any], None]
+from bcmend import meta_keys
 
-_OWN: Final = "_bcmend_stands_before"
+Act = Callable[[Any], None]
 
 
 def listen(act: Act) -> None:
@@ -29,7 +29,7 @@ def listen(act: Act) -> None:
             act(model)
         return inner(model, *others, **options)
 
-    setattr(compile, _OWN, inner)
+    setattr(compile, meta_keys.STANDS_BEFORE, inner)
     torch.compile = compile
 
 
@@ -38,7 +38,7 @@ def leave() -> bool:
 
     Whoever has replaced it since stays in place.
     """
-    inner = getattr(torch.compile, _OWN, None)
+    inner = getattr(torch.compile, meta_keys.STANDS_BEFORE, None)
     if inner is None:
         return False
     torch.compile = inner

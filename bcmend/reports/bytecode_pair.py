@@ -9,7 +9,7 @@ from difflib import SequenceMatcher
 from types import CodeType
 from typing import Final, NamedTuple
 
-from bcmend.bytecode.decode import unfused
+from bcmend.bytecode.decode import PREFIXES, unfused
 from bcmend.bytecode.names_used import code_objects
 from bcmend.names import PREFIX
 from bcmend.reports.places import shown_place, source_line
@@ -126,7 +126,7 @@ def _instructions(code: CodeType, names: dict[int, str]) -> list[_Shown]:
     found, line = [], None
     for each in unfused(code):
         line = lines.get(each.offset, line)
-        if each.opname in ("EXTENDED_ARG", "CACHE"):
+        if each.opcode in PREFIXES:
             continue
         argument = each.argval if "_FAST" in each.opname else each.argrepr  # fused ones show both
         if not argument and each.arg is not None:

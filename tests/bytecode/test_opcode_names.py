@@ -30,14 +30,17 @@ NAMES = set(ROWS).union(*RAW.values())
 #: Other words of upper-case letters, by where they stand.
 OTHER_WORDS = {
     "bytecode/decode.py": "BACKWARD",  # part of names
-    "cli.py": "ARGUMENTS COMMAND PATH VERSION",
+    "cli.py": "ARGUMENTS COMMAND PATH SCRIPT VERSION",
     "dynamo/compat.py": "CURRENT_DEVICE NNPACK",
     "dynamo/operators.py": "DEF",
     "dynamo/handlers.py": "PASS",
+    "installation.py": "PYTHONPATH",
+    "knowledge/opt_out.py": "BCMEND",
     "releases.py": "BCMEND_UNTESTED_TORCH",
     # Of Pythons that are not supported, and that it reads all the same.
     "scan/candidates.py": "CALL_FUNCTION CALL_FUNCTION_KW CALL_METHOD JUMP_ABSOLUTE"
     " LOAD_FAST_BORROW NOT_TAKEN",
+    "startup/sitecustomize.py": "BCMEND",
     "tracing/search/strict.py": "BCMEND_STRICT",
 }
 #: Names of opcodes outside ``bcmend/bytecode``, in one file: raw ones, of which there are no rows.

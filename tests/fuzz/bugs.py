@@ -219,7 +219,7 @@ def _check(right: Any) -> Wrong:
     )
 
 
-_plant_result("a check is left out", "tracing.deopt.side_exits.add", None)
+_plant_result("a check is left out", "tracing.deopt.side_exits.add_side_exit", None)
 
 
 @_plant("an exception passes its handler by", "tracing.output.deferred_exceptions.make_guard")
