@@ -139,6 +139,54 @@ def test_steps_are_those_of_eager_execution(
             assert output == eager_output
 
 
+class Dropping(torch.nn.Module):
+    """A layer that drops in one of its sides, whose other side is costly."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.other = torch.nn.Linear(64, 64), torch.nn.Linear(64, 64)
+        self.dropout = torch.nn.Dropout(0.5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h: Tensor = self.linear(x).sin()
+        if h.abs().max() > 100:
+            raise ValueError("large")
+        if x.sum() > 0:
+            h = self.dropout(h) @ self.other.weight
+        else:
+            h = self.other(h).tanh() @ self.linear.weight
+        return h.cos()
+
+
+class _FailsAtFirst:
+    """A back end that does not compile the first graphs that it is given."""
+
+    def __init__(self, times: int) -> None:
+        self.times = times
+
+    def __call__(self, module: torch.fx.GraphModule, inputs: Any) -> Any:
+        self.times -= 1
+        if self.times >= 0:
+            raise RuntimeError("of the back end")
+        return module.forward
+
+
+@pytest.mark.parametrize("failures", [0, 1, 2])
+@pytest.mark.parametrize("way", WAYS)
+def test_what_is_withdrawn_in_a_first_step_changes_no_step(way: str, failures: int) -> None:
+    torch.manual_seed(3)
+    module = Dropping()
+    given = WAYS[way], nullcontext
+    signs = (1.0, -1.0, 1.0)
+    expected = [_step(module, module, sign, *given) for sign in signs]
+    with bcmend.patched(module), torch._dynamo.config.patch(recompile_limit=32):
+        compiled = torch.compile(module, backend=_FailsAtFirst(failures))
+        found = [_step(compiled, module, sign, *given) for sign in signs]
+        statuses = {each.status for each in bcmend.report(module).sites}
+    torch.testing.assert_close(found, expected)
+    assert ("withdrawn" in statuses) == bool(failures)
+
+
 def test_layers_that_are_compiled_and_checkpointed_one_by_one() -> None:
     torch.manual_seed(3)
     layers = torch.nn.ModuleList(Layer("branch", "check") for _ in range(3))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import torch
+from torch.autograd.graph import saved_tensors_hooks
 from torch.fx import Node
 from torch.fx.node import map_aggregate
 
@@ -156,11 +158,28 @@ def operators_of(node: Node, fake_mode: Any) -> OperatorRun | None:
 
 
 def call_target(target: Any, arguments: Any, keywords: Any) -> Any:
-    """Call what a node has for its target: a function, or a method by its name."""
-    if isinstance(target, str):
-        receiver, *rest = arguments
-        return getattr(receiver, target)(*rest, **keywords)
-    return target(*arguments, **keywords)
+    """Call what a node has for its target: a function, or a method by its name.
+
+    Hooks of the program do not see what it saves for a backward: a checkpoint around the call that
+    is compiled counts the tensors that it is given.
+    """
+    with _unseen_by_hooks():
+        if isinstance(target, str):
+            receiver, *rest = arguments
+            return getattr(receiver, target)(*rest, **keywords)
+        return target(*arguments, **keywords)
+
+
+@contextmanager
+def _unseen_by_hooks() -> Iterator[None]:
+    with ExitStack() as hooks:
+        with suppress(RuntimeError):  # where hooks are disabled there are none
+            hooks.enter_context(saved_tensors_hooks(_itself, _itself))
+        yield
+
+
+def _itself(saved: torch.Tensor) -> torch.Tensor:
+    return saved
 
 
 def is_in_place(node: Node) -> bool:
