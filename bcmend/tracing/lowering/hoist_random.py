@@ -128,6 +128,8 @@ def decomposed(node: Node, fake_mode: Any, name: str) -> GraphModule:
     is_one = not isinstance(node.target, compat.HigherOrderOperator)
     if node.op not in ("call_function", "call_method") or not is_one:
         raise Refusal("random-under-gradients", name)
+    if compat.peek_interpreter_stack() is not None:
+        raise Refusal("random-under-gradients", f"{name} in a transform of torch.func")
 
     def call(*values: Any) -> Any:
         known: Any = dict(zip(inputs, values, strict=True)).__getitem__

@@ -487,3 +487,20 @@ def test_an_operation_that_fails_is_no_fault_of_our_own(monkeypatch: pytest.Monk
     for target in (torch.mm, functional.bilinear):
         with pytest.raises(Refusal, match="the name"):
             hoist_random.decomposed(graph.call_function(target, (x, x)), mode, "the name")
+
+
+def test_a_draw_in_a_transform_is_refused_and_no_fault_of_our_own() -> None:
+    def loss(w: Tensor, x: Tensor) -> Tensor:
+        y = x @ w
+        if x.sum() > 0:
+            y = functional.dropout(y, 0.5, training=True) * 2
+        return y.sum()
+
+    def program(w: Tensor, x: Tensor) -> Any:
+        return torch.func.grad(loss)(w, x)
+
+    bcmend.patch(program)
+    with pytest.raises(torch._dynamo.exc.Unsupported):  # and not an error of bcmend's own
+        torch.compile(program, backend="eager", fullgraph=True)(torch.ones(3, 3), torch.ones(2, 3))
+    refusals = {each.refusal for each in bcmend.report(program).sites}
+    assert "random-under-gradients" in refusals
