@@ -203,6 +203,12 @@ def why(obj: object) -> Why:
     return Why(name, site_records.traces(map(TABLE.as_written, functions)))
 
 
+def unpatch_what_is_gone() -> None:
+    """Give functions their own code back that stay mended in the names of objects that are gone."""
+    if installer := sys.modules.get("bcmend.patching.installer"):
+        installer.remove_what_is_gone()
+
+
 def is_patched(obj: object) -> bool:
     """Return whether ``patch`` was called with ``obj``, and ``unpatch`` not since.
 
@@ -366,13 +372,26 @@ def _entries(subject: object, modules: list[torch.nn.Module]) -> list[FunctionTy
     return [each for each in map(_function_of, found) if each is not None]
 
 
+def kinds_of(obj: object) -> list[type]:
+    """Return the classes of a module and of those in it."""
+    return _kinds(_modules(uncompiled(obj)))
+
+
 def _kinds(modules: list[torch.nn.Module]) -> list[type]:
     """Return the classes of modules, each once, by identity."""
     return list({id(type(each)): type(each) for each in modules}.values())
 
 
 def _modules(subject: object) -> list[torch.nn.Module]:
-    return list(subject.modules()) if isinstance(subject, torch.nn.Module) else []
+    """Return a module and those in it, each once, by identity; none of what is no module."""
+    found: dict[int, torch.nn.Module] = {}
+    pending = [subject]
+    while pending:
+        each = pending.pop()
+        if isinstance(each, torch.nn.Module) and id(each) not in found:
+            found[id(each)] = each
+            pending += reversed(vars(each).get("_modules", {}).values())
+    return list(found.values())
 
 
 def _entries_of_instance(held: dict[str, Any]) -> Iterator[object]:

@@ -32,6 +32,10 @@ class _InputError(Exception):
     """The user's input is wrong; the message is the one line to print."""
 
 
+class _OfTheScript(Exception):
+    """A script has raised its cause."""
+
+
 class _Parser(argparse.ArgumentParser):
     """A parser that answers a wrong command line with one line, without the usage text."""
 
@@ -190,7 +194,10 @@ def _run(parsed: argparse.Namespace) -> None:
         raise _InputError(f"there is no module {name!r}")
     from bcmend.installation import run_script
 
-    run_script([name, *parsed.arguments], is_module=parsed.is_module)
+    try:
+        run_script([name, *parsed.arguments], is_module=parsed.is_module)
+    except BrokenPipeError as error:  # of the script's own, which is no reader of a command
+        raise _OfTheScript from error
 
 
 def _is_importable(name: str) -> bool:
@@ -381,6 +388,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except _InputError as error:
         print(f"bcmend: error: {error}", file=sys.stderr)
         return _USAGE_ERROR
+    except _OfTheScript as error:
+        raise error.__cause__ or error from None
     except BrokenPipeError:  # whoever reads has read enough, such as `head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import inspect
 import logging
 import os
@@ -9,9 +10,9 @@ import runpy
 import sys
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import find_spec
 from pathlib import Path
 from types import FunctionType, MethodType, ModuleType
@@ -26,7 +27,7 @@ _LOG: Final = logging.getLogger("bcmend")
 #: A folder of what Python runs when a process starts.
 STARTUP: Final = str(Path(__file__).parent / "startup")
 #: What was patched by it, so that ``uninstall`` leaves alone what the program has patched.
-_PATCHED: Final[list[weakref.ref[Any]]] = []
+_PATCHED: Final[list[Callable[[], Any]]] = []
 _LOCK: Final = threading.RLock()
 
 
@@ -53,12 +54,14 @@ def uninstall() -> None:
     from bcmend import api
     from bcmend.patching import compilations
 
-    compilations.leave()
+    if not compilations.leave():
+        return
     with _LOCK:
         found = [obj for each in _PATCHED if (obj := each()) is not None]
         _PATCHED.clear()
     for each in found:
         api.unpatch(each)
+    api.unpatch_what_is_gone()
 
 
 def _patch(obj: Any, policy: Policy) -> None:
@@ -69,6 +72,7 @@ def _patch(obj: Any, policy: Policy) -> None:
     try:
         if api.is_patched(subject):
             return
+        kinds = _kinds_of(subject)
         api.patch(subject, policy=policy)
     except UnsupportedObject as error:
         _LOG.info("install: compiled as without bcmend: %s", error)
@@ -77,8 +81,22 @@ def _patch(obj: Any, policy: Policy) -> None:
         _LOG.warning("bcmend: compiled as without bcmend: %s", error)
         return
     with _LOCK:
-        is_bound = isinstance(subject, MethodType)
-        _PATCHED.append(weakref.WeakMethod(subject) if is_bound else weakref.ref(subject))
+        _PATCHED.extend(_reference(each) for each in (subject, *kinds))
+
+
+def _reference(obj: Any) -> Callable[[], Any]:
+    """Return what gives an object; what has no weak references is kept alive."""
+    try:
+        return weakref.WeakMethod(obj) if isinstance(obj, MethodType) else weakref.ref(obj)
+    except TypeError:
+        return lambda: obj
+
+
+def _kinds_of(obj: Any) -> list[type]:
+    """Return the classes that stand for a module once it is gone, but for those patched already."""
+    from bcmend import api
+
+    return [each for each in api.kinds_of(obj) if not api.is_patched(each)]
 
 
 def _subject(obj: Any) -> Any:
@@ -175,5 +193,18 @@ def run_script(arguments: Sequence[str], *, is_module: bool) -> None:
         sys.path[0] = os.getcwd()
         runpy.run_module(name, run_name="__main__", alter_sys=True)
     else:
-        sys.path[0] = os.path.dirname(os.path.abspath(name))
-        runpy.run_path(name, run_name="__main__")
+        path = os.path.abspath(name)
+        sys.path[0] = os.path.dirname(path)
+        if os.path.isfile(path) and not path.endswith((".zip", ".pyz", ".pyc")):
+            _run_source(path)
+        else:
+            runpy.run_path(name, run_name="__main__")
+
+
+def _run_source(path: str) -> None:
+    """Run a source file as ``__main__``, which it stays until the process ends."""
+    module = ModuleType("__main__")
+    loader = SourceFileLoader("__main__", path)
+    vars(module).update(__file__=path, __builtins__=builtins, __loader__=loader, __cached__=None)
+    sys.modules["__main__"] = module
+    exec(loader.source_to_code(loader.get_data(path), path), vars(module))

@@ -80,7 +80,7 @@ class Policy:
         verify: whether mended code is compared with eager execution while the program runs. With
             "first" a call for which a variant is compiled is made in copies of the process before,
             eagerly and mended. Where they differ, the site at fault is withdrawn, a warning names
-            it, and the call gives what eager execution gives.
+            it, and the call gives what eager execution gives. The copies write files and the like.
         include: dotted package names to rewrite although they are left alone by default, such as
             `("torch.nn",)`. It covers subpackages. bcmend itself cannot be included.
         exclude: dotted names never rewritten, such as `("mymodel.layers",)`. It covers

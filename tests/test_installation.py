@@ -241,6 +241,24 @@ def test_a_script_and_its_children_are_mended(folder: Path) -> None:
     assert found.returncode == 7
 
 
+LATE = """
+import atexit, os, pickle
+class Own: pass
+def late():
+    os.chdir("/")
+    print(pickle.loads(pickle.dumps(Own())).__class__ is Own, os.path.exists(__file__))
+atexit.register(late)
+raise BrokenPipeError("mine")
+"""
+
+
+def test_a_script_is_the_main_module_until_the_process_ends(folder: Path) -> None:
+    (folder / "late.py").write_text(LATE)
+    found = _run(folder, "-m", "bcmend", "run", "late.py")
+    assert found.stdout == "True True\n"
+    assert found.returncode == 1 and "BrokenPipeError: mine" in found.stderr
+
+
 def test_a_module_is_run_by_its_name(folder: Path) -> None:
     found = _run(folder, "-m", "bcmend", "run", "-m", "inner.script", "a")
     path = str(folder / "inner" / "script.py")

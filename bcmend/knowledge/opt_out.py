@@ -23,7 +23,7 @@ from bcmend.knowledge.static_lookup import dictionary
 
 VARIABLE: Final = "BCMEND"
 FLAG: Final = "__bcmend__"
-_COMMENT: Final = re.compile(r"#\s*bcmend:\s*off\b")
+_COMMENT: Final = re.compile(r"#\s*bcmend:\s*off\b", re.IGNORECASE)
 _DEFINES: Final = frozenset({"def", "class", "async", "@"})
 _IGNORED: Final = frozenset({tokenize.NL, tokenize.INDENT, tokenize.DEDENT})
 
@@ -42,14 +42,18 @@ def is_process_off() -> bool:
 
 def is_module_off(names: Mapping[str, Any]) -> bool:
     """Return whether a module with these globals, or a package that it is in, is left alone."""
-    if names.get(FLAG) is False:
+    if _is_no(names.get(FLAG)):
         return True
     name = names.get("__name__")
     if type(name) is not str:
         return False
     packages = accumulate(name.split(".")[:-1], lambda outer, inner: f"{outer}.{inner}")
     loaded = (sys.modules.get(each) for each in packages)
-    return any(dictionary(each).get(FLAG) is False for each in loaded)
+    return any(_is_no(dictionary(each).get(FLAG)) for each in loaded)
+
+
+def _is_no(flag: object) -> bool:
+    return type(flag) in (bool, int) and not flag
 
 
 def is_function_off(function: FunctionType) -> bool:
@@ -125,6 +129,6 @@ def _statements(lines: list[str]) -> Iterator[_Statement]:
             tokens.append(each)
             continue
         begin = tokens[0]
-        is_off = any(one.type == tokenize.COMMENT and _COMMENT.match(one.string) for one in tokens)
+        is_off = any(one.type == tokenize.COMMENT and _COMMENT.search(one.string) for one in tokens)
         yield _Statement(begin.start[0], each.end[0], begin.start[1], begin.string, is_off)
         tokens = []

@@ -21,7 +21,7 @@ from bcmend.knowledge.replaced_calls import may_substitute
 from bcmend.names import CALLBACK, COMPILER, NAMESPACE, TRACING
 from bcmend.patching.reach import Reached
 from bcmend.patching.subject import SUSPENDING, module_of
-from bcmend.patching.table import KINDS, TABLE, Patched
+from bcmend.patching.table import KINDS, NOBODY, TABLE, Patched
 from bcmend.policy import Policy
 from bcmend.rewrite.mended import Context, Mended
 from bcmend.rewrite.pipeline import may_have_sites, mend
@@ -243,6 +243,11 @@ def remove(owner: int | None = None) -> int:
         else:
             TABLE.reached.pop(owner, None)
         return sum(_remove_one(*each, owner) for each in list(TABLE.alive()))
+
+
+def remove_what_is_gone() -> int:
+    """Do as ``remove`` for what stays mended in the names of owners that are gone."""
+    return remove(NOBODY)
 
 
 def _remove_one(function: FunctionType, patched: Patched, owner: int | None) -> bool:

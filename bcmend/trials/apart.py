@@ -16,6 +16,7 @@ import random
 import select
 import signal
 import sys
+import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
@@ -66,20 +67,22 @@ def makes_copies() -> bool:
     return hasattr(os, "fork") and not torch.accelerator.is_available()
 
 
-def run_apart(subject: TriedCall, attempt: Try[Found]) -> Found:
+def run_apart(subject: TriedCall, attempt: Try[Found], seconds: float | None = None) -> Found:
     """Return what ``attempt`` finds, which has to be plain data; leave nothing of it behind.
+
+    ``seconds`` is how long it may take in a copy of the process.
 
     Raises:
         TrialError: the process cannot be copied and the object cannot either, or something is
-            patched in it; the copy has ended; or the attempt has raised something.
+            patched in it; the copy has ended, or takes longer; or the attempt has raised something.
     """
-    return _in_a_copy(subject, attempt) if makes_copies() else _put_back(subject, attempt)
+    return _in_a_copy(subject, attempt, seconds) if makes_copies() else _put_back(subject, attempt)
 
 
 # A copy of the process
 
 
-def _in_a_copy(subject: TriedCall, attempt: Try[Found]) -> Found:
+def _in_a_copy(subject: TriedCall, attempt: Try[Found], seconds: float | None) -> Found:
     for stream in filter(None, (sys.stdout, sys.stderr)):
         stream.flush()  # else the copy has the same text to write
     for _ in range(_COPIES):
@@ -88,11 +91,11 @@ def _in_a_copy(subject: TriedCall, attempt: Try[Found]) -> Found:
             has_begun = False
             try:
                 has_begun = bool(select.select([answers], [], [], _SECONDS)[0])
-                answer = _answer(answers) if has_begun else None
+                answer = _answer(answers, seconds) if has_begun else None
             finally:
                 if not has_begun or sys.exc_info()[0] is not None:
                     os.kill(child, signal.SIGKILL)
-                _, status = os.waitpid(child, 0)
+                status = _ended(child)
         if has_begun:
             return _found(answer, status)  # type: ignore[no-any-return]
     raise TrialError("another thread keeps copies of the process from running: let it end first")
@@ -117,6 +120,14 @@ def _copied(subject: TriedCall, attempt: Try[Any]) -> tuple[int, int]:
     return child, source
 
 
+def _ended(child: int) -> int:
+    """Wait until a copy has ended; return its status, 0 where the system keeps none."""
+    try:
+        return os.waitpid(child, 0)[1]
+    except ChildProcessError:
+        return 0  # the program ignores SIGCHLD
+
+
 def _found(answer: Any, status: int) -> Any:
     if answer is None:
         code = os.waitstatus_to_exitcode(status)
@@ -127,8 +138,16 @@ def _found(answer: Any, status: int) -> Any:
     return found
 
 
-def _answer(answers: FileIO) -> Any:
-    text = answers.readall()
+def _answer(answers: FileIO, seconds: float | None) -> Any:
+    end, text = None if seconds is None else time.monotonic() + seconds, b""
+    while True:
+        left = None if end is None else max(0.0, end - time.monotonic())
+        if not select.select([answers], [], [], left)[0]:
+            raise TrialError(f"a copy of the process has not ended after {seconds:.0f} seconds")
+        part = answers.read(1 << 16)
+        if not part:
+            break
+        text += part
     return pickle.loads(text[1:]) if len(text) > 1 else None
 
 

@@ -22,12 +22,14 @@ from bcmend.tracing.sites import site_table
 from bcmend.tracing.sites.session import SESSION
 from bcmend.trials.apart import TriedCall, makes_copies, run_apart
 from bcmend.trials.frozen import FirstDifference, first_difference
-from bcmend.trials.observed import ASPECTS, Observed, of_one_call
+from bcmend.trials.observed import ASPECTS, Observed, of_one_call, tensors_in
 
 _LOG: Final = logging.getLogger("bcmend")
 #: By how much values may differ, as a share of the largest number of a tensor: the back end that
 #: compiles is not known here.
 _SHARE: Final = 1e-4
+#: How long a call may take in a copy. It never ends where another thread held a lock it wants.
+_SECONDS: Final = 300.0
 _Call = Callable[[], Any]
 
 
@@ -45,16 +47,18 @@ def compare(code: CodeType, mended: _Call, plain: _Call, arguments: tuple[Any, .
     if not makes_copies():
         _say_once("a process with an accelerator cannot be copied: first calls are not compared")
         return True
+    if any(map(_is_shared, tensors_in(arguments))):
+        _say_once("copies of the process would change tensors in shared memory: not compared")
+        return True
     subject = TriedCall(None, arguments, {})
     try:
-        expected = run_apart(subject, partial(_observed, call=plain))[0]
-        found, sites = run_apart(subject, partial(_observed, call=mended))
+        expected = _tried(subject, plain)[0]
+        found, sites = _tried(subject, mended)
         difference = _first(expected, found)
         if difference is None:
             _LOG.info("a first call of %s is equal to eager execution", code.co_qualname)
             return True
-        unmended = partial(_observed, call=mended, without=code)
-        if _first(expected, run_apart(subject, unmended)[0]) is not None:
+        if _first(expected, _tried(subject, mended, without=code)[0]) is not None:
             text = "%s differs from eager execution without bcmend as well: %s"
             _LOG.info(text, code.co_qualname, difference)
             return True
@@ -64,6 +68,16 @@ def compare(code: CodeType, mended: _Call, plain: _Call, arguments: tuple[Any, .
         return True
     _withdraw(code, guilty, difference)
     return False
+
+
+def _is_shared(tensor: torch.Tensor) -> bool:
+    return bool(tensor.is_shared())  # type: ignore[no-untyped-call]
+
+
+def _tried(
+    subject: TriedCall, call: _Call, without: CodeType | str | None = None
+) -> tuple[Observed, tuple[str, ...]]:
+    return run_apart(subject, partial(_observed, call=call, without=without), _SECONDS)
 
 
 def _observed(
@@ -96,8 +110,7 @@ def _guilty(
 ) -> str | None:
     """Return the site without which the call shows what it should."""
     for each in sites:
-        without = partial(_observed, call=mended, without=each)
-        if _first(expected, run_apart(subject, without)[0]) is None:
+        if _first(expected, _tried(subject, mended, without=each)[0]) is None:
             return each
     return None
 

@@ -171,6 +171,11 @@ def _go_back(result: object) -> None:
         torch.stack(parts).sum().backward()  # type: ignore[no-untyped-call]
 
 
+def tensors_in(value: Any) -> Iterator[torch.Tensor]:
+    """Yield the tensors that a value, or what it holds, has."""
+    yield from _tensors_in(value, set())
+
+
 def _tensors_in(value: Any, seen: set[int]) -> Iterator[torch.Tensor]:
     if id(value) in seen:
         return

@@ -31,7 +31,7 @@ def plain(x):
     return x
 
 def one_line(x):
-    if x.sum() > 0:  # bcmend: off
+    if x.sum() > 0:  # noqa: E501  # Bcmend: off
         x = x + 1
     if x.sum() > 3:
         x = x - 1
@@ -100,7 +100,7 @@ def _graphs(function: object, *given: Tensor) -> int:
 def test_lines_are_those_of_statements_and_of_what_they_define(code: ModuleType) -> None:
     found = opt_out.lines_off(str(code.__file__), vars(code))
     call, decorated, cell = map(_line, ("    print(", "@same", "class Cell:  # bcmend: off"))
-    expected = {_line("    if x.sum() > 0:  # bcmend: off"), *range(call, call + 4)}
+    expected = {_line("    if x.sum() > 0:  # noqa: E501  # Bcmend: off"), *range(call, call + 4)}
     expected |= set(range(decorated, decorated + 7))
     assert found == expected | set(range(cell, _line("def after(x):") - 1))
 
@@ -147,7 +147,7 @@ def test_other_functions_of_the_file_are_mended(code: ModuleType) -> None:
 
 
 def test_a_module_or_its_package_is_left_alone_by_a_flag(code: ModuleType) -> None:
-    vars(code)[opt_out.FLAG] = False
+    vars(code)[opt_out.FLAG] = 0
     bcmend.patch(code.plain)
     assert _graphs(code.plain, torch.ones(2)) > 1
     bcmend.unpatch()

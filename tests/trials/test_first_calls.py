@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -193,3 +195,36 @@ def test_a_process_that_cannot_be_copied_says_so_once(
     for size in (3, 4):
         compiled(torch.ones(size, 4))
     assert len(_texts(caplog)) == 1
+
+
+def test_tensors_in_shared_memory_are_not_changed_by_copies(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(first_calls, "_SAID", set())
+    net = Net().share_memory()
+    compiled = torch.compile(bcmend.patch(net, policy=FIRST), backend="eager")
+    compiled(torch.ones(3, 4))
+    assert net.norm.num_batches_tracked == 1
+    assert any("shared memory" in each for each in _texts(caplog))
+
+
+def test_a_program_that_ignores_its_children_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = _compared(monkeypatch)
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        compiled = torch.compile(bcmend.patch(Net().eval(), policy=FIRST), backend="eager")
+        compiled(torch.ones(3, 4))
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+    assert found == [True]
+
+
+def test_a_copy_that_does_not_end_is_given_up(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(first_calls, "_SECONDS", 1.0)
+    monkeypatch.setattr(first_calls, "_SAID", set())
+    monkeypatch.setattr(first_calls, "of_one_call", lambda *_, **__: time.sleep(60))
+    compiled = torch.compile(bcmend.patch(Net().eval(), policy=FIRST), backend="eager")
+    compiled(torch.ones(3, 4))
+    assert any("has not ended after 1 seconds" in each for each in _texts(caplog))

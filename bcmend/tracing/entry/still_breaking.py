@@ -13,11 +13,17 @@ from bcmend.bytecode.names_used import origin_of
 from bcmend.dynamo import compat, frames
 from bcmend.reasons import REASONS
 from bcmend.reports.places import shown_place, source_line
-from bcmend.tracing.sites import body_states
 from bcmend.tracing.sites.session import SESSION
+from bcmend.tracing.speculation import arm_failures
 
 _LOG: Final = logging.getLogger("bcmend")
 _EXPLAIN: Final = "bcmend.explain(obj, ...) lists every break, bcmend.why(obj) every trace."
+
+
+_NO_WAY: Final = "bcmend knows no way to capture this: move it out of what is compiled."
+_AS_ASKED: Final = "The program asks for it; bcmend leaves such breaks alone."
+#: What Dynamo's kinds of graph break have in their names where the program asks for one.
+_ASKED_FOR: Final = ("graph_break()", "compiler.disable")
 
 
 class _Place(NamedTuple):
@@ -40,7 +46,7 @@ _WARNED: Final[set[tuple[str, int]]] = set()
 def warn(error: BaseException) -> None:
     """Log, once for each line, that a call goes on in several graphs."""
     place = _place(error)
-    if place is None or (place.code.co_filename, place.line) in _WARNED:
+    if not _is_a_break(error) or place is None or (place.code.co_filename, place.line) in _WARNED:
         return
     _WARNED.add((place.code.co_filename, place.line))
     _LOG.warning(
@@ -63,8 +69,9 @@ def add_to(error: BaseException) -> None:
 
 def _is_a_break(error: BaseException) -> bool:
     """Return whether Dynamo cannot capture something; else the program itself has failed."""
-    is_break = isinstance(error, (compat.Unsupported, compat.UserError))
-    return is_break and not body_states.is_of_the_program(error)
+    if not isinstance(error, (compat.Unsupported, compat.UserError)):
+        return False
+    return arm_failures.whether_raised(error) is arm_failures.Raised.UNKNOWN
 
 
 def _place(error: BaseException) -> _Place | None:
@@ -81,7 +88,8 @@ def _why(place: _Place, error: BaseException, *, with_reason: bool = True) -> It
         yield f"Dynamo: {reason or type(error).__name__}"
     refusal = SESSION.patcher.refusal_at(place.code, place.line)
     if refusal is None:
-        yield "bcmend mends no code of this kind."
+        is_asked_for = any(each in str(getattr(error, "gb_type", "")) for each in _ASKED_FOR)
+        yield _AS_ASKED if is_asked_for else _NO_WAY
         return
     slug, detail = refusal
     known = REASONS[slug]

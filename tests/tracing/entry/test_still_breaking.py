@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -98,3 +99,29 @@ def test_what_is_mended_is_not_mentioned(caplog: pytest.LogCaptureFixture) -> No
         torch.compile(mended, backend="eager")(torch.ones(2))
     assert all(each.levelno < logging.WARNING for each in caplog.records)
     assert any("Dynamo stops at" in each for each in _warnings(caplog))
+
+
+def test_what_the_program_asks_for_is_said_to_be_asked_for(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def breaks(x: Tensor) -> Tensor:
+        x = x + 1
+        torch._dynamo.graph_break()
+        return x * 2
+
+    bcmend.patch(breaks)
+    torch.compile(breaks, backend="eager")(torch.ones(2))
+    (text,) = _warnings(caplog)
+    assert "The program asks for it" in text
+
+
+def test_an_assertion_of_the_program_is_no_graph_break() -> None:
+    names: dict[str, Any] = {}
+    text = (
+        "def asserts(x):\n    assert x.shape[0] == 4, 'shape'\n    return x if x.sum() > 0 else -x"
+    )
+    exec(text, names)  # pytest rewrites assertions
+    asserts = bcmend.patch(names["asserts"])
+    with pytest.raises((AssertionError, torch._dynamo.exc.Unsupported)) as caught:
+        torch.compile(asserts, backend="eager", fullgraph=True)(torch.ones(2))
+    assert not any("graph breaks" in each for each in getattr(caught.value, "__notes__", ()))
