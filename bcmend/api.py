@@ -164,7 +164,7 @@ def report(
     name = title_of(obj)
     reached = {id(each.function): each.function for each in reach(obj, chosen)}
     if not is_used():
-        return Report(name, (), len(reached), 0)
+        return Report(name, (), len(reached), 0, is_off=True)
     if not ahead and not _is_looked_at(obj, reached.values()):
         return Report(name, (), len(reached), 0, waits=True)
     from bcmend.patching import installer, site_records

@@ -36,6 +36,7 @@ class Report:
         sites: every site that is known.
         functions_reached: how many Python functions the object can reach.
         functions_changed: how many of them got new bytecode.
+        is_off: whether bcmend is switched off in this process, or not used with this torch.
         waits: whether none was analysed, since Dynamo has not stopped in any.
         retraces: the traces that were given up, each code object's in order; the first of an object
             that waited is that in which Dynamo stopped.
@@ -56,6 +57,7 @@ class Report:
     policy: str = ""
     packages: tuple[str, ...] = ()
     bytecode: tuple[CodePair, ...] = ()
+    is_off: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sites", tuple(sorted(self.sites, key=_position)))
@@ -89,6 +91,8 @@ class Report:
     @property
     def summary(self) -> str:
         """The numbers of sites and functions, in one line."""
+        if self.is_off:
+            return "bcmend changes nothing in this process: BCMEND=0 is set, or torch is not tested"
         if self.waits:
             return (
                 f"{plural(self.functions_reached, 'function')} reached, none analysed: "
@@ -119,6 +123,7 @@ class Report:
             "functions_reached": self.functions_reached,
             "functions_changed": self.functions_changed,
             "waits": self.waits,
+            "is_off": self.is_off,
             "versions": dict(self.versions),
             "policy": self.policy,
             "packages": list(self.packages),

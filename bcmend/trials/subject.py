@@ -8,7 +8,8 @@ from typing import Any
 import torch
 
 from bcmend import api
-from bcmend.errors import CallError, UnsupportedObject
+from bcmend.errors import CallError, TrialError, UnsupportedObject
+from bcmend.knowledge import opt_out
 from bcmend.patching.subject import title_of, uncompiled
 from bcmend.trials.apart import TriedCall
 
@@ -28,6 +29,8 @@ def subject_of(obj: Any, arguments: Any, keywords: Any, *, backend: str) -> Trie
         known = ", ".join(["eager", "aot_eager", *torch.compiler.list_backends()])
         raise CallError(f"torch has no back end {backend!r}; it has {known}")
     _check_call(bare, name, arguments, keywords)
+    if opt_out.is_process_off():
+        raise TrialError(f"{opt_out.VARIABLE}=0 is set, so that nothing is mended: unset it first")
     api.is_used()  # which warns where torch is none that bcmend works with
     return TriedCall(bare, tuple(arguments), dict(keywords))
 

@@ -167,7 +167,10 @@ def test_a_process_is_left_alone(code: ModuleType, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("BCMEND", "0")
     assert bcmend.patch(code.plain) is code.plain
     assert not bcmend.api.is_anything_patched()
-    assert not bcmend.report(code.plain, ahead=True).sites
+    found = bcmend.report(code.plain, ahead=True)
+    assert not found.sites and "BCMEND=0" in str(found)
+    with pytest.raises(bcmend.TrialError, match="BCMEND=0"):
+        bcmend.explain(code.plain, torch.ones(2))
     assert _graphs(code.plain, torch.ones(2)) > 1
     bcmend.unpatch(code.plain)
     with pytest.raises(TypeError):
