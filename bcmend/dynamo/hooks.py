@@ -184,7 +184,6 @@ class Registry:
                 self.before.append(_exchange(write, write, name, before, value))
 
     def uninstall(self) -> None:
-        """Put back what stood there before."""
         _undo(self.before)
 
     def chains(self, *, of_trace: bool) -> Iterator[tuple[Any, str, Any]]:
@@ -249,6 +248,16 @@ class Registry:
                 chain = hook.around(getattr(hook.owner, hook.name))
                 self._replace(undo, hook.owner, hook.name, chain)
 
+    @contextmanager
+    def placed(self, hook: Hook) -> Iterator[None]:
+        """Have a hook that is not declared in place for the length of a block."""
+        undo: list[Callable[[], None]] = []
+        self._replace(undo, hook.owner, hook.name, hook.around(getattr(hook.owner, hook.name)))
+        try:
+            yield
+        finally:
+            _undo(undo)
+
     def subclass_of(self, kind: type) -> type:
         """Return what an object of ``kind``, a class of ``_PER_TRACE``, becomes in a trace."""
         if kind not in self.subclasses:
@@ -271,7 +280,6 @@ def _chain(owner: Any, name: str, found: Any, chain: list[Hook]) -> Any:
 
 
 def _undo(steps: list[Callable[[], None]]) -> None:
-    """Run what puts things back, the last one first."""
     while steps:
         steps.pop()()
 
@@ -296,7 +304,6 @@ def _exchange(
 
 
 def _put_row(row: TableEntry) -> Callable[[], None]:
-    """Put a row into its table; return what takes it out again."""
     rows = table(row.table)
     before = rows.get(row.key, _ABSENT)
     made = row.make(None if before is _ABSENT else before)

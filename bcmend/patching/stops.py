@@ -43,12 +43,10 @@ class _Conversion(threading.local):
 
     Attributes:
         is_under_way: whether there is one.
-        is_of_export: whether it is being exported.
         waited_for: the code of it or of its callers that is waited for.
     """
 
     is_under_way = False
-    is_of_export = False
     waited_for: Sequence[CodeType] = ()
 
 
@@ -124,17 +122,12 @@ def _load(load: Any, cache: Any, function: Any) -> Any:
     return None if code is not None and waiting.is_reached(code) else load(cache, function)
 
 
-@hooks.watch(compat.convert_frame, methods.COMPILE_FRAME, "mend what is exported", is_lasting=True)
+@hooks.watch(compat.convert_frame, methods.COMPILE_FRAME, "mend what is exported")
 def _compile_frame(compile_frame: Any, code: CodeType, *others: Any, **named: Any) -> Any:
     if not _CONVERSION.is_under_way and waiting.mend(waiting.everything()):
         mended = waiting.mended(code)
         code = code if mended is None else mended.mended.shell
-    try:
-        return compile_frame(code, *others, **named)
-    except _FAILURES as error:
-        if _CONVERSION.is_of_export:
-            _note_why(error)
-        raise
+    return compile_frame(code, *others, **named)
 
 
 @hooks.watch(compat.Tracer, methods.LOG_GRAPH_BREAK, "mend where a graph of other code would break")
@@ -266,11 +259,21 @@ def _is_waited_for(tx: compat.Tracer) -> bool:
     compat.export_trace, methods.EXPORT_STRICT, "say why an export has failed", is_lasting=True
 )
 def _strict_export(export: Any, *others: Any, **named: Any) -> Any:
-    before, _CONVERSION.is_of_export = _CONVERSION.is_of_export, True
-    try:
+    with hooks.REGISTRY.placed(_OF_EXPORT):
         return export(*others, **named)
-    finally:
-        _CONVERSION.is_of_export = before
+
+
+def _compile_exported(compile_frame: Any, *others: Any, **named: Any) -> Any:
+    try:
+        return compile_frame(*others, **named)
+    except _FAILURES as error:
+        _note_why(error)
+        raise
+
+
+_OF_EXPORT: Final = hooks.Hook(
+    compat.convert_frame, methods.COMPILE_FRAME, "say why it failed", _compile_exported, None
+)
 
 
 @hooks.watch(

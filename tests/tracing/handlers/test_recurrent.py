@@ -62,6 +62,10 @@ def test_in_an_arm_without_gradients() -> None:
     assert_equivalent(_InAnArm, _inputs, may_copy=True)
 
 
+def test_in_an_arm_with_gradients() -> None:
+    assert_equivalent(_InAnArm, _inputs, training=True, may_copy=True)
+
+
 def _compile(net: nn.Module, *, fullgraph: bool) -> list[torch.fx.Graph]:
     """Return the graphs that one call of a patched module takes."""
     graphs = []
@@ -89,12 +93,9 @@ def test_where_graphs_may_break_they_do() -> None:
     assert not torch._dynamo.config.allow_rnn
 
 
-@pytest.mark.parametrize(
-    "net", [_Net(num_layers=2, dropout=0.5), _InAnArm()], ids=["dropout", "gradients in an arm"]
-)
-def test_what_is_left_alone(net: nn.Module) -> None:
+def test_dropout_between_layers_is_left_alone() -> None:
     with pytest.raises(Unsupported):
-        _compile(net, fullgraph=True)
+        _compile(_Net(num_layers=2, dropout=0.5), fullgraph=True)
 
 
 class _UnderAutocast(_Net):
@@ -123,16 +124,8 @@ class _UntilItIsLarge(_Net):
                 return x
 
 
-def test_what_cannot_be_captured_says_why() -> None:
-    """Code that is first met once the body is given up is not mended: nobody would trace again."""
-    net = bcmend.patch(_UntilItIsLarge())
-    try:
-        compiled = torch.compile(net, backend="eager", fullgraph=True)
-        for _ in range(2):
-            with pytest.raises(Unsupported, match="Data-dependent branching"):
-                compiled(_inputs()[0].arguments[0])
-    finally:
-        bcmend.unpatch(net)
+def test_in_a_loop_that_the_data_end_with_gradients() -> None:
+    assert_equivalent(_UntilItIsLarge, _inputs, training=True, may_copy=True)
 
 
 @pytest.mark.parametrize(
