@@ -12,6 +12,7 @@ import importlib.util
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -123,20 +124,28 @@ def _first_line(error: BaseException) -> str:
     return text.splitlines()[0] if text else type(error).__name__
 
 
+@contextmanager
+def _modules_found_here() -> Iterator[None]:
+    """Import from the working directory, where `python -m` looks and a console script does not."""
+    here = os.getcwd()
+    sys.path.insert(0, here)
+    try:
+        yield
+    finally:
+        sys.path.remove(here)
+
+
 def _load(target: str) -> object:
     """Return the object that "module:attribute" names; raises `_InputError` when there is none."""
     module_name, separator, attribute = target.partition(":")
     if not (module_name and separator and attribute):
         raise _InputError(f"expected MODULE:ATTRIBUTE, got {target!r}")
-    here = os.getcwd()
-    sys.path.insert(0, here)  # a console script does not look there, `python -m` does
     try:
-        module = importlib.import_module(module_name)
+        with _modules_found_here():
+            module = importlib.import_module(module_name)
     except Exception as error:
         # importing runs the user's code, which may raise anything
         raise _InputError(f"cannot import {module_name!r}: {_first_line(error)}") from error
-    finally:
-        sys.path.remove(here)
     try:
         return attrgetter(attribute)(module)
     except AttributeError as error:
@@ -201,13 +210,11 @@ def _run(parsed: argparse.Namespace) -> None:
 
 
 def _is_importable(name: str) -> bool:
-    sys.path.insert(0, os.getcwd())
     try:
-        return importlib.util.find_spec(name) is not None
+        with _modules_found_here():
+            return importlib.util.find_spec(name) is not None
     except ImportError:
         return False
-    finally:
-        sys.path.pop(0)
 
 
 def _explain(parsed: argparse.Namespace) -> int:

@@ -126,18 +126,13 @@ def install_with_torch() -> None:
 
 def _install_when_something_is_compiled() -> None:
     from bcmend.patching import compilations
+    from bcmend.policy import DEFAULT
 
     def begin(obj: Any) -> None:
         install()
-        _patch(obj, _default())
+        _patch(obj, DEFAULT)
 
     compilations.listen(begin)
-
-
-def _default() -> Policy:
-    from bcmend.policy import DEFAULT
-
-    return DEFAULT
 
 
 class _Finder(MetaPathFinder):

@@ -174,6 +174,11 @@ def traced_in(error: BaseException | None) -> Iterator[compat.Tracer]:
         error = error.__cause__
 
 
+def of_the_program_in(error: BaseException) -> list[compat.Tracer]:
+    """Return those of ``traced_in`` that are frames of the program's own code."""
+    return [each for each in traced_in(error) if is_of_the_program(each.f_code)]
+
+
 def line_of(tx: compat.Tracer) -> int:
     """Return the line at which a frame being traced is; its first if its trace has not begun."""
     return max(tx.lineno, tx.f_code.co_firstlineno)

@@ -16,7 +16,7 @@ import tokenize
 from collections.abc import Iterator, Mapping
 from itertools import accumulate
 from types import FunctionType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from bcmend.errors import BcmendError
 from bcmend.knowledge.static_lookup import dictionary
@@ -68,7 +68,7 @@ def lines_off(path: str, names: Mapping[str, Any]) -> frozenset[int]:
     ``names`` are the globals of its module, by which Python finds sources in archives.
     """
     linecache.checkcache(path)
-    lines = linecache.getlines(path, dict(names) if "__loader__" in names else None)
+    lines = linecache.getlines(path, cast(Any, names))
     source, found = _KNOWN.get(path, (None, frozenset()))
     if source is not lines:
         found = frozenset(_covered(lines)) if any(map(_COMMENT.search, lines)) else frozenset()

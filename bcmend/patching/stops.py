@@ -108,7 +108,7 @@ def _sets_up(code: CodeType, error: BaseException) -> bool:
         return False
     from bcmend.analysis import run_once
 
-    traced = [each for each in frames.traced_in(error) if frames.is_of_the_program(each.f_code)]
+    traced = frames.of_the_program_in(error)
     places = ((each.f_code, each.current_instruction.positions) for each in reversed(traced))
     if not run_once.runs_once((code, tuple(place)) for code, place in places if place is not None):
         return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,17 +16,12 @@ from bcmend.trials import first_calls
 from bcmend.trials.apart import makes_copies
 from tests.patching.test_late import Counting
 
-pytestmark = pytest.mark.skipif(not makes_copies(), reason="processes cannot be copied here")
+pytestmark = [
+    pytest.mark.skipif(not makes_copies(), reason="processes cannot be copied here"),
+    pytest.mark.usefixtures("dynamo_begun_anew"),
+]
 
 FIRST = bcmend.Policy(verify="first")
-
-
-@pytest.fixture(autouse=True)
-def _clean() -> Iterator[None]:
-    torch._dynamo.reset()
-    yield
-    bcmend.unpatch()
-    torch._dynamo.reset()
 
 
 class Net(nn.Module):

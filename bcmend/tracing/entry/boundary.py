@@ -87,16 +87,18 @@ def give_callback(callback: Any) -> None:
 
 def _run(body: FunctionType, arguments: tuple[Any, ...], callback: Any) -> Any:
     """Make the call, compared with eager execution before where a variant is compiled for it."""
+    if SESSION.verifier is None:
+        return _made(body, arguments, callback)
     policy = frames.mark_of(body.__code__)
-    is_compared = getattr(policy, "verify", "never") == "first" and _CALL.buffer is None
-    if is_compared and SESSION.verifier is not None:
+    if getattr(policy, "verify", "never") == "first" and _CALL.buffer is None:
+        code = _latest(body)
         try:
-            with capture.not_compiling(_latest(body)):
+            with capture.not_compiling(code):
                 return _made(body, arguments, callback)
         except capture.Uncompared:
             mended = partial(_made, body, arguments, callback)
             plain = partial(_plainly, body, arguments)
-            if not SESSION.verifier(_latest(body), mended, plain, arguments):
+            if not SESSION.verifier(code, mended, plain, arguments):
                 return plain()
     with capture.not_compiling(None):
         return _made(body, arguments, callback)

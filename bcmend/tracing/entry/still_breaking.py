@@ -13,6 +13,7 @@ from bcmend.bytecode.names_used import origin_of
 from bcmend.dynamo import compat, frames
 from bcmend.reasons import REASONS
 from bcmend.reports.places import shown_place, source_line
+from bcmend.tracing.search import log
 from bcmend.tracing.sites.session import SESSION
 from bcmend.tracing.speculation import arm_failures
 
@@ -75,7 +76,7 @@ def _is_a_break(error: BaseException) -> bool:
 
 
 def _place(error: BaseException) -> _Place | None:
-    stopped = [each for each in frames.traced_in(error) if frames.is_of_the_program(each.f_code)]
+    stopped = frames.of_the_program_in(error)
     if not stopped:
         return None
     return _Place(SESSION.patcher.source_of(stopped[-1].f_code), frames.line_of(stopped[-1]))
@@ -84,8 +85,7 @@ def _place(error: BaseException) -> _Place | None:
 def _why(place: _Place, error: BaseException, *, with_reason: bool = True) -> Iterator[str]:
     """Yield what Dynamo says, and what bcmend has not done about it."""
     if with_reason:
-        reason = getattr(error, "gb_type", "") or str(error).strip().partition("\n")[0]
-        yield f"Dynamo: {reason or type(error).__name__}"
+        yield f"Dynamo: {log.reason_of(error)}"
     refusal = SESSION.patcher.refusal_at(place.code, place.line)
     if refusal is None:
         is_asked_for = any(each in str(getattr(error, "gb_type", "")) for each in _ASKED_FOR)

@@ -112,12 +112,12 @@ def _begun(code: CodeType) -> Trace:
 
 
 def _say_where(trace: Trace, error: BaseException) -> None:
-    stopped = [each for each in frames.traced_in(error) if frames.is_of_the_program(each.f_code)]
+    stopped = frames.of_the_program_in(error)
     if stopped:
         place = stopped[-1].f_code
         trace.file, trace.line = place.co_filename, frames.line_of(stopped[-1])
         trace.function = place.co_qualname
-    trace.reason = _reason(error)
+    trace.reason = reason_of(error)
 
 
 def _keep(code: CodeType, trace: Trace) -> None:
@@ -139,7 +139,8 @@ def _tell(trace: Trace) -> None:
         _LOG.debug("  assumed of %s: %s; not so%s", each.subject.name, row.meaning, why)
 
 
-def _reason(error: BaseException) -> str:
+def reason_of(error: BaseException) -> str:
+    """Return what Dynamo or bcmend says of the end of a trace, in one line."""
     for name in ("restart_reason", "gb_type"):
         if found := getattr(error, name, None):
             return str(found).strip().partition("\n")[0]

@@ -8,7 +8,6 @@ tried before it is relied upon.
 
 from __future__ import annotations
 
-import linecache
 import os
 import traceback
 from enum import Enum, auto
@@ -16,6 +15,7 @@ from types import CodeType, FrameType
 from typing import Final
 
 from bcmend.dynamo import compat, frames
+from bcmend.reports.places import source_line
 
 #: Of a graph break where a container has no item at the place that an arm reads. The text of the
 #: exception may show the place, so it is left to eager execution.
@@ -78,11 +78,12 @@ def words(error: Exception) -> str:
     """Return what has ended the trace of an arm, and in which line of the program."""
     first, *_ = str(error).strip().splitlines() or [""]
     text = f"{type(error).__name__}: {first}"
-    stopped = [each for each in frames.traced_in(error) if frames.is_of_the_program(each.f_code)]
+    stopped = frames.of_the_program_in(error)
     if not stopped:
         return text
-    source = linecache.getline(stopped[-1].f_code.co_filename, stopped[-1].lineno).strip()
-    return f"{text}, at line {stopped[-1].lineno}{f': `{source}`' * bool(source)}"
+    line = frames.line_of(stopped[-1])
+    source = source_line(stopped[-1].f_code.co_filename, line)
+    return f"{text}, at line {line}{f': `{source}`' * bool(source)}"
 
 
 def _is_raised_by_the_program(error: Exception) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,14 +13,12 @@ import bcmend
 from bcmend.reasons import REASONS
 from bcmend.tracing.entry import still_breaking
 
+pytestmark = pytest.mark.usefixtures("dynamo_begun_anew")
+
 
 @pytest.fixture(autouse=True)
-def _clean() -> Iterator[None]:
-    torch._dynamo.reset()
+def _nobody_was_warned() -> None:
     still_breaking._WARNED.clear()
-    yield
-    bcmend.unpatch()
-    torch._dynamo.reset()
 
 
 def _opens(x: Tensor) -> Tensor:
