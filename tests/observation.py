@@ -148,7 +148,7 @@ def observe(
             if isinstance(caught, KeyboardInterrupt) and not caught.args:
                 raise  # from the keyboard; one of the program has arguments
             error = caught
-        random_state = freeze((torch.get_rng_state(), _state_of_random(), _state_of_numpy()))
+        random_state = freeze((_states_of_torch(), _state_of_random(), _state_of_numpy()))
     before = freeze(result)  # a backward pass adds gradients, and changes nothing else
     state = freeze({**given, "program": program})
     shared = aliases({"result": result, **given, "program": program})
@@ -207,8 +207,10 @@ def _gradients(
     total = None
     for _, tensor in tensors_in(result):
         if tensor.requires_grad:
-            weights = torch.linspace(0.5, 1.5, tensor.numel(), dtype=torch.float64)
-            part = (tensor.double() * weights.reshape(tensor.shape)).sum()
+            weights = torch.linspace(
+                0.5, 1.5, tensor.numel(), dtype=torch.float64, device=tensor.device
+            )
+            part = (tensor.double() * weights.reshape(tensor.shape)).sum().cpu()
             total = part if total is None else total + part
     if total is not None:
         total.backward()
@@ -220,6 +222,13 @@ def _gradients(
         for name, each in leaves
         if each.requires_grad
     }
+
+
+def _states_of_torch() -> object:
+    """Return the states of the generators of all devices that are in use."""
+    if not torch.cuda.is_initialized():
+        return torch.get_rng_state()
+    return torch.get_rng_state(), *torch.cuda.get_rng_state_all()
 
 
 def _state_of_random() -> object:

@@ -30,6 +30,8 @@ FOUND_OUT: Final = frozenset(
     """.split()
 )
 
+#: Tables of a trace that say on which streams of an accelerator inputs have been changed in place.
+CHANGES_BY_STREAM: Final = frozenset(["_input_mutation_streams", "_last_checked_input_versions"])
 #: The generators that a trace has made, which it closes at its end; torch 2.13 has no such table.
 LOCAL_GENERATORS: Final = "local_generators"
 

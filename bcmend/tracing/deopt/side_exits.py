@@ -34,7 +34,13 @@ from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.trace_state import Phase, at_the_end
 from bcmend.dynamo.values import Value, constant, global_of, load_global
 from bcmend.knowledge.interruptions import is_interruption
-from bcmend.tracing.deopt import eager_rerun, graph_failure, rerun_policy, undo_log
+from bcmend.tracing.deopt import (
+    eager_rerun,
+    graph_failure,
+    rerun_policy,
+    safe_indices,
+    undo_log,
+)
 from bcmend.tracing.effects import random_draws
 from bcmend.tracing.search.assumptions import Claim, Finding
 from bcmend.tracing.search.falsified import falsify, weaken
@@ -219,6 +225,7 @@ def add_side_exit(
     assert isinstance(predicate, compat.TensorVariable)
     exits.keys.append(site.key)
     exits.predicates.append(predicate)
+    safe_indices.is_discarded_if(tx, predicate)
 
 
 def write_output_if_graph_fails(tx: compat.Tracer) -> None:

@@ -20,6 +20,7 @@ from bcmend.dynamo import compat, fx_graph, handlers, hooks, shape_env
 from bcmend.dynamo.handlers import PASS, Answer, Call
 from bcmend.dynamo.models import containers, methods
 from bcmend.dynamo.values import Value, constant, example_of, is_symbolic_int, is_unbacked
+from bcmend.tracing.effects.operator_runs import storage_of
 from bcmend.tracing.merging.lazy_phi import LazyPhi
 from bcmend.tracing.numbers import ahead, predicates, scalars, size_questions
 from bcmend.tracing.sites import capture_mode
@@ -35,7 +36,15 @@ def _equal(tx: compat.Tracer, input: Tensor, other: Tensor) -> Value | None:
         return None
     if one.dim() != two.dim() or any(a != b for a, b in zip(one.shape, two.shape, strict=True)):
         return constant(False)
+    if one.device.type == "cuda" and _is_same_memory(one, two):
+        return constant(True)  # also where it is NaN, which is looked at on the CPU only
     return fx_graph.function(tx, torch.all, fx_graph.function(tx, torch.eq, input, other))
+
+
+def _is_same_memory(one: torch.Tensor, two: torch.Tensor) -> bool:
+    """Return whether two tensors of one size have the same elements of one memory."""
+    places = ((each.storage_offset(), each.stride()) for each in (one, two))
+    return storage_of(one) == storage_of(two) and next(places) == next(places)
 
 
 def _are_comparable(one: torch.Tensor, two: torch.Tensor) -> bool:

@@ -56,6 +56,9 @@ def either(tx: compat.Tracer, one: TensorValue, other: TensorValue) -> TensorVal
 
 def chosen(tx: compat.Tracer, predicate: TensorValue, one: Proxy, other: Proxy) -> TensorValue:
     """Return ``one`` where the predicate holds and ``other`` where not, as one side of a branch."""
+    device = one.node.meta["example_value"].device
+    if device != example_of(predicate).device:  # else a number on the CPU would move to a GPU
+        predicate = fx_graph.method(tx, "to", predicate, device=device)
     result = fx_graph.function(tx, torch.where, predicate, one, other)
     untaken_gradients.mark_and_examine(tx, result.as_proxy().node)
     return result

@@ -25,7 +25,7 @@ from bcmend.dynamo.models import containers, objects, texts
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.values import Value, constant, example_of, global_of
 from bcmend.names import BUFFER
-from bcmend.tracing.deopt import rerun_policy, side_exits
+from bcmend.tracing.deopt import rerun_policy, safe_indices, side_exits
 from bcmend.tracing.effects import watches
 from bcmend.tracing.output import outlet, tensor_copies
 from bcmend.tracing.search.assumptions import Claim, Finding
@@ -159,6 +159,8 @@ def append(tx: compat.Tracer, draft: Draft) -> None:
     if draft.kind is not Kind.STORE and not at_boundary:
         side_exits.write_output_if_graph_fails(tx)
     predicate = constant(None) if draft.predicate is None else draft.predicate
+    if draft.kind is Kind.CHECK and draft.predicate is not None:
+        safe_indices.is_discarded_if(tx, draft.predicate)
     rerun_policy.note(tx)
     key, raises = constant(draft.site.key), constant(draft.kind is Kind.CHECK)
     record = compat.TupleVariable([key, predicate, raises, draft.action, draft.inputs])

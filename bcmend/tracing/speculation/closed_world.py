@@ -158,6 +158,8 @@ class World:
 
     def _is_no_effect(self, name: str) -> bool:
         """Return whether a table of the trace has changed without an effect."""
+        if name in effect_tables.CHANGES_BY_STREAM:
+            return True  # the changes themselves are merged
         if name != effect_tables.LOCAL_GENERATORS:
             return False
         return effect_tables.closes_new_generators_unseen(self.output, self.trace.before(name))

@@ -20,7 +20,7 @@ ONE = constant(1)
     [
         ("SideEffects", effect_tables.MERGED | effect_tables.NOTES),
         ("SideEffects", {effect_tables.TENSOR_HOOKS, effect_tables.SAVED_FOR_BACKWARD}),
-        ("OutputGraph", effect_tables.FOUND_OUT),
+        ("OutputGraph", effect_tables.FOUND_OUT | effect_tables.CHANGES_BY_STREAM),
     ],
 )
 def test_torch_has_the_tables(kind: str, tables: frozenset[str]) -> None:
