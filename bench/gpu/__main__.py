@@ -17,6 +17,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import torch
 from rich import box
@@ -36,23 +37,19 @@ def measured_apart(name: str, form: str, timeout: float) -> list[Measurement]:
             "TORCHINDUCTOR_CACHE_DIR": caches,
             "TRITON_CACHE_DIR": f"{caches}/triton",
         }
-        try:
-            done = subprocess.run(
-                [sys.executable, "-m", "bench.gpu.measure", name, form],
-                env=environment,
-                capture_output=True,
-                text=True,
-                timeout=timeout,
-            )
-        except subprocess.TimeoutExpired:
-            return [_failed(name, form, MODES[0], f"no end within {timeout:g} s")]
-    found = [
-        Measurement(**json.loads(line)) for line in done.stdout.splitlines() if line[:1] == "{"
-    ]
-    if done.returncode:
-        lines = done.stderr.strip().splitlines()
-        mode = MODES[len(found)]
-        found.append(_failed(name, form, mode, "\n".join(lines[-12:]) or "no message"))
+        command = [sys.executable, "-m", "bench.gpu.measure", name, form]
+        given: dict[str, Any] = {"env": environment, "text": True, "stderr": subprocess.PIPE}
+        with subprocess.Popen(command, stdout=subprocess.PIPE, **given) as process:
+            try:
+                written, said = process.communicate(timeout=timeout)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                written, _ = process.communicate()
+                said = f"no end within {timeout:g} s"
+    found = [Measurement(**json.loads(line)) for line in written.splitlines() if line[:1] == "{"]
+    if process.returncode:
+        lines = said.strip().splitlines()
+        found.append(_failed(name, form, MODES[len(found)], "\n".join(lines[-12:]) or "no message"))
     return found
 
 
