@@ -27,10 +27,8 @@ from bcmend.tracing.effects.operator_runs import (
     target_name,
 )
 
-#: Operators that assert that what they are given first are probabilities.
-_OF_PROBABILITIES: Final = frozenset(
-    "bernoulli bernoulli_ multinomial binary_cross_entropy".split()
-)
+#: Operators that assert that fractions which they are given are probabilities, or not negative.
+_OF_PROBABILITIES: Final = frozenset("bernoulli multinomial binary_cross_entropy poisson".split())
 
 #: What is true where the results of the graph are discarded: 0-d boolean tensors.
 _CONDITIONS: Final[Slot[list[Value]]] = Slot(list, rolls_back=True)
@@ -136,9 +134,10 @@ def _integers_of(node: Node, failed: _Failed) -> Iterator[tuple[Node, float]]:
 
 
 def _probabilities_of(node: Node, failed: _Failed) -> Iterator[tuple[Node, float]]:
-    for each in _first_of(node):
+    for each in node.all_input_nodes:
         example = each.meta.get("example_value")
-        if isinstance(example, torch.Tensor) and example.device in failed and not is_in_place(node):
+        is_tensor = isinstance(example, torch.Tensor) and example.device in failed
+        if is_tensor and example.is_floating_point():
             yield each, 0.5
 
 

@@ -144,16 +144,28 @@ def test_what_fails_in_front_of_a_check_fails() -> None:
 
 
 @pytest.mark.usefixtures("_kernels_assert")
-def test_probabilities_behind_a_check() -> None:
-    def program(x: Tensor, target: Tensor) -> Tensor:
-        if x.max() > 1:
+@pytest.mark.parametrize(
+    "operator",
+    [
+        lambda x: functional.binary_cross_entropy(x, torch.ones(2)),
+        torch.bernoulli,
+        torch.poisson,
+        lambda x: torch.multinomial(x, 1),
+    ],
+    ids=["binary_cross_entropy", "bernoulli", "poisson", "multinomial"],
+)
+def test_probabilities_behind_a_check(operator: Callable[[Tensor], Tensor]) -> None:
+    def program(x: Tensor) -> Tensor:
+        if x.min() < 0:
             raise ValueError("no probability")
-        return functional.binary_cross_entropy(x, target)
+        return operator(x)
 
     compiled, failures = _compiled(program)
-    target = torch.ones(2)
     good = torch.tensor([0.5, 0.25])
-    assert torch.equal(compiled(good, target), program(good, target))
+    torch.manual_seed(0)
+    expected = program(good)
+    torch.manual_seed(0)
+    assert torch.equal(compiled(good), expected)
     with pytest.raises(ValueError, match="no probability"):
-        compiled(torch.tensor([0.5, 3.0]), target)
+        compiled(torch.tensor([0.5, -3.0]))
     assert failures.count == 0
