@@ -25,6 +25,7 @@ from bcmend.tracing.effects.operator_runs import (
     storage_of,
     storages_of,
     target_name,
+    tensors_of,
 )
 
 #: Operators that assert that fractions which they are given are probabilities, or not negative.
@@ -61,7 +62,7 @@ def _make_safe(output: compat.OutputGraph, module: GraphModule) -> None:
             is_changed |= _has_safe_inputs(output, module, node, failed)
         if node in conditions:
             _note_condition(node, failed)
-    if is_changed:
+    if is_changed or len(conditions) > 1:
         module.recompile()
 
 
@@ -135,9 +136,8 @@ def _integers_of(node: Node, failed: _Failed) -> Iterator[tuple[Node, float]]:
 
 def _probabilities_of(node: Node, failed: _Failed) -> Iterator[tuple[Node, float]]:
     for each in node.all_input_nodes:
-        example = each.meta.get("example_value")
-        is_tensor = isinstance(example, torch.Tensor) and example.device in failed
-        if is_tensor and example.is_floating_point():
+        parts = tensors_of(each)
+        if len(parts) == 1 and parts[0].device in failed and parts[0].is_floating_point():
             yield each, 0.5
 
 
