@@ -51,9 +51,13 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--cases", type=int, default=40, help="that are called; 40")
     parser.add_argument("--minutes", type=float, default=20.0, help="begin none after that; 20")
     parser.add_argument("--seconds", type=float, default=120.0, help="for one case; 120")
-    parser.add_argument("--broken", type=Path, metavar="FILE", help="only what breaks with stock there")
+    parser.add_argument(
+        "--broken", type=Path, metavar="FILE", help="only what breaks with stock there"
+    )
     parser.add_argument("--resume", type=Path, metavar="FILE", help="goes on behind this file")
-    parser.add_argument("--write", type=Path, metavar="PATH", help="the page, of all such files beside")
+    parser.add_argument(
+        "--write", type=Path, metavar="PATH", help="the page, of all such files beside"
+    )
     return parser.parse_args(arguments)
 
 

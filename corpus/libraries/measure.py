@@ -119,9 +119,7 @@ def _failure(call: Call, made: Callable[[Call], Any]) -> str | None:
     return None
 
 
-def _mended(
-    record: Record, call: Call, eager: dict[str, Any], reason: str, stock: Any
-) -> Record:
+def _mended(record: Record, call: Call, eager: dict[str, Any], reason: str, stock: Any) -> Record:
     stock_seconds, shown_by_stock, stock_error = stock
     of_stock = stock_error or next(_apart(eager, shown_by_stock, record.backend), "")
     known = record.with_(
