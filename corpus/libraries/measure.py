@@ -14,7 +14,9 @@ from typing import Any, Final
 
 import numpy
 import torch
+from torch import Tensor
 from torch.nn import Module
+from torch.utils._pytree import tree_leaves
 
 import bcmend
 from corpus.libraries.call import Call, NoCall
@@ -41,6 +43,8 @@ def measure(name: str, backend: str, on_stage: OnStage) -> Record:
         call = _call_of(target)
     except NoCall as reason:
         return Record(name, backend, Outcome.NO_CALL, why=str(reason)[:200])
+    if not _takes_tensors(call):
+        return Record(name, backend, Outcome.NO_CALL, why="no tensor is given to it")
     on_stage("eager")
     eager, *again = (_shown(call.copied(), Call.made) for _ in range(2))
     if list(differences(eager, again[0])):
@@ -69,6 +73,11 @@ def _call_of(target: Any) -> Call:
         return guessed_call(target)
     except NoCall as second:
         raise NoCall(f"{second}; examples: {_first_line(first)}") from second
+
+
+def _takes_tensors(call: Call) -> bool:
+    parts = tree_leaves((call.arguments, call.named))
+    return isinstance(call.target, Module) or any(isinstance(each, Tensor) for each in parts)
 
 
 def _shown(call: Call, made: Callable[[Call], Any]) -> dict[str, Any]:
