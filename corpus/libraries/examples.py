@@ -12,6 +12,7 @@ import doctest
 import importlib
 import inspect
 import io
+import itertools
 import sys
 import textwrap
 import warnings
@@ -90,9 +91,8 @@ def _call_of(target: Any, code: CodeType, frame: FrameType) -> Call | None:
     """Return the call of a frame that begins; of a class only that of its own instances."""
     names = iter(code.co_varnames)
     here = frame.f_locals
-    flat = [here[name] for name, _ in zip(names, range(code.co_argcount), strict=False)]
-    keywords = zip(names, range(code.co_kwonlyargcount), strict=False)
-    named = {name: here[name] for name, _ in keywords}
+    flat = [here[name] for name in itertools.islice(names, code.co_argcount)]
+    named = {name: here[name] for name in itertools.islice(names, code.co_kwonlyargcount)}
     flat += _rest(code, inspect.CO_VARARGS, names, here) or ()
     named |= _rest(code, inspect.CO_VARKEYWORDS, names, here) or {}
     called = target

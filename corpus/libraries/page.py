@@ -27,7 +27,8 @@ arguments and in the state of the module, to the bit with a back end that compil
 is where mended code gives something else than eager execution, and than stock does; *stopped* is
 what takes longer than the limit of time, or crashes. *Slow to give up* are those that still break
 and take more than {SLOWER[0]:.0f} times as long as with stock in the first call, and
-{SLOWER[1]:.0f} seconds more. Seconds are of first calls, in a process that has compiled little before.
+{SLOWER[1]:.0f} seconds more. Seconds are of first calls, in a process that has compiled little
+before.
 
 Guessed arguments are small, and seldom what a program has: a function that breaks with these may be
 whole with others, and a module may be in evaluation only.
