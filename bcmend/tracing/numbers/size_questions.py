@@ -371,6 +371,15 @@ def rule_out(tx: compat.Tracer, size: Any, number: int) -> bool:
     return known is sympy.false
 
 
+def is_surely(tx: compat.Tracer, size: Any, number: int) -> bool:
+    """Return whether a data-dependent size is known to be ``number`` here."""
+    if not compat.free_unbacked_symbols(size):
+        return False
+    environment = tx.output.shape_env
+    question = environment.simplify(sympy.Eq(size.node.expr, number))
+    return _told(environment, question) is sympy.true
+
+
 def claim(tx: compat.Tracer, *facts: Any) -> None:
     """Have the graph assert what its operations need and do not look at themselves."""
     # What is claimed in an arm is asserted if the arm is run whatever its condition (``asserted``).

@@ -60,12 +60,22 @@ class TooDeep(BaseException):
     slug = "too-deep"
     claim = Claim.MENDED_NOW
 
+    def detail(self, unrolled: str) -> str:
+        """Return one line that says more; ``unrolled``: why a loop was, if one was."""
+        if not unrolled:
+            return str(self)
+        return f"a loop is traced turn by turn, since {unrolled}; that makes {self}"
+
 
 class TooLong(TooDeep):
     """A chain of branches is withdrawn, since the search for its lowerings takes too long."""
 
     slug = "search-too-long"
     claim = Claim.MENDED
+
+    def detail(self, unrolled: str) -> str:
+        """Return how long the search was, and what has made it so long."""
+        return f"{self}, turn by turn of a loop, since {unrolled}" if unrolled else str(self)
 
 
 class Unreadable(BaseException):
@@ -128,7 +138,7 @@ def mending(tx: compat.Tracer, site: LiveSite) -> Iterator[None]:
         is_mended = not site.outcome.refused
     except TooDeep as reason:
         body_states.mend_at_questions(tx)
-        detail = _with_loop(tx, str(reason))
+        detail = reason.detail(_UNROLLED.of(tx.output))
         site.refuse(reason.slug, detail)
         found = Finding(reason.claim, site, evidence=detail, slug=reason.slug)
         if len(chain.sites) > 1:
@@ -157,11 +167,6 @@ _UNROLLED: Final = Slot(str, rolls_back=False)
 def note_unrolled(tx: compat.Tracer, why: str) -> None:
     """Note why a loop is unrolled; the first reason is that of its first iterations."""
     _UNROLLED.put(tx.output, _UNROLLED.of(tx.output) or why)
-
-
-def _with_loop(tx: compat.Tracer, reason: str) -> str:
-    why = _UNROLLED.of(tx.output)
-    return f"a loop is traced turn by turn, since {why}; that makes {reason}" if why else reason
 
 
 def is_in_half(tx: compat.Tracer) -> bool:
