@@ -137,6 +137,13 @@ _TEXTS: Final = {
         "later ones out of what is compiled. A loop that only computes tensors and counts is no "
         "chain of branches: keep what it makes in a tensor of a fixed size, not in a list.",
     ),
+    "search-too-long": (
+        "Tracing the branches inside each other has taken longer than a search for lowerings may, "
+        "and none was found.",
+        "Leave fewer branches and loops that are left early inside each other: merge their "
+        "conditions, move a part of them out of what is compiled, or switch them off by "
+        "`Policy(off=...)`, which saves the time of the search.",
+    ),
     "alias-changed": (
         "A result of the branch or loop is, on one side, an older tensor or another result, or "
         "shares memory with one, and one of the two is changed in place later, both leave the "

@@ -7,6 +7,7 @@ more.
 from __future__ import annotations
 
 import copy
+import itertools
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from torch.nn import functional
 
 import bcmend
 from bcmend.reasons import REASONS
+from bcmend.tracing.search import budget
 from tests.equivalence import fresh
 from tests.registrations import registrations_undone
 
@@ -131,6 +133,21 @@ def _thirty_exits(x: Tensor) -> Tensor:
 
 def _five_exits(x: Tensor) -> Tensor:
     return _exits(x, (1.5,) * 5)
+
+
+def _twelve_exits(x: Tensor) -> Tensor:
+    return _exits(x, (1.5,) * 12)
+
+
+def _one_exit(x: Tensor) -> Tensor:
+    return _exits(x, (1.5,))
+
+
+def _run_on_a_slow_processor(program: Program) -> object:
+    """Make a call while each look at the clock takes as long as half of the time there is."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(budget, "now", itertools.count(step=3.0).__next__)
+        return ON_X(program)
 
 
 def _leaf_or_new(x: Tensor) -> Tensor:
@@ -439,6 +456,7 @@ PROVOCATIONS = (
     Provocation("return-in-try", _returning_in_a_handler, _returning_after_the_handler),
     Provocation("consumes-iterator", _what_is_left_to_see, _nothing_left_to_see, run=ON_X),
     Provocation("too-deep", _thirty_exits, _five_exits, run=ON_X),
+    Provocation("search-too-long", _twelve_exits, _one_exit, run=_run_on_a_slow_processor),
     Provocation("arms-differ", _leaf_or_new, _new_on_both_sides, run=_compiled(X, grad=True)),
     Provocation(
         "arm-effects", _writing_in_an_arm, _writing_after_the_arms, run=_compiled(X, X, grad=True)

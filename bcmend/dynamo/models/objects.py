@@ -109,7 +109,7 @@ def method_objects(tx: compat.Tracer, function: Any) -> Iterator[Any]:
     owner = object_held(model)
     found = None if owner is None or name is None else getattr_static(type(owner), name, None)
     if isinstance(found, (FunctionType, MethodDescriptorType)):
-        yield found.__get__(owner)
+        yield found.__get__(owner, type(owner))  # without its type CPython 3.11 may crash
         yield found
     elif isinstance(model, compat.ExceptionVariable) and name is not None:
         yield getattr_static(exceptions.class_of(model), name, None)

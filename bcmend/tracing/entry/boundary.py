@@ -31,7 +31,7 @@ from bcmend.tracing.deopt import (
 from bcmend.tracing.effects import random_draws
 from bcmend.tracing.entry import capture, still_breaking
 from bcmend.tracing.numbers import ahead
-from bcmend.tracing.search.assumptions import begin_call
+from bcmend.tracing.search import assumptions, budget
 from bcmend.tracing.search.falsified import Rewritten
 from bcmend.tracing.sites import body_states, site_table, suspects
 from bcmend.tracing.sites.session import SESSION
@@ -107,7 +107,8 @@ def _run(body: FunctionType, arguments: tuple[Any, ...], callback: Any) -> Any:
 def _made(body: FunctionType, arguments: tuple[Any, ...], callback: Any) -> Any:
     outer = _CALL.buffer
     if outer is None:
-        begin_call()
+        assumptions.begin_call()
+        budget.begin_call()
     if outer:
         deliver(outer)  # what an enclosing frame recorded before its graph broke comes first
     buffer: Buffer = []

@@ -4,11 +4,13 @@
 mended code the number is taken out before the call, so that it is the same number at every place,
 and a constant where it is known. ``x.squeeze()`` and ``x.max()`` do something else for sizes of
 one, or of zero, which a graph would do as for any other; there the graph asserts that the size is
-not that. Extends Dynamo's models of torch's functions and of methods of tensors.
+not that, or an arm has the call made in plain Python where it is. Extends Dynamo's models of
+torch's functions and of methods of tensors.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -16,10 +18,11 @@ import torch
 
 from bcmend.dynamo import compat, handlers, hooks
 from bcmend.dynamo.models import methods
-from bcmend.dynamo.values import Value, example_of, is_unbacked
+from bcmend.dynamo.values import Value, constant, example_of, is_unbacked
 from bcmend.tracing.indexing import item_reads
 from bcmend.tracing.numbers import scalars, size_questions
-from bcmend.tracing.sites import capture_mode
+from bcmend.tracing.output import deferred_exceptions
+from bcmend.tracing.sites import capture_mode, site_table
 
 #: Fail for a size of zero, where a compiled graph gives an empty tensor.
 _RESIZE: Final = (torch.nn.functional.interpolate, torch.nn.functional.upsample)
@@ -85,13 +88,50 @@ def _require_other_sizes(tx: compat.Tracer, name: str, args: Sequence[Any], kwar
         return
     if number == 0 and tx.output.current_tracer.parent is not None:
         return  # the condition of the arm may see to it that there is something
-    sizes = _sizes_meant(example_of(tensor), [*args[1:2], *kwargs.values()])
-    if not all(size_questions.rule_out(tx, each, number) for each in sizes):
+    sizes = example_of(tensor).shape
+    places = _dimensions_meant(example_of(tensor), [*args[1:2], *kwargs.values()])
+    if not all(
+        size_questions.rule_out(tx, sizes[each], number) or _leave_for(tx, tensor, each, number)
+        for each in places
+    ):
         handlers.break_graph(
             "a size that depends on the data",
             name,
             f"What `{name}` does depends on whether a size is {number}, which is not known.",
         )
+
+
+def _without_ones(
+    tx: compat.Tracer, name: str, args: Sequence[Any], kwargs: Given
+) -> Sequence[Any]:
+    """Return arguments of ``squeeze`` with a tensor that lacks the sizes known to be one.
+
+    torch itself knows only what holds wherever the graph is used, and not what holds in an arm.
+    """
+    if name != "squeeze" or len(args) != 1 or kwargs or not capture_mode.in_mended_code(tx):
+        return args
+    tensor = args[0].realize()
+    if isinstance(tensor, compat.TensorVariable):
+        sizes = example_of(tensor).shape
+        for place in reversed(range(len(sizes))):
+            if size_questions.is_surely(tx, sizes[place], 1):
+                tensor = tensor.call_method(tx, "select", [constant(place), constant(0)], {})
+    return [tensor]
+
+
+def _leave_for(tx: compat.Tracer, tensor: Value, place: int, number: int) -> bool:
+    """Have an arm make the call in plain Python for a size; return whether it can."""
+    # In no report, since no code was rewritten.
+    site = site_table.site_being_traced(tx, tx.f_code, "size", "guard")
+    if tx.output.current_tracer.parent is None or not deferred_exceptions.can_exit(tx, site):
+        return False
+    size = tensor.call_method(tx, "size", [constant(place)], {})
+    given = [size, constant(number)]
+    is_number = compat.BuiltinVariable(operator.eq).call_function(tx, given, {})
+    predicate = deferred_exceptions.predicate_of(tx, site, is_number)
+    deferred_exceptions.make_side_exit(tx, site, predicate)
+    size_questions.note_fact(tx, is_number, False)
+    return True
 
 
 def _require_item(tx: compat.Tracer, name: str, args: Sequence[Any], kwargs: Given) -> None:
@@ -107,16 +147,16 @@ def _require_item(tx: compat.Tracer, name: str, args: Sequence[Any], kwargs: Giv
         item_reads.require_item(tx, tensor, known, place.realize())
 
 
-def _sizes_meant(example: torch.Tensor, given: Sequence[Value]) -> Sequence[Any]:
-    """Return the sizes of the dimensions that a call names; all of them where it names none."""
+def _dimensions_meant(example: torch.Tensor, given: Sequence[Value]) -> Sequence[int]:
+    """Return the dimensions that a call names; all of them where it names none."""
     if any(isinstance(each.realize(), compat.TensorVariable) for each in given):
         return ()  # the larger of two tensors, number by number
     for each in given:
         known = each.as_python_constant() if each.is_python_constant() else None
         named = known if isinstance(known, (tuple, list)) else (known,)
         if all(type(one) is int and -example.dim() <= one < example.dim() for one in named):
-            return [example.shape[one] for one in named]
-    return example.shape
+            return list(named)
+    return range(example.dim())
 
 
 _PURPOSE: Final = "data-dependent sizes as arguments"
@@ -128,6 +168,7 @@ def _call_function(
 ) -> Any:
     name = str(getattr(self.value, "__name__", ""))
     if getattr(torch, name, None) is self.value:
+        args = _without_ones(tx, name, args, kwargs)
         _require_other_sizes(tx, name, args, kwargs)
         _require_item(tx, name, args, kwargs)
     first = _first_number(self.value)
@@ -164,6 +205,7 @@ def _with_numbers(tx: compat.Tracer, given: Given) -> Given:
 def _call_method(
     inner: Any, self: Any, tx: compat.Tracer, name: str, args: Sequence[Any], kwargs: Given
 ) -> Any:
+    self, *args = _without_ones(tx, name, [self, *args], kwargs)
     _require_other_sizes(tx, name, [self, *args], kwargs)
     _require_item(tx, name, [self, *args], kwargs)
     if name in _METHODS and capture_mode.in_mended_code(tx):

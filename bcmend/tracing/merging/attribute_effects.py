@@ -77,7 +77,7 @@ def _attribute_change(
         _require_storable(join, variable, name)
     # While the call is captured whole, all that looks for it is traced, and asks _load_attribute.
     is_owned = frames.ends_at_a_boundary(join.tx) and _is_object(variable)
-    if any(is_deleted) and not is_owned:
+    if any(is_deleted) and not (is_owned or is_of_frame):
         require_creatable(join, variable, name, may_be_stored=True)
     for side in sides:
         if isinstance(side, LazyPhi):
@@ -269,7 +269,7 @@ def _load_attribute(
 ) -> Value:
     """Read an attribute that was stored to, or look whether it is there."""
     found: Value = inner(self, item, name, *flags, **named_flags)
-    if isinstance(found, StoredPhi):
+    if isinstance(found, (CellPhi, StoredPhi)):
         found.require_present()
     return found
 

@@ -142,6 +142,11 @@ class GatedPhi(LazyPhi):
             for side in self.sides
         )
 
+    def require_present(self) -> None:
+        """Ensure that the attribute is there on both sides, now that the call looks for it."""
+        if self.may_be_missing and not self.output.should_exit:
+            self.merge_all()
+
     @property
     def parts(self) -> compat.TupleVariable:
         return compat.TupleVariable([self.predicate, *self.sides])
@@ -246,11 +251,6 @@ class StoredPhi(GatedPhi):
             codegen(self.before)  # records delivered before its own may read it
         else:
             codegen(self.recorded())
-
-    def require_present(self) -> None:
-        """Ensure that the attribute is there on both sides, now that the call looks for it."""
-        if self.may_be_missing and not self.output.should_exit:
-            self.merge_all()
 
     def in_place(self) -> Any:
         """Return what is stored where this was; itself, unless something else was since."""

@@ -12,6 +12,7 @@ call is captured whole, there are two answers where torch (``ShapeEnv``) would r
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -145,13 +146,9 @@ def _comparisons(facts: Sequence[Any]) -> Iterator[Any]:
 
 def _narrow(ranges: dict[Any, Any], fact: Any) -> None:
     """Narrow the ranges of the numbers of which ``fact`` is a comparison."""
-    if not isinstance(fact, sympy.core.relational.Relational):
-        return
-    for symbol in compat.free_unbacked_symbols(fact):
-        solved = compat.try_solve(fact, symbol)
-        if solved is None or symbol not in ranges:
+    for symbol, relation, other in _solved(fact):
+        if symbol not in ranges:
             continue
-        relation, other = solved
         limits = compat.bound_sympy(other, ranges)
         known = ranges[symbol]
         if isinstance(relation, sympy.Ne):
@@ -159,6 +156,16 @@ def _narrow(ranges: dict[Any, Any], fact: Any) -> None:
                 ranges[symbol] = known & compat.ValueRanges(known.lower + 1, known.upper)
         else:
             ranges[symbol] = known & _allowed(relation, limits, known)
+
+
+@functools.lru_cache(maxsize=1024)
+def _solved(fact: Any) -> list[tuple[Any, Any, Any]]:
+    """Return each number of a comparison, and how it compares with an expression of the others."""
+    if not isinstance(fact, sympy.core.relational.Relational):
+        return []
+    symbols = compat.free_unbacked_symbols(fact)
+    solved = [(each, compat.try_solve(fact, each)) for each in symbols]
+    return [(symbol, *found) for symbol, found in solved if found is not None]
 
 
 def _allowed(relation: Any, limits: Any, known: Any) -> Any:
@@ -362,6 +369,15 @@ def rule_out(tx: compat.Tracer, size: Any, number: int) -> bool:
     if known is None:
         known = _assumed(environment, _KNOWLEDGE.of(environment), question, tx)
     return known is sympy.false
+
+
+def is_surely(tx: compat.Tracer, size: Any, number: int) -> bool:
+    """Return whether a data-dependent size is known to be ``number`` here."""
+    if not compat.free_unbacked_symbols(size):
+        return False
+    environment = tx.output.shape_env
+    question = environment.simplify(sympy.Eq(size.node.expr, number))
+    return _told(environment, question) is sympy.true
 
 
 def claim(tx: compat.Tracer, *facts: Any) -> None:

@@ -22,6 +22,7 @@ from bcmend import meta_keys
 from bcmend.dynamo import compat
 from bcmend.dynamo.slots import Slot
 from bcmend.names import SPLIT
+from bcmend.tracing.search import budget
 from bcmend.tracing.search.assumptions import Claim, Finding
 from bcmend.tracing.search.falsified import falsify, weaken
 from bcmend.tracing.sites import body_states
@@ -50,7 +51,31 @@ class TooDeep(BaseException):
     """A chain of branches is refused.
 
     No ``Exception``, since what traces arms in between takes those for failures of its own.
+
+    Attributes:
+        slug: the reason.
+        claim: what does not hold of each branch.
     """
+
+    slug = "too-deep"
+    claim = Claim.MENDED_NOW
+
+    def detail(self, unrolled: str) -> str:
+        """Return one line that says more; ``unrolled``: why a loop was, if one was."""
+        if not unrolled:
+            return str(self)
+        return f"a loop is traced turn by turn, since {unrolled}; that makes {self}"
+
+
+class TooLong(TooDeep):
+    """A chain of branches is withdrawn, since the search for its lowerings takes too long."""
+
+    slug = "search-too-long"
+    claim = Claim.MENDED
+
+    def detail(self, unrolled: str) -> str:
+        """Return how long the search was, and what has made it so long."""
+        return f"{self}, turn by turn of a loop, since {unrolled}" if unrolled else str(self)
 
 
 class Unreadable(BaseException):
@@ -65,11 +90,29 @@ class _Chain:
     """The branches being mended, outermost first.
 
     ``arms`` counts the arms that were traced for the first, ``open_arms`` those being traced.
+    ``began``: when the first began, in seconds of the processor; ``is_past_first_path``: an arm was
+    traced to its end since, or a branch has come inside itself, as where a loop is unrolled.
     """
 
     sites: list[LiveSite] = field(default_factory=list)
     arms: int = 0
     open_arms: int = 0
+    began: float = 0.0
+    is_past_first_path: bool = False
+
+    def begin(self) -> None:
+        """Begin with the outermost branch."""
+        self.arms, self.began, self.is_past_first_path = 0, budget.now(), False
+
+    def note_path(self) -> None:
+        """Note how long the first path took, once."""
+        if not self.is_past_first_path:
+            self.is_past_first_path = True
+            budget.note_path(budget.now() - self.began)
+
+    def end(self) -> None:
+        """End with the outermost branch, which has no lowering."""
+        budget.spend(budget.now() - self.began)
 
 
 _CHAIN: Final = Slot(_Chain, rolls_back=False)
@@ -83,23 +126,38 @@ def mending(tx: compat.Tracer, site: LiveSite) -> Iterator[None]:
     """Mend ``site`` in a block, inside the branches that are being mended."""
     chain = _CHAIN.of(tx.output)
     if not chain.sites:
-        chain.arms = 0
+        chain.begin()
+    elif site in chain.sites:
+        chain.note_path()
     chain.sites.append(site)
+    is_mended = False
     try:
         if len(chain.sites) > LEVELS:
             raise TooDeep(f"more than {LEVELS} branches, one in another")
         yield
+        is_mended = not site.outcome.refused
     except TooDeep as reason:
         body_states.mend_at_questions(tx)
-        detail = _with_loop(tx, str(reason))
-        site.refuse("too-deep", detail)
-        found = Finding(Claim.MENDED_NOW, site, evidence=detail, slug="too-deep")
+        detail = reason.detail(_UNROLLED.of(tx.output))
+        site.refuse(reason.slug, detail)
+        found = Finding(reason.claim, site, evidence=detail, slug=reason.slug)
         if len(chain.sites) > 1:
             weaken(found)
             raise
+        if isinstance(reason, TooLong):
+            budget.begin_anew()
         falsify(found)
     finally:
         chain.sites.pop()
+        if not chain.sites and not is_mended:
+            chain.end()
+
+
+def require_time(tx: compat.Tracer) -> None:
+    """Raise ``TooLong`` where branches without a lowering have taken more time than they may."""
+    chain = _CHAIN.of(tx.output)
+    if chain.sites and chain.is_past_first_path and budget.is_exceeded(budget.now() - chain.began):
+        raise TooLong(f"no lowering was found in {budget.limit():.0f} seconds of tracing")
 
 
 #: Why a loop was unrolled.
@@ -109,11 +167,6 @@ _UNROLLED: Final = Slot(str, rolls_back=False)
 def note_unrolled(tx: compat.Tracer, why: str) -> None:
     """Note why a loop is unrolled; the first reason is that of its first iterations."""
     _UNROLLED.put(tx.output, _UNROLLED.of(tx.output) or why)
-
-
-def _with_loop(tx: compat.Tracer, reason: str) -> str:
-    why = _UNROLLED.of(tx.output)
-    return f"a loop is traced turn by turn, since {why}; that makes {reason}" if why else reason
 
 
 def is_in_half(tx: compat.Tracer) -> bool:
@@ -133,6 +186,7 @@ def times(tx: compat.Tracer, site: LiveSite) -> int:
 @contextmanager
 def in_one_more_arm(tx: compat.Tracer) -> Iterator[None]:
     """Trace an arm in a block. Raises ``TooDeep`` past the bound."""
+    require_time(tx)
     chain = _CHAIN.of(tx.output)
     chain.arms += 1
     if chain.sites and chain.arms > ARMS:
@@ -142,6 +196,7 @@ def in_one_more_arm(tx: compat.Tracer) -> Iterator[None]:
         yield
     finally:
         chain.open_arms -= 1
+        chain.note_path()
 
 
 def require_shallow(graphs: Sequence[Graph]) -> tuple[int, int]:

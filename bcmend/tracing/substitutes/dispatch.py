@@ -25,7 +25,7 @@ from bcmend.policy import Policy
 from bcmend.tracing.deopt import rerun_policy
 from bcmend.tracing.output import exception_flow
 from bcmend.tracing.search.falsified import falsify
-from bcmend.tracing.sites import capture_mode, site_table
+from bcmend.tracing.sites import capture_mode, nesting_limits, site_table
 from bcmend.tracing.sites.refusal import Refusal
 from bcmend.tracing.sites.site_table import LiveSite
 
@@ -164,6 +164,7 @@ def _given(
     gate=hooks.first,
 )
 def _call_function(inner: Any, self: Any, fn: Value, args: Any, kwargs: Any) -> None:
+    nesting_limits.require_time(self)
     exception_flow.note_call(self, fn.realize())
     result = _given(self, *_row_of(self, fn.realize()), args, kwargs)
     if result is PASS:

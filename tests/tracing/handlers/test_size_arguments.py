@@ -84,11 +84,13 @@ def test_position_of_the_first_number(function: Any, first: int | None) -> None:
     ],
 )
 def test_sizes_of_the_dimensions_that_a_call_names(given: list[Any], sizes: list[int]) -> None:
-    assert list(size_arguments._sizes_meant(torch.empty(2, 3, 4), given)) == sizes
+    example = torch.empty(2, 3, 4)
+    places = size_arguments._dimensions_meant(example, given)
+    assert [example.shape[each] for each in places] == sizes
 
 
 def test_a_call_with_two_tensors_names_no_dimension() -> None:
-    found = during_trace(lambda tx, x: size_arguments._sizes_meant(torch.empty(2), [x]), THREE)
+    found = during_trace(lambda tx, x: size_arguments._dimensions_meant(torch.empty(2), [x]), THREE)
     assert found == ()
 
 
@@ -229,3 +231,47 @@ def test_such_a_picture_with_inductor(program: Any, training: bool) -> None:
         graphs=None,
         recompiles=None,
     )
+
+
+# ``squeeze`` in an arm
+
+
+def _written_back(x: torch.Tensor) -> torch.Tensor:
+    found, mask = torch.zeros_like(x), x > 0
+    if mask.any():
+        found[mask] = (x[mask] / x[mask].abs().sqrt()).squeeze()
+    return found
+
+
+def _of_a_function(x: torch.Tensor) -> torch.Tensor:
+    mask = x > 0
+    if mask.any():
+        found = torch.squeeze(x[mask] * 2)
+        return found.sum() + found.dim()
+    return x.sum()
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@pytest.mark.parametrize("program", [_written_back, _of_a_function])
+def test_an_arm_that_squeezes_rows_leaves_for_a_single_one(
+    program: Any, backend: str, training: bool
+) -> None:
+    def inputs() -> list[Call]:
+        rows = ([1.0, -3.0, 2.0], [-1.0, -3.0, -2.0], [1.0, -2.0, -1.0], [4.0, 1.0, 2.0])
+        return [call(torch.tensor(each, requires_grad=training)) for each in rows]
+
+    assert_equivalent(
+        lambda: program,
+        inputs,
+        backend=backend,
+        training=training,
+        fullgraph=backend == "eager" and not training,
+        graphs=1 if backend == "eager" and not training else None,
+        recompiles=None,
+    )
+
+
+@pytest.mark.parametrize("program", [_written_back, _of_a_function])
+def test_rows_of_which_there_is_one_at_most_are_squeezed_in_the_graph(program: Any) -> None:
+    assert_equivalent(lambda: program, lambda: [call(torch.tensor([each])) for each in (2.0, -2.0)])

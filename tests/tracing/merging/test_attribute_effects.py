@@ -577,3 +577,51 @@ def test_a_number_that_each_call_counts_up_is_that_of_the_call(make: Any, backen
         return [call(torch.tensor(each)) for each in (*VECTORS, *VECTORS, *VECTORS[::-1])]
 
     assert_equivalent(make, calls, backend=backend, fullgraph=False, graphs=None, recompiles=None)
+
+
+def _behind_an_early_return(x: Tensor) -> Tensor:
+    if x.sum() > 0:
+        return x + 1
+    scale = x * 2
+    return (lambda: scale - x)()
+
+
+def _in_a_helper(x: Tensor) -> Tensor:
+    def helper(y: Tensor) -> Tensor:
+        if y.sum() > 0:
+            return y + 1
+        scale = y * 2
+        return (lambda: scale - y)()
+
+    return helper(x) + helper(-x)
+
+
+def _behind_two_returns(x: Tensor) -> Tensor:
+    if x.sum() > 0:
+        return x + 1
+    scale = x * 2
+    if (y := (lambda: scale - 1)()).sum() > -8:
+        return y
+    power = x.abs()
+    return (lambda: scale * power)()
+
+
+@pytest.mark.parametrize("program", [_behind_an_early_return, _in_a_helper, _behind_two_returns])
+def test_a_cell_that_one_side_fills_dies_with_its_frame(program: Callable[..., Any]) -> None:
+    assert_equivalent(lambda: program, _vectors)
+
+
+def _read_where_it_may_be_unbound(x: Tensor) -> Tensor:
+    if x.sum() > 0:
+        scale = x * 2
+    return (lambda: scale - x)()
+
+
+def test_a_cell_that_one_side_fills_and_that_is_read_raises_as_in_eager_execution() -> None:
+    assert_equivalent(
+        lambda: _read_where_it_may_be_unbound,
+        _vectors,
+        fullgraph=False,
+        graphs=None,
+        recompiles=None,
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -443,3 +444,20 @@ def test_what_is_not_done_always_is_refused() -> None:
         tx: Any = SimpleNamespace(output=SimpleNamespace(current_tracer=tracer))
         found = attempt(lambda tx=tx: dispatch.require_always(tx, "called"))  # type: ignore[misc]
         assert isinstance(found, Refusal) is is_refused
+
+
+MARKS = (re.compile("a"), re.compile("b"))
+
+
+def test_a_method_of_a_class_written_in_c_is_looked_up() -> None:
+    # Its descriptor wants to be told the class: CPython 3.11 crashes otherwise.
+    def program(x: Tensor, text: str) -> tuple[Tensor, str]:
+        for mark in MARKS:
+            text = mark.sub("-", text)
+        return (x if x.sum() > 0 else -x), text
+
+    x = torch.tensor([1.0, -3.0])
+    expected = program(x, "cab")
+    bcmend.patch(program)
+    found = torch.compile(program, backend="eager")(x, "cab")
+    assert torch.equal(found[0], expected[0]) and found[1] == expected[1] == "c--"

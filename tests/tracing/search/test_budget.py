@@ -1,0 +1,136 @@
+"""A search for lowerings that takes too long ends, and what it was for is left to torch."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import bcmend
+from bcmend.tracing.search import budget
+from bcmend.tracing.search.assumptions import Claim
+from bcmend.tracing.search.falsified import Falsified
+from bcmend.tracing.sites import nesting_limits
+from bcmend.tracing.sites.site_table import LiveSite
+
+CODE = (lambda: None).__code__
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Clock]:
+    found = _Clock()
+    monkeypatch.setattr(budget, "now", found)
+    budget.begin_call()
+    yield found
+    budget.begin_call()
+
+
+def _tracer() -> Any:
+    return SimpleNamespace(output=SimpleNamespace())
+
+
+def _site(name: str) -> LiveSite:
+    return LiveSite(name, "branch", CODE)
+
+
+def _arm(tx: Any, clock: _Clock, seconds: float) -> None:
+    with nesting_limits.in_one_more_arm(tx):
+        clock.seconds += seconds
+
+
+def test_all_branches_of_a_chain_that_takes_too_long_are_withdrawn(clock: _Clock) -> None:
+    tx, outer, inner = _tracer(), _site("tests.outer"), _site("tests.inner")
+    with pytest.raises(Falsified), nesting_limits.mending(tx, outer):
+        with nesting_limits.mending(tx, inner):
+            _arm(tx, clock, 1.0)
+            _arm(tx, clock, budget.SECONDS + budget.PATHS)
+            nesting_limits.require_time(tx)
+    assert outer.withdrawn == inner.withdrawn == "search-too-long"
+    assert not outer.holds(Claim.MENDED)
+
+
+def test_a_first_path_takes_as_long_as_it_takes(clock: _Clock) -> None:
+    tx, site = _tracer(), _site("tests.long")
+    with nesting_limits.mending(tx, site):
+        with nesting_limits.in_one_more_arm(tx):
+            clock.seconds += 1000 * budget.SECONDS
+            nesting_limits.require_time(tx)
+        _arm(tx, clock, 1000 * budget.SECONDS)
+    assert site.active
+
+
+def test_the_turns_of_a_loop_are_no_first_path(clock: _Clock) -> None:
+    tx, site = _tracer(), _site("tests.loop")
+    with pytest.raises(Falsified), nesting_limits.mending(tx, site):
+        clock.seconds += 1
+        with nesting_limits.mending(tx, site):
+            clock.seconds += budget.SECONDS + budget.PATHS
+            nesting_limits.require_time(tx)
+    assert site.withdrawn == "search-too-long"
+
+
+def test_what_is_mended_costs_the_search_nothing(clock: _Clock) -> None:
+    tx = _tracer()
+    for number in range(100):
+        with nesting_limits.mending(tx, _site(f"tests.{number}")):
+            _arm(tx, clock, 0.0)
+            _arm(tx, clock, budget.SECONDS / 2)
+    assert not budget.is_exceeded(budget.SECONDS)
+
+
+def test_traces_that_are_given_up_add_up_for_the_length_of_a_call(clock: _Clock) -> None:
+    tx, site = _tracer(), _site("tests.anew")
+    for _ in range(2):
+        with pytest.raises(ValueError), nesting_limits.mending(tx, site):
+            _arm(tx, clock, 0.0)
+            clock.seconds += budget.SECONDS * 0.4
+            raise ValueError
+    assert budget.is_exceeded(budget.SECONDS * 0.4)
+    budget.begin_call()
+    assert not budget.is_exceeded(budget.SECONDS * 0.4)
+
+
+def test_later_limits_of_a_call_are_shorter_but_not_nothing(clock: _Clock) -> None:
+    limits = []
+    for _ in range(6):
+        limits.append(budget.limit())
+        budget.begin_anew()
+    assert limits == sorted(limits, reverse=True)
+    assert limits[1] < limits[0] and limits[-1] == 1.0
+
+
+def test_a_call_that_is_given_up_is_that_of_eager_execution() -> None:
+    def program(x: Tensor) -> Tensor:
+        for bound in range(12):
+            if x.sum() > bound:
+                x = x - 1
+            else:
+                return x * bound
+        return x
+
+    x = torch.tensor([1.0, 20.0])
+    expected = program(x)
+    bcmend.patch(program)
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(budget, "now", itertools.count(step=2.0).__next__)
+            found = torch.compile(program, backend="eager")(x)
+        refusals = {site.refusal for site in bcmend.report(program).sites}
+    finally:
+        bcmend.unpatch(program)
+        torch._dynamo.reset()
+    assert torch.equal(found, expected)
+    assert "search-too-long" in refusals
