@@ -472,3 +472,16 @@ def test_memory_of_two_storages_at_a_later_call() -> None:
     x, counts = torch.zeros(1), numpy.array([1, 2])
     assert compiled(x, torch.tensor([5, 6]), torch.from_numpy(counts)).item() == 3
     assert compiled(x, torch.from_numpy(counts), torch.from_numpy(counts)).item() == 5
+
+
+@pytest.mark.parametrize("fullgraph", [True, False])
+def test_what_a_call_raises_for_its_numbers_was_raised_in_no_context(fullgraph: bool) -> None:
+    def program(x: Tensor, lengths: Tensor) -> Tensor:
+        if set(lengths.tolist()) != {1, 2}:
+            raise ValueError(f"{lengths.tolist()}")
+        return x * 2
+
+    arguments = [(torch.ones(3), torch.tensor(each)) for each in ([1, 2], [1, 3], [2, 1], [3, 3])]
+    assert_equivalent(
+        lambda: program, _calls(arguments), fullgraph=fullgraph, graphs=None, recompiles=None
+    )
