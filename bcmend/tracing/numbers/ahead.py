@@ -291,7 +291,7 @@ def _may_be_run(node: Node) -> bool:
 
 def _is_small(example: Any) -> bool:
     """Return whether a value is no weight, and as precise in front of the graph as in it."""
-    if isinstance(example, (int, torch.SymInt, torch.SymBool)):
+    if isinstance(example, (int, float, torch.SymInt, torch.SymBool, torch.SymFloat)):
         return True
     if not isinstance(example, torch.Tensor) or example.layout is not torch.strided:
         return False

@@ -165,45 +165,6 @@ def test_a_number_is_compared_with_infinity_before_what_cannot_be_traced() -> No
     assert_equivalent(lambda: program, _calls, fullgraph=False, graphs=None, recompiles=None)
 
 
-BEYOND = (
-    [4.0, 0.5],
-    [-2.0, 1.0],
-    [math.inf, 1.0],
-    [math.nan, 1.0],
-    [-1e4, 0.0],
-    [0.0, 0.0],
-    [0.25, 0.5],
-)
-
-
-@pytest.mark.parametrize(
-    "backend", ["eager", "aot_eager", pytest.param("inductor", marks=pytest.mark.slow)]
-)
-@pytest.mark.parametrize(
-    "function", [math.sqrt, math.log2, math.asin, math.acos, math.cos, math.cosh]
-)
-def test_a_function_of_a_number_out_of_its_range_raises(
-    function: Callable[[float], float], backend: str
-) -> None:
-    def program(x: Tensor) -> Tensor:
-        return x * function(x.sum().item())
-
-    def calls() -> list[Any]:
-        return [call(torch.tensor(each, dtype=torch.float64)) for each in BEYOND]
-
-    assert_equivalent(
-        lambda: program, calls, backend=backend, fullgraph=False, graphs=None, recompiles=None
-    )
-
-
-@pytest.mark.parametrize("function", [math.tanh, math.atan, lambda x: math.sqrt(abs(x))])
-def test_a_function_that_is_defined_everywhere_stays_in_the_graph(function: Any) -> None:
-    def program(x: Tensor) -> Tensor:
-        return x * function(x.sum().item())
-
-    assert_equivalent(lambda: program, _calls, backend="aot_eager")
-
-
 # The handler, called directly
 
 
