@@ -485,3 +485,16 @@ def test_what_a_call_raises_for_its_numbers_was_raised_in_no_context(fullgraph: 
     assert_equivalent(
         lambda: program, _calls(arguments), fullgraph=fullgraph, graphs=None, recompiles=None
     )
+
+
+def _blocks_by_a_truth(x: Tensor, lengths: Tensor) -> Tensor:
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=bool(lengths.max() > 3)):
+        y = x @ x.T
+    with torch.set_grad_enabled((lengths.sum() > 9).item()):
+        return y.float() * 2
+
+
+@pytest.mark.parametrize("fullgraph", [True, False])
+def test_a_truth_that_has_to_be_a_constant(fullgraph: bool) -> None:
+    arguments = _parts([2, 3], [4, 1], [2, 3], [5, 5])
+    _assert_one_graph_each(lambda: fresh(_blocks_by_a_truth), arguments, fullgraph=fullgraph)
