@@ -296,11 +296,9 @@ def facts_of_target(target: Any) -> EffectFacts:
 
 def _facts(target: Any) -> EffectFacts:
     if isinstance(target, str):
-        return (
-            facts_of_target(getattr(torch.Tensor, target))
-            if hasattr(torch.Tensor, target)
-            else UNKNOWN
-        )
+        if hasattr(torch.Tensor, target):
+            return facts_of_target(getattr(torch.Tensor, target))
+        return EffectFacts() if _is_of_numbers(target) else UNKNOWN
     if target in _FUNCTIONS:
         return _FUNCTIONS[target]
     overloads = targets.overloads_of(target)
@@ -314,6 +312,11 @@ def _facts(target: Any) -> EffectFacts:
     if targets.is_quiet(target):
         return EffectFacts(is_collective=_is_of_distributed(target))
     return UNKNOWN
+
+
+def _is_of_numbers(name: str) -> bool:
+    """Return whether a method is one of Python's numbers, such as ``__round__``."""
+    return any(hasattr(each, name) for each in (int, float))
 
 
 def _of_operator(target: Any, overloads: list[Any]) -> EffectFacts:

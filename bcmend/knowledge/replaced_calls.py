@@ -84,6 +84,20 @@ TABLE: Final[Mapping[str, Substitute]] = {
             "tests/tracing/substitutes/test_dispatch.py::test_check_of_a_tensor",
         ),
         *_rows(
+            "torch._is_all_true",
+            "valid",
+            "true, and a side exit where it does not hold",
+            "a distribution of torch's validates its parameters or a sample",
+            "tests/tracing/handlers/test_checks.py::test_distributions_that_validate",
+        ),
+        *_rows(
+            "torch.distributions.constraints.is_dependent",
+            "dependent constraint",
+            "its answer",
+            "the constraint is known while the call is traced",
+            "tests/tracing/handlers/test_checks.py::test_distributions_that_validate",
+        ),
+        *_rows(
             "torch.Tensor.requires_grad_",
             "requires_grad",
             "nothing where the tensor requires gradients already, or does not and is not to; else"

@@ -61,9 +61,7 @@ class Retracer(Patcher):
             for stop in stops if on_stack else ():
                 code = TABLE.original_of(stop, on_stack[0].policy)
                 if code is not None:
-                    # Code that has the site itself is split once its wider forms have been tried.
-                    is_own = site is not None and site.kind != SPLIT and code == site.origin
-                    if is_own and site is not None and site.holds(Claim.JOINED):
+                    if site is not None and _has_wider_forms(site, code):
                         return False
                     return _mend_stop(stop, on_stack, _split)
             return False
@@ -95,6 +93,12 @@ class Retracer(Patcher):
 
     def as_written(self, function: FunctionType) -> CodeType:
         return TABLE.as_written(function)
+
+
+def _has_wider_forms(site: LiveSite, code: CodeType) -> bool:
+    """Return whether code has a site of which wider forms are tried before it is split."""
+    is_branch = site.plan is not None and site.kind != SPLIT
+    return is_branch and code == site.origin and site.holds(Claim.JOINED)
 
 
 def _mend_stop(stop: Stop, on_stack: list[Patched], mend: _Mend) -> bool:

@@ -374,3 +374,9 @@ def test_every_function_of_torch_that_dynamo_puts_into_a_graph_is_known() -> Non
     ]
     assert len(found) > 1000
     assert [each for each in found if effects.facts_of_target(each) is UNKNOWN] == []
+
+
+@pytest.mark.parametrize("name", ["__round__", "is_integer", "bit_length"])
+def test_a_method_of_numbers_has_no_state_but_may_fail(name: str) -> None:
+    assert effects.facts_of_target(name) == EffectFacts()
+    assert effects.facts_of_target(f"{name}_") is UNKNOWN

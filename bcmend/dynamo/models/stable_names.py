@@ -66,6 +66,7 @@ PyCodegen: add_push_null append_output call_function cell_and_freevars clear_tos
     create_load_python_module extend_output foreach get_instructions
     load_function_name load_method store tx
 Unsupported: gb_type real_stack
+AsPythonConstantNotImplementedError: vt
 RestartAnalysis: restart_reason
 ShortenTraceback: first_useful_frame
 GraphCompileReason: reason user_stack

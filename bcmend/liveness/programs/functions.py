@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from bcmend.knowledge import targets
 from bcmend.liveness.program import Arguments, program
+from bcmend.liveness.programs.numbers import with_a_number
 
 Function = Callable[..., Any]
 
@@ -158,16 +159,23 @@ _OF_MATH = (
 )  # fmt: skip
 
 
-@program(*map(_row, _OF_MATH), fullgraph=False)
+@program("functions of `math` of numbers out of tensors")
 def functions_of_numbers() -> Function:
     def program(x: Tensor) -> Any:
         y = x + 1 if x.sum() > 0 else x - 1
-        return (
-            y,
-            # Python 3.12 inlines other comprehensions, and torch leaves loops with breaks to it.
-            list(function(x.abs().max().item() / 8) for function in _OF_MATH),  # noqa: C400
-            math.sin(y[0].item()),
-        )
+        part = x.abs().max().item() / 8
+        found = math.sqrt(part), math.sin(y[0].item()), math.exp(y[1]), math.floor(y[2])
+        return y + math.log(part, 2), found
+
+    return program
+
+
+@program(*map(_row, _OF_MATH), inputs=with_a_number, fullgraph=False)
+def functions_of_numbers_of_arguments() -> Function:
+    def program(x: Tensor, number: int) -> Any:
+        y = x + 1 if x.sum() > 0 else x - 1
+        # Python 3.12 inlines other comprehensions, and torch leaves loops with breaks to it.
+        return y, list(function(1 / number) for function in _OF_MATH)  # noqa: C400
 
     return program
 

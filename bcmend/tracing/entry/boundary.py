@@ -96,10 +96,11 @@ def _run(body: FunctionType, arguments: tuple[Any, ...], callback: Any) -> Any:
             with capture.not_compiling(code):
                 return _made(body, arguments, callback)
         except capture.Uncompared:
-            mended = partial(_made, body, arguments, callback)
-            plain = partial(_plainly, body, arguments)
-            if not SESSION.verifier(code, mended, plain, arguments):
-                return plain()
+            pass  # what the calls below raise has it in no context
+        mended = partial(_made, body, arguments, callback)
+        plain = partial(_plainly, body, arguments)
+        if not SESSION.verifier(code, mended, plain, arguments):
+            return plain()
     with capture.not_compiling(None):
         return _made(body, arguments, callback)
 
@@ -253,6 +254,7 @@ def _compiled(body: FunctionType, arguments: tuple[Any, ...], buffer: Buffer, ca
             return codec.decoded(result) if state.has_choices else result
         except body_states.TooManyVariants:
             body, state = _replaced(body, body_states.without_numbers(body, state))
+            continue
         except (*_FAILURES, Rewritten, IndexError) as error:
             compat.set_eval_frame(None)
             if isinstance(error, IndexError) and not capture.is_of_a_compiler(error):
@@ -260,24 +262,27 @@ def _compiled(body: FunctionType, arguments: tuple[Any, ...], buffer: Buffer, ca
             if not whole or _entry_of(body, error) is not None or is_interruption(error):
                 still_breaking.add_to(error)
                 raise
-            if numbers and body_states.is_of_the_program(error):
-                buffer.clear()
-                result = _plainly(body, arguments)  # raises, or else torch was wrong about it
-                body_states.let_break(state, body_states.summary(error))
-                frames.count_as_compiled()
-                return result
-            next_try = body_states.next_try(state, generation, error)
-            if state.may_break and not translators.wants_one_graph(callback):
-                still_breaking.warn(error)
-            buffer.clear()
-            if next_try is body_states.Next.PLAINLY:
-                frames.count_as_compiled()
-                return _plainly(body, arguments)
-            slices = state.slices
-            body, state = _replaced(body, state.replacement(body))
-            state.slices = slices  # it has the same arguments
+            failure = body_states.summary(error)
+            is_raised = bool(numbers) and body_states.is_of_the_program(error)
+            if not is_raised:
+                next_try = body_states.next_try(state, generation, error)
+                if state.may_break and not translators.wants_one_graph(callback):
+                    still_breaking.warn(error)
         finally:
             compat.set_eval_frame(None)
+        buffer.clear()
+        # What a call in plain Python raises has the error of the compiler in no context.
+        if is_raised:
+            result = _plainly(body, arguments)  # raises, or else torch was wrong about it
+            body_states.let_break(state, failure)
+            frames.count_as_compiled()
+            return result
+        if next_try is body_states.Next.PLAINLY:
+            frames.count_as_compiled()
+            return _plainly(body, arguments)
+        slices = state.slices
+        body, state = _replaced(body, state.replacement(body))
+        state.slices = slices  # it has the same arguments
 
 
 def _replaced(

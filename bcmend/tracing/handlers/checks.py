@@ -1,4 +1,4 @@
-"""``torch._assert`` and ``torch._check*``, with whatever message.
+"""``torch._assert``, ``torch._check*`` with whatever message, and checks of distributions.
 
 A condition that is known decides while the call is traced. A data-dependent one becomes a side
 exit: where it does not hold, the call is made in plain Python, which raises the exception of eager
@@ -11,14 +11,17 @@ since torch 2.15 raises ``RuntimeError``, and takes a text alone.
 
 from __future__ import annotations
 
+import inspect
 from typing import Any, Final
 
 import torch
+from torch.distributions import constraints
+from torch.distributions.utils import lazy_property
 
 from bcmend.dynamo import compat, hooks
 from bcmend.dynamo.handlers import PASS, Answer
 from bcmend.dynamo.trace_state import Phase, at_the_end_of_a_graph
-from bcmend.dynamo.values import Value, constant, example_of, is_unbacked
+from bcmend.dynamo.values import Value, constant, example_of, is_unbacked, object_behind
 from bcmend.tracing.deopt import graph_failure, rerun_policy
 from bcmend.tracing.numbers import predicates, scalars, size_questions
 from bcmend.tracing.output import deferred_exceptions
@@ -27,6 +30,8 @@ from bcmend.tracing.search.falsified import falsify
 from bcmend.tracing.sites import capture_mode
 from bcmend.tracing.sites.site_table import LiveSite
 from bcmend.tracing.substitutes.dispatch import ReplacedCall, answers_to, unequal
+
+_Tensor: Final = compat.TensorVariable
 
 # torch._assert
 
@@ -161,6 +166,49 @@ def _is_of_sizes(condition: compat.SymNodeVariable) -> bool:
     examples = [each.meta.get("example_value") for each in node.all_input_nodes]
     is_comparison = is_unbacked(condition) and node.op == "call_function"
     return is_comparison and all(isinstance(each, torch.SymInt) for each in examples)
+
+
+# torch.distributions with validation
+
+
+@answers_to("dependent constraint")
+def _is_dependent(call: ReplacedCall) -> Answer:
+    """Answer ``constraints.is_dependent(constraint)``; true means that nothing is checked."""
+    held = [object_behind(each.realize(), "value") for each in call.args]
+    if len(held) != 1 or not isinstance(held[0], constraints.Constraint) or call.kwargs:
+        return PASS
+    return constant(isinstance(held[0], _DEPENDENT) or _is_computed_later(call.tx))
+
+
+_DEPENDENT: Final[type] = type(constraints.dependent)
+_VALIDATES: Final = torch.distributions.Distribution.__init__.__code__
+
+
+def _is_computed_later(tx: Any) -> bool:
+    """Return whether a parameter is one that a distribution has not computed yet.
+
+    It is left out next. What the code asks for it, the attribute of the class, is one for which
+    Dynamo makes a guard that fails.
+    """
+    if tx.f_code is not _VALIDATES:
+        return False
+    owner, name = (tx.symbolic_locals[each].realize() for each in ("self", "param"))
+    known = name.as_python_constant()
+    stored = tx.output.side_effects.store_attr_mutations.get(owner, {})
+    return known not in stored and isinstance(
+        inspect.getattr_static(owner.python_type(), known, None), lazy_property
+    )
+
+
+@answers_to("valid")
+def _is_valid(call: ReplacedCall) -> Answer:
+    """Answer ``torch._is_all_true(valid)`` in a distribution, which raises if it does not hold."""
+    tx = call.tx
+    is_check = tx.f_globals.get("__name__") == torch.distributions.Distribution.__module__
+    if not is_check or len(call.args) != 1 or type(call.args[0].realize()) is not _Tensor:
+        return PASS
+    answer = _checked_in_graph(call, call.args[0].call_method(tx, "all", [], {}))
+    return PASS if answer is PASS else constant(True)
 
 
 # torch._check*, by Dynamo's handlers

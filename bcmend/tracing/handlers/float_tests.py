@@ -1,20 +1,30 @@
-"""Functions of ``math`` of numbers out of tensors.
+"""Functions of ``math`` of numbers out of tensors, or of the tensors.
 
 ``math.isnan`` and its like are computed from the tensor of the number. ``math.sqrt`` and others
-raise for numbers out of their range, where an operator of a back end gives NaN or infinity.
+raise for numbers out of their range, where an operator of a back end gives NaN or infinity, and may
+round otherwise. They are called inside the graph, and where they raise a side exit is taken.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+import operator
+from collections.abc import Sequence
+from types import BuiltinFunctionType
+from typing import Any, Final, TypeGuard
 
 import torch
 
-from bcmend.dynamo import compat, frames, fx_graph, handlers
+from bcmend.dynamo import compat, frames, fx_graph, handlers, operators
 from bcmend.dynamo.handlers import PASS, Answer
-from bcmend.dynamo.values import constant
+from bcmend.dynamo.models import methods
+from bcmend.dynamo.values import TensorValue, Value, constant, example_of, is_unbacked
+from bcmend.knowledge import effects
+from bcmend.knowledge.effects import EffectFacts
 from bcmend.tracing.numbers import float_tensors, scalars
+from bcmend.tracing.output import deferred_exceptions
+from bcmend.tracing.sites import capture_mode, site_table
+from bcmend.tracing.sites.site_table import LiveSite
 from bcmend.tracing.substitutes.dispatch import ReplacedCall, answers_to, require_one_graph
 
 _TESTS: Final = {
@@ -27,12 +37,22 @@ _TESTS: Final = {
 _PARTIAL: Final = (
     math.sqrt, math.log2, math.asin, math.acos, math.sin, math.cos, math.tan, math.sinh, math.cosh,
 )  # fmt: skip
+#: Those that torch has as such operators, and that give what Python gives.
+_OF_NUMBERS: Final = (math.floor, math.ceil, math.tanh, math.atan)
+#: Those of which torch would have to know the number.
+_OF_CONSTANTS: Final = (
+    math.acosh, math.asinh, math.atan2, math.atanh, math.cbrt, math.copysign, math.degrees,
+    math.erf, math.erfc, math.exp, math.exp2, math.expm1, math.fabs, math.fmod, math.gamma,
+    math.hypot, math.lgamma, math.log, math.log10, math.log1p, math.pow, math.radians,
+    math.remainder,
+)  # fmt: skip
+_KNOWN: Final = frozenset([*_PARTIAL, *_OF_NUMBERS, *_OF_CONSTANTS])
 
 
 @answers_to("float test")
 def _tested(call: ReplacedCall) -> Answer:
     """Answer whether a number is NaN, infinite or finite."""
-    (value,) = (each.realize() for each in call.args)
+    (value,) = _numbers(call.tx, call.args)
     if not isinstance(value, compat.SymNodeVariable):
         return PASS
     require_one_graph(call.tx)
@@ -41,6 +61,126 @@ def _tested(call: ReplacedCall) -> Answer:
     number = float_tensors.as_tensor(call.tx, value.as_proxy())
     test = _TESTS[call.row.name]
     return scalars.take(call.tx, fx_graph.function(call.tx, test, number.as_proxy())) or PASS
+
+
+def _numbers(tx: compat.Tracer, arguments: Sequence[Value]) -> list[Value]:
+    """Return arguments with the numbers out of tensors in place of these, as ``float`` has them."""
+    found = [each.realize() for each in arguments]
+    return [(scalars.take(tx, each) if _is_real(each) else None) or each for each in found]
+
+
+def _is_real(value: Value) -> TypeGuard[compat.TensorVariable]:
+    return type(value) is compat.TensorVariable and not example_of(value).is_complex()
+
+
+# In the graph
+
+
+def _run(name: str, numbers: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return what a function gives for numbers, and whether it has raised."""
+    try:
+        found = getattr(math, name)(*[each.item() for each in numbers])
+    except (ValueError, OverflowError):  # out of its range: the call in plain Python raises it
+        return torch.tensor(math.nan, dtype=torch.float64), torch.tensor(True)
+    return torch.tensor(found, dtype=torch.float64), torch.tensor(False)
+
+
+def _fake(name: str, numbers: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+    kinds = (torch.float64, torch.bool)
+    number, has_raised = (torch.empty((), dtype=each, device="cpu") for each in kinds)
+    return number, has_raised
+
+
+MATH: Final = operators.define(
+    "math(str name, Tensor[] numbers) -> (Tensor, Tensor)",
+    _run,
+    _fake,
+    has_effect=False,
+    skips_autograd=True,
+)
+effects.declare(MATH, EffectFacts(is_total=True))
+
+
+@handlers.method(
+    compat.TorchInGraphFunctionVariable,
+    methods.CALL_FUNCTION,
+    "functions of `math` of numbers out of tensors",
+    place=1,
+)
+def _computed(call: handlers.Call) -> Answer:
+    """Answer what a function gives for numbers out of tensors, as it does in Python."""
+    tx, function, (args, kwargs) = call.tx, call.owner.value, call.args
+    if not _is_known(function) or kwargs or not args or not capture_mode.in_mended_code(tx):
+        return PASS
+    known = [each.realize() for each in args]
+    if not any(_is_real(each) or is_unbacked(each) for each in known):
+        return PASS
+    numbers = _numbers(tx, known)
+    if _is_left_to_torch(function, numbers):
+        if all(map(operator.is_, known, numbers)):
+            return PASS
+        result: Value = call.owner.call_function(tx, numbers, {})
+        return result
+    code = frames.resumed(tx.f_code)
+    site = site_table.site_being_traced(tx, code, f"math.{function.__name__}", "number")
+    policy = frames.mark_over(tx)
+    is_left = policy is None or site_table.is_left_alone(site, tx, policy)
+    if is_left or not deferred_exceptions.can_exit(tx, site):
+        return PASS
+    return _called_in_the_graph(tx, site, function.__name__, numbers) or PASS
+
+
+def _is_known(function: Any) -> bool:
+    return isinstance(function, BuiltinFunctionType) and function in _KNOWN
+
+
+def _is_left_to_torch(function: Any, numbers: Sequence[Value]) -> bool:
+    """Return whether torch has the value of a function, or an operator for it."""
+    if all(each.is_python_constant() for each in numbers) or function in _OF_NUMBERS:
+        return True
+    return function is math.sqrt and _is_never_negative(numbers[0])
+
+
+def _is_never_negative(value: Any) -> bool:
+    if not isinstance(value, compat.SymNodeVariable) or isinstance(value.sym_num, torch.SymBool):
+        return False
+    return bool(compat.statically_known_true(value.sym_num >= 0))
+
+
+def _called_in_the_graph(
+    tx: compat.Tracer, site: LiveSite, name: str, numbers: Sequence[Value]
+) -> Value | None:
+    """Return the number that a function gives; ``None`` if an argument is no number."""
+    operands = [_operand(tx, each) for each in numbers]
+    if None in operands:
+        return None
+    arguments = (name, [each.as_proxy() for each in operands if each is not None])
+    proxy = tx.output.create_proxy("call_function", MATH, arguments, {})
+    results: Any = compat.wrap_fx_proxy(tx, proxy)
+    found, has_raised = results.items
+    deferred_exceptions.make_side_exit(tx, site, has_raised)
+    site.mended("operator", "called inside the graph")
+    return scalars.take(tx, found)
+
+
+def _operand(tx: compat.Tracer, number: Value) -> TensorValue | None:
+    """Return a number as a 0-d tensor of Python's type; ``None`` of what is none."""
+    if isinstance(number, compat.SymNodeVariable):
+        if isinstance(number.sym_num, torch.SymInt):
+            return scalars.integer_tensor(tx, number)
+        return float_tensors.as_tensor(tx, number.as_proxy())
+    known = number.as_python_constant() if number.is_python_constant() else None
+    if type(known) is int:
+        return scalars.integer_tensor(tx, number) if abs(known) < _OUT_OF_64_BITS else None
+    if type(known) is not float:
+        return None
+    return fx_graph.function(tx, torch.full, (), known, dtype=torch.float64)
+
+
+_OUT_OF_64_BITS: Final = 2**63
+
+
+# Where the call cannot be made again
 
 
 def _leave_to_python(call: handlers.Call) -> Answer:
@@ -58,10 +198,6 @@ def _leave_to_python(call: handlers.Call) -> Answer:
         "Whether it raises depends on the data.",
         hints=[f"Compute it of the tensor, as in `torch.{call.name}(x).item()`."],
     )
-
-
-def _is_never_negative(value: Any) -> bool:
-    return bool(value.sym_num.node.expr.is_nonnegative)
 
 
 for _each in _PARTIAL:

@@ -82,11 +82,9 @@ def _run(joined: Joined, scope: Scope, found: list[Any]) -> None:
 def number_in(tx: compat.Tracer, variable: TensorValue) -> Value | None:
     """Return the number in a tensor of one element that was computed in front of the graph."""
     example = example_of(variable)
-    if example.dtype is torch.bool:
-        return None  # a condition, by which nothing has a size
     found = _found(tx, variable)
     if isinstance(found, ProgramSlice):
-        if not example.is_floating_point():
+        if not is_a_variant_each(example):
             _note(tx, found)
         return None
     while found is not None and (items := items_in(found)) is not None:
@@ -94,7 +92,12 @@ def number_in(tx: compat.Tracer, variable: TensorValue) -> Value | None:
     return found
 
 
-def note_fraction(tx: compat.Tracer, variable: TensorValue, symbol: Any) -> None:
+def is_a_variant_each(example: torch.Tensor) -> bool:
+    """Return whether a trace knows each number of a tensor: fractions and truths."""
+    return example.is_floating_point() or example.dtype is torch.bool
+
+
+def note_variant(tx: compat.Tracer, variable: TensorValue, symbol: Any) -> None:
     """Note what is behind a number of a tensor that a trace has as a symbol."""
     found = _found(tx, variable)
     if isinstance(found, ProgramSlice):
@@ -181,7 +184,8 @@ def _computed(
     if place >= len(numbers) or not _is_short(numbers[place]):
         return None
     site.mended("ahead", "computed in front of the graph")
-    return _given(tx, numbers, place, is_known=is_known or isinstance(numbers[place], float))
+    is_known = is_known or isinstance(numbers[place], (float, bool))
+    return _given(tx, numbers, place, is_known=is_known)
 
 
 def _given(tx: compat.Tracer, numbers: Any, place: int, *, is_known: bool) -> Value:
@@ -291,7 +295,7 @@ def _may_be_run(node: Node) -> bool:
 
 def _is_small(example: Any) -> bool:
     """Return whether a value is no weight, and as precise in front of the graph as in it."""
-    if isinstance(example, (int, torch.SymInt, torch.SymBool)):
+    if isinstance(example, (int, float, torch.SymInt, torch.SymBool, torch.SymFloat)):
         return True
     if not isinstance(example, torch.Tensor) or example.layout is not torch.strided:
         return False

@@ -111,7 +111,7 @@ def is_of_torch(target: Any) -> bool:
     A step of a transform, as of ``torch.vmap``, is none: there is nothing outside the transform.
     """
     if isinstance(target, (compat.OpOverload, compat.OpOverloadPacket)):
-        return str(target).startswith("aten.")
+        return str(target).startswith(("aten.", "bcmend.math."))
     if isinstance(target, str):  # a method of a tensor
         return True
     module = getattr(target, "__module__", None) or "torch"

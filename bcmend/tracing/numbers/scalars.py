@@ -183,8 +183,8 @@ def take(tx: compat.Tracer, variable: TensorValue) -> Value | None:
     if held is not None and isinstance(number, compat.SymNodeVariable):
         _tensors(tx)[number.as_proxy().node] = held
     for symbol in shape_env.symbols_in(getattr(number, "sym_num", None)):
-        if example.is_floating_point():
-            ahead.note_fraction(tx, variable, symbol)
+        if ahead.is_a_variant_each(example):
+            ahead.note_variant(tx, variable, symbol)
     assert isinstance(number, compat.VariableTracker)
     return number
 

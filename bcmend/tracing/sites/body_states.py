@@ -15,6 +15,7 @@ from typing import Any, Final
 from bcmend.analysis import run_once
 from bcmend.dynamo import compat, frames
 from bcmend.dynamo.models import translators
+from bcmend.dynamo.shape_env import symbols_in
 from bcmend.dynamo.slots import Slot
 from bcmend.tracing.search import strict
 from bcmend.tracing.search.assumptions import Claim, Finding, assume_again
@@ -245,6 +246,8 @@ def _asked_about(error: BaseException) -> set[Any]:
     while pending is not None:
         if isinstance(pending, compat.GuardOnDataDependentSymNode):
             found |= pending.cond.free_symbols
+        if isinstance(pending, compat.AsPythonConstantNotImplementedError):
+            found |= symbols_in(getattr(pending.vt, "sym_num", None))
         pending = pending.__cause__ or pending.__context__
     return found
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import inspect
+import math
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
+import bcmend
 from bcmend.dynamo import compat
 from bcmend.dynamo.handlers import PASS
 from bcmend.dynamo.values import constant
 from bcmend.tracing.handlers import checks
 from bcmend.tracing.numbers import scalars
+from tests.equivalence import assert_equivalent, call
 from tests.tracing.in_trace import during_trace, substituted, trace
 
 TRUE, FALSE = torch.tensor(True), torch.tensor(False)
@@ -218,3 +222,76 @@ def test_a_check_without_a_handler_of_dynamo_has_none() -> None:
 def test_the_message_is_the_last_parameter_of_every_check() -> None:
     for function, position in checks._CHECKS.items():
         assert list(inspect.signature(function).parameters)[position] == "message"
+
+
+# torch.distributions with validation
+
+D = torch.distributions
+
+
+def _normal(x: Tensor) -> Any:
+    d = D.Normal(x, x, validate_args=True)
+    return d.log_prob(x), d.rsample()
+
+
+def _categorical(x: Tensor) -> Any:
+    d = D.Categorical(probs=x.abs(), validate_args=True)
+    sample = d.sample()
+    return sample, d.log_prob(sample), d.entropy()
+
+
+def _bernoulli_of_no_truth(x: Tensor) -> Any:
+    return D.Bernoulli(logits=x, validate_args=True).log_prob(x)
+
+
+def _transformed(x: Tensor) -> Any:
+    base = D.Independent(D.Normal(x, x.exp(), validate_args=True), 1, validate_args=True)
+    d = D.TransformedDistribution(base, [D.TanhTransform()], validate_args=True)
+    return d.log_prob(d.rsample())
+
+
+def _in_an_arm(x: Tensor) -> Any:
+    if x[0] > 0:
+        return D.Gamma(x, 1.0, validate_args=True).log_prob(x)
+    return x * 2
+
+
+def _caught(x: Tensor) -> Any:
+    try:
+        return D.Uniform(x[1], x[0], validate_args=True).log_prob(x.mean())
+    except ValueError as error:
+        return str(error), x * 2
+
+
+def _by_its_dependent_support(x: Tensor) -> Any:
+    d = D.Uniform(torch.zeros(2), torch.ones(2), validate_args=True)
+    return d.log_prob(x), d.sample()
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize(
+    "program",
+    [
+        _normal,
+        _categorical,
+        _bernoulli_of_no_truth,
+        _transformed,
+        _in_an_arm,
+        _caught,
+        _by_its_dependent_support,
+    ],
+)
+def test_distributions_that_validate(program: Any, training: bool) -> None:
+    def calls() -> list[Any]:
+        values = ([1.0, 0.5], [2.0, -1.0], [0.0, 1.0], [-1.0, math.nan], [0.0, 0.0])
+        return [call(torch.tensor(each)) for each in values]
+
+    assert_equivalent(lambda: program, calls, training=training)
+
+
+def test_what_is_true_of_all_elsewhere_is_a_tensor() -> None:
+    def program(x: Tensor) -> Tensor:
+        return torch._is_all_true(x > 0)
+
+    found = bcmend.compile(program, backend="eager", fullgraph=True)(torch.ones(2))
+    assert found.equal(torch.tensor(True))

@@ -472,3 +472,29 @@ def test_memory_of_two_storages_at_a_later_call() -> None:
     x, counts = torch.zeros(1), numpy.array([1, 2])
     assert compiled(x, torch.tensor([5, 6]), torch.from_numpy(counts)).item() == 3
     assert compiled(x, torch.from_numpy(counts), torch.from_numpy(counts)).item() == 5
+
+
+@pytest.mark.parametrize("fullgraph", [True, False])
+def test_what_a_call_raises_for_its_numbers_was_raised_in_no_context(fullgraph: bool) -> None:
+    def program(x: Tensor, lengths: Tensor) -> Tensor:
+        if set(lengths.tolist()) != {1, 2}:
+            raise ValueError(f"{lengths.tolist()}")
+        return x * 2
+
+    arguments = [(torch.ones(3), torch.tensor(each)) for each in ([1, 2], [1, 3], [2, 1], [3, 3])]
+    assert_equivalent(
+        lambda: program, _calls(arguments), fullgraph=fullgraph, graphs=None, recompiles=None
+    )
+
+
+def _blocks_by_a_truth(x: Tensor, lengths: Tensor) -> Tensor:
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=bool(lengths.max() > 3)):
+        y = x @ x.T
+    with torch.set_grad_enabled((lengths.sum() > 9).item()):
+        return y.float() * 2
+
+
+@pytest.mark.parametrize("fullgraph", [True, False])
+def test_a_truth_that_has_to_be_a_constant(fullgraph: bool) -> None:
+    arguments = _parts([2, 3], [4, 1], [2, 3], [5, 5])
+    _assert_one_graph_each(lambda: fresh(_blocks_by_a_truth), arguments, fullgraph=fullgraph)
