@@ -124,6 +124,50 @@ def know_length(tx: compat.Tracer, variable: TensorValue) -> None:
         size_questions.take_for(tx, example.shape[0], found.as_python_constant())
 
 
+def know_sizes(tx: compat.Tracer, variable: TensorValue) -> None:
+    """Have a trace know the sizes that the data say of a new tensor, if they were computed.
+
+    They are noted for the case that torch wants to know something of them.
+    """
+    node = variable.as_proxy().node
+    made = node.meta.get("unbacked_bindings")
+    if not made:
+        return
+    for dimension, size in enumerate(example_of(variable).shape):
+        symbols = shape_env.symbols_in(size)
+        if len(symbols) != 1 or symbols.isdisjoint(made):
+            continue
+        wanted = attempt(lambda at=dimension: _size_of(tx, node, at))
+        if isinstance(wanted, Refusal):
+            continue
+        found = _computed(tx, wanted, is_known=False)
+        if isinstance(found, ProgramSlice):
+            _note(tx, found, *symbols, is_size=True)
+        elif found is not None:
+            size_questions.take_for(tx, size, _plain(found))
+
+
+def _plain(number: Value) -> Any:
+    """Return a number as torch has it."""
+    is_symbolic = isinstance(number, compat.SymNodeVariable)
+    return number.sym_num if is_symbolic else number.as_python_constant()
+
+
+def _size_of(tx: compat.Tracer, node: Node, dimension: int) -> ProgramSlice:
+    """Return what a size of a tensor is computed from, which may be less than the tensor is.
+
+    Raises:
+        Refusal: it cannot be computed in front of the graph.
+    """
+    given = node.args[1] if len(node.args) > 1 else None
+    if isinstance(given, Node) and isinstance(example := given.meta["example_value"], torch.Tensor):
+        if node.target in (torch.repeat_interleave, "repeat_interleave") and example.dim() == 1:
+            return _slice_behind(tx, given).sum()
+        if node.target is operator.getitem and example.dtype is torch.bool:
+            return _slice_behind(tx, given).count()
+    return _slice_behind(tx, node).size(dimension)
+
+
 def truth_of_size(tx: compat.Tracer, condition: compat.SymNodeVariable) -> bool | None:
     """Return the truth of what a size is compared with, if it was computed in front of the graph.
 
@@ -194,18 +238,21 @@ def _given(tx: compat.Tracer, numbers: Any, place: int, *, is_known: bool) -> Va
     return result
 
 
-def _note(tx: compat.Tracer, wanted: ProgramSlice, symbol: Any = None) -> None:
+def _note(
+    tx: compat.Tracer, wanted: ProgramSlice, symbol: Any = None, *, is_size: bool = False
+) -> None:
     """Note what is computed in front of the graph if the trace fails."""
     state = body_states.state_of(tx.output.root_tx.f_code)
-    is_noted = any(wanted == each for each, _ in state.noted)
-    if is_noted or len(state.slices) + len(state.noted) >= _SLICES:
+    noted = state.noted_sizes if is_size else state.noted
+    is_noted = any(wanted == each for each, _ in noted)
+    if is_noted or len(state.slices) + len(noted) >= _SLICES:
         return
     found: list[Any] = []
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         _run(Joined([wanted]), _scope(tx), found)
     if _is_short(found[0]) and not warned:
-        state.noted.append((wanted, symbol))
+        noted.append((wanted, symbol))
 
 
 def _is_short(numbers: Any) -> bool:

@@ -200,10 +200,10 @@ def next_try(
                 if _sets_up(stops) and weaken(Finding(Claim.SETTLED, state)):
                     return Next.PLAINLY
                 let_break(state, "")
-        elif isinstance(error, compat.TorchRuntimeError) and SESSION.patcher.call_on_the_host(
-            _stops(error)
+        elif isinstance(error, compat.TorchRuntimeError) and (
+            SESSION.patcher.call_on_the_host(_stops(error)) or state.have_sizes()
         ):
-            pass
+            pass  # an operation may have failed for what was assumed of a size
         elif not (
             state.have_numbers(_asked_about(error))
             or state.leave_numbers()

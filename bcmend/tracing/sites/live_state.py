@@ -194,8 +194,9 @@ class BodyState(Subject):
     ``has_choices``: what it returns may hold choices that are made after the graph.
     ``slices``: what is computed in front of a call, whose numbers the body is given; ``joined``:
     the same, made one program; ``noted``: what the latest trace would have had so as well, a
-    fraction or a truth with its symbol. ``spare``: the same code for calls whose numbers would make
-    one variant too many, without such numbers.
+    fraction or a truth with its symbol, and ``noted_sizes``: sizes of tensors with theirs.
+    ``spare``: the same code for calls whose numbers would make one variant too many, without such
+    numbers.
     """
 
     function: str
@@ -209,6 +210,7 @@ class BodyState(Subject):
     slices: list[Any] = field(default_factory=list)
     joined: Any = None
     noted: list[tuple[Any, Any]] = field(default_factory=list)
+    noted_sizes: list[tuple[Any, Any]] = field(default_factory=list)
     spare: CodeType | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -229,11 +231,25 @@ class BodyState(Subject):
     def have_numbers(self, asked: Iterable[Any] = ()) -> bool:
         """Have computed in front of later calls what was noted; return whether anything was.
 
-        Of fractions and truths only those of the symbols ``asked``: each value is a variant.
+        Of fractions and truths only those of the symbols ``asked``: each value is a variant. Sizes
+        of these if nothing else helps.
         """
         asked = set(asked)
         wanted = [each for each, symbol in self.noted if symbol is None or symbol in asked]
+        sizes = [each for each, symbol in self.noted_sizes if symbol in asked]
+        self.forget_noted()
+        return self._compute_ahead(wanted) or self._compute_ahead(sizes)
+
+    def have_sizes(self) -> bool:
+        """Have all sizes that were noted computed in front; return whether there were any."""
+        sizes = [each for each, _ in self.noted_sizes]
+        return self._compute_ahead(sizes)
+
+    def forget_noted(self) -> None:
         self.noted.clear()
+        self.noted_sizes.clear()
+
+    def _compute_ahead(self, wanted: Iterable[Any]) -> bool:
         fresh = [each for each in wanted if each not in self.slices]
         for each in fresh:
             weaken(Finding(Claim.NUMBER_LATE, self, len(self.slices)))
