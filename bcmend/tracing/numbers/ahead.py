@@ -16,6 +16,7 @@ from __future__ import annotations
 import operator
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from types import FunctionType
 from typing import Any, Final
 
@@ -137,7 +138,7 @@ def know_sizes(tx: compat.Tracer, variable: TensorValue) -> None:
         symbols = shape_env.symbols_in(size)
         if len(symbols) != 1 or symbols.isdisjoint(made):
             continue
-        wanted = attempt(lambda at=dimension: _size_of(tx, node, at))
+        wanted = attempt(partial(_size_of, tx, node, dimension))
         if isinstance(wanted, Refusal):
             continue
         found = _computed(tx, wanted, is_known=False)
@@ -149,8 +150,9 @@ def know_sizes(tx: compat.Tracer, variable: TensorValue) -> None:
 
 def _plain(number: Value) -> Any:
     """Return a number as torch has it."""
-    is_symbolic = isinstance(number, compat.SymNodeVariable)
-    return number.sym_num if is_symbolic else number.as_python_constant()
+    if isinstance(number, compat.SymNodeVariable):
+        return number.sym_num
+    return number.as_python_constant()
 
 
 def _size_of(tx: compat.Tracer, node: Node, dimension: int) -> ProgramSlice:
@@ -184,6 +186,28 @@ def truth_of_size(tx: compat.Tracer, condition: compat.SymNodeVariable) -> bool 
     return None if found is None else bool(found.as_python_constant())
 
 
+def truth_of_condition(tx: compat.Tracer, condition: Value) -> bool | None:
+    """Return the truth of a condition of a branch, if it was computed in front of the graph."""
+    found = _truth_ahead(tx, condition)
+    return None if found is None or isinstance(found, ProgramSlice) else found.as_python_constant()
+
+
+def note_condition(tx: compat.Tracer, condition: Value) -> None:
+    """Note the condition of a branch that was refused: each truth may be a graph of its own."""
+    found = _truth_ahead(tx, condition)
+    if isinstance(found, ProgramSlice):
+        _note_in(tx, body_states.state_of(tx.output.root_tx.f_code).noted_truths, found)
+
+
+def _truth_ahead(tx: compat.Tracer, condition: Value) -> Value | ProgramSlice | None:
+    if type(condition) is not compat.TensorVariable or example_of(condition).numel() != 1:
+        return None
+    wanted = attempt(lambda: _slice_of(tx, condition).truth())
+    if isinstance(wanted, Refusal):
+        return None
+    return _computed(tx, wanted, is_known=True, has_site=True)
+
+
 def _as_lists(value: Value) -> Value:
     items = items_in(value)
     if items is None:
@@ -205,11 +229,12 @@ def _found(
 
 
 def _computed(
-    tx: compat.Tracer, wanted: ProgramSlice, *, is_known: bool
+    tx: compat.Tracer, wanted: ProgramSlice, *, is_known: bool, has_site: bool = False
 ) -> Value | ProgramSlice | None:
     """Return what a slice gives; itself if it was not run, ``None`` if it gives nothing here.
 
-    ``is_known`` says whether it is a constant for the trace, and another value another variant.
+    ``is_known`` says whether it is a constant for the trace, and another value another variant;
+    ``has_site``, whether what asks is a site by itself.
     """
     policy = frames.mark_over(tx)
     numbers: Any = tx.output.local_scope.get(NUMBERS)
@@ -219,12 +244,13 @@ def _computed(
     place = next((at for at, each in known if each == wanted), None)
     if place is None:
         return wanted
-    site = site_table.site_being_traced(tx, frames.resumed(tx.f_code), "numbers", "number")
-    if site_table.is_left_alone(site, tx, policy):
-        return None
     if place >= len(numbers) or not _is_short(numbers[place]):
         return None
-    site.mended("ahead", "computed in front of the graph")
+    if not has_site:
+        site = site_table.site_being_traced(tx, frames.resumed(tx.f_code), "numbers", "number")
+        if site_table.is_left_alone(site, tx, policy):
+            return None
+        site.mended("ahead", "computed in front of the graph")
     return _given(tx, numbers, place, is_known=is_known or isinstance(numbers[place], float))
 
 
@@ -243,7 +269,13 @@ def _note(
 ) -> None:
     """Note what is computed in front of the graph if the trace fails."""
     state = body_states.state_of(tx.output.root_tx.f_code)
-    noted = state.noted_sizes if is_size else state.noted
+    _note_in(tx, state.noted_sizes if is_size else state.noted, wanted, symbol)
+
+
+def _note_in(
+    tx: compat.Tracer, noted: list[tuple[Any, Any]], wanted: ProgramSlice, symbol: Any = None
+) -> None:
+    state = body_states.state_of(tx.output.root_tx.f_code)
     is_noted = any(wanted == each for each, _ in noted)
     if is_noted or len(state.slices) + len(noted) >= _SLICES:
         return

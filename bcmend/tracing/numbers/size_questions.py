@@ -334,8 +334,7 @@ def _holds_for_most(question: Any) -> bool | None:
 def take_for(tx: compat.Tracer, size: Any, number: int | torch.SymInt) -> bool:
     """Have a size be a number wherever the graph is used; ``False`` if that cannot be asserted."""
     environment = tx.output.shape_env
-    is_constant = not isinstance(number, torch.SymInt)
-    expression = number if is_constant else number.node.expr
+    expression = number.node.expr if isinstance(number, torch.SymInt) else number
     question = environment.simplify(sympy.Eq(size.node.expr, expression))
     known = _told(environment, question)
     if known is sympy.false:
@@ -347,7 +346,7 @@ def take_for(tx: compat.Tracer, size: Any, number: int | torch.SymInt) -> bool:
         environment.guard_or_defer_runtime_assert(question, f"bcmend: assumed that {question}")
         _KNOWLEDGE.of(environment).assumed = True
     symbol = environment.simplify(size.node.expr)
-    if is_constant and symbol.is_Symbol:  # torch does not conclude it for 0 and 1
+    if isinstance(number, int) and symbol.is_Symbol:  # torch does not conclude it for 0 and 1
         environment.size_like.discard(symbol)
         environment.constrain_symbol_range(symbol, number, number)
     return True

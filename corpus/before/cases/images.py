@@ -147,7 +147,7 @@ def _with_features(size: Size) -> Layouts:
     layouts = []
     for at, count in enumerate([1, 4, 0, size.rows, 7]):
         ids = drawn(at, 2, size.rows).mul(100).long().abs() % 14 + 2
-        ids.view(-1)[:: 2][:count] = _IMAGE
+        ids.view(-1)[::2][:count] = _IMAGE
         layouts.append({"ids": ids, "features": drawn(at, count, size.width)})
     return layouts
 

@@ -65,6 +65,4 @@ def _texts(size: Size) -> Layouts:
     ]
 
 
-CASES: Final = (
-    Case("mask-by-sample", "diffusers 11457", StoredBySample, ComparedPlaces, _texts),
-)
+CASES: Final = (Case("mask-by-sample", "diffusers 11457", StoredBySample, ComparedPlaces, _texts),)

@@ -183,9 +183,7 @@ def _one_after_the_other(size: Size) -> Layouts:
 
 
 CASES: Final = (
-    Case(
-        "molecules-in-rows", "aimnetcentral 109", FlagsInTensors, ShapesForFlags, _filled_up
-    ),
+    Case("molecules-in-rows", "aimnetcentral 109", FlagsInTensors, ShapesForFlags, _filled_up),
     Case(
         "molecules-in-one",
         "aimnetcentral 109",

@@ -30,9 +30,7 @@ class _Layer(nn.Module):
 class _SplitLayer(_Layer):
     def attended(self, x: Tensor, cu_seqlens: Tensor) -> Tensor:
         lengths = cu_seqlens[1:] - cu_seqlens[:-1]
-        splits = [
-            torch.split(each, lengths.tolist(), dim=-2) for each in self.attention.parts(x)
-        ]
+        splits = [torch.split(each, lengths.tolist(), dim=-2) for each in self.attention.parts(x)]
         found = [F.scaled_dot_product_attention(*each) for each in zip(*splits, strict=True)]
         return self.attention.merged(torch.cat(found, dim=-2))
 
@@ -70,9 +68,7 @@ def _clips(size: Size) -> Layouts:
     layouts = []
     for at, each in enumerate(shares):
         lengths = torch.tensor(each) * max(1, size.rows // 2)
-        layouts.append(
-            {"frames": drawn(at, int(lengths.sum()), size.width), "lengths": lengths}
-        )
+        layouts.append({"frames": drawn(at, int(lengths.sum()), size.width), "lengths": lengths})
     return layouts
 
 
