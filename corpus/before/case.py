@@ -30,8 +30,8 @@ class Size:
 
 
 SMALL: Final = Size(width=16, layers=2, rows=12)
-#: So large that a call takes tens of milliseconds on one CPU core.
-LARGE: Final = Size(width=256, layers=4, rows=192)
+#: So large that a call takes some milliseconds on one CPU core.
+LARGE: Final = Size(width=128, layers=3, rows=96)
 
 
 @dataclass(frozen=True, slots=True)

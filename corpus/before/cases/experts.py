@@ -1,4 +1,7 @@
-"""Layers of experts, each of which gets the rows that a router gives it."""
+"""Layers of experts, each of which gets the rows that a router gives it.
+
+In bfloat16, the only type that torch traces multiplications of groups in.
+"""
 
 from __future__ import annotations
 
@@ -74,20 +77,21 @@ class _Layers(nn.Module):
 
 
 def _in_a_loop(size: Size) -> nn.Module:
-    return _Layers(size, ExpertsInALoop)
+    return _Layers(size, ExpertsInALoop).bfloat16()
 
 
 def _grouped(size: Size) -> nn.Module:
-    return _Layers(size, GroupedExperts)
+    return _Layers(size, GroupedExperts).bfloat16()
 
 
 def _tokens(size: Size) -> Layouts:
     """As many rows in some calls as in others, and rows that all take the same experts."""
     rows = [2 * size.rows, 2 * size.rows, size.rows, 3 * size.rows]
     drawn_rows = [drawn(at, each, size.width) for at, each in enumerate(rows)]
-    return [{"x": each} for each in (*drawn_rows, drawn(9, 1, size.width).repeat(size.rows, 1))]
+    alike = drawn(9, 1, size.width).repeat(size.rows, 1)
+    return [{"x": each.bfloat16()} for each in (*drawn_rows, alike)]
 
 
 CASES: Final = (
-    Case("experts-in-a-loop", "torchtitan 2369, prime-rl 996", _in_a_loop, _grouped, _tokens),
+    Case("experts-in-a-loop", "torchtitan 2369, prime-rl 996", _in_a_loop, _grouped, _tokens, tolerance=0.05),
 )
