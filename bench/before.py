@@ -123,7 +123,9 @@ def table(found: Sequence[Found]) -> Table:
     for heading in ("first, s", "by hand", "ratio", "later, ms", "by hand", "ratio", "graphs"):
         shown.add_column(heading, justify="right")
     for each in found:
-        colours = ["green" if one <= LIMIT else "red" for one in (each.first_ratio, each.later_ratio)]
+        colours = [
+            "green" if one <= LIMIT else "red" for one in (each.first_ratio, each.later_ratio)
+        ]
         shown.add_row(
             each.name,
             f"{each.first[0]:.1f}",

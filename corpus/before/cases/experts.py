@@ -93,5 +93,12 @@ def _tokens(size: Size) -> Layouts:
 
 
 CASES: Final = (
-    Case("experts-in-a-loop", "torchtitan 2369, prime-rl 996", _in_a_loop, _grouped, _tokens, tolerance=0.05),
+    Case(
+        "experts-in-a-loop",
+        "torchtitan 2369, prime-rl 996",
+        _in_a_loop,
+        _grouped,
+        _tokens,
+        tolerance=0.05,
+    ),
 )
