@@ -15,6 +15,8 @@ from corpus.before.case import Case, Size, drawn
 from corpus.towers.kind import Layouts
 
 _ELEMENTS: Final = 9
+#: Fields with the atoms that are near, and those that are far.
+NEIGHBOURS: Final = ("nbmat", "nbmat_lr")
 
 Fields = dict[str, Any]
 
@@ -38,6 +40,14 @@ class _Molecules(nn.Module):
 
     def neighbours(self, data: Fields) -> Tensor:
         raise NotImplementedError
+
+    def gathered(self, data: Fields) -> Tensor:
+        """Return the mean of what is near and of what is far."""
+        found = [
+            data["a"][data[name]].masked_fill(data[f"mask_{name}"][..., None], 0.0).mean(dim=-2)
+            for name in NEIGHBOURS
+        ]
+        return torch.stack(found).mean(dim=0)
 
     def mol_sum(self, x: Tensor, data: Fields) -> Tensor:
         raise NotImplementedError
@@ -88,7 +98,18 @@ class FlagsInTensors(_Molecules):
             data["mask_i"] = torch.zeros_like(data["numbers"], dtype=torch.bool)
             data["mask_i"][-1] = True
             data["mol_sizes"] = torch.bincount(data["mol_idx"])
+            self.mask_neighbours(data)
         return data
+
+    def mask_neighbours(self, data: Fields) -> None:
+        seen: dict[int, str] = {}  # both may be one tensor
+        for name in NEIGHBOURS:
+            place = data[name].data_ptr()
+            if place in seen:
+                data[f"mask_{name}"] = data[f"mask_{seen[place]}"]
+            else:
+                data[f"mask_{name}"] = data[name] == len(data["numbers"]) - 1
+                seen[place] = name
 
     def neighbours(self, data: Fields) -> Tensor:
         if self.mode(data) == 0:
@@ -96,7 +117,7 @@ class FlagsInTensors(_Molecules):
             if data["_input_padded"].item():
                 near = near.masked_fill(data["mask_i"][:, None, :], 0.0)
             return near @ data["a"]
-        return data["a"][data["nbmat"]].mean(dim=-2)
+        return self.gathered(data)
 
     def masked(self, x: Tensor, data: Fields) -> Tensor:
         if data["_input_padded"].item():
@@ -123,13 +144,15 @@ class ShapesForFlags(_Molecules):
         data = dict(data)
         if "nbmat" in data:
             data["mask_i"] = torch.arange(len(data["numbers"])) == len(data["numbers"]) - 1
+            for name in NEIGHBOURS:
+                data[f"mask_{name}"] = data[name] == len(data["numbers"]) - 1
         else:
             data["mask_i"] = data["numbers"] == 0
         return data
 
     def neighbours(self, data: Fields) -> Tensor:
         if "nbmat" in data:
-            return data["a"][data["nbmat"]].mean(dim=-2)
+            return self.gathered(data)
         near = (-torch.cdist(data["coord"], data["coord"])).exp()
         return near.masked_fill(data["mask_i"][:, None, :], 0.0) @ data["a"]
 
@@ -177,6 +200,7 @@ def _one_after_the_other(size: Size) -> Layouts:
                 "charge": drawn(at, len(atoms)),
                 "mol_idx": torch.repeat_interleave(torch.arange(len(atoms)), sizes),
                 "nbmat": _numbers(at + 40, count, 6) * 31 % count,
+                "nbmat_lr": _numbers(at + 60, count, 9) * 17 % count,
             }
         )
     return layouts
