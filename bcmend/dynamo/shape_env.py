@@ -129,6 +129,8 @@ class Knowledge:
         for symbol in environment.replacements.keys() - self._replacements.keys():
             if symbol in self._ranges and compat.free_unbacked_symbols(symbol):
                 del environment.replacements[symbol]
+        # Each number remembers what it was replaced by, as long as this stays the same.
+        environment._replacements_version_counter += 1
         axioms = dict(self._axioms)
         for each in fresh:
             axioms.update(environment.get_implications(environment.simplify(each.expr)))

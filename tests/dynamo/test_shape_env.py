@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
 
 from bcmend.dynamo import shape_env
 from bcmend.tracing.entry import primitives  # noqa: F401  # the second one installs the first
@@ -36,6 +36,17 @@ def test_an_assertion_is_taken_back_and_made_again() -> None:
     shape_env.assert_again(tx, found)
     assert _is_known(number, 5)
     assert any(environment.deferred_runtime_asserts.values())
+
+
+def test_a_number_that_was_asserted_to_be_one_is_unknown_again() -> None:
+    environment = ShapeEnv()
+    number = environment.create_unbacked_symint()
+    with shape_env.taken_back(environment):
+        torch._check(number == 12)
+        assert number.node.expr == 12  # which the number itself remembers
+    assert number.node.expr.is_Symbol
+    with pytest.raises(GuardOnDataDependentSymNode):
+        bool(number == 12)
 
 
 def test_what_was_asserted_before_stays() -> None:

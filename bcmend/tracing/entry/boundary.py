@@ -246,7 +246,7 @@ def _compiled(body: FunctionType, arguments: tuple[Any, ...], buffer: Buffer, ca
         site_table.clear_recent()
         random_draws.forget()
         numbers = ahead.given(state, body, arguments)
-        state.noted.clear()
+        state.forget_noted()
         compat.set_eval_frame(capture.of_bodies(callback))
         try:
             result = body(*arguments, buffer, numbers)

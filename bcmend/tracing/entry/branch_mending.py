@@ -25,7 +25,7 @@ from bcmend.dynamo.values import Value, example_of
 from bcmend.tracing.deopt import rerun_policy
 from bcmend.tracing.loops import while_loops
 from bcmend.tracing.lowering.branch_lowering import TracedBranch, lower
-from bcmend.tracing.numbers import constant_tensors, size_questions
+from bcmend.tracing.numbers import ahead, constant_tensors, size_questions
 from bcmend.tracing.output import deferred_exceptions, record_builder
 from bcmend.tracing.search.assumptions import Claim
 from bcmend.tracing.sites import nesting_limits, site_table
@@ -75,6 +75,8 @@ def _mend(
         site.refuse("consumes-iterator", "a generator that stands in a block cannot be taken back")
         return None
     known = _known_truth(tx, site, condition)
+    if known is None:
+        known = _truth_ahead(tx, site, condition)
     if known is not None:
         return (arms[0] if known else arms[1]).call(tx)
     if site.place is not None and not form:
@@ -88,7 +90,10 @@ def _mend(
                     raise HalfWritten(", ".join(site.outcome.refused.values()))
                 return outcome
             put_slots_back()
-    return _branch(tx, target, site, form, condition, arms)
+    outcome = _branch(tx, target, site, form, condition, arms)
+    if outcome is None and _may_be_known_ahead(site):
+        ahead.note_condition(tx, condition)
+    return outcome
 
 
 def _known_truth(tx: compat.Tracer, site: LiveSite, condition: Value) -> bool | None:
@@ -102,6 +107,22 @@ def _known_truth(tx: compat.Tracer, site: LiveSite, condition: Value) -> bool | 
     if known is None and site.place is None:
         known = constant_tensors.number_in(tx, condition)
     return None if known is None else bool(known)
+
+
+def _may_be_known_ahead(site: LiveSite) -> bool:
+    """Return whether a branch that was refused is captured once its condition is known."""
+    no_graph_holds_an_arm = "arm-untraceable" in site.outcome.refused
+    return site.place is None and not no_graph_holds_an_arm
+
+
+def _truth_ahead(tx: compat.Tracer, site: LiveSite, condition: Value) -> bool | None:
+    """Return the truth of a tensor that was computed in front of the graph, for this branch."""
+    if site.place is not None:
+        return None
+    known = ahead.truth_of_condition(tx, condition)
+    if known is not None:
+        site.mended("ahead", "the condition is computed in front of the graph")
+    return known
 
 
 def _branch(

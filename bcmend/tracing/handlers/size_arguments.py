@@ -20,7 +20,7 @@ from bcmend.dynamo import compat, handlers, hooks
 from bcmend.dynamo.models import methods
 from bcmend.dynamo.values import Value, constant, example_of, is_unbacked
 from bcmend.tracing.indexing import item_reads
-from bcmend.tracing.numbers import scalars, size_questions
+from bcmend.tracing.numbers import ahead, scalars, size_questions
 from bcmend.tracing.output import deferred_exceptions
 from bcmend.tracing.sites import capture_mode, site_table
 
@@ -177,7 +177,14 @@ def _call_function(
         kwargs = _with_numbers(tx, kwargs)
         if self.value in _RESIZE:
             _require_positive(tx, [*args[1:2], *kwargs.values()])
-    return inner(self, tx, list(args), kwargs)
+    return _with_sizes(tx, inner(self, tx, list(args), kwargs))
+
+
+def _with_sizes(tx: compat.Tracer, result: Any) -> Any:
+    """Return what an operation gives; sizes of it may have been computed in front of the graph."""
+    if type(result) is compat.TensorVariable and capture_mode.in_mended_code(tx):
+        ahead.know_sizes(tx, result)
+    return result
 
 
 def _require_positive(tx: compat.Tracer, given: Sequence[Value]) -> None:
@@ -210,4 +217,4 @@ def _call_method(
     _require_item(tx, name, [self, *args], kwargs)
     if name in _METHODS and capture_mode.in_mended_code(tx):
         args, kwargs = _numbers(tx, args), _with_numbers(tx, kwargs)
-    return inner(self, tx, name, args, kwargs)
+    return _with_sizes(tx, inner(self, tx, name, args, kwargs))

@@ -16,6 +16,7 @@ from __future__ import annotations
 import operator
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from types import FunctionType
 from typing import Any, Final
 
@@ -127,6 +128,51 @@ def know_length(tx: compat.Tracer, variable: TensorValue) -> None:
         size_questions.take_for(tx, example.shape[0], found.as_python_constant())
 
 
+def know_sizes(tx: compat.Tracer, variable: TensorValue) -> None:
+    """Have a trace know the sizes that the data say of a new tensor, if they were computed.
+
+    They are noted for the case that torch wants to know something of them.
+    """
+    node = variable.as_proxy().node
+    made = node.meta.get("unbacked_bindings")
+    if not made:
+        return
+    for dimension, size in enumerate(example_of(variable).shape):
+        symbols = shape_env.symbols_in(size)
+        if len(symbols) != 1 or symbols.isdisjoint(made):
+            continue
+        wanted = attempt(partial(_size_of, tx, node, dimension))
+        if isinstance(wanted, Refusal):
+            continue
+        found = _computed(tx, wanted, is_known=False)
+        if isinstance(found, ProgramSlice):
+            _note(tx, found, *symbols, is_size=True)
+        elif found is not None:
+            size_questions.take_for(tx, size, _plain(found))
+
+
+def _plain(number: Value) -> Any:
+    """Return a number as torch has it."""
+    if isinstance(number, compat.SymNodeVariable):
+        return number.sym_num
+    return number.as_python_constant()
+
+
+def _size_of(tx: compat.Tracer, node: Node, dimension: int) -> ProgramSlice:
+    """Return what a size of a tensor is computed from, which may be less than the tensor is.
+
+    Raises:
+        Refusal: it cannot be computed in front of the graph.
+    """
+    given = node.args[1] if len(node.args) > 1 else None
+    if isinstance(given, Node) and isinstance(example := given.meta["example_value"], torch.Tensor):
+        if node.target in (torch.repeat_interleave, "repeat_interleave") and example.dim() == 1:
+            return _slice_behind(tx, given).sum()
+        if node.target is operator.getitem and example.dtype is torch.bool:
+            return _slice_behind(tx, given).count()
+    return _slice_behind(tx, node).size(dimension)
+
+
 def truth_of_size(tx: compat.Tracer, condition: compat.SymNodeVariable) -> bool | None:
     """Return the truth of what a size is compared with, if it was computed in front of the graph.
 
@@ -141,6 +187,28 @@ def truth_of_size(tx: compat.Tracer, condition: compat.SymNodeVariable) -> bool 
         _note(tx, found, *symbols)
         return None
     return None if found is None else bool(found.as_python_constant())
+
+
+def truth_of_condition(tx: compat.Tracer, condition: Value) -> bool | None:
+    """Return the truth of a condition of a branch, if it was computed in front of the graph."""
+    found = _truth_ahead(tx, condition)
+    return None if found is None or isinstance(found, ProgramSlice) else found.as_python_constant()
+
+
+def note_condition(tx: compat.Tracer, condition: Value) -> None:
+    """Note the condition of a branch that was refused: each truth may be a graph of its own."""
+    found = _truth_ahead(tx, condition)
+    if isinstance(found, ProgramSlice):
+        _note_in(tx, body_states.state_of(tx.output.root_tx.f_code).noted_truths, found)
+
+
+def _truth_ahead(tx: compat.Tracer, condition: Value) -> Value | ProgramSlice | None:
+    if type(condition) is not compat.TensorVariable or example_of(condition).numel() != 1:
+        return None
+    wanted = attempt(lambda: _slice_of(tx, condition).truth())
+    if isinstance(wanted, Refusal):
+        return None
+    return _computed(tx, wanted, is_known=True, has_site=True)
 
 
 def _as_lists(value: Value) -> Value:
@@ -164,11 +232,12 @@ def _found(
 
 
 def _computed(
-    tx: compat.Tracer, wanted: ProgramSlice, *, is_known: bool
+    tx: compat.Tracer, wanted: ProgramSlice, *, is_known: bool, has_site: bool = False
 ) -> Value | ProgramSlice | None:
     """Return what a slice gives; itself if it was not run, ``None`` if it gives nothing here.
 
-    ``is_known`` says whether it is a constant for the trace, and another value another variant.
+    ``is_known`` says whether it is a constant for the trace, and another value another variant;
+    ``has_site``, whether what asks is a site by itself.
     """
     policy = frames.mark_over(tx)
     numbers: Any = tx.output.local_scope.get(NUMBERS)
@@ -178,12 +247,13 @@ def _computed(
     place = next((at for at, each in known if each == wanted), None)
     if place is None:
         return wanted
-    site = site_table.site_being_traced(tx, frames.resumed(tx.f_code), "numbers", "number")
-    if site_table.is_left_alone(site, tx, policy):
-        return None
     if place >= len(numbers) or not _is_short(numbers[place]):
         return None
-    site.mended("ahead", "computed in front of the graph")
+    if not has_site:
+        site = site_table.site_being_traced(tx, frames.resumed(tx.f_code), "numbers", "number")
+        if site_table.is_left_alone(site, tx, policy):
+            return None
+        site.mended("ahead", "computed in front of the graph")
     is_known = is_known or isinstance(numbers[place], (float, bool))
     return _given(tx, numbers, place, is_known=is_known)
 
@@ -198,18 +268,27 @@ def _given(tx: compat.Tracer, numbers: Any, place: int, *, is_known: bool) -> Va
     return result
 
 
-def _note(tx: compat.Tracer, wanted: ProgramSlice, symbol: Any = None) -> None:
+def _note(
+    tx: compat.Tracer, wanted: ProgramSlice, symbol: Any = None, *, is_size: bool = False
+) -> None:
     """Note what is computed in front of the graph if the trace fails."""
     state = body_states.state_of(tx.output.root_tx.f_code)
-    is_noted = any(wanted == each for each, _ in state.noted)
-    if is_noted or len(state.slices) + len(state.noted) >= _SLICES:
+    _note_in(tx, state.noted_sizes if is_size else state.noted, wanted, symbol)
+
+
+def _note_in(
+    tx: compat.Tracer, noted: list[tuple[Any, Any]], wanted: ProgramSlice, symbol: Any = None
+) -> None:
+    state = body_states.state_of(tx.output.root_tx.f_code)
+    is_noted = any(wanted == each for each, _ in noted)
+    if is_noted or len(state.slices) + len(noted) >= _SLICES:
         return
     found: list[Any] = []
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         _run(Joined([wanted]), _scope(tx), found)
     if _is_short(found[0]) and not warned:
-        state.noted.append((wanted, symbol))
+        noted.append((wanted, symbol))
 
 
 def _is_short(numbers: Any) -> bool:

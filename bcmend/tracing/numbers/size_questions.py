@@ -338,10 +338,11 @@ def _holds_for_most(question: Any) -> bool | None:
     return size_is_greater if is_of_one_size and least <= 2 else None
 
 
-def take_for(tx: compat.Tracer, size: Any, number: int) -> bool:
+def take_for(tx: compat.Tracer, size: Any, number: int | torch.SymInt) -> bool:
     """Have a size be a number wherever the graph is used; ``False`` if that cannot be asserted."""
     environment = tx.output.shape_env
-    question = environment.simplify(sympy.Eq(size.node.expr, number))
+    expression = number.node.expr if isinstance(number, torch.SymInt) else number
+    question = environment.simplify(sympy.Eq(size.node.expr, expression))
     known = _told(environment, question)
     if known is sympy.false:
         return False
@@ -352,7 +353,7 @@ def take_for(tx: compat.Tracer, size: Any, number: int) -> bool:
         environment.guard_or_defer_runtime_assert(question, f"bcmend: assumed that {question}")
         _KNOWLEDGE.of(environment).assumed = True
     symbol = environment.simplify(size.node.expr)
-    if symbol.is_Symbol:  # torch does not conclude it for 0 and 1
+    if isinstance(number, int) and symbol.is_Symbol:  # torch does not conclude it for 0 and 1
         environment.size_like.discard(symbol)
         environment.constrain_symbol_range(symbol, number, number)
     return True

@@ -152,8 +152,21 @@ class ProgramSlice:
         """Return the slice that gives the truth of the number."""
         return self._followed_by(bool)
 
-    def _followed_by(self, function: Callable[[Any], Any]) -> ProgramSlice:
-        step = _Operation(function, (_Result(self.place),), {})
+    def size(self, dimension: int) -> ProgramSlice:
+        """Return the slice that gives a size of the tensor."""
+        return self._followed_by("size", dimension)
+
+    def sum(self) -> ProgramSlice:
+        """Return the slice that gives the sum of the numbers of the tensor."""
+        return self._followed_by(torch.sum)
+
+    def count(self) -> ProgramSlice:
+        """Return the slice that gives how many numbers of the tensor are not zero."""
+        return self._followed_by(torch.count_nonzero)
+
+    def _followed_by(self, target: Callable[[Any], Any] | str, *rest: int) -> ProgramSlice:
+        given = (_Constant(int, repr(each), each) for each in rest)
+        step = _Operation(target, (_Result(self.place), *given), {})
         return replace(self, steps=(*self.steps, step), place=len(self.steps))
 
 

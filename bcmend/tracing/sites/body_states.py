@@ -196,15 +196,16 @@ def next_try(
             if not (
                 SESSION.patcher.mend_where_stopped(stops)
                 or state.have_numbers(_asked_about(error))
+                or (_is_a_branch(behind) and state.have_truth())
                 or _takes_the_other_path(state)
             ):
                 if _sets_up(stops) and weaken(Finding(Claim.SETTLED, state)):
                     return Next.PLAINLY
                 let_break(state, "")
-        elif isinstance(error, compat.TorchRuntimeError) and SESSION.patcher.call_on_the_host(
-            _stops(error)
+        elif isinstance(error, compat.TorchRuntimeError) and (
+            SESSION.patcher.call_on_the_host(_stops(error)) or state.have_sizes()
         ):
-            pass
+            pass  # an operation may have failed for what was assumed of a size
         elif not (
             state.have_numbers(_asked_about(error))
             or state.leave_numbers()
@@ -229,6 +230,11 @@ def note_captured(state: BodyState) -> None:
 def is_of_the_program(error: BaseException) -> bool:
     """Return whether the program raises an exception that it does not catch, wherever it goes."""
     return getattr(_behind(error), "gb_type", "") == "Observed exception"
+
+
+def _is_a_branch(error: BaseException | None) -> bool:
+    """Return whether Dynamo has stopped at a jump on data."""
+    return getattr(error, "gb_type", "") == "Data-dependent branching"
 
 
 def _behind(error: BaseException) -> BaseException | None:

@@ -152,6 +152,11 @@ WIDENED: Final = frozenset(["arms-differ", "arm-untraceable", "alias-changed"])
 LEFT_OUT_NOW: Final = frozenset(["random-under-gradients"])
 
 
+#: Conditions that are computed in front of one body. As many variants as these can make is what
+#: Dynamo compiles of a function.
+TRUTHS_AT_MOST: Final = 3
+
+
 class Recent(threading.local):
     """What this thread's traces have found."""
 
@@ -194,8 +199,10 @@ class BodyState(Subject):
     ``has_choices``: what it returns may hold choices that are made after the graph.
     ``slices``: what is computed in front of a call, whose numbers the body is given; ``joined``:
     the same, made one program; ``noted``: what the latest trace would have had so as well, a
-    fraction or a truth with its symbol. ``spare``: the same code for calls whose numbers would make
-    one variant too many, without such numbers.
+    fraction or a truth with its symbol, and ``noted_sizes``: sizes of tensors with theirs;
+    ``noted_truths``: conditions of branches that were refused, in this order; ``truths``: how many
+    of these are computed in front. ``spare``: the same code for calls whose numbers would make one
+    variant too many, without such numbers.
     """
 
     function: str
@@ -209,6 +216,9 @@ class BodyState(Subject):
     slices: list[Any] = field(default_factory=list)
     joined: Any = None
     noted: list[tuple[Any, Any]] = field(default_factory=list)
+    noted_sizes: list[tuple[Any, Any]] = field(default_factory=list)
+    noted_truths: list[tuple[Any, Any]] = field(default_factory=list)
+    truths: int = 0
     spare: CodeType | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -229,11 +239,35 @@ class BodyState(Subject):
     def have_numbers(self, asked: Iterable[Any] = ()) -> bool:
         """Have computed in front of later calls what was noted; return whether anything was.
 
-        Of fractions and truths only those of the symbols ``asked``: each value is a variant.
+        Of fractions and truths only those of the symbols ``asked``: each value is a variant. Sizes
+        of these if nothing else helps.
         """
         asked = set(asked)
         wanted = [each for each, symbol in self.noted if symbol is None or symbol in asked]
+        sizes = [each for each, symbol in self.noted_sizes if symbol in asked]
         self.noted.clear()
+        self.noted_sizes.clear()
+        return self._compute_ahead(wanted) or self._compute_ahead(sizes)
+
+    def have_sizes(self) -> bool:
+        """Have all sizes that were noted computed in front; return whether there were any."""
+        sizes = [each for each, _ in self.noted_sizes]
+        return self._compute_ahead(sizes)
+
+    def have_truth(self) -> bool:
+        """Have the condition of the branch refused last computed in front; return if it is new."""
+        if self.truths == TRUTHS_AT_MOST or not self._compute_ahead(
+            [each for each, _ in self.noted_truths[-1:]]
+        ):
+            return False
+        self.truths += 1
+        return True
+
+    def forget_noted(self) -> None:
+        for each in (self.noted, self.noted_sizes, self.noted_truths):
+            each.clear()
+
+    def _compute_ahead(self, wanted: Iterable[Any]) -> bool:
         fresh = [each for each in wanted if each not in self.slices]
         for each in fresh:
             weaken(Finding(Claim.NUMBER_LATE, self, len(self.slices)))

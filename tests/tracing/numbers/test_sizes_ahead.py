@@ -93,3 +93,52 @@ def test_a_size_that_a_graph_can_be_asked_about_stays_in_it() -> None:
         return x - 1
 
     assert_equivalent(lambda: fresh(program), _calls(_SOME, _NONE, _ONE))
+
+
+def _spread(x: Tensor, group: Tensor) -> Tensor:
+    counts = torch.bincount(group)
+    sums = x.new_zeros(int(group[-1].item()) + 1, 3).index_add(0, group, x)
+    return x - torch.repeat_interleave(sums, counts, dim=0)
+
+
+def _mean_of_the_chosen(x: Tensor, mask: Tensor, given: Tensor) -> Tensor:
+    return x[mask] * given
+
+
+def _groups(*sizes: Sequence[int]) -> Callable[[], list[Call]]:
+    groups = [torch.repeat_interleave(torch.tensor(each)) for each in sizes]
+    return lambda: [call(torch.ones(len(each), 3), each.clone()) for each in groups]
+
+
+def _with_given(*chosen: Sequence[int]) -> Callable[[], list[Call]]:
+    calls = _calls(*chosen)
+    given = [torch.arange(len(each) * 3.0).reshape(len(each), 3) for each in chosen]
+    return lambda: [
+        call(*each.arguments, more.clone()) for each, more in zip(calls(), given, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("fullgraph", [True, False])
+@pytest.mark.parametrize(
+    ("program", "calls", "graphs"),
+    [
+        (_spread, _groups([2, 3], [4, 1, 2], [1, 2, 3, 4], [3, 2, 2]), 2),
+        (_mean_of_the_chosen, _with_given([0, 1], [1, 2, 3], [0, 1, 2, 3], [0, 3]), 2),
+    ],
+)
+def test_sizes_that_have_to_be_the_same(
+    program: Program, calls: Callable[[], list[Call]], graphs: int, fullgraph: bool
+) -> None:
+    how: dict[str, Any] = {"graphs": graphs, "recompiles": 1, "fullgraph": fullgraph}
+    assert_equivalent(lambda: fresh(program), calls, **how)
+
+
+def test_sizes_that_are_not_the_same_raise_as_they_do() -> None:
+    calls = lambda: [*_with_given([0, 1], [1, 2, 3])(), _wrong()]  # noqa: E731
+    assert_equivalent(lambda: fresh(_mean_of_the_chosen), calls, graphs=None, recompiles=None)
+
+
+def _wrong() -> Call:
+    (made,) = _with_given([0, 1, 3])()
+    x, mask, given = made.arguments
+    return call(x, mask, given[:2])

@@ -1,0 +1,1 @@
+"""The cases, by what their code is for."""
