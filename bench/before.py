@@ -54,6 +54,11 @@ class Found:
         """What the first call takes once mended, over that by hand."""
         return self.first[0] / self.first[1]
 
+    def __str__(self) -> str:
+        first = f"{self.first[0]:.1f} s / {self.first[1]:.1f} s = {self.first_ratio:.2f}"
+        later = f"{self.later * 1e3:.1f} ms by hand, ratio {self.later_ratio:.3f}"
+        return f"{self.name}: first {first}; later {later}; graphs {self.graphs}"
+
     @property
     def good(self) -> bool:
         """Return whether both ratios are within the limit."""
@@ -154,6 +159,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if not names or case.name in names:
                 status.update(case.name)
                 found.append(measure(case))
+                status.console.print(found[-1], markup=False)  # a run may be cut off
     console = Console()
     console.width = max(console.width, TABLE_WIDTH)
     console.print(table(found))
