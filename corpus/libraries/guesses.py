@@ -138,6 +138,8 @@ def _forms(parameter: inspect.Parameter, *, builds: bool) -> list[Any]:
     annotated = parameter.annotation
     kind = annotated if isinstance(annotated, str) else getattr(annotated, "__name__", "")
     kind = kind if kind and kind != "_empty" else str(annotated)
+    if "Callable" in kind:
+        return [torch.sigmoid]
     forms = [make() for part, make in BY_NAME if part in parameter.name.lower()][:1]
     forms += [make() for name, make in BY_KIND.items() if name in kind]
     flat = [each for part in forms for each in part]
