@@ -202,6 +202,14 @@ TABLE: Final[Mapping[str, Substitute]] = {
             "tests/tracing/substitutes/test_substituted_effects.py::test_tensor_of_an_array",
         ),
         *_rows(
+            "torch.Tensor",
+            "default tensor of array",
+            "`.to(...)` of the tensor that the graph has for the array, which Dynamo leaves at the"
+            " type of the array",
+            "a numpy array that the graph has as a tensor, and the processor as default device",
+            "tests/tracing/substitutes/test_arrays.py::test_a_tensor_of_the_default_type",
+        ),
+        *_rows(
             "copy.deepcopy",
             "deepcopy",
             "`t.clone()` of a tensor, in new lists, tuples and dictionaries",

@@ -74,7 +74,7 @@ def _numbers() -> list[Any]:
 
 
 #: What parts of names say; the first that fits. Tensors and numbers alike.
-_BY_NAME: Final[tuple[tuple[str, Forms], ...]] = (
+BY_NAME: Final[tuple[tuple[str, Forms], ...]] = (
     ("mask", _masks),
     ("edge_index", lambda: _indices()[:1]),
     ("batch", lambda: [_indices()[1], None, 2]),
@@ -121,7 +121,7 @@ _BY_NAME: Final[tuple[tuple[str, Forms], ...]] = (
 )
 
 #: What annotations say.
-_BY_KIND: Final[dict[str, Forms]] = {
+BY_KIND: Final[dict[str, Forms]] = {
     "Tensor": lambda: [*_pictures(), *_features(), *_points()],
     "int": lambda: [2, 8, 3, 16],
     "float": lambda: [0.5, 1.5],
@@ -138,8 +138,10 @@ def _forms(parameter: inspect.Parameter, *, builds: bool) -> list[Any]:
     annotated = parameter.annotation
     kind = annotated if isinstance(annotated, str) else getattr(annotated, "__name__", "")
     kind = kind if kind and kind != "_empty" else str(annotated)
-    forms = [make() for part, make in _BY_NAME if part in parameter.name.lower()][:1]
-    forms += [make() for name, make in _BY_KIND.items() if name in kind]
+    if "Callable" in kind:
+        return [torch.sigmoid]
+    forms = [make() for part, make in BY_NAME if part in parameter.name.lower()][:1]
+    forms += [make() for name, make in BY_KIND.items() if name in kind]
     flat = [each for part in forms for each in part]
     if "Tensor" in kind and "int" not in kind and "float" not in kind:
         flat = [each for each in flat if isinstance(each, Tensor)]

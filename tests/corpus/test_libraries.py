@@ -24,6 +24,7 @@ from corpus.libraries.registry import Library
 
 SOURCE = '''
 import itertools
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -63,6 +64,10 @@ def drawn(image: Tensor) -> Tensor:
 
 def refusing(image: Tensor) -> Tensor:
     raise ValueError("never")
+
+
+def applied(image: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
+    return function(image)
 
 
 def builds(width: int = 3) -> nn.Module:
@@ -130,7 +135,7 @@ def test_each_public_function_and_module_has_its_shortest_name(tiny: Library) ->
         "tiny_library.doubled",
         *(
             f"tiny_library.parts.{each}"
-            for each in ("builds", "disabled", "drawn", "refusing", "shown", "signed")
+            for each in ("applied", "builds", "disabled", "drawn", "refusing", "shown", "signed")
         ),
     ]
     assert found("tiny_library.Gate").__name__ == "Gate"
@@ -165,6 +170,7 @@ def test_without_examples_there_is_no_call_of_them(tiny: Library, name: str) -> 
 
 def test_arguments_are_guessed_that_eager_execution_accepts(tiny: Library) -> None:
     assert guessed_call(found("tiny_library.doubled")).made().shape == (2, 3, 32, 32)
+    assert guessed_call(found("tiny_library.parts.applied")).named["function"] is torch.sigmoid
     gate = guessed_call(found("tiny_library.Gate"))
     assert gate.made().shape[-1] == gate.target.linear.in_features
 

@@ -123,6 +123,8 @@ def _made(body: FunctionType, arguments: tuple[Any, ...], callback: Any) -> Any:
         failure = error
     finally:
         _CALL.buffer = outer
+        if outer is None:
+            budget.end_call()
     try:
         if buffer:
             _deliver_before(failure, buffer)

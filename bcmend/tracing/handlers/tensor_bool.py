@@ -34,7 +34,7 @@ def _equal(tx: compat.Tracer, input: Tensor, other: Tensor) -> Value | None:
     one, two = example_of(input), example_of(other)
     if not _are_comparable(one, two):
         return None
-    if one.dim() != two.dim() or any(a != b for a, b in zip(one.shape, two.shape, strict=True)):
+    if not _have_equal_sizes(one, two):
         return constant(False)
     if one.device.type == "cuda" and _is_same_memory(one, two):
         return constant(True)  # also where it is NaN, which is looked at on the CPU only
@@ -48,8 +48,20 @@ def _is_same_memory(one: torch.Tensor, two: torch.Tensor) -> bool:
 
 
 def _are_comparable(one: torch.Tensor, two: torch.Tensor) -> bool:
-    has_unbacked_size = compat.free_unbacked_symbols(one) or compat.free_unbacked_symbols(two)
-    return one.dtype is two.dtype and one.device == two.device and not has_unbacked_size
+    unbacked = compat.free_unbacked_symbols(one) | compat.free_unbacked_symbols(two)
+    are_of_a_kind = one.dtype is two.dtype and one.device == two.device
+    return are_of_a_kind and (not unbacked or _have_equal_sizes(one, two))
+
+
+def _have_equal_sizes(one: torch.Tensor, two: torch.Tensor) -> bool:
+    """Return whether sizes are equal; data-dependent ones are if torch knows that they are."""
+    if one.dim() != two.dim():
+        return False
+    pairs = zip(one.shape, two.shape, strict=True)
+    return all(
+        compat.statically_known_true(a == b) if compat.free_unbacked_symbols([a, b]) else a == b
+        for a, b in pairs
+    )
 
 
 def _allclose(

@@ -12,7 +12,10 @@ from __future__ import annotations
 
 import threading
 import time
+from types import CodeType
 from typing import Final
+
+from bcmend.bytecode.names_used import origin_of
 
 #: Seconds for any call. In ``corpus/models`` and ``corpus/patterns`` the longest branch takes 1.6.
 #: At ``nesting_limits.ARMS`` small arms it is 5.
@@ -29,11 +32,15 @@ class _Spent(threading.local):
         seconds: in branches that ended without a lowering.
         path: the longest first path.
         limits: how many limits were reached.
+        is_in_call: whether there is such a call.
+        place: where the code stands that a trace outside of any began in.
     """
 
     seconds: float = 0.0
     path: float = 0.0
     limits: int = 0
+    is_in_call: bool = False
+    place: object = None
 
 
 _SPENT: Final = _Spent()
@@ -41,7 +48,20 @@ _SPENT: Final = _Spent()
 
 def begin_call() -> None:
     """Forget what the last outermost call of this thread has spent."""
-    _SPENT.seconds, _SPENT.path, _SPENT.limits = 0.0, 0.0, 0
+    _SPENT.seconds, _SPENT.path, _SPENT.limits, _SPENT.is_in_call = 0.0, 0.0, 0, True
+
+
+def end_call() -> None:
+    """End the outermost call of this thread."""
+    _SPENT.is_in_call = False
+
+
+def begin_trace(code: CodeType) -> None:
+    """Forget what was spent on other code, where ``code`` is traced outside of any call."""
+    if not _SPENT.is_in_call and _SPENT.place != origin_of(code):
+        begin_call()
+        end_call()
+        _SPENT.place = origin_of(code)
 
 
 def now() -> float:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import CodeType
 from typing import Any, Final
 
 from torch.fx import Graph, Node
@@ -100,8 +101,9 @@ class _Chain:
     began: float = 0.0
     is_past_first_path: bool = False
 
-    def begin(self) -> None:
-        """Begin with the outermost branch."""
+    def begin(self, code: CodeType) -> None:
+        """Begin with the outermost branch of a trace that began in ``code``."""
+        budget.begin_trace(code)
         self.arms, self.began, self.is_past_first_path = 0, budget.now(), False
 
     def note_path(self) -> None:
@@ -126,7 +128,7 @@ def mending(tx: compat.Tracer, site: LiveSite) -> Iterator[None]:
     """Mend ``site`` in a block, inside the branches that are being mended."""
     chain = _CHAIN.of(tx.output)
     if not chain.sites:
-        chain.begin()
+        chain.begin(tx.output.root_tx.f_code)
     elif site in chain.sites:
         chain.note_path()
     chain.sites.append(site)

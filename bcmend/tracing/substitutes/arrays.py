@@ -1,7 +1,7 @@
-"""``torch.tensor(array)`` of a numpy array that the graph has as a tensor.
+"""``torch.tensor(array)``, ``torch.Tensor(array)`` of a numpy array that the graph has as a tensor.
 
 Dynamo writes ``torch.tensor`` of that tensor into the graph, at which torch warns when the graph
-runs, as eager execution does not.
+runs, as eager execution does not. ``torch.Tensor`` keeps the type of the array there.
 """
 
 from __future__ import annotations
@@ -28,3 +28,14 @@ def _tensor(call: ReplacedCall) -> Answer:
     kind: dict[str, Any] = {name: each for name, each in given.items() if each is not None}
     kind.setdefault("device", torch.get_default_device())
     return fx_graph.method(call.tx, "to", call.args[0].realize(), **kind, copy=True)
+
+
+@answers_to("default tensor of array")
+def _default_tensor(call: ReplacedCall) -> Answer:
+    """Answer ``torch.Tensor(array)``: a copy of the default type."""
+    if len(call.args) != 1 or call.kwargs or torch.get_default_device().type != "cpu":
+        return PASS
+    array = call.args[0].realize()
+    if not isinstance(array, compat.NumpyNdarrayVariable):
+        return PASS
+    return fx_graph.method(call.tx, "to", array, dtype=torch.get_default_dtype(), copy=True)

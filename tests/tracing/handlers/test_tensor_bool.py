@@ -125,9 +125,31 @@ def test_equality_of_tensors(condition: Callable[..., bool], fullgraph: bool) ->
     )
 
 
+def _rows_equal(a: Tensor, b: Tensor) -> bool:
+    kept = ~a.isnan()
+    return torch.equal(a[kept], b[kept])
+
+
+def _rows_close(a: Tensor, b: Tensor) -> bool:
+    rows = a[a > -1]
+    return torch.allclose(rows, rows.clone().fill_(2), atol=1)
+
+
+@pytest.mark.parametrize("condition", [_rows_equal, _rows_close])
+def test_equality_of_tensors_of_one_size_that_the_data_decide(
+    condition: Callable[..., bool],
+) -> None:
+    assert_equivalent(_chosen_by(condition), _calls(*PAIRS))
+
+
+def _rows_of_two_masks(a: Tensor, b: Tensor) -> bool:
+    return torch.equal(a[a > 0], b[b > 1])
+
+
 @pytest.mark.parametrize(
     "condition",
     [
+        _rows_of_two_masks,
         lambda a, b: torch.equal(a, b.double()),
         lambda a, b: torch.allclose(a, b.double()),
         lambda a, b: torch.allclose(a, torch.cat([b, b[:1]])),

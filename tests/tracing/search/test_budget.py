@@ -36,10 +36,11 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Clock]:
     budget.begin_call()
     yield found
     budget.begin_call()
+    budget.end_call()
 
 
 def _tracer() -> Any:
-    return SimpleNamespace(output=SimpleNamespace())
+    return SimpleNamespace(output=SimpleNamespace(root_tx=SimpleNamespace(f_code=CODE)))
 
 
 def _site(name: str) -> LiveSite:
@@ -101,6 +102,22 @@ def test_traces_that_are_given_up_add_up_for_the_length_of_a_call(clock: _Clock)
     assert budget.is_exceeded(budget.SECONDS * 0.4)
     budget.begin_call()
     assert not budget.is_exceeded(budget.SECONDS * 0.4)
+
+
+def test_outside_of_a_call_each_code_has_its_own_limit(clock: _Clock) -> None:
+    tx = _tracer()
+    for is_in_call in (True, False):
+        budget.begin_call()
+        if not is_in_call:
+            budget.end_call()
+            budget.begin_trace(CODE)
+        with pytest.raises(ValueError), nesting_limits.mending(tx, _site("tests.first")):
+            clock.seconds += budget.SECONDS * 0.8
+            raise ValueError
+        budget.begin_trace(CODE)
+        assert budget.is_exceeded(budget.SECONDS * 0.8)
+        budget.begin_trace(_tracer.__code__)
+        assert budget.is_exceeded(budget.SECONDS * 0.8) is is_in_call
 
 
 def test_later_limits_of_a_call_are_shorter_but_not_nothing(clock: _Clock) -> None:

@@ -19,7 +19,7 @@ CODE = (lambda: None).__code__
 
 
 def _tracer() -> Any:
-    return SimpleNamespace(output=SimpleNamespace())
+    return SimpleNamespace(output=SimpleNamespace(root_tx=SimpleNamespace(f_code=CODE)))
 
 
 def _site(name: str = "tests.nested", kind: str = "branch") -> LiveSite:

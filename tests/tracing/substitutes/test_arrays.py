@@ -1,4 +1,4 @@
-"""``torch.tensor(array)``, called directly."""
+"""``torch.tensor(array)`` and ``torch.Tensor(array)``."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import torch
 from bcmend.dynamo.handlers import PASS
 from bcmend.dynamo.values import constant
 from bcmend.tracing.substitutes.arrays import _tensor
+from tests.equivalence import assert_equivalent, call
 from tests.tracing.in_trace import during_trace, substituted, trace
 
 ARRAY = numpy.array([1.0, 2.0])
@@ -39,3 +40,18 @@ def test_other_arguments_are_passed_on(named: dict[str, Any]) -> None:
 def test_what_is_no_array_is_passed_on() -> None:
     assert during_trace(lambda tx, x: _made(tx, x), torch.ones(2)) is PASS
     assert during_trace(lambda tx, x: _made(tx, x, constant(1)), ARRAY) is PASS
+
+
+def _with_a_default_tensor(x: torch.Tensor) -> torch.Tensor:
+    basis = numpy.zeros((3,))
+    basis[1] = 1.5
+    found = torch.Tensor(basis)
+    basis[1] = 7
+    return found + (x if x.sum() > 0 else -x)
+
+
+def test_a_tensor_of_the_default_type() -> None:
+    vectors = ([1.0, 2.0, 3.0], [-1.0, -2.0, -3.0])
+    assert_equivalent(
+        lambda: _with_a_default_tensor, lambda: [call(torch.tensor(each)) for each in vectors]
+    )
