@@ -51,8 +51,9 @@ _TEXTS: Final = {
         "Assign the result to a variable in the block and return it after the block.",
     ),
     "consumes-iterator": (
-        "The branch decides how far an iterator goes, and that can be seen later; or it may resume "
-        "a generator that stands inside a `with` or `try`, which cannot be set back.",
+        "The branch decides how far an iterator goes that was there before the call, or that the "
+        "call hands out; or it may resume a generator that stands inside a `with` or `try`, which "
+        "cannot be set back.",
         "Let nothing but the loop hold the iterator, or make a list of its items before the "
         "branch.",
     ),

@@ -335,21 +335,25 @@ def _choosing_before(x: Tensor) -> Tensor:
     return _maker(x)(chosen)
 
 
-def _what_is_left_to_see(x: Tensor) -> tuple[Tensor, list[int]]:
-    numbers = iter([1, 2, 3])
-    for each in numbers:
-        if x.sum() > 0:
-            break
-        x = x + each
-    return x, list(numbers)
+def _generator_in_a_block(x: Tensor) -> Tensor:
+    def numbers() -> Iterator[int]:
+        with torch.no_grad():
+            yield 1
+            yield 2
+
+    given = numbers()
+    y = x + next(given)
+    if x.sum() > 0:
+        y = x + next(given)
+    return y
 
 
-def _nothing_left_to_see(x: Tensor) -> Tensor:
-    for each in [1, 2, 3]:
-        if x.sum() > 0:
-            break
-        x = x + each
-    return x
+def _list_of_its_items(x: Tensor) -> Tensor:
+    given = [1, 2]
+    y = x + given[0]
+    if x.sum() > 0:
+        y = x + given[1]
+    return y
 
 
 def _chosen(x: Tensor, y: Tensor) -> Tensor:
@@ -454,7 +458,7 @@ PROVOCATIONS = (
     Provocation("coroutine", _starting, _simple),
     Provocation("frame-introspection", _introspecting, _simple),
     Provocation("return-in-try", _returning_in_a_handler, _returning_after_the_handler),
-    Provocation("consumes-iterator", _what_is_left_to_see, _nothing_left_to_see, run=ON_X),
+    Provocation("consumes-iterator", _generator_in_a_block, _list_of_its_items, run=ON_X),
     Provocation("too-deep", _thirty_exits, _five_exits, run=ON_X),
     Provocation("search-too-long", _twelve_exits, _one_exit, run=_run_on_a_slow_processor),
     Provocation("arms-differ", _leaf_or_new, _new_on_both_sides, run=_compiled(X, grad=True)),

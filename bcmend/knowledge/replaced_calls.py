@@ -98,6 +98,13 @@ TABLE: Final[Mapping[str, Substitute]] = {
             "tests/tracing/handlers/test_checks.py::test_distributions_that_validate",
         ),
         *_rows(
+            "torch.get_num_threads",
+            "threads",
+            "the number, which Dynamo guards",
+            "always, since Dynamo traces no call that sets it",
+            "tests/tracing/substitutes/test_state_questions.py::test_the_number_of_threads",
+        ),
+        *_rows(
             "torch.Tensor.requires_grad_",
             "requires_grad",
             "nothing where the tensor requires gradients already, or does not and is not to; else"

@@ -124,6 +124,11 @@ def _axis(tx: compat.Tracer, value: Value) -> Axis:
     raise NotThisWay()
 
 
+def names_place(tx: compat.Tracer, value: Value) -> bool:
+    """Return whether a part of an index that is handled is data-dependent."""
+    return _axis(tx, value) is not None
+
+
 def is_item(tx: compat.Tracer, value: Value) -> bool:
     """Return whether an index is the data-dependent place of one item."""
     return _depends_on_data(tx, value) or _is_tensor_index(value)

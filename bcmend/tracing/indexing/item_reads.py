@@ -1,9 +1,10 @@
-"""Items at data-dependent places: ``x[row]``, ``x[row.item(), 0]``, ``x[:, column]``.
+"""Items at data-dependent places: ``x[row]``, ``x[row.item(), 0]``, ``x[:, column]``; crops.
 
 Dynamo writes ``torch.select`` for ``x[number]`` with an unbacked number; with any other index of
 that kind torch raises while the call is traced, or the number becomes a constant of the graph. Here
-such an index is written as one ``select`` for each of these numbers, behind the rest of the index.
-The result is a view, as in eager execution.
+such an index is written as one ``select`` for each of these numbers, behind the rest of the index,
+and ``x[top:bottom, left:right]`` as one slice behind the other. The result is a view, as in eager
+execution.
 
 Where that is changed in place and has a history of gradients, autograd regenerates the view while
 the call is traced, and the symbol of its storage offset is in no operation of the graph.
@@ -19,14 +20,23 @@ from typing import Any, Final
 import torch
 
 from bcmend.dynamo import compat, fx_graph, hooks
-from bcmend.dynamo.models import methods
-from bcmend.dynamo.values import TensorValue, Value, example_of, is_batched, is_symbolic_int
+from bcmend.dynamo.models import containers, methods
+from bcmend.dynamo.values import (
+    TensorValue,
+    Value,
+    constant,
+    example_of,
+    is_batched,
+    is_symbolic_int,
+)
 from bcmend.tracing.indexing.index_parts import (
     Item,
-    is_item,
+    Part,
+    Slice,
     is_known,
     items_of,
     names_dimension,
+    names_place,
     part_of,
 )
 from bcmend.tracing.numbers import scalars, size_questions
@@ -47,17 +57,14 @@ def read(tx: compat.Tracer, tensor: TensorValue, key: Value) -> TensorValue | No
     if example.layout is not torch.strided or is_batched(example):
         return None
     part = part_of(tx, example.dim(), key)
-    if part is None or not any(isinstance(axis, Item) for axis in part.axes):
+    if part is None or not _is_written_otherwise(part):
         return None
-    items, rest, numbers = items_of(key), [], {}
-    for each, at in zip(items, _dimensions(items, example.dim()), strict=True):
-        if at is None or not is_item(tx, each):
-            rest.append(each)
-        else:
-            is_tensor = isinstance(each, compat.TensorVariable)
-            numbers[at] = scalars.take(tx, each) if is_tensor else each  # type: ignore[arg-type]
+    rest, slices, numbers = _divided(tx, key, example.dim())
     if None in numbers.values():
         return None
+    for place, at in slices[1:]:
+        tensor = _sliced(tx, tensor, at, rest[place])
+        rest[place] = containers.whole_slice(constant(None))
     # Inductor takes no item at such a place of what is an item at a known place.
     for at in reversed(numbers):
         require_item(tx, tensor, at, numbers[at])
@@ -65,6 +72,40 @@ def read(tx: compat.Tracer, tensor: TensorValue, key: Value) -> TensorValue | No
     if not rest:
         return tensor
     return fx_graph.function(tx, operator.getitem, tensor, compat.TupleVariable(rest))
+
+
+def _divided(
+    tx: compat.Tracer, key: Value, dimensions: int
+) -> tuple[list[Value], list[tuple[int, int]], dict[int, Any]]:
+    """Return an index without its data-dependent items, and what is data-dependent of it.
+
+    That is for each slice its position and its dimension, and for each dimension with an item the
+    number, ``None`` for one that cannot be had.
+    """
+    rest: list[Value] = []
+    slices, numbers, items = [], {}, items_of(key)
+    for each, at in zip(items, _dimensions(items, dimensions), strict=True):
+        if at is None or not names_place(tx, each):
+            rest.append(each)
+        elif isinstance(each, compat.SliceVariable):
+            slices.append((len(rest), at))
+            rest.append(each)
+        else:
+            is_tensor = isinstance(each, compat.TensorVariable)
+            numbers[at] = scalars.take(tx, each) if is_tensor else each  # type: ignore[arg-type]
+    return rest, slices, numbers
+
+
+def _is_written_otherwise(part: Part) -> bool:
+    """Return whether an index becomes several operations: of two slices torch loses an offset."""
+    slices = sum(isinstance(each, Slice) for each in part.axes)
+    return slices > 1 or any(isinstance(each, Item) for each in part.axes)
+
+
+def _sliced(tx: compat.Tracer, tensor: TensorValue, at: int, part: Value) -> TensorValue:
+    """Return a tensor of which one dimension is sliced."""
+    before = [containers.whole_slice(constant(None)) for _ in range(at)]
+    return fx_graph.function(tx, operator.getitem, tensor, compat.TupleVariable([*before, part]))
 
 
 def require_item(tx: compat.Tracer, tensor: TensorValue, at: int, place: Any) -> None:

@@ -147,7 +147,7 @@ class LiveSite(Subject):
 
 
 #: Why a branch is refused that can be mended if its arms share more of what follows.
-WIDENED: Final = frozenset(["arms-differ", "arm-untraceable", "alias-changed"])
+WIDENED: Final = frozenset(["arms-differ", "arm-untraceable", "alias-changed", "consumes-iterator"])
 #: Why a site is refused for the rest of the call, however often its code is traced.
 LEFT_OUT_NOW: Final = frozenset(["random-under-gradients"])
 

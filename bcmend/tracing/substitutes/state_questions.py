@@ -1,10 +1,11 @@
-"""Code that asks for the state of torch: whether it is being compiled, the default device.
+"""Code that asks for the state of torch: whether it is compiled, default device, threads.
 
 Some models take another path then. Where that path raises, or breaks the graph, what eager
 execution takes may be captured: the code is traced again, and told that it is not compiled.
 
 Dynamo guards the default device, but does not answer what it is. Where modes are on its stack,
-nothing is answered here either.
+nothing is answered here either. It guards the number of threads as well, and traces no call that
+sets it.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from typing import Any, Final
 import torch
 
 from bcmend.dynamo import compat, frames, hooks
+from bcmend.dynamo.handlers import PASS, Answer
 from bcmend.dynamo.models import effect_tables
 from bcmend.dynamo.values import Value, constant
 from bcmend.tracing.search.assumptions import Claim
 from bcmend.tracing.sites import body_states
+from bcmend.tracing.substitutes.dispatch import ReplacedCall, answers_to
 
 _PURPOSE: Final = "whether code is being compiled"
 
@@ -51,3 +54,9 @@ def _default_device(
         return constant(torch.get_default_device())
     found: Value | None = None if before is None else before(called, tx, *given, **named)
     return found
+
+
+@answers_to("threads")
+def _number_of_threads(call: ReplacedCall) -> Answer:
+    """Answer ``torch.get_num_threads()``."""
+    return PASS if call.args or call.kwargs else constant(torch.get_num_threads())

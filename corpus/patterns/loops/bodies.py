@@ -257,15 +257,7 @@ def filter_in_a_generator_expression() -> Program:
     return program
 
 
-@pattern(
-    signs,
-    refused("consumes-iterator"),
-    graphs=None,
-    because=(
-        "How far the generator has run depends on the data and shows in what is left of it; a"
-        " generator cannot be set back."
-    ),
-)
+@pattern(signs, CHOICE)
 def break_out_of_a_generator_that_goes_on() -> Program:
     def program(x: Tensor) -> tuple[Tensor, list[int]]:
         # How far the generator has run shows in what is left of it.

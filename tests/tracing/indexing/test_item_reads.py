@@ -315,3 +315,54 @@ def test_a_known_place_of_what_is_mapped_breaks_as_before() -> None:
     with pytest.raises(InternalTorchDynamoError if MAPPED_ITEMS_FAIL_INSIDE else UserError):
         bcmend.compile(program, backend="eager", fullgraph=True)(*_inputs()[0].arguments)
     bcmend.unpatch()
+
+
+# Crops: several slices
+
+
+def _crop(x: Tensor) -> Tensor:
+    top, left = torch.randint(0, 3, (1,)).item(), torch.randint(0, 4, (1,)).item()
+    return x[..., top : top + 2, left : left + 2] * 2
+
+
+def _crops_of_boxes(x: Tensor) -> Tensor:
+    found = []
+    for box in (x[0, :4].abs() * 2).long().clamp(0, 3):
+        first, last = int(box), int(box) + 1
+        found.append(x[first : last + 1, None, : last + 1, 0].mean())
+    return torch.stack(found)
+
+
+def _pasted(x: Tensor) -> tuple[Tensor, float]:
+    height, width = x.shape
+    half = 0.5 * torch.rand(1).sqrt()
+    y, x0 = torch.randint(height, (1,)), torch.randint(width, (1,))
+    top, bottom = (int(torch.clamp(y + each * half * 4, 0, height)) for each in (-1, 1))
+    left, right = (int(torch.clamp(x0 + each * half * 4, 0, width)) for each in (-1, 1))
+    x = x.clone()
+    x[top:bottom, left:right] = x.flip(0)[top:bottom, left:right]
+    return x, 1 - (bottom - top) * (right - left) / (height * width)
+
+
+def _changed_in_place(x: Tensor) -> Tensor:
+    top, left = int(x[0, 0].abs()) % 3, int(x[1, 1].abs()) % 3
+    y = x * 1
+    y[top : top + 2, left : left + 2] += 1
+    return y
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize(
+    "backend", ["eager", "aot_eager", pytest.param("inductor", marks=pytest.mark.slow)]
+)
+@pytest.mark.parametrize("program", [_crop, _crops_of_boxes, _pasted, _changed_in_place])
+def test_a_crop_between_numbers_out_of_tensors(
+    program: Callable[..., Any], backend: str, training: bool
+) -> None:
+    def calls() -> list[Any]:
+        rows = torch.arange(25.0).reshape(5, 5)
+        return [call(rows.clone()), call(rows / 10 - 1), call(-rows)]
+
+    assert_equivalent(
+        lambda: program, calls, backend=backend, training=training, recompiles=None, graphs=None
+    )
