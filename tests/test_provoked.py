@@ -11,7 +11,7 @@ import itertools
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -423,6 +423,8 @@ def _export(program: Program) -> object:
 
 
 FIRST = bcmend.Policy(verify="first")
+#: No condition of a refused branch is computed in front of the graph.
+IN_THE_GRAPH = bcmend.Policy(numbers="graph")
 
 
 @torch._dynamo.disable  # type: ignore[untyped-decorator]
@@ -465,7 +467,7 @@ PROVOCATIONS = (
     Provocation(
         "arm-effects", _writing_in_an_arm, _writing_after_the_arms, run=_compiled(X, X, grad=True)
     ),
-    Provocation("arm-setting", _setting_in_an_arm, _setting_before, run=ON_X),
+    Provocation("arm-setting", _setting_in_an_arm, _setting_before, policy=IN_THE_GRAPH, run=ON_X),
     Provocation("arm-hook", _hooked_in_an_arm, _hooked_before, run=_compiled(X, grad=True)),
     Provocation(
         "arm-gradient", _forgetting_a_gradient, _zeroing_a_gradient, run=_compiled(X, X, grad=True)
@@ -491,7 +493,7 @@ PROVOCATIONS = (
         "where-would-speculate",
         _indexing,
         _indexing,
-        policy=bcmend.Policy(branch="where"),
+        policy=replace(IN_THE_GRAPH, branch="where"),
         run=ON_NUMBERS,
     ),
     Provocation("no-equal-substitute", _copying_deeply, _cloning, run=_compiled(X, grad=True)),
