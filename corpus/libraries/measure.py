@@ -147,7 +147,7 @@ def _mended(record: Record, call: Call, eager: dict[str, Any], reason: str, stoc
     with _patched(call.copied()) as copied:
         seconds, shown, error = _timed(copied, _compiled(record.backend))
     apart = error or next(_apart(eager, shown, record.backend), "")
-    differs = bool(apart) and apart != of_stock
+    differs = bool(apart) and apart != of_stock and not (error and stock_error)
     return known.with_(
         outcome=Outcome.DIFFERS if differs else Outcome.BREAKS,
         why=apart if differs else failure,
@@ -180,7 +180,8 @@ def _apart(eager: dict[str, Any], other: dict[str, Any], backend: str) -> Iterat
 
 def _refusals(target: Any) -> tuple[str, ...]:
     """Return the sites that were left as they are, as "reason: more of it"."""
-    refused = bcmend.report(target).refused
+    sites = bcmend.report(target).sites
+    refused = [each for each in sites if each.status in ("refused", "withdrawn")]
     return tuple(dict.fromkeys(f"{each.refusal}: {each.detail}"[:200] for each in refused))
 
 
