@@ -8,11 +8,13 @@ noted in a site, which no bytecode names.
 
 from __future__ import annotations
 
+import enum
+import inspect
 import itertools
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from types import FunctionType
+from types import FunctionType, MethodWrapperType
 from typing import Any, Final, NoReturn
 
 from bcmend.dynamo import compat, frames, handlers, hooks
@@ -167,10 +169,33 @@ def _call_function(inner: Any, self: Any, fn: Value, args: Any, kwargs: Any) -> 
     nesting_limits.require_time(self)
     exception_flow.note_call(self, fn.realize())
     result = _given(self, *_row_of(self, fn.realize()), args, kwargs)
-    if result is PASS:
-        inner(self, fn, args, kwargs)
-    else:
+    if result is not PASS:
         self.push(result)
+        return
+    inner(self, *_construction(self, fn, args), kwargs)
+
+
+def _construction(tx: compat.Tracer, fn: Value, args: Any) -> tuple[Value, Any]:
+    """Return what is called, with its arguments, where a metaclass makes the objects of a class.
+
+    Dynamo passes its `__call__` by, and does not know that of `type`. Of an enumeration it gives
+    one that is there.
+    """
+    model: Any = fn.realize()
+    if is_patched(tx) is None:
+        return fn, args
+    if isinstance(model, compat.UserDefinedClassVariable):
+        maker = inspect.getattr_static(type(model.value), "__call__", None)
+        if isinstance(maker, FunctionType) and not issubclass(model.value, enum.Enum):
+            return Value.build(tx, maker), [fn, *args]
+    owner = objects.owner_of_method(model)
+    if isinstance(owner, compat.SuperVariable) and objects.name_of_method(model) == "__call__":
+        made = objects.object_of_super(owner)
+        found = objects.method_of_super(tx, owner, "__call__")
+        is_of_type = isinstance(found, MethodWrapperType) and found.__objclass__ is type
+        if is_of_type and isinstance(made, compat.UserDefinedClassVariable):
+            return made, args
+    return fn, args
 
 
 def answer_for(tx: compat.Tracer, name: str, owner: Value) -> Answer:
