@@ -126,8 +126,9 @@ def test_a_hook_that_fails_leaves_the_program_as_without_bcmend(
     _faulty(hook, monkeypatch)
     found, results = _graphs_and_results(root, capsys, patched=True)
     assert results == expected
-    # The back end is given a graph that fails to be installed, and then another.
-    assert found <= graphs + (hook.name == "install_global_unsafe")
+    # The back end is given a graph that fails to be installed, and then another; and one more since
+    # the truth of the check that is left alone is computed in front of it.
+    assert found <= graphs + 2 * (hook.name == "install_global_unsafe")
 
 
 def test_what_was_left_alone_is_mended_when_it_is_patched_again(
