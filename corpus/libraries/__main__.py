@@ -17,6 +17,7 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -61,9 +62,17 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _quiet() -> None:
-    warnings.simplefilter("ignore")
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Leave out what libraries log and warn of in a block."""
+    before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
 
 
 def run(name: str, backend: str, limits: Limits) -> Record:
@@ -78,9 +87,8 @@ def run(name: str, backend: str, limits: Limits) -> Record:
 
 
 def _measured(name: str, backend: str, on_stage: OnStage) -> Record:
-    _quiet()
     torch.set_num_threads(1)
-    with open("/dev/null", "w") as nowhere:
+    with _quiet(), open("/dev/null", "w") as nowhere:
         sys.stdout = sys.stderr = nowhere
         return measure(name, backend, on_stage)
 
@@ -100,7 +108,11 @@ def measured_in_turn(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs, prints, and returns the exit code."""
     parsed = parse(arguments)
-    _quiet()
+    with _quiet():
+        return _looked_at(parsed)
+
+
+def _looked_at(parsed: argparse.Namespace) -> int:
     library = LIBRARIES[parsed.library]
     prepare(library)
     console = Console()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import calendar
 import copy
 import functools
-import math
 import os
 import random
 import traceback
@@ -1054,19 +1053,3 @@ def test_a_list_is_shuffled_while_tracing_under_fullgraph() -> None:
     compiled = bcmend.compile(program, backend="eager", fullgraph=True)
     random.seed(3)
     assert [compiled(torch.ones(1))[1] for _ in range(2)] == [one, one]
-
-
-def test_functions_of_math_do_not_raise_under_fullgraph() -> None:
-    def program(x: Tensor) -> Tensor:
-        return x * math.sqrt(x.sum().item())
-
-    with pytest.raises(ValueError):
-        program(NEGATIVE)
-    with torch._dynamo.config.patch(capture_scalar_outputs=True):
-        stock = torch.compile(program, backend="aot_eager", fullgraph=True)
-        assert stock(NEGATIVE).isnan().all()
-    torch._dynamo.reset()
-    assert _mended(program, backend="aot_eager")(NEGATIVE).isnan().all()
-    torch._dynamo.reset()
-    with pytest.raises(ValueError):
-        bcmend.compile(program, backend="aot_eager")(NEGATIVE)

@@ -109,10 +109,15 @@ def _known_truth(tx: compat.Tracer, site: LiveSite, condition: Value) -> bool | 
     return None if known is None else bool(known)
 
 
+#: Why a branch was refused of which one arm alone is captured as it is: what its arms leave has no
+#: common form. What an arm does besides is not compared with eager execution then.
+_OF_RESULTS: Final = frozenset(["arms-differ"])
+
+
 def _may_be_known_ahead(site: LiveSite) -> bool:
     """Return whether a branch that was refused is captured once its condition is known."""
-    no_graph_holds_an_arm = "arm-untraceable" in site.outcome.refused
-    return site.place is None and not no_graph_holds_an_arm
+    slugs = site.outcome.refused.keys()
+    return site.place is None and bool(slugs) and slugs <= _OF_RESULTS
 
 
 def _truth_ahead(tx: compat.Tracer, site: LiveSite, condition: Value) -> bool | None:

@@ -342,4 +342,43 @@ def mask_for_a_comprehension() -> Program:
     return program
 
 
+def _single_rows() -> list[Call]:
+    rows = ([1.0, 2.0, 3.0], [1e2, 1e3, -1e4], [0.0, 0.0, 0.0], [1e9, 1.0, -1.0])
+    return [call(torch.tensor(each)) for each in rows]
+
+
+@pattern(_single_rows, COND, SPLIT)
+def factor_with_more_and_more_jitter() -> Program:
+    def program(x: Tensor) -> Tensor:
+        matrix = x.outer(x)
+        factor, info = torch.linalg.cholesky_ex(matrix)
+        if not torch.any(info):
+            return factor
+        added = 0.0
+        for power in range(3):
+            jitter = 0.001 * 100**power
+            matrix = matrix + torch.eye(3) * (jitter - added)
+            added = jitter
+            factor, info = torch.linalg.cholesky_ex(matrix)
+            if not torch.any(info):
+                return factor
+        raise ValueError(f"not positive definite with jitter of {jitter:.1e}")
+
+    return program
+
+
+@pattern(signs, SPLIT)
+def loop_that_has_to_be_left() -> Program:
+    def program(x: Tensor) -> Tensor:
+        for step in range(3):
+            x = x + step
+            if x.sum() > 3:
+                break
+        else:
+            raise RuntimeError(f"not left: {x.sum()}")
+        return x * 2
+
+    return program
+
+
 PATTERNS = patterns_among(list(vars().values()))

@@ -48,11 +48,6 @@ def return_out_of_a_loop() -> Program:
     return program
 
 
-def _single_rows() -> list[Call]:
-    rows = ([1.0, 2.0, 3.0], [1e2, 1e3, -1e4], [0.0, 0.0, 0.0], [1e9, 1.0, -1.0])
-    return [call(torch.tensor(each)) for each in rows]
-
-
 def _images() -> list[Call]:
     image = torch.linspace(-1.0, 1.0, 8).reshape(1, 8)
     return [call(image * scale) for scale in (0.1, 3.0, 40.0)]
@@ -440,40 +435,6 @@ def patience_counted_until_it_is_used_up() -> Program:
             if patience == 2:
                 break
         return best
-
-    return program
-
-
-@pattern(_single_rows, COND, SPLIT)
-def factor_with_more_and_more_jitter() -> Program:
-    def program(x: Tensor) -> Tensor:
-        matrix = x.outer(x)
-        factor, info = torch.linalg.cholesky_ex(matrix)
-        if not torch.any(info):
-            return factor
-        added = 0.0
-        for power in range(3):
-            jitter = 0.001 * 100**power
-            matrix = matrix + torch.eye(3) * (jitter - added)
-            added = jitter
-            factor, info = torch.linalg.cholesky_ex(matrix)
-            if not torch.any(info):
-                return factor
-        raise ValueError(f"not positive definite with jitter of {jitter:.1e}")
-
-    return program
-
-
-@pattern(signs, SPLIT)
-def loop_that_has_to_be_left() -> Program:
-    def program(x: Tensor) -> Tensor:
-        for step in range(3):
-            x = x + step
-            if x.sum() > 3:
-                break
-        else:
-            raise RuntimeError(f"not left: {x.sum()}")
-        return x * 2
 
     return program
 

@@ -322,17 +322,6 @@ def closure_over_a_variable_of_the_arm() -> Program:
 
 
 @pattern(signs, WHERE)
-def closure_behind_an_early_return() -> Program:
-    def program(x: Tensor) -> Tensor:
-        if x.sum() > 0:
-            return x + 1
-        scale = x.abs().mean()
-        return sum((part() for part in (lambda: x * scale, lambda: x / scale)), x)
-
-    return program
-
-
-@pattern(signs, WHERE)
 def lambda_with_a_ternary() -> Program:
     def program(x: Tensor) -> Tensor:
         soften = lambda y: y.tanh() if y.abs().max() > 3.5 else y * 0.5  # noqa: E731

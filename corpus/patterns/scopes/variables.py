@@ -46,4 +46,15 @@ def global_number_counted_in_one_arm() -> Program:
     return program
 
 
+@pattern(signs, WHERE)
+def closure_behind_an_early_return() -> Program:
+    def program(x: Tensor) -> Tensor:
+        if x.sum() > 0:
+            return x + 1
+        scale = x.abs().mean()
+        return sum((part() for part in (lambda: x * scale, lambda: x / scale)), x)
+
+    return program
+
+
 PATTERNS = patterns_among(list(vars().values()))
