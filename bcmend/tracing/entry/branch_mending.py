@@ -17,14 +17,16 @@ cannot be is refused, unless the policy asks for where: then both arms draw.
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from typing import Any, Final
 
 from bcmend.dynamo import compat, fx_graph, slots
 from bcmend.dynamo.slots import Slot
-from bcmend.dynamo.values import Value, example_of
+from bcmend.dynamo.values import Value, example_of, items_in
 from bcmend.tracing.deopt import rerun_policy
 from bcmend.tracing.loops import while_loops
 from bcmend.tracing.lowering.branch_lowering import TracedBranch, lower
+from bcmend.tracing.merging import lazy_phi
 from bcmend.tracing.numbers import ahead, constant_tensors, size_questions
 from bcmend.tracing.output import deferred_exceptions, record_builder
 from bcmend.tracing.search.assumptions import Claim
@@ -32,7 +34,7 @@ from bcmend.tracing.sites import nesting_limits, site_table
 from bcmend.tracing.sites.refusal import HalfWritten, Refusal, attempt
 from bcmend.tracing.sites.site_table import LiveSite
 from bcmend.tracing.speculation import iterators
-from bcmend.tracing.speculation.arms import Arm, ArmFailure, ArmTrace, trace_arm
+from bcmend.tracing.speculation.arms import Arm, ArmFailure, ArmTrace, Effects, trace_arm
 
 #: What is traced if the condition is true, and if it is false.
 Arms = tuple[Arm, Arm]
@@ -90,10 +92,7 @@ def _mend(
                     raise HalfWritten(", ".join(site.outcome.refused.values()))
                 return outcome
             put_slots_back()
-    outcome = _branch(tx, target, site, form, condition, arms)
-    if outcome is None and _may_be_known_ahead(site):
-        ahead.note_condition(tx, condition)
-    return outcome
+    return _branch(tx, target, site, form, condition, arms)
 
 
 def _known_truth(tx: compat.Tracer, site: LiveSite, condition: Value) -> bool | None:
@@ -109,15 +108,25 @@ def _known_truth(tx: compat.Tracer, site: LiveSite, condition: Value) -> bool | 
     return None if known is None else bool(known)
 
 
-#: Why a branch was refused of which one arm alone is captured as it is: what its arms leave has no
-#: common form. What an arm does besides is not compared with eager execution then.
-_OF_RESULTS: Final = frozenset(["arms-differ"])
+def _are_plain(arms: Sequence[ArmTrace]) -> bool:
+    """Return whether arms only compute, and change containers that the call itself has made.
+
+    One of them is captured as it is where the condition is known. What else an arm does would not
+    be compared with eager execution then: Dynamo has it as in code without the branch. A variable
+    that is unbound on one side is no plain result either.
+    """
+    results = [each for arm in arms for each in items_in(arm.result) or ()]
+    return all(_changes_own_containers(arm.effects) and not arm.records for arm in arms) and not (
+        any(lazy_phi.may_be_unbound(each.realize()) for each in results)
+    )
 
 
-def _may_be_known_ahead(site: LiveSite) -> bool:
-    """Return whether a branch that was refused is captured once its condition is known."""
-    slugs = site.outcome.refused.keys()
-    return site.place is None and bool(slugs) and slugs <= _OF_RESULTS
+def _changes_own_containers(effects: Effects) -> bool:
+    others = effects.attributes or effects.tensors or effects.consumed or effects.other
+    return not others and all(
+        isinstance(each.variable.mutation_type, compat.ValueMutationNew)
+        for each in effects.containers
+    )
 
 
 def _truth_ahead(tx: compat.Tracer, site: LiveSite, condition: Value) -> bool | None:
@@ -160,6 +169,9 @@ def _branch(
             raise HalfWritten(outcome.detail)
         site.refuse(outcome.slug, outcome.detail)
         transaction.roll_back()
+        is_of_values = site.place is None and outcome.slug == "arms-differ"
+        if is_of_values and _are_plain((then_arm, else_arm)):
+            ahead.note_condition(tx, condition)
         return None
     return outcome
 
