@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 from collections import defaultdict
+from types import FunctionType
 
 import pytest
 import torch
@@ -133,3 +134,19 @@ def test_every_thread_gets_its_own_records_and_exceptions(calls: int, in_place: 
     assert counters["stats"]["unique_graphs"] == 0
     # What a call leaves it leaves in each round; what a cache takes once is no leak.
     assert min(growths) < THREADS * calls // 4, growths
+
+
+def test_a_thread_that_began_before_the_code_was_mended() -> None:
+    """Its frame has the original code, which Dynamo meets when another thread has mended it."""
+
+    def program(x: Tensor) -> Tensor:
+        if x.sum() > 0:
+            return x + 1
+        return x - 1
+
+    begun = FunctionType(program.__code__, program.__globals__)
+    mended = torch.compile(bcmend.patch(program), backend="eager", fullgraph=True)
+    assert torch.equal(mended(torch.ones(2)), torch.full((2,), 2.0))
+    late = torch.compile(begun, backend="eager", fullgraph=True)
+    assert torch.equal(late(-torch.ones(2)), torch.full((2,), -2.0))
+    assert torch.equal(late(torch.ones(2)), torch.full((2,), 2.0))
