@@ -230,9 +230,14 @@ def mend(codes: Iterable[CodeType]) -> bool:
             found |= fresh
             codes = [code for each in fresh.values() for code in each.starts()]
         for owner in found:
-            wait_no_more(owner)
-        for owner, waiting in found.items():
-            waiting.mend(owner)
+            _take_out(owner)
+        try:
+            for owner, waiting in found.items():
+                waiting.mend(owner)
+        finally:
+            # Not before: another thread may be about to compile what is mended here.
+            if not _WAITING:
+                hooks.REGISTRY.watch(is_wanted=False)
         return bool(found)
 
 
