@@ -15,7 +15,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from rich.table import Table
 
 from bench.gpu.measure import FORMS, MODES, Measurement
 from bench.gpu.programs import PROGRAMS, program_named
+from corpus.lines import append
 
 TABLE_WIDTH = 110  # a pipe has no width of its own, and rich then takes too few columns
 
@@ -128,8 +128,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{name}, {form}, {one.mode}: {one.error or 'measured'}", file=sys.stderr)
             found.append(one)
             if parsed.json is not None:
-                with parsed.json.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(asdict(one)) + "\n")
+                append(parsed.json, one)
     found.sort(key=lambda each: (parsed.names.index(each.program), each.mode))
     console = Console()
     console.width = max(console.width, TABLE_WIDTH)

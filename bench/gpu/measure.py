@@ -7,12 +7,11 @@ the same weights, is timed beside it in the same process.
 
 from __future__ import annotations
 
-import json
 import random
 import sys
 import warnings
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from statistics import median
 from time import perf_counter
 from typing import Any, Final
@@ -22,6 +21,7 @@ from torch._dynamo.utils import counters
 
 import bcmend
 from bench.gpu.programs import Arguments, Program, program_named
+from corpus.lines import as_line
 
 DEVICE: Final = "cuda" if torch.cuda.is_available() else "cpu"
 ROUNDS: Final = 60
@@ -181,7 +181,7 @@ def main(arguments: list[str]) -> int:
     """Measure what the command line names and print it."""
     name, form = arguments
     for mode in MODES:
-        print(json.dumps(asdict(measure(program_named(name), form, mode))), flush=True)
+        print(as_line(measure(program_named(name), form, mode)), flush=True)
     return 0
 
 

@@ -38,10 +38,9 @@ from corpus.architectures.record import (
     NOT_BUILT,
     STOPPED,
     Record,
-    append,
-    latest,
     read_records,
 )
+from corpus.lines import append, latest
 from corpus.transformers5.measure import BACKENDS, MODES, measure
 
 _BUILDING: Final = Limits(seconds=120.0, memory=10 << 30)

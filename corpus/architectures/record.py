@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from corpus import lines
 from corpus.transformers5.measure import Measurement
 
 #: Outcomes: measured; without a small model or arguments; without a result of eager execution;
@@ -61,11 +61,6 @@ class Record:
         return found.error or next(iter(found.differences), "")
 
 
-def as_line(record: Record) -> str:
-    """Return a record as JSON in one line."""
-    return json.dumps(asdict(record))
-
-
 def of_line(line: str) -> Record:
     """Return the record of a line."""
     row: dict[str, Any] = json.loads(line)
@@ -78,17 +73,4 @@ def of_line(line: str) -> Record:
 
 def read_records(path: Path | None) -> list[Record]:
     """Return the records of a file, the last of each key, in the order of their first lines."""
-    if path is None or not path.exists():
-        return []
-    return latest(of_line(line) for line in path.read_text(encoding="utf-8").splitlines() if line)
-
-
-def latest(records: Iterable[Record]) -> list[Record]:
-    """Return the last record of each key."""
-    return list({each.key: each for each in records}.values())
-
-
-def append(path: Path, record: Record) -> None:
-    """Add a record to a file at once, so that a run can be cut off anywhere."""
-    with path.open("a", encoding="utf-8") as file:
-        file.write(as_line(record) + "\n")
+    return lines.read(path, of_line)

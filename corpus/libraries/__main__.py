@@ -31,8 +31,9 @@ from corpus.architectures.isolation import Limits, OnStage, Stopped, isolated
 from corpus.libraries.measure import measure
 from corpus.libraries.names import prepare, sampled
 from corpus.libraries.page import page, summary
-from corpus.libraries.record import Outcome, Record, append, latest, read_records
+from corpus.libraries.record import Outcome, Record, read_records
 from corpus.libraries.registry import LIBRARIES, Library
+from corpus.lines import append, latest
 
 BACKENDS: Final = ("eager", "inductor")
 _BAD: Final = (Outcome.DIFFERS, Outcome.STOPPED)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
+
+from corpus import lines
 
 #: A call that stays in pieces takes too long where it takes so many times what stock takes, and so
 #: many seconds more.
@@ -77,11 +78,6 @@ class Record:
         return replace(self, **changes)
 
 
-def as_line(record: Record) -> str:
-    """Return a record as JSON in one line."""
-    return json.dumps(asdict(record))
-
-
 def of_line(line: str) -> Record:
     """Return the record of a line."""
     row = json.loads(line)
@@ -91,17 +87,4 @@ def of_line(line: str) -> Record:
 
 def read_records(path: Path | None) -> list[Record]:
     """Return the records of a file, the last of each case."""
-    if path is None or not path.exists():
-        return []
-    return latest(of_line(line) for line in path.read_text(encoding="utf-8").splitlines() if line)
-
-
-def latest(records: Iterable[Record]) -> list[Record]:
-    """Return the last record of each case."""
-    return list({each.key: each for each in records}.values())
-
-
-def append(path: Path, record: Record) -> None:
-    """Add a record to a file at once, so that a run can be cut off anywhere."""
-    with path.open("a", encoding="utf-8") as file:
-        file.write(as_line(record) + "\n")
+    return lines.read(path, of_line)

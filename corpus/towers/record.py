@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from corpus import lines
 from corpus.towers.measure import Measurement, Way
-
-
-def as_line(found: Measurement) -> str:
-    """Return a measurement as JSON in one line."""
-    return json.dumps(asdict(found))
 
 
 def _frozen(row: dict[str, Any]) -> dict[str, Any]:
@@ -28,14 +23,10 @@ def of_line(line: str) -> Measurement:
 
 def read(path: Path | None) -> dict[tuple[str, str, str], Measurement]:
     """Return the measurements of a file by what was run, the last one of each."""
-    if path is None or not path.exists():
-        return {}
-    found = map(of_line, path.read_text(encoding="utf-8").splitlines())
-    return {each.key: each for each in found}
+    return {each.key: each for each in lines.read(path, of_line)}
 
 
 def append(path: Path | None, found: Measurement) -> None:
     """Add a measurement to a file at once; without a file nothing is written."""
     if path is not None:
-        with path.open("a", encoding="utf-8") as file:
-            file.write(as_line(found) + "\n")
+        lines.append(path, found)

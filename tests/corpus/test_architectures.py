@@ -25,9 +25,6 @@ from corpus.architectures.record import (
     MEASURED,
     NOT_BUILT,
     Record,
-    append,
-    as_line,
-    latest,
     of_line,
     read_records,
 )
@@ -38,6 +35,7 @@ from corpus.architectures.shrinking import (
     small_configurations,
     small_value,
 )
+from corpus.lines import append, as_line, latest
 from corpus.transformers5.measure import Measurement
 
 GOOD = Measurement("bert", "train", 4, None, 1, None, (), (), 1.5, 0.5, 1.4, 0.6, 2.0)

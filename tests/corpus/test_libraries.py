@@ -19,8 +19,9 @@ from corpus.libraries.guesses import guessed_call
 from corpus.libraries.measure import measure
 from corpus.libraries.names import found, prepare, sampled
 from corpus.libraries.page import page, summary
-from corpus.libraries.record import Outcome, Record, append, as_line, of_line, read_records
+from corpus.libraries.record import Outcome, Record, of_line, read_records
 from corpus.libraries.registry import Library
+from corpus.lines import append, as_line
 
 SOURCE = '''
 import itertools

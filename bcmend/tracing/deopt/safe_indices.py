@@ -53,24 +53,22 @@ def asserts_on(device: torch.device) -> bool:
 
 
 def _make_safe(output: compat.OutputGraph, module: GraphModule) -> None:
-    graph = module.graph
-    conditions = {each.as_proxy().node for each in _CONDITIONS.of(output)}
+    nodes = (each.as_proxy().node for each in _CONDITIONS.of(output))
+    conditions = {each for each in nodes if asserts_on(each.meta["example_value"].device)}
+    if not conditions:
+        return
     failed: _Failed = {}
-    is_changed = False
-    for node in list(graph.nodes):
+    for node in list(module.graph.nodes):
         if failed and node.op in ("call_function", "call_method"):
-            is_changed |= _has_safe_inputs(output, module, node, failed)
+            _give_safe_inputs(output, module, node, failed)
         if node in conditions:
             _note_condition(node, failed)
-    if is_changed or len(conditions) > 1:
-        module.recompile()
+    module.recompile()
 
 
 def _note_condition(node: Node, failed: _Failed) -> None:
     """Have ``failed`` say that one more check may have failed; no device is waited for."""
     device = node.meta["example_value"].device
-    if not asserts_on(device):
-        return
     known = failed.get(device)
     if known is not None:
         with node.graph.inserting_after(node):
@@ -80,27 +78,26 @@ def _note_condition(node: Node, failed: _Failed) -> None:
     failed[device] = node
 
 
-def _has_safe_inputs(
+def _give_safe_inputs(
     output: compat.OutputGraph, module: GraphModule, node: Node, failed: _Failed
-) -> bool:
-    """Give a node that may fail other inputs where a check has failed; return whether it has."""
+) -> None:
+    """Give a node that may fail other inputs where a check has failed."""
     given = dict(_integers_of(node, failed))
     if not given and target_name(node) not in _OF_PROBABILITIES:
-        return False
+        return
     inside = fx_graph.graphs_given(node, module._modules)
     if inside and (
         node.target is not torch.ops.higher_order.cond or any(map(_changes_something, inside))
     ):
-        return False
+        return
     if not _may_fail(output, module, node, inside):
-        return False
+        return
     if target_name(node) in _OF_PROBABILITIES:
         given.update(_probabilities_of(node, failed))
     with node.graph.inserting_before(node), output.fake_mode:
         safe = {each: _where_not(failed, each, instead) for each, instead in given.items()}
     node.args = map_arg(node.args, lambda each: safe.get(each, each))
     node.kwargs = map_arg(node.kwargs, lambda each: safe.get(each, each))
-    return bool(safe)
 
 
 def _may_fail(

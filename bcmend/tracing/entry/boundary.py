@@ -264,9 +264,10 @@ def _compiled(body: FunctionType, arguments: tuple[Any, ...], buffer: Buffer, ca
             if not whole or _entry_of(body, error) is not None or is_interruption(error):
                 still_breaking.add_to(error)
                 raise
-            failure = body_states.summary(error)
             is_raised = bool(numbers) and body_states.is_of_the_program(error)
-            if not is_raised:
+            if is_raised:
+                failure = body_states.summary(error)
+            else:
                 next_try = body_states.next_try(state, generation, error)
                 if state.may_break and not translators.wants_one_graph(callback):
                     still_breaking.warn(error)

@@ -191,6 +191,8 @@ def truth_of_size(tx: compat.Tracer, condition: compat.SymNodeVariable) -> bool 
 
 def truth_of_condition(tx: compat.Tracer, condition: Value) -> bool | None:
     """Return the truth of a condition of a branch, if it was computed in front of the graph."""
+    if not body_states.state_of(tx.output.root_tx.f_code).slices:
+        return None  # nothing was; what is behind each condition need not be looked for
     found = _truth_ahead(tx, condition)
     return None if found is None or isinstance(found, ProgramSlice) else found.as_python_constant()
 

@@ -182,18 +182,17 @@ def _construction(tx: compat.Tracer, fn: Value, args: Any) -> tuple[Value, Any]:
     one that is there.
     """
     model: Any = fn.realize()
-    if is_patched(tx) is None:
-        return fn, args
+    owner = objects.owner_of_method(model)
     if isinstance(model, compat.UserDefinedClassVariable):
         maker = inspect.getattr_static(type(model.value), "__call__", None)
-        if isinstance(maker, FunctionType) and not issubclass(model.value, enum.Enum):
+        is_passed_by = isinstance(maker, FunctionType) and not issubclass(model.value, enum.Enum)
+        if is_passed_by and is_patched(tx) is not None:
             return Value.build(tx, maker), [fn, *args]
-    owner = objects.owner_of_method(model)
-    if isinstance(owner, compat.SuperVariable) and objects.name_of_method(model) == "__call__":
-        made = objects.object_of_super(owner)
-        found = objects.method_of_super(tx, owner, "__call__")
+    elif isinstance(owner, compat.SuperVariable) and objects.name_of_method(model) == "__call__":
+        made, found = objects.object_of_super(owner), objects.method_of_super(tx, owner, "__call__")
         is_of_type = isinstance(found, MethodWrapperType) and found.__objclass__ is type
-        if is_of_type and isinstance(made, compat.UserDefinedClassVariable):
+        is_of_class = is_of_type and isinstance(made, compat.UserDefinedClassVariable)
+        if is_of_class and is_patched(tx) is not None:
             return made, args
     return fn, args
 
