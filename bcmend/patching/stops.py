@@ -53,13 +53,7 @@ class _Conversion(threading.local):
 _CONVERSION: Final = _Conversion()
 
 
-# It lasts: a thread may have begun with the code of a function just before another has mended it.
-@hooks.watch(
-    compat.CatchErrorsWrapper,
-    methods.CALL,
-    "mend where a frame would break its graph",
-    is_lasting=True,
-)
+@hooks.watch(compat.CatchErrorsWrapper, methods.CALL, "mend where a frame would break its graph")
 def _convert(convert: Any, callback: Any, frame: Any, *others: Any) -> Any:
     waited_for = _waited_for(frame.f_code, sys._getframe(1))
     before = _CONVERSION.is_under_way, _CONVERSION.waited_for

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import sys
 import threading
+import time
+import traceback
 from collections import defaultdict
-from types import FunctionType
 
 import pytest
 import torch
@@ -13,6 +15,7 @@ from torch import Tensor, nn
 from torch._dynamo.utils import counters
 
 import bcmend
+from bcmend.patching.waiting import Waiting
 
 THREADS = 8
 ONE_FAILS_OF = 10
@@ -136,17 +139,45 @@ def test_every_thread_gets_its_own_records_and_exceptions(calls: int, in_place: 
     assert min(growths) < THREADS * calls // 4, growths
 
 
-def test_a_thread_that_began_before_the_code_was_mended() -> None:
-    """Its frame has the original code, which Dynamo meets when another thread has mended it."""
+def test_a_thread_that_begins_while_another_mends_the_code(monkeypatch) -> None:
+    """Its frame has the original code, which Dynamo meets when the other has mended it."""
 
     def program(x: Tensor) -> Tensor:
         if x.sum() > 0:
             return x + 1
         return x - 1
 
-    begun = FunctionType(program.__code__, program.__globals__)
     mended = torch.compile(bcmend.patch(program), backend="eager", fullgraph=True)
+    found: list[object] = []
+
+    def call() -> None:
+        try:
+            found.append(mended(-torch.ones(2)).tolist())
+        except Exception as error:
+            found.append(error)
+
+    other = threading.Thread(target=call)
+    mend = Waiting.mend
+
+    def mend_when_the_other_waits(waiting: Waiting, owner: int) -> None:
+        other.start()
+        while not _waits_for_the_compiler(other):
+            time.sleep(0.01)
+        mend(waiting, owner)
+
+    monkeypatch.setattr(Waiting, "mend", mend_when_the_other_waits)
     assert torch.equal(mended(torch.ones(2)), torch.full((2,), 2.0))
-    late = torch.compile(begun, backend="eager", fullgraph=True)
-    assert torch.equal(late(-torch.ones(2)), torch.full((2,), -2.0))
-    assert torch.equal(late(torch.ones(2)), torch.full((2,), 2.0))
+    other.join()
+    assert found == [[-2.0, -2.0]]
+
+
+def _waits_for_the_compiler(thread: threading.Thread) -> bool:
+    """Return whether a thread has begun to have a frame compiled, and gets no further."""
+    frame = sys._current_frames().get(thread.ident or 0)
+    last = None if frame is None else frame.f_lasti
+    time.sleep(0.05)
+    again = sys._current_frames().get(thread.ident or 0)
+    if frame is None or again is not frame or frame.f_lasti != last:
+        return False
+    names = [each.f_code.co_qualname for each, _ in traceback.walk_stack(frame)]
+    return "CatchErrorsWrapper.__call__" in names or "_convert" in names
