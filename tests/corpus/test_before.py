@@ -30,7 +30,7 @@ each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
 
 def _way(case: Case, form: str, way: str, mode: str = "eval", backend: str = "counting") -> Way:
-    with torch._dynamo.config.patch(**(case.settings if form == "fixed" else {})):
+    with torch._dynamo.config.patch(**case.settings_of(form)):
         return measure(case.kind(form), mode, backend=backend, ways=(way,)).ways[way]
 
 
@@ -44,15 +44,28 @@ def test_names_are_there_once():
     assert {*MORE_VARIANTS, *SAMPLE} < set(names)
 
 
-@each_case
-def test_both_forms_compute_the_same(case: Case):
-    old, new = _built(case, "before"), _built(case, "fixed")
+@pytest.mark.parametrize(
+    ("case", "form"),
+    [
+        pytest.param(case, form, id=f"{case.name}-{form}")
+        for case in CASES
+        for form in case.forms[1:]
+    ],
+)
+def test_all_forms_compute_the_same(case: Case, form: str):
+    old, new = _built(case, "before"), _built(case, form)
     new.load_state_dict(old.state_dict())
     layouts = case.layouts(SMALL)
     assert len(layouts) >= 5
     for arguments in layouts:
         found = differences(old(**arguments), new(**arguments), tolerance=case.tolerance)
         assert list(found) == []
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.same], ids=lambda case: case.name)
+def test_what_computes_the_same_needs_no_mending(case: Case):
+    found = _way(case, "same", "stock, fullgraph")
+    assert (found.error, found.differences) == (None, ()) and found.is_whole
 
 
 @each_case
@@ -150,8 +163,10 @@ def test_the_command_refuses_a_case_that_is_not_there(capsys: pytest.CaptureFixt
 
 def test_a_ratio_beyond_the_limit_is_no_success(monkeypatch, capsys):
     slow = command.Found("a", (3.0, 2.0), 1.0, 0.001, (1, 1))
-    quick = command.Found("a", (2.0, 2.0), 1.05, 0.001, (1, 1))
-    for found, code in ((slow, 1), (quick, 0)):
-        monkeypatch.setattr(command, "measure", lambda case, found=found: found)
+    late = command.Found("a, same", (2.0, 2.0), 1.03, 0.001, (1, 1))
+    quick = command.Found("a", (2.0, 2.0), 1.02, 0.001, (1, 1))
+    monkeypatch.setattr(command, "_warm_up", lambda: None)
+    for found, code in (([slow], 1), ([quick, late], 1), ([quick], 0)):
+        monkeypatch.setattr(command, "measure", lambda name, forms, found=found: found)
         assert command.main(["mask-by-sample"]) == code
     assert "1.50" in capsys.readouterr().out

@@ -164,10 +164,15 @@ def call_target(target: Any, arguments: Any, keywords: Any) -> Any:
     is compiled counts the tensors that it is given.
     """
     with _unseen_by_hooks():
-        if isinstance(target, str):
-            receiver, *rest = arguments
-            return getattr(receiver, target)(*rest, **keywords)
-        return target(*arguments, **keywords)
+        return called(target, arguments, keywords)
+
+
+def called(target: Any, arguments: Any, keywords: Any) -> Any:
+    """Do as ``call_target`` where no gradients are recorded, so that nothing is saved."""
+    if isinstance(target, str):
+        receiver, *rest = arguments
+        return getattr(receiver, target)(*rest, **keywords)
+    return target(*arguments, **keywords)
 
 
 @contextmanager
@@ -218,4 +223,4 @@ def stand_in(example: Any) -> Any:
 
 
 #: What calls functions of torch that are written in C (see ``strict.require_foreign``).
-CALLERS: Final = (call_target, stand_in)
+CALLERS: Final = (called, stand_in)

@@ -59,9 +59,29 @@ def chosen(tx: compat.Tracer, predicate: TensorValue, one: Proxy, other: Proxy) 
     device = one.node.meta["example_value"].device
     if device != example_of(predicate).device:  # else a number on the CPU would move to a GPU
         predicate = fx_graph.method(tx, "to", predicate, device=device)
+    if joined := _joined(tx, predicate, one, other):
+        return joined
     result = fx_graph.function(tx, torch.where, predicate, one, other)
     untaken_gradients.mark_and_examine(tx, result.as_proxy().node)
     return result
+
+
+def _joined(
+    tx: compat.Tracer, predicate: TensorValue, one: Proxy, other: Proxy
+) -> TensorValue | None:
+    """Return what ``predicate or other`` or ``predicate and one`` is, if that is what is chosen.
+
+    Back ends compute it with vectors, and not number by number as what is selected.
+    """
+    examples = [each.node.meta["example_value"] for each in (one, other)]
+    if any(each.dtype is not torch.bool or each.dim() for each in examples):
+        return None
+    node = predicate.as_proxy().node
+    if one.node is node:
+        return fx_graph.function(tx, torch.logical_or, predicate, other)
+    if other.node is node:
+        return fx_graph.function(tx, torch.logical_and, predicate, one)
+    return None
 
 
 def keep_random_operators(tx: compat.Tracer, predicate: TensorValue) -> None:

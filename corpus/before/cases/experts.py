@@ -99,6 +99,7 @@ CASES: Final = (
         _in_a_loop,
         _grouped,
         _tokens,
+        same=_in_a_loop,
         tolerance=0.05,
     ),
 )

@@ -40,11 +40,31 @@ class PermutedModalities(_Experts):
             return self.text[at](x)
         if mask.all():
             return self.audio[at](x)
+        return self.permuted(at, x, mask)
+
+    def permuted(self, at: int, x: Tensor, mask: Tensor) -> Tensor:
         count = int(mask.sum().item())
         order = torch.argsort(mask.int(), descending=True, stable=True)
         rows = x[order]
         found = torch.cat([self.audio[at](rows[:count]), self.text[at](rows[count:])], dim=0)
         return found[torch.argsort(order)]
+
+
+class ModalitiesByCond(PermutedModalities):
+    """Its three paths."""
+
+    def layer(self, at: int, x: Tensor, mask: Tensor) -> Tensor:
+        return torch.cond(
+            mask.any(),
+            lambda x, mask: torch.cond(
+                mask.all(),
+                lambda x, mask: self.audio[at](x),
+                lambda x, mask: self.permuted(at, x, mask),
+                (x, mask),
+            ),
+            lambda x, mask: self.text[at](x),
+            (x, mask),
+        )
 
 
 class CopiedModalities(_Experts):
@@ -86,6 +106,9 @@ class EmbeddedByParts(_Embedding):
             return self.texts(ids)
         if is_sound.all():
             return self.sounds(ids - _TEXTS)
+        return self.permuted(ids, is_sound)
+
+    def permuted(self, ids: Tensor, is_sound: Tensor) -> Tensor:
         count = int(is_sound.sum().item())
         order = torch.argsort(is_sound.int(), descending=True, stable=True)
         sorted_ids = ids[order]
@@ -93,6 +116,24 @@ class EmbeddedByParts(_Embedding):
         found[order[:count]] = self.sounds(sorted_ids[:count] - _TEXTS)
         found[order[count:]] = self.texts(sorted_ids[count:])
         return found
+
+
+class EmbeddedByCond(EmbeddedByParts):
+    """Its three paths."""
+
+    def embedded(self, ids: Tensor) -> Tensor:
+        is_sound = ids >= _TEXTS
+        return torch.cond(
+            is_sound.any(),
+            lambda ids, is_sound: torch.cond(
+                is_sound.all(),
+                lambda ids, is_sound: self.sounds(ids - _TEXTS),
+                self.permuted,
+                (ids, is_sound),
+            ),
+            lambda ids, is_sound: self.texts(ids),
+            (ids, is_sound),
+        )
 
 
 class EmbeddedByBoth(_Embedding):
@@ -136,6 +177,14 @@ CASES: Final = (
         CopiedModalities,
         _rows,
         settings={"capture_dynamic_output_shape_ops": True},
+        same=ModalitiesByCond,
     ),
-    Case("embedding-by-modality", "vllm-omni 7432", EmbeddedByParts, EmbeddedByBoth, _numbers),
+    Case(
+        "embedding-by-modality",
+        "vllm-omni 7432",
+        EmbeddedByParts,
+        EmbeddedByBoth,
+        _numbers,
+        same=EmbeddedByCond,
+    ),
 )

@@ -170,6 +170,23 @@ class ShapesForFlags(_Molecules):
         return x[data["mol_idx"]] if "nbmat" in data else x[:, None]
 
 
+class CountedMolecules(ShapesForFlags):
+    """What is computed of molecules one after the other with flags, which are of Python here."""
+
+    def prepare(self, data: Fields) -> Fields:
+        data = super().prepare(data)
+        data["mask_i"] = torch.zeros_like(data["numbers"], dtype=torch.bool)
+        data["mask_i"][-1] = True
+        data["mol_sizes"] = torch.bincount(data["mol_idx"])
+        torch._check(data["mol_sizes"].shape[0] == data["charge"].shape[0])
+        return data
+
+    def by_atom(self, x: Tensor, data: Fields) -> Tensor:
+        return torch.repeat_interleave(
+            x, data["mol_sizes"], dim=0, output_size=len(data["mol_idx"])
+        )
+
+
 def _numbers(seed: int, *shape: int) -> Tensor:
     return drawn(seed, *shape).mul(100).long().abs() % (_ELEMENTS - 1) + 1
 
@@ -214,5 +231,6 @@ CASES: Final = (
         FlagsInTensors,
         ShapesForFlags,
         _one_after_the_other,
+        same=CountedMolecules,
     ),
 )

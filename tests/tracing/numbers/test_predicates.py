@@ -73,6 +73,26 @@ def test_joined_conditions(join: Any, expected: Callable[[bool, bool], bool]) ->
         assert result[0].item() is expected(one, other)
 
 
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_condition_that_is_chosen_by_itself_is_joined(is_first: bool) -> None:
+    """What ``one or other`` and ``one and other`` are; a number in place of a truth is selected."""
+
+    def step(tx: Any, one: Any, other: Any, number: Any) -> Any:
+        def chosen(beside: Any) -> Any:
+            sides = (one, beside) if is_first else (beside, one)
+            return predicates.chosen(tx, one, *(each.as_proxy() for each in sides))
+
+        return compat.TupleVariable([chosen(other), chosen(number), one, other, number])
+
+    number = torch.tensor(0.5)
+    found = traced(step, YES, NO, number)
+    assert found.targets == [torch.logical_or if is_first else torch.logical_and, torch.where]
+    for one, other in product((True, False), repeat=2):
+        truth, result, *_ = found.run(torch.tensor(one), torch.tensor(other), number)
+        assert truth.item() is ((one or other) if is_first else (one and other))
+        assert result.item() == (one if one is is_first else 0.5)
+
+
 def test_random_operators_behind_a_condition_stay_in_the_graph() -> None:
     def step(tx: Any, x: Any) -> Any:
         drawn = fx_graph.function(tx, torch.rand, 1)
