@@ -264,6 +264,7 @@ def _compiled(body: FunctionType, arguments: tuple[Any, ...], buffer: Buffer, ca
             if not whole or _entry_of(body, error) is not None or is_interruption(error):
                 still_breaking.add_to(error)
                 raise
+            budget.note_in_vain()
             is_raised = bool(numbers) and body_states.is_of_the_program(error)
             if is_raised:
                 failure = body_states.summary(error)
