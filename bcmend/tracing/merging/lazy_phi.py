@@ -438,7 +438,7 @@ def _words_for(output: str) -> str:
 
 def _phi_of(join: Join, sides: Sequence[Value], refusal: Refusal | None) -> LazyPhi:
     phi, unbound = (join.site, join.form, join.tx.output, sides), any(map(may_be_unbound, sides))
-    more = {"predicate": join.predicate, "refusal": refusal}
+    more: dict[str, Any] = {"predicate": join.predicate, "refusal": refusal}
     if unbound or join.site.holds(Claim.DROPPED, join.form):
         return UnreadPhi(*phi, unbound=unbound, **more)
     return GatedPhi(*phi, **more)

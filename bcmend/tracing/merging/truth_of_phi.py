@@ -60,7 +60,9 @@ def truth_of(tx: compat.Tracer, value: Value) -> Value:
 
 
 def _merged(tx: compat.Tracer, value: Value) -> TensorValue:
-    if isinstance(value, (GatedPhi, UnreadPhi)):
+    if isinstance(value, (GatedPhi, UnreadPhi)) and value.predicate is not None:
+        outcome = value.site.outcome
+        outcome.lowering = value.site.chosen_later(outcome.lowering)
         predicate = predicates.as_predicate(tx, value.predicate)
         one, other = (_merged(tx, side) for side in value.sides)
         return predicates.chosen(tx, predicate, one.as_proxy(), other.as_proxy())
