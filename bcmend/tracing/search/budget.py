@@ -10,9 +10,9 @@ There are two limits, in seconds of this thread's processor.
   call is a fourth of it, so that all of them together end as well.
 - *Of the search.* What is counted are the traces of all functions that were made in vain: each
   falsified an assumption, or stopped where a body was to be captured whole. The limit grows with
-  what a trace takes beside its branches. Where it is reached nothing is mended any more in this
+  the longest trace, of each branch in it some first paths. Where it is reached nothing is mended any more in this
   call but what was: code is not rewritten further, and a branch that has no lowering yet is
-  refused, as is one that takes a fourth of all that time by itself. What costs few traces is still tried for half as long again, such as numbers in front of
+  refused, as is one in a trace that spends a fourth of all that time on branches. What costs few traces is still tried for half as long again, such as numbers in front of
   the graph.
 """
 
@@ -38,11 +38,11 @@ PATHS: Final = 3.0
 #: a call take 0.3 together.
 SEARCH_SECONDS: Final = 4.0
 
-#: How many traces may be made in vain in addition, as long as one without its branches.
+#: How many traces may be made in vain in addition.
 TRACES: Final = 4.0
 
-#: What share of these one branch has to take before it is withdrawn at their limit, and what share
-#: is much.
+#: What share of these the branches of a trace have to take before one is withdrawn at their limit,
+#: and what share is much.
 _SHARE: Final = 0.25
 _HALF: Final = 0.5
 
@@ -60,8 +60,8 @@ class _Spent(threading.local):
         is_in_call: whether there is such a call.
         place: where the code stands that a trace outside of any began in.
         began: when the latest trace began, or what of it was counted ended.
-        in_branches: in the outermost branches of the latest trace.
-        plain: the longest trace, without its branches.
+        beside: in branches of the latest trace, beside some first paths through each.
+        plain: the longest trace, without that.
         in_vain: in traces made in vain.
         is_over: whether the limit of the search was reached.
     """
@@ -72,7 +72,7 @@ class _Spent(threading.local):
     is_in_call: bool = False
     place: object = None
     began: float = 0.0
-    in_branches: float = 0.0
+    beside: float = 0.0
     plain: float = 0.0
     in_vain: float = 0.0
     is_over: bool = False
@@ -128,17 +128,17 @@ def limit() -> float:
     return float(max(1.0, (SECONDS + PATHS * _SPENT.path) / 4**_SPENT.limits))
 
 
-def is_exceeded(seconds: float, *, is_unrolled: bool = False) -> bool:
+def is_exceeded(seconds: float, path: float = 0.0, *, is_unrolled: bool = False) -> bool:
     """Return whether a branch that is being traced for so long has exceeded a limit.
 
     The limit of the search holds for it if a loop is unrolled in it (``is_unrolled``), which may
-    have no end, or if much was spent in vain before.
+    have no end, or if much was spent in vain before. ``path`` is how long its first path took.
     """
     if _SPENT.seconds + seconds > limit():
         return True
-    of_search = search_limit()
+    of_search, beside = search_limit(), _SPENT.beside + _beside_paths(seconds, path)
     is_due = is_unrolled or _SPENT.in_vain > _HALF * of_search
-    return is_due and seconds > _SHARE * of_search and _SPENT.in_vain + seconds > of_search
+    return is_due and beside > _SHARE * of_search and _SPENT.in_vain + beside > of_search
 
 
 def spent(seconds: float) -> float:
@@ -160,16 +160,20 @@ def tracing(code: CodeType) -> Iterator[None]:
     """Make a trace that begins in ``code`` in a block."""
     begin_trace(code)
     began = _SPENT.began = now()
-    _SPENT.in_branches = 0.0
+    _SPENT.beside = 0.0
     try:
         yield
     finally:
-        _SPENT.plain = max(_SPENT.plain, now() - began - _SPENT.in_branches)
+        _SPENT.plain = max(_SPENT.plain, now() - began - _SPENT.beside)
 
 
-def note_branch(seconds: float) -> None:
-    """Note how long an outermost branch took, whatever came of it."""
-    _SPENT.in_branches += seconds
+def note_branch(seconds: float, path: float) -> None:
+    """Note how long an outermost branch and its first path took, whatever came of it."""
+    _SPENT.beside += _beside_paths(seconds, path)
+
+
+def _beside_paths(seconds: float, path: float) -> float:
+    return max(0.0, seconds - PATHS * path)
 
 
 def note_in_vain() -> None:
@@ -181,7 +185,7 @@ def note_in_vain() -> None:
 
 def search_limit() -> float:
     """Return how many seconds may be spent in traces made in vain."""
-    return SEARCH_SECONDS + TRACES * (_SPENT.plain + _SPENT.path)
+    return SEARCH_SECONDS + TRACES * _SPENT.plain
 
 
 def is_over() -> bool:

@@ -91,7 +91,8 @@ class _Chain:
 
     ``arms`` counts the arms that were traced for the first, ``open_arms`` those being traced.
     ``began``: when the first began, in seconds of the processor; ``is_past_first_path``: an arm was
-    traced to its end since, or a branch has come inside itself, as where a loop is unrolled.
+    traced to its end since, or a branch has come inside itself, as where a loop is unrolled;
+    ``path``: how long that took.
     """
 
     sites: list[LiveSite] = field(default_factory=list)
@@ -99,6 +100,12 @@ class _Chain:
     open_arms: int = 0
     began: float = 0.0
     is_past_first_path: bool = False
+    path: float = 0.0
+
+    @property
+    def is_unrolled(self) -> bool:
+        """Return whether a branch is inside itself."""
+        return len(set(self.sites)) < len(self.sites)
 
     def begin(self) -> None:
         """Begin with the outermost branch."""
@@ -108,12 +115,13 @@ class _Chain:
         """Note how long the first path through branches took, once."""
         if self.sites and not self.is_past_first_path:
             self.is_past_first_path = True
-            budget.note_path(budget.now() - self.began)
+            self.path = budget.now() - self.began
+            budget.note_path(self.path)
 
     def end(self, *, is_mended: bool) -> None:
         """End with the outermost branch, with or without a lowering."""
         seconds = budget.now() - self.began
-        budget.note_branch(seconds)
+        budget.note_branch(seconds, self.path if self.is_past_first_path else seconds)
         if not is_mended:
             budget.spend(seconds)
 
@@ -162,7 +170,7 @@ def require_time(tx: compat.Tracer) -> None:
     if not (chain.sites and chain.is_past_first_path):
         return
     seconds = budget.now() - chain.began
-    if budget.is_exceeded(seconds, is_unrolled=len(set(chain.sites)) < len(chain.sites)):
+    if budget.is_exceeded(seconds, chain.path, is_unrolled=chain.is_unrolled):
         spent = budget.spent(seconds)
         raise TooLong(f"no lowering was found in {spent:.0f} seconds of tracing")
 
