@@ -284,9 +284,9 @@ def _compiled(body: FunctionType, arguments: tuple[Any, ...], buffer: Buffer, ca
         if next_try is body_states.Next.PLAINLY:
             frames.count_as_compiled()
             return _plainly(body, arguments)
-        slices = state.slices
+        before = state
         body, state = _replaced(body, state.replacement(body))
-        state.slices = slices  # it has the same arguments
+        state.take_numbers_of(before)
 
 
 def _replaced(

@@ -37,10 +37,7 @@ _MOVING: Final = frozenset(
 
 
 class LazyPhi(Phi, compat.VariableTracker):
-    """A value that is one thing after one arm and another after the other.
-
-    ``refusal`` says why its sides are not merged, where that was tried.
-    """
+    """One thing after one arm, another after the other; ``refusal``: why they are not merged."""
 
     def __init__(
         self, site: LiveSite, form: int, output: compat.OutputGraph, sides: Any = (), **more: Any
@@ -114,8 +111,7 @@ def _is_only_in_a_closure() -> bool:
 class UnreadPhi(LazyPhi):
     """One that nobody has looked at yet; if it is returned, a ``GatedPhi`` in the next trace.
 
-    ``predicate`` holds for the first side, if it is known. What a branch around it hands on has left
-    its sides, and the predicate, in the graph of an arm.
+    ``predicate`` holds for the first side, if it is known. It and the sides are in ``graph``.
     """
 
     def __init__(self, *phi: Any, predicate: Value | None = None, **more: Any) -> None:
@@ -132,7 +128,9 @@ class UnreadPhi(LazyPhi):
 
     def store_sides(self) -> NoReturn:
         """Have the frame traced again with both sides and the condition stored."""
-        store_sides_of([self])
+        if not self.site.holds(Claim.DROPPED, self.form):  # and one of the sides is unbound
+            self.ask()
+        falsify(Finding(Claim.DROPPED, self.site, self.form))
 
     def require_both_sides(self, reader: LiveSite) -> None:
         self.store_sides()
@@ -141,14 +139,6 @@ class UnreadPhi(LazyPhi):
         if not _is_handed_out(codegen.tx, self):
             self.ask()
         self.store_sides()
-
-
-def store_sides_of(phis: Sequence[UnreadPhi]) -> NoReturn:
-    """Have the frame traced again with both sides and the condition of phis stored."""
-    for each in phis:
-        if not each.site.holds(Claim.DROPPED, each.form):  # and one of the sides is unbound
-            each.ask()
-    falsify(*(Finding(Claim.DROPPED, each.site, each.form) for each in phis))
 
 
 class GatedPhi(LazyPhi):

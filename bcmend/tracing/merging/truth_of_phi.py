@@ -12,8 +12,10 @@ import torch
 
 from bcmend.dynamo import compat, fx_graph
 from bcmend.dynamo.values import TensorValue, Value, example_of
-from bcmend.tracing.merging.lazy_phi import GatedPhi, LazyPhi, UnreadPhi, store_sides_of
+from bcmend.tracing.merging.lazy_phi import GatedPhi, LazyPhi, UnreadPhi
 from bcmend.tracing.numbers import predicates
+from bcmend.tracing.search.assumptions import Claim, Finding
+from bcmend.tracing.search.falsified import weaken
 
 
 def has_truth(value: Value) -> bool:
@@ -22,7 +24,8 @@ def has_truth(value: Value) -> bool:
     if not _may_have_truth(value):
         return False
     if unread := list(_unread_in(value)):
-        store_sides_of(unread)
+        weaken(*(Finding(Claim.DROPPED, each.site, each.form) for each in unread[1:]))
+        unread[0].store_sides()
     return True
 
 

@@ -10,10 +10,11 @@ There are two limits, in seconds of this thread's processor.
   call is a fourth of it, so that all of them together end as well.
 - *Of the search.* What is counted are the traces of all functions that were made in vain: each
   falsified an assumption, or stopped where a body was to be captured whole. The limit grows with
-  the longest trace, of each branch in it some first paths. Where it is reached nothing is mended any more in this
-  call but what was: code is not rewritten further, and a branch that has no lowering yet is
-  refused, as is one in a trace that spends a fourth of all that time on branches. What costs few traces is still tried for half as long again, such as numbers in front of
-  the graph.
+  the longest trace, of each branch in it some first paths. Where it is reached nothing is mended
+  any more in this call but what was: code is not rewritten further, and a branch that has no
+  lowering yet is refused, as is one in a trace that spends a fourth of all that time on branches.
+  What costs few traces is still tried for half as long again, such as numbers in front of the
+  graph.
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ class LiveSite(Subject):
         RECENT.sites[self.key] = self
 
     def chosen_later(self, lowering: str) -> str:
-        """Return what a lowering is called where what it leaves has two forms that are chosen of."""
+        """Return what a lowering is called where what it leaves keeps two forms for now."""
         is_called_so = self.kind == SPLIT or lowering.startswith(_CHOICE)
         return lowering if is_called_so else f"{_CHOICE}{lowering}"
 
@@ -271,6 +271,10 @@ class BodyState(Subject):
             return False
         self.truths += 1
         return True
+
+    def take_numbers_of(self, other: BodyState) -> None:
+        """Have computed in front what is computed for a body with the same arguments."""
+        self.slices, self.truths = other.slices, other.truths
 
     def forget_noted(self) -> None:
         for each in (self.noted, self.noted_sizes, self.noted_truths):
