@@ -139,8 +139,8 @@ _TEXTS: Final = {
         "chain of branches: keep what it makes in a tensor of a fixed size, not in a list.",
     ),
     "search-too-long": (
-        "Tracing the branches inside each other has taken longer than a search for lowerings may, "
-        "and none was found.",
+        "Tracing branches inside each other has taken longer than a search for lowerings may, and "
+        "none was found; or the traces of the call that were made in vain have.",
         "Leave fewer branches and loops that are left early inside each other: merge their "
         "conditions, move a part of them out of what is compiled, or switch them off by "
         "`Policy(off=...)`, which saves the time of the search.",

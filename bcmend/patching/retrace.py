@@ -11,7 +11,7 @@ from typing import Final
 
 from bcmend.bytecode.decode import canonical_name, decode
 from bcmend.bytecode.names_used import code_objects
-from bcmend.bytecode.opcodes import CALLS, DISCARDS, OPERAND_RETURNS, row
+from bcmend.bytecode.opcodes import CALLS, COMPARISONS, DISCARDS, OPERAND_RETURNS, row
 from bcmend.names import SPLIT
 from bcmend.patching import site_records
 from bcmend.patching.installer import (
@@ -65,6 +65,14 @@ class Retracer(Patcher):
                         return False
                     return _mend_stop(stop, on_stack, _split)
             return False
+
+    def widen(self, site: LiveSite) -> bool:
+        if site.kind == SPLIT:
+            return False
+        with TABLE.lock:
+            found = TABLE.owners_of_site(site.key)
+            widened = [_note_narrow(site.origin, each) and _mend_again(each) for each in found]
+            return any(widened)  # of all of them
 
     def mask_loop(self, stops: Sequence[Stop]) -> bool:
         with TABLE.lock:
@@ -139,7 +147,7 @@ def _mend_newly_found(function: FunctionType, stop: Stop, policy: Policy, owners
     code = function.__code__
     if stop.code is not code:
         return False
-    is_noted = TABLE.note(Claim.DECIDED, code, _jumps_at(code, stop)) or _note_call(code, stop)
+    is_noted = _note_undecided(code, _jumps_at(code, stop)) or _note_call(code, stop)
     return is_noted and _install_anew(function, policy, owners)
 
 
@@ -159,6 +167,26 @@ def _jumps_at(code: CodeType, stop: Stop) -> set[int]:
         for each in instructions
         if row(each.op).tests_truth and each.location == stop.position
     }
+
+
+def _note_undecided(code: CodeType, jumps: set[int]) -> bool:
+    """Note that jumps test tensors, and so those beside them may; return whether that is new."""
+    return TABLE.note(Claim.DECIDED, code, jumps | _compared_beside(code, jumps))
+
+
+def _compared_beside(code: CodeType, jumps: set[int]) -> set[int]:
+    """Return the jumps on comparisons in the lines of such jumps, as of ``h < 0 or w < 0``.
+
+    Where one of the numbers is not known the others mostly are not either, and each would be found
+    in a trace of its own.
+    """
+    compared = {
+        jump.offset: jump.location.lineno
+        for test, jump in itertools.pairwise(decode(code).instructions)
+        if test.op in COMPARISONS and row(jump.op).tests_truth and jump.location is not None
+    }
+    lines = {compared[each] for each in jumps if each in compared}
+    return {offset for offset, line in compared.items() if line in lines}
 
 
 def _note_call(code: CodeType, stop: Stop) -> bool:
@@ -206,9 +234,9 @@ def _mend_at_jump(code: CodeType, stop: Stop, owners: list[Patched]) -> bool:
     known = {site.offset for source, site in owners[0].mended.sites if source is code}
     jumps = _jumps_at(code, stop)
     if known & jumps:
-        if not TABLE.note(Claim.NARROW, code, _to_be_widened(owners[0].mended, code)):
+        if not _note_narrow(code, owners):
             return _go_on_in_halves(owners[0].mended, code)
-    elif not TABLE.note(Claim.DECIDED, code, jumps) and not _note_call(code, stop):
+    elif not _note_undecided(code, jumps) and not _note_call(code, stop):
         return False
     return _mend_again(owners) or _go_on_in_halves(owners[0].mended, code)
 
@@ -242,6 +270,11 @@ def _mend_again(owners: list[Patched]) -> bool:
         put(function, replace(patched, mended=fresh))
         again = True
     return again
+
+
+def _note_narrow(code: CodeType, owners: list[Patched]) -> bool:
+    """Note that arms of branches of ``code`` should go on further; return whether that is new."""
+    return TABLE.note(Claim.NARROW, code, _to_be_widened(owners[0].mended, code))
 
 
 def _to_be_widened(mended: Mended, code: CodeType) -> set[int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from types import CodeType, FunctionType
 from typing import Final
@@ -150,9 +150,16 @@ class Table:
 
     def owners_of(self, code: CodeType) -> list[list[Patched]]:
         """Return the functions that ``code`` was written for; those with one result together."""
+        return self._owners(lambda mended: code in mended.sources)
+
+    def owners_of_site(self, key: str) -> list[list[Patched]]:
+        """Return the functions that have the site of a key; those with one result together."""
+        return self._owners(lambda mended: any(site.name == key for _, site in mended.sites))
+
+    def _owners(self, is_meant: Callable[[Mended], bool]) -> list[list[Patched]]:
         found: dict[int, list[Patched]] = {}
         for patched in list(self.functions.values()):
-            if code in patched.mended.sources:
+            if is_meant(patched.mended):
                 found.setdefault(id(patched.mended), []).append(patched)
         return list(found.values())
 

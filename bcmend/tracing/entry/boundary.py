@@ -264,6 +264,7 @@ def _compiled(body: FunctionType, arguments: tuple[Any, ...], buffer: Buffer, ca
             if not whole or _entry_of(body, error) is not None or is_interruption(error):
                 still_breaking.add_to(error)
                 raise
+            budget.note_in_vain()
             is_raised = bool(numbers) and body_states.is_of_the_program(error)
             if is_raised:
                 failure = body_states.summary(error)
@@ -283,9 +284,9 @@ def _compiled(body: FunctionType, arguments: tuple[Any, ...], buffer: Buffer, ca
         if next_try is body_states.Next.PLAINLY:
             frames.count_as_compiled()
             return _plainly(body, arguments)
-        slices = state.slices
+        before = state
         body, state = _replaced(body, state.replacement(body))
-        state.slices = slices  # it has the same arguments
+        state.take_numbers_of(before)
 
 
 def _replaced(

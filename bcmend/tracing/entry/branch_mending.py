@@ -29,6 +29,7 @@ from bcmend.tracing.lowering.branch_lowering import TracedBranch, lower
 from bcmend.tracing.merging import lazy_phi
 from bcmend.tracing.numbers import ahead, constant_tensors, size_questions
 from bcmend.tracing.output import deferred_exceptions, record_builder
+from bcmend.tracing.search import budget
 from bcmend.tracing.search.assumptions import Claim
 from bcmend.tracing.sites import nesting_limits, site_table
 from bcmend.tracing.sites.refusal import HalfWritten, Refusal, attempt
@@ -48,6 +49,9 @@ def mend_branch(
 ) -> Value | None:
     """Return the live-outs of the branch, a tuple; ``None`` where the jump has to stay."""
     if form and not site.is_worth_widening:
+        return None
+    if budget.is_over() and not site.outcome.lowering:
+        site.refuse("search-too-long", budget.over())
         return None
     guards = tx.output.guards
     before, dropped = copy.copy(guards.inner), _DROPPED_GUARDS.of(tx.output)

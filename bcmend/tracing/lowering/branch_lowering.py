@@ -166,9 +166,8 @@ def _with_lists_of_its_own(tx: compat.Tracer, branch: TracedBranch) -> TracedBra
 
 
 def _described(branch: TracedBranch, how: str, *, is_chosen_later: bool) -> str:
-    is_split = branch.site.kind == SPLIT
-    how = f"split by {how}" if branch.form or is_split else how
-    return f"choice by {how}" if is_chosen_later and not is_split else how
+    how = f"split by {how}" if branch.form or branch.site.kind == SPLIT else how
+    return branch.site.chosen_later(how) if is_chosen_later else how
 
 
 def _require_gradients_stay(pairs: Sequence[Pair]) -> None:

@@ -37,12 +37,12 @@ _MOVING: Final = frozenset(
 
 
 class LazyPhi(Phi, compat.VariableTracker):
-    """A value that is one thing after one arm and another after the other."""
+    """One thing after one arm, another after the other; ``refusal``: why they are not merged."""
 
     def __init__(
         self, site: LiveSite, form: int, output: compat.OutputGraph, sides: Any = (), **more: Any
     ) -> None:
-        unbound = more.pop("unbound", False)
+        unbound, self.refusal = more.pop("unbound", False), more.pop("refusal", None)
         super().__init__(**more)
         self.site, self.form, self.output, self.unbound = site, form, output, unbound
         self.sides: tuple[Value, ...] = tuple(sides)
@@ -62,7 +62,10 @@ class LazyPhi(Phi, compat.VariableTracker):
         """Have the frame traced again without values like it."""
         if nesting_limits.is_in_half(self.output.current_tx):
             raise nesting_limits.Unreadable("a value that has two forms is read")
-        falsify(Finding(Claim.READ_APART, self.site, self.form))
+        is_read = Finding(Claim.READ_APART, self.site, self.form)
+        if self.refusal is not None and not self.form:
+            body_states.widen(self.output.current_tx, self.site, self.refusal, is_read)
+        falsify(is_read)
 
     def require_both_sides(self, reader: LiveSite) -> None:
         """Ensure that ``reader`` gets both sides; else have the frame traced again."""
@@ -106,7 +109,22 @@ def _is_only_in_a_closure() -> bool:
 
 
 class UnreadPhi(LazyPhi):
-    """One that nobody has looked at yet; if it is returned, a ``GatedPhi`` in the next trace."""
+    """One that nobody has looked at yet; if it is returned, a ``GatedPhi`` in the next trace.
+
+    ``predicate`` holds for the first side, if it is known. It and the sides are in ``graph``.
+    """
+
+    def __init__(self, *phi: Any, predicate: Value | None = None, **more: Any) -> None:
+        graph = more.pop("graph", None)
+        super().__init__(*phi, **more)
+        self.predicate, self.graph = predicate, graph or self.output.graph
+
+    @property
+    def is_at_hand(self) -> bool:
+        """Return whether both sides and the predicate are in the graph that is being written."""
+        if self.unbound or self.predicate is None or self.output.graph is not self.graph:
+            return False
+        return all(side.is_at_hand for side in self.sides if isinstance(side, UnreadPhi))
 
     def store_sides(self) -> NoReturn:
         """Have the frame traced again with both sides and the condition stored."""
@@ -381,12 +399,14 @@ def _merge_live_out(join: Join, position: int, one: Value, other: Value) -> Buil
         return found
     if not site.holds(Claim.READ_APART, form):
         return _merged(join, position, one, other)
+    refusal: Refusal | None = None
     if not any(isinstance(side, LazyPhi) for side in (one, other)):
         merged = merger.attempt(lambda: merger.merge(one, other))
         if not isinstance(merged, Refusal):
             return merged
+        refusal = merged
     plans = [merger.adopt(one, then_side=True), merger.adopt(other, then_side=False)]
-    return lambda merged: _phi_of(join, [plan(merged) for plan in plans])
+    return lambda merged: _phi_of(join, [plan(merged) for plan in plans], refusal)
 
 
 def _merged(join: Join, position: int, one: Value, other: Value) -> Build:
@@ -406,11 +426,12 @@ def _words_for(output: str) -> str:
     return "a part of an expression: " if output.startswith(PREFIX) else f"`{output}`: "
 
 
-def _phi_of(join: Join, sides: Sequence[Value]) -> LazyPhi:
+def _phi_of(join: Join, sides: Sequence[Value], refusal: Refusal | None) -> LazyPhi:
     phi, unbound = (join.site, join.form, join.tx.output, sides), any(map(may_be_unbound, sides))
+    more: dict[str, Any] = {"predicate": join.predicate, "refusal": refusal}
     if unbound or join.site.holds(Claim.DROPPED, join.form):
-        return UnreadPhi(*phi, unbound=unbound)
-    return GatedPhi(*phi, predicate=join.predicate)
+        return UnreadPhi(*phi, unbound=unbound, **more)
+    return GatedPhi(*phi, **more)
 
 
 def may_be_unbound(value: Value) -> bool:

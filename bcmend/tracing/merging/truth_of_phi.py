@@ -6,26 +6,47 @@ Where the code goes on to test them, the truths are merged under the condition o
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 
 from bcmend.dynamo import compat, fx_graph
 from bcmend.dynamo.values import TensorValue, Value, example_of
 from bcmend.tracing.merging.lazy_phi import GatedPhi, LazyPhi, UnreadPhi
 from bcmend.tracing.numbers import predicates
+from bcmend.tracing.search.assumptions import Claim, Finding
+from bcmend.tracing.search.falsified import weaken
 
 
 def has_truth(value: Value) -> bool:
     """Return whether the truth of a value is a question of tensors alone."""
     # Raises ``Falsified`` if it is one once the frame is traced again with both sides stored.
-    if isinstance(value, GatedPhi):
-        return all(map(has_truth, value.sides))
-    if isinstance(value, UnreadPhi) and all(has_truth(side) for side in value.sides):
-        value.store_sides()
+    if not _may_have_truth(value):
+        return False
+    if unread := list(_unread_in(value)):
+        weaken(*(Finding(Claim.DROPPED, each.site, each.form) for each in unread[1:]))
+        unread[0].store_sides()
+    return True
+
+
+def _may_have_truth(value: Value) -> bool:
+    """Return whether the truth of a value is such a question with both sides of all phis stored."""
+    if isinstance(value, (GatedPhi, UnreadPhi)):
+        return all(map(_may_have_truth, value.sides))
     if isinstance(value, LazyPhi):
         return False
     if type(value) is compat.TensorVariable:
         return example_of(value).numel() == 1
     return isinstance(value, compat.SymNodeVariable) or value.is_python_constant()
+
+
+def _unread_in(value: Value) -> Iterator[UnreadPhi]:
+    """Yield the phis of which the sides are not at hand, those inside others first."""
+    if isinstance(value, LazyPhi):
+        for side in value.sides:
+            yield from _unread_in(side)
+    if isinstance(value, UnreadPhi) and not value.is_at_hand:
+        yield value
 
 
 def is_decided_by_the_side(value: LazyPhi) -> bool:
@@ -37,12 +58,14 @@ def is_decided_by_the_side(value: LazyPhi) -> bool:
 
 
 def truth_of(tx: compat.Tracer, value: Value) -> Value:
-    """Return a 0-d boolean tensor for a gated phi, and any other value as it is."""
-    return _merged(tx, value) if isinstance(value, GatedPhi) else value
+    """Return a 0-d boolean tensor for a phi that has a truth, and any other value as it is."""
+    return _merged(tx, value) if isinstance(value, (GatedPhi, UnreadPhi)) else value
 
 
 def _merged(tx: compat.Tracer, value: Value) -> TensorValue:
-    if isinstance(value, GatedPhi):
+    if isinstance(value, (GatedPhi, UnreadPhi)) and value.predicate is not None:
+        outcome = value.site.outcome
+        outcome.lowering = value.site.chosen_later(outcome.lowering)
         predicate = predicates.as_predicate(tx, value.predicate)
         one, other = (_merged(tx, side) for side in value.sides)
         return predicates.chosen(tx, predicate, one.as_proxy(), other.as_proxy())

@@ -1,28 +1,54 @@
 """How long the search for lowerings may take in one call of a program.
 
-A branch, with all that is inside its arms, may have no lowering; the more is inside, the longer it
-takes to find that out, in one trace (arms double, a loop is traced turn by turn) and in one trace
-after the other. What is counted are the seconds of this thread's processor in branches that end
-without a lowering. A first path through the arms is what torch has to trace anyway; the limit grows
-with it. Where the limit is reached the branches being mended are withdrawn, and the next limit of
-the same call is a fourth of it, so that all of them together end as well.
+There are two limits, in seconds of this thread's processor.
+
+- *Of branches.* A branch, with all that is inside its arms, may have no lowering; the more is
+  inside, the longer it takes to find that out, in one trace (arms double, a loop is traced turn by
+  turn) and in one trace after the other. What is counted is the time in branches that end without
+  a lowering. A first path through the arms is what torch has to trace anyway; the limit grows with
+  it. Where it is reached the branches being mended are withdrawn, and the next limit of the same
+  call is a fourth of it, so that all of them together end as well.
+- *Of the search.* What is counted are the traces of all functions that were made in vain: each
+  falsified an assumption, or stopped where a body was to be captured whole. The limit grows with
+  the longest trace, of each branch in it some first paths. Where it is reached nothing is mended
+  any more in this call but what was: code is not rewritten further, and a branch that has no
+  lowering yet is refused, as is one in a trace that spends a fourth of all that time on branches.
+  What costs few traces is still tried for half as long again, such as numbers in front of the
+  graph.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import CodeType
 from typing import Final
 
 from bcmend.bytecode.names_used import origin_of
 
-#: Seconds for any call. In ``corpus/models`` and ``corpus/patterns`` the longest branch takes 1.6.
-#: At ``nesting_limits.ARMS`` small arms it is 5.
+#: Seconds for any call in branches without a lowering. In ``corpus/models`` and
+#: ``corpus/patterns`` the longest branch takes 1.6. At ``nesting_limits.ARMS`` small arms it is 5.
 SECONDS: Final = 6.0
 
 #: How often the first path may be gone through in addition.
 PATHS: Final = 3.0
+
+#: Seconds for any call in traces made in vain. In ``corpus/models`` and ``corpus/patterns`` all of
+#: a call take 0.3 together.
+SEARCH_SECONDS: Final = 4.0
+
+#: How many traces may be made in vain in addition.
+TRACES: Final = 4.0
+
+#: What share of these the branches of a trace have to take before one is withdrawn at their limit,
+#: and what share is much.
+_SHARE: Final = 0.25
+_HALF: Final = 0.5
+
+#: How much longer is tried what needs no more than a few traces.
+_GRACE: Final = 1.5
 
 
 class _Spent(threading.local):
@@ -31,9 +57,14 @@ class _Spent(threading.local):
     Attributes:
         seconds: in branches that ended without a lowering.
         path: the longest first path.
-        limits: how many limits were reached.
+        limits: how many limits of branches were reached.
         is_in_call: whether there is such a call.
         place: where the code stands that a trace outside of any began in.
+        began: when the latest trace began, or what of it was counted ended.
+        beside: in branches of the latest trace, beside some first paths through each.
+        plain: the longest trace, without that.
+        in_vain: in traces made in vain.
+        is_over: whether the limit of the search was reached.
     """
 
     seconds: float = 0.0
@@ -41,6 +72,11 @@ class _Spent(threading.local):
     limits: int = 0
     is_in_call: bool = False
     place: object = None
+    began: float = 0.0
+    beside: float = 0.0
+    plain: float = 0.0
+    in_vain: float = 0.0
+    is_over: bool = False
 
 
 _SPENT: Final = _Spent()
@@ -48,25 +84,34 @@ _SPENT: Final = _Spent()
 
 def begin_call() -> None:
     """Forget what the last outermost call of this thread has spent."""
-    _SPENT.seconds, _SPENT.path, _SPENT.limits, _SPENT.is_in_call = 0.0, 0.0, 0, True
+    _forget()
+    _SPENT.is_in_call = True
 
 
 def end_call() -> None:
     """End the outermost call of this thread."""
+    _forget()
     _SPENT.is_in_call = False
+
+
+def _forget() -> None:
+    _SPENT.seconds, _SPENT.path, _SPENT.limits = 0.0, 0.0, 0
+    _SPENT.plain, _SPENT.in_vain, _SPENT.is_over = 0.0, 0.0, False
 
 
 def begin_trace(code: CodeType) -> None:
     """Forget what was spent on other code, where ``code`` is traced outside of any call."""
     if not _SPENT.is_in_call and _SPENT.place != origin_of(code):
-        begin_call()
-        end_call()
+        _forget()
         _SPENT.place = origin_of(code)
 
 
 def now() -> float:
     """Return the seconds of this thread's processor."""
     return time.thread_time()
+
+
+# Branches
 
 
 def note_path(seconds: float) -> None:
@@ -80,16 +125,81 @@ def spend(seconds: float) -> None:
 
 
 def limit() -> float:
-    """Return how many seconds may be spent now: at least one."""
+    """Return how many seconds branches may spend now: at least one."""
     return float(max(1.0, (SECONDS + PATHS * _SPENT.path) / 4**_SPENT.limits))
 
 
-def is_exceeded(seconds: float) -> bool:
-    """Return whether a branch that is being traced for so long has exceeded the limit."""
-    return _SPENT.seconds + seconds > limit()
+def is_exceeded(seconds: float, path: float = 0.0, *, is_unrolled: bool = False) -> bool:
+    """Return whether a branch that is being traced for so long has exceeded a limit.
+
+    The limit of the search holds for it if a loop is unrolled in it (``is_unrolled``), which may
+    have no end, or if much was spent in vain before. ``path`` is how long its first path took.
+    """
+    if _SPENT.seconds + seconds > limit():
+        return True
+    of_search, beside = search_limit(), _SPENT.beside + _beside_paths(seconds, path)
+    is_due = is_unrolled or _SPENT.in_vain > _HALF * of_search
+    return is_due and beside > _SHARE * of_search and _SPENT.in_vain + beside > of_search
+
+
+def spent(seconds: float) -> float:
+    """Return how many seconds were spent, a branch that is being traced for so long included."""
+    return max(_SPENT.seconds, _SPENT.in_vain) + seconds
 
 
 def begin_anew() -> None:
     """Note that a limit was reached and what was at fault withdrawn: the next one counts anew."""
     _SPENT.seconds = 0.0
     _SPENT.limits += 1
+
+
+# The search as a whole
+
+
+@contextmanager
+def tracing(code: CodeType) -> Iterator[None]:
+    """Make a trace that begins in ``code`` in a block."""
+    begin_trace(code)
+    began = _SPENT.began = now()
+    _SPENT.beside = 0.0
+    try:
+        yield
+    finally:
+        _SPENT.plain = max(_SPENT.plain, now() - began - _SPENT.beside)
+
+
+def note_branch(seconds: float, path: float) -> None:
+    """Note how long an outermost branch and its first path took, whatever came of it."""
+    _SPENT.beside += _beside_paths(seconds, path)
+
+
+def _beside_paths(seconds: float, path: float) -> float:
+    return max(0.0, seconds - PATHS * path)
+
+
+def note_in_vain() -> None:
+    """Note that the latest trace was made in vain: code is traced again."""
+    end = now()
+    _SPENT.in_vain += end - _SPENT.began
+    _SPENT.began = end
+
+
+def search_limit() -> float:
+    """Return how many seconds may be spent in traces made in vain."""
+    return SEARCH_SECONDS + TRACES * _SPENT.plain
+
+
+def is_over() -> bool:
+    """Return whether nothing more is to be mended in this call, from now on."""
+    _SPENT.is_over = _SPENT.is_over or _SPENT.in_vain > search_limit()
+    return _SPENT.is_over
+
+
+def is_long_over() -> bool:
+    """Return whether what needs few traces is not to be tried in this call either."""
+    return is_over() and _SPENT.in_vain > _GRACE * search_limit()
+
+
+def over() -> str:
+    """Return in one line how long a search took that is over."""
+    return f"{_SPENT.in_vain:.0f} seconds of tracing were in vain before"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NoReturn
 
 from bcmend.dynamo import compat
-from bcmend.tracing.search import assumptions, log, strict
+from bcmend.tracing.search import assumptions, budget, log, strict
 from bcmend.tracing.search.assumptions import Finding
 
 
@@ -55,4 +55,5 @@ def falsify(*findings: Finding, cause: BaseException | None = None) -> NoReturn:
         if strict.IS_ON:
             raise strict.InternalError(str(error)) from cause
         raise error from cause
+    budget.note_in_vain()
     raise Falsified(*findings) from cause

@@ -14,6 +14,7 @@ from typing import Any, Final
 from bcmend.bytecode.names_used import origin_of
 from bcmend.dynamo import compat, frames, hooks
 from bcmend.dynamo.models import methods
+from bcmend.tracing.search import budget
 from bcmend.tracing.search.assumptions import Finding, latest_number
 
 _LOG: Final = logging.getLogger("bcmend")
@@ -94,7 +95,7 @@ def tracing(code: CodeType) -> Iterator[None]:
 
 @hooks.around(compat.convert_frame, methods.TRACE_FRAME, "note why code is traced again", gate=None)
 def _trace_frame(trace: Any, code: CodeType, *others: Any, **named: Any) -> Any:
-    with tracing(code):
+    with budget.tracing(code), tracing(code):
         return trace(code, *others, **named)
 
 

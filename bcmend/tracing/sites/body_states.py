@@ -17,13 +17,14 @@ from bcmend.dynamo import compat, frames
 from bcmend.dynamo.models import translators
 from bcmend.dynamo.shape_env import symbols_in
 from bcmend.dynamo.slots import Slot
-from bcmend.tracing.search import strict
+from bcmend.tracing.search import budget, strict
 from bcmend.tracing.search.assumptions import Claim, Finding, assume_again
 from bcmend.tracing.search.falsified import Rewritten, weaken
 from bcmend.tracing.sites import site_table, suspects
 from bcmend.tracing.sites.live_state import BodyState as BodyState
 from bcmend.tracing.sites.live_state import Stop as Stop
 from bcmend.tracing.sites.live_state import with_code
+from bcmend.tracing.sites.refusal import Refusal
 from bcmend.tracing.sites.session import SESSION
 
 
@@ -113,10 +114,15 @@ def mend_at_questions(tx: compat.Tracer) -> None:
         _mend_at(tx, stops, None)
 
 
+def _mend_where_stopped(stops: list[Stop]) -> bool:
+    """Mend further where a trace has stopped, while there is time; return whether that is new."""
+    return not budget.is_over() and SESSION.patcher.mend_where_stopped(stops)
+
+
 def _mend_at(tx: compat.Tracer, stops: list[Stop], cause: BaseException | None) -> None:
     captured_whole = tx.one_graph or tx.error_on_graph_break
     is_awaited = not may_break(tx.output.root_tx.f_code)
-    if captured_whole and is_awaited and SESSION.patcher.mend_where_stopped(stops):
+    if captured_whole and is_awaited and _mend_where_stopped(stops):
         raise Rewritten from cause
 
 
@@ -138,6 +144,24 @@ def split_where_read(
     _trace_anew_if(tx, split)
 
 
+def widen(
+    tx: compat.Tracer, site: site_table.LiveSite, refusal: Refusal, *findings: Finding
+) -> None:
+    """Have the arms of a branch go on further: what they leave is read, and cannot be merged.
+
+    ``findings`` are then made. The next trace would refuse the branch and stop at its jump.
+
+    Raises:
+        Rewritten: that was possible.
+    """
+
+    def widened(_: list[Stop]) -> bool:
+        site.refuse(refusal.slug, str(refusal))
+        return SESSION.patcher.widen(site) and (weaken(*findings) or True)
+
+    _trace_anew_if(tx, widened)
+
+
 def mask_loop(tx: compat.Tracer) -> None:
     """Rewrite the loop that is being traced, so that it can skip iterations.
 
@@ -150,7 +174,7 @@ def mask_loop(tx: compat.Tracer) -> None:
 def _trace_anew_if(tx: compat.Tracer, rewrite: Callable[[list[Stop]], bool]) -> None:
     """Raise ``Rewritten`` if the frames being traced may be changed, and ``rewrite`` does it."""
     state = state_of(tx.output.root_tx.f_code)
-    if state.may_break and not tx.one_graph:
+    if (state.may_break and not tx.one_graph) or budget.is_over():
         return
     stops = list(map(_stop_at, frames.outwards(tx)))
     if stops and rewrite(stops):
@@ -191,10 +215,12 @@ def next_try(
         if isinstance(error, Rewritten):
             return Next.AGAIN
         behind = _behind(error)
-        if isinstance(behind, (compat.Unsupported, compat.UserError)):
+        if budget.is_long_over():
+            let_break(state, budget.over())
+        elif isinstance(behind, (compat.Unsupported, compat.UserError)):
             stops = _stops(error, behind)
             if not (
-                SESSION.patcher.mend_where_stopped(stops)
+                _mend_where_stopped(stops)
                 or state.have_numbers(_asked_about(error))
                 or (_is_a_branch(behind) and state.have_truth())
                 or _takes_the_other_path(state)

@@ -13,6 +13,7 @@ from dataclasses import InitVar, dataclass, field
 from types import CodeType, FunctionType
 from typing import Any, Final
 
+from bcmend.names import SPLIT
 from bcmend.policy import DEFAULT, Policy
 from bcmend.rewrite.sites.plan import BranchLowering, Site
 from bcmend.tracing.search.assumptions import Claim, Finding, Subject
@@ -129,6 +130,11 @@ class LiveSite(Subject):
         self.outcome.refused.clear()
         RECENT.sites[self.key] = self
 
+    def chosen_later(self, lowering: str) -> str:
+        """Return what a lowering is called where what it leaves keeps two forms for now."""
+        is_called_so = self.kind == SPLIT or lowering.startswith(_CHOICE)
+        return lowering if is_called_so else f"{_CHOICE}{lowering}"
+
     def refuse(self, slug: str, detail: str = "") -> None:
         """Note that this trace could not mend the site; a later one, on other values, may."""
         self.outcome.refused = {slug: detail}
@@ -145,6 +151,9 @@ class LiveSite(Subject):
         claim = Claim.SHARED if self.holds(Claim.SHARED, form) else Claim.NEW
         return Finding(claim, self, form)
 
+
+#: What begins the name of a lowering whose live-outs have two forms.
+_CHOICE: Final = "choice by "
 
 #: Why a branch is refused that can be mended if its arms share more of what follows.
 WIDENED: Final = frozenset(["arms-differ", "arm-untraceable", "alias-changed", "consumes-iterator"])
@@ -262,6 +271,10 @@ class BodyState(Subject):
             return False
         self.truths += 1
         return True
+
+    def take_numbers_of(self, other: BodyState) -> None:
+        """Have computed in front what is computed for a body with the same arguments."""
+        self.slices, self.truths = other.slices, other.truths
 
     def forget_noted(self) -> None:
         for each in (self.noted, self.noted_sizes, self.noted_truths):

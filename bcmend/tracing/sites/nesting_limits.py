@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from types import CodeType
 from typing import Any, Final
 
 from torch.fx import Graph, Node
@@ -92,7 +91,8 @@ class _Chain:
 
     ``arms`` counts the arms that were traced for the first, ``open_arms`` those being traced.
     ``began``: when the first began, in seconds of the processor; ``is_past_first_path``: an arm was
-    traced to its end since, or a branch has come inside itself, as where a loop is unrolled.
+    traced to its end since, or a branch has come inside itself, as where a loop is unrolled;
+    ``path``: how long that took.
     """
 
     sites: list[LiveSite] = field(default_factory=list)
@@ -100,21 +100,30 @@ class _Chain:
     open_arms: int = 0
     began: float = 0.0
     is_past_first_path: bool = False
+    path: float = 0.0
 
-    def begin(self, code: CodeType) -> None:
-        """Begin with the outermost branch of a trace that began in ``code``."""
-        budget.begin_trace(code)
+    @property
+    def is_unrolled(self) -> bool:
+        """Return whether a branch is inside itself."""
+        return len(set(self.sites)) < len(self.sites)
+
+    def begin(self) -> None:
+        """Begin with the outermost branch."""
         self.arms, self.began, self.is_past_first_path = 0, budget.now(), False
 
     def note_path(self) -> None:
-        """Note how long the first path took, once."""
-        if not self.is_past_first_path:
+        """Note how long the first path through branches took, once."""
+        if self.sites and not self.is_past_first_path:
             self.is_past_first_path = True
-            budget.note_path(budget.now() - self.began)
+            self.path = budget.now() - self.began
+            budget.note_path(self.path)
 
-    def end(self) -> None:
-        """End with the outermost branch, which has no lowering."""
-        budget.spend(budget.now() - self.began)
+    def end(self, *, is_mended: bool) -> None:
+        """End with the outermost branch, with or without a lowering."""
+        seconds = budget.now() - self.began
+        budget.note_branch(seconds, self.path if self.is_past_first_path else seconds)
+        if not is_mended:
+            budget.spend(seconds)
 
 
 _CHAIN: Final = Slot(_Chain, rolls_back=False)
@@ -128,7 +137,7 @@ def mending(tx: compat.Tracer, site: LiveSite) -> Iterator[None]:
     """Mend ``site`` in a block, inside the branches that are being mended."""
     chain = _CHAIN.of(tx.output)
     if not chain.sites:
-        chain.begin(tx.output.root_tx.f_code)
+        chain.begin()
     elif site in chain.sites:
         chain.note_path()
     chain.sites.append(site)
@@ -151,15 +160,19 @@ def mending(tx: compat.Tracer, site: LiveSite) -> Iterator[None]:
         falsify(found)
     finally:
         chain.sites.pop()
-        if not chain.sites and not is_mended:
-            chain.end()
+        if not chain.sites:
+            chain.end(is_mended=is_mended)
 
 
 def require_time(tx: compat.Tracer) -> None:
-    """Raise ``TooLong`` where branches without a lowering have taken more time than they may."""
+    """Raise ``TooLong`` where branches without a lowering, or the search, take too much time."""
     chain = _CHAIN.of(tx.output)
-    if chain.sites and chain.is_past_first_path and budget.is_exceeded(budget.now() - chain.began):
-        raise TooLong(f"no lowering was found in {budget.limit():.0f} seconds of tracing")
+    if not (chain.sites and chain.is_past_first_path):
+        return
+    seconds = budget.now() - chain.began
+    if budget.is_exceeded(seconds, chain.path, is_unrolled=chain.is_unrolled):
+        spent = budget.spent(seconds)
+        raise TooLong(f"no lowering was found in {spent:.0f} seconds of tracing")
 
 
 #: Why a loop was unrolled.

@@ -35,6 +35,10 @@ class Patcher:
         """
         return False
 
+    def widen(self, site: LiveSite) -> bool:
+        """Have the arms of a branch go on further in its code; return whether they can."""
+        return False
+
     def mask_loop(self, stops: Sequence[Stop]) -> bool:
         """Rewrite the loop that is being traced, so that it can skip iterations."""
         return False

@@ -129,6 +129,96 @@ def test_later_limits_of_a_call_are_shorter_but_not_nothing(clock: _Clock) -> No
     assert limits[1] < limits[0] and limits[-1] == 1.0
 
 
+def _in_vain(clock: _Clock, seconds: float) -> None:
+    with budget.tracing(CODE):
+        clock.seconds += seconds
+        budget.note_in_vain()
+
+
+def _in_branches_in_vain(tx: Any, clock: _Clock, site: LiveSite, seconds: float) -> None:
+    """Make a trace that does nothing but branch, and is made in vain."""
+    with budget.tracing(CODE):
+        with nesting_limits.mending(tx, site):
+            _arm(tx, clock, 0.0)
+            clock.seconds += seconds
+        budget.note_in_vain()
+
+
+def test_traces_made_in_vain_add_up_to_a_search_that_is_over(clock: _Clock) -> None:
+    tx, site = _tracer(), _site("tests.vain")
+    for _ in range(3):
+        assert not budget.is_over()
+        _in_branches_in_vain(tx, clock, site, budget.SEARCH_SECONDS * 0.4)
+    assert budget.is_over() and not budget.is_long_over()
+    _in_branches_in_vain(tx, clock, site, budget.SEARCH_SECONDS * 0.4)
+    assert budget.is_long_over()
+    budget.begin_call()
+    assert not budget.is_over()
+
+
+def test_a_search_may_make_some_traces_however_long_they_are(clock: _Clock) -> None:
+    for _ in range(int(budget.TRACES)):
+        _in_vain(clock, 100 * budget.SEARCH_SECONDS)
+        assert not budget.is_over()
+    _in_vain(clock, 100 * budget.SEARCH_SECONDS)
+    assert budget.is_over()
+
+
+def test_a_search_that_is_over_stays_so(clock: _Clock) -> None:
+    tx = _tracer()
+    _in_branches_in_vain(tx, clock, _site("tests.vain"), 2 * budget.SEARCH_SECONDS)
+    assert budget.is_over()
+    with budget.tracing(CODE):
+        clock.seconds += 100 * budget.SEARCH_SECONDS
+    assert budget.is_over()
+
+
+def test_a_trace_that_is_captured_costs_the_search_nothing(clock: _Clock) -> None:
+    for _ in range(10):
+        with budget.tracing(CODE):
+            clock.seconds += budget.SEARCH_SECONDS
+    assert not budget.is_over()
+
+
+@pytest.mark.parametrize("is_unrolled", [True, False])
+def test_a_loop_that_is_unrolled_has_what_is_left_of_the_search(
+    clock: _Clock, is_unrolled: bool
+) -> None:
+    seconds = budget.SEARCH_SECONDS * 1.1
+    assert budget.is_exceeded(seconds, is_unrolled=is_unrolled) is is_unrolled
+
+
+def test_an_arm_outside_of_branches_is_no_first_path(clock: _Clock) -> None:
+    clock.seconds = 1000.0
+    _arm(_tracer(), clock, 0.0)
+    assert budget.limit() == budget.SECONDS
+
+
+def test_nothing_more_is_mended_once_a_search_is_over() -> None:
+    def program(x: Tensor) -> Tensor:
+        first = int(x.sum())
+        if first < 0:
+            raise ValueError("negative")
+        if x.mean() > 0:
+            x = x * 2
+        return x + first
+
+    x = torch.tensor([1.0, 20.0])
+    expected = program(x)
+    bcmend.patch(program)
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(budget, "SEARCH_SECONDS", -1.0)
+            patch.setattr(budget, "TRACES", 0.0)
+            found = torch.compile(program, backend="eager")(x)
+        refusals = {site.refusal for site in bcmend.report(program).sites}
+    finally:
+        bcmend.unpatch(program)
+        torch._dynamo.reset()
+    assert torch.equal(found, expected)
+    assert "search-too-long" in refusals
+
+
 def test_a_call_that_is_given_up_is_that_of_eager_execution() -> None:
     def program(x: Tensor) -> Tensor:
         for bound in range(12):

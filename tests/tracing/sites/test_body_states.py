@@ -12,6 +12,7 @@ from bcmend.dynamo import compat
 from bcmend.tracing.search.assumptions import Claim
 from bcmend.tracing.sites import body_states, site_table
 from bcmend.tracing.sites.body_states import BodyState, Rewritten, Stop
+from bcmend.tracing.sites.live_state import TRUTHS_AT_MOST
 from bcmend.tracing.sites.session import SESSION, Patcher
 from bcmend.tracing.sites.site_table import LiveSite
 
@@ -105,6 +106,19 @@ def test_the_next_try_calls_the_newer_code_with_all_that_the_body_has() -> None:
 
 
 # Tries
+
+
+def test_conditions_in_front_are_counted_on_where_a_body_is_written_anew() -> None:
+    state = BodyState("body", True)
+    for number in range(TRUTHS_AT_MOST):
+        state.noted_truths.append((f"truth {number}", None))
+        assert state.have_truth()
+        newer = BodyState("body", True)
+        newer.take_numbers_of(state)
+        state = newer
+    state.noted_truths.append(("one more", None))
+    assert not state.have_truth()
+    assert len(state.slices) == TRUTHS_AT_MOST
 
 
 def _try(state: BodyState, error: Any) -> body_states.Next:
