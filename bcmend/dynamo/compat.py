@@ -19,7 +19,6 @@ from torch._C import (
     _AutoDispatchBelowAutograd,
     _dispatch_tls_local_exclude_set,
     _dispatch_tls_local_include_set,
-    _len_torch_dispatch_stack,
 )
 from torch._C._autograd import (
     CreationMeta,
@@ -206,12 +205,7 @@ from torch._higher_order_ops.effects import _EffectType, _register_effectful_op
 from torch._higher_order_ops.utils import _clone_aliasing_output, materialize_as_graph
 from torch._inductor import config as inductor_config
 from torch._inductor.virtualized import V
-from torch._ops import (
-    HigherOrderOperator,
-    OpOverload,
-    OpOverloadPacket,
-    _len_torch_dispatch_stack_pre_dispatch,
-)
+from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 from torch._prims_common import is_non_overlapping_and_dense_or_false
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch._subclasses.functional_tensor import (
@@ -402,7 +396,6 @@ operators with an effect: _EffectType _register_effectful_op
 assertions inside a graph: ASSERT_ASYNC ASSERT_SCALAR
 run an operation on fake tensors: FakeTensor FakeTensorMode get_fake_value make_fx
 see the operators behind an operation: TorchDispatchMode _disable_current_modes
-    _len_torch_dispatch_stack _len_torch_dispatch_stack_pre_dispatch
 run sides of an operator directly: DispatchKey _get_current_dispatch_mode
 unbacked sizes and numbers: GuardOnDataDependentSymNode ShapeEnv canonicalize_bool_expr free_symbols
     free_unbacked_symbols statically_known_true

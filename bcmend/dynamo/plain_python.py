@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from types import FunctionType
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from bcmend.dynamo import compat
 
@@ -19,22 +18,6 @@ def run(function: Callable[..., T], /, *arguments: Any, **named: Any) -> T:
         return function(*arguments, **named)
     finally:
         compat.set_eval_frame(callback)
-
-
-def without_modes() -> AbstractContextManager[Any]:
-    """Have no mode see the operators of a block, which costs nothing where there is none."""
-    if any(count() for count in _COUNTS):
-        modes: AbstractContextManager[Any] = compat._disable_current_modes()
-        return modes
-    return _NO_MODES
-
-
-_NO_MODES: Final = nullcontext()
-#: Each returns how many modes are active, of one kind.
-_COUNTS: Final[tuple[Callable[[], int], ...]] = (
-    compat._len_torch_dispatch_stack,
-    compat._len_torch_dispatch_stack_pre_dispatch,
-)
 
 
 def depth_of_transforms() -> int:

@@ -23,7 +23,7 @@ from typing import Any, Final
 import torch
 from torch.fx import Node
 
-from bcmend.dynamo import compat, frames, plain_python, shape_env
+from bcmend.dynamo import compat, frames, shape_env
 from bcmend.dynamo.models import containers, graph_inputs
 from bcmend.dynamo.values import TensorValue, Value, constant, example_of, items_in
 from bcmend.knowledge.static_lookup import captured
@@ -76,7 +76,7 @@ def _joined(state: body_states.BodyState) -> Joined:
 
 
 def _run(joined: Joined, scope: Scope, found: list[Any]) -> None:
-    with torch.no_grad(), plain_python.without_modes():
+    with compat._disable_current_modes(), torch.no_grad():
         joined.numbers(scope, found)
 
 
