@@ -125,6 +125,20 @@ def _dimensions(items: Sequence[Value], count: int) -> Iterator[int | None]:
         at += unnamed if is_known(each, ...) else int(names_dimension(each))
 
 
+def as_one_item(tx: compat.Tracer, tensor: Value, mask: Value) -> list[Value] | None:
+    """Return a tensor without sizes and a mask without sizes as views of one item, as torch does.
+
+    Torch itself knows no size of what ``x[x > 0]`` is then. ``None`` for all else.
+    """
+    given = tensor, mask
+    if not all(type(each) is compat.TensorVariable for each in given):
+        return None
+    examples = [example_of(each) for each in given if isinstance(each, compat.TensorVariable)]
+    if any(each.dim() for each in examples) or examples[1].dtype is not torch.bool:
+        return None
+    return [each.call_method(tx, "unsqueeze", [constant(0)], {}) for each in given]
+
+
 _PURPOSE: Final = "items at data-dependent places"
 
 
@@ -136,6 +150,7 @@ def _insert(inner: Any, variable: Any, tx: compat.Tracer, arguments: Any, keywor
         found = read(tx, tensor, key) if type(tensor) is compat.TensorVariable else None
         if found is not None:
             return found
+        arguments = as_one_item(tx, tensor, key) or arguments
     is_changed = variable.fn in _IN_PLACE
     with _view_regenerated(tx, arguments[0].realize()) if is_changed else nullcontext():
         return inner(variable, tx, arguments, keywords)
