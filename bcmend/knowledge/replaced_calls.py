@@ -217,6 +217,14 @@ TABLE: Final[Mapping[str, Substitute]] = {
             "tests/tracing/substitutes/test_arrays.py::test_a_tensor_of_the_default_type",
         ),
         *_rows(
+            "torch.sparse_coo_tensor",
+            "coordinates",
+            "a note of its indices and values, of which `.to_dense()` makes the tensor in the graph",
+            "three arguments, with values that are numbers and require no gradient, and a size;"
+            " anything else that is done with it breaks the graph",
+            "tests/tracing/indexing/test_coordinates.py::test_numbers_are_summed_up_at_their_places",
+        ),
+        *_rows(
             "copy.deepcopy",
             "deepcopy",
             "`t.clone()` of a tensor, in new lists, tuples and dictionaries",

@@ -126,6 +126,8 @@ BY_NAME: Final[tuple[tuple[str, Forms], ...]] = (
     ("n_head", lambda: [2]),
     ("n_layer", lambda: [1]),
     ("tokens", _tokens),
+    ("_fn", lambda: [torch.sigmoid]),
+    ("device", lambda: [torch.device("cpu")]),
     ("wave", _sounds),
     ("audio", _sounds),
     ("mel", _spectra),
@@ -159,6 +161,7 @@ BY_KIND: Final[dict[str, Forms]] = {
     "dtype": lambda: [torch.float32],
     "ModelDimensions": _dimensions,
     "Whisper": _whisper,
+    "Type": lambda: [torch.nn.Linear],
     "Module": lambda: [torch.nn.Linear(8, 8), torch.nn.Identity()],
 }
 

@@ -140,7 +140,7 @@ def _sort(call: Call) -> Answer:
     key, is_reversed = (given.get(each, constant(None)) for each in ("key", "reverse"))
     if all(each.is_python_constant() for each in items.items):
         return PASS
-    keys = [_known_beginning(each.realize()) for each in items.items]
+    keys: list[Any] = [_known_beginning(each.realize()) for each in items.items]
     if not (key.is_python_constant() and key.as_python_constant() is None):
         return PASS
     if not is_reversed.is_python_constant() or None in keys or not _are_told_apart(keys):

@@ -18,6 +18,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
 import torch
+from torch.fx import Proxy
 
 from bcmend.dynamo import compat, fx_graph, hooks
 from bcmend.dynamo.models import containers, methods
@@ -136,7 +137,20 @@ def as_one_item(tx: compat.Tracer, tensor: Value, mask: Value) -> list[Value] | 
     examples = [example_of(each) for each in given if isinstance(each, compat.TensorVariable)]
     if any(each.dim() for each in examples) or examples[1].dtype is not torch.bool:
         return None
-    return [each.call_method(tx, "unsqueeze", [constant(0)], {}) for each in given]
+    return [tensor.call_method(tx, "unsqueeze", [constant(0)], {}), _mask_of_one(tx, mask)]
+
+
+def _mask_of_one(tx: compat.Tracer, mask: Any) -> Value:
+    """Return a view of one item, the same one each time: what a mask selects has one size."""
+    node = mask.as_proxy().node
+    for each in node.users:
+        example = each.meta.get("example_value")
+        is_view = (each.target, each.args) == ("unsqueeze", (node, 0))
+        if is_view and isinstance(example, torch.Tensor) and tuple(example.shape) == (1,):
+            known: Value = fx_graph.variable_of(tx, Proxy(each, mask.as_proxy().tracer))
+            return known
+    view: Value = mask.call_method(tx, "unsqueeze", [constant(0)], {})
+    return view
 
 
 _PURPOSE: Final = "items at data-dependent places"

@@ -135,7 +135,8 @@ def know_sizes(tx: compat.Tracer, variable: TensorValue) -> None:
     """
     node = variable.as_proxy().node
     is_item = node.target is operator.getitem and isinstance(node.args[1], int)
-    made = (node.args[0] if is_item else node).meta.get("unbacked_bindings")
+    maker: Any = node.args[0] if is_item else node
+    made = maker.meta.get("unbacked_bindings")
     if not made:
         return
     for dimension, size in enumerate(example_of(variable).shape):

@@ -239,9 +239,7 @@ SORTED = {
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize("sort", SORTED.values(), ids=SORTED)
-def test_tuples_are_sorted_by_what_tells_them_apart(
-    sort: Callable[..., Any], backend: str
-) -> None:
+def test_tuples_are_sorted_by_what_tells_them_apart(sort: Callable[..., Any], backend: str) -> None:
     def make() -> Callable[..., Any]:
         def program(x: Tensor, changed: list[Any]) -> Any:
             found = sort(x, int((x > 0).sum()))
@@ -253,7 +251,7 @@ def test_tuples_are_sorted_by_what_tells_them_apart(
 
     def calls() -> list[Any]:
         return [
-            call(torch.full((size,), sign, requires_grad=True), [x for x in range(size)])
+            call(torch.full((size,), sign, requires_grad=True), list(range(size)))
             for size, sign in ((2, 1.0), (2, -1.0), (2, 1.0), (3, 1.0))
         ]
 
