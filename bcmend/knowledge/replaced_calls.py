@@ -219,7 +219,7 @@ TABLE: Final[Mapping[str, Substitute]] = {
         *_rows(
             "torch.sparse_coo_tensor",
             "coordinates",
-            "a note of its indices and values, of which `.to_dense()` makes the tensor in the graph",
+            "a note of its indices and values, of which `.to_dense()` makes a tensor in the graph",
             "three arguments, with values that are numbers and require no gradient, and a size;"
             " anything else that is done with it breaks the graph",
             "tests/tracing/indexing/test_coordinates.py::test_numbers_are_summed_up_at_their_places",

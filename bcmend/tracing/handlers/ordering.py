@@ -135,7 +135,7 @@ def _sort(call: Call) -> Answer:
     name, args, kwargs = (*call.args, {})[:3]
     given = {key: value.realize() for key, value in kwargs.items()}
     is_sort = name == "sort" and not args and set(given) <= {"key", "reverse"}
-    if not is_sort or not items.is_mutable() or not capture_mode.in_mended_code(call.tx):
+    if not is_sort or items.mutation_type is None or not capture_mode.in_mended_code(call.tx):
         return PASS
     key, is_reversed = (given.get(each, constant(None)) for each in ("key", "reverse"))
     if all(each.is_python_constant() for each in items.items):

@@ -14,7 +14,7 @@ from typing import Any, Final
 import torch
 
 from bcmend.dynamo import compat, fx_graph, operators
-from bcmend.dynamo.values import TensorValue, Value, constant, example_of, items_in
+from bcmend.dynamo.values import TensorValue, Value, constant, example_of, items_in, load_global
 from bcmend.tracing.loops.open_ranges import is_number
 
 
@@ -53,9 +53,7 @@ class SparseTensor(compat.VariableTracker):
         return super().call_method(tx, name, args, kwargs)
 
     def reconstruct(self, codegen: Any) -> None:
-        codegen.add_push_null(
-            lambda: codegen.load_import_from("torch", torch.sparse_coo_tensor.__name__)
-        )
+        codegen.add_push_null(lambda: load_global(codegen, torch.sparse_coo_tensor))
         for part in (self.indices, self.values, compat.TupleVariable(list(self.size))):
             codegen(part)
         codegen.extend_output(compat.create_call_function(3, False))
