@@ -164,7 +164,7 @@ TABLE: Final[Mapping[str, Substitute]] = {
             "float test",
             "`torch.isnan` and so on of the tensor that the number is taken from",
             "the number comes out of a tensor; of others Dynamo knows it by itself",
-            "tests/tracing/handlers/test_min_max.py::test_a_number_is_nan_or_infinite_as_its_tensor_is",
+            "tests/tracing/handlers/test_ordering.py::test_a_number_is_nan_or_infinite_as_its_tensor_is",
         ),
         *_rows(
             "builtins.BaseException.add_note",
@@ -215,6 +215,14 @@ TABLE: Final[Mapping[str, Substitute]] = {
             " type of the array",
             "a numpy array that the graph has as a tensor, and the processor as default device",
             "tests/tracing/substitutes/test_arrays.py::test_a_tensor_of_the_default_type",
+        ),
+        *_rows(
+            "torch.sparse_coo_tensor",
+            "coordinates",
+            "a note of its indices and values, of which `.to_dense()` makes a tensor in the graph",
+            "three arguments, with values that are numbers and require no gradient, and a size;"
+            " anything else that is done with it breaks the graph",
+            "tests/tracing/indexing/test_coordinates.py::test_numbers_are_summed_up_at_their_places",
         ),
         *_rows(
             "copy.deepcopy",

@@ -69,6 +69,26 @@ def _features() -> list[Any]:
     return [torch.rand(4, 8), torch.rand(2, 6, 8), torch.rand(2, 8)]
 
 
+def _spectra() -> list[Any]:
+    return [torch.rand(2, 6, 8), torch.rand(6, 8)]
+
+
+def _tokens() -> list[Any]:
+    return [torch.randint(0, 8, (2, 4)), torch.randint(0, 8, (4,))]
+
+
+def _dimensions() -> list[Any]:
+    from whisper.model import ModelDimensions  # the library is there where it is asked for
+
+    return [ModelDimensions(6, 4, 8, 2, 1, 51865, 8, 8, 2, 1)]
+
+
+def _whisper() -> list[Any]:
+    from whisper.model import Whisper
+
+    return [Whisper(*_dimensions()).eval()]
+
+
 def _numbers() -> list[Any]:
     return [torch.rand(2), torch.rand(()), torch.rand(2, 1), 0.5]
 
@@ -99,8 +119,18 @@ BY_NAME: Final[tuple[tuple[str, Forms], ...]] = (
     ("label", _labels),
     ("target", lambda: [torch.randint(0, 3, (8,)), *_pictures(), *_labels()]),
     ("preds", lambda: [torch.rand(8, 3), *_pictures(), *_labels()]),
+    ("n_mels", lambda: [6]),
+    ("n_vocab", lambda: [16]),
+    ("n_ctx", lambda: [4]),
+    ("n_state", lambda: [8]),
+    ("n_head", lambda: [2]),
+    ("n_layer", lambda: [1]),
+    ("tokens", _tokens),
+    ("_fn", lambda: [torch.sigmoid]),
+    ("device", lambda: [torch.device("cpu")]),
     ("wave", _sounds),
     ("audio", _sounds),
+    ("mel", _spectra),
     ("sample_rate", lambda: [16000]),
     ("freq", lambda: [8000, 4, 440.0]),
     ("angle", _numbers),
@@ -129,6 +159,9 @@ BY_KIND: Final[dict[str, Forms]] = {
     "str": lambda: ["mean", "bilinear", "same", "constant"],
     "device": lambda: [torch.device("cpu")],
     "dtype": lambda: [torch.float32],
+    "ModelDimensions": _dimensions,
+    "Whisper": _whisper,
+    "Type": lambda: [torch.nn.Linear],
     "Module": lambda: [torch.nn.Linear(8, 8), torch.nn.Identity()],
 }
 

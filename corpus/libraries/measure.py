@@ -32,6 +32,9 @@ __all__ = ["measure"]
 #: How far results may be from eager ones, as a share of the largest number.
 _TOLERANCE: Final = {"eager": 0.0, "inductor": 1e-4}
 
+#: What torch.compile notes on a module.
+_MARK: Final = "_is_torch_compile"
+
 OnStage = Callable[[str], None]
 
 
@@ -101,6 +104,7 @@ def _compiled(backend: str, *, fullgraph: bool = False) -> Callable[[Call], Any]
         torch._dynamo.reset()
         chosen = CountingBackend("counting" if backend == "eager" else backend)
         compiled = torch.compile(call.target, backend=chosen, fullgraph=fullgraph)
+        vars(call.target).pop(_MARK, None)  # what is returned may hold the module
         return compiled(*call.arguments, **call.named)
 
     return made

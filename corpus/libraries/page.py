@@ -32,6 +32,9 @@ on the machine lengthens them.
 
 Guessed arguments are small, and seldom what a program has: a function that breaks with these may be
 whole with others, and a module may be in evaluation only.
+
+torchaudio is not among them: its newest wheel in the index is built for CUDA, and does not load
+beside a torch for the CPU alone.
 """
 
 _COLUMNS: Final = (

@@ -23,6 +23,19 @@ _STORES = [
 ]
 
 
+#: Where Dynamo does not compare the items of tuples that it sorts.
+_SORTED = ["ListVariable.call_method"] * (methods.CALL_METHOD in vars(compat.ListVariable))
+
+
+@program(*_SORTED)
+def tuples_sorted_by_names() -> Function:
+    def program(x: Tensor) -> Any:
+        y = x + 1 if x.sum() > 0 else x - 1
+        return sorted({"b": y, "a": y * 2}.items())
+
+    return program
+
+
 @program(
     "BuiltinVariable.call_getitem",
     "operators[bcmend_nothing]",

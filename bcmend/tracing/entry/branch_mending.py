@@ -113,24 +113,34 @@ def _known_truth(tx: compat.Tracer, site: LiveSite, condition: Value) -> bool | 
 
 
 def _are_plain(arms: Sequence[ArmTrace]) -> bool:
-    """Return whether arms only compute, and change containers that the call itself has made.
+    """Return whether arms only compute, and change containers and cells that the call has made.
 
     One of them is captured as it is where the condition is known. What else an arm does would not
     be compared with eager execution then: Dynamo has it as in code without the branch. A variable
     that is unbound on one side is no plain result either.
     """
     results = [each for arm in arms for each in items_in(arm.result) or ()]
-    return all(_changes_own_containers(arm.effects) and not arm.records for arm in arms) and not (
+    return all(_changes_what_is_its_own(arm.effects) and not arm.records for arm in arms) and not (
         any(lazy_phi.may_be_unbound(each.realize()) for each in results)
     )
 
 
-def _changes_own_containers(effects: Effects) -> bool:
-    others = effects.attributes or effects.tensors or effects.consumed or effects.other
-    return not others and all(
-        isinstance(each.variable.mutation_type, compat.ValueMutationNew)
-        for each in effects.containers
+def _changes_what_is_its_own(effects: Effects) -> bool:
+    others = effects.tensors or effects.consumed or effects.other
+    return (
+        not others
+        and all(_is_own_cell(each.owner) for each in effects.attributes)
+        and all(
+            isinstance(each.variable.mutation_type, compat.ValueMutationNew)
+            for each in effects.containers
+        )
     )
+
+
+def _is_own_cell(owner: Any) -> bool:
+    """Return whether an object is a variable of a frame of the call, shared with a closure."""
+    is_new = isinstance(owner.mutation_type, compat.AttributeMutationNew)
+    return type(owner) is compat.CellVariable and is_new
 
 
 def _truth_ahead(tx: compat.Tracer, site: LiveSite, condition: Value) -> bool | None:

@@ -22,7 +22,7 @@ from bcmend.tracing.handlers import (
     frame_variables,
     identity,
     loggers,
-    min_max,
+    ordering,
     recurrent,
     size_arguments,
     strings,

@@ -182,8 +182,11 @@ def _call_function(
 
 def _with_sizes(tx: compat.Tracer, result: Any) -> Any:
     """Return what an operation gives; sizes of it may have been computed in front of the graph."""
-    if type(result) is compat.TensorVariable and capture_mode.in_mended_code(tx):
-        ahead.know_sizes(tx, result)
+    if capture_mode.in_mended_code(tx):
+        parts = result.items if type(result) is compat.TupleVariable else [result]
+        for each in parts:
+            if type(each) is compat.TensorVariable:
+                ahead.know_sizes(tx, each)
     return result
 
 

@@ -18,6 +18,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
 import torch
+from torch.fx import Proxy
 
 from bcmend.dynamo import compat, fx_graph, hooks
 from bcmend.dynamo.models import containers, methods
@@ -125,6 +126,33 @@ def _dimensions(items: Sequence[Value], count: int) -> Iterator[int | None]:
         at += unnamed if is_known(each, ...) else int(names_dimension(each))
 
 
+def as_one_item(tx: compat.Tracer, tensor: Value, mask: Value) -> list[Value] | None:
+    """Return a tensor without sizes and a mask without sizes as views of one item, as torch does.
+
+    Torch itself knows no size of what ``x[x > 0]`` is then. ``None`` for all else.
+    """
+    given = tensor, mask
+    if not all(type(each) is compat.TensorVariable for each in given):
+        return None
+    examples = [example_of(each) for each in given if isinstance(each, compat.TensorVariable)]
+    if any(each.dim() for each in examples) or examples[1].dtype is not torch.bool:
+        return None
+    return [tensor.call_method(tx, "unsqueeze", [constant(0)], {}), _mask_of_one(tx, mask)]
+
+
+def _mask_of_one(tx: compat.Tracer, mask: Any) -> Value:
+    """Return a view of one item, the same one each time: what a mask selects has one size."""
+    node = mask.as_proxy().node
+    for each in node.users:
+        example = each.meta.get("example_value")
+        is_view = (each.target, each.args) == ("unsqueeze", (node, 0))
+        if is_view and isinstance(example, torch.Tensor) and tuple(example.shape) == (1,):
+            known: Value = fx_graph.variable_of(tx, Proxy(each, mask.as_proxy().tracer))
+            return known
+    view: Value = mask.call_method(tx, "unsqueeze", [constant(0)], {})
+    return view
+
+
 _PURPOSE: Final = "items at data-dependent places"
 
 
@@ -136,6 +164,7 @@ def _insert(inner: Any, variable: Any, tx: compat.Tracer, arguments: Any, keywor
         found = read(tx, tensor, key) if type(tensor) is compat.TensorVariable else None
         if found is not None:
             return found
+        arguments = as_one_item(tx, tensor, key) or arguments
     is_changed = variable.fn in _IN_PLACE
     with _view_regenerated(tx, arguments[0].realize()) if is_changed else nullcontext():
         return inner(variable, tx, arguments, keywords)

@@ -223,6 +223,10 @@ def _set_item(call: Call) -> Answer:
     if not is_plain or not capture_mode.in_mended_code(tx):
         return PASS
     key, value = (each.realize() for each in call.args)
+    if not _is_required_leaf(example_of(tensor)):
+        views = item_reads.as_one_item(tx, tensor, key)
+        if views is not None:
+            return views[0].call_method(tx, "__setitem__", [views[1], value], {})
     stored = attempt(lambda: _store(tx, tensor, key, value))
     is_done = (
         not isinstance(stored, Refusal)

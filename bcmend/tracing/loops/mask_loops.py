@@ -81,7 +81,7 @@ class IndexIterator(LoopIterator):
         if not _asks_for_iterations(tx):
             if frames.is_captured_whole(tx):
                 body_states.mask_loop(tx)
-            self.stop("the loop over it cannot be written anew")
+            self.stop(tx, "the loop over it cannot be written anew")
         tx.stack[-1] = IndexIterator(self.numbers, self.following + 1, self.shape)
         if self.shape is None:
             return constant(self.following)

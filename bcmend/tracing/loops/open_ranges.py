@@ -15,7 +15,7 @@ from typing import Any
 import sympy
 import torch
 
-from bcmend.dynamo import compat, frames, fx_graph, handlers
+from bcmend.dynamo import compat, frames, fx_graph, handlers, shape_env
 from bcmend.dynamo.frames import is_referenced
 from bcmend.dynamo.handlers import PASS, Answer, Call
 from bcmend.dynamo.models import containers, methods
@@ -44,10 +44,15 @@ class LoopIterator(compat.VariableTracker):
     def require_alone(self, tx: compat.Tracer) -> None:
         """Break the graph if something else than a loop may use the iterator."""
         if not (tx.stack and tx.stack[-1] is self) or is_referenced(tx, self):
-            self.stop("its iterator is not that of a loop alone")
+            self.stop(tx, "its iterator is not that of a loop alone")
 
-    def stop(self, why: str) -> None:
-        """Break the graph."""
+    def asked_about(self) -> set[Any]:
+        """Return the symbols of what decides how often the iterator gives something."""
+        return set()
+
+    def stop(self, tx: compat.Tracer, why: str) -> None:
+        """Break the graph, if the number of turns cannot be had in front of it."""
+        body_states.take_ahead(tx, self.asked_about())
         compat.unimplemented(
             gb_type=f"bcmend: {self.subject}",
             context=why,
@@ -97,13 +102,17 @@ class OpenIterator(LoopIterator):
         super().__init__(**more)
         self.goes_over, self.following, self.has_one = goes_over, following, has_one
 
+    def asked_about(self) -> set[Any]:
+        ends = (self.goes_over.start, self.goes_over.stop)
+        return shape_env.symbols_in([each.sym_num for each in ends if is_unbacked(each)])
+
     @methods.implements(methods.ITERNEXT)
     def _next(self, tx: compat.Tracer) -> Value:
         self.require_alone(tx)
         if not self.has_one:
             if frames.is_captured_whole(tx):
                 body_states.split_where_read(tx, None)
-            self.stop("the loop over it cannot be lowered")
+            self.stop(tx, "the loop over it cannot be lowered")
         add, step = compat.BuiltinVariable(operator.add), constant(self.goes_over.step)
         following = add.call_function(tx, [self.following, step], {}).realize()
         tx.stack[-1] = OpenIterator(self.goes_over, following)

@@ -134,7 +134,9 @@ def know_sizes(tx: compat.Tracer, variable: TensorValue) -> None:
     They are noted for the case that torch wants to know something of them.
     """
     node = variable.as_proxy().node
-    made = node.meta.get("unbacked_bindings")
+    is_item = node.target is operator.getitem and isinstance(node.args[1], int)
+    maker: Any = node.args[0] if is_item else node
+    made = maker.meta.get("unbacked_bindings")
     if not made:
         return
     for dimension, size in enumerate(example_of(variable).shape):

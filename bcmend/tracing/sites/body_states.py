@@ -181,14 +181,16 @@ def _trace_anew_if(tx: compat.Tracer, rewrite: Callable[[list[Stop]], bool]) -> 
         raise Rewritten
 
 
-def take_ahead(tx: compat.Tracer) -> None:
+def take_ahead(tx: compat.Tracer, asked: Iterable[Any] = ()) -> None:
     """Have the numbers that the trace has noted computed in front of the graph, if there are any.
+
+    ``asked`` are the symbols of those of which something has to be known.
 
     Raises:
         Rewritten: there are.
     """
     state = state_of(tx.output.root_tx.f_code)
-    if not state.may_break and state.have_numbers():
+    if not state.may_break and state.have_numbers(asked):
         raise Rewritten
 
 

@@ -45,6 +45,7 @@ _COMPARED: Final[frozenset[Any]] = frozenset(
     [
         *compat.PAIRED_SETTERS,
         *compat.WITHOUT_EFFECT,
+        torch.broadcast_shapes,  # gives a size
         *(torch.set_default_dtype, torch.set_num_threads),
         *(torch.set_autocast_enabled, torch.set_autocast_cache_enabled, torch.clear_autocast_cache),
         *(torch.autocast_increment_nesting, torch.autocast_decrement_nesting),

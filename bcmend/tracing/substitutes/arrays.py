@@ -2,6 +2,7 @@
 
 Dynamo writes ``torch.tensor`` of that tensor into the graph, at which torch warns when the graph
 runs, as eager execution does not. ``torch.Tensor`` keeps the type of the array there.
+``torch.sparse_coo_tensor`` of indices and values is no tensor of a graph either.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import torch
 
 from bcmend.dynamo import compat, fx_graph
 from bcmend.dynamo.handlers import PASS, Answer
+from bcmend.tracing.indexing import coordinates
 from bcmend.tracing.substitutes.dispatch import ReplacedCall, answers_to
 
 
@@ -39,3 +41,12 @@ def _default_tensor(call: ReplacedCall) -> Answer:
     if not isinstance(array, compat.NumpyNdarrayVariable):
         return PASS
     return fx_graph.method(call.tx, "to", array, dtype=torch.get_default_dtype(), copy=True)
+
+
+@answers_to("coordinates")
+def _coordinates(call: ReplacedCall) -> Answer:
+    """Answer ``torch.sparse_coo_tensor(indices, values, size)``."""
+    if len(call.args) != 3 or call.kwargs:
+        return PASS
+    indices, values, size = (each.realize() for each in call.args)
+    return coordinates.sparse_tensor(indices, values, size) or PASS

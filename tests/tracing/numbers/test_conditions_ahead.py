@@ -44,6 +44,24 @@ def test_each_side_is_a_graph(fullgraph: bool) -> None:
     assert_equivalent(make, calls, graphs=2, recompiles=1, fullgraph=fullgraph)
 
 
+def _merged_if_doubled(x: Tensor, given: Tensor) -> tuple[Tensor, list[Tensor]]:
+    """As libraries of graphs make edges unique: the results have different sizes."""
+    is_new = given[1:] != given[:-1]
+    if is_new.all():
+        return x[1:], [x]
+    x = x[1:][is_new]
+    size = x.size(0)  # a variable that the comprehension shares
+    return x, [each.new_zeros(size) for each in (x, given.float())]
+
+
+@pytest.mark.parametrize("fullgraph", [True, False])
+def test_an_arm_may_store_to_a_variable_that_a_closure_shares(fullgraph: bool) -> None:
+    given = [[1, 2, 3], [1, 1, 3], [1, 1, 1], [3, 2, 1]]
+    calls = lambda: [call(torch.arange(3.0), torch.tensor(each)) for each in given]  # noqa: E731
+    make = lambda: fresh(_merged_if_doubled)  # noqa: E731
+    assert_equivalent(make, calls, graphs=2, recompiles=1, fullgraph=fullgraph)
+
+
 def test_the_report_says_where_the_condition_is_computed() -> None:
     bcmend.patch(_another_key)
     given = torch.arange(3.0), torch.tensor(_SOME)
@@ -113,6 +131,26 @@ def test_what_an_arm_does_beside_is_left_to_eager_execution() -> None:
         found = torch.compile(_storing, backend="eager")(torch.ones(3) * sign)
         assert (found[1], _LOG) == ((["positive"], ["positive"]) if sign > 0 else ([], []))
     assert "ahead" not in {site.lowering for site in bcmend.report(_storing).sites}
+
+
+def _storing_to_what_was_there() -> Program:
+    count = 0
+
+    def program(x: Tensor) -> tuple[Tensor, int]:
+        nonlocal count
+        if x.sum() > 0:
+            count += 1
+            x = x[None]
+        return x, count
+
+    return program
+
+
+def test_a_variable_from_before_the_call_is_left_to_eager_execution() -> None:
+    calls = lambda: [call(torch.ones(3) * sign) for sign in (1, -1, 1)]  # noqa: E731
+    assert_equivalent(
+        _storing_to_what_was_there, calls, graphs=None, recompiles=None, fullgraph=False
+    )
 
 
 def test_conditions_are_so_many_at_most() -> None:

@@ -142,3 +142,39 @@ def _wrong() -> Call:
     (made,) = _with_given([0, 1, 3])()
     x, mask, given = made.arguments
     return call(x, mask, given[:2])
+
+
+def _part_for_each_label(x: Tensor, mask: Tensor) -> list[Tensor]:
+    labels, places = mask.long().unique(return_inverse=True)
+    parts = [x[places == at] for at in range(len(labels))]
+    return [each.mean(0) for each in parts]
+
+
+def _parts_by_name(x: Tensor, mask: Tensor) -> dict[int, Tensor]:
+    labels, _, counts = torch.unique_consecutive(mask, return_inverse=True, return_counts=True)
+    return {at: x[: counts[at]] * labels[at] for at in range(labels.shape[0])}
+
+
+def _rows_chosen(x: Tensor, mask: Tensor) -> list[Tensor]:
+    (chosen,) = mask.nonzero(as_tuple=True)
+    return [x[chosen[at]] for at in range(chosen.size(0))]
+
+
+@pytest.mark.parametrize("fullgraph", [True, False])
+@pytest.mark.parametrize("program", [_part_for_each_label, _parts_by_name, _rows_chosen])
+def test_how_often_a_comprehension_goes_round(program: Program, fullgraph: bool) -> None:
+    calls = _calls(_SOME, _OTHERS, _ONE, _NONE, _SOME)
+    assert_equivalent(
+        lambda: fresh(program), calls, graphs=None, recompiles=None, fullgraph=fullgraph
+    )
+
+
+def test_how_often_a_comprehension_goes_round_in_training() -> None:
+    def calls() -> list[Call]:
+        masks = ([True, False, True, True], [True] * 4, [False, True, True, True])
+        rows = torch.arange(12.0).reshape(4, 3)
+        return [call(rows.clone().requires_grad_(), torch.tensor(each)) for each in masks]
+
+    assert_equivalent(
+        lambda: fresh(_part_for_each_label), calls, graphs=None, recompiles=None, training=True
+    )

@@ -50,14 +50,14 @@ def test_what_a_function_in_c_raises_is_no_error_of_its_caller(
         operator_runs.call_target(node.target, node.args, node.kwargs)
     with pytest.raises(InternalError):
         require_foreign(caught.value)
-    require_foreign(caught.value, operator_runs.call_target)
+    require_foreign(caught.value, *operator_runs.CALLERS)
 
 
 def test_an_error_behind_a_caller_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(strict, "IS_ON", True)
     with pytest.raises(ValueError, match="a fault") as caught:
         own_faults.fault()
-    assert strict.is_own(caught.value, operator_runs.call_target, own_faults.fault)
+    assert strict.is_own(caught.value, *operator_runs.CALLERS, own_faults.fault)
 
 
 def test_nothing_is_raised_outside_of_strict_mode(monkeypatch: pytest.MonkeyPatch) -> None:

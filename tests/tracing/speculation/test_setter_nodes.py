@@ -33,6 +33,10 @@ def _compared(graph: Graph) -> None:
     graph.call_function(torch.set_default_dtype, (torch.float32,))
 
 
+def _computing_a_size(graph: Graph) -> None:
+    graph.call_function(torch.broadcast_shapes, ((2, 1), (3,)))
+
+
 def _computing(graph: Graph) -> None:
     x = graph.placeholder("x")
     graph.call_function(operator.add, (x, 1))
@@ -54,6 +58,7 @@ def _computing(graph: Graph) -> None:
         (_unknown, "record"),
         (_compared, ""),
         (_computing, ""),
+        (_computing_a_size, ""),
     ],
 )
 def test_setters_are_found_by_what_they_are_given_and_give(

@@ -17,7 +17,7 @@ from bcmend.dynamo import compat
 from bcmend.dynamo.handlers import PASS
 from bcmend.dynamo.handlers import Call as HandlerCall
 from bcmend.dynamo.values import constant
-from bcmend.tracing.handlers import min_max, tensor_bool
+from bcmend.tracing.handlers import ordering, tensor_bool
 from bcmend.tracing.numbers import scalars
 from tests.equivalence import assert_equivalent, call
 from tests.tracing.in_trace import computed_number, during_trace, trace
@@ -170,7 +170,7 @@ def test_a_number_is_compared_with_infinity_before_what_cannot_be_traced() -> No
 
 def _picked(tx: Any, function: Any, one: Any, other: Any) -> Any:
     owner = SimpleNamespace(fn=function)
-    return min_max._pick(HandlerCall(tx, function.__name__, owner, (one, other), {}))
+    return ordering._pick(HandlerCall(tx, function.__name__, owner, (one, other), {}))
 
 
 FLOATS = (math.nan, 1.0, -0.0, 0.0, math.inf)
@@ -225,3 +225,57 @@ def test_the_handler_passes_on_integers() -> None:
         return _picked(tx, min, computed_number(tx, x), constant(2))
 
     assert during_trace(body, torch.tensor(3)) is PASS
+
+
+#: What is sorted, and by what: names or numbers tell each two tuples apart.
+SORTED = {
+    "items of keywords": lambda x, n: sorted({"b": x, "a": x * 2, "none": None}.items()),
+    "numbers": lambda x, n: sorted([(2, x), (True, x + 1), (-1, n)], reverse=True),
+    "behind equal ones": lambda x, n: sorted([("a", 2, x), ("a", 1, x + 1), ("b", x)]),
+    "one": lambda x, n: sorted([(x, 1)]),
+    "numbers out of tensors": lambda x, n: sorted([("b", n), ("a", n + 1)]),
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("sort", SORTED.values(), ids=SORTED)
+def test_tuples_are_sorted_by_what_tells_them_apart(sort: Callable[..., Any], backend: str) -> None:
+    def make() -> Callable[..., Any]:
+        def program(x: Tensor, changed: list[Any]) -> Any:
+            found = sort(x, int((x > 0).sum()))
+            changed[:] = [("z", x), ("y", x * 3)]
+            changed.sort()
+            return (found, x + 1) if x.sum() > 0 else (found, x - 1)
+
+        return program
+
+    def calls() -> list[Any]:
+        return [
+            call(torch.full((size,), sign, requires_grad=True), list(range(size)))
+            for size, sign in ((2, 1.0), (2, -1.0), (2, 1.0), (3, 1.0))
+        ]
+
+    assert_equivalent(make, calls, backend=backend, graphs=None, recompiles=None)
+
+
+#: What is sorted by the tensors, by numbers with no order, or with an exception.
+NOT_SORTED = {
+    "equal names": lambda x: sorted([("a", x.sum()), ("a", x.sum() - 1)]),
+    "no names": lambda x: sorted([(x.sum(),), (x.sum() - 1,)]),
+    "names and numbers": lambda x: sorted([("a", x), (1, x)]),
+    "a key": lambda x: sorted([("b", x), ("a", x)], key=lambda pair: pair[1].sum()),
+    "tuples of several values": lambda x: sorted([("a", x), ("a", x + 1)]),
+}
+
+
+@pytest.mark.parametrize("sort", NOT_SORTED.values(), ids=NOT_SORTED)
+def test_what_tensors_decide_breaks_the_graph(sort: Callable[..., Any]) -> None:
+    def make() -> Callable[..., Any]:
+        def program(x: Tensor) -> Any:
+            y = x + 1 if x.sum() > 0 else x - 1
+            return sort(y)
+
+        return program
+
+    calls = [call(torch.full((2,), sign)) for sign in (1.0, -1.0, 1.0)]
+    assert_equivalent(make, lambda: calls, fullgraph=False, graphs=None, recompiles=None)

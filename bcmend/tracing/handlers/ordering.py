@@ -1,14 +1,16 @@
-"""``min`` and ``max`` of numbers out of tensors, as Python has them.
+"""``min`` and ``max`` of numbers out of tensors, as Python has them, and ``sort`` of tuples.
 
 Python returns one of its arguments, the first unless a later one is smaller or larger: NaN is
 neither, 0.0 and -0.0 are equal, and of an integer and a float the result has the type of the one
 that is returned. Symbolic numbers have one type, NaN wins, and a back end picks a zero. So floats
 are compared as tensors; of an integer and a float both are kept, as of a branch whose sides have no
-common form.
+common form. Tuples are compared by the first items that differ: a list of ``(name, tensor)`` is
+sorted where names decide every comparison.
 """
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections.abc import Sequence
 from typing import Any, Final
@@ -120,4 +122,58 @@ def _double(tx: compat.Tracer, value: Any) -> Any:
         value.as_python_constant()
         if _is_known(value)
         else float_tensors.as_tensor(tx, value.as_proxy())
+    )
+
+
+#: Classes of the items by which tuples are sorted: equal ones are alike, and others have an order.
+_SORTED_BY: Final = (str, bytes, int, bool, type(None))
+
+
+def _sort(call: Call) -> Answer:
+    """Answer ``items.sort()`` of tuples with items that are no constants."""
+    items = call.owner
+    name, args, kwargs = (*call.args, {})[:3]
+    given = {key: value.realize() for key, value in kwargs.items()}
+    is_sort = name == "sort" and not args and set(given) <= {"key", "reverse"}
+    if not is_sort or items.mutation_type is None or not capture_mode.in_mended_code(call.tx):
+        return PASS
+    key, is_reversed = (given.get(each, constant(None)) for each in ("key", "reverse"))
+    if all(each.is_python_constant() for each in items.items):
+        return PASS
+    keys: list[Any] = [_known_beginning(each.realize()) for each in items.items]
+    if not (key.is_python_constant() and key.as_python_constant() is None):
+        return PASS
+    if not is_reversed.is_python_constant() or None in keys or not _are_told_apart(keys):
+        return PASS
+    try:
+        order = sorted(range(len(keys)), key=keys.__getitem__, reverse=bool(is_reversed.value))
+    except TypeError:  # of items of two classes
+        return PASS
+    found = [items.items[place] for place in order]
+    call.tx.output.side_effects.mutation(items)
+    items.items[:] = found
+    return constant(None)
+
+
+def _known_beginning(value: Value) -> tuple[Any, ...] | None:
+    """Return the items with which a tuple begins that are constants; ``None`` for no tuple."""
+    if type(value) is not compat.TupleVariable:
+        return None
+    models = (each.realize() for each in value.items)
+    known = itertools.takewhile(lambda each: isinstance(each, compat.ConstantVariable), models)
+    values = (each.as_python_constant() for each in known)
+    return tuple(itertools.takewhile(lambda each: type(each) in _SORTED_BY, values))
+
+
+def _are_told_apart(keys: Sequence[Any]) -> bool:
+    """Return whether any two differ in an item that both have."""
+    return all(
+        any(one != other for one, other in zip(*pair, strict=False))
+        for pair in itertools.combinations(keys, 2)
+    )
+
+
+if methods.CALL_METHOD in vars(compat.ListVariable):  # later torch compares such tuples by itself
+    handlers.method(compat.ListVariable, methods.CALL_METHOD, "`sort` of tuples by their names")(
+        _sort
     )
