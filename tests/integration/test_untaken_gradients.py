@@ -138,6 +138,20 @@ class Tied(nn.Module):
         return torch.tanh(self.other(x))
 
 
+class Compared(nn.Module):
+    """Numbers of a parameter are compared only; those of another in one side, and used in both."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bound, self.scale = (nn.Parameter(torch.tensor([0.5, 2.0, n])) for n in (0.7, -3.0))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.sum() > 0:
+            chosen = x[x * 1.5 > self.bound] * 3
+            return chosen.sum() + x[self.scale > 0].sum() + x.mean() * self.scale.sum()
+        return (x * self.scale).sum()
+
+
 class LayerDrop(nn.Module):
     def __init__(self, width: int = 8, layers: int = 3) -> None:
         super().__init__()
@@ -204,6 +218,8 @@ def _compare(pair: tuple[Any, Any], backward: Callable[[Any], None]) -> Gradient
         (LeavesALoop, "aot_eager", (5 * POSITIVE, 0.7 * POSITIVE, 0.1 * POSITIVE)),
         (OfTheProgram, "aot_eager", (POSITIVE, NEGATIVE)),
         (Tied, "aot_eager", (POSITIVE, NEGATIVE)),
+        (Compared, "eager", (POSITIVE, NEGATIVE, 2 * POSITIVE)),
+        (Compared, "aot_eager", (POSITIVE, NEGATIVE, 2 * POSITIVE)),
     ],
 )
 def test_each_side(make: Callable[[], nn.Module], backend: str, sides: tuple[Tensor, ...]) -> None:

@@ -27,12 +27,13 @@ class _Taken:
         self._routes = routes
         self._inputs = [weakref.ref(each) for each in inputs]
         self._hooked = [has_hooks(each) for each in inputs]
-        self._truths: list[torch.Tensor] = []
+        self._truths: list[torch.Tensor] | None = None  # until the graph has run
         self._done: list[torch.cuda.Event] = []
         self._live: tuple[bool, ...] | None = None
 
     def fill(self, truths: Sequence[torch.Tensor]) -> None:
         """Take the predicates. Those on a GPU are copied while the program goes on."""
+        self._truths = []
         for each in truths:
             if each.is_cuda:
                 self._truths.append(each.to("cpu", non_blocking=True))
@@ -45,7 +46,7 @@ class _Taken:
     def passed_on(self, gradients: Sequence[torch.Tensor | None]) -> Sequence[torch.Tensor | None]:
         """Return the gradients of the inputs, without those that no live path leads to."""
         if self._live is None:
-            if not self._truths:
+            if self._truths is None:
                 return gradients  # the graph itself goes backward
             for event in self._done:
                 event.synchronize()
@@ -86,14 +87,16 @@ def switched(
     def run(*inputs: Any) -> Any:
         is_captured = torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
         if is_captured or not torch.is_grad_enabled():
-            return graph(*inputs)[:-more]
+            results = graph(*inputs)
+            return results[: len(results) - more]
         given, plain = list(inputs), [inputs[place] for place in places]
         taken = _Taken(routes, plain)
         entered = _Enter.apply(taken, *plain)  # type: ignore[no-untyped-call]
         for place, each in zip(places, entered, strict=True):
             given[place] = each
         results = graph(*given)
-        taken.fill(results[-more:])
-        return results[:-more]
+        results, truths = results[: len(results) - more], results[len(results) - more :]
+        taken.fill(truths)
+        return results
 
     return run

@@ -1,4 +1,4 @@
-"""Finds the inputs of a complete graph whose gradient only the sides not taken may ask for.
+"""Finds the inputs of a graph whose gradient only the sides not taken may ask for, or none at all.
 
 Eager execution leaves such a gradient at ``None``. The graph is made to return the predicates that
 decide about it, and runs behind the identity of ``gradient_switch``.
@@ -86,10 +86,27 @@ def _found(output: compat.OutputGraph, module: GraphModule) -> tuple[list[int], 
     places, starts = [], []
     for place, node in enumerate(inputs):
         found = flow.paths.simplified(paths[node])
-        if found > RESULT and node not in changed and _is_plain(node, apart):
+        is_decided = found > RESULT or (not found and _enters_an_operator(node))
+        if is_decided and node not in changed and _is_plain(node, apart):
             places.append(place)
             starts.append(found)
     return places, starts, flow
+
+
+def _enters_an_operator(node: Node) -> bool:
+    """Return whether a branch is given what an input leads to.
+
+    To a back end every result of ``torch.cond`` depends on all that it is given, also on what is
+    compared only, to which no path leads.
+    """
+    seen, waiting = {node}, [node]
+    while waiting:
+        users = [each for each in waiting.pop().users if each not in seen]
+        if any(each.target is torch.ops.higher_order.cond for each in users):
+            return True
+        seen.update(users)
+        waiting += users
+    return False
 
 
 def _is_plain(node: Node, apart: set[int]) -> bool:
