@@ -83,6 +83,10 @@ class Flow:
             self._pass_on(module, node, found)
         return found
 
+    def is_changed(self, node: Node) -> bool:
+        """Return whether anything is written to the memory of what a node computes."""
+        return self._memories[node.graph].is_changed(node)
+
     def _pass_on(self, module: GraphModule, node: Node, found: dict[Node, int]) -> None:
         found[node] = paths = self.paths.simplified(found[node])
         number = self._number(node)

@@ -82,7 +82,7 @@ class Paths:
             waiting ^= 1 << place
             needed |= 1 << place
             waiting |= self.edges[place - 1].onward
-        kept = sorted(_edges_in(needed))
+        kept = sorted(places_in(needed))
         predicates = sorted({self.edges[place - 1].predicate for place in kept})
         places = {RESULT.bit_length() - 1: 0, **{old: new for new, old in enumerate(kept, 1)}}
         numbers = {old: new for new, old in enumerate(predicates)}
@@ -95,7 +95,7 @@ class Paths:
         return Routes(edges, tuple(map(moved, starts))), predicates
 
 
-def _edges_in(paths: int) -> Iterator[int]:
+def places_in(paths: int) -> Iterator[int]:
     """Yield the places of the edges in a set of paths, the last one first."""
     while paths > RESULT:
         place = paths.bit_length() - 1

@@ -25,7 +25,7 @@ def handed_out(
     nodes = []
     for at, (predicate, inside) in enumerate(asked):
         by_device[predicate.meta["example_value"].device].append(at)
-        nodes.append(_in_the_main_graph(module, predicate, inside, known))
+        nodes.append(in_the_main_graph(module, predicate, inside, known))
     graph = module.graph
     output: Any = graph.output_node()
     tensors = []
@@ -37,7 +37,7 @@ def handed_out(
     return [at for alike in by_device.values() for at in alike], len(tensors)
 
 
-def _in_the_main_graph(
+def in_the_main_graph(
     module: GraphModule, predicate: Node, inside: Inside, known: dict[tuple[Node, Inside], Node]
 ) -> Node:
     """Return a predicate as a value of the main graph; that of an arm not taken is false there."""
@@ -48,7 +48,7 @@ def _in_the_main_graph(
         else:
             *around, (cond, side) = inside
             outer = _handed_out_of_arm(_owner(module, tuple(around)), cond, side, predicate)
-            known[key] = _in_the_main_graph(module, outer, tuple(around), known)
+            known[key] = in_the_main_graph(module, outer, tuple(around), known)
     return known[key]
 
 

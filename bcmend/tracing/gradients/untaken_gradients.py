@@ -14,13 +14,13 @@ from typing import Any, Final
 import torch
 from torch.fx import GraphModule, Node
 
-from bcmend.dynamo import compat, hooks
+from bcmend.dynamo import compat, fx_graph, hooks
 from bcmend.dynamo.models import methods
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.trace_state import Phase, at_the_end_of_a_graph
 from bcmend.tracing.deopt import graph_failure, undo_log
 from bcmend.tracing.effects.operator_runs import facts_of_node, storage_of, target_name
-from bcmend.tracing.gradients import arm_selects
+from bcmend.tracing.gradients import arm_selects, gates
 from bcmend.tracing.gradients.gradient_flow import Flow, has_gradient, tensors_of
 from bcmend.tracing.gradients.gradient_paths import RESULT, Routes
 from bcmend.tracing.gradients.gradient_switch import switched
@@ -53,7 +53,8 @@ def mark_and_examine(tx: compat.Tracer, node: Node) -> None:
 
 
 def _plan(output: compat.OutputGraph, module: GraphModule) -> None:
-    places, starts, flow = _found(output, module)
+    flow = Flow(output.fake_mode)
+    places, starts = _found(output, module, flow)
     if not places:
         return
     routes, numbers = flow.paths.routes(starts)
@@ -63,10 +64,15 @@ def _plan(output: compat.OutputGraph, module: GraphModule) -> None:
     _PLAN.put(output, _Plan(tuple(places), routes.in_order(order), results))
 
 
-def _found(output: compat.OutputGraph, module: GraphModule) -> tuple[list[int], list[int], Flow]:
-    """Return the positions of the inputs, the paths from each, and what they consist of."""
-    flow = Flow(output.fake_mode)
-    nothing: tuple[list[int], list[int], Flow] = [], [], flow
+def _found(
+    output: compat.OutputGraph, module: GraphModule, flow: Flow
+) -> tuple[list[int], list[int]]:
+    """Return the positions of the inputs and the paths from each; gates those of what is between.
+
+    ``flow`` gets what they consist of.
+    """
+    places: list[int] = []
+    starts: list[int] = []
     inputs = [node for node in module.graph.nodes if node.op == "placeholder"]
     given: Any = module.graph.output_node().args[0]
     results = [each for each in given if isinstance(each, Node)]
@@ -78,19 +84,37 @@ def _found(output: compat.OutputGraph, module: GraphModule) -> tuple[list[int], 
         or compat.peek_interpreter_stack() is not None
         or any(map(_hides_history, _all_nodes(module)))
     ):
-        return nothing
-    seeds = [RESULT if isinstance(each, Node) and has_gradient(each) else 0 for each in given]
-    paths = flow.back(module, seeds, ())
+        return places, starts
+    paths = flow.back(module, _seeds(module), ())
     apart = {storage_of(each) for node in results for each in tensors_of(node)}
     changed = undo_log.changed_inputs(output)
-    places, starts = [], []
     for place, node in enumerate(inputs):
         found = flow.paths.simplified(paths[node])
         is_decided = found > RESULT or (not found and _enters_an_operator(node))
         if is_decided and node not in changed and _is_plain(node, apart):
             places.append(place)
             starts.append(found)
-    return places, starts, flow
+    gates.insert(module, paths, flow)
+    _gate_in_arms(module, output.fake_mode)
+    return places, starts
+
+
+def _gate_in_arms(module: GraphModule, fake_mode: Any) -> None:
+    """Gate what operations are given inside of arms of ``torch.cond``: one that runs is taken."""
+    for node in module.graph.nodes:
+        if node.target is not torch.ops.higher_order.cond or not arm_selects.is_marked(node):
+            continue
+        for arm in fx_graph.graphs_given(node, module._modules):
+            if any(map(arm_selects.is_marked, arm.graph.nodes)):
+                flow = Flow(fake_mode)
+                gates.insert(arm, flow.back(arm, _seeds(arm), ()), flow)
+                _gate_in_arms(arm, fake_mode)
+
+
+def _seeds(module: GraphModule) -> list[int]:
+    """Return the paths from each result of a graph."""
+    given: Any = module.graph.output_node().args[0]
+    return [RESULT if isinstance(each, Node) and has_gradient(each) else 0 for each in given]
 
 
 def _enters_an_operator(node: Node) -> bool:
