@@ -101,6 +101,8 @@ class Waiting:
 _WAITING: Final[dict[int, Waiting]] = {}
 #: In whose names code is waited for.
 _OWNERS: Final[ByIdentity[CodeType, set[int]]] = ByIdentity()
+#: What is being mended; patching one object may mend others.
+_MENDING: Final[list[dict[int, Waiting]]] = []
 #: Owners that are gone. Whoever comes by next sees to them: a finalizer may not wait for locks.
 _GONE: Final[deque[int]] = deque()
 
@@ -191,8 +193,16 @@ def wait_no_more(owner: int | None = None) -> None:
         _see_to_those_that_are_gone()
         for each in list(_WAITING) if owner is None else [owner]:
             _take_out(each)
-        if not _WAITING:
-            hooks.REGISTRY.watch(is_wanted=False)
+        _watch_no_more()
+
+
+def _watch_no_more() -> None:
+    """End the watch, if nothing waits any more and nothing that did is being mended.
+
+    Not before: another thread may be about to compile what is mended.
+    """
+    if not (_WAITING or _MENDING):
+        hooks.REGISTRY.watch(is_wanted=False)
 
 
 def _take_out(owner: int) -> Waiting | None:
@@ -231,13 +241,13 @@ def mend(codes: Iterable[CodeType]) -> bool:
             codes = [code for each in fresh.values() for code in each.starts()]
         for owner in found:
             _take_out(owner)
+        _MENDING.append(found)
         try:
             for owner, waiting in found.items():
                 waiting.mend(owner)
         finally:
-            # Not before: another thread may be about to compile what is mended here.
-            if not _WAITING:
-                hooks.REGISTRY.watch(is_wanted=False)
+            _MENDING.pop()
+            _watch_no_more()
         return bool(found)
 
 

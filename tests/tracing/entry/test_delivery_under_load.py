@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch._dynamo.utils import counters
 
 import bcmend
+from bcmend.patching import waiting
 from bcmend.patching.waiting import Waiting
 
 THREADS = 8
@@ -159,11 +160,12 @@ def test_a_thread_that_begins_while_another_mends_the_code(monkeypatch) -> None:
     other = threading.Thread(target=call)
     mend = Waiting.mend
 
-    def mend_when_the_other_waits(waiting: Waiting, owner: int) -> None:
+    def mend_when_the_other_waits(subject: Waiting, owner: int) -> None:
+        assert not waiting.mend([program.__code__])  # as when patching asks what waits beside
         other.start()
         while not _waits_for_the_compiler(other):
             time.sleep(0.01)
-        mend(waiting, owner)
+        mend(subject, owner)
 
     monkeypatch.setattr(Waiting, "mend", mend_when_the_other_waits)
     assert torch.equal(mended(torch.ones(2)), torch.full((2,), 2.0))
