@@ -14,7 +14,7 @@ generator behind a random operator.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -47,6 +47,7 @@ def _draw(call: ReplacedCall) -> Answer:
         _require_no_arm(call, made)
         raise made
     function, arguments, named = made
+    _require_short(call.row.name, [*arguments, *named.values()])
     with generators_restored():
         try:
             example = function(*arguments, **named)
@@ -64,6 +65,26 @@ def _draw(call: ReplacedCall) -> Answer:
             raise unequal("what it chooses from is of several types")
     proxy = _input(call.tx, _converted(function, convert), arguments, named, convert(example))
     return given(call.tx, proxy)
+
+
+def _require_short(name: str, arguments: Sequence[Any]) -> None:
+    """Raise ``Refusal`` for what may give an integer that a tensor has no place for.
+
+    Draws give numbers that they are given, or numbers between these.
+    """
+    given = [each for each in compat.tree_leaves(list(arguments)) if isinstance(each, (int, range))]
+    ends = [
+        end
+        for each in given
+        for end in ((each.start, each.stop) if isinstance(each, range) else (each,))
+    ]
+    most = _BITS if name == "random.getrandbits" else 2**_BITS - 1
+    if any(abs(each) > most for each in ends):
+        raise unequal("it may give an integer of more than 63 bits")
+
+
+#: Bits of an integer in a tensor, but for its sign.
+_BITS: Final = 63
 
 
 def _require_no_arm(call: ReplacedCall, reason: Refusal) -> None:

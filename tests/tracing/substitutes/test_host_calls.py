@@ -246,6 +246,34 @@ def test_a_draw_that_an_earlier_one_decides_about_stays() -> None:
     _equal(program, fullgraph=False, graphs=None, recompiles=4)
 
 
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda: random.getrandbits(64),
+        lambda: random.getrandbits(70),
+        lambda: random.choice([1, 2**64]),
+        lambda: random.sample(range(2**63, 2**64), 2),
+    ],
+)
+def test_an_integer_that_has_no_place_in_a_tensor_is_not_drawn_in_front(draw: Program) -> None:
+    def program(x: Tensor) -> tuple[Any, ...]:
+        y = x + 1 if x.sum() > 0 else x - 1
+        return y, draw()
+
+    _equal(program, fullgraph=False, graphs=None)
+
+
+@pytest.mark.parametrize(
+    "draw", [lambda: random.getrandbits(63), lambda: random.randrange(2**63 - 1)]
+)
+def test_the_longest_integers_are_drawn_in_front(draw: Program) -> None:
+    def program(x: Tensor) -> tuple[Any, ...]:
+        y = x + 1 if x.sum() > 0 else x - 1
+        return y, draw()
+
+    _equal(program)
+
+
 def test_what_a_loop_or_a_size_needs_of_a_draw_is_never_baked_in() -> None:
     def program(x: Tensor) -> Tensor:
         for _ in range(random.randint(1, 3)):
