@@ -47,10 +47,12 @@ class _Gate(torch.autograd.Function):
     @staticmethod
     def backward(context: Any, gradient: torch.Tensor | None) -> Any:
         live = context.truths.live
-        if gradient is not None and live is not None:  # else the graph itself goes backward
-            stopped = live[context.place].logical_not().to(gradient.device)
-            gradient = gradient.masked_fill(stopped, 0)
-        return None, None, gradient
+        if gradient is None or live is None:  # or else the graph itself goes backward
+            return None, None, gradient
+        if gradient.layout is not torch.strided:  # of rows, which no derivative has multiplied
+            return None, None, gradient
+        stopped = live[context.place].logical_not().to(gradient.device)
+        return None, None, gradient.masked_fill(stopped, 0)
 
 
 def gate(truths: Truths, place: int, value: torch.Tensor) -> Any:

@@ -137,6 +137,27 @@ def test_a_parameter_beside_and_two_calls_before_a_backward() -> None:
     assert all(torch.equal(*each) for each in zip(*found, strict=True))
 
 
+def test_sparse_gradients_pass() -> None:
+    class Program(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = nn.Embedding(3, 2, sparse=True)
+            nn.init.ones_(self.table.weight)
+
+        def forward(self, ids: Tensor, x: Tensor) -> Tensor:
+            rows, others = self.table(ids), self.table(ids + 1)
+            return rows.sum() + others.sum() if x.sum() > 0 else rows.sum() * 2
+
+    found = []
+    for call in (Program(), bcmend.compile(Program(), backend="eager", fullgraph=True)):
+        for sign in (1.0, -1.0):
+            call(torch.tensor([0, 1]), torch.tensor([sign])).backward()
+        (gradient,) = (each.grad for each in call.parameters())
+        assert gradient is not None and gradient.is_sparse
+        found.append(gradient.to_dense())
+    assert torch.equal(*found)
+
+
 def _gates_of(program: Callable[..., Any], *arguments: Any) -> int:
     """Return how many gates the graphs of a call have."""
     found = []
