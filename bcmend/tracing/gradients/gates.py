@@ -9,12 +9,11 @@ end of the graph.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import torch
 from torch.fx import Graph, GraphModule, Node
-from torch.fx.node import map_arg
 
 from bcmend.dynamo import compat
 from bcmend.tracing.effects.hazards import unjudged
@@ -86,20 +85,15 @@ def insert(module: GraphModule, paths: Mapping[Node, int], flow: Flow) -> None:
                 found = graph.call_function(gate, (truths, numbers[path], source))
             found.meta = unjudged(source.meta)
             gates[source, path] = found
-        node.args = map_arg(node.args, _in_place_of(source, found))
-        node.kwargs = map_arg(node.kwargs, _in_place_of(source, found))
+        node.replace_input_with(source, found)
     output: Any = graph.output_node()
     with graph.inserting_before(output):
         writer = _Writer(module, flow)
         live = [writer.live(path) for path in numbers]
         last = graph.call_function(closed, (result, truths, *live))
     last.meta = unjudged(result.meta)
-    output.args = map_arg(output.args, _in_place_of(result, last))
+    output.replace_input_with(result, last)
     module.recompile()
-
-
-def _in_place_of(source: Node, found: Node) -> Callable[[Node], Node]:
-    return lambda each: found if each is source else each
 
 
 def _wanted(

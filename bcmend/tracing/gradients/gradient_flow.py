@@ -125,7 +125,7 @@ class Flow:
         predicate: Any = node.args[0]
         while predicate in self._outer:
             predicate = self._outer[predicate]
-        if self._memories[predicate.graph].is_changed(predicate):
+        if self.is_changed(predicate):
             return None  # it may decide about two branches, with another value each
         return self.predicates.setdefault(predicate, len(self.predicates))
 

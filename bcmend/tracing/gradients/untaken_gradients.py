@@ -6,7 +6,7 @@ decide about it, and runs behind the identity of ``gradient_switch``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -53,8 +53,13 @@ def mark_and_examine(tx: compat.Tracer, node: Node) -> None:
 
 
 def _plan(output: compat.OutputGraph, module: GraphModule) -> None:
+    if not _is_followed(output, module):
+        return
     flow = Flow(output.fake_mode)
-    places, starts = _found(output, module, flow)
+    paths = flow.back(module, _seeds(module), ())
+    places, starts = _decided(output, module, flow, paths)
+    gates.insert(module, paths, flow)
+    _gate_in_arms(module, output.fake_mode)
     if not places:
         return
     routes, numbers = flow.paths.routes(starts)
@@ -64,38 +69,40 @@ def _plan(output: compat.OutputGraph, module: GraphModule) -> None:
     _PLAN.put(output, _Plan(tuple(places), routes.in_order(order), results))
 
 
-def _found(
-    output: compat.OutputGraph, module: GraphModule, flow: Flow
-) -> tuple[list[int], list[int]]:
-    """Return the positions of the inputs and the paths from each; gates those of what is between.
+def _is_followed(output: compat.OutputGraph, module: GraphModule) -> bool:
+    """Return whether gradients flow through sides of branches of a graph, and can be followed."""
+    return (
+        any(map(has_gradient, _inputs(module)))
+        and any(map(has_gradient, _results(module)))
+        and any(map(arm_selects.is_marked, module.graph.nodes))
+        and output.package is None
+        and compat.peek_interpreter_stack() is None
+        and not any(map(_hides_history, _all_nodes(module)))
+    )
 
-    ``flow`` gets what they consist of.
-    """
-    places: list[int] = []
-    starts: list[int] = []
-    inputs = [node for node in module.graph.nodes if node.op == "placeholder"]
+
+def _inputs(module: GraphModule) -> list[Node]:
+    return [node for node in module.graph.nodes if node.op == "placeholder"]
+
+
+def _results(module: GraphModule) -> list[Node]:
     given: Any = module.graph.output_node().args[0]
-    results = [each for each in given if isinstance(each, Node)]
-    if (
-        not any(map(has_gradient, inputs))
-        or not any(map(has_gradient, results))
-        or not any(map(arm_selects.is_marked, module.graph.nodes))
-        or output.package is not None
-        or compat.peek_interpreter_stack() is not None
-        or any(map(_hides_history, _all_nodes(module)))
-    ):
-        return places, starts
-    paths = flow.back(module, _seeds(module), ())
+    return [each for each in given if isinstance(each, Node)]
+
+
+def _decided(
+    output: compat.OutputGraph, module: GraphModule, flow: Flow, paths: Mapping[Node, int]
+) -> tuple[list[int], list[int]]:
+    """Return the positions of the inputs whose gradients sides decide, and the paths from each."""
+    places, starts, results = list[int](), list[int](), _results(module)
     apart = {storage_of(each) for node in results for each in tensors_of(node)}
     changed = undo_log.changed_inputs(output)
-    for place, node in enumerate(inputs):
+    for place, node in enumerate(_inputs(module)):
         found = flow.paths.simplified(paths[node])
         is_decided = found > RESULT or (not found and _enters_an_operator(node))
         if is_decided and node not in changed and _is_plain(node, apart):
             places.append(place)
             starts.append(found)
-    gates.insert(module, paths, flow)
-    _gate_in_arms(module, output.fake_mode)
     return places, starts
 
 

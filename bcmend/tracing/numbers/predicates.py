@@ -59,7 +59,8 @@ def chosen(tx: compat.Tracer, predicate: TensorValue, one: Proxy, other: Proxy) 
     device = one.node.meta["example_value"].device
     if device != example_of(predicate).device:  # else a number on the CPU would move to a GPU
         predicate = fx_graph.method(tx, "to", predicate, device=device)
-    if joined := _joined(tx, predicate, one, other):
+    joined = _joined(tx, predicate, one, other)
+    if joined is not None:
         return joined
     result = fx_graph.function(tx, torch.where, predicate, one, other)
     untaken_gradients.mark_and_examine(tx, result.as_proxy().node)

@@ -13,7 +13,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, Final
 
@@ -30,8 +30,6 @@ from bcmend.tracing.sites.lifted_inputs import before_arms
 from bcmend.tracing.sites.refusal import NotThisWay
 
 _PLAIN: Final = (torch.Tensor, torch.nn.Parameter, int)
-#: Returns what a step gives, from the variables of a call and what the steps before have given.
-_Step = Callable[["Scope", list[Any]], Any]
 _SYMBOLIC: Final = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
@@ -83,19 +81,13 @@ class _Input:
     kind: type
     holder: int | None = None
 
-    def ready(self) -> _Step:
-        """Return what reads it."""
-        code, kind, holder = _compiled(self.expression), self.kind, self.holder
-
-        def read(scope: Scope, results: list[Any]) -> Any:
-            if holder is not None and results[holder] is _FAILED:
-                raise TypeError("of another class")
-            found = eval(code, scope.tables)
-            if type(found) is not kind:  # what is done to a subclass may have effects
-                raise TypeError(f"{type(found)} in place of {kind}")
-            return found
-
-        return read
+    def value(self, scope: Scope, results: list[Any]) -> Any:
+        if self.holder is not None and results[self.holder] is _FAILED:
+            raise TypeError("of another class")
+        found = scope.value(self.expression)
+        if type(found) is not self.kind:  # what is done to a subclass may have effects
+            raise TypeError(f"{type(found)} in place of {self.kind}")
+        return found
 
     def moved(self, places: Sequence[int]) -> _Input:
         """Return the same value, of a holder that is at another place."""
@@ -119,17 +111,14 @@ class _Operation:
     arguments: tuple[Any, ...]
     keywords: Mapping[str, Any]
 
-    def ready(self) -> _Step:
-        """Return what makes the call."""
-        target = self.target
-        arguments_of, keywords_of = _filled(self.arguments), _filled(self.keywords)
+    def value(self, scope: Scope, results: list[Any]) -> Any:
+        def value(given: Any) -> Any:
+            return results[given.place] if isinstance(given, _Result) else given.value
 
-        def call(scope: Scope, results: list[Any]) -> Any:
-            arguments = arguments_of(results)
-            _require_small([each for each in arguments if isinstance(each, torch.Tensor)])
-            return called(target, arguments, keywords_of(results))
-
-        return call
+        arguments = map_aggregate(self.arguments, value)
+        keywords = map_aggregate(self.keywords, value) if self.keywords else {}
+        _require_small([each for each in arguments if isinstance(each, torch.Tensor)])
+        return called(self.target, arguments, keywords)
 
     def moved(self, places: Sequence[int]) -> _Operation:
         """Return the same call, of results that are at other places."""
@@ -140,30 +129,6 @@ class _Operation:
         return _Operation(
             self.target, map_aggregate(self.arguments, moved), map_aggregate(self.keywords, moved)
         )
-
-
-def _filled(given: Any) -> Callable[[list[Any]], Any]:
-    """Return what puts the results of steps into arguments, which are seldom nested."""
-
-    def value(each: Any) -> Any:
-        return each.value if isinstance(each, _Constant) else each
-
-    items = list(given.values() if isinstance(given, Mapping) else given)
-    if not any(isinstance(each, _Result) for each in compat.tree_leaves(items)):
-        known = map_aggregate(given, value)
-        return lambda results: known
-    if isinstance(given, Mapping) or not all(
-        isinstance(each, (_Result, _Constant)) for each in items
-    ):
-
-        def found_in(results: list[Any], each: Any) -> Any:
-            return results[each.place] if isinstance(each, _Result) else value(each)
-
-        return lambda results: map_aggregate(given, partial(found_in, results))
-    parts = [
-        (each.place, None) if isinstance(each, _Result) else (-1, each.value) for each in items
-    ]
-    return lambda results: [known if at < 0 else results[at] for at, known in parts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +175,6 @@ class Joined:
 
     def __init__(self, slices: Sequence[ProgramSlice]) -> None:
         self._steps: list[_Input | _Operation] = []
-        self._ready: list[_Step] = []
         #: For each slice: how many steps are behind it, the place of its tensor, and the places
         #: of inputs that must not share memory with those of the second list.
         self._ends: list[tuple[int, int, list[list[int]]]] = []
@@ -233,7 +197,6 @@ class Joined:
                 return place
         alike.append(len(self._steps))
         self._steps.append(step)
-        self._ready.append(step.ready())
         return len(self._steps) - 1
 
     def __len__(self) -> int:
@@ -244,11 +207,8 @@ class Joined:
         """Append to ``found`` the numbers of each slice; ``None`` for one of which a step fails."""
         results: list[Any] = []
         for end, place, apart in self._ends:
-            for step in self._ready[len(results) : end]:
-                try:
-                    results.append(step(scope, results))
-                except Exception:  # whatever it raises, the program will raise in its turn
-                    results.append(_FAILED)
+            for step in self._steps[len(results) : end]:
+                results.append(_value_or_failure(step, scope, results))
             read, written = ([results[each] for each in some] for some in apart)
             is_found = results[place] is not _FAILED and _are_apart(read, written)
             found.append(_numbers_in(results[place]) if is_found else None)
@@ -269,7 +229,7 @@ def _require_small(tensors: Sequence[torch.Tensor]) -> None:
         return
     if sum(counts) > _ELEMENTS:
         raise ValueError("large arguments")
-    if len(tensors) > 1 and max(each.numel() for each in tensors) > 2:
+    if len(tensors) > 1 and max(counts) > 2:
         most = max(each.dim() for each in tensors)
         sizes = [(1,) * (most - each.dim()) + tuple(each.shape) for each in tensors]
         if math.prod(max(each) for each in zip(*sizes, strict=True)) > _ELEMENTS:
@@ -300,19 +260,22 @@ def _memory_of(tensor: torch.Tensor) -> tuple[int, int]:
 _FAILED: Final = object()
 
 
-class Scope:
-    """The variables of one call of a frame.
+def _value_or_failure(step: _Input | _Operation, scope: Scope, results: list[Any]) -> Any:
+    try:
+        return step.value(scope, results)
+    except Exception:  # whatever the operation raises, the program will raise in its turn
+        return _FAILED
 
-    Attributes:
-        tables: the names that expressions are evaluated with.
-    """
+
+class Scope:
+    """The variables of one call of a frame."""
 
     def __init__(self, local: dict[str, Any], space: dict[str, Any]) -> None:
-        self.tables = {"L": local, "G": space, "__builtins__": builtins}
+        self._tables = {"L": local, "G": space, "__builtins__": builtins}
 
     def value(self, expression: str) -> Any:
         """Evaluate what Dynamo calls a value."""
-        return eval(_compiled(expression), self.tables)
+        return eval(_compiled(expression), self._tables)
 
 
 @lru_cache(1024)

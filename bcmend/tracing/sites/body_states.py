@@ -157,7 +157,10 @@ def widen(
 
     def widened(_: list[Stop]) -> bool:
         site.refuse(refusal.slug, str(refusal))
-        return SESSION.patcher.widen(site) and (weaken(*findings) or True)
+        if not SESSION.patcher.widen(site):
+            return False
+        weaken(*findings)
+        return True
 
     _trace_anew_if(tx, widened)
 

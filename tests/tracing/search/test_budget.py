@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -194,6 +194,24 @@ def test_an_arm_outside_of_branches_is_no_first_path(clock: _Clock) -> None:
     assert budget.limit() == budget.SECONDS
 
 
+def _assert_given_up(program: Callable[[Tensor], Tensor], **of_budget: Any) -> None:
+    """Assert that a search with other limits gives up a program, which is equal to eager."""
+    x = torch.tensor([1.0, 20.0])
+    expected = program(x)
+    bcmend.patch(program)
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in of_budget.items():
+                patch.setattr(budget, name, value)
+            found = torch.compile(program, backend="eager")(x)
+        refusals = {site.refusal for site in bcmend.report(program).sites}
+    finally:
+        bcmend.unpatch(program)
+        torch._dynamo.reset()
+    assert torch.equal(found, expected)
+    assert "search-too-long" in refusals
+
+
 def test_nothing_more_is_mended_once_a_search_is_over() -> None:
     def program(x: Tensor) -> Tensor:
         first = int(x.sum())
@@ -203,20 +221,7 @@ def test_nothing_more_is_mended_once_a_search_is_over() -> None:
             x = x * 2
         return x + first
 
-    x = torch.tensor([1.0, 20.0])
-    expected = program(x)
-    bcmend.patch(program)
-    try:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(budget, "SEARCH_SECONDS", -1.0)
-            patch.setattr(budget, "TRACES", 0.0)
-            found = torch.compile(program, backend="eager")(x)
-        refusals = {site.refusal for site in bcmend.report(program).sites}
-    finally:
-        bcmend.unpatch(program)
-        torch._dynamo.reset()
-    assert torch.equal(found, expected)
-    assert "search-too-long" in refusals
+    _assert_given_up(program, SEARCH_SECONDS=-1.0, TRACES=0.0)
 
 
 def test_a_call_that_is_given_up_is_that_of_eager_execution() -> None:
@@ -228,16 +233,4 @@ def test_a_call_that_is_given_up_is_that_of_eager_execution() -> None:
                 return x * bound
         return x
 
-    x = torch.tensor([1.0, 20.0])
-    expected = program(x)
-    bcmend.patch(program)
-    try:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(budget, "now", itertools.count(step=2.0).__next__)
-            found = torch.compile(program, backend="eager")(x)
-        refusals = {site.refusal for site in bcmend.report(program).sites}
-    finally:
-        bcmend.unpatch(program)
-        torch._dynamo.reset()
-    assert torch.equal(found, expected)
-    assert "search-too-long" in refusals
+    _assert_given_up(program, now=itertools.count(step=2.0).__next__)
