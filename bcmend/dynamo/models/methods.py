@@ -70,6 +70,9 @@ BINARY_NUMBER_SLOTS: Final = frozenset(
     f"nb_{name}"
     for name in ("add", "subtract", "multiply", "true_divide", "floor_divide", "remainder")
 )
+EXCLUSIVE_OR_SLOT: Final = "nb_xor"
+#: Those that raise where the second number is zero.
+DIVISION_SLOTS: Final = frozenset(["nb_true_divide", "nb_floor_divide", "nb_remainder"])
 
 # Methods of models of any kind.
 

@@ -14,7 +14,7 @@ from bcmend.tracing.indexing.open_places import OpenPlace
 from bcmend.tracing.loops.open_ranges import OpenIterator
 from bcmend.tracing.merging import lazy_phi, truth_of_phi
 from bcmend.tracing.merging.lazy_phi import GatedPhi, LazyPhi
-from bcmend.tracing.numbers import ahead, scalars, size_questions
+from bcmend.tracing.numbers import ahead, predicates, scalars, size_questions
 from bcmend.tracing.output import deferred_exceptions
 from bcmend.tracing.search.assumptions import Claim
 from bcmend.tracing.sites import site_table
@@ -51,7 +51,7 @@ def _depends_on_data(tx: compat.Tracer, site: site_table.LiveSite, condition: Va
         # What depends on the side alone is left to a split, which knows the other values too.
         is_left = frames.ends_at_a_boundary(tx) and truth_of_phi.is_decided_by_the_side(condition)
         return not is_left and truth_of_phi.has_truth(condition)
-    if type(condition) is not compat.TensorVariable:
+    if not predicates.is_of_data(condition):
         return False
     count = example_of(condition).numel()
     if not isinstance(count, int) or count != 1:

@@ -294,11 +294,26 @@ _ARITHMETIC: Final = "truths in arithmetic"
 @hooks.around(compat.object_protocol, methods.BINARY_OPERATION, _ARITHMETIC, gate=hooks.first)
 def _operated(inner: Any, tx: compat.Tracer, v: Any, w: Any, op_slot: str) -> Any:
     """Compute with two numbers, of which one or both may be truths."""
+    if op_slot == methods.EXCLUSIVE_OR_SLOT and capture_mode.in_mended_code(tx):
+        return _either_alone(tx, v.realize(), w.realize()) or inner(tx, v, w, op_slot)
     if op_slot in methods.BINARY_NUMBER_SLOTS and capture_mode.in_mended_code(tx):
         operands = [v.realize(), w.realize()]
         if any(isinstance(each, compat.SymNodeVariable) for each in operands):
             v, w = _as_numbers(tx, operands)
+            if op_slot in methods.DIVISION_SLOTS and isinstance(w, compat.SymNodeVariable):
+                size_questions.claim(tx, w.sym_num != 0)  # Inductor divides as C does
     return inner(tx, v, w, op_slot)
+
+
+def _either_alone(tx: compat.Tracer, one: Value, other: Value) -> Value | None:
+    """Return ``one ^ other`` of two truths, which torch has of tensors alone."""
+    if not (_is_truth(one) and _is_truth(other)):
+        return None
+    truths = [
+        predicates.as_predicate(tx, each) if is_unbacked(each) else each for each in (one, other)
+    ]
+    unknown = [each for each in truths if isinstance(each, Tensor)]
+    return scalars.take(tx, fx_graph.function(tx, operator.ne, *truths)) if unknown else None
 
 
 def _converted(inner: Any, self: Any, tx: compat.Tracer) -> Any:

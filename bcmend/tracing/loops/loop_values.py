@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.fx import Proxy
 
-from bcmend.dynamo import compat, snapshots
+from bcmend.dynamo import compat, fx_graph, snapshots
 from bcmend.dynamo.models import containers, methods
 from bcmend.dynamo.values import TensorValue, Value, example_of, fake_mode_of
 from bcmend.tracing.effects.operator_runs import stand_in
@@ -90,12 +90,20 @@ def _change_of(one: Value, other: Value) -> CarriedChange:
     if _is_same(one, other):
         return CarriedChange.NONE
     if isinstance(one, compat.TensorVariable) and isinstance(other, compat.TensorVariable):
+        _require_one_kind(one, other)
         if difference(example_of(one), example_of(other)):
             raise NotThisWay("a tensor has another shape, dtype or device after a turn")
         return CarriedChange.TENSOR
     if is_number(one) and is_number(other):
         return CarriedChange.NUMBER
     raise NotThisWay("a turn changes something that is neither a tensor nor a number")
+
+
+def _require_one_kind(one: TensorValue, other: TensorValue) -> None:
+    """Refuse what is an array of numpy on one side alone; to the graph both are tensors."""
+    kinds = {isinstance(each, compat.NumpyNdarrayVariable) for each in (one, other)}
+    if len(kinds) > 1:
+        raise NotThisWay("a turn makes an array of a tensor, or a tensor of an array")
 
 
 def _has_two_forms(values: list[Value]) -> bool:
@@ -149,7 +157,8 @@ def stand_ins(
             example.requires_grad_(True)
         proxy = tracer.create_graph_input(f"carried_{position}", torch.Tensor, example)
         entered.append(proxy)
-        entering[position] = compat.wrap_fx_proxy(tx, proxy, example_value=example)
+        entered_as = compat.wrap_fx_proxy(tx, proxy, example_value=example)
+        entering[position] = fx_graph.in_kind_of(tx, known, entered_as)
     for position in carried.numbers:
         before = inputs[position].realize()
         with fake_mode_of(tx):
@@ -180,7 +189,8 @@ def in_the_operator(tx: compat.Tracer, value: Value, carried: Carried) -> Tensor
 def out_of_the_operator(tx: compat.Tracer, before: Value, value: Value) -> Value:
     """Return a carried value in the kind that it has in the program."""
     if isinstance(before, compat.TensorVariable) or not isinstance(value, compat.TensorVariable):
-        return value
+        carried: Value = fx_graph.in_kind_of(tx, before, value)
+        return carried
     number = scalars.take(tx, value)
     if number is None:
         raise NotThisWay("a turn leaves a number that no tensor can hold")
@@ -203,6 +213,7 @@ def carried_values(
         if isinstance(known, compat.TensorVariable):
             if not isinstance(value, compat.TensorVariable):
                 raise NotThisWay("a turn makes something else of a tensor")
+            _require_one_kind(known, value)
             if difference(example_of(known), example_of(value)):
                 raise NotThisWay("a tensor has another shape, dtype or device after a turn")
         elif not is_number(value):

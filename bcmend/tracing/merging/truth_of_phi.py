@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import torch
 
 from bcmend.dynamo import compat, fx_graph
-from bcmend.dynamo.values import TensorValue, Value, example_of
+from bcmend.dynamo.values import TensorValue, Value
 from bcmend.tracing.merging.lazy_phi import GatedPhi, LazyPhi, UnreadPhi
 from bcmend.tracing.numbers import predicates
 from bcmend.tracing.search.assumptions import Claim, Finding
@@ -35,9 +35,8 @@ def _may_have_truth(value: Value) -> bool:
         return all(map(_may_have_truth, value.sides))
     if isinstance(value, LazyPhi):
         return False
-    if type(value) is compat.TensorVariable:
-        return example_of(value).numel() == 1
-    return isinstance(value, compat.SymNodeVariable) or value.is_python_constant()
+    is_number = isinstance(value, compat.SymNodeVariable) or value.is_python_constant()
+    return is_number or predicates.is_single(value)
 
 
 def _unread_in(value: Value) -> Iterator[UnreadPhi]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from typing import TypeGuard
 
 import torch
 from torch.fx import Node, Proxy
@@ -17,9 +18,17 @@ from bcmend.tracing.numbers.dead_numbers import close_over
 
 def is_data_dependent(value: Value) -> bool:
     """Return whether a value has a truth that depends on the data, which ``as_predicate`` gives."""
-    if type(value) is compat.TensorVariable:
-        return example_of(value).numel() == 1
-    return is_unbacked(value)
+    return is_single(value) or is_unbacked(value)
+
+
+def is_of_data(value: Value) -> TypeGuard[TensorValue]:
+    """Return whether a value is a plain tensor, or an array of numpy: a tensor to the graph."""
+    return type(value) in (compat.TensorVariable, compat.NumpyNdarrayVariable)
+
+
+def is_single(value: Value) -> bool:
+    """Return whether a value is a tensor, or an array, of one element."""
+    return is_of_data(value) and example_of(value).numel() == 1
 
 
 def as_predicate(tx: compat.Tracer, condition: Value) -> TensorValue:
@@ -34,6 +43,8 @@ def as_predicate(tx: compat.Tracer, condition: Value) -> TensorValue:
             compat.wrap_fx_proxy(tx, proxy)
         return fx_graph.function(tx, torch.scalar_tensor, proxy, dtype=torch.bool)
     value: TensorValue = condition  # type: ignore[assignment]
+    if type(value) is compat.NumpyNdarrayVariable:
+        value = fx_graph.variable_of(tx, value.as_proxy())
     example = example_of(value)
     if example.dim() != 0:
         value = fx_graph.method(tx, "reshape", value, ())

@@ -313,6 +313,22 @@ def test_truths_are_numbers_in_arithmetic(backend: str) -> None:
     assert_equivalent(make, lambda: [call(torch.tensor(each)) for each in values], backend=backend)
 
 
+def test_one_of_two_truths_alone() -> None:
+    def make() -> Callable[[Tensor], Any]:
+        def program(_: Tensor, x: Tensor) -> tuple[Any, ...]:
+            one, other = bool(x[0] > 0), bool(x[1] > 0)
+            either = one ^ True
+            either ^= other
+            y = x + 1 if one ^ other else x * 2
+            return y, either, False ^ other, one ^ False, (x > 0).sum().item() ^ int(one)
+
+        return program
+
+    assert_equivalent(
+        make, _calls(*(torch.tensor([a, b]) for a in (1.0, -1.0) for b in (2.0, -2.0)))
+    )
+
+
 def test_a_truth_is_a_place_in_a_list() -> None:
     def program(x: Tensor) -> Any:
         return [x + 1, -x][x.sum().item() > 0], (10, 20)[(x > 1).any().item()]
