@@ -36,6 +36,8 @@ PURE: Final = "_bcmend_pure"
 
 #: Of a model of a container: the journal of what changes it.
 JOURNAL: Final = "bcmend_journal"
+#: Of a model of a list: the trace in which some of its items may not be there.
+OPTIONAL: Final = "bcmend_optional"
 #: Of a hooked function: the next one of its chain.
 INNER: Final = "_bcmend_inner"
 #: Of what stands before ``torch.compile``: what stood there.

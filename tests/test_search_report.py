@@ -23,7 +23,7 @@ class Listing(nn.Module):
         if x.sum() > 0:
             found.append(x * 2)
         print("at", x)
-        return sum(found) if len(found) > 1 else x - 1
+        return found[0] + found[-1]
 
 
 def test_the_log_says_what_was_assumed_what_was_found_and_what_came_next(
@@ -51,13 +51,14 @@ def test_what_is_captured_as_it_is_was_never_traced_anew() -> None:
 
 
 def test_the_log_begins_anew_with_the_object() -> None:
+    counts = []
     for _ in range(2):
         model = bcmend.patch(Listing())
         torch.compile(model, backend="eager")(X)
-        counts = len(bcmend.why(model).traces)
+        counts.append(len(bcmend.why(model).traces))
         bcmend.unpatch(model)
         torch._dynamo.reset()
-        assert counts == 3
+    assert counts[0] == counts[1] > 2
 
 
 def test_nothing_can_be_said_of_what_has_no_bytecode() -> None:

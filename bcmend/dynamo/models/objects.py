@@ -148,6 +148,11 @@ def makes_a_real_function(code: Any) -> bool:
     return bool(code.co_name == "_get_function_impl")
 
 
+def looks_for_subclasses(code: Any) -> bool:
+    """Return whether code of Dynamo looks for tensors of a class of their own among arguments."""
+    return bool(code.co_name == "_flatten_vts")
+
+
 # Values that were not looked at yet
 
 #: Settings of Dynamo's by which values are known before anything is guarded, and what turns that

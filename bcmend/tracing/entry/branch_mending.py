@@ -171,7 +171,7 @@ def _branch(
         )
     transaction = fx_graph.Transaction(tx)
     predicate = deferred_exceptions.predicate_of(tx, site, condition)
-    branch = TracedBranch(site, predicate, (then_arm, else_arm), form)
+    branch = TracedBranch(site, predicate, (then_arm, else_arm), form, condition)
     try:
         outcome = attempt(lambda: lower(tx, branch, transaction))
     except (compat.RestartAnalysis, compat.SkipFrame):

@@ -14,6 +14,7 @@ from bcmend.tracing.indexing.open_places import OpenPlace
 from bcmend.tracing.loops.open_ranges import OpenIterator
 from bcmend.tracing.merging import lazy_phi, truth_of_phi
 from bcmend.tracing.merging.lazy_phi import GatedPhi, LazyPhi
+from bcmend.tracing.merging.optional_items import OptionalList
 from bcmend.tracing.numbers import ahead, predicates, scalars, size_questions
 from bcmend.tracing.output import deferred_exceptions
 from bcmend.tracing.search.assumptions import Claim
@@ -51,6 +52,8 @@ def _depends_on_data(tx: compat.Tracer, site: site_table.LiveSite, condition: Va
         # What depends on the side alone is left to a split, which knows the other values too.
         is_left = frames.ends_at_a_boundary(tx) and truth_of_phi.is_decided_by_the_side(condition)
         return not is_left and truth_of_phi.has_truth(condition)
+    if isinstance(condition, OptionalList):
+        return not condition.is_sure
     if not predicates.is_of_data(condition):
         return False
     count = example_of(condition).numel()
@@ -106,8 +109,13 @@ def branch(tx: compat.Tracer, operator: Any, *args: Value) -> Value:
     assert site is not None
     arms = _arms_of(tx, function, first, entry, inputs)
     number = form.as_python_constant()
+    condition = condition.realize()
     with withdrawn_if_it_fails(site):
-        truth = truth_of_phi.truth_of(tx, condition.realize())
+        if isinstance(condition, OptionalList):
+            condition = condition.truth(tx)
+        if condition.is_python_constant():  # it follows from a branch around this one
+            return arms[0 if _truth(condition) else 1].call(tx)
+        truth = truth_of_phi.truth_of(tx, condition)
         outcome = branch_mending.mend_branch(tx, operator, site, number, truth, arms)
     return constant(None) if outcome is None else outcome
 

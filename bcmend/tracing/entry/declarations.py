@@ -28,7 +28,13 @@ from bcmend.tracing.handlers import (
     strings,
     tensor_bool,
 )
-from bcmend.tracing.indexing import item_reads, masked_stores, open_places, unread_items
+from bcmend.tracing.indexing import (
+    item_reads,
+    joined_items,
+    masked_stores,
+    open_places,
+    unread_items,
+)
 from bcmend.tracing.loops import loop_breaks, mask_loops, open_ranges
 from bcmend.tracing.numbers import float_inputs
 from bcmend.tracing.speculation import done_while_tracing, hooks_in_arms, missing_attributes

@@ -72,6 +72,7 @@ def _report(error: BaseException, what: str) -> None:
         _LOG.warning(text, body_states.summary(error), what, exc_info=error)
 
 
+_PASSED_ON: Final = (compat.GuardOnDataDependentSymNode, compat.FailOnRecompileLimitHit)
 #: Whether a trace is inside the outermost frame, or step, that the hooks are in place for.
 _IS_INSIDE: Final = Slot(bool, rolls_back=False)
 
@@ -85,10 +86,10 @@ def _kept_in(output: compat.OutputGraph) -> Iterator[None]:
     if _IS_INSIDE.of(output):
         yield
         return
-    code = output.root_tx.f_code
+    code, is_asked_for = output.root_tx.f_code, bool(output.root_tx.one_graph)
     _IS_INSIDE.put(output, True)
     try:
-        with _restarted_if_split(code):
+        with _restarted_if_split(code), _restarted_if_mended(code, is_asked_for=is_asked_for):
             yield
     except compat.BackendCompilerFailed as error:
         if not _is_late(code):
@@ -97,11 +98,11 @@ def _kept_in(output: compat.OutputGraph) -> Iterator[None]:
             raise Falsified(*found) from error
         suspects.acquit()  # it fails without them, too
         raise
-    except compat.TorchDynamoException as error:
-        if not isinstance(error, compat.InternalTorchDynamoError) or is_interruption(error):
+    except compat.InternalTorchDynamoError as error:
+        if is_interruption(error):
             raise
         _restart_without(code, error)
-    except (compat.GuardOnDataDependentSymNode, compat.FailOnRecompileLimitHit):
+    except (compat.TorchDynamoException, *_PASSED_ON):
         raise
     except Exception as error:
         if is_interruption(error):
@@ -120,6 +121,21 @@ def _restarted_if_split(code: CodeType) -> Iterator[None]:
         if not _is_late(code):
             raise
         raise Falsified from split
+
+
+@contextmanager
+def _restarted_if_mended(code: CodeType, *, is_asked_for: bool) -> Iterator[None]:
+    """Restart a trace that no boundary waits for, where code is mended at which it has stopped.
+
+    ``is_asked_for`` says whether the trace may not break.
+    """
+    try:
+        yield
+    except (compat.Unsupported, compat.UserError, compat.GuardOnDataDependentSymNode) as error:
+        is_awaited = is_asked_for and _is_late(code)
+        if is_awaited and body_states.mend_without_boundary(code, error):
+            raise Falsified from error
+        raise
 
 
 def _is_late(code: CodeType) -> bool:

@@ -6,7 +6,7 @@ that no input is a float, and that gradients are laid out alike.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -14,7 +14,8 @@ from torch.fx import Graph, GraphModule, Node, Proxy
 from torch.fx.proxy import GraphAppendingTracer
 
 from bcmend.dynamo import compat
-from bcmend.dynamo.values import TensorValue, example_of
+from bcmend.dynamo.shape_env import symbols_in
+from bcmend.dynamo.values import TensorValue, Value, example_of
 from bcmend.tracing.backends import known_structures, uncompiled_sides
 from bcmend.tracing.backends.backward_sides import inverse, order_in_memory
 from bcmend.tracing.effects.operator_runs import facts_of_node
@@ -34,6 +35,23 @@ def require_backward(*arms: ArmTrace) -> None:
     """Raise ``Refusal`` for what torch has no backward of in an arm of ``torch.cond``."""
     if name := without_backward(*arms):
         raise Refusal("arms-differ", f"{name} in an arm through which gradients flow")
+
+
+def leave_sizes_of_their_own(arms: Iterable[ArmTrace], values: Iterable[Value]) -> bool:
+    """Return whether arms leave a tensor with an unbacked size that only they know."""
+    return has_other_sizes(values, [outer for arm in arms for outer in arm.lifted])
+
+
+def has_other_sizes(values: Iterable[Value], operands: Iterable[Proxy]) -> bool:
+    """Return whether a tensor has an unbacked size that no operand has."""
+    known = symbols_in([each.node.meta.get("example_value") for each in operands])
+    tensors = [each for each in values if isinstance(each, compat.TensorVariable)]
+    return bool(symbols_in([_form(example_of(each)) for each in tensors]) - known)
+
+
+def _form(example: torch.Tensor) -> Any:
+    """Return what a copy of a tensor has of its form: not where in memory it begins."""
+    return (example.size(), example.stride()) if example.layout is torch.strided else example
 
 
 def without_backward(*arms: ArmTrace) -> str:

@@ -33,7 +33,7 @@ from bcmend.tracing.merging.lazy_phi import has_choice, merge_live_outs
 from bcmend.tracing.merging.location_phi import LocationPhi, OneSide
 from bcmend.tracing.merging.merge import Join, Merger, Pair
 from bcmend.tracing.merging.one_memory import View
-from bcmend.tracing.numbers import predicates, scalars
+from bcmend.tracing.numbers import predicates, scalars, size_questions
 from bcmend.tracing.output import object_snapshot
 from bcmend.tracing.output.record_builder import Draft
 from bcmend.tracing.search.assumptions import Claim, Finding
@@ -47,12 +47,13 @@ from bcmend.tracing.speculation.arms import ArmTrace
 
 @dataclass(frozen=True, slots=True)
 class TracedBranch:
-    """The two traced arms of one branch and the condition between them."""
+    """The two traced arms of one branch, and the condition that ``predicate`` is the truth of."""
 
     site: LiveSite
     predicate: TensorValue
     arms: tuple[ArmTrace, ArmTrace]
     form: int
+    condition: Value
 
     @property
     def returns(self) -> bool:
@@ -72,10 +73,7 @@ def lower(tx: compat.Tracer, branch: TracedBranch, transaction: fx_graph.Transac
     merger = join.merger
     records, is_deferred = _adopt_records(tx, branch, merger)
     _require_gradients_stay(merger.pairs)
-    has_results = bool(merger.pairs)
-    choice, tensors = choose(
-        tx, branch.site, branch.arms, returns=branch.returns, has_results=has_results
-    )
+    choice, tensors = choose(tx, branch.site, branch.arms, merger.pairs, returns=branch.returns)
     by_cond = choice.how is Operator.COND
     views = one_memory.views_among(merger.pairs, by_cond=by_cond)
     with arm_selects.under(tx, branch.site.policy.untaken_gradients):
@@ -131,6 +129,7 @@ def _merger(tx: compat.Tracer, branch: TracedBranch, apart: frozenset[int]) -> M
         effects=tx.output.side_effects,
         made={**then_arm.effects.made, **else_arm.effects.made},
         apart=apart,
+        fixed=size_questions.fixed_by(tx, branch.condition),
     )
 
 

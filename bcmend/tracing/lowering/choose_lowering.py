@@ -12,6 +12,7 @@ from bcmend.tracing.lowering import arm_graphs, functional_rng, hoist_random
 from bcmend.tracing.lowering.cost_model import Choice, weigh
 from bcmend.tracing.merging import in_place
 from bcmend.tracing.merging.in_place import InPlace
+from bcmend.tracing.merging.merge import Pair
 from bcmend.tracing.sites.refusal import Refusal, attempt
 from bcmend.tracing.sites.site_table import LiveSite
 from bcmend.tracing.speculation import iterators
@@ -21,11 +22,14 @@ Arms = tuple[ArmTrace, ArmTrace]
 
 
 def choose(
-    tx: compat.Tracer, site: LiveSite, arms: Arms, *, returns: bool, has_results: bool
+    tx: compat.Tracer, site: LiveSite, arms: Arms, pairs: Sequence[Pair], *, returns: bool
 ) -> tuple[Choice, list[InPlace]]:
     """Choose the operator, and the tensors whose in-place changes are taken out of the arms.
 
-    Raises ``Refusal`` where neither lowering is right.
+    ``pairs`` are the tensors that the arms leave.
+
+    Raises:
+        Refusal: neither lowering is right.
     """
     require_merged(arms)
     consumed = [each for arm in arms for each in arm.effects.consumed]
@@ -40,11 +44,19 @@ def choose(
         site.policy.branch,
         hazards,
         gradients,
-        has_results or bool(tensors),
-        arm_graphs.without_backward(*arms) if gradients else "",
+        bool(pairs or tensors),
+        _only_by_where(arms, pairs, gradients=gradients),
         traces_backwards=compat.compiled_autograd.compiled_autograd_enabled,
     )
     return choice, tensors
+
+
+def _only_by_where(arms: Arms, pairs: Sequence[Pair], *, gradients: bool) -> str:
+    """Return what ``torch.cond`` cannot do that a branch needs; empty if there is nothing."""
+    if arm_graphs.leave_sizes_of_their_own(arms, [side for each in pairs for side in each.values]):
+        return "torch.cond returns no tensor of a size that an arm alone knows"
+    missing = arm_graphs.without_backward(*arms) if gradients else ""
+    return missing and f"torch.cond has no backward of {missing}"
 
 
 def require_merged(arms: Arms) -> None:

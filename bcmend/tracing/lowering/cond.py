@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch.fx import Node, Proxy
 
 from bcmend.dynamo import compat, fx_graph
-from bcmend.dynamo.shape_env import symbols_in
 from bcmend.dynamo.values import TensorValue, Value, example_of
 from bcmend.tracing.backends import known_structures
 from bcmend.tracing.effects import memory_form
@@ -18,6 +16,7 @@ from bcmend.tracing.gradients import untaken_gradients
 from bcmend.tracing.lowering.arm_graphs import (
     arm_graph,
     gradients_flow,
+    has_other_sizes,
     has_to_be_a_tensor,
     has_to_be_covered,
     installed,
@@ -67,15 +66,8 @@ def by_cond(
 
 def _require_known_sizes(operands: Sequence[Proxy], pairs: Sequence[Pair]) -> None:
     """Raise ``Refusal`` for a tensor with an unbacked size that only the arm knows."""
-    known = symbols_in([each.node.meta.get("example_value") for each in operands])
-    values = [value for pair in pairs for value in pair.values]
-    if symbols_in([_form(example_of(each)) for each in values]) - known:
+    if has_other_sizes([value for pair in pairs for value in pair.values], operands):
         raise Refusal("arms-differ", "a tensor whose size depends on data of the arm")
-
-
-def _form(example: torch.Tensor) -> Any:
-    """Return what a copy of a tensor has of its form: not where in memory it begins."""
-    return (example.size(), example.stride()) if example.layout is torch.strided else example
 
 
 def _as_merged(tx: compat.Tracer, pair: Pair, result: Value) -> Value:

@@ -4,7 +4,8 @@
   gradients flow (all later numbers would differ from eager's);
 - cond is wrong if an operator draws random numbers while gradients flow, since its backward draws
   them again, or if one has a state of its own, which it would change again; and it has no backward
-  of recurrent layers and of transforms of ``torch.func``;
+  of recurrent layers and of transforms of ``torch.func``, and returns no tensor of which an arm
+  alone knows the sizes;
 - cond is wrong if gradients flow under compiled autograd, which cannot trace its backward, be it
   written by hand;
 - if both are right, where is taken unless half of what both arms cost takes longer than a decision
@@ -52,8 +53,8 @@ def weigh(
 
     ``hazards`` are those of both arms; ``gradients`` says whether gradients can flow into what the
     arms read, ``has_results`` whether the branch has live-outs that are tensors; ``only_where``
-    names something of which ``torch.cond`` has no backward, ``traces_backwards`` says whether
-    compiled autograd is on.
+    says what ``torch.cond`` cannot do that the branch needs, ``traces_backwards`` whether compiled
+    autograd is on.
     """
     both = reduce(Hazards.and_then, hazards)
     if gradients and traces_backwards:
@@ -82,7 +83,7 @@ def weigh(
 def _by_cost(both: Hazards, only_where: str) -> Choice:
     """Return the choice where both lowerings are right."""
     if only_where:
-        return Choice(Operator.WHERE, f"torch.cond has no backward of {only_where}")
+        return Choice(Operator.WHERE, only_where)
     if both.waste / 2 > DECISION:
         return Choice(Operator.COND, _why_expensive(both))
     return Choice(Operator.WHERE, _why_where(both))

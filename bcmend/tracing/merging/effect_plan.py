@@ -20,6 +20,7 @@ from bcmend.tracing.merging.attribute_effects import attribute_changes, require_
 from bcmend.tracing.merging.journaled_container import can_be_journaled, pairs_of, refill
 from bcmend.tracing.merging.location_phi import Journaled, LocationPhi, OneSide, OneValue
 from bcmend.tracing.merging.merge import Join, Merger
+from bcmend.tracing.merging.optional_items import plan_appended
 from bcmend.tracing.output import record_builder
 from bcmend.tracing.output.record_builder import Draft
 from bcmend.tracing.search.assumptions import Claim
@@ -57,7 +58,13 @@ def _item_changes(join: Join, arms: tuple[ArmTrace, ArmTrace]) -> list[LocationP
             if not isinstance(found, Refusal):
                 changes += found
                 continue
-        changes += plan_journal(join, known.variable, known.before["items"], contents)
+        before = known.before["items"]
+        if not _is_iterated_over(join.tx, known.variable):
+            appended = plan_appended(join, known.variable, before, contents)
+            if appended is not None:
+                changes.append(appended)
+                continue
+        changes += plan_journal(join, known.variable, before, contents)
     return changes
 
 

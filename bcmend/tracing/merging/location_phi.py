@@ -1,4 +1,4 @@
-"""What the two sides of a branch leave at one location, in four forms.
+"""What the two sides of a branch leave at one location, in several forms.
 
 Each form answers the same three questions, so that nobody asks which of them it is. A form is a
 plan; what a reader gets of it may be a phi of the main trace (``sites.phi``).
@@ -41,12 +41,13 @@ class LocationPhi:
             effects.store_attr(where.owner, where.key, value, where.store)
             return
         effects.mutation(where.owner)
+        items = vars(where.owner)["items"]
         if where.kind is LocationKind.CONTENTS:
             containers.replace_items(where.owner, value)
-        elif isinstance(where.owner.items, list) and where.key == len(where.owner.items):
-            where.owner.items.append(value)
+        elif isinstance(items, list) and where.key == len(items):
+            items.append(value)
         else:
-            where.owner.items[where.key] = value
+            items[where.key] = value
 
     def defer(self, join: Join, value: Any) -> None:
         """Have records write what the trace cannot, when the graph has run."""

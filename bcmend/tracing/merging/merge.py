@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+import sympy
 import torch
 
 from bcmend.dynamo import compat, values
@@ -70,6 +71,7 @@ class Merger:
         created: what values of one side have become that an entry of a table is created of.
         apart: the values, by identity (tensors by that of what stands for them), that are not
             merged: one side has one of them where the other has two.
+        fixed: the values that data-dependent symbols have on each side, by its condition.
     """
 
     belongs: Callable[[Value], bool]
@@ -83,6 +85,7 @@ class Merger:
     joined: dict[tuple[int, int], tuple[Value, Value, Build, int]] = field(default_factory=dict)
     created: dict[Value, Value] = field(default_factory=dict)
     apart: frozenset[int] = frozenset()
+    fixed: tuple[Mapping[Any, int], Mapping[Any, int]] = field(default_factory=lambda: ({}, {}))
 
     def torn(self) -> frozenset[int]:
         """Return the containers of one side that have become more than one object."""
@@ -124,12 +127,8 @@ class Merger:
             return self._join(one, other)
         if _is_constant(one) and _is_constant(other):
             return _merge_constants(one, other)
-        if isinstance(one, compat.SymNodeVariable) and isinstance(other, compat.SymNodeVariable):
-            if one.sym_num is other.sym_num or compat.statically_known_true(
-                one.sym_num == other.sym_num
-            ):
-                return self.adopt(one)
-            raise Refusal("arms-differ", "numbers that depend on the data differ")
+        if (number := self._number_of_both(one, other)) is not None:
+            return self.adopt(number)
         if type(one) is not type(other):
             raise Refusal(
                 "arms-differ", f"{_describe(one)} on one side, {_describe(other)} on the other"
@@ -137,6 +136,22 @@ class Merger:
         if one.source is not None and one.source == other.source:
             return lambda merged: one
         raise Refusal("arms-differ", f"two different objects of type {_describe(one)}")
+
+    def _number_of_both(self, one: Value, other: Value) -> Value | None:
+        """Return the number that both sides have, be it since the condition of one holds."""
+        forms = [_form_of_number(each) for each in (one, other)]
+        if None in forms:
+            return None
+        if forms[0] == forms[1]:
+            return one
+        for number, symbols in ((other, self.fixed[0]), (one, self.fixed[1])):
+            is_equal = symbols and len({each.xreplace(symbols) for each in forms}) == 1
+            is_of_arm = isinstance(number, compat.SymNodeVariable) and self.belongs(number)
+            if is_equal and not is_of_arm:
+                return number
+        if isinstance(one, compat.SymNodeVariable) and isinstance(other, compat.SymNodeVariable):
+            raise Refusal("arms-differ", "numbers that depend on the data differ")
+        return None
 
     def adopt(self, value: Value, *, then_side: bool | None = None) -> Build:
         """Plan to bring a value that only one side has into the main trace."""
@@ -347,6 +362,15 @@ def is_one_object(one: Value | None, other: Value | None) -> bool:
         return one is other
     assert isinstance(other, compat.TensorVariable)
     return example_of(one) is example_of(other)
+
+
+def _form_of_number(value: Value) -> Any:
+    """Return a number as an expression of data-dependent ones; ``None`` for other values."""
+    if isinstance(value, compat.SymNodeVariable):
+        node = getattr(value.sym_num, "node", None)  # none of a number that torch has found out
+        return sympy.sympify(value.sym_num) if node is None else node.shape_env.simplify(node.expr)
+    known = value.value if isinstance(value, compat.ConstantVariable) else None
+    return sympy.Integer(known) if type(known) is int else None
 
 
 def _is_constant(value: Value) -> bool:

@@ -114,6 +114,24 @@ def _parts(tx: compat.Tracer, condition: Value, truth: bool) -> Sequence[Any]:
     return sympy.And.make_args(fact)  # type: ignore[no-any-return]
 
 
+def fixed_by(tx: compat.Tracer, condition: Value) -> tuple[dict[Any, int], dict[Any, int]]:
+    """Return the values that symbols have where a condition holds, and where it does not."""
+    then, other = (_fixed(tx, _parts(tx, condition, truth)) for truth in (True, False))
+    return then, other
+
+
+def _fixed(tx: compat.Tracer, facts: Sequence[Any]) -> dict[Any, int]:
+    ranges = dict(tx.output.shape_env.var_to_range)
+    comparisons = list(_comparisons(facts))
+    for fact in comparisons:
+        _narrow(ranges, fact)
+    symbols = {each for fact in comparisons for each in compat.free_unbacked_symbols(fact)}
+    limits = ((each, ranges[each]) for each in symbols if each in ranges)
+    return {
+        each: int(known.lower) for each, known in limits if known.is_int and known.is_singleton()
+    }
+
+
 def is_implied(condition: Value) -> bool:
     """Return whether what holds at this place of the trace decides a condition."""
     known: Any = condition

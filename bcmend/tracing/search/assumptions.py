@@ -50,6 +50,10 @@ class Claim(Enum):
     READ_APART = ClaimRow(
         "nothing reads what the arms leave in two forms", "all that the arms leave is merged", _CALL
     )
+    ADDED_UP = ClaimRow(
+        "what one side appends to a list is only counted, added up or joined",
+        "the sides have to append alike",
+    )
     DROPPED = ClaimRow(
         "what the arms leave in two forms is not returned",
         "both sides are stored, and the choice is made after the graph",

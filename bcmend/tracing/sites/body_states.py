@@ -119,6 +119,13 @@ def _mend_where_stopped(stops: list[Stop]) -> bool:
     return not budget.is_over() and SESSION.patcher.mend_where_stopped(stops)
 
 
+def mend_without_boundary(code: CodeType, error: BaseException) -> bool:
+    """Mend where a trace of ``code`` has stopped, without a boundary; return whether it is new."""
+    behind = _behind(error)
+    stops = _stops(error) if behind is None else _stops(error, behind)
+    return _mend_where_stopped(stops) or state_of(code).look_at_items()
+
+
 def _mend_at(tx: compat.Tracer, stops: list[Stop], cause: BaseException | None) -> None:
     captured_whole = tx.one_graph or tx.error_on_graph_break
     is_awaited = not may_break(tx.output.root_tx.f_code)
@@ -197,6 +204,11 @@ def take_ahead(tx: compat.Tracer, asked: Iterable[Any] = ()) -> None:
         raise Rewritten
 
 
+#: For lists to which one side appends so often there is a path for each length, of which there are
+#: eight; of more items the condition under which one is there is looked at first.
+_FEW_ITEMS: Final = 3
+
+
 class Next(Enum):
     """How a call goes on after its body was not captured."""
 
@@ -226,8 +238,10 @@ def next_try(
             stops = _stops(error, behind)
             if not (
                 _mend_where_stopped(stops)
+                or state.look_at_items(_FEW_ITEMS)
                 or state.have_numbers(_asked_about(error))
                 or (_is_a_branch(behind) and state.have_truth())
+                or state.look_at_items()
                 or _takes_the_other_path(state)
             ):
                 if _sets_up(stops) and weaken(Finding(Claim.SETTLED, state)):
@@ -240,6 +254,7 @@ def next_try(
         elif not (
             state.have_numbers(_asked_about(error))
             or state.leave_numbers()
+            or state.look_at_items()
             or _takes_the_other_path(state)
         ):
             strict.require_foreign(error)

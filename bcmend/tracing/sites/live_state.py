@@ -210,7 +210,8 @@ class BodyState(Subject):
     the same, made one program; ``noted``: what the latest trace would have had so as well, a
     fraction or a truth with its symbol, and ``noted_sizes``: sizes of tensors with theirs;
     ``noted_truths``: conditions of branches that were refused, in this order; ``truths``: how many
-    of these are computed in front. ``spare``: the same code for calls whose numbers would make one
+    of these are computed in front; ``noted_lists``: what is taken for granted of lists to which one
+    side appends. ``spare``: the same code for calls whose numbers would make one
     variant too many, without such numbers.
     """
 
@@ -227,6 +228,7 @@ class BodyState(Subject):
     noted: list[tuple[Any, Any]] = field(default_factory=list)
     noted_sizes: list[tuple[Any, Any]] = field(default_factory=list)
     noted_truths: list[tuple[Any, Any]] = field(default_factory=list)
+    noted_lists: list[Finding] = field(default_factory=list)
     truths: int = 0
     spare: CodeType | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -277,8 +279,16 @@ class BodyState(Subject):
         self.slices, self.truths = other.slices, other.truths
 
     def forget_noted(self) -> None:
-        for each in (self.noted, self.noted_sizes, self.noted_truths):
+        for each in (self.noted, self.noted_sizes, self.noted_truths, self.noted_lists):
             each.clear()
+
+    def look_at_items(self, at_most: int | None = None) -> bool:
+        """Take nothing for granted of lists to which one side appends; return if that is new.
+
+        Nothing is done where more items than ``at_most`` may be in such lists.
+        """
+        is_few = at_most is None or len(self.noted_lists) <= at_most
+        return is_few and weaken(*self.noted_lists)
 
     def _compute_ahead(self, wanted: Iterable[Any]) -> bool:
         fresh = [each for each in wanted if each not in self.slices]

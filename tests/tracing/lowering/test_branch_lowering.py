@@ -40,7 +40,7 @@ def _lowered(site: LiveSite, one: Compute, other: Compute, x: Tensor) -> Traced:
             arm(tx, lambda compute=compute: compat.TupleVariable([compute(tx, x)]))
             for compute in (one, other)
         ]
-        branch = TracedBranch(site, predicate, (arms[0], arms[1]), 0)
+        branch = TracedBranch(site, predicate, (arms[0], arms[1]), 0, predicate)
         return lower(tx, branch, fx_graph.Transaction(tx))
 
     return traced(step, YES, x)
@@ -109,7 +109,7 @@ def test_a_merged_tensor_that_is_an_older_one_is_watched() -> None:
             arm(tx, lambda compute=compute: compat.TupleVariable([compute(tx, x)]))
             for compute in (lambda tx, x: x, _negated)
         ]
-        branch = TracedBranch(site, predicate, (arms[0], arms[1]), 0)
+        branch = TracedBranch(site, predicate, (arms[0], arms[1]), 0, predicate)
         with mock.patch.object(watches, "add") as add:
             (merged,) = lower(tx, branch, fx_graph.Transaction(tx)).items  # type: ignore[attr-defined]
         watched = [call.args[1] for call in add.call_args_list]

@@ -14,6 +14,7 @@ from bcmend.dynamo import fx_graph
 from bcmend.dynamo.values import constant
 from bcmend.policy import BranchPolicy, Policy
 from bcmend.tracing.lowering.choose_lowering import choose
+from bcmend.tracing.merging.merge import Pair
 from bcmend.tracing.sites.refusal import Refusal
 from bcmend.tracing.sites.site_table import LiveSite
 from bcmend.tracing.speculation.arms import ArmTrace, Effects
@@ -32,7 +33,7 @@ def _chosen(
 
     def step(tx: Any, x: Any) -> Any:
         arms = arm(tx, lambda: constant(None)), edit(arm(tx, lambda: compute(tx, x)))
-        choice, tensors = choose(tx, site, arms, returns=False, has_results=True)
+        choice, tensors = choose(tx, site, arms, [Pair(x, x)], returns=False)
         outcome.extend([choice.how, list(arms), tensors])
         return constant(None)
 
@@ -104,7 +105,7 @@ def test_a_change_in_place_is_taken_out_of_the_arm() -> None:
         y = fx_graph.function(tx, torch.mul, x, 1)
         arms = arm(tx, lambda: constant(None)), arm(tx, lambda: fx_graph.method(tx, "add_", y, 1))
         site = LiveSite("key", "branch", step.__code__)
-        choice, tensors = choose(tx, site, arms, returns=False, has_results=False)
+        choice, tensors = choose(tx, site, arms, [], returns=False)
         assert choice.how == "where"
         assert [each.outer.node for each in tensors] == [y.as_proxy().node]
         return y

@@ -12,6 +12,7 @@ from bcmend.dynamo.values import constant
 from bcmend.tracing.merging.effect_plan import plan_changes
 from bcmend.tracing.merging.journaled_container import JournaledContainer
 from bcmend.tracing.merging.location_phi import Journaled, OneSide, OneValue, apply
+from bcmend.tracing.merging.optional_items import OptionalItem, OptionalList
 from bcmend.tracing.output import record_builder
 from bcmend.tracing.search.assumptions import Claim, Finding
 from bcmend.tracing.search.falsified import weaken
@@ -78,10 +79,24 @@ def test_a_side_that_changes_nothing_has_the_items_from_before() -> None:
     traced(step, FLAG, VECTOR, OTHER)
 
 
-def test_a_list_that_grows_on_one_side_is_journaled() -> None:
+def test_a_list_that_grows_on_one_side_has_items_that_may_not_be_there() -> None:
     def step(tx: Any, flag: Any, x: Any) -> Any:
         items = _list(x)
         join = join_of(tx, flag)
+        apply(join, plan_changes(join, (_arm(_to(items, x, x)), _arm())), [])
+        assert isinstance(items, OptionalList) and items.is_sure
+        assert [type(each) for each in items.all_items] == [type(x), OptionalItem]
+        assert items.optional[0].predicate is join.predicate
+        return items.length(tx)
+
+    assert traced(step, FLAG, VECTOR).result == 1 + bool(FLAG)
+
+
+def test_a_list_of_which_items_are_read_is_journaled() -> None:
+    def step(tx: Any, flag: Any, x: Any) -> Any:
+        items = _list(x)
+        join = join_of(tx, flag)
+        weaken(Finding(Claim.ADDED_UP, join.site, 0))
         changes = plan_changes(join, (_arm(_to(items, x, x)), _arm()))
         assert [type(each) for each in changes] == [Journaled, OneSide]
         assert not join.merger.pairs

@@ -37,7 +37,7 @@ class Listing(nn.Module):
         found = [x]
         if x.sum() > 0:
             found.append(x * 2)
-        return sum(found) if len(found) > 1 else x - 1
+        return found[-1] - 1
 
 
 def _line(function: object, text: str) -> int:

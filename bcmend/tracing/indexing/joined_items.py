@@ -1,0 +1,165 @@
+"""What is computed of all items of a list some of which may not be there.
+
+``len``, a jump on the list and ``append`` are answered by its model (``merging.optional_items``).
+Here are ``sum``, ``torch.stack`` and ``torch.cat``, which select the items that are there.
+"""
+
+from __future__ import annotations
+
+import builtins
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import torch
+
+from bcmend.dynamo import compat, fx_graph, handlers
+from bcmend.dynamo.handlers import PASS, Answer, Call
+from bcmend.dynamo.models import containers, methods
+from bcmend.dynamo.values import TensorValue, Value, constant, example_of
+from bcmend.tracing.merging.merge import difference
+from bcmend.tracing.merging.optional_items import OptionalItem, OptionalList
+from bcmend.tracing.numbers import predicates, size_questions
+
+_PURPOSE: Final = "lists whose items may not be there"
+
+
+@handlers.method(
+    compat.PolyfilledFunctionVariable, methods.CALL_FUNCTION, "sums of lists of some items", place=1
+)
+def _sum(call: Call) -> Answer:
+    """Answer ``sum(items)``."""
+    function, (args, kwargs) = call.owner.fn, call.args
+    if function is not builtins.sum or len(args) != 1 or kwargs:
+        return PASS
+    items = args[0].realize()
+    return _added_up(call.tx, items) if isinstance(items, OptionalList) else PASS
+
+
+def _added_up(tx: compat.Tracer, items: OptionalList) -> Value:
+    """Return ``0 + one + two``, of those that are there."""
+    tensors = _tensors_in(items)
+    if not (_are_of_one_form(tensors) and items.is_filled(tx)):
+        items.ask()
+    total: Value | None = None
+    for item, value in zip(items.all_items, tensors, strict=True):
+        more = _plus(tx, constant(0) if total is None else total, value)
+        if isinstance(item, OptionalItem):
+            none: Any = fx_graph.function(tx, torch.zeros_like, more) if total is None else total
+            more = predicates.chosen(tx, item.predicate, more.as_proxy(), none.as_proxy())
+        total = more
+    assert total is not None
+    return total
+
+
+def _plus(tx: compat.Tracer, one: Value, other: Value) -> Value:
+    return compat.BuiltinVariable(operator.add).call_function(tx, [one, other], {})
+
+
+def _tensors_in(items: OptionalList) -> list[TensorValue]:
+    """Return all tensors that may be in a list."""
+    values = [each.value if isinstance(each, OptionalItem) else each for each in items.all_items]
+    tensors: list[Any] = [each.realize() for each in values]
+    if not all(type(each) is compat.TensorVariable for each in tensors):
+        items.ask()
+    return tensors
+
+
+def _are_of_one_form(tensors: Sequence[TensorValue]) -> bool:
+    first, *others = map(example_of, tensors)
+    return not any(difference(first, each) for each in others)
+
+
+@handlers.method(compat.TorchInGraphFunctionVariable, methods.CALL_FUNCTION, _PURPOSE, place=2)
+def _call_function(call: Call) -> Answer:
+    """Answer ``torch.stack(items)`` and ``torch.cat(items)``, along the first dimension."""
+    args, kwargs = call.args
+    join = _JOINS.get(call.owner.value)
+    given = dict(zip(("tensors", "dim"), args, strict=False)) | kwargs
+    items = given["tensors"].realize() if "tensors" in given else None
+    if join is None or not isinstance(items, OptionalList):
+        return PASS
+    dimension = given.get("dim", constant(0))
+    is_first = dimension.is_python_constant() and dimension.as_python_constant() == 0
+    tensors = _tensors_in(items)
+    if (
+        len(given) != len(args) + len(kwargs)
+        or not given.keys() <= {"tensors", "dim"}
+        or not is_first
+    ):
+        items.ask()
+    if compat.can_dispatch_torch_function(call.tx, tensors, {}) or not items.is_filled(call.tx):
+        items.ask()
+    return join(call.tx, items, tensors)
+
+
+def _stacked(tx: compat.Tracer, items: OptionalList, tensors: Sequence[TensorValue]) -> Value:
+    if not _are_of_one_form(tensors):
+        items.ask()
+    rows = [_or_zeros(tx, *each) for each in zip(items.all_items, tensors, strict=True)]
+    truths = [_presence(tx, each, tensors[0]) for each in items.all_items]
+    return _selected(tx, items, _joined(tx, torch.stack, rows), _joined(tx, torch.stack, truths))
+
+
+def _or_zeros(tx: compat.Tracer, item: Value, value: TensorValue) -> TensorValue:
+    """Return a tensor, of which no gradient flows back where it is not there."""
+    if not isinstance(item, OptionalItem) or not example_of(value).requires_grad:
+        return value
+    zeros = fx_graph.function(tx, torch.zeros_like, value)
+    return predicates.chosen(tx, item.predicate, value.as_proxy(), zeros.as_proxy())
+
+
+def _presence(tx: compat.Tracer, item: Value, like: TensorValue) -> TensorValue:
+    """Return whether an item is there, on the device of its tensor."""
+    device = example_of(like).device
+    if not isinstance(item, OptionalItem):
+        return fx_graph.function(tx, torch.full, (), True, dtype=torch.bool, device=device)
+    return fx_graph.method(tx, "to", item.predicate, device=device)
+
+
+def _joined(tx: compat.Tracer, join: Callable[..., Any], tensors: Sequence[Value]) -> TensorValue:
+    return fx_graph.function(tx, join, [each.as_proxy() for each in tensors], 0)
+
+
+def _selected(
+    tx: compat.Tracer, items: OptionalList, rows: TensorValue, truths: TensorValue
+) -> Value:
+    """Return the rows that are there: as many as there are items."""
+    found = compat.BuiltinVariable(operator.getitem).call_function(tx, [rows, truths], {})
+    count: Any = items.length(tx)
+    size: Any = example_of(found).shape[0]  # type: ignore[arg-type]
+    if not isinstance(size, int) and isinstance(count, compat.SymNodeVariable):
+        size_questions.take_for(tx, size, count.sym_num)
+    return found
+
+
+def _in_a_row(tx: compat.Tracer, items: OptionalList, tensors: Sequence[TensorValue]) -> Value:
+    """Join tensors, and select their rows where one that is not there has any."""
+    if all(map(_is_empty_if_absent, items.optional)):
+        return _joined(tx, torch.cat, tensors)
+    if not all(example_of(each).dim() for each in tensors):
+        items.ask()
+    given = list(zip(items.all_items, tensors, strict=True))
+    rows = [_or_zeros(tx, *each) for each in given]
+    truths = [_presence_of_rows(tx, *each) for each in given]
+    joined: list[Value] = [_joined(tx, torch.cat, rows), _joined(tx, torch.cat, truths)]
+    return compat.BuiltinVariable(operator.getitem).call_function(tx, joined, {})
+
+
+def _presence_of_rows(tx: compat.Tracer, item: Value, value: TensorValue) -> TensorValue:
+    """Return for each row of a tensor whether the tensor is there."""
+    rows = containers.length_of(tx, value)
+    return fx_graph.method(tx, "expand", _presence(tx, item, value), rows)
+
+
+def _is_empty_if_absent(item: OptionalItem) -> bool:
+    """Return whether a tensor has no rows where it is not there."""
+    example = example_of(item.value)  # type: ignore[arg-type]
+    rows: Any = example.shape[0] if example.dim() else 1
+    if isinstance(rows, int):
+        return rows == 0
+    form = rows.node.shape_env.simplify(rows.node.expr)
+    return bool(form.xreplace(dict(item.absent)) == 0)
+
+
+_JOINS: Final = {torch.stack: _stacked, torch.cat: _in_a_row, torch.concat: _in_a_row}

@@ -1,0 +1,221 @@
+"""Lists to which one side of a branch appends, in loops too long for a path for each length."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import bcmend
+from tests.equivalence import Call, assert_equivalent, call
+
+
+def _rows(*signs: int) -> Tensor:
+    """Return two numbers a row, all positive in some rows and all negative in others."""
+    size = torch.rand(len(signs), 2, generator=torch.Generator().manual_seed(len(signs))) + 0.1
+    return size * torch.tensor(signs).unsqueeze(1)
+
+
+ROWS = (
+    (1, -1, 1, 1, -1, -1, 1, -1), (-1,) * 8, (1,) * 8, (-1,) * 7 + (1,), (1,) + (-1,) * 7,
+)  # fmt: skip
+
+
+def _added(x: Tensor) -> Any:
+    found = []
+    for row in x:
+        if row.sum() > 0:
+            found.append(row * 2)
+    return sum(found) / len(found) if len(found) > 0 else x.new_zeros(2)
+
+
+def _stacked(x: Tensor) -> Any:
+    found = []
+    for row in x:
+        if (row > 0).all():
+            found.append(row.log().mean())
+    if not found:
+        return x.sum() * 0
+    return torch.stack(found).mean()
+
+
+def _beside_a_sure_one(x: Tensor) -> Any:
+    found = [x[0]]
+    for row in x[1:]:
+        if row.max() > 0:
+            found.append(row.exp())
+    return torch.stack(found).sum(0), len(found), len(found) == 1
+
+
+def _in_a_comprehension(x: Tensor) -> Any:
+    found = [row.sum() for row in x if row.sum() > 0]
+    return sum(found) if found else x.new_zeros(())
+
+
+def _two_lists(x: Tensor) -> Any:
+    above, below = [], []
+    for row in x:
+        if row.sum() > 0:
+            above.append(row)
+        else:
+            below.append(row)
+    one = torch.stack(above).mean(0) if above else torch.zeros(2)
+    return one - (torch.stack(below).amax(0) if len(below) else torch.ones(2)), len(above)
+
+
+def _nested(x: Tensor) -> Any:
+    found = []
+    for row in x:
+        if row[0] > 0:
+            if row[1] > 0.5:
+                found.append(row)
+    return sum(found) if found else None
+
+
+def _in_a_dictionary(x: Tensor) -> Any:
+    losses: dict[str, list[Tensor]] = {"some": [], "all": []}
+    for row in x:
+        if row[0] > 0:
+            losses["some"].append(row.sum())
+        losses["all"].append(row.mean())
+    return {
+        name: torch.stack(each).mean() if each else x[0, 0] * 1 for name, each in losses.items()
+    }
+
+
+def _rows_of_several(x: Tensor) -> Any:
+    found = []
+    for row in x:
+        if row.sum() > 0:
+            found.append(row.expand(3, 2))
+    return torch.cat(found).sum(0) if found else x[0] * 1
+
+
+def _may_be_empty(x: Tensor) -> Any:
+    found = []
+    for row in x:
+        if row.sum() > 0:
+            found.append(row)
+    return torch.stack(found).max(0).values
+
+
+def _checked(x: Tensor) -> Any:
+    found = []
+    for row in x:
+        if row.sum() > 0:
+            found.append(row)
+    if len(found) < 2:
+        raise ValueError(f"{len(found)} rows")
+    return sum(found)
+
+
+PROGRAMS: dict[str, Callable[[Tensor], Any]] = {
+    each.__name__: each
+    for each in (
+        _added, _stacked, _beside_a_sure_one, _in_a_comprehension, _two_lists, _nested,
+        _in_a_dictionary, _rows_of_several, _may_be_empty, _checked,
+    )
+}  # fmt: skip
+
+
+def _calls() -> list[Call]:
+    return [call(_rows(*signs)) for signs in ROWS]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_lists_of_some_items_are_joined(name: str) -> None:
+    join = PROGRAMS[name]
+
+    def make() -> Callable[[Tensor], Any]:
+        def program(x: Tensor) -> Any:
+            return join(x)
+
+        return program
+
+    assert_equivalent(make, _calls)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@pytest.mark.parametrize("name", ["_stacked", "_two_lists", "_rows_of_several", "_nested"])
+def test_gradients_flow_to_the_items_that_are_there(name: str, backend: str) -> None:
+    join = PROGRAMS[name]
+    compiled = torch.compile(bcmend.patch(join), backend=backend, fullgraph=True)
+    for signs in ROWS[:1] + ROWS[3:]:
+        found = []
+        for each in (join, compiled):
+            x = _rows(*signs).requires_grad_()
+            result = each(x)
+            parts = result if isinstance(result, tuple) else (result,)
+            totals = [part.sum() for part in parts if isinstance(part, Tensor)]
+            if totals and sum(totals).requires_grad:
+                sum(totals).backward()
+            found.append(x.grad)
+        torch.testing.assert_close(found[1], found[0])
+
+
+class _Experts(nn.Module):
+    """A mixture of experts, each of which gets the rows that are its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.gate = nn.Linear(4, 6, bias=False)
+        self.experts = nn.ModuleList(nn.Sequential(nn.Linear(4, 4), nn.GELU()) for _ in range(6))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self._chosen(x) + 1
+
+    @torch.no_grad()
+    def _chosen(self, x: Tensor) -> Tensor:
+        weight, chosen = self.gate(x).softmax(-1).topk(2, dim=-1)
+        counts = chosen.new_zeros(len(x), 6).scatter_(1, chosen, 1).sum(0)
+        order = chosen.view(-1).argsort(stable=True)
+        rows = x[order // 2]
+        outputs, start = [], 0
+        for expert, count in zip(self.experts, counts.tolist(), strict=True):
+            end = start + count
+            if count == 0:
+                continue
+            outputs.append(expert(rows[start:end]))
+            start = end
+        joined = torch.cat(outputs, dim=0) if len(outputs) else rows.new_empty(0)
+        result = torch.empty_like(joined)
+        result[order] = joined
+        return (result.view(*chosen.shape, -1) * weight.unsqueeze(-1)).sum(1)
+
+
+def test_experts_without_rows_are_passed_by() -> None:
+    def calls() -> list[Call]:
+        return [call(torch.randn(5, 4)), call(torch.zeros(5, 4)), call(torch.ones(5, 4))]
+
+    assert_equivalent(_Experts, calls, backend="inductor")
+
+
+def _first(x: Tensor) -> Any:
+    found = []
+    for row in x:
+        if row.sum() > 0:
+            found.append(row)
+    return found[0] + len(found) if len(found) > 1 else x[0] * 1
+
+
+def _handed_out(x: Tensor) -> Any:
+    found = []
+    for row in x:
+        if row.sum() > 0:
+            found.append(row)
+    return found
+
+
+@pytest.mark.parametrize("read", [_first, _handed_out])
+def test_single_items_are_read_as_before(read: Callable[[Tensor], Any]) -> None:
+    def make() -> Callable[[Tensor], Any]:
+        def program(x: Tensor) -> Any:
+            return read(x[:3])
+
+        return program
+
+    assert_equivalent(make, _calls)
