@@ -82,7 +82,7 @@ def _mend(
         return None
     known = _known_truth(tx, site, condition)
     if known is None:
-        known = _truth_ahead(tx, site, condition)
+        known = truth_ahead(tx, site, condition)
     if known is not None:
         return (arms[0] if known else arms[1]).call(tx)
     if site.place is not None and not form:
@@ -143,11 +143,11 @@ def _is_own_cell(owner: Any) -> bool:
     return type(owner) is compat.CellVariable and is_new
 
 
-def _truth_ahead(tx: compat.Tracer, site: LiveSite, condition: Value) -> bool | None:
+def truth_ahead(tx: compat.Tracer, site: LiveSite, condition: Value) -> bool | None:
     """Return the truth of a tensor that was computed in front of the graph, for this branch."""
     if site.place is not None:
         return None
-    known = ahead.truth_of_condition(tx, condition)
+    known = ahead.truth_of_condition(tx, condition, site)
     if known is not None:
         site.mended("ahead", "the condition is computed in front of the graph")
     return known
@@ -185,7 +185,7 @@ def _branch(
         transaction.roll_back()
         is_of_values = site.place is None and outcome.slug == "arms-differ"
         if is_of_values and _are_plain((then_arm, else_arm)):
-            ahead.note_condition(tx, condition)
+            ahead.note_condition(tx, condition, site)
         return None
     return outcome
 

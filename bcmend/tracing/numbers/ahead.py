@@ -25,6 +25,8 @@ from torch.fx import Node
 
 from bcmend.dynamo import compat, frames, shape_env
 from bcmend.dynamo.models import containers, graph_inputs
+from bcmend.dynamo.slots import Slot
+from bcmend.dynamo.trace_state import Phase, at_the_end
 from bcmend.dynamo.values import TensorValue, Value, constant, example_of, items_in
 from bcmend.knowledge.static_lookup import captured
 from bcmend.names import NUMBERS
@@ -36,6 +38,7 @@ from bcmend.tracing.numbers.slices import Joined, ProgramSlice, Scope, behind, c
 from bcmend.tracing.numbers.written_memory import is_written, memory_written_by, parts_of, storages
 from bcmend.tracing.sites import body_states, site_table
 from bcmend.tracing.sites.refusal import NotThisWay, Refusal, attempt
+from bcmend.tracing.sites.site_table import LiveSite
 
 #: Operations behind a tensor, and elements of each tensor on the way. They are computed twice: in
 #: front of the graph, and in it.
@@ -191,19 +194,39 @@ def truth_of_size(tx: compat.Tracer, condition: compat.SymNodeVariable) -> bool 
     return None if found is None else bool(found.as_python_constant())
 
 
-def truth_of_condition(tx: compat.Tracer, condition: Value) -> bool | None:
-    """Return the truth of a condition of a branch, if it was computed in front of the graph."""
-    if not body_states.state_of(tx.output.root_tx.f_code).slices:
+def truth_of_condition(tx: compat.Tracer, condition: Value, site: LiveSite) -> bool | None:
+    """Return the truth of a condition of a branch, if it was computed in front of the graph.
+
+    In a later turn of a loop the truth is that of the call being traced, and the trace is made
+    again with this condition computed as well.
+    """
+    state = body_states.state_of(tx.output.root_tx.f_code)
+    if not state.slices:
         return None  # nothing was; what is behind each condition need not be looked for
     found = _truth_ahead(tx, condition)
-    return None if found is None or isinstance(found, ProgramSlice) else found.as_python_constant()
+    if not isinstance(found, ProgramSlice):
+        return None if found is None else found.as_python_constant()
+    if state.may_break or not state.has_room_for_a_truth(site.key):
+        return None
+    truth = _note_in(tx, state.noted_truths, found, site.key)
+    if truth is None:
+        return None
+    if not _IS_TRIED.of(tx.output):
+        _IS_TRIED.put(tx.output, True)
+        at_the_end(tx.output, Phase.CHECK, lambda _: body_states.have_more_truths(state))
+    return bool(truth)
 
 
-def note_condition(tx: compat.Tracer, condition: Value) -> None:
+#: Whether a trace goes by truths that were not computed in front of the graph.
+_IS_TRIED: Final[Slot[bool]] = Slot(bool, rolls_back=False)
+
+
+def note_condition(tx: compat.Tracer, condition: Value, site: LiveSite) -> None:
     """Note the condition of a branch that was refused: each truth may be a graph of its own."""
     found = _truth_ahead(tx, condition)
     if isinstance(found, ProgramSlice):
-        _note_in(tx, body_states.state_of(tx.output.root_tx.f_code).noted_truths, found)
+        state = body_states.state_of(tx.output.root_tx.f_code)
+        _note_in(tx, state.noted_truths, found, site.key)
 
 
 def _truth_ahead(tx: compat.Tracer, condition: Value) -> Value | ProgramSlice | None:
@@ -282,17 +305,20 @@ def _note(
 
 def _note_in(
     tx: compat.Tracer, noted: list[tuple[Any, Any]], wanted: ProgramSlice, symbol: Any = None
-) -> None:
+) -> Any:
+    """Note what is computed in front; return what it gives in this call, ``None`` if nothing."""
     state = body_states.state_of(tx.output.root_tx.f_code)
-    is_noted = any(wanted == each for each, _ in noted)
-    if is_noted or len(state.slices) + len(noted) >= _SLICES:
-        return
+    if len(state.slices) + len(noted) >= _SLICES:
+        return None
     found: list[Any] = []
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         _run(Joined([wanted]), _scope(tx), found)
-    if _is_short(found[0]) and not warned:
+    if not _is_short(found[0]) or warned:
+        return None
+    if all(wanted != each for each, _ in noted):
         noted.append((wanted, symbol))
+    return found[0]
 
 
 def _is_short(numbers: Any) -> bool:

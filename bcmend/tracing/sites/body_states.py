@@ -197,6 +197,16 @@ def take_ahead(tx: compat.Tracer, asked: Iterable[Any] = ()) -> None:
         raise Rewritten
 
 
+def have_more_truths(state: BodyState) -> None:
+    """Have computed in front what a trace went by that had only the call being traced to know it.
+
+    Raises:
+        Rewritten: always, unless nothing is new.
+    """
+    if state.have_more_truths():
+        raise Rewritten
+
+
 class Next(Enum):
     """How a call goes on after its body was not captured."""
 
@@ -228,6 +238,7 @@ def next_try(
                 _mend_where_stopped(stops)
                 or state.have_numbers(_asked_about(error))
                 or (_is_a_branch(behind) and state.have_truth())
+                or state.have_more_truths()
                 or _takes_the_other_path(state)
             ):
                 if _sets_up(stops) and weaken(Finding(Claim.SETTLED, state)):

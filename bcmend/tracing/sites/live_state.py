@@ -161,9 +161,11 @@ WIDENED: Final = frozenset(["arms-differ", "arm-untraceable", "alias-changed", "
 LEFT_OUT_NOW: Final = frozenset(["random-under-gradients"])
 
 
-#: Conditions that are computed in front of one body. As many variants as these can make is what
+#: Branches whose conditions are computed in front of one body. As many variants as these can make is what
 #: Dynamo compiles of a function.
 TRUTHS_AT_MOST: Final = 3
+#: Of one of them: the turns of a loop, of which only some of the outcomes are met.
+TURNS_AT_MOST: Final = 64
 
 
 class Recent(threading.local):
@@ -209,8 +211,8 @@ class BodyState(Subject):
     ``slices``: what is computed in front of a call, whose numbers the body is given; ``joined``:
     the same, made one program; ``noted``: what the latest trace would have had so as well, a
     fraction or a truth with its symbol, and ``noted_sizes``: sizes of tensors with theirs;
-    ``noted_truths``: conditions of branches that were refused, in this order; ``truths``: how many
-    of these are computed in front. ``spare``: the same code for calls whose numbers would make one
+    ``noted_truths``: conditions of branches that were refused, in this order, with the keys of the
+    branches; ``truths``: how many of each branch are computed in front. ``spare``: the same code for calls whose numbers would make one
     variant too many, without such numbers.
     """
 
@@ -227,7 +229,7 @@ class BodyState(Subject):
     noted: list[tuple[Any, Any]] = field(default_factory=list)
     noted_sizes: list[tuple[Any, Any]] = field(default_factory=list)
     noted_truths: list[tuple[Any, Any]] = field(default_factory=list)
-    truths: int = 0
+    truths: dict[str, int] = field(default_factory=dict)
     spare: CodeType | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -265,12 +267,24 @@ class BodyState(Subject):
 
     def have_truth(self) -> bool:
         """Have the condition of the branch refused last computed in front; return if it is new."""
-        if self.truths == TRUTHS_AT_MOST or not self._compute_ahead(
-            [each for each, _ in self.noted_truths[-1:]]
-        ):
+        site = next((key for _, key in reversed(self.noted_truths)), None)
+        if site is None or (site not in self.truths and len(self.truths) == TRUTHS_AT_MOST):
             return False
-        self.truths += 1
-        return True
+        self.truths.setdefault(site, 0)
+        return self.have_more_truths()
+
+    def have_more_truths(self) -> bool:
+        """Have all conditions of such branches computed in front; return whether any is new."""
+        count = len(self.slices)
+        for each, site in self.noted_truths:
+            if site in self.truths and self._compute_ahead([each]):
+                self.truths[site] += 1
+        return len(self.slices) > count
+
+    def has_room_for_a_truth(self, site: str) -> bool:
+        """Return whether conditions of a branch are computed in front, and one more may be."""
+        noted = sum(key == site for _, key in self.noted_truths)
+        return site in self.truths and self.truths[site] + noted < TURNS_AT_MOST
 
     def take_numbers_of(self, other: BodyState) -> None:
         """Have computed in front what is computed for a body with the same arguments."""
