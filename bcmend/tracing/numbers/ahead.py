@@ -150,10 +150,20 @@ def know_sizes(tx: compat.Tracer, variable: TensorValue) -> None:
         if isinstance(wanted, Refusal):
             continue
         found = _computed(tx, wanted, is_known=False)
+        number = None if found is None or isinstance(found, ProgramSlice) else _plain(found)
         if isinstance(found, ProgramSlice):
-            _note(tx, found, *symbols, is_size=True)
-        elif found is not None:
-            size_questions.take_for(tx, size, _plain(found))
+            if _had_others(tx):  # in other turns of a loop
+                number = _tried(tx, found, _site(tx))
+            else:
+                _note(tx, found, *symbols, is_size=True)
+        if number is not None:
+            size_questions.take_for(tx, size, number)
+
+
+def _had_others(tx: compat.Tracer) -> bool:
+    """Return whether numbers of the line that is being traced were computed in front."""
+    is_any = bool(body_states.state_of(tx.output.root_tx.f_code).slices)
+    return is_any and _site(tx).outcome.lowering == _AHEAD
 
 
 def _plain(number: Value) -> Any:
@@ -206,18 +216,25 @@ def truth_of_condition(tx: compat.Tracer, condition: Value, site: LiveSite) -> b
     found = _truth_ahead(tx, condition)
     if not isinstance(found, ProgramSlice):
         return None if found is None else found.as_python_constant()
-    if state.may_break or not state.has_room_for_a_truth(site.key):
+    return _tried(tx, found, site) if site.key in state.truths else None
+
+
+def _tried(tx: compat.Tracer, wanted: ProgramSlice, site: LiveSite) -> Any:
+    """Return what a slice gives in the call being traced, by which the trace goes on.
+
+    It is made again, with all that it has gone by computed in front: a loop of many turns would
+    need a trace for each of them otherwise.
+    """
+    state = body_states.state_of(tx.output.root_tx.f_code)
+    if not state.may_try(site.key):
         return None
-    truth = _note_in(tx, state.noted_truths, found, site.key)
-    if truth is None:
-        return None
-    if not _IS_TRIED.of(tx.output):
+    found = _note_in(tx, state.tried, wanted, site.key)
+    if found is not None and not _IS_TRIED.of(tx.output):
         _IS_TRIED.put(tx.output, True)
-        at_the_end(tx.output, Phase.CHECK, lambda _: body_states.have_more_truths(state))
-    return bool(truth)
+        at_the_end(tx.output, Phase.CHECK, lambda _: body_states.have_tried(state))
+    return found
 
 
-#: Whether a trace goes by truths that were not computed in front of the graph.
 _IS_TRIED: Final[Slot[bool]] = Slot(bool, rolls_back=False)
 
 
@@ -277,12 +294,20 @@ def _computed(
     if place >= len(numbers) or not _is_short(numbers[place]):
         return None
     if not has_site:
-        site = site_table.site_being_traced(tx, frames.resumed(tx.f_code), "numbers", "number")
+        site = _site(tx)
         if site_table.is_left_alone(site, tx, policy):
             return None
-        site.mended("ahead", "computed in front of the graph")
+        site.mended(_AHEAD, "computed in front of the graph")
     is_known = is_known or isinstance(numbers[place], (float, bool))
     return _given(tx, numbers, place, is_known=is_known)
+
+
+_AHEAD: Final = "ahead"
+
+
+def _site(tx: compat.Tracer) -> LiveSite:
+    """Return the site of a number at the line that is being traced."""
+    return site_table.site_being_traced(tx, frames.resumed(tx.f_code), "numbers", "number")
 
 
 def _given(tx: compat.Tracer, numbers: Any, place: int, *, is_known: bool) -> Value:

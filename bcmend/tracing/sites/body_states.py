@@ -197,13 +197,13 @@ def take_ahead(tx: compat.Tracer, asked: Iterable[Any] = ()) -> None:
         raise Rewritten
 
 
-def have_more_truths(state: BodyState) -> None:
-    """Have computed in front what a trace went by that had only the call being traced to know it.
+def have_tried(state: BodyState) -> None:
+    """Have computed in front what a trace has gone by, which is of the call being traced.
 
     Raises:
-        Rewritten: always, unless nothing is new.
+        Rewritten: always, but where another thread has done so.
     """
-    if state.have_more_truths():
+    if state.have_tried():
         raise Rewritten
 
 
@@ -238,7 +238,7 @@ def next_try(
                 _mend_where_stopped(stops)
                 or state.have_numbers(_asked_about(error))
                 or (_is_a_branch(behind) and state.have_truth())
-                or state.have_more_truths()
+                or state.have_tried()
                 or _takes_the_other_path(state)
             ):
                 if _sets_up(stops) and weaken(Finding(Claim.SETTLED, state)):

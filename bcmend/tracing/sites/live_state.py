@@ -164,7 +164,7 @@ LEFT_OUT_NOW: Final = frozenset(["random-under-gradients"])
 #: Branches whose conditions are computed in front of one body. As many variants as these can make is what
 #: Dynamo compiles of a function.
 TRUTHS_AT_MOST: Final = 3
-#: Of one of them: the turns of a loop, of which only some of the outcomes are met.
+#: Turns of a loop in which what one line asks for is computed in front.
 TURNS_AT_MOST: Final = 64
 
 
@@ -212,7 +212,9 @@ class BodyState(Subject):
     the same, made one program; ``noted``: what the latest trace would have had so as well, a
     fraction or a truth with its symbol, and ``noted_sizes``: sizes of tensors with theirs;
     ``noted_truths``: conditions of branches that were refused, in this order, with the keys of the
-    branches; ``truths``: how many of each branch are computed in front. ``spare``: the same code for calls whose numbers would make one
+    branches; ``truths``: the branches of which some are computed in front. ``tried``: what the
+    trace has gone by and is not computed in front yet, with keys of sites; ``turns``: of how many
+    turns of a loop each site has had it so. ``spare``: the same code for calls whose numbers would make one
     variant too many, without such numbers.
     """
 
@@ -229,7 +231,9 @@ class BodyState(Subject):
     noted: list[tuple[Any, Any]] = field(default_factory=list)
     noted_sizes: list[tuple[Any, Any]] = field(default_factory=list)
     noted_truths: list[tuple[Any, Any]] = field(default_factory=list)
-    truths: dict[str, int] = field(default_factory=dict)
+    truths: set[str] = field(default_factory=set)
+    tried: list[tuple[Any, Any]] = field(default_factory=list)
+    turns: dict[str, int] = field(default_factory=dict)
     spare: CodeType | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -270,28 +274,29 @@ class BodyState(Subject):
         site = next((key for _, key in reversed(self.noted_truths)), None)
         if site is None or (site not in self.truths and len(self.truths) == TRUTHS_AT_MOST):
             return False
-        self.truths.setdefault(site, 0)
-        return self.have_more_truths()
+        self.truths.add(site)
+        is_new = self._compute_ahead([each for each, _ in self.noted_truths[-1:]])
+        return self.have_tried() or is_new
 
-    def have_more_truths(self) -> bool:
-        """Have all conditions of such branches computed in front; return whether any is new."""
-        count = len(self.slices)
-        for each, site in self.noted_truths:
-            if site in self.truths and self._compute_ahead([each]):
-                self.truths[site] += 1
-        return len(self.slices) > count
+    def have_tried(self) -> bool:
+        """Have computed in front what the trace has gone by; return whether there was anything."""
+        is_new = self._compute_ahead([each for each, _ in self.tried])
+        for _, site in self.tried:
+            self.turns[site] = self.turns.get(site, 0) + 1
+        self.tried.clear()
+        return is_new
 
-    def has_room_for_a_truth(self, site: str) -> bool:
-        """Return whether conditions of a branch are computed in front, and one more may be."""
-        noted = sum(key == site for _, key in self.noted_truths)
-        return site in self.truths and self.truths[site] + noted < TURNS_AT_MOST
+    def may_try(self, site: str) -> bool:
+        """Return whether a trace may go by what it is given in one call, in a turn more."""
+        tried = sum(key == site for _, key in self.tried)
+        return not self.may_break and self.turns.get(site, 0) + tried < TURNS_AT_MOST
 
     def take_numbers_of(self, other: BodyState) -> None:
         """Have computed in front what is computed for a body with the same arguments."""
-        self.slices, self.truths = other.slices, other.truths
+        self.slices, self.truths, self.turns = other.slices, other.truths, other.turns
 
     def forget_noted(self) -> None:
-        for each in (self.noted, self.noted_sizes, self.noted_truths):
+        for each in (self.noted, self.noted_sizes, self.noted_truths, self.tried):
             each.clear()
 
     def _compute_ahead(self, wanted: Iterable[Any]) -> bool:
