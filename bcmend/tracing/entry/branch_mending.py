@@ -29,6 +29,7 @@ from bcmend.tracing.lowering.branch_lowering import TracedBranch, lower
 from bcmend.tracing.merging import lazy_phi
 from bcmend.tracing.numbers import ahead, constant_tensors, size_questions
 from bcmend.tracing.output import deferred_exceptions, record_builder
+from bcmend.tracing.output.record_builder import Kind
 from bcmend.tracing.search import budget
 from bcmend.tracing.search.assumptions import Claim
 from bcmend.tracing.sites import nesting_limits, site_table
@@ -113,16 +114,20 @@ def _known_truth(tx: compat.Tracer, site: LiveSite, condition: Value) -> bool | 
 
 
 def _are_plain(arms: Sequence[ArmTrace]) -> bool:
-    """Return whether arms only compute, and change containers and cells that the call has made.
+    """Return whether arms only compute, check, and change containers and cells of the call's own.
 
     One of them is captured as it is where the condition is known. What else an arm does would not
     be compared with eager execution then: Dynamo has it as in code without the branch. A variable
     that is unbound on one side is no plain result either.
     """
     results = [each for arm in arms for each in items_in(arm.result) or ()]
-    return all(_changes_what_is_its_own(arm.effects) and not arm.records for arm in arms) and not (
+    are_checks = all(each.kind in _CHECKS for arm in arms for each in arm.records)
+    return are_checks and all(_changes_what_is_its_own(arm.effects) for arm in arms) and not (
         any(lazy_phi.may_be_unbound(each.realize()) for each in results)
     )
+
+
+_CHECKS: Final = (Kind.CHECK, Kind.EXIT, Kind.TRIAL)
 
 
 def _changes_what_is_its_own(effects: Effects) -> bool:
