@@ -141,7 +141,8 @@ def _mend_around(stop: Stop, policy: Policy, owners: set[int]) -> bool:
     """Mend the function around a generator expression that it has handed out."""
     found = [each for each in TABLE.reached_around(stop.code) if touches(policy, each[0])]
     noted = [each for each in found if _note_stop(each[1], stop)]
-    return any([_install_anew(function, policy, owners) for function, _ in noted])
+    installed = [_install_anew(function, policy, owners) for function, _ in noted]
+    return any(installed)  # of all of them
 
 
 def _note_stop(code: CodeType, stop: Stop) -> bool:

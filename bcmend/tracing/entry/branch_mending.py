@@ -122,8 +122,10 @@ def _are_plain(arms: Sequence[ArmTrace]) -> bool:
     """
     results = [each for arm in arms for each in items_in(arm.result) or ()]
     are_checks = all(each.kind in _CHECKS for arm in arms for each in arm.records)
-    return are_checks and all(_changes_what_is_its_own(arm.effects) for arm in arms) and not (
-        any(lazy_phi.may_be_unbound(each.realize()) for each in results)
+    return (
+        are_checks
+        and all(_changes_what_is_its_own(arm.effects) for arm in arms)
+        and not (any(lazy_phi.may_be_unbound(each.realize()) for each in results))
     )
 
 

@@ -274,9 +274,14 @@ def is_of_the_program(error: BaseException) -> bool:
     return getattr(_behind(error), "gb_type", "") == "Observed exception"
 
 
+#: What is said where the order of tuples depends on data.
+UNKNOWN_ORDER: Final = "the order of tuples"
+
+
 def _is_a_branch(error: BaseException | None) -> bool:
-    """Return whether Dynamo has stopped at a jump on data."""
-    return getattr(error, "gb_type", "") == "Data-dependent branching"
+    """Return whether Dynamo has stopped at a jump on data, or at a comparison that decides one."""
+    kinds = ("Data-dependent branching", f"bcmend: {UNKNOWN_ORDER}")
+    return getattr(error, "gb_type", "") in kinds
 
 
 def _behind(error: BaseException) -> BaseException | None:

@@ -161,8 +161,8 @@ WIDENED: Final = frozenset(["arms-differ", "arm-untraceable", "alias-changed", "
 LEFT_OUT_NOW: Final = frozenset(["random-under-gradients"])
 
 
-#: Branches whose conditions are computed in front of one body. As many variants as these can make is what
-#: Dynamo compiles of a function.
+#: Branches whose conditions are computed in front of one body. As many variants as these can make
+#: is what Dynamo compiles of a function.
 TRUTHS_AT_MOST: Final = 3
 #: Turns of a loop in which what one line asks for is computed in front.
 TURNS_AT_MOST: Final = 64
@@ -214,8 +214,8 @@ class BodyState(Subject):
     ``noted_truths``: conditions of branches that were refused, in this order, with the keys of the
     branches; ``truths``: the branches of which some are computed in front. ``tried``: what the
     trace has gone by and is not computed in front yet, with keys of sites; ``turns``: of how many
-    turns of a loop each site has had it so. ``spare``: the same code for calls whose numbers would make one
-    variant too many, without such numbers.
+    turns of a loop each site has had it so. ``spare``: the same code for calls whose numbers would
+    make one variant too many, without such numbers.
     """
 
     function: str
