@@ -244,8 +244,8 @@ def generator_handed_out() -> Program:
 @pattern(
     rows,
     AHEAD,
-    graphs=None,
-    recompiles=None,
+    graphs=2,
+    recompiles=1,
     training_outcome=(refused("generator"),),
     because=(
         "How many values the generator yields depends on the data, and its frame is suspended"
@@ -298,8 +298,8 @@ def momentum_updated_in_each_iteration() -> Program:
 @pattern(
     signs,
     AHEAD,
-    graphs=None,
-    recompiles=None,
+    graphs=2,
+    recompiles=1,
     training_outcome=(refused("generator"),),
     because=(
         "One side yields and the other does not; a frame that is suspended on one side only "
