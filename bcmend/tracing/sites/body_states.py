@@ -238,7 +238,6 @@ def next_try(
                 _mend_where_stopped(stops)
                 or state.have_numbers(_asked_about(error))
                 or (_is_a_branch(behind) and state.have_truth())
-                or state.have_tried()
                 or _takes_the_other_path(state)
             ):
                 if _sets_up(stops) and weaken(Finding(Claim.SETTLED, state)):
