@@ -30,7 +30,7 @@ def _largest_of_some(a: Tensor, b: Tensor) -> Any:
     try:
         one, other = max(each for each in zip(a, b, strict=True) if each[1] > 0)
     except ValueError as error:
-        return a * 2, str(error)
+        return a * 2, type(error).__name__
     return one * other, ""
 
 
