@@ -33,6 +33,10 @@ class NothingToMend:
         self.asked.append(key)
         return False
 
+    def known(self, key: str, condition: object) -> object:
+        self.asked.append(key)
+        return condition
+
     def recording(self, key: str, *receiver: object) -> bool:
         self.asked.append(key)
         return False

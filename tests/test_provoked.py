@@ -83,8 +83,8 @@ async def _coroutine(x: Tensor) -> Tensor:
     return x
 
 
-def _listing(x: Tensor) -> list[Tensor]:
-    return list(_generator(x))
+def _handing_out(x: Tensor) -> Iterator[Tensor]:
+    return _generator(x)
 
 
 def _starting(x: Tensor) -> object:
@@ -456,7 +456,7 @@ ON_NUMBERS = _compiled(X, torch.tensor([0, 1, 2]))
 PROVOCATIONS = (
     Provocation("switched-off", _simple, _simple, policy=bcmend.Policy(off=("*",))),
     Provocation("policy-keep", _checking, _checking, policy=bcmend.Policy(guards="keep")),
-    Provocation("generator", _listing, _simple),
+    Provocation("generator", _handing_out, _simple, run=ON_X),
     Provocation("coroutine", _starting, _simple),
     Provocation("frame-introspection", _introspecting, _simple),
     Provocation("return-in-try", _returning_in_a_handler, _returning_after_the_handler),

@@ -118,9 +118,9 @@ def _check_planned(sites, file):
         (UNPACKED, "Net.forward", "output", "output"),
         (INNER, "outer.<locals>.Inner.method", "output", "output"),
     }
-    refused = _at(sites, GENERATOR)
-    assert (refused.status, refused.lowering, refused.refusal) == ("refused", None, "generator")
-    assert refused.function == "values"
+    jump = _at(sites, GENERATOR)
+    assert (jump.status, jump.lowering, jump.refusal) == ("planned", "truth", None)
+    assert jump.function == "values"
     lines = {BRANCH, GUARD, *OUTPUTS, *USED, GENERATOR, INNER}
     assert {site.line for site in sites} == lines
 
@@ -271,11 +271,10 @@ def test_a_line_names_file_line_function_kind_and_outcome(program, capsys):
     lines = capsys.readouterr().out.splitlines()
     shown = [line.split() for line in lines]
     assert [f"{program}:{BRANCH}", "Net.forward", "branch", "planned"] in shown
-    assert [f"{program}:{GENERATOR}", "values", "branch", "refused", "generator"] in shown
+    assert [f"{program}:{GENERATOR}", "values", "branch", "planned", "truth"] in shown
     statuses = [words[3] for words in shown[:-1]]
-    planned, refused = statuses.count("planned"), statuses.count("refused")
-    assert planned + refused == len(statuses) == 9
-    assert lines[-1] == f"9 sites in 1 file: {planned} planned, {refused} refused"
+    assert statuses == ["planned"] * 9
+    assert lines[-1] == "9 sites in 1 file: 9 planned"
 
 
 def test_a_terminal_gets_a_table(program):

@@ -108,9 +108,9 @@ TABLE: Final[Mapping[str, Substitute]] = {
             "torch.Tensor.requires_grad_",
             "requires_grad",
             "nothing where the tensor requires gradients already, or does not and is not to; else"
-            " a new leaf in the graph",
+            " a new leaf in the graph, or behind the graph for a tensor that only leaves it",
             "for a new leaf: the tensor is no argument, and nothing leaves the graph that would not"
-            " require gradients without it",
+            " require gradients without it, but the tensor itself, of which nothing is computed",
             "tests/tracing/substitutes/test_dispatch.py::test_requires_grad",
         ),
         *_rows(
@@ -129,8 +129,9 @@ TABLE: Final[Mapping[str, Substitute]] = {
             " random.randrange random.getrandbits random.choice random.choices random.sample",
             "draw",
             "a number, or a list of them, drawn before the graph runs, afresh at each call",
-            "the arguments are constants, numbers of one type are chosen from, and whether the call"
-            " is made does not depend on data",
+            "the arguments are constants, or numbers that are known in front of the graph, each of"
+            " which has a graph of its own; numbers of one type are chosen from, and whether the"
+            " call is made does not depend on data",
             "tests/tracing/substitutes/test_host_calls.py::test_draws_of_python",
         ),
         *_rows(

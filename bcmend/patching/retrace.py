@@ -118,6 +118,8 @@ def _mend_stop(stop: Stop, on_stack: list[Patched], mend: _Mend) -> bool:
     function = stop.function
     if function is None:
         holders = TABLE.holders_of(stop.code)
+        if not holders and mend is _mend_at_jump:
+            return _mend_around(stop, policy, owners)
         return any(mend(nested, stop, [holder]) for holder, nested in holders)
     if not touches(policy, function):
         return False
@@ -135,6 +137,18 @@ def _mend_stop(stop: Stop, on_stack: list[Patched], mend: _Mend) -> bool:
     )
 
 
+def _mend_around(stop: Stop, policy: Policy, owners: set[int]) -> bool:
+    """Mend the function around a generator expression that it has handed out."""
+    found = [each for each in TABLE.reached_around(stop.code) if touches(policy, each[0])]
+    noted = [each for each in found if _note_stop(each[1], stop)]
+    installed = [_install_anew(function, policy, owners) for function, _ in noted]
+    return any(installed)  # of all of them
+
+
+def _note_stop(code: CodeType, stop: Stop) -> bool:
+    return _note_undecided(code, _jumps_at(code, stop)) or _note_call(code, stop)
+
+
 def _mend_newly_found(function: FunctionType, stop: Stop, policy: Policy, owners: set[int]) -> bool:
     """Mend a function that was not reached before, and what it reaches, in the callers' names."""
     if function.__code__.co_flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
@@ -147,8 +161,7 @@ def _mend_newly_found(function: FunctionType, stop: Stop, policy: Policy, owners
     code = function.__code__
     if stop.code is not code:
         return False
-    is_noted = _note_undecided(code, _jumps_at(code, stop)) or _note_call(code, stop)
-    return is_noted and _install_anew(function, policy, owners)
+    return _note_stop(code, stop) and _install_anew(function, policy, owners)
 
 
 def _install_anew(function: FunctionType, policy: Policy, owners: set[int]) -> bool:
@@ -236,7 +249,7 @@ def _mend_at_jump(code: CodeType, stop: Stop, owners: list[Patched]) -> bool:
     if known & jumps:
         if not _note_narrow(code, owners):
             return _go_on_in_halves(owners[0].mended, code)
-    elif not _note_undecided(code, jumps) and not _note_call(code, stop):
+    elif not _note_stop(code, stop):
         return False
     return _mend_again(owners) or _go_on_in_halves(owners[0].mended, code)
 

@@ -77,7 +77,7 @@ class Table:
     Attributes:
         analyses: what each function became, or would, under each policy.
         places: what was found of places in code, by offset.
-        reached: all code that was found for each owner, mended or not.
+        reached: all code that was found for each owner, mended or not, with a function that has it.
         numbers: of code whose sites would have the keys of other code, what marks their keys.
         lock: held while anything of this is read or changed.
     """
@@ -91,7 +91,7 @@ class Table:
             weakref.WeakValueDictionary()
         )
         self.places: ByIdentity[CodeType, Places] = ByIdentity()
-        self.reached: dict[int, ByIdentity[CodeType, None]] = {}
+        self.reached: dict[int, ByIdentity[CodeType, weakref.ref[FunctionType]]] = {}
         self.numbers: ByIdentity[CodeType, int] = ByIdentity()
         self.lock = threading.RLock()
 
@@ -227,11 +227,22 @@ class Table:
     def note_reached(self, owner: int, functions: Iterable[FunctionType]) -> None:
         found = self.reached.setdefault(owner, ByIdentity())
         for function in functions:
-            found.put(self.as_written(function), None)
+            found.put(self.as_written(function), weakref.ref(function))
 
     def is_reached(self, code: CodeType) -> bool:
         """Return whether code was found for any owner."""
         return any(code in found for found in list(self.reached.values()))
+
+    def reached_around(self, code: CodeType) -> list[tuple[FunctionType, CodeType]]:
+        """Return reached functions with nothing mended in which ``code`` is nested, and where."""
+        return [
+            (function, nested)
+            for found in list(self.reached.values())
+            for outer, reference in found.items()
+            for nested in code_objects(outer)
+            if nested == code and nested is not outer and nested.co_filename == code.co_filename
+            if (function := reference()) is not None and self.of(function) is None
+        ]
 
     def as_written(self, function: FunctionType) -> CodeType:
         """Return the code of a function before it was patched."""
@@ -250,8 +261,8 @@ class Table:
     def orphan(self, owner: int) -> None:
         """Leave patched, with ``NOBODY`` as the owner, what an owner had that is gone."""
         with self.lock:
-            for code, _ in self.reached.pop(owner, ByIdentity()).items():
-                self.reached.setdefault(NOBODY, ByIdentity()).put(code, None)
+            for code, function in self.reached.pop(owner, ByIdentity()).items():
+                self.reached.setdefault(NOBODY, ByIdentity()).put(code, function)
             for patched in list(self.functions.values()):
                 if owner in patched.owners:
                     patched.owners.remove(owner)

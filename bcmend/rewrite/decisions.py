@@ -9,7 +9,7 @@ from types import CodeType
 from bcmend.analysis.code_effects import LOOKING_AT_FRAMES, touched
 from bcmend.analysis.conditions import Chance, may_be_open, may_be_tensor
 from bcmend.analysis.facts import Facts, facts_of
-from bcmend.bytecode.opcodes import LOOPS
+from bcmend.bytecode.opcodes import LOOPS, row
 from bcmend.cfg.regions import Branch
 from bcmend.names import SPLIT
 from bcmend.rewrite.mended import Context, offsets_in
@@ -19,7 +19,14 @@ from bcmend.rewrite.sites.branch import propose_branch, propose_guard
 from bcmend.rewrite.sites.caught import propose_caught
 from bcmend.rewrite.sites.output_proposal import propose_output
 from bcmend.rewrite.sites.output_statements import output_statements
-from bcmend.rewrite.sites.plan import BranchLowering, Lowering, OutputLowering, SiteRefusal, chained
+from bcmend.rewrite.sites.plan import (
+    BranchLowering,
+    Lowering,
+    OutputLowering,
+    SiteRefusal,
+    TruthLowering,
+    chained,
+)
 from bcmend.rewrite.sites.split_points import facts_with_splits, propose_split
 from bcmend.rewrite.sites.widen import over_flags, wider_forms
 
@@ -139,8 +146,19 @@ def _proposed(
     if is_wide or not found:
         unbound.update(*(each.unbound for each in proposals if isinstance(each, SiteRefusal)))
     if not found:
-        return proposals[-1]
+        return _without_arms(facts, branch, proposals[-1])
     return chained(found if is_wide else found[:1])
+
+
+def _without_arms(
+    facts: Facts, branch: Branch, refusal: Lowering | SiteRefusal
+) -> Lowering | SiteRefusal:
+    """Propose to jump by what is computed in front of the graph, where an arm yields."""
+    assert isinstance(refusal, SiteRefusal)
+    drops_condition = row(facts.instructions[branch.jump].op).pops_condition
+    if refusal.slug != "generator" or not drops_condition:
+        return refusal
+    return TruthLowering(branch.jump, refusal)
 
 
 def refusal_of_all(code: CodeType, facts: Facts) -> SiteRefusal | None:

@@ -28,7 +28,8 @@ class FoundSite:
         file, line, function: where it is; the line is None where the code has none.
         kind: "branch", "guard" or "output"; a candidate that jumps is a "branch".
         status: "planned", "refused", or "candidate" for code of another Python.
-        lowering: what it is to become, "branch", "guard" or "output"; None where it is not planned.
+        lowering: what it is to become, "branch", "guard", "output", or "truth" for a jump that
+            stays, on a constant where its truth is known; None where it is not planned.
         refusal: the slug of the reason why it is not mended; None where there is none.
         detail: anything more that is known of this very site.
         python: the version of the Python whose code this is, such as "3.12".

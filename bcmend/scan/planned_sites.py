@@ -24,12 +24,18 @@ from bcmend.rewrite.sites.plan import (
     OutputLowering,
     Site,
     SiteRefusal,
+    TruthLowering,
 )
 from bcmend.scan.candidates import candidates_in
 from bcmend.scan.found_sites import FoundSite, UnreadableFile, one_line, printable
 
 _HEADER: Final = 16  # magic number, flags, and two fields that depend on the flags (PEP 552)
-_LOWERINGS: Final = {BranchLowering: "branch", GuardLowering: "guard", OutputLowering: "output"}
+_LOWERINGS: Final = {
+    BranchLowering: "branch",
+    GuardLowering: "guard",
+    OutputLowering: "output",
+    TruthLowering: "truth",
+}
 
 
 def sites_in(data: bytes, file: str) -> tuple[list[FoundSite], list[str]]:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from bcmend.names import CALLBACK, COMPILER, EXPORTING, NAMESPACE, TRACING
+from bcmend.rewrite.sites.plan import TruthLowering
 from tests.stand_ins import (
     EverythingMended,
     NothingToMend,
@@ -169,6 +170,28 @@ def test_an_eager_generator_asks_for_nothing(made: FunctionType) -> None:
         assert _drive(both, *call, 7) == _drive(made, *call, 7)
 
 
-def test_arms_that_yield_are_refused() -> None:
+def test_arms_that_yield_stay_behind_a_jump_whose_truth_may_be_known() -> None:
     (site,) = (each for each in sites_of(_filters) if each.kind == "branch")
+    assert isinstance(site.decision, TruthLowering)
+    assert site.decision.refusal.slug == "generator"
+
+
+def test_a_condition_that_an_arm_yields_is_refused() -> None:
+    def keeps_it(x):
+        return x.all() or (yield x)
+
+    (site,) = (each for each in sites_of(keeps_it) if each.kind == "branch")
     assert site.decision.slug == "generator"  # type: ignore[union-attr]
+
+
+class _Known(NothingToMend):
+    """Knows that each condition is true."""
+
+    def known(self, key: str, condition: object) -> object:
+        return True
+
+
+def test_the_jump_goes_by_the_truth_that_is_known() -> None:
+    both = _with_both_forms(_filters, _Known(), traced=True)
+    assert list(both((1, 5, 2), 3)) == [1, 5, 2]
+    assert list(_filters((1, 5, 2), 3)) == [5]

@@ -19,7 +19,7 @@ ConstantVariable: create value
 BaseListVariable: items
 ConstDictVariable: items
 ListIteratorVariable: items
-RangeVariable: start step stop
+RangeVariable: items start step stop
 TensorVariable: class_type method_requires_grad_ requires_grad
 SymNodeVariable: create evaluate_expr sym_num
 NumpyNdarrayVariable: create

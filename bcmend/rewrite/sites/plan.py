@@ -196,7 +196,18 @@ class OutputLowering:
     trial: Trial | None = None
 
 
-Lowering = BranchLowering | GuardLowering | OutputLowering
+@dataclass(frozen=True, slots=True)
+class TruthLowering:
+    """The jump stays, on a constant where its condition is computed in front of the graph.
+
+    ``refusal`` is why its arms are no functions.
+    """
+
+    jump: int
+    refusal: SiteRefusal
+
+
+Lowering = BranchLowering | GuardLowering | OutputLowering | TruthLowering
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,18 @@ from bcmend.bytecode.assemble import Item, assemble
 from bcmend.bytecode.instructions import Instruction, Label, Shape
 from bcmend.bytecode.opcodes import CONSTANT_RETURNS, STARTS, TRUTHS, row
 from bcmend.names import BUFFER, NUMBERS
-from bcmend.rewrite.sites.plan import BranchLowering, GuardLowering, OutputLowering, Plan, Site
+from bcmend.rewrite.sites.plan import (
+    BranchLowering,
+    GuardLowering,
+    OutputLowering,
+    Plan,
+    Site,
+    TruthLowering,
+)
 from bcmend.rewrite.writer.branch_writer import BranchWriter
 from bcmend.rewrite.writer.guard_writer import write_guard
 from bcmend.rewrite.writer.instruction_copies import Copier
+from bcmend.rewrite.writer.primitive_calls import write_truth
 from bcmend.rewrite.writer.region_table import RegionTable
 from bcmend.rewrite.writer.statement_writer import StatementWriter
 from bcmend.rewrite.writer.stretch import Stretch
@@ -170,6 +178,8 @@ class CodeWriter:
                 write_guard(self, stretch, site, decision)
             case OutputLowering() as decision:
                 self._statements.write(stretch, site, decision)
+            case TruthLowering():
+                write_truth(stretch, site)
 
 
 def _write_return(stretch: Stretch, instruction: Instruction) -> None:
@@ -186,4 +196,4 @@ def _write_return(stretch: Stretch, instruction: Instruction) -> None:
 
 
 def _jumps(site: Site) -> bool:
-    return isinstance(site.decision, (BranchLowering, GuardLowering))
+    return isinstance(site.decision, (BranchLowering, GuardLowering, TruthLowering))

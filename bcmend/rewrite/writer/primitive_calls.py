@@ -25,6 +25,13 @@ def write_condition_test(stretch: Stretch, site: Site, original: Label) -> None:
     stretch.add(emit.jump_if_false(original))
 
 
+def write_truth(stretch: Stretch, site: Site) -> None:
+    """Write: put the truth of the condition in its place, where that is known."""
+    stretch.add(emit.store_local(CONDITION))
+    stretch.add(ask(site, "known", emit.load_local(CONDITION)))
+    stretch.add(emit.as_condition())
+
+
 def write_original_test(stretch: Stretch, original: Label) -> None:
     """Write: ``original``, with the condition on the stack for the unchanged jump that follows."""
     stretch.add([original, *emit.load_local(CONDITION), *emit.as_condition()])

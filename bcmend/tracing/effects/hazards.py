@@ -178,7 +178,27 @@ def _is_total(call: OperatorCall, facts: EffectFacts, granted: frozenset[Any]) -
         return False
     if operator.overloadpacket is torch.ops.aten.select:
         return _is_in_bounds(call.arguments, granted)
-    return facts.is_total
+    return facts.is_total or _fills_under_a_mask(call)
+
+
+def _fills_under_a_mask(call: OperatorCall) -> bool:
+    """Return whether one value is stored wherever a mask holds, as by ``x[x < 0] = 0``.
+
+    Whether the mask fits is known from the sizes.
+    """
+    if call.operator.overloadpacket not in _STORES:
+        return False
+    tensor, indices, value, *accumulates = call.arguments
+    if len(indices) != 1 or indices[0] is None or indices[0].dtype is not torch.bool:
+        return False
+    if any(accumulates):
+        return False  # an error where the value lies in the memory that is written to
+    pairs = zip(tensor.shape, indices[0].shape, strict=False)
+    known = [value.numel() == 1, *(size == of_mask for size, of_mask in pairs)]
+    return all(map(compat.statically_known_true, known))
+
+
+_STORES: Final = (torch.ops.aten.index_put, torch.ops.aten.index_put_)
 
 
 def _is_in_bounds(arguments: tuple[Any, ...], granted: frozenset[Any]) -> bool:

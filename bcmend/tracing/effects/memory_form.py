@@ -106,11 +106,20 @@ def _extent(dimensions: Sequence[_Dimension]) -> Any:
     longer = [each for each in dimensions if not compat.statically_known_true(each[0] == 1)]
     if all(isinstance(stride, int) for _, stride in longer):
         longer.sort(key=lambda each: each[1], reverse=True)
-    extent = whole = 1
-    for size, stride in reversed(longer):
-        # The product is never smaller than the extent; of symbols it is often all that is known.
-        is_known = compat.statically_known_true
-        if not (is_known(stride >= whole) or is_known(stride >= extent)):
+    extent = whole = dense = 1
+    is_known = compat.statically_known_true
+    while longer:
+        # The products are never smaller than the extent; of symbols they are often all that is
+        # known. ``dense`` is the stride that torch gives a dense tensor, which may be empty.
+        around = [
+            at
+            for at in reversed(range(len(longer)))
+            if any(is_known(longer[at][1] >= least) for least in (whole, extent, dense))
+        ]
+        if not around:
             return None
+        at = next((each for each in around if is_known(longer[each][1] == dense)), around[0])
+        size, stride = longer.pop(at)
         extent, whole = extent + (size - 1) * stride, size * stride
+        dense = torch.sym_max(size, 1) * stride  # type: ignore[no-untyped-call]
     return extent

@@ -29,6 +29,7 @@ from bcmend.tracing.lowering.branch_lowering import TracedBranch, lower
 from bcmend.tracing.merging import lazy_phi
 from bcmend.tracing.numbers import ahead, constant_tensors, size_questions
 from bcmend.tracing.output import deferred_exceptions, record_builder
+from bcmend.tracing.output.record_builder import Kind
 from bcmend.tracing.search import budget
 from bcmend.tracing.search.assumptions import Claim
 from bcmend.tracing.sites import nesting_limits, site_table
@@ -82,7 +83,7 @@ def _mend(
         return None
     known = _known_truth(tx, site, condition)
     if known is None:
-        known = _truth_ahead(tx, site, condition)
+        known = truth_ahead(tx, site, condition)
     if known is not None:
         return (arms[0] if known else arms[1]).call(tx)
     if site.place is not None and not form:
@@ -113,16 +114,22 @@ def _known_truth(tx: compat.Tracer, site: LiveSite, condition: Value) -> bool | 
 
 
 def _are_plain(arms: Sequence[ArmTrace]) -> bool:
-    """Return whether arms only compute, and change containers and cells that the call has made.
+    """Return whether arms only compute, check, and change containers and cells of the call's own.
 
     One of them is captured as it is where the condition is known. What else an arm does would not
     be compared with eager execution then: Dynamo has it as in code without the branch. A variable
     that is unbound on one side is no plain result either.
     """
     results = [each for arm in arms for each in items_in(arm.result) or ()]
-    return all(_changes_what_is_its_own(arm.effects) and not arm.records for arm in arms) and not (
-        any(lazy_phi.may_be_unbound(each.realize()) for each in results)
+    are_checks = all(each.kind in _CHECKS for arm in arms for each in arm.records)
+    return (
+        are_checks
+        and all(_changes_what_is_its_own(arm.effects) for arm in arms)
+        and not (any(lazy_phi.may_be_unbound(each.realize()) for each in results))
     )
+
+
+_CHECKS: Final = (Kind.CHECK, Kind.EXIT, Kind.TRIAL)
 
 
 def _changes_what_is_its_own(effects: Effects) -> bool:
@@ -143,11 +150,11 @@ def _is_own_cell(owner: Any) -> bool:
     return type(owner) is compat.CellVariable and is_new
 
 
-def _truth_ahead(tx: compat.Tracer, site: LiveSite, condition: Value) -> bool | None:
+def truth_ahead(tx: compat.Tracer, site: LiveSite, condition: Value) -> bool | None:
     """Return the truth of a tensor that was computed in front of the graph, for this branch."""
     if site.place is not None:
         return None
-    known = ahead.truth_of_condition(tx, condition)
+    known = ahead.truth_of_condition(tx, condition, site)
     if known is not None:
         site.mended("ahead", "the condition is computed in front of the graph")
     return known
@@ -185,7 +192,7 @@ def _branch(
         transaction.roll_back()
         is_of_values = site.place is None and outcome.slug == "arms-differ"
         if is_of_values and _are_plain((then_arm, else_arm)):
-            ahead.note_condition(tx, condition)
+            ahead.note_condition(tx, condition, site)
         return None
     return outcome
 

@@ -8,6 +8,7 @@ from bcmend.dynamo import compat, frames, handlers
 from bcmend.dynamo.models import objects, translators
 from bcmend.dynamo.values import Value, constant, example_of, is_unbacked
 from bcmend.names import UNBOUND
+from bcmend.rewrite.sites.plan import TruthLowering
 from bcmend.tracing.entry import branch_mending, path_split
 from bcmend.tracing.entry.error_barrier import withdrawn_if_it_fails
 from bcmend.tracing.indexing.open_places import OpenPlace
@@ -118,6 +119,26 @@ def branch(tx: compat.Tracer, operator: Any, *args: Value) -> Value:
         truth = truth_of_phi.truth_of(tx, condition)
         outcome = branch_mending.mend_branch(tx, operator, site, number, truth, arms)
     return constant(None) if outcome is None else outcome
+
+
+def known(tx: compat.Tracer, operator: Any, *args: Value) -> Value:
+    """``known(key, condition)``: its truth where that is computed in front of the graph."""
+    site, condition = _open_site(args[0]), args[1].realize()
+    if site is None or frames.is_left_alone(tx.output.root_tx.f_code):
+        return condition
+    if frames.drains_for_the_caller(tx):
+        site.refuse("generator", "the call hands the generator out")
+        return condition
+    if type(condition) is not compat.TensorVariable:
+        return condition
+    truth = branch_mending.truth_ahead(tx, site, condition)
+    if truth is not None:
+        return constant(truth)
+    assert site.plan is not None and isinstance(site.plan.decision, TruthLowering)
+    refusal = site.plan.decision.refusal
+    site.refuse(refusal.slug, refusal.detail)
+    ahead.note_condition(tx, condition, site)
+    return condition
 
 
 def _truth(value: Value) -> bool:

@@ -14,6 +14,7 @@ from bcmend.tracing.entry.primitives import branch as branch
 from bcmend.tracing.entry.primitives import data_dependent as data_dependent
 from bcmend.tracing.entry.primitives import entered as entered
 from bcmend.tracing.entry.primitives import guard as guard
+from bcmend.tracing.entry.primitives import known as known
 from bcmend.tracing.entry.primitives import nothing as nothing
 from bcmend.tracing.entry.primitives import record as record
 from bcmend.tracing.entry.primitives import recording as recording

@@ -68,6 +68,10 @@ def _none(*arguments: Any) -> None:
     return None
 
 
+def _second(first: Any, second: Any) -> Any:
+    return second
+
+
 def _recording_plainly(key: str, level: int, *callee: Any) -> bool:
     """Return whether ``record`` is to drop an output statement, or to show other frames to it."""
     if dropped_output.is_exported():
@@ -105,6 +109,12 @@ data_dependent: Final = _declared(
 )
 branch: Final = _declared(
     "branch", "both arms of a conditional jump", branch_primitives.branch, _none
+)
+known: Final = _declared(
+    "known",
+    "the truth of a condition, where it is computed in front of the graph",
+    branch_primitives.known,
+    _second,
 )
 undecided: Final = _declared(
     "undecided",
@@ -144,4 +154,4 @@ record: Final = _declared(
 )
 nothing: Final = _declared("nothing", "None", lambda tx, operator: constant(None), _none)
 
-plain_python.have_dynamo_skip(_Primitive.__call__, _false, _none)
+plain_python.have_dynamo_skip(_Primitive.__call__, _false, _none, _second)

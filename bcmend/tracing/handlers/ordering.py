@@ -5,14 +5,15 @@ neither, 0.0 and -0.0 are equal, and of an integer and a float the result has th
 that is returned. Symbolic numbers have one type, NaN wins, and a back end picks a zero. So floats
 are compared as tensors; of an integer and a float both are kept, as of a branch whose sides have no
 common form. Tuples are compared by the first items that differ: a list of ``(name, tensor)`` is
-sorted where names decide every comparison.
+sorted where names decide every comparison. Of tuples of tensors the extreme is one of them, which
+is known where each comparison is computed in front of the graph.
 """
 
 from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import torch
@@ -20,11 +21,11 @@ import torch
 from bcmend.dynamo import compat, frames, fx_graph, handlers
 from bcmend.dynamo.handlers import PASS, Answer, Call
 from bcmend.dynamo.models import methods
-from bcmend.dynamo.values import Value, constant, is_unbacked
+from bcmend.dynamo.values import TensorValue, Value, constant, example_of, is_unbacked
 from bcmend.tracing.merging.lazy_phi import GatedPhi
-from bcmend.tracing.numbers import float_tensors, predicates, scalars
+from bcmend.tracing.numbers import ahead, float_tensors, predicates, scalars
 from bcmend.tracing.search.assumptions import Claim
-from bcmend.tracing.sites import capture_mode, site_table
+from bcmend.tracing.sites import body_states, capture_mode, site_table
 
 _KINDS: Final = {torch.SymFloat: float, torch.SymInt: int, torch.SymBool: bool}
 _BEYOND: Final = {min: operator.lt, max: operator.gt}
@@ -40,6 +41,22 @@ def _pick(call: Call) -> Answer:
         return PASS
     if any(isinstance(each, GatedPhi) or is_unbacked(each) for each in (one, other)):
         return _extreme(call.tx, call.owner.fn, one, other) or PASS
+    function = call.owner.fn
+    return _first_tuple(call.tx, function.__name__, _BEYOND[function], one, other) or PASS
+
+
+@handlers.method(
+    compat.BuiltinVariable, methods.CALL_MIN_MAX_OF_ITEMS, "`min` and `max` of no items"
+)
+def _of_items(call: Call) -> Answer:
+    """Answer what Python raises where there are no items, at which Dynamo fails before 2.14."""
+    (items,) = call.args
+    if items or not capture_mode.in_mended_code(call.tx):
+        return PASS
+    try:
+        call.owner.fn(())
+    except ValueError as error:
+        compat.raise_observed_exception(ValueError, call.tx, args=[str(error)])
     return PASS
 
 
@@ -123,6 +140,59 @@ def _double(tx: compat.Tracer, value: Any) -> Any:
         if _is_known(value)
         else float_tensors.as_tensor(tx, value.as_proxy())
     )
+
+
+# Tuples
+
+
+def _first_tuple(
+    tx: compat.Tracer, name: str, is_beyond: Callable[..., Any], one: Value, other: Value
+) -> Value | None:
+    """Return ``other`` if it is beyond ``one``, else ``one``; ``None`` for no tuples of tensors."""
+    pairs = _pairs(one, other)
+    if not pairs:
+        return None
+    site = site_table.site_being_traced(tx, frames.resumed(tx.f_code), name, "number")
+    policy = frames.mark_over(tx)
+    if policy is None or site_table.is_left_alone(site, tx, policy):
+        return None
+    truth: TensorValue | None = None
+    for left, right in reversed(pairs):
+        beyond = fx_graph.function(tx, is_beyond, right, left)
+        if truth is not None:
+            is_same = fx_graph.function(tx, torch.eq, right, left)
+            beyond = fx_graph.function(tx, torch.where, is_same, truth, beyond)
+        truth = beyond
+    assert truth is not None
+    known = ahead.truth_of_condition(tx, truth, site)
+    if known is None:
+        ahead.note_condition(tx, truth, site)
+        handlers.break_graph(
+            body_states.UNKNOWN_ORDER,
+            name,
+            "Which of two tuples of tensors comes first depends on the data.",
+        )
+    site.mended("ahead", "their order is computed in front of the graph")
+    return other if known else one
+
+
+def _pairs(one: Value, other: Value) -> Sequence[tuple[Any, Any]]:
+    """Return the items of two tuples that may differ; none where these are no plain numbers."""
+    if type(one) is not compat.TupleVariable or type(other) is not compat.TupleVariable:
+        return ()
+    if len(one.items) != len(other.items):
+        return ()
+    items = [(a.realize(), b.realize()) for a, b in zip(one.items, other.items, strict=True)]
+    found = [each for each in items if each[0] is not each[1]]
+    return found if all(map(_are_comparable, found)) else ()
+
+
+def _are_comparable(pair: tuple[Any, Any]) -> bool:
+    if any(type(each) is not compat.TensorVariable for each in pair):
+        return False
+    one, other = map(example_of, pair)
+    are_single = one.dim() == 0 == other.dim() and one.layout is other.layout is torch.strided
+    return are_single and one.dtype is other.dtype and not one.is_complex()
 
 
 #: Classes of the items by which tuples are sorted: equal ones are alike, and others have an order.

@@ -40,7 +40,7 @@ from bcmend.tracing.indexing.index_parts import (
     names_place,
     part_of,
 )
-from bcmend.tracing.numbers import scalars, size_questions
+from bcmend.tracing.numbers import ahead, scalars, size_questions
 from bcmend.tracing.sites import capture_mode
 
 _IN_PLACE: Final = frozenset(
@@ -158,8 +158,9 @@ _PURPOSE: Final = "items at data-dependent places"
 
 @hooks.around(compat.BuiltinVariable, methods.INSERT_OPERATION, _PURPOSE, place=1)
 def _insert(inner: Any, variable: Any, tx: compat.Tracer, arguments: Any, keywords: Any) -> Any:
-    """Insert an operator into the graph, such as ``x[row]``."""
-    if variable.fn is operator.getitem and len(arguments) == 2 and capture_mode.in_mended_code(tx):
+    """Insert an operator into the graph, such as ``x[row]``; ``x[mask]`` has a new size."""
+    reads = variable.fn is operator.getitem and len(arguments) == 2
+    if reads and capture_mode.in_mended_code(tx):
         tensor, key = (each.realize() for each in arguments)
         found = read(tx, tensor, key) if type(tensor) is compat.TensorVariable else None
         if found is not None:
@@ -167,7 +168,10 @@ def _insert(inner: Any, variable: Any, tx: compat.Tracer, arguments: Any, keywor
         arguments = as_one_item(tx, tensor, key) or arguments
     is_changed = variable.fn in _IN_PLACE
     with _view_regenerated(tx, arguments[0].realize()) if is_changed else nullcontext():
-        return inner(variable, tx, arguments, keywords)
+        result = inner(variable, tx, arguments, keywords)
+    if reads and type(result) is compat.TensorVariable and capture_mode.in_mended_code(tx):
+        ahead.know_sizes(tx, result)
+    return result
 
 
 def _view_regenerated(tx: compat.Tracer, value: Value) -> AbstractContextManager[Any]:

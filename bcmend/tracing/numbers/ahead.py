@@ -25,6 +25,8 @@ from torch.fx import Node
 
 from bcmend.dynamo import compat, frames, shape_env
 from bcmend.dynamo.models import containers, graph_inputs
+from bcmend.dynamo.slots import Slot
+from bcmend.dynamo.trace_state import Phase, at_the_end
 from bcmend.dynamo.values import TensorValue, Value, constant, example_of, items_in
 from bcmend.knowledge.static_lookup import captured
 from bcmend.names import NUMBERS
@@ -36,6 +38,7 @@ from bcmend.tracing.numbers.slices import Joined, ProgramSlice, Scope, behind, c
 from bcmend.tracing.numbers.written_memory import is_written, memory_written_by, parts_of, storages
 from bcmend.tracing.sites import body_states, site_table
 from bcmend.tracing.sites.refusal import NotThisWay, Refusal, attempt
+from bcmend.tracing.sites.site_table import LiveSite
 
 #: Operations behind a tensor, and elements of each tensor on the way. They are computed twice: in
 #: front of the graph, and in it.
@@ -147,10 +150,20 @@ def know_sizes(tx: compat.Tracer, variable: TensorValue) -> None:
         if isinstance(wanted, Refusal):
             continue
         found = _computed(tx, wanted, is_known=False)
+        number = None if found is None or isinstance(found, ProgramSlice) else _plain(found)
         if isinstance(found, ProgramSlice):
-            _note(tx, found, *symbols, is_size=True)
-        elif found is not None:
-            size_questions.take_for(tx, size, _plain(found))
+            if _had_others(tx):  # in other turns of a loop
+                number = _tried(tx, found, _site(tx))
+            else:
+                _note(tx, found, *symbols, is_size=True)
+        if number is not None:
+            size_questions.take_for(tx, size, number)
+
+
+def _had_others(tx: compat.Tracer) -> bool:
+    """Return whether numbers of the line that is being traced were computed in front."""
+    is_any = bool(body_states.state_of(tx.output.root_tx.f_code).slices)
+    return is_any and _site(tx).outcome.lowering == _AHEAD
 
 
 def _plain(number: Value) -> Any:
@@ -191,19 +204,46 @@ def truth_of_size(tx: compat.Tracer, condition: compat.SymNodeVariable) -> bool 
     return None if found is None else bool(found.as_python_constant())
 
 
-def truth_of_condition(tx: compat.Tracer, condition: Value) -> bool | None:
-    """Return the truth of a condition of a branch, if it was computed in front of the graph."""
-    if not body_states.state_of(tx.output.root_tx.f_code).slices:
+def truth_of_condition(tx: compat.Tracer, condition: Value, site: LiveSite) -> bool | None:
+    """Return the truth of a condition of a branch, if it was computed in front of the graph.
+
+    In a later turn of a loop the truth is that of the call being traced, and the trace is made
+    again with this condition computed as well.
+    """
+    state = body_states.state_of(tx.output.root_tx.f_code)
+    if not state.slices:
         return None  # nothing was; what is behind each condition need not be looked for
     found = _truth_ahead(tx, condition)
-    return None if found is None or isinstance(found, ProgramSlice) else found.as_python_constant()
+    if not isinstance(found, ProgramSlice):
+        return None if found is None else found.as_python_constant()
+    return _tried(tx, found, site) if site.key in state.truths else None
 
 
-def note_condition(tx: compat.Tracer, condition: Value) -> None:
+def _tried(tx: compat.Tracer, wanted: ProgramSlice, site: LiveSite) -> Any:
+    """Return what a slice gives in the call being traced, by which the trace goes on.
+
+    It is made again, with all that it has gone by computed in front: a loop of many turns would
+    need a trace for each of them otherwise.
+    """
+    state = body_states.state_of(tx.output.root_tx.f_code)
+    if not state.may_try(site.key):
+        return None
+    found = _note_in(tx, state.tried, wanted, site.key)
+    if found is not None and not _IS_TRIED.of(tx.output):
+        _IS_TRIED.put(tx.output, True)
+        at_the_end(tx.output, Phase.CHECK, lambda _: body_states.have_tried(state))
+    return found
+
+
+_IS_TRIED: Final[Slot[bool]] = Slot(bool, rolls_back=False)
+
+
+def note_condition(tx: compat.Tracer, condition: Value, site: LiveSite) -> None:
     """Note the condition of a branch that was refused: each truth may be a graph of its own."""
     found = _truth_ahead(tx, condition)
     if isinstance(found, ProgramSlice):
-        _note_in(tx, body_states.state_of(tx.output.root_tx.f_code).noted_truths, found)
+        state = body_states.state_of(tx.output.root_tx.f_code)
+        _note_in(tx, state.noted_truths, found, site.key)
 
 
 def _truth_ahead(tx: compat.Tracer, condition: Value) -> Value | ProgramSlice | None:
@@ -254,12 +294,20 @@ def _computed(
     if place >= len(numbers) or not _is_short(numbers[place]):
         return None
     if not has_site:
-        site = site_table.site_being_traced(tx, frames.resumed(tx.f_code), "numbers", "number")
+        site = _site(tx)
         if site_table.is_left_alone(site, tx, policy):
             return None
-        site.mended("ahead", "computed in front of the graph")
+        site.mended(_AHEAD, "computed in front of the graph")
     is_known = is_known or isinstance(numbers[place], (float, bool))
     return _given(tx, numbers, place, is_known=is_known)
+
+
+_AHEAD: Final = "ahead"
+
+
+def _site(tx: compat.Tracer) -> LiveSite:
+    """Return the site of a number at the line that is being traced."""
+    return site_table.site_being_traced(tx, frames.resumed(tx.f_code), "numbers", "number")
 
 
 def _given(tx: compat.Tracer, numbers: Any, place: int, *, is_known: bool) -> Value:
@@ -282,17 +330,20 @@ def _note(
 
 def _note_in(
     tx: compat.Tracer, noted: list[tuple[Any, Any]], wanted: ProgramSlice, symbol: Any = None
-) -> None:
+) -> Any:
+    """Note what is computed in front; return what it gives in this call, ``None`` if nothing."""
     state = body_states.state_of(tx.output.root_tx.f_code)
-    is_noted = any(wanted == each for each, _ in noted)
-    if is_noted or len(state.slices) + len(noted) >= _SLICES:
-        return
+    if len(state.slices) + len(noted) >= _SLICES:
+        return None
     found: list[Any] = []
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         _run(Joined([wanted]), _scope(tx), found)
-    if _is_short(found[0]) and not warned:
+    if not _is_short(found[0]) or warned:
+        return None
+    if all(wanted != each for each, _ in noted):
         noted.append((wanted, symbol))
+    return found[0]
 
 
 def _is_short(numbers: Any) -> bool:

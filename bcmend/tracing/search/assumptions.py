@@ -72,6 +72,9 @@ class Claim(Enum):
     NOT_STORED = ClaimRow(
         "an attribute that output shows is not stored later", "the record keeps it"
     )
+    STAYS_INSIDE = ClaimRow(
+        "a tensor that is to require gradients stays in the graph", "it is told so after the graph"
+    )
     THROWN_AWAY = ClaimRow("the graph can be thrown away for a side exit", "no side exit", _CALL)
     FAILS = ClaimRow("the call behind a side exit fails", "the arm is compiled")
     JOINED = ClaimRow(

@@ -204,6 +204,16 @@ def take_ahead(tx: compat.Tracer, asked: Iterable[Any] = ()) -> None:
         raise Rewritten
 
 
+def have_tried(state: BodyState) -> None:
+    """Have computed in front what a trace has gone by, which is of the call being traced.
+
+    Raises:
+        Rewritten: always, but where another thread has done so.
+    """
+    if state.have_tried():
+        raise Rewritten
+
+
 #: For lists to which one side appends so often there is a path for each length, of which there are
 #: eight; of more items the condition under which one is there is looked at first.
 _FEW_ITEMS: Final = 3
@@ -278,9 +288,14 @@ def is_of_the_program(error: BaseException) -> bool:
     return getattr(_behind(error), "gb_type", "") == "Observed exception"
 
 
+#: What is said where the order of tuples depends on data.
+UNKNOWN_ORDER: Final = "the order of tuples"
+
+
 def _is_a_branch(error: BaseException | None) -> bool:
-    """Return whether Dynamo has stopped at a jump on data."""
-    return getattr(error, "gb_type", "") == "Data-dependent branching"
+    """Return whether Dynamo has stopped at a jump on data, or at a comparison that decides one."""
+    kinds = ("Data-dependent branching", f"bcmend: {UNKNOWN_ORDER}")
+    return getattr(error, "gb_type", "") in kinds
 
 
 def _behind(error: BaseException) -> BaseException | None:

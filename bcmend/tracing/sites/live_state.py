@@ -161,9 +161,11 @@ WIDENED: Final = frozenset(["arms-differ", "arm-untraceable", "alias-changed", "
 LEFT_OUT_NOW: Final = frozenset(["random-under-gradients"])
 
 
-#: Conditions that are computed in front of one body. As many variants as these can make is what
-#: Dynamo compiles of a function.
+#: Branches whose conditions are computed in front of one body. As many variants as these can make
+#: is what Dynamo compiles of a function.
 TRUTHS_AT_MOST: Final = 3
+#: Turns of a loop in which what one line asks for is computed in front.
+TURNS_AT_MOST: Final = 64
 
 
 class Recent(threading.local):
@@ -209,10 +211,12 @@ class BodyState(Subject):
     ``slices``: what is computed in front of a call, whose numbers the body is given; ``joined``:
     the same, made one program; ``noted``: what the latest trace would have had so as well, a
     fraction or a truth with its symbol, and ``noted_sizes``: sizes of tensors with theirs;
-    ``noted_truths``: conditions of branches that were refused, in this order; ``truths``: how many
-    of these are computed in front; ``noted_lists``: what is taken for granted of lists to which one
-    side appends. ``spare``: the same code for calls whose numbers would make one
-    variant too many, without such numbers.
+    ``noted_truths``: conditions of branches that were refused, in this order, with the keys of the
+    branches; ``truths``: the branches of which some are computed in front. ``tried``: what the
+    trace has gone by and is not computed in front yet, with keys of sites; ``turns``: of how many
+    turns of a loop each site has had it so. ``noted_lists``: what is taken for granted of lists to
+    which one side appends. ``spare``: the same code for calls whose numbers would make one variant
+    too many, without such numbers.
     """
 
     function: str
@@ -229,7 +233,9 @@ class BodyState(Subject):
     noted_sizes: list[tuple[Any, Any]] = field(default_factory=list)
     noted_truths: list[tuple[Any, Any]] = field(default_factory=list)
     noted_lists: list[Finding] = field(default_factory=list)
-    truths: int = 0
+    truths: set[str] = field(default_factory=set)
+    tried: list[tuple[Any, Any]] = field(default_factory=list)
+    turns: dict[str, int] = field(default_factory=dict)
     spare: CodeType | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -267,19 +273,33 @@ class BodyState(Subject):
 
     def have_truth(self) -> bool:
         """Have the condition of the branch refused last computed in front; return if it is new."""
-        if self.truths == TRUTHS_AT_MOST or not self._compute_ahead(
-            [each for each, _ in self.noted_truths[-1:]]
-        ):
+        site = next((key for _, key in reversed(self.noted_truths)), None)
+        if site is None or (site not in self.truths and len(self.truths) == TRUTHS_AT_MOST):
             return False
-        self.truths += 1
-        return True
+        self.truths.add(site)
+        is_new = self._compute_ahead([each for each, _ in self.noted_truths[-1:]])
+        return self.have_tried() or is_new
+
+    def have_tried(self) -> bool:
+        """Have computed in front what the trace has gone by; return whether there was anything."""
+        is_new = self._compute_ahead([each for each, _ in self.tried])
+        for _, site in self.tried:
+            self.turns[site] = self.turns.get(site, 0) + 1
+        self.tried.clear()
+        return is_new
+
+    def may_try(self, site: str) -> bool:
+        """Return whether a trace may go by what it is given in one call, in a turn more."""
+        tried = sum(key == site for _, key in self.tried)
+        return not self.may_break and self.turns.get(site, 0) + tried < TURNS_AT_MOST
 
     def take_numbers_of(self, other: BodyState) -> None:
         """Have computed in front what is computed for a body with the same arguments."""
-        self.slices, self.truths = other.slices, other.truths
+        self.slices, self.truths, self.turns = other.slices, other.truths, other.turns
 
     def forget_noted(self) -> None:
-        for each in (self.noted, self.noted_sizes, self.noted_truths, self.noted_lists):
+        noted = self.noted, self.noted_sizes, self.noted_truths, self.noted_lists, self.tried
+        for each in noted:
             each.clear()
 
     def look_at_items(self, at_most: int | None = None) -> bool:

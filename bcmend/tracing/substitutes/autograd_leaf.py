@@ -3,7 +3,8 @@
 Dynamo can make a leaf of a tensor of the graph, but AOTAutograd forgets that when it differentiates
 the graph as a whole. The difference cannot be observed where all that leaves the graph would
 require gradients without the new leaf too, or requires none with it: the leaf itself stays in the
-graph, and so does its gradient. Refines the check of Dynamo
+graph, and so does its gradient. A leaf that only leaves the graph is told so behind it, by a
+record. Refines the check of Dynamo
 (``OutputGraph._check_requires_grad_intermediate_outputs``), to which any output that is computed
 from a leaf is an obstacle.
 
@@ -20,18 +21,24 @@ from typing import Any, Final
 import torch
 from torch.fx import Node
 
+from bcmend.delivery import records
 from bcmend.dynamo import compat, hooks
 from bcmend.dynamo.handlers import Answer
 from bcmend.dynamo.models import methods
 from bcmend.dynamo.slots import Slot
+from bcmend.dynamo.trace_state import Phase, at_the_end
 from bcmend.dynamo.values import Value, constant, example_of
 from bcmend.knowledge import replaced_calls
 from bcmend.tracing.effects import sharing
+from bcmend.tracing.output import record_builder
+from bcmend.tracing.search.assumptions import Claim, Finding
+from bcmend.tracing.search.falsified import falsify
 from bcmend.tracing.sites.site_table import LiveSite
 from bcmend.tracing.substitutes.dispatch import (
     ReplacedCall,
     answers_to,
     is_patched,
+    require_always,
     unequal,
     withdraw,
 )
@@ -107,8 +114,37 @@ def _requires_grad(call: ReplacedCall) -> Answer:
 
 
 def _make_leaf(call: ReplacedCall, tensor: compat.TensorVariable, wanted: bool) -> None:
+    if not call.site.holds(Claim.STAYS_INSIDE):
+        _make_leaf_after_the_graph(call, tensor)
+        return
     tensor.method_requires_grad_(call.tx, constant(wanted))
     _SITES.of(call.tx.output).append(call.site)
+
+
+def _make_leaf_after_the_graph(call: ReplacedCall, tensor: compat.TensorVariable) -> None:
+    """Have a record set what a tensor that leaves the graph is told, if nothing is computed of it.
+
+    Raises:
+        Refusal: the record would not be always delivered.
+    """
+    tx, site = call.tx, call.site
+    require_always(tx, "told")
+    if tx.export:
+        raise unequal("an exported program has no Python behind its graph")
+    held = (tensor, constant("requires_grad"), constant(True))
+    record_builder.append(tx, record_builder.store_by(tx, site, records.store, held))
+    tensor.requires_grad = True
+    node = tensor.as_proxy().node
+
+    def require_unused(_: object) -> None:
+        if any(user.op != "output" for user in node.users):
+            withdraw(site, _ONLY_SO)
+
+    at_the_end(tx.output, Phase.CHECK, require_unused)
+
+
+#: Why a leaf that leaves the graph is left to torch.
+_ONLY_SO: Final = "what leaves the graph requires gradients only so"
 
 
 _SITES: Final[Slot[list[LiveSite]]] = Slot(list, rolls_back=True)
@@ -173,7 +209,9 @@ def _check(inner: Any, self: Any, rv: list[Value], tx: compat.Tracer) -> None:
         inner(self, rv, tx)
     except (compat.Unsupported, compat.RequiresGradRestartAnalysis):
         for site in _SITES.of(self):
-            withdraw(site, "what leaves the graph requires gradients only so")
+            if site.holds(Claim.STAYS_INSIDE):
+                falsify(Finding(Claim.STAYS_INSIDE, site))
+            withdraw(site, _ONLY_SO)
         raise
 
 

@@ -22,16 +22,16 @@ import torch
 from torch.fx import Proxy
 
 from bcmend.bytecode.opcodes import DISCARDS
-from bcmend.dynamo import compat, handlers
+from bcmend.dynamo import compat, handlers, shape_env
 from bcmend.dynamo.handlers import PASS, Answer
 from bcmend.dynamo.models import containers, graph_inputs, methods
 from bcmend.dynamo.slots import Slot
-from bcmend.dynamo.values import Value, constant, fake_mode_of
+from bcmend.dynamo.values import Value, constant, fake_mode_of, is_unbacked
 from bcmend.knowledge.interruptions import is_interruption
 from bcmend.tracing.deopt import rerun_policy
 from bcmend.tracing.effects import random_draws
 from bcmend.tracing.numbers import scalars
-from bcmend.tracing.sites import nesting_limits
+from bcmend.tracing.sites import body_states, nesting_limits
 from bcmend.tracing.sites.refusal import Refusal, attempt
 from bcmend.tracing.substitutes import dispatch
 from bcmend.tracing.substitutes.dispatch import ReplacedCall, answers_to, unequal
@@ -60,7 +60,7 @@ def _draw(call: ReplacedCall) -> Answer:
     convert, given = _conversion(example)
     if given is not _array:
         dispatch.require_one_graph(call.tx)
-    for each in (*arguments, *call.kwargs.values()):
+    for each in (*arguments, *named.values()):
         if isinstance(each, (list, tuple)) and len(set(map(type, each))) > 1:
             raise unequal("what it chooses from is of several types")
     proxy = _input(call.tx, _converted(function, convert), arguments, named, convert(example))
@@ -126,11 +126,37 @@ def _made_of_constants(call: ReplacedCall) -> tuple[Any, tuple[Any, ...], dict[s
     if _DRAWS_INSIDE.of(call.tx.output):
         raise unequal("a function that is called inside the graph comes before it")
     try:
-        arguments = tuple(each.as_python_constant() for each in call.args)
-        named = {name: each.as_python_constant() for name, each in call.kwargs.items()}
+        arguments = tuple(_constant(call.tx, each) for each in call.args)
+        named = {name: _constant(call.tx, each) for name, each in call.kwargs.items()}
     except NotImplementedError:
         raise unequal("an argument is no constant") from None
     return call.function, arguments, named
+
+
+def _constant(tx: compat.Tracer, value: Value) -> Any:
+    """Return the Python value of an argument; a number that varies has a graph for each.
+
+    Raises:
+        NotImplementedError: it has none while the call is traced.
+        Rewritten: the next trace has it computed in front of the graph.
+    """
+    value = value.realize()
+    if isinstance(value, compat.SymNodeVariable):
+        if not is_unbacked(value):
+            return value.evaluate_expr()
+        body_states.take_ahead(tx, shape_env.symbols_in(value.sym_num))
+    kind = _CONTAINERS.get(type(value))
+    if kind is None:
+        return value.as_python_constant()
+    items = [_constant(tx, each) for each in value.items]  # type: ignore[attr-defined]
+    return kind(*items) if kind is range else kind(items)
+
+
+_CONTAINERS: Final[dict[type, Any]] = {
+    compat.ListVariable: list,
+    compat.TupleVariable: tuple,
+    compat.RangeVariable: range,
+}
 
 
 _DRAWS_INSIDE: Final = Slot(bool, rolls_back=True)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from corpus.patterns.pattern import (
+    AHEAD,
     CHOICE,
     COND,
     IS_FROM_3_12,
@@ -242,12 +243,14 @@ def generator_handed_out() -> Program:
 
 @pattern(
     rows,
-    refused("generator"),
-    graphs=None,
+    AHEAD,
+    graphs=2,
+    recompiles=1,
+    training_outcome=(refused("generator"),),
     because=(
         "How many values the generator yields depends on the data, and its frame is suspended"
-        " between them: there is no arm to call. The same filter in a list comprehension is "
-        "mended."
+        " between them: there is no arm to call. Where gradients are recorded, the conditions are"
+        " not computed in front of the graph. The same filter in a list comprehension is mended."
     ),
 )
 def filter_in_a_generator_expression() -> Program:
@@ -294,11 +297,13 @@ def momentum_updated_in_each_iteration() -> Program:
 
 @pattern(
     signs,
-    refused("generator"),
-    graphs=None,
+    AHEAD,
+    graphs=2,
+    recompiles=1,
+    training_outcome=(refused("generator"),),
     because=(
         "One side yields and the other does not; a frame that is suspended on one side only "
-        "cannot become an arm."
+        "cannot become an arm, and what requires gradients is not computed in front of the graph."
     ),
 )
 def generator_with_a_branch() -> Program:

@@ -35,6 +35,12 @@ def _hazards(function: Callable[..., object], *arguments: torch.Tensor) -> Hazar
     return hazards
 
 
+def _stored(x: torch.Tensor, places: torch.Tensor, value: object) -> torch.Tensor:
+    x = x.clone()
+    x[places] = value
+    return x
+
+
 @pytest.mark.parametrize(
     "function",
     [
@@ -47,6 +53,10 @@ def _hazards(function: Callable[..., object], *arguments: torch.Tensor) -> Hazar
         lambda x: torch.cat([x, torch.zeros_like(x)]),
         lambda x: x / 0,
         lambda x: x.log(),
+        lambda x: _stored(x, x < 0, 1.0),
+        lambda x: _stored(x.view(2, 2), x[:2] > 0, x[:1]),
+        lambda x: x.index_put((x < 0,), x[0]),
+        lambda x: x.mul(2).index_put_((x > 0,), x[0]),
     ],
 )
 def test_harmless(function: Callable[..., object]) -> None:
@@ -64,6 +74,11 @@ def test_harmless(function: Callable[..., object]) -> None:
         (lambda n: VECTOR.gather(0, n), NUMBERS),
         (lambda n: VECTOR[n], NUMBERS),
         (lambda m: torch.linalg.inv(m), MATRIX),
+        (lambda x: _stored(x, x > 0, x * 2), VECTOR),  # more values than places, or fewer
+        (lambda x: x.mul(2).index_put_((x > 0,), x, accumulate=True), VECTOR),
+        (lambda x: x.mul(2).index_put_((x > 0,), x[0], accumulate=True), VECTOR),
+        (lambda n: _stored(n, n, 1), NUMBERS),
+        (lambda n: n.repeat(4, 1).index_put_((n > 0, n), n[0]), NUMBERS),
     ],
 )
 def test_may_fail_on_the_data(function: Callable[..., object], argument: torch.Tensor) -> None:

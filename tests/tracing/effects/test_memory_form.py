@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 import bcmend
 from bcmend.tracing.effects import memory_form
-from tests.equivalence import Call, assert_equivalent, call
+from tests.equivalence import Call, assert_equivalent, call, fresh
 
 pytestmark = pytest.mark.usefixtures("dynamo_begun_anew")
 
@@ -209,3 +211,67 @@ def test_tensors_of_other_dtypes_and_layouts_may_overlap() -> None:
 )
 def test_what_may_overlap_itself(tensor: Tensor, overlaps: bool) -> None:
     assert memory_form.may_overlap_itself(tensor) is overlaps
+
+
+def _distances(x: Tensor) -> Tensor:
+    """Return the distances between rows whose number the data decide, in both dimensions."""
+    rows = x[x.sum(1) > 0]
+    return torch.cdist(rows, rows)
+
+
+def _filled(x: Tensor) -> tuple[Tensor, ...]:
+    distances = _distances(x)
+    if distances.sum() > 3:
+        distances[distances == 0] = float("inf")
+    return distances, distances * 2
+
+
+def _filled_in_another_order(x: Tensor) -> tuple[Tensor, ...]:
+    turned = _distances(x).t().clone()
+    if turned.sum() > 3:
+        turned.masked_fill_(turned == 0, 9.0)
+    return turned, turned * 2
+
+
+@pytest.mark.parametrize("program", [_filled, _filled_in_another_order])
+def test_tensors_of_data_dependent_sizes_are_changed_on_one_side(program: Any) -> None:
+    rows = ([1.0, 2.0, -3.0, 4.0], [1.0, 1.5, -3.0, -4.0], [-1.0] * 4, [1.0, -2.0, -3.0, -4.0])
+    calls = [call(torch.tensor(each)[:, None] * torch.ones(4, 2)) for each in rows]
+    assert_equivalent(lambda: fresh(program), lambda: calls)
+
+
+@pytest.mark.parametrize(
+    ("strides", "overlaps"),
+    [
+        (lambda size: (torch.sym_max(size, 1), 1), False),
+        (lambda size: (1, torch.sym_max(size, 1)), False),
+        (lambda size: (0, 1), True),
+        (lambda size: (1, 1), True),
+    ],
+)
+def test_tensors_of_data_dependent_sizes_may_overlap_themselves(
+    strides: Callable[[Any], Any], overlaps: bool
+) -> None:
+    with FakeTensorMode(shape_env=ShapeEnv()) as mode:
+        assert mode.shape_env is not None
+        size = mode.shape_env.create_unbacked_symint()
+        torch._check(size >= 0)
+        tensor = torch.empty_strided((size, size), strides(size))
+        assert memory_form.may_overlap_itself(tensor) is overlaps
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_a_mask_is_filled_on_both_sides(training: bool) -> None:
+    def program(x: Tensor) -> Tensor:
+        y = x * 2
+        if x.sum() > 0:
+            y[y < 0] = float("inf")
+        return torch.where(y.isinf(), 0.0, 1 / y)
+
+    def calls() -> list[Call]:
+        given = ([1.0, -2.0, 3.0], [1.0, -2.0, -3.0], [1.0, 2.0, 3.0])
+        return [call(torch.tensor(each, requires_grad=training)) for each in given]
+
+    found = assert_equivalent(lambda: program, calls, training=training)
+    assert found.report is not None
+    assert {each.lowering for each in found.report.sites} == {"where with effects"}

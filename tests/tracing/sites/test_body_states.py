@@ -12,7 +12,7 @@ from bcmend.dynamo import compat
 from bcmend.tracing.search.assumptions import Claim
 from bcmend.tracing.sites import body_states, site_table
 from bcmend.tracing.sites.body_states import BodyState, Rewritten, Stop
-from bcmend.tracing.sites.live_state import TRUTHS_AT_MOST
+from bcmend.tracing.sites.live_state import TRUTHS_AT_MOST, TURNS_AT_MOST
 from bcmend.tracing.sites.session import SESSION, Patcher
 from bcmend.tracing.sites.site_table import LiveSite
 
@@ -111,14 +111,38 @@ def test_the_next_try_calls_the_newer_code_with_all_that_the_body_has() -> None:
 def test_conditions_in_front_are_counted_on_where_a_body_is_written_anew() -> None:
     state = BodyState("body", True)
     for number in range(TRUTHS_AT_MOST):
-        state.noted_truths.append((f"truth {number}", None))
+        state.noted_truths.append((f"truth {number}", f"site {number}"))
         assert state.have_truth()
         newer = BodyState("body", True)
         newer.take_numbers_of(state)
         state = newer
-    state.noted_truths.append(("one more", None))
+    state.noted_truths.append(("one more", "another site"))
     assert not state.have_truth()
     assert len(state.slices) == TRUTHS_AT_MOST
+    state.noted_truths.append(("another turn", "site 0"))
+    assert state.have_truth()
+    assert state.slices[-1] == "another turn"
+
+
+def test_what_a_trace_has_gone_by_is_computed_in_front_all_at_once() -> None:
+    state = BodyState("body", True)
+    assert not state.have_tried()
+    for turn in range(TURNS_AT_MOST):
+        assert state.may_try("site")
+        state.tried.append((f"turn {turn}", "site"))
+    assert not state.may_try("site")
+    assert state.may_try("another site")
+    with pytest.raises(Rewritten):
+        body_states.have_tried(state)
+    assert len(state.slices) == TURNS_AT_MOST
+    assert not state.may_try("site")
+    body_states.have_tried(state)  # nothing is new
+
+
+def test_no_trace_of_a_body_that_may_break_goes_by_what_it_is_given() -> None:
+    state = BodyState("body", True)
+    body_states.let_break(state, "")
+    assert not state.may_try("site")
 
 
 def _try(state: BodyState, error: Any) -> body_states.Next:

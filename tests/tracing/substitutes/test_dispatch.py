@@ -174,26 +174,51 @@ def test_requires_grad() -> None:
     assert torch.equal(compiled, layer.weight.grad)
 
 
-@pytest.mark.parametrize("form", ["returned", "computed from", "stored"])
+@pytest.mark.parametrize("form", ["computed from", "both", "a view"])
 def test_a_leaf_that_can_be_told_stays(form: str) -> None:
-    kept = torch.nn.Module()
-
     def program(x: Tensor) -> Any:
         h = x + 1
+        view = h.view(-1)
         h.requires_grad = True
-        if form == "stored":
-            kept.latest = h
-            return x
-        return h if form == "returned" else h * 2
+        return {"computed from": h * 2, "both": (h, h * 2), "a view": (h, view)}[form]
 
     with torch.enable_grad():
         with pytest.raises(Unsupported):
             _whole(program, torch.ones(3))
         assert _slugs(program) == {"no-equal-substitute"}
         torch._dynamo.reset()
-        assert torch.compile(program, backend="eager")(torch.ones(3)).requires_grad is (
-            form != "stored"
-        )
+        found = torch.compile(program, backend="eager")(torch.ones(3))
+        expected = program(torch.ones(3))
+        pairs = zip(_listed(found), _listed(expected), strict=True)
+        assert all(one.requires_grad is other.requires_grad for one, other in pairs)
+
+
+def _listed(found: Any) -> list[Tensor]:
+    return list(found) if isinstance(found, tuple) else [found]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_a_leaf_that_only_leaves_the_graph_is_one_behind_it(backend: str) -> None:
+    kept = torch.nn.Module()
+
+    def program(x: Tensor) -> Any:
+        h, y = x.detach().requires_grad_(), (x * 2).detach()
+        y.requires_grad = True
+        kept.latest = y
+        print(y.requires_grad)
+        return [h, x + 1, h]
+
+    for requires_grad in (True, False):
+        calls = lambda: [  # noqa: E731
+            call(torch.arange(3.0, requires_grad=requires_grad))  # noqa: B023
+        ]
+        assert_equivalent(lambda: program, calls, backend=backend, training=requires_grad)
+    bcmend.patch(program)
+    with torch.enable_grad():
+        found = torch.compile(program, backend=backend, fullgraph=True)(torch.ones(3))
+    (found[0] * 3 + kept.latest * 5).sum().backward()
+    assert found[0] is found[2] and torch.equal(found[0].grad, torch.full((3,), 3.0))
+    assert torch.equal(kept.latest.grad, torch.full((3,), 5.0))
 
 
 def test_an_argument_keeps_its_flag_or_the_call_is_left_alone() -> None:
