@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import torch
+import torch._inductor.ir
 from torch._C import (
     _AutoDispatchBelowAutograd,
     _dispatch_tls_local_exclude_set,
@@ -249,6 +250,7 @@ DYNAMO_FILE: Final = torch._dynamo.__file__
 POLYFILLS_FILE: Final = torch._dynamo.polyfills.__file__
 MODULE_CALL_IMPL: Final = torch.nn.Module._call_impl
 MODULE_WRAPPED_CALL: Final = torch.nn.Module._wrapped_call_impl
+LOWERED_CHOICE: Final = getattr(torch._inductor.ir, "Switch", 0) or torch._inductor.ir.Conditional
 ASSERT_ASYNC: Final = torch.ops.aten._assert_async.msg
 ASSERT_SCALAR: Final = torch.ops.aten._assert_scalar.default
 DispatchKey: Final = torch._C.DispatchKey
@@ -317,10 +319,11 @@ PRIVATE_SETTINGS: Final = (
     ),
 )
 
+_predispatch = torch._functorch.predispatch
 #: What torch calls for itself, with no effect that a program can see.
 WITHOUT_EFFECT: Final = (
     torch._C._log_api_usage_once,
-    torch._functorch.predispatch.lazy_load_decompositions,
+    _predispatch.lazy_load_decompositions,
 )
 #: What blocks of ``with`` call on entering and leaving; what they set is guarded, or brought back.
 PAIRED_SETTERS: Final = (
@@ -328,12 +331,9 @@ PAIRED_SETTERS: Final = (
     *(torch._C._set_fwd_grad_enabled, torch._C._functorch.set_inplace_requires_grad_allowed),
     *(_saved_tensors_hooks_disable, _saved_tensors_hooks_enable),
     *(torch._C._functorch._grad_increment_nesting, torch._C._functorch._grad_decrement_nesting),
-    torch._functorch.predispatch._jvp_increment_nesting,
-    torch._functorch.predispatch._jvp_decrement_nesting,
-    torch._functorch.predispatch._vmap_increment_nesting,
-    torch._functorch.predispatch._vmap_decrement_nesting,
-    torch._functorch.predispatch._enter_dual_level,
-    torch._functorch.predispatch._exit_dual_level,
+    *(_predispatch._jvp_increment_nesting, _predispatch._jvp_decrement_nesting),
+    *(_predispatch._vmap_increment_nesting, _predispatch._vmap_decrement_nesting),
+    *(_predispatch._enter_dual_level, _predispatch._exit_dual_level),
 )
 
 #: The translator of a frame being traced, as annotations have it.
@@ -389,7 +389,7 @@ trace a choice for a back end: FunctionalTensorMode ProxyTorchDispatchMode Pytho
     min_cut_rematerialization_partition track_tensor_tree tree_map
 the code in which a frame goes on behind a graph break: ContinueExecutionCache
 operators: HigherOrderOperator OpOverload OpOverloadPacket higher_order_ops
-what Inductor is lowering: V
+what Inductor is lowering, and how it lowers choices: LOWERED_CHOICE V
 whether torch traces backward passes: compiled_autograd
 what a checkpoint keeps: _CachedTorchDispatchMode _CachingTorchDispatchMode
 operators with an effect: _EffectType _register_effectful_op

@@ -11,7 +11,7 @@ from bcmend.tracing.backends import (
     checkpointed,
     compile_caches,
     donated_memory,
-    layout_questions,
+    layouts,
 )
 from bcmend.tracing.effects import guarded_keys
 from bcmend.tracing.handlers import (

@@ -187,7 +187,7 @@ def _product(x: Tensor, y: Tensor, mask: Tensor) -> Tensor:
 
 
 def test_a_layout_is_not_chosen_for_a_data_dependent_size() -> None:
-    """``bcmend/tracing/backends/layout_questions.py``"""
+    """``bcmend/tracing/backends/layouts.py``"""
     compiled = torch.compile(_product, backend="inductor", fullgraph=True)
     inputs = torch.ones(4, 5, 6), torch.ones(4, 6, 5), torch.tensor([True, False] * 3)
     with (
