@@ -22,8 +22,8 @@ def with_backward(compiler: Any, wrap: Callable[[Compiler], Compiler]) -> Any:
     backward = compiler.kwargs.get("bw_compiler")
     if backward is None:
         return compiler
+    wrapped: Any = copy.copy(backward)
     if isinstance(backward, compat.SerializableAOTDispatchCompiler):
-        wrapped = copy.copy(backward)
         wrapped.compiler_fn = wrap(backward.compiler_fn)
     else:
         wrapped = wrap(backward)

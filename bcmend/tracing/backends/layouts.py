@@ -13,8 +13,9 @@ instead. Reproduced on torch 2.13.0; no issue is known. The hook can go when
 ``test_a_layout_is_not_chosen_for_a_data_dependent_size`` in
 ``tests/tracing/backends/test_faults_of_torch.py`` fails. Works round ``Conditional.create``
 (torch/_inductor/ir.py; ``Switch`` since torch 2.14), which asks for no strides of operands, as
-``InvokeSubgraph.create`` and ``WhileLoop.create`` do. Reproduced on torch 2.13.0; no issue is known.
-The hook can go when ``test_an_operand_of_a_choice_has_other_strides_than_were_traced`` there fails.
+``InvokeSubgraph.create`` and ``WhileLoop.create`` do. Reproduced on torch 2.13.0; no issue is
+known. What is not about sizes can go when
+``test_an_operand_of_a_choice_has_other_strides_than_were_traced`` there fails.
 """
 
 from __future__ import annotations

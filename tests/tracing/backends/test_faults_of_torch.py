@@ -197,6 +197,23 @@ def test_a_layout_is_not_chosen_for_a_data_dependent_size() -> None:
         compiled(*inputs)
 
 
+def _of_rows_in_another_order(x: Tensor, y: Tensor) -> Any:
+    rows = torch.stack([x, y]).permute(2, 0, 1).softmax(-1)
+    return torch.cond(
+        x.sum() > 0,
+        lambda rows: torch.bmm(rows, rows.transpose(1, 2)),
+        lambda rows: torch.bmm(rows.cos(), rows.transpose(1, 2)),
+        (rows,),
+    )
+
+
+def test_an_operand_of_a_choice_has_other_strides_than_were_traced() -> None:
+    """``bcmend/tracing/backends/layouts.py``"""
+    compiled = torch.compile(_of_rows_in_another_order, backend="inductor", fullgraph=True)
+    with pytest.raises(AssertionError, match="expected size"):
+        compiled(torch.ones(5, 7), torch.ones(5, 7))
+
+
 def _rows_joined(x: Tensor) -> Tensor:
     places = torch.cat([(x[:, 0] >= 0).nonzero().flatten(), (x[:, 0] < 0).nonzero().flatten()])
     return x[places].reshape(-1, 4) * 2
