@@ -135,7 +135,7 @@ from torch._dynamo.variables.ctx_manager import (
     CatchWarningsCtxManagerVariable,
     ContextWrappingVariable,
 )
-from torch._dynamo.variables.dicts import ConstDictVariable, DictViewVariable
+from torch._dynamo.variables.dicts import ConstDictVariable, DictViewVariable, MappingProxyVariable
 from torch._dynamo.variables.functions import (
     LocalGeneratorFunctionVariable,
     LocalGeneratorObjectVariable,
@@ -302,11 +302,7 @@ PRIVATE_SETTINGS: Final = (
         _C._set_cpu_allow_fp16_reduced_precision_reduction,  # type: ignore[attr-defined]
     ),
     ("order of attention kernels", _C._get_sdp_priority_order, _C._set_sdp_priority_order),
-    (
-        "attention by another backend",
-        _C._get_overrideable_sdp_enabled,
-        _C._set_sdp_use_overrideable,
-    ),
+    ("overrideable attention", _C._get_overrideable_sdp_enabled, _C._set_sdp_use_overrideable),
     (
         "warnings of broadcasts",
         _C._get_backcompat_broadcast_warn,
@@ -347,6 +343,7 @@ models of values in a trace: AutogradFunctionApplyVariable BaseListVariable Buil
     ExceptionVals ExceptionVariable FrozenDataClassVariable GetAttrBuiltinVariable GetAttrVariable
     IteratorVariable LazyVariableTracker ListIteratorVariable ListVariable
     LocalGeneratorFunctionVariable LocalGeneratorObjectVariable LoggingLoggerVariable
+    MappingProxyVariable
     NamedTupleVariable NestedUserFunctionVariable NewGlobalVariable NumpyNdarrayVariable
     NumpyVariable OrderedDictVariable PolyfilledFunctionVariable RandomVariable
     RangeIteratorVariable RangeVariable RemovableHandleVariable SetAttrBuiltinVariable SetVariable

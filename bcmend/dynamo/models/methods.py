@@ -130,6 +130,7 @@ RUN: Final = "run"
 
 ALLOW_DYNAMIC_OUTPUTS: Final = "allow_dynamic_output_shape_ops"
 CALL_BACK_END: Final = "call_user_compiler"
+CHECK_PROXY: Final = "_check_mutation_guard"
 CHECK_GRADIENTS_OF_OUTPUTS: Final = "_check_requires_grad_intermediate_outputs"
 CHECK_SIDE_EFFECT: Final = "check_allowed_side_effect"
 COMPILE_SUBGRAPH: Final = "compile_subgraph"

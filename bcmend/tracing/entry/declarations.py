@@ -13,7 +13,7 @@ from bcmend.tracing.backends import (
     donated_memory,
     layouts,
 )
-from bcmend.tracing.effects import guarded_keys
+from bcmend.tracing.effects import dictionaries
 from bcmend.tracing.handlers import (
     any_all,
     checks,
