@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import torch
-import torch._inductor.ir
 from torch._C import (
     _AutoDispatchBelowAutograd,
     _dispatch_tls_local_exclude_set,
@@ -245,12 +244,16 @@ from torch.utils._sympy.solve import try_solve
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 from torch.utils.checkpoint import _CachedTorchDispatchMode, _CachingTorchDispatchMode
 
+try:  # its name since torch 2.14
+    from torch._inductor.ir import Switch as LoweredChoice  # type: ignore[attr-defined]
+except ImportError:
+    from torch._inductor.ir import Conditional as LoweredChoice
+
 #: Attributes of torch that are private and no classes or functions of a module.
 DYNAMO_FILE: Final = torch._dynamo.__file__
 POLYFILLS_FILE: Final = torch._dynamo.polyfills.__file__
 MODULE_CALL_IMPL: Final = torch.nn.Module._call_impl
 MODULE_WRAPPED_CALL: Final = torch.nn.Module._wrapped_call_impl
-LOWERED_CHOICE: Final = getattr(torch._inductor.ir, "Switch", 0) or torch._inductor.ir.Conditional
 ASSERT_ASYNC: Final = torch.ops.aten._assert_async.msg
 ASSERT_SCALAR: Final = torch.ops.aten._assert_scalar.default
 DispatchKey: Final = torch._C.DispatchKey
@@ -303,16 +306,8 @@ PRIVATE_SETTINGS: Final = (
     ),
     ("order of attention kernels", _C._get_sdp_priority_order, _C._set_sdp_priority_order),
     ("overrideable attention", _C._get_overrideable_sdp_enabled, _C._set_sdp_use_overrideable),
-    (
-        "warnings of broadcasts",
-        _C._get_backcompat_broadcast_warn,
-        _C._set_backcompat_broadcast_warn,
-    ),
-    (
-        "warnings of kept dimensions",
-        _C._get_backcompat_keepdim_warn,
-        _C._set_backcompat_keepdim_warn,
-    ),
+    ("broadcast warnings", _C._get_backcompat_broadcast_warn, _C._set_backcompat_broadcast_warn),
+    ("keepdim warnings", _C._get_backcompat_keepdim_warn, _C._set_backcompat_keepdim_warn),
 )
 
 _predispatch = torch._functorch.predispatch
@@ -386,7 +381,7 @@ trace a choice for a back end: FunctionalTensorMode ProxyTorchDispatchMode Pytho
     min_cut_rematerialization_partition track_tensor_tree tree_map
 the code in which a frame goes on behind a graph break: ContinueExecutionCache
 operators: HigherOrderOperator OpOverload OpOverloadPacket higher_order_ops
-what Inductor is lowering, and how it lowers choices: LOWERED_CHOICE V
+what Inductor is lowering, and how it lowers choices: LoweredChoice V
 whether torch traces backward passes: compiled_autograd
 what a checkpoint keeps: _CachedTorchDispatchMode _CachingTorchDispatchMode
 operators with an effect: _EffectType _register_effectful_op
@@ -442,6 +437,6 @@ def symbols() -> list[Symbol]:
 
 def _imports() -> Iterator[tuple[str, str]]:
     """Yield each name that this module imports from torch, and from which module."""
-    for node in ast.parse(inspect.getsource(sys.modules[__name__])).body:
+    for node in ast.walk(ast.parse(inspect.getsource(sys.modules[__name__]))):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("torch"):
             yield from ((each.asname or each.name, str(node.module)) for each in node.names)

@@ -47,7 +47,7 @@ def _of_a_node(inner: Any, self: Any, node: Any, *more: Any, **named: Any) -> An
         return sympy.false
 
 
-@hooks.around(compat.LOWERED_CHOICE, methods.CREATE, "operands with the strides traced", gate=None)
+@hooks.around(compat.LoweredChoice, methods.CREATE, "operands with the strides traced", gate=None)
 def _lower_choice(inner: Any, *given: Any, **named: Any) -> Any:
     *others, operands = given
     nodes: Any = being_lowered()
@@ -60,12 +60,12 @@ def _laid_out(operand: Any, node: Any) -> Any:
     traced = node.meta["val"] if isinstance(node, Node) else node
     if not isinstance(traced, torch.Tensor):
         return operand
-    choice: Any = compat.LOWERED_CHOICE
+    choice: Any = compat.LoweredChoice
     return choice.require_exact_strides(choice.realize_input(operand), traced.stride())
 
 
 _OF_BACKWARD: Final = hooks.Hook(
-    compat.LOWERED_CHOICE, methods.CREATE, "strides in a backward", _lower_choice, None
+    compat.LoweredChoice, methods.CREATE, "strides in a backward", _lower_choice, None
 )
 
 
