@@ -2,16 +2,17 @@
 
 ``if not getattr(model, "_ready", False): install(model); model._ready = True``, a cache that is
 filled where it is empty, a lock taken around either. What such code does need not be captured: once
-it has run, no call comes to it again. The answer goes by names and errs on both sides; whoever asks
-runs one call in plain Python where it is yes.
+it has run, no call comes to it again. The answer goes by names, also by those that functions set
+which the innermost code calls, and errs on both sides; whoever asks runs one call in plain Python
+where it is yes.
 """
 
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterable, Sequence
-from types import CodeType
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import CodeType, FunctionType, MappingProxyType
+from typing import Any, Final, NamedTuple
 
 from bcmend.bytecode.decode import decode
 from bcmend.bytecode.instructions import FunctionCode, Instruction, UnknownOpcode
@@ -42,22 +43,42 @@ _OF_TENSORS: Final = frozenset({"data", "grad", "requires_grad"})
 _CHANGES: Final = frozenset({"add", "append", "extend", "insert", "setdefault", "update"})
 
 
-def runs_once(frames: Iterable[tuple[CodeType, Position]]) -> bool:
-    """Return whether a stop is in code that runs once.
+class Place(NamedTuple):
+    """Where a frame is: its code, the instruction, and the globals that it sees, if known."""
 
-    Args:
-        frames: the code and the place of each frame of the stop, innermost first.
-    """
+    code: CodeType
+    position: Position
+    names: Mapping[str, Any] = MappingProxyType({})
+
+
+def runs_once(frames: Iterable[Place]) -> bool:
+    """Return whether a stop is in code that runs once; its frames come innermost first."""
     tested: set[str] = set()
     changed: set[str] = set()
-    for code, position in frames:
-        try:
-            function = decode(code)
-        except (UnknownOpcode, ValueError):
+    for number, (code, position, names) in enumerate(frames):
+        if (function := _decoded(code)) is None:
             continue
         changed |= _changed_in(function)
         tested |= _tested_before(function, position)
+        if number == 0:
+            for called in _named_in(function, names):
+                changed |= _changed_in(called)
     return not tested.isdisjoint(changed)
+
+
+def _decoded(code: CodeType) -> FunctionCode | None:
+    try:
+        return decode(code)
+    except (UnknownOpcode, ValueError):
+        return None
+
+
+def _named_in(function: FunctionCode, names: Mapping[str, Any]) -> Iterator[FunctionCode]:
+    """Yield the functions among ``names`` that code reads."""
+    read = dict.fromkeys(_name(each) for each in function.instructions if each.op in NAME_LOADS)
+    for value in (names.get(name) for name in read if name is not None):
+        if isinstance(value, FunctionType) and (found := _decoded(value.__code__)) is not None:
+            yield found
 
 
 def _changed_in(function: FunctionCode) -> set[str]:

@@ -134,7 +134,7 @@ from torch._dynamo.variables.ctx_manager import (
     CatchWarningsCtxManagerVariable,
     ContextWrappingVariable,
 )
-from torch._dynamo.variables.dicts import ConstDictVariable, DictViewVariable
+from torch._dynamo.variables.dicts import ConstDictVariable, DictViewVariable, MappingProxyVariable
 from torch._dynamo.variables.functions import (
     LocalGeneratorFunctionVariable,
     LocalGeneratorObjectVariable,
@@ -244,6 +244,11 @@ from torch.utils._sympy.solve import try_solve
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 from torch.utils.checkpoint import _CachedTorchDispatchMode, _CachingTorchDispatchMode
 
+try:  # its name since torch 2.14
+    from torch._inductor.ir import Switch as LoweredChoice  # type: ignore[attr-defined]
+except ImportError:
+    from torch._inductor.ir import Conditional as LoweredChoice
+
 #: Attributes of torch that are private and no classes or functions of a module.
 DYNAMO_FILE: Final = torch._dynamo.__file__
 POLYFILLS_FILE: Final = torch._dynamo.polyfills.__file__
@@ -300,27 +305,16 @@ PRIVATE_SETTINGS: Final = (
         _C._set_cpu_allow_fp16_reduced_precision_reduction,  # type: ignore[attr-defined]
     ),
     ("order of attention kernels", _C._get_sdp_priority_order, _C._set_sdp_priority_order),
-    (
-        "attention by another backend",
-        _C._get_overrideable_sdp_enabled,
-        _C._set_sdp_use_overrideable,
-    ),
-    (
-        "warnings of broadcasts",
-        _C._get_backcompat_broadcast_warn,
-        _C._set_backcompat_broadcast_warn,
-    ),
-    (
-        "warnings of kept dimensions",
-        _C._get_backcompat_keepdim_warn,
-        _C._set_backcompat_keepdim_warn,
-    ),
+    ("overrideable attention", _C._get_overrideable_sdp_enabled, _C._set_sdp_use_overrideable),
+    ("broadcast warnings", _C._get_backcompat_broadcast_warn, _C._set_backcompat_broadcast_warn),
+    ("keepdim warnings", _C._get_backcompat_keepdim_warn, _C._set_backcompat_keepdim_warn),
 )
 
+_predispatch = torch._functorch.predispatch
 #: What torch calls for itself, with no effect that a program can see.
 WITHOUT_EFFECT: Final = (
     torch._C._log_api_usage_once,
-    torch._functorch.predispatch.lazy_load_decompositions,
+    _predispatch.lazy_load_decompositions,
 )
 #: What blocks of ``with`` call on entering and leaving; what they set is guarded, or brought back.
 PAIRED_SETTERS: Final = (
@@ -328,12 +322,9 @@ PAIRED_SETTERS: Final = (
     *(torch._C._set_fwd_grad_enabled, torch._C._functorch.set_inplace_requires_grad_allowed),
     *(_saved_tensors_hooks_disable, _saved_tensors_hooks_enable),
     *(torch._C._functorch._grad_increment_nesting, torch._C._functorch._grad_decrement_nesting),
-    torch._functorch.predispatch._jvp_increment_nesting,
-    torch._functorch.predispatch._jvp_decrement_nesting,
-    torch._functorch.predispatch._vmap_increment_nesting,
-    torch._functorch.predispatch._vmap_decrement_nesting,
-    torch._functorch.predispatch._enter_dual_level,
-    torch._functorch.predispatch._exit_dual_level,
+    *(_predispatch._jvp_increment_nesting, _predispatch._jvp_decrement_nesting),
+    *(_predispatch._vmap_increment_nesting, _predispatch._vmap_decrement_nesting),
+    *(_predispatch._enter_dual_level, _predispatch._exit_dual_level),
 )
 
 #: The translator of a frame being traced, as annotations have it.
@@ -347,6 +338,7 @@ models of values in a trace: AutogradFunctionApplyVariable BaseListVariable Buil
     ExceptionVals ExceptionVariable FrozenDataClassVariable GetAttrBuiltinVariable GetAttrVariable
     IteratorVariable LazyVariableTracker ListIteratorVariable ListVariable
     LocalGeneratorFunctionVariable LocalGeneratorObjectVariable LoggingLoggerVariable
+    MappingProxyVariable
     NamedTupleVariable NestedUserFunctionVariable NewGlobalVariable NumpyNdarrayVariable
     NumpyVariable OrderedDictVariable PolyfilledFunctionVariable RandomVariable
     RangeIteratorVariable RangeVariable RemovableHandleVariable SetAttrBuiltinVariable SetVariable
@@ -389,7 +381,7 @@ trace a choice for a back end: FunctionalTensorMode ProxyTorchDispatchMode Pytho
     min_cut_rematerialization_partition track_tensor_tree tree_map
 the code in which a frame goes on behind a graph break: ContinueExecutionCache
 operators: HigherOrderOperator OpOverload OpOverloadPacket higher_order_ops
-what Inductor is lowering: V
+what Inductor is lowering, and how it lowers choices: LoweredChoice V
 whether torch traces backward passes: compiled_autograd
 what a checkpoint keeps: _CachedTorchDispatchMode _CachingTorchDispatchMode
 operators with an effect: _EffectType _register_effectful_op
@@ -445,6 +437,6 @@ def symbols() -> list[Symbol]:
 
 def _imports() -> Iterator[tuple[str, str]]:
     """Yield each name that this module imports from torch, and from which module."""
-    for node in ast.parse(inspect.getsource(sys.modules[__name__])).body:
+    for node in ast.walk(ast.parse(inspect.getsource(sys.modules[__name__]))):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("torch"):
             yield from ((each.asname or each.name, str(node.module)) for each in node.names)

@@ -109,8 +109,12 @@ def _sets_up(code: CodeType, error: BaseException) -> bool:
     from bcmend.analysis import run_once
 
     traced = frames.of_the_program_in(error)
-    places = ((each.f_code, each.current_instruction.positions) for each in reversed(traced))
-    if not run_once.runs_once((code, tuple(place)) for code, place in places if place is not None):
+    places = [
+        run_once.Place(each.f_code, tuple(positions), each.f_globals)
+        for each in reversed(traced)
+        if (positions := each.current_instruction.positions) is not None
+    ]
+    if not run_once.runs_once(places):
         return False
     _SETTING_UP.put(code, None)
     return True

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bcmend.analysis.run_once import Position, runs_once
+from bcmend.analysis.run_once import Place, Position, runs_once
 
 STATE = SimpleNamespace(ready=False, other=False, step=0)
 CACHE: dict[str, Any] = {}
@@ -144,13 +144,13 @@ OFTEN = [_always, _another_test, _behind_the_block, _in_both_arms, _nothing_is_s
 @pytest.mark.parametrize("function", ONCE)
 def test_code_that_runs_once(function: Callable[[Any], Any]) -> None:
     code = function.__code__
-    assert runs_once([(code, _at_stop(code))])
+    assert runs_once([Place(code, _at_stop(code))])
 
 
 @pytest.mark.parametrize("function", OFTEN)
 def test_code_that_runs_often(function: Callable[[Any], Any]) -> None:
     code = function.__code__
-    assert not runs_once([(code, _at_stop(code))])
+    assert not runs_once([Place(code, _at_stop(code))])
 
 
 def test_the_caller_sets_what_it_tests() -> None:
@@ -167,10 +167,35 @@ def test_the_caller_sets_what_it_tests() -> None:
         inner(x)
         return x
 
-    innermost = inner.__code__, _at_stop(inner.__code__)
-    assert runs_once([innermost, (outer.__code__, _at_stop(outer.__code__, "inner"))])
-    assert not runs_once([innermost, (other.__code__, _at_stop(other.__code__, "inner"))])
+    innermost = Place(inner.__code__, _at_stop(inner.__code__))
+    assert runs_once([innermost, Place(outer.__code__, _at_stop(outer.__code__, "inner"))])
+    assert not runs_once([innermost, Place(other.__code__, _at_stop(other.__code__, "inner"))])
+
+
+def _install() -> None:
+    setattr(STATE, "ready", True)  # noqa: B010
+
+
+def _install_another() -> None:
+    STATE.other = True
+
+
+@pytest.mark.parametrize(("install", "is_once"), [(_install, True), (_install_another, False)])
+def test_a_function_that_is_called_behind_the_stop_sets_what_is_tested(
+    install: Callable[[], None], is_once: bool
+) -> None:
+    def inner(x: Any) -> None:
+        if getattr(STATE, "ready", False):
+            return
+        stop(x)
+        install_all()  # type: ignore[name-defined]  # noqa: F821
+
+    place = inner.__code__, _at_stop(inner.__code__)
+    assert runs_once([Place(*place, {"install_all": install})]) is is_once
+    assert not runs_once([Place(*place)])
+    outermost = Place(stop.__code__, (None,) * 4)
+    assert not runs_once([outermost, Place(*place, {"install_all": install})])
 
 
 def test_a_place_that_is_not_there() -> None:
-    assert not runs_once([(_attribute.__code__, (1, 1, 0, 0))])
+    assert not runs_once([Place(_attribute.__code__, (1, 1, 0, 0))])

@@ -18,12 +18,18 @@ LISTED = [name for names in compat.PURPOSES.values() for name in names]
 def _imported() -> set[str]:
     """Return what the module takes from torch: imports, and constants made of its attributes."""
     found: set[str] = set()
-    for node in SOURCE.body:
+    ways = [each for node in SOURCE.body if isinstance(node, ast.Try) for each in _ways(node)]
+    for node in [*SOURCE.body, *ways]:
         if isinstance(node, ast.ImportFrom) and str(node.module).startswith("torch"):
             found |= {each.asname or each.name for each in node.names}
         elif isinstance(node, ast.AnnAssign) and "PURPOSES" not in ast.unparse(node.target):
             found.add(ast.unparse(node.target))
     return found
+
+
+def _ways(node: ast.Try) -> list[ast.stmt]:
+    """Return the statements that import a name, each in its way."""
+    return [each for part in (node, *node.handlers) for each in part.body]
 
 
 def test_the_purposes_name_exactly_what_is_imported() -> None:

@@ -18,6 +18,7 @@ _WHERE: Final = (
     "torch._guards",
     "torch._subclasses",
     "torch._higher_order_ops",
+    "torch._inductor.ir",
     "torch.fx.experimental.symbolic_shapes",
     "torch.nn.modules.module",
     "torch._tensor",

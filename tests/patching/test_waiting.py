@@ -682,10 +682,35 @@ def _cache_of_locks(model: Any) -> None:
         TABLE_OF_MODELS[id(model)] = threading.Lock()
 
 
+def _hooks_of_a_function(model: Any) -> None:
+    if not getattr(model, "is_ready", False):
+        with LOCK:
+            _install_hooks(model)
+
+
+def _hooks_where_it_is_asked_whether_it_compiles(model: Any) -> None:
+    _hooks_of_a_function(model)
+    if not torch.compiler.is_compiling():
+        TABLE_OF_MODELS[0] = threading.Lock()
+
+
+def _install_hooks(model: Any) -> None:
+    model.inner.register_forward_hook(lambda module, given, result: result * 2)
+    setattr(model, "is_ready", True)  # noqa: B010
+
+
 @pytest.mark.parametrize("talks", [False, True])
 @pytest.mark.parametrize("fullgraph", [False, True])
 @pytest.mark.parametrize("mend", ["on-demand", "ahead"])
-@pytest.mark.parametrize("how", [_hooks_under_a_lock, _cache_of_locks])
+@pytest.mark.parametrize(
+    "how",
+    [
+        _hooks_under_a_lock,
+        _cache_of_locks,
+        _hooks_of_a_function,
+        _hooks_where_it_is_asked_whether_it_compiles,
+    ],
+)
 def test_a_first_call_that_sets_something_up_is_made_plainly(
     how: Callable[[Any], None], mend: Any, fullgraph: bool, talks: bool
 ) -> None:

@@ -11,7 +11,6 @@ with graphs whose ``cacheable()`` is false. Reproduced on torch 2.13.0;
 
 from __future__ import annotations
 
-import copy
 from typing import Any, Final
 
 from torch.fx import GraphModule
@@ -20,6 +19,7 @@ from bcmend.dynamo import compat, hooks
 from bcmend.dynamo.models import methods
 from bcmend.knowledge.own_code import code_key
 from bcmend.tracing.backends import donated_memory, uncompiled_sides
+from bcmend.tracing.backends.backward_compilers import with_backward
 
 _SETTING: Final = "unsafe_marked_cacheable_functions"
 _KEPT: Final = "bcmend.kept_for_backward"
@@ -53,12 +53,5 @@ def _compile(inner: Any, compiler: Any, module: Any, inputs: Any, **more: Any) -
         return inner(compiler, module, inputs, **more)
     known = compat.inductor_config.unsafe_marked_cacheable_functions
     setting = compat.inductor_config.patch({_SETTING: {**added, **known}})
-    # Both may serve other graphs as well.
-    compiler, backward = copy.copy(compiler), copy.copy(compiler.kwargs.get("bw_compiler"))
-    if isinstance(backward, compat.SerializableAOTDispatchCompiler):
-        backward.compiler_fn = setting(backward.compiler_fn)
-        compiler.kwargs = {**compiler.kwargs, "bw_compiler": backward}
-    elif backward is not None:
-        compiler.kwargs = {**compiler.kwargs, "bw_compiler": setting(backward)}
     with setting:
-        return inner(compiler, module, inputs, **more)
+        return inner(with_backward(compiler, setting), module, inputs, **more)

@@ -123,3 +123,25 @@ def _extent(dimensions: Sequence[_Dimension]) -> Any:
         extent, whole = extent + (size - 1) * stride, size * stride
         dense = torch.sym_max(size, 1) * stride  # type: ignore[no-untyped-call]
     return extent
+
+
+def difference(one: torch.Tensor, other: torch.Tensor) -> str:
+    """Return the visible respect in which two tensors differ; empty if in none."""
+    for what in ("dtype", "device", "layout"):
+        left, right = getattr(one, what), getattr(other, what)
+        if left != right:
+            return f"{what} {left} on one side, {right} on the other"
+    if one.layout is not torch.strided:
+        return f"layout {one.layout}"
+    for flag in ("is_conj", "is_neg"):  # of a view that no selected tensor is
+        if getattr(one, flag)() or getattr(other, flag)():
+            return f"{flag} of a tensor on one side"
+    same = one.dim() == other.dim() and all(
+        compat.statically_known_true(left == right)
+        for left, right in zip(one.shape, other.shape, strict=True)
+    )
+    if not same:
+        return f"shape {tuple(one.shape)} on one side, {tuple(other.shape)} on the other"
+    if not has_strides_of(other, one):
+        return f"strides {one.stride()} on one side, {other.stride()} on the other"
+    return "" if can_be_given(one) else f"items in one place: strides {one.stride()}"

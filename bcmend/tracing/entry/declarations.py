@@ -11,9 +11,9 @@ from bcmend.tracing.backends import (
     checkpointed,
     compile_caches,
     donated_memory,
-    layout_questions,
+    layouts,
 )
-from bcmend.tracing.effects import guarded_keys
+from bcmend.tracing.effects import dictionaries
 from bcmend.tracing.handlers import (
     any_all,
     checks,

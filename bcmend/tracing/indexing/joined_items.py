@@ -17,7 +17,7 @@ from bcmend.dynamo import compat, fx_graph, handlers
 from bcmend.dynamo.handlers import PASS, Answer, Call
 from bcmend.dynamo.models import containers, methods
 from bcmend.dynamo.values import TensorValue, Value, constant, example_of
-from bcmend.tracing.merging.merge import difference
+from bcmend.tracing.effects.memory_form import difference
 from bcmend.tracing.merging.optional_items import OptionalItem, OptionalList
 from bcmend.tracing.numbers import predicates, size_questions
 

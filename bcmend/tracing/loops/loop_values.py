@@ -13,10 +13,10 @@ from torch.fx import Proxy
 from bcmend.dynamo import compat, fx_graph, snapshots
 from bcmend.dynamo.models import containers, methods
 from bcmend.dynamo.values import TensorValue, Value, example_of, fake_mode_of
+from bcmend.tracing.effects.memory_form import difference
 from bcmend.tracing.effects.operator_runs import stand_in
 from bcmend.tracing.loops.open_ranges import OpenIterator, is_number, number_in, with_number
 from bcmend.tracing.merging.lazy_phi import LazyPhi
-from bcmend.tracing.merging.merge import difference
 from bcmend.tracing.numbers import scalars
 from bcmend.tracing.sites.refusal import NotThisWay
 

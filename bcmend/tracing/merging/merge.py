@@ -17,7 +17,7 @@ import torch
 from bcmend.dynamo import compat, values
 from bcmend.dynamo.models import containers, exceptions, objects, texts
 from bcmend.dynamo.values import TensorValue, Value, example_of, is_unbacked
-from bcmend.tracing.effects import memory_form
+from bcmend.tracing.effects.memory_form import difference
 from bcmend.tracing.search import strict
 from bcmend.tracing.sites.locations import Location
 from bcmend.tracing.sites.phi import Build, Merged, Phi
@@ -384,28 +384,6 @@ def _merge_constants(one: Value, other: Value) -> Build:
     if left is right or (type(left) is type(right) and left == right and repr(left) == repr(right)):
         return _moved_out(one, [])
     raise Refusal("arms-differ", f"{left!r} on one side, {right!r} on the other")
-
-
-def difference(one: torch.Tensor, other: torch.Tensor) -> str:
-    """Return the visible respect in which two tensors differ; empty if in none."""
-    for what in ("dtype", "device", "layout"):
-        left, right = getattr(one, what), getattr(other, what)
-        if left != right:
-            return f"{what} {left} on one side, {right} on the other"
-    if one.layout is not torch.strided:
-        return f"layout {one.layout}"
-    for flag in ("is_conj", "is_neg"):  # of a view that no selected tensor is
-        if getattr(one, flag)() or getattr(other, flag)():
-            return f"{flag} of a tensor on one side"
-    same = one.dim() == other.dim() and all(
-        compat.statically_known_true(left == right)
-        for left, right in zip(one.shape, other.shape, strict=True)
-    )
-    if not same:
-        return f"shape {tuple(one.shape)} on one side, {tuple(other.shape)} on the other"
-    if not memory_form.has_strides_of(other, one):
-        return f"strides {one.stride()} on one side, {other.stride()} on the other"
-    return "" if memory_form.can_be_given(one) else f"items in one place: strides {one.stride()}"
 
 
 def _describe(value: Value) -> str:

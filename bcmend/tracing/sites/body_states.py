@@ -245,18 +245,7 @@ def next_try(
         if budget.is_long_over():
             let_break(state, budget.over())
         elif isinstance(behind, (compat.Unsupported, compat.UserError)):
-            stops = _stops(error, behind)
-            if not (
-                _mend_where_stopped(stops)
-                or state.look_at_items(_FEW_ITEMS)
-                or state.have_numbers(_asked_about(error))
-                or (_is_a_branch(behind) and state.have_truth())
-                or state.look_at_items()
-                or _takes_the_other_path(state)
-            ):
-                if _sets_up(stops) and weaken(Finding(Claim.SETTLED, state)):
-                    return Next.PLAINLY
-                let_break(state, "")
+            return _next_behind_a_break(state, error, behind)
         elif isinstance(error, compat.TorchRuntimeError) and (
             SESSION.patcher.call_on_the_host(_stops(error)) or state.have_sizes()
         ):
@@ -271,6 +260,23 @@ def next_try(
             if not suspects.withdraw_recent("not-captured", summary(error)):
                 let_break(state, summary(error))
         return Next.AGAIN
+
+
+def _next_behind_a_break(state: BodyState, error: Any, behind: BaseException) -> Next:
+    stops = _stops(error, behind)
+    if (
+        _mend_where_stopped(stops)
+        or state.look_at_items(_FEW_ITEMS)
+        or state.have_numbers(_asked_about(error))
+        or (_is_a_branch(behind) and state.have_truth())
+        or state.look_at_items()
+    ):
+        return Next.AGAIN
+    if _sets_up(stops) and weaken(Finding(Claim.SETTLED, state)):
+        return Next.PLAINLY
+    if not _takes_the_other_path(state):
+        let_break(state, "")
+    return Next.AGAIN
 
 
 def _takes_the_other_path(state: BodyState) -> bool:
@@ -334,7 +340,7 @@ def _stops(*errors: BaseException) -> list[Stop]:
 def _sets_up(stops: Sequence[Stop]) -> bool:
     """Return whether Dynamo has stopped in code that runs in a first call alone."""
     return run_once.runs_once(
-        (SESSION.patcher.source_of(each.code), each.position)
+        run_once.Place(SESSION.patcher.source_of(each.code), each.position, each.names)
         for each in stops
         if frames.is_of_the_program(each.code)
     )
@@ -345,4 +351,4 @@ def _stop_at(translator: Any) -> Stop:
     position = () if instruction.positions is None else tuple(instruction.positions)
     function = translators.function_of(translator)
     known = function if isinstance(function, FunctionType) else None
-    return Stop(known, translator.f_code, position, instruction.opname)
+    return Stop(known, translator.f_code, position, instruction.opname, translator.f_globals)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import operator
 import threading
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import InitVar, dataclass, field
 from types import CodeType, FunctionType
 from typing import Any, Final
@@ -186,12 +186,14 @@ class Stop:
     ``function`` is ``None`` for a frame that no function object is known of. ``position`` is the
     source position of the instruction: line, last line, column, last column (Dynamo renumbers
     instructions, so an offset would not do). ``opname`` is what Dynamo calls the instruction.
+    ``names`` are the globals that the code sees.
     """
 
     function: FunctionType | None
     code: CodeType
     position: tuple[int | None, ...]
     opname: str = ""
+    names: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
 
 @dataclass(slots=True, eq=False)

@@ -187,7 +187,7 @@ def _product(x: Tensor, y: Tensor, mask: Tensor) -> Tensor:
 
 
 def test_a_layout_is_not_chosen_for_a_data_dependent_size() -> None:
-    """``bcmend/tracing/backends/layout_questions.py``"""
+    """``bcmend/tracing/backends/layouts.py``"""
     compiled = torch.compile(_product, backend="inductor", fullgraph=True)
     inputs = torch.ones(4, 5, 6), torch.ones(4, 6, 5), torch.tensor([True, False] * 3)
     with (
@@ -195,6 +195,23 @@ def test_a_layout_is_not_chosen_for_a_data_dependent_size() -> None:
         pytest.raises(Exception, match="Could not guard on data-dependent expression"),
     ):
         compiled(*inputs)
+
+
+def _of_rows_in_another_order(x: Tensor, y: Tensor) -> Any:
+    rows = torch.stack([x, y]).permute(2, 0, 1).softmax(-1)
+    return torch.cond(
+        x.sum() > 0,
+        lambda rows: torch.bmm(rows, rows.transpose(1, 2)),
+        lambda rows: torch.bmm(rows.cos(), rows.transpose(1, 2)),
+        (rows,),
+    )
+
+
+def test_an_operand_of_a_choice_has_other_strides_than_were_traced() -> None:
+    """``bcmend/tracing/backends/layouts.py``"""
+    compiled = torch.compile(_of_rows_in_another_order, backend="inductor", fullgraph=True)
+    with pytest.raises(AssertionError, match="expected size"):
+        compiled(torch.ones(5, 7), torch.ones(5, 7))
 
 
 def _rows_joined(x: Tensor) -> Tensor:

@@ -10,8 +10,9 @@ import torch
 
 from bcmend.dynamo import compat, fx_graph
 from bcmend.dynamo.values import constant
+from bcmend.tracing.effects.memory_form import difference
 from bcmend.tracing.merging import merge
-from bcmend.tracing.merging.merge import Merger, Pair, difference, is_made_inside
+from bcmend.tracing.merging.merge import Merger, Pair, is_made_inside
 from bcmend.tracing.search import strict
 from bcmend.tracing.sites.refusal import Refusal
 from tests import own_faults

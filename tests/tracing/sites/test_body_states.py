@@ -52,6 +52,7 @@ def _tracer(code: CodeType, **attributes: Any) -> Any:
     """Return a frame with ``code``, which no other has called."""
     instruction = SimpleNamespace(opname="LOAD_FAST", positions=(3, 3, 1, 2))
     tx = SimpleNamespace(f_code=code, current_instruction=instruction, parent=None, **attributes)
+    tx.f_globals = {}
     tx.output = SimpleNamespace(root_tx=tx)
     return tx
 
@@ -203,6 +204,20 @@ def test_a_call_that_sets_something_up_runs_plainly_once_between_two_captures(
     assert not state.may_break
     assert _try(state, stop) is body_states.Next.AGAIN
     assert state.may_break
+
+
+def test_code_that_asks_whether_it_is_compiled_is_told_no_once_nothing_is_set_up(
+    patcher: _Patcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patcher.can = False
+    monkeypatch.setattr(body_states, "_sets_up", lambda stops: True)
+    state, stop = BodyState("body", True), compat.Unsupported("stop")
+    state.asks_whether_compiled = True
+    assert _try(state, stop) is body_states.Next.PLAINLY
+    assert Claim.COMPILED_PATH not in {claim for claim, *_ in state.findings}
+    assert _try(state, stop) is body_states.Next.AGAIN
+    assert Claim.COMPILED_PATH in {claim for claim, *_ in state.findings}
+    assert not state.may_break
 
 
 # Changes while code is being traced

@@ -1,0 +1,89 @@
+"""Layouts that Inductor chooses: of operands of products, and of what a choice is given.
+
+Where it lowers a product of matrices for the CPU it asks whether the strides of an operand suit the
+library, and it has the operand contiguous if they do not. An answer of no is right for each
+operand: it may cost a copy, which depends on numbers that nobody knows before the graph runs.
+
+The sides of a choice are compiled for operands with the strides that were traced, but Inductor lays
+out what it computes as it likes. An operand with other strides is copied, or laid out as traced
+where its layout is not yet decided.
+
+Works round the lowering of ``bmm`` (torch/_inductor/kernel/bmm.py), which fails on such a size
+instead. Reproduced on torch 2.13.0; no issue is known. The hook can go when
+``test_a_layout_is_not_chosen_for_a_data_dependent_size`` in
+``tests/tracing/backends/test_faults_of_torch.py`` fails. Works round ``Conditional.create``
+(torch/_inductor/ir.py; ``Switch`` since torch 2.14), which asks for no strides of operands, as
+``InvokeSubgraph.create`` and ``WhileLoop.create`` do. Reproduced on torch 2.13.0; no issue is
+known. What is not about sizes can go when
+``test_an_operand_of_a_choice_has_other_strides_than_were_traced`` there fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import sympy
+import torch
+from torch.fx import GraphModule, Node
+
+from bcmend.dynamo import compat, hooks
+from bcmend.dynamo.models import methods
+from bcmend.dynamo.shape_env import being_lowered
+from bcmend.tracing.backends.backward_compilers import with_backward
+
+#: Operators whose lowering makes truths of the sizes of an FX node for that reason, and no other.
+_LAID_OUT: Final = frozenset((torch.ops.aten.bmm.default,))
+_COND: Final = torch.ops.higher_order.cond
+
+
+@hooks.around(compat.ShapeEnv, methods.EVALUATE_NODE, "questions about a layout", gate=None)
+def _of_a_node(inner: Any, self: Any, node: Any, *more: Any, **named: Any) -> Any:
+    try:
+        return inner(self, node, *more, **named)
+    except compat.GuardOnDataDependentSymNode:
+        if getattr(being_lowered(), "target", None) not in _LAID_OUT:
+            raise
+        return sympy.false
+
+
+@hooks.around(compat.LoweredChoice, methods.CREATE, "operands with the strides traced", gate=None)
+def _lower_choice(inner: Any, *given: Any, **named: Any) -> Any:
+    *others, operands = given
+    nodes: Any = being_lowered()
+    laid_out = [_laid_out(*pair) for pair in zip(operands, nodes.args[-1], strict=True)]
+    return inner(*others, laid_out, **named)
+
+
+def _laid_out(operand: Any, node: Any) -> Any:
+    """Return an operand as Inductor has it, with the strides that were traced of its node."""
+    traced = node.meta["val"] if isinstance(node, Node) else node
+    if not isinstance(traced, torch.Tensor):
+        return operand
+    choice: Any = compat.LoweredChoice
+    return choice.require_exact_strides(choice.realize_input(operand), traced.stride())
+
+
+_OF_BACKWARD: Final = hooks.Hook(
+    compat.LoweredChoice, methods.CREATE, "strides in a backward", _lower_choice, None
+)
+
+
+@hooks.around(compat.AotAutograd, methods.CALL, "backwards of choices", gate=None, place=1)
+def _compile(inner: Any, compiler: Any, module: Any, *more: Any, **named: Any) -> Any:
+    if isinstance(module, GraphModule) and _has_choice(module):
+        compiler = with_backward(compiler, _strides_in_backward)
+    return inner(compiler, module, *more, **named)
+
+
+def _has_choice(module: GraphModule) -> bool:
+    graphs = (each.graph for each in module.modules() if isinstance(each, GraphModule))
+    return any(graph.find_nodes(op="call_function", target=_COND) for graph in graphs)
+
+
+def _strides_in_backward(compile_backward: Callable[..., Any]) -> Callable[..., Any]:
+    def compiled(*given: Any, **named: Any) -> Any:
+        with compat.compile_lock, hooks.REGISTRY.placed(_OF_BACKWARD):
+            return compile_backward(*given, **named)
+
+    return compiled

@@ -1,0 +1,56 @@
+"""What a call depends on in dictionaries, where Dynamo guards too little or takes too much.
+
+``popitem`` takes what is last, and Dynamo writes all that is left back at the end of the call. That
+is right only for a dictionary with the keys that were traced.
+
+A proxy of a dictionary, as the parameters of an ``inspect.Signature``, shows what the dictionary
+holds. Dynamo does not know which dictionary that is, and stops where the call has changed any; of
+one that the call has not changed the proxy shows what it did before.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections import OrderedDict
+from collections.abc import Iterator
+from types import MappingProxyType
+from typing import Any, Final
+
+from bcmend.dynamo import compat, handlers, hooks
+from bcmend.dynamo.handlers import PASS, Answer, Call
+from bcmend.dynamo.models import containers, methods
+
+_PURPOSE: Final = "keys that a call depends on"
+
+
+def _call_of_dictionary(call: Call) -> Answer:
+    if call.args[:1] == ("popitem",):
+        containers.guard_keys(containers.contents_of(call.owner) or call.owner)
+    return PASS
+
+
+for _kind in (compat.ConstDictVariable, compat.OrderedDictVariable):
+    handlers.method(_kind, methods.CALL_METHOD, _PURPOSE)(_call_of_dictionary)
+
+
+@hooks.around(compat.MappingProxyVariable, methods.CHECK_PROXY, "proxies of unchanged dictionaries")
+def _check_proxy(check: Any, proxy: Any, tx: compat.Tracer) -> None:
+    if not _is_as_before(proxy, tx):
+        check(proxy, tx)
+
+
+def _is_as_before(proxy: Any, tx: compat.Tracer) -> bool:
+    """Return whether a proxy is known to be of a dictionary that the call has not changed."""
+    effects = tx.output.side_effects
+    shown = [each for found in _objects(effects, proxy) for each in gc.get_referents(found)]
+    if len(shown) != 1 or type(shown[0]) not in (dict, OrderedDict):
+        return False
+    known = effects.id_to_variable.get(id(shown[0]))
+    return known is None or not effects.is_modified(known)
+
+
+def _objects(effects: compat.SideEffects, proxy: Any) -> Iterator[MappingProxyType[Any, Any]]:
+    """Yield the object that Dynamo has a model of; nothing for one that the call makes."""
+    for each in effects.keepalive:
+        if isinstance(each, MappingProxyType) and effects.id_to_variable.get(id(each)) is proxy:
+            yield each
