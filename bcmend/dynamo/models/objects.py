@@ -150,7 +150,7 @@ def makes_a_real_function(code: Any) -> bool:
 
 def looks_for_subclasses(code: Any) -> bool:
     """Return whether code of Dynamo looks for tensors of a class of their own among arguments."""
-    return bool(code.co_name == "_flatten_vts")
+    return bool(code.co_filename == compat.can_dispatch_torch_function.__code__.co_filename)
 
 
 # Values that were not looked at yet

@@ -77,6 +77,11 @@ def test_the_code_that_makes_a_real_function() -> None:
     assert not objects.makes_a_real_function(objects.object_of_super.__code__)
 
 
+def test_the_code_that_looks_for_subclasses_of_tensors() -> None:
+    assert objects.looks_for_subclasses(compat.can_dispatch_torch_function.__code__)
+    assert not objects.looks_for_subclasses(objects.object_of_super.__code__)
+
+
 def test_a_value_that_was_not_looked_at() -> None:
     lazy = compat.LazyVariableTracker.create(3, compat.LocalSource("x"))
     assert objects.original_value(lazy) == 3 and objects.unguarded_value(lazy) == 3
