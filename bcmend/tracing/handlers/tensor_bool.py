@@ -22,6 +22,7 @@ from bcmend.dynamo.models import containers, methods
 from bcmend.dynamo.values import Value, constant, example_of, is_symbolic_int, is_unbacked
 from bcmend.tracing.effects.operator_runs import storage_of
 from bcmend.tracing.merging.lazy_phi import LazyPhi
+from bcmend.tracing.merging.optional_items import OptionalList
 from bcmend.tracing.numbers import ahead, predicates, scalars, size_questions
 from bcmend.tracing.sites import capture_mode
 
@@ -205,7 +206,9 @@ def _listed(tx: compat.Tracer, variable: Tensor) -> Value | None:
 
 @hooks.around(compat.BuiltinVariable, methods.CALL_NOT, "truths out of tensors")
 def _not(inner: Any, variable: Any, tx: compat.Tracer, operand: Value) -> Any:
-    """Model ``not number``, where Dynamo would ask for the number itself."""
+    """Model ``not number``, where Dynamo would ask for the number itself, and ``not items``."""
+    if isinstance(operand, OptionalList):
+        operand = operand.truth(tx)
     if not is_unbacked(operand) or not capture_mode.in_mended_code(tx):
         return inner(variable, tx, operand)
     assert isinstance(operand, compat.SymNodeVariable)
@@ -300,7 +303,7 @@ def _operated(inner: Any, tx: compat.Tracer, v: Any, w: Any, op_slot: str) -> An
         operands = [v.realize(), w.realize()]
         if any(isinstance(each, compat.SymNodeVariable) for each in operands):
             v, w = _as_numbers(tx, operands)
-            if op_slot in methods.DIVISION_SLOTS and isinstance(w, compat.SymNodeVariable):
+            if op_slot in methods.DIVISION_SLOTS and is_unbacked(w) and not isinstance(v, Tensor):
                 size_questions.claim(tx, w.sym_num != 0)  # Inductor divides as C does
     return inner(tx, v, w, op_slot)
 

@@ -28,20 +28,22 @@ _PURPOSE: Final = "lists whose items may not be there"
     compat.PolyfilledFunctionVariable, methods.CALL_FUNCTION, "sums of lists of some items", place=1
 )
 def _sum(call: Call) -> Answer:
-    """Answer ``sum(items)``."""
+    """Answer ``sum(items)`` and ``sum(items, start)``, where that is a tensor."""
     function, (args, kwargs) = call.owner.fn, call.args
-    if function is not builtins.sum or len(args) != 1 or kwargs:
+    if function is not builtins.sum or not 1 <= len(args) <= 2 or kwargs:
         return PASS
-    items = args[0].realize()
-    return _added_up(call.tx, items) if isinstance(items, OptionalList) else PASS
+    items, *start = (each.realize() for each in args)
+    return _added_up(call.tx, items, *start) if isinstance(items, OptionalList) else PASS
 
 
-def _added_up(tx: compat.Tracer, items: OptionalList) -> Value:
-    """Return ``0 + one + two``, of those that are there."""
+def _added_up(tx: compat.Tracer, items: OptionalList, total: Value | None = None) -> Value:
+    """Return ``0 + one + two``, of those that are there; or what is added to a ``total``."""
     tensors = _tensors_in(items)
-    if not (_are_of_one_form(tensors) and items.is_filled(tx)):
+    if total is not None and type(total) is not compat.TensorVariable:
         items.ask()
-    total: Value | None = None
+    are_of_one_form = _are_of_one_form([*([total] if total else []), *tensors])
+    if not (are_of_one_form and (total is not None or items.is_filled(tx))):
+        items.ask()
     for item, value in zip(items.all_items, tensors, strict=True):
         more = _plus(tx, constant(0) if total is None else total, value)
         if isinstance(item, OptionalItem):

@@ -368,8 +368,11 @@ def _form_of_number(value: Value) -> Any:
     """Return a number as an expression of data-dependent ones; ``None`` for other values."""
     if isinstance(value, compat.SymNodeVariable):
         node = getattr(value.sym_num, "node", None)  # none of a number that torch has found out
-        return sympy.sympify(value.sym_num) if node is None else node.shape_env.simplify(node.expr)
-    known = value.value if isinstance(value, compat.ConstantVariable) else None
+        if node is not None:
+            return node.shape_env.simplify(node.expr)
+        known = value.sym_num
+    else:
+        known = value.value if isinstance(value, compat.ConstantVariable) else None
     return sympy.Integer(known) if type(known) is int else None
 
 

@@ -155,6 +155,8 @@ class OptionalList(Phi, compat.ListVariable):
 
     def truth(self, tx: compat.Tracer) -> Value:
         """Return whether there is any item."""
+        if self.is_sure:
+            return constant(True)
         return compat.BuiltinVariable(operator.gt).call_function(
             tx, [self.length(tx), constant(0)], {}
         )

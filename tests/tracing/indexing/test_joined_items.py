@@ -32,6 +32,14 @@ def _added(x: Tensor) -> Any:
     return sum(found) / len(found) if len(found) > 0 else x.new_zeros(2)
 
 
+def _added_to_another(x: Tensor) -> Any:
+    found = []
+    for row in x:
+        if row.sum() > 0:
+            found.append(row)
+    return sum(found, x[0] * 1), not found
+
+
 def _stacked(x: Tensor) -> Any:
     found = []
     for row in x:
@@ -115,8 +123,8 @@ def _checked(x: Tensor) -> Any:
 PROGRAMS: dict[str, Callable[[Tensor], Any]] = {
     each.__name__: each
     for each in (
-        _added, _stacked, _beside_a_sure_one, _in_a_comprehension, _two_lists, _nested,
-        _in_a_dictionary, _rows_of_several, _may_be_empty, _checked,
+        _added, _added_to_another, _stacked, _beside_a_sure_one, _in_a_comprehension, _two_lists,
+        _nested, _in_a_dictionary, _rows_of_several, _may_be_empty, _checked,
     )
 }  # fmt: skip
 
