@@ -211,7 +211,7 @@ def truth_of_condition(tx: compat.Tracer, condition: Value, site: LiveSite) -> b
     again with this condition computed as well.
     """
     state = body_states.state_of(tx.output.root_tx.f_code)
-    if not state.slices:
+    if state.may_break or not state.slices:
         return None  # nothing was; what is behind each condition need not be looked for
     found = _truth_ahead(tx, condition)
     if not isinstance(found, ProgramSlice):
@@ -226,6 +226,7 @@ def _tried(tx: compat.Tracer, wanted: ProgramSlice, site: LiveSite) -> Any:
     need a trace for each of them otherwise.
     """
     state = body_states.state_of(tx.output.root_tx.f_code)
+    state.is_asked_for = bool(tx.one_graph)
     if not state.may_try(site.key):
         return None
     found = _note_in(tx, state.tried, wanted, site.key)
@@ -243,6 +244,7 @@ def note_condition(tx: compat.Tracer, condition: Value, site: LiveSite) -> None:
     found = _truth_ahead(tx, condition)
     if isinstance(found, ProgramSlice):
         state = body_states.state_of(tx.output.root_tx.f_code)
+        state.is_asked_for = bool(tx.one_graph)
         _note_in(tx, state.noted_truths, found, site.key)
 
 

@@ -216,9 +216,9 @@ class BodyState(Subject):
     ``noted_truths``: conditions of branches that were refused, in this order, with the keys of the
     branches; ``truths``: the branches of which some are computed in front. ``tried``: what the
     trace has gone by and is not computed in front yet, with keys of sites; ``turns``: of how many
-    turns of a loop each site has had it so. ``noted_lists``: what is taken for granted of lists to
-    which one side appends. ``spare``: the same code for calls whose numbers would make one variant
-    too many, without such numbers.
+    turns of a loop each site has had it so; ``is_asked_for``: whether the user asked for one graph.
+    ``noted_lists``: what is taken for granted of lists to which one side appends. ``spare``: the
+    same code for calls whose numbers would make one variant too many, without such numbers.
     """
 
     function: str
@@ -237,6 +237,7 @@ class BodyState(Subject):
     noted_lists: list[Finding] = field(default_factory=list)
     truths: set[str] = field(default_factory=set)
     tried: list[tuple[Any, Any]] = field(default_factory=list)
+    is_asked_for: bool = False
     turns: dict[str, int] = field(default_factory=dict)
     spare: CodeType | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -278,7 +279,10 @@ class BodyState(Subject):
         site = next((key for _, key in reversed(self.noted_truths)), None)
         if site is None or (site not in self.truths and len(self.truths) == TRUTHS_AT_MOST):
             return False
+        if not (self.is_asked_for or self._has_room()):
+            return False
         self.truths.add(site)
+        self.turns[site] = self.turns.get(site, 0) + 1
         is_new = self._compute_ahead([each for each, _ in self.noted_truths[-1:]])
         return self.have_tried() or is_new
 
@@ -293,7 +297,16 @@ class BodyState(Subject):
     def may_try(self, site: str) -> bool:
         """Return whether a trace may go by what it is given in one call, in a turn more."""
         tried = sum(key == site for _, key in self.tried)
-        return not self.may_break and self.turns.get(site, 0) + tried < TURNS_AT_MOST
+        is_few = self.turns.get(site, 0) + tried < TURNS_AT_MOST
+        return is_few and not self.may_break and (self.is_asked_for or self._has_room())
+
+    def _has_room(self) -> bool:
+        """Return whether one condition more may be computed in front: each outcome is a graph.
+
+        Where one graph was not asked for, eager execution goes on between graphs, and compiles
+        nothing anew.
+        """
+        return sum(self.turns.values()) + len(self.tried) < TRUTHS_AT_MOST
 
     def take_numbers_of(self, other: BodyState) -> None:
         """Have computed in front what is computed for a body with the same arguments."""

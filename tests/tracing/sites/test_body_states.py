@@ -110,11 +110,11 @@ def test_the_next_try_calls_the_newer_code_with_all_that_the_body_has() -> None:
 
 
 def test_conditions_in_front_are_counted_on_where_a_body_is_written_anew() -> None:
-    state = BodyState("body", True)
+    state = BodyState("body", True, is_asked_for=True)
     for number in range(TRUTHS_AT_MOST):
         state.noted_truths.append((f"truth {number}", f"site {number}"))
         assert state.have_truth()
-        newer = BodyState("body", True)
+        newer = BodyState("body", True, is_asked_for=True)
         newer.take_numbers_of(state)
         state = newer
     state.noted_truths.append(("one more", "another site"))
@@ -125,8 +125,21 @@ def test_conditions_in_front_are_counted_on_where_a_body_is_written_anew() -> No
     assert state.slices[-1] == "another turn"
 
 
-def test_what_a_trace_has_gone_by_is_computed_in_front_all_at_once() -> None:
+def test_few_conditions_are_computed_in_front_unless_one_graph_is_asked_for() -> None:
     state = BodyState("body", True)
+    for turn in range(TRUTHS_AT_MOST - 1):
+        state.noted_truths.append((f"turn {turn}", "site"))
+        assert state.have_truth()
+    assert state.may_try("site")
+    state.tried.append(("one more", "site"))
+    state.noted_truths.append(("another", "site"))
+    assert not state.may_try("site") and not state.have_truth()
+    state.is_asked_for = True
+    assert state.may_try("site") and state.have_truth()
+
+
+def test_what_a_trace_has_gone_by_is_computed_in_front_all_at_once() -> None:
+    state = BodyState("body", True, is_asked_for=True)
     assert not state.have_tried()
     for turn in range(TURNS_AT_MOST):
         assert state.may_try("site")
