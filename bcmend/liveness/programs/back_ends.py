@@ -41,6 +41,30 @@ def sides_in_aot_autograd() -> Function:
     return program
 
 
+def large_matrices() -> list[Arguments]:
+    """Calls with a matrix of which a product takes longer than a decision, and a truth."""
+    return [(torch.eye(1024), torch.tensor(truth)) for truth in (True, False, True)]
+
+
+def compiled_anew(program: Any, options: dict[str, Any]) -> Callable[..., Any]:
+    """Compile a program that Inductor has not kept from an earlier run."""
+    found: Callable[..., Any] = torch.compile(program, options={"fx_graph_cache": False}, **options)
+    return found
+
+
+@program(
+    "operands with the strides traced",
+    inputs=large_matrices,
+    backend="inductor",
+    way=compiled_anew,
+)
+def a_choice_in_inductor() -> Function:
+    def program(x: Tensor, truth: Tensor) -> Any:
+        return x @ x @ x if truth else x @ x  # calls of a library, as below
+
+    return program
+
+
 @program("AotAutograd.__call__", inputs=matrices, backend="inductor")
 def a_graph_in_inductor() -> Function:
     def program(x: Tensor, truth: Tensor, y: Tensor) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import random
 from collections.abc import Callable, Iterator
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -94,6 +95,17 @@ def dictionaries() -> Function:
         else:
             del table["a"]
         return x + 1, table.popitem()[0], ordered.popitem()
+
+    return program
+
+
+@program("MappingProxyVariable._check_mutation_guard", inputs=beside(dict))
+def proxies_of_other_dictionaries() -> Function:
+    shown = MappingProxyType({"scale": 2.0})
+
+    def program(x: Tensor, table: Any) -> Any:
+        table["sum"] = x.sum()
+        return (x + 1 if x.sum() > 0 else x - 1) * shown["scale"]
 
     return program
 

@@ -68,12 +68,27 @@ def truths_compared() -> Function:
 @program(
     *(f"object_protocol.binary_op1:{each}" for each in sorted(methods.BINARY_NUMBER_SLOTS)),
     *(f"SymNodeVariable.{each}" for each in methods.UNARY_NUMBER_SLOTS),
+    f"object_protocol.binary_op1:{methods.EXCLUSIVE_OR_SLOT}",
 )
 def truths_in_arithmetic() -> Function:
     def program(x: Tensor) -> Any:
         truth = (x.sum() > 0).item()
         parts = truth + 1, truth * 3, 2 - truth, truth / 2, truth // 2, truth % 2
-        return x * (truth + 1), parts, -truth, +truth, abs(truth), int(truth)
+        return x * (truth + 1), parts, -truth, +truth, abs(truth), int(truth), truth ^ True
+
+    return program
+
+
+@program("BuiltinVariable._call_min_max_seq")
+def the_most_of_nothing() -> Function:
+    def program(x: Tensor) -> Any:
+        if x.sum() > 0:
+            x = x + 1
+        try:
+            most: float = max(())
+        except ValueError:
+            most = 2.0
+        return x * most
 
     return program
 

@@ -229,6 +229,15 @@ def a_local_that_is_bound_on_one_side() -> Function:
     return program
 
 
+@program("operators[bcmend_known]")
+def a_filter() -> Function:
+    def program(x: Tensor) -> Any:
+        kept = list(at for at, each in enumerate(x) if each > 0)  # noqa: C400
+        return (x * 2 if kept else x), kept
+
+    return program
+
+
 @program("operators[bcmend_runs_iteration]")
 def a_loop_with_effects() -> Function:
     def program(x: Tensor) -> Any:
