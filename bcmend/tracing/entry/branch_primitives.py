@@ -114,8 +114,8 @@ def branch(tx: compat.Tracer, operator: Any, *args: Value) -> Value:
     with withdrawn_if_it_fails(site):
         if isinstance(condition, OptionalList):
             condition = condition.truth(tx)
-        if condition.is_python_constant():  # it follows from a branch around this one
-            return arms[0 if _truth(condition) else 1].call(tx)
+            if condition.is_python_constant():  # it follows from a branch around this one
+                return arms[0 if _truth(condition) else 1].call(tx)
         truth = truth_of_phi.truth_of(tx, condition)
         outcome = branch_mending.mend_branch(tx, operator, site, number, truth, arms)
     return constant(None) if outcome is None else outcome
