@@ -138,6 +138,7 @@ class LiveSite(Subject):
     def refuse(self, slug: str, detail: str = "") -> None:
         """Note that this trace could not mend the site; a later one, on other values, may."""
         self.outcome.refused = {slug: detail}
+        RECENT.refused[self.key] = self
         RECENT.refusal = (slug, detail)
         if slug in LEFT_OUT_NOW:
             weaken(Finding(Claim.MENDED_NOW, self, evidence=detail, slug=slug))
@@ -173,6 +174,7 @@ class Recent(threading.local):
 
     def __init__(self) -> None:
         self.sites: dict[str, LiveSite] = {}  # those mended since ``clear_recent``
+        self.refused: dict[str, LiveSite] = {}  # those refused since
         self.refusal: tuple[str, str] | None = None  # the last since ``forget_refusal``
 
 
@@ -323,7 +325,11 @@ class BodyState(Subject):
         Nothing is done where more items than ``at_most`` may be in such lists.
         """
         is_few = at_most is None or len(self.noted_lists) <= at_most
-        return is_few and weaken(*self.noted_lists)
+        if not (is_few and weaken(*self.noted_lists)):
+            return False
+        for site in RECENT.refused.values():  # for such a list; the next trace may not meet it
+            site.outcome.refused.clear()
+        return True
 
     def _compute_ahead(self, wanted: Iterable[Any]) -> bool:
         fresh = [each for each in wanted if each not in self.slices]

@@ -115,6 +115,7 @@ def recent_refusal() -> tuple[str, str] | None:
 
 def clear_recent() -> None:
     RECENT.sites.clear()
+    RECENT.refused.clear()
 
 
 def recent_sites() -> list[LiveSite]:

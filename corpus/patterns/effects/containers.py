@@ -177,7 +177,7 @@ def optional_terms_of_a_loss() -> Program:
     return Net()
 
 
-@pattern(signs, SPLIT)
+@pattern(signs, WHERE)
 def terms_of_a_loss_added_up() -> Program:
     def program(x: Tensor) -> Tensor:
         losses = [x.pow(2).mean()]
@@ -244,7 +244,7 @@ def message_collected_in_a_list_that_is_returned() -> Program:
     return program
 
 
-@pattern(signs, SPLIT)
+@pattern(signs, WHERE)
 def terms_gathered_in_a_list() -> Program:
     def program(x: Tensor) -> Tensor:
         terms = [x.mean()]

@@ -131,7 +131,7 @@ def branch_over_zipped_sequences() -> Program:
     return program
 
 
-@pattern(rows, CHOICE, SPLIT, unsettled="The comprehension is inlined." if IS_FROM_3_12 else "")
+@pattern(rows, NO_MERGE, unsettled="The comprehension is inlined." if IS_FROM_3_12 else "")
 def rows_kept_by_a_comprehension() -> Program:
     def program(x: Tensor) -> int:
         return len([row for row in x if row.sum() > 0])
