@@ -1,6 +1,7 @@
 """How long the search for lowerings may take in one call of a program.
 
-There are two limits, in seconds of this thread's processor.
+There are two limits, in seconds of this thread's processor, without what Python collects meanwhile:
+that takes seconds in a process with many objects, whatever is being traced.
 
 - *Of branches.* A branch, with all that is inside its arms, may have no lowering; the more is
   inside, the longer it takes to find that out, in one trace (arms double, a loop is traced turn by
@@ -19,6 +20,7 @@ There are two limits, in seconds of this thread's processor.
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 from collections.abc import Iterator
@@ -107,8 +109,39 @@ def begin_trace(code: CodeType) -> None:
 
 
 def now() -> float:
-    """Return the seconds of this thread's processor."""
-    return time.thread_time()
+    """Return the seconds of this thread's processor, without collections during traces."""
+    return time.thread_time() - _COLLECTED.seconds
+
+
+class _Collected(threading.local):
+    """How long collections of objects in this thread took during traces."""
+
+    seconds: float = 0.0
+    began: float = 0.0
+
+
+_COLLECTED: Final = _Collected()
+
+
+def _note_collection(phase: str, info: object) -> None:
+    if phase == "start":
+        _COLLECTED.began = time.thread_time()
+    elif _COLLECTED.began:
+        _COLLECTED.seconds += time.thread_time() - _COLLECTED.began
+        _COLLECTED.began = 0.0
+
+
+@contextmanager
+def _noting_collections() -> Iterator[None]:
+    """Note collections in a block, unless they are already."""
+    if _note_collection in gc.callbacks:
+        yield
+        return
+    gc.callbacks.append(_note_collection)
+    try:
+        yield
+    finally:
+        gc.callbacks.remove(_note_collection)
 
 
 # Branches
@@ -163,7 +196,8 @@ def tracing(code: CodeType) -> Iterator[None]:
     began = _SPENT.began = now()
     _SPENT.beside = 0.0
     try:
-        yield
+        with _noting_collections():
+            yield
     finally:
         _SPENT.plain = max(_SPENT.plain, now() - began - _SPENT.beside)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
+import time
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -234,3 +236,27 @@ def test_a_call_that_is_given_up_is_that_of_eager_execution() -> None:
         return x
 
     _assert_given_up(program, now=itertools.count(step=2.0).__next__)
+
+
+class _Slow:
+    """An object in a circle whose end takes a while."""
+
+    def __init__(self) -> None:
+        self.circle = self
+
+    def __del__(self) -> None:
+        end = time.thread_time() + 0.2
+        while time.thread_time() < end:
+            pass
+
+
+def test_what_python_collects_is_no_part_of_a_trace() -> None:
+    callbacks = list(gc.callbacks)
+    gc.collect()
+    with budget.tracing(CODE), budget.tracing(CODE):
+        before, began = budget.now(), time.thread_time()
+        _Slow()
+        gc.collect()
+        assert time.thread_time() - began > 0.2
+        assert budget.now() - before < 0.1
+    assert gc.callbacks == callbacks
