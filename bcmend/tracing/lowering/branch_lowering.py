@@ -129,7 +129,7 @@ def _merger(tx: compat.Tracer, branch: TracedBranch, apart: frozenset[int]) -> M
         effects=tx.output.side_effects,
         made={**then_arm.effects.made, **else_arm.effects.made},
         apart=apart,
-        fixed=size_questions.fixed_by(tx, branch.condition),
+        fixed=lambda: size_questions.fixed_by(tx, branch.condition),
     )
 
 

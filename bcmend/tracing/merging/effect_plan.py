@@ -20,10 +20,10 @@ from bcmend.tracing.merging.attribute_effects import attribute_changes, require_
 from bcmend.tracing.merging.journaled_container import can_be_journaled, pairs_of, refill
 from bcmend.tracing.merging.location_phi import Journaled, LocationPhi, OneSide, OneValue
 from bcmend.tracing.merging.merge import Join, Merger
-from bcmend.tracing.merging.optional_items import plan_appended
+from bcmend.tracing.merging.optional_items import Appended, OptionalList, may_be_optional
 from bcmend.tracing.output import record_builder
 from bcmend.tracing.output.record_builder import Draft
-from bcmend.tracing.search.assumptions import Claim
+from bcmend.tracing.search.assumptions import Claim, Finding
 from bcmend.tracing.sites.locations import Location, LocationKind
 from bcmend.tracing.sites.phi import Merged
 from bcmend.tracing.sites.refusal import Refusal
@@ -59,11 +59,10 @@ def _item_changes(join: Join, arms: tuple[ArmTrace, ArmTrace]) -> list[LocationP
                 changes += found
                 continue
         before = known.before["items"]
-        if not _is_iterated_over(join.tx, known.variable):
-            appended = plan_appended(join, known.variable, before, contents)
-            if appended is not None:
-                changes.append(appended)
-                continue
+        appended = _plan_appended(join, known.variable, before, contents)
+        if appended is not None:
+            changes.append(appended)
+            continue
         changes += plan_journal(join, known.variable, before, contents)
     return changes
 
@@ -168,6 +167,33 @@ def _created_entry(
         return store(records.store_item, [variable, key, merger.created[value], earlier])
 
     return OneSide(location, taken, record)
+
+
+def _plan_appended(
+    join: Join, variable: Value, before: Any, contents: Sequence[Any]
+) -> LocationPhi | None:
+    """Plan what one side appends to a list that the call has made; ``None`` where that is not all.
+
+    ``contents`` are those after the first side and after the other one.
+    """
+    finding = Finding(Claim.ADDED_UP, join.site, join.form)
+    is_own = isinstance(variable.mutation_type, compat.ValueMutationNew)
+    if type(variable) not in (compat.ListVariable, OptionalList) or not is_own:
+        return None
+    if finding.known is not None or _is_iterated_over(join.tx, variable):
+        return None
+    other, taken = (_is_same(side, before) for side in contents)
+    if other is taken:  # both sides append, or neither
+        return None
+    after = contents[0 if taken else 1]
+    added = [each.realize() for each in after[len(before) :]]
+    is_longer = added and _is_same(after[: len(before)], before)
+    if not (is_longer and all(map(may_be_optional, added))):
+        return None
+    plans = [join.merger.adopt(each, then_side=taken) for each in added]
+    absent = join.merger.fixed()[1 if taken else 0]
+    location = Location(LocationKind.CONTENTS, variable)
+    return Appended(location, taken, before, plans, absent, finding)
 
 
 def plan_journal(

@@ -11,10 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from bcmend import meta_keys
-from bcmend.bytecode.opcodes import APPENDS
 from bcmend.delivery import records
 from bcmend.dynamo import compat
 from bcmend.dynamo.models import containers, methods
@@ -24,7 +23,7 @@ from bcmend.tracing.output import record_builder
 from bcmend.tracing.output.record_builder import Draft
 from bcmend.tracing.search.assumptions import Claim, Finding
 from bcmend.tracing.search.falsified import falsify
-from bcmend.tracing.sites.phi import Build, Keep, Merged, Phi
+from bcmend.tracing.sites.phi import Build, Keep, Merged, OpenContents, Phi
 from bcmend.tracing.sites.site_table import LiveSite
 
 #: The field of a variable that says which branch journals it.
@@ -51,7 +50,7 @@ _RECORDED: Final[Mapping[type, Mapping[str, int]]] = {
 _READING: Final = ("get", "__getitem__", "__contains__")
 
 
-class JournaledContainer(Phi):
+class JournaledContainer(OpenContents, Phi):
     """What a journaled container does differently from Dynamo's model of its type, ``plain``."""
 
     plain: type[Value]
@@ -62,36 +61,16 @@ class JournaledContainer(Phi):
         return found
 
     @property
-    def items(self) -> Any:
-        """The contents, as far as they are known."""
-        # While Dynamo writes code they are those before the records of the call are delivered.
-        if self.journal.output.should_exit:
-            return vars(self)["items"]
-        frame: Any = self.journal.output.current_tx
-        instruction = frame.current_instruction
-        if instruction.opname in APPENDS and frame.stack[-instruction.arg] is self:
-            return _Appender(frame, self)
-        return self.ask()
+    def output(self) -> compat.OutputGraph:
+        return self.journal.output
 
-    @items.setter
-    def items(self, value: Any) -> None:
-        vars(self)["items"] = value
+    def appended_to(self, tx: compat.Tracer) -> Any:
+        return _Appender(tx, self)
 
-    def ask(self) -> None:
+    def ask(self) -> NoReturn:
         """Have the frame traced again without journaling this container."""
         journal = self.journal
         falsify(Finding(Claim.READ_APART, journal.site, journal.form))
-
-    def __repr__(self) -> str:
-        return type(self).__name__
-
-    debug_repr = __str__ = __repr__
-
-    def is_python_constant(self) -> bool:
-        return False
-
-    def as_python_constant(self) -> Any:
-        raise NotImplementedError
 
     def call_method(
         self, tx: compat.Tracer, name: str, arguments: Sequence[Any], keywords: dict[str, Any]

@@ -71,7 +71,7 @@ class Merger:
         created: what values of one side have become that an entry of a table is created of.
         apart: the values, by identity (tensors by that of what stands for them), that are not
             merged: one side has one of them where the other has two.
-        fixed: the values that data-dependent symbols have on each side, by its condition.
+        fixed: gives the values that data-dependent symbols have on each side, by its condition.
     """
 
     belongs: Callable[[Value], bool]
@@ -85,7 +85,7 @@ class Merger:
     joined: dict[tuple[int, int], tuple[Value, Value, Build, int]] = field(default_factory=dict)
     created: dict[Value, Value] = field(default_factory=dict)
     apart: frozenset[int] = frozenset()
-    fixed: tuple[Mapping[Any, int], Mapping[Any, int]] = field(default_factory=lambda: ({}, {}))
+    fixed: Callable[[], tuple[Mapping[Any, int], Mapping[Any, int]]] = lambda: ({}, {})
 
     def torn(self) -> frozenset[int]:
         """Return the containers of one side that have become more than one object."""
@@ -144,7 +144,7 @@ class Merger:
             return None
         if forms[0] == forms[1]:
             return one
-        for number, symbols in ((other, self.fixed[0]), (one, self.fixed[1])):
+        for number, symbols in zip((other, one), self.fixed(), strict=True):
             is_equal = symbols and len({each.xreplace(symbols) for each in forms}) == 1
             is_of_arm = isinstance(number, compat.SymNodeVariable) and self.belongs(number)
             if is_equal and not is_of_arm:

@@ -19,7 +19,7 @@ import torch
 
 from bcmend import meta_keys
 from bcmend.bytecode.decode import canonical_name
-from bcmend.bytecode.opcodes import APPENDS, TRUTH_JUMPS
+from bcmend.bytecode.opcodes import TRUTH_JUMPS
 from bcmend.dynamo import compat, fx_graph, handlers
 from bcmend.dynamo.models import containers, methods, objects
 from bcmend.dynamo.slots import Slot
@@ -27,11 +27,10 @@ from bcmend.dynamo.values import TensorValue, Value, constant
 from bcmend.tracing.merging.location_phi import LocationPhi
 from bcmend.tracing.merging.merge import Join, Merger, is_made_inside
 from bcmend.tracing.numbers import predicates, scalars, size_questions
-from bcmend.tracing.search.assumptions import Claim, Finding
+from bcmend.tracing.search.assumptions import Finding
 from bcmend.tracing.search.falsified import falsify
 from bcmend.tracing.sites import body_states
-from bcmend.tracing.sites.locations import Location, LocationKind
-from bcmend.tracing.sites.phi import Build, Keep, Merged, Phi
+from bcmend.tracing.sites.phi import Build, Keep, Merged, OpenContents, Phi
 from bcmend.tracing.sites.site_table import LiveSite
 
 #: How many items a list has, by the items and the graph in which they were counted.
@@ -77,14 +76,7 @@ class OptionalItem(Phi, compat.VariableTracker):
         falsify(self.finding)
 
 
-@dataclass(frozen=True, slots=True)
-class _Trace:
-    """The trace in which a list has got optional items."""
-
-    output: compat.OutputGraph
-
-
-class OptionalList(Phi, compat.ListVariable):
+class OptionalList(OpenContents, Phi, compat.ListVariable):
     """A list some of whose items may not be there."""
 
     @property
@@ -93,15 +85,18 @@ class OptionalList(Phi, compat.ListVariable):
         return list(vars(self)["items"])
 
     @property
+    def output(self) -> compat.OutputGraph:
+        found: compat.OutputGraph = vars(self)[meta_keys.OPTIONAL]
+        return found
+
+    def appended_to(self, tx: compat.Tracer) -> Any:
+        return vars(self)["items"]
+
+    @property
     def items(self) -> Any:
-        trace: _Trace = vars(self)[meta_keys.OPTIONAL]
-        if trace.output.should_exit or objects.looks_for_subclasses(sys._getframe(1).f_code):
+        if objects.looks_for_subclasses(sys._getframe(1).f_code):
             return vars(self)["items"]
-        frame: Any = trace.output.current_tx
-        instruction = frame.current_instruction
-        if instruction.opname in APPENDS and frame.stack[-instruction.arg] is self:
-            return vars(self)["items"]
-        self.ask()
+        return super().items
 
     @items.setter
     def items(self, value: Any) -> None:
@@ -114,17 +109,6 @@ class OptionalList(Phi, compat.ListVariable):
     def ask(self) -> NoReturn:
         """Have the frame traced again without optional items in this list."""
         falsify(*dict.fromkeys(each.finding for each in self.optional))
-
-    def __repr__(self) -> str:
-        return type(self).__name__
-
-    debug_repr = __str__ = __repr__
-
-    def is_python_constant(self) -> bool:
-        return False
-
-    def as_python_constant(self) -> Any:
-        raise NotImplementedError
 
     def call_method(
         self, tx: compat.Tracer, name: str, arguments: Sequence[Any], keywords: dict[str, Any]
@@ -181,8 +165,8 @@ class OptionalList(Phi, compat.ListVariable):
         parts = [merger.adopt(each, then_side=then_side) for each in self.all_items]
 
         def build(merged: Merged) -> Value:
-            output = vars(known)[meta_keys.OPTIONAL].output
-            return _with_optional(containers.new_list([each(merged) for each in parts]), output)
+            items = containers.new_list([each(merged) for each in parts])
+            return _with_optional(items, self.output)
 
         return build
 
@@ -194,7 +178,7 @@ def _is_a_jump(tx: compat.Tracer) -> bool:
 
 def _with_optional(variable: Any, output: compat.OutputGraph) -> Value:
     """Have the model of a list know that some of its items may not be there."""
-    vars(variable)[meta_keys.OPTIONAL] = _Trace(output)
+    vars(variable)[meta_keys.OPTIONAL] = output
     variable.__class__ = OptionalList
     model: Value = variable
     return model
@@ -242,34 +226,5 @@ class Appended(LocationPhi):
         _with_optional(self.location.owner, join.tx.output)
 
 
-def plan_appended(
-    join: Join, variable: Value, before: Any, contents: Sequence[Any]
-) -> LocationPhi | None:
-    """Plan what one side appends to a list that the call has made; ``None`` where that is not all.
-
-    ``contents`` are those after the first side and after the other one.
-    """
-    finding = Finding(Claim.ADDED_UP, join.site, join.form)
-    is_own = isinstance(variable.mutation_type, compat.ValueMutationNew)
-    if type(variable) not in (compat.ListVariable, OptionalList) or not is_own:
-        return None
-    if finding.known is not None:
-        return None
-    same = [len(each) == len(before) and all(map(operator.is_, each, before)) for each in contents]
-    if same.count(True) != 1:
-        return None
-    taken = same[1]
-    after = contents[0] if taken else contents[1]
-    if not (len(after) > len(before) and all(map(operator.is_, after, before))):
-        return None
-    added = [each.realize() for each in after[len(before) :]]
-    if not all(map(_may_be_optional, added)):
-        return None
-    plans = [join.merger.adopt(each, then_side=taken) for each in added]
-    absent = join.merger.fixed[1 if taken else 0]
-    location = Location(LocationKind.CONTENTS, variable)
-    return Appended(location, taken, before, plans, absent, finding)
-
-
-def _may_be_optional(value: Value) -> bool:
+def may_be_optional(value: Value) -> bool:
     return isinstance(value, OptionalItem) or type(value) is compat.TensorVariable

@@ -121,9 +121,7 @@ def _mend_where_stopped(stops: list[Stop]) -> bool:
 
 def mend_without_boundary(code: CodeType, error: BaseException) -> bool:
     """Mend where a trace of ``code`` has stopped, without a boundary; return whether it is new."""
-    behind = _behind(error)
-    stops = _stops(error) if behind is None else _stops(error, behind)
-    return _mend_where_stopped(stops) or state_of(code).look_at_items()
+    return _mend_where_stopped(_stops(error)) or state_of(code).look_at_items()
 
 
 def _mend_at(tx: compat.Tracer, stops: list[Stop], cause: BaseException | None) -> None:

@@ -9,8 +9,10 @@ the side taken when the graph has run; and a container whose changes are journal
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
+from bcmend.bytecode.opcodes import APPENDS
+from bcmend.dynamo import compat
 from bcmend.dynamo.values import Value
 from bcmend.tracing.sites.site_table import LiveSite
 
@@ -34,4 +36,51 @@ class Phi:
 
     def as_recorded(self, reader: LiveSite, keep: Keep) -> Value:
         """Return the value for a record of ``reader``; ``keep`` gives each side as it is now."""
+        raise NotImplementedError
+
+
+class OpenContents:
+    """What a phi for a container has in common: Dynamo's model of it has the contents in ``items``.
+
+    What looks at them ends the trace; a comprehension that appends one more does not look.
+    """
+
+    @property
+    def output(self) -> compat.OutputGraph:
+        """Return the graph of the trace that it happened in."""
+        raise NotImplementedError
+
+    def ask(self) -> NoReturn:
+        """Have the frame traced again, with contents that do not depend on the data."""
+        raise NotImplementedError
+
+    def appended_to(self, tx: compat.Tracer) -> Any:
+        """Return the list to which an instruction appends the next item."""
+        raise NotImplementedError
+
+    @property
+    def items(self) -> Any:
+        """The contents, as far as they are known."""
+        # While Dynamo writes code they are those before the records of the call are delivered.
+        if self.output.should_exit:
+            return vars(self)["items"]
+        frame: Any = self.output.current_tx
+        instruction = frame.current_instruction
+        if instruction.opname in APPENDS and frame.stack[-instruction.arg] is self:
+            return self.appended_to(frame)
+        self.ask()
+
+    @items.setter
+    def items(self, value: Any) -> None:
+        vars(self)["items"] = value
+
+    def __repr__(self) -> str:
+        return type(self).__name__
+
+    debug_repr = __str__ = __repr__
+
+    def is_python_constant(self) -> bool:
+        return False
+
+    def as_python_constant(self) -> Any:
         raise NotImplementedError

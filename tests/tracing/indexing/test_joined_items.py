@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import bcmend
-from tests.equivalence import Call, assert_equivalent, call
+from tests.equivalence import Call, assert_equivalent, call, fresh
 
 
 def _rows(*signs: int) -> Tensor:
@@ -135,15 +135,7 @@ def _calls() -> list[Call]:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_lists_of_some_items_are_joined(name: str) -> None:
-    join = PROGRAMS[name]
-
-    def make() -> Callable[[Tensor], Any]:
-        def program(x: Tensor) -> Any:
-            return join(x)
-
-        return program
-
-    assert_equivalent(make, _calls)
+    assert_equivalent(lambda: fresh(PROGRAMS[name]), _calls)
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 import bcmend
-from tests.equivalence import Call, assert_equivalent, call
+from tests.equivalence import Call, assert_equivalent, call, fresh
 
 ROWS = ([1.0, 2.0], [0.0, 0.0], [-0.25, 0.75], [0.5, -9.0], [-1.0, -1.0])
 
@@ -75,15 +75,7 @@ def _calls() -> list[Call]:
 @pytest.mark.parametrize("backend", ["eager", "inductor"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_arrays_decide_and_are_chosen(name: str, backend: str) -> None:
-    ask = PROGRAMS[name]
-
-    def make() -> Callable[[Tensor], Any]:
-        def program(x: Tensor) -> Any:
-            return ask(x)
-
-        return program
-
-    assert_equivalent(make, _calls, backend=backend)
+    assert_equivalent(lambda: fresh(PROGRAMS[name]), _calls, backend=backend)
 
 
 def test_a_turn_that_makes_an_array_of_a_tensor_is_not_carried() -> None:
