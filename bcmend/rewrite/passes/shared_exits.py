@@ -15,7 +15,7 @@ has to leave it. So the calls become one, with a test behind it:
                                              return y
 
 The arms meet before the call. The flag that one of them sets is a tensor then
-(``tracing.merging.exit_flags``), and the test behind the block is another branch on a tensor.
+(``tracing.merging.live_outs``), and the test behind the block is another branch on a tensor.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from bcmend.tracing.lowering.cost_model import Operator
 from bcmend.tracing.merging import in_place, location_phi, one_memory
 from bcmend.tracing.merging.effect_plan import plan_changes
 from bcmend.tracing.merging.in_place import InPlace
-from bcmend.tracing.merging.lazy_phi import has_choice, merge_live_outs
+from bcmend.tracing.merging.live_outs import has_choice, merge_live_outs
 from bcmend.tracing.merging.location_phi import LocationPhi, OneSide
 from bcmend.tracing.merging.merge import Join, Merger, Pair
 from bcmend.tracing.merging.one_memory import View

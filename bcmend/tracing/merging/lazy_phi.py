@@ -19,9 +19,8 @@ from bcmend.dynamo import compat, frames
 from bcmend.dynamo.frames import holds
 from bcmend.dynamo.models import methods, objects
 from bcmend.dynamo.values import Value, constant, load_global
-from bcmend.names import PREFIX, RESULT, UNBOUND
-from bcmend.tracing.merging import exit_flags
-from bcmend.tracing.merging.merge import Join, Merger
+from bcmend.names import UNBOUND
+from bcmend.tracing.merging.merge import Merger
 from bcmend.tracing.search.assumptions import Claim, Finding
 from bcmend.tracing.search.falsified import falsify
 from bcmend.tracing.sites import body_states, encoding, nesting_limits
@@ -380,69 +379,8 @@ def _is_searched(variable: Value) -> bool:
         return False
 
 
-def merge_live_outs(join: Join, sides: tuple[Value, Value]) -> Build:
-    """Plan the live-outs, a tuple. Raises ``Refusal`` where the site has to merge them all."""
-    one, other = sides
-    if not (type(one) is type(other) is compat.TupleVariable):
-        return _merged(join, 0, one, other)
-    parts = [
-        _merge_live_out(join, position, left.realize(), right.realize())
-        for position, (left, right) in enumerate(zip(one.items, other.items, strict=True))
-    ]
-    return lambda merged: compat.TupleVariable([part(merged) for part in parts])
-
-
-def _merge_live_out(join: Join, position: int, one: Value, other: Value) -> Build:
-    site, form, merger = join.site, join.form, join.merger
-    found = exit_flags.merge_exit(join, one, other, is_flag=position in site.form(form).flags)
-    if found is not None:
-        return found
-    if not site.holds(Claim.READ_APART, form):
-        return _merged(join, position, one, other)
-    refusal: Refusal | None = None
-    if not any(isinstance(side, LazyPhi) for side in (one, other)):
-        merged = merger.attempt(lambda: merger.merge(one, other))
-        if not isinstance(merged, Refusal):
-            return merged
-        refusal = merged
-    plans = [merger.adopt(one, then_side=True), merger.adopt(other, then_side=False)]
-    return lambda merged: _phi_of(join, [plan(merged) for plan in plans], refusal)
-
-
-def _merged(join: Join, position: int, one: Value, other: Value) -> Build:
-    """Plan one value. Raises ``Refusal``, which says of what variable, where there is none."""
-    try:
-        return join.merger.merge(one, other)
-    except Refusal as refusal:
-        outputs = join.site.form(join.form).outputs
-        words = _words_for(outputs[position]) if position < len(outputs) else ""
-        raise Refusal(refusal.slug, f"{words}{refusal}") from refusal
-
-
-def _words_for(output: str) -> str:
-    """Return what a reader calls a live-out, with a colon."""
-    if output == RESULT:
-        return "the value that is returned: "
-    return "a part of an expression: " if output.startswith(PREFIX) else f"`{output}`: "
-
-
-def _phi_of(join: Join, sides: Sequence[Value], refusal: Refusal | None) -> LazyPhi:
-    phi, unbound = (join.site, join.form, join.tx.output, sides), any(map(may_be_unbound, sides))
-    more: dict[str, Any] = {"predicate": join.predicate, "refusal": refusal}
-    if unbound or join.site.holds(Claim.DROPPED, join.form):
-        return UnreadPhi(*phi, unbound=unbound, **more)
-    return GatedPhi(*phi, **more)
-
-
 def may_be_unbound(value: Value) -> bool:
     """Return whether ``value`` is the mark of an unbound local, or may turn out to be."""
     if isinstance(value, LazyPhi):
         return bool(value.unbound)
     return type(value) is compat.ConstantVariable and value.value is UNBOUND
-
-
-def has_choice(result: Value) -> bool:
-    """Return whether a choice is among live-outs."""
-    return isinstance(result, compat.TupleVariable) and any(
-        isinstance(each, GatedPhi) for each in result.items
-    )

@@ -18,10 +18,9 @@ from bcmend.tracing.merging.lazy_phi import (
     MissingAttribute,
     StoredPhi,
     UnreadPhi,
-    has_choice,
     may_be_unbound,
-    merge_live_outs,
 )
+from bcmend.tracing.merging.live_outs import has_choice, merge_live_outs
 from bcmend.tracing.merging.merge import Pair
 from bcmend.tracing.search.assumptions import Claim, Finding
 from bcmend.tracing.search.falsified import Falsified, weaken

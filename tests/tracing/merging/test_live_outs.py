@@ -10,7 +10,7 @@ import torch
 from bcmend.dynamo import compat
 from bcmend.dynamo.values import constant
 from bcmend.names import DEAD
-from bcmend.tracing.merging.exit_flags import merge_exit
+from bcmend.tracing.merging.live_outs import merge_exit
 from bcmend.tracing.sites.refusal import Refusal
 from tests.tracing.merging.joins import join_of
 from tests.tracing.plain_trace import traced
