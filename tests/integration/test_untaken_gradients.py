@@ -152,6 +152,22 @@ class Compared(nn.Module):
         return (x * self.scale).sum()
 
 
+class StoredInPlace(nn.Module):
+    """One side writes to a result that has had no history; another result has one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.both = (nn.Parameter(torch.ones(3) * n) for n in (2, 3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.scaled = scaled = x * self.both
+        result = torch.zeros_like(x)
+        mask = x > 0
+        if mask.any():
+            result[mask] = scaled[mask] * self.one[mask]
+        return result
+
+
 class LayerDrop(nn.Module):
     def __init__(self, width: int = 8, layers: int = 3) -> None:
         super().__init__()
@@ -226,6 +242,14 @@ def test_each_side(make: Callable[[], nn.Module], backend: str, sides: tuple[Ten
     pair = _pair(make, backend=backend)
     found = [_compare(pair, lambda model, x=x: model(x).sum().backward()) for x in sides]
     assert any(gradient is None for each in found for gradient in each.values())
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_result_that_had_no_history_and_is_written(backend: str) -> None:
+    pair = _pair(StoredInPlace, backend=backend)
+    for x in (POSITIVE, 2 * POSITIVE):
+        wanted = _compare(pair, lambda model, x=x: model(x).sum().backward())
+        assert wanted["one"] is not None
 
 
 @pytest.mark.slow

@@ -188,6 +188,11 @@ def has_gradient(node: Node) -> bool:
     """Return whether gradients may flow into what a node computes, as far as is known."""
     if node.op == "get_attr" or node.target in _WITHOUT_HISTORY:
         return False
+    return may_get_gradient(node)
+
+
+def may_get_gradient(node: Node) -> bool:
+    """Return whether gradients may flow into what a node computes, or what is written there."""
     if node.meta.get("example_value") is None:
         return True
     return any(each.is_floating_point() or each.is_complex() for each in tensors_of(node))

@@ -21,7 +21,7 @@ from bcmend.dynamo.trace_state import Phase, at_the_end_of_a_graph
 from bcmend.tracing.deopt import graph_failure, undo_log
 from bcmend.tracing.effects.operator_runs import facts_of_node, storage_of, target_name
 from bcmend.tracing.gradients import arm_selects, gates
-from bcmend.tracing.gradients.gradient_flow import Flow, has_gradient, tensors_of
+from bcmend.tracing.gradients.gradient_flow import Flow, has_gradient, may_get_gradient, tensors_of
 from bcmend.tracing.gradients.gradient_paths import RESULT, Routes
 from bcmend.tracing.gradients.gradient_switch import switched
 from bcmend.tracing.gradients.returned_predicates import handed_out
@@ -73,7 +73,7 @@ def _is_followed(output: compat.OutputGraph, module: GraphModule) -> bool:
     """Return whether gradients flow through sides of branches of a graph, and can be followed."""
     return (
         any(map(has_gradient, _inputs(module)))
-        and any(map(has_gradient, _results(module)))
+        and any(map(may_get_gradient, _results(module)))
         and any(map(arm_selects.is_marked, module.graph.nodes))
         and output.package is None
         and compat.peek_interpreter_stack() is None
@@ -121,7 +121,7 @@ def _gate_in_arms(module: GraphModule, fake_mode: Any) -> None:
 def _seeds(module: GraphModule) -> list[int]:
     """Return the paths from each result of a graph."""
     given: Any = module.graph.output_node().args[0]
-    return [RESULT if isinstance(each, Node) and has_gradient(each) else 0 for each in given]
+    return [RESULT if isinstance(each, Node) and may_get_gradient(each) else 0 for each in given]
 
 
 def _enters_an_operator(node: Node) -> bool:
