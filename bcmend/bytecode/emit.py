@@ -150,13 +150,13 @@ def jump(label: int | Label, location: Location | None = None) -> Instructions:
     return (Instruction("JUMP", None, label, location=location),)
 
 
-def jump_if_false(label: Label, location: Location | None = None) -> Instructions:
+def jump_if_false(label: int | Label, location: Location | None = None) -> Instructions:
     """Pop a value; jump to ``label`` if it is false."""
     test = Instruction("POP_JUMP_IF_FALSE", None, label, location=location)
     return (*as_condition(location), test)
 
 
-def jump_if_true(label: Label, location: Location | None = None) -> Instructions:
+def jump_if_true(label: int | Label, location: Location | None = None) -> Instructions:
     """Pop a value; jump to ``label`` if it is true."""
     test = Instruction("POP_JUMP_IF_TRUE", None, label, location=location)
     return (*as_condition(location), test)

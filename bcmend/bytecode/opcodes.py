@@ -413,6 +413,7 @@ MODULE_IMPORTS: Final = of_kind(OpKind.MODULE)
 JUMPS: Final = _where(lambda each: each.jump is not None)
 TRUTH_JUMPS: Final = _where(lambda each: each.tests_truth)
 TRUE_JUMPS: Final = _where(lambda each: each.jump == "if_true")
+NONE_JUMPS: Final = _where(lambda each: each.jump in ("if_none", "if_not_none"))
 RETURNS: Final = _where(lambda each: each.ends == "return")
 CONSTANT_RETURNS: Final = _where(lambda each: each.ends == "return" and each.argument == "const")
 OPERAND_RETURNS: Final = RETURNS - CONSTANT_RETURNS

@@ -11,7 +11,14 @@ from typing import Final
 
 from bcmend.bytecode.decode import canonical_name, decode
 from bcmend.bytecode.names_used import code_objects
-from bcmend.bytecode.opcodes import CALLS, COMPARISONS, DISCARDS, OPERAND_RETURNS, row
+from bcmend.bytecode.opcodes import (
+    CALLS,
+    COMPARISONS,
+    DISCARDS,
+    NONE_JUMPS,
+    OPERAND_RETURNS,
+    row,
+)
 from bcmend.names import SPLIT
 from bcmend.patching import site_records
 from bcmend.patching.installer import (
@@ -173,12 +180,12 @@ def _install_anew(function: FunctionType, policy: Policy, owners: set[int]) -> b
 
 
 def _jumps_at(code: CodeType, stop: Stop) -> set[int]:
-    """Return the offsets of the jumps on truth at the source position of a frame."""
+    """Return the offsets of the jumps on truth, or on ``None``, where a frame has stopped."""
     instructions = decode(code).instructions
     return {
         each.offset
         for each in instructions
-        if row(each.op).tests_truth and each.location == stop.position
+        if (row(each.op).tests_truth or each.op in NONE_JUMPS) and each.location == stop.position
     }
 
 

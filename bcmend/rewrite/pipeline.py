@@ -3,8 +3,9 @@
     code object
       -> decode     bytecode.decode        canonical instructions
       -> analyse    analysis.facts         blocks, operand stacks, liveness, branches
-      -> rearrange  rewrite.passes         loops that may leave iterations out, ends that CPython
-                                           has copied written once, nothing saved by comprehensions
+      -> rearrange  rewrite.passes         loops that may leave iterations out, jumps on ``None``
+                                           taken apart, ends that CPython has copied written once,
+                                           nothing saved by comprehensions
                                            that nobody reads, one branch of ``if a and b``, no paths
                                            that are never taken, ``with`` blocks left in one place
       -> decide     rewrite.decisions,     one lowering, or one refusal, for each site; marks on
@@ -32,6 +33,7 @@ from bcmend.rewrite.named_sites import named_plan
 from bcmend.rewrite.passes.chains import with_chains_joined
 from bcmend.rewrite.passes.comprehensions import without_saved_variables
 from bcmend.rewrite.passes.iteration_tests import with_iteration_tests
+from bcmend.rewrite.passes.none_tests import with_none_tests
 from bcmend.rewrite.passes.shared_exits import with_shared_exits
 from bcmend.rewrite.passes.shared_tails import with_shared_tails
 from bcmend.rewrite.passes.swallowing import without_swallowing
@@ -92,6 +94,7 @@ def _planned(code: CodeType, context: Context, gathered: _Gathered) -> CodeWrite
 def _rearranged(code: CodeType, facts: Facts, context: Context) -> Facts:
     """Return facts about a form of the function in which more can be mended."""
     facts = with_iteration_tests(facts, offsets_in(code, context.masked_loops))
+    facts = with_none_tests(facts, offsets_in(code, context.asked))
     facts = with_shared_tails(facts)
     facts = without_saved_variables(facts)
     likely = [each.jump for each in facts.branches if is_likely(code, facts, each.jump, context)]

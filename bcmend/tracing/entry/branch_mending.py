@@ -25,7 +25,7 @@ from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.values import Value, example_of, items_in
 from bcmend.tracing.deopt import rerun_policy
 from bcmend.tracing.loops import while_loops
-from bcmend.tracing.lowering.branch_lowering import TracedBranch, lower
+from bcmend.tracing.lowering.branch_lowering import TracedBranch, attempt_to_lower
 from bcmend.tracing.merging import lazy_phi
 from bcmend.tracing.numbers import ahead, constant_tensors, size_questions
 from bcmend.tracing.output import deferred_exceptions, record_builder
@@ -33,7 +33,7 @@ from bcmend.tracing.output.record_builder import Kind
 from bcmend.tracing.search import budget
 from bcmend.tracing.search.assumptions import Claim
 from bcmend.tracing.sites import nesting_limits, site_table
-from bcmend.tracing.sites.refusal import HalfWritten, Refusal, attempt
+from bcmend.tracing.sites.refusal import HalfWritten, Refusal
 from bcmend.tracing.sites.site_table import LiveSite
 from bcmend.tracing.speculation import iterators
 from bcmend.tracing.speculation.arms import Arm, ArmFailure, ArmTrace, Effects, trace_arm
@@ -179,17 +179,9 @@ def _branch(
     transaction = fx_graph.Transaction(tx)
     predicate = deferred_exceptions.predicate_of(tx, site, condition)
     branch = TracedBranch(site, predicate, (then_arm, else_arm), form, condition)
-    try:
-        outcome = attempt(lambda: lower(tx, branch, transaction))
-    except (compat.RestartAnalysis, compat.SkipFrame):
-        raise
-    except compat.TorchDynamoException as error:
-        outcome = Refusal("arm-untraceable", str(error).strip().splitlines()[0])
+    outcome = attempt_to_lower(tx, branch, transaction)
     if isinstance(outcome, Refusal):
-        if transaction.is_committed:
-            raise HalfWritten(outcome.detail)
         site.refuse(outcome.slug, outcome.detail)
-        transaction.roll_back()
         is_of_values = site.place is None and outcome.slug == "arms-differ"
         if is_of_values and _are_plain((then_arm, else_arm)):
             ahead.note_condition(tx, condition, site)

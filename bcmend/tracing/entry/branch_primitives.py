@@ -21,6 +21,7 @@ from bcmend.tracing.output import deferred_exceptions
 from bcmend.tracing.search.assumptions import Claim
 from bcmend.tracing.sites import site_table
 from bcmend.tracing.speculation.arms import Arm
+from bcmend.tracing.two_forms import arithmetic, sides
 
 
 def data_dependent(tx: compat.Tracer, operator: Any, *args: Value) -> Value:
@@ -50,9 +51,7 @@ def _depends_on_data(tx: compat.Tracer, site: site_table.LiveSite, condition: Va
         # A number out of an argument has a known value, and a guard on it; better none.
         return is_unbacked(condition) or scalars.has_tensor(tx, condition)
     if isinstance(condition, LazyPhi):
-        # What depends on the side alone is left to a split, which knows the other values too.
-        is_left = frames.ends_at_a_boundary(tx) and truth_of_phi.is_decided_by_the_side(condition)
-        return not is_left and truth_of_phi.has_truth(condition)
+        return truth_of_phi.has_truth(condition)
     if isinstance(condition, OptionalList):
         return not condition.is_sure
     if not predicates.is_of_data(condition):
@@ -116,9 +115,31 @@ def branch(tx: compat.Tracer, operator: Any, *args: Value) -> Value:
             condition = condition.truth(tx)
             if condition.is_python_constant():  # it follows from a branch around this one
                 return arms[0 if _truth(condition) else 1].call(tx)
+        arms = _decided(tx, condition, arms)
         truth = truth_of_phi.truth_of(tx, condition)
         outcome = branch_mending.mend_branch(tx, operator, site, number, truth, arms)
-    return constant(None) if outcome is None else outcome
+    return constant(None) if outcome is None else _settled(tx, outcome)
+
+
+def _decided(tx: compat.Tracer, condition: Value, arms: branch_mending.Arms) -> branch_mending.Arms:
+    """Return arms in which values have the form that the truth of a phi decides."""
+    one, other = (truth_of_phi.side_where(condition, truth) for truth in (True, False))
+    if one is None or other is None:
+        return arms
+    return _on_side(tx, arms[0], *one), _on_side(tx, arms[1], *other)
+
+
+def _on_side(tx: compat.Tracer, arm: Arm, predicate: Value, truth: bool) -> Arm:
+    return arm.with_inputs([sides.on_side(tx, each, predicate, truth) for each in arm.inputs.items])
+
+
+def _settled(tx: compat.Tracer, left: Value) -> Value:
+    """Return what a branch has left, in few forms."""
+    if type(left) is not compat.TupleVariable:
+        return left
+    items = [arithmetic.settled(tx, each) for each in left.items]
+    is_same = all(one is other for one, other in zip(items, left.items, strict=True))
+    return left if is_same else compat.TupleVariable(items)
 
 
 def known(tx: compat.Tracer, operator: Any, *args: Value) -> Value:

@@ -51,3 +51,4 @@ from bcmend.tracing.substitutes import (
     replacements,
     state_questions,
 )
+from bcmend.tracing.two_forms import arithmetic

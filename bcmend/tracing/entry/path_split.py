@@ -13,10 +13,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from bcmend.dynamo import compat
-from bcmend.dynamo.frames import is_referenced
 from bcmend.dynamo.models import containers
 from bcmend.dynamo.slots import Slot
-from bcmend.dynamo.values import Value, items_in, made_of
+from bcmend.dynamo.values import Value
 from bcmend.tracing.entry import branch_mending
 from bcmend.tracing.indexing import open_places
 from bcmend.tracing.indexing.open_places import OpenPlace
@@ -26,6 +25,7 @@ from bcmend.tracing.numbers import size_questions
 from bcmend.tracing.sites import body_states
 from bcmend.tracing.sites.site_table import LiveSite
 from bcmend.tracing.speculation.arms import Arm
+from bcmend.tracing.two_forms import sides
 
 #: So many conditions around a further one are undecided where numbers are computed in front of the
 #: graph instead, if the arguments have them: each condition doubles what is traced.
@@ -62,15 +62,7 @@ def _open_in(tx: compat.Tracer, values: Iterable[Value]) -> Iterator[LazyPhi | O
             if not value.has_one:
                 yield value
         elif value.is_realized():
-            yield from _open_in(tx, _parts(tx, value.realize()))
-
-
-def _parts(tx: compat.Tracer, value: Value) -> list[Value]:
-    """Return the items of a container of which a copy can take the place; else none."""
-    if isinstance(value, compat.TupleVariable):
-        return list(value.items)
-    is_new = isinstance(value.mutation_type, compat.ValueMutationNew)
-    return (items_in(value) if is_new and not is_referenced(tx, value) else None) or []
+            yield from _open_in(tx, sides.parts_of(tx, value.realize()))
 
 
 def split_path(
@@ -117,7 +109,7 @@ class _Half(Arm):
         inputs = [
             each.in_half(self.truth)
             if isinstance(each, OpenIterator) and each is found
-            else _decided(tx, each, self.condition, self.truth)
+            else sides.on_side(tx, each, self.condition, self.truth)
             for each in self.inputs.items
         ]
         return replace(self, arguments=(*self.arguments[:-1], compat.TupleVariable(inputs)))
@@ -153,21 +145,3 @@ _KNOWN: Final[Slot[list[tuple[Any, bool]]]] = Slot(list, rolls_back=False)
 def _known(tx: compat.Tracer) -> list[tuple[Any, bool]]:
     """Return the conditions that are known here in the trace, and their truths."""
     return _KNOWN.of(tx.output)
-
-
-def _decided(tx: compat.Tracer, value: Value, condition: Value, truth: bool) -> Value:
-    """Return ``value`` in the form that it has under the condition."""
-    if isinstance(value, GatedPhi):
-        if _node(value.predicate) is _node(condition):
-            return _decided(tx, value.sides[0 if truth else 1], condition, truth)
-        return value
-    if isinstance(value, LazyPhi) or not value.is_realized():
-        return value
-    value = value.realize()
-    parts = _parts(tx, value)
-    decided = [_decided(tx, each, condition, truth) for each in parts]
-    if all(before is after for before, after in zip(parts, decided, strict=True)):
-        return value
-    if isinstance(value, compat.TupleVariable):
-        return value.clone(items=decided)
-    return made_of(value, decided)

@@ -39,7 +39,7 @@ from bcmend.tracing.output.record_builder import Draft
 from bcmend.tracing.search.assumptions import Claim, Finding
 from bcmend.tracing.sites.locations import Location, LocationKind
 from bcmend.tracing.sites.phi import Build, Merged
-from bcmend.tracing.sites.refusal import Refusal
+from bcmend.tracing.sites.refusal import HalfWritten, Refusal, attempt
 from bcmend.tracing.sites.site_table import LiveSite
 from bcmend.tracing.speculation import iterators
 from bcmend.tracing.speculation.arms import ArmTrace
@@ -54,10 +54,39 @@ class TracedBranch:
     arms: tuple[ArmTrace, ArmTrace]
     form: int
     condition: Value
+    #: Plans what the arms leave; of a branch of the program that is a tuple of live-outs.
+    plan: Callable[[Join, tuple[Value, Value]], Build] = merge_live_outs
+
+    @property
+    def is_of_the_program(self) -> bool:
+        return self.plan is merge_live_outs
 
     @property
     def returns(self) -> bool:
-        return self.site.form(self.form).returns
+        return self.is_of_the_program and self.site.form(self.form).returns
+
+
+def attempt_to_lower(
+    tx: compat.Tracer, branch: TracedBranch, transaction: fx_graph.Transaction
+) -> Value | Refusal:
+    """Write a branch into the graph; return its live-outs, or why that is not possible.
+
+    Then ``transaction`` is rolled back.
+
+    Raises:
+        HalfWritten: a part of it stands in the graph.
+    """
+    try:
+        outcome = attempt(lambda: lower(tx, branch, transaction))
+    except (compat.RestartAnalysis, compat.SkipFrame):
+        raise
+    except compat.TorchDynamoException as error:
+        outcome = Refusal("arm-untraceable", str(error).strip().splitlines()[0])
+    if isinstance(outcome, Refusal):
+        if transaction.is_committed:
+            raise HalfWritten(outcome.detail)
+        transaction.roll_back()
+    return outcome
 
 
 def lower(tx: compat.Tracer, branch: TracedBranch, transaction: fx_graph.Transaction) -> Value:
@@ -99,7 +128,8 @@ def lower(tx: compat.Tracer, branch: TracedBranch, transaction: fx_graph.Transac
     if changes or records or tensors:
         how = f"{how} with effects"
     more = "; what only output reads is computed if the arm is taken" if is_deferred else ""
-    branch.site.mended(how, f"{choice.why}{more}")
+    if branch.is_of_the_program:
+        branch.site.mended(how, f"{choice.why}{more}")
     return result
 
 
@@ -109,7 +139,7 @@ def _planned(tx: compat.Tracer, branch: TracedBranch) -> tuple[Join, Build, list
     while True:
         join = Join(tx, branch.site, branch.form, branch.predicate, _merger(tx, branch, apart))
         one, other = branch.arms
-        build_result = merge_live_outs(join, (one.result, other.result))
+        build_result = branch.plan(join, (one.result, other.result))
         changes = plan_changes(join, branch.arms)
         found = join.merger.torn()
         if not branch.site.holds(Claim.SHARED, branch.form):

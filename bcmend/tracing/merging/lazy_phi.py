@@ -14,6 +14,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
+from bcmend.bytecode.decode import canonical_name
+from bcmend.bytecode.opcodes import TRUTH_JUMPS
 from bcmend.delivery import codec, records
 from bcmend.dynamo import compat, frames
 from bcmend.dynamo.frames import holds
@@ -52,6 +54,9 @@ class LazyPhi(Phi, compat.VariableTracker):
     def ask(self) -> None:
         """Have the frame traced again: split where this is read, or without values like it."""
         tx = self.output.current_tx
+        is_jump = canonical_name(tx.current_instruction.opname) in TRUTH_JUMPS
+        if is_jump and is_decided_by_the_side(self):
+            body_states.mend_jump(tx)
         if frames.is_captured_whole(tx):
             is_read = Finding(Claim.DROPPED, self.site, self.form)
             body_states.split_where_read(tx, self.site, is_read)
@@ -377,6 +382,14 @@ def _is_searched(variable: Value) -> bool:
         return codec.is_searched(variable.python_type())
     except NotImplementedError:
         return False
+
+
+def is_decided_by_the_side(value: LazyPhi) -> bool:
+    """Return whether a value is a constant on each side, of which the branch alone decides."""
+    return bool(value.sides) and all(
+        is_decided_by_the_side(side) if isinstance(side, LazyPhi) else side.is_python_constant()
+        for side in value.sides
+    )
 
 
 def may_be_unbound(value: Value) -> bool:

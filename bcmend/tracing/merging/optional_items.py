@@ -222,7 +222,7 @@ class Appended(LocationPhi):
 
     def materialise(self, join: Join, value: Any) -> None:
         LocationPhi.materialise(self, join, value)
-        body_states.state_of(join.tx.output.root_tx.f_code).noted_lists.append(self.finding)
+        body_states.state_of(join.tx.output.root_tx.f_code).noted_open.append(self.finding)
         _with_optional(self.location.owner, join.tx.output)
 
 

@@ -48,14 +48,6 @@ def _unread_in(value: Value) -> Iterator[UnreadPhi]:
         yield value
 
 
-def is_decided_by_the_side(value: LazyPhi) -> bool:
-    """Return whether no tensor but the condition of the branch decides the truth of a value."""
-    return bool(value.sides) and all(
-        is_decided_by_the_side(side) if isinstance(side, LazyPhi) else side.is_python_constant()
-        for side in value.sides
-    )
-
-
 def truth_of(tx: compat.Tracer, value: Value) -> Value:
     """Return a 0-d boolean tensor for a phi that has a truth, and any other value as it is."""
     return _merged(tx, value) if isinstance(value, (GatedPhi, UnreadPhi)) else value
@@ -66,9 +58,32 @@ def _merged(tx: compat.Tracer, value: Value) -> TensorValue:
         outcome = value.site.outcome
         outcome.lowering = value.site.chosen_later(outcome.lowering)
         predicate = predicates.as_predicate(tx, value.predicate)
+        if (found := _of_the_side(tx, value, predicate)) is not None:
+            return found
         one, other = (_merged(tx, side) for side in value.sides)
         return predicates.chosen(tx, predicate, one.as_proxy(), other.as_proxy())
     if not value.is_python_constant():
         return predicates.as_predicate(tx, value)
     truth = bool(value.as_python_constant())
     return fx_graph.function(tx, torch.full, (), truth, dtype=torch.bool)
+
+
+def side_where(value: Value, truth: bool) -> tuple[Value, bool] | None:
+    """Return the predicate of a phi that is true on one side alone, and its truth where that is.
+
+    ``None`` for another value, or if it is not known at the side alone.
+    """
+    if not isinstance(value, (GatedPhi, UnreadPhi)) or value.predicate is None:
+        return None
+    if not all(isinstance(side, compat.ConstantVariable) for side in value.sides):
+        return None
+    one, other = (bool(side.as_python_constant()) for side in value.sides)
+    return None if one is other else (value.predicate, one is truth)
+
+
+def _of_the_side(tx: compat.Tracer, value: Value, predicate: TensorValue) -> TensorValue | None:
+    """Return the truth of a phi that is true on one side alone."""
+    found = side_where(value, True)
+    if found is None:
+        return None
+    return predicate if found[1] else predicates.negated(tx, predicate)

@@ -54,6 +54,9 @@ class Claim(Enum):
         "what one side appends to a list is only counted, added up or joined",
         "the sides have to append alike",
     )
+    COMPUTED_WITH = ClaimRow(
+        "a number that the arms leave in two forms is only computed with", "the two are kept apart"
+    )
     DROPPED = ClaimRow(
         "what the arms leave in two forms is not returned",
         "both sides are stored, and the choice is made after the graph",

@@ -149,6 +149,15 @@ def split_where_read(
     _trace_anew_if(tx, split)
 
 
+def mend_jump(tx: compat.Tracer) -> None:
+    """Have the jump that is being traced become a site, for what it tests has two forms.
+
+    Raises:
+        Rewritten: that was possible.
+    """
+    _trace_anew_if(tx, lambda stops: _mend_where_stopped(stops[:1]))
+
+
 def widen(
     tx: compat.Tracer, site: site_table.LiveSite, refusal: Refusal, *findings: Finding
 ) -> None:

@@ -219,7 +219,7 @@ class BodyState(Subject):
     branches; ``truths``: the branches of which some are computed in front. ``tried``: what the
     trace has gone by and is not computed in front yet, with keys of sites; ``turns``: of how many
     turns of a loop each site has had it so; ``is_asked_for``: whether the user asked for one graph.
-    ``noted_lists``: what is taken for granted of lists to which one side appends. ``spare``: the
+    ``noted_open``: what is taken for granted of lists to which one side appends. ``spare``: the
     same code for calls whose numbers would make one variant too many, without such numbers.
     """
 
@@ -236,7 +236,7 @@ class BodyState(Subject):
     noted: list[tuple[Any, Any]] = field(default_factory=list)
     noted_sizes: list[tuple[Any, Any]] = field(default_factory=list)
     noted_truths: list[tuple[Any, Any]] = field(default_factory=list)
-    noted_lists: list[Finding] = field(default_factory=list)
+    noted_open: list[Finding] = field(default_factory=list)
     truths: set[str] = field(default_factory=set)
     tried: list[tuple[Any, Any]] = field(default_factory=list)
     is_asked_for: bool = False
@@ -315,7 +315,7 @@ class BodyState(Subject):
         self.slices, self.truths, self.turns = other.slices, other.truths, other.turns
 
     def forget_noted(self) -> None:
-        noted = self.noted, self.noted_sizes, self.noted_truths, self.noted_lists, self.tried
+        noted = self.noted, self.noted_sizes, self.noted_truths, self.noted_open, self.tried
         for each in noted:
             each.clear()
 
@@ -324,8 +324,8 @@ class BodyState(Subject):
 
         Nothing is done where more items than ``at_most`` may be in such lists.
         """
-        is_few = at_most is None or len(self.noted_lists) <= at_most
-        if not (is_few and weaken(*self.noted_lists)):
+        is_few = at_most is None or len(self.noted_open) <= at_most
+        if not (is_few and weaken(*self.noted_open)):
             return False
         for site in RECENT.refused.values():  # for such a list; the next trace may not meet it
             site.outcome.refused.clear()

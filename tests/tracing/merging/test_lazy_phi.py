@@ -59,6 +59,7 @@ def _lowering_with(use: str) -> str:
         "del h",
         "h = 1; x = x + h",
         "g = h; x = x + (1 if g is h else 2)",
+        "x = x + (1 if h is None else 2)",
         "kept = [h]; x = x + len(kept)",
         "torch._dynamo.graph_break(); x = x + 1",
         "if x.dim() > 5: x = x + len(h)",
@@ -72,7 +73,6 @@ def test_what_nobody_reads_needs_no_form(use: str) -> None:
     "use",
     [
         "x = x + (h[0] is None)",
-        "x = x + (1 if h is None else 2)",
         "x = x + (1 if h else 2)",
         "x = x + len(h)",
         "x = x + (1 if isinstance(h, tuple) else 2)",

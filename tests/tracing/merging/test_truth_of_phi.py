@@ -11,8 +11,13 @@ from torch import Tensor
 
 from bcmend.dynamo import compat
 from bcmend.dynamo.values import constant
-from bcmend.tracing.merging.lazy_phi import GatedPhi, LazyPhi, UnreadPhi
-from bcmend.tracing.merging.truth_of_phi import has_truth, is_decided_by_the_side, truth_of
+from bcmend.tracing.merging.lazy_phi import (
+    GatedPhi,
+    LazyPhi,
+    UnreadPhi,
+    is_decided_by_the_side,
+)
+from bcmend.tracing.merging.truth_of_phi import has_truth, truth_of
 from bcmend.tracing.search.assumptions import Claim
 from bcmend.tracing.search.falsified import Falsified
 from tests.equivalence import Call, assert_equivalent, call

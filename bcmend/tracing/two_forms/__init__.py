@@ -1,0 +1,1 @@
+"""Compute with values that a branch leaves in two forms, without a path for each."""

@@ -1,0 +1,114 @@
+"""Numbers that the sides of branches leave, such as how many turns of a loop have found something.
+
+A few are kept apart, as constants. Beyond that one number is taken out of a tensor, which selects
+among them. What then has to know the number, such as the length of a slice, makes Dynamo trace the
+frame again with all of them apart.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from functools import reduce
+from typing import Any, Final
+
+import sympy
+import torch
+
+from bcmend.dynamo import compat, fx_graph
+from bcmend.dynamo.values import TensorValue, Value, is_unbacked
+from bcmend.tracing.merging.lazy_phi import GatedPhi, LazyPhi, UnreadPhi
+from bcmend.tracing.numbers import float_tensors, predicates, scalars
+from bcmend.tracing.search.assumptions import Claim, Finding
+from bcmend.tracing.sites import body_states
+from bcmend.tracing.two_forms import sides
+from bcmend.tracing.two_forms.sides import Open
+
+#: So many numbers are kept apart.
+APART_AT_MOST: Final = 4
+_DTYPES: Final = {int: torch.int64, float: torch.float64}
+
+
+def kind_of(value: Value) -> type | None:
+    """Return ``int`` or ``float`` for a number, or for one that has several forms."""
+    if isinstance(value, LazyPhi):
+        kinds = {kind_of(side) for side in value.sides}
+        return kinds.pop() if len(kinds) == 1 else None
+    known: type | None = None
+    if isinstance(value, compat.ConstantVariable):
+        known = type(value.value)
+    elif isinstance(value, compat.SymNodeVariable):
+        known = {torch.SymInt: int, torch.SymFloat: float}.get(type(value.sym_num))
+    return known if known in _DTYPES else None
+
+
+def is_computed(value: Value) -> bool:
+    """Return whether a number with several forms is one of the graph in any of them."""
+    return any(map(is_unbacked, sides.leaves(value)))
+
+
+def is_plain(value: Value) -> bool:
+    """Return whether a number with several forms is better kept apart."""
+    return len(list(sides.leaves(value))) <= APART_AT_MOST and not is_computed(value)
+
+
+def joined(tx: compat.Tracer, phi: Open) -> Value | None:
+    """Return a number with several forms as one number; ``None`` if it is to stay apart."""
+    kind = kind_of(phi)
+    if kind is None:
+        return None
+    findings = list(dict.fromkeys(_findings(phi)))
+    if not all(each.subject.holds(each.claim, each.of) for each in findings):
+        return None
+    tensor = _tensor(tx, phi, _DTYPES[kind])
+    number = None if tensor is None else scalars.take(tx, tensor)
+    if number is not None:
+        state = body_states.state_of(tx.output.root_tx.f_code)
+        state.noted_open.extend(findings)
+        _limit(tx, phi, number)
+    return number
+
+
+def _findings(value: Value) -> Iterator[Finding]:
+    if isinstance(value, LazyPhi):
+        yield Finding(Claim.COMPUTED_WITH, value.site, value.form)
+        for side in value.sides:
+            yield from _findings(side)
+
+
+def _tensor(tx: compat.Tracer, value: Value, dtype: torch.dtype) -> TensorValue | None:
+    if isinstance(value, (GatedPhi, UnreadPhi)):
+        one, other = (_tensor(tx, side, dtype) for side in value.sides)
+        if one is None or other is None or value.predicate is None:
+            return None
+        predicate: Any = value.predicate
+        return predicates.chosen(tx, predicate, one.as_proxy(), other.as_proxy())
+    if isinstance(value, compat.SymNodeVariable):
+        if dtype is torch.int64:
+            return scalars.integer_tensor(tx, value)
+        return float_tensors.as_tensor(tx, value.as_proxy())
+    number = value.as_python_constant()
+    if type(number) is int and not -(2**63) <= number < 2**63:
+        return None
+    return fx_graph.function(tx, torch.full, (), number, dtype=dtype)
+
+
+def _limit(tx: compat.Tracer, phi: Open, number: Value) -> None:
+    """Tell torch between which integers a number is."""
+    if not isinstance(number, compat.SymNodeVariable):
+        return
+    symbol = number.sym_num.node.expr
+    ranges = dict(tx.output.shape_env.var_to_range)
+    if not (symbol.is_Symbol and isinstance(number.sym_num, torch.SymInt)):
+        return
+    known = reduce(operator.or_, (_limits(each, ranges) for each in sides.leaves(phi)))
+    if isinstance(known.lower, sympy.Integer) and isinstance(known.upper, sympy.Integer):
+        environment = tx.output.shape_env
+        environment.constrain_symbol_range(symbol, int(known.lower), int(known.upper))
+
+
+def _limits(value: Any, ranges: dict[Any, Any]) -> Any:
+    if isinstance(value, compat.SymNodeVariable):
+        return compat.bound_sympy(value.sym_num.node.expr, ranges)
+    number = value.as_python_constant()
+    return compat.ValueRanges(number, number)
