@@ -253,6 +253,11 @@ class StoredPhi(GatedPhi):
         ]
 
     @property
+    def is_whole(self) -> bool:
+        """Return whether each side stores a value."""
+        return self.inherited < 0 and not self.may_be_missing
+
+    @property
     def for_record(self) -> list[Value]:
         choice: Any = self.recorded()
         choice.sides = tuple(self._with_inherited(choice.sides))

@@ -36,6 +36,8 @@ _Inner = Callable[[Sequence[Value]], Value]
 def _make_handler(inner: Any, function: Any, kinds: Sequence[type], has_keywords: bool) -> Any:
     handler = inner(function, kinds, has_keywords)
     is_of_phis = not has_keywords and any(issubclass(each, LazyPhi) for each in kinds)
+    if is_of_phis and function is operator.getitem and not issubclass(kinds[0], LazyPhi):
+        return partial(_read, handler, function)
     if is_of_phis and function in _TESTS:
         return partial(_test, handler, function)
     if not (is_of_phis and function in OPERATORS):
@@ -51,6 +53,16 @@ def _make_handler(inner: Any, function: Any, kinds: Sequence[type], has_keywords
         return handler(tx, args, kwargs) if found is None else found
 
     return operate
+
+
+def _read(inner: Any, function: Any, tx: compat.Tracer, args: Sequence[Value], kwargs: Any) -> Any:
+    """Read the item at a place that has several forms."""
+    owner, place = (each.realize() for each in args)
+    if capture_mode.in_mended_code(tx) and _is_computable(place) and sides.have_at_hand(place):
+        number = _as_one(tx, place)
+        if number is not place:
+            return _apply(tx, function, [owner, number])
+    return inner(tx, args, kwargs)
 
 
 def _test(inner: Any, function: Any, tx: compat.Tracer, args: Sequence[Value], kwargs: Any) -> Any:

@@ -12,7 +12,7 @@ from bcmend.dynamo import compat, fx_graph, slots
 from bcmend.dynamo.frames import is_referenced
 from bcmend.dynamo.values import Value, items_in, made_of
 from bcmend.tracing.lowering.branch_lowering import TracedBranch, attempt_to_lower
-from bcmend.tracing.merging.lazy_phi import CellPhi, GatedPhi, LazyPhi, UnreadPhi
+from bcmend.tracing.merging.lazy_phi import CellPhi, GatedPhi, LazyPhi, StoredPhi, UnreadPhi
 from bcmend.tracing.merging.live_outs import phi_of
 from bcmend.tracing.merging.merge import Join
 from bcmend.tracing.output import record_builder
@@ -37,9 +37,11 @@ def leaves(value: Value) -> Iterator[Value]:
 
 def is_open(value: Value) -> TypeGuard[Open]:
     """Return whether a value is a phi whose sides are at hand."""
-    if type(value) not in (GatedPhi, CellPhi, UnreadPhi):
+    if type(value) not in (GatedPhi, CellPhi, StoredPhi, UnreadPhi):
         return False
     assert isinstance(value, (GatedPhi, UnreadPhi))
+    if isinstance(value, StoredPhi) and not value.is_whole:
+        return False
     return _is_at_hand(value) and all(
         is_open(side) for side in value.sides if isinstance(side, LazyPhi)
     )
