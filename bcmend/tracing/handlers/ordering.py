@@ -1,4 +1,4 @@
-"""``min`` and ``max`` of numbers out of tensors, as Python has them, and ``sort`` of tuples.
+"""``min`` and ``max`` of tensors and of their numbers, as Python has them; ``sort`` of tuples.
 
 Python returns one of its arguments, the first unless a later one is smaller or larger: NaN is
 neither, 0.0 and -0.0 are equal, and of an integer and a float the result has the type of the one
@@ -41,6 +41,8 @@ def _pick(call: Call) -> Answer:
         return PASS
     if any(isinstance(each, GatedPhi) or is_unbacked(each) for each in (one, other)):
         return _extreme(call.tx, call.owner.fn, one, other) or PASS
+    if type(one) is type(other) is compat.TensorVariable:
+        return _of_tensors(call.tx, call.owner.fn, one, other) or PASS
     function = call.owner.fn
     return _first_tuple(call.tx, function.__name__, _BEYOND[function], one, other) or PASS
 
@@ -74,6 +76,28 @@ def _extreme(tx: compat.Tracer, function: Any, one: Value, other: Value) -> Valu
     if _is_known(one) and _is_known(other):
         return constant(function(one.as_python_constant(), other.as_python_constant()))
     return _either(tx, function, one, other)
+
+
+def _of_tensors(tx: compat.Tracer, function: Any, one: Any, other: Any) -> Value | None:
+    """Return the extreme of two tensors of one item each; ``None`` where torch knows.
+
+    Torch takes ``torch.maximum``, in which NaN wins, and which shares the gradient of a tie out.
+    """
+    examples = example_of(one), example_of(other)
+    if any(each.is_complex() or each.layout is not torch.strided for each in examples):
+        return None
+    forms = {(each.dtype, each.device, tuple(each.shape)) for each in examples}
+    if len(forms) > 1 or not all(size == 1 for size in examples[0].shape):
+        handlers.break_graph(
+            "an extreme of two tensors",
+            function.__name__,
+            "Python returns one of them, or fails where they have several items. Which one, and so"
+            " which form, depends on the data.",
+            hints=["Call `torch.maximum` or `torch.minimum`."],
+        )
+    is_beyond = fx_graph.function(tx, _BEYOND[function], other, one)
+    predicate = predicates.as_predicate(tx, is_beyond)
+    return predicates.chosen(tx, predicate, other.as_proxy(), one.as_proxy())
 
 
 def _of_both(

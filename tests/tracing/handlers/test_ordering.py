@@ -279,3 +279,40 @@ def test_what_tensors_decide_breaks_the_graph(sort: Callable[..., Any]) -> None:
 
     calls = [call(torch.full((2,), sign)) for sign in (1.0, -1.0, 1.0)]
     assert_equivalent(make, lambda: calls, fullgraph=False, graphs=None, recompiles=None)
+
+
+def _of_one_item() -> list[Any]:
+    numbers = [(1.0, 2.0), (2.0, 1.0), (1.5, 1.5), (math.nan, 1.0), (1.0, math.nan), (-0.0, 0.0)]
+    return [call(*(torch.tensor(each, requires_grad=True) for each in pair)) for pair in numbers]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_of_two_tensors_the_first_is_returned_unless_the_other_is_beyond_it(backend: str) -> None:
+    def make() -> Callable[..., Any]:
+        def program(one: Tensor, other: Tensor) -> Any:
+            print(one.detach())
+            items = [one * 2, other * 3, one * 3]
+            most, least = max(one * 2, other * 2), min(one * 2, other * 2)
+            return most, least, max(items) + 1, min(*items) + 1
+
+        return program
+
+    assert_equivalent(make, _of_one_item, backend=backend)
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        (torch.ones(2), torch.zeros(2)),
+        (torch.tensor(1), torch.tensor(0.5)),
+        (torch.ones(1), torch.tensor(0.5)),
+    ],
+    ids=["several items", "two types", "two shapes"],
+)
+def test_two_tensors_without_a_common_form_break_the_graph(pair: tuple[Tensor, Tensor]) -> None:
+    def program(one: Tensor, other: Tensor) -> Tensor:
+        print(one.sum())
+        return max(one, other)
+
+    with pytest.raises(Unsupported, match="an extreme of two tensors"):
+        bcmend.compile(program, backend="eager", fullgraph=True)(*pair)
