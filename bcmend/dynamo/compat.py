@@ -142,7 +142,7 @@ from torch._dynamo.variables.functions import (
     PolyfilledFunctionVariable,
     UserFunctionVariable,
 )
-from torch._dynamo.variables.hashable import is_hashable
+from torch._dynamo.variables.hashable import HashableTracker, is_hashable
 from torch._dynamo.variables.higher_order_ops import (
     AutogradFunctionApplyVariable,
     TorchHigherOrderOperatorVariable,
@@ -350,8 +350,8 @@ models of values in a trace: AutogradFunctionApplyVariable BaseListVariable Buil
 how a model is changed in a trace: AttrMutationKind AttributeMutationNew SideEffects
     ValueMutationExisting ValueMutationNew current_scope_id enter_new_scope is_side_effect_safe
 make and read a model: AsPythonConstantNotImplementedError GraphArg VariableBuilder
-    can_dispatch_torch_function cmp_name_to_op_mapping get_specialized_props is_hashable
-    object_protocol unpack_iterable wrap_fx_proxy wrap_fx_proxy_cls
+    can_dispatch_torch_function cmp_name_to_op_mapping get_specialized_props HashableTracker
+    is_hashable object_protocol unpack_iterable wrap_fx_proxy wrap_fx_proxy_cls
 where a value of the trace comes from: ChainedSource
     DictGetItemSource GetItemSource GlobalSource LocalSource RandomValueSource Source
     SyntheticLocalSource UnspecializedParamBufferSource

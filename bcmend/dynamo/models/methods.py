@@ -50,6 +50,8 @@ GETATTR: Final = _either(_ANY, "tp_getattro_impl", "var_getattr")
 REPR: Final = _either(_ANY, "tp_repr_impl", "repr_impl")
 RICHCOMPARE: Final = _either(_ANY, "tp_richcompare_impl", "richcompare_impl")
 HASH: Final = "hash_impl"
+#: How a key of a dictionary is made of a model.
+MAKE_KEY: Final = "__init__"
 ITER: Final = "tp_iter_impl"
 ITERNEXT: Final = "tp_iternext_impl"
 #: How a field of a model that its class declares is found, where classes do; none in torch 2.13.

@@ -49,6 +49,18 @@ def a_text_of_an_argument() -> Function:
     return program
 
 
+@program("HashableTracker.__init__")
+def texts_as_keys() -> Function:
+    def program(x: Tensor) -> Any:
+        counts: dict[str, int] = {}
+        for place in range(3):
+            key = f"below {int(x[place]) // 10}"
+            counts[key] = counts.get(key, 0) + 1
+        return x + 1, counts
+
+    return program
+
+
 @program("operators[bcmend_record]", "operators[bcmend_recording]", "operators[bcmend_branch]")
 def printed() -> Function:
     def program(x: Tensor) -> Any:

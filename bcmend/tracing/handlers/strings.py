@@ -103,5 +103,57 @@ def _as_of_now(tx: compat.Tracer, site: LiveSite, value: Value) -> Value:
     return value if isinstance(copied, Refusal) else copied
 
 
+@hooks.around(
+    compat.HashableTracker,
+    methods.MAKE_KEY,
+    _PURPOSE,
+    gate=lambda *_: compat.translator_tls.current_tx,
+)
+def _key(inner: Any, self: Any, value: Any) -> None:
+    """Model a key of a dictionary, or an item of a set.
+
+    Dynamo compares keys by what they are, and takes each text for another one. Numbers are
+    specialized in it, as in keys that are numbers.
+    """
+    inner(self, _known(value.realize()) if _has_text(value) else value)
+
+
+def _has_text(value: Any) -> bool:
+    """Return whether a key is a text with data-dependent parts, or a tuple that has one."""
+    if value.is_realized() and type(value.realize()) is compat.TupleVariable:
+        return any(map(_has_text, value.realize().items))
+    return isinstance(value, compat.StringFormatVariable)
+
+
+def _known_text(text: Any) -> Value:
+    """Return a text of which all values are known."""
+    known = models_of_texts.text_of(
+        models_of_texts.template_of(text),
+        [_known(each.realize()) for each in models_of_texts.arguments_of(text)],
+        {
+            name: _known(each.realize())
+            for name, each in models_of_texts.named_arguments_of(text).items()
+        },
+    )
+    if isinstance(known, compat.StringFormatVariable):
+        handlers.break_graph(
+            "a text as a key",
+            models_of_texts.template_of(text),
+            "Which key it is depends on the data.",
+        )
+    return known
+
+
+def _known(value: Any) -> Value:
+    if isinstance(value, compat.StringFormatVariable):
+        return _known_text(value)
+    if _has_text(value):
+        return compat.TupleVariable([_known(each.realize()) for each in value.items])
+    known: Value = value
+    if isinstance(value, compat.SymNodeVariable):
+        known = compat.ConstantVariable.create(value.evaluate_expr())
+    return known
+
+
 #: By the lowest bits of the argument of FORMAT_VALUE.
 _CONVERSIONS: Final[tuple[Callable[[Any], Any], ...]] = (lambda value: value, str, repr, ascii)

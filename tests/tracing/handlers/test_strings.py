@@ -247,3 +247,42 @@ def test_a_text_shows_a_tensor_as_it_is_now() -> None:
         return found.as_python_constant()
 
     assert during_trace(body, torch.ones(1)) == "a"
+
+
+#: Keys of dictionaries and sets that are texts of numbers out of tensors.
+KEYS: dict[str, Callable[[int, dict[str, Any]], Any]] = {
+    "counted": lambda n, kept: kept.update({f"at {n}": kept.get(f"at {n}", 0) + 1}),
+    "looked for": lambda n, kept: f"at {n}" in kept or kept.setdefault("at " + f"{n}", n),
+    "a list": lambda n, kept: kept.setdefault(f"at {n // 2}", []).append(n),
+    "a set": lambda n, kept: len({f"{n}", f"{n + 1}", f"{n}", "3"}),
+    "a tuple": lambda n, kept: {(f"{n}", 1): 1}.get(("3", 1), 2),
+}
+
+
+@pytest.mark.parametrize("keep", KEYS.values(), ids=KEYS)
+def test_texts_of_numbers_are_keys(keep: Callable[[int, dict[str, Any]], Any]) -> None:
+    def make() -> Callable[..., Any]:
+        kept: dict[str, Any] = {}
+
+        def program(x: Tensor) -> Any:
+            return x + 1, keep(int(x.sum()), kept), dict(kept)
+
+        return program
+
+    calls = [call(torch.tensor([float(number)])) for number in (3, 3, 2, 3)]
+    assert_equivalent(make, lambda: calls, graphs=None, recompiles=None)
+
+
+def test_a_text_of_a_tensor_as_a_key_breaks_the_graph() -> None:
+    def make() -> Callable[..., Any]:
+        kept: dict[str, int] = {}
+
+        def program(x: Tensor) -> Any:
+            y = x + 1 if x.sum() > 0 else x - 1
+            kept[f"{x}"] = kept.get(f"{x}", 0) + 1
+            return y, dict(kept)
+
+        return program
+
+    calls = [call(torch.tensor([float(number)])) for number in (3, 3, 2, 3)]
+    assert_equivalent(make, lambda: calls, fullgraph=False, graphs=None, recompiles=None)
