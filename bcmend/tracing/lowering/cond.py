@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch.fx import Node, Proxy
 
 from bcmend.dynamo import compat, fx_graph
+from bcmend.dynamo.shape_env import symbols_in
 from bcmend.dynamo.values import TensorValue, Value, example_of
 from bcmend.tracing.backends import known_structures
 from bcmend.tracing.effects import memory_form
@@ -50,6 +52,7 @@ def by_cond(
         require_backward(then_arm, else_arm)
     operands = _operands(then_arm, else_arm, pairs)
     _require_known_sizes(operands, pairs)
+    operands += _symbols_beside(tx, operands)
     one, other = [pair.then_value for pair in pairs], [pair.else_value for pair in pairs]
     then_graph = arm_graph(then_arm, operands, one, other, predicate, changed)
     else_graph = arm_graph(else_arm, operands, other, one, predicate, changed)
@@ -68,6 +71,21 @@ def _require_known_sizes(operands: Sequence[Proxy], pairs: Sequence[Pair]) -> No
     """Raise ``Refusal`` for a tensor with an unbacked size that only the arm knows."""
     if has_other_sizes([value for pair in pairs for value in pair.values], operands):
         raise Refusal("arms-differ", "a tensor whose size depends on data of the arm")
+
+
+def _symbols_beside(tx: compat.Tracer, operands: Sequence[Proxy]) -> list[Proxy]:
+    """Return the numbers that operands are expressions of, or have such sizes.
+
+    Inductor writes ``min(3, u0)`` into the code of an arm, which knows ``u0`` if it is given it.
+    """
+    examples = [each.node.meta.get("example_value") for each in operands]
+    tensors = [each for each in examples if isinstance(each, torch.Tensor)]
+    numbers: list[Any] = [*examples, *(size for each in tensors for size in each.shape)]
+    known = {each.node.expr for each in numbers if isinstance(each, torch.SymInt)}
+    bound, graph = tx.output.current_tracer.bound_symbols, tx.output.current_tracer.graph
+    unknown = sorted(symbols_in(examples) - known, key=str)
+    found = [bound.get(each) for each in unknown]
+    return [each for each in found if isinstance(each, Proxy) and each.node.graph is graph]
 
 
 def _as_merged(tx: compat.Tracer, pair: Pair, result: Value) -> Value:

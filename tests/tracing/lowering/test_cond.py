@@ -14,6 +14,7 @@ from bcmend.dynamo.values import constant, example_of
 from bcmend.tracing.lowering.cond import by_cond, without_aliases
 from bcmend.tracing.merging.merge import Pair
 from bcmend.tracing.sites.refusal import Refusal
+from tests.equivalence import assert_equivalent, call
 from tests.tracing.plain_trace import arm, traced
 
 YES, NO = torch.tensor(True), torch.tensor(False)
@@ -150,3 +151,19 @@ def test_of_operands_that_share_memory_all_but_the_first_are_copied(views: int) 
     traced(step, x, torch.ones(2))
     assert [each.node.target for each in given[2:]] == ["clone"] * views
     assert given[1].node.op == "placeholder"
+
+
+def test_an_arm_that_is_given_an_expression_compiles() -> None:
+    def program(x: Tensor, labels: Tensor) -> Tensor:
+        others = labels == 0
+        count = min(3, int(others.sum().item()))
+        hardest = x[others].topk(count).values if count > 0 else x[:1] * 0
+        return hardest.sum()
+
+    labels = [1, 0, 0, 0, 0, 0], [0, 1, 1, 1, 1, 0], [1, 1, 1, 1, 1, 1]
+    assert_equivalent(
+        lambda: program,
+        lambda: [call(torch.arange(6.0), torch.tensor(each)) for each in labels],
+        training=True,
+        backend="inductor",
+    )
