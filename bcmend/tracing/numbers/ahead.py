@@ -30,12 +30,17 @@ from bcmend.dynamo.trace_state import Phase, at_the_end
 from bcmend.dynamo.values import TensorValue, Value, constant, example_of, items_in
 from bcmend.knowledge.static_lookup import captured
 from bcmend.names import NUMBERS
-from bcmend.tracing.effects.operator_runs import facts_of_node
 from bcmend.tracing.effects.random_draws import may_draw
 from bcmend.tracing.numbers import size_questions
 from bcmend.tracing.numbers.constant_tensors import is_of_torch
 from bcmend.tracing.numbers.slices import Joined, ProgramSlice, Scope, behind, cut_out
-from bcmend.tracing.numbers.written_memory import is_written, memory_written_by, parts_of, storages
+from bcmend.tracing.numbers.written_memory import (
+    is_written,
+    memory_written_by,
+    parts_of,
+    sets_default,
+    storages,
+)
 from bcmend.tracing.sites import body_states, site_table
 from bcmend.tracing.sites.refusal import NotThisWay, Refusal, attempt
 from bcmend.tracing.sites.site_table import LiveSite
@@ -393,7 +398,7 @@ def _inputs_written(tx: compat.Tracer) -> list[Node]:
     inputs = [each for each in graph.nodes if each.op == "placeholder" and storages([each])]
     memory, written = storages(inputs), set[int]()
     for each in graph.nodes:
-        if facts_of_node(each).sets_default:
+        if sets_default(each):
             raise NotThisWay()
         written |= memory_written_by(tx, each, memory)
     return [each for each in inputs if not written.isdisjoint(storages([each]))]
