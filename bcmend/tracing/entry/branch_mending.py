@@ -32,7 +32,7 @@ from bcmend.tracing.output import deferred_exceptions, record_builder
 from bcmend.tracing.output.record_builder import Kind
 from bcmend.tracing.search import budget
 from bcmend.tracing.search.assumptions import Claim
-from bcmend.tracing.sites import nesting_limits, site_table
+from bcmend.tracing.sites import body_states, nesting_limits, site_table
 from bcmend.tracing.sites.refusal import HalfWritten, Refusal, attempt
 from bcmend.tracing.sites.site_table import LiveSite
 from bcmend.tracing.speculation import iterators
@@ -51,7 +51,9 @@ def mend_branch(
     """Return the live-outs of the branch, a tuple; ``None`` where the jump has to stay."""
     if form and not site.is_worth_widening:
         return None
-    if budget.is_over() and not site.outcome.lowering:
+    if budget.is_half_over() and not site.outcome.lowering:
+        body_states.take_condition_ahead(tx, getattr(condition, "sym_num", None))
+    if _is_given_up(site) and not _may_be_ahead(site, condition):
         site.refuse("search-too-long", budget.over())
         return None
     guards = tx.output.guards
@@ -70,6 +72,16 @@ def mend_branch(
         dropped.clear()
         rerun_policy.note(tx)  # what fails inside a graph that stock has not made
     return outcome
+
+
+def _is_given_up(site: LiveSite) -> bool:
+    """Return whether a branch is not lowered any more, since the search is over."""
+    return budget.is_over() and not site.outcome.lowering
+
+
+def _may_be_ahead(site: LiveSite, condition: Value) -> bool:
+    """Return whether arms are looked at for a condition that may be computed before the graph."""
+    return type(condition) is compat.TensorVariable and site.place is None
 
 
 def _mend(
@@ -180,7 +192,7 @@ def _branch(
     predicate = deferred_exceptions.predicate_of(tx, site, condition)
     branch = TracedBranch(site, predicate, (then_arm, else_arm), form, condition)
     try:
-        outcome = attempt(lambda: lower(tx, branch, transaction))
+        outcome = attempt(lambda: _lowered(tx, branch, transaction))
     except (compat.RestartAnalysis, compat.SkipFrame):
         raise
     except compat.TorchDynamoException as error:
@@ -190,11 +202,20 @@ def _branch(
             raise HalfWritten(outcome.detail)
         site.refuse(outcome.slug, outcome.detail)
         transaction.roll_back()
-        is_of_values = site.place is None and outcome.slug == "arms-differ"
+        is_of_values = site.place is None and outcome.slug in ("arms-differ", "search-too-long")
         if is_of_values and _are_plain((then_arm, else_arm)):
             ahead.note_condition(tx, condition, site)
         return None
     return outcome
+
+
+def _lowered(
+    tx: compat.Tracer, branch: TracedBranch, transaction: fx_graph.Transaction
+) -> Value | None:
+    """Return what ``lower`` does. Raises ``Refusal``."""
+    if _is_given_up(branch.site):
+        raise Refusal("search-too-long", budget.over())
+    return lower(tx, branch, transaction)
 
 
 def _behind_the_loop(

@@ -26,7 +26,7 @@ from bcmend.tracing.search.assumptions import Claim, Finding
 from bcmend.tracing.search.falsified import falsify
 from bcmend.tracing.sites import body_states, encoding, nesting_limits
 from bcmend.tracing.sites.locations import Location
-from bcmend.tracing.sites.phi import Build, Keep, Merged, Phi
+from bcmend.tracing.sites.phi import Build, Keep, Merged, Phi, left_apart_beside, note_left_apart
 from bcmend.tracing.sites.refusal import Refusal
 from bcmend.tracing.sites.site_table import LiveSite
 
@@ -65,7 +65,7 @@ class LazyPhi(Phi, compat.VariableTracker):
         is_read = Finding(Claim.READ_APART, self.site, self.form)
         if self.refusal is not None and not self.form:
             body_states.widen(self.output.current_tx, self.site, self.refusal, is_read)
-        falsify(is_read)
+        falsify(is_read, *left_apart_beside(self.output, is_read))
 
     def require_both_sides(self, reader: LiveSite) -> None:
         """Ensure that ``reader`` gets both sides; else have the frame traced again."""
@@ -429,6 +429,7 @@ def _words_for(output: str) -> str:
 def _phi_of(join: Join, sides: Sequence[Value], refusal: Refusal | None) -> LazyPhi:
     phi, unbound = (join.site, join.form, join.tx.output, sides), any(map(may_be_unbound, sides))
     more: dict[str, Any] = {"predicate": join.predicate, "refusal": refusal}
+    note_left_apart(join.tx.output, Finding(Claim.READ_APART, *phi[:2]), join.predicate)
     if unbound or join.site.holds(Claim.DROPPED, join.form):
         return UnreadPhi(*phi, unbound=unbound, **more)
     return GatedPhi(*phi, **more)
