@@ -69,9 +69,16 @@ def symbols_in(value: Any) -> set[Any]:
     """Return the unbacked symbols of a number, of sizes of a tensor, or of several of them."""
     if isinstance(value, (tuple, list)):
         return {symbol for each in value for symbol in symbols_in(each)}
+    if _has_plain_sizes(value):
+        return set()  # as most: this is asked of all that a graph computes
     if isinstance(value, (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool)):
         return set(compat.free_unbacked_symbols(value))
     return set()
+
+
+def _has_plain_sizes(value: Any) -> bool:
+    is_strided = type(value) is compat.FakeTensor and value.layout is torch.strided
+    return is_strided and not value._has_symbolic_sizes_strides
 
 
 def hint_of(number: Any) -> Any:

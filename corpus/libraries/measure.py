@@ -97,17 +97,23 @@ def _state(target: Any) -> Any:
     return dict(target.state_dict()) if isinstance(target, Module) else None
 
 
-def _compiled(backend: str, *, fullgraph: bool = False) -> Callable[[Call], Any]:
-    """Return what makes a call compiled. ``graphs`` of what it counts with are of this call."""
+def _compiled(
+    backend: str, *, fullgraph: bool = False, counter: CountingBackend | None = None
+) -> Callable[[Call], Any]:
+    """Return what makes a call compiled; ``counter`` counts its graphs, and those before."""
 
     def made(call: Call) -> Any:
         torch._dynamo.reset()
-        chosen = CountingBackend("counting" if backend == "eager" else backend)
+        chosen = counter or _counting(backend)
         compiled = torch.compile(call.target, backend=chosen, fullgraph=fullgraph)
         vars(call.target).pop(_MARK, None)  # what is returned may hold the module
         return compiled(*call.arguments, **call.named)
 
     return made
+
+
+def _counting(backend: str) -> CountingBackend:
+    return CountingBackend("counting" if backend == "eager" else backend)
 
 
 def _timed(call: Call, made: Callable[[Call], Any]) -> tuple[float, dict[str, Any], str]:
@@ -161,9 +167,17 @@ def _mended(record: Record, call: Call, eager: dict[str, Any], reason: str, stoc
 
 
 def _in_one_graph(call: Call, backend: str) -> dict[str, Any] | str:
-    """Return what a call in one graph shows, or why it is none."""
+    """Return what a call in one graph shows, or why it is none.
+
+    A call that sets something up runs in plain Python, once: then it is the next one that counts.
+    """
+    counter = _counting(backend)
     try:
-        return _shown(call, _compiled(backend, fullgraph=True))
+        shown = _shown(call, _compiled(backend, fullgraph=True, counter=counter))
+        if not counter.graphs:
+            _shown(call, _compiled(backend, fullgraph=True, counter=counter))
+            return shown if counter.graphs == 1 else f"{counter.graphs} graphs in the next call"
+        return shown
     except Exception as error:
         # as with stock
         return str(getattr(error, "gb_type", None) or _first_line(error))

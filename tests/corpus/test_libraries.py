@@ -90,6 +90,25 @@ class Gate(nn.Module):
         return self.linear(x) if x.sum() > 0 else x
 
 
+class SetsUp(nn.Module):
+    def __init__(self, in_features: int) -> None:
+        super().__init__()
+        self.factor = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.factor is None:
+            torch._dynamo.graph_break()
+            self.factor = 2
+        return x * self.factor
+
+
+class SetsUpAndBreaks(SetsUp):
+    def forward(self, x: Tensor) -> Tensor:
+        y = super().forward(x)
+        torch._dynamo.graph_break()
+        return y + 1
+
+
 def _hidden(image: Tensor) -> Tensor:
     return image
 '''
@@ -197,6 +216,8 @@ def test_each_copy_of_a_call_has_its_own_arguments(tiny: Library) -> None:
         ("Gate", Outcome.MENDED),
         ("doubled", Outcome.WHOLE),
         ("disabled", Outcome.BREAKS),
+        ("SetsUp", Outcome.MENDED),
+        ("SetsUpAndBreaks", Outcome.BREAKS),  # not before its second call
         ("drawn", Outcome.NO_CALL),
         ("refusing", Outcome.NO_CALL),
         ("builds", Outcome.NO_CALL),

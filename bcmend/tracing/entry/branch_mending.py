@@ -32,7 +32,7 @@ from bcmend.tracing.output import deferred_exceptions, record_builder
 from bcmend.tracing.output.record_builder import Kind
 from bcmend.tracing.search import budget
 from bcmend.tracing.search.assumptions import Claim
-from bcmend.tracing.sites import nesting_limits, site_table
+from bcmend.tracing.sites import body_states, nesting_limits, site_table
 from bcmend.tracing.sites.refusal import HalfWritten, Refusal
 from bcmend.tracing.sites.site_table import LiveSite
 from bcmend.tracing.speculation import iterators
@@ -51,7 +51,9 @@ def mend_branch(
     """Return the live-outs of the branch, a tuple; ``None`` where the jump has to stay."""
     if form and not site.is_worth_widening:
         return None
-    if budget.is_over() and not site.outcome.lowering:
+    if budget.is_half_over() and not site.outcome.lowering:
+        body_states.take_condition_ahead(tx, getattr(condition, "sym_num", None))
+    if _is_given_up(site) and not _may_be_ahead(site, condition):
         site.refuse("search-too-long", budget.over())
         return None
     guards = tx.output.guards
@@ -70,6 +72,16 @@ def mend_branch(
         dropped.clear()
         rerun_policy.note(tx)  # what fails inside a graph that stock has not made
     return outcome
+
+
+def _is_given_up(site: LiveSite) -> bool:
+    """Return whether a branch is not lowered any more, since the search is over."""
+    return budget.is_over() and not site.outcome.lowering
+
+
+def _may_be_ahead(site: LiveSite, condition: Value) -> bool:
+    """Return whether arms are looked at for a condition that may be computed before the graph."""
+    return type(condition) is compat.TensorVariable and site.place is None
 
 
 def _mend(
@@ -179,10 +191,14 @@ def _branch(
     transaction = fx_graph.Transaction(tx)
     predicate = deferred_exceptions.predicate_of(tx, site, condition)
     branch = TracedBranch(site, predicate, (then_arm, else_arm), form, condition)
-    outcome = attempt_to_lower(tx, branch, transaction)
+    if _is_given_up(site):
+        outcome: Value | Refusal = Refusal("search-too-long", budget.over())
+        transaction.roll_back()
+    else:
+        outcome = attempt_to_lower(tx, branch, transaction)
     if isinstance(outcome, Refusal):
         site.refuse(outcome.slug, outcome.detail)
-        is_of_values = site.place is None and outcome.slug == "arms-differ"
+        is_of_values = site.place is None and outcome.slug in ("arms-differ", "search-too-long")
         if is_of_values and _are_plain((then_arm, else_arm)):
             ahead.note_condition(tx, condition, site)
         return None

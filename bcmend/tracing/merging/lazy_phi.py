@@ -27,7 +27,7 @@ from bcmend.tracing.search.assumptions import Claim, Finding
 from bcmend.tracing.search.falsified import falsify
 from bcmend.tracing.sites import body_states, encoding, nesting_limits
 from bcmend.tracing.sites.locations import Location
-from bcmend.tracing.sites.phi import Build, Keep, Merged, Phi
+from bcmend.tracing.sites.phi import Build, Keep, Merged, Phi, left_apart_beside
 from bcmend.tracing.sites.refusal import Refusal
 from bcmend.tracing.sites.site_table import LiveSite
 
@@ -69,7 +69,7 @@ class LazyPhi(Phi, compat.VariableTracker):
         is_read = Finding(Claim.READ_APART, self.site, self.form)
         if self.refusal is not None and not self.form:
             body_states.widen(self.output.current_tx, self.site, self.refusal, is_read)
-        falsify(is_read)
+        falsify(is_read, *left_apart_beside(self.output, is_read))
 
     def require_both_sides(self, reader: LiveSite) -> None:
         """Ensure that ``reader`` gets both sides; else have the frame traced again."""

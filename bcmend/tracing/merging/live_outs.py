@@ -16,8 +16,8 @@ from bcmend.names import DEAD, PREFIX, RESULT
 from bcmend.tracing.merging.lazy_phi import GatedPhi, LazyPhi, UnreadPhi, may_be_unbound
 from bcmend.tracing.merging.merge import Join
 from bcmend.tracing.numbers import predicates
-from bcmend.tracing.search.assumptions import Claim
-from bcmend.tracing.sites.phi import Build, Merged
+from bcmend.tracing.search.assumptions import Claim, Finding
+from bcmend.tracing.sites.phi import Build, Merged, note_left_apart
 from bcmend.tracing.sites.refusal import Refusal
 
 
@@ -71,6 +71,7 @@ def phi_of(join: Join, sides: Sequence[Value], refusal: Refusal | None) -> LazyP
     """Return what stands for two values that have no common form."""
     phi, unbound = (join.site, join.form, join.tx.output, sides), any(map(may_be_unbound, sides))
     more: dict[str, Any] = {"predicate": join.predicate, "refusal": refusal}
+    note_left_apart(join.tx.output, Finding(Claim.READ_APART, *phi[:2]), join.predicate)
     if unbound or join.site.holds(Claim.DROPPED, join.form):
         return UnreadPhi(*phi, unbound=unbound, **more)
     return GatedPhi(*phi, **more)

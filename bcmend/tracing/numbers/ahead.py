@@ -30,26 +30,27 @@ from bcmend.dynamo.trace_state import Phase, at_the_end
 from bcmend.dynamo.values import TensorValue, Value, constant, example_of, items_in
 from bcmend.knowledge.static_lookup import captured
 from bcmend.names import NUMBERS
-from bcmend.tracing.effects.operator_runs import facts_of_node
 from bcmend.tracing.effects.random_draws import may_draw
 from bcmend.tracing.numbers import size_questions
 from bcmend.tracing.numbers.constant_tensors import is_of_torch
-from bcmend.tracing.numbers.slices import Joined, ProgramSlice, Scope, behind, cut_out
-from bcmend.tracing.numbers.written_memory import is_written, memory_written_by, parts_of, storages
+from bcmend.tracing.numbers.slices import Joined, ProgramSlice, Scope, behind, cut_out, is_small
+from bcmend.tracing.numbers.written_memory import (
+    is_written,
+    memory_written_by,
+    parts_of,
+    sets_default,
+    storages,
+)
 from bcmend.tracing.sites import body_states, site_table
 from bcmend.tracing.sites.refusal import NotThisWay, Refusal, attempt
 from bcmend.tracing.sites.site_table import LiveSite
 
-#: Operations behind a tensor, and elements of each tensor on the way. They are computed twice: in
-#: front of the graph, and in it.
+#: Operations behind a tensor. They are computed twice: in front of the graph, and in it.
 _OPERATIONS: Final = 256
-_ELEMENTS: Final = 2**18
 #: Numbers of one tensor, each of which is compared at each call.
 _NUMBERS: Final = 1024
 #: Tensors of one body.
 _SLICES: Final = 256
-
-_WIDE: Final = (torch.float32, torch.float64)
 
 
 def given(
@@ -106,6 +107,8 @@ def note_variant(tx: compat.Tracer, variable: TensorValue, symbol: Any) -> None:
     found = _found(tx, variable)
     if isinstance(found, ProgramSlice):
         _note(tx, found, symbol)
+        state = body_states.state_of(tx.output.root_tx.f_code)
+        state.read_at[symbol] = frames.resumed(tx.f_code), tx.lineno
 
 
 def list_of(tx: compat.Tracer, variable: TensorValue) -> Value | None:
@@ -210,13 +213,24 @@ def truth_of_condition(tx: compat.Tracer, condition: Value, site: LiveSite) -> b
     In a later turn of a loop the truth is that of the call being traced, and the trace is made
     again with this condition computed as well.
     """
-    state = body_states.state_of(tx.output.root_tx.f_code)
+    state, site = body_states.state_of(tx.output.root_tx.f_code), _decider(tx, condition, site)
     if state.may_break or not state.slices:
         return None  # nothing was; what is behind each condition need not be looked for
     found = _truth_ahead(tx, condition)
     if not isinstance(found, ProgramSlice):
         return None if found is None else found.as_python_constant()
     return _tried(tx, found, site) if site.key in state.truths else None
+
+
+#: The sites of branches by the nodes of their conditions.
+_DECIDERS: Final[Slot[dict[Node, LiveSite]]] = Slot(dict, rolls_back=False)
+
+
+def _decider(tx: compat.Tracer, condition: Value, site: LiveSite) -> LiveSite:
+    """Return the first site with a condition: code is split by that of a branch before it."""
+    if type(condition) is not compat.TensorVariable:
+        return site
+    return _DECIDERS.of(tx.output).setdefault(condition.as_proxy().node, site)
 
 
 def _tried(tx: compat.Tracer, wanted: ProgramSlice, site: LiveSite) -> Any:
@@ -245,7 +259,7 @@ def note_condition(tx: compat.Tracer, condition: Value, site: LiveSite) -> None:
     if isinstance(found, ProgramSlice):
         state = body_states.state_of(tx.output.root_tx.f_code)
         state.is_asked_for = bool(tx.one_graph)
-        _note_in(tx, state.noted_truths, found, site.key)
+        _note_in(tx, state.noted_truths, found, _decider(tx, condition, site).key)
 
 
 def _truth_ahead(tx: compat.Tracer, condition: Value) -> Value | ProgramSlice | None:
@@ -393,7 +407,7 @@ def _inputs_written(tx: compat.Tracer) -> list[Node]:
     inputs = [each for each in graph.nodes if each.op == "placeholder" and storages([each])]
     memory, written = storages(inputs), set[int]()
     for each in graph.nodes:
-        if facts_of_node(each).sets_default:
+        if sets_default(each):
             raise NotThisWay()
         written |= memory_written_by(tx, each, memory)
     return [each for each in inputs if not written.isdisjoint(storages([each]))]
@@ -421,22 +435,9 @@ def _with_writes(tx: compat.Tracer, nodes: list[Node]) -> list[Node]:
 def _may_be_run(node: Node) -> bool:
     """Return whether a node is given to the call, or computes something small."""
     if node.op == "placeholder":
-        return all(map(_is_small, parts_of(node))) and graph_inputs.source_of(node) is not None
+        return all(map(is_small, parts_of(node))) and graph_inputs.source_of(node) is not None
     is_call = node.op in ("call_function", "call_method") and is_of_torch(node.target)
     if type(node.target).__module__.startswith("torch._dynamo"):
         return False  # an object that is made for each trace
     gives_nothing = node.target is operator.setitem
-    return is_call and not may_draw(node) and (gives_nothing or all(map(_is_small, parts_of(node))))
-
-
-def _is_small(example: Any) -> bool:
-    """Return whether a value is no weight, and as precise in front of the graph as in it."""
-    if isinstance(example, (int, float, torch.SymInt, torch.SymBool, torch.SymFloat)):
-        return True
-    if not isinstance(example, torch.Tensor) or example.layout is not torch.strided:
-        return False
-    if example.requires_grad or example.is_complex() or example.is_quantized:
-        return False
-    is_precise = not example.is_floating_point() or example.dtype in _WIDE
-    count = shape_env.hint_of(example.numel())  # none of a size that the data say
-    return is_precise and (count is None or count <= _ELEMENTS)
+    return is_call and not may_draw(node) and (gives_nothing or all(map(is_small, parts_of(node))))

@@ -13,7 +13,7 @@ call is captured whole, there are two answers where torch (``ShapeEnv``) would r
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -329,7 +329,7 @@ def _assumed(environment: Any, known: _Knowledge, question: Any, tx: compat.Trac
     truth = _holds_for_most(question)
     if truth is None or not may_assert(tx):
         return None
-    if not compat.free_unbacked_symbols(question) <= _made_in_the_graph(tx.output):
+    if not _are_made_in_the_graph(tx.output, compat.free_unbacked_symbols(question)):
         return None  # made in an arm, where nothing is asserted
     fact = question if truth else sympy.Not(question)
     environment.guard_or_defer_runtime_assert(fact, f"bcmend: assumed that {fact}")
@@ -365,7 +365,7 @@ def take_for(tx: compat.Tracer, size: Any, number: int | torch.SymInt) -> bool:
     if known is sympy.false:
         return False
     if known is None:
-        is_made = compat.free_unbacked_symbols(question) <= _made_in_the_graph(tx.output)
+        is_made = _are_made_in_the_graph(tx.output, compat.free_unbacked_symbols(question))
         if not (is_made and may_assert(tx)):
             return False
         environment.guard_or_defer_runtime_assert(question, f"bcmend: assumed that {question}")
@@ -408,9 +408,8 @@ def claim(tx: compat.Tracer, *facts: Any) -> None:
     symbolic = (each for each in facts if isinstance(each, torch.SymBool))  # else constants
     claimed = [environment.simplify(each.node.expr) for each in symbolic]
     claimed = [fact for fact in claimed if _told(environment, fact) is None]
-    made = _made_in_the_graph(tx.output) if claimed else set()
     for fact in claimed:
-        if compat.free_unbacked_symbols(fact) <= made:
+        if _are_made_in_the_graph(tx.output, compat.free_unbacked_symbols(fact)):
             environment.guard_or_defer_runtime_assert(fact, f"bcmend: {fact}")
 
 
@@ -420,9 +419,13 @@ def _told(environment: Any, question: Any) -> Any:
     return _implied(environment, question) if known is None else known
 
 
-def _made_in_the_graph(output: compat.OutputGraph) -> set[Any]:
-    examples = (node.meta.get("example_value") for node in output.root_tracer.graph.nodes)
-    return {symbol for each in examples for symbol in symbols_in(each)}
+def _are_made_in_the_graph(output: compat.OutputGraph, symbols: Iterable[Any]) -> bool:
+    missing = set(symbols)
+    for node in reversed(output.root_tracer.graph.nodes):  # what is asked about is mostly new
+        if not missing:
+            break
+        missing -= symbols_in(node.meta.get("example_value"))
+    return not missing
 
 
 @hooks.around(compat.SymNodeVariable, methods.EVALUATE, _PURPOSE, gate=None)

@@ -21,7 +21,7 @@ import torch
 from torch.fx import Node, Proxy
 from torch.fx.node import map_aggregate
 
-from bcmend.dynamo import compat
+from bcmend.dynamo import compat, shape_env
 from bcmend.dynamo.models import graph_inputs
 from bcmend.names import NUMBERS
 from bcmend.tracing.effects.operator_runs import called
@@ -387,3 +387,22 @@ def _numbers_in(value: Any) -> Any:
 
 def _fixed(listed: Any) -> Any:
     return tuple(map(_fixed, listed)) if isinstance(listed, list) else listed
+
+
+#: Elements of a tensor on the way to a number.
+_SMALL: Final = 2**18
+
+_WIDE: Final = (torch.float32, torch.float64)
+
+
+def is_small(example: Any) -> bool:
+    """Return whether a value is no weight, and as precise in front of the graph as in it."""
+    if isinstance(example, (int, float, torch.SymInt, torch.SymBool, torch.SymFloat)):
+        return True
+    if not isinstance(example, torch.Tensor) or example.layout is not torch.strided:
+        return False
+    if example.requires_grad or example.is_complex() or example.is_quantized:
+        return False
+    is_precise = not example.is_floating_point() or example.dtype in _WIDE
+    count = shape_env.hint_of(example.numel())  # none of a size that the data say
+    return is_precise and (count is None or count <= _SMALL)

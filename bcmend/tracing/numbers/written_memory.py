@@ -9,7 +9,13 @@ from torch.fx import Graph, GraphModule, Node
 
 from bcmend.dynamo import compat, fx_graph
 from bcmend.dynamo.values import fake_mode_of
-from bcmend.tracing.effects.operator_runs import is_in_place, storages_of, storages_written
+from bcmend.meta_keys import MAY_CHANGE
+from bcmend.tracing.effects.operator_runs import (
+    facts_of_node,
+    is_in_place,
+    storages_of,
+    storages_written,
+)
 
 
 def parts_of(node: Node) -> Sequence[Any]:
@@ -34,15 +40,37 @@ def is_written_in(tx: compat.Tracer, graph: Graph, memory: set[int]) -> bool:
     return any(memory_written_by(tx, node, memory) for node in graph.nodes)
 
 
+def sets_default(node: Node) -> bool:
+    """Return whether a node sets something by which other operations differ."""
+    return _may_change(node)[1]
+
+
+def _may_change(node: Node) -> tuple[bool, bool]:
+    """Return whether a node may write to what it is given, and whether it sets a default.
+
+    What is behind a number is looked for often, and among all nodes: this is kept with each.
+    """
+    found: tuple[bool, bool] | None = node.meta.get(MAY_CHANGE)
+    if found is None:
+        facts = facts_of_node(node)
+        is_call = node.op in ("call_function", "call_method")
+        writes = is_call and (_is_of_functorch(node) or facts.changes(node.args, node.kwargs))
+        is_higher = is_call and isinstance(node.target, compat.HigherOrderOperator)
+        found = node.meta[MAY_CHANGE] = (writes or is_higher, facts.sets_default)
+    return found
+
+
 def memory_written_by(tx: compat.Tracer, node: Node, memory: set[int]) -> set[int]:
     """Return the memory that a node may change: what it is given is all that it can change."""
+    if not _may_change(node)[0]:
+        return set()  # as most: this is asked of all that a graph computes
     return _written_by(node, fake_mode_of(tx), memory, tx.output.nn_modules)
 
 
 def _written_by(
     node: Node, fake_mode: Any, memory: set[int], modules: Mapping[str, Any]
 ) -> set[int]:
-    if node.op not in ("call_function", "call_method"):
+    if not _may_change(node)[0]:
         return set()
     given = memory & storages(node.all_input_nodes)
     if given and _runs_others(node, fake_mode, modules):
@@ -58,13 +86,16 @@ def _runs_others(node: Node, fake_mode: Any, modules: Mapping[str, Any]) -> bool
 
     An operator that is given graphs to run, as the sides of ``torch.cond``, does what they do.
     """
-    module = getattr(node.target, "__module__", None) or ""
-    if module.startswith("torch._functorch"):  # it gives the same memory by another name
+    if _is_of_functorch(node):  # it gives the same memory by another name
         return True
     if not isinstance(node.target, compat.HigherOrderOperator):
         return False
     inner = fx_graph.graphs_given(node, modules)
     return not inner or any(_changes_inputs(each, fake_mode) for each in inner)
+
+
+def _is_of_functorch(node: Node) -> bool:
+    return (getattr(node.target, "__module__", None) or "").startswith("torch._functorch")
 
 
 def _changes_inputs(inner: GraphModule, fake_mode: Any) -> bool:

@@ -11,11 +11,12 @@ that takes seconds in a process with many objects, whatever is being traced.
   call is a fourth of it, so that all of them together end as well.
 - *Of the search.* What is counted are the traces of all functions that were made in vain: each
   falsified an assumption, or stopped where a body was to be captured whole. The limit grows with
-  the longest trace, of each branch in it some first paths. Where it is reached nothing is mended
-  any more in this call but what was: code is not rewritten further, and a branch that has no
+  the longest trace, of each branch in it some first paths. From half of it on a branch that numbers
+  decide has them in front of the graph, where they can be had there. Where it is reached nothing is
+  mended any more in this call but what was: code is not rewritten further, and a branch that has no
   lowering yet is refused, as is one in a trace that spends a fourth of all that time on branches.
-  What costs few traces is still tried for half as long again, such as numbers in front of the
-  graph.
+  What needs few traces is still tried for twice as long again: numbers, and conditions of branches,
+  in front of the graph.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ PATHS: Final = 3.0
 
 #: Seconds for any call in traces made in vain. In ``corpus/models`` and ``corpus/patterns`` all of
 #: a call take 0.3 together.
-SEARCH_SECONDS: Final = 4.0
+SEARCH_SECONDS: Final = 3.0
 
 #: How many traces may be made in vain in addition.
-TRACES: Final = 4.0
+TRACES: Final = 3.0
 
 #: What share of these the branches of a trace have to take before one is withdrawn at their limit,
 #: and what share is much.
@@ -50,7 +51,7 @@ _SHARE: Final = 0.25
 _HALF: Final = 0.5
 
 #: How much longer is tried what needs no more than a few traces.
-_GRACE: Final = 1.5
+_GRACE: Final = 3.0
 
 
 class _Spent(threading.local):
@@ -227,6 +228,11 @@ def is_over() -> bool:
     """Return whether nothing more is to be mended in this call, from now on."""
     _SPENT.is_over = _SPENT.is_over or _SPENT.in_vain > search_limit()
     return _SPENT.is_over
+
+
+def is_half_over() -> bool:
+    """Return whether so much was tried that what can be decided in front of the graph is to be."""
+    return _SPENT.in_vain > _HALF * search_limit()
 
 
 def is_long_over() -> bool:

@@ -12,6 +12,9 @@ from enum import Enum, auto
 from types import CodeType, FunctionType
 from typing import Any, Final
 
+import sympy
+import torch
+
 from bcmend.analysis import run_once
 from bcmend.dynamo import compat, frames
 from bcmend.dynamo.models import translators
@@ -211,6 +214,17 @@ def take_ahead(tx: compat.Tracer, asked: Iterable[Any] = ()) -> None:
         raise Rewritten
 
 
+def take_condition_ahead(tx: compat.Tracer, condition: Any) -> None:
+    """Have the numbers that a condition compares computed in front, if the trace has noted them.
+
+    Raises:
+        Rewritten: it has.
+    """
+    if isinstance(condition, torch.SymBool) and symbols_in(condition):
+        state = state_of(tx.output.root_tx.f_code)
+        take_ahead(tx, _symbols_asked(state, condition.node.expr))
+
+
 def have_tried(state: BodyState) -> None:
     """Have computed in front what a trace has gone by, which is of the call being traced.
 
@@ -258,7 +272,7 @@ def next_try(
         ):
             pass  # an operation may have failed for what was assumed of a size
         elif not (
-            state.have_numbers(_asked_about(error))
+            state.have_numbers(_asked_about(state, error))
             or state.leave_numbers()
             or state.look_at_items()
             or _takes_the_other_path(state)
@@ -274,7 +288,7 @@ def _next_behind_a_break(state: BodyState, error: Any, behind: BaseException) ->
     if (
         _mend_where_stopped(stops)
         or state.look_at_items(_FEW_ITEMS)
-        or state.have_numbers(_asked_about(error))
+        or state.have_numbers(_asked_about(state, error))
         or (_is_a_branch(behind) and state.have_truth())
         or state.look_at_items()
     ):
@@ -319,17 +333,28 @@ def _behind(error: BaseException) -> BaseException | None:
     return behind
 
 
-def _asked_about(error: BaseException) -> set[Any]:
+def _asked_about(state: BodyState, error: BaseException) -> set[Any]:
     """Return the symbols of data-dependent numbers that torch wanted to know something of."""
     found: set[Any] = set()
     pending: BaseException | None = error
     while pending is not None:
         if isinstance(pending, compat.GuardOnDataDependentSymNode):
-            found |= pending.cond.free_symbols
+            found |= _symbols_asked(state, pending.cond)
         if isinstance(pending, compat.AsPythonConstantNotImplementedError):
             found |= symbols_in(getattr(pending.vt, "sym_num", None))
         pending = pending.__cause__ or pending.__context__
     return found
+
+
+def _symbols_asked(state: BodyState, condition: Any) -> set[Any]:
+    """Return the symbols of a condition, and of the fractions that are read beside its own.
+
+    That is of those alone of which it asks for the whole part, as of a size: where torch has to
+    know one of the sizes that a line reads, it mostly has to know the others.
+    """
+    whole = [each for each in condition.atoms(sympy.Function) if each.is_integer]
+    parts = {symbol for each in whole for symbol in each.free_symbols if not symbol.is_integer}
+    return set(condition.free_symbols) | state.read_beside(parts)
 
 
 def summary(error: BaseException) -> str:

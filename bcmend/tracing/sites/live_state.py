@@ -219,8 +219,10 @@ class BodyState(Subject):
     branches; ``truths``: the branches of which some are computed in front. ``tried``: what the
     trace has gone by and is not computed in front yet, with keys of sites; ``turns``: of how many
     turns of a loop each site has had it so; ``is_asked_for``: whether the user asked for one graph.
-    ``noted_open``: what is taken for granted of lists to which one side appends. ``spare``: the
-    same code for calls whose numbers would make one variant too many, without such numbers.
+    ``noted_open``: what is taken for granted of lists to which one side appends, and of numbers.
+    ``read_at``: the lines at which fractions are taken out of tensors, by their symbols.
+    ``spare``: the same code for calls whose numbers would make one variant too many, without
+    such numbers.
     """
 
     function: str
@@ -237,6 +239,7 @@ class BodyState(Subject):
     noted_sizes: list[tuple[Any, Any]] = field(default_factory=list)
     noted_truths: list[tuple[Any, Any]] = field(default_factory=list)
     noted_open: list[Finding] = field(default_factory=list)
+    read_at: dict[Any, object] = field(default_factory=dict)
     truths: set[str] = field(default_factory=set)
     tried: list[tuple[Any, Any]] = field(default_factory=list)
     is_asked_for: bool = False
@@ -314,7 +317,13 @@ class BodyState(Subject):
         """Have computed in front what is computed for a body with the same arguments."""
         self.slices, self.truths, self.turns = other.slices, other.truths, other.turns
 
+    def read_beside(self, asked: Iterable[Any]) -> set[Any]:
+        """Return the symbols of the fractions that are read in the lines of some."""
+        lines = {self.read_at[each] for each in asked if each in self.read_at}
+        return {each for each, line in self.read_at.items() if line in lines}
+
     def forget_noted(self) -> None:
+        self.read_at.clear()
         noted = self.noted, self.noted_sizes, self.noted_truths, self.noted_open, self.tried
         for each in noted:
             each.clear()

@@ -9,11 +9,14 @@ the side taken when the graph has run; and a container whose changes are journal
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, Final, NoReturn, TypeAlias
 
 from bcmend.bytecode.opcodes import APPENDS
 from bcmend.dynamo import compat
+from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.values import Value
+from bcmend.tracing.search import budget
+from bcmend.tracing.search.assumptions import Finding
 from bcmend.tracing.sites.site_table import LiveSite
 
 #: The merged tensors of a branch.
@@ -84,3 +87,25 @@ class OpenContents:
 
     def as_python_constant(self) -> Any:
         raise NotImplementedError
+
+
+#: What is assumed of values in two forms, with the nodes of their conditions.
+_ASSUMED: Final[Slot[list[tuple[Finding, Any]]]] = Slot(list, rolls_back=False)
+
+
+def note_left_apart(output: compat.OutputGraph, assumed: Finding, condition: Value) -> None:
+    """Note what a trace assumes of a value that has two forms by a condition."""
+    _ASSUMED.of(output).append((assumed, condition.as_proxy().node))
+
+
+def left_apart_beside(output: compat.OutputGraph, found: Finding) -> list[Finding]:
+    """Return what is assumed of other values by the condition of one, once the search is over.
+
+    Code is split where such a value is read, and what the halves leave has two forms again. When no
+    code is split any more, what was split for a condition is given up in one trace.
+    """
+    if not budget.is_over():
+        return []
+    assumed = _ASSUMED.of(output)
+    conditions = {node for each, node in assumed if each == found}
+    return list(dict.fromkeys(each for each, node in assumed if node in conditions))

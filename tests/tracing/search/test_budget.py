@@ -152,7 +152,7 @@ def test_traces_made_in_vain_add_up_to_a_search_that_is_over(clock: _Clock) -> N
         assert not budget.is_over()
         _in_branches_in_vain(tx, clock, site, budget.SEARCH_SECONDS * 0.4)
     assert budget.is_over() and not budget.is_long_over()
-    _in_branches_in_vain(tx, clock, site, budget.SEARCH_SECONDS * 0.4)
+    _in_branches_in_vain(tx, clock, site, budget.SEARCH_SECONDS * budget._GRACE)
     assert budget.is_long_over()
     budget.begin_call()
     assert not budget.is_over()

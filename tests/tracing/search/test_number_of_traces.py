@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import FunctionType
+from types import FunctionType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,9 +11,11 @@ import torch
 from torch import Tensor
 
 import bcmend
-from bcmend.tracing.search import log
-from bcmend.tracing.search.assumptions import Claim
+from bcmend.tracing.search import budget, log
+from bcmend.tracing.search.assumptions import Claim, Finding
 from bcmend.tracing.search.log import Trace
+from bcmend.tracing.sites.phi import left_apart_beside, note_left_apart
+from bcmend.tracing.sites.site_table import LiveSite
 
 
 def _traces(program: Callable[..., Any], *arguments: Any) -> list[Trace]:
@@ -93,3 +95,69 @@ def test_a_branch_whose_values_are_read_takes_one_more_trace(number: int) -> Non
     traces = _traces(program, torch.ones(3), torch.ones(3))
     assert _claims(traces).count(Claim.READ_APART) == number
     assert len(traces) <= number + 2  # the first, and the one that is captured
+
+
+def _truncated(x: Tensor) -> Tensor:
+    height, width, depth = int(x[0].item()), int(x[1].item()), int(x[2].item())
+    return x * len("x" * height) + len("x" * width) + len("x" * depth)
+
+
+def _truncated_apart(x: Tensor) -> Tensor:
+    height = int(x[0].item())
+    width = x[1].item()
+    return x * len("x" * height) + width
+
+
+def test_sizes_that_one_line_reads_are_had_in_front_together() -> None:
+    claims = [_claims([each]) for each in _traces(_truncated, torch.tensor([1.0, 2.0, 3.0]))]
+    ahead = [each.count(Claim.NUMBER_LATE) for each in claims]
+    assert list(filter(None, ahead)) == [3]
+
+
+def test_a_fraction_of_another_line_stays_in_the_graph() -> None:
+    claims = _claims(_traces(_truncated_apart, torch.tensor([1.0, 2.5, 3.0])))
+    assert claims.count(Claim.NUMBER_LATE) == 1
+
+
+def _compares_sizes(x: Tensor) -> Tensor:
+    height, width = int(x[0].item()), int(x[1].item())
+    parts = [x] if height == 0 or width == 0 else [x, x + height]
+    return parts[-1] * len(parts)
+
+
+def test_what_numbers_decide_is_had_in_front_once_half_of_the_time_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    x = torch.tensor([1.0, 2.0])
+    assert Claim.NUMBER_LATE not in _claims(_traces(_compares_sizes, x))
+    monkeypatch.setattr(budget, "is_half_over", lambda: True)
+    claims = _claims(_traces(_compares_sizes, x))
+    assert Claim.NUMBER_LATE in claims
+    assert Claim.READ_APART not in claims
+
+
+def _counts_items(x: Tensor) -> Tensor:
+    parts = [x] if x.sum() > 0 else [x, x + 1]
+    return parts[-1] * len(parts)
+
+
+def test_a_condition_is_had_in_front_although_the_search_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(budget, "is_over", lambda: True)
+    monkeypatch.setattr(budget, "is_long_over", lambda: False)
+    assert _claims(_traces(_counts_items, torch.ones(2)))[-1] is Claim.NUMBER_LATE
+
+
+def test_what_one_condition_has_left_is_given_up_in_one_trace_at_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    output: Any = SimpleNamespace()
+    sites = [LiveSite(each, "branch", _counts_items.__code__) for each in "abc"]
+    found = [Finding(Claim.READ_APART, each, 0) for each in sites]
+    for each, node in zip(found, ("one", "other", "one"), strict=True):
+        condition: Any = SimpleNamespace(as_proxy=lambda node=node: SimpleNamespace(node=node))
+        note_left_apart(output, each, condition)
+    assert left_apart_beside(output, found[0]) == []
+    monkeypatch.setattr(budget, "is_over", lambda: True)
+    assert left_apart_beside(output, found[0]) == [found[0], found[2]]
