@@ -157,15 +157,18 @@ def _in_few_forms(tx: compat.Tracer, value: Value) -> Value:
 
 
 def settled(tx: compat.Tracer, value: Value) -> Value:
-    """Return what a branch has left in as few forms as it can be told in, if that is for nothing.
+    """Return what a turn of a loop has left in as few forms as it can be told in.
 
-    What nobody computes with needs no number of the graph.
+    What other branches leave stays as it is: where it is returned it is the very tensor that it is
+    in eager execution. What nobody computes with needs no number of the graph.
     """
     if not sides.is_open(value):
         return value
-    is_left = open_numbers.kind_of(value) is not None and not open_numbers.is_computed(value)
-    is_nested = any(isinstance(side, LazyPhi) for side in value.sides)
-    return _in_few_forms(tx, value) if is_nested and not is_left else value
+    if open_numbers.kind_of(value) is not None:
+        is_more = open_numbers.is_computed(value)
+    else:
+        is_more = any(isinstance(s, LazyPhi) and s.site is value.site for s in value.sides)
+    return _in_few_forms(tx, value) if is_more else value
 
 
 def _as_one(tx: compat.Tracer, value: Value) -> Value:

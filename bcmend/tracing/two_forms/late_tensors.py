@@ -29,7 +29,7 @@ class LateTensor:
     constant: Value | None
 
 
-def read(tx: compat.Tracer, value: Value) -> LateTensor | None:
+def read(value: Value) -> LateTensor | None:
     """Return a value as such a one; ``None`` if it is something else."""
     if type(value) is compat.TensorVariable:
         return LateTensor(True, value, None)
@@ -37,13 +37,8 @@ def read(tx: compat.Tracer, value: Value) -> LateTensor | None:
         return LateTensor(False, None, value)
     if not sides.is_open(value):
         return None
-    one, other = value.sides
-    predicate: Any = value.predicate
-    if is_told(value):
-        return LateTensor(predicate, one, other)  # type: ignore[arg-type]
-    if type(other) is compat.TensorVariable and isinstance(one, compat.ConstantVariable):
-        return LateTensor(predicates.negated(tx, predicate), other, one)
-    return None
+    known: Any = value
+    return LateTensor(known.predicate, *known.sides) if is_told(value) else None
 
 
 def is_told(phi: Open) -> bool:
@@ -56,7 +51,7 @@ def joined(tx: compat.Tracer, phi: Open) -> Value | None:
     """Return a phi as a late tensor, or as one of the two; ``None`` if it is something else."""
     if is_told(phi):
         return phi
-    one, other = (read(tx, side.realize()) for side in phi.sides)
+    one, other = (_read_side(tx, side.realize()) for side in phi.sides)
     if one is None or other is None:
         return None
     constants = [each.constant for each in (one, other) if each.constant is not None]
@@ -74,6 +69,11 @@ def joined(tx: compat.Tracer, phi: Open) -> Value | None:
     if isinstance(truth, bool):
         return tensors[0] if truth else constants[0]
     return sides.like(phi, truth, [tensors[0], constants[0]])
+
+
+def _read_side(tx: compat.Tracer, side: Value) -> LateTensor | None:
+    found = joined(tx, side) if sides.is_open(side) else side
+    return None if found is None else read(found)
 
 
 def is_same(one: Value, other: Value) -> bool:
