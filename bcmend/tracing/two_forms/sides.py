@@ -127,6 +127,8 @@ def computed(
     if isinstance(outcome, Refusal):
         put_slots_back()
         return None
+    reached = phi.site.outcome
+    reached.lowering = phi.site.chosen_later(reached.lowering)
     return outcome
 
 

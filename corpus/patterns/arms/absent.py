@@ -15,7 +15,7 @@ from tests.equivalence import Call, call
 Program = Callable[..., Any]
 
 
-@pattern(signs, SPLIT)
+@pattern(signs, CHOICE, WHERE)
 def none_in_one_arm() -> Program:
     def program(x: Tensor) -> Tensor:
         mask = None
@@ -86,7 +86,7 @@ def none_within_the_returned_tuple() -> Program:
     return program
 
 
-@pattern(signs, CHOICE, SPLIT)
+@pattern(signs, CHOICE, WHERE)
 def helper_that_returns_a_tensor_or_none() -> Program:
     def penalty(x: Tensor) -> Tensor | None:
         if x.min() > 0:
@@ -109,7 +109,7 @@ def _attention() -> list[Call]:
     return [call(hidden.clone(), torch.tensor(mask)) for mask in masks]
 
 
-@pattern(_attention, SPLIT)
+@pattern(_attention, CHOICE, SPLIT)
 def full_mask_dropped_before_attention() -> Any:
     class SelfAttention(nn.Module):
         def __init__(self) -> None:
@@ -128,7 +128,7 @@ def full_mask_dropped_before_attention() -> Any:
     return SelfAttention()
 
 
-@pattern(_attention, CHOICE, SPLIT)
+@pattern(_attention, CHOICE, WHERE)
 def mask_made_in_one_function_and_used_in_layers() -> Any:
     class Layer(nn.Module):
         def forward(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
@@ -156,7 +156,7 @@ def mask_made_in_one_function_and_used_in_layers() -> Any:
     return Encoder()
 
 
-@pattern(signs, SPLIT)
+@pattern(signs, CHOICE, WHERE)
 def optional_term_of_a_loss() -> Program:
     def program(logits: Tensor) -> dict[str, Tensor]:
         regulariser = None

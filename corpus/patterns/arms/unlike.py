@@ -150,7 +150,7 @@ def verdict_as_a_string() -> Program:
     return program
 
 
-@pattern(signs, CHOICE, SPLIT)
+@pattern(signs, CHOICE, WHERE)
 def verdict_of_a_helper_that_returns_a_bool() -> Program:
     def diverged(x: Tensor) -> bool:
         if x.abs().max() > 3.5:
@@ -214,7 +214,7 @@ def key_of_a_dictionary_chosen() -> Any:
     return Heads()
 
 
-@pattern(signs, SPLIT)
+@pattern(signs, CHOICE, SPLIT)
 def index_into_a_list_of_constants() -> Program:
     slopes = [0.1, 0.5, 0.9]
 

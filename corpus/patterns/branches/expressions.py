@@ -298,7 +298,7 @@ def default_by_or() -> Program:
     return program
 
 
-@pattern(_scales, SPLIT)
+@pattern(_scales, CHOICE)
 def number_as_default_by_or() -> Program:
     def program(x: Tensor) -> Tensor:
         scale = x.abs().max() or 1.0

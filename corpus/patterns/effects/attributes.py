@@ -227,7 +227,7 @@ def nonlocal_updated_in_an_arm() -> Program:
     return program
 
 
-@pattern(signs, SPLIT, WHERE)
+@pattern(signs, WHERE)
 def nonlocal_number_counted_in_an_arm() -> Program:
     def program(x: Tensor) -> tuple[Tensor, int]:
         hits = 0

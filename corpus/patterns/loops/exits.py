@@ -12,7 +12,6 @@ from corpus.patterns.pattern import (
     CHOICE,
     COND,
     NO_MERGE,
-    SPLIT,
     WHERE,
     pattern,
     patterns_among,
@@ -422,7 +421,7 @@ def line_search_that_backtracks() -> Program:
     return program
 
 
-@pattern(signs, SPLIT)
+@pattern(signs, CHOICE, WHERE)
 def patience_counted_until_it_is_used_up() -> Program:
     def program(x: Tensor) -> Tensor:
         best, patience = x.sum(), 0
