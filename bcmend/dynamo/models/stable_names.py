@@ -34,8 +34,8 @@ ExceptionVariable: __cause__ __context__
 ContextWrappingVariable: cleanup_assert enter exit fn_name module_name set_cleanup_hook
 MutationType: scope
 SideEffects: attr_mutation_kinds check_allowed_side_effect clone has_pending_mutation_of_attr
-    id_to_variable is_modified keepalive mutation should_allow_side_effects_in_hop store_attr
-    store_attr_mutations tensor_hooks track_global_existing
+    id_to_variable is_modified keepalive load_cell mutation should_allow_side_effects_in_hop
+    store_attr store_attr_mutations tensor_hooks track_global_existing
 InstructionTranslatorBase: current_instruction debug_locals error_on_graph_break export f_code
     f_globals indexof instruction_pointer instructions lineno nn_module_stack one_graph output
     package parent pop push stack step symbolic_locals

@@ -13,10 +13,10 @@ from typing import Any, Final
 
 from bcmend.dynamo import compat, hooks
 from bcmend.dynamo.models import methods
-from bcmend.dynamo.values import Value
+from bcmend.dynamo.values import Value, constant
 from bcmend.tracing.merging.lazy_phi import LazyPhi
 from bcmend.tracing.sites import capture_mode
-from bcmend.tracing.two_forms import augmented, late_tensors, open_numbers, sides
+from bcmend.tracing.two_forms import augmented, hook_results, late_tensors, open_numbers, sides
 
 _COMPARISONS: Final = (
     operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne,
@@ -69,6 +69,8 @@ def _test(inner: Any, function: Any, tx: compat.Tracer, args: Sequence[Value], k
     """Tell of each form of a value whether it is ``None``, or another constant."""
     operands = [each.realize() for each in args]
     if capture_mode.in_mended_code(tx) and _are_told_apart(operands):
+        if any(hook_results.settled(tx, each) for each in operands):
+            return constant(function is operator.is_not)
         return _of_each_form(tx, operands, partial(_apply, tx, function))
     return inner(tx, args, kwargs)
 
