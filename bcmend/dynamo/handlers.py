@@ -113,31 +113,36 @@ if methods.ASSIGN_SUBSCRIPT in vars(compat.TensorVariable):  # as torch 2.13 doe
     )
 
 
-#: Is given what reads an attribute, the translator, and the default of the read or ``None``.
-Reading = Callable[[Callable[[], Any], Any, Any], Any]
+#: Is given what reads an attribute of a value, the translator, the value whose attribute is read,
+#: and the default of the read or ``None``.
+Reading = Callable[[Callable[[Any], Any], Any, Any, Any], Any]
 
 
-def attribute_read(purpose: str) -> Callable[[Reading], Reading]:
+def attribute_read(purpose: str, *, place: int = 0) -> Callable[[Reading], Reading]:
     """Declare what stands in front of reads of attributes, in code or by ``getattr``."""
 
     def declare(reading: Reading) -> Reading:
         def of_builtin(inner: Any, builtin: Any, tx: compat.Tracer, args: Any, kwargs: Any) -> Any:
-            return reading(lambda: inner(builtin, tx, args, kwargs), tx, (*args, None, None)[2])
+            def read(owner: Any) -> Any:
+                return inner(builtin, tx, [owner, *args[1:]], kwargs)
+
+            return reading(read, tx, args[0], (*args, None, None)[2])
 
         def of_function(
             inner: Any, tx: compat.Tracer, owner: Any, name: str, default: Any = None
         ) -> Any:
-            given = () if default is None else (default,)
+            def read(owner: Any) -> Any:
+                return inner(tx, owner, name, *(() if default is None else (default,)))
+
             is_value = isinstance(default, compat.VariableTracker)
-            return reading(
-                lambda: inner(tx, owner, name, *given), tx, default if is_value else None
-            )
+            return reading(read, tx, owner, default if is_value else None)
 
         if hasattr(compat.object_protocol, methods.READ_ATTRIBUTE):
             protocol, name = compat.object_protocol, methods.READ_ATTRIBUTE
-            hooks.around(protocol, name, purpose, gate=hooks.first)(of_function)
+            hooks.around(protocol, name, purpose, gate=hooks.first, place=place)(of_function)
         else:  # torch 2.13
-            hooks.around(compat.GetAttrBuiltinVariable, methods.CALL_GETATTR, purpose)(of_builtin)
+            owner, name = compat.GetAttrBuiltinVariable, methods.CALL_GETATTR
+            hooks.around(owner, name, purpose, place=place)(of_builtin)
         return reading
 
     return declare

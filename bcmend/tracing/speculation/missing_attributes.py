@@ -20,8 +20,8 @@ _IMMUTABLE_TYPE: Final = 1 << 8
 
 
 @handlers.attribute_read("attributes that objects do not have")
-def _read(read: Callable[[], Any], tx: compat.Tracer, default: Value | None) -> Any:
-    found = read()
+def _read(read: Callable[[Any], Any], tx: compat.Tracer, owner: Any, default: Value | None) -> Any:
+    found = read(owner)
     if type(found) is not compat.GetAttrVariable or found.py_type is not None:
         return found
     if type(found.obj) is compat.GetAttrVariable and nesting_limits.is_in_an_arm(tx):

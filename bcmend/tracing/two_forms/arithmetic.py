@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
-from bcmend.dynamo import compat, hooks
+from bcmend.dynamo import compat, handlers, hooks
 from bcmend.dynamo.models import methods
 from bcmend.dynamo.values import Value, constant
 from bcmend.tracing.merging.lazy_phi import LazyPhi
@@ -53,6 +53,24 @@ def _make_handler(inner: Any, function: Any, kinds: Sequence[type], has_keywords
         return handler(tx, args, kwargs) if found is None else found
 
     return operate
+
+
+@handlers.attribute_read("attributes of values in two forms", place=1)
+def _attribute(
+    read: Callable[[Any], Any], tx: compat.Tracer, owner: Any, default: Value | None
+) -> Any:
+    """Read an attribute of a tensor that may be a constant, which mostly has no such."""
+    is_asked = isinstance(owner, LazyPhi) and default is None and capture_mode.in_mended_code(tx)
+    if is_asked and _is_computable(owner) and sides.have_at_hand(owner):
+        told: Any = _in_few_forms(tx, owner)
+        if _is_mixed(told):
+            on_both = [partial(read, known) for (known,) in _on_both(tx, told, [told])]
+            found = sides.computed(tx, told, told.predicate, [told], on_both)
+            if found is not None:
+                return found
+        elif not isinstance(told, LazyPhi):
+            return read(told)
+    return read(owner)
 
 
 def _read(inner: Any, function: Any, tx: compat.Tracer, args: Sequence[Value], kwargs: Any) -> Any:

@@ -8,13 +8,16 @@ constant, however many turns there are.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from bcmend.dynamo import compat
 from bcmend.dynamo.values import TensorValue, Value
 from bcmend.tracing.numbers import predicates
 from bcmend.tracing.two_forms import sides
 from bcmend.tracing.two_forms.sides import Open
+
+#: Constants, and numbers of the graph.
+_NUMBERS: Final = (compat.ConstantVariable, compat.SymNodeVariable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +36,7 @@ def read(value: Value) -> LateTensor | None:
     """Return a value as such a one; ``None`` if it is something else."""
     if type(value) is compat.TensorVariable:
         return LateTensor(True, value, None)
-    if isinstance(value, compat.ConstantVariable):
+    if isinstance(value, _NUMBERS):
         return LateTensor(False, None, value)
     if not sides.is_open(value):
         return None
@@ -44,7 +47,7 @@ def read(value: Value) -> LateTensor | None:
 def is_told(phi: Open) -> bool:
     """Return whether the sides of a phi are a tensor and a constant, in this order."""
     one, other = phi.sides
-    return type(one) is compat.TensorVariable and isinstance(other, compat.ConstantVariable)
+    return type(one) is compat.TensorVariable and isinstance(other, _NUMBERS)
 
 
 def joined(tx: compat.Tracer, phi: Open) -> Value | None:
@@ -78,6 +81,8 @@ def _read_side(tx: compat.Tracer, side: Value) -> LateTensor | None:
 
 def is_same(one: Value, other: Value) -> bool:
     """Return whether two constants cannot be told apart."""
+    if isinstance(one, compat.SymNodeVariable) or isinstance(other, compat.SymNodeVariable):
+        return type(one) is type(other) and one.as_proxy().node is other.as_proxy().node
     left, right = one.as_python_constant(), other.as_python_constant()
     return left is right or (
         type(left) is type(right) and left == right and repr(left) == repr(right)

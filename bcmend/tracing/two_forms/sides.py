@@ -15,10 +15,12 @@ from bcmend.tracing.lowering.branch_lowering import TracedBranch, attempt_to_low
 from bcmend.tracing.merging.lazy_phi import CellPhi, GatedPhi, LazyPhi, StoredPhi, UnreadPhi
 from bcmend.tracing.merging.live_outs import phi_of
 from bcmend.tracing.merging.merge import Join
-from bcmend.tracing.output import record_builder
+from bcmend.tracing.numbers import predicates
+from bcmend.tracing.output import deferred_exceptions, record_builder
 from bcmend.tracing.sites.phi import Build
 from bcmend.tracing.sites.refusal import Refusal
-from bcmend.tracing.speculation.arms import Arm, ArmTrace, trace_arm
+from bcmend.tracing.speculation.arm_failures import Raised
+from bcmend.tracing.speculation.arms import Arm, ArmFailure, ArmTrace, trace_arm
 
 #: A phi of which both sides and the predicate are at hand.
 Open = GatedPhi | UnreadPhi
@@ -110,18 +112,19 @@ def computed(
     """Compute one thing where a predicate holds and another where not, as a branch does.
 
     ``phi`` says of which branch; ``given`` is what both compute with. ``None`` where a side cannot
-    be computed, or raises.
+    be computed.
     """
     put_slots_back = slots.remember(tx.output)
     traces = []
     for side in sides:
         arm = Arm(given[0], (compat.TupleVariable(list(given)),), partial(_call, side))
         trace = trace_arm(tx, _TARGET, arm, lambda: record_builder.open_arm(tx))
-        if not isinstance(trace, ArmTrace):
-            put_slots_back()
-            return None
         traces.append(trace)
-    arms = traces[0], traces[1]
+    one, other = traces
+    if isinstance(one, ArmFailure) or isinstance(other, ArmFailure):
+        put_slots_back()
+        return _of_the_other(tx, phi, predicate, (one, other), sides)
+    arms = one, other
     branch = TracedBranch(phi.site, predicate, arms, phi.form, predicate, _planned_by(phi))
     outcome = attempt_to_lower(tx, branch, fx_graph.Transaction(tx))
     if isinstance(outcome, Refusal):
@@ -130,6 +133,24 @@ def computed(
     reached = phi.site.outcome
     reached.lowering = phi.site.chosen_later(reached.lowering)
     return outcome
+
+
+def _of_the_other(
+    tx: compat.Tracer,
+    phi: Open,
+    predicate: Any,
+    traces: tuple[ArmTrace | ArmFailure, ArmTrace | ArmFailure],
+    sides: Sequence[Callable[[], Value]],
+) -> Value | None:
+    """Have the call made in plain Python where the one side is taken that raises."""
+    failed = [each for each in traces if isinstance(each, ArmFailure)]
+    raises = failed[0].raised is not Raised.UNKNOWN and not failed[0].spoiled
+    if len(failed) > 1 or not (raises and deferred_exceptions.can_exit(tx, phi.site)):
+        return None
+    at = traces.index(failed[0])
+    taken = predicates.negated(tx, predicate) if at else predicate
+    deferred_exceptions.make_side_exit(tx, phi.site, taken)
+    return sides[1 - at]()
 
 
 def _call(side: Callable[[], Value], tracer: Any) -> Value:

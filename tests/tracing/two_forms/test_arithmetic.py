@@ -138,9 +138,26 @@ def until_it_is_patient_no_more(x: Tensor, mask: Tensor) -> Any:
     return best, worse
 
 
+def root_of_a_mean(x: Tensor, mask: Tensor) -> Any:
+    loss, count = 0, 0
+    for row, chosen in zip(x, mask, strict=True):
+        if chosen.any():
+            loss = loss + row[chosen].square().mean()
+            count += 1
+    return (loss / count).sqrt() if count else loss
+
+
+def attribute_that_a_number_has_not(x: Tensor, mask: Tensor) -> Tensor:
+    loss = 0
+    for row, chosen in zip(x, mask, strict=True):
+        if chosen.any():
+            loss = loss + row.sum()
+    return loss.sqrt() + x
+
+
 PROGRAMS = [
-    mean, in_place, begun_with_none, no_rows, two_sums, largest, counted, halved, seen_before,
-    shown, until_it_is_patient_no_more,
+    attribute_that_a_number_has_not, root_of_a_mean, mean, in_place, begun_with_none, no_rows,
+    two_sums, largest, counted, halved, seen_before, shown, until_it_is_patient_no_more,
 ]  # fmt: skip
 
 
@@ -149,7 +166,9 @@ def test_it_is_one_graph(program: Callable[..., Any]) -> None:
     assert_equivalent(lambda: program, _calls)
 
 
-@pytest.mark.parametrize("program", [mean, in_place, begun_with_none, no_rows, two_sums])
+@pytest.mark.parametrize(
+    "program", [mean, in_place, root_of_a_mean, begun_with_none, no_rows, two_sums]
+)
 def test_gradients_flow_into_what_was_added(program: Callable[..., Any]) -> None:
     assert_equivalent(
         lambda: program, _calls, backend="aot_eager", training=True, zero_gradients=True
