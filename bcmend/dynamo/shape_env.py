@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
+import sympy
 import torch
 
 from bcmend.dynamo import compat
@@ -63,6 +64,32 @@ def is_of_arm(environment: Any, symbol: Any) -> bool:
 def being_lowered() -> Any:
     """Return the node that Inductor is lowering in this thread; ``None`` if there is none."""
     return getattr(compat.V.graph, "current_node", None)
+
+
+def limits_of(number: compat.SymNodeVariable) -> Any:
+    """Return between which values a symbolic number is, as torch knows."""
+    node = number.sym_num.node
+    return compat.bound_sympy(node.expr, dict(node.shape_env.var_to_range))
+
+
+def are_known(limits: Any) -> bool:
+    """Return whether limits are two integers."""
+    return isinstance(limits.lower, sympy.Integer) and isinstance(limits.upper, sympy.Integer)
+
+
+def may_overflow(limits: Any) -> bool:
+    """Return whether an integer may be more than a tensor holds; Python's have no limit."""
+    return are_known(limits) and not -(2**63) <= limits.lower <= limits.upper < 2**63
+
+
+def limit(number: Any, limits: Any) -> None:
+    """Tell torch between which integers a symbol is; other values are left as they are."""
+    if not isinstance(number, compat.SymNodeVariable):
+        return
+    node = number.sym_num.node
+    is_integer = isinstance(number.sym_num, torch.SymInt) and node.expr.is_Symbol
+    if is_integer and are_known(limits):
+        node.shape_env.constrain_symbol_range(node.expr, int(limits.lower), int(limits.upper))
 
 
 def symbols_in(value: Any) -> set[Any]:

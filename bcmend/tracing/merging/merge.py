@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import sympy
 import torch
 
-from bcmend.dynamo import compat, values
+from bcmend.dynamo import compat, shape_env, values
 from bcmend.dynamo.models import containers, exceptions, objects, texts
 from bcmend.dynamo.values import TensorValue, Value, example_of, is_unbacked
 from bcmend.tracing.effects.memory_form import difference
@@ -207,10 +207,14 @@ class Merger:
         if tensor is None:
             raise Refusal("arms-differ", "a number taken out of a tensor inside an arm")
         plan = self.adopt(tensor, then_side=then_side)
+        limits = shape_env.limits_of(value)
+        if shape_env.may_overflow(limits):
+            raise Refusal("arms-differ", "a number that may be more than 64 bits hold")
 
         def build(merged: Merged) -> Value:
             number = self.take(plan(merged))  # type: ignore[arg-type]
             assert number is not None
+            shape_env.limit(number, limits)
             return number
 
         return build

@@ -12,10 +12,9 @@ from collections.abc import Iterator
 from functools import reduce
 from typing import Any, Final
 
-import sympy
 import torch
 
-from bcmend.dynamo import compat, fx_graph
+from bcmend.dynamo import compat, fx_graph, shape_env
 from bcmend.dynamo.values import TensorValue, Value, is_unbacked
 from bcmend.tracing.merging.lazy_phi import GatedPhi, LazyPhi, UnreadPhi
 from bcmend.tracing.numbers import float_tensors, predicates, scalars
@@ -60,12 +59,15 @@ def joined(tx: compat.Tracer, phi: Open) -> Value | None:
     findings = list(dict.fromkeys(_findings(phi)))
     if not all(each.subject.holds(each.claim, each.of) for each in findings):
         return None
+    limits = reduce(operator.or_, map(_limits, sides.leaves(phi)))
+    if kind is int and shape_env.may_overflow(limits):
+        return None
     tensor = _tensor(tx, phi, _DTYPES[kind])
     number = None if tensor is None else scalars.take(tx, tensor)
     if number is not None:
         state = body_states.state_of(tx.output.root_tx.f_code)
         state.noted_open.extend(findings)
-        _limit(tx, phi, number)
+        shape_env.limit(number, limits)
     return number
 
 
@@ -88,27 +90,12 @@ def _tensor(tx: compat.Tracer, value: Value, dtype: torch.dtype) -> TensorValue 
             return scalars.integer_tensor(tx, value)
         return float_tensors.as_tensor(tx, value.as_proxy())
     number = value.as_python_constant()
-    if type(number) is int and not -(2**63) <= number < 2**63:
-        return None
     return fx_graph.function(tx, torch.full, (), number, dtype=dtype)
 
 
-def _limit(tx: compat.Tracer, phi: Open, number: Value) -> None:
-    """Tell torch between which integers a number is."""
-    if not isinstance(number, compat.SymNodeVariable):
-        return
-    symbol = number.sym_num.node.expr
-    ranges = dict(tx.output.shape_env.var_to_range)
-    if not (symbol.is_Symbol and isinstance(number.sym_num, torch.SymInt)):
-        return
-    known = reduce(operator.or_, (_limits(each, ranges) for each in sides.leaves(phi)))
-    if isinstance(known.lower, sympy.Integer) and isinstance(known.upper, sympy.Integer):
-        environment = tx.output.shape_env
-        environment.constrain_symbol_range(symbol, int(known.lower), int(known.upper))
-
-
-def _limits(value: Any, ranges: dict[Any, Any]) -> Any:
+def _limits(value: Any) -> Any:
+    """Return between which numbers one is."""
     if isinstance(value, compat.SymNodeVariable):
-        return compat.bound_sympy(value.sym_num.node.expr, ranges)
+        return shape_env.limits_of(value)
     number = value.as_python_constant()
     return compat.ValueRanges(number, number)

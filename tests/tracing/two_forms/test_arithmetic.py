@@ -231,3 +231,16 @@ def test_a_number_that_has_to_be_known_is_kept_apart() -> None:
 
     found = compare(lambda: program, lambda: [_call(1, 4), _call(2, 3), _call(0)], fullgraph=False)
     assert not found.differences
+
+
+def test_a_number_of_more_than_64_bits_is_not_merged() -> None:
+    def program(x: Tensor, mask: Tensor) -> Any:
+        count = 1
+        for chosen in mask:
+            if chosen.any():
+                count *= 10_000
+        return x + 1, count
+
+    calls = [_call(0, 1, 2, 3, 4, 5), _call(1)]
+    found = compare(lambda: program, lambda: calls, fullgraph=False, backend="inductor")
+    assert not found.differences
