@@ -15,7 +15,7 @@ that takes seconds in a process with many objects, whatever is being traced.
   decide has them in front of the graph, where they can be had there. Where it is reached nothing is
   mended any more in this call but what was: code is not rewritten further, and a branch that has no
   lowering yet is refused, as is one in a trace that spends a fourth of all that time on branches.
-  What needs few traces is still tried for twice as long again: numbers, and conditions of branches,
+  What needs few traces is still tried for as long again: numbers, and conditions of branches,
   in front of the graph.
 """
 
@@ -40,10 +40,10 @@ PATHS: Final = 3.0
 
 #: Seconds for any call in traces made in vain. In ``corpus/models`` and ``corpus/patterns`` all of
 #: a call take 0.3 together.
-SEARCH_SECONDS: Final = 3.0
+SEARCH_SECONDS: Final = 4.0
 
 #: How many traces may be made in vain in addition.
-TRACES: Final = 3.0
+TRACES: Final = 4.0
 
 #: What share of these the branches of a trace have to take before one is withdrawn at their limit,
 #: and what share is much.
@@ -51,7 +51,7 @@ _SHARE: Final = 0.25
 _HALF: Final = 0.5
 
 #: How much longer is tried what needs no more than a few traces.
-_GRACE: Final = 3.0
+_GRACE: Final = 2.0
 
 
 class _Spent(threading.local):
