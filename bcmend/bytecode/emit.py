@@ -167,6 +167,11 @@ def jump_if_none(label: Label, location: Location | None = None) -> Instructions
     return (Instruction("POP_JUMP_IF_NONE", None, label, location=location),)
 
 
+def is_none(location: Location | None = None) -> Instructions:
+    """Pop a value; push whether it is ``None``."""
+    return (*load_const(None, location), Instruction("IS_OP", 0, location=location))
+
+
 def as_condition(location: Location | None = None) -> Instructions:
     """Make the top operand a bool, where this version's conditional jumps need one."""
     return _to_bool(location) if behavior.HAS_TO_BOOL else ()

@@ -8,16 +8,13 @@ known as a site.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import Final
 
 from bcmend.analysis.facts import Facts, facts_of
 from bcmend.bytecode import emit
 from bcmend.bytecode.assemble import Item
 from bcmend.bytecode.instructions import Instruction
-from bcmend.bytecode.opcodes import NONE_JUMPS
+from bcmend.bytecode.opcodes import NONE_JUMPS, row
 from bcmend.rewrite.passes.rearrange import rewritten
-
-_IS: Final = 0
 
 
 def with_none_tests(facts: Facts, offsets: Collection[int]) -> Facts:
@@ -35,8 +32,6 @@ def with_none_tests(facts: Facts, offsets: Collection[int]) -> Facts:
 def _test(jump: Instruction) -> Iterator[Instruction]:
     place, target = jump.location, jump.target
     assert target is not None
-    compare = Instruction("IS_OP", _IS, location=place)
-    is_none = jump.op == "POP_JUMP_IF_NONE"
-    test = emit.jump_if_true(target, place) if is_none else emit.jump_if_false(target, place)
-    for each in (*emit.load_const(None, place), compare, *test):
+    jump_if = emit.jump_if_true if row(jump.op).jump == "if_none" else emit.jump_if_false
+    for each in (*emit.is_none(place), *jump_if(target, place)):
         yield each._replace(offset=jump.offset)
