@@ -9,6 +9,7 @@ from __future__ import annotations
 import calendar
 import copy
 import functools
+import math
 import os
 import random
 import traceback
@@ -953,6 +954,40 @@ def test_a_bounded_deque_is_too_long_during_the_call() -> None:
 
     assert _eager_stock_and_mended(program, make) == [2, 3, 3]
     assert [list(each) for each in given] == [[2, 3]] * 3
+
+
+def _each_way(program: Callable[[Tensor], Any], x: Tensor) -> list[Any]:
+    """Return what a program gives, or raises, in eager execution, with stock and mended."""
+    stock = torch.compile(program, backend="eager")
+    ways, found = (program, stock, bcmend.compile(program, backend="eager")), []
+    for way in ways:
+        torch._dynamo.reset()
+        try:
+            found.append(way(x))
+        except Exception as error:
+            found.append(type(error))
+    return found
+
+
+def test_the_larger_of_a_number_and_a_tensor_is_a_tensor() -> None:
+    def program(x: Tensor) -> Any:
+        return max(0.5, x)
+
+    eager, *others = _each_way(program, torch.tensor(math.nan))
+    assert eager == 0.5
+    assert all(isinstance(each, Tensor) and each.isnan() for each in others)
+
+
+def test_an_operation_that_fails_in_the_graph_passes_by_its_handler() -> None:
+    def program(x: Tensor) -> Tensor:
+        try:
+            return torch.linalg.cholesky(x)
+        except torch.linalg.LinAlgError:
+            return x
+
+    eager, *others = _each_way(program, -torch.eye(2))
+    assert isinstance(eager, Tensor)
+    assert others == [torch.linalg.LinAlgError] * 2
 
 
 def test_a_method_given_to_a_class_is_not_called(monkeypatch: pytest.MonkeyPatch) -> None:
