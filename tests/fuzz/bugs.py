@@ -266,7 +266,7 @@ def _no_iteration(right: Any) -> Wrong:
     return lambda tx, first, before, after, stays_if: right(tx, first, before, after, not stays_if)
 
 
-@_plant("in a half, the condition has the other truth", "tracing.entry.path_split._decided")
+@_plant("in a half, the condition has the other truth", "tracing.two_forms.sides.on_side")
 def _halves(right: Any) -> Wrong:
     return lambda tx, value, condition, truth: right(tx, value, condition, not truth)
 

@@ -79,13 +79,26 @@ def truths_in_arithmetic() -> Function:
     return program
 
 
+@program("arithmetic with two forms", "attributes of values in two forms")
+def a_total_of_some_turns() -> Function:
+    def program(x: Tensor) -> Tensor:
+        total: Any = 0
+        for each in (x, -x, x * 2):
+            if each.sum() > 0:
+                total = total + each.sum()
+        return total.sqrt() if x.sum() != 0 else x.sum()
+
+    return program
+
+
 @program("BuiltinVariable._call_min_max_seq")
 def the_most_of_nothing() -> Function:
     def program(x: Tensor) -> Any:
         if x.sum() > 0:
             x = x + 1
         try:
-            most: float = max(())
+            most: float = max([float(x.dim()), 1.5])
+            most = max(())
         except ValueError:
             most = 2.0
         return x * most
