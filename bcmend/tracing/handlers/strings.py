@@ -120,7 +120,9 @@ def _key(inner: Any, self: Any, value: Any) -> None:
 
 def _has_text(value: Any) -> bool:
     """Return whether a key is a text with data-dependent parts, or a tuple that has one."""
-    if value.is_realized() and type(value.realize()) is compat.TupleVariable:
+    if not value.is_realized():  # Dynamo would hash it by what it stands for
+        return False
+    if type(value.realize()) is compat.TupleVariable:
         return any(map(_has_text, value.realize().items))
     return isinstance(value, compat.StringFormatVariable)
 
