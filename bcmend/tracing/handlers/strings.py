@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from bcmend.dynamo import compat, frames, handlers, hooks
 from bcmend.dynamo.handlers import PASS, Answer, Call
-from bcmend.dynamo.models import methods
+from bcmend.dynamo.models import methods, objects
 from bcmend.dynamo.models import texts as models_of_texts
 from bcmend.dynamo.values import Value
 from bcmend.tracing.output import object_snapshot, record_builder
@@ -120,8 +120,8 @@ def _key(inner: Any, self: Any, value: Any) -> None:
 
 def _has_text(value: Any) -> bool:
     """Return whether a key is a text with data-dependent parts, or a tuple that has one."""
-    if not value.is_realized():  # Dynamo would hash it by what it stands for
-        return False
+    if not value.is_realized():  # Dynamo hashes it by what it stands for
+        return objects.is_a_text_to_be(value)
     if type(value.realize()) is compat.TupleVariable:
         return any(map(_has_text, value.realize().items))
     return isinstance(value, compat.StringFormatVariable)
