@@ -172,14 +172,15 @@ def original_value(lazy: Any) -> Any:
     return lazy.original_value()
 
 
+_LAZY: Final = sys.modules[compat.LazyVariableTracker.__module__]
+_COMPUTED: Final = getattr(_LAZY, "ComputedLazyConstantVariable", None)
+_TEXT: Final = getattr(_LAZY, "LazySymNodeFormatString", None)
+
+
 def is_a_text_to_be(lazy: Any) -> bool:
     """Return whether a value that the trace has not looked at is a text with a number in it."""
     is_lazy = type(lazy) is compat.LazyVariableTracker
-    return is_lazy and type(original_value(lazy)) is _LAZY.LazySymNodeFormatString
-
-
-_LAZY: Final = sys.modules[compat.LazyVariableTracker.__module__]
-_COMPUTED: Final = getattr(_LAZY, "ComputedLazyConstantVariable", None)
+    return is_lazy and type(original_value(lazy)) is _TEXT
 
 
 def guard_computed(held: Iterable[Any], effects: Any) -> None:
