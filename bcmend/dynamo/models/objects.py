@@ -174,13 +174,15 @@ def original_value(lazy: Any) -> Any:
 
 _LAZY: Final = sys.modules[compat.LazyVariableTracker.__module__]
 _COMPUTED: Final = getattr(_LAZY, "ComputedLazyConstantVariable", None)
-_TEXT: Final = getattr(_LAZY, "LazySymNodeFormatString", None)
 
 
 def is_a_text_to_be(lazy: Any) -> bool:
-    """Return whether a value that the trace has not looked at is a text with a number in it."""
+    """Return whether a value that the trace has not looked at is a text with a number in it.
+
+    Dynamo has a class of its own for what is to become one.
+    """
     is_lazy = type(lazy) is compat.LazyVariableTracker
-    return is_lazy and type(original_value(lazy)) is _TEXT
+    return is_lazy and type(original_value(lazy)).__module__ == _LAZY.__name__
 
 
 def guard_computed(held: Iterable[Any], effects: Any) -> None:
