@@ -37,6 +37,14 @@ def constant(value: object) -> compat.VariableTracker:
     return result
 
 
+def is_same_constant(one: compat.VariableTracker, other: compat.VariableTracker) -> bool:
+    """Return whether two constants cannot be told apart."""
+    left, right = one.as_python_constant(), other.as_python_constant()
+    return left is right or (
+        type(left) is type(right) and left == right and repr(left) == repr(right)
+    )
+
+
 def function_of(tx: compat.Tracer, function: Callable[..., Any]) -> compat.VariableTracker:
     """Return Dynamo's model of a function of bcmend."""
     source = global_of(tx.output, function)

@@ -5,9 +5,9 @@
       -> analyse    analysis.facts         blocks, operand stacks, liveness, branches
       -> rearrange  rewrite.passes         loops that may leave iterations out, jumps on ``None``
                                            taken apart, ends that CPython has copied written once,
-                                           nothing saved by comprehensions
-                                           that nobody reads, one branch of ``if a and b``, no paths
-                                           that are never taken, ``with`` blocks left in one place
+                                           nothing saved by comprehensions that nobody reads, one
+                                           branch of ``if a and b``, no paths that are never taken,
+                                           ``with`` blocks left in one place
       -> decide     rewrite.decisions,     one lowering, or one refusal, for each site; marks on
                     rewrite.sites          locals that may be unbound where that allows for more
       -> name       rewrite.named_sites    the plan

@@ -16,7 +16,7 @@ import torch
 
 from bcmend.dynamo import compat, shape_env, values
 from bcmend.dynamo.models import containers, exceptions, objects, texts
-from bcmend.dynamo.values import TensorValue, Value, example_of, is_unbacked
+from bcmend.dynamo.values import TensorValue, Value, example_of, is_same_constant, is_unbacked
 from bcmend.tracing.effects.memory_form import difference
 from bcmend.tracing.search import strict
 from bcmend.tracing.sites.locations import Location
@@ -387,9 +387,9 @@ def _is_constant(value: Value) -> bool:
 
 
 def _merge_constants(one: Value, other: Value) -> Build:
-    left, right = one.as_python_constant(), other.as_python_constant()
-    if left is right or (type(left) is type(right) and left == right and repr(left) == repr(right)):
+    if is_same_constant(one, other):
         return _moved_out(one, [])
+    left, right = one.as_python_constant(), other.as_python_constant()
     raise Refusal("arms-differ", f"{left!r} on one side, {right!r} on the other")
 
 

@@ -20,7 +20,7 @@ import torch
 from bcmend import meta_keys
 from bcmend.bytecode.decode import canonical_name
 from bcmend.bytecode.opcodes import TRUTH_JUMPS
-from bcmend.dynamo import compat, fx_graph, handlers
+from bcmend.dynamo import compat, fx_graph, handlers, shape_env
 from bcmend.dynamo.models import containers, methods, objects
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.values import TensorValue, Value, constant
@@ -192,10 +192,7 @@ def _counted(tx: compat.Tracer, most: int, optional: Sequence[OptionalItem]) -> 
     number = scalars.take(tx, fx_graph.function(tx, operator.add, total, sure))
     if number is None:
         falsify(*dict.fromkeys(each.finding for each in optional))
-    if isinstance(number, compat.SymNodeVariable):
-        symbol = number.sym_num.node.expr
-        if symbol.is_Symbol:
-            tx.output.shape_env.constrain_symbol_range(symbol, sure, most)
+    shape_env.limit(number, compat.ValueRanges(sure, most))
     return number
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from bcmend.dynamo import compat, handlers, hooks
 from bcmend.dynamo.models import methods
-from bcmend.dynamo.values import Value, constant
+from bcmend.dynamo.values import Value, constant, is_same_constant
 from bcmend.tracing.merging.lazy_phi import LazyPhi
 from bcmend.tracing.sites import capture_mode
 from bcmend.tracing.two_forms import augmented, hook_results, late_tensors, open_numbers, sides
@@ -99,7 +99,7 @@ def _are_told_apart(operands: Sequence[Value]) -> bool:
     others = [each for each in operands if not isinstance(each, LazyPhi)]
     return (
         len(phis) == 1
-        and all(isinstance(each, compat.ConstantVariable) and each.value is None for each in others)
+        and all(each.is_constant_none() for each in others)
         and sides.have_at_hand(phis[0])
     )
 
@@ -109,10 +109,7 @@ def _of_each_form(tx: compat.Tracer, operands: Sequence[Value], apply: _Inner) -
     if phi is None:
         return apply(operands)
     one, other = (_of_each_form(tx, each, apply) for each in _on_both(tx, phi, operands))
-    constants = [each for each in (one, other) if isinstance(each, compat.ConstantVariable)]
-    if len(constants) == 2 and late_tensors.is_same(*constants):
-        return one
-    return sides.like(phi, phi.predicate, [one, other])
+    return _like(phi, one, other)
 
 
 def _apply(tx: compat.Tracer, function: Any, operands: Sequence[Value]) -> Value:
@@ -220,11 +217,12 @@ def _of_each(tx: compat.Tracer, phi: Any, operands: Sequence[Value], apply: _Inn
         if value is None:
             return None
         found.append(value)
-    if all(isinstance(each, compat.ConstantVariable) for each in found):
-        one, other = found
-        return one if late_tensors.is_same(one, other) else _like(tx, phi, found)
-    return _like(tx, phi, found)
+    return _in_few_forms(tx, _like(phi, *found))
 
 
-def _like(tx: compat.Tracer, phi: Any, found: Sequence[Value]) -> Value:
-    return _in_few_forms(tx, sides.like(phi, phi.predicate, found))
+def _like(phi: Any, one: Value, other: Value) -> Value:
+    """Return a phi of other sides; one of them if they are the same constant."""
+    are_constants = all(isinstance(each, compat.ConstantVariable) for each in (one, other))
+    if are_constants and is_same_constant(one, other):
+        return one
+    return sides.like(phi, phi.predicate, [one, other])

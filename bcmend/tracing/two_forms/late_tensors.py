@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from bcmend.dynamo import compat
-from bcmend.dynamo.values import TensorValue, Value
+from bcmend.dynamo.values import TensorValue, Value, is_same_constant
 from bcmend.tracing.numbers import predicates
 from bcmend.tracing.two_forms import sides
 from bcmend.tracing.two_forms.sides import Open
@@ -80,13 +80,10 @@ def _read_side(tx: compat.Tracer, side: Value) -> LateTensor | None:
 
 
 def is_same(one: Value, other: Value) -> bool:
-    """Return whether two constants cannot be told apart."""
+    """Return whether two constants, or numbers of the graph, cannot be told apart."""
     if isinstance(one, compat.SymNodeVariable) or isinstance(other, compat.SymNodeVariable):
         return type(one) is type(other) and one.as_proxy().node is other.as_proxy().node
-    left, right = one.as_python_constant(), other.as_python_constant()
-    return left is right or (
-        type(left) is type(right) and left == right and repr(left) == repr(right)
-    )
+    return is_same_constant(one, other)
 
 
 def _chosen(tx: compat.Tracer, predicate: TensorValue, one: Any, other: Any) -> Any:

@@ -16,7 +16,7 @@ import torch
 
 from bcmend.dynamo import compat, fx_graph, shape_env
 from bcmend.dynamo.values import TensorValue, Value, is_unbacked
-from bcmend.tracing.merging.lazy_phi import GatedPhi, LazyPhi, UnreadPhi
+from bcmend.tracing.merging.lazy_phi import LazyPhi
 from bcmend.tracing.numbers import float_tensors, predicates, scalars
 from bcmend.tracing.search.assumptions import Claim, Finding
 from bcmend.tracing.sites import body_states
@@ -25,7 +25,7 @@ from bcmend.tracing.two_forms.sides import Open
 
 #: So many numbers are kept apart.
 APART_AT_MOST: Final = 4
-_DTYPES: Final = {int: torch.int64, float: torch.float64}
+_KINDS: Final = (int, float)
 
 
 def kind_of(value: Value) -> type | None:
@@ -38,7 +38,7 @@ def kind_of(value: Value) -> type | None:
         known = type(value.value)
     elif isinstance(value, compat.SymNodeVariable):
         known = {torch.SymInt: int, torch.SymFloat: float}.get(type(value.sym_num))
-    return known if known in _DTYPES else None
+    return known if known in _KINDS else None
 
 
 def is_computed(value: Value) -> bool:
@@ -62,8 +62,7 @@ def joined(tx: compat.Tracer, phi: Open) -> Value | None:
     limits = reduce(operator.or_, map(_limits, sides.leaves(phi)))
     if kind is int and shape_env.may_overflow(limits):
         return None
-    tensor = _tensor(tx, phi, _DTYPES[kind])
-    number = None if tensor is None else scalars.take(tx, tensor)
+    number = scalars.take(tx, _tensor(tx, phi, kind))
     if number is not None:
         state = body_states.state_of(tx.output.root_tx.f_code)
         state.noted_open.extend(findings)
@@ -78,19 +77,16 @@ def _findings(value: Value) -> Iterator[Finding]:
             yield from _findings(side)
 
 
-def _tensor(tx: compat.Tracer, value: Value, dtype: torch.dtype) -> TensorValue | None:
-    if isinstance(value, (GatedPhi, UnreadPhi)):
-        one, other = (_tensor(tx, side, dtype) for side in value.sides)
-        if one is None or other is None or value.predicate is None:
-            return None
+def _tensor(tx: compat.Tracer, value: Value, kind: type) -> TensorValue:
+    if sides.is_open(value):
+        one, other = (_tensor(tx, side, kind).as_proxy() for side in value.sides)
         predicate: Any = value.predicate
-        return predicates.chosen(tx, predicate, one.as_proxy(), other.as_proxy())
+        return predicates.chosen(tx, predicate, one, other)
+    if kind is int:
+        return scalars.integer_tensor(tx, value)
     if isinstance(value, compat.SymNodeVariable):
-        if dtype is torch.int64:
-            return scalars.integer_tensor(tx, value)
         return float_tensors.as_tensor(tx, value.as_proxy())
-    number = value.as_python_constant()
-    return fx_graph.function(tx, torch.full, (), number, dtype=dtype)
+    return fx_graph.function(tx, torch.full, (), value.as_python_constant(), dtype=torch.float64)
 
 
 def _limits(value: Any) -> Any:
