@@ -101,6 +101,8 @@ COMPARE_WITH_NUMBER: Final = "_comparison_with_symnode"
 COMPARE_WITH_TENSOR: Final = "_comparison_with_tensor"
 INSERT_OPERATION: Final = "_handle_insert_op_in_graph"
 MAKE_HANDLER: Final = "_make_handler"
+#: What sorts a list, where that is a method of its own; none in torch 2.13.
+SORT_OF_LISTS: Final = "list_sort" if hasattr(compat.BaseListVariable, "list_sort") else ""
 
 # Methods of models of tensors, numbers, containers and objects.
 

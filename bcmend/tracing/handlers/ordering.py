@@ -1,12 +1,13 @@
-"""``min`` and ``max`` of tensors and of their numbers, as Python has them; ``sort`` of tuples.
+"""``min`` and ``max`` of tensors and of their numbers, as Python has them; ``sort`` of lists.
 
 Python returns one of its arguments, the first unless a later one is smaller or larger: NaN is
 neither, 0.0 and -0.0 are equal, and of an integer and a float the result has the type of the one
 that is returned. Symbolic numbers have one type, NaN wins, and a back end picks a zero. So floats
 are compared as tensors; of an integer and a float both are kept, as of a branch whose sides have no
 common form. Tuples are compared by the first items that differ: a list of ``(name, tensor)`` is
-sorted where names decide every comparison. Of tuples of tensors the extreme is one of them, which
-is known where each comparison is computed in front of the graph.
+sorted where names decide every comparison, and by numbers in the graph (``sorted_items``). Of
+tuples of tensors the extreme is one of them, which is known where each comparison is computed in
+front of the graph.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import torch
@@ -22,6 +24,7 @@ from bcmend.dynamo import compat, frames, fx_graph, handlers
 from bcmend.dynamo.handlers import PASS, Answer, Call
 from bcmend.dynamo.models import methods
 from bcmend.dynamo.values import TensorValue, Value, constant, example_of, is_unbacked
+from bcmend.tracing.indexing import sorted_items
 from bcmend.tracing.merging.lazy_phi import GatedPhi
 from bcmend.tracing.numbers import ahead, float_tensors, predicates, scalars
 from bcmend.tracing.search.assumptions import Claim
@@ -224,7 +227,7 @@ _SORTED_BY: Final = (str, bytes, int, bool, type(None))
 
 
 def _sort(call: Call) -> Answer:
-    """Answer ``items.sort()`` of tuples with items that are no constants."""
+    """Answer ``items.sort()`` where an item or a key is no constant."""
     items = call.owner
     name, args, kwargs = (*call.args, {})[:3]
     given = {key: value.realize() for key, value in kwargs.items()}
@@ -232,18 +235,25 @@ def _sort(call: Call) -> Answer:
     if not is_sort or items.mutation_type is None or not capture_mode.in_mended_code(call.tx):
         return PASS
     key, is_reversed = (given.get(each, constant(None)) for each in ("key", "reverse"))
-    if all(each.is_python_constant() for each in items.items):
+    if all(each.is_python_constant() for each in items.items) and key.is_constant_none():
         return PASS
-    keys: list[Any] = [_known_beginning(each.realize()) for each in items.items]
-    if not (key.is_python_constant() and key.as_python_constant() is None):
+    if not is_reversed.is_python_constant():
         return PASS
-    if not is_reversed.is_python_constant() or None in keys or not _are_told_apart(keys):
-        return PASS
-    try:
-        order = sorted(range(len(keys)), key=keys.__getitem__, reverse=bool(is_reversed.value))
-    except TypeError:  # of items of two classes
-        return PASS
-    found = [items.items[place] for place in order]
+    known: list[Any] = [_known_beginning(each.realize()) for each in items.items]
+    if key.is_constant_none() and None not in known and _are_told_apart(known):
+        try:
+            places = range(len(known))
+            order = sorted(places, key=known.__getitem__, reverse=bool(is_reversed.value))
+        except TypeError:  # of items of two classes
+            return PASS
+        found = [items.items[place] for place in order]
+    else:
+        site = sorted_items.site_of(call.tx, name)
+        if site is None:
+            return PASS
+        found = sorted_items.sorted_by(
+            call.tx, site, items.items, key, is_reversed=bool(is_reversed.value)
+        )
     call.tx.output.side_effects.mutation(items)
     items.items[:] = found
     return constant(None)
@@ -267,7 +277,13 @@ def _are_told_apart(keys: Sequence[Any]) -> bool:
     )
 
 
-if methods.CALL_METHOD in vars(compat.ListVariable):  # later torch compares such tuples by itself
-    handlers.method(compat.ListVariable, methods.CALL_METHOD, "`sort` of tuples by their names")(
-        _sort
-    )
+def _sort_of_lists(call: Call) -> Answer:
+    """Answer ``items.sort()`` where later torch has a method for it, as Dynamo calls that."""
+    return _sort(replace(call, args=("sort", *call.args)))
+
+
+_PURPOSE: Final = "`sort` of tuples by their names, and by numbers out of tensors"
+if methods.SORT_OF_LISTS:
+    handlers.method(compat.BaseListVariable, methods.SORT_OF_LISTS, _PURPOSE)(_sort_of_lists)
+else:
+    handlers.method(compat.ListVariable, methods.CALL_METHOD, _PURPOSE)(_sort)

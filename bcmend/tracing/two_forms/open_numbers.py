@@ -59,14 +59,14 @@ def joined(tx: compat.Tracer, phi: Open) -> Value | None:
     findings = list(dict.fromkeys(_findings(phi)))
     if not all(each.subject.holds(each.claim, each.of) for each in findings):
         return None
-    limits = reduce(operator.or_, map(_limits, sides.leaves(phi)))
-    if kind is int and shape_env.may_overflow(limits):
+    between = reduce(operator.or_, map(limits, sides.leaves(phi)))
+    if kind is int and shape_env.may_overflow(between):
         return None
     number = scalars.take(tx, _tensor(tx, phi, kind))
     if number is not None:
         state = body_states.state_of(tx.output.root_tx.f_code)
         state.noted_open.extend(findings)
-        shape_env.limit(number, limits)
+        shape_env.limit(number, between)
     return number
 
 
@@ -89,7 +89,7 @@ def _tensor(tx: compat.Tracer, value: Value, kind: type) -> TensorValue:
     return fx_graph.function(tx, torch.full, (), value.as_python_constant(), dtype=torch.float64)
 
 
-def _limits(value: Any) -> Any:
+def limits(value: Any) -> Any:
     """Return between which numbers one is."""
     if isinstance(value, compat.SymNodeVariable):
         return shape_env.limits_of(value)
