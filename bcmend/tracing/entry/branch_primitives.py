@@ -118,6 +118,8 @@ def branch(tx: compat.Tracer, operator: Any, *args: Value) -> Value:
         arms = _decided(tx, condition, arms)
         truth = truth_of_phi.truth_of(tx, condition)
         outcome = branch_mending.mend_branch(tx, operator, site, number, truth, arms)
+    if isinstance(outcome, Arm):
+        outcome = outcome.call(tx)
     return constant(None) if outcome is None else _settled(tx, outcome)
 
 
@@ -152,7 +154,9 @@ def known(tx: compat.Tracer, operator: Any, *args: Value) -> Value:
         return condition
     if type(condition) is not compat.TensorVariable:
         return condition
-    truth = branch_mending.truth_ahead(tx, site, condition)
+    truth = branch_mending.truth_of_draws(tx, site, condition)
+    if truth is None:
+        truth = branch_mending.truth_ahead(tx, site, condition)
     if truth is not None:
         return constant(truth)
     assert site.plan is not None and isinstance(site.plan.decision, TruthLowering)
@@ -199,6 +203,8 @@ def split(tx: compat.Tracer, operator: Any, *args: Value) -> Value:
     number = form.as_python_constant()
     with withdrawn_if_it_fails(site):
         outcome = path_split.split_path(tx, operator, site, number, found, arms)
+    if isinstance(outcome, Arm):
+        outcome = outcome.call(tx)
     return constant(None) if outcome is None else outcome
 
 
