@@ -190,6 +190,10 @@ def truth_ahead(tx: compat.Tracer, site: LiveSite, condition: Value) -> bool | N
     return known
 
 
+#: Refusals of arms that are captured as they are where the condition is known.
+_OF_VALUES: Final = ("arms-differ", "search-too-long", "random-under-gradients")
+
+
 def _branch(
     tx: compat.Tracer, target: Any, site: LiveSite, form: int, condition: Value, arms: Arms
 ) -> Value | None:
@@ -216,7 +220,7 @@ def _branch(
         outcome = attempt_to_lower(tx, branch, transaction)
     if isinstance(outcome, Refusal):
         site.refuse(outcome.slug, outcome.detail)
-        is_of_values = site.place is None and outcome.slug in ("arms-differ", "search-too-long")
+        is_of_values = site.place is None and outcome.slug in _OF_VALUES
         if is_of_values and _are_plain((then_arm, else_arm)):
             ahead.note_condition(tx, condition, site)
         return None

@@ -222,6 +222,11 @@ def truth_of_condition(tx: compat.Tracer, condition: Value, site: LiveSite) -> b
     return _tried(tx, found, site) if site.key in state.truths else None
 
 
+def decides(tx: compat.Tracer, site: LiveSite) -> bool:
+    """Return whether conditions of a branch are computed in front of the graph."""
+    return site.key in body_states.state_of(tx.output.root_tx.f_code).truths
+
+
 #: The sites of branches by the nodes of their conditions.
 _DECIDERS: Final[Slot[dict[Node, LiveSite]]] = Slot(dict, rolls_back=False)
 
