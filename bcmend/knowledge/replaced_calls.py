@@ -217,6 +217,14 @@ TABLE: Final[Mapping[str, Substitute]] = {
             "tests/tracing/substitutes/test_substituted_effects.py::test_tensor_of_an_array",
         ),
         *_rows(
+            "torch.as_tensor",
+            "tensor of items",
+            "`torch.stack` of the tensors in a list, of one number each",
+            "integers, in lists of equal lengths, and tensors on the CPU that require no gradient,"
+            " of one type, which is that asked for, or integers that are asked for as `int64`",
+            "tests/tracing/indexing/test_stacked_items.py::test_tensors_in_lists",
+        ),
+        *_rows(
             "torch.Tensor",
             "default tensor of array",
             "`.to(...)` of the tensor that the graph has for the array, which Dynamo leaves at the"

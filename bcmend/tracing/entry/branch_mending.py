@@ -24,6 +24,7 @@ from bcmend.dynamo import compat, fx_graph, slots
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.values import Value, example_of, items_in
 from bcmend.tracing.deopt import rerun_policy
+from bcmend.tracing.entry import draw_ranges
 from bcmend.tracing.loops import while_loops
 from bcmend.tracing.lowering.branch_lowering import TracedBranch, attempt_to_lower
 from bcmend.tracing.merging import lazy_phi
@@ -47,8 +48,11 @@ _DROPPED_GUARDS: Final[Slot[set[Any]]] = Slot(set, rolls_back=False)
 
 def mend_branch(
     tx: compat.Tracer, target: Any, site: LiveSite, form: int, condition: Value, arms: Arms
-) -> Value | None:
-    """Return the live-outs of the branch, a tuple; ``None`` where the jump has to stay."""
+) -> Value | Arm | None:
+    """Return the live-outs of the branch, a tuple; ``None`` where the jump has to stay.
+
+    Or return the arm that is taken, to be called outside the site: it is the program's code alone.
+    """
     if form and not site.is_worth_widening:
         return None
     if budget.is_half_over() and not site.outcome.lowering:
@@ -86,7 +90,7 @@ def _may_be_ahead(site: LiveSite, condition: Value) -> bool:
 
 def _mend(
     tx: compat.Tracer, target: Any, site: LiveSite, form: int, condition: Value, arms: Arms
-) -> Value | None:
+) -> Value | Arm | None:
     if not site.holds(Claim.NEW, form):
         site.refuse("alias-changed", "a value of the branch is changed in place later")
         return None
@@ -94,10 +98,16 @@ def _mend(
         site.refuse("consumes-iterator", "a generator that stands in a block cannot be taken back")
         return None
     known = _known_truth(tx, site, condition)
+    if known is not None:
+        return (arms[0] if known else arms[1]).call(tx)
+    known = truth_of_draws(tx, site, condition)
     if known is None:
         known = truth_ahead(tx, site, condition)
     if known is not None:
-        return (arms[0] if known else arms[1]).call(tx)
+        arm = arms[0] if known else arms[1]
+        # Breaks in it end the trace, as the jump would. Where graphs may break, that is the place.
+        is_whole = not body_states.may_break(tx.output.root_tx.f_code)
+        return arm if is_whole else arm.call(tx)
     if site.place is not None and not form:
         while_loops.at_the_jump(tx, site, condition, arms[0].inputs)
         if nesting_limits.times(tx, site) <= while_loops.TRIED_AT_MOST:
@@ -125,6 +135,14 @@ def _known_truth(tx: compat.Tracer, site: LiveSite, condition: Value) -> bool | 
     if known is None and site.place is None:
         known = constant_tensors.number_in(tx, condition)
     return None if known is None else bool(known)
+
+
+def truth_of_draws(tx: compat.Tracer, site: LiveSite, condition: Value) -> bool | None:
+    """Return the truth of a condition that is the same for all random numbers.
+
+    Not at the jump of a loop: the numbers of later turns are others.
+    """
+    return None if site.place is not None else draw_ranges.truth_of(tx, condition)
 
 
 def _are_plain(arms: Sequence[ArmTrace]) -> bool:
@@ -174,6 +192,10 @@ def truth_ahead(tx: compat.Tracer, site: LiveSite, condition: Value) -> bool | N
     return known
 
 
+#: Refusals of arms that are captured as they are where the condition is known.
+_OF_VALUES: Final = ("arms-differ", "search-too-long", "random-under-gradients")
+
+
 def _branch(
     tx: compat.Tracer, target: Any, site: LiveSite, form: int, condition: Value, arms: Arms
 ) -> Value | None:
@@ -200,7 +222,7 @@ def _branch(
         outcome = attempt_to_lower(tx, branch, transaction)
     if isinstance(outcome, Refusal):
         site.refuse(outcome.slug, outcome.detail)
-        is_of_values = site.place is None and outcome.slug in ("arms-differ", "search-too-long")
+        is_of_values = site.place is None and outcome.slug in _OF_VALUES
         if is_of_values and _are_plain((then_arm, else_arm)):
             ahead.note_condition(tx, condition, site)
         return None

@@ -26,7 +26,7 @@ from bcmend.tracing.two_forms import arithmetic, sides
 
 def data_dependent(tx: compat.Tracer, operator: Any, *args: Value) -> Value:
     """``data_dependent(key, condition)``: whether Dynamo would stop at a jump on ``condition``."""
-    site, condition = _open_site(args[0]), args[1].realize()
+    site, condition = _open_site(tx, args[0]), args[1].realize()
     if site is None:
         return constant(False)
     if frames.drains_for_the_caller(tx):
@@ -35,11 +35,12 @@ def data_dependent(tx: compat.Tracer, operator: Any, *args: Value) -> Value:
     return constant(_depends_on_data(tx, site, condition))
 
 
-def _open_site(key: Value) -> site_table.LiveSite | None:
+def _open_site(tx: compat.Tracer, key: Value) -> site_table.LiveSite | None:
     site = site_table.find(key.as_python_constant())
-    if site is None or not site.active or not site.holds(Claim.MENDED_NOW):
+    if site is None or not site.active:
         return None
-    return site
+    is_mended = site.holds(Claim.MENDED_NOW) or ahead.decides(tx, site)
+    return site if is_mended else None
 
 
 def _depends_on_data(tx: compat.Tracer, site: site_table.LiveSite, condition: Value) -> bool:
@@ -118,6 +119,8 @@ def branch(tx: compat.Tracer, operator: Any, *args: Value) -> Value:
         arms = _decided(tx, condition, arms)
         truth = truth_of_phi.truth_of(tx, condition)
         outcome = branch_mending.mend_branch(tx, operator, site, number, truth, arms)
+    if isinstance(outcome, Arm):
+        outcome = outcome.call(tx)
     return constant(None) if outcome is None else _settled(tx, outcome)
 
 
@@ -144,7 +147,7 @@ def _settled(tx: compat.Tracer, left: Value) -> Value:
 
 def known(tx: compat.Tracer, operator: Any, *args: Value) -> Value:
     """``known(key, condition)``: its truth where that is computed in front of the graph."""
-    site, condition = _open_site(args[0]), args[1].realize()
+    site, condition = _open_site(tx, args[0]), args[1].realize()
     if site is None or frames.is_left_alone(tx.output.root_tx.f_code):
         return condition
     if frames.drains_for_the_caller(tx):
@@ -152,7 +155,9 @@ def known(tx: compat.Tracer, operator: Any, *args: Value) -> Value:
         return condition
     if type(condition) is not compat.TensorVariable:
         return condition
-    truth = branch_mending.truth_ahead(tx, site, condition)
+    truth = branch_mending.truth_of_draws(tx, site, condition)
+    if truth is None:
+        truth = branch_mending.truth_ahead(tx, site, condition)
     if truth is not None:
         return constant(truth)
     assert site.plan is not None and isinstance(site.plan.decision, TruthLowering)
@@ -173,7 +178,7 @@ def undecided(tx: compat.Tracer, operator: Any, *args: Value) -> Value:
     whether that is data-dependent.
     """
     key, operands, subscripts = args
-    site = _open_site(key)
+    site = _open_site(tx, key)
     assert isinstance(operands, compat.TupleVariable)
     if site is None:
         return constant(False)
@@ -199,6 +204,8 @@ def split(tx: compat.Tracer, operator: Any, *args: Value) -> Value:
     number = form.as_python_constant()
     with withdrawn_if_it_fails(site):
         outcome = path_split.split_path(tx, operator, site, number, found, arms)
+    if isinstance(outcome, Arm):
+        outcome = outcome.call(tx)
     return constant(None) if outcome is None else outcome
 
 

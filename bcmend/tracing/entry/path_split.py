@@ -72,8 +72,11 @@ def split_path(
     form: int,
     found: GatedPhi | OpenIterator | OpenPlace,
     arms: branch_mending.Arms,
-) -> Value | None:
-    """Return the live-outs of both halves, a tuple; ``None`` where that cannot be."""
+) -> Value | Arm | None:
+    """Return the live-outs of both halves, a tuple; ``None`` where that cannot be.
+
+    Or return the half that is taken, as ``mend_branch`` does.
+    """
     if isinstance(found, OpenPlace):
         found = found.computed(tx)
     condition = found.predicate if isinstance(found, GatedPhi) else found.condition(tx)

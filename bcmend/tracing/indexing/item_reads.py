@@ -15,7 +15,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 import torch
 from torch.fx import Proxy
@@ -30,6 +30,7 @@ from bcmend.dynamo.values import (
     is_batched,
     is_symbolic_int,
 )
+from bcmend.tracing.indexing import stacked_items
 from bcmend.tracing.indexing.index_parts import (
     Item,
     Part,
@@ -153,6 +154,10 @@ def _mask_of_one(tx: compat.Tracer, mask: Any) -> Value:
     return view
 
 
+def _is_tensor(value: Value) -> TypeGuard[TensorValue]:
+    return type(value) is compat.TensorVariable
+
+
 _PURPOSE: Final = "items at data-dependent places"
 
 
@@ -162,7 +167,10 @@ def _insert(inner: Any, variable: Any, tx: compat.Tracer, arguments: Any, keywor
     reads = variable.fn is operator.getitem and len(arguments) == 2
     if reads and capture_mode.in_mended_code(tx):
         tensor, key = (each.realize() for each in arguments)
-        found = read(tx, tensor, key) if type(tensor) is compat.TensorVariable else None
+        stacked = stacked_items.with_stacked(tx, key) if _is_tensor(tensor) else None
+        if stacked is not None:
+            arguments = tensor, key = [tensor, stacked]
+        found = read(tx, tensor, key) if _is_tensor(tensor) else None
         if found is not None:
             return found
         arguments = as_one_item(tx, tensor, key) or arguments

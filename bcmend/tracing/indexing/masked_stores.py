@@ -26,7 +26,7 @@ from bcmend.dynamo.handlers import PASS, Answer, Call
 from bcmend.dynamo.values import Value, constant, example_of, fake_mode_of
 from bcmend.tracing.effects import memory_form
 from bcmend.tracing.effects.operator_runs import storage_of
-from bcmend.tracing.indexing import item_reads
+from bcmend.tracing.indexing import item_reads, stacked_items
 from bcmend.tracing.indexing.index_parts import Item, Part, part_of
 from bcmend.tracing.indexing.masked_writes import Store, is_one, numbers_of_range
 from bcmend.tracing.numbers import predicates
@@ -223,6 +223,9 @@ def _set_item(call: Call) -> Answer:
     if not is_plain or not capture_mode.in_mended_code(tx):
         return PASS
     key, value = (each.realize() for each in call.args)
+    if (stacked := stacked_items.with_stacked(tx, key)) is not None:
+        done: Value = tensor.call_method(tx, "__setitem__", [stacked, value], {})
+        return done
     if not _is_required_leaf(example_of(tensor)):
         views = item_reads.as_one_item(tx, tensor, key)
         if views is not None:

@@ -222,6 +222,11 @@ def truth_of_condition(tx: compat.Tracer, condition: Value, site: LiveSite) -> b
     return _tried(tx, found, site) if site.key in state.truths else None
 
 
+def decides(tx: compat.Tracer, site: LiveSite) -> bool:
+    """Return whether conditions of a branch are computed in front of the graph."""
+    return site.key in body_states.state_of(tx.output.root_tx.f_code).truths
+
+
 #: The sites of branches by the nodes of their conditions.
 _DECIDERS: Final[Slot[dict[Node, LiveSite]]] = Slot(dict, rolls_back=False)
 
@@ -357,7 +362,7 @@ def _note_in(
         _run(Joined([wanted]), _scope(tx), found)
     if not _is_short(found[0]) or warned:
         return None
-    if all(wanted != each for each, _ in noted):
+    if all(wanted != each or symbol != known for each, known in noted):
         noted.append((wanted, symbol))
     return found[0]
 
@@ -381,7 +386,7 @@ def _slice_of(tx: compat.Tracer, variable: TensorValue) -> ProgramSlice:
 
 def _slice_behind(tx: compat.Tracer, wanted: Node) -> ProgramSlice:
     """Return what is behind a node. Raises ``Refusal``."""
-    nodes = behind(tx, wanted, _may_be_run, _OPERATIONS)
+    nodes = behind(tx, wanted, _may_be_run, _OPERATIONS, sizes_apart=True)
     written = _inputs_written(tx)
     writes = is_written(tx, nodes)
     if writes:
@@ -427,7 +432,7 @@ def _with_writes(tx: compat.Tracer, nodes: list[Node]) -> list[Node]:
         is_complete, memory = True, storages(found)
         for each in graph.nodes:
             if each not in found and memory_written_by(tx, each, memory):
-                found |= dict.fromkeys(behind(tx, each, _may_be_run, _OPERATIONS))
+                found |= dict.fromkeys(behind(tx, each, _may_be_run, _OPERATIONS, sizes_apart=True))
                 is_complete = False
     return [each for each in graph.nodes if each in found]
 

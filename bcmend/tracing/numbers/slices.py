@@ -38,10 +38,38 @@ def outside(tx: compat.Tracer, node: Node) -> Node:
     return before_arms(tx, Proxy(node)).node
 
 
+#: Functions that read the sizes, the type and the place of a tensor, and no number of it.
+_LIKE: Final[dict[Any, int | None]] = {
+    torch.zeros_like: 0,
+    torch.ones_like: 1,
+    torch.full_like: None,
+}
+
+
+def _sizes_alone(node: Node) -> tuple[int, ...] | None:
+    """Return the sizes of what a node makes of the sizes of a tensor; ``None`` for other nodes."""
+    example = node.meta.get("example_value")
+    if node.op != "call_function" or node.target not in _LIKE or len(node.all_input_nodes) != 1:
+        return None
+    if not isinstance(example, torch.Tensor) or not node.kwargs.keys() <= {"dtype"}:
+        return None
+    if len(node.args) != (2 if node.target is torch.full_like else 1):
+        return None
+    sizes = tuple(example.shape)
+    return sizes if all(type(each) is int for each in sizes) else None
+
+
 def behind(
-    tx: compat.Tracer, node: Node, may_be_run: Callable[[Node], bool], most: int
+    tx: compat.Tracer,
+    node: Node,
+    may_be_run: Callable[[Node], bool],
+    most: int,
+    *,
+    sizes_apart: bool = False,
 ) -> list[Node]:
     """Return a node and those that it is computed from, inputs first.
+
+    With ``sizes_apart`` those are left out that nothing but sizes are read of.
 
     Raises:
         Refusal: there are more than ``most`` of them, or some may not be run.
@@ -58,6 +86,8 @@ def behind(
                 raise NotThisWay()
             waiting.append((each, True))
             inputs = each.all_input_nodes if outer is each else [outer]
+            if sizes_apart and _sizes_alone(each) is not None:
+                inputs = []
             waiting.extend((before, False) for before in inputs)
     return found
 
@@ -375,6 +405,11 @@ def _operation(node: Node, places: Mapping[Node, int]) -> _Operation:
             raise NotThisWay()
         return _Constant(type(given), repr(given), given)
 
+    if (sizes := _sizes_alone(node)) is not None:
+        example = node.meta["example_value"]
+        number = node.args[1] if node.target is torch.full_like else _LIKE[node.target]
+        kind = {"dtype": named(example.dtype), "device": named(example.device)}
+        return _Operation(torch.full, (named(sizes), named(number)), kind)
     return _Operation(
         node.target, map_aggregate(node.args, named), map_aggregate(node.kwargs, named)
     )

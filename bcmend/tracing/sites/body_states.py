@@ -24,9 +24,9 @@ from bcmend.tracing.search import budget, strict
 from bcmend.tracing.search.assumptions import Claim, Finding, assume_again
 from bcmend.tracing.search.falsified import Rewritten, weaken
 from bcmend.tracing.sites import site_table, suspects
+from bcmend.tracing.sites.live_state import LEFT_OUT_NOW, with_code
 from bcmend.tracing.sites.live_state import BodyState as BodyState
 from bcmend.tracing.sites.live_state import Stop as Stop
-from bcmend.tracing.sites.live_state import with_code
 from bcmend.tracing.sites.refusal import Refusal
 from bcmend.tracing.sites.session import SESSION
 
@@ -288,7 +288,7 @@ def _next_behind_a_break(state: BodyState, error: Any, behind: BaseException) ->
     if (
         _mend_where_stopped(stops)
         or state.look_at_items(_FEW_ITEMS)
-        or state.have_numbers(_asked_about(state, error))
+        or _have_numbers(state, error, behind)
         or (_is_a_branch(behind) and state.have_truth())
         or state.look_at_items()
     ):
@@ -298,6 +298,14 @@ def _next_behind_a_break(state: BodyState, error: Any, behind: BaseException) ->
     if not _takes_the_other_path(state):
         let_break(state, "")
     return Next.AGAIN
+
+
+def _have_numbers(state: BodyState, error: BaseException, behind: BaseException) -> bool:
+    """Have numbers computed in front, and the condition of a branch that later traces pass by."""
+    is_new = state.have_numbers(_asked_about(state, error))
+    slug, _ = site_table.recent_refusal() or ("", "")
+    is_passed_by = slug in LEFT_OUT_NOW and _is_a_branch(behind)
+    return (is_passed_by and state.have_truth()) or is_new
 
 
 def _takes_the_other_path(state: BodyState) -> bool:

@@ -341,11 +341,12 @@ class BodyState(Subject):
         return True
 
     def _compute_ahead(self, wanted: Iterable[Any]) -> bool:
-        fresh = [each for each in wanted if each not in self.slices]
-        for each in fresh:
-            weaken(Finding(Claim.NUMBER_LATE, self, len(self.slices)))
-            self.slices.append(each)
-        return bool(fresh)
+        before = len(self.slices)
+        for each in wanted:
+            if each not in self.slices:
+                weaken(Finding(Claim.NUMBER_LATE, self, len(self.slices)))
+                self.slices.append(each)
+        return len(self.slices) > before
 
     def replacement(self, body: FunctionType) -> FunctionType:
         """Return the function to call at the next try."""

@@ -3,17 +3,20 @@
 Dynamo writes ``torch.tensor`` of that tensor into the graph, at which torch warns when the graph
 runs, as eager execution does not. ``torch.Tensor`` keeps the type of the array there.
 ``torch.sparse_coo_tensor`` of indices and values is no tensor of a graph either.
+``torch.as_tensor`` of a list with tensors of one number reads those numbers, which a graph has not.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
 from bcmend.dynamo import compat, fx_graph
 from bcmend.dynamo.handlers import PASS, Answer
-from bcmend.tracing.indexing import coordinates
+from bcmend.dynamo.values import Value
+from bcmend.tracing.indexing import coordinates, stacked_items
 from bcmend.tracing.substitutes.dispatch import ReplacedCall, answers_to
 
 
@@ -22,14 +25,31 @@ def _tensor(call: ReplacedCall) -> Answer:
     """Answer ``torch.tensor(array, dtype=None, device=None)``: a copy in memory of its own."""
     if len(call.args) != 1 or not isinstance(call.args[0].realize(), compat.NumpyNdarrayVariable):
         return PASS
-    if not call.kwargs.keys() <= {"dtype", "device"}:
+    kind = _kind_of(call.kwargs)
+    if kind is None:
         return PASS
-    if not all(each.is_python_constant() for each in call.kwargs.values()):
-        return PASS
-    given = {name: each.as_python_constant() for name, each in call.kwargs.items()}
+    return fx_graph.method(call.tx, "to", call.args[0].realize(), **kind, copy=True)
+
+
+def _kind_of(named: Mapping[str, Value]) -> dict[str, Any] | None:
+    """Return the type and device that arguments ask for; ``None`` where others are given."""
+    if not named.keys() <= {"dtype", "device"}:
+        return None
+    if not all(each.is_python_constant() for each in named.values()):
+        return None
+    given = {name: each.as_python_constant() for name, each in named.items()}
     kind: dict[str, Any] = {name: each for name, each in given.items() if each is not None}
     kind.setdefault("device", torch.get_default_device())
-    return fx_graph.method(call.tx, "to", call.args[0].realize(), **kind, copy=True)
+    return kind
+
+
+@answers_to("tensor of items")
+def _tensor_of_items(call: ReplacedCall) -> Answer:
+    """Answer ``torch.as_tensor(items, dtype=None, device=None)`` for tensors of one number."""
+    kind = _kind_of(call.kwargs) if len(call.args) == 1 else None
+    if kind is None or torch.device(kind["device"]).type != "cpu":
+        return PASS
+    return stacked_items.stacked(call.tx, call.args[0].realize(), kind.get("dtype")) or PASS
 
 
 @answers_to("default tensor of array")

@@ -1,4 +1,4 @@
-"""``Variable(t)``, ``t.requires_grad_()`` and ``t.requires_grad = ...`` in the graph.
+"""Leaves in the graph: ``Variable(t)``, ``t.requires_grad = True``, ``ones(2, requires_grad=...)``.
 
 Dynamo can make a leaf of a tensor of the graph, but AOTAutograd forgets that when it differentiates
 the graph as a whole. The difference cannot be observed where all that leaves the graph would
@@ -22,8 +22,8 @@ import torch
 from torch.fx import Node
 
 from bcmend.delivery import records
-from bcmend.dynamo import compat, hooks
-from bcmend.dynamo.handlers import Answer
+from bcmend.dynamo import compat, handlers, hooks
+from bcmend.dynamo.handlers import PASS, Answer, Call
 from bcmend.dynamo.models import methods
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.trace_state import Phase, at_the_end
@@ -33,7 +33,9 @@ from bcmend.tracing.effects import sharing
 from bcmend.tracing.output import record_builder
 from bcmend.tracing.search.assumptions import Claim, Finding
 from bcmend.tracing.search.falsified import falsify
+from bcmend.tracing.sites import capture_mode
 from bcmend.tracing.sites.site_table import LiveSite
+from bcmend.tracing.substitutes import dispatch
 from bcmend.tracing.substitutes.dispatch import (
     ReplacedCall,
     answers_to,
@@ -145,6 +147,33 @@ def _make_leaf_after_the_graph(call: ReplacedCall, tensor: compat.TensorVariable
 
 #: Why a leaf that leaves the graph is left to torch.
 _ONLY_SO: Final = "what leaves the graph requires gradients only so"
+
+
+#: Functions that make tensors of nothing that requires gradients.
+_MAKERS: Final = frozenset(
+    (
+        *(torch.zeros, torch.ones, torch.empty, torch.full, torch.rand, torch.randn, torch.tensor),
+        *(torch.zeros_like, torch.ones_like, torch.empty_like, torch.full_like),
+        *(torch.rand_like, torch.randn_like, torch.arange, torch.linspace, torch.eye),
+    )
+)
+
+
+@handlers.method(
+    compat.TorchInGraphFunctionVariable, methods.CALL_FUNCTION, "tensors made as leaves", place=3
+)
+def _made_as_leaf(call: Call) -> Answer:
+    """Answer ``torch.zeros(2, requires_grad=True)``: ``torch.zeros(2).requires_grad_()``."""
+    args, kwargs = call.args
+    given = kwargs.get("requires_grad")
+    if given is None or call.owner.value not in _MAKERS or not capture_mode.in_mended_code(call.tx):
+        return PASS
+    given = given.realize()
+    if not given.is_python_constant() or given.as_python_constant() is not True:
+        return PASS
+    rest = {name: each for name, each in kwargs.items() if name != "requires_grad"}
+    made = call.owner.call_function(call.tx, args, rest)
+    return dispatch.answer_for(call.tx, "torch.Tensor.requires_grad_", made)
 
 
 _SITES: Final[Slot[list[LiveSite]]] = Slot(list, rolls_back=True)

@@ -174,6 +174,45 @@ def test_requires_grad() -> None:
     assert torch.equal(compiled, layer.weight.grad)
 
 
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x, wanted: torch.zeros_like(x, requires_grad=wanted),
+        lambda x, wanted: torch.ones(3, requires_grad=wanted),
+        lambda x, wanted: torch.full((3,), 2.0, requires_grad=wanted),
+        lambda x, wanted: torch.rand(3, requires_grad=wanted),
+        lambda x, wanted: torch.tensor([1.0, 2.0, 3.0], requires_grad=wanted),
+    ],
+)
+def test_a_tensor_that_is_made_as_a_leaf(make: Any, training: bool) -> None:
+    class Program(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(3, 2)
+
+        def forward(self, x: Tensor) -> tuple[Tensor, bool, Tensor]:
+            made = make(x, self.training)
+            y = self.layer(x + made)
+            return (y.relu() if y.sum() > 0 else -y), made.requires_grad, torch.rand(1)
+
+    calls = lambda: [call(torch.ones(3)), call(-torch.ones(3))]  # noqa: E731
+    assert_equivalent(Program, calls, training=training)
+
+
+def test_a_leaf_that_is_made_and_told_from_others_stays() -> None:
+    def program(x: Tensor) -> Any:
+        made = torch.ones(3, requires_grad=True)
+        return made * 2, x
+
+    with torch.enable_grad():
+        with pytest.raises(Unsupported):
+            _whole(program, torch.ones(3))
+        torch._dynamo.reset()
+        found = torch.compile(program, backend="eager")(torch.ones(3))
+        assert found[0].requires_grad
+
+
 @pytest.mark.parametrize("form", ["computed from", "both", "a view"])
 def test_a_leaf_that_can_be_told_stays(form: str) -> None:
     def program(x: Tensor) -> Any:

@@ -1,0 +1,106 @@
+"""Lists of tensors of one number, read as one tensor: ``torch.as_tensor([x[0], 3])``, ``y[rows]``.
+
+Torch reads the numbers, one after the other, into new memory. A graph stacks the tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import torch
+
+from bcmend.dynamo import compat, fx_graph
+from bcmend.dynamo.values import Value, example_of, is_symbolic_int
+
+#: Numbers of these types become ones of the last without a change.
+_INTEGERS: Final = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+_SEQUENCES: Final = (compat.ListVariable, compat.TupleVariable)
+
+
+def stacked(tx: compat.Tracer, items: Value, dtype: torch.dtype | None) -> Value | None:
+    """Return a tensor on the CPU of the numbers of a list of tensors, of lists of them, and so on.
+
+    ``None`` where there is no tensor among them, or where torch may read other numbers of them.
+    """
+    leaves = list(_leaves(items)) if type(items) in _SEQUENCES else []
+    tensors = [each for each in leaves if isinstance(each, compat.TensorVariable)]
+    if not tensors or not all(map(_is_plain, tensors)):
+        return None
+    if dtype is None:
+        dtypes = {example_of(each).dtype for each in tensors}
+        if len(dtypes) > 1 or len(tensors) < len(leaves):
+            return None  # they are promoted
+        (dtype,) = dtypes
+    is_kept = all(_is_kept(each, dtype) for each in leaves)
+    return _stacked(tx, items, dtype) if is_kept and _shape(items) is not None else None
+
+
+def with_stacked(tx: compat.Tracer, key: Value) -> Value | None:
+    """Return an index in which lists of tensors are tensors; ``None`` for one without such lists.
+
+    Torch makes an index of bytes a mask, so that only integers of 64 bits are taken.
+    """
+    if type(key) is not compat.TupleVariable:
+        return None
+    items = [each.realize() for each in key.items]
+    found = [_stacked_index(tx, each) or each for each in items]
+    is_same = all(one is other for one, other in zip(items, found, strict=True))
+    return None if is_same else compat.TupleVariable(found)
+
+
+def _stacked_index(tx: compat.Tracer, value: Value) -> Value | None:
+    leaves = _leaves(value) if type(value) in _SEQUENCES else ()
+    dtypes = {example_of(each).dtype for each in leaves if isinstance(each, compat.TensorVariable)}
+    return stacked(tx, value, torch.int64) if dtypes == {torch.int64} else None
+
+
+def _leaves(items: Value) -> Iterator[Value]:
+    for each in _items(items):
+        if type(each) in _SEQUENCES:
+            yield from _leaves(each)
+        else:
+            yield each
+
+
+def _items(sequence: Value) -> list[Value]:
+    assert isinstance(sequence, _SEQUENCES)
+    return [each.realize() for each in sequence.items]
+
+
+def _is_plain(tensor: compat.TensorVariable) -> bool:
+    example = example_of(tensor)
+    is_number = type(tensor) is compat.TensorVariable and example.dim() == 0
+    return is_number and example.device.type == "cpu" and not example.requires_grad
+
+
+def _is_kept(value: Value, dtype: torch.dtype) -> bool:
+    """Return whether a number is the same as one of a type."""
+    if isinstance(value, compat.TensorVariable):
+        given = example_of(value).dtype
+        return given is dtype or (given in _INTEGERS and dtype is torch.int64)
+    if dtype is not torch.int64:
+        return False
+    is_known = isinstance(value, compat.ConstantVariable) and type(value.value) is int
+    return is_known or is_symbolic_int(value)
+
+
+def _shape(items: Value) -> tuple[int, ...] | None:
+    """Return the sizes of nested lists; ``None`` where they are ragged."""
+    if type(items) not in _SEQUENCES:
+        return ()
+    found = {_shape(each) for each in _items(items)}
+    if len(found) != 1 or None in found:
+        return None
+    (inner,) = found
+    return None if inner is None else (len(_items(items)), *inner)
+
+
+def _stacked(tx: compat.Tracer, value: Value, dtype: torch.dtype) -> Any:
+    if type(value) in _SEQUENCES:
+        inner = [_stacked(tx, each, dtype) for each in _items(value)]
+        return fx_graph.function(tx, torch.stack, compat.ListVariable(inner))
+    if isinstance(value, compat.TensorVariable):
+        is_same = example_of(value).dtype is dtype
+        return value if is_same else fx_graph.method(tx, "to", value, dtype)
+    return fx_graph.function(tx, torch.scalar_tensor, value, dtype=dtype, device="cpu")
