@@ -1,17 +1,22 @@
 """Lists of tensors of one number, read as one tensor: ``torch.as_tensor([x[0], 3])``, ``y[rows]``.
 
-Torch reads the numbers, one after the other, into new memory. A graph stacks the tensors.
+Torch reads the numbers, one after the other, into new memory. A graph stacks the tensors. An index
+may be a list of numbers that were taken out of tensors, or that branches leave.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator
 from typing import Any, Final
 
 import torch
 
 from bcmend.dynamo import compat, fx_graph
-from bcmend.dynamo.values import Value, example_of, is_symbolic_int
+from bcmend.dynamo.values import Value, example_of, is_symbolic_int, is_unbacked, made_of
+from bcmend.tracing.merging.lazy_phi import LazyPhi
+from bcmend.tracing.numbers import scalars
+from bcmend.tracing.two_forms import open_numbers, sides
 
 #: Numbers of these types become ones of the last without a change.
 _INTEGERS: Final = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
@@ -41,6 +46,12 @@ def with_stacked(tx: compat.Tracer, key: Value) -> Value | None:
 
     Torch makes an index of bytes a mask, so that only integers of 64 bits are taken.
     """
+    if type(key) is compat.ListVariable:
+        # Torch takes a list with lists or tensors in it for a tuple.
+        numbers = _with_numbers(tx, key)
+        are_numbers = all(_is_kept(each, torch.int64) for each in _items(numbers))
+        has_tensors = any(isinstance(each, compat.TensorVariable) for each in _items(numbers))
+        return _stacked_index(tx, numbers) if are_numbers and not has_tensors else None
     if type(key) is not compat.TupleVariable:
         return None
     items = [each.realize() for each in key.items]
@@ -50,9 +61,29 @@ def with_stacked(tx: compat.Tracer, key: Value) -> Value | None:
 
 
 def _stacked_index(tx: compat.Tracer, value: Value) -> Value | None:
-    leaves = _leaves(value) if type(value) in _SEQUENCES else ()
+    known = _with_numbers(tx, value)
+    leaves = list(_leaves(known)) if type(known) in _SEQUENCES else []
     dtypes = {example_of(each).dtype for each in leaves if isinstance(each, compat.TensorVariable)}
-    return stacked(tx, value, torch.int64) if dtypes == {torch.int64} else None
+    if dtypes:
+        return stacked(tx, known, torch.int64) if dtypes == {torch.int64} else None
+    are_numbers = any(map(is_unbacked, leaves)) and all(
+        _is_kept(each, torch.int64) for each in leaves
+    )
+    return _stacked(tx, known, torch.int64) if are_numbers and _shape(known) is not None else None
+
+
+def _with_numbers(tx: compat.Tracer, value: Value) -> Value:
+    """Return lists in which integers that branches leave in several forms are one number each."""
+    if type(value) in _SEQUENCES:
+        items = _items(value)
+        found = [_with_numbers(tx, each) for each in items]
+        is_same = all(map(operator.is_, items, found))
+        return value if is_same else made_of(value, found)
+    is_open = isinstance(value, LazyPhi) and open_numbers.kind_of(value) is int
+    if not is_open or not sides.have_at_hand(value):
+        return value
+    assert sides.is_open(value)
+    return open_numbers.joined(tx, value) or value
 
 
 def _leaves(items: Value) -> Iterator[Value]:
@@ -103,4 +134,7 @@ def _stacked(tx: compat.Tracer, value: Value, dtype: torch.dtype) -> Any:
     if isinstance(value, compat.TensorVariable):
         is_same = example_of(value).dtype is dtype
         return value if is_same else fx_graph.method(tx, "to", value, dtype)
+    known = scalars.tensor_of_count(tx, value) if is_symbolic_int(value) else None
+    if known is not None and example_of(known).device.type == "cpu":
+        return known
     return fx_graph.function(tx, torch.scalar_tensor, value, dtype=dtype, device="cpu")

@@ -53,6 +53,51 @@ def test_tensors_in_lists(program: Program) -> None:
     _assert_equivalent(program)
 
 
+def _kept(x: Tensor, places: Tensor) -> list[int]:
+    first = 0
+    for each in places[:2]:
+        if each > 0:
+            first += 1
+    return [first, int(places[2])]
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x, places: x[[int(places[0]), 1]],
+        lambda x, places: x[:, [places[0].item(), places[1].item() - 3]],
+        lambda x, places: x[:, [[int(places[0])], [2]]],
+        lambda x, places: x[_kept(x, places)],
+        lambda x, places: x[_kept(x, places), [0, int(places[1])]],
+    ],
+)
+@pytest.mark.parametrize("training", [False, True])
+def test_numbers_in_lists(program: Program, training: bool) -> None:
+    def run(x: Tensor, places: Tensor) -> Any:
+        return _doubled_if_positive(x), program(x, places)
+
+    assert_equivalent(lambda: run, _inputs, training=training)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x, places: x[[[int(places[0])], [2]]],
+        lambda x, places: x[[places[0], places[1]]],
+        lambda x, places: x[[places[0], 1]],
+    ],
+)
+def test_a_list_of_lists_or_tensors_is_a_tuple(program: Program) -> None:
+    assert_equivalent(lambda: program, _inputs, fullgraph=False, graphs=None, recompiles=None)
+
+
+def test_a_number_that_is_no_place_fails_as_in_eager_execution() -> None:
+    def program(x: Tensor, places: Tensor) -> Any:
+        return x[[int(places[0]) + 3, 0]]
+
+    assert_equivalent(lambda: program, _inputs, graphs=None, recompiles=None)
+
+
 def test_the_tensor_has_memory_of_its_own() -> None:
     def program(x: Tensor, places: Tensor) -> Any:
         first = places[0]
