@@ -11,6 +11,7 @@ What was measured for a bound, here and elsewhere, was measured with torch 2.13.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -45,6 +46,11 @@ CONDS: Final = 5
 #: Operations that torch may have to look at for one ``torch.cond``, those of each one inside twice.
 #: With "aot_eager" each takes 14 to 16 ms, from 136 of them to 496, which makes 40 s at the bound.
 OPERATIONS: Final = 2500
+
+
+#: How often a split is inside itself for a value that has many forms: once for each but one, where
+#: it reads an item at a place that is not known. More often it is in turns of a loop.
+FORMS: Final = 8
 
 
 class TooDeep(BaseException):
@@ -104,8 +110,9 @@ class _Chain:
 
     @property
     def is_unrolled(self) -> bool:
-        """Return whether a branch is inside itself."""
-        return len(set(self.sites)) < len(self.sites)
+        """Return whether a branch is inside itself, or a split more often than forms explain."""
+        times = Counter(self.sites)
+        return any(count > (FORMS if site.kind == SPLIT else 1) for site, count in times.items())
 
     def begin(self) -> None:
         """Begin with the outermost branch."""
@@ -121,7 +128,8 @@ class _Chain:
     def end(self, *, is_mended: bool) -> None:
         """End with the outermost branch, with or without a lowering."""
         seconds = budget.now() - self.began
-        budget.note_branch(seconds, self.path if self.is_past_first_path else seconds)
+        path = self.path if self.is_past_first_path else seconds
+        budget.note_branch(seconds, path, is_mended=is_mended)
         if not is_mended:
             budget.spend(seconds)
 
