@@ -65,36 +65,50 @@ def _told(
     found = sharing.latest(tx, *examples) if len(examples) == 2 else None
     if found is None or not capture_mode.in_mended_code(tx):
         return None
+    truth = _is_one_object(tx, examples[0], examples[1], {})
+    if truth is None or isinstance(truth, bool):
+        return None if truth is None else constant(truth is not is_negated)
     position = tx.instruction_pointer
     assert position is not None  # it is traced
     following = tx.instructions[position]
     if canonical_name(following.opname) in TRUTH_JUMPS:
         body_states.mend_jump(tx)
-    elif following.argval != CONDITION:
+    if following.argval != CONDITION:
         return None
-    truth = _is_one_object(tx, *examples)
-    if truth is None or isinstance(truth, bool):
-        return None if truth is None else constant(truth is not is_negated)
     if is_negated:
         truth = predicates.negated(tx, truth)
     sharing.note_told(tx, truth, found.finding)
     return truth
 
 
+#: What is known of pairs of tensors already, by their identity.
+_Known = dict[tuple[int, int], TensorValue | bool | None]
+
+
 def _is_one_object(
-    tx: compat.Tracer, one: torch.Tensor, other: torch.Tensor
+    tx: compat.Tracer, one: torch.Tensor, other: torch.Tensor, known: _Known
 ) -> TensorValue | bool | None:
     """Return whether two tensors are one object, or a predicate of that; ``None`` if unknown."""
     found = sharing.latest(tx, one, other)
     if found is None:
         return one is other
-    choice = found.choice
-    if choice is None or not _is_at_hand(tx, choice.predicate):
-        return None
     if not sharing.is_result(tx, one, found):
         one, other = other, one
-    sides = [_is_one_object(tx, side, other) for side in choice.sides]
-    return None if None in sides else _chosen(tx, choice.predicate, *sides)
+    if (key := (id(one), id(other))) not in known:
+        known[key] = _of_the_sides(tx, found.choice, other, known)
+    return known[key]
+
+
+def _of_the_sides(
+    tx: compat.Tracer, choice: sharing.Choice | None, other: torch.Tensor, known: _Known
+) -> TensorValue | bool | None:
+    """Return whether what a branch has chosen is ``other``."""
+    if choice is None or not _is_at_hand(tx, choice.predicate):
+        return None
+    sides = [_is_one_object(tx, side, other, known) for side in choice.sides]
+    if any(each is None for each in sides):
+        return None
+    return _chosen(tx, choice.predicate, *sides)
 
 
 def _is_at_hand(tx: compat.Tracer, predicate: TensorValue) -> bool:
