@@ -22,6 +22,8 @@ DETACHED: Final = "bcmend_detached"
 FORM: Final = "bcmend_form"
 #: That the node is computed beside a number that is taken out of a tensor.
 BESIDE_NUMBER: Final = "bcmend_beside_number"
+#: That the node says what the condition of a branch tells of a number.
+TOLD: Final = "bcmend_told"
 #: Whether the node may write to what it is given, and whether it sets a default.
 MAY_CHANGE: Final = "bcmend_may_change"
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import torch
 
-from bcmend.delivery import codec
+from bcmend.delivery import codec, warning_blocks
 from bcmend.delivery.failed_output import Failures, is_of_an_argument
 from bcmend.delivery.read_predicates import truths
 
@@ -28,18 +28,19 @@ def deliver(buffer: Buffer) -> None:
     buffer.clear()
     holds = iter(truths([each[1] for each in records if each[1] is not None]))
     failures = Failures()
-    for position, record in enumerate(records):
-        key, predicate, raises, action, inputs = record
-        if predicate is not None and not next(holds):
-            continue
-        try:
-            deliver_one(key, raises, action, inputs)
-        except BaseException as error:
-            failures.errors.append(error)
-            is_the_end = raises or is_of_an_argument(error, action, inputs)
-            if is_the_end or failures.is_interrupted_twice:
-                _take_back(records[position + 1 :])
-                break
+    with warning_blocks.all_left():
+        for position, record in enumerate(records):
+            key, predicate, raises, action, inputs = record
+            if predicate is not None and not next(holds):
+                continue
+            try:
+                deliver_one(key, raises, action, inputs)
+            except BaseException as error:
+                failures.errors.append(error)
+                is_the_end = raises or is_of_an_argument(error, action, inputs)
+                if is_the_end or failures.is_interrupted_twice:
+                    _take_back(records[position + 1 :])
+                    break
     if failures.errors:
         try:
             raise failures.to_be_raised()

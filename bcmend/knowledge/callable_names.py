@@ -56,6 +56,9 @@ LOGGING_FUNCTIONS: Final = LOGGER_METHODS & frozenset(
 #: Functions of the ``warnings`` module that issue a warning.
 WARNING_FUNCTIONS: Final = frozenset(["warn", "warn_explicit"])
 
+#: Functions of the ``warnings`` module that say which warnings are shown from then on.
+FILTER_FUNCTIONS: Final = frozenset(["simplefilter", "filterwarnings", "resetwarnings"])
+
 #: Calls that Dynamo cannot make on tensors, or whose result has an unbacked size: an argument of
 #: an output statement that makes one is evaluated when the record is delivered.
 DEFERRED_ARGUMENT_CALLS: Final = frozenset(

@@ -15,7 +15,12 @@ from types import BuiltinMethodType, FunctionType, MethodType, ModuleType
 from typing import Any, Final
 
 from bcmend.errors import OutputError
-from bcmend.knowledge.callable_names import LOGGER_METHODS, LOGGING_FUNCTIONS, WARNING_FUNCTIONS
+from bcmend.knowledge.callable_names import (
+    FILTER_FUNCTIONS,
+    LOGGER_METHODS,
+    LOGGING_FUNCTIONS,
+    WARNING_FUNCTIONS,
+)
 from bcmend.knowledge.qualified_names import Registered, is_qualified, name_of, plain, resolved
 from bcmend.knowledge.static_lookup import ancestors, namespace
 
@@ -47,7 +52,7 @@ _FUNCTIONS: Final = (
     "click.echo",
     "click.secho",
     *(f"logging.{name}" for name in sorted(LOGGING_FUNCTIONS)),
-    *(f"warnings.{name}" for name in sorted(WARNING_FUNCTIONS)),
+    *(f"warnings.{name}" for name in sorted(WARNING_FUNCTIONS | FILTER_FUNCTIONS)),
 )
 
 _WRITER_METHODS: Final = frozenset(

@@ -68,6 +68,13 @@ TABLE: Final[Mapping[str, Substitute]] = {
             "tests/tracing/substitutes/test_dispatch.py::test_variable",
         ),
         *_rows(
+            "torch._assert",
+            "assertion",
+            "its exception where the condition is known not to hold",
+            "in mended code, where a handler or a branch is around it",
+            "tests/tracing/substitutes/test_dispatch.py::test_assertion",
+        ),
+        *_rows(
             "torch._check torch._check_with torch._check_index torch._check_value"
             " torch._check_type torch._check_not_implemented",
             "check",

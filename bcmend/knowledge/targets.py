@@ -128,9 +128,19 @@ def is_quiet(target: Any) -> bool:
         return is_method_in_c(target)
     if _is_operator(target):
         return True
+    if _is_named_tuple(target):
+        return True
     if isinstance(target, (type, BuiltinFunctionType, MethodType)):
         return target in _QUIET_BUILTINS or _package(target) in _QUIET
     return False
+
+
+def _is_named_tuple(target: Any) -> bool:
+    """Return whether a target is a class of named tuples, made as ``collections`` makes them."""
+    if not (isinstance(target, type) and issubclass(target, tuple)):
+        return False
+    is_made_there = getattr(target.__new__, "__module__", "").startswith("namedtuple_")
+    return is_made_there and target.__init__ is object.__init__ and type(target) is type
 
 
 def is_python_of_torch(target: Any) -> bool:

@@ -30,7 +30,7 @@ from bcmend.bytecode.opcodes import (
     VARIABLE_LOADS,
     has_format_specification,
 )
-from bcmend.knowledge.callable_names import LOGGER_METHODS, WARNING_FUNCTIONS
+from bcmend.knowledge.callable_names import FILTER_FUNCTIONS, LOGGER_METHODS, WARNING_FUNCTIONS
 from bcmend.scan.found_sites import FoundSite, UnreadableFile, one_line
 
 _OLDEST_READ: Final = (3, 8)
@@ -152,8 +152,9 @@ def _writes(steps: Sequence[_Step], call: int) -> bool:
         return False
     path = [each.name for each in takewhile(lambda each: each.op in ATTRIBUTE_LOADS, others)]
     if path:
-        return path[-1] in LOGGER_METHODS or path[-2:] in (["stdout", "write"], ["stderr", "write"])
-    return root.name == "print" or root.name in WARNING_FUNCTIONS
+        writes = path[-1] in LOGGER_METHODS or path[-1] in FILTER_FUNCTIONS
+        return writes or path[-2:] in (["stdout", "write"], ["stderr", "write"])
+    return root.name == "print" or root.name in WARNING_FUNCTIONS | FILTER_FUNCTIONS
 
 
 def _start_of_operand(steps: Sequence[_Step], last: int) -> int | None:

@@ -8,7 +8,7 @@ import re
 import weakref
 from dataclasses import fields
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -252,6 +252,25 @@ def test_of_unknown_names_and_functions_everything_is_to_be_feared() -> None:
         facts = effects.facts_of_target(unknown)
         assert facts.draws((), {}) and facts.changes((), {})
         assert facts.has_hidden_state and facts.draws_on_host and not facts.is_total
+
+
+class _Sorted(NamedTuple):
+    values: torch.Tensor
+    indices: torch.Tensor
+
+
+class _Counted(_Sorted):
+    def __new__(cls, *items: torch.Tensor) -> _Counted:
+        _MADE.append(items)
+        return super().__new__(cls, *items)
+
+
+_MADE: list[Any] = []
+
+
+def test_a_named_tuple_merely_holds_what_it_is_made_of() -> None:
+    assert effects.facts_of_target(_Sorted) == EffectFacts()
+    assert effects.facts_of_target(_Counted) is UNKNOWN
 
 
 def test_what_a_call_of_a_function_changes_follows_from_its_arguments() -> None:

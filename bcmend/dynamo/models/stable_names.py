@@ -31,6 +31,7 @@ NestedUserFunctionVariable: closure f_globals fn_name get_code
 UserDefinedObjectVariable: value
 UserDefinedClassVariable: value
 ExceptionVariable: __cause__ __context__
+CatchWarningsCtxManagerVariable: catch_warnings_args
 ContextWrappingVariable: cleanup_assert enter exit fn_name module_name set_cleanup_hook
 MutationType: scope
 SideEffects: attr_mutation_kinds check_allowed_side_effect clone has_pending_mutation_of_attr

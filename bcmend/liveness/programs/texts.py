@@ -157,6 +157,17 @@ def a_lock() -> Function:
     return program
 
 
+@program("ContextWrappingVariable.exit")
+def a_block_of_warnings() -> Function:
+    def program(x: Tensor) -> Any:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            warnings.warn("hidden", stacklevel=1)
+        return x + 1 if x.sum() > 0 else x - 1
+
+    return program
+
+
 @program("BuiltinVariable.call_locals", "BuiltinVariable.call_vars", inputs=beside(Holder))
 def names_of_a_frame() -> Function:
     def program(x: Tensor, holder: Holder) -> Any:

@@ -193,9 +193,38 @@ def _fills_under_a_mask(call: OperatorCall) -> bool:
         return False
     if any(accumulates):
         return False  # an error where the value lies in the memory that is written to
-    pairs = zip(tensor.shape, indices[0].shape, strict=False)
-    known = [value.numel() == 1, *(size == of_mask for size, of_mask in pairs)]
-    return all(map(compat.statically_known_true, known))
+    return compat.statically_known_true(value.numel() == 1) and _fits(tensor, indices[0])
+
+
+def only_selects(node: Node, fake_mode: Any) -> bool:
+    """Return whether all that may fail is to have memory for the items that a mask selects."""
+    run = operators_of(node, fake_mode)
+    if run is None or run.asserts or facts_of_node(node).is_partial or _may_fail_on_numbers(node):
+        return False
+    return all(
+        _is_total(call, effects.facts_of_target(call.operator), frozenset()) or _selects(call)
+        for call in run.calls
+    )
+
+
+def _selects(call: OperatorCall) -> bool:
+    """Return whether what is selected has a size that depends on data, and fits in any case."""
+    packet = call.operator.overloadpacket
+    if packet is torch.ops.aten.nonzero:
+        return True
+    if packet not in (torch.ops.aten.index, torch.ops.aten.masked_select):
+        return False
+    tensor, given = call.arguments
+    masks = [given] if isinstance(given, torch.Tensor) else given
+    if len(masks) != 1 or masks[0] is None or masks[0].dtype is not torch.bool:
+        return False
+    return masks[0].dim() <= tensor.dim() and _fits(tensor, masks[0])
+
+
+def _fits(tensor: torch.Tensor, mask: torch.Tensor) -> bool:
+    """Return whether a mask is known to have the first sizes of a tensor."""
+    sizes = zip(tensor.shape, mask.shape, strict=False)
+    return all(compat.statically_known_true(size == of_mask) for size, of_mask in sizes)
 
 
 _STORES: Final = (torch.ops.aten.index_put, torch.ops.aten.index_put_)

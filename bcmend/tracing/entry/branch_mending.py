@@ -111,6 +111,8 @@ def _mend(
                     raise HalfWritten(", ".join(site.outcome.refused.values()))
                 return outcome
             put_slots_back()
+        else:
+            while_loops.require_an_end(tx, arms)
     return _branch(tx, target, site, form, condition, arms)
 
 

@@ -19,10 +19,9 @@ from bcmend.tracing.output import (
     dropped_output,
     exception_flow,
     record_builder,
+    record_settings,
     shown_exceptions,
-    streams,
 )
-from bcmend.tracing.search.falsified import falsify
 from bcmend.tracing.sites import site_table
 
 
@@ -147,8 +146,6 @@ def record(tx: compat.Tracer, operator: Any, *args: Value) -> Value:
     if not record_builder.is_open(tx):
         dropped_output.drop(tx, site)
         return constant(True)
-    if streams.is_in_a_block_of_warnings(tx, action.realize()):
-        falsify(site.unmendable("cannot-snapshot", "a block of warnings.catch_warnings is open"))
     if trial:
         with withdrawn_if_it_fails(site):
             argument_trials.try_arguments(tx, site, trial[0], trial[1], inputs)
@@ -156,11 +153,13 @@ def record(tx: compat.Tracer, operator: Any, *args: Value) -> Value:
         site.mended("deferred", "nothing is written at this level")
         return constant(True)
     with withdrawn_if_it_fails(site):
+        statement = action.realize()
         if level != 1:
             action, inputs = caller_frames.inside_stand_ins(tx, level, action, inputs)
         action, inputs = shown_exceptions.as_of_now(
             tx, site, action, inputs, shows_tracebacks=shows
         )
+        action, inputs = record_settings.within_blocks(tx, site, action, inputs, statement)
         made = deferred_exceptions.make_record(tx, site, action, inputs)
     if made:
         site.mended("deferred")

@@ -28,6 +28,7 @@ from bcmend.tracing.output import deferred_exceptions
 from bcmend.tracing.search.assumptions import Claim, Finding
 from bcmend.tracing.search.falsified import falsify
 from bcmend.tracing.sites import capture_mode
+from bcmend.tracing.sites.nesting_limits import is_in_an_arm
 from bcmend.tracing.sites.site_table import LiveSite
 from bcmend.tracing.substitutes.dispatch import ReplacedCall, answers_to, unequal
 
@@ -103,6 +104,31 @@ def _parts(call: ReplacedCall) -> Parts | None:
 def _is_exception(error: Any) -> bool:
     is_error = isinstance(error, type) and issubclass(error, Exception)
     return is_error and not issubclass(error, Warning)
+
+
+@answers_to("assertion")
+def _failed_assertion(call: ReplacedCall) -> Answer:
+    """Answer ``torch._assert(condition, message)`` where it is known to raise.
+
+    Dynamo makes a call of constants, so that no handler of the program sees the exception, and
+    puts others into the graph, with a message that it may not be able to take.
+    """
+    tx = call.tx
+    given = dict(zip(("condition", "message"), call.args, strict=False)) | call.kwargs
+    if given.keys() != {"condition", "message"} or not capture_mode.in_mended_code(tx):
+        return PASS
+    if not (is_in_an_arm(tx) or deferred_exceptions.handled_by_a_caller(tx)):
+        return PASS  # it ends the call
+    if _fails(given["condition"].realize()):
+        compat.raise_observed_exception(AssertionError, tx, args=[given["message"]])
+    return PASS
+
+
+def _fails(condition: Value) -> bool:
+    """Return whether a condition is known not to hold while the call is traced."""
+    if isinstance(condition, compat.SymNodeVariable):
+        return not predicates.is_data_dependent(condition) and not condition.evaluate_expr()
+    return condition.is_python_constant() and not condition.as_python_constant()
 
 
 @answers_to("check")

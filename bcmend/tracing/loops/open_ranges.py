@@ -128,6 +128,14 @@ class OpenIterator(LoopIterator):
         )
         return fx_graph.function(tx, compare, self.goes_over.limit, number)
 
+    def has_an_end(self, tx: compat.Tracer, turns: int) -> bool:
+        """Return whether it is known that there are no more turns left than so many."""
+        step = self.goes_over.step
+        left = _expression(self.goes_over.stop) - _expression(self.following)
+        limits = compat.bound_sympy(left, dict(tx.output.shape_env.var_to_range))
+        most = limits.upper if step > 0 else -limits.lower
+        return bool(most <= turns * abs(step))
+
     def in_half(self, truth: bool) -> Value:
         """Return what it is where there is one more number, or none."""
         if not truth:

@@ -155,6 +155,14 @@ def run_loop(
     return None
 
 
+def require_an_end(tx: compat.Tracer, arms: tuple[Arm, Arm]) -> None:
+    """Raise ``TooDeep`` before a loop is unrolled that may have more turns than can be nested."""
+    open_ranges_left = [each for each in arms[0].inputs.items if isinstance(each, OpenIterator)]
+    levels = nesting_limits.LEVELS
+    if not all(each.has_an_end(tx, levels) for each in open_ranges_left):
+        raise nesting_limits.TooDeep(f"more than {levels} branches, one in another")
+
+
 def _with_ranges_counted(tx: compat.Tracer, inputs: list[Any]) -> Iterator[list[Any]]:
     """Yield live-ins as they are, and again with the range that is gone over counted by the loop.
 

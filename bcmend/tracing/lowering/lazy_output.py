@@ -14,15 +14,16 @@ from typing import Any, Final
 import torch
 from torch.fx import Graph, Node, Proxy
 
+from bcmend import meta_keys
 from bcmend.delivery import codec
 from bcmend.delivery.lazy_values import GRAPHS, LazyGraph
 from bcmend.dynamo import compat, frames, fx_graph, snapshots, values
 from bcmend.dynamo.slots import Slot
-from bcmend.dynamo.values import TensorValue, Value, constant, example_of
+from bcmend.dynamo.values import TensorValue, Value, constant, example_of, fake_mode_of
 from bcmend.tracing.deopt import undo_log
 from bcmend.tracing.effects import watches
 from bcmend.tracing.effects.costs import bytes_of
-from bcmend.tracing.effects.hazards import AUTOCAST, Hazards
+from bcmend.tracing.effects.hazards import AUTOCAST, Hazards, hazards_of, only_selects
 from bcmend.tracing.effects.operator_runs import is_in_place, storage_of
 from bcmend.tracing.lowering.arm_graphs import is_of_a_transform, requires_grad
 from bcmend.tracing.merging.merge import Merger, Pair, is_made_inside
@@ -61,13 +62,26 @@ def _can_be_deferred(tx: compat.Tracer, arm: ArmTrace, hazards: Hazards) -> bool
     """Return whether an arm may compute later: it cannot fail, draws and changes nothing."""
     outside = {*map(storage_of, undo_log.examples_of(outer.node for outer in arm.lifted))}
     return (
-        not (hazards.partial or hazards.random or arm.effects.tensors or arm.asserted)
+        not (hazards.random or arm.effects.tensors or arm.asserted)
         and outside.isdisjoint(hazards.writes)
         and not nesting_limits.is_in_an_arm(tx)
         and tx.output.current_tracer.parent is None
         and record_settings.autocast_is_as_entered(tx.output)
         and compat.peek_interpreter_stack() is None
         and not any(map(is_of_a_transform, arm.graph.nodes))
+        and not _may_fail(tx, arm, hazards)
+    )
+
+
+def _may_fail(tx: compat.Tracer, arm: ArmTrace, hazards: Hazards) -> bool:
+    """Return whether an operation of an arm may fail, other than for want of memory."""
+    if not hazards.partial:
+        return False
+    fake_mode, modules = fake_mode_of(tx), tx.output.nn_modules
+    doubtful = (node for node in arm.graph.nodes if meta_keys.TOLD not in node.meta)
+    return any(
+        hazards_of([node], fake_mode, modules).partial and not only_selects(node, fake_mode)
+        for node in doubtful
     )
 
 

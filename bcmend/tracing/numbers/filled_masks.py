@@ -15,23 +15,87 @@ from typing import Any, Final
 import torch
 from torch.fx import Graph, Node
 
-from bcmend.dynamo import compat
+from bcmend import meta_keys
+from bcmend.dynamo import compat, fx_graph
 from bcmend.dynamo.shape_env import symbols_in
+from bcmend.tracing.effects.operator_runs import facts_of_node
 from bcmend.tracing.numbers import slices
 from bcmend.tracing.numbers.written_memory import is_written, parts_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Filled:
-    """A mask with an item that is true, by its fake tensor, at a version of its memory."""
+    """A mask with an item that is true, at a version of its memory.
 
-    example: Any
+    ``given`` are the tensors that it is computed of, and their versions; ``None`` where one was
+    changed before, so that another mask may be computed of another value.
+    """
+
+    tx: compat.Tracer
+    node: Node
     version: int
+    given: tuple[tuple[Any, int], ...] | None
 
-    def count(self) -> Any:
-        """Return how many items it selects; ``None`` if nobody has asked for them so far."""
-        count = self.example.nonzero_memo if self.example._version == self.version else None
-        return getattr(getattr(count, "node", None), "expr", None)
+    def counts(self) -> Iterator[Any]:
+        """Give how many items it selects, of which it and equal masks were asked so far."""
+        for node in (self.node, *self._equal()):
+            example: Any = node.meta["example_value"]
+            is_as_it_was = node is not self.node or example._version == self.version
+            count = example.nonzero_memo if is_as_it_was else None
+            expression = getattr(getattr(count, "node", None), "expr", None)
+            if expression is not None:
+                yield expression
+
+    def _equal(self) -> Iterator[Node]:
+        """Give the nodes of masks that were computed again, of tensors that are as they were."""
+        given = self.given
+        if given is None or any(each._version != version for each, version in given):
+            return
+        for tracer in fx_graph.tracers(self.tx):
+            others = (each for each in tracer.graph.nodes if each.op != "placeholder")
+            masks = (each for each in others if each is not self.node and _is_boolean(each))
+            yield from (each for each in masks if _are_equal(self.tx, each, self.node))
+
+
+def _are_equal(tx: compat.Tracer, one: Any, other: Any, depth: int = 0) -> bool:
+    """Return whether two nodes, or arguments of nodes, have one value, if no tensor is changed."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, (tuple, list)):
+        pairs = zip(one, other, strict=False)
+        return len(one) == len(other) and all(_are_equal(tx, *pair, depth) for pair in pairs)
+    if isinstance(one, slice):
+        first, second = ((each.start, each.stop, each.step) for each in (one, other))
+        return _are_equal(tx, first, second, depth)
+    if not isinstance(one, Node):
+        return type(one) in _PLAIN and bool(one == other)
+    one, other = slices.outside(tx, one), slices.outside(tx, other)
+    if one is other:
+        return True
+    is_call = one.op == other.op and one.op in ("call_function", "call_method")
+    if not is_call or one.target != other.target or one.kwargs or other.kwargs:
+        return False
+    is_comparable = depth <= _DEEPEST and _computes(one)
+    return is_comparable and _are_equal(tx, one.args, other.args, depth + 1)
+
+
+_DEEPEST: Final = 4
+_PLAIN: Final = (int, float, bool, str, type(None), torch.dtype)
+
+
+def _computes(node: Node) -> bool:
+    """Return whether a node gives the same for the same, and changes nothing."""
+    facts = facts_of_node(node)
+    return not (facts.is_random or facts.has_hidden_state or facts.changes(node.args, node.kwargs))
+
+
+def _given_to(tx: compat.Tracer, node: Node, depth: int = 0) -> Iterator[Node]:
+    """Give the nodes that a mask is computed of, as far as they are compared."""
+    for each in node.all_input_nodes:
+        outer = slices.outside(tx, each)
+        yield outer
+        if depth < _DEEPEST:
+            yield from _given_to(tx, outer, depth + 1)
 
 
 def tell(graph: Graph, facts: Iterable[Any]) -> None:
@@ -40,8 +104,8 @@ def tell(graph: Graph, facts: Iterable[Any]) -> None:
     Later stages of compilation trace it again, with other symbols, and ask other questions.
     """
     given = symbols_in([parts_of(each) for each in graph.nodes if each.op == "placeholder"])
-    counts = [each.count() for each in facts if isinstance(each, Filled)]
-    for symbol in {each for each in counts if each is not None and each.is_Symbol} - given:
+    counts = {count for each in facts if isinstance(each, Filled) for count in each.counts()}
+    for symbol in {each for each in counts if each.is_Symbol} - given:
         found = next(((node, at) for node in graph.nodes for at in _sizes(node, symbol)), None)
         if found is None:
             continue
@@ -51,7 +115,7 @@ def tell(graph: Graph, facts: Iterable[Any]) -> None:
         size.meta["example_value"] = node.meta["example_value"].size(place)
         with graph.inserting_after(size):
             told = graph.call_function(torch.sym_constrain_range, (size,), {"min": 1})
-        told.meta["example_value"] = None
+        told.meta.update({"example_value": None, meta_keys.TOLD: True})
 
 
 def _sizes(node: Node, symbol: Any) -> Iterator[int]:
@@ -88,7 +152,10 @@ def filled(tx: compat.Tracer, condition: compat.TensorVariable, truth: bool) -> 
     example = None if mask is None else mask.meta.get("example_value")
     if mask is None or not isinstance(example, compat.FakeTensor) or is_written(tx, [mask]):
         return None
-    return Filled(example, example._version)
+    nodes = list(_given_to(tx, mask))
+    examples = (each.meta.get("example_value") for each in nodes)
+    given = tuple((each, each._version) for each in examples if isinstance(each, torch.Tensor))
+    return Filled(tx, mask, example._version, None if is_written(tx, nodes) else given)
 
 
 def _mask_of(tx: compat.Tracer, node: Node, truth: bool) -> Node | None:

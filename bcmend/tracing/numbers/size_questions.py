@@ -156,10 +156,10 @@ def _implied(environment: Any, expression: Any) -> Any:
 def _comparisons(facts: Sequence[Any]) -> Iterator[Any]:
     """Give the comparisons of numbers that hold."""
     for each in facts:
-        if not isinstance(each, filled_masks.Filled):
+        if isinstance(each, filled_masks.Filled):
+            yield from (sympy.Ge(count, 1) for count in each.counts())
+        else:
             yield each
-        elif (count := each.count()) is not None:
-            yield sympy.Ge(count, 1)
 
 
 def _narrow(ranges: dict[Any, Any], fact: Any) -> None:

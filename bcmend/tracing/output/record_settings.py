@@ -1,16 +1,30 @@
-"""Grad mode and autocast where a record is made.
+"""Grad mode, autocast and filters of warnings where a record is made.
 
 A record is delivered under the settings of the caller. Dynamo guards that a frame is entered under
-the settings of its trace, so a record carries what is different from those.
+the settings of its trace, so a record carries what is different from those. Filters of warnings
+hold in a block of ``warnings.catch_warnings``, which the records in it enter again, and leave
+(``delivery.warning_blocks``).
 """
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
+from bcmend.delivery import warning_blocks
 from bcmend.delivery.settings import Settings, call_under
-from bcmend.dynamo import compat, values
+from bcmend.dynamo import compat, frames, hooks, values
+from bcmend.dynamo.models import methods, translators
+from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.values import Value, constant
+from bcmend.knowledge.callable_names import FILTER_FUNCTIONS, WARNING_FUNCTIONS
+from bcmend.tracing.output import record_builder
+from bcmend.tracing.output.record_builder import Draft, Kind
+from bcmend.tracing.search.falsified import falsify
+from bcmend.tracing.sites import capture_mode
+from bcmend.tracing.sites.site_table import LiveSite
 
 #: Device, and Dynamo's names of its two settings.
 _AUTOCAST: Final = (
@@ -46,3 +60,89 @@ def _changed(output: compat.OutputGraph) -> Settings:
         if (is_on, dtype) != tuple(entered[name][1] for name in names):
             found.append((device, is_on, str(dtype).removeprefix("torch.")))
     return tuple(found)
+
+
+# Blocks of warnings
+
+
+@dataclass(frozen=True, slots=True)
+class _Entered:
+    """A block that records enter; ``site`` is of the first of them."""
+
+    block: compat.CatchWarningsCtxManagerVariable
+    number: int
+    site: LiveSite
+
+
+_NUMBERS: Final = itertools.count()
+_ENTERED: Final[Slot[dict[int, _Entered]]] = Slot(dict, rolls_back=True)
+_GIVES_WHAT_IS_WARNED: Final = "a block of warnings.catch_warnings(record=True) is open"
+_MAY_BREAK: Final = "a block of warnings.catch_warnings is open, in which the graph may break"
+
+
+def within_blocks(
+    tx: compat.Tracer, site: LiveSite, action: Value, inputs: Value, statement: Any
+) -> tuple[Value, Value]:
+    """Return action and inputs of output that run ``action(*inputs)`` in the blocks around it.
+
+    ``statement`` is the function of the program that has the statement.
+
+    Raises:
+        Falsified: the statement warns, and the block keeps warnings, or the graph may break in it.
+    """
+    blocks = list(_blocks_around(tx))[::-1]
+    if not blocks:
+        return action, inputs
+    if not capture_mode.in_mended_code(tx) or any(map(_keeps_warnings, blocks)):
+        if not _warns(statement):
+            return action, inputs
+        is_kept = capture_mode.in_mended_code(tx)
+        detail = _GIVES_WHAT_IS_WARNED if is_kept else _MAY_BREAK
+        falsify(site.unmendable("cannot-snapshot", detail))
+    rows = compat.TupleVariable([_row_of(tx, site, each) for each in blocks])
+    within = compat.TupleVariable([rows, action, inputs])
+    return values.function_of(tx, warning_blocks.call_within), within
+
+
+def _blocks_around(tx: compat.Tracer) -> Iterator[Any]:
+    """Yield the blocks of warnings that are open, the innermost first."""
+    for frame in frames.outwards(tx):
+        for each in reversed(frame.stack):  # what leaves a block lies there
+            block = translators.context_left_by(each)
+            if isinstance(block, compat.CatchWarningsCtxManagerVariable):
+                yield block
+
+
+def _keeps_warnings(block: Any) -> bool:
+    given = block.catch_warnings_args
+    is_kept = "record" in given and bool(given["record"].as_python_constant())
+    return is_kept or "module" in given
+
+
+def _warns(statement: Any) -> bool:
+    called = statement.get_code().co_names
+    return bool((WARNING_FUNCTIONS | FILTER_FUNCTIONS).intersection(called))
+
+
+def _row_of(tx: compat.Tracer, site: LiveSite, block: Any) -> Value:
+    entered = _ENTERED.of(tx.output)
+    key = id(block)
+    if key not in entered:
+        entered[key] = _Entered(block, next(_NUMBERS), site)
+    given = block.catch_warnings_args.items()
+    arguments: list[Value] = [compat.TupleVariable([constant(name), one]) for name, one in given]
+    number = constant(entered[key].number)
+    return compat.TupleVariable([number, compat.TupleVariable(arguments)])
+
+
+@hooks.around(
+    compat.ContextWrappingVariable, methods.EXIT, "the end of a block of warnings", gate=None
+)
+def _exit(inner: Any, block: Any, tx: compat.Tracer, *args: Value) -> Value:
+    found: Value = inner(block, tx, *args)
+    entered = _ENTERED.of(tx.output).pop(id(block), None)
+    if entered is not None:
+        number = compat.TupleVariable([constant(entered.number)])
+        leave = values.function_of(tx, warning_blocks.leave)
+        record_builder.append(tx, Draft(entered.site, leave, None, number, Kind.OUTPUT))
+    return found

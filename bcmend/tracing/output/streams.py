@@ -1,8 +1,7 @@
-"""What all output depends on: standard streams, ``torch.set_printoptions``, filters of warnings.
+"""What all output depends on: the standard streams, and ``torch.set_printoptions``.
 
-Dynamo replays a store to the first two when the graph has run, and a record is delivered after
-that. So where a trace stores to one, its output statements are withdrawn. Filters of warnings hold
-in a block, which has been left by then.
+Dynamo replays a store to them when the graph has run, and a record is delivered after that. So
+where a trace stores to one, its output statements are withdrawn.
 """
 
 from __future__ import annotations
@@ -11,11 +10,9 @@ import sys
 from collections.abc import Iterator
 from typing import Any, Final
 
-from bcmend.dynamo import compat, frames
-from bcmend.dynamo.models import translators
+from bcmend.dynamo import compat
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.trace_state import Phase, at_the_end
-from bcmend.knowledge.callable_names import WARNING_FUNCTIONS
 from bcmend.tracing.search.falsified import falsify
 from bcmend.tracing.sites.site_table import LiveSite
 
@@ -31,17 +28,6 @@ def watch(tx: compat.Tracer, site: LiveSite) -> None:
     if not found:
         at_the_end(output, Phase.CHECK, lambda module: _check(output.side_effects, found))
     found.append(site)
-
-
-def is_in_a_block_of_warnings(tx: compat.Tracer, action: Any) -> bool:
-    """Return whether a statement warns inside a block of ``warnings.catch_warnings``."""
-    if not WARNING_FUNCTIONS.intersection(action.get_code().co_names):
-        return False
-    return any(
-        isinstance(translators.context_left_by(each), compat.CatchWarningsCtxManagerVariable)
-        for frame in frames.outwards(tx)
-        for each in frame.stack  # what leaves a block lies there, in inlined frames too
-    )
 
 
 def _check(effects: Any, writing: list[LiveSite]) -> None:

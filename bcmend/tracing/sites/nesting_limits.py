@@ -65,6 +65,8 @@ class TooDeep(BaseException):
 
     slug = "too-deep"
     claim = Claim.MENDED_NOW
+    #: The sites at fault, if not all of the chain.
+    at_fault: frozenset[LiveSite] = frozenset()
 
     def detail(self, unrolled: str) -> str:
         """Return one line that says more; ``unrolled``: why a loop was, if one was."""
@@ -114,6 +116,14 @@ class _Chain:
         times = Counter(self.sites)
         return any(count > (FORMS if site.kind == SPLIT else 1) for site, count in times.items())
 
+    def loops_without_an_end(self) -> frozenset[LiveSite]:
+        """Return the loops over a range up to a number out of a tensor that are unrolled.
+
+        Without them the number may be computed before the call, and what stands in a turn mended.
+        """
+        often = Counter(each for each in self.sites if each.kind == SPLIT and each.place)
+        return frozenset(each for each, times in often.items() if times > 1)
+
     def begin(self) -> None:
         """Begin with the outermost branch."""
         self.arms, self.began, self.is_past_first_path = 0, budget.now(), False
@@ -158,14 +168,19 @@ def mending(tx: compat.Tracer, site: LiveSite) -> Iterator[None]:
     except TooDeep as reason:
         body_states.mend_at_questions(tx)
         detail = reason.detail(_UNROLLED.of(tx.output))
-        site.refuse(reason.slug, detail)
-        found = Finding(reason.claim, site, evidence=detail, slug=reason.slug)
+        reason.at_fault = reason.at_fault or chain.loops_without_an_end()
+        at_fault = reason.at_fault or {site}
+        if site in at_fault:
+            site.refuse(reason.slug, detail)
         if len(chain.sites) > 1:
-            weaken(found)
+            if not reason.at_fault:
+                weaken(Finding(reason.claim, site, evidence=detail, slug=reason.slug))
             raise
         if isinstance(reason, TooLong):
             budget.begin_anew()
-        falsify(found)
+        falsify(
+            *(Finding(reason.claim, each, evidence=detail, slug=reason.slug) for each in at_fault)
+        )
     finally:
         chain.sites.pop()
         if not chain.sites:

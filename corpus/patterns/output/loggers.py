@@ -282,7 +282,7 @@ def adapter_whose_step_changes() -> Program:
     return program
 
 
-@pattern(signs, graphs=None)
+@pattern(signs)
 def warnings_silenced_for_a_while() -> Program:
     def program(x: Tensor) -> Tensor:
         with warnings.catch_warnings():

@@ -52,6 +52,24 @@ def test_an_assertion_of_a_constant_is_left_to_dynamo(condition: Any) -> None:
     assert during_trace(lambda tx, x: _asserted_with_a_text(tx, condition), TRUE) is BY_DYNAMO
 
 
+def _assert_that_boxes_are_boxes(boxes: Tensor) -> Tensor:
+    wrong = boxes[:, 1] <= boxes[:, 0]
+    if wrong.any():
+        first = boxes[torch.where(wrong)[0][0]].tolist()
+        torch._assert(False, f"a box of {boxes.shape[1]} numbers is empty: {first}")
+    return boxes * 2
+
+
+def test_an_assertion_that_fails_in_an_arm_raises_there() -> None:
+    boxes = [torch.tensor([[0.0, 1.0]]), torch.tensor([[0.0, 1.0], [3.0, 2.0]])]
+    assert_equivalent(
+        lambda: _assert_that_boxes_are_boxes,
+        lambda: [call(each) for each in boxes],
+        recompiles=None,
+        graphs=None,
+    )
+
+
 @pytest.mark.parametrize(
     ("export", "one_graph", "expected"),
     [(False, False, None), (False, True, BY_DYNAMO), (True, False, BY_DYNAMO)],

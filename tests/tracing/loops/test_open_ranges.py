@@ -11,7 +11,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from bcmend.dynamo import compat
+from bcmend.dynamo.values import constant
+from bcmend.tracing.loops import open_ranges
+from bcmend.tracing.numbers import scalars
 from tests.equivalence import assert_equivalent, call, fresh
+from tests.tracing.in_trace import during_trace
 
 
 def _counts(*counts: int) -> Callable[[], list[Any]]:
@@ -209,3 +214,53 @@ def test_no_number_was_taken_before_the_graph_breaks() -> None:
         graphs=None,
         recompiles=None,
     )
+
+
+# Turns that cannot be those of one operator
+
+
+def _by_group(x: Tensor, groups: Tensor) -> Tensor:
+    found = []
+    for group in range(int(groups.max()) + 1):
+        mask = groups == group
+        if mask.sum() == 0:
+            found.append(x.new_zeros(2))
+            continue
+        weights = x[mask].mean(1).softmax(0)
+        found.append((x[mask] * weights[:, None]).sum(0))
+    return torch.stack(found)
+
+
+def _by_group_within_a_branch(x: Tensor, groups: Tensor) -> Tensor:
+    if x.sum() > 100:
+        return x * 2
+    return _by_group(x, groups)
+
+
+@pytest.mark.parametrize("program", [_by_group, _by_group_within_a_branch])
+def test_a_branch_of_a_turn_is_mended_where_the_loop_is_not_one_operator(program: Any) -> None:
+    rows = [[0, 0, 1, 1], [0, 0, 2, 2], [0, 1, 1, 1], [2, 2, 2, 2]]
+    x = torch.arange(8.0).reshape(4, 2)
+    assert_equivalent(
+        lambda: fresh(program),
+        lambda: [call(x, torch.tensor(each)) for each in rows],
+        graphs=None,
+        recompiles=None,
+    )
+
+
+@pytest.mark.parametrize("is_limited", [True, False])
+def test_a_range_is_known_to_end_where_its_bound_has_a_limit(is_limited: bool) -> None:
+    found: list[bool] = []
+
+    def body(tx: Any, x: Any) -> None:
+        number = scalars.take(tx, x)
+        if is_limited:
+            three = constant(3)
+            number = compat.BuiltinVariable(min).call_function(tx, [number, three], {}).realize()
+        opened = open_ranges._open(tx, [number])
+        iterator = open_ranges.OpenIterator(opened, constant(0))
+        found.extend(iterator.has_an_end(tx, each) for each in (2, 3))
+
+    during_trace(body, torch.tensor(4))
+    assert found == [False, is_limited]

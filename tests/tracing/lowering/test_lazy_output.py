@@ -193,7 +193,26 @@ def _draws_in_the_arm() -> Program:
     return program
 
 
+def _selections() -> Program:
+    def program(x: Tensor) -> Tensor:
+        high = x > 0
+        if high.any():
+            places = torch.where(high)[0]
+            print(x[high].tolist(), high.nonzero().tolist(), places.shape[0], len(places))
+            print(f"{int(high.sum())} of {x[high].mean():.2f}, first {x[high][0]}")
+            x = x.clamp(max=1)
+        if (x < 0).any():
+            low = x[x < 0]
+            print(low.numel(), low.min().item(), torch.masked_select(x, x < 0), low.unique())
+            low.zero_()
+            print(low)
+        return x * 2
+
+    return program
+
+
 PROGRAMS = (
+    _selections,
     _statistics,
     _results_and_output,
     _both_sides,

@@ -52,6 +52,36 @@ def _computed(x: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
     return x.sum() * 0
 
 
+def _computed_again(x: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
+    if ((x[:, 0] > -9) & mask).any():
+        least = x[(x[:, 0] > -9) & mask].amin(0)
+        return least.sum() + x.sum()
+    return x.sum() * 0
+
+
+def _computed_of_something_else(x: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
+    if (targets * mask > 0).any():
+        return x[targets * mask > 1].amin(0).sum() if (targets * mask > 1).any() else x.sum()
+    return x[targets * mask > 0].sum()
+
+
+def _changed_before_it_is_computed_again(x: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
+    y = x.clone()
+    large = y[:, 0] > 50
+    y.add_(100)
+    if (y[:, 0] > 50).any():
+        return x * 2 if x[large].shape[0] > 0 else x * 3
+    return x * 4
+
+
+def _changed_in_the_arm(x: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
+    y = x.clone()
+    if (y[:, 0] > -50).any():
+        y.sub_(100)
+        return x * 2 if x[y[:, 0] > -50].shape[0] > 0 else x * 3
+    return x * 4
+
+
 def _other_mask(x: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
     other = ~mask
     if mask.any():
@@ -82,8 +112,17 @@ def _empty_in_the_other_arm(x: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
     return functional.cross_entropy(x[mask], targets[mask], reduction="sum") + x.sum()
 
 
-WHOLE = (_any, _none, _not_any, _two_at_least, _computed)
-OTHERS = (_neither, _other_mask, _emptied_in_the_arm, _emptied_before, _empty_in_the_other_arm)
+WHOLE = (_any, _none, _not_any, _two_at_least, _computed, _computed_again)
+OTHERS = (
+    _computed_of_something_else,
+    _changed_before_it_is_computed_again,
+    _changed_in_the_arm,
+    _neither,
+    _other_mask,
+    _emptied_in_the_arm,
+    _emptied_before,
+    _empty_in_the_other_arm,
+)
 
 
 def _calls() -> Iterator[Call]:

@@ -262,6 +262,19 @@ def test_check_that_fails_while_it_is_traced() -> None:
     _equal(program, call(torch.ones(3)), training=False)
 
 
+@pytest.mark.parametrize("rows", [2, 3])
+def test_assertion(rows: int) -> None:
+    def program(x: Tensor) -> Any:
+        y = x if x.sum() < 9 else -x
+        try:
+            torch._assert(len(x) == rows, f"{x.shape} is no shape of {rows}")
+        except AssertionError as error:
+            return y * 2, str(error), error.args
+        return y + 1
+
+    _equal(program, call(torch.ones(3)), training=False)
+
+
 def test_check_of_a_tensor() -> None:
     def program(x: Tensor) -> Tensor:
         torch._check_tensor_all(x > 0, lambda: f"{x.min()} is not positive")
