@@ -364,12 +364,20 @@ def _entries(subject: object, modules: list[torch.nn.Module]) -> list[FunctionTy
     """Return the functions that Dynamo may enter first; ``modules`` are those of ``subject``."""
     found: list[object]
     if modules:
-        found = [inspect.getattr_static(each, "forward", None) for each in _kinds(modules)]
+        kinds = _kinds(modules)
+        found = [inspect.getattr_static(each, "forward", None) for each in kinds]
+        found += [each for each in map(_own_call, kinds) if each is not None]
         found += [each for module in modules for each in _entries_of_instance(vars(module))]
     else:
         is_class = isinstance(subject, type)
         found = [inspect.getattr_static(subject, "forward", None) if is_class else subject]
     return [each for each in map(_function_of, found) if each is not None]
+
+
+def _own_call(kind: type) -> object:
+    """Return what a class of modules has in place of ``nn.Module.__call__``, if it has its own."""
+    found = inspect.getattr_static(kind, "__call__", None)
+    return None if found is vars(torch.nn.Module)["__call__"] else found
 
 
 def kinds_of(obj: object) -> list[type]:

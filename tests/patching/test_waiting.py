@@ -962,3 +962,27 @@ def test_what_dynamo_keeps_of_another_program_is_no_way_past_a_stop() -> None:
     assert torch.equal(compiled(X), X * 2)
     bcmend.unpatch()
     assert compat.BuiltinVariable.call_function_handler_cache is kept and set(kept) == known
+
+
+class Remembering(nn.Module):
+    """A module whose class has a ``__call__`` of its own, at which Dynamo starts."""
+
+    def __call__(self, x: Tensor) -> Tensor:
+        self.last = super().__call__(x)
+        return self.last
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.mean() > 100:
+            x = x / 100
+        return torch.stack([x * number for number in range(int(x.sum()))])
+
+
+def test_a_call_of_its_own_is_a_boundary() -> None:
+    inputs = [torch.tensor([1.0, 2.0]), torch.tensor([1.0, 4.0])]
+    expected = [Remembering()(x) for x in inputs]
+    model, graphs = bcmend.patch(Remembering()), Counting()
+    compiled = torch.compile(model, backend=graphs, fullgraph=True)
+    for x, stacked in zip(inputs, expected, strict=True):  # its number is in front of the graph
+        assert torch.equal(compiled(x), stacked) and torch.equal(model.last, stacked)
+    assert len(graphs.codes) == 2
+    assert waiting.is_mended(Remembering.__call__)

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from typing import Final
 
 import torch
+from torch.fx import Node
 
 from bcmend.dynamo import compat
 from bcmend.dynamo.slots import Slot
+from bcmend.dynamo.values import TensorValue
 from bcmend.tracing.effects import memory_form
 from bcmend.tracing.effects.operator_runs import storage_of
 from bcmend.tracing.search.assumptions import Finding
@@ -22,6 +24,14 @@ from bcmend.tracing.search.falsified import falsify
 
 #: Tensors by the identity of what stands for them in the trace.
 Objects = dict[int, torch.Tensor]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Choice:
+    """By which predicate a branch has chosen a tensor, and what that is on either side."""
+
+    predicate: TensorValue
+    sides: tuple[torch.Tensor, torch.Tensor]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,6 +45,7 @@ class Result:
         is_read_before: whether an operation of an arm reads one of these, so that gradients reach
             it by another way than through the result.
         finding: that it has to be one object on each side.
+        choice: how a branch has chosen it, if both arms have one.
     """
 
     objects: Objects
@@ -42,6 +53,7 @@ class Result:
     is_any: bool
     is_read_before: bool
     finding: Finding
+    choice: Choice | None
 
 
 #: By the identity of what stands for the result in the trace, in the order of the trace.
@@ -57,6 +69,7 @@ def add_result(
     is_older: bool = False,
     is_any: bool = False,
     is_read_before: bool = False,
+    choice: Choice | None = None,
 ) -> None:
     """Note that ``example`` stands for one of ``sides``."""
     objects = {id(example): example}
@@ -64,7 +77,7 @@ def add_result(
         objects |= _objects(tx, side)
     results = _RESULTS.of(tx.output)
     results.pop(id(example), None)
-    results[id(example)] = Result(objects, is_older, is_any, is_read_before, finding)
+    results[id(example)] = Result(objects, is_older, is_any, is_read_before, finding, choice)
 
 
 def _objects(tx: compat.Tracer, example: torch.Tensor) -> Objects:
@@ -72,15 +85,44 @@ def _objects(tx: compat.Tracer, example: torch.Tensor) -> Objects:
     return {id(example): example} if known is None else known.objects
 
 
-def require_known(tx: compat.Tracer, one: torch.Tensor, other: torch.Tensor) -> None:
-    """Trace the frame again if two tensors are one object on one side of a branch only."""
+def latest(tx: compat.Tracer, one: torch.Tensor, other: torch.Tensor) -> Result | None:
+    """Return the later result of two tensors if they are one object on one side of a branch only.
+
+    ``None`` if they are one object, or are none, on all sides.
+    """
     results = _RESULTS.of(tx.output).items()
     asked = [result for key, result in results if key in (id(one), id(other))]
     if one is other or not asked:
-        return
+        return None
     is_met = _objects(tx, one).keys() & _objects(tx, other).keys()
-    if is_met or any(each.is_any for each in asked):
-        falsify(asked[-1].finding)
+    return asked[-1] if is_met or any(each.is_any for each in asked) else None
+
+
+def is_result(tx: compat.Tracer, example: torch.Tensor, result: Result) -> bool:
+    """Return whether ``example`` stands for ``result`` in the trace."""
+    return _RESULTS.of(tx.output).get(id(example)) is result
+
+
+def require_known(tx: compat.Tracer, one: torch.Tensor, other: torch.Tensor) -> None:
+    """Trace the frame again if two tensors are one object on one side of a branch only."""
+    if (found := latest(tx, one, other)) is not None:
+        falsify(found.finding)
+
+
+#: What is found where a truth, computed of who is one object with whom, decides no branch.
+_TOLD: Final[Slot[dict[Node, Finding]]] = Slot(dict, rolls_back=True)
+
+
+def note_told(tx: compat.Tracer, truth: TensorValue, finding: Finding) -> None:
+    """Note that ``truth`` tells whether two tensors are one object."""
+    _TOLD.of(tx.output)[truth.as_proxy().node] = finding
+
+
+def require_decided(tx: compat.Tracer, condition: object) -> None:
+    """Trace the frame again for a branch without a lowering that asks for such a truth."""
+    node = condition.as_proxy().node if isinstance(condition, compat.TensorVariable) else None
+    if node in (told := _TOLD.of(tx.output)):
+        falsify(told[node])
 
 
 def require_alone(tx: compat.Tracer, example: torch.Tensor) -> None:

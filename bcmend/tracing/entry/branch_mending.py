@@ -24,6 +24,7 @@ from bcmend.dynamo import compat, fx_graph, slots
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.values import Value, example_of, items_in
 from bcmend.tracing.deopt import rerun_policy
+from bcmend.tracing.effects import sharing
 from bcmend.tracing.entry import draw_ranges
 from bcmend.tracing.loops import while_loops
 from bcmend.tracing.lowering.branch_lowering import TracedBranch, attempt_to_lower
@@ -71,6 +72,7 @@ def mend_branch(
         dropped.update(guards.inner - before)
         guards.inner = before
         put_slots_back()
+        sharing.require_decided(tx, condition)
     else:
         guards.update(dropped)  # Dynamo makes a guard once, when it first looks at something
         dropped.clear()

@@ -1,8 +1,10 @@
 """Questions of which object a tensor is, and calls that act on the object, not on its values.
 
 Dynamo answers them by what stands for a tensor in the trace. That is right for merged tensors where
-both sides agree; elsewhere the merged tensor is given up, and the frame is traced again
-(``tracing/effects/sharing``). A container that is asked for an item looks for the object first.
+both sides agree. Where they do not, ``is`` in the condition of a branch is computed of the
+predicates by which the tensors were merged; elsewhere the merged tensor is given up, and the frame
+is traced again (``tracing/effects/sharing``). A container that is asked for an item looks for the
+object first.
 """
 
 from __future__ import annotations
@@ -12,12 +14,16 @@ from typing import Any, Final
 
 import torch
 
-from bcmend.dynamo import compat, handlers
+from bcmend.bytecode.decode import canonical_name
+from bcmend.bytecode.opcodes import TRUTH_JUMPS
+from bcmend.dynamo import compat, fx_graph, handlers
 from bcmend.dynamo.handlers import PASS, Answer, Call
 from bcmend.dynamo.models import methods
-from bcmend.dynamo.values import example_of
+from bcmend.dynamo.values import TensorValue, constant, example_of
+from bcmend.names import CONDITION
 from bcmend.tracing.effects import sharing
-from bcmend.tracing.sites import nesting_limits
+from bcmend.tracing.numbers import predicates
+from bcmend.tracing.sites import body_states, capture_mode, nesting_limits
 
 _PURPOSE: Final = "which object a merged tensor is"
 
@@ -32,9 +38,100 @@ def _require_known(tx: compat.Tracer, one: Any, other: Any) -> None:
 @handlers.method(compat.BuiltinVariable, methods.COMPARE_WITH_TENSOR, _PURPOSE)
 def _compared(call: Call) -> Answer:
     """Look at ``one is other`` and ``one is not other``."""
-    if call.owner.fn in (operator.is_, operator.is_not):
-        _require_known(call.tx, *call.args)
+    if call.owner.fn not in (operator.is_, operator.is_not):
+        return PASS
+    found = _told(call.tx, *call.args, is_negated=call.owner.fn is operator.is_not)
+    if found is not None:
+        return found
+    _require_known(call.tx, *call.args)
     return PASS
+
+
+def _told(
+    tx: compat.Tracer, one: Any, other: Any, *, is_negated: bool
+) -> compat.VariableTracker | None:
+    """Return the answer where it is the condition of a branch, and computed of predicates.
+
+    Raises:
+        Rewritten: the jump becomes a site.
+    """
+    if not all(each.is_realized() for each in (one, other)):
+        return None
+    examples = [
+        example_of(each)
+        for each in (one.realize(), other.realize())
+        if isinstance(each, compat.TensorVariable)
+    ]
+    found = sharing.latest(tx, *examples) if len(examples) == 2 else None
+    if found is None or not capture_mode.in_mended_code(tx):
+        return None
+    truth = _is_one_object(tx, examples[0], examples[1], {})
+    if truth is None or isinstance(truth, bool):
+        return None if truth is None else constant(truth is not is_negated)
+    position = tx.instruction_pointer
+    assert position is not None  # it is traced
+    following = tx.instructions[position]
+    if canonical_name(following.opname) in TRUTH_JUMPS:
+        body_states.mend_jump(tx)
+    if following.argval != CONDITION:
+        return None
+    if is_negated:
+        truth = predicates.negated(tx, truth)
+    sharing.note_told(tx, truth, found.finding)
+    return truth
+
+
+#: What is known of pairs of tensors already, by their identity.
+_Known = dict[tuple[int, int], TensorValue | bool | None]
+
+
+def _is_one_object(
+    tx: compat.Tracer, one: torch.Tensor, other: torch.Tensor, known: _Known
+) -> TensorValue | bool | None:
+    """Return whether two tensors are one object, or a predicate of that; ``None`` if unknown."""
+    found = sharing.latest(tx, one, other)
+    if found is None:
+        return one is other
+    if not sharing.is_result(tx, one, found):
+        one, other = other, one
+    if (key := (id(one), id(other))) not in known:
+        known[key] = _of_the_sides(tx, found.choice, other, known)
+    return known[key]
+
+
+def _of_the_sides(
+    tx: compat.Tracer, choice: sharing.Choice | None, other: torch.Tensor, known: _Known
+) -> TensorValue | bool | None:
+    """Return whether what a branch has chosen is ``other``."""
+    if choice is None or not _is_at_hand(tx, choice.predicate):
+        return None
+    sides = [_is_one_object(tx, side, other, known) for side in choice.sides]
+    if any(each is None for each in sides):
+        return None
+    return _chosen(tx, choice.predicate, *sides)
+
+
+def _is_at_hand(tx: compat.Tracer, predicate: TensorValue) -> bool:
+    """Return whether a predicate was computed in the graph being written, or in one around it."""
+    return any(each.graph is predicate.as_proxy().node.graph for each in fx_graph.tracers(tx))
+
+
+def _chosen(tx: compat.Tracer, predicate: TensorValue, one: Any, other: Any) -> TensorValue | bool:
+    """Return ``one`` where the predicate holds and ``other`` where not; each may be constant."""
+    if isinstance(one, bool) and isinstance(other, bool):
+        if one is other:
+            return one
+        return predicate if one else predicates.negated(tx, predicate)
+    if one is True:
+        return predicates.either(tx, predicate, other)
+    if other is False:
+        return predicates.both(tx, predicate, one)
+    contrary = predicates.negated(tx, predicate)
+    if one is False:
+        return predicates.both(tx, contrary, other)
+    if other is True:
+        return predicates.either(tx, contrary, one)
+    return predicates.chosen(tx, predicate, one.as_proxy(), other.as_proxy())
 
 
 @handlers.method(compat.BaseListVariable, methods.CONTAINS, _PURPOSE)

@@ -105,22 +105,26 @@ def note_objects(
     pairs: Sequence[Pair],
     merged: Sequence[Value],
     arms: tuple[ArmTrace, ArmTrace],
+    predicate: TensorValue,
     finding: Finding,
 ) -> None:
-    """Note which tensor each result is on either side."""
+    """Note which tensor each result is on either side of the branch that ``predicate`` decides."""
     for pair, result in zip(pairs, merged, strict=True):
         if pair.is_number:
             continue
         sides = [
             (value, arm) for value, arm in zip(pair.sides, arms, strict=True) if value is not None
         ]
+        examples = [example_of(value) for value, _ in sides]
+        has_both = len(examples) == len(arms)
         sharing.add_result(
             tx,
             _example(result),
-            [example_of(value) for value, _ in sides],
+            examples,
             finding,
             is_older=any(_is_older(value, arm) for value, arm in sides),
             is_read_before=any(value.as_proxy().node.users for value, _ in sides),
+            choice=sharing.Choice(predicate, (examples[0], examples[1])) if has_both else None,
         )
 
 

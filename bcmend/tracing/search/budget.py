@@ -11,7 +11,8 @@ that takes seconds in a process with many objects, whatever is being traced.
   call is a fourth of it, so that all of them together end as well.
 - *Of the search.* What is counted are the traces of all functions that were made in vain: each
   falsified an assumption, or stopped where a body was to be captured whole. The limit grows with
-  the longest trace, of each branch in it some first paths. From half of it on a branch that numbers
+  the longest trace, of each branch in it some first paths, and with what its branches took that got
+  a lowering: that is traced again in any case. From half of it on a branch that numbers
   decide has them in front of the graph, where they can be had there. Where it is reached nothing is
   mended any more in this call but what was: code is not rewritten further, and a branch that has no
   lowering yet is refused, as is one in a trace that spends a fourth of all that time on branches.
@@ -24,7 +25,7 @@ from __future__ import annotations
 import gc
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import CodeType
 from typing import Final
@@ -44,6 +45,11 @@ SEARCH_SECONDS: Final = 4.0
 
 #: How many traces may be made in vain in addition.
 TRACES: Final = 4.0
+
+#: How often the branches of a trace that got a lowering may be traced in vain in addition, and how
+#: many seconds of them count.
+MENDED_TRACES: Final = 2.0
+MENDED_SECONDS: Final = 6.0
 
 #: What share of these the branches of a trace have to take before one is withdrawn at their limit,
 #: and what share is much.
@@ -65,7 +71,9 @@ class _Spent(threading.local):
         place: where the code stands that a trace outside of any began in.
         began: when the latest trace began, or what of it was counted ended.
         beside: in branches of the latest trace, beside some first paths through each.
-        plain: the longest trace, without that.
+        lowered: what of that was in branches that got a lowering.
+        plain: the longest trace, without what was beside.
+        mended: the most that was in such branches in a trace.
         in_vain: in traces made in vain.
         is_over: whether the limit of the search was reached.
     """
@@ -77,7 +85,9 @@ class _Spent(threading.local):
     place: object = None
     began: float = 0.0
     beside: float = 0.0
+    lowered: float = 0.0
     plain: float = 0.0
+    mended: float = 0.0
     in_vain: float = 0.0
     is_over: bool = False
 
@@ -99,7 +109,8 @@ def end_call() -> None:
 
 def _forget() -> None:
     _SPENT.seconds, _SPENT.path, _SPENT.limits = 0.0, 0.0, 0
-    _SPENT.plain, _SPENT.in_vain, _SPENT.is_over = 0.0, 0.0, False
+    _SPENT.plain, _SPENT.lowered, _SPENT.mended = 0.0, 0.0, 0.0
+    _SPENT.in_vain, _SPENT.is_over = 0.0, False
 
 
 def begin_trace(code: CodeType) -> None:
@@ -114,8 +125,12 @@ def now() -> float:
     return time.thread_time() - _COLLECTED.seconds
 
 
+#: The generation of objects that takes seconds to go through.
+_OLDEST: Final = 2
+
+
 class _Collected(threading.local):
-    """How long collections of objects in this thread took during traces."""
+    """How long collections of all objects in this thread took during traces."""
 
     seconds: float = 0.0
     began: float = 0.0
@@ -124,7 +139,9 @@ class _Collected(threading.local):
 _COLLECTED: Final = _Collected()
 
 
-def _note_collection(phase: str, info: object) -> None:
+def _note_collection(phase: str, info: Mapping[str, int]) -> None:
+    if info["generation"] < _OLDEST:
+        return  # quick, and so frequent that looking at the clock would take longer
     if phase == "start":
         _COLLECTED.began = time.thread_time()
     elif _COLLECTED.began:
@@ -195,17 +212,21 @@ def tracing(code: CodeType) -> Iterator[None]:
     """Make a trace that begins in ``code`` in a block."""
     begin_trace(code)
     began = _SPENT.began = now()
-    _SPENT.beside = 0.0
+    _SPENT.beside = _SPENT.lowered = 0.0
     try:
         with _noting_collections():
             yield
     finally:
         _SPENT.plain = max(_SPENT.plain, now() - began - _SPENT.beside)
+        _SPENT.mended = max(_SPENT.mended, min(_SPENT.lowered, MENDED_SECONDS))
 
 
-def note_branch(seconds: float, path: float) -> None:
+def note_branch(seconds: float, path: float, *, is_mended: bool = False) -> None:
     """Note how long an outermost branch and its first path took, whatever came of it."""
-    _SPENT.beside += _beside_paths(seconds, path)
+    beside = _beside_paths(seconds, path)
+    _SPENT.beside += beside
+    if is_mended:
+        _SPENT.lowered += beside
 
 
 def _beside_paths(seconds: float, path: float) -> float:
@@ -221,7 +242,8 @@ def note_in_vain() -> None:
 
 def search_limit() -> float:
     """Return how many seconds may be spent in traces made in vain."""
-    return SEARCH_SECONDS + TRACES * _SPENT.plain
+    mended = max(_SPENT.mended, min(_SPENT.lowered, MENDED_SECONDS))
+    return SEARCH_SECONDS + TRACES * _SPENT.plain + MENDED_TRACES * mended
 
 
 def is_over() -> bool:

@@ -48,6 +48,11 @@ CONDS: Final = 5
 OPERATIONS: Final = 2500
 
 
+#: How often a split is inside itself for a value that has many forms: once for each but one, where
+#: it reads an item at a place that is not known. More often it is in turns of a loop.
+FORMS: Final = 8
+
+
 class TooDeep(BaseException):
     """A chain of branches is refused.
 
@@ -107,15 +112,18 @@ class _Chain:
 
     @property
     def is_unrolled(self) -> bool:
-        """Return whether a branch is inside itself."""
-        return len(set(self.sites)) < len(self.sites)
+        """Return whether a branch is inside itself, or a split more often than forms explain."""
+        times = Counter(self.sites)
+        return any(count > (FORMS if site.kind == SPLIT else 1) for site, count in times.items())
 
     def loops_without_an_end(self) -> frozenset[LiveSite]:
         """Return the loops over a range up to a number out of a tensor that are unrolled.
 
         Without them the number may be computed before the call, and what stands in a turn mended.
         """
-        often = Counter(each for each in self.sites if each.kind == SPLIT and each.place)
+        often = Counter(
+            each for each in self.sites if each.kind == SPLIT and each.place is not None
+        )
         return frozenset(each for each, times in often.items() if times > 1)
 
     def begin(self) -> None:
@@ -132,7 +140,8 @@ class _Chain:
     def end(self, *, is_mended: bool) -> None:
         """End with the outermost branch, with or without a lowering."""
         seconds = budget.now() - self.began
-        budget.note_branch(seconds, self.path if self.is_past_first_path else seconds)
+        path = self.path if self.is_past_first_path else seconds
+        budget.note_branch(seconds, path, is_mended=is_mended)
         if not is_mended:
             budget.spend(seconds)
 

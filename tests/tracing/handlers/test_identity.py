@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -67,30 +67,127 @@ def _apart(ask: Callable[[Tensor, Tensor], object]) -> Any:
     return program
 
 
-def _lowering(program: Any) -> str | None:
+def _lowering(program: Any) -> str:
     """Compile a patched program, compare it with the original, and say what the branch became."""
-    expected = [program(X * scale) for scale in (1, -1)]
+    (lowering,) = _lowerings(program)
+    return lowering
+
+
+def _lowerings(program: Any, scales: Sequence[int] = (1, -1)) -> list[str]:
+    """Compile a patched program as well, and say what each of its branches became."""
+    expected = [program(X * scale) for scale in scales]
     try:
         compiled = torch.compile(bcmend.patch(program), backend="eager", fullgraph=True)
-        found = [compiled(X * scale) for scale in (1, -1)]
+        found = [compiled(X * scale) for scale in scales]
         sites = bcmend.report(program).sites
     finally:
         bcmend.unpatch()
         torch._dynamo.reset()
     assert all(map(torch.equal, found, expected))
-    (branch,) = (each for each in sites if each.kind == "branch" and each.status == "mended")
-    return branch.lowering
+    mended = [each for each in sites if each.kind == "branch" and each.status == "mended"]
+    return [each.lowering or "" for each in mended]
 
 
 @pytest.mark.parametrize("ask", [_is, _is_not, _id, _key, _member, _attribute, _leaf])
 def test_what_differs_between_the_sides_is_asked_in_the_arms(ask: Any) -> None:
-    lowering = _lowering(_shared_on_one_side(ask))
-    assert lowering is not None and lowering.startswith(("split", "choice"))
+    assert _lowering(_shared_on_one_side(ask)).startswith(("split", "choice"))
 
 
 @pytest.mark.parametrize("ask", [_is, _id, _member, _leaf])
 def test_what_both_sides_agree_on_is_merged(ask: Any) -> None:
     assert _lowering(_apart(ask)) in ("where", "nothing to merge", "where with effects")
+
+
+def _chained(x: Tensor) -> Any:
+    y = x
+    for bound in (0, 4):
+        if x.sum() > bound:
+            y = y * 2
+    return y.clone() if y is x else y
+
+
+def _chained_with_not(x: Tensor) -> Any:
+    y = z = x * 1
+    for bound in (0, 4):
+        if x.sum() > bound:
+            y = y + 1
+    if y is not z:
+        z = z * 10
+    return y + z
+
+
+def _of_one_branch(x: Tensor) -> Any:
+    if x.sum() > 0:
+        a = b = x * 2
+    else:
+        a, b = x * 3, x * 4
+    return a - b if a is b else a + b
+
+
+def _in_an_arm(x: Tensor) -> Any:
+    y = x * 1
+    z = y
+    if x.sum() > 0:
+        z = z * 2
+    if x.max() > 1:
+        y = y * 3 if z is y else z * 5
+    return y
+
+
+def _chosen_in_an_arm(x: Tensor) -> Any:
+    y = x * 1
+    z = y
+    if x.max() > 1:
+        if x.sum() > 4:
+            z = z * 2
+        else:
+            z = y
+        z = z if z is y else z * 7
+    return y * 3 if z is y else z * 5
+
+
+@pytest.mark.parametrize("program", [_chained, _chained_with_not, _of_one_branch, _in_an_arm])
+def test_a_condition_is_computed_of_how_tensors_were_merged(program: Any) -> None:
+    assert set(_lowerings(program, scales=(1, -1, 2))) <= {"where", "where with effects"}
+
+
+def _changed_afterwards(x: Tensor) -> Any:
+    return _chained(x).add_(1) + x
+
+
+@pytest.mark.parametrize("program", [_chosen_in_an_arm, _changed_afterwards])
+def test_what_is_asked_otherwise_is_asked_in_the_arms(program: Any) -> None:
+    assert _lowerings(program, scales=(1, -1, 2))
+
+
+def test_a_truth_that_no_branch_asks_for_is_asked_in_the_arms() -> None:
+    def program(x: Tensor) -> Any:
+        y = x
+        if x.sum() > 0:
+            y = y * 2
+        same = y is x
+        return x + (3 if same else 5)
+
+    assert all(each.startswith(("split", "choice")) for each in _lowerings(program))
+
+
+def test_a_branch_on_it_that_cannot_be_mended_is_in_the_arms() -> None:
+    def program(x: Tensor) -> Any:
+        y = x
+        if x.sum() > 0:
+            y = y * 2
+        if y is x:
+            return x.tolist()
+        return y
+
+    expected = [program(X * scale) for scale in (1, -1)]
+    try:
+        compiled = torch.compile(bcmend.patch(program), backend="eager")
+        found = [compiled(X * scale) for scale in (1, -1)]
+    finally:
+        bcmend.unpatch()
+        torch._dynamo.reset()
+    assert torch.equal(found[0], expected[0]) and found[1] == expected[1]
 
 
 @pytest.mark.parametrize("dropout", [torch.nn.functional.dropout, torch.dropout])

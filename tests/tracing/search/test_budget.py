@@ -138,11 +138,12 @@ def _in_vain(clock: _Clock, seconds: float) -> None:
 
 
 def _in_branches_in_vain(tx: Any, clock: _Clock, site: LiveSite, seconds: float) -> None:
-    """Make a trace that does nothing but branch, and is made in vain."""
+    """Make a trace that does nothing but branch, without a lowering, and is made in vain."""
     with budget.tracing(CODE):
         with nesting_limits.mending(tx, site):
             _arm(tx, clock, 0.0)
             clock.seconds += seconds
+            site.refuse("arms-differ")
         budget.note_in_vain()
 
 
@@ -180,6 +181,39 @@ def test_a_trace_that_is_captured_costs_the_search_nothing(clock: _Clock) -> Non
         with budget.tracing(CODE):
             clock.seconds += budget.SEARCH_SECONDS
     assert not budget.is_over()
+
+
+def _turn(tx: Any, clock: _Clock, site: LiveSite, seconds: float) -> None:
+    with nesting_limits.mending(tx, site):
+        _arm(tx, clock, 0.0)
+        clock.seconds += seconds
+
+
+def test_a_search_goes_on_for_as_long_as_its_branches_get_a_lowering(clock: _Clock) -> None:
+    tx, site = _tracer(), _site("tests.turns")
+    with budget.tracing(CODE):
+        for _ in range(4):
+            assert not budget.is_exceeded(budget.SEARCH_SECONDS * 0.6, is_unrolled=True)
+            _turn(tx, clock, site, budget.SEARCH_SECONDS * 0.6)
+        budget.note_in_vain()
+    assert not budget.is_over()
+
+
+def test_branches_with_a_lowering_do_not_make_a_search_endless(clock: _Clock) -> None:
+    tx, site = _tracer(), _site("tests.turns")
+    for _ in range(4):
+        with budget.tracing(CODE):
+            _turn(tx, clock, site, budget.MENDED_SECONDS)
+            budget.note_in_vain()
+    assert budget.is_over()
+
+
+@pytest.mark.parametrize(("kind", "times"), [("branch", 1), ("split", nesting_limits.FORMS)])
+def test_a_loop_is_unrolled_where_a_branch_is_inside_itself(kind: str, times: int) -> None:
+    chain = nesting_limits._Chain([LiveSite("tests.form", kind, CODE)] * times)
+    assert not chain.is_unrolled
+    chain.sites.append(chain.sites[0])
+    assert chain.is_unrolled
 
 
 @pytest.mark.parametrize("is_unrolled", [True, False])
@@ -260,3 +294,15 @@ def test_what_python_collects_is_no_part_of_a_trace() -> None:
         assert time.thread_time() - began > 0.2
         assert budget.now() - before < 0.1
     assert gc.callbacks == callbacks
+
+
+def test_the_clock_is_not_asked_at_quick_collections(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    with budget.tracing(CODE):
+        monkeypatch.setattr(time, "thread_time", lambda: asked.append("when") or 0.0)
+        gc.collect(0)
+        gc.collect(1)
+        assert not asked
+        gc.collect()
+        monkeypatch.undo()
+    assert asked
