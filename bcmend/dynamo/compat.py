@@ -133,6 +133,7 @@ from torch._dynamo.variables.constant import ConstantVariable
 from torch._dynamo.variables.ctx_manager import (
     CatchWarningsCtxManagerVariable,
     ContextWrappingVariable,
+    GenericContextWrappingVariable,
 )
 from torch._dynamo.variables.dicts import ConstDictVariable, DictViewVariable, MappingProxyVariable
 from torch._dynamo.variables.functions import (
@@ -335,16 +336,16 @@ _PURPOSES: Final = """
 models of values in a trace: AutogradFunctionApplyVariable BaseListVariable BuiltinVariable
     CatchWarningsCtxManagerVariable CellVariable ConstDictVariable ConstantVariable
     ContextWrappingVariable DefaultDictVariable DeletedVariable DequeVariable DictViewVariable
-    ExceptionVals ExceptionVariable FrozenDataClassVariable GetAttrBuiltinVariable GetAttrVariable
-    IteratorVariable LazyVariableTracker ListIteratorVariable ListVariable
-    LocalGeneratorFunctionVariable LocalGeneratorObjectVariable LoggingLoggerVariable
-    MappingProxyVariable
-    NamedTupleVariable NestedUserFunctionVariable NewGlobalVariable NumpyNdarrayVariable
-    NumpyVariable OrderedDictVariable PolyfilledFunctionVariable RandomVariable
-    RangeIteratorVariable RangeVariable RemovableHandleVariable SetAttrBuiltinVariable SetVariable
-    SizeVariable SliceVariable StringFormatVariable StructSequenceVariable SuperVariable
-    SymNodeVariable TensorVariable TorchHigherOrderOperatorVariable TorchInGraphFunctionVariable
-    TupleVariable UserDefinedClassVariable UserDefinedDictVariable UserDefinedExceptionClassVariable
+    ExceptionVals ExceptionVariable FrozenDataClassVariable GenericContextWrappingVariable
+    GetAttrBuiltinVariable GetAttrVariable IteratorVariable LazyVariableTracker
+    ListIteratorVariable ListVariable LocalGeneratorFunctionVariable LocalGeneratorObjectVariable
+    LoggingLoggerVariable MappingProxyVariable NamedTupleVariable NestedUserFunctionVariable
+    NewGlobalVariable NumpyNdarrayVariable NumpyVariable OrderedDictVariable
+    PolyfilledFunctionVariable RandomVariable RangeIteratorVariable RangeVariable
+    RemovableHandleVariable SetAttrBuiltinVariable SetVariable SizeVariable SliceVariable
+    StringFormatVariable StructSequenceVariable SuperVariable SymNodeVariable TensorVariable
+    TorchHigherOrderOperatorVariable TorchInGraphFunctionVariable TupleVariable
+    UserDefinedClassVariable UserDefinedDictVariable UserDefinedExceptionClassVariable
     UserDefinedExceptionObjectVariable UserDefinedObjectVariable UserFunctionVariable
     VariableTracker
 how a model is changed in a trace: AttrMutationKind AttributeMutationNew SideEffects

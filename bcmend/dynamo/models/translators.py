@@ -9,8 +9,8 @@ from bcmend.bytecode.opcodes import INTRINSICS
 from bcmend.dynamo import compat
 from bcmend.dynamo.models import exceptions
 
-#: The name of the model of a context manager that is code of the program.
-_OF_THE_PROGRAM: Final = "GenericContextWrappingVariable"
+#: The model of a context manager that is code of the program.
+_OF_THE_PROGRAM: Final = compat.GenericContextWrappingVariable
 #: The name of the model that locals without a value have, from CPython 3.12 on.
 _UNBOUND: Final = "NullVariable"
 
@@ -65,7 +65,19 @@ def blocks_of(frame: Any) -> list[Any]:
 
 def is_in_a_context_of_the_program(frame: Any) -> bool:
     """Return whether a frame is in a ``with`` of a context manager that is code of the program."""
-    return any(type(each.with_context).__name__ == _OF_THE_PROGRAM for each in frame.block_stack)
+    return any(_is_of_the_program(each.with_context) for each in frame.block_stack)
+
+
+def _is_of_the_program(context: Any) -> bool:
+    """Return whether a model runs what the program wrote, not something of torch's instead."""
+    return isinstance(context, _OF_THE_PROGRAM) and (
+        type(context) is _OF_THE_PROGRAM or hasattr(context, "held")
+    )
+
+
+def leave_context(frame: Any) -> None:
+    """Note that the innermost block of a context manager of the program has been left."""
+    frame.active_generic_context_managers.pop()
 
 
 def context_left_by(value: Any) -> Any:

@@ -1,8 +1,10 @@
-"""``with`` blocks that have no effect on what is traced inside them.
+"""``with`` blocks that have no effect on what is traced inside them, and those of objects.
 
 The flags of cuDNN matter to no operation on tensors in the memory of the CPU. Whether that is so is
 known at the end of the block; if not, the frame is traced again without the substitution. The lock
-of ``functools.cached_property`` is one that CPython itself does without since 3.12.
+of ``functools.cached_property`` is one that CPython itself does without since 3.12. An object that
+was there before the call, such as a timer of a module, is entered by its methods, as one is that
+the call makes.
 """
 
 from __future__ import annotations
@@ -10,14 +12,16 @@ from __future__ import annotations
 import functools
 import inspect
 import threading
-from typing import Any, Final
+from types import FunctionType
+from typing import Any, Final, cast
 
 import torch
 
 from bcmend.dynamo import compat, hooks
 from bcmend.dynamo.handlers import PASS, Answer
-from bcmend.dynamo.models import methods
+from bcmend.dynamo.models import methods, translators
 from bcmend.dynamo.values import Value, constant
+from bcmend.tracing.sites import capture_mode
 from bcmend.tracing.sites.site_table import LiveSite
 from bcmend.tracing.substitutes import dispatch
 from bcmend.tracing.substitutes.dispatch import ReplacedCall, answers_to, unequal, withdraw
@@ -79,6 +83,36 @@ def _cudnn_flags(call: ReplacedCall) -> Answer:
     return _Flags(call.site, {name: each.as_python_constant() for name, each in given.items()})
 
 
+# Objects
+
+
+class _Held(compat.GenericContextWrappingVariable):
+    """An object that was there before the call, for the length of a block."""
+
+    def __init__(self, held: Any, **more: Any) -> None:
+        super().__init__(held.value, **more)
+        self.held = held
+
+    def enter(self, tx: compat.Tracer) -> Value:
+        return cast(Value, self.held.call_method(tx, "__enter__", [], {}))
+
+    def exit(self, tx: compat.Tracer, *args: Value) -> Value:
+        found: Value = self.held.call_method(tx, "__exit__", [*args], {})
+        translators.leave_context(tx)
+        return found
+
+
+def _is_entered_by_methods(held: Value) -> bool:
+    """Return whether a model is that of an object whose class enters a block in Python."""
+    if type(held) is not compat.UserDefinedObjectVariable:
+        return False
+    methods_of = (inspect.getattr_static(type(held.value), each, None) for each in _METHODS)
+    return all(isinstance(each, FunctionType) for each in methods_of)
+
+
+_METHODS: Final = ("__enter__", "__exit__")
+
+
 # Locks
 
 
@@ -118,4 +152,6 @@ def _before_with(inner: Any, self: Any, inst: Any) -> None:
         answer = dispatch.answer_for(self, "threading.Lock.__enter__", held)
         if answer is not PASS:
             self.stack[-1] = answer
+    elif _is_entered_by_methods(held) and capture_mode.in_mended_code(self):
+        self.stack[-1] = _Held(held)
     inner(self, inst)

@@ -59,14 +59,16 @@ def joined(tx: compat.Tracer, phi: Open) -> Value | None:
     findings = list(dict.fromkeys(_findings(phi)))
     if not all(each.subject.holds(each.claim, each.of) for each in findings):
         return None
-    between = reduce(operator.or_, map(limits, sides.leaves(phi)))
-    if kind is int and shape_env.may_overflow(between):
+    # Floats have no limits that torch would use, and NaN cannot be one.
+    between = reduce(operator.or_, map(limits, sides.leaves(phi))) if kind is int else None
+    if between is not None and shape_env.may_overflow(between):
         return None
     number = scalars.take(tx, _tensor(tx, phi, kind))
     if number is not None:
         state = body_states.state_of(tx.output.root_tx.f_code)
         state.noted_open.extend(findings)
-        shape_env.limit(number, between)
+        if between is not None:
+            shape_env.limit(number, between)
     return number
 
 
@@ -90,7 +92,7 @@ def _tensor(tx: compat.Tracer, value: Value, kind: type) -> TensorValue:
 
 
 def limits(value: Any) -> Any:
-    """Return between which numbers one is."""
+    """Return between which numbers an integer is."""
     if isinstance(value, compat.SymNodeVariable):
         return shape_env.limits_of(value)
     number = value.as_python_constant()

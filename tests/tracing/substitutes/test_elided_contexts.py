@@ -1,17 +1,22 @@
-"""Flags of cuDNN and locks: when a block needs neither, called directly."""
+"""Flags of cuDNN and locks: when a block needs neither, called directly; objects of a program."""
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor, nn
+from torch._dynamo.exc import Unsupported
 
+import bcmend
 from bcmend.dynamo.handlers import PASS
 from bcmend.dynamo.values import constant
 from bcmend.tracing.sites import capture_mode
 from bcmend.tracing.sites.refusal import Refusal
 from bcmend.tracing.substitutes import elided_contexts
+from tests.equivalence import Call, assert_equivalent, call
 from tests.tracing.in_trace import during_trace, substituted
 
 X = torch.ones(2)
@@ -98,3 +103,90 @@ def test_another_lock_is_refused() -> None:
             _lock(tx)
 
     during_trace(body, X)
+
+
+# Objects that were there before the call
+
+
+class _Timer:
+    """Counts how often it is entered, and keeps what left it."""
+
+    def __init__(self, swallows: bool = False) -> None:
+        self.entered = 0
+        self.left: list[str] = []
+        self.swallows = swallows
+
+    def __enter__(self) -> _Timer:
+        self.entered += 1
+        return self
+
+    def __exit__(self, kind: Any, *more: Any) -> bool:
+        self.left.append("" if kind is None else kind.__name__)
+        return self.swallows
+
+
+class _Timed(nn.Module):
+    def __init__(self, swallows: bool = False) -> None:
+        super().__init__()
+        self.timer, self.other = _Timer(swallows), _Timer(True)
+
+    def forward(self, x: Tensor) -> Any:
+        if x.sum() > 4:
+            with self.timer:
+                x = x * 2
+        with self.other, self.timer as entered:
+            if x.sum() < 0:
+                raise ValueError(f"{x.sum().item()} is negative")
+            x = x * entered.entered
+        return x, self.timer.entered
+
+
+def _calls() -> list[Call]:
+    return [call(torch.ones(2) * each) for each in (1.0, -1.0, 5.0)]
+
+
+@pytest.mark.parametrize("swallows", [True, False])
+def test_an_object_is_entered_and_left_as_in_eager_execution(swallows: bool) -> None:
+    assert_equivalent(lambda: _Timed(swallows), _calls, graphs=None, recompiles=None)
+
+
+class _Averaged(nn.Module):
+    """Has other weights for the length of a block."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(2, 2)
+        self.averaged = _Averages(self.layer.weight)
+
+    def forward(self, x: Tensor) -> Any:
+        with torch.no_grad(), self.averaged:
+            teacher = self.layer(x)
+        student = self.layer(x)
+        return student.clamp(-1, 1) if (student - teacher).abs().max() > 1 else student, teacher
+
+
+class _Averages:
+    def __init__(self, weight: nn.Parameter) -> None:
+        self.weight, self.shadow, self.kept = weight, torch.ones(2, 2), torch.empty(0)
+
+    def __enter__(self) -> None:
+        self.kept = self.weight.data.clone()
+        self.weight.data.copy_(self.shadow)
+
+    def __exit__(self, *why: Any) -> None:
+        self.weight.data.copy_(self.kept)
+
+
+def test_weights_are_changed_for_the_block_alone() -> None:
+    assert_equivalent(_Averaged, _calls, training=True, graphs=None, recompiles=None)
+
+
+def test_a_lock_is_still_a_break() -> None:
+    lock = threading.Lock()
+
+    def program(x: Tensor) -> Tensor:
+        with lock:
+            return x * 2 if x.sum() > 0 else x
+
+    with bcmend.patched(program), pytest.raises(Unsupported):
+        torch.compile(program, backend="eager", fullgraph=True)(X)

@@ -244,3 +244,14 @@ def test_a_number_of_more_than_64_bits_is_not_merged() -> None:
     calls = [_call(0, 1, 2, 3, 4, 5), _call(1)]
     found = compare(lambda: program, lambda: calls, fullgraph=False, backend="inductor")
     assert not found.differences
+
+
+def _mean_or_nan(x: Tensor, mask: Tensor) -> Any:
+    found = {}
+    for name, row, chosen in zip("abcdef", x, mask, strict=True):
+        found[name] = row[chosen].mean().item() if chosen.any() else float("nan")
+    return x * 2, found, found["a"] + found["b"]
+
+
+def test_a_number_may_be_nan_on_one_side() -> None:
+    assert_equivalent(lambda: _mean_or_nan, _calls, recompiles=None, graphs=None)
