@@ -104,6 +104,7 @@ from torch._dynamo.utils import (
 )
 from torch._dynamo.variables import (  # type: ignore[attr-defined]
     ExceptionVariable,
+    builder,
     higher_order_ops,
     object_protocol,
     user_defined,
@@ -350,7 +351,7 @@ models of values in a trace: AutogradFunctionApplyVariable BaseListVariable Buil
     VariableTracker
 how a model is changed in a trace: AttrMutationKind AttributeMutationNew SideEffects
     ValueMutationExisting ValueMutationNew current_scope_id enter_new_scope is_side_effect_safe
-make and read a model: AsPythonConstantNotImplementedError GraphArg VariableBuilder
+make and read a model: AsPythonConstantNotImplementedError GraphArg VariableBuilder builder
     can_dispatch_torch_function cmp_name_to_op_mapping get_specialized_props HashableTracker
     is_hashable object_protocol unpack_iterable wrap_fx_proxy wrap_fx_proxy_cls
 where a value of the trace comes from: ChainedSource

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from torch.autograd import Variable
 
 from corpus.patterns.pattern import (
-    AHEAD,
     CALL,
     COND,
     OUTPUT,
@@ -264,11 +263,7 @@ def layer_drop_by_a_number_of_python() -> Any:
 
 @pattern(
     signs,
-    AHEAD,
-    CALL,
-    graphs=2,
-    recompiles=1,
-    training_outcome=(UNEQUAL,),
+    UNEQUAL,
     because="Eager execution draws only where the branch is taken; nothing may be drawn before it.",
 )
 def a_number_of_python_in_one_arm() -> Program:

@@ -22,7 +22,7 @@ questions to loggers: handlers.loggers
 elided contexts: substitutes.elided_contexts
 items at data-dependent places: indexing.open_places
 ranges of data-dependent length: loops.open_ranges
-floats read in arms: numbers.float_inputs
+numbers that are inputs: numbers.number_inputs
 hooks registered in arms: speculation.hooks_in_arms
 generators called in arms: speculation.iterators
 backward functions traced in arms: speculation.traced_backwards

@@ -102,7 +102,9 @@ COMPARE_WITH_TENSOR: Final = "_comparison_with_tensor"
 INSERT_OPERATION: Final = "_handle_insert_op_in_graph"
 MAKE_HANDLER: Final = "_make_handler"
 #: What sorts a list, where that is a method of its own; none in torch 2.13.
-SORT_OF_LISTS: Final = "list_sort" if hasattr(compat.BaseListVariable, "list_sort") else ""
+SORT_OF_LISTS: Final = tuple(
+    name for name in ("list_sort",) if hasattr(compat.BaseListVariable, name)
+)
 
 # Methods of models of tensors, numbers, containers and objects.
 
@@ -117,6 +119,7 @@ LENGTH_METHOD: Final = "method___len__"
 READ_WHAT_HAS_CHANGED: Final = "synchronize_attributes"
 TOLIST_OF_TENSOR: Final = "method_tolist"
 TRACE_BACKWARD: Final = "trace_backward_graph"
+IS_DYNAMIC_SOURCE: Final = "is_dynamic_source"
 WRAP_FLOAT: Final = "wrap_symfloat"
 WRAP_MODULE: Final = "wrap_module"
 

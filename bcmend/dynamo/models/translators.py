@@ -70,9 +70,9 @@ def is_in_a_context_of_the_program(frame: Any) -> bool:
 
 def _is_of_the_program(context: Any) -> bool:
     """Return whether a model runs what the program wrote, not something of torch's instead."""
-    return isinstance(context, _OF_THE_PROGRAM) and (
-        type(context) is _OF_THE_PROGRAM or hasattr(context, "held")
-    )
+    kind = type(context)
+    is_own = kind is _OF_THE_PROGRAM or not kind.__module__.startswith("torch.")
+    return is_own and isinstance(context, _OF_THE_PROGRAM)
 
 
 def leave_context(frame: Any) -> None:

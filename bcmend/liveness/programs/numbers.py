@@ -214,6 +214,23 @@ def scaled() -> Sequence[Arguments]:
     return list(zip(vectors, (0.5, 0.25, 2.0), strict=True))
 
 
+class _Counter(torch.nn.Module):
+    """Counts its calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, x: Tensor) -> Any:
+        self.calls += 1
+        return x + self.calls if x.sum() > 0 else x - 1
+
+
+@program("builder.is_dynamic_source")
+def a_counter() -> Function:
+    return _Counter()
+
+
 @program("VariableBuilder.wrap_symfloat", inputs=scaled)
 def a_float_in_an_arm() -> Function:
     def program(x: Tensor, scale: float) -> Any:

@@ -36,7 +36,7 @@ from bcmend.tracing.indexing import (
     unread_items,
 )
 from bcmend.tracing.loops import loop_breaks, mask_loops, open_ranges
-from bcmend.tracing.numbers import float_inputs
+from bcmend.tracing.numbers import number_inputs
 from bcmend.tracing.speculation import done_while_tracing, hooks_in_arms, missing_attributes
 from bcmend.tracing.substitutes import (
     arrays,

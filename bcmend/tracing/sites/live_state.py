@@ -221,6 +221,7 @@ class BodyState(Subject):
     turns of a loop each site has had it so; ``is_asked_for``: whether the user asked for one graph.
     ``noted_open``: what is taken for granted of lists to which one side appends, and of numbers.
     ``read_at``: the lines at which fractions are taken out of tensors, by their symbols.
+    ``counted``: attributes that are integers, which a trace has counted, as Dynamo names them.
     ``spare``: the same code for calls whose numbers would make one variant too many, without
     such numbers.
     """
@@ -244,6 +245,7 @@ class BodyState(Subject):
     tried: list[tuple[Any, Any]] = field(default_factory=list)
     is_asked_for: bool = False
     turns: dict[str, int] = field(default_factory=dict)
+    counted: set[str] = field(default_factory=set)
     spare: CodeType | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 

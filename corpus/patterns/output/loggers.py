@@ -237,7 +237,12 @@ def level_asked_before_logging() -> Program:
     return program
 
 
-@pattern(signs, graphs=None)
+@pattern(
+    signs,
+    "refused: cannot-snapshot",
+    graphs=None,
+    because="The block keeps its warnings in a list, which the call reads.",
+)
 def warnings_are_gathered_and_counted() -> Program:
     def program(x: Tensor) -> Tensor:
         with warnings.catch_warnings(record=True) as gathered:
@@ -282,7 +287,7 @@ def adapter_whose_step_changes() -> Program:
     return program
 
 
-@pattern(signs)
+@pattern(signs, OUTPUT)
 def warnings_silenced_for_a_while() -> Program:
     def program(x: Tensor) -> Tensor:
         with warnings.catch_warnings():

@@ -129,7 +129,7 @@ PROGRAMS: Final[dict[str, Callable[[], Any]]] = {
     "elided contexts": lambda: _locks,
     "items at data-dependent places": lambda: _places,
     "ranges of data-dependent length": lambda: _ranges,
-    "floats read in arms": lambda: _floats,
+    "numbers that are inputs": lambda: _floats,
     "hooks registered in arms": lambda: _hooks,
     "generators called in arms": lambda: _generators,
     "backward functions traced in arms": lambda: _backwards,

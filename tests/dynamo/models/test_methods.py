@@ -16,7 +16,7 @@ CONSTANTS = {
 }
 ELSEWHERE = (
     *(builtins, compat.CatchErrorsWrapper, compat.ShapeEnv),
-    *(compat.convert_frame, compat.export_trace, compat.object_protocol),
+    *(compat.builder, compat.convert_frame, compat.export_trace, compat.object_protocol),
     *(compat.symbolic_convert, compat.user_defined, compat.package.DiskDynamoCache),
 )
 
