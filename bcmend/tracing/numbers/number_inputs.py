@@ -67,9 +67,10 @@ def _note_counted(output: compat.OutputGraph) -> None:
     read = _READ.of(output)
     counted = body_states.state_of(output.root_tx.f_code).counted
     for owner, stored in output.side_effects.store_attr_mutations.items():
-        if owner.source is None or isinstance(owner.mutation_type, compat.AttributeMutationNew):
-            continue  # it was not there before the call
-        found, attributes = owner.source.name, getattr(object_behind(owner), "__dict__", {})
+        source = owner.source if isinstance(owner, compat.UserDefinedObjectVariable) else None
+        if source is None or isinstance(owner.mutation_type, compat.AttributeMutationNew):
+            continue  # it is a variable, or was not there before the call
+        found, attributes = source.name, getattr(object_behind(owner), "__dict__", {})
         counted.update(
             f"{found}.{name}"
             for name, value in stored.items()
