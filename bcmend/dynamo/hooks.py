@@ -203,8 +203,10 @@ class Registry:
 
     @staticmethod
     def _replace(undo: list[Callable[[], None]], owner: Any, name: str, value: Any) -> None:
-        before = vars(owner).get(name, _ABSENT)
-        for holder, field_name in [(owner, name), *methods.also_held(owner, name, before)]:
+        inherited = getattr(owner, name, _ABSENT)  # a table may hold what a base class has
+        places = [(owner, name, vars(owner).get(name, _ABSENT))]
+        places += [(*each, inherited) for each in methods.also_held(owner, name, inherited)]
+        for holder, field_name, before in places:
             write, delete = functools.partial(setattr, holder), functools.partial(delattr, holder)
             undo.append(_exchange(write, delete, field_name, before, value))
 

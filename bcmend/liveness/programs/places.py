@@ -23,11 +23,19 @@ _STORES = [
 ]
 
 
-#: Where Dynamo does not compare the items of tuples that it sorts.
-_SORTED = ["ListVariable.call_method"] * (methods.CALL_METHOD in vars(compat.ListVariable))
+#: What sorts a list.
+_SORTS = f"ListVariable.{(*methods.SORT_OF_LISTS, methods.CALL_METHOD)[0]}"
 
 
-@program(*_SORTED)
+@program(_SORTS)
+def lists_sorted_by_numbers() -> Function:
+    def program(x: Tensor) -> Any:
+        return sorted(x[at].item() for at in range(3)), x + 1
+
+    return program
+
+
+@program(_SORTS)
 def tuples_sorted_by_names() -> Function:
     def program(x: Tensor) -> Any:
         y = x + 1 if x.sum() > 0 else x - 1

@@ -284,6 +284,6 @@ def _sort_of_lists(call: Call) -> Answer:
 
 _PURPOSE: Final = "`sort` of tuples by their names, and by numbers out of tensors"
 for _name in methods.SORT_OF_LISTS:
-    handlers.method(compat.BaseListVariable, _name, _PURPOSE)(_sort_of_lists)
+    handlers.method(compat.ListVariable, _name, _PURPOSE)(_sort_of_lists)
 if not methods.SORT_OF_LISTS:
     handlers.method(compat.ListVariable, methods.CALL_METHOD, _PURPOSE)(_sort)
