@@ -203,12 +203,11 @@ class Registry:
 
     @staticmethod
     def _replace(undo: list[Callable[[], None]], owner: Any, name: str, value: Any) -> None:
-        inherited = getattr(owner, name, _ABSENT)  # a table may hold what a base class has
-        places = [(owner, name, vars(owner).get(name, _ABSENT))]
-        places += [(*each, inherited) for each in methods.also_held(owner, name, inherited)]
-        for holder, field_name, before in places:
-            write, delete = functools.partial(setattr, holder), functools.partial(delattr, holder)
-            undo.append(_exchange(write, delete, field_name, before, value))
+        held = getattr(owner, name, _ABSENT)  # a table may have the method of a base class
+        also = [(*each, held) for each in methods.also_held(owner, name, held)]
+        for holder, field_name, before in [(owner, name, vars(owner).get(name, _ABSENT)), *also]:
+            change = functools.partial(setattr, holder), functools.partial(delattr, holder)
+            undo.append(_exchange(*change, field_name, before, value))
 
     def _use_own_caches(self, undo: list[Callable[[], None]], state: tuple[bool, bool]) -> None:
         """Exchange the caches of ``_CACHES`` for those of a state."""
@@ -300,9 +299,8 @@ def _exchange(
 ) -> Callable[[], None]:
     """Write ``value`` at ``key``; return what puts ``before`` back."""
     write(key, value)
-    if before is _ABSENT:
-        return functools.partial(delete, key)
-    return functools.partial(write, key, before)
+    is_new = before is _ABSENT
+    return functools.partial(delete, key) if is_new else functools.partial(write, key, before)
 
 
 def _put_row(row: TableEntry) -> Callable[[], None]:
