@@ -105,6 +105,9 @@ def _is_plain(node: Node) -> bool:
     return bool(parts) and all(map(_is_small, parts)) and not (is_in_place(node) or may_draw(node))
 
 
+_TRANSFORMS: Final = ("torch._functorch", "torch._C._functorch")
+
+
 def is_of_torch(target: Any) -> bool:
     """Return whether an operation is torch's own; others may read a clock, say.
 
@@ -115,7 +118,7 @@ def is_of_torch(target: Any) -> bool:
     if isinstance(target, str):  # a method of a tensor
         return True
     module = getattr(target, "__module__", None) or "torch"
-    if isinstance(target, compat.HigherOrderOperator) or module.startswith("torch._functorch"):
+    if isinstance(target, compat.HigherOrderOperator) or module.startswith(_TRANSFORMS):
         return False
     return module.partition(".")[0] in ("torch", "_operator", "builtins")
 

@@ -158,3 +158,22 @@ def test_conditions_are_so_many_at_most() -> None:
     given = [[1.0, -1.0, 1.0, 1.0], [-1.0, -1.0, 1.0, -1.0], [1.0, 1.0, 1.0, 1.0]]
     calls = lambda: [call(torch.tensor(each)) for each in given]  # noqa: E731
     assert_equivalent(lambda: program, calls, graphs=None, recompiles=None, fullgraph=False)
+
+
+def test_a_condition_inside_of_a_transform_is_not_computed_outside() -> None:
+    def loss(w: Tensor, x: Tensor) -> Tensor:
+        y = x @ w
+        if x.sum() > 0:
+            y = nn.functional.dropout(y, 0.5) * 2
+        return y.sum()
+
+    def program(w: Tensor, x: Tensor) -> Any:
+        return torch.func.grad(loss)(w, x)
+
+    assert_equivalent(
+        lambda: program,
+        lambda: [call(torch.ones(2, 2), torch.ones(2, 2) * each) for each in (1, -1, 2)],
+        fullgraph=False,
+        graphs=None,
+        recompiles=None,
+    )
