@@ -12,7 +12,9 @@ from torch._dynamo.bytecode_transformation import cleaned_instructions
 
 from bcmend.bytecode import behavior
 from bcmend.bytecode.names_used import code_objects
+from bcmend.dynamo import compat
 from bcmend.tracing.output import deferred_exceptions
+from bcmend.tracing.substitutes import elided_contexts
 
 
 def _here() -> None:
@@ -124,12 +126,16 @@ def test_a_caller_may_handle_what_its_callee_raises() -> None:
 
 
 def test_the_exit_of_a_block_of_the_program_may_swallow_an_exception() -> None:
-    class GenericContextWrappingVariable:
-        pass
+    model = compat.GenericContextWrappingVariable
+    of_the_program = [object.__new__(each) for each in (model, elided_contexts._Held)]
+    of_torch = [object.__new__(compat.ContextWrappingVariable), *map(object.__new__, _of_torch())]
+    for each in of_the_program:
+        assert deferred_exceptions.handled_by_a_caller(_frame(_in_a_with, of_torch[0], each))
+    assert len(of_torch) > 1
+    assert not deferred_exceptions.handled_by_a_caller(_frame(_in_a_with, *of_torch))
 
-    class GradModeVariable:
-        pass
 
-    frame = _frame(_in_a_with, GradModeVariable(), GenericContextWrappingVariable())
-    assert deferred_exceptions.handled_by_a_caller(frame)
-    assert not deferred_exceptions.handled_by_a_caller(_frame(_in_a_with, GradModeVariable()))
+def _of_torch() -> list[Any]:
+    """Return the models of managers of torch's that Dynamo derives from those of programs."""
+    derived = compat.GenericContextWrappingVariable.__subclasses__()
+    return [each for each in derived if each.__module__.startswith("torch.")]
