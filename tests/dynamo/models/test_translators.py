@@ -79,10 +79,15 @@ def test_what_runs_when_a_generator_is_closed(state: str, handler: str, runs_not
 
 
 def test_a_context_manager_of_the_program() -> None:
-    known = type(compat.VariableTracker).all_subclasses  # type: ignore[attr-defined]
-    (kind,) = (each for each in known if each.__name__ == translators._OF_THE_PROGRAM)
+    kind = compat.GenericContextWrappingVariable
     block = SimpleNamespace(with_context=kind.__new__(kind))
     assert translators.is_in_a_context_of_the_program(SimpleNamespace(block_stack=[block]))
+
+
+def test_a_block_of_a_context_manager_that_is_left() -> None:
+    frame = SimpleNamespace(active_generic_context_managers=["outer", "inner"])
+    translators.leave_context(frame)
+    assert frame.active_generic_context_managers == ["outer"]
 
 
 def test_the_context_manager_that_an_operand_leaves() -> None:
