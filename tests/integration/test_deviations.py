@@ -1080,3 +1080,22 @@ def test_a_list_is_shuffled_while_tracing_under_fullgraph() -> None:
     compiled = bcmend.compile(program, backend="eager", fullgraph=True)
     random.seed(3)
     assert [compiled(torch.ones(1))[1] for _ in range(2)] == [one, one]
+
+
+def test_a_block_of_warnings_without_output_is_not_entered() -> None:
+    def program(x: Tensor) -> Tensor:
+        with warnings.catch_warnings():
+            y = x * 2
+        if x.sum() > 0:
+            warnings.warn("again", stacklevel=1)
+        return y
+
+    def shown(function: Any) -> int:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("default")
+            for _ in range(3):
+                function(torch.ones(2))
+        return sum(str(each.message) == "again" for each in caught)
+
+    assert shown(program) == 3
+    assert shown(bcmend.compile(program, backend="eager", fullgraph=True)) == 1
