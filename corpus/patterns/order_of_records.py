@@ -54,7 +54,7 @@ def check_between_random_numbers() -> Program:
     return program
 
 
-@pattern(signs, GUARD, OUTPUT, recompiles=2, graphs=3)
+@pattern(signs, GUARD, OUTPUT)
 def check_between_changes_of_a_module() -> Any:
     class Net(torch.nn.Module):
         def __init__(self) -> None:

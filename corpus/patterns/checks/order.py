@@ -265,7 +265,7 @@ def check_between_changes_of_a_list_and_a_dictionary() -> Any:
     return Net()
 
 
-@pattern(signs, GUARD, recompiles=2, graphs=3)
+@pattern(signs, GUARD, recompiles=1, graphs=2)
 def check_between_changes_of_numbers() -> Any:
     class Net(nn.Module):
         def __init__(self) -> None:
