@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any, Final, cast
 
@@ -57,7 +58,7 @@ def sorted_by(
 ) -> list[Value]:
     """Return items in the order of their keys. Breaks the graph where that cannot be had."""
     keys = _keys(tx, items, key)
-    known = _known(tx, keys)
+    known = _known(tx, site, keys)
     if known is not None:
         places = range(len(items))
         return [items[each] for each in sorted(places, key=known.__getitem__, reverse=is_reversed)]
@@ -72,7 +73,7 @@ def _extreme(
 ) -> Value:
     """Return the first of the items with the largest key, or the smallest."""
     keys = _keys(tx, items, key)
-    known = _known(tx, keys)
+    known = _known(tx, site, keys)
     if known is not None:
         place: int = function(range(len(items)), key=known.__getitem__)
         return items[place]
@@ -88,10 +89,13 @@ def _keys(tx: compat.Tracer, items: Sequence[Value], key: Value) -> list[Value]:
     return [key.call_function(tx, [each], {}).realize() for each in items]
 
 
-def _known(tx: compat.Tracer, keys: Sequence[Value]) -> list[Any] | None:
-    """Return keys that are constants, and have an order."""
+def _known(tx: compat.Tracer, site: LiveSite, keys: Sequence[Value]) -> Sequence[Any] | None:
+    """Return keys that are compared while the call is traced; ``None`` for data-dependent ones."""
+    if len(keys) < 2:
+        return [None] * len(keys)  # nothing is compared
     if not all(each.is_python_constant() for each in keys):
-        return None
+        is_known = not any(map(_depends_on_data, keys))
+        return [_Compared(tx, site, each) for each in keys] if is_known else None
     found = [each.as_python_constant() for each in keys]
     try:
         sorted(found)
@@ -100,11 +104,39 @@ def _known(tx: compat.Tracer, keys: Sequence[Value]) -> list[Any] | None:
     return found
 
 
+def _depends_on_data(key: Any) -> bool:
+    if type(key) is compat.TupleVariable:
+        return any(_depends_on_data(each.realize()) for each in key.items)
+    return isinstance(key, (compat.TensorVariable, compat.SymNodeVariable, LazyPhi))
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """A key of a class of the program's, which compares by a method that is traced."""
+
+    tx: compat.Tracer
+    site: LiveSite
+    key: Value
+
+    def __lt__(self, other: _Compared) -> bool:
+        return self._compare(operator.lt, other)
+
+    def __gt__(self, other: _Compared) -> bool:
+        return self._compare(operator.gt, other)
+
+    def _compare(self, function: Any, other: _Compared) -> bool:
+        compare = Value.build(self.tx, function)
+        found = compare.call_function(self.tx, [self.key, other.key], {}).realize()
+        if not found.is_python_constant():
+            raise _without_order(self.site, "objects whose order depends on the data")
+        return bool(found.as_python_constant())
+
+
 def _order(
     tx: compat.Tracer, site: LiveSite, keys: Sequence[Value], *, is_reversed: bool
 ) -> TensorValue:
     """Return the places of items in their order: a 1-d tensor of integers."""
-    if not 1 < len(keys) <= ITEMS_AT_MOST:
+    if len(keys) > ITEMS_AT_MOST:
         raise _without_order(site, f"more than {ITEMS_AT_MOST} items")
     columns = [_column(tx, site, each) for each in _columns(site, keys)]
     devices = {example_of(each).device for each in columns}
@@ -170,7 +202,10 @@ def _kind(key: Any) -> Any:
     if isinstance(key, compat.SymNodeVariable):
         return {torch.SymInt: int, torch.SymFloat: float}.get(type(key.sym_num))
     if isinstance(key, compat.ConstantVariable):
-        return type(key.value) if type(key.value) in (int, float) else None
+        is_held = type(key.value) is float or (
+            type(key.value) is int and -(2**63) <= key.value < 2**63
+        )
+        return type(key.value) if is_held else None
     if type(key) is not compat.TensorVariable:
         return None
     example = example_of(key)

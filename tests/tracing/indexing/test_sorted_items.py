@@ -211,6 +211,36 @@ def test_keys_without_an_order(keys: list[Any]) -> None:
     assert_equivalent(lambda: fresh(program), _rows, graphs=None, recompiles=None)
 
 
+class _Ranked:
+    """Has an order of its own."""
+
+    def __init__(self, rank: int, value: Tensor) -> None:
+        self.rank, self.value = rank, value
+
+    def __lt__(self, other: _Ranked) -> bool:
+        return self.rank < other.rank
+
+    def __gt__(self, other: _Ranked) -> bool:
+        return self.rank > other.rank
+
+
+def _of_a_class(x: Tensor) -> Any:
+    y = x if x.sum() > 0 else -x
+    ranked = [_Ranked(rank, y[at] * rank) for at, rank in enumerate((2, 1, 3))]
+    best = max(enumerate(ranked), key=lambda each: each[1])
+    return [each.value for each in sorted(ranked)], best[0], best[1].value
+
+
+def _of_one(x: Tensor) -> Any:
+    row = max([x[0]], key=lambda each: each.sum().item())
+    return sorted([x[0, 0].item()]) + sorted([], key=len), row * 2
+
+
+@pytest.mark.parametrize("program", [_of_a_class, _of_one])
+def test_what_no_data_decide(program: Program) -> None:
+    assert_equivalent(lambda: fresh(program), _rows, graphs=None, recompiles=None)
+
+
 def _many(x: Tensor) -> Any:
     return x * sorted(x.flatten().repeat(4).tolist())[3]
 
