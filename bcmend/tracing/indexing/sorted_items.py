@@ -9,7 +9,7 @@ has no order: where a key is one, the call is made in plain Python.
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any, Final, cast
@@ -58,7 +58,7 @@ def sorted_by(
 ) -> list[Value]:
     """Return items in the order of their keys. Breaks the graph where that cannot be had."""
     keys = _keys(tx, items, key)
-    known = _known(tx, site, keys)
+    known = _known(tx, site, keys, partial(sorted, reverse=is_reversed))
     if known is not None:
         places = range(len(items))
         return [items[each] for each in sorted(places, key=known.__getitem__, reverse=is_reversed)]
@@ -73,7 +73,7 @@ def _extreme(
 ) -> Value:
     """Return the first of the items with the largest key, or the smallest."""
     keys = _keys(tx, items, key)
-    known = _known(tx, site, keys)
+    known = _known(tx, site, keys, function)
     if known is not None:
         place: int = function(range(len(items)), key=known.__getitem__)
         return items[place]
@@ -89,8 +89,13 @@ def _keys(tx: compat.Tracer, items: Sequence[Value], key: Value) -> list[Value]:
     return [key.call_function(tx, [each], {}).realize() for each in items]
 
 
-def _known(tx: compat.Tracer, site: LiveSite, keys: Sequence[Value]) -> Sequence[Any] | None:
-    """Return keys that are compared while the call is traced; ``None`` for data-dependent ones."""
+def _known(
+    tx: compat.Tracer, site: LiveSite, keys: Sequence[Value], order: Callable[[list[Any]], Any]
+) -> Sequence[Any] | None:
+    """Return keys that are compared while the call is traced; ``None`` for data-dependent ones.
+
+    ``order`` is what compares them, and raises what the program gets to see.
+    """
     if len(keys) < 2:
         return [None] * len(keys)  # nothing is compared
     if not all(each.is_python_constant() for each in keys):
@@ -98,7 +103,7 @@ def _known(tx: compat.Tracer, site: LiveSite, keys: Sequence[Value]) -> Sequence
         return [_Compared(tx, site, each) for each in keys] if is_known else None
     found = [each.as_python_constant() for each in keys]
     try:
-        sorted(found)
+        order(found)
     except Exception as error:  # whatever the comparison of the program raises
         compat.raise_observed_exception(type(error), tx, args=list(error.args))
     return found

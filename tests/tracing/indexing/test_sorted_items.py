@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
@@ -199,12 +200,15 @@ def test_each_key_is_asked_for_once() -> None:
     assert_equivalent(_Counted, _rows, graphs=None, recompiles=None)
 
 
-@pytest.mark.parametrize("keys", [[1, "a"], [(1, 2), (1,)], [None, None]])
-def test_keys_without_an_order(keys: list[Any]) -> None:
+@pytest.mark.parametrize("keys", [[1, "a", 2], [(1, 2), (1,), (0,)], [None, None, None]])
+@pytest.mark.parametrize(
+    "function", [sorted, partial(sorted, reverse=True), max, min], ids=["up", "down", "max", "min"]
+)
+def test_keys_without_an_order(keys: list[Any], function: Any) -> None:
     def program(x: Tensor) -> Any:
         y = x if x.sum() > 0 else -x
         try:
-            return y * sorted([1, 2], key=lambda at: keys[at - 1])[0]
+            return y * 2, function([1, 2, 3], key=lambda at: keys[at - 1])
         except TypeError as error:
             return y * 3, str(error)
 
