@@ -1099,3 +1099,18 @@ def test_a_block_of_warnings_without_output_is_not_entered() -> None:
 
     assert shown(program) == 3
     assert shown(bcmend.compile(program, backend="eager", fullgraph=True)) == 1
+
+
+def test_a_filter_is_not_in_the_list_within_the_call() -> None:
+    def program(x: Tensor) -> tuple[Tensor, int]:
+        if x.sum() > 0:
+            warnings.filterwarnings("ignore", message="some")
+        return x * 2, len(warnings.filters)
+
+    def filters(function: Any) -> list[int]:
+        with warnings.catch_warnings():
+            warnings.resetwarnings()
+            return [function(torch.ones(2))[1], len(warnings.filters)]
+
+    assert filters(program) == [1, 1]
+    assert filters(bcmend.compile(program, backend="eager", fullgraph=True)) == [0, 1]

@@ -9,7 +9,7 @@ hold in a block of ``warnings.catch_warnings``, which the records in it enter ag
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ from bcmend.delivery.settings import Settings, call_under
 from bcmend.dynamo import compat, frames, hooks, values
 from bcmend.dynamo.models import methods, translators
 from bcmend.dynamo.slots import Slot
-from bcmend.dynamo.values import Value, constant
+from bcmend.dynamo.values import Value, constant, items_in
 from bcmend.knowledge.callable_names import FILTER_FUNCTIONS, WARNING_FUNCTIONS
 from bcmend.tracing.output import record_builder
 from bcmend.tracing.output.record_builder import Draft, Kind
@@ -88,9 +88,12 @@ def within_blocks(
     ``statement`` is the function of the program that has the statement.
 
     Raises:
-        Falsified: the statement warns, and the block keeps warnings, or the graph may break in it.
+        Falsified: the statement warns, and the block keeps warnings, or the graph may break in it;
+            or it has warnings raised, which a handler of the program may await.
     """
     blocks = list(_blocks_around(tx))[::-1]
+    if _has_warnings_raised(statement, inputs, blocks):
+        falsify(site.unmendable("cannot-snapshot", "a filter makes an error of warnings"))
     if not blocks:
         return action, inputs
     if not capture_mode.in_mended_code(tx) or any(map(_keeps_warnings, blocks)):
@@ -117,6 +120,23 @@ def _keeps_warnings(block: Any) -> bool:
     given = block.catch_warnings_args
     is_kept = "record" in given and bool(given["record"].as_python_constant())
     return is_kept or "module" in given
+
+
+def _has_warnings_raised(statement: Any, inputs: Value, blocks: Sequence[Any]) -> bool:
+    """Return whether a statement sets a filter that makes an error of warnings, or warns in one."""
+    code = statement.get_code()
+    if FILTER_FUNCTIONS.intersection(code.co_names):
+        given = [each.realize() for each in items_in(inputs.realize()) or ()]
+        return _ERROR in code.co_consts or any(map(_is_error, given))
+    actions = (each.catch_warnings_args.get("action") for each in blocks)
+    return _warns(statement) and any(each is not None and _is_error(each) for each in actions)
+
+
+_ERROR: Final = "error"
+
+
+def _is_error(value: Value) -> bool:
+    return value.is_python_constant() and value.as_python_constant() == _ERROR
 
 
 def _warns(statement: Any) -> bool:

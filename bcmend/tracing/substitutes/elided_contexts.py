@@ -18,7 +18,7 @@ from typing import Any, Final, cast
 import torch
 
 from bcmend.dynamo import compat, hooks
-from bcmend.dynamo.handlers import PASS, Answer
+from bcmend.dynamo.handlers import PASS, Answer, break_graph
 from bcmend.dynamo.models import methods, translators
 from bcmend.dynamo.values import Value, constant
 from bcmend.tracing.sites import capture_mode
@@ -94,7 +94,10 @@ class _Held(compat.GenericContextWrappingVariable):
         self.held = held
 
     def enter(self, tx: compat.Tracer) -> Value:
-        return cast(Value, self.held.call_method(tx, "__enter__", [], {}))
+        try:
+            return cast(Value, self.held.call_method(tx, "__enter__", [], {}))
+        except compat.ObservedException:  # Dynamo takes the block for one that was entered
+            break_graph("a block that cannot be entered", "__enter__", "It raises an exception.")
 
     def exit(self, tx: compat.Tracer, *args: Value) -> Value:
         found: Value = self.held.call_method(tx, "__exit__", [*args], {})

@@ -154,6 +154,25 @@ def test_a_check_that_fails_in_a_block_leaves_it() -> None:
     _assert_alike(program, ONE, -ONE)
 
 
+@pytest.mark.parametrize("action", [None, "error"])
+def test_warnings_that_a_filter_makes_errors_raise_where_they_are_given(action: Any) -> None:
+    def program(x: Tensor) -> Tensor:
+        with warnings.catch_warnings(action=action):
+            if action is None:
+                warnings.simplefilter("error")
+            try:
+                if x.sum() > 0:
+                    warnings.warn("raised", stacklevel=1)
+            except UserWarning:
+                return x * 3
+        return x * 2
+
+    expected = [program(each) for each in (ONE, -ONE)]
+    with bcmend.patched(program):
+        compiled = torch.compile(program, backend="eager")
+        assert all(map(torch.equal, map(compiled, (ONE, -ONE)), expected))
+
+
 def test_a_block_that_keeps_its_warnings_has_the_statement_withdrawn() -> None:
     def program(x: Tensor) -> Any:
         with warnings.catch_warnings(record=True) as kept:

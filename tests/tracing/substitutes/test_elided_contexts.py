@@ -181,6 +181,32 @@ def test_weights_are_changed_for_the_block_alone() -> None:
     assert_equivalent(_Averaged, _calls, training=True, graphs=None, recompiles=None)
 
 
+class _Refusing(_Timer):
+    def __enter__(self) -> _Timer:
+        self.entered += 1
+        if self.entered == 2:
+            raise RuntimeError("the second time")
+        return self
+
+
+class _Refused(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.outer, self.inner = _Timer(swallows=True), _Refusing()
+
+    def forward(self, x: Tensor) -> Any:
+        with self.outer:
+            if x.sum() > 0:
+                x = x + 1
+            with self.inner:
+                x = x * 2
+        return x, self.inner.entered
+
+
+def test_a_block_that_cannot_be_entered() -> None:
+    assert_equivalent(_Refused, _calls, fullgraph=False, graphs=None, recompiles=None)
+
+
 def test_a_lock_is_still_a_break() -> None:
     lock = threading.Lock()
 
