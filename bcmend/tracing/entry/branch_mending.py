@@ -102,9 +102,7 @@ def _mend(
     known = _known_truth(tx, site, condition)
     if known is not None:
         return (arms[0] if known else arms[1]).call(tx)
-    known = truth_of_draws(tx, site, condition)
-    if known is None:
-        known = truth_ahead(tx, site, condition)
+    known = truth_before(tx, site, condition)
     if known is not None:
         arm = arms[0] if known else arms[1]
         # Breaks in it end the trace, as the jump would. Where graphs may break, that is the place.
@@ -137,14 +135,6 @@ def _known_truth(tx: compat.Tracer, site: LiveSite, condition: Value) -> bool | 
     if known is None and site.place is None:
         known = constant_tensors.number_in(tx, condition)
     return None if known is None else bool(known)
-
-
-def truth_of_draws(tx: compat.Tracer, site: LiveSite, condition: Value) -> bool | None:
-    """Return the truth of a condition that is the same for all random numbers.
-
-    Not at the jump of a loop: the numbers of later turns are others.
-    """
-    return None if site.place is not None else draw_ranges.truth_of(tx, condition)
 
 
 def _are_plain(arms: Sequence[ArmTrace]) -> bool:
@@ -184,10 +174,17 @@ def _is_own_cell(owner: Any) -> bool:
     return type(owner) is compat.CellVariable and is_new
 
 
-def truth_ahead(tx: compat.Tracer, site: LiveSite, condition: Value) -> bool | None:
-    """Return the truth of a tensor that was computed in front of the graph, for this branch."""
+def truth_before(tx: compat.Tracer, site: LiveSite, condition: Value) -> bool | None:
+    """Return the truth of a condition that is known before its branch is looked at.
+
+    It is the same for all random numbers, or was computed in front of the graph, for this branch.
+    Not at the jump of a loop: the numbers of later turns are others.
+    """
     if site.place is not None:
         return None
+    known = draw_ranges.truth_of(tx, condition)
+    if known is not None:
+        return known
     known = ahead.truth_of_condition(tx, condition, site)
     if known is not None:
         site.mended("ahead", "the condition is computed in front of the graph")

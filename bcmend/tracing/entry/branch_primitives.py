@@ -155,9 +155,7 @@ def known(tx: compat.Tracer, operator: Any, *args: Value) -> Value:
         return condition
     if type(condition) is not compat.TensorVariable:
         return condition
-    truth = branch_mending.truth_of_draws(tx, site, condition)
-    if truth is None:
-        truth = branch_mending.truth_ahead(tx, site, condition)
+    truth = branch_mending.truth_before(tx, site, condition)
     if truth is not None:
         return constant(truth)
     assert site.plan is not None and isinstance(site.plan.decision, TruthLowering)

@@ -7,7 +7,6 @@ same, since later ones depend on it.
 
 from __future__ import annotations
 
-import operator
 from typing import Any, Final
 
 import torch
@@ -15,19 +14,10 @@ from torch.fx import Node
 
 from bcmend.dynamo import compat
 from bcmend.dynamo.values import Value
-from bcmend.tracing.numbers import predicates, slices
+from bcmend.tracing.numbers import filled_masks, predicates, slices
 from bcmend.tracing.numbers.written_memory import is_written
 
-_COMPARISONS: Final = ("lt", "le", "gt", "ge")
-_SWAPPED: Final = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 _NEGATIONS: Final = ("logical_not", "bitwise_not", "invert", "__invert__", "not_")
-#: Functions that are called, by the names of the methods that do the same.
-_FUNCTIONS: Final = {
-    **{getattr(module, each): each for module in (torch, operator) for each in _COMPARISONS},
-    **{each: each.__name__ for each in (torch.logical_not, torch.bitwise_not)},
-    operator.invert: "invert",
-    operator.not_: "not_",
-}
 _DRAWS: Final = (torch.rand, torch.rand_like)
 #: Numbers of fewer bits are left out: what is rounded after it is drawn may be 1.
 _DTYPES: Final = (torch.float32, torch.float64)
@@ -50,14 +40,14 @@ def truth_of(tx: compat.Tracer, condition: Value) -> bool | None:
 
 def _truth(tx: compat.Tracer, node: Node) -> bool | None:
     node = slices.outside(tx, node)
-    name = _name_of(node)
+    name = filled_masks.name_of(node)
     if name in _NEGATIONS and len(node.args) == 1 and isinstance(node.args[0], Node):
         return _negated(tx, node.args[0])
-    if name not in _COMPARISONS or len(node.args) != 2 or node.kwargs:
+    if name not in filled_masks.SWAPPED or len(node.args) != 2 or node.kwargs:
         return None
     one, other = node.args
     if isinstance(other, Node):
-        one, other, name = other, one, _SWAPPED[name]
+        one, other, name = other, one, filled_masks.SWAPPED[name]
     if not isinstance(one, Node) or type(other) not in (int, float):
         return None
     drawn = _drawn(tx, one)
@@ -92,9 +82,3 @@ def _for_all(name: str, bound: Any, dtype: torch.dtype) -> bool | None:
         return is_below_bound
     lowest = all(each <= 0 if name in ("lt", "ge") else each < 0 for each in bounds)
     return not is_below_bound if lowest else None
-
-
-def _name_of(node: Node) -> str:
-    if node.op == "call_method":
-        return str(node.target)
-    return _FUNCTIONS.get(node.target, "") if node.op == "call_function" else ""

@@ -12,6 +12,7 @@ since torch 2.15 raises ``RuntimeError``, and takes a text alone.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import torch
@@ -43,8 +44,8 @@ _SITE: Final = LiveSite("torch._assert", "guard", torch._assert.__code__)
 @hooks.row(torch._assert, "checks of torch under a data-dependent condition")
 def _assert(before: Any, called: Any, tx: compat.Tracer, *args: Any, **kwargs: Any) -> Value | None:
     """Answer ``torch._assert(condition, message)``; ``None`` to have it traced as any call."""
-    given = dict(zip(("condition", "message"), args, strict=False)) | kwargs
-    if given.keys() != {"condition", "message"}:
+    given = _given(args, kwargs)
+    if given is None:
         return None
     condition = given["condition"].realize()
     if (
@@ -58,6 +59,12 @@ def _assert(before: Any, called: Any, tx: compat.Tracer, *args: Any, **kwargs: A
         return None
     found: Value | None = before(called, tx, *args, **kwargs)
     return found
+
+
+def _given(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return condition and message of an assertion; ``None`` for a call that fails."""
+    given = dict(zip(("condition", "message"), args, strict=False)) | dict(kwargs)
+    return given if given.keys() == {"condition", "message"} else None
 
 
 def _exit_unless(tx: compat.Tracer, site: LiveSite, condition: Value) -> None:
@@ -114,8 +121,8 @@ def _failed_assertion(call: ReplacedCall) -> Answer:
     puts others into the graph, with a message that it may not be able to take.
     """
     tx = call.tx
-    given = dict(zip(("condition", "message"), call.args, strict=False)) | call.kwargs
-    if given.keys() != {"condition", "message"} or not capture_mode.in_mended_code(tx):
+    given = _given(call.args, call.kwargs)
+    if given is None or not capture_mode.in_mended_code(tx):
         return PASS
     if not (is_in_an_arm(tx) or deferred_exceptions.handled_by_a_caller(tx)):
         return PASS  # it ends the call

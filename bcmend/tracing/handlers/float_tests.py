@@ -121,11 +121,8 @@ def _computed(call: handlers.Call) -> Answer:
             return PASS
         result: Value = call.owner.call_function(tx, numbers, {})
         return result
-    code = frames.resumed(tx.f_code)
-    site = site_table.site_being_traced(tx, code, f"math.{function.__name__}", "number")
-    policy = frames.mark_over(tx)
-    is_left = policy is None or site_table.is_left_alone(site, tx, policy)
-    if is_left or not deferred_exceptions.can_exit(tx, site):
+    site = site_table.number_being_traced(tx, f"math.{function.__name__}")
+    if site is None or not deferred_exceptions.can_exit(tx, site):
         return PASS
     return _called_in_the_graph(tx, site, function.__name__, numbers) or PASS
 

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import torch
 
-from bcmend.dynamo import compat, frames, fx_graph, handlers
+from bcmend.dynamo import compat, fx_graph, handlers
 from bcmend.dynamo.handlers import PASS, Answer, Call
 from bcmend.dynamo.models import methods
 from bcmend.dynamo.values import TensorValue, Value, constant, example_of, is_unbacked
@@ -117,13 +117,11 @@ def _of_both(
 
 def _either(tx: compat.Tracer, function: Any, one: Value, other: Value) -> Value:
     """Return whichever is the extreme of two numbers that differ in type."""
-    site = site_table.site_being_traced(tx, frames.resumed(tx.f_code), function.__name__, "number")
-    policy = frames.mark_over(tx)
+    site = site_table.number_being_traced(tx, function.__name__)
     is_beyond = Value.build(tx, _BEYOND[function]).call_function(tx, [other, one], {}).realize()
     if is_beyond.is_python_constant():
         return other if is_beyond.as_python_constant() else one
-    is_left = policy is None or site_table.is_left_alone(site, tx, policy)
-    if is_left or not site.holds(Claim.READ_APART, 0):
+    if site is None or not site.holds(Claim.READ_APART, 0):
         return other if _known_truth(tx, function, is_beyond) else one
     predicate = predicates.as_predicate(tx, is_beyond)
     site.mended("two forms", "an integer or a float, as the data decide")
@@ -179,9 +177,8 @@ def _first_tuple(
     pairs = _pairs(one, other)
     if not pairs:
         return None
-    site = site_table.site_being_traced(tx, frames.resumed(tx.f_code), name, "number")
-    policy = frames.mark_over(tx)
-    if policy is None or site_table.is_left_alone(site, tx, policy):
+    site = site_table.number_being_traced(tx, name)
+    if site is None:
         return None
     truth: TensorValue | None = None
     for left, right in reversed(pairs):

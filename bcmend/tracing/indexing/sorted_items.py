@@ -16,21 +16,21 @@ from typing import Any, Final, cast
 
 import torch
 
-from bcmend.dynamo import compat, frames, fx_graph, handlers, hooks, shape_env
+from bcmend.dynamo import compat, fx_graph, handlers, hooks, shape_env
 from bcmend.dynamo.handlers import PASS
 from bcmend.dynamo.models import methods
 from bcmend.dynamo.values import (
     TensorValue,
     Value,
+    are_same_constant,
     constant,
     example_of,
-    is_same_constant,
     items_in,
 )
 from bcmend.tracing.effects import watches
 from bcmend.tracing.effects.memory_form import difference
 from bcmend.tracing.merging.lazy_phi import GatedPhi, LazyPhi
-from bcmend.tracing.numbers import float_tensors, predicates, scalars
+from bcmend.tracing.numbers import predicates, scalars
 from bcmend.tracing.output import deferred_exceptions
 from bcmend.tracing.search.assumptions import Claim
 from bcmend.tracing.sites import capture_mode, site_table
@@ -47,10 +47,8 @@ def site_of(tx: compat.Tracer, name: str) -> LiveSite | None:
     """Return the site of the statement being traced; ``None`` where it is left to Dynamo."""
     if not capture_mode.in_mended_code(tx):
         return None
-    site = site_table.site_being_traced(tx, frames.resumed(tx.f_code), name, "number")
-    policy = frames.mark_over(tx)
-    is_off = policy is None or site_table.is_left_alone(site, tx, policy)
-    return None if is_off or not deferred_exceptions.can_exit(tx, site) else site
+    site = site_table.number_being_traced(tx, name)
+    return None if site is None or not deferred_exceptions.can_exit(tx, site) else site
 
 
 def sorted_by(
@@ -204,15 +202,12 @@ def _ranks(site: LiveSite, known: Sequence[Any]) -> list[Value]:
 
 def _kind(key: Any) -> Any:
     """Return the type of a number, or dtype and device of a tensor of one item."""
-    if isinstance(key, compat.SymNodeVariable):
-        return {torch.SymInt: int, torch.SymFloat: float}.get(type(key.sym_num))
-    if isinstance(key, compat.ConstantVariable):
-        is_held = type(key.value) is float or (
-            type(key.value) is int and -(2**63) <= key.value < 2**63
-        )
-        return type(key.value) if is_held else None
-    if type(key) is not compat.TensorVariable:
+    if isinstance(key, LazyPhi):
         return None
+    if type(key) is not compat.TensorVariable:
+        kind = open_numbers.kind_of(key)
+        is_held = kind is not int or not shape_env.may_overflow(open_numbers.limits(key))
+        return kind if is_held else None
     example = example_of(key)
     is_plain = example.layout is torch.strided and not example.is_complex()
     is_one = is_plain and all(size == 1 for size in example.shape)
@@ -223,11 +218,9 @@ def _row(tx: compat.Tracer, key: Any) -> TensorValue:
     """Return a 0-d tensor of a key."""
     if type(key) is compat.TensorVariable:
         return fx_graph.method(tx, "reshape", fx_graph.method(tx, "detach", key), ())
-    if _kind(key) is int:
-        return scalars.integer_tensor(tx, key)
-    if isinstance(key, compat.SymNodeVariable):
-        return fx_graph.method(tx, "to", float_tensors.as_tensor(tx, key.as_proxy()), torch.float64)
-    return fx_graph.function(tx, torch.full, (), key.value, dtype=torch.float64)
+    kind = _kind(key)
+    number = open_numbers.tensor_of(tx, key, kind)
+    return number if kind is int else fx_graph.method(tx, "to", number, torch.float64)
 
 
 def _standing_at(
@@ -241,7 +234,7 @@ def _standing_at(
         return _merged(tx, site, [each.realize() for each in items], predicates_of)
     found = items[-1]
     for item, predicate in reversed(list(zip(items, predicates_of, strict=False))):
-        if item is not found and not _is_same(item, found):
+        if item is not found and not are_same_constant(item, found):
             found = GatedPhi(site, 0, tx.output, [item, found], predicate=predicate)
     return found
 
@@ -251,7 +244,7 @@ def _merged(
 ) -> Value:
     """Return the item that is taken as one value: a tensor, a number, or a tuple of such."""
     first, *others = items
-    if all(each is first or _is_same(each, first) for each in others):
+    if all(each is first or are_same_constant(each, first) for each in others):
         return cast(Value, first)
     kinds = {type(each) for each in items}
     if kinds == {compat.TupleVariable} and len({len(each.items) for each in items}) == 1:
@@ -284,11 +277,6 @@ def _chosen(
     for item, predicate in reversed(list(zip(items, taken, strict=False))):
         found = predicates.chosen(tx, predicate, item.as_proxy(), found.as_proxy())
     return found
-
-
-def _is_same(one: Value, other: Value) -> bool:
-    are_constants = all(isinstance(each, compat.ConstantVariable) for each in (one, other))
-    return are_constants and is_same_constant(one, other)
 
 
 def _without_order(site: LiveSite, why: str) -> compat.Unsupported:

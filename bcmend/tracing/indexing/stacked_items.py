@@ -48,10 +48,9 @@ def with_stacked(tx: compat.Tracer, key: Value) -> Value | None:
     """
     if type(key) is compat.ListVariable:
         # Torch takes a list with lists or tensors in it for a tuple.
-        numbers = _with_numbers(tx, key)
-        are_numbers = all(_is_kept(each, torch.int64) for each in _items(numbers))
-        has_tensors = any(isinstance(each, compat.TensorVariable) for each in _items(numbers))
-        return _stacked_index(tx, numbers) if are_numbers and not has_tensors else None
+        kinds = (*_SEQUENCES, compat.TensorVariable)
+        is_a_tuple = any(isinstance(each, kinds) for each in _items(key))
+        return None if is_a_tuple else _stacked_index(tx, key)
     if type(key) is not compat.TupleVariable:
         return None
     items = [each.realize() for each in key.items]

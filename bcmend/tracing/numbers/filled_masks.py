@@ -142,7 +142,7 @@ _AT_LEAST: Final[dict[tuple[str, bool], Callable[[Any], Any]]] = {
     ("ne", True): lambda number: 1 if number == 0 else 0,
 }
 #: The same comparisons with sides exchanged.
-_SWAPPED: Final = {"gt": "lt", "lt": "gt", "ge": "le", "le": "ge"}
+SWAPPED: Final = {"gt": "lt", "lt": "gt", "ge": "le", "le": "ge"}
 
 
 def filled(tx: compat.Tracer, condition: compat.TensorVariable, truth: bool) -> Filled | None:
@@ -160,7 +160,7 @@ def filled(tx: compat.Tracer, condition: compat.TensorVariable, truth: bool) -> 
 
 def _mask_of(tx: compat.Tracer, node: Node, truth: bool) -> Node | None:
     """Return the mask of which a node counts the items, if some are true."""
-    name = _name_of(node)
+    name = name_of(node)
     if name in ("logical_not", "invert", "bitwise_not", "__invert__"):
         given = _given(tx, node)
         return None if given is None or not _is_boolean(given) else _mask_of(tx, given, not truth)
@@ -172,12 +172,12 @@ def _mask_of(tx: compat.Tracer, node: Node, truth: bool) -> Node | None:
         return None
     one, other = node.args
     if isinstance(other, Node) and type(one) in (int, float):
-        one, other, name = other, one, _SWAPPED.get(name, name)
+        one, other, name = other, one, SWAPPED.get(name, name)
     least = _AT_LEAST.get((name, truth))
     if least is None or not isinstance(one, Node) or type(other) not in (int, float):
         return None
     counted = slices.outside(tx, one)
-    if least(other) <= 0 or _name_of(counted) not in ("sum", "count_nonzero"):
+    if least(other) <= 0 or name_of(counted) not in ("sum", "count_nonzero"):
         return None
     return _whole(tx, counted)
 
@@ -204,13 +204,14 @@ _FUNCTIONS: Final = {
     function: function.__name__
     for function in (
         *(torch.any, torch.sum, torch.count_nonzero, torch.logical_not, torch.bitwise_not),
-        *(getattr(module, each) for module in (torch, operator) for each in _SWAPPED),
-        *(operator.eq, operator.ne, operator.invert, torch.eq, torch.ne),
+        *(getattr(module, each) for module in (torch, operator) for each in SWAPPED),
+        *(operator.eq, operator.ne, operator.invert, operator.not_, torch.eq, torch.ne),
     )
 }
 
 
-def _name_of(node: Node) -> str:
+def name_of(node: Node) -> str:
+    """Return the name of the method that does what a node does; empty for what has none here."""
     if node.op == "call_method":
         return str(node.target)
     return _FUNCTIONS.get(node.target, "") if node.op == "call_function" else ""

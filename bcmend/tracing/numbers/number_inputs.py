@@ -16,6 +16,7 @@ from bcmend.dynamo.models import methods
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.trace_state import Phase, at_the_end
 from bcmend.dynamo.values import object_behind
+from bcmend.tracing.numbers import size_questions
 from bcmend.tracing.sites import body_states, capture_mode
 
 
@@ -36,17 +37,12 @@ def _wrap_float(inner: Any, self: Any, value: float) -> Any:
 _READ: Final[Slot[set[str]]] = Slot(set, rolls_back=False)
 
 
-@hooks.around(
-    compat.builder,
-    methods.IS_DYNAMIC_SOURCE,
-    "integers that calls count",
-    gate=None,
-)
+@hooks.around(compat.builder, methods.IS_DYNAMIC_SOURCE, "integers that calls count", gate=None)
 def _is_dynamic(inner: Any, name: str, *more: Any) -> bool:
     """Return whether an integer, by the expression that Dynamo finds it by, is to be an input."""
-    tx: Any = getattr(compat.translator_tls, "current_tx", None)
     if inner(name, *more):
         return True
+    tx = size_questions.translator_of_this_thread()
     if tx is None or not (_may_vary() and capture_mode.in_mended_code(tx)):
         return False
     output = tx.output

@@ -96,11 +96,11 @@ def within_blocks(
         falsify(site.unmendable("cannot-snapshot", "a filter makes an error of warnings"))
     if not blocks:
         return action, inputs
-    if not capture_mode.in_mended_code(tx) or any(map(_keeps_warnings, blocks)):
+    may_break = not capture_mode.in_mended_code(tx)
+    if may_break or any(map(_keeps_warnings, blocks)):
         if not _warns(statement):
             return action, inputs
-        is_kept = capture_mode.in_mended_code(tx)
-        detail = _GIVES_WHAT_IS_WARNED if is_kept else _MAY_BREAK
+        detail = _MAY_BREAK if may_break else _GIVES_WHAT_IS_WARNED
         falsify(site.unmendable("cannot-snapshot", detail))
     rows = compat.TupleVariable([_row_of(tx, site, each) for each in blocks])
     within = compat.TupleVariable([rows, action, inputs])

@@ -11,7 +11,7 @@ from types import CodeType
 from typing import Any
 
 from bcmend.bytecode.names_used import origin_of
-from bcmend.dynamo import compat
+from bcmend.dynamo import compat, frames
 from bcmend.knowledge import opt_out
 from bcmend.policy import Policy
 from bcmend.tracing.search.falsified import weaken
@@ -71,6 +71,13 @@ def site_being_traced(tx: compat.Tracer, code: CodeType, what: str, kind: str) -
         if key in SESSION.off:
             weaken(found.unmendable(*SESSION.off.pop(key)))
     return found
+
+
+def number_being_traced(tx: compat.Tracer, what: str) -> LiveSite | None:
+    """Return the site of a number at the line being traced; ``None`` where it is left alone."""
+    site = site_being_traced(tx, frames.resumed(tx.f_code), what, "number")
+    policy = frames.mark_over(tx)
+    return None if policy is None or is_left_alone(site, tx, policy) else site
 
 
 def is_left_alone(site: LiveSite, tx: Any, policy: Policy) -> bool:

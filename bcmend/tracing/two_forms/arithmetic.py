@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from bcmend.dynamo import compat, handlers, hooks
 from bcmend.dynamo.models import methods
-from bcmend.dynamo.values import Value, constant, is_same_constant
+from bcmend.dynamo.values import Value, are_same_constant, constant
 from bcmend.tracing.merging.lazy_phi import LazyPhi
 from bcmend.tracing.sites import capture_mode
 from bcmend.tracing.two_forms import augmented, hook_results, late_tensors, open_numbers, sides
@@ -222,7 +222,6 @@ def _of_each(tx: compat.Tracer, phi: Any, operands: Sequence[Value], apply: _Inn
 
 def _like(phi: Any, one: Value, other: Value) -> Value:
     """Return a phi of other sides; one of them if they are the same constant."""
-    are_constants = all(isinstance(each, compat.ConstantVariable) for each in (one, other))
-    if are_constants and is_same_constant(one, other):
+    if are_same_constant(one, other):
         return one
     return sides.like(phi, phi.predicate, [one, other])

@@ -63,7 +63,7 @@ def joined(tx: compat.Tracer, phi: Open) -> Value | None:
     between = reduce(operator.or_, map(limits, sides.leaves(phi))) if kind is int else None
     if between is not None and shape_env.may_overflow(between):
         return None
-    number = scalars.take(tx, _tensor(tx, phi, kind))
+    number = scalars.take(tx, tensor_of(tx, phi, kind))
     if number is not None:
         state = body_states.state_of(tx.output.root_tx.f_code)
         state.noted_open.extend(findings)
@@ -79,9 +79,10 @@ def _findings(value: Value) -> Iterator[Finding]:
             yield from _findings(side)
 
 
-def _tensor(tx: compat.Tracer, value: Value, kind: type) -> TensorValue:
+def tensor_of(tx: compat.Tracer, value: Value, kind: type) -> TensorValue:
+    """Return a 0-d tensor of a number, an ``int`` or a ``float``, in whatever form it is."""
     if sides.is_open(value):
-        one, other = (_tensor(tx, side, kind).as_proxy() for side in value.sides)
+        one, other = (tensor_of(tx, side, kind).as_proxy() for side in value.sides)
         predicate: Any = value.predicate
         return predicates.chosen(tx, predicate, one, other)
     if kind is int:
