@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from corpus.patterns.pattern import AHEAD, SPLIT, WHERE, pattern, patterns_among, refused, signs
+from corpus.patterns.pattern import SPLIT, WHERE, pattern, patterns_among, refused, signs
 from tests.equivalence import Call, call
 
 Program = Callable[..., Any]
@@ -154,10 +154,7 @@ def view_changed_and_its_base_read_later() -> Program:
 
 @pattern(
     signs,
-    AHEAD,
-    graphs=2,
-    recompiles=1,
-    training_outcome=(refused("arm-effects"),),
+    refused("arm-effects"),
     because=(
         "After one side the tensor has another number of dimensions, in place, so every name "
         "and view of it would have to be two things; a tensor of the graph has one form."
