@@ -233,6 +233,13 @@ TABLE: Final[Mapping[str, Substitute]] = {
             "tests/tracing/substitutes/test_arrays.py::test_a_tensor_of_the_default_type",
         ),
         *_rows(
+            "torch.LongTensor torch.IntTensor torch.FloatTensor torch.DoubleTensor",
+            "tensor of numbers",
+            "`torch.tensor` of the numbers, with that type, on the CPU",
+            "a list of integers, or for the last two of numbers, some of them out of tensors",
+            "tests/tracing/substitutes/test_arrays.py::test_tensors_of_numbers_out_of_tensors",
+        ),
+        *_rows(
             "torch.sparse_coo_tensor",
             "coordinates",
             "a note of its indices and values, of which `.to_dense()` makes a tensor in the graph",

@@ -1,7 +1,8 @@
 """Lists of tensors of one number, read as one tensor: ``torch.as_tensor([x[0], 3])``, ``y[rows]``.
 
 Torch reads the numbers, one after the other, into new memory. A graph stacks the tensors. An index
-may be a list of numbers that were taken out of tensors, or that branches leave.
+may be a list of numbers that were taken out of tensors, or that branches leave, or a range up to
+such a number.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import torch
 
 from bcmend.dynamo import compat, fx_graph
 from bcmend.dynamo.values import Value, example_of, is_symbolic_int, is_unbacked, made_of
+from bcmend.tracing.loops import open_ranges
 from bcmend.tracing.merging.lazy_phi import LazyPhi
 from bcmend.tracing.numbers import scalars
 from bcmend.tracing.two_forms import open_numbers, sides
@@ -28,16 +30,16 @@ def stacked(tx: compat.Tracer, items: Value, dtype: torch.dtype | None) -> Value
 
     ``None`` where there is no tensor among them, or where torch may read other numbers of them.
     """
-    leaves = list(_leaves(items)) if type(items) in _SEQUENCES else []
-    tensors = [each for each in leaves if isinstance(each, compat.TensorVariable)]
+    numbers = list(leaves(items)) if is_sequence(items) else []
+    tensors = [each for each in numbers if isinstance(each, compat.TensorVariable)]
     if not tensors or not all(map(_is_plain, tensors)):
         return None
     if dtype is None:
         dtypes = {example_of(each).dtype for each in tensors}
-        if len(dtypes) > 1 or len(tensors) < len(leaves):
+        if len(dtypes) > 1 or len(tensors) < len(numbers):
             return None  # they are promoted
         (dtype,) = dtypes
-    is_kept = all(_is_kept(each, dtype) for each in leaves)
+    is_kept = all(_is_kept(each, dtype) for each in numbers)
     return _stacked(tx, items, dtype) if is_kept and _shape(items) is not None else None
 
 
@@ -51,6 +53,8 @@ def with_stacked(tx: compat.Tracer, key: Value) -> Value | None:
         kinds = (*_SEQUENCES, compat.TensorVariable)
         is_a_tuple = any(isinstance(each, kinds) for each in _items(key))
         return None if is_a_tuple else _stacked_index(tx, key)
+    if isinstance(key, open_ranges.OpenRange):
+        return _stacked_index(tx, key)
     if type(key) is not compat.TupleVariable:
         return None
     items = [each.realize() for each in key.items]
@@ -60,13 +64,15 @@ def with_stacked(tx: compat.Tracer, key: Value) -> Value | None:
 
 
 def _stacked_index(tx: compat.Tracer, value: Value) -> Value | None:
+    if isinstance(value, open_ranges.OpenRange):
+        return value.as_tensor(tx)
     known = _with_numbers(tx, value)
-    leaves = list(_leaves(known)) if type(known) in _SEQUENCES else []
-    dtypes = {example_of(each).dtype for each in leaves if isinstance(each, compat.TensorVariable)}
+    numbers = list(leaves(known)) if is_sequence(known) else []
+    dtypes = {example_of(each).dtype for each in numbers if isinstance(each, compat.TensorVariable)}
     if dtypes:
         return stacked(tx, known, torch.int64) if dtypes == {torch.int64} else None
-    are_numbers = any(map(is_unbacked, leaves)) and all(
-        _is_kept(each, torch.int64) for each in leaves
+    are_numbers = any(map(is_unbacked, numbers)) and all(
+        _is_kept(each, torch.int64) for each in numbers
     )
     return _stacked(tx, known, torch.int64) if are_numbers and _shape(known) is not None else None
 
@@ -85,10 +91,16 @@ def _with_numbers(tx: compat.Tracer, value: Value) -> Value:
     return open_numbers.joined(tx, value) or value
 
 
-def _leaves(items: Value) -> Iterator[Value]:
+def is_sequence(value: Value) -> bool:
+    """Return whether a value is a list or a tuple, and of no other class."""
+    return type(value) in _SEQUENCES
+
+
+def leaves(items: Value) -> Iterator[Value]:
+    """Yield what is in a list, and in the lists in it."""
     for each in _items(items):
         if type(each) in _SEQUENCES:
-            yield from _leaves(each)
+            yield from leaves(each)
         else:
             yield each
 

@@ -19,7 +19,14 @@ from bcmend.dynamo import compat, frames, fx_graph, handlers, shape_env
 from bcmend.dynamo.frames import is_referenced
 from bcmend.dynamo.handlers import PASS, Answer, Call
 from bcmend.dynamo.models import containers, methods
-from bcmend.dynamo.values import TensorValue, Value, constant, example_of, is_unbacked
+from bcmend.dynamo.values import (
+    TensorValue,
+    Value,
+    constant,
+    example_of,
+    function_of,
+    is_unbacked,
+)
 from bcmend.tracing.numbers import scalars
 from bcmend.tracing.sites import body_states, capture_mode
 
@@ -76,6 +83,14 @@ class OpenRange(compat.VariableTracker):
     @methods.implements(methods.ITER)
     def _iterator(self, tx: compat.Tracer) -> Value:
         return OpenIterator(self, self.start)
+
+    def as_tensor(self, tx: compat.Tracer) -> TensorValue | None:
+        """Return its numbers, on the CPU; ``None`` for another step than one."""
+        if self.step != 1:
+            return None
+        end = function_of(tx, torch.sym_max).call_function(tx, [self.start, self.stop], {})
+        kind = {"dtype": torch.int64, "device": "cpu"}
+        return fx_graph.function(tx, torch.arange, self.start, end, **kind)
 
     def reconstruct(self, codegen: Any) -> None:
         codegen.add_push_null(

@@ -4,18 +4,19 @@ Dynamo writes ``torch.tensor`` of that tensor into the graph, at which torch war
 runs, as eager execution does not. ``torch.Tensor`` keeps the type of the array there.
 ``torch.sparse_coo_tensor`` of indices and values is no tensor of a graph either.
 ``torch.as_tensor`` of a list with tensors of one number reads those numbers, which a graph has not.
+``torch.LongTensor`` and its kin of a list with numbers out of tensors would fix these in a graph.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import torch
 
 from bcmend.dynamo import compat, fx_graph
 from bcmend.dynamo.handlers import PASS, Answer
-from bcmend.dynamo.values import Value
+from bcmend.dynamo.values import Value, constant, function_of
 from bcmend.tracing.indexing import coordinates, stacked_items
 from bcmend.tracing.substitutes.dispatch import ReplacedCall, answers_to
 
@@ -59,8 +60,38 @@ def _default_tensor(call: ReplacedCall) -> Answer:
         return PASS
     array = call.args[0].realize()
     if not isinstance(array, compat.NumpyNdarrayVariable):
-        return PASS
+        return _of_numbers(call, torch.get_default_dtype())
     return fx_graph.method(call.tx, "to", array, dtype=torch.get_default_dtype(), copy=True)
+
+
+#: The types of tensors that are made by a class of this name, on the CPU.
+_LEGACY: Final = {
+    "LongTensor": torch.int64,
+    "IntTensor": torch.int32,
+    "FloatTensor": torch.float32,
+    "DoubleTensor": torch.float64,
+}
+
+
+@answers_to("tensor of numbers")
+def _tensor_of_numbers(call: ReplacedCall) -> Answer:
+    """Answer ``torch.LongTensor(numbers)`` and its kin, for numbers out of tensors."""
+    name = call.row.name.rpartition(".")[2]
+    return PASS if call.kwargs or len(call.args) != 1 else _of_numbers(call, _LEGACY[name])
+
+
+def _of_numbers(call: ReplacedCall, dtype: torch.dtype) -> Answer:
+    """Answer a class of tensors called with a list, which is then all numbers, some of a graph."""
+    numbers = call.args[0].realize()
+    found = list(stacked_items.leaves(numbers)) if stacked_items.is_sequence(numbers) else []
+    kinds = (int, float) if dtype.is_floating_point else (int,)
+    if not all(each.python_type() in kinds for each in found):
+        return PASS
+    if not any(isinstance(each, compat.SymNodeVariable) for each in found):
+        return PASS
+    kind = {"dtype": constant(dtype), "device": constant("cpu")}
+    answer: Answer = function_of(call.tx, torch.tensor).call_function(call.tx, [numbers], kind)
+    return answer
 
 
 @answers_to("coordinates")

@@ -131,6 +131,21 @@ def test_numbers_that_would_change_are_not_stacked(program: Program) -> None:
     assert not any("stack" in each for each in found)
 
 
+def _written_at_a_range(x: Tensor, places: Tensor) -> Any:
+    found = torch.nonzero(x[:, 1] > 0)[:, 0]
+    y = torch.zeros(found.shape[0], 3)
+    y[range(found.shape[0]), found] = 0.5
+    first = int(places[0])
+    y[range(min(first, found.shape[0]))] += 1
+    return y, x[range(first), 0], x[:, range(first - 1, 3)], y[range(found.shape[0]), found]
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_ranges(training: bool) -> None:
+    """One up to a negative number has nothing."""
+    assert_equivalent(lambda: _written_at_a_range, _inputs, training=training)
+
+
 def _stored(x: Tensor, places: Tensor) -> Any:
     y = x.clone()
     rows, columns = zip(*torch.stack([places, places.flip(0)], 1), strict=True)

@@ -1,7 +1,8 @@
-"""``torch.tensor(array)`` and ``torch.Tensor(array)``."""
+"""``torch.tensor(array)`` and ``torch.Tensor(array)``; classes of tensors, called with lists."""
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy
@@ -55,3 +56,41 @@ def test_a_tensor_of_the_default_type() -> None:
     assert_equivalent(
         lambda: _with_a_default_tensor, lambda: [call(torch.tensor(each)) for each in vectors]
     )
+
+
+def _of_classes(x: torch.Tensor, counts: torch.Tensor) -> Any:
+    longs = [max(int(each), 0) for each in counts]
+    floats = [each.item() for each in x]
+    return (
+        torch.LongTensor(longs),
+        torch.LongTensor([longs[:2], longs[1:]]),
+        torch.IntTensor((longs[0], 3)),
+        torch.FloatTensor([*longs, *floats]),
+        torch.DoubleTensor([floats, floats]),
+        torch.Tensor(floats),
+        torch.Tensor([longs[0], 1]),
+    )
+
+
+def test_tensors_of_numbers_out_of_tensors() -> None:
+    """One graph for all numbers: none of them is fixed."""
+    vectors = ([1.0, 2.5, 3.0], [-1.0, -2.0, -3.5])
+    counts = ([2.0, 0.0, -1.0], [5.0, 3.0, 7.0])
+    given = [
+        call(torch.tensor(vector), torch.tensor(count))
+        for vector, count in itertools.product(vectors, counts)
+    ]
+    assert_equivalent(lambda: _of_classes, lambda: given, graphs=1)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x: torch.LongTensor([1, 2, 3]) * x.long(),
+        lambda x: torch.LongTensor(3).shape,
+        lambda x: torch.FloatTensor([[1.5], [2.5]]) + x,
+        lambda x: torch.Tensor(2, 3).shape,
+    ],
+)
+def test_classes_called_with_what_is_known(program: Any) -> None:
+    assert_equivalent(lambda: program, lambda: [call(torch.tensor([1.0, 2.0, 3.0]))])
