@@ -24,6 +24,8 @@ FORM: Final = "bcmend_form"
 BESIDE_NUMBER: Final = "bcmend_beside_number"
 #: That the node says what the condition of a branch tells of a number.
 TOLD: Final = "bcmend_told"
+#: The first item of the tensor that the node makes, as the model of a number.
+FIRST_ITEM: Final = "bcmend_first_item"
 #: Whether the node may write to what it is given, and whether it sets a default.
 MAY_CHANGE: Final = "bcmend_may_change"
 

@@ -19,6 +19,7 @@ from torch._C import (
     _AutoDispatchBelowAutograd,
     _dispatch_tls_local_exclude_set,
     _dispatch_tls_local_include_set,
+    _ForceDispatchKeyGuard,
 )
 from torch._C._autograd import (
     CreationMeta,
@@ -386,6 +387,7 @@ operators: HigherOrderOperator OpOverload OpOverloadPacket higher_order_ops
 what Inductor is lowering, and how it lowers choices: LoweredChoice V
 whether torch traces backward passes: compiled_autograd
 what a checkpoint keeps: _CachedTorchDispatchMode _CachingTorchDispatchMode
+autograd inside an operator: _ForceDispatchKeyGuard
 operators with an effect: _EffectType _register_effectful_op
 assertions inside a graph: ASSERT_ASYNC ASSERT_SCALAR
 run an operation on fake tensors: FakeTensor FakeTensorMode get_fake_value make_fx

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -49,6 +50,7 @@ def define(
     *,
     has_effect: bool = True,
     skips_autograd: bool = False,
+    autograd: tuple[Callable[..., Any], Callable[..., Any]] | None = None,
 ) -> Any:
     """Define an operator of ``torch.ops.bcmend``, and return its only overload.
 
@@ -59,6 +61,8 @@ def define(
         has_effect: it is neither removed nor run twice, and several keep their order
             (torch/_higher_order_ops/effects.py).
         skips_autograd: whether autograd does not see it at all.
+        autograd: what keeps for the backward what it needs, and the backward, as functions that
+            ``torch.library.register_autograd`` takes.
     """
     name = signature.partition("(")[0]
     _LIBRARY.define(signature, tags=(torch.Tag.cudagraph_unsafe,))
@@ -66,9 +70,25 @@ def define(
     if skips_autograd:
         _LIBRARY.impl(name, torch.library.fallthrough_kernel, "Autograd")
     torch.library.register_fake(f"bcmend::{name}", fake, lib=_LIBRARY)
+    if autograd is not None:
+        keep, backward = autograd
+        torch.library.register_autograd(
+            f"bcmend::{name}", backward, setup_context=keep, lib=_LIBRARY
+        )
     if has_effect:
         compat._register_effectful_op(f"bcmend::{name}", compat._EffectType.ORDERED)
     return getattr(torch.ops.bcmend, name).default
+
+
+@contextmanager
+def autograd_inside() -> Iterator[None]:
+    """Let autograd see what an operator computes, as it does outside of one."""
+    included = compat._dispatch_tls_local_include_set().add(compat.DispatchKey.ADInplaceOrView)
+    excluded = compat._dispatch_tls_local_exclude_set()
+    for name in ("AutogradFunctionality", "AutogradOther", "AutogradNestedTensor"):
+        excluded = excluded.remove(getattr(compat.DispatchKey, name))
+    with compat._ForceDispatchKeyGuard(included, excluded), torch.enable_grad():
+        yield
 
 
 def token() -> torch.Tensor:

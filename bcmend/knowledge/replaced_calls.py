@@ -219,9 +219,10 @@ TABLE: Final[Mapping[str, Substitute]] = {
         *_rows(
             "torch.as_tensor",
             "tensor of items",
-            "`torch.stack` of the tensors in a list, of one number each",
+            "`torch.stack` of the tensors in a list, of one number each; `torch.tensor` of numbers",
             "integers, in lists of equal lengths, and tensors on the CPU that require no gradient,"
-            " of one type, which is that asked for, or integers that are asked for as `int64`",
+            " of one type, which is that asked for, or integers that are asked for as `int64`;"
+            " or numbers alone, some of them out of tensors",
             "tests/tracing/indexing/test_stacked_items.py::test_tensors_in_lists",
         ),
         *_rows(
@@ -246,6 +247,28 @@ TABLE: Final[Mapping[str, Substitute]] = {
             "three arguments, with values that are numbers and require no gradient, and a size;"
             " anything else that is done with it breaks the graph",
             "tests/tracing/indexing/test_coordinates.py::test_numbers_are_summed_up_at_their_places",
+        ),
+        *_rows(
+            "torch.nn.utils.rnn.pack_padded_sequence",
+            "packed",
+            "an operator that calls the same kernel, and is handed how many rows the result has",
+            "one graph is asked for, and there is a clip",
+            "tests/tracing/recurrent/test_packed_sequences.py::test_one_graph",
+        ),
+        *_rows(
+            "torch.nn.utils.rnn.pad_packed_sequence",
+            "unpacked",
+            "an operator that makes the same call, and is handed how many steps the result has",
+            "one graph is asked for",
+            "tests/tracing/recurrent/test_packed_sequences.py::test_one_graph",
+        ),
+        *_rows(
+            "torch.lstm torch.gru torch.rnn_tanh torch.rnn_relu",
+            "packed layer",
+            "an operator that makes the same call; its backward makes it again",
+            "one graph is asked for, and the layer is given a packed sequence, without dropout"
+            " between its layers in training",
+            "tests/tracing/recurrent/test_packed_sequences.py::test_one_graph",
         ),
         *_rows(
             "copy.deepcopy",

@@ -17,7 +17,7 @@ CORE: Final = "core"
 
 _OPTIONAL: Final = """
 any and all over tensors: handlers.any_all
-recurrent layers: handlers.recurrent
+recurrent layers: recurrent.layers
 questions to loggers: handlers.loggers
 elided contexts: substitutes.elided_contexts
 items at data-dependent places: indexing.open_places

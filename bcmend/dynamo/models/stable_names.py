@@ -114,6 +114,7 @@ RandomValueSource(random_call_index)
 SizeVariable(items)
 SyntheticLocalSource(local_name)
 TupleVariable(items)
+UserFunctionVariable(fn)
 ValueMutationNew()
 ValueRanges(lower, upper)
 """

@@ -173,6 +173,8 @@ def take(tx: compat.Tracer, variable: TensorValue) -> Value | None:
     known = constant_tensors.number_in(tx, variable)
     if known is not None:
         return constant(known)
+    if (first := _first_item(proxy.node)) is not None:
+        return first
     if is_batched(example):  # of which eager execution takes none
         return None
     if (computed := ahead.number_in(tx, variable)) is not None:
@@ -187,6 +189,16 @@ def take(tx: compat.Tracer, variable: TensorValue) -> Value | None:
             ahead.note_variant(tx, variable, symbol)
     assert isinstance(number, compat.VariableTracker)
     return number
+
+
+def _first_item(node: Node) -> Value | None:
+    """Return the number that is known to be the first item of what a node reads it from."""
+    if node.target is not operator.getitem or node.args[1:] != (0,):
+        return None
+    (tensor,) = node.all_input_nodes
+    known: Value | None = tensor.meta.get(meta_keys.FIRST_ITEM)
+    is_as_made = known is not None and tensor.meta["example_value"]._version == 0
+    return known if is_as_made else None
 
 
 def _tensors(tx: compat.Tracer) -> dict[Node, TensorValue]:

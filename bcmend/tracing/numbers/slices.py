@@ -388,12 +388,14 @@ def _is_plain_holder(kind: type) -> bool:
     if kind in _CONTAINERS or issubclass(kind, torch.Tensor):
         return kind in (*_CONTAINERS, *_PLAIN)
     own = {name: getattr(kind, name, None) for name in ("__getattr__", "__getattribute__")}
-    plain = (None, torch.nn.Module.__getattr__, object.__getattribute__)
+    plain = (*_PLAIN_READS, torch.nn.Module.__getattr__)
     items = getattr(kind, "__getitem__", None)  # modules in a list are found by their numbers
     is_of_torch = getattr(items, "__module__", None) == torch.nn.ModuleList.__module__
-    return (items is None or is_of_torch) and all(each in plain for each in own.values())
+    is_known = items is None or items is tuple.__getitem__ or is_of_torch
+    return is_known and all(each in plain for each in own.values())
 
 
+_PLAIN_READS: Final = (None, object.__getattribute__, tuple.__getattribute__)
 _CONTAINERS: Final = (list, tuple, dict, OrderedDict, torch.Size, ModuleType, FunctionType)
 
 

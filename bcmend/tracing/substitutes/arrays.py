@@ -50,7 +50,8 @@ def _tensor_of_items(call: ReplacedCall) -> Answer:
     kind = _kind_of(call.kwargs) if len(call.args) == 1 else None
     if kind is None or torch.device(kind["device"]).type != "cpu":
         return PASS
-    return stacked_items.stacked(call.tx, call.args[0].realize(), kind.get("dtype")) or PASS
+    stacked = stacked_items.stacked(call.tx, call.args[0].realize(), kind.get("dtype"))
+    return stacked or _of_numbers(call, kind.get("dtype"))
 
 
 @answers_to("default tensor of array")
@@ -80,11 +81,11 @@ def _tensor_of_numbers(call: ReplacedCall) -> Answer:
     return PASS if call.kwargs or len(call.args) != 1 else _of_numbers(call, _LEGACY[name])
 
 
-def _of_numbers(call: ReplacedCall, dtype: torch.dtype) -> Answer:
-    """Answer a class of tensors called with a list, which is then all numbers, some of a graph."""
+def _of_numbers(call: ReplacedCall, dtype: torch.dtype | None) -> Answer:
+    """Answer a call with a list that has numbers only, some of them of the graph, as on the CPU."""
     numbers = call.args[0].realize()
     found = list(stacked_items.leaves(numbers)) if stacked_items.is_sequence(numbers) else []
-    kinds = (int, float) if dtype.is_floating_point else (int,)
+    kinds = (int, float) if dtype is None or dtype.is_floating_point else (int,)
     if not all(each.python_type() in kinds for each in found):
         return PASS
     if not any(isinstance(each, compat.SymNodeVariable) for each in found):

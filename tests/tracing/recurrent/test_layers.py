@@ -11,7 +11,7 @@ from torch._dynamo.exc import Unsupported
 
 import bcmend
 from bcmend.dynamo import compat
-from bcmend.tracing.handlers import recurrent
+from bcmend.tracing.recurrent import layers
 from tests.equivalence import Call, assert_equivalent, call
 from tests.tracing.in_trace import during_trace
 
@@ -138,20 +138,20 @@ def test_in_a_loop_that_the_data_end_with_gradients() -> None:
     ],
 )
 def test_which_layers_are_traced(layer: nn.RNNBase, is_traced: bool) -> None:
-    assert during_trace(lambda tx, x: recurrent._is_traced(tx, layer), torch.ones(1)) is is_traced
+    assert during_trace(lambda tx, x: layers._is_traced(tx, layer), torch.ones(1)) is is_traced
 
 
 def test_a_layer_under_autocast_is_not_traced(monkeypatch: pytest.MonkeyPatch) -> None:
     def body(tx: Any, x: Any) -> Any:
         with monkeypatch.context() as patch:
             patch.setattr(compat, "_is_any_autocast_enabled", lambda: True)
-            return recurrent._is_traced(tx, nn.GRU(2, 2))
+            return layers._is_traced(tx, nn.GRU(2, 2))
 
     assert during_trace(body, torch.ones(1)) is False
 
 
 def test_a_layer_in_code_that_is_not_mended_is_not_traced() -> None:
     def body(tx: Any, x: Any) -> Any:
-        return recurrent._is_traced(tx, nn.GRU(2, 2))
+        return layers._is_traced(tx, nn.GRU(2, 2))
 
     assert during_trace(body, torch.ones(1), is_mended=False) is False

@@ -1,0 +1,310 @@
+"""Packed sequences in a graph: what makes them, layers that are given one, what unpacks them.
+
+How many rows a packed sequence has, and of how many steps, is decided by the lengths of its clips.
+Here both are numbers that the operators are handed, and each calls the kernel that torch calls: the
+results are the same bits, and so are the errors. The backward of a layer runs it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
+
+from bcmend.dynamo import operators
+from bcmend.knowledge import effects
+from bcmend.knowledge.effects import EffectFacts
+
+#: The functions that layers call, by the names that the operator has for them.
+LAYERS: Final[Mapping[str, Callable[..., Any]]] = {
+    "lstm": torch.lstm,
+    "gru": torch.gru,
+    "rnn_tanh": torch.rnn_tanh,
+    "rnn_relu": torch.rnn_relu,
+}
+
+
+def _no_second_backward(ctx: Any, *gradients: Any) -> Any:
+    raise RuntimeError("the backward of a packed sequence in a compiled graph has no backward")
+
+
+def _nothing_kept(ctx: Any, inputs: Any, output: Any) -> None:
+    """Keep nothing for a backward."""
+
+
+def _define(
+    signature: str, run: Any, fake: Any, keep: Any = _nothing_kept, backward: Any = None
+) -> Any:
+    operator = operators.define(
+        signature,
+        run,
+        fake,
+        has_effect=False,
+        autograd=(keep, backward or _no_second_backward),
+    )
+    effects.declare(operator, EffectFacts(is_expensive=True))
+    return operator
+
+
+# Packing
+
+
+def _pack(
+    clips: Tensor, lengths: Tensor, batch_first: bool, steps: int, total: int
+) -> tuple[Tensor, Tensor]:
+    packed: tuple[Tensor, Tensor] = torch._VF._pack_padded_sequence(clips, lengths, batch_first)
+    return packed
+
+
+def _fake_pack(
+    clips: Tensor, lengths: Tensor, batch_first: bool, steps: int, total: int
+) -> tuple[Tensor, Tensor]:
+    return clips.new_empty((total, *clips.shape[2:])), lengths.new_empty((steps,))
+
+
+def _keep_clips(ctx: Any, inputs: Any, output: Any) -> None:
+    clips, _, ctx.batch_first, *_ = inputs
+    ctx.size = clips.shape
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(output[1])
+    ctx.mark_non_differentiable(output[1])
+
+
+def _unpacked_gradient(ctx: Any, gradient: Tensor | None, _: Any) -> tuple[Any, ...]:
+    nothing = (None,) * 4
+    if gradient is None:
+        return None, *nothing
+    (batch_sizes,) = ctx.saved_tensors
+    found = _PACK_BACKWARD(gradient, list(ctx.size), batch_sizes, ctx.batch_first)
+    return found, *nothing
+
+
+def _pack_backward(
+    gradient: Tensor, size: Sequence[int], batch_sizes: Tensor, batch_first: bool
+) -> Tensor:
+    backward = torch.ops.aten._pack_padded_sequence_backward
+    found: Tensor = backward(gradient, list(size), batch_sizes, batch_first)
+    return found.contiguous()
+
+
+def _fake_pack_backward(
+    gradient: Tensor, size: Sequence[int], batch_sizes: Tensor, batch_first: bool
+) -> Tensor:
+    return gradient.new_empty(size)
+
+
+_PACK_BACKWARD: Final = _define(
+    "pack_backward(Tensor gradient, SymInt[] size, Tensor batch_sizes, bool batch_first) -> Tensor",
+    _pack_backward,
+    _fake_pack_backward,
+)
+PACK: Final = _define(
+    "pack(Tensor clips, Tensor lengths, bool batch_first, SymInt steps, SymInt total)"
+    " -> (Tensor, Tensor)",
+    _pack,
+    _fake_pack,
+    _keep_clips,
+    _unpacked_gradient,
+)
+
+
+# Unpacking
+
+
+def _unpack(
+    data: Tensor,
+    batch_sizes: Tensor,
+    batch_first: bool,
+    value: float,
+    total: int | None,
+    clips: int,
+    steps: int,
+) -> tuple[Tensor, Tensor]:
+    sequence = PackedSequence(data, batch_sizes)
+    padded, lengths = pad_packed_sequence(sequence, batch_first, value, total)
+    return padded, lengths
+
+
+def _fake_unpack(
+    data: Tensor,
+    batch_sizes: Tensor,
+    batch_first: bool,
+    value: float,
+    total: int | None,
+    clips: int,
+    steps: int,
+) -> tuple[Tensor, Tensor]:
+    steps = steps if total is None else total
+    padded = data.new_empty((steps, clips, *data.shape[1:]))
+    lengths = batch_sizes.new_empty((clips,))
+    return padded.transpose(0, 1) if batch_first else padded, lengths
+
+
+def _keep_packed(ctx: Any, inputs: Any, output: Any) -> None:
+    data, _, ctx.batch_first, *_ = inputs
+    ctx.rows = data.shape[0]
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(output[1])
+    ctx.mark_non_differentiable(output[1])
+
+
+def _packed_gradient(ctx: Any, gradient: Tensor | None, _: Any) -> tuple[Any, ...]:
+    nothing = (None,) * 6
+    if gradient is None:
+        return None, *nothing
+    (lengths,) = ctx.saved_tensors
+    return _UNPACK_BACKWARD(gradient, lengths, ctx.batch_first, ctx.rows), *nothing
+
+
+def _unpack_backward(gradient: Tensor, lengths: Tensor, batch_first: bool, rows: int) -> Tensor:
+    return _pack(gradient, lengths, batch_first, 0, rows)[0]
+
+
+def _fake_unpack_backward(
+    gradient: Tensor, lengths: Tensor, batch_first: bool, rows: int
+) -> Tensor:
+    return gradient.new_empty((rows, *gradient.shape[2:]))
+
+
+_UNPACK_BACKWARD: Final = _define(
+    "unpack_backward(Tensor gradient, Tensor lengths, bool batch_first, SymInt rows) -> Tensor",
+    _unpack_backward,
+    _fake_unpack_backward,
+)
+UNPACK: Final = _define(
+    "unpack(Tensor data, Tensor batch_sizes, bool batch_first, Scalar value, SymInt? total,"
+    " SymInt clips, SymInt steps) -> (Tensor, Tensor)",
+    _unpack,
+    _fake_unpack,
+    _keep_packed,
+    _packed_gradient,
+)
+
+
+# Layers
+
+
+def _layer(
+    name: str,
+    data: Tensor,
+    batch_sizes: Tensor,
+    states: Sequence[Tensor],
+    weights: Sequence[Tensor],
+    has_biases: bool,
+    layers: int,
+    is_trained: bool,
+    is_bidirectional: bool,
+    records: bool,
+) -> list[Tensor]:
+    given = list(states) if name == "lstm" else states[0]
+    options = (has_biases, layers, 0.0, is_trained, is_bidirectional)
+    with torch.set_grad_enabled(records):  # it has other kernels where autograd records
+        return list(LAYERS[name](data, batch_sizes, given, list(weights), *options))
+
+
+def _fake_layer(
+    name: str,
+    data: Tensor,
+    batch_sizes: Tensor,
+    states: Sequence[Tensor],
+    weights: Sequence[Tensor],
+    has_biases: bool,
+    layers: int,
+    is_trained: bool,
+    is_bidirectional: bool,
+    records: bool,
+) -> list[Tensor]:
+    width = states[0].shape[2] * (2 if is_bidirectional else 1)
+    return [
+        data.new_empty((data.shape[0], width)),
+        *(each.new_empty(each.shape) for each in states),
+    ]
+
+
+def _keep_layer(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.name, data, batch_sizes, states, weights, *ctx.options = inputs
+    ctx.count = len(states)
+    ctx.is_needed = [each.requires_grad for each in (data, *states, *weights)]
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(data, batch_sizes, *states, *weights)
+
+
+def _layer_gradients(ctx: Any, gradients: Sequence[Tensor | None]) -> tuple[Any, ...]:
+    data, batch_sizes, *rest = ctx.saved_tensors
+    states, weights = rest[: ctx.count], rest[ctx.count :]
+    places = [place for place, each in enumerate(gradients) if each is not None]
+    found = iter(
+        _LAYER_BACKWARD(
+            [gradients[place] for place in places],
+            places,
+            ctx.is_needed,
+            ctx.name,
+            data,
+            batch_sizes,
+            states,
+            weights,
+            *ctx.options,
+        )
+        if places
+        else ()
+    )
+    of_data, *of_rest = [next(found, None) if each else None for each in ctx.is_needed]
+    of_states, of_weights = of_rest[: ctx.count], of_rest[ctx.count :]
+    return None, of_data, None, of_states, of_weights, *(None,) * len(ctx.options)
+
+
+def _layer_backward(
+    gradients: Sequence[Tensor],
+    places: Sequence[int],
+    is_needed: Sequence[bool],
+    name: str,
+    data: Tensor,
+    batch_sizes: Tensor,
+    states: Sequence[Tensor],
+    weights: Sequence[Tensor],
+    *options: Any,
+) -> list[Tensor]:
+    given = zip((data, *states, *weights), is_needed, strict=True)
+    own = [tensor.detach().requires_grad_(is_one) for tensor, is_one in given]
+    of_states, of_weights = own[1 : 1 + len(states)], own[1 + len(states) :]
+    with operators.autograd_inside():
+        results = _layer(name, own[0], batch_sizes, of_states, of_weights, *options)
+        found = torch.autograd.grad(
+            [results[place] for place in places],
+            [each for each in own if each.requires_grad],
+            list(gradients),
+            allow_unused=True,
+            materialize_grads=True,
+        )
+    return [each.contiguous() for each in found]
+
+
+def _fake_layer_backward(
+    gradients: Sequence[Tensor],
+    places: Sequence[int],
+    is_needed: Sequence[bool],
+    name: str,
+    data: Tensor,
+    batch_sizes: Tensor,
+    states: Sequence[Tensor],
+    weights: Sequence[Tensor],
+    *options: Any,
+) -> list[Tensor]:
+    given = zip((data, *states, *weights), is_needed, strict=True)
+    return [tensor.new_empty(tensor.shape) for tensor, is_one in given if is_one]
+
+
+_LAYER: Final = (
+    "str name, Tensor data, Tensor batch_sizes, Tensor[] states, Tensor[] weights,"
+    " bool has_biases, int layers, bool is_trained, bool is_bidirectional, bool records)"
+    " -> Tensor[]"
+)
+_LAYER_BACKWARD: Final = _define(
+    f"packed_layer_backward(Tensor[] gradients, int[] places, bool[] is_needed, {_LAYER}",
+    _layer_backward,
+    _fake_layer_backward,
+)
+LAYER: Final = _define(f"packed_layer({_LAYER}", _layer, _fake_layer, _keep_layer, _layer_gradients)
