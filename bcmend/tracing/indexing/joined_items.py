@@ -15,7 +15,7 @@ import torch
 
 from bcmend.dynamo import compat, fx_graph, handlers
 from bcmend.dynamo.handlers import PASS, Answer, Call
-from bcmend.dynamo.models import containers, methods
+from bcmend.dynamo.models import methods
 from bcmend.dynamo.values import TensorValue, Value, constant, example_of
 from bcmend.tracing.effects.memory_form import difference
 from bcmend.tracing.merging.optional_items import OptionalItem, OptionalList
@@ -74,33 +74,44 @@ def _are_of_one_form(tensors: Sequence[TensorValue]) -> bool:
 
 @handlers.method(compat.TorchInGraphFunctionVariable, methods.CALL_FUNCTION, _PURPOSE, place=2)
 def _call_function(call: Call) -> Answer:
-    """Answer ``torch.stack(items)`` and ``torch.cat(items)``, along the first dimension."""
+    """Answer ``torch.stack(items, dim)`` and ``torch.cat(items, dim)``."""
     args, kwargs = call.args
     join = _JOINS.get(call.owner.value)
     given = dict(zip(("tensors", "dim"), args, strict=False)) | kwargs
     items = given["tensors"].realize() if "tensors" in given else None
     if join is None or not isinstance(items, OptionalList):
         return PASS
-    dimension = given.get("dim", constant(0))
-    is_first = dimension.is_python_constant() and dimension.as_python_constant() == 0
     tensors = _tensors_in(items)
-    if (
-        len(given) != len(args) + len(kwargs)
-        or not given.keys() <= {"tensors", "dim"}
-        or not is_first
-    ):
+    if len(given) != len(args) + len(kwargs) or not given.keys() <= {"tensors", "dim"}:
         items.ask()
     if compat.can_dispatch_torch_function(call.tx, tensors, {}) or not items.is_filled(call.tx):
         items.ask()
-    return join(call.tx, items, tensors)
+    return join(call.tx, items, tensors, given.get("dim", constant(0)).realize())
 
 
-def _stacked(tx: compat.Tracer, items: OptionalList, tensors: Sequence[TensorValue]) -> Value:
+def _stacked(
+    tx: compat.Tracer, items: OptionalList, tensors: Sequence[TensorValue], dim: Value
+) -> Value:
     if not _are_of_one_form(tensors):
         items.ask()
+    place = _place_of(dim, example_of(tensors[0]).dim() + 1, items)
     rows = [_or_zeros(tx, *each) for each in zip(items.all_items, tensors, strict=True)]
     truths = [_presence(tx, each, tensors[0]) for each in items.all_items]
-    return _selected(tx, items, _joined(tx, torch.stack, rows), _joined(tx, torch.stack, truths))
+    joined = _joined(tx, torch.stack, rows, place), _joined(tx, torch.stack, truths)
+    found = _selected(tx, *joined, place)
+    count: Any = items.length(tx)
+    size: Any = example_of(found).shape[place]
+    if not isinstance(size, int) and isinstance(count, compat.SymNodeVariable):
+        size_questions.take_for(tx, size, count.sym_num)
+    return found
+
+
+def _place_of(dim: Value, dimensions: int, items: OptionalList) -> int:
+    """Return the dimension along which items are joined, counted from the first."""
+    place = dim.as_python_constant() if dim.is_python_constant() else None
+    if type(place) is not int or not -dimensions <= place < dimensions:
+        items.ask()
+    return place % dimensions
 
 
 def _or_zeros(tx: compat.Tracer, item: Value, value: TensorValue) -> TensorValue:
@@ -119,45 +130,55 @@ def _presence(tx: compat.Tracer, item: Value, like: TensorValue) -> TensorValue:
     return fx_graph.method(tx, "to", item.predicate, device=device)
 
 
-def _joined(tx: compat.Tracer, join: Callable[..., Any], tensors: Sequence[Value]) -> TensorValue:
-    return fx_graph.function(tx, join, [each.as_proxy() for each in tensors], 0)
+def _joined(
+    tx: compat.Tracer, join: Callable[..., Any], tensors: Sequence[Value], place: int = 0
+) -> TensorValue:
+    return fx_graph.function(tx, join, [each.as_proxy() for each in tensors], place)
 
 
-def _selected(
-    tx: compat.Tracer, items: OptionalList, rows: TensorValue, truths: TensorValue
-) -> Value:
-    """Return the rows that are there: as many as there are items."""
+def _selected(tx: compat.Tracer, rows: TensorValue, truths: TensorValue, place: int) -> TensorValue:
+    """Return what is there of a tensor along one dimension, in memory of its own."""
+    if place:
+        places = fx_graph.function(tx, torch.nonzero, truths)
+        flat = fx_graph.method(tx, "squeeze", places, 1)
+        return fx_graph.function(tx, torch.index_select, rows, place, flat)
     found = compat.BuiltinVariable(operator.getitem).call_function(tx, [rows, truths], {})
-    count: Any = items.length(tx)
-    size: Any = example_of(found).shape[0]  # type: ignore[arg-type]
-    if not isinstance(size, int) and isinstance(count, compat.SymNodeVariable):
-        size_questions.take_for(tx, size, count.sym_num)
+    assert isinstance(found, TensorValue)
     return found
 
 
-def _in_a_row(tx: compat.Tracer, items: OptionalList, tensors: Sequence[TensorValue]) -> Value:
+def _in_a_row(
+    tx: compat.Tracer, items: OptionalList, tensors: Sequence[TensorValue], dim: Value
+) -> Value:
     """Join tensors, and select their rows where one that is not there has any."""
-    if all(map(_is_empty_if_absent, items.optional)):
-        return _joined(tx, torch.cat, tensors)
-    if not all(example_of(each).dim() for each in tensors):
+    dimensions = [example_of(each).dim() for each in tensors]
+    place = _place_of(dim, max(dimensions), items) if max(dimensions) else 0
+    if place and len(set(dimensions)) > 1:
         items.ask()
+    if all(_is_empty_if_absent(each, place) for each in items.optional):
+        return _joined(tx, torch.cat, tensors, place)
+    if not all(dimensions):
+        items.ask()
+    if place and not all(example_of(each).is_contiguous() for each in tensors):
+        items.ask()  # the result may be in another order
     given = list(zip(items.all_items, tensors, strict=True))
     rows = [_or_zeros(tx, *each) for each in given]
-    truths = [_presence_of_rows(tx, *each) for each in given]
-    joined: list[Value] = [_joined(tx, torch.cat, rows), _joined(tx, torch.cat, truths)]
-    return compat.BuiltinVariable(operator.getitem).call_function(tx, joined, {})
+    truths = [_presence_of_rows(tx, *each, place) for each in given]
+    return _selected(tx, _joined(tx, torch.cat, rows, place), _joined(tx, torch.cat, truths), place)
 
 
-def _presence_of_rows(tx: compat.Tracer, item: Value, value: TensorValue) -> TensorValue:
-    """Return for each row of a tensor whether the tensor is there."""
-    rows = containers.length_of(tx, value)
+def _presence_of_rows(
+    tx: compat.Tracer, item: Value, value: TensorValue, place: int
+) -> TensorValue:
+    """Return for each row of a tensor along one dimension whether the tensor is there."""
+    rows = value.call_method(tx, "size", [constant(place)], {})
     return fx_graph.method(tx, "expand", _presence(tx, item, value), rows)
 
 
-def _is_empty_if_absent(item: OptionalItem) -> bool:
-    """Return whether a tensor has no rows where it is not there."""
+def _is_empty_if_absent(item: OptionalItem, place: int) -> bool:
+    """Return whether a tensor has no rows along one dimension where it is not there."""
     example = example_of(item.value)  # type: ignore[arg-type]
-    rows: Any = example.shape[0] if example.dim() else 1
+    rows: Any = example.shape[place] if example.dim() else 1
     if isinstance(rows, int):
         return rows == 0
     form = rows.node.shape_env.simplify(rows.node.expr)

@@ -194,6 +194,66 @@ def test_experts_without_rows_are_passed_by() -> None:
     assert_equivalent(_Experts, calls, backend="inductor")
 
 
+def _along(dim: int) -> Callable[[Tensor], Any]:
+    def joined(x: Tensor) -> Any:
+        columns, tables = [x[0].unsqueeze(0) * 2], [x[1].outer(x[0])]
+        for row in x:
+            if row.sum() > 0:
+                columns.append(row.exp().unsqueeze(0))
+                tables.append(row.outer(row))
+        return torch.cat(columns, dim=dim), torch.stack(tables, dim), torch.cat(tables, dim=dim)
+
+    return joined
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("dim", [1, -1, -2, 0])
+def test_along_other_dimensions(dim: int, training: bool) -> None:
+    assert_equivalent(lambda: _along(dim), _calls, training=training)
+
+
+def test_inductor_joins_along_other_dimensions() -> None:
+    assert_equivalent(lambda: _along(1), _calls, training=True, backend="inductor")
+
+
+class _Decoder(nn.Module):
+    """A cell that is called until a gate closes, or often enough; what it gives is listed."""
+
+    def __init__(self, *, warns: bool) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.cell, self.gate = nn.GRUCell(4, 4), nn.Linear(4, 1)
+        self.warns = warns
+
+    def forward(self, state: Tensor) -> Any:
+        frame, frames, gates = torch.zeros_like(state), [], []
+        while True:
+            state = self.cell(frame, state)
+            gate = self.gate(state)
+            frames += [state * 2]
+            gates.append(gate.squeeze(1))
+            if torch.sigmoid(gate.detach()) < 0.4:
+                break
+            if len(frames) == 5:
+                if self.warns:
+                    print("not closed")
+                break
+            frame = state
+        return torch.stack(frames, 1), torch.stack(gates, dim=1), state
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("warns", [False, True])
+def test_lists_of_a_loop_that_is_left(warns: bool, training: bool) -> None:
+    def states() -> list[Call]:
+        torch.manual_seed(5)
+        return [call(scale * torch.randn(1, 4)) for scale in (0.1, 1.0, 2.0, 3.0, -3.0)]
+
+    turns = {_Decoder(warns=False)(*each.arguments)[1].shape[1] for each in states()}
+    assert len(turns) > 2
+    assert_equivalent(lambda: _Decoder(warns=warns), states, training=training)
+
+
 def _first(x: Tensor) -> Any:
     found = []
     for row in x:
