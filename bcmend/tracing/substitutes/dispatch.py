@@ -179,12 +179,14 @@ def _construction(tx: compat.Tracer, fn: Value, args: Any) -> tuple[Value, Any]:
     """Return what is called, with its arguments, where a metaclass makes the objects of a class.
 
     Dynamo passes its `__call__` by, and does not know that of `type`. Of an enumeration it gives
-    one that is there.
+    one that is there. A class in its place, as in `TypedDict`, is called without the other.
     """
     model: Any = fn.realize()
     owner = objects.owner_of_method(model)
     if isinstance(model, compat.UserDefinedClassVariable):
         maker = inspect.getattr_static(type(model.value), "__call__", None)
+        if isinstance(maker, type) and is_patched(tx) is not None:
+            return Value.build(tx, maker), args
         is_passed_by = isinstance(maker, FunctionType) and not issubclass(model.value, enum.Enum)
         if is_passed_by and is_patched(tx) is not None:
             return Value.build(tx, maker), [fn, *args]
