@@ -58,6 +58,11 @@ class Retracer(Patcher):
                 return True
             return any(_mend_stop(stop, on_stack, _mend_at_jump) for stop in stops)
 
+    def mend_jump(self, stops: Sequence[Stop]) -> bool:
+        with TABLE.lock:
+            on_stack = TABLE.on_stack(stops)
+            return bool(on_stack) and _mend_stop(stops[0], on_stack, _mend_at_jump)
+
     def call_on_the_host(self, stops: Sequence[Stop]) -> bool:
         with TABLE.lock:
             return bool(TABLE.on_stack(stops)) and host_functions.take_over_where_stopped(stops)
@@ -251,7 +256,8 @@ _KINDS: Final[dict[_Mend, Claim]] = {_split: Claim.WHOLE_CODE, _mask_loop: Claim
 
 def _mend_at_jump(code: CodeType, stop: Stop, owners: list[Patched]) -> bool:
     """Mend a jump of patched code that was not thought to test a tensor, or mend it otherwise."""
-    known = {site.offset for source, site in owners[0].mended.sites if source is code}
+    sites = [site for source, site in owners[0].mended.sites if source is code]
+    known = {site.offset for site in sites if site.kind != SPLIT}
     jumps = _jumps_at(code, stop)
     if known & jumps:
         if not _note_narrow(code, owners):
