@@ -15,6 +15,8 @@ from bcmend.bytecode.opcodes import (
     CALLS,
     COMPARISONS,
     DISCARDS,
+    IDENTITIES,
+    LOCAL_LOADS,
     NONE_JUMPS,
     OPERAND_RETURNS,
     row,
@@ -214,6 +216,20 @@ def _compared_beside(code: CodeType, jumps: set[int]) -> set[int]:
     return {offset for offset, line in compared.items() if line in lines}
 
 
+def _tests_of_identity(code: CodeType) -> set[int]:
+    """Return the jumps on ``one is other`` of two variables.
+
+    Where paths leave different objects, that is a question of tensors. It mostly comes last, as in
+    ``return y.clone() if y is x else y``, and a trace is long where code is split.
+    """
+    instructions = decode(code).instructions
+    return {
+        jump.offset
+        for one, other, test, jump in zip(*(instructions[at:] for at in range(4)), strict=False)
+        if test.op in IDENTITIES and row(jump.op).tests_truth and {one.op, other.op} <= LOCAL_LOADS
+    }
+
+
 def _note_call(code: CodeType, stop: Stop) -> bool:
     """Note a call that may write, its result dropped or returned; return whether it is new."""
     if stop.opname not in CALLS:
@@ -242,7 +258,10 @@ def _reads_at(code: CodeType, stop: Stop) -> set[int]:
 
 def _split(code: CodeType, stop: Stop, owners: list[Patched]) -> bool:
     """Split patched code in front of an instruction."""
-    return TABLE.note(Claim.WHOLE_CODE, code, _reads_at(code, stop)) and _mend_again(owners)
+    if not TABLE.note(Claim.WHOLE_CODE, code, _reads_at(code, stop)):
+        return False
+    TABLE.note(Claim.DECIDED, code, _tests_of_identity(code))
+    return _mend_again(owners)
 
 
 def _mask_loop(code: CodeType, stop: Stop, owners: list[Patched]) -> bool:
