@@ -73,6 +73,18 @@ class OpenRange(compat.VariableTracker):
     def python_type(self) -> type:
         return range
 
+    @property
+    def counts_up(self) -> bool:
+        """Return whether these are the numbers below a size: 0, 1, 2, ..."""
+        if not isinstance(self.stop, compat.SymNodeVariable) or self.step != 1:
+            return False
+        return _expression(self.start) == 0 and bool(shape_env.limits_of(self.stop).lower >= 0)
+
+    def asked_about(self) -> set[Any]:
+        """Return the symbols of its ends."""
+        ends = [each for each in (self.start, self.stop) if is_unbacked(each)]
+        return shape_env.symbols_in([each.sym_num for each in ends])
+
     @methods.implements(methods.ITER)
     def _iterator(self, tx: compat.Tracer) -> Value:
         return OpenIterator(self, self.start)
@@ -103,8 +115,7 @@ class OpenIterator(LoopIterator):
         self.goes_over, self.following, self.has_one = goes_over, following, has_one
 
     def asked_about(self) -> set[Any]:
-        ends = (self.goes_over.start, self.goes_over.stop)
-        return shape_env.symbols_in([each.sym_num for each in ends if is_unbacked(each)])
+        return self.goes_over.asked_about()
 
     @methods.implements(methods.ITERNEXT)
     def _next(self, tx: compat.Tracer) -> Value:
