@@ -194,3 +194,22 @@ def test_an_identity_behind_a_split_is_a_site_from_then_on() -> None:
     traces = _traces(_steps_in_an_order, torch.ones(2, 3), torch.tensor([1, 0]))
     deciding = [each for each in traces if Claim.DECIDED in _claims([each])]
     assert [Claim.WHOLE_CODE in _claims([each]) for each in deciding] == [True]
+
+
+def _suppressed(x: Tensor) -> Tensor:
+    left, kept = x[x > 0], []
+    while left.shape[0] > 0:
+        kept.append(left[0])
+        left = left[1:][left[1:] < left[0]]
+    return torch.stack(kept)
+
+
+def test_a_loop_over_a_size_without_an_end_is_given_up_at_its_third_turn() -> None:
+    traces = _traces(_suppressed, torch.tensor([3.0, -1.0, 2.0, 2.5] * 10))
+    given_up = [
+        each
+        for trace in traces
+        for each in trace.findings
+        if each.slug == "too-deep" and each.claim is Claim.MENDED_NOW
+    ]
+    assert len(given_up) == 1 and "more than" in given_up[0].evidence
