@@ -212,8 +212,9 @@ TABLE: Final[Mapping[str, Substitute]] = {
             "torch.tensor",
             "tensor of array",
             "`.to(...)` of the tensor that the graph has for the array, without the warning that"
-            " torch gives when a tensor is copied so",
-            "a numpy array that the graph has as a tensor, and constants for `dtype` and `device`",
+            " torch gives when a tensor is copied so; `torch.arange` for a range up to a size",
+            "a numpy array that the graph has as a tensor, or a range up to a size that the data"
+            " decide and `torch.int64`, and constants for `dtype` and `device`",
             "tests/tracing/substitutes/test_substituted_effects.py::test_tensor_of_an_array",
         ),
         *_rows(

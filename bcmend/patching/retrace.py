@@ -15,6 +15,8 @@ from bcmend.bytecode.opcodes import (
     CALLS,
     COMPARISONS,
     DISCARDS,
+    IDENTITIES,
+    LOCAL_LOADS,
     NONE_JUMPS,
     OPERAND_RETURNS,
     row,
@@ -57,6 +59,11 @@ class Retracer(Patcher):
             if host_functions.take_over_where_stopped(stops):
                 return True
             return any(_mend_stop(stop, on_stack, _mend_at_jump) for stop in stops)
+
+    def mend_jump(self, stops: Sequence[Stop]) -> bool:
+        with TABLE.lock:
+            on_stack = TABLE.on_stack(stops)
+            return bool(on_stack) and _mend_stop(stops[0], on_stack, _mend_at_jump)
 
     def call_on_the_host(self, stops: Sequence[Stop]) -> bool:
         with TABLE.lock:
@@ -209,6 +216,20 @@ def _compared_beside(code: CodeType, jumps: set[int]) -> set[int]:
     return {offset for offset, line in compared.items() if line in lines}
 
 
+def _tests_of_identity(code: CodeType) -> set[int]:
+    """Return the jumps on ``one is other`` of two variables.
+
+    Where paths leave different objects, that is a question of tensors. It mostly comes last, as in
+    ``return y.clone() if y is x else y``, and a trace is long where code is split.
+    """
+    instructions = decode(code).instructions
+    return {
+        jump.offset
+        for one, other, test, jump in zip(*(instructions[at:] for at in range(4)), strict=False)
+        if test.op in IDENTITIES and row(jump.op).tests_truth and {one.op, other.op} <= LOCAL_LOADS
+    }
+
+
 def _note_call(code: CodeType, stop: Stop) -> bool:
     """Note a call that may write, its result dropped or returned; return whether it is new."""
     if stop.opname not in CALLS:
@@ -237,7 +258,10 @@ def _reads_at(code: CodeType, stop: Stop) -> set[int]:
 
 def _split(code: CodeType, stop: Stop, owners: list[Patched]) -> bool:
     """Split patched code in front of an instruction."""
-    return TABLE.note(Claim.WHOLE_CODE, code, _reads_at(code, stop)) and _mend_again(owners)
+    if not TABLE.note(Claim.WHOLE_CODE, code, _reads_at(code, stop)):
+        return False
+    TABLE.note(Claim.DECIDED, code, _tests_of_identity(code))
+    return _mend_again(owners)
 
 
 def _mask_loop(code: CodeType, stop: Stop, owners: list[Patched]) -> bool:
@@ -251,7 +275,8 @@ _KINDS: Final[dict[_Mend, Claim]] = {_split: Claim.WHOLE_CODE, _mask_loop: Claim
 
 def _mend_at_jump(code: CodeType, stop: Stop, owners: list[Patched]) -> bool:
     """Mend a jump of patched code that was not thought to test a tensor, or mend it otherwise."""
-    known = {site.offset for source, site in owners[0].mended.sites if source is code}
+    sites = [site for source, site in owners[0].mended.sites if source is code]
+    known = {site.offset for site in sites if site.kind != SPLIT}
     jumps = _jumps_at(code, stop)
     if known & jumps:
         if not _note_narrow(code, owners):

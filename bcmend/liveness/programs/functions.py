@@ -230,3 +230,23 @@ def checks() -> Function:
         return x + 1
 
     return program
+
+
+class Factor:
+    def __init__(self, factor: Tensor) -> None:
+        self.factor = factor
+
+    def __mul__(self, other: Tensor) -> Tensor:
+        return self.factor * other
+
+    def __rsub__(self, other: Tensor) -> Tensor:
+        return other / self.factor
+
+
+@program("`object * tensor`")
+def operators_of_an_object() -> Function:
+    def program(x: Tensor) -> Any:
+        factor = Factor(x + 4)
+        return factor * x if x.sum() > 0 else x - factor
+
+    return program

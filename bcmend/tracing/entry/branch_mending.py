@@ -120,7 +120,7 @@ def _mend(
                 return outcome
             put_slots_back()
         else:
-            while_loops.require_an_end(tx, arms)
+            while_loops.require_an_end(tx, site, condition, arms)
     return _branch(tx, target, site, form, condition, arms)
 
 

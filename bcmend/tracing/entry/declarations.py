@@ -48,7 +48,7 @@ from bcmend.tracing.substitutes import (
     host_calls,
     host_functions,
     new_parameters,
-    replacements,
     state_questions,
+    tensor_operands,
 )
 from bcmend.tracing.two_forms import arithmetic

@@ -80,16 +80,21 @@ class OpenRange(compat.VariableTracker):
     def python_type(self) -> type:
         return range
 
+    def asked_about(self) -> set[Any]:
+        """Return the symbols of its ends."""
+        ends = [each for each in (self.start, self.stop) if is_unbacked(each)]
+        return shape_env.symbols_in([each.sym_num for each in ends])
+
     @methods.implements(methods.ITER)
     def _iterator(self, tx: compat.Tracer) -> Value:
         return OpenIterator(self, self.start)
 
-    def as_tensor(self, tx: compat.Tracer) -> TensorValue | None:
-        """Return its numbers, on the CPU; ``None`` for another step than one."""
+    def as_tensor(self, tx: compat.Tracer, device: Any = "cpu") -> TensorValue | None:
+        """Return its numbers as integers of 64 bits; ``None`` for another step than one."""
         if self.step != 1:
             return None
         end = function_of(tx, torch.sym_max).call_function(tx, [self.start, self.stop], {})
-        kind = {"dtype": torch.int64, "device": "cpu"}
+        kind = {"dtype": torch.int64, "device": device}
         return fx_graph.function(tx, torch.arange, self.start, end, **kind)
 
     def reconstruct(self, codegen: Any) -> None:
@@ -118,8 +123,7 @@ class OpenIterator(LoopIterator):
         self.goes_over, self.following, self.has_one = goes_over, following, has_one
 
     def asked_about(self) -> set[Any]:
-        ends = (self.goes_over.start, self.goes_over.stop)
-        return shape_env.symbols_in([each.sym_num for each in ends if is_unbacked(each)])
+        return self.goes_over.asked_about()
 
     @methods.implements(methods.ITERNEXT)
     def _next(self, tx: compat.Tracer) -> Value:

@@ -16,7 +16,7 @@ from typing import Any, Final, cast
 import torch
 from torch.fx import Proxy
 
-from bcmend.dynamo import compat, fx_graph
+from bcmend.dynamo import compat, fx_graph, shape_env
 from bcmend.dynamo.models import containers
 from bcmend.dynamo.values import TensorValue, Value, constant, example_of, fake_mode_of
 from bcmend.names import SPLIT
@@ -39,7 +39,7 @@ from bcmend.tracing.loops.while_operator import Body, Ends, write_while
 from bcmend.tracing.lowering.arm_graphs import requires_grad
 from bcmend.tracing.merging import in_place
 from bcmend.tracing.merging.in_place import InPlace
-from bcmend.tracing.numbers import predicates
+from bcmend.tracing.numbers import predicates, scalars
 from bcmend.tracing.output import record_builder
 from bcmend.tracing.sites import nesting_limits
 from bcmend.tracing.sites.refusal import NotThisWay, Refusal, attempt
@@ -155,12 +155,28 @@ def run_loop(
     return None
 
 
-def require_an_end(tx: compat.Tracer, arms: tuple[Arm, Arm]) -> None:
+def require_an_end(
+    tx: compat.Tracer, site: LiveSite, condition: Value, arms: tuple[Arm, Arm]
+) -> None:
     """Raise ``TooDeep`` before a loop is unrolled that may have more turns than can be nested."""
     open_ranges_left = [each for each in arms[0].inputs.items if isinstance(each, OpenIterator)]
     levels = nesting_limits.LEVELS
+    reason = nesting_limits.TooDeep(f"more than {levels} branches, one in another")
     if not all(each.has_an_end(tx, levels) for each in open_ranges_left):
-        raise nesting_limits.TooDeep(f"more than {levels} branches, one in another")
+        raise reason
+    if _goes_by_sizes(tx, condition, levels):
+        reason.at_fault = frozenset([site])  # its sizes may be computed in front of the graph
+        raise reason
+
+
+def _goes_by_sizes(tx: compat.Tracer, condition: Value, turns: int) -> bool:
+    """Return whether a loop goes on for a size that the data decide, which may be more than so."""
+    if not isinstance(condition, compat.SymNodeVariable) or scalars.has_tensor(tx, condition):
+        return False
+    symbols = shape_env.symbols_in(condition.sym_num)
+    known = tx.output.shape_env.var_to_range
+    limits = [known[each] for each in symbols if each in known]
+    return bool(limits) and all(each.lower >= 0 and each.upper > turns for each in limits)
 
 
 def _with_ranges_counted(tx: compat.Tracer, inputs: list[Any]) -> Iterator[list[Any]]:

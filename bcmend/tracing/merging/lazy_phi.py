@@ -23,6 +23,7 @@ from bcmend.dynamo.models import methods, objects
 from bcmend.dynamo.values import Value, constant, load_global
 from bcmend.names import UNBOUND
 from bcmend.tracing.merging.merge import Merger
+from bcmend.tracing.numbers import predicates
 from bcmend.tracing.search.assumptions import Claim, Finding
 from bcmend.tracing.search.falsified import falsify
 from bcmend.tracing.sites import body_states, encoding, nesting_limits
@@ -55,7 +56,7 @@ class LazyPhi(Phi, compat.VariableTracker):
         """Have the frame traced again: split where this is read, or without values like it."""
         tx = self.output.current_tx
         is_jump = canonical_name(tx.current_instruction.opname) in TRUTH_JUMPS
-        if is_jump and is_decided_by_the_side(self):
+        if is_jump and has_truth_on_each_side(self):
             body_states.mend_jump(tx)
         if frames.is_captured_whole(tx):
             is_read = Finding(Claim.DROPPED, self.site, self.form)
@@ -389,12 +390,12 @@ def _is_searched(variable: Value) -> bool:
         return False
 
 
-def is_decided_by_the_side(value: LazyPhi) -> bool:
-    """Return whether a value is a constant on each side, of which the branch alone decides."""
-    return bool(value.sides) and all(
-        is_decided_by_the_side(side) if isinstance(side, LazyPhi) else side.is_python_constant()
-        for side in value.sides
-    )
+def has_truth_on_each_side(value: Value) -> bool:
+    """Return whether a value is a constant, a number or a tensor of one on each of its sides."""
+    if isinstance(value, LazyPhi):
+        return bool(value.sides) and all(map(has_truth_on_each_side, value.sides))
+    is_number = isinstance(value, compat.SymNodeVariable) or value.is_python_constant()
+    return is_number or predicates.is_single(value)
 
 
 def may_be_unbound(value: Value) -> bool:

@@ -158,7 +158,7 @@ def mend_jump(tx: compat.Tracer) -> None:
     Raises:
         Rewritten: that was possible.
     """
-    _trace_anew_if(tx, lambda stops: _mend_where_stopped(stops[:1]))
+    _trace_anew_if(tx, SESSION.patcher.mend_jump)
 
 
 def widen(

@@ -24,6 +24,10 @@ class Patcher:
         """Mend the code where Dynamo stopped; return whether any was mended."""
         return False
 
+    def mend_jump(self, stops: Sequence[Stop]) -> bool:
+        """Mend the innermost jump, the frames around which run mended code; return as above."""
+        return False
+
     def call_on_the_host(self, stops: Sequence[Stop]) -> bool:
         """Have a function in which Dynamo failed called inside the graph; return whether it is."""
         return False

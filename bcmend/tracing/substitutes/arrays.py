@@ -5,6 +5,7 @@ runs, as eager execution does not. ``torch.Tensor`` keeps the type of the array 
 ``torch.sparse_coo_tensor`` of indices and values is no tensor of a graph either.
 ``torch.as_tensor`` of a list with tensors of one number reads those numbers, which a graph has not.
 ``torch.LongTensor`` and its kin of a list with numbers out of tensors would fix these in a graph.
+``torch.tensor`` of a range up to a number out of a tensor is ``torch.arange``.
 """
 
 from __future__ import annotations
@@ -18,18 +19,31 @@ from bcmend.dynamo import compat, fx_graph
 from bcmend.dynamo.handlers import PASS, Answer
 from bcmend.dynamo.values import Value, constant, function_of
 from bcmend.tracing.indexing import coordinates, stacked_items
+from bcmend.tracing.loops import open_ranges
+from bcmend.tracing.sites import body_states
 from bcmend.tracing.substitutes.dispatch import ReplacedCall, answers_to
 
 
 @answers_to("tensor of array")
 def _tensor(call: ReplacedCall) -> Answer:
     """Answer ``torch.tensor(array, dtype=None, device=None)``: a copy in memory of its own."""
-    if len(call.args) != 1 or not isinstance(call.args[0].realize(), compat.NumpyNdarrayVariable):
-        return PASS
+    given = call.args[0].realize() if len(call.args) == 1 else None
     kind = _kind_of(call.kwargs)
-    if kind is None:
+    if kind is not None and isinstance(given, open_ranges.OpenRange):
+        return _of_range(call.tx, given, kind)
+    if kind is None or not isinstance(given, compat.NumpyNdarrayVariable):
         return PASS
-    return fx_graph.method(call.tx, "to", call.args[0].realize(), **kind, copy=True)
+    return fx_graph.method(call.tx, "to", given, **kind, copy=True)
+
+
+def _of_range(tx: compat.Tracer, numbers: open_ranges.OpenRange, kind: dict[str, Any]) -> Answer:
+    """Return the numbers of a range as a tensor of integers."""
+    is_kept = kind.get("dtype") is torch.int64  # else torch makes floats of no numbers
+    found = numbers.as_tensor(tx, kind["device"]) if is_kept else None
+    if found is None:
+        body_states.take_ahead(tx, numbers.asked_about())
+        return PASS
+    return found
 
 
 def _kind_of(named: Mapping[str, Value]) -> dict[str, Any] | None:

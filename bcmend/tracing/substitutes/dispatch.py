@@ -19,8 +19,8 @@ from typing import Any, Final, NoReturn
 
 from bcmend.dynamo import compat, frames, handlers, hooks
 from bcmend.dynamo.handlers import PASS, Answer
-from bcmend.dynamo.models import methods, objects
-from bcmend.dynamo.values import Value, constant, object_behind
+from bcmend.dynamo.models import methods, objects, translators
+from bcmend.dynamo.values import Value, constant, global_of, object_behind
 from bcmend.knowledge import replaced_calls
 from bcmend.knowledge.replaced_calls import Substitute
 from bcmend.policy import Policy
@@ -83,6 +83,25 @@ def answers_to(name: str) -> Callable[[AnswerTo], AnswerTo]:
         return answer
 
     return register
+
+
+@answers_to("call")
+def _replaced(call: ReplacedCall) -> Answer:
+    """Trace a call of the replacement; inside of that, the callable is what it was."""
+    tx, replacement = call.tx, call.row.replacement
+    code = getattr(replacement, "__code__", None)
+    if code is not None and any(frame.f_code is code for frame in frames.being_traced(tx)):
+        return PASS
+    is_bound = getattr(call.function, "__self__", None) is not None  # registered as of one object
+    given = [] if call.owner is None or is_bound else [call.owner]
+    for each in call.row.parts:
+        translators.have_inlined(tx, each, "Python in place of C")
+    source = global_of(tx.output, replacement)
+    function = compat.VariableTracker.build(tx, replacement, source).realize()
+    if objects.is_skipped(function):
+        raise unequal("Dynamo does not trace the replacement either")
+    result: Answer = function.call_function(tx, [*given, *call.args], call.kwargs)
+    return result
 
 
 def is_patched(tx: compat.Tracer) -> Policy | None:
@@ -179,12 +198,14 @@ def _construction(tx: compat.Tracer, fn: Value, args: Any) -> tuple[Value, Any]:
     """Return what is called, with its arguments, where a metaclass makes the objects of a class.
 
     Dynamo passes its `__call__` by, and does not know that of `type`. Of an enumeration it gives
-    one that is there.
+    one that is there. A class in its place, as in `TypedDict`, is called without the other.
     """
     model: Any = fn.realize()
     owner = objects.owner_of_method(model)
     if isinstance(model, compat.UserDefinedClassVariable):
         maker = inspect.getattr_static(type(model.value), "__call__", None)
+        if isinstance(maker, type) and is_patched(tx) is not None:
+            return Value.build(tx, maker), args
         is_passed_by = isinstance(maker, FunctionType) and not issubclass(model.value, enum.Enum)
         if is_passed_by and is_patched(tx) is not None:
             return Value.build(tx, maker), [fn, *args]

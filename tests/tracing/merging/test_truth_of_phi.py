@@ -15,7 +15,7 @@ from bcmend.tracing.merging.lazy_phi import (
     GatedPhi,
     LazyPhi,
     UnreadPhi,
-    is_decided_by_the_side,
+    has_truth_on_each_side,
 )
 from bcmend.tracing.merging.truth_of_phi import has_truth, truth_of
 from bcmend.tracing.search.assumptions import Claim
@@ -143,6 +143,62 @@ def test_the_side_that_was_taken_is_tested(program: Program, backend: str, train
     assert found.graphs == 1
 
 
+def _require(is_met: Any, message: str) -> bool:
+    if is_met:
+        return True
+    raise ValueError(message)
+
+
+def _require_not(is_met: Any, message: str) -> None:
+    if not is_met:
+        raise ValueError(message)
+
+
+def _numbers_in_a_call(x: Tensor) -> Tensor:
+    is_met = (x > -2).all().item() and (x < 4).all().item()
+    _require_not(is_met, "out of range")
+    return x * 2
+
+
+def _truths_in_an_argument(x: Tensor) -> Tensor:
+    _require(bool((x > -2).all()) and bool((x < 4).all()), "out of range")
+    return x * 2
+
+
+def _integers_of_both_sides(x: Tensor) -> Tensor:
+    count = int((x > 1).sum()) if x.sum() > 0 else int((x < -2).sum())
+    _require(count, "none")
+    return x + 1
+
+
+def _tensor_or_number(x: Tensor) -> Tensor:
+    _require((x > -4).any() if x.sum() > 0 else 0, "low")
+    return x - 1
+
+
+def _two_checks(x: Tensor) -> Tensor:
+    _require((x > -3).all().item() and (x < 4).all().item(), "first")
+    y = x.cumsum(0)
+    _require((y > -3).all().item() or (y < 1).all().item(), "second")
+    return y
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        _numbers_in_a_call,
+        _truths_in_an_argument,
+        _integers_of_both_sides,
+        _tensor_or_number,
+        _two_checks,
+    ],
+    ids=lambda program: program.__name__,
+)
+@pytest.mark.parametrize("fullgraph", [True, False])
+def test_a_call_tests_what_arms_have_left(program: Program, fullgraph: bool) -> None:
+    assert_equivalent(lambda: program, _inputs, fullgraph=fullgraph)
+
+
 YES, NO = torch.tensor(True), torch.tensor(False)
 
 
@@ -150,7 +206,7 @@ def test_the_truths_of_both_sides_are_selected_by_the_condition() -> None:
     def step(tx: Any, flag: Any, other: Any, x: Any) -> Any:
         inner = GatedPhi(site(), 0, tx.output, (constant(""), x), predicate=other)
         phi = GatedPhi(site(), 0, tx.output, (constant("text"), inner), predicate=flag)
-        assert has_truth(phi) and not is_decided_by_the_side(phi)
+        assert has_truth(phi) and has_truth_on_each_side(phi)
         assert truth_of(tx, x) is x
         return compat.TupleVariable([truth_of(tx, phi), flag, other, x])
 
@@ -188,12 +244,14 @@ def test_an_unread_phi_with_a_truth_has_both_sides_stored() -> None:
     traced(step, YES)
 
 
-def test_constants_on_both_sides_are_decided_by_the_side() -> None:
-    def step(tx: Any, flag: Any) -> Any:
+def test_constants_and_tensors_of_one_element_have_a_truth() -> None:
+    def step(tx: Any, flag: Any, x: Any) -> Any:
         plain = GatedPhi(site(), 0, tx.output, (constant(1), constant(None)), predicate=flag)
-        assert is_decided_by_the_side(plain)
-        assert is_decided_by_the_side(UnreadPhi(site(), 0, tx.output, (plain, constant(0))))
-        assert not is_decided_by_the_side(LazyPhi(site(), 0, tx.output))
+        assert has_truth_on_each_side(plain)
+        assert has_truth_on_each_side(UnreadPhi(site(), 0, tx.output, (plain, constant(0))))
+        assert has_truth_on_each_side(UnreadPhi(site(), 0, tx.output, (plain, flag)))
+        assert not has_truth_on_each_side(UnreadPhi(site(), 0, tx.output, (plain, x)))
+        assert not has_truth_on_each_side(LazyPhi(site(), 0, tx.output))
         return flag
 
-    traced(step, YES)
+    traced(step, YES, torch.ones(2))

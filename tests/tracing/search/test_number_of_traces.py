@@ -161,3 +161,55 @@ def test_what_one_condition_has_left_is_given_up_in_one_trace_at_the_end(
     assert left_apart_beside(output, found[0]) == []
     monkeypatch.setattr(budget, "is_over", lambda: True)
     assert left_apart_beside(output, found[0]) == [found[0], found[2]]
+
+
+def _require(is_met: Any) -> None:
+    if not is_met:
+        raise ValueError("not met")
+
+
+def _tested_by_a_call(x: Tensor) -> Tensor:
+    _require((x > -2).all().item() and (x < 4).all().item())
+    return x * 2
+
+
+def test_a_jump_on_numbers_that_arms_have_left_becomes_a_site_at_once() -> None:
+    claims = _claims(_traces(_tested_by_a_call, torch.ones(2, 3)))
+    assert Claim.DECIDED in claims
+    assert not {Claim.WHOLE_CODE, Claim.DROPPED, Claim.NUMBER_LATE} & set(claims)
+
+
+_STEPS: list[Callable[[Tensor], Tensor]] = [torch.sin, torch.exp]
+
+
+def _steps_in_an_order(x: Tensor, order: Tensor) -> Tensor:
+    y = x
+    for place in order.tolist():
+        if (x > place).any():
+            y = _STEPS[place](y)
+    return y.clone() if y is x else y
+
+
+def test_an_identity_behind_a_split_is_a_site_from_then_on() -> None:
+    traces = _traces(_steps_in_an_order, torch.ones(2, 3), torch.tensor([1, 0]))
+    deciding = [each for each in traces if Claim.DECIDED in _claims([each])]
+    assert [Claim.WHOLE_CODE in _claims([each]) for each in deciding] == [True]
+
+
+def _suppressed(x: Tensor) -> Tensor:
+    left, kept = x[x > 0], []
+    while left.shape[0] > 0:
+        kept.append(left[0])
+        left = left[1:][left[1:] < left[0]]
+    return torch.stack(kept)
+
+
+def test_a_loop_over_a_size_without_an_end_is_given_up_at_its_third_turn() -> None:
+    traces = _traces(_suppressed, torch.tensor([3.0, -1.0, 2.0, 2.5] * 10))
+    given_up = [
+        each
+        for trace in traces
+        for each in trace.findings
+        if each.slug == "too-deep" and each.claim is Claim.MENDED_NOW
+    ]
+    assert len(given_up) == 1 and "more than" in given_up[0].evidence

@@ -94,3 +94,51 @@ def test_tensors_of_numbers_out_of_tensors() -> None:
 )
 def test_classes_called_with_what_is_known(program: Any) -> None:
     assert_equivalent(lambda: program, lambda: [call(torch.tensor([1.0, 2.0, 3.0]))])
+
+
+def _range_up_to_a_size(x: torch.Tensor) -> Any:
+    chosen = (x > 0).nonzero()[:, 0]
+    places = torch.tensor(range(chosen.size(0)), dtype=torch.long, device=x.device)
+    return places * 2, chosen[places]
+
+
+def _range_up_to_another_size(x: torch.Tensor) -> Any:
+    return torch.tensor(range(len(x[x > 1])), dtype=torch.int64, device="cpu") + 1
+
+
+@pytest.mark.parametrize("program", [_range_up_to_a_size, _range_up_to_another_size])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_tensor_of_a_range_that_the_data_end(program: Any, backend: str) -> None:
+    vectors = ([1.0, 2.0, 3.0], [-1.0, -2.0, 3.0], [-1.0, -1.0, -1.0])
+    assert_equivalent(
+        lambda: program, lambda: [call(torch.tensor(each)) for each in vectors], backend=backend
+    )
+
+
+def _of_the_type_of_its_numbers(x: torch.Tensor) -> Any:
+    return torch.tensor(range((x > 0).nonzero().size(0)))
+
+
+def _of_fractions(x: torch.Tensor) -> Any:
+    return torch.tensor(range((x > 0).nonzero().size(0)), dtype=torch.float64)
+
+
+def _up_to_a_number(x: torch.Tensor) -> Any:
+    return torch.tensor(range(int((x > 1).sum())), dtype=torch.int64) + 1
+
+
+def _from_elsewhere(x: torch.Tensor) -> Any:
+    return torch.tensor(range(1, int((x > 0).sum()) - 2), dtype=torch.int64)
+
+
+@pytest.mark.parametrize(
+    "program", [_of_the_type_of_its_numbers, _of_fractions, _up_to_a_number, _from_elsewhere]
+)
+def test_other_ranges_are_had_in_front_of_the_graph(program: Any) -> None:
+    vectors = ([1.0, 2.0, 3.0, 4.0], [-1.0, -2.0, 3.0, 1.0], [-1.0, -1.0, -1.0, -1.0])
+    assert_equivalent(
+        lambda: program,
+        lambda: [call(torch.tensor(each)) for each in vectors],
+        graphs=None,
+        recompiles=None,
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import enum
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Required, TypedDict
 
 import pytest
 import torch
@@ -71,6 +71,19 @@ class Layer(nn.Module, metaclass=Finished):
         self.scale = scale
 
 
+class Options(TypedDict, total=False):
+    scale: Required[int]
+    offset: Any
+
+
+class Tagged(type):
+    __call__ = tuple  # called without the class
+
+
+class OfTuple(metaclass=Tagged):
+    pass
+
+
 def _branch(made: Any, x: Tensor) -> Tensor:
     return x + made.extra if x.sum() > 0 else x - made.extra * made.scale
 
@@ -95,9 +108,38 @@ def _of_an_enumeration(x: Tensor) -> Tensor:
     return x + Colour(2).value if x.sum() > 0 else x - Colour(1).value
 
 
+def _of_a_typed_dictionary(x: Tensor) -> Any:
+    default = Options(scale=2, offset=x + 1)
+    chosen = Options({"scale": 3}, offset=-x) if x.sum() > 0 else default
+    chosen["offset"] = chosen["offset"] * default["scale"]
+    return Options(chosen), type(default) is dict
+
+
+def _of_a_typed_dictionary_in_arms(x: Tensor) -> Tensor:
+    if x.sum() > 0:
+        return x * Options(scale=2)["scale"]
+    return x - Options(scale=4).get("offset", x)
+
+
+def _of_a_class_in_place_of_the_call(x: Tensor) -> Tensor:
+    first, second = OfTuple([x + 1, x - 1])
+    return first * 2 if x.sum() > 0 else second
+
+
 @pytest.mark.parametrize("fullgraph", [True, False])
 @pytest.mark.parametrize(
-    "program", [_scale, _twice, _by_hand, _in_an_arm, _of_an_enumeration], ids=lambda f: f.__name__
+    "program",
+    [
+        _scale,
+        _twice,
+        _by_hand,
+        _in_an_arm,
+        _of_an_enumeration,
+        _of_a_typed_dictionary,
+        _of_a_typed_dictionary_in_arms,
+        _of_a_class_in_place_of_the_call,
+    ],
+    ids=lambda f: f.__name__,
 )
 def test_the_metaclass_is_called(program: Callable[[Tensor], Tensor], fullgraph: bool) -> None:
     assert_equivalent(lambda: program, _inputs, fullgraph=fullgraph)

@@ -12,7 +12,7 @@ from bcmend.dynamo import frames
 from bcmend.dynamo.handlers import PASS
 from bcmend.knowledge.replaced_calls import Substitute
 from bcmend.tracing.sites.site_table import LiveSite
-from bcmend.tracing.substitutes import replacements
+from bcmend.tracing.substitutes import dispatch
 from bcmend.tracing.substitutes.dispatch import ReplacedCall
 from tests.tracing.in_trace import during_trace, trace
 
@@ -31,7 +31,7 @@ class _Meter:
 def _call(tx: Any, *args: Any, function: Any = None, owner: Any = None) -> Any:
     row = Substitute("name", "call", replacement=_doubled)
     site = LiveSite("name", "call", _doubled.__code__)
-    return replacements._call(
+    return dispatch._replaced(
         ReplacedCall(tx, "name", owner, args, {}, function, row=row, site=site)
     )
 
