@@ -1,9 +1,9 @@
-"""Which memory the operations of a graph write to, while a frame is traced."""
+"""Whose the operations of a graph are, and which memory they write to, while a frame is traced."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from torch.fx import Graph, GraphModule, Node
 
@@ -54,7 +54,7 @@ def _may_change(node: Node) -> tuple[bool, bool]:
     if found is None:
         facts = facts_of_node(node)
         is_call = node.op in ("call_function", "call_method")
-        writes = is_call and (_is_of_functorch(node) or facts.changes(node.args, node.kwargs))
+        writes = is_call and (is_of_functorch(node) or facts.changes(node.args, node.kwargs))
         is_higher = is_call and isinstance(node.target, compat.HigherOrderOperator)
         found = node.meta[MAY_CHANGE] = (writes or is_higher, facts.sets_default)
     return found
@@ -86,7 +86,7 @@ def _runs_others(node: Node, fake_mode: Any, modules: Mapping[str, Any]) -> bool
 
     An operator that is given graphs to run, as the sides of ``torch.cond``, does what they do.
     """
-    if _is_of_functorch(node):  # it gives the same memory by another name
+    if is_of_functorch(node):  # it gives the same memory by another name
         return True
     if not isinstance(node.target, compat.HigherOrderOperator):
         return False
@@ -94,7 +94,8 @@ def _runs_others(node: Node, fake_mode: Any, modules: Mapping[str, Any]) -> bool
     return not inner or any(_changes_inputs(each, fake_mode) for each in inner)
 
 
-def _is_of_functorch(node: Node) -> bool:
+def is_of_functorch(node: Node) -> bool:
+    """Return whether a node is a step of a transform of functions."""
     return (getattr(node.target, "__module__", None) or "").startswith("torch._functorch")
 
 
@@ -102,3 +103,21 @@ def _changes_inputs(inner: GraphModule, fake_mode: Any) -> bool:
     nodes = inner.graph.nodes
     memory = storages(each for each in nodes if each.op in ("placeholder", "get_attr"))
     return any(_written_by(each, fake_mode, memory, inner._modules) for each in nodes)
+
+
+_TRANSFORMS: Final = ("torch._functorch", "torch._C._functorch")
+
+
+def is_of_torch(target: Any) -> bool:
+    """Return whether an operation is torch's own; others may read a clock, say.
+
+    A step of a transform, as of ``torch.vmap``, is none: there is nothing outside the transform.
+    """
+    if isinstance(target, (compat.OpOverload, compat.OpOverloadPacket)):
+        return str(target).startswith(("aten.", "bcmend.math."))
+    if isinstance(target, str):  # a method of a tensor
+        return True
+    module = getattr(target, "__module__", None) or "torch"
+    if isinstance(target, compat.HigherOrderOperator) or module.startswith(_TRANSFORMS):
+        return False
+    return module.partition(".")[0] in ("torch", "_operator", "builtins")
