@@ -59,6 +59,33 @@ class Encoded(Dropping):
         return _shuffled(x, torch.rand([]) < self.rate, self.order)
 
 
+class Normalized(Encoded):
+    """The sides of a branch change buffers, and not what decides the branch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(
+            nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Linear(8, 8)) for _ in range(2)
+        )
+
+
+class Counting(nn.Module):
+    """One branch changes what decides the next one."""
+
+    order: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("order", torch.tensor([2, 0, 3, 1]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        chance = torch.rand([])
+        if x.sum() > 0:
+            chance.mul_(2)
+            x = x @ x.t() @ x
+        return _shuffled(x, chance < 0.5, self.order)
+
+
 def _shuffled(x: Tensor, condition: Tensor, order: Tensor) -> Tensor:
     """Draw from data: under gradients no branch of a graph does so."""
     if condition:
@@ -142,10 +169,16 @@ def test_layers_that_are_dropped(layers: int, fullgraph: bool) -> None:
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-def test_what_a_branch_of_the_graph_draws_before(backend: str) -> None:
-    graphs, lowerings = _assert_as_in_eager(Encoded().train(), fullgraph=True, backend=backend)
+@pytest.mark.parametrize("kind", [Encoded, Normalized])
+def test_what_a_branch_of_the_graph_draws_before(kind: Callable[[], Encoded], backend: str) -> None:
+    graphs, lowerings = _assert_as_in_eager(kind().train(), fullgraph=True, backend=backend)
     assert graphs == 2
     assert "ahead" in lowerings and len(lowerings) > 1
+
+
+def test_a_number_that_a_branch_of_the_graph_changes() -> None:
+    _, lowerings = _assert_as_in_eager(Counting(), fullgraph=False)
+    assert "ahead" not in lowerings
 
 
 @pytest.mark.parametrize(
