@@ -32,6 +32,8 @@ MADE: Final[dict[Any, tuple[Any, str]]] = {
     torch.ops.aten.rand_like.default: (torch.ops.aten.empty_like.default, "uniform_"),
     torch.ops.aten.randn_like.default: (torch.ops.aten.empty_like.default, "normal_"),
 }
+#: Operators that make a tensor of integers: how many of the first arguments are its bounds.
+_INTEGERS: Final = {torch.ops.aten.randint.default: 1, torch.ops.aten.randint.low: 2}
 #: Functions whose result is what they draw, of which nothing but the form is said.
 _DRAWING: Final = (torch.rand, torch.randn, torch.rand_like, torch.randn_like)
 
@@ -149,6 +151,9 @@ def _filling(call: OperatorCall) -> Filling | None:
         method = FILLING[call.operator]
     elif call.operator in MADE:
         form, numbers, (_, method) = call.result, [], MADE[call.operator]
+    elif call.operator in _INTEGERS:
+        count = _INTEGERS[call.operator]
+        form, method, numbers = call.result, "random_", [0, *call.arguments[:count]][-2:]
     elif call.operator is torch.ops.aten.bernoulli.p:
         form, method, numbers = call.result, "bernoulli_", [call.arguments[1]]
     else:
@@ -163,7 +168,7 @@ def _into(form: Any, method: str, numbers: tuple[float, ...]) -> Filling | None:
     if not isinstance(form, torch.Tensor) or form.layout is not torch.strided:
         return None
     size, stride = tuple(form.size()), tuple(form.stride())
-    is_plain = form.device.type == "cpu" and form.is_floating_point()
+    is_plain = form.device.type == "cpu" and (form.is_floating_point() or method == "random_")
     if not is_plain or any(type(each) is not int for each in (*size, *stride)):
         return None
     if not compat.is_non_overlapping_and_dense_or_false(form):

@@ -192,6 +192,9 @@ def test_a_number_that_a_branch_of_the_graph_changes() -> None:
         lambda x: x + torch.randn_like(x.t()).t(),
         lambda x: torch.nn.functional.dropout(x.t(), 0.4, True).t(),
         lambda x: x + torch.rand(3, device="meta").numel(),
+        lambda x: (
+            x * torch.randint(7, (8,)) + torch.randint(-3, 2**40, (3, 8), dtype=torch.long)[0]
+        ),
     ],
 )
 def test_what_is_drawn_before_in_many_forms(draw: Callable[[Tensor], Tensor]) -> None:
@@ -206,8 +209,8 @@ def test_what_is_drawn_before_in_many_forms(draw: Callable[[Tensor], Tensor]) ->
         lambda x: x * torch.bernoulli(torch.sigmoid(x.detach())),
         lambda x: x * torch.multinomial(torch.sigmoid(x.detach()), 1),
         lambda x: x * torch.poisson(torch.sigmoid(x.detach())),
-        lambda x: x * torch.randint(0, 5, (8,)),
         lambda x: x[torch.randperm(4)],
+        lambda x: x * torch.randint_like(x, 5),
         lambda x: Kernel.apply(x),  # type: ignore[no-untyped-call]
     ],
 )
