@@ -28,6 +28,12 @@ TOLD: Final = "bcmend_told"
 FIRST_ITEM: Final = "bcmend_first_item"
 #: Whether the node may write to what it is given, and whether it sets a default.
 MAY_CHANGE: Final = "bcmend_may_change"
+#: What random numbers the node draws.
+FILLINGS: Final = "bcmend_fillings"
+#: The call of the ATen operator that draws what the node does.
+DRAWS_AS: Final = "bcmend_draws_as"
+#: That the node only keeps random operators that decide something in front of the graph.
+KEEPS: Final = "bcmend_keeps"
 
 # In the ``meta`` of a graph module.
 

@@ -26,6 +26,7 @@ numbers that are inputs: numbers.number_inputs
 hooks registered in arms: speculation.hooks_in_arms
 generators called in arms: speculation.iterators
 backward functions traced in arms: speculation.traced_backwards
+backward functions of a tensor given twice: gradients.repeated_arguments
 modules and classes made in arms: speculation.done_while_tracing
 """
 #: The modules of each optional group.

@@ -59,6 +59,33 @@ def a_function_with_a_backward() -> Function:
     return program
 
 
+class Weighted(torch.autograd.Function):
+    """A function that gets one tensor twice, and gives one gradient for it."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, same: Tensor) -> Tensor:
+        """Return the product of all three."""
+        ctx.save_for_backward(x, weight, same)
+        return x * weight * same
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        """Return the gradient of the first, and none for the others."""
+        _, weight, same = ctx.saved_tensors
+        return weight * same * gradients[0], None, None
+
+
+@program("AutogradFunctionApplyVariable.rewire_bwd_graph_outputs", inputs=leaves, training=True)
+def a_function_that_is_given_a_tensor_twice() -> Function:
+    def program(x: Tensor, scale: Tensor) -> Any:
+        weight = scale.detach()
+        if x.sum() > 0:
+            x = x * scale
+        return Weighted.apply(x, weight, weight)
+
+    return program
+
+
 @program(
     "Tensor.register_hook",
     "RemovableHandleVariable.call_method:remove",

@@ -166,9 +166,12 @@ def _may_fail_on_numbers(node: Node) -> bool:
     )
 
 
+_OF_ONE_NODE: Final = (meta_keys.HAZARDS, meta_keys.FILLINGS, meta_keys.DRAWS_AS)
+
+
 def unjudged(meta: Mapping[str, Any]) -> dict[str, Any]:
     """Return the meta of a node for another node, without the hazards of this one."""
-    return {name: value for name, value in meta.items() if name != meta_keys.HAZARDS}
+    return {name: value for name, value in meta.items() if name not in _OF_ONE_NODE}
 
 
 def _is_total(call: OperatorCall, facts: EffectFacts, granted: frozenset[Any]) -> bool:

@@ -43,6 +43,12 @@ def frame_draws(output: compat.OutputGraph) -> bool:
     return bool(output.random_calls) or any(map(may_draw, nodes_of(output)))
 
 
+def seeds_torch(output: compat.OutputGraph) -> bool:
+    """Return whether torch's generator is seeded before the graph runs."""
+    modules = (getattr(each[0], "__module__", None) or "" for each in output.random_calls)
+    return any(each.partition(".")[0] == "torch" for each in modules)
+
+
 def _draws_of_python(output: compat.OutputGraph) -> bool:
     """Return whether a frame draws from the generators of Python or numpy."""
     nodes = output.graph.nodes

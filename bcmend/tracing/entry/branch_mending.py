@@ -138,7 +138,7 @@ def _known_truth(tx: compat.Tracer, site: LiveSite, condition: Value) -> bool | 
 
 
 def _are_plain(arms: Sequence[ArmTrace]) -> bool:
-    """Return whether arms only compute, check, and change containers and cells of the call's own.
+    """Return whether arms only compute, check, and change what is the call's own.
 
     One of them is captured as it is where the condition is known. What else an arm does would not
     be compared with eager execution then: Dynamo has it as in code without the branch. A variable
@@ -160,18 +160,15 @@ def _changes_what_is_its_own(effects: Effects) -> bool:
     others = effects.tensors or effects.consumed or effects.other
     return (
         not others
-        and all(_is_own_cell(each.owner) for each in effects.attributes)
+        and all(
+            isinstance(each.owner.mutation_type, compat.AttributeMutationNew)
+            for each in effects.attributes
+        )
         and all(
             isinstance(each.variable.mutation_type, compat.ValueMutationNew)
             for each in effects.containers
         )
     )
-
-
-def _is_own_cell(owner: Any) -> bool:
-    """Return whether an object is a variable of a frame of the call, shared with a closure."""
-    is_new = isinstance(owner.mutation_type, compat.AttributeMutationNew)
-    return type(owner) is compat.CellVariable and is_new
 
 
 def truth_before(tx: compat.Tracer, site: LiveSite, condition: Value) -> bool | None:
@@ -188,6 +185,7 @@ def truth_before(tx: compat.Tracer, site: LiveSite, condition: Value) -> bool | 
     known = ahead.truth_of_condition(tx, condition, site)
     if known is not None:
         site.mended("ahead", "the condition is computed in front of the graph")
+        draw_ranges.keep_deciding(tx, condition)
     return known
 
 
@@ -222,10 +220,21 @@ def _branch(
     if isinstance(outcome, Refusal):
         site.refuse(outcome.slug, outcome.detail)
         is_of_values = site.place is None and outcome.slug in _OF_VALUES
+        plain = body_states.state_of(tx.output.root_tx.f_code).plain
         if is_of_values and _are_plain((then_arm, else_arm)):
+            plain.add(site.key)
+        if is_of_values and site.key in plain:
             ahead.note_condition(tx, condition, site)
         return None
     return outcome
+
+
+def note_left_out(tx: compat.Tracer, key: str, condition: Value) -> None:
+    """Note the condition of a branch that is left out in this call, if its arms were plain."""
+    site = site_table.find(key)
+    state = body_states.state_of(tx.output.root_tx.f_code)
+    if site is not None and site.active and key in state.plain:
+        ahead.note_condition(tx, condition, site)
 
 
 def _behind_the_loop(

@@ -28,6 +28,7 @@ def data_dependent(tx: compat.Tracer, operator: Any, *args: Value) -> Value:
     """``data_dependent(key, condition)``: whether Dynamo would stop at a jump on ``condition``."""
     site, condition = _open_site(tx, args[0]), args[1].realize()
     if site is None:
+        branch_mending.note_left_out(tx, args[0].as_python_constant(), condition)
         return constant(False)
     if frames.drains_for_the_caller(tx):
         site.refuse("generator", "the call hands the generator out")

@@ -14,6 +14,7 @@ from bcmend.tracing.backends import (
     layouts,
 )
 from bcmend.tracing.effects import dictionaries
+from bcmend.tracing.gradients import repeated_arguments
 from bcmend.tracing.handlers import (
     any_all,
     checks,

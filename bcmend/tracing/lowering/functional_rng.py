@@ -28,24 +28,10 @@ from bcmend.tracing.effects.operator_runs import node_draws as is_draw
 from bcmend.tracing.lowering import hoist_random
 from bcmend.tracing.lowering.arm_graphs import with_example
 from bcmend.tracing.merging.merge import Pair
+from bcmend.tracing.programs.random_forms import FILLING, MADE
 from bcmend.tracing.sites.refusal import Refusal
 from bcmend.tracing.speculation.arms import ArmTrace
 
-#: Operators that fill a tensor with numbers, given numbers.
-_FILLING: Final = {
-    torch.ops.aten.bernoulli_.float: "bernoulli_",
-    torch.ops.aten.normal_.default: "normal_",
-    torch.ops.aten.uniform_.default: "uniform_",
-    torch.ops.aten.exponential_.default: "exponential_",
-}
-#: Operators that make a tensor and fill it, from 0 to 1 or with mean 0 and deviation 1: what makes
-#: it and what fills it (aten/src/ATen/native/TensorFactories.cpp).
-_MADE: Final[dict[Any, tuple[Any, str]]] = {
-    torch.ops.aten.rand.default: (torch.ops.aten.empty.memory_format, "uniform_"),
-    torch.ops.aten.randn.default: (torch.ops.aten.empty.memory_format, "normal_"),
-    torch.ops.aten.rand_like.default: (torch.ops.aten.empty_like.default, "uniform_"),
-    torch.ops.aten.randn_like.default: (torch.ops.aten.empty_like.default, "normal_"),
-}
 _CALLS: Final = ("call_function", "call_method")
 #: What makes a dense tensor.
 _MAKING: Final = {
@@ -176,12 +162,12 @@ def _describe(graph: Graph, fake_mode: Any) -> None:
 
 
 def _can_be_written(node: Node) -> bool:
-    if node.target in _MADE:
+    if node.target in MADE:
         made = _example_of(node)
         return made.device.type == "cpu" and made.is_floating_point()
     form, *numbers = node.args or [None]
     return (
-        node.target in _FILLING
+        node.target in FILLING
         and not node.kwargs
         and isinstance(form, Node)
         and form.target in _MAKING
@@ -251,19 +237,19 @@ def _drawn_numbers(
 ) -> tuple[Node, Node]:
     """Write a random ATen operator for ``arguments``; return its result and the next state."""
     target: Any = node.target
-    if target in _MADE:
-        make, name = _MADE[target]
+    if target in MADE:
+        make, name = MADE[target]
         made = graph.call_function(make, arguments, dict(node.kwargs))
         form, numbers = with_example(made, _example_of(node)), [0.0, 1.0]
     else:
-        name, (form, *given) = _FILLING[target], arguments
+        name, (form, *given) = FILLING[target], arguments
         numbers = list(map(float, given))
     pair = graph.call_function(_DRAWN, (state, name, form, numbers))
     result, after = (
         graph.call_function(operator.getitem, (pair, position)) for position in range(2)
     )
     result.meta["example_value"] = _example_of(node)
-    if target in _FILLING:
+    if target in FILLING:
         result = graph.call_function(torch.ops.aten.copy_.default, (form, result))
     return result, after
 

@@ -16,6 +16,7 @@ import torch
 from torch.fx import Graph, GraphModule, Node, Proxy
 from torch.fx.node import map_aggregate, map_arg
 
+from bcmend import meta_keys
 from bcmend.dynamo import compat, fx_graph
 from bcmend.dynamo.values import TensorValue, fake_mode_of
 from bcmend.knowledge import effects
@@ -23,6 +24,7 @@ from bcmend.knowledge.effects import EffectFacts
 from bcmend.tracing.effects.hazards import AUTOCAST, hazards_of, unjudged
 from bcmend.tracing.effects.operator_runs import (
     CALLERS,
+    OperatorCall,
     call_target,
     is_in_place,
     node_draws,
@@ -298,12 +300,14 @@ def _drawing(drawn: Sequence[Draw], taken: Sequence[Draw], symbols: dict[Any, Pr
         placeholder.meta.update(outer.node.meta)
         numbers[symbol] = Proxy(placeholder)
 
-    def bernoulli(form: torch.Tensor, *arguments: Any) -> Node:
+    def bernoulli(call: OperatorCall) -> Node:
+        form, *arguments = call.arguments
         order = sorted(range(form.dim()), key=lambda each: -form.stride()[each])
         size = tuple(inside(form.size(each)) for each in order)
         kind: dict[str, Any] = {"dtype": form.dtype, "device": form.device}
         filled = graph.call_function(torch.empty, (size,), kind)
         drawn = graph.call_function(torch.ops.aten.bernoulli_.float, (filled, *arguments))
+        drawn.meta[meta_keys.DRAWS_AS] = call
         back = tuple(order.index(each) for each in range(len(order)))
         return graph.call_method("permute", (drawn, back))
 
@@ -320,10 +324,13 @@ def _drawing(drawn: Sequence[Draw], taken: Sequence[Draw], symbols: dict[Any, Pr
     def result(draw: Draw) -> Node:
         if not any(draw is each for each in taken):
             return graph.call_method("zero_", (inside(draw.result),))
+        call = OperatorCall(draw.operator, draw.result, draw.arguments, draw.keywords)
         if draw.operator is torch.ops.aten.bernoulli_.float:
-            return bernoulli(*draw.arguments)
+            return bernoulli(call)
         arguments, keywords = map_aggregate((draw.arguments, draw.keywords), inside)
-        return graph.call_function(draw.operator, arguments, keywords)
+        drawn = graph.call_function(draw.operator, arguments, keywords)
+        drawn.meta[meta_keys.DRAWS_AS] = call
+        return drawn
 
     graph.output(tuple(map(result, drawn)))
     return graph

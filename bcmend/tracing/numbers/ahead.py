@@ -30,23 +30,14 @@ from bcmend.dynamo.trace_state import Phase, at_the_end
 from bcmend.dynamo.values import TensorValue, Value, constant, example_of, items_in
 from bcmend.knowledge.static_lookup import captured
 from bcmend.names import NUMBERS
-from bcmend.tracing.effects.random_draws import may_draw
 from bcmend.tracing.numbers import size_questions
-from bcmend.tracing.numbers.constant_tensors import is_of_torch
-from bcmend.tracing.numbers.slices import Joined, ProgramSlice, Scope, behind, cut_out, is_small
-from bcmend.tracing.numbers.written_memory import (
-    is_written,
-    memory_written_by,
-    parts_of,
-    sets_default,
-    storages,
-)
+from bcmend.tracing.numbers.slices import scope_of, slice_behind
+from bcmend.tracing.programs.program_slices import Joined, ProgramSlice, Scope
+from bcmend.tracing.search.assumptions import Claim
 from bcmend.tracing.sites import body_states, site_table
 from bcmend.tracing.sites.refusal import NotThisWay, Refusal, attempt
 from bcmend.tracing.sites.site_table import LiveSite
 
-#: Operations behind a tensor. They are computed twice: in front of the graph, and in it.
-_OPERATIONS: Final = 256
 #: Numbers of one tensor, each of which is compared at each call.
 _NUMBERS: Final = 1024
 #: Tensors of one body.
@@ -185,10 +176,10 @@ def _size_of(tx: compat.Tracer, node: Node, dimension: int) -> ProgramSlice:
     given = node.args[1] if len(node.args) > 1 else None
     if isinstance(given, Node) and isinstance(example := given.meta["example_value"], torch.Tensor):
         if node.target in (torch.repeat_interleave, "repeat_interleave") and example.dim() == 1:
-            return _slice_behind(tx, given).sum()
+            return slice_behind(tx, given).sum()
         if node.target is operator.getitem and example.dtype is torch.bool:
-            return _slice_behind(tx, given).count()
-    return _slice_behind(tx, node).size(dimension)
+            return slice_behind(tx, given).count()
+    return slice_behind(tx, node).size(dimension)
 
 
 def truth_of_size(tx: compat.Tracer, condition: compat.SymNodeVariable) -> bool | None:
@@ -197,7 +188,7 @@ def truth_of_size(tx: compat.Tracer, condition: compat.SymNodeVariable) -> bool 
     Each truth is a variant: it is noted for the case that torch wants to know it.
     """
     symbols = shape_env.symbols_in(condition.sym_num)
-    wanted = attempt(lambda: _slice_behind(tx, condition.as_proxy().node).truth())
+    wanted = attempt(lambda: slice_behind(tx, condition.as_proxy().node).truth())
     if isinstance(wanted, Refusal) or len(symbols) != 1:
         return None
     found = _computed(tx, wanted, is_known=True)
@@ -270,7 +261,8 @@ def note_condition(tx: compat.Tracer, condition: Value, site: LiveSite) -> None:
 def _truth_ahead(tx: compat.Tracer, condition: Value) -> Value | ProgramSlice | None:
     if type(condition) is not compat.TensorVariable or example_of(condition).numel() != 1:
         return None
-    wanted = attempt(lambda: _slice_of(tx, condition).truth())
+    may_draw = body_states.state_of(tx.output.root_tx.f_code).holds(Claim.DRAWN)
+    wanted = attempt(lambda: _slice_of(tx, condition, may_draw=may_draw).truth())
     if isinstance(wanted, Refusal):
         return None
     return _computed(tx, wanted, is_known=True, has_site=True)
@@ -359,7 +351,7 @@ def _note_in(
     found: list[Any] = []
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
-        _run(Joined([wanted]), _scope(tx), found)
+        _run(Joined([wanted]), scope_of(tx), found)
     if not _is_short(found[0]) or warned:
         return None
     if all(wanted != each or symbol != known for each, known in noted):
@@ -377,72 +369,8 @@ def _count(numbers: Any) -> int:
     return sum(map(_count, numbers)) if isinstance(numbers, tuple) else 1
 
 
-def _slice_of(tx: compat.Tracer, variable: TensorValue) -> ProgramSlice:
+def _slice_of(tx: compat.Tracer, variable: TensorValue, *, may_draw: bool = False) -> ProgramSlice:
     """Return what is behind a tensor. Raises ``Refusal``."""
     if example_of(variable).is_complex() or type(variable) is not compat.TensorVariable:
         raise NotThisWay()
-    return _slice_behind(tx, variable.as_proxy().node)
-
-
-def _slice_behind(tx: compat.Tracer, wanted: Node) -> ProgramSlice:
-    """Return what is behind a node. Raises ``Refusal``."""
-    nodes = behind(tx, wanted, _may_be_run, _OPERATIONS, sizes_apart=True)
-    written = _inputs_written(tx)
-    writes = is_written(tx, nodes)
-    if writes:
-        nodes = _with_writes(tx, nodes)
-    if not storages(written).isdisjoint(storages(nodes)):
-        raise NotThisWay()
-    return cut_out(tx, nodes, wanted, _scope(tx), writes=writes, written=written)
-
-
-def _scope(tx: compat.Tracer) -> Scope:
-    return Scope(dict(tx.output.local_scope), tx.output.global_scope)
-
-
-def _inputs_written(tx: compat.Tracer) -> list[Node]:
-    """Return the inputs that the graph may have written to so far.
-
-    At another call others may share their memory.
-
-    Raises:
-        Refusal: it has also set something by which other operations differ.
-    """
-    graph = tx.output.root_tracer.graph
-    inputs = [each for each in graph.nodes if each.op == "placeholder" and storages([each])]
-    memory, written = storages(inputs), set[int]()
-    for each in graph.nodes:
-        if sets_default(each):
-            raise NotThisWay()
-        written |= memory_written_by(tx, each, memory)
-    return [each for each in inputs if not written.isdisjoint(storages([each]))]
-
-
-def _with_writes(tx: compat.Tracer, nodes: list[Node]) -> list[Node]:
-    """Return nodes with those that write to what they give, in the order of the graph.
-
-    Raises:
-        Refusal: they cannot be run on their own.
-    """
-    graph, found = tx.output.root_tracer.graph, dict.fromkeys(nodes)
-    if any(each.graph is not graph for each in nodes):
-        raise NotThisWay()
-    is_complete = False
-    while not is_complete:
-        is_complete, memory = True, storages(found)
-        for each in graph.nodes:
-            if each not in found and memory_written_by(tx, each, memory):
-                found |= dict.fromkeys(behind(tx, each, _may_be_run, _OPERATIONS, sizes_apart=True))
-                is_complete = False
-    return [each for each in graph.nodes if each in found]
-
-
-def _may_be_run(node: Node) -> bool:
-    """Return whether a node is given to the call, or computes something small."""
-    if node.op == "placeholder":
-        return all(map(is_small, parts_of(node))) and graph_inputs.source_of(node) is not None
-    is_call = node.op in ("call_function", "call_method") and is_of_torch(node.target)
-    if type(node.target).__module__.startswith("torch._dynamo"):
-        return False  # an object that is made for each trace
-    gives_nothing = node.target is operator.setitem
-    return is_call and not may_draw(node) and (gives_nothing or all(map(is_small, parts_of(node))))
+    return slice_behind(tx, variable.as_proxy().node, may_draw=may_draw)

@@ -18,7 +18,7 @@ from bcmend.dynamo.values import TensorValue
 from bcmend.tracing.effects.operator_runs import CALLERS, call_target, is_in_place
 from bcmend.tracing.effects.random_draws import may_draw
 from bcmend.tracing.numbers import constant_buffers, slices, written_memory
-from bcmend.tracing.numbers.written_memory import is_written, parts_of, storages
+from bcmend.tracing.numbers.written_memory import is_of_torch, is_written, parts_of, storages
 from bcmend.tracing.search import strict
 from bcmend.tracing.sites.refusal import NotThisWay, Refusal, attempt
 
@@ -103,24 +103,6 @@ def _is_plain(node: Node) -> bool:
         return False
     parts = parts_of(node)
     return bool(parts) and all(map(_is_small, parts)) and not (is_in_place(node) or may_draw(node))
-
-
-_TRANSFORMS: Final = ("torch._functorch", "torch._C._functorch")
-
-
-def is_of_torch(target: Any) -> bool:
-    """Return whether an operation is torch's own; others may read a clock, say.
-
-    A step of a transform, as of ``torch.vmap``, is none: there is nothing outside the transform.
-    """
-    if isinstance(target, (compat.OpOverload, compat.OpOverloadPacket)):
-        return str(target).startswith(("aten.", "bcmend.math."))
-    if isinstance(target, str):  # a method of a tensor
-        return True
-    module = getattr(target, "__module__", None) or "torch"
-    if isinstance(target, compat.HigherOrderOperator) or module.startswith(_TRANSFORMS):
-        return False
-    return module.partition(".")[0] in ("torch", "_operator", "builtins")
 
 
 def _is_small(example: Any) -> bool:

@@ -8,6 +8,7 @@ from typing import TypeGuard
 import torch
 from torch.fx import Node, Proxy
 
+from bcmend import meta_keys
 from bcmend.dynamo import compat, fx_graph
 from bcmend.dynamo.values import TensorValue, Value, example_of, is_unbacked
 from bcmend.tracing.effects.random_draws import may_draw
@@ -105,4 +106,5 @@ def keep_random_operators(tx: compat.Tracer, predicate: TensorValue) -> None:
     if any(map(may_draw, sources)):
         holds = either(tx, predicate, negated(tx, predicate)).as_proxy()
         arguments = (holds, "a truth or its contrary holds")
-        tx.output.create_proxy("call_function", compat.ASSERT_ASYNC, arguments, {})
+        kept = tx.output.create_proxy("call_function", compat.ASSERT_ASYNC, arguments, {})
+        kept.node.meta[meta_keys.KEEPS] = True

@@ -8,26 +8,46 @@ inputs.
 
 from __future__ import annotations
 
-import builtins
-import math
+import operator
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from types import CodeType, FunctionType, ModuleType
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import FunctionType, ModuleType
 from typing import Any, Final
 
 import torch
-from torch.fx import Node, Proxy
+from torch.fx import Graph, Node, Proxy
 from torch.fx.node import map_aggregate
 
 from bcmend.dynamo import compat, shape_env
 from bcmend.dynamo.models import graph_inputs
 from bcmend.names import NUMBERS
-from bcmend.tracing.effects.operator_runs import called
-from bcmend.tracing.numbers.written_memory import storages
+from bcmend.tracing.effects import random_draws
+from bcmend.tracing.effects.hazards import AUTOCAST
+from bcmend.tracing.numbers.written_memory import (
+    is_of_functorch,
+    is_of_torch,
+    is_written,
+    memory_written_by,
+    parts_of,
+    sets_default,
+    storages,
+)
+from bcmend.tracing.programs import random_forms
+from bcmend.tracing.programs.drawn_steps import Start, numbers_of
+from bcmend.tracing.programs.program_slices import (
+    Constant,
+    Input,
+    Operation,
+    ProgramSlice,
+    Result,
+    Scope,
+    Step,
+)
 from bcmend.tracing.sites.lifted_inputs import before_arms
-from bcmend.tracing.sites.refusal import NotThisWay
+from bcmend.tracing.sites.refusal import NotThisWay, Refusal, attempt
+
+#: Operations behind a tensor. They are computed twice: in front of the graph, and in it.
+_OPERATIONS: Final = 256
 
 _PLAIN: Final = (torch.Tensor, torch.nn.Parameter, int)
 _SYMBOLIC: Final = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -86,234 +106,50 @@ def behind(
                 raise NotThisWay()
             waiting.append((each, True))
             inputs = each.all_input_nodes if outer is each else [outer]
-            if sizes_apart and _sizes_alone(each) is not None:
+            if sizes_apart and (_sizes_alone(each) is not None or random_forms.is_drawn(each)):
                 inputs = []
             waiting.extend((before, False) for before in inputs)
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Result:
-    """In the arguments of a call: the result of an earlier one."""
-
-    place: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Input:
-    """A value of the call, by an expression over its locals ``L`` and globals ``G``.
-
-    ``holder`` is the place of what it is an item or an attribute of: nothing is read of an object
-    of another class, which may do something then.
-    """
-
-    expression: str
-    kind: type
-    holder: int | None = None
-
-    def value(self, scope: Scope, results: list[Any]) -> Any:
-        if self.holder is not None and results[self.holder] is _FAILED:
-            raise TypeError("of another class")
-        found = scope.value(self.expression)
-        if type(found) is not self.kind:  # what is done to a subclass may have effects
-            raise TypeError(f"{type(found)} in place of {self.kind}")
-        return found
-
-    def moved(self, places: Sequence[int]) -> _Input:
-        """Return the same value, of a holder that is at another place."""
-        return self if self.holder is None else replace(self, holder=places[self.holder])
-
-
-@dataclass(frozen=True, slots=True)
-class _Constant:
-    """Another argument; ``1``, ``1.0`` and ``True`` are not the same."""
-
-    kind: type
-    text: str
-    value: Any = field(compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class _Operation:
-    """A call of a function, or of the method of the first argument that has a name."""
-
-    target: Any
-    arguments: tuple[Any, ...]
-    keywords: Mapping[str, Any]
-
-    def value(self, scope: Scope, results: list[Any]) -> Any:
-        def value(given: Any) -> Any:
-            return results[given.place] if isinstance(given, _Result) else given.value
-
-        arguments = map_aggregate(self.arguments, value)
-        keywords = map_aggregate(self.keywords, value) if self.keywords else {}
-        _require_small([each for each in arguments if isinstance(each, torch.Tensor)])
-        return called(self.target, arguments, keywords)
-
-    def moved(self, places: Sequence[int]) -> _Operation:
-        """Return the same call, of results that are at other places."""
-
-        def moved(given: Any) -> Any:
-            return _Result(places[given.place]) if isinstance(given, _Result) else given
-
-        return _Operation(
-            self.target, map_aggregate(self.arguments, moved), map_aggregate(self.keywords, moved)
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class ProgramSlice:
-    """The calls behind a tensor; each has a place among their results, as the tensor has.
-
-    ``writes`` says whether some change the result of another. ``apart`` has the places of the
-    inputs that are read, and of those that the call has changed before: no two may share memory.
-    """
-
-    steps: tuple[_Input | _Operation, ...]
-    place: int
-    writes: bool
-    apart: tuple[tuple[int, ...], tuple[int, ...]]
-
-    def length(self) -> ProgramSlice:
-        """Return the slice that gives the number of items of the tensor."""
-        return self._followed_by(len)
-
-    def truth(self) -> ProgramSlice:
-        """Return the slice that gives the truth of the number."""
-        return self._followed_by(bool)
-
-    def size(self, dimension: int) -> ProgramSlice:
-        """Return the slice that gives a size of the tensor."""
-        return self._followed_by("size", dimension)
-
-    def sum(self) -> ProgramSlice:
-        """Return the slice that gives the sum of the numbers of the tensor."""
-        return self._followed_by(torch.sum)
-
-    def count(self) -> ProgramSlice:
-        """Return the slice that gives how many numbers of the tensor are not zero."""
-        return self._followed_by(torch.count_nonzero)
-
-    def _followed_by(self, target: Callable[[Any], Any] | str, *rest: int) -> ProgramSlice:
-        given = (_Constant(int, repr(each), each) for each in rest)
-        step = _Operation(target, (_Result(self.place), *given), {})
-        return replace(self, steps=(*self.steps, step), place=len(self.steps))
-
-
-class Joined:
-    """Slices that are run one after the other; what is in several is computed once."""
-
-    def __init__(self, slices: Sequence[ProgramSlice]) -> None:
-        self._steps: list[_Input | _Operation] = []
-        #: For each slice: how many steps are behind it, the place of its tensor, and the places
-        #: of inputs that must not share memory with those of the second list.
-        self._ends: list[tuple[int, int, list[list[int]]]] = []
-        shared: dict[Any, list[int]] = {}
-        for each in slices:
-            places: list[int] = []
-            for step in each.steps:
-                places.append(self._place(step, places, {} if each.writes else shared))
-            apart = [[places[given] for given in some] for some in each.apart]
-            self._ends.append((len(self._steps), places[each.place], apart))
-
-    def _place(
-        self, step: _Input | _Operation, places: Sequence[int], shared: dict[Any, list[int]]
-    ) -> int:
-        """Return the place of a step among the steps of all slices."""
-        step = step.moved(places)
-        alike = shared.setdefault(step.target if isinstance(step, _Operation) else step, [])
-        for place in alike:
-            if self._steps[place] == step:
-                return place
-        alike.append(len(self._steps))
-        self._steps.append(step)
-        return len(self._steps) - 1
-
-    def __len__(self) -> int:
-        """Return the number of slices."""
-        return len(self._ends)
-
-    def numbers(self, scope: Scope, found: list[Any]) -> None:
-        """Append to ``found`` the numbers of each slice; ``None`` for one of which a step fails."""
-        results: list[Any] = []
-        for end, place, apart in self._ends:
-            for step in self._steps[len(results) : end]:
-                results.append(_value_or_failure(step, scope, results))
-            read, written = ([results[each] for each in some] for some in apart)
-            is_found = results[place] is not _FAILED and _are_apart(read, written)
-            found.append(_numbers_in(results[place]) if is_found else None)
-
-
-#: Elements of a result. In a call that takes another path a slice may be given anything.
-_ELEMENTS: Final = 2**22
-
-
-def _require_small(tensors: Sequence[torch.Tensor]) -> None:
-    """Require that what is computed of tensors, number by number, is not large.
+def _with_conditions(tx: compat.Tracer, nodes: list[Node]) -> list[Node]:
+    """Return nodes in the order of the graph, with what decides what is drawn before them.
 
     Raises:
-        ValueError: it is.
+        Refusal: what is drawn depends on more than forms of tensors and conditions of branches.
     """
-    counts = [each.numel() for each in tensors]
-    if math.prod(counts) <= _ELEMENTS >= sum(counts):
-        return
-    if sum(counts) > _ELEMENTS:
-        raise ValueError("large arguments")
-    if len(tensors) > 1 and max(counts) > 2:
-        most = max(each.dim() for each in tensors)
-        sizes = [(1,) * (most - each.dim()) + tuple(each.shape) for each in tensors]
-        if math.prod(max(each) for each in zip(*sizes, strict=True)) > _ELEMENTS:
-            raise ValueError("a large result")
+    graph, modules, found = tx.output.root_tracer.graph, tx.output.nn_modules, set(nodes)
+    if random_draws.seeds_torch(tx.output):
+        raise NotThisWay()
+    for node in _up_to_draws(graph, found):
+        if is_of_functorch(node) or node.target in AUTOCAST:
+            raise NotThisWay()
+        if random_forms.draws(node, modules) and random_forms.is_choice(node):
+            predicate: Any = node.args[0]
+            found.update(
+                behind(tx, predicate, _may_be_run_with_draws, _OPERATIONS, sizes_apart=True)
+            )
+    if any(each.graph is not graph for each in found):
+        raise NotThisWay()
+    return [each for each in graph.nodes if each in found]
 
 
-def _are_apart(some: Sequence[Any], others: Sequence[Any]) -> bool:
-    """Return whether no tensor shares memory with one of others; not if one was not found."""
-    if not (some and others):
-        return True
-    if not all(isinstance(each, torch.Tensor) for each in (*some, *others)):
-        return False
-    taken = list(map(_memory_of, others))
-    return not any(
-        start < other_end and other_start < end
-        for start, end in map(_memory_of, some)
-        for other_start, other_end in taken
-    )
+def _with_draws(tx: compat.Tracer, nodes: list[Node]) -> list[Node]:
+    """Return nodes in the order of the graph, with all that is drawn before the last of them."""
+    graph, modules, found = tx.output.root_tracer.graph, tx.output.nn_modules, set(nodes)
+    found.update(each for each in _up_to_draws(graph, found) if random_forms.draws(each, modules))
+    return [each for each in graph.nodes if each in found]
 
 
-def _memory_of(tensor: torch.Tensor) -> tuple[int, int]:
-    """Return where the memory of a tensor begins and ends; two storages may have the same."""
-    storage = tensor.untyped_storage()
-    return storage.data_ptr(), storage.data_ptr() + storage.nbytes()
+def _up_to_draws(graph: Graph, nodes: Collection[Node]) -> list[Node]:
+    """Return the nodes of a graph up to the last of some that is random."""
+    in_order = list(graph.nodes)
+    while in_order and not (in_order[-1] in nodes and random_forms.is_drawn(in_order[-1])):
+        in_order.pop()
+    return in_order
 
 
-#: In place of the result of a step that has failed; a step that is given it fails as well.
-_FAILED: Final = object()
-
-
-def _value_or_failure(step: _Input | _Operation, scope: Scope, results: list[Any]) -> Any:
-    try:
-        return step.value(scope, results)
-    except Exception:  # whatever the operation raises, the program will raise in its turn
-        return _FAILED
-
-
-class Scope:
-    """The variables of one call of a frame."""
-
-    def __init__(self, local: dict[str, Any], space: dict[str, Any]) -> None:
-        self._tables = {"L": local, "G": space, "__builtins__": builtins}
-
-    def value(self, expression: str) -> Any:
-        """Evaluate what Dynamo calls a value."""
-        return eval(_compiled(expression), self._tables)
-
-
-@lru_cache(1024)
-def _compiled(expression: str) -> CodeType:
-    return compile(expression, "<input>", "eval")
-
-
-def cut_out(
+def _cut_out(
     tx: compat.Tracer,
     nodes: list[Node],
     wanted: Node,
@@ -331,7 +167,9 @@ def cut_out(
         Refusal: an input of the graph has no place where it is found at another call.
     """
     places: dict[Node, int] = {}
-    steps: list[_Input | _Operation] = []
+    steps: list[Step] = []
+    state: int | None = None
+    modules = tx.output.nn_modules
     for node in nodes:
         outer = outside(tx, node)
         if outer is not node:
@@ -339,6 +177,14 @@ def cut_out(
             continue
         if node.op == "placeholder":
             steps.extend(_chain(node, scope, len(steps)))
+        elif random_forms.draws(node, modules):
+            if state is None:
+                steps.append(Start())
+                state = len(steps) - 1
+            steps.append(random_forms.step_of(node, places, state, modules))
+            state = len(steps) - 1
+            if random_forms.is_kept(node):
+                steps.append(Operation(numbers_of, (Result(state),), {}))
         else:
             steps.append(_operation(node, places))
         places[node] = len(steps) - 1
@@ -353,7 +199,7 @@ def cut_out(
     return ProgramSlice(tuple(steps), places[wanted], writes, (read, tuple(changed)))
 
 
-def _chain(node: Node, scope: Scope, place: int) -> list[_Input]:
+def _chain(node: Node, scope: Scope, place: int) -> list[Input]:
     """Return an input of the graph behind what it is read of, which begins at a place.
 
     Raises:
@@ -366,7 +212,7 @@ def _chain(node: Node, scope: Scope, place: int) -> list[_Input]:
     *holders, last = graph_inputs.expressions_of(given[0])
     if last.startswith(f"L[{NUMBERS!r}]"):  # of an earlier slice
         holders = []
-    found: list[_Input] = []
+    found: list[Input] = []
     holder = None
     for each in holders:
         try:
@@ -375,9 +221,9 @@ def _chain(node: Node, scope: Scope, place: int) -> list[_Input]:
             raise NotThisWay() from error
         if not _is_plain_holder(type(value)):
             raise NotThisWay()
-        found.append(_Input(each, type(value), holder))
+        found.append(Input(each, type(value), holder))
         holder = place + len(found) - 1
-    return [*found, _Input(last, kind if kind in _PLAIN else int, holder)]
+    return [*found, Input(last, kind if kind in _PLAIN else int, holder)]
 
 
 def _is_plain_holder(kind: type) -> bool:
@@ -390,8 +236,8 @@ def _is_plain_holder(kind: type) -> bool:
     own = {name: getattr(kind, name, None) for name in ("__getattr__", "__getattribute__")}
     plain = (*_PLAIN_READS, torch.nn.Module.__getattr__)
     items = getattr(kind, "__getitem__", None)  # modules in a list are found by their numbers
-    is_of_torch = getattr(items, "__module__", None) == torch.nn.ModuleList.__module__
-    is_known = items is None or items is tuple.__getitem__ or is_of_torch
+    is_of_modules = getattr(items, "__module__", None) == torch.nn.ModuleList.__module__
+    is_known = items is None or items is tuple.__getitem__ or is_of_modules
     return is_known and all(each in plain for each in own.values())
 
 
@@ -399,31 +245,22 @@ _PLAIN_READS: Final = (None, object.__getattribute__, tuple.__getattribute__)
 _CONTAINERS: Final = (list, tuple, dict, OrderedDict, torch.Size, ModuleType, FunctionType)
 
 
-def _operation(node: Node, places: Mapping[Node, int]) -> _Operation:
+def _operation(node: Node, places: Mapping[Node, int]) -> Operation:
     def named(given: Any) -> Any:
         if isinstance(given, Node):
-            return _Result(places[given])
+            return Result(places[given])
         if isinstance(given, (torch.Tensor, *_SYMBOLIC)):
             raise NotThisWay()
-        return _Constant(type(given), repr(given), given)
+        return Constant(type(given), repr(given), given)
 
     if (sizes := _sizes_alone(node)) is not None:
         example = node.meta["example_value"]
         number = node.args[1] if node.target is torch.full_like else _LIKE[node.target]
         kind = {"dtype": named(example.dtype), "device": named(example.device)}
-        return _Operation(torch.full, (named(sizes), named(number)), kind)
-    return _Operation(
+        return Operation(torch.full, (named(sizes), named(number)), kind)
+    return Operation(
         node.target, map_aggregate(node.args, named), map_aggregate(node.kwargs, named)
     )
-
-
-def _numbers_in(value: Any) -> Any:
-    """Return the numbers of a tensor as tuples in tuples, or the number of one without sizes."""
-    return _fixed(value.tolist()) if isinstance(value, torch.Tensor) else value
-
-
-def _fixed(listed: Any) -> Any:
-    return tuple(map(_fixed, listed)) if isinstance(listed, list) else listed
 
 
 #: Elements of a tensor on the way to a number.
@@ -443,3 +280,90 @@ def is_small(example: Any) -> bool:
     is_precise = not example.is_floating_point() or example.dtype in _WIDE
     count = shape_env.hint_of(example.numel())  # none of a size that the data say
     return is_precise and (count is None or count <= _SMALL)
+
+
+def slice_behind(tx: compat.Tracer, wanted: Node, *, may_draw: bool = False) -> ProgramSlice:
+    """Return what is behind a node.
+
+    ``may_draw`` says whether it may be random: the graph then draws again what the slice has drawn.
+
+    Raises:
+        Refusal: it cannot be run on its own.
+    """
+    may_be_run = _may_be_run_with_draws if may_draw else _may_be_run
+    nodes = behind(tx, wanted, may_be_run, _OPERATIONS, sizes_apart=True)
+    is_random = any(map(random_forms.is_drawn, nodes))
+    if is_random:
+        nodes = _with_conditions(tx, nodes)
+    written = _inputs_written(tx)
+    writes = is_written(tx, nodes)
+    if writes:
+        nodes = _with_writes(tx, nodes)
+    if not storages(written).isdisjoint(storages(nodes)) or (writes and is_random):
+        raise NotThisWay()
+    if is_random:
+        nodes = _with_draws(tx, nodes)
+    return _cut_out(tx, nodes, wanted, scope_of(tx), writes=writes, written=written)
+
+
+def scope_of(tx: compat.Tracer) -> Scope:
+    """Return the variables of the call being traced."""
+    return Scope(dict(tx.output.local_scope), tx.output.global_scope)
+
+
+def _inputs_written(tx: compat.Tracer) -> list[Node]:
+    """Return the inputs that the graph may have written to so far.
+
+    At another call others may share their memory.
+
+    Raises:
+        Refusal: it has also set something by which other operations differ.
+    """
+    graph = tx.output.root_tracer.graph
+    inputs = [each for each in graph.nodes if each.op == "placeholder" and storages([each])]
+    memory, written = storages(inputs), set[int]()
+    for each in graph.nodes:
+        if sets_default(each):
+            raise NotThisWay()
+        written |= memory_written_by(tx, each, memory)
+    return [each for each in inputs if not written.isdisjoint(storages([each]))]
+
+
+def _with_writes(tx: compat.Tracer, nodes: list[Node]) -> list[Node]:
+    """Return nodes with those that write to what they give, in the order of the graph.
+
+    Raises:
+        Refusal: they cannot be run on their own.
+    """
+    graph, found = tx.output.root_tracer.graph, dict.fromkeys(nodes)
+    if any(each.graph is not graph for each in nodes):
+        raise NotThisWay()
+    is_complete = False
+    while not is_complete:
+        is_complete, memory = True, storages(found)
+        for each in graph.nodes:
+            if each not in found and memory_written_by(tx, each, memory):
+                found |= dict.fromkeys(behind(tx, each, _may_be_run, _OPERATIONS, sizes_apart=True))
+                is_complete = False
+    return [each for each in graph.nodes if each in found]
+
+
+def _may_be_run(node: Node) -> bool:
+    """Return whether a node is given to the call, or computes something small."""
+    if node.op == "placeholder":
+        return all(map(is_small, parts_of(node))) and graph_inputs.source_of(node) is not None
+    is_call = node.op in ("call_function", "call_method") and is_of_torch(node.target)
+    if type(node.target).__module__.startswith("torch._dynamo"):
+        return False  # an object that is made for each trace
+    gives_nothing = node.target is operator.setitem
+    return (
+        is_call
+        and not random_draws.may_draw(node)
+        and (gives_nothing or all(map(is_small, parts_of(node))))
+    )
+
+
+def _may_be_run_with_draws(node: Node) -> bool:
+    if random_forms.is_drawn(node):
+        return not isinstance(attempt(lambda: random_forms.is_kept(node)), Refusal)
+    return _may_be_run(node)

@@ -1,10 +1,11 @@
-"""Which memory the operations of a graph write to, while a frame is traced."""
+"""Whose the operations of a graph are, and which memory they write to, while a frame is traced."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
+import torch
 from torch.fx import Graph, GraphModule, Node
 
 from bcmend.dynamo import compat, fx_graph
@@ -54,7 +55,7 @@ def _may_change(node: Node) -> tuple[bool, bool]:
     if found is None:
         facts = facts_of_node(node)
         is_call = node.op in ("call_function", "call_method")
-        writes = is_call and (_is_of_functorch(node) or facts.changes(node.args, node.kwargs))
+        writes = is_call and (is_of_functorch(node) or facts.changes(node.args, node.kwargs))
         is_higher = is_call and isinstance(node.target, compat.HigherOrderOperator)
         found = node.meta[MAY_CHANGE] = (writes or is_higher, facts.sets_default)
     return found
@@ -73,32 +74,61 @@ def _written_by(
     if not _may_change(node)[0]:
         return set()
     given = memory & storages(node.all_input_nodes)
-    if given and _runs_others(node, fake_mode, modules):
-        return given
+    if given and (is_of_functorch(node) or isinstance(node.target, compat.HigherOrderOperator)):
+        return given & _written_by_others(node, fake_mode, modules)
     if not (given and is_in_place(node)):
         return set()
     written = storages_written(node, fake_mode)
     return given if written is None else given & written
 
 
-def _runs_others(node: Node, fake_mode: Any, modules: Mapping[str, Any]) -> bool:
-    """Return whether what a node is given may be changed by operations that are not in this graph.
+def _written_by_others(node: Node, fake_mode: Any, modules: Mapping[str, Any]) -> set[int]:
+    """Return what operations may change, of what a node is given, that are not in its graph.
 
-    An operator that is given graphs to run, as the sides of ``torch.cond``, does what they do.
+    An operator that is given graphs to run, as the sides of ``torch.cond``, does what they do. All
+    of it is, where their inputs are not known, and where the same memory has another name.
     """
-    if _is_of_functorch(node):  # it gives the same memory by another name
-        return True
-    if not isinstance(node.target, compat.HigherOrderOperator):
-        return False
-    inner = fx_graph.graphs_given(node, modules)
-    return not inner or any(_changes_inputs(each, fake_mode) for each in inner)
+    given = storages(node.all_input_nodes)
+    inner = [] if is_of_functorch(node) else fx_graph.graphs_given(node, modules)
+    if not inner:
+        return given
+    written = [_inputs_written_in(each, fake_mode) for each in inner]
+    operands: Any = node.args[-1] if node.target is torch.ops.higher_order.cond else ()
+    counts = {len(each.graph.find_nodes(op="placeholder")) for each in inner}
+    changed = {at for some in written for at in some}
+    if any(at >= len(operands) for at in changed) or (changed and counts != {len(operands)}):
+        return given
+    return storages(operands[at] for at in changed)
 
 
-def _is_of_functorch(node: Node) -> bool:
+def _inputs_written_in(inner: GraphModule, fake_mode: Any) -> list[int]:
+    """Return the places of the inputs of a graph that it may change."""
+    nodes = inner.graph.nodes
+    inputs = [each for each in nodes if each.op in ("placeholder", "get_attr")]
+    memory = storages(inputs)
+    found = [_written_by(each, fake_mode, memory, inner._modules) for each in nodes]
+    written = {storage for each in found for storage in each}
+    return [at for at, each in enumerate(inputs) if not written.isdisjoint(storages([each]))]
+
+
+def is_of_functorch(node: Node) -> bool:
+    """Return whether a node is a step of a transform of functions."""
     return (getattr(node.target, "__module__", None) or "").startswith("torch._functorch")
 
 
-def _changes_inputs(inner: GraphModule, fake_mode: Any) -> bool:
-    nodes = inner.graph.nodes
-    memory = storages(each for each in nodes if each.op in ("placeholder", "get_attr"))
-    return any(_written_by(each, fake_mode, memory, inner._modules) for each in nodes)
+_TRANSFORMS: Final = ("torch._functorch", "torch._C._functorch")
+
+
+def is_of_torch(target: Any) -> bool:
+    """Return whether an operation is torch's own; others may read a clock, say.
+
+    A step of a transform, as of ``torch.vmap``, is none: there is nothing outside the transform.
+    """
+    if isinstance(target, (compat.OpOverload, compat.OpOverloadPacket)):
+        return str(target).startswith(("aten.", "bcmend.math."))
+    if isinstance(target, str):  # a method of a tensor
+        return True
+    module = getattr(target, "__module__", None) or "torch"
+    if isinstance(target, compat.HigherOrderOperator) or module.startswith(_TRANSFORMS):
+        return False
+    return module.partition(".")[0] in ("torch", "_operator", "builtins")

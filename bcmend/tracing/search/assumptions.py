@@ -93,6 +93,9 @@ class Claim(Enum):
     NUMBER_LATE = ClaimRow(
         "a number out of a tensor is needed in the graph alone", "it is computed before the call"
     )
+    DRAWN = ClaimRow(
+        "random numbers that decide a branch are read by nothing else", "the graph alone draws them"
+    )
     CONSTANT = ClaimRow("the call does not change a buffer that it reads", "its value is not used")
     TRACEABLE = ClaimRow("Dynamo can trace a function", "it is called on the host")
     CAPTURED = ClaimRow("torch captures the code as it is", "it is mended", rewrites=True)

@@ -219,6 +219,8 @@ class BodyState(Subject):
     branches; ``truths``: the branches of which some are computed in front. ``tried``: what the
     trace has gone by and is not computed in front yet, with keys of sites; ``turns``: of how many
     turns of a loop each site has had it so; ``is_asked_for``: whether the user asked for one graph.
+    ``plain``: the branches of which some form has arms that are captured as they are where the
+    condition is known; longer ones may hold what is behind the branch.
     ``noted_open``: what is taken for granted of lists to which one side appends, and of numbers.
     ``read_at``: the lines at which fractions are taken out of tensors, by their symbols.
     ``counted``: attributes that are integers, which a trace has counted, as Dynamo names them.
@@ -242,6 +244,7 @@ class BodyState(Subject):
     noted_open: list[Finding] = field(default_factory=list)
     read_at: dict[Any, object] = field(default_factory=dict)
     truths: set[str] = field(default_factory=set)
+    plain: set[str] = field(default_factory=set)
     tried: list[tuple[Any, Any]] = field(default_factory=list)
     is_asked_for: bool = False
     turns: dict[str, int] = field(default_factory=dict)
@@ -318,6 +321,7 @@ class BodyState(Subject):
     def take_numbers_of(self, other: BodyState) -> None:
         """Have computed in front what is computed for a body with the same arguments."""
         self.slices, self.truths, self.turns = other.slices, other.truths, other.turns
+        self.plain = other.plain
 
     def read_beside(self, asked: Iterable[Any]) -> set[Any]:
         """Return the symbols of the fractions that are read in the lines of some."""

@@ -111,6 +111,22 @@ def _backwards(x: Tensor, number: float) -> Tensor:
     return _Scaled.apply(x)
 
 
+class _Twice(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, one: Tensor, other: Tensor) -> Tensor:
+        return x * one + other
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        return gradient * 3, None, None
+
+
+def _given_twice(x: Tensor, number: float) -> Tensor:
+    mask = torch.full_like(x, number)
+    x = _Twice.apply(x, mask, mask) if x.sum() > 0 else x * number
+    return _Twice.apply(x, mask, mask)
+
+
 def _classes(x: Tensor, number: float) -> Tensor:
     if x.sum() > 0:
         import math
@@ -133,6 +149,7 @@ PROGRAMS: Final[dict[str, Callable[[], Any]]] = {
     "hooks registered in arms": lambda: _hooks,
     "generators called in arms": lambda: _generators,
     "backward functions traced in arms": lambda: _backwards,
+    "backward functions of a tensor given twice": lambda: _given_twice,
     "modules and classes made in arms": lambda: _classes,
 }
 

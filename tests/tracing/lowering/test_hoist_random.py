@@ -188,11 +188,16 @@ TAKEN_OUT = [
 # --- comparison ----------------------------------------------------------------------------------
 
 
-def _program(arm: Arm, other: Arm | None = None) -> Callable[[Tensor, Tensor], Tensor]:
-    """A branch that a random number decides, between draws; with code that Dynamo has not met."""
+def _program(
+    arm: Arm, other: Arm | None = None, chance_of: Callable[[Tensor], Tensor] | None = None
+) -> Callable[[Tensor, Tensor], Tensor]:
+    """A branch that a random number decides, between draws; with code that Dynamo has not met.
+
+    The number is one of weights if `chance_of` is given: then nothing has it before the graph.
+    """
 
     def program(x: Tensor, w: Tensor) -> Tensor:
-        chance = torch.rand([])
+        chance = torch.rand([]) if chance_of is None else chance_of(w)
         x = x * 1
         if chance < 0.5:
             x = arm(x, w)
@@ -376,7 +381,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("arm", REFUSED)
 def test_what_cannot_be_taken_out_is_left_alone(arm: Arm) -> None:
-    program = _program(arm)
+    program = _program(arm, chance_of=_chance_of)
     mended = bcmend.compile(program, backend="eager")
     for seed in SEEDS:
         _seen(mended, seed, nullcontext)
@@ -385,9 +390,26 @@ def test_what_cannot_be_taken_out_is_left_alone(arm: Arm) -> None:
     assert site.detail == REFUSED[arm]
 
 
+def _chance_of(w: Tensor) -> Tensor:
+    return torch.rand([]) + 0 * w.detach().sum()
+
+
+@pytest.mark.parametrize("chance_of", [None, _chance_of])
 @pytest.mark.parametrize("arm", [each for each in REFUSED if each is not a_checkpoint])
-def test_what_is_left_alone_equals_eager(arm: Arm) -> None:
-    assert _unlike_eager(_program(arm), "eager") == []
+def test_what_is_left_alone_equals_eager(
+    arm: Arm, chance_of: Callable[[Tensor], Tensor] | None
+) -> None:
+    assert _unlike_eager(_program(arm, chance_of=chance_of), "eager") == []
+
+
+@pytest.mark.parametrize("arm", REFUSED)
+def test_the_condition_of_what_is_left_alone_is_drawn_before(arm: Arm) -> None:
+    program = _program(arm)
+    mended = bcmend.compile(program, backend="eager")
+    for seed in SEEDS:
+        _seen(mended, seed, nullcontext)
+    (site,) = bcmend.report(program).sites
+    assert (site.status, site.lowering) == ("mended", "ahead")
 
 
 def test_a_branch_with_draws_within_an_arm_with_draws() -> None:
