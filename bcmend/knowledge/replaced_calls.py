@@ -265,10 +265,10 @@ TABLE: Final[Mapping[str, Substitute]] = {
         ),
         *_rows(
             "torch.lstm torch.gru torch.rnn_tanh torch.rnn_relu",
-            "packed layer",
+            "recurrent layer",
             "an operator that makes the same call; its backward makes it again",
-            "one graph is asked for, and the layer is given a packed sequence, without dropout"
-            " between its layers in training",
+            "one graph is asked for, and the layer is given a packed sequence, or gradients flow"
+            " through it in an arm, without dropout between its layers in training",
             "tests/tracing/recurrent/test_packed_sequences.py::test_one_graph",
         ),
         *_rows(

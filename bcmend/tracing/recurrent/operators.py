@@ -1,4 +1,4 @@
-"""Packed sequences in a graph: what makes them, layers that are given one, what unpacks them.
+"""Operators of packed sequences and recurrent layers: packing, layers, unpacking.
 
 How many rows a packed sequence has, and of how many steps, is decided by the lengths of its clips.
 Here both are numbers that the operators are handed, and each calls the kernel that torch calls: the
@@ -190,38 +190,43 @@ UNPACK: Final = _define(
 def _layer(
     name: str,
     data: Tensor,
-    batch_sizes: Tensor,
+    batch_sizes: Tensor | None,
     states: Sequence[Tensor],
     weights: Sequence[Tensor],
     has_biases: bool,
     layers: int,
     is_trained: bool,
     is_bidirectional: bool,
+    batch_first: bool,
     records: bool,
 ) -> list[Tensor]:
-    given = list(states) if name == "lstm" else states[0]
+    state = list(states) if name == "lstm" else states[0]
     options = (has_biases, layers, 0.0, is_trained, is_bidirectional)
     with torch.set_grad_enabled(records):  # it has other kernels where autograd records
-        return list(LAYERS[name](data, batch_sizes, given, list(weights), *options))
+        if batch_sizes is None:
+            return list(LAYERS[name](data, state, list(weights), *options, batch_first))
+        return list(LAYERS[name](data, batch_sizes, state, list(weights), *options))
 
 
 def _fake_layer(
     name: str,
     data: Tensor,
-    batch_sizes: Tensor,
+    batch_sizes: Tensor | None,
     states: Sequence[Tensor],
     weights: Sequence[Tensor],
     has_biases: bool,
     layers: int,
     is_trained: bool,
     is_bidirectional: bool,
+    batch_first: bool,
     records: bool,
 ) -> list[Tensor]:
     width = states[0].shape[2] * (2 if is_bidirectional else 1)
-    return [
-        data.new_empty((data.shape[0], width)),
-        *(each.new_empty(each.shape) for each in states),
-    ]
+    left = [each.new_empty(each.shape) for each in states]
+    if batch_sizes is not None or not batch_first:
+        return [data.new_empty((*data.shape[:-1], width)), *left]
+    clips, steps, _ = data.shape
+    return [data.new_empty((steps, clips, width)).transpose(0, 1), *left]
 
 
 def _keep_layer(ctx: Any, inputs: Any, output: Any) -> None:
@@ -262,7 +267,7 @@ def _layer_backward(
     is_needed: Sequence[bool],
     name: str,
     data: Tensor,
-    batch_sizes: Tensor,
+    batch_sizes: Tensor | None,
     states: Sequence[Tensor],
     weights: Sequence[Tensor],
     *options: Any,
@@ -288,7 +293,7 @@ def _fake_layer_backward(
     is_needed: Sequence[bool],
     name: str,
     data: Tensor,
-    batch_sizes: Tensor,
+    batch_sizes: Tensor | None,
     states: Sequence[Tensor],
     weights: Sequence[Tensor],
     *options: Any,
@@ -298,13 +303,16 @@ def _fake_layer_backward(
 
 
 _LAYER: Final = (
-    "str name, Tensor data, Tensor batch_sizes, Tensor[] states, Tensor[] weights,"
-    " bool has_biases, int layers, bool is_trained, bool is_bidirectional, bool records)"
+    "str name, Tensor data, Tensor? batch_sizes, Tensor[] states, Tensor[] weights,"
+    " bool has_biases, int layers, bool is_trained, bool is_bidirectional, bool batch_first,"
+    " bool records)"
     " -> Tensor[]"
 )
 _LAYER_BACKWARD: Final = _define(
-    f"packed_layer_backward(Tensor[] gradients, int[] places, bool[] is_needed, {_LAYER}",
+    f"recurrent_layer_backward(Tensor[] gradients, int[] places, bool[] is_needed, {_LAYER}",
     _layer_backward,
     _fake_layer_backward,
 )
-LAYER: Final = _define(f"packed_layer({_LAYER}", _layer, _fake_layer, _keep_layer, _layer_gradients)
+LAYER: Final = _define(
+    f"recurrent_layer({_LAYER}", _layer, _fake_layer, _keep_layer, _layer_gradients
+)

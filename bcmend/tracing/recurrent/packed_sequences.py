@@ -1,9 +1,7 @@
-"""``pack_padded_sequence``, layers that are given what it returns, and ``pad_packed_sequence``.
+"""``pack_padded_sequence`` and ``pad_packed_sequence``, which Dynamo does not trace.
 
-Dynamo does not trace the first and the last, and no layer whose numbers of rows depend on data.
-Here both functions are traced as Python that calls operators of bcmend's own; a layer becomes one
-operator too. Of a packed sequence that is made in the graph it is known that its first step has
-all clips, since no clip may be empty.
+Both are traced as Python that calls operators of bcmend's own. Of a packed sequence that is made in
+the graph it is known that its first step has all clips, since no clip may be empty.
 """
 
 from __future__ import annotations
@@ -19,17 +17,8 @@ from bcmend import meta_keys
 from bcmend.dynamo import compat
 from bcmend.dynamo.handlers import PASS, Answer
 from bcmend.dynamo.models import translators
-from bcmend.dynamo.values import (
-    TensorValue,
-    Value,
-    constant,
-    example_of,
-    function_of,
-    global_of,
-    items_in,
-)
-from bcmend.tracing.recurrent import operators
-from bcmend.tracing.sites import capture_mode
+from bcmend.dynamo.values import TensorValue, Value, constant, example_of, global_of
+from bcmend.tracing.recurrent import layers, operators
 from bcmend.tracing.substitutes.dispatch import ReplacedCall, answers_to
 
 
@@ -74,7 +63,7 @@ _OF_UNPACKED: Final = inspect.signature(_unpacked)
 def _pack(call: ReplacedCall) -> Answer:
     """Answer ``pack_padded_sequence(input, lengths, batch_first, enforce_sorted)``."""
     given = _bound(_OF_PACKED, call)
-    if given is None or not _is_asked_for(call.tx):
+    if given is None or not layers.is_asked_for(call.tx):
         return PASS
     clips, is_batch_first, is_sorted = (
         given[name] for name in ("input", "batch_first", "enforce_sorted")
@@ -97,49 +86,13 @@ def _pack(call: ReplacedCall) -> Answer:
 def _unpack(call: ReplacedCall) -> Answer:
     """Answer ``pad_packed_sequence(sequence, batch_first, padding_value, total_length)``."""
     given = _bound(_OF_UNPACKED, call)
-    if given is None or not _is_asked_for(call.tx):
+    if given is None or not layers.is_asked_for(call.tx):
         return PASS
     value = given["padding_value"]
     if given["sequence"].python_type() is not PackedSequence or not value.is_python_constant():
         return PASS
     unpacked: Answer = _traced(call, _unpacked)
     return unpacked
-
-
-@answers_to("packed layer")
-def _layer(call: ReplacedCall) -> Answer:
-    """Answer ``torch.lstm`` and its kin, called with a packed sequence; Dynamo has the others."""
-    if len(call.args) != 9 or call.kwargs or not _is_asked_for(call.tx):
-        return PASS
-    data, batch_sizes, state, weights, *options = (each.realize() for each in call.args)
-    if not all(type(each) is TensorValue for each in (data, batch_sizes)):
-        return PASS  # without a packed sequence the second is the state of an LSTM, or a list
-    if not _is_list_of_sizes(batch_sizes) or not all(each.is_python_constant() for each in options):
-        return PASS
-    has_biases, layers, dropout, is_trained, is_bidirectional = (
-        each.as_python_constant() for each in options
-    )
-    if is_trained and layers > 1 and dropout:
-        return PASS  # it draws random numbers
-    states = items_in(state) or [state]
-    of_layer = has_biases, layers, is_trained, is_bidirectional, torch.is_grad_enabled()
-    given = (data, batch_sizes, compat.ListVariable(states), weights)
-    name = call.row.name.rpartition(".")[2]
-    arguments = [constant(name), *given, *map(constant, of_layer)]
-    results: Any = function_of(call.tx, operators.LAYER).call_function(call.tx, arguments, {})
-    return compat.TupleVariable(list(results.items))
-
-
-def _is_list_of_sizes(value: Value) -> bool:
-    """Return whether a tensor is what packed sequences have for the sizes of their steps."""
-    assert isinstance(value, TensorValue)
-    example = example_of(value)
-    return example.dim() == 1 and example.dtype is torch.int64 and example.device.type == "cpu"
-
-
-def _is_asked_for(tx: compat.Tracer) -> bool:
-    """Return whether one graph is asked for, in which layers are traced at all."""
-    return bool(tx.one_graph) and capture_mode.in_mended_code(tx)
 
 
 def _bound(signature: inspect.Signature, call: ReplacedCall) -> dict[str, Value] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -126,6 +127,64 @@ class _UntilItIsLarge(_Net):
 
 def test_in_a_loop_that_the_data_end_with_gradients() -> None:
     assert_equivalent(_UntilItIsLarge, _inputs, training=True, may_copy=True)
+
+
+class _Decoder(nn.Module):
+    """Words one after the other, until one ends the sentence; a draw says who gives the next."""
+
+    layer: Any = nn.GRU
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.words = nn.Embedding(5, 6)
+        self.recurrent = self.layer(6, 6, **options)
+        self.out = nn.Linear(6, 5)
+
+    def forward(self, state: Any, target: Tensor) -> Any:
+        loss, word, words = torch.zeros(()), torch.tensor([[0]]), []
+        is_told = random.random() < 0.5
+        for place in range(target.size(0)):
+            found, state = self.recurrent(self.words(word).view(1, 1, -1), state)
+            scores = self.out(found[0])
+            loss = loss + nn.functional.cross_entropy(scores, target[place].view(1))
+            if is_told:
+                word = target[place].view(1, 1)
+                continue
+            word = scores.argmax(-1).view(1, 1)
+            words.append(word.item())
+            if word.item() == 1:
+                break
+        return loss, words
+
+
+class _LstmDecoder(_Decoder):
+    layer = nn.LSTM
+
+
+def _states(count: int, *, pairs: bool = False) -> list[Call]:
+    torch.manual_seed(1)
+    drawn = [3 * torch.randn(2, count, 1, 6) for _ in range(6)]
+    states = [(each[0], each[1]) if pairs else each[0] for each in drawn]
+    return [call(each, torch.tensor([2, 4, 3, 1])) for each in states]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_until_the_data_end_a_loop_whose_layer_gets_gradients(backend: str) -> None:
+    assert_equivalent(_Decoder, lambda: _states(1), training=True, backend=backend)
+
+
+@pytest.mark.parametrize("options", [{"batch_first": True}, {"num_layers": 2}])
+def test_layers_of_several_kinds_in_an_arm(options: dict[str, Any]) -> None:
+    count = options.get("num_layers", 1)
+    assert_equivalent(
+        lambda: _LstmDecoder(**options), lambda: _states(count, pairs=True), training=True
+    )
+
+
+@pytest.mark.slow
+def test_inductor_in_arms() -> None:
+    assert_equivalent(_Decoder, lambda: _states(1), training=True, backend="inductor")
 
 
 @pytest.mark.parametrize(
