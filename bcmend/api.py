@@ -371,7 +371,9 @@ def _entries(subject: object, modules: list[torch.nn.Module]) -> list[FunctionTy
     else:
         is_class = isinstance(subject, type)
         found = [inspect.getattr_static(subject, "forward", None) if is_class else subject]
-    return [each for each in map(_function_of, found) if each is not None]
+    from bcmend.patching.decorated import entered_first
+
+    return [entered_first(each) for each in map(_function_of, found) if each is not None]
 
 
 def _own_call(kind: type) -> object:

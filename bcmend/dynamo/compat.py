@@ -79,6 +79,7 @@ from torch._dynamo.exc import (
     raise_observed_exception,
     unimplemented,
 )
+from torch._dynamo.external_utils import wrap_inline
 from torch._dynamo.guards import DeletedGuardManagerWrapper, GuardBuilder, install_guard
 from torch._dynamo.output_graph import OutputGraph
 from torch._dynamo.resume_execution import ContinueExecutionCache
@@ -374,7 +375,7 @@ which code Dynamo compiles, and when: ConvertFrameReturn _FrameAction _FrameExec
     set_fullgraph_compiled_frame_count always_optimize_code_objects skip_code
 the first trace of what waits to be mended: CatchErrorsWrapper DeletedGuardManagerWrapper
     GuardedCode convert_frame export_trace get_compile_id package symbolic_convert user_defined
-    wrap_guarded_code
+    wrap_guarded_code wrap_inline
 which functions Dynamo inlines: SkipResult trace_rules
 settings of Dynamo, of AOTAutograd, of Inductor: dynamo_config functorch_config inductor_config
 what Inductor has AOTAutograd called by: AotAutograd SerializableAOTDispatchCompiler

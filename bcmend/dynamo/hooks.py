@@ -58,7 +58,7 @@ class Hook:
         gate: returns the frame that a call belongs to; ``None`` to have every call of a trace with
             patched code.
         place: hooks of one target are called from the highest place down to 0.
-        is_lasting: a watch stays as long as objects wait or are mended.
+        is_lasting: a watch stays as long as objects wait or are mended, and ``is_needed`` then.
     """
 
     owner: Any
@@ -68,6 +68,7 @@ class Hook:
     gate: Gate
     place: int = 0
     is_lasting: bool = False
+    is_needed: Callable[[], bool] = lambda: True
 
     @property
     def target(self) -> str:
@@ -231,23 +232,22 @@ class Registry:
             _undo(self.watching)
             return
         with _undone_on_error(self.watching):
-            self._put_watches(self.watching, is_lasting=False)
+            self._put(self.watching, [each for each in self.watches if not each.is_lasting])
             self._use_own_caches(self.watching, (False, True))
 
     def last(self) -> None:
         """Put the watches that last in place, or what stood there before."""
-        is_wanted = self.is_watch_wanted or bool(self.armed)
-        if not is_wanted:
+        lasting = [each for each in self.watches if each.is_lasting and each.is_needed()]
+        wanted = lasting if self.is_watch_wanted or self.armed else []
+        if len(wanted) != len(self.lasting):
             _undo(self.lasting)
-        elif not self.lasting:
             with _undone_on_error(self.lasting):
-                self._put_watches(self.lasting, is_lasting=True)
+                self._put(self.lasting, wanted)
 
-    def _put_watches(self, undo: list[Callable[[], None]], *, is_lasting: bool) -> None:
-        for hook in self.watches:
-            if hook.is_lasting is is_lasting:
-                chain = hook.around(getattr(hook.owner, hook.name))
-                self._replace(undo, hook.owner, hook.name, chain)
+    def _put(self, undo: list[Callable[[], None]], watches: Iterable[Hook]) -> None:
+        for each in watches:
+            chain = each.around(getattr(each.owner, each.name))
+            self._replace(undo, each.owner, each.name, chain)
 
     @contextmanager
     def placed(self, hook: Hook) -> Iterator[None]:
@@ -325,13 +325,11 @@ def around(
     return declare
 
 
-def watch(
-    owner: Any, name: str, purpose: str, *, is_lasting: bool = False
-) -> Callable[[Function], Function]:
+def watch(owner: Any, name: str, purpose: str, **lasting: Any) -> Callable[[Function], Function]:
     """Declare what stands in front of a function of torch while objects wait to be mended."""
 
     def declare(function: Function) -> Function:
-        REGISTRY.watches.append(Hook(owner, name, purpose, function, None, is_lasting=is_lasting))
+        REGISTRY.watches.append(Hook(owner, name, purpose, function, None, **lasting))
         return function
 
     return declare
@@ -428,6 +426,7 @@ def adopt(objects: Iterable[Any]) -> None:
 def arm() -> None:
     """Make bcmend's own operators known to Dynamo, its kernels to torch; have bcmend skipped."""
     if REGISTRY.armed:
+        REGISTRY.last()
         return
     with _undone_on_error(REGISTRY.armed):
         for each in REGISTRY.rows:

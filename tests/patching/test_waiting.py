@@ -133,7 +133,7 @@ def test_what_analyses_and_traces_is_not_imported_before() -> None:
 def test_what_is_watched_is_put_back() -> None:
     def present(is_lasting: bool = False) -> list[Any]:
         watches = [each for each in hooks.REGISTRY.watches if each.is_lasting is is_lasting]
-        return [vars(each.owner)[each.name] for each in watches]
+        return [vars(each.owner)[each.name] for each in watches if each.is_needed()]
 
     before, of_exports = present(), present(is_lasting=True)
     first, second = bcmend.patch(Model()), bcmend.patch(lambda x: x * 2)

@@ -127,6 +127,16 @@ def skipped(reason: str) -> compat.ConvertFrameReturn:
     )
 
 
+def run_around(reason: str) -> compat.ConvertFrameReturn:
+    """Return what has Dynamo run a frame in plain Python this time, but not what it calls."""
+    actions = compat._FrameAction.SKIP, compat._FrameAction.DEFAULT
+    return compat.ConvertFrameReturn(
+        frame_exec_strategy=compat._FrameExecStrategy(*actions),
+        apply_to_code=False,
+        skip_reason=reason,
+    )
+
+
 def have_inlined(tx: compat.Tracer, code: CodeType, reason: str) -> None:
     """Tell Dynamo that it may inline functions that have some code, in this trace."""
     context = tx.output.tracing_context

@@ -34,6 +34,15 @@ def a_branch() -> Function:
     return program
 
 
+@program("begin at functions that a context of torch decorates")
+def a_decorated_branch() -> Function:
+    @torch.no_grad()
+    def program(x: Tensor) -> Any:
+        return x + 1 if x.sum() > 0 else None
+
+    return program
+
+
 @program("symbolic_convert._detect_and_normalize_assert_statement")
 def an_assertion() -> Function:
     def program(x: Tensor) -> Any:
