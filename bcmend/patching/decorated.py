@@ -9,7 +9,7 @@ plain Python, as hooks of modules do, and Dynamo begins at the function.
 from __future__ import annotations
 
 import weakref
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any, Final
 
 import torch
@@ -23,9 +23,14 @@ def _plain() -> None:
     """Stand for any function."""
 
 
-#: The code of functions that enter a context, and call another function in it.
+def _place_of(code: CodeType) -> tuple[str, int]:
+    """Return where code is written; it may have the name of a context."""
+    return code.co_filename, code.co_firstlineno
+
+
+#: Where functions are written that enter a context, and call another function in it.
 _ENTERING: Final = frozenset(
-    decorate(_plain).__code__
+    _place_of(decorate(_plain).__code__)
     for decorate in (torch.no_grad(), torch.autocast("cpu", enabled=False))
 )
 #: The code of the frame that Dynamo puts around what it does not begin at.
@@ -61,7 +66,7 @@ def entered_first(function: FunctionType) -> FunctionType:
 
 def _undecorated(function: FunctionType) -> FunctionType:
     """Return the function that contexts of torch decorate; any other function as it is."""
-    while function.__code__ in _ENTERING:
+    while _place_of(function.__code__) in _ENTERING:
         inner = getattr(function, "__wrapped__", None)
         if not isinstance(inner, FunctionType):
             break
