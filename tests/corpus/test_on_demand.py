@@ -16,9 +16,9 @@ from bench.python_calls import LARGEST_RATIO, Calls, compared, twice
 from corpus.models.case import ModelCase
 from corpus.unharmed.registry import CASES
 
-FAST = ("DistilBertModel", "PatchTSMixerModel")
+FAST = ("PatchTSMixerModel",)
 OTHERS = (
-    "GPTBigCodeForCausalLM",
+    *("DistilBertModel", "GPTBigCodeForCausalLM"),
     *("BertModel", "LlamaForCausalLM", "GPT2LMHeadModel", "ViTForImageClassification"),
     *("CLIPModel", "T5EncoderModel", "SwinModel", "ASTModel", "Qwen3ForCausalLM", "LxmertModel"),
 )

@@ -44,7 +44,7 @@ ONE_GRAPH = tuple(
     " image-bounds frames-in-turn unpadding grids-of-texts first-end tiles-of-images vision-tower"
     " audio-tower rope-index rope-groups classes-in-turn checked-sum".split()
 )
-ONE_GRAPH_BY_DEFAULT = ("first-end", "audio-tower", "vision-tower", "rope-groups")
+ONE_GRAPH_BY_DEFAULT = ("first-end", "audio-tower", "rope-groups")
 
 BY_HAND = [each for each in KINDS if each.has_by_hand]
 

@@ -138,8 +138,14 @@ def test_lists_of_some_items_are_joined(name: str) -> None:
     assert_equivalent(lambda: fresh(PROGRAMS[name]), _calls)
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
-@pytest.mark.parametrize("name", ["_stacked", "_two_lists", "_rows_of_several", "_nested"])
+@pytest.mark.parametrize(
+    ("name", "backend"),
+    [
+        pytest.param(name, backend, marks=pytest.mark.slow if backend == "inductor" else ())
+        for name in ("_stacked", "_two_lists", "_rows_of_several", "_nested")
+        for backend in ("eager", "aot_eager", "inductor")
+    ],
+)
 def test_gradients_flow_to_the_items_that_are_there(name: str, backend: str) -> None:
     join = PROGRAMS[name]
     compiled = torch.compile(bcmend.patch(join), backend=backend, fullgraph=True)
