@@ -60,8 +60,9 @@ def backward_of(
     def backward(*arguments: Any) -> tuple[torch.Tensor, ...]:
         return apart(arguments, joint(*arguments)[1])
 
+    functional = compat.dispatch_functionalize(backward, compat.FunctionalTensorMode())
     made: GraphModule = compat.materialize_as_graph(
-        backward, tuple(given), *dispatch, force_enable_grad=True
+        functional, tuple(given), *dispatch, force_enable_grad=True
     )
     return made
 

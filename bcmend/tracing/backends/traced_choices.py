@@ -239,7 +239,7 @@ def _made(known: Known, given: Sequence[Any], results: Sequence[Any]) -> _Sides 
         return None
     node = next(each for each in reversed(mode.tracer.graph.nodes) if each.target is _COND)
     graphs = tuple(getattr(mode.tracer.root, each.target) for each in node.args[1:3])
-    if not _are_plain(given, results) or any(map(_makes_numbers, graphs)):
+    if not _are_plain(given, results) or any(map(_is_of_its_place, graphs)):
         return None
     found = memory.sides[graphs[0]] = _Sides(graphs, _given(node), tuple(node.meta["val"]))
     return found
@@ -252,13 +252,22 @@ def _given(node: Any) -> Hashable:
     )
 
 
-def _makes_numbers(module: GraphModule) -> bool:
-    return any(
-        "unbacked_bindings" in node.meta
+def _is_of_its_place(module: GraphModule) -> bool:
+    """Return whether a graph may serve no other choice: it makes numbers, or writes to memory.
+
+    It writes where torch has traced it before its views were taken apart.
+    """
+    nodes = (
+        node
         for each in module.modules()
         if isinstance(each, GraphModule)
         for node in each.graph.nodes
     )
+    return any("unbacked_bindings" in node.meta or _writes(node.target) for node in nodes)
+
+
+def _writes(target: Any) -> bool:
+    return isinstance(target, compat.OpOverload) and target._schema.is_mutable
 
 
 def _like(example: torch.Tensor) -> torch.Tensor:

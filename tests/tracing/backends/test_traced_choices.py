@@ -138,3 +138,66 @@ def test_what_is_learned_is_forgotten_at_the_end() -> None:
         with torch.autocast("cpu"):
             assert known_of("structure", operands) is not known
     assert known_of("structure", operands) is not known
+
+
+class _Cell(nn.Module):
+    """A cell that torch computes in place where no gradients are recorded, until a gate closes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.cell, self.gate = nn.GRUCell(4, 8), nn.Linear(8, 1)
+
+    def forward(self, state: torch.Tensor) -> torch.Tensor:
+        given = torch.zeros(1, 4)
+        for _ in range(4):
+            state = self.cell(given, state)
+            if torch.sigmoid(self.gate(state)) > 0.52:
+                break
+        return state
+
+
+def _gradients(module: nn.Module, called: Callable[..., Any], seed: int) -> list[torch.Tensor]:
+    module.zero_grad()
+    state = torch.randn(1, 8, generator=torch.Generator().manual_seed(seed)) * 2
+    called(state).mul(torch.linspace(0.5, 1.5, 8)).sum().backward()
+    return [each.grad for each in module.parameters() if each.grad is not None]
+
+
+def _run_as_it_is(graph: GraphModule, _: Any) -> Any:
+    return make_boxed_func(graph.forward)
+
+
+def test_a_backward_of_what_writes_in_place_writes_nothing() -> None:
+    backwards: list[GraphModule] = []
+
+    def kept(graph: GraphModule, _: Any) -> Any:
+        backwards.append(graph)
+        return make_boxed_func(graph.forward)
+
+    module = bcmend.patch(_Cell())
+    backend = aot_autograd(fw_compiler=_run_as_it_is, bw_compiler=kept)
+    _gradients(module, torch.compile(module, backend=backend, fullgraph=True), 1)
+    nodes = [
+        node
+        for graph in backwards
+        for each in graph.modules()
+        if isinstance(each, GraphModule)
+        for node in each.graph.nodes
+    ]
+    written = [str(each) for each in nodes if getattr(each.target, "_schema", None) is not None]
+    assert written
+    assert [
+        str(each.target)
+        for each in nodes
+        if getattr(getattr(each.target, "_schema", None), "is_mutable", False)
+    ] == []
+
+
+def test_inductor_gives_the_gradients_of_cells_in_nested_choices() -> None:
+    module = bcmend.patch(_Cell())
+    compiled = torch.compile(module, backend="inductor", fullgraph=True)
+    for seed in range(1, 5):
+        found = [each.clone() for each in _gradients(module, compiled, seed)]
+        expected = _gradients(module, module, seed)
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
