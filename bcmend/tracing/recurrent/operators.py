@@ -28,7 +28,10 @@ LAYERS: Final[Mapping[str, Callable[..., Any]]] = {
 
 
 def _no_second_backward(ctx: Any, *gradients: Any) -> Any:
-    raise RuntimeError("the backward of a packed sequence in a compiled graph has no backward")
+    raise RuntimeError(
+        "bcmend: in one graph the backward of a packed sequence, and of a recurrent layer in a"
+        " branch, has no backward itself; call it without torch.compile"
+    )
 
 
 def _nothing_kept(ctx: Any, inputs: Any, output: Any) -> None:

@@ -99,7 +99,7 @@ def _of_numbers(call: ReplacedCall, dtype: torch.dtype | None) -> Answer:
     """Answer a call with a list that has numbers only, some of them of the graph, as on the CPU."""
     numbers = call.args[0].realize()
     found = list(stacked_items.leaves(numbers)) if stacked_items.is_sequence(numbers) else []
-    kinds = (int, float) if dtype is None or dtype.is_floating_point else (int,)
+    kinds = (int, float) if dtype is None or dtype.is_floating_point else (int, bool)
     if not all(each.python_type() in kinds for each in found):
         return PASS
     if not any(isinstance(each, compat.SymNodeVariable) for each in found):

@@ -65,6 +65,7 @@ def _of_classes(x: torch.Tensor, counts: torch.Tensor) -> Any:
         torch.LongTensor(longs),
         torch.LongTensor([longs[:2], longs[1:]]),
         torch.IntTensor((longs[0], 3)),
+        torch.LongTensor([bool(x[0] > x[1]), longs[0]]),
         torch.FloatTensor([*longs, *floats]),
         torch.DoubleTensor([floats, floats]),
         torch.Tensor(floats),
