@@ -24,8 +24,6 @@ FORM: Final = "bcmend_form"
 BESIDE_NUMBER: Final = "bcmend_beside_number"
 #: That the node says what the condition of a branch tells of a number.
 TOLD: Final = "bcmend_told"
-#: The first item of the tensor that the node makes, as the model of a number.
-FIRST_ITEM: Final = "bcmend_first_item"
 #: Whether the node may write to what it is given, and whether it sets a default.
 MAY_CHANGE: Final = "bcmend_may_change"
 #: What random numbers the node draws.
@@ -46,6 +44,8 @@ PURE: Final = "_bcmend_pure"
 
 # Attributes.
 
+#: Of a fake tensor: its first item, as the model of a number.
+FIRST_ITEM: Final = "_bcmend_first_item"
 #: Of a model of a container: the journal of what changes it.
 JOURNAL: Final = "bcmend_journal"
 #: Of a model of a list: the trace in which some of its items may not be there.

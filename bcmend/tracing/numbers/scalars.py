@@ -196,9 +196,9 @@ def _first_item(node: Node) -> Value | None:
     if node.target is not operator.getitem or node.args[1:] != (0,):
         return None
     (tensor,) = node.all_input_nodes
-    known: Value | None = tensor.meta.get(meta_keys.FIRST_ITEM)
-    is_as_made = known is not None and tensor.meta["example_value"]._version == 0
-    return known if is_as_made else None
+    example = tensor.meta["example_value"]
+    known: Value | None = getattr(example, meta_keys.FIRST_ITEM, None)
+    return known if known is not None and example._version == 0 else None
 
 
 def _tensors(tx: compat.Tracer) -> dict[Node, TensorValue]:

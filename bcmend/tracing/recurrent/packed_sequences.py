@@ -77,7 +77,7 @@ def _pack(call: ReplacedCall) -> Answer:
         return PASS  # an error of its own
     found = _traced(call, _packed)
     _, batch_sizes, *_ = found.items
-    batch_sizes.as_proxy().node.meta[meta_keys.FIRST_ITEM] = count
+    setattr(example_of(batch_sizes), meta_keys.FIRST_ITEM, count)  # in arms it is the same one
     packed: Answer = found
     return packed
 

@@ -129,6 +129,53 @@ def test_packed_clips_as_argument_and_result() -> None:
     assert_equivalent(lambda: _Given(), _packed_inputs, graphs=None, recompiles=None)
 
 
+class _ChosenLayer(_Net):
+    def __init__(self) -> None:
+        super().__init__(nn.GRU)
+        self.other = nn.GRU(WIDTH, 4)
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Any:
+        packed = pack_padded_sequence(x, lengths, enforce_sorted=False)
+        if packed.data.mean() > 0:
+            found, state = self.layer(packed)
+        else:
+            found, state = self.other(packed)
+        return pad_packed_sequence(found), state
+
+
+class _LeftEarly(_Net):
+    def __init__(self) -> None:
+        super().__init__(nn.GRU)
+        self.other = nn.GRU(4, 4)
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Any:
+        found = pack_padded_sequence(x, lengths, enforce_sorted=False)
+        for layer in (self.layer, self.other):
+            found = layer(found)[0]
+            if found.data.abs().mean() < 0.35:
+                break
+        return pad_packed_sequence(found)[0]
+
+
+def _signed_inputs() -> list[Call]:
+    return [call(x * sign, lengths) for sign in (1, -1) for x, lengths in _arguments()]
+
+
+def _arguments() -> list[tuple[Any, ...]]:
+    return [each.arguments for each in _inputs()()]
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("make", [_ChosenLayer, _LeftEarly])
+def test_layers_in_arms(make: Any, training: bool) -> None:
+    assert_equivalent(make, _signed_inputs, training=training)
+
+
+@pytest.mark.slow
+def test_inductor_compiles_layers_in_arms() -> None:
+    assert_equivalent(_ChosenLayer, _signed_inputs, training=True, backend="inductor")
+
+
 @pytest.mark.parametrize(
     ("lengths", "options"),
     [
