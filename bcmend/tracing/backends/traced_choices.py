@@ -267,7 +267,10 @@ def _is_of_its_place(module: GraphModule) -> bool:
 
 
 def _writes(target: Any) -> bool:
-    return isinstance(target, compat.OpOverload) and target._schema.is_mutable
+    if not isinstance(target, compat.OpOverload):
+        return False
+    infos = [each.alias_info for each in target._schema.arguments]
+    return any(info is not None and info.is_write for info in infos)
 
 
 def _like(example: torch.Tensor) -> torch.Tensor:
