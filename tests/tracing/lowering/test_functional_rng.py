@@ -102,8 +102,21 @@ class _ThreeLevels(_RoutedInAnArm):
         return x * torch.rand([])
 
 
-@pytest.mark.parametrize("make", [_Routed, _BothSides, _RoutedInAnArm, _TwoInAnArm, _ThreeLevels])
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+_ARMS = (_Routed, _BothSides, _RoutedInAnArm, _TwoInAnArm, _ThreeLevels)
+
+
+@pytest.mark.parametrize(
+    ("make", "backend"),
+    [
+        *((make, "eager") for make in _ARMS),
+        (_RoutedInAnArm, "aot_eager"),
+        *(
+            pytest.param(make, "aot_eager", marks=pytest.mark.slow)
+            for make in _ARMS
+            if make is not _RoutedInAnArm
+        ),
+    ],
+)
 def test_an_arm_draws_for_as_many_rows_as_the_data_say(make: Any, backend: str) -> None:
     assert_equivalent(
         make,
