@@ -36,8 +36,9 @@ _ENTERING: Final = frozenset(
 #: The code of the frame that Dynamo puts around what it does not begin at.
 _AROUND: Final = compat.wrap_inline(_plain).__code__
 
-_CALLED: Final = translators.run_around("bcmend: Dynamo begins at the function that is decorated")
-
+_CALLED: Final = translators.skipped(
+    "bcmend: Dynamo begins at the function that is decorated", with_calls=False
+)
 
 #: Functions that were found behind a decorator, of objects that were to be patched.
 _FOUND: Final[weakref.WeakSet[FunctionType]] = weakref.WeakSet()

@@ -19,7 +19,6 @@ from bcmend.bytecode.names_used import code_objects, has_name, has_subscript, ha
 from bcmend.dynamo import compat, frames, hooks
 from bcmend.knowledge.replaced_calls import may_substitute
 from bcmend.names import CALLBACK, COMPILER, NAMESPACE, TRACING
-from bcmend.patching import decorated  # noqa: F401  watches where traces begin
 from bcmend.patching.reach import Reached
 from bcmend.patching.subject import SUSPENDING, module_of
 from bcmend.patching.table import KINDS, NOBODY, TABLE, Patched

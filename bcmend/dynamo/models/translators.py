@@ -117,21 +117,12 @@ def store_nothing(callback: Any) -> None:
             each._package = None
 
 
-def skipped(reason: str) -> compat.ConvertFrameReturn:
-    """Return what has Dynamo run a frame in plain Python this time, and what it calls."""
+def skipped(reason: str, *, with_calls: bool = True) -> compat.ConvertFrameReturn:
+    """Return what has Dynamo run a frame in plain Python this time, and what it calls or not."""
     skip = compat._FrameAction.SKIP
+    of_calls = skip if with_calls else compat._FrameAction.DEFAULT
     return compat.ConvertFrameReturn(
-        frame_exec_strategy=compat._FrameExecStrategy(skip, skip),
-        apply_to_code=False,
-        skip_reason=reason,
-    )
-
-
-def run_around(reason: str) -> compat.ConvertFrameReturn:
-    """Return what has Dynamo run a frame in plain Python this time, but not what it calls."""
-    actions = compat._FrameAction.SKIP, compat._FrameAction.DEFAULT
-    return compat.ConvertFrameReturn(
-        frame_exec_strategy=compat._FrameExecStrategy(*actions),
+        frame_exec_strategy=compat._FrameExecStrategy(skip, of_calls),
         apply_to_code=False,
         skip_reason=reason,
     )

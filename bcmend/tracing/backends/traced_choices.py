@@ -25,6 +25,7 @@ from torch.fx import GraphModule, Interpreter, traceback
 from bcmend.dynamo import compat, hooks
 from bcmend.dynamo.models import methods
 from bcmend.dynamo.shape_env import symbols_in, traced_again
+from bcmend.knowledge import effects
 from bcmend.tracing.backends.backward_sides import backward_of
 from bcmend.tracing.backends.graph_structure import form_of_example
 from bcmend.tracing.backends.saved_values import Cut, is_pure, sides_cut_in_two
@@ -267,10 +268,7 @@ def _is_of_its_place(module: GraphModule) -> bool:
 
 
 def _writes(target: Any) -> bool:
-    if not isinstance(target, compat.OpOverload):
-        return False
-    infos = [each.alias_info for each in target._schema.arguments]
-    return any(info is not None and info.is_write for info in infos)
+    return isinstance(target, compat.OpOverload) and effects.facts_of_target(target).writes
 
 
 def _like(example: torch.Tensor) -> torch.Tensor:

@@ -24,6 +24,7 @@ from bcmend.dynamo.values import (
     function_of,
     items_in,
 )
+from bcmend.tracing.lowering.arm_graphs import requires_grad
 from bcmend.tracing.recurrent import operators
 from bcmend.tracing.sites import capture_mode
 from bcmend.tracing.substitutes.dispatch import ReplacedCall, answers_to
@@ -98,7 +99,5 @@ def _is_of_steps(value: Value) -> bool:
 
 def _has_gradients(values: Sequence[Value]) -> bool:
     """Return whether autograd records what is computed of some tensors."""
-    tensors = [each.realize() for each in values]
-    return torch.is_grad_enabled() and any(
-        isinstance(each, TensorValue) and example_of(each).requires_grad for each in tensors
-    )
+    proxies = (each.realize().as_proxy() for each in values)
+    return torch.is_grad_enabled() and any(map(requires_grad, proxies))

@@ -52,11 +52,36 @@ def _define(
     return operator
 
 
-# Packing
+# Packing and unpacking
+
+#: Of the backward of either: what was kept is what the gradient is packed or unpacked by.
+_BACKWARD: Final = "(Tensor gradient, SymInt[] size, Tensor kept, bool batch_first) -> Tensor"
+
+
+def _keep(ctx: Any, inputs: Any, output: Any) -> None:
+    """Keep the size of the tensor that is packed or unpacked, and the integers that result."""
+    given, _, ctx.batch_first, *rest = inputs
+    ctx.size, ctx.others = given.shape, (None,) * (2 + len(rest))
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(output[1])
+    ctx.mark_non_differentiable(output[1])
+
+
+def _gradient_by(operator: Any) -> Callable[..., tuple[Any, ...]]:
+    def backward(ctx: Any, gradient: Tensor | None, _: Any) -> tuple[Any, ...]:
+        if gradient is None:
+            return None, *ctx.others
+        return operator(gradient, list(ctx.size), *ctx.saved_tensors, ctx.batch_first), *ctx.others
+
+    return backward
+
+
+def _fake_backward(gradient: Tensor, size: Sequence[int], *others: Any) -> Tensor:
+    return gradient.new_empty(size)
 
 
 def _pack(
-    clips: Tensor, lengths: Tensor, batch_first: bool, steps: int, total: int
+    clips: Tensor, lengths: Tensor, batch_first: bool, *numbers: int
 ) -> tuple[Tensor, Tensor]:
     packed: tuple[Tensor, Tensor] = torch._VF._pack_padded_sequence(clips, lengths, batch_first)
     return packed
@@ -68,23 +93,6 @@ def _fake_pack(
     return clips.new_empty((total, *clips.shape[2:])), lengths.new_empty((steps,))
 
 
-def _keep_clips(ctx: Any, inputs: Any, output: Any) -> None:
-    clips, _, ctx.batch_first, *_ = inputs
-    ctx.size = clips.shape
-    ctx.set_materialize_grads(False)
-    ctx.save_for_backward(output[1])
-    ctx.mark_non_differentiable(output[1])
-
-
-def _unpacked_gradient(ctx: Any, gradient: Tensor | None, _: Any) -> tuple[Any, ...]:
-    nothing = (None,) * 4
-    if gradient is None:
-        return None, *nothing
-    (batch_sizes,) = ctx.saved_tensors
-    found = _PACK_BACKWARD(gradient, list(ctx.size), batch_sizes, ctx.batch_first)
-    return found, *nothing
-
-
 def _pack_backward(
     gradient: Tensor, size: Sequence[int], batch_sizes: Tensor, batch_first: bool
 ) -> Tensor:
@@ -93,28 +101,14 @@ def _pack_backward(
     return found.contiguous()
 
 
-def _fake_pack_backward(
-    gradient: Tensor, size: Sequence[int], batch_sizes: Tensor, batch_first: bool
-) -> Tensor:
-    return gradient.new_empty(size)
-
-
-_PACK_BACKWARD: Final = _define(
-    "pack_backward(Tensor gradient, SymInt[] size, Tensor batch_sizes, bool batch_first) -> Tensor",
-    _pack_backward,
-    _fake_pack_backward,
-)
 PACK: Final = _define(
     "pack(Tensor clips, Tensor lengths, bool batch_first, SymInt steps, SymInt total)"
     " -> (Tensor, Tensor)",
     _pack,
     _fake_pack,
-    _keep_clips,
-    _unpacked_gradient,
+    _keep,
+    _gradient_by(_define(f"pack_backward{_BACKWARD}", _pack_backward, _fake_backward)),
 )
-
-
-# Unpacking
 
 
 def _unpack(
@@ -123,8 +117,7 @@ def _unpack(
     batch_first: bool,
     value: float,
     total: int | None,
-    clips: int,
-    steps: int,
+    *numbers: int,
 ) -> tuple[Tensor, Tensor]:
     sequence = PackedSequence(data, batch_sizes)
     padded, lengths = pad_packed_sequence(sequence, batch_first, value, total)
@@ -132,58 +125,27 @@ def _unpack(
 
 
 def _fake_unpack(
-    data: Tensor,
-    batch_sizes: Tensor,
-    batch_first: bool,
-    value: float,
-    total: int | None,
-    clips: int,
-    steps: int,
+    data: Tensor, batch_sizes: Tensor, batch_first: bool, *others: Any
 ) -> tuple[Tensor, Tensor]:
-    steps = steps if total is None else total
-    padded = data.new_empty((steps, clips, *data.shape[1:]))
+    _, total, clips, steps = others
+    padded = data.new_empty((steps if total is None else total, clips, *data.shape[1:]))
     lengths = batch_sizes.new_empty((clips,))
     return padded.transpose(0, 1) if batch_first else padded, lengths
 
 
-def _keep_packed(ctx: Any, inputs: Any, output: Any) -> None:
-    data, _, ctx.batch_first, *_ = inputs
-    ctx.rows = data.shape[0]
-    ctx.set_materialize_grads(False)
-    ctx.save_for_backward(output[1])
-    ctx.mark_non_differentiable(output[1])
-
-
-def _packed_gradient(ctx: Any, gradient: Tensor | None, _: Any) -> tuple[Any, ...]:
-    nothing = (None,) * 6
-    if gradient is None:
-        return None, *nothing
-    (lengths,) = ctx.saved_tensors
-    return _UNPACK_BACKWARD(gradient, lengths, ctx.batch_first, ctx.rows), *nothing
-
-
-def _unpack_backward(gradient: Tensor, lengths: Tensor, batch_first: bool, rows: int) -> Tensor:
-    return _pack(gradient, lengths, batch_first, 0, rows)[0]
-
-
-def _fake_unpack_backward(
-    gradient: Tensor, lengths: Tensor, batch_first: bool, rows: int
+def _unpack_backward(
+    gradient: Tensor, size: Sequence[int], lengths: Tensor, batch_first: bool
 ) -> Tensor:
-    return gradient.new_empty((rows, *gradient.shape[2:]))
+    return _pack(gradient, lengths, batch_first)[0]
 
 
-_UNPACK_BACKWARD: Final = _define(
-    "unpack_backward(Tensor gradient, Tensor lengths, bool batch_first, SymInt rows) -> Tensor",
-    _unpack_backward,
-    _fake_unpack_backward,
-)
 UNPACK: Final = _define(
     "unpack(Tensor data, Tensor batch_sizes, bool batch_first, Scalar value, SymInt? total,"
     " SymInt clips, SymInt steps) -> (Tensor, Tensor)",
     _unpack,
     _fake_unpack,
-    _keep_packed,
-    _packed_gradient,
+    _keep,
+    _gradient_by(_define(f"unpack_backward{_BACKWARD}", _unpack_backward, _fake_backward)),
 )
 
 
@@ -196,19 +158,15 @@ def _layer(
     batch_sizes: Tensor | None,
     states: Sequence[Tensor],
     weights: Sequence[Tensor],
-    has_biases: bool,
-    layers: int,
-    is_trained: bool,
-    is_bidirectional: bool,
-    batch_first: bool,
-    records: bool,
+    *options: Any,
 ) -> list[Tensor]:
     state = list(states) if name == "lstm" else states[0]
-    options = (has_biases, layers, 0.0, is_trained, is_bidirectional)
+    has_biases, layers, is_trained, is_bidirectional, batch_first, records = options
+    kernel, of_layer = LAYERS[name], (has_biases, layers, 0.0, is_trained, is_bidirectional)
     with torch.set_grad_enabled(records):  # it has other kernels where autograd records
         if batch_sizes is None:
-            return list(LAYERS[name](data, state, list(weights), *options, batch_first))
-        return list(LAYERS[name](data, batch_sizes, state, list(weights), *options))
+            return list(kernel(data, state, list(weights), *of_layer, batch_first))
+        return list(kernel(data, batch_sizes, state, list(weights), *of_layer))
 
 
 def _fake_layer(
@@ -217,13 +175,9 @@ def _fake_layer(
     batch_sizes: Tensor | None,
     states: Sequence[Tensor],
     weights: Sequence[Tensor],
-    has_biases: bool,
-    layers: int,
-    is_trained: bool,
-    is_bidirectional: bool,
-    batch_first: bool,
-    records: bool,
+    *options: Any,
 ) -> list[Tensor]:
+    *_, is_bidirectional, batch_first, _ = options
     width = states[0].shape[2] * (2 if is_bidirectional else 1)
     left = [each.new_empty(each.shape) for each in states]
     if batch_sizes is not None or not batch_first:

@@ -17,9 +17,9 @@ from bcmend import meta_keys
 from bcmend.dynamo import compat
 from bcmend.dynamo.handlers import PASS, Answer
 from bcmend.dynamo.models import translators
-from bcmend.dynamo.values import TensorValue, Value, constant, example_of, global_of
+from bcmend.dynamo.values import TensorValue, constant, example_of, global_of
 from bcmend.tracing.recurrent import layers, operators
-from bcmend.tracing.substitutes.dispatch import ReplacedCall, answers_to
+from bcmend.tracing.substitutes.dispatch import ReplacedCall, answers_to, bound
 
 
 def _packed(
@@ -62,7 +62,7 @@ _OF_UNPACKED: Final = inspect.signature(_unpacked)
 @answers_to("packed")
 def _pack(call: ReplacedCall) -> Answer:
     """Answer ``pack_padded_sequence(input, lengths, batch_first, enforce_sorted)``."""
-    given = _bound(_OF_PACKED, call)
+    given = bound(_OF_PACKED, call)
     if given is None or not layers.is_asked_for(call.tx):
         return PASS
     clips, is_batch_first, is_sorted = (
@@ -85,7 +85,7 @@ def _pack(call: ReplacedCall) -> Answer:
 @answers_to("unpacked")
 def _unpack(call: ReplacedCall) -> Answer:
     """Answer ``pad_packed_sequence(sequence, batch_first, padding_value, total_length)``."""
-    given = _bound(_OF_UNPACKED, call)
+    given = bound(_OF_UNPACKED, call)
     if given is None or not layers.is_asked_for(call.tx):
         return PASS
     value = given["padding_value"]
@@ -93,19 +93,6 @@ def _unpack(call: ReplacedCall) -> Answer:
         return PASS
     unpacked: Answer = _traced(call, _unpacked)
     return unpacked
-
-
-def _bound(signature: inspect.Signature, call: ReplacedCall) -> dict[str, Value] | None:
-    """Return the arguments of a call by their names; ``None`` if it has others."""
-    try:
-        bound = signature.bind(*call.args, **call.kwargs)
-    except TypeError:
-        return None
-    bound.apply_defaults()
-    return {
-        name: each.realize() if isinstance(each, Value) else constant(each)
-        for name, each in bound.arguments.items()
-    }
 
 
 def _traced(call: ReplacedCall, function: Any) -> Any:

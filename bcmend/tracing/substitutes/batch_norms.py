@@ -16,11 +16,11 @@ from torch import Tensor
 from bcmend import meta_keys
 from bcmend.dynamo import compat, fx_graph, operators
 from bcmend.dynamo.handlers import PASS, Answer
-from bcmend.dynamo.values import TensorValue, Value, constant, is_unbacked
+from bcmend.dynamo.values import TensorValue, is_unbacked
 from bcmend.knowledge import effects
 from bcmend.knowledge.effects import EffectFacts
 from bcmend.tracing.numbers import float_tensors
-from bcmend.tracing.substitutes.dispatch import ReplacedCall, answers_to, require_one_graph
+from bcmend.tracing.substitutes.dispatch import ReplacedCall, answers_to, bound, require_one_graph
 
 _BATCH_NORM: Final = torch.nn.functional.batch_norm
 _SIGNATURE: Final = inspect.signature(_BATCH_NORM)
@@ -62,15 +62,9 @@ effects.declare(STATISTICS, EffectFacts(is_total=True, is_expensive=True))
 def _batch_norm(call: ReplacedCall) -> Answer:
     """Normalize by the batch, and write the new statistics to the tensors of the layer."""
     tx = call.tx
-    try:
-        bound = _SIGNATURE.bind(*call.args, **call.kwargs)
-    except TypeError:
+    given = bound(_SIGNATURE, call)
+    if given is None:
         return PASS
-    bound.apply_defaults()
-    given = {
-        name: each.realize() if isinstance(each, Value) else constant(each)
-        for name, each in bound.arguments.items()
-    }
     x, mean, variance, weight, bias, training, momentum, eps = given.values()
     tensors = x, mean, variance
     if not is_unbacked(momentum) or not all(type(each) is TensorValue for each in tensors):

@@ -69,6 +69,19 @@ def require_one_graph(tx: compat.Tracer, detail: str = "the graph may break") ->
         raise unequal(detail)
 
 
+def bound(signature: inspect.Signature, call: ReplacedCall) -> dict[str, Value] | None:
+    """Return the arguments of a call by their names; ``None`` if it has others."""
+    try:
+        found = signature.bind(*call.args, **call.kwargs)
+    except TypeError:
+        return None
+    found.apply_defaults()
+    return {
+        name: each.realize() if isinstance(each, Value) else constant(each)
+        for name, each in found.arguments.items()
+    }
+
+
 AnswerTo = Callable[[ReplacedCall], Answer]
 
 #: What gives the value of a call, by the name that rows of the table have for it.
