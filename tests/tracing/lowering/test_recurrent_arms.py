@@ -1,4 +1,7 @@
-"""Recurrent layers in arms: ``torch.cond`` has no backward of them, ``torch.where`` has."""
+"""Recurrent layers in arms: ``torch.cond`` has no backward of torch's, but of bcmend's operators.
+
+Under autocast they are torch's, and ``torch.where`` takes the arm.
+"""
 
 from __future__ import annotations
 
@@ -54,6 +57,38 @@ def test_a_recurrent_layer_in_an_arm_has_the_gradients_of_eager_execution(
             assert (one is None) == (other is None)
             if one is not None and other is not None:
                 assert torch.allclose(one, other, atol=1e-6)
+    (site,) = bcmend.report(net).sites
+    assert str(site.lowering).endswith("cond")
+
+
+class Called(nn.Module):
+    """A layer's function in an arm, called by its name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inward, self.onward = nn.Linear(4, 12), nn.Linear(4, 12)
+
+    def forward(self, x: Tensor) -> Tensor:
+        inward, onward = self.inward, self.onward
+        if x.sum() > 0:
+            weights = [inward.weight, onward.weight, inward.bias, onward.bias]
+            x = torch.gru(x, x.new_zeros(1, 2, 4), weights, True, 1, 0.0, True, False, True)[0]
+        return x * 2
+
+
+def test_under_autocast_the_layer_is_that_of_torch() -> None:
+    torch.manual_seed(0)
+    net = Called()
+    x = torch.randn(2, 3, 4).abs()
+    compiled = torch.compile(bcmend.patch(net), backend="eager", fullgraph=True)
+    with torch.autocast("cpu", torch.bfloat16):
+        for sign in (1, -1):
+            found, expected = _step(net, compiled, sign * x), _step(net, net, sign * x)
+            for one, other in zip(found, expected, strict=True):
+                assert (one is None) == (other is None)
+                if one is not None and other is not None:
+                    assert one.dtype == other.dtype
+                    assert torch.allclose(one, other, atol=1e-2)  # bfloat16, summed in steps
     (site,) = bcmend.report(net).sites
     assert "torch.cond has no backward of" in site.detail
 
