@@ -196,6 +196,7 @@ from torch._dynamo.variables.user_defined import (
     UserDefinedObjectVariable,
 )
 from torch._functorch import config as functorch_config
+from torch._functorch import partitioners
 from torch._functorch._aot_autograd.schemas import SerializableAOTDispatchCompiler
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._guards import (
@@ -383,6 +384,7 @@ trace a choice for a back end: FunctionalTensorMode ProxyTorchDispatchMode Pytho
     _AutoDispatchBelowAutograd _clone_aliasing_output _dispatch_tls_local_exclude_set
     _dispatch_tls_local_include_set get_proxy_mode dispatch_functionalize materialize_as_graph
     min_cut_rematerialization_partition track_tensor_tree tree_map
+which numbers a backward is given: partitioners
 the code in which a frame goes on behind a graph break: ContinueExecutionCache
 operators: HigherOrderOperator OpOverload OpOverloadPacket higher_order_ops
 what Inductor is lowering, and how it lowers choices: LoweredChoice V

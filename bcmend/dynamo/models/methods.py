@@ -121,6 +121,8 @@ READ_WHAT_HAS_CHANGED: Final = "synchronize_attributes"
 TOLIST_OF_TENSOR: Final = "method_tolist"
 TRACE_BACKWARD: Final = "trace_backward_graph"
 IS_DYNAMIC_SOURCE: Final = "is_dynamic_source"
+BINDS_SYMBOL: Final = "is_symbol_binding_fx_node"
+BINDERS_OF_SYMBOLS: Final = "find_symbol_binding_fx_nodes"
 WRAP_FLOAT: Final = "wrap_symfloat"
 WRAP_MODULE: Final = "wrap_module"
 

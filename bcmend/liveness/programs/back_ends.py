@@ -41,6 +41,26 @@ def sides_in_aot_autograd() -> Function:
     return program
 
 
+def repeats() -> list[Arguments]:
+    """Calls with a row that requires gradients, and a fraction that says how often it is had."""
+    return [
+        (torch.ones(1, 3, requires_grad=True), torch.tensor(count)) for count in (2.0, 3.5, 1.0)
+    ]
+
+
+@program(
+    "fractions that a backward needs",
+    inputs=repeats,
+    backend="aot_eager",
+    training=True,
+)
+def a_size_from_a_fraction() -> Function:
+    def program(x: Tensor, count: Tensor) -> Any:
+        return x.expand(max(int(count.item()), 0), -1).sin()
+
+    return program
+
+
 def large_matrices() -> list[Arguments]:
     """Calls with a matrix of which a product takes longer than a decision, and a truth."""
     return [(torch.eye(1024), torch.tensor(truth)) for truth in (True, False, True)]

@@ -10,6 +10,10 @@ Works round AOTAutograd, which compiles such a backward late, or early and keeps
 itself. Reproduced on torch 2.13.0; no issue is known. What has the backward compiled early can go
 when ``test_a_backward_that_does_not_compile_fails_when_it_is_called`` in
 ``tests/tracing/backends/test_faults_of_torch.py`` fails; what looks at assumptions stays.
+
+A backward is also given the fractions that sizes are computed of, as in ``int(length.item())``:
+AOTAutograd gives it the integers alone, and Inductor does not find the others. That can go when
+``test_a_backward_is_not_given_fractions_that_sizes_are_made_of`` in the same file fails.
 """
 
 from __future__ import annotations
@@ -18,6 +22,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import sympy
+import torch
+from torch.fx import Graph, Node
 
 from bcmend.dynamo import compat, hooks
 from bcmend.dynamo.models import methods
@@ -49,6 +55,34 @@ def _compile(inner: Any, output: compat.OutputGraph, *more: Any) -> Any:
     if not all(which_follow(_assertions(environment), known, ranges, _guarded(environment))):
         instead()
     return compiled
+
+
+_FRACTIONS: Final = "fractions that a backward needs"
+
+
+@hooks.around(compat.partitioners, methods.BINDS_SYMBOL, _FRACTIONS, gate=None)
+def _binds(inner: Any, node: Node) -> Any:
+    found = inner(node)
+    return _fraction_of(node) if found is None else found
+
+
+@hooks.around(compat.partitioners, methods.BINDERS_OF_SYMBOLS, _FRACTIONS, gate=None)
+def _binders(inner: Any, graph: Graph) -> dict[Any, Node]:
+    binders: dict[Any, Node] = inner(graph)
+    for node in graph.nodes:
+        if (symbol := _fraction_of(node)) is not None:
+            binders.setdefault(symbol, node)
+    return binders
+
+
+def _fraction_of(node: Node) -> Any:
+    """Return the symbol of a fraction that a node takes out of a tensor; ``None`` for others."""
+    value = node.meta.get("val")
+    expression = value.node.expr if isinstance(value, torch.SymFloat) else None
+    is_taken = isinstance(expression, sympy.Symbol) and bool(
+        compat.free_unbacked_symbols(expression)
+    )
+    return expression if is_taken else None
 
 
 def _guarded(environment: Any) -> list[tuple[Any, Any]]:

@@ -9,6 +9,7 @@ import pytest
 import sympy
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 import bcmend
 from bcmend.dynamo import compat
@@ -192,3 +193,28 @@ def test_what_follows_from_two_ways_to_count_together() -> None:
     )
     assert all(which_follow([*given, sympy.Le(sizes[0] + 40, A + B)], known, ranges))
     assert not all(which_follow([*given, sympy.Le(sizes[0] + 60, A + B)], known, ranges))
+
+
+def lengthened(rows: Tensor, lengths: Tensor) -> Tensor:
+    """Rows that are repeated as fractions say, as regulators of lengths do."""
+    found = [
+        row.expand(max(int(each.item()), 0), -1) for row, each in zip(rows, lengths, strict=True)
+    ]
+    longest = max(each.shape[0] for each in found)
+    padded = [pad(each, (0, 0, 0, longest - each.size(0))) for each in found]
+    return torch.stack(padded).sin()
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_a_backward_is_given_the_fractions_that_sizes_are_made_of(backend: str) -> None:
+    compiled = torch.compile(bcmend.patch(lengthened), backend=backend, fullgraph=True)
+    for counts in ([1.0, 2.5], [3.0, 0.0], [2.0, -1.0]):
+        lengths = torch.tensor(counts)
+        rows = torch.ones(2, 1, 3, requires_grad=True)
+        found, expected = compiled(rows, lengths), lengthened(rows, lengths)
+        assert torch.allclose(found, expected)
+        for one, other in zip(
+            *(torch.autograd.grad(each.pow(2).sum(), rows) for each in (found, expected)),
+            strict=True,
+        ):
+            assert torch.allclose(one, other)

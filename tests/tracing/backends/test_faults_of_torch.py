@@ -17,6 +17,7 @@ from torch._dynamo.exc import InternalTorchDynamoError
 from torch._functorch.aot_autograd import aot_function, make_boxed_func
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import GraphModule
+from torch.fx.experimental.symbolic_shapes import free_symbols
 from torch.utils.checkpoint import checkpoint
 
 from tests.differences_of_torch import JOINED_ROWS_ARE_WRONG, SIDES_WRITE_OVER_ARGUMENTS
@@ -251,6 +252,21 @@ def test_a_backward_that_does_not_compile_fails_when_it_is_called() -> None:
     assert result.equal(_sum_of_some(x))
     with pytest.raises(ValueError, match="not compiled"):
         result.backward()
+
+
+def test_a_backward_is_not_given_fractions_that_sizes_are_made_of() -> None:
+    """``bcmend/tracing/backends/early_backward.py``"""
+
+    def repeated(x: Tensor, count: Tensor) -> Tensor:
+        return x.expand(int(count.item()), -1).sin()
+
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):
+        _, backward = _as_compiled(
+            repeated, torch.ones(1, 3, requires_grad=True), torch.tensor(2.0)
+        )
+    given = [node.meta["val"] for node in backward.graph.nodes if node.op == "placeholder"]
+    bound = {each.node.expr for each in given if not isinstance(each, Tensor)}
+    assert {str(each) for tensor in given for each in free_symbols(tensor) - bound} == {"zuf0"}
 
 
 def test_what_a_choice_returns_is_found_out_for_each_that_is_alike(
