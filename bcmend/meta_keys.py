@@ -16,6 +16,10 @@ HAZARDS: Final = "bcmend_hazards"
 TAKES_A_SIDE: Final = "bcmend_takes_a_side"
 #: How deep, and how large, the ``torch.cond`` is.
 CONDS: Final = "bcmend_conds"
+#: That the node gives what nobody reads, since its side has nothing there.
+ABSENT: Final = "bcmend_absent"
+#: That the node was made to write choices one behind another, and can go if nobody reads it.
+FLAT: Final = "bcmend_flat"
 #: That the node detaches what it selects from.
 DETACHED: Final = "bcmend_detached"
 #: That the node changes the form of its first argument, for a side that is run directly.

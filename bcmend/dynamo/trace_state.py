@@ -24,6 +24,7 @@ class Phase(IntEnum):
     NUMBERS: numbers out of tensors are resolved, and dead ones are removed.
     CHECK: what the trace has relied on is compared with what became of it; it may start anew.
     JUDGE: decides whether the call can be re-executed in eager.
+    FLATTEN: choices one in another are written one behind another.
     EDIT: the graph, and the code in front of it, are completed.
     TELL: something is said to the user.
     """
@@ -31,8 +32,9 @@ class Phase(IntEnum):
     NUMBERS = 0
     CHECK = 1
     JUDGE = 2
-    EDIT = 3
-    TELL = 4
+    FLATTEN = 3
+    EDIT = 4
+    TELL = 5
 
 
 #: Is given the graph as a module; ``None`` where the graph is empty and nothing is compiled.

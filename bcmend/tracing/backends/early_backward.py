@@ -19,7 +19,7 @@ AOTAutograd gives it the integers alone, and Inductor does not find the others. 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import sympy
 import torch
@@ -29,31 +29,48 @@ from bcmend.dynamo import compat, hooks
 from bcmend.dynamo.models import methods
 from bcmend.dynamo.slots import Slot
 
-#: What is called where a compiled graph assumes more than what was traced.
-_INSTEAD: Final[Slot[Callable[[], None] | None]] = Slot(lambda: None, rolls_back=False)
+
+class _Asked(NamedTuple):
+    """What is called where a compiled graph cannot be used, and whether it is used all the same."""
+
+    instead: Callable[[], None]
+    is_used: bool
 
 
-def compile_with_forward(output: compat.OutputGraph, instead: Callable[[], None]) -> None:
+_ASKED: Final[Slot[_Asked | None]] = Slot(lambda: None, rolls_back=False)
+
+
+def compile_with_forward(
+    output: compat.OutputGraph, instead: Callable[[], None], *, is_used: bool
+) -> None:
     """Have the back end compile the backward of a graph together with its forward.
 
-    ``instead`` is called, and raises, where the graph cannot be used since it assumes too much.
+    ``instead`` is called where the graph cannot be used since it assumes too much. Where
+    ``is_used``, it may return: then the backward is compiled, or fails, when it is called. It is
+    called there also if the back end fails.
     """
-    _INSTEAD.put(output, instead)
+    _ASKED.put(output, _Asked(instead, is_used))
 
 
 @hooks.around(
     compat.OutputGraph, methods.CALL_BACK_END, "backwards that may fail", gate=None, place=2
 )
 def _compile(inner: Any, output: compat.OutputGraph, *more: Any) -> Any:
-    instead = _INSTEAD.of(output)
-    if instead is None:
+    asked = _ASKED.of(output)
+    if asked is None:
         return inner(output, *more)
     environment = output.shape_env
     known, ranges = set(map(renumbered, _assertions(environment))), dict(environment.var_to_range)
-    with compat.functorch_config.patch(force_non_lazy_backward_lowering=True):
-        compiled = inner(output, *more)
+    try:
+        with compat.functorch_config.patch(force_non_lazy_backward_lowering=True):
+            compiled = inner(output, *more)
+    except Exception:
+        if not asked.is_used:
+            raise
+        asked.instead()
+        return inner(output, *more)
     if not all(which_follow(_assertions(environment), known, ranges, _guarded(environment))):
-        instead()
+        asked.instead()
     return compiled
 
 

@@ -11,7 +11,7 @@ module can go when ``test_what_a_choice_returns_is_found_out_for_each_that_is_al
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Final
 
 import torch
@@ -41,9 +41,15 @@ def called(tx: compat.Tracer, proxy: Proxy, graphs: Sequence[Graph]) -> Any:
 
 def of_trace(tx: compat.Tracer, graph: Graph) -> Hashable:
     """Return what a graph of Dynamo's does and what it is given, without the names in it."""
+    return of_modules(tx.output.nn_modules, graph)
+
+
+def of_modules(modules: Mapping[str, Any], graph: Graph) -> Hashable:
+    """Return what a graph does that has its operators' graphs from ``modules``."""
 
     def attribute(node: Node) -> Hashable:
-        inner = getattr(tx.output.nn_modules.get(str(node.target)), "graph", None)
-        return node.target if inner is None else of_trace(tx, inner)
+        module: Any = modules.get(str(node.target))
+        inner = getattr(module, "graph", None)
+        return node.target if inner is None else of_modules(module._modules, inner)
 
     return structure(graph, lambda node: node.meta.get("example_value"), attribute)

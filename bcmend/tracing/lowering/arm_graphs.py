@@ -13,6 +13,7 @@ import torch
 from torch.fx import Graph, GraphModule, Node, Proxy
 from torch.fx.proxy import GraphAppendingTracer
 
+from bcmend import meta_keys
 from bcmend.dynamo import compat
 from bcmend.dynamo.shape_env import symbols_in
 from bcmend.dynamo.values import TensorValue, Value, example_of
@@ -106,10 +107,12 @@ def arm_graph(
     for value, other in zip(values, others, strict=True):
         example = example_of(other if value is None else value)
         if value is None:
-            result = _zeros_in_form_of(graph, example, operands)
+            result = zeros_in_form_of(graph, example, [each.node for each in operands])
         else:
-            result = _copied(graph, known[value.as_proxy().node], example)
-        results.append(_covered(graph, result) if has_to_be_covered(example) else result)
+            result = copied(graph, known[value.as_proxy().node], example)
+        results.append(covered(graph, result, example) if has_to_be_covered(example) else result)
+        if value is None:
+            results[-1].meta[meta_keys.ABSENT] = True
     if not results:  # an operator has to return something
         result = graph.call_function(torch.zeros, ((),))
         results.append(with_example(result, example_of(predicate)))
@@ -152,7 +155,7 @@ def _number_again(graph: Graph, placeholder: Node) -> Node:
     return number
 
 
-def _zeros_in_form_of(graph: Graph, example: torch.Tensor, operands: Sequence[Proxy]) -> Node:
+def zeros_in_form_of(graph: Graph, example: torch.Tensor, operands: Sequence[Node]) -> Node:
     """Return zeros in the form of a copy of ``example``; ``torch.cond`` compares strides too."""
     order = list(range(example.dim()))
     if compat.is_non_overlapping_and_dense_or_false(example):
@@ -163,7 +166,7 @@ def _zeros_in_form_of(graph: Graph, example: torch.Tensor, operands: Sequence[Pr
     return permuted(graph, zeros, example, inverse(order))
 
 
-def _copied(graph: Graph, node: Node, example: torch.Tensor) -> Node:
+def copied(graph: Graph, node: Node, example: torch.Tensor) -> Node:
     """Return a copy laid out as zeros in its form are, in dimensions of one item as well."""
     if not compat.is_non_overlapping_and_dense_or_false(example):
         return with_example(graph.call_method("clone", (node,)), example)
@@ -174,7 +177,7 @@ def _copied(graph: Graph, node: Node, example: torch.Tensor) -> Node:
     return permuted(graph, copy, example, inverse(order))
 
 
-def _size_inside(graph: Graph, size: Any, operands: Sequence[Proxy]) -> Any:
+def _size_inside(graph: Graph, size: Any, operands: Sequence[Node]) -> Any:
     """Return a size as an arm computes it of what it is given.
 
     Raises ``Refusal`` where nothing that it is given has such a size.
@@ -190,10 +193,10 @@ def _size_inside(graph: Graph, size: Any, operands: Sequence[Proxy]) -> Any:
     return with_example(found.node, size) if isinstance(found, Proxy) else found
 
 
-def _number_of(graph: Graph, symbol: Any, operands: Sequence[Proxy]) -> Node:
+def _number_of(graph: Graph, symbol: Any, operands: Sequence[Node]) -> Node:
     inputs: list[Node] = [node for node in graph.nodes if node.op == "placeholder"]
     for entered, operand in zip(inputs, operands, strict=True):
-        example = operand.node.meta.get("example_value")
+        example = operand.meta.get("example_value")
         if _is_symbol(example, symbol):
             return entered
         sizes = example.shape if isinstance(example, torch.Tensor) else ()
@@ -214,15 +217,23 @@ def permuted(graph: Graph, node: Node, example: torch.Tensor, order: Sequence[in
     return with_example(graph.call_method("permute", (node, tuple(order))), example)
 
 
-def _covered(graph: Graph, result: Node) -> Node:
+def covered(graph: Graph, result: Node, example: torch.Tensor) -> Node:
     """Return the bits of a tensor of integers as floating numbers; nobody calculates with them."""
-    wide = graph.call_method("to", (result, torch.int64))
-    return graph.call_method("view", (wide, torch.float64))
+    wide = example.detach().to(torch.int64)
+    found = with_example(graph.call_method("to", (result, torch.int64)), wide)
+    bits = wide.view(torch.float64)
+    return with_example(graph.call_method("view", (found, torch.float64)), bits)
 
 
 def has_to_be_covered(example: torch.Tensor) -> bool:
     """Return whether the backward of ``torch.cond`` would miscount a result."""
-    return torch.is_grad_enabled() and not (example.is_floating_point() or example.is_complex())
+    return torch.is_grad_enabled() and has_no_gradient(example)
+
+
+def has_no_gradient(example: Any) -> bool:
+    """Return whether a value is a tensor of integers or truths."""
+    is_tensor = isinstance(example, torch.Tensor)
+    return is_tensor and not (example.is_floating_point() or example.is_complex())
 
 
 def has_to_be_a_tensor(operand: Proxy) -> bool:

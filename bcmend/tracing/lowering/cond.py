@@ -15,6 +15,7 @@ from bcmend.tracing.backends import known_structures
 from bcmend.tracing.effects import memory_form
 from bcmend.tracing.effects.operator_runs import storage_of
 from bcmend.tracing.gradients import untaken_gradients
+from bcmend.tracing.lowering import flat_choices
 from bcmend.tracing.lowering.arm_graphs import (
     arm_graph,
     gradients_flow,
@@ -24,6 +25,7 @@ from bcmend.tracing.lowering.arm_graphs import (
     installed,
     require_backward,
 )
+from bcmend.tracing.lowering.segments import is_light
 from bcmend.tracing.merging.merge import Pair
 from bcmend.tracing.merging.shared_memory import is_among
 from bcmend.tracing.numbers import float_tensors
@@ -47,7 +49,6 @@ def by_cond(
     """
     if any(pair.is_number for pair in pairs):
         raise Refusal("arms-differ", "a size computed inside an arm")
-    size = nesting_limits.require_shallow([then_arm.graph, else_arm.graph])
     if gradients_flow(then_arm, else_arm):
         require_backward(then_arm, else_arm)
     operands = _operands(then_arm, else_arm, pairs)
@@ -56,6 +57,10 @@ def by_cond(
     one, other = [pair.then_value for pair in pairs], [pair.else_value for pair in pairs]
     then_graph = arm_graph(then_arm, operands, one, other, predicate, changed)
     else_graph = arm_graph(else_arm, operands, other, one, predicate, changed)
+    are_flat = flat_choices.are_flat(tx, [then_graph, else_graph])
+    size = nesting_limits.require_shallow(
+        [then_graph, else_graph], are_flat=are_flat, is_light=is_light
+    )
     graphs = installed(tx, "cond_true", then_graph), installed(tx, "cond_false", else_graph)
     entered = [_entered(tx, predicate, each, changed) for each in operands]
     arguments = (predicate.as_proxy(), *graphs, tuple(without_aliases(tx, entered)))

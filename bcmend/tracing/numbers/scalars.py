@@ -15,6 +15,7 @@ import dataclasses
 import math
 import operator
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, Final, NoReturn
 
 import torch
@@ -84,8 +85,9 @@ def _begin(tx: compat.Tracer) -> None:
         is_assumed = assumes and (not asked_for or size_questions.has_assumed(environment))
         if is_assumed and not graph_failure.can_be_put_back(output):
             leave()
-        if not asked_for and _needs_gradients_of_unknown_sizes(module):
-            early_backward.compile_with_forward(output, leave)
+        if _needs_gradients_of_unknown_sizes(module):
+            instead = partial(body_states.take_ahead, tx) if asked_for else leave
+            early_backward.compile_with_forward(output, instead, is_used=asked_for)
         if drop_unread(module.graph):
             module.recompile()
 

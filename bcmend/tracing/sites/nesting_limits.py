@@ -12,11 +12,12 @@ What was measured for a bound, here and elsewhere, was measured with torch 2.13.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+import torch
 from torch.fx import Graph, Node
 
 from bcmend import meta_keys
@@ -47,6 +48,8 @@ CONDS: Final = 5
 #: With "aot_eager" each takes 14 to 16 ms, from 136 of them to 496, which makes 40 s at the bound.
 OPERATIONS: Final = 2500
 
+#: From so many levels on, operators ``torch.cond`` that can be are written behind each other.
+FLAT_FROM: Final = 3
 
 #: How often a split is inside itself for a value that has many forms: once for each but one, where
 #: it reads an item at a place that is not known. More often it is in turns of a loop.
@@ -239,22 +242,54 @@ def in_one_more_arm(tx: compat.Tracer) -> Iterator[None]:
         chain.note_path()
 
 
-def require_shallow(graphs: Sequence[Graph]) -> tuple[int, int]:
-    """Return how deep a ``torch.cond`` over ``graphs`` is, and how many operations it comes to.
+class Nesting(NamedTuple):
+    """How large a ``torch.cond`` is.
 
-    Raises ``TooDeep`` past the bounds. Each level takes torch nearly twice as long to compile as
-    the one inside it.
+    Attributes:
+        levels: how many are one in another to torch.
+        operations: how many it looks at.
+        depth: how many were traced one in another.
+        is_flat: those in it can be written behind each other.
+        records_gradients: it stands where gradients are recorded.
     """
-    within = [node.meta.get(meta_keys.CONDS, (0, 1)) for graph in graphs for node in graph.nodes]
-    conds = 1 + max((levels for levels, _ in within), default=0)
-    operations = 2 * sum(count for _, count in within)
-    if conds > CONDS:
+
+    levels: int
+    operations: int
+    depth: int = 1
+    is_flat: bool = False
+    records_gradients: bool = False
+
+
+def require_shallow(
+    graphs: Sequence[Graph],
+    *,
+    are_flat: bool = False,
+    is_light: Callable[[Node], bool] = lambda _: False,
+) -> Nesting:
+    """Return how large a ``torch.cond`` over ``graphs`` is. Raises ``TooDeep`` past the bounds.
+
+    Each level takes torch nearly twice as long to compile as the one inside it. Where choices
+    ``are_flat``, those that can be are written behind each other, and what ``is_light`` beside
+    them does not count.
+    """
+    nodes = [node for graph in graphs for node in graph.nodes]
+    found = (each.meta.get(meta_keys.CONDS) for each in nodes)
+    within: list[Nesting] = [each for each in found if each is not None]
+    depth = 1 + max((each.depth for each in within), default=0)
+    is_flat = are_flat and depth >= FLAT_FROM
+    flat = [each for each in within if is_flat and each.is_flat]
+    others = [each for each in within if not (is_flat and each.is_flat)]
+    levels = max([1, *(each.levels for each in flat), *(1 + each.levels for each in others)])
+    own = len(nodes) - len(within) - (sum(map(is_light, nodes)) if flat else 0)
+    operations = own + sum(each.operations for each in others)
+    operations = 2 * operations + sum(each.operations for each in flat)
+    if levels > CONDS:
         raise TooDeep(f"more than {CONDS} operators torch.cond, one in another")
-    if conds > 1 and operations > OPERATIONS:
+    if levels > 1 and operations > OPERATIONS:
         raise TooDeep(f"{operations} operations for operators torch.cond, one in another")
-    return conds, operations
+    return Nesting(levels, operations, depth, are_flat, torch.is_grad_enabled())
 
 
-def mark_cond(node: Node, size: tuple[int, int]) -> None:
+def mark_cond(node: Node, size: Nesting) -> None:
     """Note on the node of a ``torch.cond`` what ``require_shallow`` found."""
     node.meta[meta_keys.CONDS] = size

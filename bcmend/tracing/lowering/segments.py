@@ -1,0 +1,175 @@
+"""An arm of a choice as pieces, cut where a choice stands in it.
+
+Choices one in another are written as choices one behind another (``flat_choices``): each piece
+becomes a choice of its own, taken where the arm is. What one piece hands to a later one is a result
+of its choice then, so it has to be a tensor of which zeros can stand in.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import torch
+from torch.fx import Graph, Node
+
+from bcmend import meta_keys
+from bcmend.dynamo import compat
+from bcmend.dynamo.shape_env import symbols_in
+from bcmend.tracing.deopt import block_settings, undo_log
+from bcmend.tracing.effects.operator_runs import storages_of, target_name
+from bcmend.tracing.sites.nesting_limits import Nesting
+
+#: Operators that cost nothing and cannot fail: they are computed whichever side is taken.
+_NAMES: Final = "clone detach full getitem logical_and logical_not logical_or permute to view zeros"
+_LIGHT: Final = frozenset([*_NAMES.split(), "zeros_like"])
+#: What is known of a piece: its nodes, or the one choice that it is.
+Segment = list[Node]
+
+
+def nesting_of(node: Node) -> Nesting | None:
+    """Return how large a choice of ours is; ``None`` for other nodes."""
+    found: Nesting | None = node.meta.get(meta_keys.CONDS)
+    return found
+
+
+def is_cut_at(node: Node) -> bool:
+    """Return whether an arm is cut at a node: at a choice that can be flat itself."""
+    found = nesting_of(node)
+    return found is not None and found.is_flat
+
+
+def segments_of(graph: Graph) -> list[Segment]:
+    """Return the pieces of an arm, in order; a choice at which it is cut is one by itself.
+
+    Items stand in the piece in which that is made which they are items of.
+    """
+    found: list[Segment] = [[]]
+    place: dict[Node, int] = {}
+    for node in graph.nodes:
+        if node.op in ("placeholder", "output") or _is_of_a_cut(node):
+            continue
+        if is_cut_at(node):
+            found += [[node], []]
+            place[node] = len(found) - 2
+            continue
+        source = node.args[0] if node.target is operator.getitem else None
+        if isinstance(source, Node) and source in place and not is_tensor(source):
+            place[node] = place[source]
+        else:
+            place[node] = len(found) - 1
+        found[place[node]].append(node)
+    return [each for each in found if each]
+
+
+def _is_of_a_cut(node: Node) -> bool:
+    """Return whether a node stands for a graph that a choice is given at which an arm is cut."""
+    return node.op == "get_attr" and bool(node.users) and all(map(is_cut_at, node.users))
+
+
+def is_tensor(node: Node) -> bool:
+    return isinstance(node.meta.get("example_value"), torch.Tensor)
+
+
+def is_light(node: Node) -> bool:
+    """Return whether a node may be computed whichever side is taken."""
+    if node.op == "get_attr" or target_name(node) not in _LIGHT:
+        return False
+    return node.target is not operator.getitem or isinstance(node.args[1], int)
+
+
+def handed_on(segment: Segment) -> list[Node]:
+    """Return the nodes of a piece that are read elsewhere."""
+    inside = set(segment)
+    return [
+        each
+        for each in segment
+        if meta_keys.ABSENT not in each.meta and any(user not in inside for user in each.users)
+    ]
+
+
+def can_be_cut(graph: Graph, mode: Any) -> bool:
+    """Return whether what the pieces of an arm hand on can be handed from choice to choice.
+
+    ``mode`` is the fake mode of the trace.
+    """
+    if block_settings.are_set_in(graph):
+        return False
+    given = [each.meta.get("example_value") for each in graph.nodes if each.op == "placeholder"]
+    segments = segments_of(graph)
+    handed = [
+        each
+        for segment in segments
+        if not all(map(is_light, segment))
+        for each in handed_on(segment)
+    ]
+    return all(_can_be_handed_on(each, given) for each in handed) and not _writes_across(
+        graph, segments, mode
+    )
+
+
+def _can_be_handed_on(node: Node, given: Sequence[Any]) -> bool:
+    if is_cut_at(node):  # its items are looked at
+        return all(user.target is operator.getitem for user in node.users)
+    example = node.meta.get("example_value")
+    return (
+        node.op != "get_attr"
+        and type(example) is compat.FakeTensor
+        and example.layout is torch.strided
+        and symbols_in(list(example.shape)) <= _told(given)
+    )
+
+
+def _told(given: Iterable[Any]) -> set[Any]:
+    """Return the numbers that something given is, or has for a size."""
+    given = list(given)
+    sizes = (size for each in given if isinstance(each, torch.Tensor) for size in each.shape)
+    numbers = [each for each in (*given, *sizes) if isinstance(each, torch.SymInt)]
+    return {each.node.expr for each in numbers}
+
+
+def telling(
+    examples: Iterable[torch.Tensor], given: Sequence[Node], operands: Sequence[Node]
+) -> list[Node]:
+    """Return ``given``, and what else tells the sizes of tensors like ``examples``."""
+    wanted = symbols_in([list(each.shape) for each in examples])
+    found = list(given)
+    for node in (*given, *operands):
+        told = _told([node.meta.get("example_value")]) & wanted
+        if told and node not in found:
+            found.append(node)
+        wanted -= told
+    return found
+
+
+def _writes_across(graph: Graph, segments: Sequence[Segment], mode: Any) -> bool:
+    """Return whether a piece writes to memory that was there before it."""
+    made = _made(graph, segments)
+    return any(
+        made.get(memory) != place
+        for place, segment in enumerate(segments)
+        for node in segment
+        for memory in undo_log.written_by(node, mode)
+    )
+
+
+def _made(graph: Graph, segments: Sequence[Segment]) -> dict[int, int]:
+    """Return the piece that has made each memory; none for what an arm is given."""
+    found: dict[int, int] = {}
+    for node in graph.nodes:
+        if node.op == "placeholder" and not _is_copied_first(node):
+            found.update(dict.fromkeys(storages_of(node), -1))
+    for place, segment in enumerate(segments):
+        for node in segment:
+            for memory in storages_of(node):
+                found.setdefault(memory, place)
+    return found
+
+
+def _is_copied_first(given: Node) -> bool:
+    """Return whether an arm reads a copy of something given, since it changes it."""
+    example = given.meta.get("example_value")
+    return any(
+        user.target == "clone" and user.meta.get("example_value") is example for user in given.users
+    )
