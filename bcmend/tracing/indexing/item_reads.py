@@ -55,7 +55,7 @@ def read(tx: compat.Tracer, tensor: TensorValue, key: Value) -> TensorValue | No
     example = example_of(tensor)
     if isinstance(key, compat.SymNodeVariable):
         require_item(tx, tensor, 0, key)
-        return None
+        return _before_known_places(tx, tensor, key)
     if example.layout is not torch.strided or is_batched(example):
         return None
     part = part_of(tx, example.dim(), key)
@@ -74,6 +74,44 @@ def read(tx: compat.Tracer, tensor: TensorValue, key: Value) -> TensorValue | No
     if not rest:
         return tensor
     return fx_graph.function(tx, operator.getitem, tensor, compat.TupleVariable(rest))
+
+
+def _before_known_places(
+    tx: compat.Tracer, tensor: TensorValue, number: Value
+) -> TensorValue | None:
+    """Return the item of an item at known places, as ``x[0][number]``: the number's is taken first.
+
+    ``None`` for other tensors.
+    """
+    proxy = tensor.as_proxy()
+    node: Any = proxy.node
+    places: list[Any] = []
+    while _is_item_at_a_known_place(node):
+        places.insert(0, node.args[1])
+        node = node.args[0]
+    if not places:
+        return None
+    whole = fx_graph.variable_of(tx, Proxy(node, proxy.tracer))
+    found = fx_graph.function(tx, torch.select, whole, len(places), number)
+    for each in places:
+        found = fx_graph.function(tx, operator.getitem, found, constant(each))
+    return found
+
+
+def _is_item_at_a_known_place(node: Any) -> bool:
+    """Return whether a node is a view of an item of a tensor that is still of its form."""
+    if node.target is not operator.getitem or type(node.args[1]) is not int:
+        return False
+    item, whole = (each.meta.get("example_value") for each in (node, node.args[0]))
+    if not (type(item) is compat.FakeTensor and type(whole) is compat.FakeTensor):
+        return False
+    if whole.layout is not torch.strided or not whole.dim() or is_batched(whole):
+        return False
+    place = node.args[1] % whole.shape[0] if node.args[1] < 0 else node.args[1]
+    offset = whole.storage_offset() + place * whole.stride(0)
+    return (item.shape, item.stride()) == (whole.shape[1:], whole.stride()[1:]) and (
+        compat.statically_known_true(item.storage_offset() == offset)
+    )
 
 
 def _divided(

@@ -6,7 +6,7 @@ that no input is a float, and that gradients are laid out alike.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -97,22 +97,19 @@ def arm_graph(
     """
     graph = Graph()
     known = _inputs(graph, operands, changed)
+    given = set(known.values())
     numbers = [known[each.node] for each in operands if has_to_be_a_tensor(each)]
     for outer, inner in arm.lifted.items():
         known[inner.node] = known[outer.node]
     for node in arm.graph.nodes:
         if node not in known:
             known[node] = graph.node_copy(node, known.__getitem__)
-    results = []
-    for value, other in zip(values, others, strict=True):
-        example = example_of(other if value is None else value)
-        if value is None:
-            result = zeros_in_form_of(graph, example, [each.node for each in operands])
-        else:
-            result = copied(graph, known[value.as_proxy().node], example)
-        results.append(covered(graph, result, example) if has_to_be_covered(example) else result)
-        if value is None:
-            results[-1].meta[meta_keys.ABSENT] = True
+        if node.target == "item" and known[node].args[0] in given:
+            _take_out_of_a_copy(graph, known[node])
+    results = [
+        _result(graph, known, value, example_of(other if value is None else value), operands)
+        for value, other in zip(values, others, strict=True)
+    ]
     if not results:  # an operator has to return something
         result = graph.call_function(torch.zeros, ((),))
         results.append(with_example(result, example_of(predicate)))
@@ -121,6 +118,21 @@ def arm_graph(
         if not number.users:
             graph.erase_node(number)
     return graph
+
+
+def _result(
+    graph: Graph, known: Mapping[Node, Node], value: Any, example: torch.Tensor, operands: Any
+) -> Node:
+    """Return what an arm returns of a value: a copy, or zeros for ``None``."""
+    if value is None:
+        found = zeros_in_form_of(graph, example, [each.node for each in operands])
+    else:
+        found = copied(graph, known[value.as_proxy().node], example)
+    if has_to_be_covered(example):
+        found = covered(graph, found, example)
+    if value is None:
+        found.meta[meta_keys.ABSENT] = True
+    return found
 
 
 def _inputs(graph: Graph, operands: Sequence[Proxy], changed: Sequence[Proxy]) -> dict[Node, Node]:
@@ -144,15 +156,24 @@ def _inputs(graph: Graph, operands: Sequence[Proxy], changed: Sequence[Proxy]) -
 
 
 def _number_again(graph: Graph, placeholder: Node) -> Node:
-    """Return the number that enters an arm as a tensor, taken out of a copy.
+    """Return the number that enters an arm as a tensor."""
+    number = graph.call_method("item", (placeholder,))
+    number.meta["example_value"] = placeholder.meta["example_value"]
+    placeholder.meta.clear()  # it was of the number
+    _take_out_of_a_copy(graph, number)
+    return number
+
+
+def _take_out_of_a_copy(graph: Graph, number: Node) -> None:
+    """Have a number be taken out of a copy of what an arm is given.
 
     Torch takes no second number out of one tensor, and Inductor wants one for each arm.
     """
-    copy = graph.call_method("clone", (placeholder,))
-    number = graph.call_method("item", (copy,))
-    number.meta["example_value"] = placeholder.meta["example_value"]
-    placeholder.meta.clear()  # it was of the number
-    return number
+    tensor: Any = number.args[0]
+    with graph.inserting_before(number):
+        copy = graph.call_method("clone", (tensor,))
+    copy.meta.update(tensor.meta)
+    number.args = (copy,)
 
 
 def zeros_in_form_of(graph: Graph, example: torch.Tensor, operands: Sequence[Node]) -> Node:
