@@ -738,6 +738,29 @@ def test_a_merged_value_that_is_kept_has_a_history() -> None:
                 again.backward()
 
 
+def test_the_untaken_side_goes_through_the_history_of_an_earlier_call() -> None:
+    class Program(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.state = torch.zeros(3)
+            self.weight = torch.nn.Parameter(torch.ones(3))
+
+        def forward(self, x: Tensor) -> Tensor:
+            if x.sum() > 0:
+                self.state = torch.zeros(3)
+            self.state = torch.tanh(self.weight * self.state + x * self.weight)
+            return self.state * 2
+
+    eager, mended = Program(), Program()
+    for program, call in ((eager, eager), (mended, _mended(mended, backend="aot_eager"))):
+        call(POSITIVE).sum().backward()
+        if program is eager:
+            call(POSITIVE).sum().backward()
+        else:
+            with pytest.raises(RuntimeError, match="a second time"):
+                call(POSITIVE).sum().backward()
+
+
 def test_a_backward_pass_that_the_untaken_side_makes_impossible() -> None:
     def program(x: Tensor) -> Tensor:
         if x.sum() > 0:

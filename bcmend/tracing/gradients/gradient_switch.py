@@ -77,11 +77,16 @@ class _Enter(torch.autograd.Function):
 
 
 def switched(
-    graph: Callable[..., Any], places: Sequence[int], routes: Routes, more: int
+    graph: Callable[..., Any],
+    places: Sequence[int],
+    apart: Sequence[int],
+    routes: Routes,
+    more: int,
 ) -> Callable[..., Any]:
     """Return ``graph`` for calls without its last ``more`` results, the predicates.
 
-    The inputs at ``places`` get no gradient where ``routes`` has no live path for them.
+    The inputs at ``places`` get no gradient where ``routes`` has no live path for them, and those
+    at ``apart`` none at all: autograd would go on from those, through a history that may be gone.
     """
 
     def run(*inputs: Any) -> Any:
@@ -90,8 +95,10 @@ def switched(
             results = graph(*inputs)
             return results[: len(results) - more]
         given, plain = list(inputs), [inputs[place] for place in places]
+        for place in apart:
+            given[place] = inputs[place].detach()
         taken = _Taken(routes, plain)
-        entered = _Enter.apply(taken, *plain)  # type: ignore[no-untyped-call]
+        entered = _Enter.apply(taken, *plain) if plain else ()  # type: ignore[no-untyped-call]
         for place, each in zip(places, entered, strict=True):
             given[place] = each
         results = graph(*given)

@@ -32,9 +32,14 @@ _LOSES_HISTORY: Final = frozenset(["detach_", "requires_grad_", "set_", "set_dat
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """The inputs by position, what decides about them, and how many results hold predicates."""
+    """The inputs by position, what decides about them, and how many results hold predicates.
+
+    Attributes:
+        apart: the inputs, by position, that no gradient ever reaches.
+    """
 
     places: tuple[int, ...]
+    apart: tuple[int, ...]
     routes: Routes
     results: int
 
@@ -57,16 +62,18 @@ def _plan(output: compat.OutputGraph, module: GraphModule) -> None:
         return
     flow = Flow(output.fake_mode)
     paths = flow.back(module, _seeds(module), ())
-    places, starts = _decided(output, module, flow, paths)
+    found = _decided(output, module, flow, paths)
+    places, starts = [place for place in found if found[place]], list(filter(None, found.values()))
     gates.insert(module, paths, flow)
     _gate_in_arms(module, output.fake_mode)
-    if not places:
+    if not found:
         return
     routes, numbers = flow.paths.routes(starts)
     known = list(flow.predicates)
     asked = [(known[each], flow.inside[known[each].graph]) for each in numbers]
     order, results = handed_out(module, asked, output.fake_mode)
-    _PLAN.put(output, _Plan(tuple(places), routes.in_order(order), results))
+    apart = tuple(place for place in found if not found[place])
+    _PLAN.put(output, _Plan(tuple(places), apart, routes.in_order(order), results))
 
 
 def _is_followed(output: compat.OutputGraph, module: GraphModule) -> bool:
@@ -92,18 +99,20 @@ def _results(module: GraphModule) -> list[Node]:
 
 def _decided(
     output: compat.OutputGraph, module: GraphModule, flow: Flow, paths: Mapping[Node, int]
-) -> tuple[list[int], list[int]]:
-    """Return the positions of the inputs whose gradients sides decide, and the paths from each."""
-    places, starts, results = list[int](), list[int](), _results(module)
+) -> dict[int, int]:
+    """Return the paths from each input whose gradient sides decide, by its position.
+
+    There is none from an input that a branch is given and no gradient reaches.
+    """
+    decided, results = dict[int, int](), _results(module)
     apart = {storage_of(each) for node in results for each in tensors_of(node)}
     changed = undo_log.changed_inputs(output)
     for place, node in enumerate(_inputs(module)):
         found = flow.paths.simplified(paths[node])
         is_decided = found > RESULT or (not found and _enters_an_operator(node))
         if is_decided and node not in changed and _is_plain(node, apart):
-            places.append(place)
-            starts.append(found)
-    return places, starts
+            decided[place] = found
+    return decided
 
 
 def _gate_in_arms(module: GraphModule, fake_mode: Any) -> None:
@@ -166,7 +175,7 @@ def _hides_history(node: Node) -> bool:
 def _install_global(inner: Any, output: compat.OutputGraph, name: str, value: Any) -> None:
     plan = _PLAN.of(output)
     if plan is not None and name.startswith("__compiled_fn"):
-        run: Any = switched(value, plan.places, plan.routes, plan.results)
+        run: Any = switched(value, plan.places, plan.apart, plan.routes, plan.results)
         run.__code__ = graph_failure.unseen(run.__code__)
         value = run
     inner(output, name, value)

@@ -23,7 +23,13 @@ from bcmend.dynamo.models import containers, methods, objects
 from bcmend.dynamo.values import Value, object_behind
 from bcmend.knowledge.static_lookup import ancestors, dictionary, namespace
 from bcmend.tracing.merging.lazy_phi import CellPhi, LazyPhi, MissingAttribute, StoredPhi
-from bcmend.tracing.merging.location_phi import BothSides, LocationPhi, OneValue
+from bcmend.tracing.merging.location_phi import (
+    BothSides,
+    LocationPhi,
+    OneValue,
+    may_outlive_its_graph,
+    require_no_earlier_history,
+)
 from bcmend.tracing.merging.merge import Join
 from bcmend.tracing.output import record_builder
 from bcmend.tracing.search.assumptions import Claim
@@ -56,8 +62,8 @@ def _attribute_change(
 ) -> LocationPhi:
     """Plan the store of a merged value, or of each side's own when the graph has run."""
     # A merged value would give the object an attribute that on one side only its class has.
-    may_differ = join.site.holds(Claim.READ_APART, join.form)
-    may_merge = inherited < 0 or not (may_differ and record_builder.is_open(join.tx))
+    is_apart = join.site.holds(Claim.READ_APART, join.form) and record_builder.is_open(join.tx)
+    may_merge = inherited < 0 or not is_apart
     variable, name = location.owner, location.key
     _require_of_the_program(variable, name)
     _require_no_setting(variable, name)
@@ -67,10 +73,24 @@ def _attribute_change(
         return OneValue(location, lambda merged: sides[0], (sides[0], sides[0]))
     is_lazy = any(isinstance(side, LazyPhi) for side in sides)
     if may_merge and not any(is_deleted) and not is_lazy:
+        if may_outlive_its_graph(sides):
+            apart = merger.attempt(lambda: _stored_apart(join, location, sides, inherited))
+            if not isinstance(apart, Refusal):
+                return apart
+            require_no_earlier_history(sides, f"the attribute {name}")
         merged = merger.attempt(lambda: merger.merge(*sides))
         if not isinstance(merged, Refusal):
             return OneValue(location, merged, sides)
-    if not may_differ:
+    return _stored_apart(join, location, sides, inherited)
+
+
+def _stored_apart(
+    join: Join, location: Location, sides: tuple[Value, Value], inherited: int
+) -> LocationPhi:
+    """Plan to store what the side taken leaves when the graph has run. Raises ``Refusal``."""
+    variable, name, merger = location.owner, location.key, join.merger
+    is_deleted = [isinstance(side, compat.DeletedVariable) for side in sides]
+    if not join.site.holds(Claim.READ_APART, join.form):
         raise Refusal("arms-differ", f"the attribute {name} has no common form, and is read later")
     is_of_frame = _is_local_cell(variable) and join.site.holds(Claim.LOCAL, join.form)
     if not is_of_frame:  # else it dies with the frame, or is asked for

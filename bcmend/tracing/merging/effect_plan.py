@@ -18,7 +18,14 @@ from bcmend.dynamo.models import containers
 from bcmend.dynamo.values import Value, constant
 from bcmend.tracing.merging.attribute_effects import attribute_changes, require_creatable
 from bcmend.tracing.merging.journaled_container import can_be_journaled, pairs_of, refill
-from bcmend.tracing.merging.location_phi import Journaled, LocationPhi, OneSide, OneValue
+from bcmend.tracing.merging.location_phi import (
+    Journaled,
+    LocationPhi,
+    OneSide,
+    OneValue,
+    may_outlive_its_graph,
+    require_no_earlier_history,
+)
 from bcmend.tracing.merging.merge import Join, Merger
 from bcmend.tracing.merging.optional_items import Appended, OptionalList, may_be_optional
 from bcmend.tracing.output import record_builder
@@ -53,7 +60,8 @@ def _item_changes(join: Join, arms: tuple[ArmTrace, ArmTrace]) -> list[LocationP
         if _is_table_of_names(known.variable):
             changes += _table_changes(join, known, contents)
             continue
-        if not any(side is not None and side.is_open for side in sides):
+        is_open = any(side is not None and side.is_open for side in sides)
+        if not (is_open or _is_better_journaled(join, known.variable, contents)):
             found = join.merger.attempt(partial(_same_form_changes, join.merger, known, contents))
             if not isinstance(found, Refusal):
                 changes += found
@@ -65,6 +73,23 @@ def _item_changes(join: Join, arms: tuple[ArmTrace, ArmTrace]) -> list[LocationP
             continue
         changes += plan_journal(join, known.variable, before, contents)
     return changes
+
+
+def _is_better_journaled(join: Join, variable: Value, contents: Sequence[Any]) -> bool:
+    """Return whether merged items of a container would tie the backwards of two calls together."""
+    pairs = _that_may_outlive(variable, contents)
+    if not pairs or not can_be_journaled(variable) or _is_iterated_over(join.tx, variable):
+        return False
+    return join.site.holds(Claim.READ_APART, join.form) and record_builder.is_open(join.tx)
+
+
+def _that_may_outlive(variable: Value, contents: Sequence[Any]) -> list[tuple[Value, Value]]:
+    """Return the sides of items whose merged value may outlive its graph."""
+    if variable.source is None:
+        return []
+    one, other = map(_by_key, contents)
+    pairs = [(value, other[key]) for key, value in one.items() if key in other]
+    return [pair for pair in pairs if pair[0] is not pair[1] and may_outlive_its_graph(pair)]
 
 
 def _table_changes(
@@ -99,6 +124,8 @@ def _same_form_changes(
         raise Refusal("arms-differ", "a container gets or loses an item on one side only")
     if list(one)[: len(before)] != list(before):
         raise Refusal("arms-differ", "an item is deleted from a container")
+    for pair in _that_may_outlive(owner, contents):
+        require_no_earlier_history(pair, "an item of a container")
     return [
         OneValue(Location(LocationKind.ITEM, owner, key), merger.merge(left, right), (left, right))
         for key, left, right in zip(one, one.values(), other.values(), strict=True)

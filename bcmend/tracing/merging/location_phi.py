@@ -6,14 +6,14 @@ plan; what a reader gets of it may be a phi of the main trace (``sites.phi``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from bcmend.delivery import records
 from bcmend.dynamo import compat
 from bcmend.dynamo.models import containers
-from bcmend.dynamo.values import TensorValue, Value, constant
+from bcmend.dynamo.values import TensorValue, Value, constant, example_of, items_in
 from bcmend.tracing.merging.journaled_container import Journal, start
 from bcmend.tracing.merging.lazy_phi import GatedPhi, owner_in_a_record
 from bcmend.tracing.merging.merge import Join
@@ -22,6 +22,7 @@ from bcmend.tracing.output import record_builder
 from bcmend.tracing.output.record_builder import Draft
 from bcmend.tracing.sites.locations import Location, LocationKind
 from bcmend.tracing.sites.phi import Build, Merged
+from bcmend.tracing.sites.refusal import Refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,3 +149,42 @@ class Journaled(LocationPhi):
     def materialise(self, join: Join, value: Any) -> None:
         join.tx.output.side_effects.check_allowed_side_effect(value)
         start(value, Journal(join.site, join.form, join.tx.output))
+
+
+def may_outlive_its_graph(sides: Sequence[Value]) -> bool:
+    """Return whether sides hold a tensor from before the call, and gradients flow into one.
+
+    A merged value that is stored has a history in which the tensor from before is. The backward of
+    a later call, which has the value for its own tensor from before, would go through that history
+    once more.
+    """
+    tensors = [each for side in sides for each in _tensors_in(side)]
+    return any(each.source is not None for each in tensors) and any(
+        example_of(each).requires_grad for each in tensors
+    )
+
+
+def require_no_earlier_history(sides: Sequence[Value], name: str) -> None:
+    """Raise ``Refusal`` if gradients flow into a tensor of sides that is from before the call."""
+    if has_earlier_history(sides):
+        raise Refusal("arms-differ", f"{name} has the history of an earlier call on one side")
+
+
+def require_no_gradients(results: Sequence[Value], name: str) -> None:
+    """Raise ``Refusal`` if gradients flow through what is computed with an earlier history."""
+    if any(example_of(each).requires_grad for side in results for each in _tensors_in(side)):
+        raise Refusal("arms-differ", f"{name} has the history of an earlier call on one side")
+
+
+def has_earlier_history(sides: Sequence[Value]) -> bool:
+    """Return whether gradients flow into a tensor of sides that is from before the call."""
+    tensors = [each for side in sides for each in _tensors_in(side)]
+    return any(each.source is not None and example_of(each).requires_grad for each in tensors)
+
+
+def _tensors_in(value: Value) -> Iterator[TensorValue]:
+    value = value.realize()
+    if isinstance(value, compat.TensorVariable):
+        yield value
+    for each in items_in(value) or ():
+        yield from _tensors_in(each)

@@ -14,6 +14,7 @@ from bcmend.dynamo.values import Value, items_in, made_of
 from bcmend.tracing.lowering.branch_lowering import TracedBranch, attempt_to_lower
 from bcmend.tracing.merging.lazy_phi import CellPhi, GatedPhi, LazyPhi, StoredPhi, UnreadPhi
 from bcmend.tracing.merging.live_outs import phi_of
+from bcmend.tracing.merging.location_phi import has_earlier_history, require_no_gradients
 from bcmend.tracing.merging.merge import Join
 from bcmend.tracing.numbers import predicates
 from bcmend.tracing.output import deferred_exceptions, record_builder
@@ -161,6 +162,8 @@ def _planned_by(phi: Open) -> Callable[[Join, tuple[Value, Value]], Build]:
     def plan(join: Join, sides: tuple[Value, Value]) -> Build:
         merger = join.merger
         one, other = (side.realize() for side in sides)
+        if isinstance(phi, StoredPhi) and has_earlier_history(list(leaves(phi))):
+            require_no_gradients((one, other), f"the attribute {phi.name}")
         if not any(isinstance(side, LazyPhi) for side in (one, other)):
             merged = merger.attempt(lambda: merger.merge(one, other))
             if not isinstance(merged, Refusal):
