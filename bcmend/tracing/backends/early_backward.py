@@ -45,9 +45,9 @@ def compile_with_forward(
 ) -> None:
     """Have the back end compile the backward of a graph together with its forward.
 
-    ``instead`` is called where the graph cannot be used since it assumes too much. Where
-    ``is_used``, it may return: then the backward is compiled, or fails, when it is called. It is
-    called there also if the back end fails.
+    ``instead`` is called, and raises, where the graph cannot be used since it assumes too much.
+    Where ``is_used``, it is called if the back end fails, and may return: then the backward is
+    compiled, or fails, when it is called.
     """
     _ASKED.put(output, _Asked(instead, is_used))
 
@@ -69,7 +69,10 @@ def _compile(inner: Any, output: compat.OutputGraph, *more: Any) -> Any:
             raise
         asked.instead()
         return inner(output, *more)
-    if not all(which_follow(_assertions(environment), known, ranges, _guarded(environment))):
+    assertions = _assertions(environment)
+    if not asked.is_used and not all(
+        which_follow(assertions, known, ranges, _guarded(environment))
+    ):
         asked.instead()
     return compiled
 

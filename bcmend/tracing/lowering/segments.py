@@ -8,7 +8,7 @@ of its choice then, so it has to be a tensor of which zeros can stand in.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import torch
@@ -24,6 +24,19 @@ from bcmend.tracing.sites.nesting_limits import Nesting
 #: Operators that cost nothing and cannot fail: they are computed whichever side is taken.
 _NAMES: Final = "clone detach full getitem logical_and logical_not logical_or permute to view zeros"
 _LIGHT: Final = frozenset([*_NAMES.split(), "zeros_like"])
+#: Operators whose derivatives are finite where what they are given is.
+_SMOOTH: Final = frozenset(
+    """
+    add add_ iadd sub sub_ isub neg mul mul_ imul square sum mean matmul mm bmm mv dot addmm baddbmm
+    einsum linear bilinear conv1d conv2d conv3d embedding
+    lstm gru rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell recurrent_layer
+    sigmoid tanh relu relu_ leaky_relu elu gelu silu hardtanh hardsigmoid hardswish softplus
+    softmax log_softmax exp sin cos erf dropout layer_norm scaled_dot_product_attention
+    clamp maximum minimum max min amax amin abs where masked_fill gather index_select select
+    getitem narrow cat stack chunk split unbind squeeze unsqueeze view view_as reshape flatten
+    transpose permute t contiguous expand expand_as repeat to float type_as clone
+    """.split()
+)
 #: What is known of a piece: its nodes, or the one choice that it is.
 Segment = list[Node]
 
@@ -92,21 +105,44 @@ def handed_on(segment: Segment) -> list[Node]:
 def can_be_cut(graph: Graph, mode: Any) -> bool:
     """Return whether what the pieces of an arm hand on can be handed from choice to choice.
 
-    ``mode`` is the fake mode of the trace.
+    Where gradients are recorded, a piece behind which another is not taken gets gradients of zero.
+
+    Args:
+        mode: the fake mode of the trace.
     """
     if block_settings.are_set_in(graph):
         return False
     given = [each.meta.get("example_value") for each in graph.nodes if each.op == "placeholder"]
     segments = segments_of(graph)
-    handed = [
-        each
-        for segment in segments
-        if not all(map(is_light, segment))
-        for each in handed_on(segment)
-    ]
-    return all(_can_be_handed_on(each, given) for each in handed) and not _writes_across(
-        graph, segments, mode
-    )
+    if torch.is_grad_enabled() and not all(map(_is_smooth, _before_a_cut(segments))):
+        return False
+    heavy = (each for each in segments if not all(map(is_light, each)))
+    handed = [node for segment in heavy for node in handed_on(segment)]
+    can_be = all(_can_be_handed_on(each, given) for each in handed)
+    return can_be and not _writes_across(graph, segments, mode)
+
+
+def _before_a_cut(segments: Sequence[Segment]) -> Iterator[Node]:
+    """Yield the nodes of pieces behind which there is a choice."""
+    last = max((at for at, each in enumerate(segments) if is_cut_at(each[0])), default=0)
+    for piece in segments[:last]:
+        yield from (node for node in piece if not is_cut_at(node))
+
+
+def _is_smooth(node: Node) -> bool:
+    """Return whether a gradient of zero stays zero on the way back through a node.
+
+    That is what comes back from a choice whose side was not taken.
+    """
+    example = node.meta.get("example_value")
+    parts = example if isinstance(example, (tuple, list)) else [example]
+    if not any(isinstance(each, torch.Tensor) and each.requires_grad for each in parts):
+        return True
+    name, given = target_name(node), node.args[1:]
+    if name in ("pow", "truediv", "div") and given:
+        number = given[0]
+        return isinstance(number, (int, float)) and number != 0 and (name != "pow" or number >= 1)
+    return name in _SMOOTH
 
 
 def _can_be_handed_on(node: Node, given: Sequence[Any]) -> bool:

@@ -12,7 +12,7 @@ from torch.fx import Graph
 from bcmend.names import SPLIT
 from bcmend.tracing.search.falsified import Falsified
 from bcmend.tracing.sites import nesting_limits
-from bcmend.tracing.sites.nesting_limits import TooDeep
+from bcmend.tracing.sites.nesting_limits import Nesting, TooDeep
 from bcmend.tracing.sites.site_table import LiveSite
 
 CODE = (lambda: None).__code__
@@ -96,23 +96,33 @@ def test_arms_are_counted_for_each_outermost_branch_anew() -> None:
 
 def test_a_cond_is_one_deeper_than_those_in_its_arms_and_twice_as_large() -> None:
     small, large = _graph(3), _graph(5)
-    assert nesting_limits.require_shallow([small, large]) == (1, 16)
+    assert nesting_limits.require_shallow([small, large])[:2] == (1, 16)
     outer = _graph(1)
-    nesting_limits.mark_cond(outer.placeholder("cond"), (1, 16))
-    assert nesting_limits.require_shallow([outer, _graph(2)]) == (2, 2 * (1 + 16 + 2))
+    nesting_limits.mark_cond(outer.placeholder("cond"), Nesting(1, 16))
+    assert nesting_limits.require_shallow([outer, _graph(2)])[:2] == (2, 2 * (1 + 16 + 2))
 
 
 def test_too_many_nested_conds_are_refused() -> None:
     graph = _graph(0)
-    nesting_limits.mark_cond(graph.placeholder("cond"), (nesting_limits.CONDS, 10))
+    nesting_limits.mark_cond(graph.placeholder("cond"), Nesting(nesting_limits.CONDS, 10))
     with pytest.raises(TooDeep, match="one in another"):
         nesting_limits.require_shallow([graph])
 
 
+def test_flat_choices_do_not_count_as_levels() -> None:
+    inner = _graph(2)
+    nesting_limits.mark_cond(inner.placeholder("cond"), Nesting(1, 16, depth=2, is_flat=True))
+    assert nesting_limits.require_shallow([inner])[:3] == (2, 2 * (2 + 16), 3)
+    assert nesting_limits.require_shallow([inner], are_flat=True)[:3] == (1, 2 * 2 + 16, 3)
+    shallow = _graph(2)
+    nesting_limits.mark_cond(shallow.placeholder("cond"), Nesting(1, 16, is_flat=True))
+    assert nesting_limits.require_shallow([shallow], are_flat=True)[:3] == (2, 2 * (2 + 16), 2)
+
+
 def test_operations_are_bounded_only_in_nested_conds() -> None:
     over = nesting_limits.OPERATIONS // 2 + 1
-    assert nesting_limits.require_shallow([_graph(over)]) == (1, 2 * over)
+    assert nesting_limits.require_shallow([_graph(over)])[:2] == (1, 2 * over)
     graph = _graph(over)
-    nesting_limits.mark_cond(graph.placeholder("cond"), (1, 1))
+    nesting_limits.mark_cond(graph.placeholder("cond"), Nesting(1, 1))
     with pytest.raises(TooDeep, match="operations"):
         nesting_limits.require_shallow([graph])

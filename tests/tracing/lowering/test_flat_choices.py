@@ -1,0 +1,218 @@
+"""Choices one in another are written one behind another, and nothing else changes by it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.fx import GraphModule
+
+import bcmend
+
+COND = torch.ops.higher_order.cond
+
+pytestmark = pytest.mark.usefixtures("dynamo_begun_anew")
+
+
+class Decoder(nn.Module):
+    """A decoder that is left early, with what it has given so far in lists."""
+
+    def __init__(self, turns: int) -> None:
+        super().__init__()
+        self.turns = turns
+        self.cell = nn.LSTMCell(4, 4)
+        self.out, self.stop = nn.Linear(4, 4), nn.Linear(4, 1)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        h, c = x, torch.zeros_like(x)
+        outs, stops = [], []
+        for _ in range(self.turns):
+            h, c = self.cell(x, (h, c))
+            x = self.out(h)
+            p = torch.sigmoid(self.stop(h))
+            outs.append(x)
+            stops.append(p)
+            if (p > 0.55).all():
+                break
+        return torch.stack(outs, 1), torch.cat(stops, 1)
+
+
+class Layers(nn.Module):
+    """Layers of their own parameters, of which the last that run say what is returned."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(4, 4) for _ in range(6)])
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = layer(x)[x.argmax(0)] + x
+            if x.sum() < 0:
+                return x.tanh()
+            x = x / x.norm()
+        return x + 1
+
+
+class Tour(nn.Module):
+    """Writes to a tensor in each iteration, reads by number, says when it is through."""
+
+    def forward(self, d: Tensor) -> tuple[Tensor, Tensor]:
+        at = torch.tensor(0)
+        seen = torch.zeros(d.shape[0], dtype=torch.bool)
+        tour = [at]
+        for _ in range(6):
+            seen = seen.clone()
+            seen[at] = True
+            nearest, following = d[at].masked_fill(seen, float("inf")).min(0)
+            if nearest > 1.2:
+                print("none is near")
+                break
+            at = following
+            tour.append(at)
+        else:
+            print("through")
+        return torch.stack(tour), seen
+
+
+class Roots(nn.Module):
+    """Roots whose derivative is infinite where the loop is left."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        for _ in range(5):
+            y = x[x.argmax(0)] * 0.9
+            root = y.sqrt()
+            if y.sum() <= 0:
+                break
+            x = root - 0.3
+        return x
+
+
+def _vectors() -> list[Tensor]:
+    torch.manual_seed(3)
+    return [sign * torch.randn(4, 4) for sign in (3, -3, 0.1, 1)]
+
+
+def _distances() -> list[Tensor]:
+    torch.manual_seed(3)
+    return [torch.rand(7, 7) + far for far in (0.1, 0.6, 0.9)]
+
+
+def _zeros() -> list[Tensor]:
+    return [torch.zeros(4, 4), torch.ones(4, 4), torch.full((4, 4), 0.2)]
+
+
+PROGRAMS: dict[str, tuple[Callable[[], nn.Module], Callable[[], list[Tensor]]]] = {
+    "decoder": (lambda: Decoder(8), _vectors),
+    "layers": (Layers, _vectors),
+    "tour": (Tour, _distances),
+    "roots": (Roots, _zeros),
+}
+
+
+def _outcome(called: Any, net: nn.Module, x: Tensor, capsys: Any) -> list[Any]:
+    net.zero_grad()
+    x = x.clone().requires_grad_()
+    results = called(x)
+    results = results if isinstance(results, tuple) else (results,)
+    if any(each.requires_grad for each in results):
+        sum(each.pow(2).sum() for each in results).backward()
+    return [*results, x.grad, *(each.grad for each in net.parameters()), capsys.readouterr().out]
+
+
+def _assert_alike(found: Sequence[Any], expected: Sequence[Any]) -> None:
+    for one, other in zip(found, expected, strict=True):
+        if isinstance(one, Tensor):
+            torch.testing.assert_close(one, other, equal_nan=True)
+        else:
+            assert one == other
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_what_a_loop_gives_that_is_left_early(name: str, backend: str, capsys: Any) -> None:
+    torch.manual_seed(0)
+    make, inputs = PROGRAMS[name]
+    net = make()
+    compiled = torch.compile(bcmend.patch(copy.deepcopy(net)), backend=backend, fullgraph=True)
+    for x in inputs():
+        found = _outcome(compiled, compiled, x, capsys)
+        _assert_alike(found, _outcome(net, net, x, capsys))
+
+
+@pytest.mark.parametrize("name", ["decoder", "tour"])
+def test_a_loop_that_is_left_early_under_inductor(name: str, capsys: Any) -> None:
+    torch.manual_seed(0)
+    make, inputs = PROGRAMS[name]
+    net = make()
+    if isinstance(net, Decoder):
+        net.turns = 4
+    compiled = torch.compile(bcmend.patch(copy.deepcopy(net)), fullgraph=True)
+    for x in inputs():
+        found = _outcome(compiled, compiled, x, capsys)
+        _assert_alike(found, _outcome(net, net, x, capsys))
+
+
+def test_without_gradients_and_for_sizes_that_change() -> None:
+    torch.manual_seed(0)
+    net = Decoder(6)
+    compiled = torch.compile(
+        bcmend.patch(copy.deepcopy(net)), backend="aot_eager", fullgraph=True, dynamic=True
+    )
+    with torch.no_grad():
+        for rows in (2, 3, 5):
+            x = torch.randn(rows, 4)
+            _assert_alike(compiled(x), net(x))
+
+
+def _depth(module: GraphModule) -> int:
+    """Return how many choices stand one in another in a graph."""
+    inside = [0]
+    for node in module.graph.nodes:
+        if node.target is COND:
+            sides = (getattr(module, str(each.target)) for each in node.args[1:3])
+            inside += [1 + _depth(each) for each in sides]
+    return max(inside)
+
+
+def _graph_of(net: nn.Module, x: Tensor) -> GraphModule:
+    found: list[GraphModule] = []
+
+    def keep(module: GraphModule, _: Any) -> Any:
+        found.append(module)
+        return module.forward
+
+    torch.compile(bcmend.patch(net), backend=keep, fullgraph=True)(x)
+    (module,) = found
+    return module
+
+
+@pytest.mark.parametrize(("turns", "depth"), [(3, 2), (4, 1), (9, 1)])
+def test_from_three_levels_on_no_choice_is_in_another(turns: int, depth: int) -> None:
+    module = _graph_of(Decoder(turns), torch.randn(2, 4))
+    assert _depth(module) == depth
+
+
+class Cast(nn.Module):
+    """Iterations under autocast, which is set in the graph of an arm."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        for _ in range(4):
+            with torch.autocast("cpu", torch.bfloat16):
+                y = x[x.argmax(0)] @ x
+            if y.sum() < 0:
+                break
+            x = x + y.float()
+        return x
+
+
+def test_an_arm_that_sets_something_stays_whole() -> None:
+    torch.manual_seed(1)
+    x = torch.randn(4, 4)
+    net = Cast()
+    module = _graph_of(net, x)
+    assert _depth(module) == 3
+    assert torch.equal(module(x)[0], net(x))
