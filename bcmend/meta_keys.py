@@ -45,6 +45,8 @@ SIDE: Final = "bcmend_side"
 REPEATABLE: Final = "_bcmend_repeatable"
 #: That the graph only computes.
 PURE: Final = "_bcmend_pure"
+#: Of a function: that it runs a side of a choice of ours.
+ARM: Final = "_bcmend_arm"
 
 # Attributes.
 

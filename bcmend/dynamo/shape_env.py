@@ -116,6 +116,22 @@ def hint_of(number: Any) -> Any:
     return node.hint if node.has_hint() else None
 
 
+def computed_again(size: Any) -> Any:
+    """Return a size, computed of its symbols two at a time.
+
+    For one that a graph does not have yet, torch writes a single product of three factors, of which
+    the code of the graph has two (``_build_proxy_for_sym_expr``, torch 2.13.0).
+    """
+    if not isinstance(size, torch.SymInt) or not size.node.expr.args:
+        return size
+    environment, expression = size.node.shape_env, size.node.expr
+    numbers = {
+        symbol: environment.create_symintnode(symbol, hint=None)
+        for symbol in expression.free_symbols
+    }
+    return compat.sympy_interp(compat.PythonReferenceAnalysis, numbers, expression)
+
+
 class Knowledge:
     """What a shape environment knew at one moment; what it learns since can be taken back."""
 

@@ -139,7 +139,9 @@ def _is_named_tuple(target: Any) -> bool:
     """Return whether a target is a class of named tuples, made as ``collections`` makes them."""
     if not (isinstance(target, type) and issubclass(target, tuple)):
         return False
-    is_made_there = getattr(target.__new__, "__module__", "").startswith("namedtuple_")
+    # a class in C, like `torch.Size`, has one of no module
+    module = getattr(target.__new__, "__module__", None) or ""
+    is_made_there = module.startswith("namedtuple_")
     return is_made_there and target.__init__ is object.__init__ and type(target) is type
 
 

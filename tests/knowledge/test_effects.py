@@ -273,6 +273,12 @@ def test_a_named_tuple_merely_holds_what_it_is_made_of() -> None:
     assert effects.facts_of_target(_Counted) is UNKNOWN
 
 
+@pytest.mark.parametrize("target", [torch.Size, tuple, slice, torch.dtype])
+def test_a_class_in_c_has_facts_although_no_module_has_its_constructor(target: type) -> None:
+    assert target.__new__.__module__ is None
+    assert effects.facts_of_target(target) == EffectFacts()
+
+
 def test_what_a_call_of_a_function_changes_follows_from_its_arguments() -> None:
     for target, arguments, keywords, expected in (
         (functional.relu, (1,), {}, False),

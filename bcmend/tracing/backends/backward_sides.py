@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cmp_to_key
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 from torch.fx import GraphModule
 
 from bcmend.dynamo import compat
+from bcmend.dynamo.shape_env import computed_again
 
 
 def with_gradients(
@@ -90,20 +92,22 @@ def laid_out(given: torch.Tensor | None, value: torch.Tensor) -> torch.Tensor:
 def in_rows(make: Callable[..., torch.Tensor], value: torch.Tensor) -> torch.Tensor:
     """Return what ``make`` makes of a size, in the form in which ``laid_out`` returns a value."""
     order = order_in_memory(value)
-    made = make([value.shape[at] for at in order], dtype=value.dtype, device=value.device)
+    size = [computed_again(value.shape[at]) for at in order]
+    made = make(size, dtype=value.dtype, device=value.device)
     return made.permute(inverse(order))
 
 
 def _is_laid_out_in_rows(tensor: torch.Tensor) -> bool:
     """Return whether it is contiguous with the usual strides in dimensions of one item as well."""
-    if not compat.statically_known_true(tensor.storage_offset() == 0):
-        return False
-    expected: Any = 1
-    for size, stride in zip(reversed(tensor.shape), reversed(tensor.stride()), strict=True):
-        if not compat.statically_known_true(stride == expected):
+    with _beside_the_graph(tensor):
+        if not compat.statically_known_true(tensor.storage_offset() == 0):
             return False
-        expected = expected * size
-    return True
+        expected: Any = 1
+        for size, stride in zip(reversed(tensor.shape), reversed(tensor.stride()), strict=True):
+            if not compat.statically_known_true(stride == expected):
+                return False
+            expected = expected * size
+        return True
 
 
 def inverse(order: Sequence[int]) -> list[int]:
@@ -121,4 +125,16 @@ def order_in_memory(example: torch.Tensor) -> list[int]:
             return -1
         return int(compat.statically_known_true(left < right))
 
-    return sorted(range(example.dim()), key=cmp_to_key(compare))
+    with _beside_the_graph(example):
+        return sorted(range(example.dim()), key=cmp_to_key(compare))
+
+
+def _beside_the_graph(tensor: torch.Tensor) -> AbstractContextManager[Any]:
+    """For the length of a block nothing that is computed of sizes is put into a graph.
+
+    Of another graph's size torch would put one there that later sizes of that value become, with a
+    product of three factors as in ``computed_again``.
+    """
+    is_plain = all(type(each) is int for each in (*tensor.size(), *tensor.stride()))
+    found: AbstractContextManager[Any] = nullcontext()
+    return found if is_plain else compat._disable_current_modes()

@@ -7,8 +7,9 @@ that one: they are traced once, and compiled once.
 
 Works round ``trace_cond``, ``cond_fake_tensor_mode`` and ``cond_func``
 (torch/_higher_order_ops/cond.py), which trace the sides of every choice anew and make graphs of
-their own of them. Reproduced on torch 2.13.0; ``tests/tracing/backends/test_faults_of_torch.py``
-fails when it is gone.
+their own of them; and ``_merge_output`` beside it, which takes strides for products of sizes, and
+fails where a size may be 0 for all that is known, as of ``x.view(s // 8, 8)``. Reproduced on torch
+2.13.0; ``tests/tracing/backends/test_faults_of_torch.py`` fails when it is gone.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ from typing import Any, Final
 import torch
 from torch.fx import GraphModule, Interpreter, traceback
 
+from bcmend import meta_keys
 from bcmend.dynamo import compat, hooks
 from bcmend.dynamo.models import methods
-from bcmend.dynamo.shape_env import symbols_in, traced_again
+from bcmend.dynamo.shape_env import computed_again, symbols_in, traced_again
 from bcmend.knowledge import effects
 from bcmend.tracing.backends.backward_sides import backward_of
 from bcmend.tracing.backends.graph_structure import form_of_example
@@ -150,7 +152,12 @@ def _as_arm(side: GraphModule) -> Callable[..., Any]:
             with traceback.preserve_node_meta():
                 return Interpreter(side).run(*operands)
 
+    setattr(run, meta_keys.ARM, True)
     return run
+
+
+def _is_an_arm(side: Any) -> bool:
+    return getattr(side, meta_keys.ARM, False) is True
 
 
 class _Choice(torch.autograd.Function):
@@ -176,7 +183,11 @@ class _Choice(torch.autograd.Function):
         read = operands
         if ctx.cut is not None:
             count = ctx.cut.count
-            read = (*(operands[at] for at in ctx.cut.read), *results[count:], *ctx.cut.numbers)
+            read = (
+                *(operands[at] for at in ctx.cut.read),
+                *results[count:],
+                *map(computed_again, ctx.cut.numbers),
+            )
             results = results[:count]
         ctx.read = [None if isinstance(each, torch.Tensor) else each for each in read]
         ctx.save_for_backward(*(each for each in read if isinstance(each, torch.Tensor)))
@@ -321,6 +332,45 @@ def _returned(
     sides = _sides(then, orelse)
     if sides is None or tuple(map(form_of_example, operands)) != sides.given:
         with _traced_again():
-            return inner(mode, predicate, then, orelse, operands)
+            return _merged(inner, mode, predicate, then, orelse, operands)
     with mode:
         return tuple(map(_like, sides.results))
+
+
+def _merged(
+    inner: Callable[..., Any], mode: Any, predicate: Any, then: Any, orelse: Any, operands: Any
+) -> Any:
+    """Return what torch makes of what both sides return, or what they do, if they are alike."""
+    try:
+        return inner(mode, predicate, then, orelse, operands)
+    except (RuntimeError, AssertionError, KeyError):
+        if not (_is_an_arm(then) or _MEMORY.get() is not None):
+            raise
+        results = _returned_by_both(mode, (then, orelse), operands)
+        if results is None:
+            raise
+        return results
+
+
+def _returned_by_both(
+    mode: Any, sides: Sequence[Callable[..., Any]], operands: Any
+) -> tuple[torch.Tensor, ...] | None:
+    environment = mode.shape_env
+    unseen = nullcontext() if environment is None else environment.ignore_fresh_unbacked_symbols()
+    with mode, unseen:
+        one, other = (tuple(side(*operands)) for side in sides)
+        if len(one) != len(other) or not all(map(_are_alike, one, other)):
+            return None
+        return tuple(map(_like, one))
+
+
+def _are_alike(one: Any, other: Any) -> bool:
+    """Return whether two results are tensors of one form, whatever the sizes are."""
+    both = (one, other)
+    if not all(isinstance(each, torch.Tensor) and each.layout is torch.strided for each in both):
+        return False
+    kinds = [(each.dtype, each.device, each.dim(), each.is_conj(), each.is_neg()) for each in both]
+    forms = [(*each.size(), *each.stride(), each.storage_offset()) for each in both]
+    return kinds[0] == kinds[1] and all(
+        compat.statically_known_true(left == right) for left, right in zip(*forms, strict=True)
+    )

@@ -5,6 +5,7 @@ Where a test fails, torch is mended: the module that it names can go, or do less
 
 from __future__ import annotations
 
+import operator
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,10 +14,11 @@ import pytest
 import torch
 from torch import Tensor
 from torch._dynamo.backends.common import aot_autograd
-from torch._dynamo.exc import InternalTorchDynamoError
+from torch._dynamo.exc import InternalTorchDynamoError, TorchRuntimeError
 from torch._functorch.aot_autograd import aot_function, make_boxed_func
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import GraphModule
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import free_symbols
 from torch.utils.checkpoint import checkpoint
 
@@ -67,6 +69,34 @@ def test_the_backward_of_a_choice_computes_the_forward_again() -> None:
     _, backward = _as_compiled(_choice, torch.tensor(True), x)
     sides = _sides(backward)
     assert len(sides) == 2 and all(ATEN.exp.default in side for side in sides)
+
+
+def test_a_choice_takes_strides_for_products_of_sizes() -> None:
+    """``_merged`` in ``bcmend/tracing/backends/traced_choices.py``"""
+
+    def program(x: Tensor) -> Any:
+        y = x.view(x.size(0) // 2, 2, 3)
+        return torch.cond(x.sum() > 0, lambda y: y.sin(), lambda y: y.cos(), (y,))
+
+    compiled = torch.compile(program, backend="aot_eager", fullgraph=True, dynamic=True)
+    with pytest.raises(TorchRuntimeError, match="accumulative multiplication"):
+        compiled(torch.ones(4, 3))
+
+
+def test_a_size_of_another_graph_is_a_product_of_its_first_factors() -> None:
+    """``computed_again`` in ``bcmend/dynamo/shape_env.py``"""
+    found: list[GraphModule] = []
+
+    def compiler(graph: GraphModule, inputs: Any) -> Any:
+        given = [node.meta["example_value"] for node in graph.graph.find_nodes(op="placeholder")]
+        (x,) = (each for each in given if isinstance(each, Tensor))
+        size = x.size(0) * x.size(1) * x.size(2)
+        found.append(make_fx(lambda x: x.new_zeros(size))(x))
+        return graph.forward
+
+    torch.compile(torch.sin, backend=compiler, dynamic=True)(torch.ones(3, 5, 7))
+    products = [node for node in found[0].graph.nodes if node.target is operator.mul]
+    assert [len(each.args) for each in products] == [3]
 
 
 def _two_choices(one: Tensor, other: Tensor, x: Tensor) -> Any:

@@ -109,6 +109,56 @@ def test_results_and_gradients_are_those_of_eager_with_sizes_that_change(
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
 
 
+class _InBlocks(nn.Module):
+    """A layer over blocks of a length, which is left out or leaves weights, as in long models."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before, self.layer = nn.Linear(8, 8), nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+        y = self.before(x.view(x.size(0), x.size(1) // 4, 4, 8)).tanh()
+        weights = None
+        if x.sum() > 0:
+            y = self.layer(y)
+            weights = y.softmax(-1)
+        return y.reshape(x.size(0), -1, 8), weights
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_sides_give_tensors_in_blocks_of_lengths_that_change(backend: str) -> None:
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    model = bcmend.patch(_InBlocks())
+    compiled = torch.compile(model, backend=backend, fullgraph=True, dynamic=True)
+    for size, length, sign in [(2, 8, 1.0), (2, 8, -1.0), (3, 16, 1.0), (3, 4, -1.0)]:
+        given = torch.rand(size, length, 8) * sign
+        found = []
+        for called in (model, compiled):
+            x = given.clone().requires_grad_()
+            results = [each for each in called(x) if each is not None]
+            model.zero_grad()
+            torch.stack([each.square().sum() for each in results]).sum().backward()
+            gradients = [torch.zeros(()) if p.grad is None else p.grad for p in model.parameters()]
+            strides = [each.stride() for each in results]
+            found.append((results, strides, [x.grad, *(each.sum() for each in gradients)]))
+        torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-4)
+    bcmend.unpatch(model)
+
+
+def test_a_choice_of_a_program_itself_is_as_on_torch_alone() -> None:
+    def program(x: torch.Tensor) -> Any:
+        y = x.view(x.size(0) // 2, 2, 3)
+        return torch.cond(x.sum() > 0, lambda y: y.sin(), lambda y: y.cos(), (y,))
+
+    torch._dynamo.reset()
+    patched = bcmend.patch(Layers([4]))
+    compiled = torch.compile(program, backend="aot_eager", fullgraph=True, dynamic=True)
+    with pytest.raises(torch._dynamo.exc.TorchRuntimeError, match="accumulative multiplication"):
+        compiled(torch.ones(4, 3))
+    bcmend.unpatch(patched)
+
+
 def test_sides_that_draw_numbers_or_make_sizes_of_their_own_are_kept_apart() -> None:
     def program(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         for each in (x, y):
