@@ -20,6 +20,7 @@ _WHERE: Final = (
     "torch._higher_order_ops",
     "torch._inductor.ir",
     "torch.fx.experimental.symbolic_shapes",
+    "torch._functorch.partitioners",
     "torch.nn.modules.module",
     "torch._tensor",
 )
