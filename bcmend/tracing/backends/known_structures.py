@@ -19,8 +19,10 @@ from torch.fx import Graph, Node, Proxy
 
 from bcmend.dynamo import compat, shape_env
 from bcmend.dynamo.slots import Slot
+from bcmend.tracing.backends import traced_choices
 from bcmend.tracing.backends.graph_structure import structure
 
+_MEMORY: Final = Slot(traced_choices.Memory, rolls_back=False)
 _RETURNED: Final[Slot[dict[Hashable, tuple[torch.Tensor, ...]]]] = Slot(dict, rolls_back=False)
 
 
@@ -31,7 +33,9 @@ def called(tx: compat.Tracer, proxy: Proxy, graphs: Sequence[Graph]) -> Any:
     if key in known:
         # Copies, which autograd takes for results of an operation.
         return compat.wrap_fx_proxy(tx, proxy, tuple(each.clone() for each in known[key]))
-    with shape_env.taken_back(tx.output.shape_env):  # torch traces the graphs here
+    memory = _MEMORY.of(tx.output)  # of the choices in them
+    with shape_env.taken_back(tx.output.shape_env), traced_choices.remembered(memory):
+        # torch traces the graphs here
         results: Any = compat.wrap_fx_proxy(tx, proxy)
     examples = proxy.node.meta["example_value"]
     if all(compat.is_non_overlapping_and_dense_or_false(each) for each in examples):

@@ -65,20 +65,20 @@ class Known:
 
 
 @dataclass(slots=True, eq=False)
-class _Memory:
-    """What is known while one graph is compiled; of sides by the first of their graphs."""
+class Memory:
+    """What is known while a graph is traced or compiled; of sides by the first of their graphs."""
 
     choices: dict[Hashable, Known] = field(default_factory=dict)
     sides: dict[GraphModule, _Sides] = field(default_factory=dict)
 
 
-_MEMORY: ContextVar[_Memory | None] = ContextVar("_MEMORY", default=None)
+_MEMORY: ContextVar[Memory | None] = ContextVar("_MEMORY", default=None)
 
 
 @contextmanager
-def remembered() -> Iterator[None]:
-    """Use what is learned of a choice again, for the length of a block."""
-    token = _MEMORY.set(_Memory())
+def remembered(memory: Memory | None = None) -> Iterator[None]:
+    """Use what is learned of choices again, for the length of a block or of ``memory``."""
+    token = _MEMORY.set(memory or Memory())
     try:
         yield
     finally:
