@@ -16,6 +16,7 @@ from bcmend.tracing.backends.backward_sides import inverse, order_in_memory
 from bcmend.tracing.loops.late_gradients import becoming_differentiable, tied
 from bcmend.tracing.lowering import cond, where
 from bcmend.tracing.lowering.arm_graphs import (
+    copied_inside,
     installed,
     permuted,
     requires_grad,
@@ -202,7 +203,7 @@ def _body_graph(body: Body, given: Sequence[Proxy], additional: Sequence[Proxy])
         known[proxy.node] = node
     for node in body.trace.graph.nodes:
         if node not in known:
-            known[node] = graph.node_copy(node, known.__getitem__)
+            known[node] = copied_inside(graph, node, known)
     values = [(known[each.as_proxy().node], each) for each in (body.predicate, *body.values)]
     results = [copied(node, example_of(value)) for node, value in values]
     results.extend(copies)

@@ -6,6 +6,7 @@ that no input is a float, and that gradients are laid out alike.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -103,8 +104,8 @@ def arm_graph(
         known[inner.node] = known[outer.node]
     for node in arm.graph.nodes:
         if node not in known:
-            known[node] = graph.node_copy(node, known.__getitem__)
-        if node.target == "item" and known[node].args[0] in given:
+            known[node] = copied_inside(graph, node, known)
+        if node.op == "call_method" and node.target == "item" and known[node].args[0] in given:
             _take_out_of_a_copy(graph, known[node])
     results = [
         _result(graph, known, value, example_of(other if value is None else value), operands)
@@ -118,6 +119,36 @@ def arm_graph(
         if not number.users:
             graph.erase_node(number)
     return graph
+
+
+def copied_inside(graph: Graph, node: Node, known: Mapping[Node, Node]) -> Node:
+    """Copy a node into the graph of an operator.
+
+    That is to assert that there is an item where one is read: Inductor reads memory unasked, and
+    torch puts what it asserts of numbers into the main graph alone.
+    """
+    _assert_item(graph, node, known)
+    return graph.node_copy(node, known.__getitem__)
+
+
+def _assert_item(graph: Graph, node: Node, known: Mapping[Node, Node]) -> None:
+    if node.target not in (torch.select, "select") or len(node.args) != 3:
+        return
+    given: tuple[Any, Any, Any] = node.args
+    tensor, at, number = given
+    example = tensor.meta.get("example_value") if isinstance(tensor, Node) else None
+    if not (isinstance(example, torch.Tensor) and isinstance(at, int) and isinstance(number, Node)):
+        return
+    size: Any = example.shape[at]
+    if isinstance(size, torch.SymInt):
+        size = with_example(graph.call_method("size", (known[tensor], at)), size)
+    place = known[number]
+    below = graph.call_function(operator.neg, (size,)) if isinstance(size, Node) else -size
+    for holds in (
+        graph.call_function(operator.lt, (place, size)),
+        graph.call_function(operator.ge, (place, below)),
+    ):
+        graph.call_function(compat.ASSERT_SCALAR, (holds, "there is no item at this place"))
 
 
 def _result(

@@ -48,6 +48,20 @@ def _of_an_extremum(x: Tensor, at: Tensor) -> Tensor:
     return x[row, column].softmax(-1)
 
 
+def _of_items(x: Tensor, at: Tensor) -> tuple[Tensor, ...]:
+    a, b = at + 0
+    y = x + 1
+    return y[2][b], y[-1][0][b.item()], y.transpose(0, 1)[1][a.item()]
+
+
+def _of_written_items(x: Tensor, at: Tensor) -> Tensor:
+    a, b = at + 0
+    y = x + 1
+    y[0][1][b.item()] = 4
+    y[1][a.item()].mul_(2)
+    return y
+
+
 def _in_an_arm(x: Tensor, at: Tensor) -> Tensor:
     a, b = at + 0
     y = x[a, b] * 2 if x.sum() > a else x[b, 0] + 1
@@ -62,7 +76,16 @@ def _in_a_loop(x: Tensor, at: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize(
-    "program", [_rows, _with_slices, _with_bounds_of_data, _of_an_extremum, _in_an_arm]
+    "program",
+    [
+        _rows,
+        _with_slices,
+        _of_items,
+        _of_written_items,
+        _with_bounds_of_data,
+        _of_an_extremum,
+        _in_an_arm,
+    ],
 )
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize("training", [False, True])
@@ -179,7 +202,18 @@ def _in_an_arm(x: Tensor, at: Tensor) -> Tensor:
     return y
 
 
-@pytest.mark.parametrize("program", [_item, _selected, _in_an_arm])
+def _of_a_row(x: Tensor, at: Tensor) -> Tensor:
+    return (x + 1)[-1][at.argmax().item()] * 2
+
+
+def _by_a_tensor_in_arms(x: Tensor, at: Tensor) -> Tensor:
+    place = at.argmax()
+    if x.sum() > 0:
+        return x[place] + 1
+    return x[:2][place].exp()
+
+
+@pytest.mark.parametrize("program", [_item, _selected, _in_an_arm, _of_a_row, _by_a_tensor_in_arms])
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 def test_a_place_where_there_is_no_item(program: Callable[..., Tensor], backend: str) -> None:
     def calls() -> list[Call]:
