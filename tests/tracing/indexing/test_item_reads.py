@@ -213,7 +213,17 @@ def _by_a_tensor_in_arms(x: Tensor, at: Tensor) -> Tensor:
     return x[:2][place].exp()
 
 
-@pytest.mark.parametrize("program", [_item, _selected, _in_an_arm, _of_a_row, _by_a_tensor_in_arms])
+def _in_iterations(x: Tensor, at: Tensor) -> Tensor:
+    place, total = at.argmax(), x[0] * 0
+    while total.sum() < 40:
+        total = total + x[place].abs()
+        place = place + 1
+    return total
+
+
+@pytest.mark.parametrize(
+    "program", [_item, _selected, _in_an_arm, _of_a_row, _by_a_tensor_in_arms, _in_iterations]
+)
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 def test_a_place_where_there_is_no_item(program: Callable[..., Tensor], backend: str) -> None:
     def calls() -> list[Call]:
