@@ -34,6 +34,7 @@ from bcmend.tracing.lowering.arm_graphs import (
 from bcmend.tracing.lowering.segments import (
     Segment,
     can_be_cut,
+    forward_copies,
     handed_on,
     is_cut_at,
     is_light,
@@ -50,9 +51,10 @@ _IS_ASKED: Final = Slot(bool, rolls_back=False)
 def are_flat(tx: compat.Tracer, graphs: Sequence[Graph]) -> bool:
     """Return whether the choices in arms can stand behind each other; have them do so later."""
     output = tx.output
-    inside = any(map(is_cut_at, (node for graph in graphs for node in graph.nodes)))
-    if not inside:
+    if not any(map(is_deep, graphs)):
         return True
+    for graph in filter(is_deep, graphs):
+        forward_copies(graph, output.fake_mode)
     if not all(can_be_cut(graph, output.fake_mode) for graph in graphs):
         return False
     if not _IS_ASKED.of(output):

@@ -8,7 +8,7 @@ of its choice then, so it has to be a tensor of which zeros can stand in.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import torch
@@ -100,6 +100,77 @@ def handed_on(segment: Segment) -> list[Node]:
         for each in segment
         if meta_keys.ABSENT not in each.meta and any(user not in inside for user in each.users)
     ]
+
+
+def forward_copies(graph: Graph, mode: Any) -> None:
+    """Have what is copied into a tensor of the arm be read in its place.
+
+    So a branch in an arm writes back what it has changed there: a piece behind it would write to
+    memory of a piece before it.
+    """
+    order = {node: at for at, node in enumerate(graph.nodes)}
+    records = torch.is_grad_enabled()
+    for node in list(graph.nodes):
+        if node.target is compat._set_grad_enabled_now:
+            records = bool(node.args[0])
+        elif node.target == "copy_" and len(node.args) == 2 and not node.kwargs:
+            _forward(graph, node, order, mode, is_recorded=records)
+    for node in list(graph.nodes):
+        is_block = node.target is compat._set_grad_enabled_now
+        if is_block and node.next.target is node.target and node.args[0] is False:
+            graph.erase_node(node.next)
+            graph.erase_node(node)
+
+
+def _forward(
+    graph: Graph, copy: Node, order: Mapping[Node, int], mode: Any, *, is_recorded: bool
+) -> None:
+    """Have the source of a copy be read in place of its target, if nothing can tell."""
+    target, source = copy.args
+    if not (isinstance(target, Node) and isinstance(source, Node)):
+        return
+    if not _is_replaced_by(target, source, is_recorded=is_recorded):
+        return
+    later = {each for each in graph.nodes if order.get(each, -1) > order[copy]}
+    memory, others = storages_of(target), storages_of(source)
+    if any(not others.isdisjoint(undo_log.written_by(each, mode)) for each in later):
+        return
+    inside = (each for each in graph.nodes if each.op != "placeholder")
+    names = [each for each in inside if not memory.isdisjoint(storages_of(each))]
+    readers = [(name, user) for name in names for user in name.users if user in later]
+    is_whole = all(_has_form_of(name, target) for name, _ in readers)
+    if not is_whole or any(undo_log.written_by(user, mode) & memory for _, user in readers):
+        return
+    copy.replace_all_uses_with(source)
+    for name, user in readers:
+        user.replace_input_with(name, source)
+    graph.erase_node(copy)
+
+
+def _is_replaced_by(target: Node, source: Node, *, is_recorded: bool) -> bool:
+    """Return whether a copy into a tensor leaves there all that its source is."""
+    one, other = _plain_example(target), _plain_example(source)
+    if one is None or other is None:
+        return False
+    if (one.shape, one.dtype, one.device) != (other.shape, other.dtype, other.device):
+        return False
+    has_history = one.is_floating_point() or one.is_complex()
+    is_apart = storages_of(target).isdisjoint(storages_of(source))
+    return is_apart and (is_recorded or not has_history or not torch.is_grad_enabled())
+
+
+def _has_form_of(node: Node, other: Node) -> bool:
+    """Return whether two nodes are one tensor, if they share memory."""
+    one, two = _plain_example(node), _plain_example(other)
+    if one is None or two is None:
+        return False
+    forms = [(each.shape, each.stride(), each.storage_offset()) for each in (one, two)]
+    return forms[0] == forms[1]
+
+
+def _plain_example(node: Node) -> torch.Tensor | None:
+    example = node.meta.get("example_value")
+    return example if type(example) is compat.FakeTensor else None
 
 
 def can_be_cut(graph: Graph, mode: Any) -> bool:

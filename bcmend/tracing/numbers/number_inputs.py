@@ -75,6 +75,7 @@ def _note_counted(output: compat.OutputGraph) -> None:
 
 
 def _is_another(value: compat.VariableTracker, before: object) -> bool:
+    """Return whether an integer may be another one; what is no constant is decided by the data."""
     if not isinstance(value, compat.ConstantVariable):
-        return False
+        return type(before) is int
     return type(value.value) is type(before) is int and value.value != before

@@ -78,6 +78,28 @@ class Tour(nn.Module):
         return torch.stack(tour), seen
 
 
+class Buffered(nn.Module):
+    """Writes each step to a tensor that was there before, and joins a mask in place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows, self.cell, self.out = nn.Embedding(4, 4), nn.GRUCell(4, 4), nn.Linear(4, 4)
+
+    def forward(self, h: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        steps = h.new_zeros(h.size(0), 7, 4)
+        row = h.argmax(-1)
+        done = torch.zeros(h.size(0), dtype=torch.bool)
+        for at in range(7):
+            h = self.cell(self.rows(row), h)
+            score = self.out(h)
+            steps[:, at] = score
+            row = score.argmax(-1)
+            done |= row == 2
+            if done.all():
+                break
+        return steps, h, done
+
+
 class Roots(nn.Module):
     """Roots whose derivative is infinite where the loop is left."""
 
@@ -108,6 +130,7 @@ def _zeros() -> list[Tensor]:
 PROGRAMS: dict[str, tuple[Callable[[], nn.Module], Callable[[], list[Tensor]]]] = {
     "decoder": (lambda: Decoder(8), _vectors),
     "layers": (Layers, _vectors),
+    "buffered": (Buffered, _vectors),
     "tour": (Tour, _distances),
     "roots": (Roots, _zeros),
 }
@@ -143,7 +166,7 @@ def test_what_a_loop_gives_that_is_left_early(name: str, backend: str, capsys: A
         _assert_alike(found, _outcome(net, net, x, capsys))
 
 
-@pytest.mark.parametrize("name", ["decoder", "tour"])
+@pytest.mark.parametrize("name", ["decoder", "tour", "buffered"])
 def test_a_loop_that_is_left_early_under_inductor(name: str, capsys: Any) -> None:
     torch.manual_seed(0)
     make, inputs = PROGRAMS[name]
@@ -194,6 +217,11 @@ def _graph_of(net: nn.Module, x: Tensor) -> GraphModule:
 def test_from_three_levels_on_no_choice_is_in_another(turns: int, depth: int) -> None:
     module = _graph_of(Decoder(turns), torch.randn(2, 4))
     assert _depth(module) == depth
+
+
+def test_what_is_written_in_each_iteration_is_handed_on() -> None:
+    torch.manual_seed(0)
+    assert _depth(_graph_of(Buffered(), torch.randn(2, 4))) == 1
 
 
 class Cast(nn.Module):

@@ -90,6 +90,23 @@ def test_a_counter_is_an_input_once_it_has_been_counted(is_read: bool, training:
     assert found.graphs <= 2
 
 
+class _AsTheDataSay(_Steps):
+    """Counts in steps that the data decide."""
+
+    def forward(self, x: Tensor) -> Any:
+        steps = 1
+        if x.sum() > 4:
+            steps = 3
+        self.steps += steps
+        return x * 2
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_a_counter_may_be_counted_as_the_data_say(training: bool) -> None:
+    found = assert_equivalent(_AsTheDataSay, _many, graphs=None, recompiles=1, training=training)
+    assert found.graphs <= 2
+
+
 class _EverySecond(_Steps):
     def forward(self, x: Tensor) -> Any:
         self.steps += 1
