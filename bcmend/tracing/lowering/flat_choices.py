@@ -10,7 +10,7 @@ condition says so. What was not computed is zeros, which nobody reads.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import count
 from typing import Any, Final, NamedTuple
@@ -24,6 +24,7 @@ from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.trace_state import Phase, at_the_end_of_a_graph
 from bcmend.tracing.backends import known_structures, uncompiled_sides
 from bcmend.tracing.effects.hazards import unjudged
+from bcmend.tracing.effects.operator_runs import storages_of
 from bcmend.tracing.lowering.arm_graphs import (
     copied,
     covered,
@@ -252,7 +253,8 @@ class _Writer:
                 made = list(map(partial(self._covered, graph), made, examples))
             graph.output(tuple(made))
             sides.append(self._installed(name, graph, owner if side is then else None))
-        choice = self._graph.call_function(_COND, (taken, *sides, tuple(given)))
+        entered = tuple(self._without_aliases(given))
+        choice = self._graph.call_function(_COND, (taken, *sides, entered))
         choice.meta = {
             name: self._choice.meta[name]
             for name in (meta_keys.TAKES_A_SIDE,)
@@ -263,6 +265,16 @@ class _Writer:
         return [
             self._taken_out(choice, at, inside[at], example) for at, example in enumerate(examples)
         ]
+
+    def _without_aliases(self, given: Sequence[Node]) -> Iterator[Node]:
+        """Yield operands, copies of those that share memory with an earlier one."""
+        seen: set[int] = set()
+        for each in given:
+            memory = storages_of(each)
+            yield (
+                each if memory.isdisjoint(seen) else self._method("clone", (each,), _example(each))
+            )
+            seen |= memory
 
     def _covered(self, graph: Graph, result: Node, example: Any) -> Node:
         return covered(graph, result, example) if self._has_to_be_covered(example) else result
