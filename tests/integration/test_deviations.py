@@ -438,29 +438,6 @@ def test_a_recomputation_that_ends_early_writes_nothing(capsys: pytest.CaptureFi
     assert step(_mended(program)) == eager.splitlines(keepends=True)[0]
 
 
-def test_an_arm_that_keeps_a_tensor_with_a_history_is_not_computed_again() -> None:
-    class Keeper:
-        kept = torch.zeros(3)
-
-    def program(x: Tensor, keeper: Keeper) -> Tensor:
-        y = x * 2
-        if x[0] > 0:
-            keeper.kept = y.exp()
-        return y.sin().sum()
-
-    def step(function: Callable[[Tensor, Keeper], Tensor]) -> None:
-        x, keeper = torch.ones(3, requires_grad=True), Keeper()
-        with torch.utils.checkpoint.set_checkpoint_early_stop(False):
-            result = torch.utils.checkpoint.checkpoint(function, x, keeper, use_reentrant=False)
-            result.backward()
-
-    step(program)
-    mended = _mended(program)
-    with pytest.raises(torch.utils.checkpoint.CheckpointError, match="tensors"):
-        step(mended)
-    mended(torch.ones(3), Keeper())
-
-
 @pytest.mark.parametrize("kind", [TimeoutError, RuntimeError])
 def test_what_comes_before_an_exception_from_outside_is_lost(
     kind: type[Exception], capsys: pytest.CaptureFixture[str]
@@ -874,22 +851,6 @@ def test_inductor_divides_by_zero_in_an_arm_and_rounds_powers() -> None:
     assert power != exact
     assert power == pytest.approx(exact, rel=1e-6)
     assert torch.equal(mended(x, torch.tensor(4.0))[0], x / 4)
-
-
-def test_inductor_reads_an_item_that_is_not_there_in_an_arm() -> None:
-    def program(x: Tensor, at: Tensor) -> Tensor:
-        place = at.sum().item()
-        y = x[0] * 1
-        if x.sum() > 0:
-            y = x[place] + 1
-        return y
-
-    memory = torch.arange(20.0).reshape(4, 5)
-    mended = _mended(program, backend="inductor", policy=bcmend.Policy(branch="cond"))
-    torch.testing.assert_close(mended(memory[:2], torch.tensor(1)), memory[1] + 1)
-    with pytest.raises(IndexError):
-        program(memory[:2], torch.tensor(3))
-    torch.testing.assert_close(mended(memory[:2], torch.tensor(3)), memory[3] + 1)
 
 
 def test_the_whole_stack_shows_frames_of_the_compiler() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 
 import bcmend
 
@@ -193,3 +194,26 @@ def test_a_state_without_history_is_still_chosen_in_the_graph() -> None:
     program = Detached()
     found = _trained(program, _mended(program, backend="aot_eager", fullgraph=True), truths)
     torch.testing.assert_close(found, expected)
+
+
+def test_an_arm_that_keeps_a_tensor_is_computed_again() -> None:
+    class Keeper:
+        kept = torch.zeros(3)
+
+    def program(x: Tensor, keeper: Keeper) -> Tensor:
+        y = x * 2
+        if x[0] > 0:
+            keeper.kept = y.exp()
+        return y.sin().sum()
+
+    def gradient(function: Any) -> tuple[Tensor, Tensor]:
+        x, keeper = torch.ones(3, requires_grad=True), Keeper()
+        with set_checkpoint_early_stop(False):
+            result = checkpoint(function, x, keeper, use_reentrant=False)
+            result.backward()
+        assert x.grad is not None
+        return x.grad, keeper.kept
+
+    mended = torch.compile(bcmend.patch(program), backend="eager", fullgraph=True)
+    for one, other in zip(gradient(mended), gradient(program), strict=True):
+        assert torch.equal(one, other)

@@ -155,24 +155,37 @@ def test_a_long_chain_of_early_returns_is_left_alone() -> None:
     assert "too-deep" in _slugs(found)
 
 
-def test_a_loop_of_expensive_iterations_with_many_exits_is_left_unchanged() -> None:
-    def make() -> Any:
-        class Model(torch.nn.Module):
-            def __init__(self) -> None:
-                super().__init__()
-                self.layer = torch.nn.Linear(3, 3)
+class _Contracting(torch.nn.Module):
+    def __init__(self, *, by_its_norm: bool = False) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(3, 3)
+        self.by_its_norm = by_its_norm
 
-            def forward(self, x: Tensor) -> Tensor:
-                for _ in range(8):
-                    x = self.layer(x)
-                    if x.norm() < 0.01:
-                        break
-                return x
+    def forward(self, x: Tensor) -> Tensor:
+        for _ in range(8):
+            x = self.layer(x)
+            size = x.norm()
+            if size < 0.01:
+                break
+            if self.by_its_norm:
+                x = x / size
+        return x
 
-        return Model()
 
-    with torch.no_grad():
-        found = assert_equivalent(make, _both, fullgraph=False, graphs=None, recompiles=None)
+@pytest.mark.parametrize("training", [False, True])
+def test_a_loop_of_expensive_iterations_with_many_exits(training: bool) -> None:
+    assert_equivalent(_Contracting, _both, training=training)
+
+
+def test_a_loop_is_left_unchanged_where_a_derivative_of_many_exits_may_be_infinite() -> None:
+    found = assert_equivalent(
+        lambda: _Contracting(by_its_norm=True),
+        _both,
+        fullgraph=False,
+        graphs=None,
+        recompiles=None,
+        training=True,
+    )
 
     assert "too-deep" in _slugs(found)
 

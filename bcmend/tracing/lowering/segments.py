@@ -8,7 +8,7 @@ of its choice then, so it has to be a tensor of which zeros can stand in.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import torch
@@ -193,11 +193,26 @@ def can_be_cut(graph: Graph, mode: Any) -> bool:
     return can_be and not _writes_across(graph, segments, mode)
 
 
-def _before_a_cut(segments: Sequence[Segment]) -> Iterator[Node]:
-    """Yield the nodes of pieces behind which there is a choice."""
+def _before_a_cut(segments: Sequence[Segment]) -> set[Node]:
+    """Return the nodes of pieces, behind which there is a choice, that gradients come back to."""
     last = max((at for at, each in enumerate(segments) if is_cut_at(each[0])), default=0)
+    found = set[Node]()
     for piece in segments[:last]:
-        yield from (node for node in piece if not is_cut_at(node))
+        inside = set(piece) - set(filter(is_cut_at, piece))
+        waiting = [each for each in handed_on(piece) if each in inside and _has_gradient(each)]
+        while waiting:
+            node = waiting.pop()
+            if node not in found:
+                found.add(node)
+                given = inside.intersection(node.all_input_nodes)
+                waiting += [each for each in given if _has_gradient(each)]
+    return found
+
+
+def _has_gradient(node: Node) -> bool:
+    example = node.meta.get("example_value")
+    parts = example if isinstance(example, (tuple, list)) else [example]
+    return any(isinstance(each, torch.Tensor) and each.requires_grad for each in parts)
 
 
 def _is_smooth(node: Node) -> bool:
@@ -205,10 +220,6 @@ def _is_smooth(node: Node) -> bool:
 
     That is what comes back from a choice whose side was not taken.
     """
-    example = node.meta.get("example_value")
-    parts = example if isinstance(example, (tuple, list)) else [example]
-    if not any(isinstance(each, torch.Tensor) and each.requires_grad for each in parts):
-        return True
     name, given = target_name(node), node.args[1:]
     if name in ("pow", "truediv", "div") and given:
         number = given[0]
