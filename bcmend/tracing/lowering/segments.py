@@ -198,7 +198,7 @@ def _before_a_cut(segments: Sequence[Segment]) -> set[Node]:
     last = max((at for at, each in enumerate(segments) if is_cut_at(each[0])), default=0)
     found = set[Node]()
     for piece in segments[:last]:
-        inside = set(piece) - set(filter(is_cut_at, piece))
+        inside = {each for each in piece if not is_cut_at(each)}
         waiting = [each for each in handed_on(piece) if each in inside and _has_gradient(each)]
         while waiting:
             node = waiting.pop()
