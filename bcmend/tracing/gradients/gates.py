@@ -67,10 +67,16 @@ def closed(result: torch.Tensor, truths: Truths, *live: torch.Tensor) -> torch.T
     return result
 
 
-def insert(module: GraphModule, paths: Mapping[Node, int], flow: Flow) -> None:
-    """Gate what operations are given from which a gradient may flow or not."""
+def insert(
+    module: GraphModule, paths: Mapping[Node, int], flow: Flow, *, with_inputs: bool = False
+) -> None:
+    """Gate what operations are given from which a gradient may flow or not.
+
+    ``with_inputs`` says whether inputs are gated of which no gradient is asked for otherwise; of
+    the main graph those are the business of ``gradient_switch``.
+    """
     graph = module.graph
-    wanted = list(_wanted(graph, paths, flow))
+    wanted = list(_wanted(graph, paths, flow, with_inputs=with_inputs))
     result = next(_results(graph), None)
     if not wanted or result is None:
         return
@@ -97,7 +103,7 @@ def insert(module: GraphModule, paths: Mapping[Node, int], flow: Flow) -> None:
 
 
 def _wanted(
-    graph: Graph, paths: Mapping[Node, int], flow: Flow
+    graph: Graph, paths: Mapping[Node, int], flow: Flow, *, with_inputs: bool
 ) -> Iterator[tuple[Node, Node, int]]:
     """Yield an operation, a tensor that it is given, and the paths back to the operation."""
     with_history = _with_history(graph)
@@ -106,7 +112,8 @@ def _wanted(
         if path <= RESULT or _is_select(node) or flow.is_changed(node):
             continue
         for source in node.all_input_nodes:
-            is_behind = flow.paths.simplified(paths.get(source, 0)) == path
+            is_gated = with_inputs and source.op == "placeholder"
+            is_behind = flow.paths.simplified(paths.get(source, 0)) == path and not is_gated
             is_tensor = source in with_history and _is_one_tensor(source)
             if is_tensor and not (is_behind or flow.is_changed(source)):
                 yield node, source, path

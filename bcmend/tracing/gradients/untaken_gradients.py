@@ -6,7 +6,7 @@ decide about it, and runs behind the identity of ``gradient_switch``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -64,6 +64,7 @@ def _plan(output: compat.OutputGraph, module: GraphModule) -> None:
     paths = flow.back(module, _seeds(module), ())
     found = _decided(output, module, flow, paths)
     places, starts = [place for place in found if found[place]], list(filter(None, found.values()))
+    _detach_unreached(module, paths, flow)
     gates.insert(module, paths, flow)
     _gate_in_arms(module, output.fake_mode)
     if not found:
@@ -123,8 +124,57 @@ def _gate_in_arms(module: GraphModule, fake_mode: Any) -> None:
         for arm in fx_graph.graphs_given(node, module._modules):
             if any(map(arm_selects.is_marked, arm.graph.nodes)):
                 flow = Flow(fake_mode)
-                gates.insert(arm, flow.back(arm, _seeds(arm), ()), flow)
+                paths = flow.back(arm, _seeds(arm), ())
+                _detach_unreached(arm, paths, flow)
+                gates.insert(arm, paths, flow)
                 _gate_in_arms(arm, fake_mode)
+
+
+def _detach_unreached(module: GraphModule, paths: Mapping[Node, int], flow: Flow) -> None:
+    """Give branches without its history what no gradient comes back to, as what is compared only.
+
+    To a back end the operator depends on it, and sends back zeros, of which an operation before it
+    may make what is not a number. Inputs of the graph are given so by ``gradient_switch``.
+    """
+    for node in list(module.graph.nodes):
+        if node.target is not torch.ops.higher_order.cond or not arm_selects.is_marked(node):
+            continue
+        for operand in dict.fromkeys(node.all_input_nodes):
+            is_reached = bool(flow.paths.simplified(paths.get(operand, 0)))
+            if is_reached or operand.op == "placeholder" or not _has_history(operand):
+                continue
+            with module.graph.inserting_before(node):
+                node.replace_input_with(operand, _detached(operand))
+        unread = {user.args[1] for user in node.users} - {
+            user.args[1] for user in node.users if flow.paths.simplified(paths.get(user, 0))
+        }
+        for arm in fx_graph.graphs_given(node, module._modules):
+            _detach_results(arm, unread)
+    module.recompile()
+
+
+def _detach_results(arm: GraphModule, places: Collection[Any]) -> None:
+    """Have what an arm returns at some places, to which no gradient comes back, be detached."""
+    output = arm.graph.output_node()
+    returned: Any = output.args[0]
+    with arm.graph.inserting_before(output):
+        returned = tuple(
+            _detached(each) if at in places and _has_history(each) else each
+            for at, each in enumerate(returned)
+        )
+    output.args = (returned,)
+    arm.recompile()
+
+
+def _detached(node: Node) -> Node:
+    found = node.graph.call_method("detach", (node,))
+    found.meta["example_value"] = node.meta["example_value"].detach()
+    return found
+
+
+def _has_history(node: Node) -> bool:
+    example = node.meta.get("example_value")
+    return type(example) is compat.FakeTensor and has_gradient(node)
 
 
 def _seeds(module: GraphModule) -> list[int]:

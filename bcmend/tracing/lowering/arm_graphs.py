@@ -141,7 +141,9 @@ def _assert_item(graph: Graph, node: Node, known: Mapping[Node, Node]) -> None:
         return
     size: Any = example.shape[at]
     if isinstance(size, torch.SymInt):
-        size = with_example(graph.call_method("size", (known[tensor], at)), size)
+        # Without an example: torch would take the number of what else has it in its form, as one
+        # carried by a loop whose example begins there in memory.
+        size = graph.call_method("size", (known[tensor], at))
     place = known[number]
     below = graph.call_function(operator.neg, (size,)) if isinstance(size, Node) else -size
     for holds in (

@@ -10,7 +10,7 @@ condition says so. What was not computed is zeros, which nobody reads.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import count
 from typing import Any, Final, NamedTuple
@@ -25,6 +25,9 @@ from bcmend.dynamo.trace_state import Phase, at_the_end_of_a_graph
 from bcmend.tracing.backends import known_structures, uncompiled_sides
 from bcmend.tracing.effects.hazards import unjudged
 from bcmend.tracing.effects.operator_runs import storages_of
+from bcmend.tracing.gradients import gates
+from bcmend.tracing.gradients.gradient_flow import Flow
+from bcmend.tracing.gradients.gradient_paths import RESULT
 from bcmend.tracing.lowering.arm_graphs import (
     copied,
     covered,
@@ -186,7 +189,8 @@ class _Writer:
         """Write a side with choices in it, piece by piece; return its results."""
         inputs = [each for each in side.graph.nodes if each.op == "placeholder"]
         known: dict[Node, Node] = dict(zip(inputs, operands, strict=True))
-        for piece in segments_of(side.graph):
+        pieces = segments_of(side.graph)
+        for piece, following in zip(pieces, [*pieces[1:], []], strict=True):
             if is_cut_at(piece[0]):
                 choice: Any = piece[0]
                 inside = [known[each] for each in choice.args[3]]
@@ -198,7 +202,8 @@ class _Writer:
             elif all(map(is_light, piece)):
                 self._copy_lightly(piece, known)
             else:
-                self._write_piece(taken, side, piece, known, operands)
+                choice = following[0] if following else None
+                self._write_piece(taken, side, piece, known, operands, choice)
         return [
             each if each.node is None else _Value(known[each.node], each.model)
             for each in _results(side)
@@ -211,8 +216,12 @@ class _Writer:
         piece: Segment,
         known: dict[Node, Node],
         operands: Sequence[Node],
+        following: Any,
     ) -> None:
-        """Write a piece as a choice of its own, and say in ``known`` what has become of it."""
+        """Write a piece as a choice of its own, and say in ``known`` what has become of it.
+
+        ``following`` is the choice that is made behind it.
+        """
         handed, inside = handed_on(piece), set(piece)
         read = (each for node in piece for each in node.all_input_nodes if each not in inside)
         sources = {each: known[each] for each in read}
@@ -222,11 +231,33 @@ class _Writer:
             copies = {each: stands_for[source] for each, source in sources.items()}
             for node in piece:
                 copies[node] = graph.node_copy(node, copies.__getitem__)
+            if following is not None and following.args[0] in inside:
+                decides.append(copies[following.args[0]])
             for each in handed:
                 yield copied(graph, copies[each], _example(each))
 
-        made = self._choice_of(taken, given, run, _zeros(handed, given), handed, side)
+        def gate(module: GraphModule) -> None:
+            if decides and self._records_gradients:
+                readers = [_sides_that_read(each, inside, following, side) for each in handed]
+                self._gate(module, decides[0], readers)
+
+        decides: list[Node] = []
+        made = self._choice_of(taken, given, run, _zeros(handed, given), handed, side, gate)
         known.update(zip(handed, made, strict=True))
+
+    def _gate(
+        self, module: GraphModule, predicate: Node, readers: Sequence[Collection[bool]]
+    ) -> None:
+        """Keep gradients out of a piece that nobody asks for, since the choice behind it says so.
+
+        What comes back from a side that was not taken is zeros (``gates``).
+        """
+        flow = Flow(self._output.fake_mode, predicates={predicate: 0})
+        seeds = [
+            flow.paths.through(0, next(iter(sides)), RESULT) if len(sides) == 1 else RESULT
+            for sides in readers
+        ]
+        gates.insert(module, flow.back(module, seeds, ()), flow, with_inputs=True)
 
     def _choice_of(
         self,
@@ -236,10 +267,13 @@ class _Writer:
         orelse: _Maker,
         models: Sequence[Node],
         owner: GraphModule | None,
+        finish: Callable[[GraphModule], None] = lambda _: None,
     ) -> list[Node]:
         """Write a choice between what two sides write; return its results, of the forms of models.
 
-        ``owner`` has the graphs that operators of the first side are given.
+        Args:
+            owner: has the graphs that operators of the first side are given.
+            finish: is given the first side.
         """
         examples = [_example(each) for each in models]
         sides = []
@@ -252,7 +286,10 @@ class _Writer:
             if examples:
                 made = list(map(partial(self._covered, graph), made, examples))
             graph.output(tuple(made))
-            sides.append(self._installed(name, graph, owner if side is then else None))
+            module = GraphModule((owner if side is then else None) or torch.nn.Module(), graph)
+            if side is then:
+                finish(module)
+            sides.append(self._installed(name, module))
         entered = tuple(self._without_aliases(given))
         choice = self._graph.call_function(_COND, (taken, *sides, entered))
         choice.meta = {
@@ -285,9 +322,9 @@ class _Writer:
 
     def _form(self, example: torch.Tensor) -> torch.Tensor:
         """Return an example of what the operator returns for one of a side."""
-        form = example.detach()
+        form = _apart(example)
         if self._has_to_be_covered(example):
-            return form.to(torch.int64).view(torch.float64)
+            return form.new_empty(form.size(), dtype=torch.float64)
         return form.requires_grad_() if self._records_gradients else form
 
     def _taken_out(self, choice: Node, at: int, inside: Any, example: torch.Tensor) -> Node:
@@ -295,20 +332,16 @@ class _Writer:
         found = self._call(operator.getitem, (choice, at), None, inside)
         if self._has_to_be_covered(example):
             bits = self._method("view", (found, torch.int64), inside.view(torch.int64))
-            return self._method("to", (bits, example.dtype), example)
+            return self._method("to", (bits, example.dtype), _apart(example))
         if self._records_gradients and not example.requires_grad:
-            return self._method("detach", (found,), example)
+            return self._method("detach", (found,), inside.detach())
         return found
 
-    def _installed(self, name: str, graph: Graph, owner: GraphModule | None) -> Node:
+    def _installed(self, name: str, side: GraphModule) -> Node:
         """Give the module a side; return what stands for it in its graph."""
-        side = GraphModule(owner or torch.nn.Module(), graph)
-        uncompiled_sides.mark_side(side, known_structures.of_modules(side._modules, graph))
-        name = next(
-            each
-            for each in (f"{name}_of_{at}" for at in count())
-            if not hasattr(self._module, each)
-        )
+        uncompiled_sides.mark_side(side, known_structures.of_modules(side._modules, side.graph))
+        names = (f"{name}_of_{at}" for at in count())
+        name = next(each for each in names if not hasattr(self._module, each))
         self._module.add_module(name, side)
         return self._graph.get_attr(name)
 
@@ -322,6 +355,7 @@ class _Writer:
             if before is None:
                 before = self._graph.node_copy(node, known.__getitem__)
                 before.meta[meta_keys.FLAT] = True
+                with_example(before, _apart(_example(node)))
                 if node.target == "clone":
                     self._copies.append(before)
             known[node] = before
@@ -342,6 +376,25 @@ class _Writer:
         node = self._graph.call_method(name, given)
         node.meta[meta_keys.FLAT] = True
         return with_example(node, example)
+
+
+def _sides_that_read(
+    node: Node, inside: Collection[Node], following: Any, owner: GraphModule
+) -> set[bool]:
+    """Return on which sides of the choice behind its piece a value is read; both if elsewhere."""
+    found: set[bool] = set()
+    user: Any
+    for user in node.users:
+        if user is not following:
+            found |= set() if user in inside else {True, False}
+            continue
+        for side, target in zip((True, False), following.args[1:3], strict=True):
+            graph = getattr(owner, str(target.target)).graph
+            inputs = [each for each in graph.nodes if each.op == "placeholder"]
+            given = zip(inputs, following.args[3], strict=True)
+            if any(operand is node and entered.users for entered, operand in given):
+                found.add(side)
+    return found
 
 
 def is_deep(graph: Graph) -> bool:
@@ -394,6 +447,15 @@ def _zeros(models: Sequence[Node], given: Sequence[Node]) -> _Maker:
 def _example(node: Node) -> torch.Tensor:
     example: torch.Tensor = node.meta["example_value"]
     return example
+
+
+def _apart(example: torch.Tensor) -> torch.Tensor:
+    """Return an example of its form, in memory of its own as a copy is.
+
+    The examples of copies that arms return are those of what they are copies of.
+    """
+    found = example.detach().new_empty_strided(example.size(), example.stride())
+    return found.requires_grad_(example.requires_grad)
 
 
 def _undone(node: Node, source: Node) -> Node | None:

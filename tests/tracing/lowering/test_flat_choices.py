@@ -100,6 +100,44 @@ class Buffered(nn.Module):
         return steps, h, done
 
 
+class Unreturned(nn.Module):
+    """Leaves with what an input decides and is no part of: its gradient is None then."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows = nn.ModuleList([nn.Embedding(4, 4) for _ in range(4)])
+        self.scale = nn.Parameter(torch.ones(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        total = x[0]
+        for at, rows in enumerate(self.rows):
+            row = rows(torch.tensor(at))
+            if (row + x[at]).sum() > 9:
+                return total
+            total = total * self.scale + x[at]
+            if total.sum() < -2:
+                return row * 2
+        return total
+
+
+class Finite(nn.Module):
+    """Leaves where a product is not finite any more, with what was before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows = nn.ModuleList([nn.Embedding(4, 4) for _ in range(5)])
+        self.scale, self.shift = nn.Parameter(torch.full((4,), 1e3)), nn.Parameter(torch.ones(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for rows in self.rows:
+            y = x * self.scale * self.scale * self.scale
+            z = y * self.shift
+            if not z.isfinite().all():
+                break
+            x = rows(z.argmax(-1)) * 1e20 + z
+        return x / 1e20
+
+
 class Roots(nn.Module):
     """Roots whose derivative is infinite where the loop is left."""
 
@@ -131,6 +169,8 @@ PROGRAMS: dict[str, tuple[Callable[[], nn.Module], Callable[[], list[Tensor]]]] 
     "decoder": (lambda: Decoder(8), _vectors),
     "layers": (Layers, _vectors),
     "buffered": (Buffered, _vectors),
+    "unreturned": (Unreturned, lambda: [torch.full((4, 4), at) for at in (3.0, 0.01, -1.0, -0.1)]),
+    "finite": (Finite, lambda: [torch.full((4, 4), at) for at in (1.0, 1e30, -1e35, 0.0)]),
     "tour": (Tour, _distances),
     "roots": (Roots, _zeros),
 }
@@ -221,7 +261,7 @@ def test_from_three_levels_on_no_choice_is_in_another(turns: int, depth: int) ->
     assert _depth(module) == depth
 
 
-@pytest.mark.parametrize(("make", "depth"), [(Buffered, 1), (Layers, 1), (Roots, 4)])
+@pytest.mark.parametrize(("make", "depth"), [(Buffered, 1), (Layers, 1), (Finite, 1), (Roots, 4)])
 def test_which_choices_stand_behind_each_other(make: Callable[[], nn.Module], depth: int) -> None:
     torch.manual_seed(0)
     module = _graph_of(make(), torch.randn(4, 4).abs().requires_grad_())
