@@ -279,6 +279,27 @@ def covered(graph: Graph, result: Node, example: torch.Tensor) -> Node:
     return with_example(graph.call_method("view", (found, torch.float64)), bits)
 
 
+def under_cover(node: Node, source: Node) -> Node | None:
+    """Return what a node gives back that takes the cover off a value; ``None`` for others."""
+    name = node.target
+    if name not in ("view", "to") or source.target != name or len(node.args) != 2:
+        return None
+    before = source.args[0]
+    if not isinstance(before, Node) or before.meta["example_value"].dtype is not node.args[1]:
+        return None
+    covers = (torch.float64, torch.int64) if name == "view" else (torch.int64, node.args[1])
+    return before if source.args[1:] == covers[:1] and node.args[1] is covers[1] else None
+
+
+def uncover(value: Node) -> None:
+    """Have those that take the cover off a value read what is under it."""
+    for user in list(value.users):
+        before = under_cover(user, value) if user.args[0] is value else None
+        if before is not None:
+            user.replace_all_uses_with(before)
+            uncover(before)
+
+
 def has_to_be_covered(example: torch.Tensor) -> bool:
     """Return whether the backward of ``torch.cond`` would miscount a result."""
     return torch.is_grad_enabled() and has_no_gradient(example)

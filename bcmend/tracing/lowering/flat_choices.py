@@ -32,6 +32,8 @@ from bcmend.tracing.lowering.arm_graphs import (
     copied,
     covered,
     has_no_gradient,
+    uncover,
+    under_cover,
     with_example,
     zeros_in_form_of,
 )
@@ -41,9 +43,11 @@ from bcmend.tracing.lowering.segments import (
     forward_copies,
     handed_on,
     is_cut_at,
+    is_deep,
     is_light,
     nesting_of,
     segments_of,
+    sides_that_read,
     telling,
 )
 from bcmend.tracing.sites.nesting_limits import FLAT_FROM
@@ -120,7 +124,7 @@ class _Writer:
                 assert found is not None  # one side at least returns something
                 user.replace_all_uses_with(found)
                 self._graph.erase_node(user)
-                _uncover(found)
+                uncover(found)
         self._graph.erase_node(choice)
         for copy in self._copies:
             _drop_if_alone(copy)
@@ -238,7 +242,7 @@ class _Writer:
 
         def gate(module: GraphModule) -> None:
             if decides and self._records_gradients:
-                readers = [_sides_that_read(each, inside, following, side) for each in handed]
+                readers = [sides_that_read(each, inside, following, side) for each in handed]
                 self._gate(module, decides[0], readers)
 
         decides: list[Node] = []
@@ -351,7 +355,7 @@ class _Writer:
             source = (
                 known.get(node.args[0]) if node.args and isinstance(node.args[0], Node) else None
             )
-            before = None if source is None else _undone(node, source)
+            before = None if source is None else under_cover(node, source)
             if before is None:
                 before = self._graph.node_copy(node, known.__getitem__)
                 before.meta[meta_keys.FLAT] = True
@@ -376,30 +380,6 @@ class _Writer:
         node = self._graph.call_method(name, given)
         node.meta[meta_keys.FLAT] = True
         return with_example(node, example)
-
-
-def _sides_that_read(
-    node: Node, inside: Collection[Node], following: Any, owner: GraphModule
-) -> set[bool]:
-    """Return on which sides of the choice behind its piece a value is read; both if elsewhere."""
-    found: set[bool] = set()
-    user: Any
-    for user in node.users:
-        if user is not following:
-            found |= set() if user in inside else {True, False}
-            continue
-        for side, target in zip((True, False), following.args[1:3], strict=True):
-            graph = getattr(owner, str(target.target)).graph
-            inputs = [each for each in graph.nodes if each.op == "placeholder"]
-            given = zip(inputs, following.args[3], strict=True)
-            if any(operand is node and entered.users for entered, operand in given):
-                found.add(side)
-    return found
-
-
-def is_deep(graph: Graph) -> bool:
-    """Return whether a side is cut into pieces."""
-    return any(map(is_cut_at, graph.nodes))
 
 
 def _place(item: Node) -> int:
@@ -456,27 +436,6 @@ def _apart(example: torch.Tensor) -> torch.Tensor:
     """
     found = example.detach().new_empty_strided(example.size(), example.stride())
     return found.requires_grad_(example.requires_grad)
-
-
-def _undone(node: Node, source: Node) -> Node | None:
-    """Return what a node gives back that takes the cover off a value; ``None`` for others."""
-    name = node.target
-    if name not in ("view", "to") or source.target != name or len(node.args) != 2:
-        return None
-    before = source.args[0]
-    if not isinstance(before, Node) or _example(before).dtype is not node.args[1]:
-        return None
-    covers = (torch.float64, torch.int64) if name == "view" else (torch.int64, node.args[1])
-    return before if source.args[1:] == covers[:1] and node.args[1] is covers[1] else None
-
-
-def _uncover(value: Node) -> None:
-    """Have those that take the cover off a value read what is under it."""
-    for user in list(value.users):
-        before = _undone(user, value) if user.args[0] is value else None
-        if before is not None:
-            user.replace_all_uses_with(before)
-            _uncover(before)
 
 
 def _drop_if_alone(copy: Node) -> None:

@@ -8,11 +8,11 @@ of its choice then, so it has to be a tensor of which zeros can stand in.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import torch
-from torch.fx import Graph, Node
+from torch.fx import Graph, GraphModule, Node
 
 from bcmend import meta_keys
 from bcmend.dynamo import compat
@@ -83,6 +83,11 @@ def _is_of_a_cut(node: Node) -> bool:
 
 def is_tensor(node: Node) -> bool:
     return isinstance(node.meta.get("example_value"), torch.Tensor)
+
+
+def is_deep(graph: Graph) -> bool:
+    """Return whether a side is cut into pieces."""
+    return any(map(is_cut_at, graph.nodes))
 
 
 def is_light(node: Node) -> bool:
@@ -291,3 +296,22 @@ def _is_copied_first(given: Node) -> bool:
     return any(
         user.target == "clone" and user.meta.get("example_value") is example for user in given.users
     )
+
+
+def sides_that_read(
+    node: Node, inside: Collection[Node], following: Any, owner: GraphModule
+) -> set[bool]:
+    """Return on which sides of the choice behind its piece a value is read; both if elsewhere."""
+    found: set[bool] = set()
+    user: Any
+    for user in node.users:
+        if user is not following:
+            found |= set() if user in inside else {True, False}
+            continue
+        for side, target in zip((True, False), following.args[1:3], strict=True):
+            graph = getattr(owner, str(target.target)).graph
+            inputs = [each for each in graph.nodes if each.op == "placeholder"]
+            given = zip(inputs, following.args[3], strict=True)
+            if any(operand is node and entered.users for entered, operand in given):
+                found.add(side)
+    return found
