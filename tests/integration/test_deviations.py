@@ -853,6 +853,56 @@ def test_inductor_divides_by_zero_in_an_arm_and_rounds_powers() -> None:
     assert torch.equal(mended(x, torch.tensor(4.0))[0], x / 4)
 
 
+def test_zeros_for_what_is_in_another_result_than_the_one_returned() -> None:
+    class Program(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = (nn.Parameter(torch.ones(3)) for _ in range(2))
+
+        def forward(self, x: Tensor, at: Tensor) -> Any:
+            row = x[at[0]] * self.first
+            if row.sum() > 1:
+                return row
+            other = x[at[0] - 1] * self.second
+            if other.sum() > 1:
+                return other, at
+            return row + other
+
+    program = Program()
+    x, at = torch.tensor([[-1.0] * 3, [1.0] * 3]), torch.tensor([0])
+    found = []
+    for called in (program, _mended(program, backend="aot_eager")):
+        program.zero_grad()
+        called(x, at)[0].sum().backward()
+        found.append(program.first.grad)
+    assert found[0] is None
+    assert torch.equal(found[1], torch.zeros(3))
+
+
+def test_under_autocast_a_weight_that_is_read_in_steps_has_a_gradient_of_more_digits() -> None:
+    torch.manual_seed(0)
+    layer = nn.Linear(4, 4)
+    places = torch.arange(4)
+
+    def program(x: Tensor) -> Tensor:
+        if x.sum() > 0:
+            for _ in range(4):
+                x = layer(x[places]).tanh()
+        return x
+
+    x = torch.rand(4, 4)
+    gradients = []
+    for called in (program, _mended(program)):
+        layer.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16):
+            called(x).float().sum().backward()
+        assert layer.weight.grad is not None
+        gradients.append(layer.weight.grad.clone())
+    assert torch.equal(gradients[0], gradients[0].bfloat16())
+    assert not torch.equal(gradients[1], gradients[1].bfloat16())
+    torch.testing.assert_close(*gradients, rtol=0.02, atol=0.02)
+
+
 def test_the_whole_stack_shows_frames_of_the_compiler() -> None:
     sink = Sink()
 
