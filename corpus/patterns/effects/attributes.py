@@ -303,8 +303,8 @@ def running_loss_scale() -> Any:
     return Scaler()
 
 
-# An int on a module is a constant of the graph, patched or not: another value, another graph.
-@pattern(signs, WHERE, graphs=3, recompiles=2)
+# An int on a module is a constant of the graph until a call has stored another one.
+@pattern(signs, WHERE, graphs=2, recompiles=1)
 def skipped_steps_counted() -> Any:
     class Trainer(nn.Module):
         def __init__(self) -> None:
