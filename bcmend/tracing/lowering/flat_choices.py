@@ -26,6 +26,7 @@ from bcmend.tracing.backends import known_structures, uncompiled_sides
 from bcmend.tracing.effects.hazards import unjudged
 from bcmend.tracing.effects.operator_runs import storages_of
 from bcmend.tracing.gradients import gates
+from bcmend.tracing.gradients.arm_selects import is_marked
 from bcmend.tracing.gradients.gradient_flow import Flow
 from bcmend.tracing.gradients.gradient_paths import RESULT
 from bcmend.tracing.lowering.arm_graphs import (
@@ -191,7 +192,7 @@ class _Writer:
 
     def _pieces(self, taken: Node, side: GraphModule, operands: Sequence[Node]) -> list[_Value]:
         """Write a side with choices in it, piece by piece; return its results."""
-        inputs = [each for each in side.graph.nodes if each.op == "placeholder"]
+        inputs = side.graph.find_nodes(op="placeholder")
         known: dict[Node, Node] = dict(zip(inputs, operands, strict=True))
         pieces = segments_of(side.graph)
         for piece, following in zip(pieces, [*pieces[1:], []], strict=True):
@@ -296,11 +297,8 @@ class _Writer:
             sides.append(self._installed(name, module))
         entered = tuple(self._without_aliases(given))
         choice = self._graph.call_function(_COND, (taken, *sides, entered))
-        choice.meta = {
-            name: self._choice.meta[name]
-            for name in (meta_keys.TAKES_A_SIDE,)
-            if name in self._choice.meta
-        }
+        if is_marked(self._choice):
+            choice.meta[meta_keys.TAKES_A_SIDE] = True
         inside = [self._form(each) for each in examples]
         choice.meta["example_value"] = tuple(inside)
         return [
@@ -396,7 +394,7 @@ def _run(side: GraphModule, operands: Sequence[Node], wanted: Sequence[Node]) ->
     """Have a whole side run, and return what is ``wanted`` of it."""
 
     def run(graph: Graph, stands_for: Mapping[Node, Node]) -> Iterable[Node]:
-        inputs = [each for each in side.graph.nodes if each.op == "placeholder"]
+        inputs = side.graph.find_nodes(op="placeholder")
         copies = {each: stands_for[outer] for each, outer in zip(inputs, operands, strict=True)}
         for node in side.graph.nodes:
             if node.op not in ("placeholder", "output") and meta_keys.ABSENT not in node.meta:

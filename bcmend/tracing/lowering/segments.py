@@ -18,7 +18,7 @@ from bcmend import meta_keys
 from bcmend.dynamo import compat
 from bcmend.dynamo.shape_env import symbols_in
 from bcmend.tracing.deopt import block_settings, undo_log
-from bcmend.tracing.effects.operator_runs import storages_of, target_name
+from bcmend.tracing.effects.operator_runs import storages_of, target_name, tensors_of
 from bcmend.tracing.sites.nesting_limits import Nesting
 
 #: Operators that cost nothing and cannot fail: they are computed whichever side is taken.
@@ -188,7 +188,7 @@ def can_be_cut(graph: Graph, mode: Any) -> bool:
     """
     if block_settings.are_set_in(graph):
         return False
-    given = [each.meta.get("example_value") for each in graph.nodes if each.op == "placeholder"]
+    given = [each.meta.get("example_value") for each in graph.find_nodes(op="placeholder")]
     segments = segments_of(graph)
     if torch.is_grad_enabled() and not all(map(_is_smooth, _before_a_cut(segments))):
         return False
@@ -215,9 +215,7 @@ def _before_a_cut(segments: Sequence[Segment]) -> set[Node]:
 
 
 def _has_gradient(node: Node) -> bool:
-    example = node.meta.get("example_value")
-    parts = example if isinstance(example, (tuple, list)) else [example]
-    return any(isinstance(each, torch.Tensor) and each.requires_grad for each in parts)
+    return any(each.requires_grad for each in tensors_of(node))
 
 
 def _is_smooth(node: Node) -> bool:
@@ -235,10 +233,10 @@ def _is_smooth(node: Node) -> bool:
 def _can_be_handed_on(node: Node, given: Sequence[Any]) -> bool:
     if is_cut_at(node):  # its items are looked at
         return all(user.target is operator.getitem for user in node.users)
-    example = node.meta.get("example_value")
+    example = _plain_example(node)
     return (
         node.op != "get_attr"
-        and type(example) is compat.FakeTensor
+        and example is not None
         and example.layout is torch.strided
         and symbols_in(list(example.shape)) <= _told(given)
     )
@@ -280,8 +278,8 @@ def _writes_across(graph: Graph, segments: Sequence[Segment], mode: Any) -> bool
 def _made(graph: Graph, segments: Sequence[Segment]) -> dict[int, int]:
     """Return the piece that has made each memory; none for what an arm is given."""
     found: dict[int, int] = {}
-    for node in graph.nodes:
-        if node.op == "placeholder" and not _is_copied_first(node):
+    for node in graph.find_nodes(op="placeholder"):
+        if not _is_copied_first(node):
             found.update(dict.fromkeys(storages_of(node), -1))
     for place, segment in enumerate(segments):
         for node in segment:
@@ -310,8 +308,7 @@ def sides_that_read(
             continue
         for side, target in zip((True, False), following.args[1:3], strict=True):
             graph = getattr(owner, str(target.target)).graph
-            inputs = [each for each in graph.nodes if each.op == "placeholder"]
-            given = zip(inputs, following.args[3], strict=True)
+            given = zip(graph.find_nodes(op="placeholder"), following.args[3], strict=True)
             if any(operand is node and entered.users for entered, operand in given):
                 found.add(side)
     return found
