@@ -114,7 +114,7 @@ def _wanted(
         for source in node.all_input_nodes:
             is_gated = with_inputs and source.op == "placeholder"
             is_behind = flow.paths.simplified(paths.get(source, 0)) == path and not is_gated
-            is_tensor = source in with_history and _is_one_tensor(source)
+            is_tensor = source in with_history and is_one_tensor(source)
             if is_tensor and not (is_behind or flow.is_changed(source)):
                 yield node, source, path
 
@@ -136,7 +136,8 @@ def _is_select(node: Node) -> bool:
     return is_marked(node) and node.target is torch.where
 
 
-def _is_one_tensor(node: Node) -> bool:
+def is_one_tensor(node: Node) -> bool:
+    """Return whether a node is a plain tensor that gradients may flow into."""
     is_plain = type(node.meta.get("example_value")) is compat.FakeTensor
     return is_plain and has_gradient(node)
 
@@ -145,7 +146,7 @@ def _results(graph: Graph) -> Iterator[Node]:
     """Yield the results of a graph that have a gradient."""
     given: Any = graph.output_node().args[0]
     for each in given:
-        if isinstance(each, Node) and each.op in _CALLS and _is_one_tensor(each):
+        if isinstance(each, Node) and each.op in _CALLS and is_one_tensor(each):
             yield each
 
 

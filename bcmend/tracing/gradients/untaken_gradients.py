@@ -141,7 +141,7 @@ def _detach_unreached(module: GraphModule, paths: Mapping[Node, int], flow: Flow
             continue
         for operand in dict.fromkeys(node.all_input_nodes):
             is_reached = bool(flow.paths.simplified(paths.get(operand, 0)))
-            if is_reached or operand.op == "placeholder" or not _has_history(operand):
+            if is_reached or operand.op == "placeholder" or not gates.is_one_tensor(operand):
                 continue
             with module.graph.inserting_before(node):
                 node.replace_input_with(operand, _detached(operand))
@@ -159,7 +159,7 @@ def _detach_results(arm: GraphModule, places: Collection[Any]) -> None:
     returned: Any = output.args[0]
     with arm.graph.inserting_before(output):
         returned = tuple(
-            _detached(each) if at in places and _has_history(each) else each
+            _detached(each) if at in places and gates.is_one_tensor(each) else each
             for at, each in enumerate(returned)
         )
     output.args = (returned,)
@@ -170,11 +170,6 @@ def _detached(node: Node) -> Node:
     found = node.graph.call_method("detach", (node,))
     found.meta["example_value"] = node.meta["example_value"].detach()
     return found
-
-
-def _has_history(node: Node) -> bool:
-    example = node.meta.get("example_value")
-    return type(example) is compat.FakeTensor and has_gradient(node)
 
 
 def _seeds(module: GraphModule) -> list[int]:
