@@ -5,8 +5,8 @@ from __future__ import annotations
 import builtins
 import sys
 from collections.abc import Callable, Iterator
-from types import ModuleType
-from typing import Any, NamedTuple
+from types import FunctionType, ModuleType
+from typing import Any, ClassVar, NamedTuple
 
 import pytest
 import torch
@@ -14,6 +14,7 @@ from torch import Tensor
 
 import bcmend
 from tests.equivalence import CountingBackend
+from tests.integration import outer_counter
 from tests.observation import captured
 
 SIDES = (1.0, -1.0, 1.0, 1.0, -1.0, 1.0)
@@ -272,7 +273,12 @@ def test_gradients_beside_a_global_variable() -> None:
 
 
 class _Held:
-    count = 0
+    seen = 0
+    totals: ClassVar[dict[str, int]] = {}
+    numbers: ClassVar[list[int]] = []
+
+    def __init__(self) -> None:
+        self.count = 0
 
 
 _HELD = _Held()
@@ -285,14 +291,65 @@ def _counted_in_an_attribute(x: Tensor) -> Tensor:
     return x + 1
 
 
-def test_a_counter_needs_no_more_graphs_than_one_in_an_attribute() -> None:
-    def make() -> Program:
-        _HELD.count = 0
-        return Program(_counted_in_an_attribute, lambda: _HELD.count)
+def _counted_in_a_class(x: Tensor) -> Tensor:
+    if x.sum() > 0:
+        _Held.seen += 1
+        x = x * 2
+    return x + 1
 
-    graphs = 1 + sum(side > 0 for side in SIDES[:-1])  # Dynamo has a guard on its value
-    _assert_equal(make, graphs=graphs)
-    _assert_equal(lambda: _with(0, _counted), graphs=graphs)
+
+def _counted_in_a_dictionary(x: Tensor) -> Tensor:
+    if x.sum() > 0:
+        _HELD.totals["calls"] += 1
+        x = x * 2
+    return x + 1
+
+
+def _counted_in_a_list(x: Tensor) -> Tensor:
+    if x.sum() > 0:
+        _HELD.numbers[0] += 1
+        x = x * 2
+    return x + 1
+
+
+def _counted_in_another_module(x: Tensor) -> Tensor:
+    if x.sum() > 0:
+        outer_counter.count()
+        x = x * 2
+    return x + 1
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        _counted,
+        _counted_in_an_attribute,
+        _counted_in_a_class,
+        _counted_in_a_dictionary,
+        _counted_in_a_list,
+        _counted_in_another_module,
+    ],
+)
+def test_a_counter_is_an_input_once_it_has_changed(call: FunctionType) -> None:
+    fresh = FunctionType(call.__code__.replace(), call.__globals__)  # nothing is known of it
+
+    def make() -> Program:
+        _Held.seen, _Held.totals, _Held.numbers = 0, {"calls": 0}, [0]
+        _HELD.count = 0
+        outer_counter.calls = 0
+        outer = _with(0, fresh)
+        return Program(
+            fresh,
+            lambda: (
+                *outer.look(),
+                (_HELD.count, _Held.seen),
+                list(_Held.totals.items()),
+                list(_Held.numbers),
+                outer_counter.calls,
+            ),
+        )
+
+    _assert_equal(make, graphs=2)
 
 
 class _Tagged:
