@@ -410,6 +410,35 @@ def lists_returned() -> Any:
     return program
 
 
+def returned_early_with_all_before() -> Any:
+    def program(x: Tensor) -> Any:
+        states = (x,)
+        x = x * 2
+        states = (*states, x)
+        if x.sum() > 3:
+            return x, states
+        x = x - 1
+        states = (*states, x)
+        if x.sum() > 0:
+            return x, states
+        return x * 3, states
+
+    return program
+
+
+def returned_from_a_loop_with_all_before() -> Any:
+    def program(x: Tensor) -> Any:
+        states = (x,)
+        for _ in range(3):
+            x = x * 2 - 1
+            states = (*states, x)
+            if x.sum() > 3:
+                return x, states
+        return x * 3, states
+
+    return program
+
+
 # Questions of identity
 
 
@@ -495,6 +524,7 @@ ON_ONE_SIDE = (
     *(in_two_branches_after_each_other, in_a_loop, in_a_function_and_a_try, fields),
     *(items_of_a_dictionary, attributes, an_attribute_and_the_result, optimizer_step),
     *(list_on_one_side, dictionary_in_a_list, both_returned, returned_early, returned_by_cond),
+    *(returned_early_with_all_before, returned_from_a_loop_with_all_before),
     *(lists_returned, compared, compared_with_an_older_one, identified, keys, marked, made_a_leaf),
 )
 ON_BOTH_SIDES = (
@@ -513,6 +543,7 @@ def test_values_that_are_one_stay_one(make: Program) -> None:
     [
         *(changed_later, changed_by_an_index, residual, in_a_branch_in_an_arm, both_returned),
         *(a_view_on_both_sides, a_detached_view_on_both_sides, compared),
+        *(returned_early_with_all_before, returned_from_a_loop_with_all_before),
     ],
     ids=lambda make: make.__name__,
 )

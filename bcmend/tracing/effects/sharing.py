@@ -81,8 +81,13 @@ def add_result(
 
 
 def _objects(tx: compat.Tracer, example: torch.Tensor) -> Objects:
-    known = _RESULTS.of(tx.output).get(id(example))
+    known = result_of(tx, example)
     return {id(example): example} if known is None else known.objects
+
+
+def result_of(tx: compat.Tracer, example: torch.Tensor) -> Result | None:
+    """Return the result that ``example`` stands for in the trace, if it does for one."""
+    return _RESULTS.of(tx.output).get(id(example))
 
 
 def latest(tx: compat.Tracer, one: torch.Tensor, other: torch.Tensor) -> Result | None:
@@ -100,7 +105,7 @@ def latest(tx: compat.Tracer, one: torch.Tensor, other: torch.Tensor) -> Result 
 
 def is_result(tx: compat.Tracer, example: torch.Tensor, result: Result) -> bool:
     """Return whether ``example`` stands for ``result`` in the trace."""
-    return _RESULTS.of(tx.output).get(id(example)) is result
+    return result_of(tx, example) is result
 
 
 def require_known(tx: compat.Tracer, one: torch.Tensor, other: torch.Tensor) -> None:
@@ -138,7 +143,7 @@ def require_alone(tx: compat.Tracer, example: torch.Tensor) -> None:
 
 def require_unread(tx: compat.Tracer, example: torch.Tensor) -> None:
     """Trace the frame again unless all gradients of a tensor reach it through its result."""
-    found = _RESULTS.of(tx.output).get(id(example))
+    found = result_of(tx, example)
     if found is not None and found.is_read_before:
         falsify(found.finding)
     require_alone(tx, example)

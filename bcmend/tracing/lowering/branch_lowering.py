@@ -116,7 +116,7 @@ def lower(tx: compat.Tracer, branch: TracedBranch, transaction: fx_graph.Transac
     _watch_aliases(tx, branch, merger.pairs, merged)
     unlike = shared_results.unlike_on_the_sides(tx, merger.pairs, views, by_cond=by_cond)
     shares = branch.site.shares(branch.form)
-    shared_results.watch(tx, unlike, merged, shares)
+    shared_results.watch(tx, unlike, merger.pairs, merged, shares)
     shared_results.note_objects(tx, merger.pairs, merged, branch.arms, branch.predicate, shares)
     written = {draft.site for arm in branch.arms for draft in arm.records}
     changed = dict.fromkeys(each.location for each in changes)
@@ -144,6 +144,7 @@ def _planned(tx: compat.Tracer, branch: TracedBranch) -> tuple[Join, Build, list
         found = join.merger.torn()
         if not branch.site.holds(Claim.SHARED, branch.form):
             found |= shared_results.unlike_tensors(tx, join.merger.pairs)
+            found |= shared_results.older_tensors(join.merger.pairs, branch.arms)
         if found <= apart:
             return join, build_result, changes
         apart |= found

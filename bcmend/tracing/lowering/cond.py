@@ -51,6 +51,7 @@ def by_cond(
         raise Refusal("arms-differ", "a size computed inside an arm")
     if gradients_flow(then_arm, else_arm):
         require_backward(then_arm, else_arm)
+    _drop_places(then_arm, else_arm)
     operands = _operands(then_arm, else_arm, pairs)
     _require_known_sizes(operands, pairs)
     operands += _symbols_beside(tx, operands)
@@ -88,9 +89,49 @@ def _symbols_beside(tx: compat.Tracer, operands: Sequence[Proxy]) -> list[Proxy]
     numbers: list[Any] = [*examples, *(size for each in tensors for size in each.shape)]
     known = {each.node.expr for each in numbers if isinstance(each, torch.SymInt)}
     bound, graph = tx.output.current_tracer.bound_symbols, tx.output.current_tracer.graph
-    unknown = sorted(symbols_in(examples) - known, key=str)
+    unknown = sorted(_symbols_of_forms(examples) - known, key=str)
     found = [bound.get(each) for each in unknown]
     return [each for each in found if isinstance(each, Proxy) and each.node.graph is graph]
+
+
+def _symbols_of_forms(examples: Sequence[Any]) -> set[Any]:
+    """Return the symbols of numbers, and of sizes and strides of tensors.
+
+    A tensor that begins at such a place in memory enters as a copy, which does not.
+    """
+    return set().union(*(symbols_in(_form(each)) for each in examples))
+
+
+def _form(example: Any) -> Any:
+    is_strided = isinstance(example, torch.Tensor) and example.layout is torch.strided
+    return [*example.size(), *example.stride()] if is_strided else example
+
+
+def _begins_at_a_number(example: Any) -> bool:
+    """Return whether the data decide where in memory a tensor begins, as an item of another."""
+    is_strided = isinstance(example, torch.Tensor) and example.layout is torch.strided
+    return is_strided and bool(symbols_in(example.storage_offset()))
+
+
+def _drop_places(*arms: ArmTrace) -> None:
+    """Have arms not read the places in memory at which tensors begin, where they do nothing else.
+
+    Dynamo hands a place to an arm that reads such a tensor.
+    """
+    read = [(arm, *each) for arm in arms for each in arm.lifted.items()]
+    examples = [
+        node.meta.get("example_value")
+        for arm in arms
+        for node in arm.graph.nodes
+        if not (isinstance(node.meta.get("example_value"), torch.SymInt) and not node.users)
+    ]
+    wanted = _symbols_of_forms(examples)
+    for arm, outer, inner in read:
+        example = outer.node.meta.get("example_value")
+        is_number = isinstance(example, torch.SymInt) and bool(symbols_in(example))
+        if is_number and not inner.node.users and wanted.isdisjoint(symbols_in(example)):
+            del arm.lifted[outer]
+            arm.graph.erase_node(inner.node)
 
 
 def _as_merged(tx: compat.Tracer, pair: Pair, result: Value) -> Value:
@@ -120,8 +161,11 @@ def _entered(
     """
     if is_among(operand, changed):
         return chosen(tx, predicate, operand, operand).as_proxy()
-    is_tensor = not has_to_be_a_tensor(operand)
-    return operand if is_tensor else float_tensors.as_tensor(tx, operand).as_proxy()
+    if has_to_be_a_tensor(operand):
+        return float_tensors.as_tensor(tx, operand).as_proxy()
+    if _begins_at_a_number(operand.node.meta.get("example_value")):
+        return fx_graph.method(tx, "clone", operand).as_proxy()
+    return operand
 
 
 def without_aliases(tx: compat.Tracer, operands: Sequence[Proxy]) -> list[Proxy]:

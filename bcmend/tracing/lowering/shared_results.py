@@ -21,7 +21,7 @@ from bcmend.tracing.effects.operator_runs import storage_of
 from bcmend.tracing.merging.merge import Pair
 from bcmend.tracing.merging.one_memory import View, views_among
 from bcmend.tracing.output.outlet import OUTLET
-from bcmend.tracing.search.assumptions import Finding
+from bcmend.tracing.search.assumptions import Claim, Finding
 from bcmend.tracing.speculation.arms import ArmTrace
 
 
@@ -69,17 +69,43 @@ def unlike_tensors(tx: compat.Tracer, pairs: Sequence[Pair]) -> frozenset[int]:
     )
 
 
+def older_tensors(pairs: Sequence[Pair], arms: tuple[ArmTrace, ArmTrace]) -> frozenset[int]:
+    """Return the tensors of both sides of which one is older than the branch, by identity."""
+    return frozenset(
+        id(example_of(side))
+        for pair in pairs
+        if not pair.is_number
+        and any(
+            value is not None and _is_older(value, arm)
+            for value, arm in zip(pair.sides, arms, strict=True)
+        )
+        for side in pair.values
+    )
+
+
 def watch(
     tx: compat.Tracer,
     places: Sequence[tuple[int, int]],
+    pairs: Sequence[Pair],
     merged: Sequence[Value],
     finding: Finding,
 ) -> None:
-    """Watch results that share memory on one side alone."""
+    """Watch results that share memory on one side alone.
+
+    One that a branch in an arm has merged, of tensors older than it, is first kept apart there.
+    """
+    found = {
+        result.finding
+        for at in {at for each in places for at in each}
+        for side in pairs[at].values
+        if (result := sharing.result_of(tx, example_of(side))) is not None and result.is_older
+    }
+    inside = [each for each in found if each.claim is Claim.SHARED]
     examples: dict[int, torch.Tensor] = {at: _example(merged[at]) for each in places for at in each}
-    for example in examples.values():
-        watches.add(tx, example, finding)
-    relate(tx, [(examples[one], examples[other]) for one, other in places], finding)
+    for each in inside or [finding]:
+        for example in examples.values():
+            watches.add(tx, example, each)
+        relate(tx, [(examples[one], examples[other]) for one, other in places], each)
 
 
 def relate(

@@ -151,6 +151,35 @@ class Roots(nn.Module):
         return x
 
 
+class Walk(nn.Module):
+    """Items at places that the data give, one of which ends the walk; all are handed out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.ones(5))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y, place, seen = x * self.w, (x > 0).sum() % 2, []
+        for _ in range(5):
+            item = y[place]
+            seen.append(item)
+            if item > 1:
+                break
+            place = place + 1
+            if place >= 5:
+                return item * 3
+        return torch.stack(seen)
+
+
+def _rows() -> list[Tensor]:
+    return [
+        torch.tensor([0.1, 0.2, 2.0, 0.3, 0.4]),
+        torch.tensor([-2.0, 0.1, 0.1, 0.1, 3.0]),
+        torch.full((5,), -0.5),
+        torch.tensor([3.0, -1.0, -1.0, -1.0, -1.0]),
+    ]
+
+
 def _vectors() -> list[Tensor]:
     torch.manual_seed(3)
     return [sign * torch.randn(4, 4) for sign in (3, -3, 0.1, 1)]
@@ -173,6 +202,7 @@ PROGRAMS: dict[str, tuple[Callable[[], nn.Module], Callable[[], list[Tensor]]]] 
     "finite": (Finite, lambda: [torch.full((4, 4), at) for at in (1.0, 1e30, -1e35, 0.0)]),
     "tour": (Tour, _distances),
     "roots": (Roots, _zeros),
+    "walk": (Walk, _rows),
 }
 
 
@@ -261,10 +291,21 @@ def test_from_three_levels_on_no_choice_is_in_another(turns: int, depth: int) ->
     assert _depth(module) == depth
 
 
-@pytest.mark.parametrize(("make", "depth"), [(Buffered, 1), (Layers, 1), (Finite, 1), (Roots, 4)])
-def test_which_choices_stand_behind_each_other(make: Callable[[], nn.Module], depth: int) -> None:
+@pytest.mark.parametrize(
+    ("make", "sizes", "depth"),
+    [
+        (Buffered, (4, 4), 1),
+        (Layers, (4, 4), 1),
+        (Finite, (4, 4), 1),
+        (Roots, (4, 4), 4),
+        (Walk, (5,), 1),
+    ],
+)
+def test_which_choices_stand_behind_each_other(
+    make: Callable[[], nn.Module], sizes: tuple[int, ...], depth: int
+) -> None:
     torch.manual_seed(0)
-    module = _graph_of(make(), torch.randn(4, 4).abs().requires_grad_())
+    module = _graph_of(make(), torch.randn(sizes).abs().requires_grad_())
     assert _depth(module) == depth
 
 

@@ -97,7 +97,8 @@ def test_both_are_watched_for_changes() -> None:
     def step(tx: Any, x: Any) -> Any:
         a, b = (fx_graph.method(tx, "clone", x) for _ in range(2))
         with mock.patch.object(watches, "add") as add:
-            shared_results.watch(tx, [(0, 1)], [a, b], lambda: None)
+            pairs = [Pair(a, b), Pair(b, a)]
+            shared_results.watch(tx, [(0, 1)], pairs, [a, b], lambda: None)
         assert [call.args[1] for call in add.call_args_list] == [example_of(a), example_of(b)]
         assert sharing.shares(tx, example_of(a), example_of(b))
         return x
