@@ -278,10 +278,12 @@ def _mend_at_jump(code: CodeType, stop: Stop, owners: list[Patched]) -> bool:
     sites = [site for source, site in owners[0].mended.sites if source is code]
     known = {site.offset for site in sites if site.kind != SPLIT}
     jumps = _jumps_at(code, stop)
-    if known & jumps:
+    # CPython 3.11 gives the jumps of `a > 0 or b` one position, so that another may have stopped.
+    is_another = not jumps <= known and _note_undecided(code, jumps)
+    if known & jumps and not is_another:
         if not _note_narrow(code, owners):
             return _go_on_in_halves(owners[0].mended, code)
-    elif not _note_stop(code, stop):
+    elif not (is_another or _note_stop(code, stop)):
         return False
     return _mend_again(owners) or _go_on_in_halves(owners[0].mended, code)
 

@@ -16,6 +16,13 @@ instead. Reproduced on torch 2.13.0; no issue is known. The hook can go when
 ``InvokeSubgraph.create`` and ``WhileLoop.create`` do. Reproduced on torch 2.13.0; no issue is
 known. What is not about sizes can go when
 ``test_an_operand_of_a_choice_has_other_strides_than_were_traced`` there fails.
+
+Inductor orders strides by whether one divides another (``Layout._stride_expr_ge_or_false`` in
+torch/_inductor/ir.py). Of a stride that is the expanded square of a size, as of transposed scores
+of attention in a side with dropout, sympy makes a remainder with a quotient in it, of which torch
+computes bounds, and fails. That is answered as what torch cannot tell. Reproduced on torch 2.13.0;
+no issue is known. The hook can go when
+``test_a_square_of_a_size_is_not_divided_by_it`` there fails.
 """
 
 from __future__ import annotations
@@ -45,6 +52,22 @@ def _of_a_node(inner: Any, self: Any, node: Any, *more: Any, **named: Any) -> An
         if getattr(being_lowered(), "target", None) not in _LAID_OUT:
             raise
         return sympy.false
+
+
+@hooks.around(compat.ShapeEnv, methods.EVALUATE, "strides that divide others", gate=None, place=1)
+def _of_strides(inner: Any, self: Any, question: Any, *more: Any, **named: Any) -> Any:
+    unknown = named.get("fallback_value")
+    if unknown is not None and _has_quotient(question):
+        return unknown
+    return inner(self, question, *more, **named)
+
+
+def _has_quotient(question: Any) -> bool:
+    """Return whether a question about integers divides by one, which torch writes otherwise."""
+    if not isinstance(question, sympy.Basic):
+        return False
+    powers = question.atoms(sympy.Pow)
+    return any(each.base.is_integer and each.exp.is_negative for each in powers)
 
 
 @hooks.around(compat.LoweredChoice, methods.CREATE, "operands with the strides traced", gate=None)

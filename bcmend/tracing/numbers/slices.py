@@ -58,6 +58,17 @@ def outside(tx: compat.Tracer, node: Node) -> Node:
     return before_arms(tx, Proxy(node)).node
 
 
+def _first(tx: compat.Tracer, node: Node) -> Node:
+    """Return what a node is outside of all arms; of a size, the input of the graph that it is."""
+    outer = outside(tx, node)
+    example = outer.meta.get("example_value")
+    if outer.op == "placeholder" or not isinstance(example, torch.SymInt):
+        return outer
+    bound = tx.output.root_tracer.bound_symbols.get(example.node.expr)
+    given = bound.node if isinstance(bound, Proxy) else outer
+    return outer if graph_inputs.source_of(given) is None else given
+
+
 #: Functions that read the sizes, the type and the place of a tensor, and no number of it.
 _LIKE: Final[dict[Any, int | None]] = {
     torch.zeros_like: 0,
@@ -101,7 +112,7 @@ def behind(
             found.append(each)
         elif each not in begun:
             begun.add(each)
-            outer = outside(tx, each)
+            outer = _first(tx, each)
             if len(begun) > most or not (outer is not each or may_be_run(each)):
                 raise NotThisWay()
             waiting.append((each, True))
@@ -171,7 +182,7 @@ def _cut_out(
     state: int | None = None
     modules = tx.output.nn_modules
     for node in nodes:
-        outer = outside(tx, node)
+        outer = _first(tx, node)
         if outer is not node:
             places[node] = places[outer]
             continue
@@ -190,7 +201,7 @@ def _cut_out(
         places[node] = len(steps) - 1
     if not written:
         return ProgramSlice(tuple(steps), places[wanted], writes, ((), ()))
-    given = [each for each in nodes if each.op == "placeholder" and outside(tx, each) is each]
+    given = [each for each in nodes if each.op == "placeholder" and _first(tx, each) is each]
     read = tuple(places[each] for each in given if storages([each]))
     changed: list[int] = []
     for each in written:

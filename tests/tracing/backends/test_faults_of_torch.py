@@ -11,15 +11,19 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import sympy
 import torch
 from torch import Tensor
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.exc import InternalTorchDynamoError, TorchRuntimeError
+from torch._dynamo.source import ConstantSource
 from torch._functorch.aot_autograd import aot_function, make_boxed_func
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.fx.experimental.symbolic_shapes import free_symbols
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, free_symbols
+from torch.utils._sympy.functions import FloorDiv
+from torch.utils._sympy.value_ranges import ValueRangeError
 from torch.utils.checkpoint import checkpoint
 
 from tests.differences_of_torch import JOINED_ROWS_ARE_WRONG, SIDES_WRITE_OVER_ARGUMENTS
@@ -243,6 +247,16 @@ def test_an_operand_of_a_choice_has_other_strides_than_were_traced() -> None:
     compiled = torch.compile(_of_rows_in_another_order, backend="inductor", fullgraph=True)
     with pytest.raises(AssertionError, match="expected size"):
         compiled(torch.ones(5, 7), torch.ones(5, 7))
+
+
+def test_a_square_of_a_size_is_not_divided_by_it() -> None:
+    """``bcmend/tracing/backends/layouts.py``"""
+    environment = ShapeEnv()
+    size = environment.create_symbol(401, ConstantSource("size"), DimDynamic.DYNAMIC)
+    rows = FloorDiv(size, 10) - 1
+    question = sympy.Eq(rows % sympy.expand(rows**2), 0)
+    with pytest.raises((ValueError, ValueRangeError)):
+        environment.evaluate_expr(question, fallback_value=False)
 
 
 def _rows_joined(x: Tensor) -> Tensor:

@@ -33,6 +33,55 @@ def in_an_arm(x: Tensor, y: Tensor, mask: Tensor) -> Tensor:
     return z * 2
 
 
+class Attention(torch.nn.Module):
+    """Attention under a condition, of a number of rows that is a quotient of a size."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(8, 8)
+
+    def forward(self, x: Tensor, p: Tensor) -> Tensor:
+        rows = x.shape[1] // 10 - 1
+        h = x[:, :rows, None].expand(-1, -1, 8) * 2
+        if p < 0.5:
+            q = self.layer(h).view(len(x), rows, 2, 4).transpose(1, 2)
+            scores = torch.dropout((q @ q.transpose(2, 3)).softmax(-1), 0.5, train=True)
+            h = h + (scores @ q).transpose(1, 2).reshape(len(x), rows, 8)
+        return h
+
+
+@pytest.mark.parametrize("p", [0.1, 0.9])
+def test_attention_with_dropout_of_a_dynamic_number_of_rows(p: float) -> None:
+    torch._dynamo.reset()
+    torch.manual_seed(3)
+    model = Attention().double()
+    drawn, condition = torch.randn(2, 91).double(), torch.tensor(p)
+
+    def outcome(called: Callable[..., Tensor]) -> list[Tensor | None]:
+        given = drawn.clone().requires_grad_()
+        model.zero_grad(set_to_none=True)
+        torch.manual_seed(5)
+        result = called(given, condition)
+        result.square().sum().backward()
+        gradients = [given.grad, *(each.grad for each in model.parameters())]
+        return [result, torch.get_rng_state(), *gradients]
+
+    expected = outcome(model)
+    try:
+        compiled = torch.compile(
+            bcmend.patch(model),
+            backend="inductor",
+            fullgraph=True,
+            dynamic=True,
+            options={"fallback_random": True},
+        )
+        found = outcome(compiled)
+    finally:
+        bcmend.unpatch()
+        torch._dynamo.reset()
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("program", [common_size, outer_sizes, in_an_arm])
 def test_results_and_gradients_are_those_of_eager(program: Callable[..., Tensor]) -> None:
     torch._dynamo.reset()

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.equivalence import Call, assert_equivalent, call
+from tests.equivalence import Call, assert_equivalent, call, fresh
 
 pytestmark = pytest.mark.usefixtures("dynamo_begun_anew")
 
@@ -71,3 +71,16 @@ def test_arms_that_change_what_is_not_of_the_call() -> None:
     assert_equivalent(
         Told, _calls, training=True, graphs=None, recompiles=None, fullgraph=False, may_copy=True
     )
+
+
+def _first_or_all(x: Tensor, given: Tensor) -> Tensor:
+    n = x
+    if given[0] > 0 or given.all():  # with CPython 3.11, two jumps of one position
+        n = x + 1
+    return n * 2
+
+
+def test_a_comparison_or_a_truth() -> None:
+    given = [[1, 0, 0], [0, 0, 0], [-1, 2, 3], [0, 1, 1]]
+    calls = lambda: [call(torch.arange(3.0), torch.tensor(each)) for each in given]  # noqa: E731
+    assert_equivalent(lambda: fresh(_first_or_all), calls)

@@ -177,3 +177,43 @@ def test_a_condition_inside_of_a_transform_is_not_computed_outside() -> None:
         graphs=None,
         recompiles=None,
     )
+
+
+class _MaskedUnlessFull(nn.Module):
+    """A mask that is dropped where it hides nothing, for places counted along a computed tensor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def _needed(self, mask: Tensor | None, places: Tensor) -> Tensor | None:
+        needed = mask
+        if places[0] > 0 or (mask is not None and torch.all(mask == 1)):
+            needed = None
+        return needed
+
+    def _mixed(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        if mask is not None and mask.shape[1] > 1 and mask.shape[0] > 1:
+            x = (x * mask[:, :, None]).to(x.dtype)
+        return self.layer(x)
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        x = self.layer(x) * 2
+        needed = self._needed(mask, torch.arange(0, x.shape[1]))
+        for _ in range(2):
+            x = self._mixed(x, needed)
+        return x
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_a_dynamic_size_of_a_computed_tensor_is_that_of_an_input(training: bool) -> None:
+    def calls() -> list[Call]:
+        drawn = torch.Generator().manual_seed(3)
+        given = []
+        for rows, places, padded in ((2, 6, 2), (2, 6, 0), (3, 7, 3), (3, 7, 0), (4, 8, 1)):
+            mask = torch.ones(rows, places, dtype=torch.int64)
+            mask[0, :padded] = 0
+            given.append(call(torch.randn(rows, places, 4, generator=drawn), mask))
+        return given
+
+    assert_equivalent(_MaskedUnlessFull, calls, training=training, graphs=None, recompiles=None)
