@@ -294,6 +294,14 @@ TABLE: Final[Mapping[str, Substitute]] = {
             "tests/tracing/substitutes/test_substituted_effects.py::test_flags_of_cudnn",
         ),
         *_rows(
+            "torch.set_grad_enabled.clone",
+            "grad mode",
+            "`torch.set_grad_enabled(...)` with the same mode: what the decorator"
+            " `@torch.set_grad_enabled(...)` enters in each call",
+            "the call has something that bcmend mends, in this function or in another one",
+            "tests/tracing/substitutes/test_elided_contexts.py::test_a_decorator_sets_grad_mode",
+        ),
+        *_rows(
             "threading.Lock.__enter__",
             "lock",
             "nothing: `with lock:` as CPython does without it since 3.12",
@@ -319,8 +327,11 @@ _LAYERS: Final = frozenset(
     " AdaptiveLogSoftmaxWithLoss".split()
 )
 
+#: What code of torch's calls, and that of the user by the same name mostly of a tensor.
+_CALLED_BY_TORCH: Final = frozenset(["clone"])
+
 #: The names by which code may know what is substituted.
-_OWN_NAMES: Final = STORES | set(_BY_LAST_NAME) | _LAYERS
+_OWN_NAMES: Final = (STORES | set(_BY_LAST_NAME) | _LAYERS) - _CALLED_BY_TORCH
 
 #: What the user has added.
 REGISTERED: Final[Registered[Substitute]] = Registered()

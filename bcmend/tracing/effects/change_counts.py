@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import torch
+from torch.autograd.graph import increment_version
 from torch.fx import Node
 from torch.nn import functional
 
@@ -28,10 +29,12 @@ from bcmend.tracing.effects.operator_runs import storage_of
 class _Uncounted:
     """By storage: changes that torch has not counted, and the tensors with counters of their own.
 
-    Beside each of these is its count when it was made.
+    Beside each of these is its count when it was made. ``raised``: how often bcmend has raised the
+    count of a fake tensor for a change that the program makes without.
     """
 
     noted: Counter[int] = field(default_factory=Counter)
+    raised: Counter[int] = field(default_factory=Counter)
     apart: dict[int, list[tuple[torch.Tensor, int]]] = field(default_factory=dict)
 
 
@@ -43,6 +46,17 @@ def changes(example: torch.Tensor) -> int:
     found, memory = _uncounted(example), storage_of(example)
     apart = sum(each._version - before for each, before in found.apart.get(memory, ()))
     return example._version + found.noted[memory] + apart
+
+
+def counted(example: torch.Tensor) -> int:
+    """Return how many changes in place of a fake tensor torch has counted in the program."""
+    return example._version - _uncounted(example).raised[storage_of(example)]
+
+
+def raise_count(example: torch.Tensor) -> None:
+    """Have those that watch a fake tensor notice a change that torch does not count."""
+    increment_version(example)
+    _uncounted(example).raised[storage_of(example)] += 1
 
 
 def _uncounted(example: torch.Tensor) -> _Uncounted:

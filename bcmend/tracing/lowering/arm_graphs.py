@@ -273,7 +273,7 @@ def permuted(graph: Graph, node: Node, example: torch.Tensor, order: Sequence[in
 
 def covered(graph: Graph, result: Node, example: torch.Tensor) -> Node:
     """Return the bits of a tensor of integers as floating numbers; nobody calculates with them."""
-    wide = example.detach().to(torch.int64)
+    wide = example.detach().to(torch.int64, copy=True)  # in memory of its own, as the result is
     found = with_example(graph.call_method("to", (result, torch.int64)), wide)
     bits = wide.view(torch.float64)
     return with_example(graph.call_method("view", (found, torch.float64)), bits)

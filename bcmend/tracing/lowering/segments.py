@@ -8,7 +8,7 @@ of its choice then, so it has to be a tensor of which zeros can stand in.
 from __future__ import annotations
 
 import operator
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import torch
@@ -18,6 +18,7 @@ from bcmend import meta_keys
 from bcmend.dynamo import compat
 from bcmend.dynamo.shape_env import symbols_in
 from bcmend.tracing.deopt import block_settings, undo_log
+from bcmend.tracing.effects import change_counts
 from bcmend.tracing.effects.operator_runs import storages_of, target_name, tensors_of
 from bcmend.tracing.sites.nesting_limits import Nesting
 
@@ -37,6 +38,8 @@ _SMOOTH: Final = frozenset(
     transpose permute t contiguous expand expand_as repeat to float type_as clone
     """.split()
 )
+#: What has a backward that reads none of what it was given, but a condition.
+_KEEP_NOTHING: Final = ("clone", torch.where)
 #: What is known of a piece: its nodes, or the one choice that it is.
 Segment = list[Node]
 
@@ -146,10 +149,15 @@ def _forward(
     is_whole = all(_has_form_of(name, target) for name, _ in readers)
     if not is_whole or any(undo_log.written_by(user, mode) & memory for _, user in readers):
         return
+    is_uncounted = target.target is compat._get_data_attr
+    if is_uncounted and _may_be_kept(names, {copy, *later}):
+        return  # a backward reads what was changed so
     copy.replace_all_uses_with(source)
     for name, user in readers:
         user.replace_input_with(name, source)
     graph.erase_node(copy)
+    if is_uncounted and not target.users:
+        graph.erase_node(target)
 
 
 def _is_replaced_by(target: Node, source: Node, *, is_recorded: bool) -> bool:
@@ -159,9 +167,20 @@ def _is_replaced_by(target: Node, source: Node, *, is_recorded: bool) -> bool:
         return False
     if (one.shape, one.dtype, one.device) != (other.shape, other.dtype, other.device):
         return False
-    has_history = one.is_floating_point() or one.is_complex()
+    has_history = one.requires_grad or other.requires_grad
     is_apart = storages_of(target).isdisjoint(storages_of(source))
     return is_apart and (is_recorded or not has_history or not torch.is_grad_enabled())
+
+
+def _may_be_kept(names: Sequence[Node], later: Container[Node]) -> bool:
+    """Return whether what was done with a tensor before may read it in its backward."""
+    users = {(name, user) for name in names for user in name.users if user not in later}
+    return torch.is_grad_enabled() and any(
+        user not in names
+        and user.target not in _KEEP_NOTHING
+        and name not in change_counts.statistics_of(user)
+        for name, user in users
+    )
 
 
 def _has_form_of(node: Node, other: Node) -> bool:
@@ -169,7 +188,7 @@ def _has_form_of(node: Node, other: Node) -> bool:
     one, two = _plain_example(node), _plain_example(other)
     if one is None or two is None:
         return False
-    forms = [(each.shape, each.stride(), each.storage_offset()) for each in (one, two)]
+    forms = [(e.shape, e.stride(), e.storage_offset(), e.dtype) for e in (one, two)]
     return forms[0] == forms[1]
 
 
@@ -224,6 +243,9 @@ def _is_smooth(node: Node) -> bool:
     That is what comes back from a choice whose side was not taken.
     """
     name, given = target_name(node), node.args[1:]
+    if name == "batch_norm":
+        epsilon = node.args[7] if len(node.args) > 7 else node.kwargs.get("eps", 1e-5)
+        return isinstance(epsilon, (int, float)) and epsilon > 0
     if name in ("pow", "truediv", "div") and given:
         number = given[0]
         return isinstance(number, (int, float)) and number != 0 and (name != "pow" or number >= 1)

@@ -13,13 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.autograd.graph import increment_version
 from torch.fx import Proxy
 
 from bcmend.dynamo import compat, fx_graph
 from bcmend.dynamo.values import TensorValue, Value, example_of
 from bcmend.tracing.deopt import kept_for_backward
-from bcmend.tracing.effects import memory_form
+from bcmend.tracing.effects import change_counts, memory_form
 from bcmend.tracing.effects.hazards import Hazards
 from bcmend.tracing.effects.operator_runs import storage_of, storages_of, tensors_of
 from bcmend.tracing.merging.merge import Pair
@@ -73,7 +72,7 @@ def plan_in_place(
             _require_same_form(arm, outer, memory_of(outer) in found.reshapes)
     _require_apart(outers)
     _require_arms_apart(arms)
-    counted = [proxy for arm in arms for proxy in arm.effects.tensors]
+    counted = [each for arm in arms for each in arm.effects.tensors if _is_counted(arm, each)]
     for outer in outers:
         if is_among(outer, counted):
             _require_not_saved(tx, example_behind(outer), arms)
@@ -92,6 +91,12 @@ def _changed(arm: ArmTrace, writes: frozenset[int]) -> list[Proxy]:
     """Return what the arm changes: as versions count, and as the operators say."""
     # ``x.data`` has a count of its own, and normalisation does not count at all.
     return _once_each([*arm.effects.tensors, *lifted_of(arm, writes)])
+
+
+def _is_counted(arm: ArmTrace, outer: Proxy) -> bool:
+    """Return whether more has changed a tensor than what lowerings in the arm wrote uncounted."""
+    entry = arm.entries.get(outer)
+    return entry is None or change_counts.counted(entry.example) != entry.count
 
 
 def _once_each(outers: Iterable[Proxy]) -> list[Proxy]:
@@ -216,7 +221,10 @@ def _require_not_saved(
 
 
 def saved_for_backward(starts: Iterable[Any]) -> Iterator[torch.Tensor | None]:
-    """Yield the tensors that the backward of ``starts`` reads; ``None`` for one changed since."""
+    """Yield the tensors that the backward of ``starts`` reads; ``None`` for one that is not known.
+
+    One that was changed in place since is yielded too, as it is now.
+    """
     waiting = [start for start in starts if start is not None]
     seen = set()
     while waiting:
@@ -233,12 +241,18 @@ def saved_for_backward(starts: Iterable[Any]) -> Iterator[torch.Tensor | None]:
 def _saved_under(function: Any, name: str) -> Iterator[torch.Tensor | None]:
     try:
         value = getattr(function, name)
-    except RuntimeError:  # changed in place since it was saved
-        yield None
+    except RuntimeError:  # changed in place since it was saved, or freed
+        yield from _saved_and_changed(getattr(function, f"_raw_{name.lstrip('_')}", None))
         return
     for each in value if isinstance(value, (list, tuple)) else (value,):
         if isinstance(each, torch.Tensor):
             yield each
+
+
+def _saved_and_changed(saved: Any) -> Iterator[torch.Tensor | None]:
+    for each in saved if isinstance(saved, (list, tuple)) else (saved,):
+        held = getattr(each, "data", None)
+        yield held if isinstance(held, torch.Tensor) else None
 
 
 def outer_form(value: Value, arms: Sequence[ArmTrace]) -> Value:
@@ -276,7 +290,7 @@ def _copy_without_history(tx: compat.Tracer, change: InPlace, final: Value) -> N
         if not change.counted:
             target = fx_graph.function(tx, compat._get_data_attr, target).as_proxy()
             # The graph does not count the change, but what watches the tensor has to notice.
-            increment_version(example_behind(change.outer))
+            change_counts.raise_count(example_behind(change.outer))
         fx_graph.method(tx, "copy_", target, final)
     finally:
         if gradients:

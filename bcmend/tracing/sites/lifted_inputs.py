@@ -6,6 +6,7 @@ place leaves marks on these.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,16 +18,20 @@ from bcmend.dynamo import compat
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A fake tensor of the main trace, and how it was when it was lifted."""
+    """A fake tensor of the main trace, and how it was when it was lifted.
+
+    ``count``: how many changes in place had been counted.
+    """
 
     example: torch.Tensor
     history: Any
     requires_grad: bool
     form: tuple[Any, ...]
+    count: int = 0
 
     @classmethod
-    def of(cls, example: torch.Tensor) -> Entry:
-        return cls(example, example.grad_fn, example.requires_grad, _form(example))
+    def of(cls, example: torch.Tensor, count: int = 0) -> Entry:
+        return cls(example, example.grad_fn, example.requires_grad, _form(example), count)
 
     @property
     def history_changed(self) -> bool:
@@ -53,17 +58,19 @@ class Lifted(dict[Proxy, Proxy]):
     """What an arm reads of the main trace, with the state of each tensor.
 
     Takes the place of the table in which Dynamo's ``SubgraphTracer`` notes the former.
+    ``counted`` says how many changes in place of a tensor were counted.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, counted: Callable[[torch.Tensor], int] = lambda _: 0) -> None:
         super().__init__()
+        self.counted = counted
         self.entries: dict[Proxy, Entry] = {}
 
     def __setitem__(self, outer: Proxy, inner: Proxy) -> None:
         super().__setitem__(outer, inner)
         example = outer.node.meta.get("example_value")
         if isinstance(example, torch.Tensor):
-            self.entries[outer] = Entry.of(example)
+            self.entries[outer] = Entry.of(example, self.counted(example))
 
     @property
     def spoiled(self) -> bool:

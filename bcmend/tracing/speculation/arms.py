@@ -19,6 +19,7 @@ from bcmend.dynamo import compat, shape_env, snapshots
 from bcmend.dynamo.models import effect_tables, exceptions, methods
 from bcmend.dynamo.values import Value
 from bcmend.knowledge.interruptions import is_interruption
+from bcmend.tracing.effects import change_counts
 from bcmend.tracing.numbers import dead_numbers, filled_masks, float_tensors, scalars
 from bcmend.tracing.search import strict
 from bcmend.tracing.sites import body_states, nesting_limits
@@ -248,7 +249,7 @@ def trace_arm(
     """
     output = tx.output
     scope = compat.current_scope_id()
-    lifted, world = Lifted(), closed_world.outside_of_an_arm(tx)
+    lifted, world = Lifted(change_counts.counted), closed_world.outside_of_an_arm(tx)
     with (
         nesting_limits.in_one_more_arm(tx),
         _recording(output.side_effects, scope, world) as (before, recording),

@@ -14,7 +14,7 @@ import itertools
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from types import FunctionType, MethodWrapperType
+from types import FunctionType, MethodType, MethodWrapperType
 from typing import Any, Final, NoReturn
 
 from bcmend.dynamo import compat, frames, handlers, hooks
@@ -154,6 +154,12 @@ def _row_of(tx: compat.Tracer, fn: Any) -> tuple[Substitute | None, Any, Value |
             row = replaced_calls.of_callable(value)
             if row is None and isinstance(value, FunctionType):
                 row = _TAKEN_OVER.get(value)
+            if row is None and isinstance(value, MethodType) and owner is None:
+                row = replaced_calls.of_callable(value.__func__)
+                if row is not None:  # Dynamo takes what a decorator holds for any other object
+                    objects.attribute_of(tx, fn, "__func__").realize()  # for its guard
+                    owner = objects.attribute_of(tx, fn, "__self__").realize()
+                    return row, value.__func__, owner
             if row is not None:
                 return row, value, owner
     return None, None, None

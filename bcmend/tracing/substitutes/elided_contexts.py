@@ -19,8 +19,8 @@ import torch
 
 from bcmend.dynamo import compat, hooks
 from bcmend.dynamo.handlers import PASS, Answer, break_graph
-from bcmend.dynamo.models import methods, translators
-from bcmend.dynamo.values import Value, constant
+from bcmend.dynamo.models import methods, objects, translators
+from bcmend.dynamo.values import Value, constant, global_of
 from bcmend.tracing.sites import capture_mode
 from bcmend.tracing.sites.site_table import LiveSite
 from bcmend.tracing.substitutes import dispatch
@@ -81,6 +81,22 @@ def _cudnn_flags(call: ReplacedCall) -> Answer:
     if not all(each.is_python_constant() for each in given.values()):
         raise unequal("a flag that is no constant")
     return _Flags(call.site, {name: each.as_python_constant() for name, each in given.items()})
+
+
+# Modes of autograd
+
+
+@answers_to("grad mode")
+def _grad_mode(call: ReplacedCall) -> Answer:
+    """Make a mode like the one that a decorator of torch holds, as its ``clone`` does."""
+    if call.args or call.kwargs or type(objects.object_held(call.owner)) is not _GRAD_MODE:
+        return PASS
+    mode = objects.attribute_of(call.tx, call.owner, "mode").realize()
+    maker = Value.build(call.tx, _GRAD_MODE, global_of(call.tx.output, _GRAD_MODE)).realize()
+    return cast(Answer, maker.call_function(call.tx, [mode], {}))
+
+
+_GRAD_MODE: Final = torch.set_grad_enabled
 
 
 # Objects

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch._subclasses import FakeTensorMode
 from torch.nn import functional
 
 import bcmend
+from bcmend.tracing.effects import change_counts
 from corpus.patterns.pattern import signs
 from tests.equivalence import assert_equivalent, call
 
@@ -152,3 +154,16 @@ def _by_an_operator() -> Any:
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_output_shows_what_was_there_before_the_change(make: Any, backend: str) -> None:
     assert_equivalent(make, signs, backend=backend, recompiles=None)
+
+
+def test_a_count_that_is_raised_is_none_of_the_program() -> None:
+    with FakeTensorMode():
+        example = torch.ones(2)
+        view = example[1:]
+        example.add_(1)
+        before = example._version
+        change_counts.raise_count(view)
+        assert example._version > before
+        assert change_counts.counted(example) == change_counts.counted(view) == before
+        example.add_(1)
+        assert change_counts.counted(example) == before + 1

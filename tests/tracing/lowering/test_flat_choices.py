@@ -180,6 +180,24 @@ def _rows() -> list[Tensor]:
     ]
 
 
+class Normed(nn.Module):
+    """Statistics of a norm, a count and ``x.data``, written without a history in each iteration."""
+
+    def __init__(self, *, is_kept: bool = False, epsilon: float = 1e-5) -> None:
+        super().__init__()
+        self.norm, self.is_kept = nn.BatchNorm1d(4, eps=epsilon), is_kept
+        self.register_buffer("mean", torch.ones(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for _ in range(5):
+            y = self.norm(x)
+            x = x + (y * self.mean if self.is_kept else y)
+            self.mean.data.add_(x.detach().mean(0))
+            if x.sum() > 40:
+                break
+        return x
+
+
 def _vectors() -> list[Tensor]:
     torch.manual_seed(3)
     return [sign * torch.randn(4, 4) for sign in (3, -3, 0.1, 1)]
@@ -201,6 +219,8 @@ PROGRAMS: dict[str, tuple[Callable[[], nn.Module], Callable[[], list[Tensor]]]] 
     "unreturned": (Unreturned, lambda: [torch.full((4, 4), at) for at in (3.0, 0.01, -1.0, -0.1)]),
     "finite": (Finite, lambda: [torch.full((4, 4), at) for at in (1.0, 1e30, -1e35, 0.0)]),
     "tour": (Tour, _distances),
+    "normed": (Normed, _vectors),
+    "kept": (lambda: Normed(is_kept=True), _vectors),
     "roots": (Roots, _zeros),
     "walk": (Walk, _rows),
 }
@@ -299,6 +319,9 @@ def test_from_three_levels_on_no_choice_is_in_another(turns: int, depth: int) ->
         (Finite, (4, 4), 1),
         (Roots, (4, 4), 4),
         (Walk, (5,), 1),
+        (Normed, (4, 4), 1),
+        (lambda: Normed(is_kept=True), (4, 4), 4),
+        (lambda: Normed(epsilon=0.0).eval(), (4, 4), 4),
     ],
 )
 def test_which_choices_stand_behind_each_other(

@@ -65,7 +65,24 @@ def test_what_a_backward_has_kept() -> None:
     assert storage_of(read) not in storages
     with torch.no_grad():
         kept.add_(1)
-    assert None in set(saved_for_backward([result.grad_fn]))
+    found = list(saved_for_backward([result.grad_fn]))
+    assert storage_of(kept) in {storage_of(each) for each in found if each is not None}
+    assert all(each is not None for each in found)
+
+
+def test_what_a_backward_has_freed_is_not_known() -> None:
+    result = torch.ones(3, requires_grad=True).sin()
+    result.sum().backward()
+    assert list(saved_for_backward([result.grad_fn])) == [None]
+
+
+def test_what_a_backward_has_kept_of_a_list() -> None:
+    places = torch.arange(3)
+    result = torch.ones(2, 3, requires_grad=True)[:, places]
+    places.add_(0)
+    found = list(saved_for_backward([result.grad_fn]))
+    kept = {None if each is None else storage_of(each) for each in found}
+    assert kept == {None, storage_of(places)}  # that of the first dimension was not given
 
 
 class Scaled(nn.Module):

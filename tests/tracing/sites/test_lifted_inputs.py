@@ -78,3 +78,11 @@ def test_what_an_arm_computes_is_nowhere_else() -> None:
     root = SimpleNamespace(parent=None)
     tx: Any = SimpleNamespace(output=SimpleNamespace(current_tracer=_arm(arm, root)))
     assert before_arms(tx, made) is made
+
+
+def test_how_often_a_tensor_was_changed_is_noted_beside_it() -> None:
+    example, lifted = torch.ones(2), Lifted(lambda each: each._version)
+    example.add_(1)
+    outer = _proxy(Graph(), "x", example)
+    lifted[outer] = outer
+    assert lifted.entries[outer].count == 1

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch._dynamo.exc import Unsupported
+from torch._dynamo.variables import UserDefinedObjectVariable
 
 import bcmend
 from bcmend.dynamo.handlers import PASS
@@ -216,3 +217,67 @@ def test_a_lock_is_still_a_break() -> None:
 
     with bcmend.patched(program), pytest.raises(Unsupported):
         torch.compile(program, backend="eager", fullgraph=True)(X)
+
+
+class Averaged(nn.Module):
+    """A layer, and updates of an average under decorators that set the mode of autograd."""
+
+    def __init__(self, form: str) -> None:
+        super().__init__()
+        self.form = form
+        self.layer = nn.Linear(3, 3)
+        self.register_buffer("mean", torch.zeros(3))
+
+    @torch.set_grad_enabled(False)
+    def update(self, x: Tensor) -> Tensor:
+        if x.sum() > 0:
+            self.mean.mul_(0.5).add_(x.mean(0))
+        return x * self.mean
+
+    @torch.set_grad_enabled(True)
+    def scaled(self, x: Tensor) -> Tensor:
+        return x * 2 if x.mean() > 0.1 else self.layer(x)
+
+    @torch.set_grad_enabled(False)
+    def nested(self, x: Tensor) -> tuple[Tensor, bool]:
+        y = self.scaled(x)
+        return y.detach(), torch.is_grad_enabled()
+
+    def forward(self, x: Tensor) -> tuple[Any, ...]:
+        y = self.layer(x)
+        if self.form == "update":
+            return y + self.update(y), self.update(y).requires_grad
+        if self.form == "nested":
+            return y, self.nested(y), torch.is_grad_enabled()
+        if y.sum() > 0:
+            y = y * self.nested(y)[0] + self.update(y)
+        return y, torch.is_grad_enabled()
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("form", ["update", "nested", "in an arm"])
+def test_a_decorator_sets_grad_mode(form: str, backend: str, training: bool) -> None:
+    rows = torch.arange(6.0).reshape(2, 3)
+    assert_equivalent(
+        lambda: Averaged(form),
+        lambda: [call(each.clone()) for each in (rows, -rows, rows - 2)],
+        backend=backend,
+        training=training,
+    )
+    assert torch.is_grad_enabled()
+
+
+class Twice(torch.set_grad_enabled):
+    """A mode of another class, of which nothing is known."""
+
+
+def test_a_mode_of_another_class_is_passed_on() -> None:
+    def body(tx: Any, x: Any) -> Any:
+        mode = Twice(True)
+        owner = UserDefinedObjectVariable(mode)
+        return elided_contexts._grad_mode(
+            substituted(tx, "torch.set_grad_enabled.clone", owner=owner)
+        )
+
+    assert during_trace(body, X) is PASS
