@@ -90,7 +90,8 @@ def _stored(output: compat.OutputGraph) -> Iterator[_Place]:
             continue
         starts, value = [found], object_behind(owner)
         if isinstance(value, ModuleType):  # its own functions find it by another expression
-            starts.append(output.root_tx.import_source(value.__name__).name)
+            aliases = output.import_sources.items()
+            starts += [f"G[{alias!r}]" for alias, name in aliases if name == value.__name__]
         for start, (name, new) in product(starts, stored.items()):
             yield f"{start}.{name}", new, getattr(value, "__dict__", {}).get(name)
 
