@@ -33,10 +33,11 @@ _WATCHES: Final[Slot[list[Watch]]] = Slot(list, rolls_back=True)
 def add(tx: compat.Tracer, example: torch.Tensor, finding: Finding) -> None:
     """Watch ``example``: if its contents change, that is the finding."""
     before = changes(example)
-    add_question(tx, lambda: changes(example) != before, _as_of(finding, "its memory is written"))
+    add_question(tx, lambda: changes(example) != before, as_of(finding, "its memory is written"))
 
 
-def _as_of(finding: Finding, evidence: str) -> Finding:
+def as_of(finding: Finding, evidence: str) -> Finding:
+    """Return a finding with what has shown it, if nothing is said of that yet."""
     return finding if finding.evidence else replace(finding, evidence=evidence)
 
 
@@ -49,7 +50,7 @@ def add_object(tx: compat.Tracer, value: Value, finding: Finding) -> None:
         return {name: id(each) for name, each in found.items()}
 
     before = stored()
-    add_question(tx, lambda: stored() != before, _as_of(finding, "an attribute is stored"))
+    add_question(tx, lambda: stored() != before, as_of(finding, "an attribute is stored"))
 
 
 def add_hidden(tx: compat.Tracer, findings: Callable[[str], Sequence[Finding]]) -> None:

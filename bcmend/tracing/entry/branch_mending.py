@@ -27,6 +27,7 @@ from bcmend.tracing.deopt import rerun_policy
 from bcmend.tracing.effects import sharing
 from bcmend.tracing.entry import draw_ranges
 from bcmend.tracing.loops import while_loops
+from bcmend.tracing.lowering import shared_results
 from bcmend.tracing.lowering.branch_lowering import TracedBranch, attempt_to_lower
 from bcmend.tracing.merging import lazy_phi
 from bcmend.tracing.numbers import ahead, constant_tensors, size_questions
@@ -80,6 +81,10 @@ def mend_branch(
     return outcome
 
 
+#: What is said where a merged value is no older one, or another result, for what comes later.
+_CHANGED_LATER: Final = "a value of the branch is changed in place later, or compared by identity"
+
+
 def _is_given_up(site: LiveSite) -> bool:
     """Return whether a branch is not lowered any more, since the search is over."""
     return budget.is_over() and not site.outcome.lowering
@@ -93,8 +98,10 @@ def _may_be_ahead(site: LiveSite, condition: Value) -> bool:
 def _mend(
     tx: compat.Tracer, target: Any, site: LiveSite, form: int, condition: Value, arms: Arms
 ) -> Value | Arm | None:
-    if not site.holds(Claim.NEW, form):
-        site.refuse("alias-changed", "a value of the branch is changed in place later")
+    told_apart = site.found(Claim.NEW, form)
+    if told_apart is not None:
+        leave_together = told_apart.evidence == shared_results.LEAVE_TOGETHER
+        site.refuse("alias-changed", told_apart.evidence if leave_together else _CHANGED_LATER)
         return None
     if iterators.hold_an_open_generator(arms[0].arguments, tx.output.side_effects):
         site.refuse("consumes-iterator", "a generator that stands in a block cannot be taken back")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
-from typing import Any
+from typing import Any, Final
 
 import torch
 
@@ -23,6 +23,9 @@ from bcmend.tracing.merging.one_memory import View, views_among
 from bcmend.tracing.output.outlet import OUTLET
 from bcmend.tracing.search.assumptions import Claim, Finding
 from bcmend.tracing.speculation.arms import ArmTrace
+
+#: What is said where both leave.
+LEAVE_TOGETHER: Final = "two results leave the call that share memory on one side alone"
 
 
 def unlike_on_the_sides(
@@ -117,6 +120,7 @@ def relate(
     for each in places:
         sharing.relate(tx, *each)
     pairs = [frozenset(map(storage_of, each)) for each in places]
+    finding = watches.as_of(finding, LEAVE_TOGETHER)
 
     def do_leave() -> bool:
         left = leaving(tx)

@@ -16,6 +16,7 @@ from bcmend.tracing.effects.operator_runs import storage_of
 from bcmend.tracing.lowering import shared_results
 from bcmend.tracing.merging.merge import Pair
 from bcmend.tracing.merging.one_memory import views_among
+from bcmend.tracing.search.assumptions import Claim, Finding, Subject
 from tests.tracing.plain_trace import traced
 
 X = torch.ones(4)
@@ -98,7 +99,7 @@ def test_both_are_watched_for_changes() -> None:
         a, b = (fx_graph.method(tx, "clone", x) for _ in range(2))
         with mock.patch.object(watches, "add") as add:
             pairs = [Pair(a, b), Pair(b, a)]
-            shared_results.watch(tx, [(0, 1)], pairs, [a, b], lambda: None)
+            shared_results.watch(tx, [(0, 1)], pairs, [a, b], Finding(Claim.NEW, Subject()))
         assert [call.args[1] for call in add.call_args_list] == [example_of(a), example_of(b)]
         assert sharing.shares(tx, example_of(a), example_of(b))
         return x
@@ -108,12 +109,13 @@ def test_both_are_watched_for_changes() -> None:
 
 @pytest.mark.parametrize("both", [False, True])
 def test_two_that_leave_the_graph_are_given_up(both: bool) -> None:
-    given_up: list[str] = []
+    subject = Subject()
+    finding = Finding(Claim.NEW, subject)
 
     def step(tx: Any, x: Any) -> Any:
         a, b = (fx_graph.method(tx, "clone", x) for _ in range(2))
         pair = example_of(a), example_of(b)
-        shared_results.relate(tx, [pair], lambda: given_up.append("yes"))
+        shared_results.relate(tx, [pair], finding)
         # Both are what the frame returns, or one is only read.
         made = fx_graph.function(tx, torch.add, a, b)
         tx.output.root_tx.stack.extend([a, b] if both else [a, made])
@@ -124,4 +126,4 @@ def test_two_that_leave_the_graph_are_given_up(both: bool) -> None:
         return made
 
     traced(step, X)
-    assert not given_up
+    assert subject.holds(Claim.NEW)  # at the end of the trace neither was left
