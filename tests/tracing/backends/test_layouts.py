@@ -50,7 +50,7 @@ class Attention(torch.nn.Module):
         return h
 
 
-@pytest.mark.parametrize("p", [0.1, 0.9])
+@pytest.mark.parametrize("p", [0.1, pytest.param(0.9, marks=pytest.mark.slow)])
 def test_attention_with_dropout_of_a_dynamic_number_of_rows(p: float) -> None:
     torch._dynamo.reset()
     torch.manual_seed(3)

@@ -257,7 +257,8 @@ def test_what_a_loop_gives_that_is_left_early(name: str, backend: str, capsys: A
 
 
 @pytest.mark.parametrize(
-    "name", ["decoder", "tour", pytest.param("buffered", marks=pytest.mark.slow)]
+    "name",
+    ["decoder", *(pytest.param(each, marks=pytest.mark.slow) for each in ("tour", "buffered"))],
 )
 def test_a_loop_that_is_left_early_under_inductor(name: str, capsys: Any) -> None:
     torch.manual_seed(0)

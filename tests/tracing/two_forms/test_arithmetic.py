@@ -167,7 +167,14 @@ def test_it_is_one_graph(program: Callable[..., Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "program", [mean, in_place, root_of_a_mean, begun_with_none, no_rows, two_sums]
+    "program",
+    [
+        *(mean, begun_with_none, two_sums),
+        *(
+            pytest.param(each, marks=pytest.mark.slow)
+            for each in (in_place, root_of_a_mean, no_rows)
+        ),
+    ],
 )
 def test_gradients_flow_into_what_was_added(program: Callable[..., Any]) -> None:
     assert_equivalent(
