@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch.fx import Node, Proxy
@@ -103,14 +103,16 @@ def _symbols_of_forms(examples: Sequence[Any]) -> set[Any]:
 
 
 def _form(example: Any) -> Any:
-    is_strided = isinstance(example, torch.Tensor) and example.layout is torch.strided
-    return [*example.size(), *example.stride()] if is_strided else example
+    return [*example.size(), *example.stride()] if _is_strided(example) else example
+
+
+def _is_strided(example: Any) -> TypeGuard[torch.Tensor]:
+    return isinstance(example, torch.Tensor) and example.layout is torch.strided
 
 
 def _begins_at_a_number(example: Any) -> bool:
     """Return whether the data decide where in memory a tensor begins, as an item of another."""
-    is_strided = isinstance(example, torch.Tensor) and example.layout is torch.strided
-    return is_strided and bool(symbols_in(example.storage_offset()))
+    return _is_strided(example) and bool(symbols_in(example.storage_offset()))
 
 
 def _drop_places(*arms: ArmTrace) -> None:
@@ -118,20 +120,25 @@ def _drop_places(*arms: ArmTrace) -> None:
 
     Dynamo hands a place to an arm that reads such a tensor.
     """
-    read = [(arm, *each) for arm in arms for each in arm.lifted.items()]
-    examples = [
-        node.meta.get("example_value")
+    unread = [
+        (arm, outer, inner.node)
         for arm in arms
-        for node in arm.graph.nodes
-        if not (isinstance(node.meta.get("example_value"), torch.SymInt) and not node.users)
+        for outer, inner in arm.lifted.items()
+        if _is_unread_number(inner.node)
     ]
-    wanted = _symbols_of_forms(examples)
-    for arm, outer, inner in read:
-        example = outer.node.meta.get("example_value")
-        is_number = isinstance(example, torch.SymInt) and bool(symbols_in(example))
-        if is_number and not inner.node.users and wanted.isdisjoint(symbols_in(example)):
+    if not unread:
+        return
+    nodes = [node for arm in arms for node in arm.graph.nodes if not _is_unread_number(node)]
+    wanted = _symbols_of_forms([node.meta.get("example_value") for node in nodes])
+    for arm, outer, node in unread:
+        symbols = symbols_in(outer.node.meta.get("example_value"))
+        if symbols and wanted.isdisjoint(symbols):
             del arm.lifted[outer]
-            arm.graph.erase_node(inner.node)
+            arm.graph.erase_node(node)
+
+
+def _is_unread_number(node: Node) -> bool:
+    return not node.users and isinstance(node.meta.get("example_value"), torch.SymInt)
 
 
 def _as_merged(tx: compat.Tracer, pair: Pair, result: Value) -> Value:
@@ -173,7 +180,7 @@ def without_aliases(tx: compat.Tracer, operands: Sequence[Proxy]) -> list[Proxy]
     given, seen = [], set()
     for operand in operands:
         example = operand.node.meta.get("example_value")
-        if isinstance(example, torch.Tensor) and example.layout is torch.strided:
+        if _is_strided(example):
             storage = storage_of(example)
             if storage in seen:
                 operand = fx_graph.method(tx, "clone", operand).as_proxy()

@@ -77,11 +77,7 @@ def older_tensors(pairs: Sequence[Pair], arms: tuple[ArmTrace, ArmTrace]) -> fro
     return frozenset(
         id(example_of(side))
         for pair in pairs
-        if not pair.is_number
-        and any(
-            value is not None and _is_older(value, arm)
-            for value, arm in zip(pair.sides, arms, strict=True)
-        )
+        if not pair.is_number and any(_is_older(*side) for side in _made_by(pair, arms))
         for side in pair.values
     )
 
@@ -105,29 +101,30 @@ def watch(
     }
     inside = [each for each in found if each.claim is Claim.SHARED]
     examples: dict[int, torch.Tensor] = {at: _example(merged[at]) for each in places for at in each}
-    for each in inside or [finding]:
+    findings = inside or [finding]
+    for each in findings:
         for example in examples.values():
             watches.add(tx, example, each)
-        relate(tx, [(examples[one], examples[other]) for one, other in places], each)
+    relate(tx, [(examples[one], examples[other]) for one, other in places], *findings)
 
 
 def relate(
     tx: compat.Tracer,
     places: Sequence[tuple[torch.Tensor, torch.Tensor]],
-    finding: Finding,
+    *findings: Finding,
 ) -> None:
     """Note that pairs of tensors share memory in eager, and watch whether both of one leave."""
     for each in places:
         sharing.relate(tx, *each)
     pairs = [frozenset(map(storage_of, each)) for each in places]
-    finding = watches.as_of(finding, LEAVE_TOGETHER)
 
     def do_leave() -> bool:
         left = leaving(tx)
         return any(each <= left for each in pairs)
 
     if pairs:
-        watches.add_question(tx, do_leave, finding)
+        for finding in findings:
+            watches.add_question(tx, do_leave, watches.as_of(finding, LEAVE_TOGETHER))
 
 
 def note_objects(
@@ -142,9 +139,7 @@ def note_objects(
     for pair, result in zip(pairs, merged, strict=True):
         if pair.is_number:
             continue
-        sides = [
-            (value, arm) for value, arm in zip(pair.sides, arms, strict=True) if value is not None
-        ]
+        sides = _made_by(pair, arms)
         examples = [example_of(value) for value, _ in sides]
         has_both = len(examples) == len(arms)
         sharing.add_result(
@@ -156,6 +151,12 @@ def note_objects(
             is_read_before=any(value.as_proxy().node.users for value, _ in sides),
             choice=sharing.Choice(predicate, (examples[0], examples[1])) if has_both else None,
         )
+
+
+def _made_by(pair: Pair, arms: tuple[ArmTrace, ArmTrace]) -> list[tuple[TensorValue, ArmTrace]]:
+    """Return what a pair is on each side that has it, with the arm of that side."""
+    sides = zip(pair.sides, arms, strict=True)
+    return [(value, arm) for value, arm in sides if value is not None]
 
 
 def _is_older(value: TensorValue, arm: ArmTrace) -> bool:

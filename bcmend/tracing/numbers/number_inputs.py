@@ -101,9 +101,10 @@ def _kept(output: compat.OutputGraph, read: set[str]) -> Iterator[_Place]:
     effects = output.side_effects
     for variable in effects.id_to_variable.values():
         is_open = isinstance(variable, OpenContents)
-        source, found = variable.source, _expression(variable)
+        source = variable.source
         if source is None or not (is_open or effects.is_modified(variable)):
             continue
+        found = _expression(variable)
         if not any(name.startswith(f"{found}[") for name in read):
             continue
         items = _items(containers.contents_of(variable) or variable)
