@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import sys
@@ -45,6 +46,22 @@ def _blocks_are_left() -> Iterator[None]:
         torch.set_grad_enabled(True)
         left.append("disabled gradients")
     assert not left
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _what_others_have_left_is_not_looked_at() -> None:
+    """Have collections pass over what modules before this one have left in caches of torch's.
+
+    There are millions of objects of that kind at the end: a collection takes three seconds.
+    """
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _traces_are_not_interrupted() -> None:
+    """Collect less often: a trace makes a hundred thousand objects that stay until its end."""
+    gc.set_threshold(20_000, 10, 10)
 
 
 @pytest.fixture(scope="session", autouse=True)

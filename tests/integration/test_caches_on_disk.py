@@ -98,12 +98,14 @@ class _Processes:
         return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_processes_with_one_folder(tmp_path: Path) -> None:
+@pytest.mark.parametrize("others", [[], pytest.param(["output kept"], marks=pytest.mark.slow)])
+def test_processes_with_one_folder(tmp_path: Path, others: list[str]) -> None:
     processes = _Processes(tmp_path)
     assert processes.run("as it is")["miss"]
     mended = processes.run("mended")
     assert mended["miss"]
-    processes.run("output kept")
+    for way in others:
+        processes.run(way)
     again = processes.run("mended")
     assert not again["miss"] and again["hit"]
 
