@@ -65,7 +65,7 @@ def mend_branch(
     guards = tx.output.guards
     before, dropped = copy.copy(guards.inner), _DROPPED_GUARDS.of(tx.output)
     put_slots_back = slots.remember(tx.output)
-    with nesting_limits.mending(tx, site):
+    with nesting_limits.mending(tx, site, form):
         outcome = _mend(tx, target, site, form, condition, arms)
     if outcome is None:
         # The trace ends at the jump, unless another form is mended. What only the arms looked at

@@ -7,7 +7,7 @@ withdraw the sites that the failed trace had mended.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from enum import Enum, auto
 from types import CodeType, FunctionType
 from typing import Any, Final
@@ -85,17 +85,23 @@ def let_break(state: BodyState, evidence: str) -> None:
 HAS_OPEN_RANGES: Final[Slot[bool]] = Slot(bool, rolls_back=False)
 
 
-def mend_inside(tx: compat.Tracer, error: compat.Unsupported | compat.UserError) -> None:
+def mend_inside(
+    tx: compat.Tracer,
+    error: compat.Unsupported | compat.UserError,
+    to_be_widened: Collection[site_table.LiveSite] = (),
+) -> None:
     """Mend what an arm stopped at, which the boundary would not see, since the branch stops first.
 
-    Turns of a loop over a range that is not known are arms too: its number is had first.
+    Turns of a loop over a range that is not known are arms too: its number is had first. Code is
+    not split for a branch ``to_be_widened``, which may stop inside itself, as in turns of a loop.
 
     Raises:
         Rewritten: something was mended, or numbers are computed in front of the graph.
     """
     if HAS_OPEN_RANGES.of(tx.output):
         take_ahead(tx)
-    _mend_at(tx, _stops(error), error)
+    with site_table.to_be_widened(to_be_widened):
+        _mend_at(tx, _stops(error), error)
 
 
 #: Where iterations of loops have asked whether a number is in a range, as ``n < 30`` does.
