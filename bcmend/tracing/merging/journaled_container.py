@@ -25,7 +25,6 @@ from bcmend.tracing.search.assumptions import Claim, Finding
 from bcmend.tracing.search.falsified import falsify
 from bcmend.tracing.sites import body_states
 from bcmend.tracing.sites.phi import Build, Keep, Merged, OpenContents, Phi
-from bcmend.tracing.sites.refusal import Refusal
 from bcmend.tracing.sites.site_table import LiveSite
 
 #: The field of a variable that says which branch journals it.
@@ -62,8 +61,7 @@ def look_at_contents(
     """
     site: Any = is_read.subject
     if not is_read.of:
-        refusal = Refusal("arms-differ", "what the sides of a branch change is read later")
-        body_states.widen(output.current_tx, site, refusal, is_read, *others)
+        body_states.widen(output.current_tx, site, body_states.READ_LATER, is_read, *others)
     falsify(is_read, *others)
 
 

@@ -140,7 +140,8 @@ class OptionalList(OpenContents, Phi, compat.ListVariable):
         """Return how many items there are."""
         if not self.is_sure and _is_a_jump(tx):
             # Dynamo would jump by the model of the truth, which is always true.
-            handlers.break_graph("a jump on a list", repr(self), "How long it is depends on data.")
+            what = "How long it is depends on data."
+            handlers.break_graph(body_states.LIST_DECIDES, repr(self), what)
         items, known = self.all_items, _COUNTS.of(tx.output)
         around = [(id(each.graph), *map(id, items)) for each in fx_graph.tracers(tx)]
         found = next((known[key] for key in around if key in known), None)

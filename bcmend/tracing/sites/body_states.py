@@ -293,10 +293,10 @@ def _next_behind_a_break(state: BodyState, error: Any, behind: BaseException) ->
     stops = _stops(error, behind)
     if (
         _mend_where_stopped(stops)
-        or state.look_at_items(_FEW_ITEMS)
+        or _look_at_items(state, behind, _FEW_ITEMS)
         or _have_numbers(state, error, behind)
         or (_is_a_branch(behind) and state.have_truth())
-        or state.look_at_items()
+        or _look_at_items(state, behind)
     ):
         return Next.AGAIN
     if _sets_up(stops) and weaken(Finding(Claim.SETTLED, state)):
@@ -304,6 +304,34 @@ def _next_behind_a_break(state: BodyState, error: Any, behind: BaseException) ->
     if not _takes_the_other_path(state):
         let_break(state, "")
     return Next.AGAIN
+
+
+#: What is said where a list decides a jump of which it depends on data how long it is.
+LIST_DECIDES: Final = "a jump on a list"
+#: Why a branch is refused that has changed what is read later.
+READ_LATER: Final = Refusal("arms-differ", "what the sides of a branch change is read later")
+
+
+def _look_at_items(state: BodyState, behind: BaseException, at_most: int | None = None) -> bool:
+    """Take nothing for granted of lists to which one side appends; return whether that is new.
+
+    A jump on such a list would look at it in the next trace too: what the branch leaves is merged
+    then, or its arms go on further, at once.
+    """
+    branches = {(each.subject, each.of) for each in state.noted_open if _is_added_up(each)}
+    if not state.look_at_items(at_most):
+        return False
+    if getattr(behind, "gb_type", "") == f"bcmend: {LIST_DECIDES}" and len(branches) == 1:
+        ((site, form),) = branches
+        weaken(Finding(Claim.READ_APART, site, form))
+        if isinstance(site, site_table.LiveSite) and not form:
+            site.refuse(READ_LATER.slug, READ_LATER.detail)
+            SESSION.patcher.widen(site)
+    return True
+
+
+def _is_added_up(finding: Finding) -> bool:
+    return finding.claim is Claim.ADDED_UP
 
 
 def _have_numbers(state: BodyState, error: BaseException, behind: BaseException) -> bool:

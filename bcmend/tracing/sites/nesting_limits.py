@@ -21,13 +21,14 @@ import torch
 from torch.fx import Graph, Node
 
 from bcmend import meta_keys
-from bcmend.dynamo import compat
+from bcmend.dynamo import compat, frames
 from bcmend.dynamo.slots import Slot
 from bcmend.names import SPLIT
 from bcmend.tracing.search import budget
 from bcmend.tracing.search.assumptions import Claim, Finding
 from bcmend.tracing.search.falsified import falsify, weaken
 from bcmend.tracing.sites import body_states
+from bcmend.tracing.sites.session import SESSION
 from bcmend.tracing.sites.site_table import LiveSite
 
 #: Branches that may be nested. Of a chain of returns 24 take 9 times as long to trace as two (1.6
@@ -220,6 +221,21 @@ def to_be_widened(tx: compat.Tracer) -> frozenset[LiveSite]:
     chain = _CHAIN.of(tx.output)
     tried = zip(chain.sites, chain.forms, strict=True)
     return frozenset(site for site, form in tried if form + 1 < site.number_of_forms)
+
+
+def is_returned(tx: compat.Tracer) -> bool:
+    """Return whether what the branches being mended leave is what the call returns."""
+    chain, root = _CHAIN.of(tx.output), tx.output.root_tx.f_code
+    origin = SESSION.patcher.source_of(root)
+    tried = list(zip(chain.sites, chain.forms, strict=True))
+    return (
+        bool(tried)
+        and frames.ends_at_a_boundary(tx)
+        and all(
+            each.origin is origin and each.number_of_forms and each.form(form).returns
+            for each, form in tried
+        )
+    )
 
 
 def is_in_half(tx: compat.Tracer) -> bool:
