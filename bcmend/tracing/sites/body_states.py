@@ -155,7 +155,7 @@ def split_where_read(
         is_split = SESSION.patcher.split_where_read(stops, site)
         return is_split and (weaken(*findings) or True)
 
-    _trace_anew_if(tx, split)
+    _trace_anew_if(tx, split, *findings)
 
 
 def mend_jump(tx: compat.Tracer) -> None:
@@ -185,7 +185,7 @@ def widen(
         weaken(*findings)
         return True
 
-    _trace_anew_if(tx, widened)
+    _trace_anew_if(tx, widened, *findings)
 
 
 def mask_loop(tx: compat.Tracer) -> None:
@@ -197,14 +197,16 @@ def mask_loop(tx: compat.Tracer) -> None:
     _trace_anew_if(tx, SESSION.patcher.mask_loop)
 
 
-def _trace_anew_if(tx: compat.Tracer, rewrite: Callable[[list[Stop]], bool]) -> None:
+def _trace_anew_if(
+    tx: compat.Tracer, rewrite: Callable[[list[Stop]], bool], *findings: Finding
+) -> None:
     """Raise ``Rewritten`` if the frames being traced may be changed, and ``rewrite`` does it."""
     state = state_of(tx.output.root_tx.f_code)
     if (state.may_break and not tx.one_graph) or budget.is_over():
         return
     stops = list(map(_stop_at, frames.outwards(tx)))
     if stops and rewrite(stops):
-        raise Rewritten
+        raise Rewritten(*findings)
 
 
 def take_ahead(tx: compat.Tracer, asked: Iterable[Any] = ()) -> None:
