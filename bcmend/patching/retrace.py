@@ -293,7 +293,9 @@ def _go_on_in_halves(mended: Mended, code: CodeType) -> bool:
     changed = False
     for source, site in mended.sites:
         live = site_table.find(site.name)
-        if source is not code or live is None or site_table.is_to_be_widened(live):
+        if source is not code or live is None or not live.active:
+            continue
+        if site_table.is_to_be_widened(live):
             continue
         forms = live.all_found(Claim.READ_APART)
         if forms and weaken(Finding(Claim.JOINED, live)):
