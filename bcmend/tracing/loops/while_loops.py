@@ -41,6 +41,7 @@ from bcmend.tracing.merging import in_place
 from bcmend.tracing.merging.in_place import InPlace
 from bcmend.tracing.numbers import predicates, scalars
 from bcmend.tracing.output import record_builder
+from bcmend.tracing.search import refused_forms
 from bcmend.tracing.sites import nesting_limits
 from bcmend.tracing.sites.refusal import NotThisWay, Refusal, attempt
 from bcmend.tracing.sites.site_table import LiveSite
@@ -98,7 +99,8 @@ class _Loop:
             return constant(None)
 
         arm, open_arm = replace(self.arm, calls=call), partial(record_builder.open_arm, self.tx)
-        return trace_arm(self.tx, self.target, arm, open_arm)
+        with refused_forms.on_side(self.tx.output, object()):
+            return trace_arm(self.tx, self.target, arm, open_arm)
 
     def iterate(self, arm: Arm) -> tuple[Any, ...]:
         """Call an arm up to the jump of the loop; return the condition and the live-ins there."""
