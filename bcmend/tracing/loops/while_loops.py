@@ -214,9 +214,7 @@ class _Trial:
 
 def _lowered(loop: _Loop, trial: _Trial) -> LoopEnd:
     """Write the operator for what one iteration has changed, and for more if others change it."""
-    carried = what_changes(
-        loop.arm.inputs.items, trial.values.items, gradients=trial.gradients
-    )
+    carried = what_changes(loop.arm.inputs.items, trial.values.items, gradients=trial.gradients)
     while True:
         try:
             return _lower(loop, carried)

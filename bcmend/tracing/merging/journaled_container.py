@@ -51,9 +51,7 @@ _RECORDED: Final[Mapping[type, Mapping[str, int]]] = {
 _READING: Final = ("get", "__getitem__", "__contains__")
 
 
-def look_at_contents(
-    output: compat.OutputGraph, is_read: Finding, *others: Finding
-) -> NoReturn:
+def look_at_contents(output: compat.OutputGraph, is_read: Finding, *others: Finding) -> NoReturn:
     """Have the frame traced again, for it looks at contents that a branch leaves in two forms.
 
     The branch would be refused then in its first form, and the trace be made in vain; so a wider
