@@ -166,9 +166,37 @@ def _of_maker(evidence: Evidence, maker: int, left: int, followed: frozenset[str
     if known.reads == "global":
         return Chance.UNLIKELY
     if known.argument in ("name", "flagged_name") and known.pops == 1:
-        return Chance.NEVER if names_of(instruction) in NEVER_TENSOR_ATTRIBUTES else Chance.UNLIKELY
-    is_never = op in CALLS and called_name(evidence, maker) in NEVER_TENSOR_CALLS
-    return Chance.NEVER if is_never else Chance.LIKELY
+        name, is_never, other = names_of(instruction), NEVER_TENSOR_ATTRIBUTES, Chance.UNLIKELY
+    else:
+        name = called_name(evidence, maker) if op in CALLS else ""
+        is_never, other = NEVER_TENSOR_CALLS, Chance.LIKELY
+    if name in ("shape", "len") and _are_indices(evidence, maker):
+        return Chance.LIKELY  # how many there are depends on data
+    return Chance.NEVER if name in is_never else other
+
+
+def _are_indices(evidence: Evidence, index: int) -> bool:
+    """Return whether the operand of an instruction has a place for each item that a mask selects.
+
+    So has each part of what such a call returns.
+    """
+    seen: set[int] = set()
+    makers = list(_values_of(evidence, index, -1, seen))
+    for maker in makers:
+        instruction = evidence.instructions[maker]
+        if instruction.op in UNPACKS:
+            makers.extend(_values_of(evidence, maker, -1, seen))
+        elif instruction.op in ITEM_READS:
+            makers.extend(_values_of(evidence, maker, -2, seen))
+        elif instruction.op in CALLS and _finds_indices(evidence, maker):
+            return True
+    return False
+
+
+def _finds_indices(evidence: Evidence, call: int) -> bool:
+    name = called_name(evidence, call)
+    is_choice = name == "where" and evidence.instructions[call].arg != 1
+    return name in FINDS_INDICES and not is_choice
 
 
 def _of_operand(

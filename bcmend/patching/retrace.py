@@ -293,8 +293,12 @@ def _go_on_in_halves(mended: Mended, code: CodeType) -> bool:
     changed = False
     for source, site in mended.sites:
         live = site_table.find(site.name)
-        forms = [] if live is None else live.all_found(Claim.READ_APART)
-        if source is code and live is not None and forms and weaken(Finding(Claim.JOINED, live)):
+        if source is not code or live is None or not live.active:
+            continue
+        if site_table.is_to_be_widened(live):
+            continue
+        forms = live.all_found(Claim.READ_APART)
+        if forms and weaken(Finding(Claim.JOINED, live)):
             for form in forms:
                 assume_again(live, Claim.READ_APART, form)
             changed = True

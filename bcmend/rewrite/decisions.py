@@ -9,6 +9,7 @@ from types import CodeType
 from bcmend.analysis.code_effects import LOOKING_AT_FRAMES, touched
 from bcmend.analysis.conditions import Chance, may_be_open, may_be_tensor
 from bcmend.analysis.facts import Facts, facts_of
+from bcmend.analysis.grown_lists import asks_about, grown_lists
 from bcmend.bytecode.opcodes import LOOPS, row
 from bcmend.cfg.regions import Branch
 from bcmend.names import SPLIT
@@ -89,8 +90,11 @@ def _decisions(
         decision = whole or propose_output(facts, statement)
         if context.policy.output != "keep" or whole or _names_callers(decision):
             yield statement.start, "output", decision
+    likely = [each for each in facts.branches if is_likely(code, facts, each.jump, context)]
+    grown = grown_lists(facts, likely)
     for branch in facts.branches:
-        if not _is_site(code, context, facts, branch):
+        tests_length = asks_about(facts, branch.jump, grown)
+        if not (_may_be_site(facts, branch) and (tests_length or branch in likely)):
             continue
         if branch.taken_raises or branch.fallthrough_raises:
             caught = None if whole else propose_caught(facts, branch)
@@ -101,7 +105,8 @@ def _decisions(
             else:
                 yield branch.jump, "guard", whole or _noting(propose_guard(facts, branch), unbound)
         else:
-            is_wide = (id(code), facts.instructions[branch.jump].offset) in context.wide
+            place = id(code), facts.instructions[branch.jump].offset
+            is_wide = tests_length or place in context.wide
             yield branch.jump, "branch", whole or _proposed(facts, branch, unbound, is_wide=is_wide)
 
 
@@ -110,20 +115,20 @@ def _names_callers(decision: Lowering | SiteRefusal) -> bool:
     return isinstance(decision, OutputLowering) and decision.stack_level != 1
 
 
-def _is_site(code: CodeType, context: Context, facts: Facts, branch: Branch) -> bool:
-    """Return whether the condition is likely to be a tensor, or a trace stopped there."""
+def _may_be_site(facts: Facts, branch: Branch) -> bool:
+    """Return whether a branch is a site if the condition is likely to be a tensor."""
     return (
         facts.instructions[branch.jump].offset >= 0
         and not (branch.taken_raises and branch.fallthrough_raises)
         and not asks_for_swallowing(facts, branch.jump)
-        and is_likely(code, facts, branch.jump, context)
     )
 
 
 def is_branch_site(code: CodeType, context: Context, facts: Facts, branch: Branch) -> bool:
     """Return whether a branch is such a site, and no arm of it always raises."""
     raises = branch.taken_raises or branch.fallthrough_raises
-    return not raises and _is_site(code, context, facts, branch)
+    is_meant = is_likely(code, facts, branch.jump, context)
+    return not raises and is_meant and _may_be_site(facts, branch)
 
 
 def is_likely(code: CodeType, facts: Facts, jump: int, context: Context) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
 
 from bcmend.analysis.conditions import Chance, called_name, callees, may_be_open, may_be_tensor
 from bcmend.analysis.facts import facts_of
@@ -173,6 +174,25 @@ def _goes_far(x: Any) -> Any:
     return 1 if ~(-(~(-(~(-(~(-x))))))) else 2
 
 
+def _counts_places(x: Any) -> int:
+    rows, _ = torch.where(x)
+    return 1 if rows.shape[0] == 0 else 2
+
+
+def _counts_places_found(x: Any) -> int:
+    return 1 if len(x.nonzero()) > 2 else 2
+
+
+def _counts_one_part(x: Any) -> int:
+    places = x.nonzero(as_tuple=True)[0]
+    return 1 if places.shape[0] else 2
+
+
+def _has_the_size_of_a_choice(x: Any) -> int:
+    chosen = torch.where(x > 0, x, 1)
+    return 1 if chosen.shape[0] == 0 else 2
+
+
 @pytest.mark.parametrize(
     ("function", "expected"),
     [
@@ -193,6 +213,10 @@ def _goes_far(x: Any) -> Any:
         (_binds_an_argument, Chance.LIKELY),
         (_is_captured, Chance.LIKELY),
         (_goes_far, Chance.LIKELY),
+        (_counts_places, Chance.LIKELY),
+        (_counts_places_found, Chance.LIKELY),
+        (_counts_one_part, Chance.LIKELY),
+        (_has_the_size_of_a_choice, Chance.NEVER),
     ],
 )
 def test_whether_a_condition_may_be_a_tensor(function: Any, expected: str) -> None:

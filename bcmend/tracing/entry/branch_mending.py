@@ -33,7 +33,7 @@ from bcmend.tracing.merging import lazy_phi
 from bcmend.tracing.numbers import ahead, constant_tensors, size_questions
 from bcmend.tracing.output import deferred_exceptions, record_builder
 from bcmend.tracing.output.record_builder import Kind
-from bcmend.tracing.search import budget
+from bcmend.tracing.search import budget, refused_forms
 from bcmend.tracing.search.assumptions import Claim
 from bcmend.tracing.sites import body_states, nesting_limits, site_table
 from bcmend.tracing.sites.refusal import HalfWritten, Refusal
@@ -65,8 +65,17 @@ def mend_branch(
     guards = tx.output.guards
     before, dropped = copy.copy(guards.inner), _DROPPED_GUARDS.of(tx.output)
     put_slots_back = slots.remember(tx.output)
-    with nesting_limits.mending(tx, site):
-        outcome = _mend(tx, target, site, form, condition, arms)
+    with (
+        refused_forms.trying(tx.output, site.key, form, _identity(condition)) as attempt,
+        nesting_limits.mending(tx, site, form),
+    ):
+        if attempt.known is not None:
+            site.refuse(*attempt.known)
+            outcome = None
+        else:
+            outcome = _mend(tx, target, site, form, condition, arms)
+        for slug, detail in site.outcome.refused.items() if outcome is None else ():
+            attempt.refuse(slug, detail)
     if outcome is None:
         # The trace ends at the jump, unless another form is mended. What only the arms looked at
         # must not make it compile again.
@@ -79,6 +88,12 @@ def mend_branch(
         dropped.clear()
         rerun_policy.note(tx)  # what fails inside a graph that stock has not made
     return outcome
+
+
+def _identity(condition: Value) -> object:
+    """Return what is one for all forms of a branch, where it is traced once."""
+    is_in_the_graph = isinstance(condition, (compat.TensorVariable, compat.SymNodeVariable))
+    return condition.as_proxy().node if is_in_the_graph else object()
 
 
 #: What is said where a merged value is no older one, or another result, for what comes later.
@@ -208,7 +223,10 @@ def _branch(
     put_slots_back = slots.remember(tx.output)
     with iterators.ending(tx, returns=site.form(form).returns):
         for arm, truth in zip(arms, (True, False), strict=True):
-            with size_questions.holding(tx, condition, truth):
+            with (
+                size_questions.holding(tx, condition, truth),
+                refused_forms.on_side(tx.output, truth),
+            ):
                 traces.append(trace_arm(tx, target, arm, lambda: record_builder.open_arm(tx)))
     then_arm, else_arm = traces
     if isinstance(then_arm, ArmFailure) or isinstance(else_arm, ArmFailure):

@@ -120,7 +120,7 @@ def _restarted_if_split(code: CodeType) -> Iterator[None]:
     except Rewritten as split:
         if not _is_late(code):
             raise
-        raise Falsified from split
+        raise Falsified(*split.findings) from split
 
 
 @contextmanager

@@ -41,6 +41,7 @@ from bcmend.tracing.merging import in_place
 from bcmend.tracing.merging.in_place import InPlace
 from bcmend.tracing.numbers import predicates, scalars
 from bcmend.tracing.output import record_builder
+from bcmend.tracing.search import refused_forms
 from bcmend.tracing.sites import nesting_limits
 from bcmend.tracing.sites.refusal import NotThisWay, Refusal, attempt
 from bcmend.tracing.sites.site_table import LiveSite
@@ -98,7 +99,8 @@ class _Loop:
             return constant(None)
 
         arm, open_arm = replace(self.arm, calls=call), partial(record_builder.open_arm, self.tx)
-        return trace_arm(self.tx, self.target, arm, open_arm)
+        with refused_forms.on_side(self.tx.output, object()):
+            return trace_arm(self.tx, self.target, arm, open_arm)
 
     def iterate(self, arm: Arm) -> tuple[Any, ...]:
         """Call an arm up to the jump of the loop; return the condition and the live-ins there."""
@@ -144,8 +146,11 @@ def run_loop(
             trial = _trial(loop)
             if trial is None:
                 break
+            if trial.is_barred:  # so it is however the range is counted
+                nesting_limits.note_unrolled(tx, trial.is_barred)
+                return None
             transaction = fx_graph.Transaction(tx)
-            end = attempt(partial(_lowered, loop, *trial))
+            end = attempt(partial(_lowered, loop, trial))
             if not isinstance(end, Refusal):
                 return end
             nesting_limits.note_unrolled(tx, end.detail)
@@ -195,9 +200,21 @@ def _with_ranges_counted(tx: compat.Tracer, inputs: list[Any]) -> Iterator[list[
         yield counted
 
 
-def _lowered(loop: _Loop, values: compat.TupleVariable, gradients: bool) -> LoopEnd:
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """One iteration, traced: the next live-ins, and whether gradients flow through it.
+
+    ``is_barred`` says why there is no operator for it, whatever it is given; empty if there may be.
+    """
+
+    values: compat.TupleVariable
+    gradients: bool
+    is_barred: str
+
+
+def _lowered(loop: _Loop, trial: _Trial) -> LoopEnd:
     """Write the operator for what one iteration has changed, and for more if others change it."""
-    carried = what_changes(loop.arm.inputs.items, values.items, gradients=gradients)
+    carried = what_changes(loop.arm.inputs.items, trial.values.items, gradients=trial.gradients)
     while True:
         try:
             return _lower(loop, carried)
@@ -205,11 +222,8 @@ def _lowered(loop: _Loop, values: compat.TupleVariable, gradients: bool) -> Loop
             carried = more.carried
 
 
-def _trial(loop: _Loop) -> tuple[compat.TupleVariable, bool] | None:
-    """Trace one iteration; return the next live-ins, and whether gradients flow through it.
-
-    ``None`` if the arm leaves the loop.
-    """
+def _trial(loop: _Loop) -> _Trial | None:
+    """Trace one iteration; ``None`` if the arm leaves the loop."""
     found: list[compat.TupleVariable] = []
     trace = loop.trace(lambda tracer: found.extend(loop.iterate(loop.arm)[1:]))
     if not found:
@@ -219,7 +233,7 @@ def _trial(loop: _Loop) -> tuple[compat.TupleVariable, bool] | None:
     gradients = torch.is_grad_enabled() and (
         not isinstance(trace, ArmTrace) or any(map(requires_grad, [*trace.lifted, *proxies]))
     )
-    return found[0], gradients
+    return _Trial(found[0], gradients, _unfit_effects(trace))
 
 
 def _lower(loop: _Loop, carried: Carried) -> LoopEnd:
@@ -293,13 +307,22 @@ def _false(tx: compat.Tracer, like: TensorValue) -> TensorValue:
     return fx_graph.function(tx, torch.zeros, (), dtype=torch.bool, device=example_of(like).device)
 
 
+def _unfit_effects(trace: ArmTrace | ArmFailure) -> str:
+    """Return which effects of an iteration, beside on tensors, no operator has; empty if none."""
+    if not isinstance(trace, ArmTrace):
+        return ""  # on other values it may be traced
+    if trace.effects.containers:
+        return "a turn changes a list, a dictionary or a set"
+    if trace.effects.attributes or trace.effects.other:
+        return "a turn writes output, makes a check or changes an object"
+    return ""
+
+
 def _changes_in_place(tx: compat.Tracer, trace: ArmTrace, carried: Carried) -> list[InPlace]:
     """Return the tensors changed in place. Raises ``Refusal`` for other effects."""
     effects = trace.effects
-    if effects.containers:
-        raise NotThisWay("a turn changes a list, a dictionary or a set")
-    if effects.attributes or effects.other:
-        raise NotThisWay("a turn writes output, makes a check or changes an object")
+    if unfit := _unfit_effects(trace):
+        raise NotThisWay(unfit)
     if not effects.tensors:
         return []
     if carried.gradients:

@@ -23,6 +23,7 @@ from bcmend.tracing.output import record_builder
 from bcmend.tracing.output.record_builder import Draft
 from bcmend.tracing.search.assumptions import Claim, Finding
 from bcmend.tracing.search.falsified import falsify
+from bcmend.tracing.sites import body_states
 from bcmend.tracing.sites.phi import Build, Keep, Merged, OpenContents, Phi
 from bcmend.tracing.sites.site_table import LiveSite
 
@@ -50,6 +51,18 @@ _RECORDED: Final[Mapping[type, Mapping[str, int]]] = {
 _READING: Final = ("get", "__getitem__", "__contains__")
 
 
+def look_at_contents(output: compat.OutputGraph, is_read: Finding, *others: Finding) -> NoReturn:
+    """Have the frame traced again, for it looks at contents that a branch leaves in two forms.
+
+    The branch would be refused then in its first form, and the trace be made in vain; so a wider
+    one is written at once.
+    """
+    site: Any = is_read.subject
+    if not is_read.of:
+        body_states.widen(output.current_tx, site, body_states.READ_LATER, is_read, *others)
+    falsify(is_read, *others)
+
+
 class JournaledContainer(OpenContents, Phi):
     """What a journaled container does differently from Dynamo's model of its type, ``plain``."""
 
@@ -70,7 +83,7 @@ class JournaledContainer(OpenContents, Phi):
     def ask(self) -> NoReturn:
         """Have the frame traced again without journaling this container."""
         journal = self.journal
-        falsify(Finding(Claim.READ_APART, journal.site, journal.form))
+        look_at_contents(journal.output, Finding(Claim.READ_APART, journal.site, journal.form))
 
     def call_method(
         self, tx: compat.Tracer, name: str, arguments: Sequence[Any], keywords: dict[str, Any]

@@ -131,19 +131,37 @@ class UnreadPhi(LazyPhi):
             return False
         return all(side.is_at_hand for side in self.sides if isinstance(side, UnreadPhi))
 
-    def store_sides(self) -> NoReturn:
-        """Have the frame traced again with both sides and the condition stored."""
+    def store_sides(self, *beside: UnreadPhi) -> NoReturn:
+        """Have the frame traced again with both sides and the condition stored.
+
+        So it is then for all that this phi holds, and for those ``beside`` it.
+        """
         if not self.site.holds(Claim.DROPPED, self.form):  # and one of the sides is unbound
             self.ask()
-        falsify(Finding(Claim.DROPPED, self.site, self.form))
+        phis = [self, *beside, *_unread_in(self.sides)]
+        falsify(*dict.fromkeys(Finding(Claim.DROPPED, each.site, each.form) for each in phis))
 
     def require_both_sides(self, reader: LiveSite) -> None:
         self.store_sides()
 
     def reconstruct(self, codegen: Any) -> None:
-        if not _is_handed_out(codegen.tx, self):
+        tx = codegen.tx
+        if not _is_handed_out(tx, self):
             self.ask()
-        self.store_sides()
+        returned = _unread_in(tx.output.root_tx.stack)
+        self.store_sides(*(each for each in returned if _is_handed_out(tx, each)))
+
+
+def _unread_in(values: Sequence[Value]) -> list[UnreadPhi]:
+    """Return the phis in values of which both sides are not stored yet, but can be."""
+    found: list[UnreadPhi] = []
+
+    def note(value: Value) -> None:
+        if isinstance(value, UnreadPhi) and value.site.holds(Claim.DROPPED, value.form):
+            found.append(value)
+
+    compat.VariableTracker.visit(note, values)
+    return found
 
 
 class GatedPhi(LazyPhi):

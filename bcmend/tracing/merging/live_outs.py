@@ -17,6 +17,7 @@ from bcmend.tracing.merging.lazy_phi import GatedPhi, LazyPhi, UnreadPhi, may_be
 from bcmend.tracing.merging.merge import Join
 from bcmend.tracing.numbers import predicates
 from bcmend.tracing.search.assumptions import Claim, Finding
+from bcmend.tracing.sites import nesting_limits
 from bcmend.tracing.sites.phi import Build, Merged, note_left_apart
 from bcmend.tracing.sites.refusal import Refusal
 
@@ -72,7 +73,8 @@ def phi_of(join: Join, sides: Sequence[Value], refusal: Refusal | None) -> LazyP
     phi, unbound = (join.site, join.form, join.tx.output, sides), any(map(may_be_unbound, sides))
     more: dict[str, Any] = {"predicate": join.predicate, "refusal": refusal}
     note_left_apart(join.tx.output, Finding(Claim.READ_APART, *phi[:2]), join.predicate)
-    if unbound or join.site.holds(Claim.DROPPED, join.form):
+    is_dropped = join.site.holds(Claim.DROPPED, join.form)
+    if unbound or (is_dropped and not nesting_limits.is_returned(join.tx)):
         return UnreadPhi(*phi, unbound=unbound, **more)
     return GatedPhi(*phi, **more)
 

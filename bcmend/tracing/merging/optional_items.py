@@ -24,10 +24,11 @@ from bcmend.dynamo import compat, fx_graph, handlers, shape_env
 from bcmend.dynamo.models import containers, methods, objects
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.values import TensorValue, Value, constant
+from bcmend.tracing.merging.journaled_container import look_at_contents
 from bcmend.tracing.merging.location_phi import LocationPhi
 from bcmend.tracing.merging.merge import Join, Merger, is_made_inside
 from bcmend.tracing.numbers import predicates, scalars, size_questions
-from bcmend.tracing.search.assumptions import Finding
+from bcmend.tracing.search.assumptions import Claim, Finding
 from bcmend.tracing.search.falsified import falsify
 from bcmend.tracing.sites import body_states
 from bcmend.tracing.sites.phi import Build, Keep, Merged, OpenContents, Phi
@@ -107,14 +108,29 @@ class OptionalList(OpenContents, Phi, compat.ListVariable):
         return [each for each in self.all_items if isinstance(each, OptionalItem)]
 
     def ask(self) -> NoReturn:
-        """Have the frame traced again without optional items in this list."""
-        falsify(*dict.fromkeys(each.finding for each in self.optional))
+        """Have the frame traced again without optional items in this list, for it is looked at.
+
+        Nor would it be journaled then: whatever looks at it now would look at it in that trace.
+        """
+        looked_at = self._assumed()
+        branches = {(each.subject, each.of) for each in looked_at}
+        if len(branches) == 1:
+            is_read = Finding(Claim.READ_APART, *branches.pop())
+            look_at_contents(self.output, is_read, *looked_at)
+        falsify(*looked_at)
+
+    def _leave(self) -> NoReturn:
+        """Have the frame traced again without optional items in this list, which leaves it."""
+        falsify(*self._assumed())
+
+    def _assumed(self) -> list[Finding]:
+        return list(dict.fromkeys(each.finding for each in self.optional))
 
     def call_method(
         self, tx: compat.Tracer, name: str, arguments: Sequence[Any], keywords: dict[str, Any]
     ) -> Value:
         if name != "append" or keywords or len(arguments) != 1:
-            self.ask()
+            self._leave()  # a record may do it
         tx.output.side_effects.mutation(self)
         vars(self)["items"].append(arguments[0])
         return constant(None)
@@ -124,7 +140,8 @@ class OptionalList(OpenContents, Phi, compat.ListVariable):
         """Return how many items there are."""
         if not self.is_sure and _is_a_jump(tx):
             # Dynamo would jump by the model of the truth, which is always true.
-            handlers.break_graph("a jump on a list", repr(self), "How long it is depends on data.")
+            what = "How long it is depends on data."
+            handlers.break_graph(body_states.LIST_DECIDES, repr(self), what)
         items, known = self.all_items, _COUNTS.of(tx.output)
         around = [(id(each.graph), *map(id, items)) for each in fx_graph.tracers(tx)]
         found = next((known[key] for key in around if key in known), None)
@@ -153,10 +170,10 @@ class OptionalList(OpenContents, Phi, compat.ListVariable):
         return size_questions.rule_out(tx, count.sym_num, 0)
 
     def reconstruct(self, codegen: Any) -> None:
-        self.ask()
+        self._leave()
 
     def as_recorded(self, reader: LiveSite, keep: Keep) -> Value:
-        self.ask()
+        self._leave()
 
     def adopt_into(self, merger: Merger, then_side: bool | None) -> Build:
         known: Any = self

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NoReturn
 
 from bcmend.dynamo import compat
@@ -17,8 +18,7 @@ class Falsified(compat.UnspecializeRestartAnalysis):
     """
 
     def __init__(self, *findings: Finding) -> None:
-        reasons = dict.fromkeys(map(str, findings)) or ["the code is traced anew"]
-        super().__init__(restart_reason=f"bcmend: {'; '.join(reasons)}")
+        super().__init__(restart_reason=_reason(findings))
         self.findings = findings
 
 
@@ -27,9 +27,20 @@ class Rewritten(BaseException):
 
     No ``Exception``: Dynamo takes any of those for "no" where it asks a value something. Raised
     only where a boundary waits for it.
+
+    Attributes:
+        findings: what does not hold beside.
+        restart_reason: says so to Dynamo.
     """
 
-    restart_reason = "bcmend: the code is traced anew"
+    def __init__(self, *findings: Finding) -> None:
+        self.findings, self.restart_reason = findings, _reason(findings)
+        super().__init__(self.restart_reason)
+
+
+def _reason(findings: Sequence[Finding]) -> str:
+    reasons = dict.fromkeys(map(str, findings)) or ["the code is traced anew"]
+    return f"bcmend: {'; '.join(reasons)}"
 
 
 class Endless(RuntimeError):

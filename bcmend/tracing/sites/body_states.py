@@ -7,7 +7,7 @@ withdraw the sites that the failed trace had mended.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from enum import Enum, auto
 from types import CodeType, FunctionType
 from typing import Any, Final
@@ -85,17 +85,23 @@ def let_break(state: BodyState, evidence: str) -> None:
 HAS_OPEN_RANGES: Final[Slot[bool]] = Slot(bool, rolls_back=False)
 
 
-def mend_inside(tx: compat.Tracer, error: compat.Unsupported | compat.UserError) -> None:
+def mend_inside(
+    tx: compat.Tracer,
+    error: compat.Unsupported | compat.UserError,
+    to_be_widened: Collection[site_table.LiveSite] = (),
+) -> None:
     """Mend what an arm stopped at, which the boundary would not see, since the branch stops first.
 
-    Turns of a loop over a range that is not known are arms too: its number is had first.
+    Turns of a loop over a range that is not known are arms too: its number is had first. Code is
+    not split for a branch ``to_be_widened``, which may stop inside itself, as in turns of a loop.
 
     Raises:
         Rewritten: something was mended, or numbers are computed in front of the graph.
     """
     if HAS_OPEN_RANGES.of(tx.output):
         take_ahead(tx)
-    _mend_at(tx, _stops(error), error)
+    with site_table.to_be_widened(to_be_widened):
+        _mend_at(tx, _stops(error), error)
 
 
 #: Where iterations of loops have asked whether a number is in a range, as ``n < 30`` does.
@@ -149,7 +155,7 @@ def split_where_read(
         is_split = SESSION.patcher.split_where_read(stops, site)
         return is_split and (weaken(*findings) or True)
 
-    _trace_anew_if(tx, split)
+    _trace_anew_if(tx, split, *findings)
 
 
 def mend_jump(tx: compat.Tracer) -> None:
@@ -179,7 +185,7 @@ def widen(
         weaken(*findings)
         return True
 
-    _trace_anew_if(tx, widened)
+    _trace_anew_if(tx, widened, *findings)
 
 
 def mask_loop(tx: compat.Tracer) -> None:
@@ -191,14 +197,16 @@ def mask_loop(tx: compat.Tracer) -> None:
     _trace_anew_if(tx, SESSION.patcher.mask_loop)
 
 
-def _trace_anew_if(tx: compat.Tracer, rewrite: Callable[[list[Stop]], bool]) -> None:
+def _trace_anew_if(
+    tx: compat.Tracer, rewrite: Callable[[list[Stop]], bool], *findings: Finding
+) -> None:
     """Raise ``Rewritten`` if the frames being traced may be changed, and ``rewrite`` does it."""
     state = state_of(tx.output.root_tx.f_code)
     if (state.may_break and not tx.one_graph) or budget.is_over():
         return
     stops = list(map(_stop_at, frames.outwards(tx)))
     if stops and rewrite(stops):
-        raise Rewritten
+        raise Rewritten(*findings)
 
 
 def take_ahead(tx: compat.Tracer, asked: Iterable[Any] = ()) -> None:
@@ -287,10 +295,10 @@ def _next_behind_a_break(state: BodyState, error: Any, behind: BaseException) ->
     stops = _stops(error, behind)
     if (
         _mend_where_stopped(stops)
-        or state.look_at_items(_FEW_ITEMS)
+        or _look_at_items(state, behind, _FEW_ITEMS)
         or _have_numbers(state, error, behind)
         or (_is_a_branch(behind) and state.have_truth())
-        or state.look_at_items()
+        or _look_at_items(state, behind)
     ):
         return Next.AGAIN
     if _sets_up(stops) and weaken(Finding(Claim.SETTLED, state)):
@@ -298,6 +306,34 @@ def _next_behind_a_break(state: BodyState, error: Any, behind: BaseException) ->
     if not _takes_the_other_path(state):
         let_break(state, "")
     return Next.AGAIN
+
+
+#: What is said where a list decides a jump of which it depends on data how long it is.
+LIST_DECIDES: Final = "a jump on a list"
+#: Why a branch is refused that has changed what is read later.
+READ_LATER: Final = Refusal("arms-differ", "what the sides of a branch change is read later")
+
+
+def _look_at_items(state: BodyState, behind: BaseException, at_most: int | None = None) -> bool:
+    """Take nothing for granted of lists to which one side appends; return whether that is new.
+
+    A jump on such a list would look at it in the next trace too: what the branch leaves is merged
+    then, or its arms go on further, at once.
+    """
+    branches = {(each.subject, each.of) for each in state.noted_open if _is_added_up(each)}
+    if not state.look_at_items(at_most):
+        return False
+    if getattr(behind, "gb_type", "") == f"bcmend: {LIST_DECIDES}" and len(branches) == 1:
+        ((site, form),) = branches
+        weaken(Finding(Claim.READ_APART, site, form))
+        if isinstance(site, site_table.LiveSite) and not form:
+            site.refuse(READ_LATER.slug, READ_LATER.detail)
+            SESSION.patcher.widen(site)
+    return True
+
+
+def _is_added_up(finding: Finding) -> bool:
+    return finding.claim is Claim.ADDED_UP
 
 
 def _have_numbers(state: BodyState, error: BaseException, behind: BaseException) -> bool:

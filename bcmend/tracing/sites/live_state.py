@@ -8,7 +8,7 @@ from __future__ import annotations
 import operator
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import InitVar, dataclass, field
 from types import CodeType, FunctionType
 from typing import Any, Final
@@ -101,6 +101,12 @@ class LiveSite(Subject):
         return self.plan.decision.alternatives[number]
 
     @property
+    def number_of_forms(self) -> int:
+        """Return how many forms of a branch there are; none of another site."""
+        decision = None if self.plan is None else self.plan.decision
+        return len(decision.alternatives) if isinstance(decision, BranchLowering) else 0
+
+    @property
     def name(self) -> str:
         return self.key
 
@@ -176,6 +182,7 @@ class Recent(threading.local):
         self.sites: dict[str, LiveSite] = {}  # those mended since ``clear_recent``
         self.refused: dict[str, LiveSite] = {}  # those refused since
         self.refusal: tuple[str, str] | None = None  # the last since ``forget_refusal``
+        self.to_be_widened: Collection[LiveSite] = ()  # where an arm of them has stopped
 
 
 RECENT: Final = Recent()

@@ -21,13 +21,14 @@ import torch
 from torch.fx import Graph, Node
 
 from bcmend import meta_keys
-from bcmend.dynamo import compat
+from bcmend.dynamo import compat, frames
 from bcmend.dynamo.slots import Slot
 from bcmend.names import SPLIT
 from bcmend.tracing.search import budget
 from bcmend.tracing.search.assumptions import Claim, Finding
 from bcmend.tracing.search.falsified import falsify, weaken
 from bcmend.tracing.sites import body_states
+from bcmend.tracing.sites.session import SESSION
 from bcmend.tracing.sites.site_table import LiveSite
 
 #: Branches that may be nested. Of a chain of returns 24 take 9 times as long to trace as two (1.6
@@ -98,7 +99,7 @@ class Unreadable(BaseException):
 
 @dataclass(slots=True)
 class _Chain:
-    """The branches being mended, outermost first.
+    """The branches being mended, outermost first, and the form in which each is tried.
 
     ``arms`` counts the arms that were traced for the first, ``open_arms`` those being traced.
     ``began``: when the first began, in seconds of the processor; ``is_past_first_path``: an arm was
@@ -107,6 +108,7 @@ class _Chain:
     """
 
     sites: list[LiveSite] = field(default_factory=list)
+    forms: list[int] = field(default_factory=list)
     arms: int = 0
     open_arms: int = 0
     began: float = 0.0
@@ -156,14 +158,15 @@ ITERATIONS: Final[Slot[list[tuple[object, Any]]]] = Slot(list, rolls_back=False)
 
 
 @contextmanager
-def mending(tx: compat.Tracer, site: LiveSite) -> Iterator[None]:
-    """Mend ``site`` in a block, inside the branches that are being mended."""
+def mending(tx: compat.Tracer, site: LiveSite, form: int = 0) -> Iterator[None]:
+    """Mend a form of ``site`` in a block, inside the branches that are being mended."""
     chain = _CHAIN.of(tx.output)
     if not chain.sites:
         chain.begin()
     elif site in chain.sites:
         chain.note_path()
     chain.sites.append(site)
+    chain.forms.append(form)
     is_mended = False
     try:
         if len(chain.sites) > LEVELS:
@@ -188,6 +191,7 @@ def mending(tx: compat.Tracer, site: LiveSite) -> Iterator[None]:
         )
     finally:
         chain.sites.pop()
+        chain.forms.pop()
         if not chain.sites:
             chain.end(is_mended=is_mended)
 
@@ -210,6 +214,28 @@ _UNROLLED: Final = Slot(str, rolls_back=False)
 def note_unrolled(tx: compat.Tracer, why: str) -> None:
     """Note why a loop is unrolled; the first reason is that of its first iterations."""
     _UNROLLED.put(tx.output, _UNROLLED.of(tx.output) or why)
+
+
+def to_be_widened(tx: compat.Tracer) -> frozenset[LiveSite]:
+    """Return the branches being mended of which wider forms are tried if this one is refused."""
+    chain = _CHAIN.of(tx.output)
+    tried = zip(chain.sites, chain.forms, strict=True)
+    return frozenset(site for site, form in tried if form + 1 < site.number_of_forms)
+
+
+def is_returned(tx: compat.Tracer) -> bool:
+    """Return whether what the branches being mended leave is what the call returns."""
+    chain, root = _CHAIN.of(tx.output), tx.output.root_tx.f_code
+    origin = SESSION.patcher.source_of(root)
+    tried = list(zip(chain.sites, chain.forms, strict=True))
+    return (
+        bool(tried)
+        and frames.ends_at_a_boundary(tx)
+        and all(
+            each.origin is origin and each.number_of_forms and each.form(form).returns
+            for each, form in tried
+        )
+    )
 
 
 def is_in_half(tx: compat.Tracer) -> bool:

@@ -5,7 +5,8 @@ Rewritten bytecode names a site by its key, a string constant.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Collection, Container, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from types import CodeType
 from typing import Any
@@ -118,6 +119,20 @@ def forget_refusal() -> None:
 def recent_refusal() -> tuple[str, str] | None:
     """Return slug and detail of this thread's last refusal since ``forget_refusal``."""
     return RECENT.refusal
+
+
+@contextmanager
+def to_be_widened(sites: Collection[LiveSite]) -> Iterator[None]:
+    """Know in a block of which branches wider forms are tried in this thread's trace."""
+    before, RECENT.to_be_widened = RECENT.to_be_widened, sites
+    try:
+        yield
+    finally:
+        RECENT.to_be_widened = before
+
+
+def is_to_be_widened(site: LiveSite) -> bool:
+    return site in RECENT.to_be_widened
 
 
 def clear_recent() -> None:

@@ -11,9 +11,11 @@ import torch
 from torch import Tensor
 
 import bcmend
+from bcmend.tracing.entry import branch_mending
 from bcmend.tracing.search import budget, log
 from bcmend.tracing.search.assumptions import Claim, Finding
 from bcmend.tracing.search.log import Trace
+from bcmend.tracing.sites import nesting_limits
 from bcmend.tracing.sites.phi import left_apart_beside, note_left_apart
 from bcmend.tracing.sites.site_table import LiveSite
 
@@ -213,3 +215,110 @@ def test_a_loop_over_a_size_without_an_end_is_given_up_at_its_third_turn() -> No
         if each.slug == "too-deep" and each.claim is Claim.MENDED_NOW
     ]
     assert len(given_up) == 1 and "more than" in given_up[0].evidence
+
+
+#: A condition that a weight decides is not computed in front of the graph.
+_WEIGHT = torch.nn.Parameter(torch.ones(3))
+
+
+@torch.no_grad()
+def _traces_without_gradients(program: Callable[..., Any], *arguments: Any) -> list[Trace]:
+    return _traces(program, *arguments)
+
+
+def _kept_until(x: Tensor, limit: Tensor) -> Tensor:
+    kept, total = [], x[0]
+    for place in range(4):
+        total = total + x[place].tanh() * _WEIGHT
+        if total.sum() > limit:
+            break
+        kept.append(total * place)
+    return torch.cat(kept) if kept else total
+
+
+def test_a_list_of_a_loop_that_is_left_early_takes_one_trace_more() -> None:
+    traces = _traces_without_gradients(_kept_until, torch.ones(4, 3), torch.tensor(-9.0))
+    assert [set(_claims([each])) for each in traces] == [
+        {Claim.CAPTURED},
+        {Claim.ADDED_UP, Claim.READ_APART, Claim.NARROW},
+        set(),
+    ]
+    for limit in (5.0, 9.0):
+        traces = _traces_without_gradients(_kept_until, torch.ones(4, 3), torch.tensor(limit))
+        assert len(traces) <= 3
+
+
+def _grown(x: Tensor, limit: Tensor) -> Tensor:
+    kept, total, weights = [], x[0], [x[0] + 1, x[1] * 2, x[2] - 3] * 3
+    for place in range(9):
+        total = total + x[place].tanh() * weights[place] * _WEIGHT
+        if total.sum() > limit:
+            break
+        kept.append(total)
+    return torch.stack(kept).sum(0) if kept else total
+
+
+def test_a_turn_that_grows_a_list_is_not_split_for_an_operator_that_it_cannot_be_in() -> None:
+    traces = _traces_without_gradients(_grown, torch.ones(9, 3), torch.tensor(5.0))
+    assert Claim.WHOLE_CODE not in _claims(traces)
+    assert len(traces) == 2
+
+
+def _returned_early(x: Tensor) -> tuple[Tensor, Tensor | None]:
+    if x.sum() > 0:
+        return x * 2, None
+    if x.mean() < -3:
+        return x[:1], x + 1
+    return x, x - 1
+
+
+@pytest.mark.parametrize("value", [1.0, -1.0, -4.0])
+def test_what_is_returned_in_two_forms_is_stored_by_the_first_trace(value: float) -> None:
+    traces = _traces(_returned_early, torch.full((3,), value))
+    assert _claims(traces) == [Claim.CAPTURED]
+    assert len(traces) == 2
+
+
+def _read_at_once(x: Tensor) -> Tensor:
+    kept = [x]
+    if x.sum() > 0:
+        kept.append(x * 2)
+    first = kept[-1] - 1
+    return first if x.mean() < 9 else first + 1
+
+
+def test_a_list_that_is_looked_at_gets_a_wider_branch_at_once() -> None:
+    found = [set(_claims([each])) for each in _traces(_read_at_once, torch.ones(3))]
+    together = {Claim.ADDED_UP, Claim.READ_APART, Claim.NARROW}
+    assert [each for each in found if each & together] == [together]
+
+
+def test_a_form_is_tried_once_in_each_turn_of_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[tuple[int, int]] = []
+    inner = branch_mending._mend
+
+    def counted(tx: Any, target: Any, site: Any, form: int, *others: Any) -> Any:
+        outcome = inner(tx, target, site, form, *others)
+        tried.append((nesting_limits.times(tx, site), form))  # but for turns that end at the jump
+        return outcome
+
+    monkeypatch.setattr(branch_mending, "_mend", counted)
+    traces = _traces_without_gradients(_kept_until, torch.ones(4, 3), torch.tensor(1.0))
+    assert not traces[-1].findings
+    before = [each for each, (level, _) in enumerate(tried[:-1]) if level == 1]
+    last = tried[before[-2] + 1 :] if len(before) > 1 else tried  # of the trace that is captured
+    assert len(last) == len(set(last)) == 8
+
+
+def _several_returned(x: Tensor) -> tuple[Any, ...]:
+    one = x if x.sum() > 0 else x[:1]
+    other = x[1:] if x.mean() > 9 else None
+    last = (x * 2, None) if x.max() > 1 else (one, other)
+    return one, other, last
+
+
+@pytest.mark.parametrize("value", [1.0, 2.0, 10.0, -1.0])
+def test_all_that_is_returned_in_two_forms_is_stored_from_one_trace_on(value: float) -> None:
+    traces = _traces(_several_returned, torch.full((3,), value))
+    dropped = [_claims([each]).count(Claim.DROPPED) for each in traces]
+    assert list(filter(None, dropped)) == [3]
