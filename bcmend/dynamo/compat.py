@@ -206,6 +206,7 @@ from torch._guards import (
     Source,
     TracingContext,
 )
+from torch._higher_order_ops import effects as effects_of_operators
 from torch._higher_order_ops.effects import _EffectType, _register_effectful_op
 from torch._higher_order_ops.utils import _clone_aliasing_output, materialize_as_graph
 from torch._inductor import config as inductor_config
@@ -391,7 +392,7 @@ what Inductor is lowering, and how it lowers choices: LoweredChoice V
 whether torch traces backward passes: compiled_autograd
 what a checkpoint keeps: _CachedTorchDispatchMode _CachingTorchDispatchMode
 autograd inside an operator: _ForceDispatchKeyGuard
-operators with an effect: _EffectType _register_effectful_op
+operators with an effect: _EffectType _register_effectful_op effects_of_operators
 assertions inside a graph: ASSERT_ASYNC ASSERT_SCALAR
 run an operation on fake tensors: FakeTensor FakeTensorMode get_fake_value make_fx
 see the operators behind an operation: TorchDispatchMode _disable_current_modes

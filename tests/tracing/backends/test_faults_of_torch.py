@@ -15,7 +15,11 @@ import sympy
 import torch
 from torch import Tensor
 from torch._dynamo.backends.common import aot_autograd
-from torch._dynamo.exc import InternalTorchDynamoError, TorchRuntimeError
+from torch._dynamo.exc import (
+    BackendCompilerFailed,
+    InternalTorchDynamoError,
+    TorchRuntimeError,
+)
 from torch._dynamo.source import ConstantSource
 from torch._functorch.aot_autograd import aot_function, make_boxed_func
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -101,6 +105,19 @@ def test_a_size_of_another_graph_is_a_product_of_its_first_factors() -> None:
     torch.compile(torch.sin, backend=compiler, dynamic=True)(torch.ones(3, 5, 7))
     products = [node for node in found[0].graph.nodes if node.target is operator.mul]
     assert [len(each.args) for each in products] == [3]
+
+
+def test_a_side_loses_what_checks_a_matrix() -> None:
+    """``without_tokens`` in ``bcmend/tracing/backends/traced_choices.py``"""
+    inverse: Callable[[Tensor], Tensor] = torch.linalg.inv
+
+    def program(truth: Tensor, x: Tensor) -> Any:
+        return torch.cond(truth, lambda x: inverse(x).exp(), lambda x: inverse(x).sin(), (x,))
+
+    compiled = torch.compile(program, backend="aot_eager", fullgraph=True)
+    assert not compiled(torch.tensor(True), torch.zeros(2, 2)).isfinite().all()
+    with pytest.raises(BackendCompilerFailed, match="tangents_token"):
+        compiled(torch.tensor(True), torch.eye(2).requires_grad_())
 
 
 def _two_choices(one: Tensor, other: Tensor, x: Tensor) -> Any:
