@@ -35,7 +35,7 @@ from bcmend.tracing.backends.graph_structure import form_of_example
 from bcmend.tracing.backends.saved_values import Cut, is_pure, sides_cut_in_two
 
 _COND: Final = torch.ops.higher_order.cond
-#: Raises where ``torch.linalg.inv`` and its kin have no result. No two of them depend on each other.
+#: Raises where ``torch.linalg.inv`` and its kin have no result; changes nothing.
 _CHECK: Final = torch.ops.aten._linalg_check_errors.default
 
 

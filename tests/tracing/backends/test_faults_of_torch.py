@@ -22,6 +22,7 @@ from torch._dynamo.exc import (
 )
 from torch._dynamo.source import ConstantSource
 from torch._functorch.aot_autograd import aot_function, make_boxed_func
+from torch._inductor.exc import InductorError
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -438,3 +439,26 @@ def test_dynamo_fails_where_it_would_show_a_graph_that_is_empty() -> None:
 
     with pytest.raises(InternalTorchDynamoError, match="IndentationError"):
         torch.compile(program, backend="eager")(torch.ones(3, requires_grad=True))
+
+
+def _rows(mask: Tensor, x: Tensor, y: Tensor) -> Any:
+    rows = x[mask]
+    return rows @ y + rows.mean(0, keepdim=True)
+
+
+def _squared(mask: Tensor, x: Tensor) -> Any:
+    rows = x[mask]
+    return (rows @ rows.mT) @ rows
+
+
+def test_products_of_rows_of_a_data_dependent_number_do_not_compile() -> None:
+    """``_is_of_form`` in ``bcmend/tracing/backends/layouts.py``"""
+    mask, x = torch.tensor([True, False, True]), torch.eye(3)
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        torch.compile(_rows, backend="aot_eager", fullgraph=True)(mask, x, x)
+        compiled = torch.compile(_rows, fullgraph=True)
+        with pytest.raises(InductorError, match=r"Ne\(u0, 1\)"):
+            compiled(mask, x, x)
+        squared = torch.compile(_squared, backend="aot_eager", fullgraph=True)
+        with pytest.raises(BackendCompilerFailed, match=r"Max\(1, u0\)"):
+            squared(mask, torch.eye(3).requires_grad_())
