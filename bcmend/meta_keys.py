@@ -28,6 +28,8 @@ FORM: Final = "bcmend_form"
 BESIDE_NUMBER: Final = "bcmend_beside_number"
 #: That the node says what the condition of a branch tells of a number.
 TOLD: Final = "bcmend_told"
+#: On a node that is told to later stages only, of what holds whatever the data are.
+HOLDS: Final = "bcmend_holds"
 #: Whether the node may write to what it is given, and whether it sets a default.
 MAY_CHANGE: Final = "bcmend_may_change"
 #: What random numbers the node draws.

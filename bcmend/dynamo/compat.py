@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 import torch
 from torch._C import (
     _AutoDispatchBelowAutograd,
+    _current_autograd_node,
     _dispatch_tls_local_exclude_set,
     _dispatch_tls_local_include_set,
     _ForceDispatchKeyGuard,
@@ -206,6 +207,7 @@ from torch._guards import (
     Source,
     TracingContext,
 )
+from torch._higher_order_ops import effects as effects_of_operators
 from torch._higher_order_ops.effects import _EffectType, _register_effectful_op
 from torch._higher_order_ops.utils import _clone_aliasing_output, materialize_as_graph
 from torch._inductor import config as inductor_config
@@ -335,7 +337,6 @@ PAIRED_SETTERS: Final = (
 #: The translator of a frame being traced, as annotations have it.
 Tracer = InstructionTranslatorBase
 
-
 _PURPOSES: Final = """
 models of values in a trace: AutogradFunctionApplyVariable BaseListVariable BuiltinVariable
     CatchWarningsCtxManagerVariable CellVariable ConstDictVariable ConstantVariable
@@ -390,8 +391,8 @@ operators: HigherOrderOperator OpOverload OpOverloadPacket higher_order_ops
 what Inductor is lowering, and how it lowers choices: LoweredChoice V
 whether torch traces backward passes: compiled_autograd
 what a checkpoint keeps: _CachedTorchDispatchMode _CachingTorchDispatchMode
-autograd inside an operator: _ForceDispatchKeyGuard
-operators with an effect: _EffectType _register_effectful_op
+autograd inside an operator, and in a backward: _ForceDispatchKeyGuard _current_autograd_node
+operators with an effect: _EffectType _register_effectful_op effects_of_operators
 assertions inside a graph: ASSERT_ASYNC ASSERT_SCALAR
 run an operation on fake tensors: FakeTensor FakeTensorMode get_fake_value make_fx
 see the operators behind an operation: TorchDispatchMode _disable_current_modes

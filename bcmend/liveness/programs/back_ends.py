@@ -41,6 +41,14 @@ def sides_in_aot_autograd() -> Function:
     return program
 
 
+@program("effects.has_effects", inputs=matrices, backend="aot_eager", training=True)
+def a_check_in_a_side() -> Function:
+    def program(x: Tensor, truth: Tensor, y: Tensor) -> Any:
+        return torch.linalg.solve(x, y) if truth else x @ y
+
+    return program
+
+
 def repeats() -> list[Arguments]:
     """Calls with a row that requires gradients, and a fraction that says how often it is had."""
     return [

@@ -17,6 +17,14 @@ instead. Reproduced on torch 2.13.0; no issue is known. The hook can go when
 known. What is not about sizes can go when
 ``test_an_operand_of_a_choice_has_other_strides_than_were_traced`` there fails.
 
+The backward of a product of matrices asks whether one of them lies in memory by columns, and takes
+one of two equal forms. Inductor asks whether a sum behind a product can be computed with it, which
+it can if one size is the other, or 1. Both fail where it cannot be told, of ``x[mask] @ y``
+(``mm_mat1_backward`` in torch/csrc/autograd/FunctionsManual.cpp, ``is_valid_addmm_fusion`` in
+torch/_inductor/fx_passes/post_grad.py); here such sizes differ. Reproduced on torch 2.13.0; no
+issue is known. That can go when
+``test_products_of_rows_of_a_data_dependent_number_do_not_compile`` there fails.
+
 Inductor orders strides by whether one divides another (``Layout._stride_expr_ge_or_false`` in
 torch/_inductor/ir.py). Of a stride that is the expanded square of a size, as of transposed scores
 of attention in a side with dropout, sympy makes a remainder with a quotient in it, of which torch
@@ -27,7 +35,9 @@ no issue is known. The hook can go when
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Any, Final
 
 import sympy
@@ -42,6 +52,14 @@ from bcmend.tracing.backends.backward_compilers import with_backward
 #: Operators whose lowering makes truths of the sizes of an FX node for that reason, and no other.
 _LAID_OUT: Final = frozenset((torch.ops.aten.bmm.default,))
 _COND: Final = torch.ops.higher_order.cond
+#: Steps of autograd that ask for nothing but layouts.
+_PRODUCTS: Final = frozenset(("MmBackward0", "AddmmBackward0"))
+#: Functions of Inductor that ask whether products and sums become one, with what asks for them.
+_FUSIONS: Final = frozenset((("is_expandable_to", "is_valid_addmm_fusion"),))
+#: Modules through which a question about a size goes.
+_WAY: Final = frozenset(
+    ("torch", *(f"torch.fx.experimental.{each}" for each in ("recording", "sym_node")))
+) | {"torch.fx.experimental.symbolic_shapes"}
 
 
 @hooks.around(compat.ShapeEnv, methods.EVALUATE_NODE, "questions about a layout", gate=None)
@@ -49,9 +67,30 @@ def _of_a_node(inner: Any, self: Any, node: Any, *more: Any, **named: Any) -> An
     try:
         return inner(self, node, *more, **named)
     except compat.GuardOnDataDependentSymNode:
-        if getattr(being_lowered(), "target", None) not in _LAID_OUT:
-            raise
-        return sympy.false
+        if getattr(being_lowered(), "target", None) in _LAID_OUT:
+            return sympy.false
+        if isinstance(node.expr, (sympy.Eq, sympy.Ne)) and _is_of_form():
+            return sympy.true if isinstance(node.expr, sympy.Ne) else sympy.false
+        raise
+
+
+def _is_of_form() -> bool:
+    """Return whether what asks about a size takes one of two equal forms by the answer."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and _is_of_question(frame):
+        frame = frame.f_back
+    if frame is None or frame.f_back is None:
+        return False
+    if frame.f_code.co_name == "_engine_run_backward":  # a formula of autograd itself
+        node = compat._current_autograd_node()
+        return node is not None and node.name() in _PRODUCTS
+    return (frame.f_code.co_name, frame.f_back.f_code.co_name) in _FUSIONS
+
+
+def _is_of_question(frame: FrameType) -> bool:
+    """Return whether a frame is one in which a question is on its way to its answer."""
+    name = str(frame.f_globals.get("__name__"))
+    return name in _WAY or name.startswith("bcmend.")
 
 
 @hooks.around(compat.ShapeEnv, methods.EVALUATE, "strides that divide others", gate=None, place=1)

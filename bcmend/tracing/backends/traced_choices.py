@@ -8,7 +8,9 @@ that one: they are traced once, and compiled once.
 Works round ``trace_cond``, ``cond_fake_tensor_mode`` and ``cond_func``
 (torch/_higher_order_ops/cond.py), which trace the sides of every choice anew and make graphs of
 their own of them; and ``_merge_output`` beside it, which takes strides for products of sizes, and
-fails where a size may be 0 for all that is known, as of ``x.view(s // 8, 8)``. Reproduced on torch
+fails where a size may be 0 for all that is known, as of ``x.view(s // 8, 8)``. And the tokens by
+which AOTAutograd keeps operators with an effect: it makes none for a side, so that what raises
+where a matrix is singular is lost from a side, or fails to be traced there. Reproduced on torch
 2.13.0; ``tests/tracing/backends/test_faults_of_torch.py`` fails when it is gone.
 """
 
@@ -33,6 +35,8 @@ from bcmend.tracing.backends.graph_structure import form_of_example
 from bcmend.tracing.backends.saved_values import Cut, is_pure, sides_cut_in_two
 
 _COND: Final = torch.ops.higher_order.cond
+#: Raises where ``torch.linalg.inv`` and its kin have no result; changes nothing.
+_CHECK: Final = torch.ops.aten._linalg_check_errors.default
 
 
 @dataclass(slots=True, eq=False)
@@ -73,6 +77,7 @@ class Memory:
 
 
 _MEMORY: ContextVar[Memory | None] = ContextVar("_MEMORY", default=None)
+_WITHOUT_TOKENS: ContextVar[bool] = ContextVar("_WITHOUT_TOKENS", default=False)
 
 
 @contextmanager
@@ -124,11 +129,12 @@ def run_choice(
     needs_grad = torch.is_grad_enabled() and any(
         isinstance(each, torch.Tensor) and each.requires_grad for each in operands
     )
-    if needs_grad:
-        call: Any = _Choice.apply
-        return call(predicate, known, then, orelse, *operands)  # type: ignore[no-any-return]
-    with compat._AutoDispatchBelowAutograd():
-        return _forward(known, predicate, _as_arm(then), _as_arm(orelse), operands)
+    with without_tokens():
+        if needs_grad:
+            call: Any = _Choice.apply
+            return call(predicate, known, then, orelse, *operands)  # type: ignore[no-any-return]
+        with compat._AutoDispatchBelowAutograd():
+            return _forward(known, predicate, _as_arm(then), _as_arm(orelse), operands)
 
 
 def _environment() -> Any:
@@ -140,6 +146,24 @@ def _traced_again() -> AbstractContextManager[None]:
     """For the length of a block torch traces sides of a choice."""
     environment = _environment()
     return nullcontext() if environment is None else traced_again(environment)
+
+
+@contextmanager
+def without_tokens() -> Iterator[None]:
+    """For the length of a block torch traces sides of ours, to which it gives no tokens."""
+    token = _WITHOUT_TOKENS.set(True)
+    try:
+        yield
+    finally:
+        _WITHOUT_TOKENS.reset(token)
+
+
+@hooks.around(
+    compat.effects_of_operators, methods.HAS_EFFECTS, "sides without tokens of effects", gate=None
+)
+def _has_effects(inner: Any, operator: Any) -> Any:
+    """Return whether an operator needs a token: what checks a matrix is kept without in a side."""
+    return inner(operator) and not (operator is _CHECK and _WITHOUT_TOKENS.get())
 
 
 def _as_arm(side: GraphModule) -> Callable[..., Any]:
@@ -194,6 +218,7 @@ class _Choice(torch.autograd.Function):
         return results
 
     @staticmethod
+    @without_tokens()
     def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
         tensors = iter(ctx.saved_tensors)
         given = (*(next(tensors) if each is None else each for each in ctx.read), *gradients)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,7 +105,8 @@ def _iterate(
     **keywords: Any,
 ) -> Any:
     if not _can_run(body, (*carried, *given)):
-        return inner(condition, body, carried, given, **keywords)
+        with traced_choices.without_tokens() if _is_ours(body) else nullcontext():
+            return inner(condition, body, carried, given, **keywords)
     # No call of the module, which would write a failure to `sys.stderr`.
     values, body = carried, _plain(body).forward
     while condition(*values, *given):

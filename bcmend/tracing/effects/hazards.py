@@ -102,6 +102,8 @@ def _hazards_of_all(
     for node in nodes:
         if node.op in ("placeholder", "output", "get_attr") or node.target in AUTOCAST:
             continue
+        if meta_keys.HOLDS in node.meta:
+            continue
         if meta_keys.HAZARDS not in node.meta or is_in_place(
             node
         ):  # what it writes to depends on the trace

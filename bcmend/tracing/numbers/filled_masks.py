@@ -20,6 +20,7 @@ from bcmend.dynamo import compat, fx_graph
 from bcmend.dynamo.shape_env import symbols_in
 from bcmend.tracing.effects.operator_runs import facts_of_node
 from bcmend.tracing.numbers import slices
+from bcmend.tracing.numbers.dead_numbers import is_item
 from bcmend.tracing.numbers.written_memory import is_written, parts_of
 
 
@@ -116,6 +117,26 @@ def tell(graph: Graph, facts: Iterable[Any]) -> None:
         with graph.inserting_after(size):
             told = graph.call_function(torch.sym_constrain_range, (size,), {"min": 1})
         told.meta.update({"example_value": None, meta_keys.TOLD: True})
+
+
+def tell_of_counts(tx: compat.Tracer, graph: Graph) -> None:
+    """Have the graph of an arm say of numbers that count the items of masks that none is negative.
+
+    ``x[: int(mask.sum())]`` counts from the end where it is; Inductor asks for it in a backward.
+    """
+    for node in [each for each in graph.nodes if is_item(each) and _is_count(tx, each)]:
+        with graph.inserting_after(node):
+            told = graph.call_function(torch.sym_constrain_range, (node,), {"min": 0})
+        told.meta.update({"example_value": None, meta_keys.TOLD: True, meta_keys.HOLDS: True})
+
+
+def _is_count(tx: compat.Tracer, number: Node) -> bool:
+    """Return whether a number is taken out of a count of the items of a mask that are true."""
+    given = _given(tx, number)
+    if given is None or not isinstance(number.meta.get("example_value"), torch.SymInt):
+        return False
+    is_counted = name_of(given) in ("sum", "count_nonzero") and bool(given.args)
+    return is_counted and isinstance(given.args[0], Node) and _is_boolean(given.args[0])
 
 
 def _sizes(node: Node, symbol: Any) -> Iterator[int]:

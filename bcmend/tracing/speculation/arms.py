@@ -270,6 +270,7 @@ def trace_arm(
                 scalars.carry_out(tx, left, float_tensors.as_tensor)
                 dead_numbers.drop_unread(graph)
                 filled_masks.tell(graph, shape_env.FACTS.of(output.shape_env))
+                filled_masks.tell_of_counts(tx, graph)
                 tensors = _changed_in_place(tracer, lifted)
             effects = _effects(before, recording, tensors, scope)
             escaping_texts.require_none([result, *effects.attributes.values(), *effects.lists_left])

@@ -15,9 +15,14 @@ import sympy
 import torch
 from torch import Tensor
 from torch._dynamo.backends.common import aot_autograd
-from torch._dynamo.exc import InternalTorchDynamoError, TorchRuntimeError
+from torch._dynamo.exc import (
+    BackendCompilerFailed,
+    InternalTorchDynamoError,
+    TorchRuntimeError,
+)
 from torch._dynamo.source import ConstantSource
 from torch._functorch.aot_autograd import aot_function, make_boxed_func
+from torch._inductor.exc import InductorError
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -101,6 +106,19 @@ def test_a_size_of_another_graph_is_a_product_of_its_first_factors() -> None:
     torch.compile(torch.sin, backend=compiler, dynamic=True)(torch.ones(3, 5, 7))
     products = [node for node in found[0].graph.nodes if node.target is operator.mul]
     assert [len(each.args) for each in products] == [3]
+
+
+def test_a_side_loses_what_checks_a_matrix() -> None:
+    """``without_tokens`` in ``bcmend/tracing/backends/traced_choices.py``"""
+    inverse: Callable[[Tensor], Tensor] = torch.linalg.inv
+
+    def program(truth: Tensor, x: Tensor) -> Any:
+        return torch.cond(truth, lambda x: inverse(x).exp(), lambda x: inverse(x).sin(), (x,))
+
+    compiled = torch.compile(program, backend="aot_eager", fullgraph=True)
+    assert not compiled(torch.tensor(True), torch.zeros(2, 2)).isfinite().all()
+    with pytest.raises(BackendCompilerFailed, match="tangents_token"):
+        compiled(torch.tensor(True), torch.eye(2).requires_grad_())
 
 
 def _two_choices(one: Tensor, other: Tensor, x: Tensor) -> Any:
@@ -421,3 +439,26 @@ def test_dynamo_fails_where_it_would_show_a_graph_that_is_empty() -> None:
 
     with pytest.raises(InternalTorchDynamoError, match="IndentationError"):
         torch.compile(program, backend="eager")(torch.ones(3, requires_grad=True))
+
+
+def _rows(mask: Tensor, x: Tensor, y: Tensor) -> Any:
+    rows = x[mask]
+    return rows @ y + rows.mean(0, keepdim=True)
+
+
+def _squared(mask: Tensor, x: Tensor) -> Any:
+    rows = x[mask]
+    return (rows @ rows.mT) @ rows
+
+
+def test_products_of_rows_of_a_data_dependent_number_do_not_compile() -> None:
+    """``_is_of_form`` in ``bcmend/tracing/backends/layouts.py``"""
+    mask, x = torch.tensor([True, False, True]), torch.eye(3)
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        torch.compile(_rows, backend="aot_eager", fullgraph=True)(mask, x, x)
+        compiled = torch.compile(_rows, fullgraph=True)
+        with pytest.raises(InductorError, match=r"Ne\(u0, 1\)"):
+            compiled(mask, x, x)
+        squared = torch.compile(_squared, backend="aot_eager", fullgraph=True)
+        with pytest.raises(BackendCompilerFailed, match=r"Max\(1, u0\)"):
+            squared(mask, torch.eye(3).requires_grad_())

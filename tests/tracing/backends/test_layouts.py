@@ -33,6 +33,13 @@ def in_an_arm(x: Tensor, y: Tensor, mask: Tensor) -> Tensor:
     return z * 2
 
 
+def centered(x: Tensor, y: Tensor, mask: Tensor) -> Tensor:
+    if mask.any():
+        rows = x[0].mT[mask]
+        x = rows @ y[0, :5] + x[1, :1, 1:].mean(1, keepdim=True)
+    return x.sum() + y[0, 0].sum()
+
+
 class Attention(torch.nn.Module):
     """Attention under a condition, of a number of rows that is a quotient of a size."""
 
@@ -82,7 +89,7 @@ def test_attention_with_dropout_of_a_dynamic_number_of_rows(p: float) -> None:
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("program", [common_size, outer_sizes, in_an_arm])
+@pytest.mark.parametrize("program", [common_size, outer_sizes, in_an_arm, centered])
 def test_results_and_gradients_are_those_of_eager(program: Callable[..., Tensor]) -> None:
     torch._dynamo.reset()
     torch.manual_seed(3)

@@ -251,3 +251,69 @@ def test_inductor_gives_the_gradients_of_cells_in_nested_choices() -> None:
         found = [each.clone() for each in _gradients(module, compiled, seed)]
         expected = _gradients(module, module, seed)
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+class Solved(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.eye(3))
+
+    def forward(self, x: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
+        matrix = self.weight * factor
+        if factor > 1:
+            x = torch.linalg.solve(matrix, x) + torch.linalg.inv(matrix).sum(0)
+        elif factor >= 0:
+            x = torch.linalg.cholesky(matrix) @ x
+        else:
+            torch.linalg.inv(matrix * 0)  # nobody reads it
+        return x
+
+
+class SolvedAgain(nn.Module):
+    def forward(self, x: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
+        matrix = torch.eye(3) * factor
+        while x.sum() > 1:
+            x = torch.linalg.solve(matrix, x)
+        return x
+
+
+def _solved(model: nn.Module, called: Callable[..., Any], factor: float) -> Any:
+    torch.manual_seed(0)
+    model.zero_grad()
+    try:
+        result = called(torch.rand(3) + 1, torch.tensor(factor))
+    except torch.linalg.LinAlgError as error:
+        return str(error)
+    if result.requires_grad:
+        result.sum().backward()
+    return [result.detach(), *(each.grad for each in model.parameters())]
+
+
+FACTORS = (2.0, 0.0, -1.0, 3.0, 0.5)
+
+
+@pytest.mark.parametrize("model", [Solved, SolvedAgain])
+@pytest.mark.parametrize("gradients", [False, True])
+def test_a_side_raises_where_a_matrix_is_singular(model: type[nn.Module], gradients: bool) -> None:
+    torch._dynamo.reset()
+    plain, mended = model(), bcmend.patch(model())
+    compiled = torch.compile(mended, backend="aot_eager", fullgraph=True)
+    with torch.set_grad_enabled(gradients):
+        found = [_solved(mended, compiled, factor) for factor in FACTORS]
+        expected = [_solved(plain, plain, factor) for factor in FACTORS]
+    assert any(isinstance(each, str) for each in expected)
+    assert str(found) == str(expected)
+    bcmend.unpatch(mended)
+
+
+def test_inductor_raises_where_a_matrix_in_a_side_is_singular() -> None:
+    class Inverse(nn.Module):
+        def forward(self, x: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
+            return torch.linalg.inv(factor * torch.eye(3)) if factor > -1 else x
+
+    plain, mended = Inverse(), bcmend.patch(Inverse())
+    compiled = torch.compile(mended, fullgraph=True)
+    found = [_solved(mended, compiled, factor) for factor in FACTORS]
+    assert isinstance(found[1], str)
+    assert str(found) == str([_solved(plain, plain, factor) for factor in FACTORS])
+    bcmend.unpatch(mended)

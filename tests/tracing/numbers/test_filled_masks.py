@@ -112,7 +112,21 @@ def _empty_in_the_other_arm(x: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
     return functional.cross_entropy(x[mask], targets[mask], reduction="sum") + x.sum()
 
 
-WHOLE = (_any, _none, _not_any, _two_at_least, _computed, _computed_again)
+def _first_rows(x: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
+    if mask.any():
+        count = int(mask.sum())
+        x = x[:count].square().mean() + x[count:].sin().sum()
+    return x.sum()
+
+
+def _compared(x: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
+    if mask.any():
+        rows = x[mask].tanh()
+        return ((rows @ rows.mT).softmax(-1) @ rows).sum()
+    return x.sum() * 0
+
+
+WHOLE = (_any, _none, _not_any, _two_at_least, _computed, _computed_again, _first_rows, _compared)
 OTHERS = (
     _computed_of_something_else,
     _changed_before_it_is_computed_again,
@@ -152,6 +166,10 @@ def test_what_is_not_known_of_a_mask_is_not_taken_for_granted(
         graphs=None,
         recompiles=None,
     )
+
+
+def test_inductor_computes_a_backward_of_rows_up_to_a_count() -> None:
+    assert_equivalent(lambda: fresh(_first_rows), _calls, backend="inductor", training=True)
 
 
 @pytest.mark.slow
