@@ -1,20 +1,24 @@
-"""Functions of ``math`` of numbers out of tensors, or of the tensors.
+"""Functions of ``math`` and of numpy, of numbers out of tensors; of ``math`` also of tensors.
 
 ``math.isnan`` and its like are computed from the tensor of the number. ``math.sqrt`` and others
 raise for numbers out of their range, where an operator of a back end gives NaN or infinity, and may
-round otherwise. They are called inside the graph, and where they raise a side exit is taken.
+round otherwise. They are called inside the graph, and where they raise a side exit is taken. So are
+those of numpy, where they would warn: Dynamo has them of arrays only, and rounds as torch does.
 """
 
 from __future__ import annotations
 
+import importlib
 import math
 import operator
+import sys
 from collections.abc import Sequence
 from types import BuiltinFunctionType
 from typing import Any, Final, TypeGuard
 
 import torch
 
+from bcmend import meta_keys
 from bcmend.dynamo import compat, frames, fx_graph, handlers, operators
 from bcmend.dynamo.handlers import PASS, Answer
 from bcmend.dynamo.models import methods
@@ -124,7 +128,7 @@ def _computed(call: handlers.Call) -> Answer:
     site = site_table.number_being_traced(tx, f"math.{function.__name__}")
     if site is None or not deferred_exceptions.can_exit(tx, site):
         return PASS
-    return _called_in_the_graph(tx, site, function.__name__, numbers) or PASS
+    return _called_in_the_graph(tx, site, MATH, function.__name__, numbers) or PASS
 
 
 def _is_known(function: Any) -> bool:
@@ -145,14 +149,19 @@ def _is_never_negative(value: Any) -> bool:
 
 
 def _called_in_the_graph(
-    tx: compat.Tracer, site: LiveSite, name: str, numbers: Sequence[Value]
+    tx: compat.Tracer,
+    site: LiveSite,
+    called_by: Any,
+    name: str,
+    numbers: Sequence[Value],
+    *more: Any,
 ) -> Value | None:
     """Return the number that a function gives; ``None`` if an argument is no number."""
     operands = [_operand(tx, each) for each in numbers]
     if None in operands:
         return None
-    arguments = (name, [each.as_proxy() for each in operands if each is not None])
-    proxy = tx.output.create_proxy("call_function", MATH, arguments, {})
+    arguments = (name, [each.as_proxy() for each in operands if each is not None], *more)
+    proxy = tx.output.create_proxy("call_function", called_by, arguments, {})
     results: Any = compat.wrap_fx_proxy(tx, proxy)
     found, has_raised = results.items
     deferred_exceptions.make_side_exit(tx, site, has_raised)
@@ -175,6 +184,96 @@ def _operand(tx: compat.Tracer, number: Value) -> TensorValue | None:
 
 
 _OUT_OF_64_BITS: Final = 2**63
+
+
+# Those of numpy
+
+#: Those that give a number for numbers, beside all of its universal functions.
+_OF_NUMPY: Final = frozenset(("clip", "round", "around"))
+_KINDS: Final = {
+    "float64": torch.float64,
+    "int64": torch.int64,
+    **dict.fromkeys(("bool", "bool_"), torch.bool),  # its name in numpy 2, and in numpy 1
+}
+
+
+def _called(name: str, numbers: Sequence[Any]) -> Any:
+    """Return what a function of numpy gives. Raises ``FloatingPointError`` where it would warn."""
+    numpy = importlib.import_module("numpy")  # torch works without it
+    with numpy.errstate(divide="raise", over="raise", invalid="raise"):
+        return getattr(numpy, name)(*numbers)
+
+
+def _run_numpy(
+    name: str, numbers: Sequence[torch.Tensor], dtype: torch.dtype
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return what a function gives for numbers, and whether the call has to be made in Python."""
+    try:
+        found = _called(name, [each.item() for each in numbers])
+    except (ArithmeticError, ValueError):  # what it warns of, and a negative power of an integer
+        return torch.zeros((), dtype=dtype), torch.tensor(True)
+    is_other = _KINDS.get(type(found).__name__) is not dtype
+    return torch.tensor(0 if is_other else found, dtype=dtype), torch.tensor(is_other)
+
+
+def _fake_numpy(
+    name: str, numbers: Sequence[torch.Tensor], dtype: torch.dtype
+) -> tuple[torch.Tensor, torch.Tensor]:
+    number, has_raised = (torch.empty((), dtype=each, device="cpu") for each in (dtype, torch.bool))
+    return number, has_raised
+
+
+NUMPY: Final = operators.define(
+    "numpy(str name, Tensor[] numbers, ScalarType dtype) -> (Tensor, Tensor)",
+    _run_numpy,
+    _fake_numpy,
+    has_effect=False,
+    skips_autograd=True,
+)
+effects.declare(NUMPY, EffectFacts(is_total=True))
+
+
+@handlers.method(
+    compat.NumpyVariable, methods.CALL_FUNCTION, "functions of numpy of numbers out of tensors"
+)
+def _computed_by_numpy(call: handlers.Call) -> Answer:
+    """Answer what a function gives for numbers out of tensors, and other numbers, as numpy does."""
+    tx, function, (args, kwargs) = call.tx, call.owner.value, call.args
+    numbers = [each.realize() for each in args]
+    is_asked = any(map(is_unbacked, numbers)) and _gives_numbers(function) and not kwargs
+    if not is_asked or not capture_mode.in_mended_code(tx):
+        return PASS
+    dtype = _kind_given(function.__name__, numbers)
+    site = site_table.number_being_traced(tx, f"numpy.{function.__name__}")
+    if dtype is None or site is None or not deferred_exceptions.can_exit(tx, site):
+        return PASS
+    number = _called_in_the_graph(tx, site, NUMPY, function.__name__, numbers, dtype)
+    if isinstance(number, compat.SymNodeVariable):
+        number.as_proxy().node.meta[meta_keys.OF_NUMPY] = True
+    return number or PASS
+
+
+def _gives_numbers(function: Any) -> bool:
+    name = getattr(function, "__name__", "")
+    is_universal = type(function).__name__ == "ufunc" and function.nout == 1
+    is_of_numpy = getattr(sys.modules["numpy"], name, None) is function
+    return is_of_numpy and (is_universal or name in _OF_NUMPY)
+
+
+def _kind_given(name: str, numbers: Sequence[Value]) -> torch.dtype | None:
+    """Return the type of what a function gives for numbers like these; ``None`` of other things."""
+    tried: list[Any] = []
+    for each in numbers:
+        if is_unbacked(each) and not isinstance(each.sym_num, torch.SymBool):
+            tried.append(1.0 if isinstance(each.sym_num, torch.SymFloat) else 1)
+        elif each.is_python_constant() and type(each.as_python_constant()) in (int, float):
+            tried.append(each.as_python_constant())
+        else:
+            return None
+    try:
+        return _KINDS.get(type(_called(name, tried)).__name__)
+    except (ArithmeticError, TypeError, ValueError):
+        return None
 
 
 # Where the call cannot be made again

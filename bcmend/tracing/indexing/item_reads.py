@@ -3,8 +3,8 @@
 Dynamo writes ``torch.select`` for ``x[number]`` with an unbacked number; with any other index of
 that kind torch raises while the call is traced, or the number becomes a constant of the graph. Here
 such an index is written as one ``select`` for each of these numbers, behind the rest of the index,
-and ``x[top:bottom, left:right]`` as one slice behind the other. The result is a view, as in eager
-execution.
+and ``x[top:bottom, left:right]`` as one slice behind the other, in front of items that tensors
+name. The result is a view where it is one in eager execution.
 
 Where that is changed in place and has a history of gradients, autograd regenerates the view while
 the call is traced, and the symbol of its storage offset is in no operation of the graph.
@@ -43,6 +43,7 @@ from bcmend.tracing.indexing.index_parts import (
 )
 from bcmend.tracing.numbers import ahead, scalars, size_questions
 from bcmend.tracing.sites import capture_mode
+from bcmend.tracing.sites.refusal import attempt
 
 _IN_PLACE: Final = frozenset(
     getattr(operator, f"i{name}")
@@ -58,6 +59,11 @@ def read(tx: compat.Tracer, tensor: TensorValue, key: Value) -> TensorValue | No
         return _before_known_places(tx, tensor, key)
     if example.layout is not torch.strided or is_batched(example):
         return None
+    steps = slices_first(tx, key)
+    if steps is not None:
+        for each in steps:
+            tensor = part_at(tx, tensor, each)
+        return tensor
     part = part_of(tx, example.dim(), key)
     if part is None or not _is_written_otherwise(part):
         return None
@@ -74,6 +80,61 @@ def read(tx: compat.Tracer, tensor: TensorValue, key: Value) -> TensorValue | No
     if not rest:
         return tensor
     return fx_graph.function(tx, operator.getitem, tensor, compat.TupleVariable(rest))
+
+
+def part_at(tx: compat.Tracer, tensor: Value, key: Value) -> TensorValue:
+    """Return ``tensor[key]``, as it is written wherever a program has it."""
+    found: Any = compat.BuiltinVariable(operator.getitem).call_function(tx, [tensor, key], {})
+    return found  # type: ignore[no-any-return]
+
+
+def slices_first(tx: compat.Tracer, key: Value) -> list[Value] | None:
+    """Return data-dependent slices, and the rest, of an index in which tensors name items too.
+
+    ``x[rows, :, top:bottom]`` is ``x[:, :, top:bottom][rows]``; torch loses the offset of the slice
+    where it does both at once. ``None`` for other indices.
+    """
+    items = items_of(key)
+    if not (any(map(_is_list_of_places, items)) and any(_is_open(tx, each) for each in items)):
+        return None
+    if any(type(each) is compat.TensorVariable and not _is_of_places(each) for each in items):
+        return None
+    whole = containers.whole_slice(constant(None))
+    first = [
+        whole if type(each) in (compat.TensorVariable, compat.ListVariable) else each
+        for each in items
+        if not is_known(each, None)
+    ]
+    rest = [
+        whole if isinstance(each, compat.SliceVariable) else each
+        for each in items
+        if not _is_one_place(each)
+    ]
+    return [compat.TupleVariable(first), compat.TupleVariable(rest)]
+
+
+def _is_of_places(value: Value) -> TypeGuard[TensorValue]:
+    if not _is_tensor(value):
+        return False
+    dtype = example_of(value).dtype
+    return not dtype.is_floating_point and dtype is not torch.bool
+
+
+def _is_list_of_places(value: Value) -> bool:
+    if type(value) is compat.ListVariable:
+        return all(isinstance(each.realize(), compat.ConstantVariable) for each in value.items)
+    return _is_of_places(value) and example_of(value).dim() > 0
+
+
+def _is_one_place(value: Value) -> bool:
+    """Return whether an index is a number, which torch takes before it looks at tensors."""
+    is_constant = isinstance(value, compat.ConstantVariable) and type(value.value) is int
+    return is_constant or is_symbolic_int(value)
+
+
+def _is_open(tx: compat.Tracer, value: Value) -> bool:
+    is_slice = isinstance(value, compat.SliceVariable)
+    return is_slice and attempt(lambda: names_place(tx, value)) is True
 
 
 def _before_known_places(

@@ -6,6 +6,7 @@ runs, as eager execution does not. ``torch.Tensor`` keeps the type of the array 
 ``torch.as_tensor`` of a list with tensors of one number reads those numbers, which a graph has not.
 ``torch.LongTensor`` and its kin of a list with numbers out of tensors would fix these in a graph.
 ``torch.tensor`` of a range up to a number out of a tensor is ``torch.arange``.
+A number of numpy's is a double to ``torch.tensor``.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from typing import Any, Final
 
 import torch
 
-from bcmend.dynamo import compat, fx_graph
+from bcmend import meta_keys
+from bcmend.dynamo import compat, fx_graph, handlers
 from bcmend.dynamo.handlers import PASS, Answer
-from bcmend.dynamo.values import Value, constant, function_of
+from bcmend.dynamo.values import Value, constant, function_of, is_unbacked
 from bcmend.tracing.indexing import coordinates, stacked_items
 from bcmend.tracing.loops import open_ranges
 from bcmend.tracing.sites import body_states
@@ -27,6 +29,8 @@ from bcmend.tracing.substitutes.dispatch import ReplacedCall, answers_to
 @answers_to("tensor of array")
 def _tensor(call: ReplacedCall) -> Answer:
     """Answer ``torch.tensor(array, dtype=None, device=None)``: a copy in memory of its own."""
+    if (double := _as_double(call)) is not None:
+        return double
     given = call.args[0].realize() if len(call.args) == 1 else None
     kind = _kind_of(call.kwargs)
     if kind is not None and isinstance(given, open_ranges.OpenRange):
@@ -61,6 +65,8 @@ def _kind_of(named: Mapping[str, Value]) -> dict[str, Any] | None:
 @answers_to("tensor of items")
 def _tensor_of_items(call: ReplacedCall) -> Answer:
     """Answer ``torch.as_tensor(items, dtype=None, device=None)`` for tensors of one number."""
+    if (double := _as_double(call)) is not None:
+        return double
     kind = _kind_of(call.kwargs) if len(call.args) == 1 else None
     if kind is None or torch.device(kind["device"]).type != "cpu":
         return PASS
@@ -116,3 +122,45 @@ def _coordinates(call: ReplacedCall) -> Answer:
         return PASS
     indices, values, size = (each.realize() for each in call.args)
     return coordinates.sparse_tensor(indices, values, size) or PASS
+
+
+def _as_double(call: ReplacedCall) -> Value | None:
+    """Return the tensor that is made of a number of numpy's, or a list with one: of doubles."""
+    given = call.args[0].realize() if len(call.args) == 1 else None
+    if "dtype" in call.kwargs or given is None:
+        return None
+    items = stacked_items.leaves(given) if stacked_items.is_sequence(given) else (given,)
+    if not any(map(_is_of_numpy, items)):
+        return None
+    if not call.kwargs.keys() <= {"device"}:
+        handlers.break_graph(
+            f"{call.row.name} of a number of numpy's", repr(given), "Not known here."
+        )
+    kind = {"dtype": constant(torch.float64), **call.kwargs}
+    return function_of(call.tx, torch.tensor).call_function(call.tx, [given], kind)
+
+
+def _is_of_numpy(value: Value) -> bool:
+    """Return whether a number is a double of numpy's: what is computed from one is, but for floats.
+
+    Numpy's functions give them, and arithmetic with them does; ``float`` makes others of them.
+    """
+    if not is_unbacked(value) or not isinstance(value.sym_num, torch.SymFloat):
+        return False
+    waiting, seen = [value.as_proxy().node], set[Any]()
+    while waiting:
+        node = waiting.pop()
+        if meta_keys.OF_NUMPY in node.meta:
+            return True
+        if (
+            node.target is not torch.sym_float
+            and node not in seen
+            and _is_number_of_graph(node.meta.get("example_value"))
+        ):
+            seen.add(node)
+            waiting += node.all_input_nodes
+    return False
+
+
+def _is_number_of_graph(example: object) -> bool:
+    return not isinstance(example, torch.Tensor) or example.dim() == 0

@@ -17,7 +17,7 @@ CONSTANTS = {
 ELSEWHERE = (
     *(builtins, compat.CatchErrorsWrapper, compat.ShapeEnv),
     *(compat.builder, compat.convert_frame, compat.export_trace, compat.object_protocol),
-    compat.partitioners,
+    *(compat.effects_of_operators, compat.partitioners),
     *(compat.symbolic_convert, compat.user_defined, compat.package.DiskDynamoCache),
 )
 

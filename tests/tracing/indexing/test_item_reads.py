@@ -75,10 +75,20 @@ def _in_a_loop(x: Tensor, at: Tensor) -> Tensor:
     return row
 
 
+def _beside_lists_of_places(x: Tensor, at: Tensor) -> Any:
+    top, left = (at.flatten()[:2] % 2).tolist()
+    places = torch.arange(x.shape[0]).flip(0)
+    y = x.clone()
+    y[places, top : top + 1, left:] = x[places, top : top + 1, left:] * 2
+    y[..., left:, [0, 1]] += 1
+    return x[places, None, :, left : left + 1], x[places[:1], top, left:], y
+
+
 @pytest.mark.parametrize(
     "program",
     [
         _rows,
+        _beside_lists_of_places,
         _with_slices,
         _of_items,
         _of_written_items,
