@@ -60,6 +60,14 @@ def draws_of_numpy() -> Function:
     return program
 
 
+@program("NumpyVariable.call_function")
+def numbers_that_numpy_computes() -> Function:
+    def program(x: Tensor) -> Any:
+        return x * numpy.sqrt(int((x > 0).sum()))
+
+    return program
+
+
 @program("BuiltinVariable.call_isinstance")
 def whether_it_is_a_variable() -> Function:
     def program(x: Tensor) -> Any:
