@@ -12,7 +12,7 @@ import importlib
 import math
 import operator
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import BuiltinFunctionType
 from typing import Any, Final, TypeGuard
 
@@ -89,20 +89,21 @@ def _run(name: str, numbers: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torc
     return torch.tensor(found, dtype=torch.float64), torch.tensor(False)
 
 
-def _fake(name: str, numbers: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
-    kinds = (torch.float64, torch.bool)
-    number, has_raised = (torch.empty((), dtype=each, device="cpu") for each in kinds)
+def _fake(
+    name: str, numbers: Sequence[torch.Tensor], dtype: torch.dtype = torch.float64
+) -> tuple[torch.Tensor, torch.Tensor]:
+    number, has_raised = (torch.empty((), dtype=each, device="cpu") for each in (dtype, torch.bool))
     return number, has_raised
 
 
-MATH: Final = operators.define(
-    "math(str name, Tensor[] numbers) -> (Tensor, Tensor)",
-    _run,
-    _fake,
-    has_effect=False,
-    skips_autograd=True,
-)
-effects.declare(MATH, EffectFacts(is_total=True))
+def _defined(signature: str, run: Callable[..., Any]) -> Any:
+    """Define an operator that gives a number, and whether it is to be had in plain Python."""
+    found = operators.define(signature, run, _fake, has_effect=False, skips_autograd=True)
+    effects.declare(found, EffectFacts(is_total=True))
+    return found
+
+
+MATH: Final = _defined("math(str name, Tensor[] numbers) -> (Tensor, Tensor)", _run)
 
 
 @handlers.method(
@@ -216,21 +217,9 @@ def _run_numpy(
     return torch.tensor(0 if is_other else found, dtype=dtype), torch.tensor(is_other)
 
 
-def _fake_numpy(
-    name: str, numbers: Sequence[torch.Tensor], dtype: torch.dtype
-) -> tuple[torch.Tensor, torch.Tensor]:
-    number, has_raised = (torch.empty((), dtype=each, device="cpu") for each in (dtype, torch.bool))
-    return number, has_raised
-
-
-NUMPY: Final = operators.define(
-    "numpy(str name, Tensor[] numbers, ScalarType dtype) -> (Tensor, Tensor)",
-    _run_numpy,
-    _fake_numpy,
-    has_effect=False,
-    skips_autograd=True,
+NUMPY: Final = _defined(
+    "numpy(str name, Tensor[] numbers, ScalarType dtype) -> (Tensor, Tensor)", _run_numpy
 )
-effects.declare(NUMPY, EffectFacts(is_total=True))
 
 
 @handlers.method(

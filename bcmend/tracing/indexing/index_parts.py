@@ -24,7 +24,7 @@ from bcmend.dynamo.values import (
 from bcmend.tracing.numbers import scalars
 from bcmend.tracing.sites.refusal import NotThisWay, Refusal, attempt
 
-_INDEX_TYPES: Final = (torch.int64, torch.int32, torch.int16, torch.int8)
+INDEX_TYPES: Final = (torch.int64, torch.int32, torch.int16, torch.int8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ def _part(tx: compat.Tracer, dimensions: int, key: Value) -> Part:
         known.append(each if axis is None else containers.whole_slice(constant(None)))
         if is_known(each, ...):
             axes.extend([None] * unnamed)
-        elif not _is_number(each):
+        elif not is_number(each):
             axes.append(axis)
     if not any(axes):
         raise NotThisWay()
@@ -109,7 +109,8 @@ def is_known(value: Value, known: object) -> bool:
     return isinstance(value, compat.ConstantVariable) and value.value is known
 
 
-def _is_number(value: Value) -> bool:
+def is_number(value: Value) -> bool:
+    """Return whether an index is the known place of one item."""
     return isinstance(value, compat.ConstantVariable) and type(value.value) is int
 
 
@@ -119,7 +120,7 @@ def _axis(tx: compat.Tracer, value: Value) -> Axis:
         return _slice(tx, value)
     if is_item(tx, value):
         return Item(value)
-    if _is_number(value) or not names_dimension(value):
+    if is_number(value) or not names_dimension(value):
         return None
     raise NotThisWay()
 
@@ -138,11 +139,11 @@ def _slice(tx: compat.Tracer, value: compat.SliceVariable) -> Slice | None:
     start, stop, step = (each.realize() for each in value.items)
     if all(isinstance(each, compat.ConstantVariable) for each in (start, stop, step)):
         return None
-    stride = 1 if is_known(step, None) else step.as_python_constant() if _is_number(step) else 0
+    stride = 1 if is_known(step, None) else step.as_python_constant() if is_number(step) else 0
     if stride <= 0 or not (_depends_on_data(tx, start) or _depends_on_data(tx, stop)):
         raise NotThisWay()
     first, end = (None if is_known(each, None) else each for each in (start, stop))
-    if not all(each is None or _is_number(each) or is_symbolic_int(each) for each in (first, end)):
+    if not all(each is None or is_number(each) or is_symbolic_int(each) for each in (first, end)):
         raise NotThisWay()
     return Slice(first, end, stride)
 
@@ -156,4 +157,4 @@ def _is_tensor_index(value: Value) -> bool:
     if type(value) is not compat.TensorVariable:
         return False
     example = example_of(value)
-    return example.dim() == 0 and example.dtype in _INDEX_TYPES and not is_batched(example)
+    return example.dim() == 0 and example.dtype in INDEX_TYPES and not is_batched(example)

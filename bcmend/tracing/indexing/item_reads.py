@@ -32,10 +32,12 @@ from bcmend.dynamo.values import (
 )
 from bcmend.tracing.indexing import stacked_items
 from bcmend.tracing.indexing.index_parts import (
+    INDEX_TYPES,
     Item,
     Part,
     Slice,
     is_known,
+    is_number,
     items_of,
     names_dimension,
     names_place,
@@ -95,14 +97,17 @@ def slices_first(tx: compat.Tracer, key: Value) -> list[Value] | None:
     where it does both at once. ``None`` for other indices.
     """
     items = items_of(key)
-    if not (any(map(_is_list_of_places, items)) and any(_is_open(tx, each) for each in items)):
+    names = list(map(_names_places, items))
+    others = [each for each, is_named in zip(items, names, strict=True) if not is_named]
+    has_list = any(map(_is_list_of_places, items))
+    if not (has_list and any(_is_open(tx, each) for each in others)):
         return None
-    if any(type(each) is compat.TensorVariable and not _is_of_places(each) for each in items):
+    if not all(map(_is_known_kind, others)):
         return None
     whole = containers.whole_slice(constant(None))
     first = [
-        whole if type(each) in (compat.TensorVariable, compat.ListVariable) else each
-        for each in items
+        whole if is_named else each
+        for each, is_named in zip(items, names, strict=True)
         if not is_known(each, None)
     ]
     rest = [
@@ -113,23 +118,28 @@ def slices_first(tx: compat.Tracer, key: Value) -> list[Value] | None:
     return [compat.TupleVariable(first), compat.TupleVariable(rest)]
 
 
-def _is_of_places(value: Value) -> TypeGuard[TensorValue]:
-    if not _is_tensor(value):
-        return False
-    dtype = example_of(value).dtype
-    return not dtype.is_floating_point and dtype is not torch.bool
+def _names_places(value: Value) -> bool:
+    """Return whether a part of an index names items by a tensor or a list."""
+    is_tensor = _is_tensor(value) and example_of(value).dtype in INDEX_TYPES
+    return is_tensor or _is_list_of_places(value)
 
 
 def _is_list_of_places(value: Value) -> bool:
-    if type(value) is compat.ListVariable:
+    if isinstance(value, (compat.ListVariable, compat.TupleVariable)):
         return all(isinstance(each.realize(), compat.ConstantVariable) for each in value.items)
-    return _is_of_places(value) and example_of(value).dim() > 0
+    if not _is_tensor(value):
+        return False
+    return example_of(value).dtype in INDEX_TYPES and example_of(value).dim() > 0
+
+
+def _is_known_kind(value: Value) -> bool:
+    is_slice = isinstance(value, compat.SliceVariable)
+    return is_slice or _is_one_place(value) or not names_dimension(value)
 
 
 def _is_one_place(value: Value) -> bool:
     """Return whether an index is a number, which torch takes before it looks at tensors."""
-    is_constant = isinstance(value, compat.ConstantVariable) and type(value.value) is int
-    return is_constant or is_symbolic_int(value)
+    return is_number(value) or is_symbolic_int(value)
 
 
 def _is_open(tx: compat.Tracer, value: Value) -> bool:

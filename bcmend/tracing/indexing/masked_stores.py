@@ -226,11 +226,10 @@ def _set_item(call: Call) -> Answer:
     if (stacked := stacked_items.with_stacked(tx, key)) is not None:
         done: Value = tensor.call_method(tx, "__setitem__", [stacked, value], {})
         return done
-    steps = item_reads.slices_first(tx, key)
-    if steps is not None and not _is_required_leaf(example_of(tensor)):
-        view = item_reads.part_at(tx, tensor, steps[0])
-        return view.call_method(tx, "__setitem__", [steps[1], value], {})
     if not _is_required_leaf(example_of(tensor)):
+        if (steps := item_reads.slices_first(tx, key)) is not None:
+            view = item_reads.part_at(tx, tensor, steps[0])
+            return view.call_method(tx, "__setitem__", [steps[1], value], {})
         views = item_reads.as_one_item(tx, tensor, key)
         if views is not None:
             return views[0].call_method(tx, "__setitem__", [views[1], value], {})

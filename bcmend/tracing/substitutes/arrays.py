@@ -11,6 +11,7 @@ A number of numpy's is a double to ``torch.tensor``.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -140,10 +141,18 @@ def _as_double(call: ReplacedCall) -> Value | None:
     return function_of(call.tx, torch.tensor).call_function(call.tx, [given], kind)
 
 
-def _is_of_numpy(value: Value) -> bool:
-    """Return whether a number is a double of numpy's: what is computed from one is, but for floats.
+#: What gives a number of numpy's for one, beside other numbers.
+_ARITHMETIC: Final = frozenset(
+    getattr(operator, f"{before}{name}")
+    for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow")
+    for before in ("", "i")
+) | {operator.neg, operator.pos, operator.abs}
 
-    Numpy's functions give them, and arithmetic with them does; ``float`` makes others of them.
+
+def _is_of_numpy(value: Value) -> bool:
+    """Return whether a number is a double of numpy's: given by a function, or computed from one.
+
+    What ``float``, ``int`` and functions of ``math`` give are numbers of Python's.
     """
     if not is_unbacked(value) or not isinstance(value.sym_num, torch.SymFloat):
         return False
@@ -152,15 +161,7 @@ def _is_of_numpy(value: Value) -> bool:
         node = waiting.pop()
         if meta_keys.OF_NUMPY in node.meta:
             return True
-        if (
-            node.target is not torch.sym_float
-            and node not in seen
-            and _is_number_of_graph(node.meta.get("example_value"))
-        ):
+        if node.target in _ARITHMETIC and node not in seen:
             seen.add(node)
             waiting += node.all_input_nodes
     return False
-
-
-def _is_number_of_graph(example: object) -> bool:
-    return not isinstance(example, torch.Tensor) or example.dim() == 0

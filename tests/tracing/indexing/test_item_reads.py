@@ -81,6 +81,7 @@ def _beside_lists_of_places(x: Tensor, at: Tensor) -> Any:
     y = x.clone()
     y[places, top : top + 1, left:] = x[places, top : top + 1, left:] * 2
     y[..., left:, [0, 1]] += 1
+    y[(0, 1), :, left:] = x[(1, 0), :, left:]
     return x[places, None, :, left : left + 1], x[places[:1], top, left:], y
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -123,6 +124,7 @@ def _finite(x: Tensor) -> Any:
 def _made(x: Tensor) -> Any:
     root = np.sqrt(int((x > 0).sum()))
     made = torch.tensor(root), torch.as_tensor(2 * root), torch.tensor([root, 1.0])
+    made += torch.tensor(int(root) / 2), torch.tensor(math.exp(root)), torch.tensor(1 - root / 2)
     return *made, torch.tensor(float(root)), torch.full((2,), root), torch.tensor(round(root))
 
 
