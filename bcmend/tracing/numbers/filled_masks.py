@@ -131,7 +131,7 @@ def tell_of_counts(tx: compat.Tracer, graph: Graph) -> None:
         if mask is None:
             continue
         most = _most(mask)
-        bounds = {"min": 0} if most is None else {"min": 0, "max": most}
+        bounds: dict[str, Any] = {"min": 0} if most is None else {"min": 0, "max": most}
         with graph.inserting_after(node):
             told = graph.call_function(torch.sym_constrain_range, (node,), bounds)
         told.meta.update({"example_value": None, meta_keys.TOLD: True, meta_keys.HOLDS: True})
