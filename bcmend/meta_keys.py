@@ -40,6 +40,8 @@ FILLINGS: Final = "bcmend_fillings"
 DRAWS_AS: Final = "bcmend_draws_as"
 #: That the node only keeps random operators that decide something in front of the graph.
 KEEPS: Final = "bcmend_keeps"
+#: That the node writes the value of ``tensor.data = value``, and what must not be seen of it.
+GIVEN: Final = "bcmend_given"
 
 # In the ``meta`` of a graph module.
 

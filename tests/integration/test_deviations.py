@@ -780,6 +780,21 @@ def test_a_tensor_counts_as_changed_though_the_side_was_not_taken() -> None:
     assert torch.equal(*totals)
 
 
+def test_a_store_to_data_writes_to_the_memory_that_is_there() -> None:
+    def program(x: Tensor, scale: Tensor) -> Tensor:
+        if x.sum() > 0:
+            scale.data = x * 2
+        return x * scale
+
+    scales = torch.zeros(3), torch.zeros(3)
+    views = [scale.detach() for scale in scales]
+    for call, scale in zip((program, _mended(program)), scales, strict=True):
+        assert torch.equal(call(POSITIVE, scale), torch.full((3,), 2.0))
+        assert scale._version == 0
+    assert torch.equal(*scales)
+    assert [view.tolist() for view in views] == [[0.0] * 3, [2.0] * 3]
+
+
 def test_arguments_that_share_memory_at_a_later_call() -> None:
     def program(x: Tensor, one: Tensor, other: Tensor) -> Tensor:
         y = x

@@ -86,6 +86,18 @@ def attributes_of_tensors() -> Function:
     return program
 
 
+@program("SetAttrBuiltinVariable._call_setattr", "TensorVariable.method_attr_data")
+def a_store_to_data() -> Function:
+    total = torch.zeros(3)
+
+    def program(x: Tensor) -> Any:
+        if x.sum() > 0:
+            total.data = x * 2
+        return x + total
+
+    return program
+
+
 class Holder:
     """An object without attributes."""
 

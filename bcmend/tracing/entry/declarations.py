@@ -18,6 +18,7 @@ from bcmend.tracing.gradients import repeated_arguments
 from bcmend.tracing.handlers import (
     any_all,
     checks,
+    data_stores,
     exception_classes,
     float_tests,
     frame_variables,

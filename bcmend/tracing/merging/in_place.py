@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.fx import Proxy
+from torch.fx import Node, Proxy
 
+from bcmend import meta_keys
 from bcmend.dynamo import compat, fx_graph
 from bcmend.dynamo.values import TensorValue, Value, example_of
 from bcmend.tracing.deopt import kept_for_backward
@@ -72,6 +73,8 @@ def plan_in_place(
             _require_same_form(arm, outer, memory_of(outer) in found.reshapes)
     _require_apart(outers)
     _require_arms_apart(arms)
+    for arm in arms:
+        _require_given_alone(arm)
     counted = [each for arm in arms for each in arm.effects.tensors if _is_counted(arm, each)]
     for outer in outers:
         if is_among(outer, counted):
@@ -124,6 +127,41 @@ def _require_own_memory(arm: ArmTrace, outer: Proxy) -> None:
                 "arm-effects",
                 "a tensor is changed in place, and the arm leaves another of its memory",
             )
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A store to ``tensor.data`` in an arm, which was written as a change of the tensor.
+
+    Attributes:
+        memory: of the tensor, and of what it was given.
+        views: what the arm had read of the memory of the tensor.
+    """
+
+    memory: tuple[int, int]
+    views: frozenset[Node]
+
+
+def _require_given_alone(arm: ArmTrace) -> None:
+    """Refuse ``tensor.data = value`` if it can be seen that the memory is not that of the value."""
+    nodes = list(arm.graph.nodes)
+    for place, node in enumerate(nodes):
+        given = node.meta.get(meta_keys.GIVEN)
+        if given is None:
+            continue
+        later = nodes[place + 1 :]
+        written = frozenset[int]().union(*map(_writes, later))
+        is_left = any(storage_of(example_of(each)) == given.memory[1] for each in _values_of(arm))
+        is_read = any(not given.views.isdisjoint(each.all_input_nodes) for each in later)
+        if is_left or is_read or not written.isdisjoint(given.memory):
+            raise Refusal(
+                "arm-effects", "a tensor gets the memory of another one that is used further"
+            )
+
+
+def _writes(node: Node) -> frozenset[int]:
+    hazards: Hazards | None = node.meta.get(meta_keys.HAZARDS)
+    return frozenset() if hazards is None else hazards.writes
 
 
 def _values_of(arm: ArmTrace) -> list[TensorValue]:

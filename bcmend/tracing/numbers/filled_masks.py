@@ -16,12 +16,13 @@ import torch
 from torch.fx import Graph, Node
 
 from bcmend import meta_keys
-from bcmend.dynamo import compat, fx_graph
+from bcmend.dynamo import compat, fx_graph, shape_env
 from bcmend.dynamo.shape_env import symbols_in
 from bcmend.tracing.effects.operator_runs import facts_of_node
 from bcmend.tracing.numbers import slices
 from bcmend.tracing.numbers.dead_numbers import is_item
 from bcmend.tracing.numbers.written_memory import is_written, parts_of
+from bcmend.tracing.sites import nesting_limits
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,23 +121,52 @@ def tell(graph: Graph, facts: Iterable[Any]) -> None:
 
 
 def tell_of_counts(tx: compat.Tracer, graph: Graph) -> None:
-    """Have the graph of an arm say of numbers that count the items of masks that none is negative.
+    """Have the graph of an arm say of numbers that count the items of masks how many may be.
 
-    ``x[: int(mask.sum())]`` counts from the end where it is; Inductor asks for it in a backward.
+    ``x[: int(mask.sum())]`` counts from the end where the number is negative; Inductor asks for it
+    in a backward.
     """
-    for node in [each for each in graph.nodes if is_item(each) and _is_count(tx, each)]:
+    for node in [each for each in graph.nodes if is_item(each)]:
+        mask = _counted_by(tx, node)
+        if mask is None:
+            continue
+        most = _most(mask)
+        bounds: dict[str, Any] = {"min": 0} if most is None else {"min": 0, "max": most}
         with graph.inserting_after(node):
-            told = graph.call_function(torch.sym_constrain_range, (node,), {"min": 0})
+            told = graph.call_function(torch.sym_constrain_range, (node,), bounds)
         told.meta.update({"example_value": None, meta_keys.TOLD: True, meta_keys.HOLDS: True})
 
 
-def _is_count(tx: compat.Tracer, number: Node) -> bool:
-    """Return whether a number is taken out of a count of the items of a mask that are true."""
+def bound_count(tx: compat.Tracer, number: compat.VariableTracker) -> None:
+    """Tell torch of a number that counts the items of a mask in an arm how many these may be.
+
+    So ``torch.randperm(80)[:count]`` has ``count`` items for a mask of 32, and no branch on
+    ``count > 80`` is left.
+    """
+    if not isinstance(number, compat.SymNodeVariable) or not nesting_limits.is_in_an_arm(tx):
+        return
+    mask = _counted_by(tx, number.as_proxy().node)
+    if mask is not None and (most := _most(mask)) is not None:
+        shape_env.limit(number, compat.ValueRanges(0, most))
+
+
+def _counted_by(tx: compat.Tracer, number: Node) -> Node | None:
+    """Return the mask that has its true items counted, by a number taken out of the count."""
     given = _given(tx, number)
     if given is None or not isinstance(number.meta.get("example_value"), torch.SymInt):
-        return False
+        return None
     is_counted = name_of(given) in ("sum", "count_nonzero") and bool(given.args)
-    return is_counted and isinstance(given.args[0], Node) and _is_boolean(given.args[0])
+    mask = given.args[0] if is_counted else None
+    if not isinstance(mask, Node) or not _is_boolean(mask):
+        return None
+    is_exact = given.meta["example_value"].dtype is torch.int64  # others may overflow
+    return mask if is_exact and not is_written(tx, [given]) else None
+
+
+def _most(mask: Node) -> int | None:
+    """Return how many items a mask has, if that is the same for all data."""
+    count = mask.meta["example_value"].numel()
+    return count if isinstance(count, int) else None
 
 
 def _sizes(node: Node, symbol: Any) -> Iterator[int]:

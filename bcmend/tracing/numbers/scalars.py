@@ -29,7 +29,7 @@ from bcmend.dynamo.trace_state import Phase, at_the_end_of_a_graph
 from bcmend.dynamo.values import TensorValue, Value, constant, example_of, is_batched
 from bcmend.tracing.backends import early_backward
 from bcmend.tracing.deopt import graph_failure, rerun_policy
-from bcmend.tracing.numbers import ahead, constant_tensors, size_questions
+from bcmend.tracing.numbers import ahead, constant_tensors, filled_masks, size_questions
 from bcmend.tracing.numbers.dead_numbers import (
     COMPARISONS,
     NEGATIONS,
@@ -189,6 +189,7 @@ def take(tx: compat.Tracer, variable: TensorValue) -> Value | None:
     for symbol in shape_env.symbols_in(getattr(number, "sym_num", None)):
         if ahead.is_a_variant_each(example):
             ahead.note_variant(tx, variable, symbol)
+    filled_masks.bound_count(tx, number)
     assert isinstance(number, compat.VariableTracker)
     return number
 

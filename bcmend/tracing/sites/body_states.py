@@ -301,7 +301,8 @@ def _next_behind_a_break(state: BodyState, error: Any, behind: BaseException) ->
         or _look_at_items(state, behind)
     ):
         return Next.AGAIN
-    if _sets_up(stops) and weaken(Finding(Claim.SETTLED, state)):
+    is_set_up = _tells_a_tensor(behind) or _sets_up(stops)
+    if is_set_up and weaken(Finding(Claim.SETTLED, state)):
         return Next.PLAINLY
     if not _takes_the_other_path(state):
         let_break(state, "")
@@ -411,6 +412,11 @@ def _stops(*errors: BaseException) -> list[Stop]:
     """Return the frames being traced when errors were raised, the outer ones first, from within."""
     traced = {id(each): each for error in errors for each in frames.traced_in(error)}
     return [_stop_at(each) for each in reversed(traced.values())]
+
+
+def _tells_a_tensor(behind: BaseException) -> bool:
+    """Return whether Dynamo has stopped where a tensor from outside is told to have gradients."""
+    return getattr(behind, "gb_type", "") == "Unsupported Tensor.requires_grad_() call"
 
 
 def _sets_up(stops: Sequence[Stop]) -> bool:

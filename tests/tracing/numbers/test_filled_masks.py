@@ -168,6 +168,45 @@ def test_what_is_not_known_of_a_mask_is_not_taken_for_granted(
     )
 
 
+def _sampled(x: Tensor, count: int) -> Tensor:
+    found = len(x)
+    if found >= count:
+        return x[torch.randperm(found)[:count]]
+    return x[torch.randint(0, found, (count,))]
+
+
+def _replaced_in_place(x: Tensor, targets: Tensor, mask: Tensor, form: str = "exact") -> Tensor:
+    y = x.detach() * 1
+    if not mask.any():
+        return x * y
+    count = mask.sum(dtype=torch.int8) if form == "few bits" else mask.sum()
+    if form == "changed":
+        count.add_(2)
+    if form == "changed uncounted":
+        count.data.add_(2)
+    new = _sampled(torch.cat([y, y * 2])[: 5 if form.startswith("changed") else 8], count.item())
+    if form.startswith("changed"):
+        return x * new.sum()
+    y[mask] = new
+    return x * y
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_as_many_rows_are_drawn_as_a_mask_selects(backend: str) -> None:
+    assert_equivalent(lambda: fresh(_replaced_in_place), _calls, backend=backend, training=True)
+
+
+@pytest.mark.parametrize("form", ["few bits", "changed", "changed uncounted"])
+def test_a_number_that_is_no_count_has_no_bounds(form: str) -> None:
+    def calls() -> Iterator[Call]:
+        for each in _calls():
+            yield call(*each.arguments, form=form)
+
+    assert_equivalent(
+        lambda: fresh(_replaced_in_place), calls, fullgraph=False, graphs=None, recompiles=None
+    )
+
+
 def test_inductor_computes_a_backward_of_rows_up_to_a_count() -> None:
     assert_equivalent(lambda: fresh(_first_rows), _calls, backend="inductor", training=True)
 
