@@ -24,6 +24,7 @@ from bcmend.tracing.handlers import (
     identity,
     loggers,
     ordering,
+    powers,
     size_arguments,
     strings,
     tensor_bool,
