@@ -167,6 +167,7 @@ from torch._dynamo.variables.lists import (
 )
 from torch._dynamo.variables.misc import (
     CellVariable,
+    ConstantLikeVariable,
     DeletedVariable,
     GetAttrVariable,
     LoggingLoggerVariable,
@@ -339,17 +340,17 @@ Tracer = InstructionTranslatorBase
 
 _PURPOSES: Final = """
 models of values in a trace: AutogradFunctionApplyVariable BaseListVariable BuiltinVariable
-    CatchWarningsCtxManagerVariable CellVariable ConstDictVariable ConstantVariable
-    ContextWrappingVariable DefaultDictVariable DeletedVariable DequeVariable DictViewVariable
-    ExceptionVals ExceptionVariable FrozenDataClassVariable GenericContextWrappingVariable
-    GetAttrBuiltinVariable GetAttrVariable IteratorVariable LazyVariableTracker
-    ListIteratorVariable ListVariable LocalGeneratorFunctionVariable LocalGeneratorObjectVariable
-    LoggingLoggerVariable MappingProxyVariable NamedTupleVariable NestedUserFunctionVariable
-    NewGlobalVariable NumpyNdarrayVariable NumpyVariable OrderedDictVariable
-    PolyfilledFunctionVariable RandomVariable RangeIteratorVariable RangeVariable
-    RemovableHandleVariable SetAttrBuiltinVariable SetVariable SizeVariable SliceVariable
-    StringFormatVariable StructSequenceVariable SuperVariable SymNodeVariable TensorVariable
-    TorchHigherOrderOperatorVariable TorchInGraphFunctionVariable TupleVariable
+    CatchWarningsCtxManagerVariable CellVariable ConstDictVariable ConstantLikeVariable
+    ConstantVariable ContextWrappingVariable DefaultDictVariable DeletedVariable DequeVariable
+    DictViewVariable ExceptionVals ExceptionVariable FrozenDataClassVariable
+    GenericContextWrappingVariable GetAttrBuiltinVariable GetAttrVariable IteratorVariable
+    LazyVariableTracker ListIteratorVariable ListVariable LocalGeneratorFunctionVariable
+    LocalGeneratorObjectVariable LoggingLoggerVariable MappingProxyVariable NamedTupleVariable
+    NestedUserFunctionVariable NewGlobalVariable NumpyNdarrayVariable NumpyVariable
+    OrderedDictVariable PolyfilledFunctionVariable RandomVariable RangeIteratorVariable
+    RangeVariable RemovableHandleVariable SetAttrBuiltinVariable SetVariable SizeVariable
+    SliceVariable StringFormatVariable StructSequenceVariable SuperVariable SymNodeVariable
+    TensorVariable TorchHigherOrderOperatorVariable TorchInGraphFunctionVariable TupleVariable
     UserDefinedClassVariable UserDefinedDictVariable UserDefinedExceptionClassVariable
     UserDefinedExceptionObjectVariable UserDefinedObjectVariable UserFunctionVariable
     VariableTracker
@@ -358,9 +359,8 @@ how a model is changed in a trace: AttrMutationKind AttributeMutationNew SideEff
 make and read a model: AsPythonConstantNotImplementedError GraphArg VariableBuilder builder
     can_dispatch_torch_function cmp_name_to_op_mapping get_specialized_props HashableTracker
     is_hashable object_protocol unpack_iterable wrap_fx_proxy wrap_fx_proxy_cls
-where a value of the trace comes from: ChainedSource
-    DictGetItemSource GetItemSource GlobalSource LocalSource RandomValueSource Source
-    SyntheticLocalSource UnspecializedParamBufferSource
+where a value of the trace comes from: ChainedSource DictGetItemSource GetItemSource GlobalSource
+    LocalSource RandomValueSource Source SyntheticLocalSource UnspecializedParamBufferSource
 guards on what a trace relies on: Guard GuardBuilder GuardBuilderBase install_guard
 what is being traced: InstructionTranslatorBase OutputGraph TracingContext translator_tls
 write the code around a compiled graph: PyCodegen create_build_tuple create_call_function

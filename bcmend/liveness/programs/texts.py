@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import warnings
 from collections.abc import Callable
@@ -31,6 +32,17 @@ def texts_of_numbers() -> Function:
         formatted = "{} and {} of {}".format(first, last, y)
         y.add_(1)
         return y, text, joined, formatted
+
+    return program
+
+
+@program("ConstantLikeVariable.call_method")
+def what_expressions_find() -> Function:
+    expression = re.compile(r"(?P<part>\w+)\.")
+
+    def program(x: Tensor) -> Any:
+        found = [each.groupdict() for each in expression.finditer("layer.weight.")]
+        return (x + 1 if x.sum() > 0 else x - 1), found
 
     return program
 

@@ -25,6 +25,7 @@ from bcmend.tracing.handlers import (
     identity,
     loggers,
     ordering,
+    powers,
     size_arguments,
     strings,
     tensor_bool,

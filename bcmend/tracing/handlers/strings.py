@@ -3,16 +3,19 @@
 Dynamo models such a text as a format with values that it fills in when the graph has run. One text
 behind another is a format of both; so is a list of them with a text in between. The values are
 those of the moment: what is changed in place later is copied.
+
+What a regular expression finds in a known text is known.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from bcmend.dynamo import compat, frames, handlers, hooks
 from bcmend.dynamo.handlers import PASS, Answer, Call
-from bcmend.dynamo.models import methods, objects
+from bcmend.dynamo.models import containers, methods, objects
 from bcmend.dynamo.models import texts as models_of_texts
 from bcmend.dynamo.values import Value
 from bcmend.tracing.output import object_snapshot, record_builder
@@ -59,6 +62,32 @@ def _call_method(
         if all(map(_is_text, texts)):
             return _joined(texts, variable.value)
         args = [compat.TupleVariable(texts)]  # an iterator has been used up by now
+    return inner(variable, tx, name, args, kwargs)
+
+
+_FOUND: Final = (("groupdict", re.Match), ("finditer", re.Pattern))
+
+
+@hooks.around(compat.ConstantLikeVariable, methods.CALL_METHOD, "what regular expressions find")
+def _call_expression(
+    inner: Any, variable: Any, tx: compat.Tracer, name: str, args: list[Any], kwargs: Any
+) -> Any:
+    """Model ``match.groupdict()`` and ``pattern.finditer(text)``.
+
+    Dynamo calls such methods while it traces, and takes a literal or one match for a result.
+    """
+    is_known = all(each.is_python_constant() for each in (*args, *kwargs.values()))
+    if is_known and (name, type(variable.value)) in _FOUND:
+        known = [each.as_python_constant() for each in args]
+        named = {key: each.as_python_constant() for key, each in kwargs.items()}
+        try:
+            found = getattr(variable.value, name)(*known, **named)
+        except TypeError:  # it is called wrongly
+            return inner(variable, tx, name, args, kwargs)
+        if isinstance(found, dict):
+            return compat.VariableTracker.build(tx, found)
+        matches = containers.new_list(map(compat.ConstantLikeVariable, found))
+        return compat.VariableTracker.build(tx, iter).call_function(tx, [matches], {})
     return inner(variable, tx, name, args, kwargs)
 
 

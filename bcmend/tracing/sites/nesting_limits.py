@@ -24,7 +24,7 @@ from bcmend import meta_keys
 from bcmend.dynamo import compat, frames
 from bcmend.dynamo.slots import Slot
 from bcmend.names import SPLIT
-from bcmend.tracing.search import budget
+from bcmend.tracing.search import budget, log
 from bcmend.tracing.search.assumptions import Claim, Finding
 from bcmend.tracing.search.falsified import falsify, weaken
 from bcmend.tracing.sites import body_states
@@ -186,14 +186,21 @@ def mending(tx: compat.Tracer, site: LiveSite, form: int = 0) -> Iterator[None]:
             raise
         if isinstance(reason, TooLong):
             budget.begin_anew()
-        falsify(
-            *(Finding(reason.claim, each, evidence=detail, slug=reason.slug) for each in at_fault)
-        )
+        falsify(*(_finding(reason, each, detail) for each in at_fault))
     finally:
         chain.sites.pop()
         chain.forms.pop()
         if not chain.sites:
             chain.end(is_mended=is_mended)
+
+
+def _finding(reason: TooDeep, site: LiveSite, detail: str) -> Finding:
+    """Return what is assumed of a branch no more: of one left out of the call, that it is mended.
+
+    Such a branch is tried again where its conditions are computed in front of the graph.
+    """
+    finding = Finding(reason.claim, site, evidence=detail, slug=reason.slug)
+    return site.unmendable(reason.slug, detail) if log.was_known(finding) else finding
 
 
 def require_time(tx: compat.Tracer) -> None:

@@ -462,3 +462,10 @@ def test_products_of_rows_of_a_data_dependent_number_do_not_compile() -> None:
         squared = torch.compile(_squared, backend="aot_eager", fullgraph=True)
         with pytest.raises(BackendCompilerFailed, match=r"Max\(1, u0\)"):
             squared(mask, torch.eye(3).requires_grad_())
+
+
+@pytest.mark.parametrize("power", [operator.pow, operator.ipow])
+def test_a_power_of_a_negative_number_is_negated(power: Any) -> None:
+    """``tracing/handlers/powers.py``."""
+    program = torch.compile(lambda x: power(-1, x), backend="eager", fullgraph=True)
+    assert program(torch.tensor([2.0])).item() == -1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -286,3 +287,35 @@ def test_a_text_of_a_tensor_as_a_key_breaks_the_graph() -> None:
 
     calls = [call(torch.tensor([float(number)])) for number in (3, 3, 2, 3)]
     assert_equivalent(make, lambda: calls, fullgraph=False, graphs=None, recompiles=None)
+
+
+_PARTS = re.compile(r"(?P<name>[a-z]+)(?P<number>\d+)?")
+
+
+def _named_groups(x: Tensor) -> tuple[Tensor, dict[str, Any]]:
+    found = _PARTS.match("layer12" if x.shape[0] > 1 else "layer")
+    assert found is not None
+    groups = found.groupdict()
+    return (x + int(groups["number"] or 0) if x.sum() > 0 else x - 1), groups
+
+
+def _default_of_groups(x: Tensor) -> dict[str, Any]:
+    found = re.match(_PARTS, "layer")
+    assert found is not None
+    return found.groupdict("none") if x.sum() > 0 else found.groupdict(default="zero")
+
+
+def _several_matches(x: Tensor) -> tuple[Tensor, list[str]]:
+    x, names, matches = x + 1, [], _PARTS.finditer("a1 b2 c", pos=0)
+    first = next(matches)
+    for found in matches:
+        names.append(found["name"])
+        if x.sum() > 0:
+            x = x * int(found.group("number") or first["number"])
+    return x, names
+
+
+@pytest.mark.parametrize("program", [_named_groups, _default_of_groups, _several_matches])
+def test_what_expressions_find_is_known(program: Callable[..., Any]) -> None:
+    inputs = [call(x) for x in (torch.ones(1), torch.ones(3), -torch.ones(3))]
+    assert_equivalent(lambda: program, lambda: inputs, graphs=None, recompiles=None)

@@ -7,8 +7,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
+from torch import Tensor
 from torch.fx import Graph
 
+import bcmend
 from bcmend.names import SPLIT
 from bcmend.tracing.search.falsified import Falsified
 from bcmend.tracing.sites import nesting_limits
@@ -126,3 +129,33 @@ def test_operations_are_bounded_only_in_nested_conds() -> None:
     nesting_limits.mark_cond(graph.placeholder("cond"), Nesting(1, 1))
     with pytest.raises(TooDeep, match="operations"):
         nesting_limits.require_shallow([graph])
+
+
+def _frank_wolfe(rows: Tensor) -> Tensor:
+    gramian = rows @ rows.T
+    share = torch.ones(gramian.shape[0]) / gramian.shape[0]
+    for _ in range(250):
+        place = torch.argmin(gramian @ share)
+        one = torch.zeros(gramian.shape[0])
+        one[place] = 1.0
+        a, b, c = share @ (gramian @ one), share @ (gramian @ share), one @ (gramian @ one)
+        step: Any
+        if c <= a:
+            step = 1.0
+        elif b <= a:
+            step = 0.0
+        else:
+            step = (b - a) / (b + c - 2 * a)
+        share = (1 - step) * share + step * one
+        if step < 0.001:
+            break
+    return share @ rows
+
+
+def test_a_branch_left_out_of_the_call_is_given_up_where_it_is_tried_again() -> None:
+    rows = torch.randn(3, 6, generator=torch.Generator().manual_seed(0))
+    bcmend.patch(_frank_wolfe)
+    with pytest.raises(torch._dynamo.exc.Unsupported):
+        torch.compile(_frank_wolfe, backend="eager", fullgraph=True)(rows)
+    mended = torch.compile(_frank_wolfe, backend="eager")
+    torch.testing.assert_close(mended(rows), _frank_wolfe(rows), rtol=0, atol=0)
