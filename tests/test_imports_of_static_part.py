@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import pkgutil
 import subprocess
 import sys
 from importlib import import_module
+from pathlib import Path
 from typing import Final
 
 import pytest
 
+ROOT: Final = Path(__file__).parents[1]
 PACKAGES: Final = (
     "bcmend.bytecode",
     "bcmend.cfg",
@@ -84,3 +87,14 @@ def test_the_static_part_imports_no_dynamic_part() -> None:
 def test_each_module_can_be_imported_first(name: str) -> None:
     """No module relies on another having been imported before: there is no circle."""
     assert name in _imported_with([name])
+
+
+@pytest.mark.parametrize("package", ["bytecode", "cfg", "analysis", "rewrite"])
+def test_its_tests_need_no_torch(package: str) -> None:
+    """They run on Pythons that no torch is installed for."""
+    for path in sorted((ROOT / "tests" / package).rglob("*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            names = [each.name for each in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom):
+                names.append(node.module or "")
+            assert "torch" not in {each.partition(".")[0] for each in names}, path

@@ -172,7 +172,7 @@ TABLE: Final[Mapping[str, Substitute]] = {
             "float test",
             "`torch.isnan` and so on of the tensor that the number is taken from",
             "the number comes out of a tensor; of others Dynamo knows it by itself",
-            "tests/tracing/handlers/test_ordering.py::test_a_number_is_nan_or_infinite_as_its_tensor_is",
+            "tests/tracing/arithmetic/test_ordering.py::test_a_number_is_nan_or_infinite_as_its_tensor_is",
         ),
         *_rows(
             "builtins.BaseException.add_note",

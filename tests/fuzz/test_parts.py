@@ -128,13 +128,8 @@ def test_every_planted_bug_replaces_something_and_is_taken_back() -> None:
     assert judge("compiled", BRANCH).kind == SAME
 
 
-@pytest.mark.parametrize(
-    "bug",
-    [
-        "too small a stack",
-        pytest.param("live-outs come back in another order", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("bug", ["too small a stack", "live-outs come back in another order"])
 def test_a_search_finds_a_planted_bug(bug: str) -> None:
     # In a process of its own, as it forks many times.
     command = ["tests.fuzz.planted", "--only", bug, "--minutes", "1", "--seed", "3"]

@@ -64,19 +64,19 @@ def _is_of_a_sample(mode: Any, *, of: int) -> bool:
 def _on_backends(modes: list[Any]) -> list[Any]:
     """Return modes on both back ends; each pattern on one of them, the others only on demand.
 
-    "aot_eager" is the slower one by far and gets the same graphs, so that it is left to a fifth of
+    "aot_eager" is the slower one by far and gets the same graphs, so that it is left to a tenth of
     the modes. Where a pattern is trained, its inference is of those as well.
     """
     trained = {mode.values[0].name for mode in modes if mode.values[1]}
     chosen = []
     for mode in modes:
         pattern, training = mode.values
-        is_fifth = _is_of_a_sample(mode, of=5)
+        is_tenth = _is_of_a_sample(mode, of=10)
         is_seen_in_training = pattern.name in trained and not training
         for backend in ("eager", "aot_eager"):
-            is_other = is_fifth is not (backend == "aot_eager")
+            is_other = is_tenth is not (backend == "aot_eager")
             chosen.append(
-                _left_out(mode, is_other or (is_seen_in_training and not is_fifth), backend)
+                _left_out(mode, is_other or (is_seen_in_training and not is_tenth), backend)
             )
     return chosen
 
@@ -95,11 +95,11 @@ def test_what_stays_in_pieces(pattern: Pattern, training: bool, backend: str):
 
 @pytest.mark.parametrize(
     ("pattern", "training"),
-    [  # a sixth of them, and all that need not be one piece; the others on demand
+    [  # a twelfth of them, and all that need not be one piece; the others on demand
         _left_out(
             mode,
             mode.values[1]
-            or (not _is_of_a_sample(mode, of=6) and mode.values[0].is_whole(training=False)),
+            or (not _is_of_a_sample(mode, of=12) and mode.values[0].is_whole(training=False)),
         )
         for mode in _modes(whole=None)
     ],

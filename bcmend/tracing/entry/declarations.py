@@ -7,6 +7,7 @@ A module that is not here, and that no other module imports, does nothing.
 
 from __future__ import annotations
 
+from bcmend.tracing.arithmetic import float_tests, ordering, powers
 from bcmend.tracing.backends import (
     checkpointed,
     compile_caches,
@@ -20,12 +21,9 @@ from bcmend.tracing.handlers import (
     checks,
     data_stores,
     exception_classes,
-    float_tests,
     frame_variables,
     identity,
     loggers,
-    ordering,
-    powers,
     size_arguments,
     strings,
     tensor_bool,

@@ -107,7 +107,7 @@ def _has(node: Node, memory: int) -> bool:
 def _write(
     tx: compat.Tracer, owner: TensorValue, value: TensorValue, views: Sequence[Node]
 ) -> None:
-    data = owner.var_getattr(tx, "data")
+    data = owner.call_method(tx, "detach", [], {})
     detached = value.call_method(tx, "detach", [], {})
     written = data.call_method(tx, "copy_", [detached], {})
     memory = storage_of(example_of(owner)), storage_of(example_of(value))

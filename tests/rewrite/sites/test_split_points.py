@@ -86,8 +86,15 @@ def _split_at(
     return with_code(function, mend(function.__code__, context).shell, names)
 
 
-@pytest.mark.parametrize("form", [0, 1, 2])
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [
+        # one form of each, in turn; the others on demand
+        pytest.param(name, form, marks=[] if at % 3 == form else [pytest.mark.slow])
+        for at, name in enumerate(PROGRAMS)
+        for form in range(3)
+    ],
+)
 def test_a_half_does_what_the_code_in_its_place_did(name: str, form: int) -> None:
     program = PROGRAMS[name]
     arguments = program.calls[0]

@@ -149,7 +149,13 @@ def by_compile_fx(graph: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> An
 
 
 @pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize("backend", ["inductor", by_compile_fx], ids=["inductor", "compile_fx"])
+@pytest.mark.parametrize(
+    "backend",
+    [
+        pytest.param("inductor", id="inductor"),
+        pytest.param(by_compile_fx, id="compile_fx", marks=pytest.mark.slow),
+    ],
+)
 def test_what_torch_alone_has_stored_is_not_found(backend: Any, training: bool) -> None:
     if training and SUMS_OF_SIZES_FAIL_IN_BACKWARDS:
         pytest.skip("it does not compile")

@@ -466,6 +466,6 @@ def test_products_of_rows_of_a_data_dependent_number_do_not_compile() -> None:
 
 @pytest.mark.parametrize("power", [operator.pow, operator.ipow])
 def test_a_power_of_a_negative_number_is_negated(power: Any) -> None:
-    """``tracing/handlers/powers.py``."""
+    """``tracing/arithmetic/powers.py``."""
     program = torch.compile(lambda x: power(-1, x), backend="eager", fullgraph=True)
     assert program(torch.tensor([2.0])).item() == -1

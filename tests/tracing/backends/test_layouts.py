@@ -57,7 +57,8 @@ class Attention(torch.nn.Module):
         return h
 
 
-@pytest.mark.parametrize("p", [0.1, pytest.param(0.9, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("p", [0.1, 0.9])
 def test_attention_with_dropout_of_a_dynamic_number_of_rows(p: float) -> None:
     torch._dynamo.reset()
     torch.manual_seed(3)
@@ -176,8 +177,16 @@ def _one_in_another(x: Tensor, y: Tensor) -> Tensor:
     return z * 2
 
 
-@pytest.mark.parametrize("gradients", [False, True])
-@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize(
+    ("dynamic", "gradients"),
+    [
+        (True, True),
+        *(
+            pytest.param(*each, marks=pytest.mark.slow)
+            for each in ((True, False), (False, True), (False, False))
+        ),
+    ],
+)
 @pytest.mark.parametrize(
     "program",
     [

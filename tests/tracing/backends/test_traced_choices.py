@@ -125,7 +125,9 @@ class _InBlocks(nn.Module):
         return y.reshape(x.size(0), -1, 8), weights
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@pytest.mark.parametrize(
+    "backend", ["eager", "aot_eager", pytest.param("inductor", marks=pytest.mark.slow)]
+)
 def test_sides_give_tensors_in_blocks_of_lengths_that_change(backend: str) -> None:
     torch._dynamo.reset()
     torch.manual_seed(0)

@@ -13,7 +13,7 @@ from torch import Tensor
 import bcmend
 from bcmend.dynamo.handlers import PASS
 from bcmend.dynamo.values import constant
-from bcmend.tracing.handlers.float_tests import _tested
+from bcmend.tracing.arithmetic.float_tests import _tested
 from bcmend.tracing.numbers import scalars
 from bcmend.tracing.sites import capture_mode
 from bcmend.tracing.sites.refusal import Refusal

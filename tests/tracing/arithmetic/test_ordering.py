@@ -17,7 +17,8 @@ from bcmend.dynamo import compat
 from bcmend.dynamo.handlers import PASS
 from bcmend.dynamo.handlers import Call as HandlerCall
 from bcmend.dynamo.values import constant
-from bcmend.tracing.handlers import ordering, tensor_bool
+from bcmend.tracing.arithmetic import ordering
+from bcmend.tracing.handlers import tensor_bool
 from bcmend.tracing.numbers import scalars
 from tests.equivalence import assert_equivalent, call
 from tests.tracing.in_trace import computed_number, during_trace, trace

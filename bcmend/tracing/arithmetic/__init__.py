@@ -1,0 +1,1 @@
+"""Functions and operators of Python and numpy, of numbers out of tensors."""
