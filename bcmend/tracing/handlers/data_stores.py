@@ -17,7 +17,7 @@ from torch.fx import Node
 from bcmend import meta_keys
 from bcmend.dynamo import compat, fx_graph, handlers
 from bcmend.dynamo.handlers import PASS, Answer, Call
-from bcmend.dynamo.models import methods
+from bcmend.dynamo.models import methods, objects
 from bcmend.dynamo.values import TensorValue, constant, example_of
 from bcmend.tracing.effects import memory_form, sharing
 from bcmend.tracing.effects.operator_runs import storage_of
@@ -107,7 +107,7 @@ def _has(node: Node, memory: int) -> bool:
 def _write(
     tx: compat.Tracer, owner: TensorValue, value: TensorValue, views: Sequence[Node]
 ) -> None:
-    data = owner.call_method(tx, "detach", [], {})
+    data = objects.attribute_of(tx, owner, "data")
     detached = value.call_method(tx, "detach", [], {})
     written = data.call_method(tx, "copy_", [detached], {})
     memory = storage_of(example_of(owner)), storage_of(example_of(value))
