@@ -23,7 +23,7 @@ from typing import Any, Final
 from bcmend.dynamo import compat, fx_graph, slots
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.values import Value, example_of, items_in
-from bcmend.tracing.deopt import rerun_policy
+from bcmend.tracing.deopt import rerun_policy, selections
 from bcmend.tracing.effects import sharing
 from bcmend.tracing.entry import draw_ranges
 from bcmend.tracing.loops import while_loops
@@ -62,6 +62,9 @@ def mend_branch(
     if _is_given_up(site) and not _may_be_ahead(site, condition):
         site.refuse("search-too-long", budget.over())
         return None
+    empty = selections.truth_if_empty(condition)
+    if empty is not None and not site.holds(Claim.KEPT) and deferred_exceptions.can_exit(tx, site):
+        return deferred_exceptions.leave_side(tx, site, condition, arms, empty)
     guards = tx.output.guards
     before, dropped = copy.copy(guards.inner), _DROPPED_GUARDS.of(tx.output)
     put_slots_back = slots.remember(tx.output)
@@ -77,6 +80,8 @@ def mend_branch(
         for slug, detail in site.outcome.refused.items() if outcome is None else ():
             attempt.refuse(slug, detail)
     if outcome is None:
+        if empty is not None and site.place is None:
+            body_states.state_of(tx.output.root_tx.f_code).noted_empty.append(site)
         # The trace ends at the jump, unless another form is mended. What only the arms looked at
         # must not make it compile again.
         dropped.update(guards.inner - before)

@@ -21,7 +21,8 @@ from bcmend.tracing.indexing import open_places
 from bcmend.tracing.indexing.open_places import OpenPlace
 from bcmend.tracing.loops.open_ranges import OpenIterator
 from bcmend.tracing.merging.lazy_phi import GatedPhi, LazyPhi
-from bcmend.tracing.numbers import size_questions
+from bcmend.tracing.numbers import ahead, size_questions
+from bcmend.tracing.search import budget
 from bcmend.tracing.sites import body_states
 from bcmend.tracing.sites.site_table import LiveSite
 from bcmend.tracing.speculation.arms import Arm
@@ -30,6 +31,11 @@ from bcmend.tracing.two_forms import sides
 #: So many conditions around a further one are undecided where numbers are computed in front of the
 #: graph instead, if the arguments have them: each condition doubles what is traced.
 _NESTED: Final = 4
+
+#: Code is split at so many places for one condition where that is computed in front of the graph
+#: instead, if it can be and much was tried: what is read in a frame is read in those that it
+#: returns to as well.
+_PLACES: Final = 3
 
 
 def first_open(
@@ -88,8 +94,13 @@ def split_path(
     halves = then_half, else_half
     if truth is not None:
         return halves[not truth].call(tx)
-    if isinstance(found, GatedPhi) and len(_known(tx)) >= _NESTED:
-        body_states.take_ahead(tx)
+    if isinstance(found, GatedPhi):
+        if len(_known(tx)) >= _NESTED:
+            body_states.take_ahead(tx)
+        places = _SPLIT_FOR.of(tx.output).setdefault(_node(condition), set())
+        places.add(site.key)
+        if len(places) >= _PLACES and budget.has_tried_much():
+            ahead.take_condition(tx, condition, site)
     return branch_mending.mend_branch(tx, target, site, form, condition, halves)
 
 
@@ -141,6 +152,9 @@ class _Half(Arm):
         finally:
             known.pop()
 
+
+#: The sites at which code was split, by the nodes of the conditions.
+_SPLIT_FOR: Final[Slot[dict[Any, set[str]]]] = Slot(dict, rolls_back=False)
 
 _KNOWN: Final[Slot[list[tuple[Any, bool]]]] = Slot(list, rolls_back=False)
 

@@ -34,6 +34,7 @@ from bcmend.tracing.numbers import size_questions
 from bcmend.tracing.numbers.slices import scope_of, slice_behind
 from bcmend.tracing.programs.program_slices import Joined, ProgramSlice, Scope
 from bcmend.tracing.search.assumptions import Claim
+from bcmend.tracing.search.falsified import Rewritten
 from bcmend.tracing.sites import body_states, site_table
 from bcmend.tracing.sites.refusal import NotThisWay, Refusal, attempt
 from bcmend.tracing.sites.site_table import LiveSite
@@ -249,13 +250,29 @@ def _tried(tx: compat.Tracer, wanted: ProgramSlice, site: LiveSite) -> Any:
 _IS_TRIED: Final[Slot[bool]] = Slot(bool, rolls_back=False)
 
 
-def note_condition(tx: compat.Tracer, condition: Value, site: LiveSite) -> None:
-    """Note the condition of a branch that was refused: each truth may be a graph of its own."""
+def note_condition(tx: compat.Tracer, condition: Value, site: LiveSite) -> bool:
+    """Note the condition of a branch that was refused: each truth may be a graph of its own.
+
+    Return whether that could be.
+    """
     found = _truth_ahead(tx, condition)
-    if isinstance(found, ProgramSlice):
-        state = body_states.state_of(tx.output.root_tx.f_code)
-        state.is_asked_for = bool(tx.one_graph)
-        _note_in(tx, state.noted_truths, found, _decider(tx, condition, site).key)
+    if not isinstance(found, ProgramSlice):
+        return False
+    state = body_states.state_of(tx.output.root_tx.f_code)
+    state.is_asked_for = bool(tx.one_graph)
+    _note_in(tx, state.noted_truths, found, _decider(tx, condition, site).key)
+    return True
+
+
+def take_condition(tx: compat.Tracer, condition: Value, site: LiveSite) -> None:
+    """Have a condition computed in front of the graph, if it can be.
+
+    Raises:
+        Rewritten: it can.
+    """
+    state = body_states.state_of(tx.output.root_tx.f_code)
+    if not state.may_break and note_condition(tx, condition, site) and state.have_truth():
+        raise Rewritten
 
 
 def _truth_ahead(tx: compat.Tracer, condition: Value) -> Value | ProgramSlice | None:

@@ -61,6 +61,10 @@ class Claim(Enum):
         "what the arms leave in two forms is not returned",
         "both sides are stored, and the choice is made after the graph",
     )
+    KEPT = ClaimRow(
+        "a graph can have the side of a branch on which nothing is selected",
+        "it is left by a side exit",
+    )
     LOCAL = ClaimRow(
         "a variable that the arms set dies with its frame", "a record stores the side taken"
     )

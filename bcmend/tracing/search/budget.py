@@ -51,6 +51,9 @@ TRACES: Final = 4.0
 MENDED_TRACES: Final = 2.0
 MENDED_SECONDS: Final = 6.0
 
+#: So many traces in vain are much, however short they were.
+MANY: Final = 6
+
 #: What share of these the branches of a trace have to take before one is withdrawn at their limit,
 #: and what share is much.
 _SHARE: Final = 0.25
@@ -75,6 +78,7 @@ class _Spent(threading.local):
         plain: the longest trace, without what was beside.
         mended: the most that was in such branches in a trace.
         in_vain: in traces made in vain.
+        traces: how many these were.
         is_over: whether the limit of the search was reached.
     """
 
@@ -89,6 +93,7 @@ class _Spent(threading.local):
     plain: float = 0.0
     mended: float = 0.0
     in_vain: float = 0.0
+    traces: int = 0
     is_over: bool = False
 
 
@@ -110,7 +115,7 @@ def end_call() -> None:
 def _forget() -> None:
     _SPENT.seconds, _SPENT.path, _SPENT.limits = 0.0, 0.0, 0
     _SPENT.plain, _SPENT.lowered, _SPENT.mended = 0.0, 0.0, 0.0
-    _SPENT.in_vain, _SPENT.is_over = 0.0, False
+    _SPENT.in_vain, _SPENT.traces, _SPENT.is_over = 0.0, 0, False
 
 
 def begin_trace(code: CodeType) -> None:
@@ -237,6 +242,7 @@ def note_in_vain() -> None:
     """Note that the latest trace was made in vain: code is traced again."""
     end = now()
     _SPENT.in_vain += end - _SPENT.began
+    _SPENT.traces += 1
     _SPENT.began = end
 
 
@@ -255,6 +261,11 @@ def is_over() -> bool:
 def is_half_over() -> bool:
     """Return whether so much was tried that what can be decided in front of the graph is to be."""
     return _SPENT.in_vain > _HALF * search_limit()
+
+
+def has_tried_much() -> bool:
+    """Return whether what takes a trace for each of many places is not to be tried any more."""
+    return _SPENT.traces >= MANY
 
 
 def is_long_over() -> bool:

@@ -294,11 +294,13 @@ def next_try(
 def _next_behind_a_break(state: BodyState, error: Any, behind: BaseException) -> Next:
     stops = _stops(error, behind)
     if (
-        _mend_where_stopped(stops)
+        (budget.is_half_over() and state.leave_empty())
+        or _mend_where_stopped(stops)
         or _look_at_items(state, behind, _FEW_ITEMS)
         or _have_numbers(state, error, behind)
         or (_is_a_branch(behind) and state.have_truth())
         or _look_at_items(state, behind)
+        or state.leave_empty()
     ):
         return Next.AGAIN
     is_set_up = _tells_a_tensor(behind) or _sets_up(stops)

@@ -228,6 +228,7 @@ class BodyState(Subject):
     turns of a loop each site has had it so; ``is_asked_for``: whether the user asked for one graph.
     ``plain``: the branches of which some form has arms that are captured as they are where the
     condition is known; longer ones may hold what is behind the branch.
+    ``noted_empty``: branches that were refused on whether anything is selected, in this order.
     ``noted_open``: what is taken for granted of lists to which one side appends, and of numbers.
     ``read_at``: the lines at which fractions are taken out of tensors, by their symbols.
     ``counted``: attributes that are integers, which a trace has counted, as Dynamo names them.
@@ -248,6 +249,7 @@ class BodyState(Subject):
     noted: list[tuple[Any, Any]] = field(default_factory=list)
     noted_sizes: list[tuple[Any, Any]] = field(default_factory=list)
     noted_truths: list[tuple[Any, Any]] = field(default_factory=list)
+    noted_empty: list[Subject] = field(default_factory=list)
     noted_open: list[Finding] = field(default_factory=list)
     read_at: dict[Any, object] = field(default_factory=dict)
     truths: set[str] = field(default_factory=set)
@@ -303,6 +305,13 @@ class BodyState(Subject):
         is_new = self._compute_ahead([each for each, _ in self.noted_truths[-1:]])
         return self.have_tried() or is_new
 
+    def leave_empty(self) -> bool:
+        """Have the branch refused last left by a side exit where nothing is selected.
+
+        Return whether that is new.
+        """
+        return bool(self.noted_empty) and weaken(Finding(Claim.KEPT, self.noted_empty[-1]))
+
     def have_tried(self) -> bool:
         """Have computed in front what the trace has gone by; return whether there was anything."""
         is_new = self._compute_ahead([each for each, _ in self.tried])
@@ -338,7 +347,7 @@ class BodyState(Subject):
     def forget_noted(self) -> None:
         self.read_at.clear()
         noted = self.noted, self.noted_sizes, self.noted_truths, self.noted_open, self.tried
-        for each in noted:
+        for each in (*noted, self.noted_empty):
             each.clear()
 
     def look_at_items(self, at_most: int | None = None) -> bool:

@@ -138,6 +138,52 @@ def test_what_numbers_decide_is_had_in_front_once_half_of_the_time_is_over(
     assert Claim.READ_APART not in claims
 
 
+class _Scaled:
+    def __init__(self, by: int) -> None:
+        self.by, self.shown = by, ""
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return x * self.by
+
+
+class _Reversed(_Scaled):
+    def __init__(self, other: _Scaled) -> None:
+        super().__init__(-other.by)
+        self.other = other
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return -self.other(-x)
+
+
+def _forwards(times: Tensor, f: _Scaled) -> tuple[Tensor, _Scaled]:
+    return (-times, _Reversed(f)) if times[0] > times[-1] else (times, f)
+
+
+def _shown(times: Tensor, f: _Scaled) -> tuple[Tensor, _Scaled]:
+    times, f = _forwards(times, f)
+    f.shown = str(f.by)
+    return times, f
+
+
+def _solved(times: Tensor) -> Tensor:
+    times, f = _shown(times, _Scaled(2))
+    y = times * len(f.shown)
+    for at in (0, 1):
+        y = f(y) + times[at]
+    return y
+
+
+def test_a_condition_that_splits_many_places_is_had_in_front_once_much_was_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    times = torch.tensor([2.0, 1.0, 0.0])
+    monkeypatch.setattr(budget, "MANY", 100)
+    claims = _claims(_traces(_solved, times))
+    assert Claim.NUMBER_LATE not in claims and claims.count(Claim.WHOLE_CODE) >= 3
+    monkeypatch.setattr(budget, "MANY", 1)
+    assert Claim.NUMBER_LATE in _claims(_traces(_solved, times))
+
+
 def _counts_items(x: Tensor) -> Tensor:
     parts = [x] if x.sum() > 0 else [x, x + 1]
     return parts[-1] * len(parts)
