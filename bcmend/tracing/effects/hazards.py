@@ -19,7 +19,7 @@ import torch
 from torch.fx import Node
 
 from bcmend import meta_keys
-from bcmend.dynamo import compat, plain_python
+from bcmend.dynamo import compat, plain_python, shape_env
 from bcmend.knowledge import effects
 from bcmend.knowledge.effects import EffectFacts
 from bcmend.tracing.effects import costs
@@ -183,7 +183,30 @@ def _is_total(call: OperatorCall, facts: EffectFacts, granted: frozenset[Any]) -
         return False
     if operator.overloadpacket is torch.ops.aten.select:
         return _is_in_bounds(call.arguments, granted)
+    if operator.overloadpacket.__name__ in _FAIL_IF_EMPTY and _may_be_empty(call):
+        return False
     return facts.is_total or _fills_under_a_mask(call)
+
+
+#: Reductions that fail where there is nothing to reduce. Code that Inductor makes of them does not,
+#: and reads an item that is not there in the backward.
+_FAIL_IF_EMPTY: Final = frozenset(
+    "max min amax amin aminmax argmax argmin median nanmedian mode".split()
+)
+
+
+def _may_be_empty(call: OperatorCall) -> bool:
+    """Return whether the data decide that a reduction has nothing to reduce."""
+    tensor, *given = call.arguments
+    if any(isinstance(each, torch.Tensor) for each in given):
+        return False  # the larger of two, number by number
+    dims = given[0] if given and isinstance(given[0], (int, list, tuple)) else []
+    reduced = [dims] if isinstance(dims, int) else [*dims] or range(tensor.dim())
+    sizes = [size for size in map(tensor.size, reduced) if shape_env.symbols_in(size)]
+    if not sizes:
+        return False
+    with shape_env.without_facts(tensor.fake_mode.shape_env):
+        return not all(compat.statically_known_true(size > 0) for size in sizes)
 
 
 def _fills_under_a_mask(call: OperatorCall) -> bool:

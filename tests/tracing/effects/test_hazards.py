@@ -13,6 +13,7 @@ from bcmend.tracing.effects.hazards import (
     Hazards,
     hazards_of,
 )
+from tests.equivalence import call, run_compiled
 
 VECTOR = torch.ones(4)
 MATRIX = torch.eye(4)
@@ -83,6 +84,32 @@ def test_harmless(function: Callable[..., object]) -> None:
 )
 def test_may_fail_on_the_data(function: Callable[..., object], argument: torch.Tensor) -> None:
     assert _hazards(function, argument).partial
+
+
+def _largest(x: torch.Tensor) -> tuple[torch.Tensor | None, str]:
+    chosen = x[x[:, 0] > 0]
+    if chosen.numel() == 0:
+        return None, "nothing"
+    return chosen.max(0).values, "something"
+
+
+def _summed(x: torch.Tensor) -> tuple[torch.Tensor | None, str]:
+    chosen = x[x[:, 0] > 0]
+    if chosen.numel() == 0:
+        return None, "nothing"
+    return chosen.sum(0), "something"
+
+
+@pytest.mark.parametrize(
+    ("program", "lowering"), [(_largest, "choice by cond"), (_summed, "choice by where")]
+)
+def test_the_condition_of_an_arm_does_not_hold_where_both_sides_are_computed(
+    program: Callable[[torch.Tensor], object], lowering: str
+) -> None:
+    """Inductor's code reads an item that is not there in the backward of a maximum of nothing."""
+    found = run_compiled(lambda: program, lambda: [call(MATRIX), call(-MATRIX)])
+    (site,) = found.report.sites
+    assert (site.lowering, found.graphs) == (lowering, 1)
 
 
 @pytest.mark.parametrize(
