@@ -365,7 +365,16 @@ def _returned(
 def _merged(
     inner: Callable[..., Any], mode: Any, predicate: Any, then: Any, orelse: Any, operands: Any
 ) -> Any:
-    """Return what torch makes of what both sides return, or what they do, if they are alike."""
+    """Return what torch makes of what both sides return, or what they do, if they are alike.
+
+    Torch makes new symbols of data-dependent sizes, so that of two tensors that a side returns
+    nobody knows any more that they have as many rows.
+    """
+    known = symbols_in(operands)
+    if known and (_is_an_arm(then) or is_pure(then) or _MEMORY.get() is not None):
+        results = _returned_if_traced(mode, (then, orelse), operands)
+        if results is not None and symbols_in(results) <= known:
+            return results
     try:
         return inner(mode, predicate, then, orelse, operands)
     except (RuntimeError, AssertionError, KeyError):
@@ -375,6 +384,16 @@ def _merged(
         if results is None:
             raise
         return results
+
+
+def _returned_if_traced(
+    mode: Any, sides: Sequence[Callable[..., Any]], operands: Any
+) -> tuple[torch.Tensor, ...] | None:
+    """Return what both sides return if they are alike and can be traced, else ``None``."""
+    try:
+        return _returned_by_both(mode, sides, operands)
+    except (RuntimeError, AssertionError, KeyError):
+        return None
 
 
 def _returned_by_both(

@@ -188,16 +188,23 @@ def _is_total(call: OperatorCall, facts: EffectFacts, granted: frozenset[Any]) -
     return facts.is_total or _fills_under_a_mask(call)
 
 
-#: Reductions that fail where there is nothing to reduce. Code that Inductor makes of them does not,
-#: and reads an item that is not there in the backward.
+#: Reductions that fail, or warn, where there is nothing to reduce. Code that Inductor makes of them
+#: does not, and reads an item that is not there in the backward.
 _FAIL_IF_EMPTY: Final = frozenset(
-    "max min amax amin aminmax argmax argmin median nanmedian mode".split()
+    """
+    amax amin aminmax argmax argmin linalg_vector_norm max median min mode nanmedian std std_mean
+    var var_mean
+    """.split()
 )
 
 
 def _may_be_empty(call: OperatorCall) -> bool:
     """Return whether the data decide that a reduction has nothing to reduce."""
     tensor, *given = call.arguments
+    if call.operator.overloadpacket is torch.ops.aten.linalg_vector_norm:
+        order, *given = given or [2]
+        if 0 <= order < math.inf:
+            return False  # the norm of nothing is 0
     if any(isinstance(each, torch.Tensor) for each in given):
         return False  # the larger of two, number by number
     dims = given[0] if given and isinstance(given[0], (int, list, tuple)) else []

@@ -14,6 +14,7 @@ from torch.fx import GraphModule
 
 import bcmend
 from bcmend.tracing.backends.traced_choices import known_of, remembered
+from tests.equivalence import assert_equivalent, call
 
 
 class Layers(nn.Module):
@@ -319,3 +320,25 @@ def test_inductor_raises_where_a_matrix_in_a_side_is_singular() -> None:
     assert isinstance(found[1], str)
     assert str(found) == str([_solved(plain, plain, factor) for factor in FACTORS])
     bcmend.unpatch(mended)
+
+
+def _loss_of_the_labelled(x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    is_labelled = labels >= 0
+    rows = x[is_labelled]
+    if len(rows) == 0:
+        return x.sum() * 0
+    return torch.nn.functional.cross_entropy(rows, labels[is_labelled])
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
+def test_what_a_side_saves_has_the_sizes_of_what_it_was_given(backend: str) -> None:
+    """The backward of a loss looks whether there are as many labels as rows."""
+
+    def given() -> list[Any]:
+        torch.manual_seed(0)
+        labels = (torch.tensor([0, -1, 2, 1]), torch.full((4,), -1), torch.tensor([-1, -1, 1, -1]))
+        return [call(torch.randn(4, 3, requires_grad=True), each) for each in labels]
+
+    found = assert_equivalent(lambda: _loss_of_the_labelled, given, backend=backend, training=True)
+    (site,) = found.report.sites
+    assert site.lowering == "cond"
