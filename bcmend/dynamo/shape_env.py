@@ -116,8 +116,8 @@ def hint_of(number: Any) -> Any:
     return node.hint if node.has_hint() else None
 
 
-def computed_again(size: Any) -> Any:
-    """Return a size, computed of its symbols two at a time.
+def computed_again(size: Any, tensors: Iterable[Any] = ()) -> Any:
+    """Return a size, computed of its symbols two at a time; these are sizes of ``tensors``.
 
     For one that a graph does not have yet, torch writes a single product of three factors, of which
     the code of the graph has two (``_build_proxy_for_sym_expr``, torch 2.13.0).
@@ -125,8 +125,17 @@ def computed_again(size: Any) -> Any:
     if not isinstance(size, torch.SymInt) or not size.node.expr.args:
         return size
     environment, expression = size.node.shape_env, size.node.expr
+    given = {
+        each.node.expr: each
+        for tensor in tensors
+        if isinstance(tensor, torch.Tensor)
+        for each in tensor.size()
+        if isinstance(each, torch.SymInt)
+    }
     numbers = {
-        symbol: environment.create_symintnode(symbol, hint=None)
+        symbol: given[symbol]
+        if symbol in given
+        else environment.create_symintnode(symbol, hint=None)
         for symbol in expression.free_symbols
     }
     return compat.sympy_interp(compat.PythonReferenceAnalysis, numbers, expression)

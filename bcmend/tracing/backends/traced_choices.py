@@ -210,7 +210,7 @@ class _Choice(torch.autograd.Function):
             read = (
                 *(operands[at] for at in ctx.cut.read),
                 *results[count:],
-                *map(computed_again, ctx.cut.numbers),
+                *(computed_again(each, operands) for each in ctx.cut.numbers),
             )
             results = results[:count]
         ctx.read = [None if isinstance(each, torch.Tensor) else each for each in read]

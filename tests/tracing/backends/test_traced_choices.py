@@ -322,6 +322,12 @@ def test_inductor_raises_where_a_matrix_in_a_side_is_singular() -> None:
     bcmend.unpatch(mended)
 
 
+def _labelled() -> list[Any]:
+    torch.manual_seed(0)
+    labels = (torch.tensor([0, -1, 2, 1]), torch.full((4,), -1), torch.tensor([-1, -1, 1, -1]))
+    return [call(torch.randn(4, 3, requires_grad=True), each) for each in labels]
+
+
 def _loss_of_the_labelled(x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     is_labelled = labels >= 0
     rows = x[is_labelled]
@@ -330,15 +336,22 @@ def _loss_of_the_labelled(x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor
     return torch.nn.functional.cross_entropy(rows, labels[is_labelled])
 
 
+def _error_of_the_labelled(x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    rows = x[labels >= 0]
+    return torch.nn.functional.mse_loss(rows, rows * 2) if len(rows) else x.sum() * 0
+
+
+@pytest.mark.slow
+def test_numbers_that_a_backward_reads_are_computed_of_sizes_in_the_graph() -> None:
+    """The gradient of a mean is divided by the number of items, ``3 * rows``."""
+    assert_equivalent(lambda: _error_of_the_labelled, _labelled, backend="inductor", training=True)
+
+
 @pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
 def test_what_a_side_saves_has_the_sizes_of_what_it_was_given(backend: str) -> None:
     """The backward of a loss looks whether there are as many labels as rows."""
-
-    def given() -> list[Any]:
-        torch.manual_seed(0)
-        labels = (torch.tensor([0, -1, 2, 1]), torch.full((4,), -1), torch.tensor([-1, -1, 1, -1]))
-        return [call(torch.randn(4, 3, requires_grad=True), each) for each in labels]
-
-    found = assert_equivalent(lambda: _loss_of_the_labelled, given, backend=backend, training=True)
+    found = assert_equivalent(
+        lambda: _loss_of_the_labelled, _labelled, backend=backend, training=True
+    )
     (site,) = found.report.sites
     assert site.lowering == "cond"
