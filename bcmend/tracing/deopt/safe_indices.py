@@ -47,6 +47,11 @@ def is_discarded_if(tx: compat.Tracer, predicate: Value) -> None:
     known.append(predicate)
 
 
+def discarded_if(tx: compat.Tracer) -> tuple[Value, ...]:
+    """Return the conditions that were noted, each of which has the results discarded."""
+    return tuple(_CONDITIONS.of(tx.output))
+
+
 def asserts_on(device: torch.device) -> bool:
     """Return whether an operation that fails on the data on ``device`` ends its context."""
     return device.type not in ("cpu", "meta")

@@ -261,7 +261,7 @@ def _lower(loop: _Loop, carried: Carried) -> LoopEnd:
     changes = _changes_in_place(tx, trace, carried)
     changed = [each.outer for each in changes]
     _require_pure(tx, trace, entered, changed, carried.gradients)
-    predicate = predicates.as_predicate(tx, loop.condition)
+    predicate = _not_behind_a_failure(loop, predicates.as_predicate(tx, loop.condition))
     positions = (*carried.tensors, *carried.numbers)
     given = [number_in(inputs[each].realize()) for each in positions]
     numbers = [in_the_operator(tx, each, carried) for each in given]
@@ -292,6 +292,24 @@ def _lower(loop: _Loop, carried: Carried) -> LoopEnd:
     loop_results.watch_carried(tx, site, carried, (loop.arm.inputs.items, values, inputs))
     by_exhaustion = bool(more) or iterations_left is not None
     return LoopEnd(results[0], compat.TupleVariable(inputs), 1 - loop.staying, by_exhaustion)
+
+
+def _not_behind_a_failure(loop: _Loop, predicate: TensorValue) -> TensorValue:
+    """Return the condition with which a loop begins: it makes no turn where a check has failed.
+
+    Eager execution does not come to it then, and it may have no end.
+    """
+    tx, device = loop.tx, example_of(predicate).device
+    around = nesting_limits.ITERATIONS.of(tx.output)
+    for each in record_builder.failed_checks(tx, around[-1][1] if around else None):
+        failed = cast(TensorValue, each)
+        if example_of(failed).device != device:
+            failed = fx_graph.method(tx, "to", failed, device)
+        if loop.staying == 0:
+            predicate = predicates.both(tx, predicate, predicates.negated(tx, failed))
+        else:
+            predicate = predicates.either(tx, predicate, failed)
+    return predicate
 
 
 def _side_exits(trace: ArmTrace) -> list[record_builder.Draft]:

@@ -185,6 +185,21 @@ def _require_nothing_hidden_behind(tx: compat.Tracer, draft: Draft) -> None:
         )
 
 
+def failed_checks(tx: compat.Tracer, within: Any) -> list[Value]:
+    """Return the conditions of the checks made so far: where one holds, nothing now is used.
+
+    Those of the whole graph, or of the arm whose tracer is ``within`` if there is one.
+    """
+    tracers = _TRACERS.of(tx.output)
+    known = within in tracers
+    found = [] if known else [*safe_indices.discarded_if(tx)]
+    for drafts in _stack(tx)[tracers.index(within) if known else 0 :]:
+        for each in drafts:
+            if each.kind in (Kind.CHECK, Kind.EXIT) and each.predicate is not None:
+                found.append(each.predicate)
+    return found
+
+
 def records_until_now(tx: compat.Tracer) -> Iterator[Value]:
     """Yield the inputs of each record made so far, in this arm and outside of it."""
     output = tx.output

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -216,3 +217,111 @@ def test_the_graph_holds_a_while_loop_and_no_iteration() -> None:
     targets = [node.target for node in graph.graph.nodes]
     assert targets.count(torch.ops.higher_order.while_loop) == 1
     torch._dynamo.reset()
+
+
+def _to_five(x: Tensor, steps: Tensor) -> Tensor:
+    total = turns = x.sum() * 0
+    while total < 5:  # without an end if ``steps`` has nothing
+        total, turns = total + steps.sum(), turns + 1
+    return turns
+
+
+def _behind_a_check(x: Tensor) -> Tensor:
+    positive = x > 0
+    if positive.sum() == 0:
+        raise ValueError("nothing is positive")
+    return _to_five(x, positive)
+
+
+def _left_while_true(x: Tensor) -> Tensor:
+    positive = x > 0
+    if positive.sum() == 0:
+        raise ValueError("nothing is positive")
+    total = x.sum() * 0
+    while not total >= 5:
+        total = total + positive.sum()
+    return total
+
+
+def _behind_a_check_in_an_arm(x: Tensor) -> Tensor:
+    positive = x > 0
+    if x[0] > -10:
+        if positive.sum() == 0:
+            raise ValueError("nothing is positive")
+        return _to_five(x, positive)
+    return x.sum()
+
+
+def _behind_a_check_in_a_turn(x: Tensor) -> Tensor:
+    positive, turns = x > 0, x.sum() * 0
+    outer = turns
+    while outer < 2:
+        if positive.sum() == 0:
+            raise ValueError("nothing is positive")
+        outer, turns = outer + 1, turns + _to_five(x, positive)
+    return turns
+
+
+class _Beside(torch.nn.Module):
+    """Does what cannot be undone, so that the exception is raised after the graph."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: dict[str, float] = {}
+
+    def forward(self, x: Tensor) -> Tensor:
+        positive = x > 0
+        if positive.sum() == 0:
+            raise ValueError("nothing is positive")
+        self.seen["number"] = random.random()
+        return _to_five(x, positive)
+
+
+class _Selected(torch.nn.Module):
+    """Where nothing is selected the call is made in plain Python."""
+
+    def losses(self, x: Tensor) -> dict[str, Any]:
+        chosen = (x > 0).nonzero()[:, 0]
+        if len(chosen) == 0:
+            return {"kind": "nothing", "losses": 0, "indices": None}
+        drawn = torch.rand(len(chosen))
+        return {"kind": "each", "losses": x[chosen] + drawn, "indices": chosen}
+
+    def nothing(self, losses: int, indices: None) -> Tensor:
+        return losses * torch.zeros(())
+
+    def each(self, losses: Tensor, indices: Tensor) -> Tensor:
+        if len(losses) != len(indices):
+            raise ValueError("sizes")
+        return losses.sum() * _to_five(losses.detach(), torch.ones(len(indices)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        found = self.losses(x)
+        return getattr(self, found["kind"])(found["losses"], found["indices"])  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: _behind_a_check,
+        lambda: _left_while_true,
+        lambda: _behind_a_check_in_an_arm,
+        lambda: _behind_a_check_in_a_turn,
+        _Beside,
+        _Selected,
+    ],
+)
+def test_a_loop_makes_no_turn_where_a_check_has_failed(
+    make: Callable[[], Any], backend: str
+) -> None:
+    """Eager execution does not come to it, and it would have no end."""
+    inputs = _inputs(1.0, -2.0, 3.0)
+    found = assert_equivalent(
+        make,
+        lambda: [*inputs(), call(torch.tensor([-3.0, -1.0])), *inputs()],
+        backend=backend,
+        graphs=None,
+        recompiles=None,
+    )
+    assert "while_loop" in _lowerings(found)
