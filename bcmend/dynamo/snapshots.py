@@ -22,7 +22,8 @@ _CONSUMABLE = (compat.IteratorVariable, compat.LocalGeneratorObjectVariable)
 _ITERABLES: tuple[Any, ...] = ([], (), set(), {}, {}.values(), {}.items())
 _PYTHON_ITERATORS = tuple({type(iter(each)) for each in _ITERABLES})
 
-#: Attributes of the frame of a generator that belong to the program. All others are restored.
+#: Attributes of a generator and of its frame that are objects of the program: the variables of its
+#: module, where Dynamo installs names as well. All others are restored.
 _OF_THE_PROGRAM = frozenset({"f_globals", "f_builtins"})
 
 
@@ -94,7 +95,7 @@ def remember(variable: compat.VariableTracker) -> Remembered:
         state = _state_of_frame(variable)
         frame = state, _containers(variable.inline_tracer, state)
         handled = tuple(exceptions.held_by_generator(variable.inline_tracer))
-    containers = _containers(variable, vars(variable))
+    containers = _containers(variable, vars(variable).keys() - _OF_THE_PROGRAM)
     return Remembered(variable, _state(variable), containers, type(variable), frame, handled)
 
 
@@ -149,7 +150,8 @@ def visit(
 
 
 def _state(variable: compat.VariableTracker) -> dict[str, Any]:
-    state = {name: _copied(value) for name, value in vars(variable).items()}
+    fields = vars(variable)
+    state = {n: v if n in _OF_THE_PROGRAM else _copied(v) for n, v in fields.items()}
     state["is_modified"] = getattr(variable.mutation_type, "is_modified", None)
     return state
 

@@ -262,9 +262,17 @@ def _output_of(value: Any) -> output_callables.Output | None:
     if found is not None or type(value) is not output_callables.CACHED:
         return found
     inner = value.__wrapped__
-    if type(inner) is FunctionType and _only_writes(inner):
-        return output_callables.Output(inner.__qualname__)
-    return None
+    if type(inner) is not FunctionType or inner in _LOOKED_INTO:  # it calls itself
+        return None
+    _LOOKED_INTO.append(inner)
+    try:
+        return output_callables.Output(inner.__qualname__) if _only_writes(inner) else None
+    finally:
+        _LOOKED_INTO.remove(inner)
+
+
+#: The functions that are being looked into, each called by the one before it.
+_LOOKED_INTO: Final[list[FunctionType]] = []
 
 
 def _only_writes(function: FunctionType) -> bool:

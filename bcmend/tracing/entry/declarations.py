@@ -20,6 +20,7 @@ from bcmend.tracing.handlers import (
     any_all,
     checks,
     data_stores,
+    enum_members,
     exception_classes,
     frame_variables,
     identity,

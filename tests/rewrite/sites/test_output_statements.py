@@ -245,3 +245,17 @@ def test_code_that_cannot_write() -> None:
 
     assert not may_write_output(reads.__code__, {})
     assert not may_write_output(computes.__code__, {"math": math})
+
+
+@lru_cache
+def _calls_itself(number):
+    return number if number < 2 else number * _calls_itself(number - 1)
+
+
+def test_a_function_that_remembers_and_calls_itself_writes_nothing() -> None:
+    def calls():
+        return _calls_itself(3)
+
+    facts = facts_of(decode(calls.__code__))
+    assert not list(output_statements(facts, globals()))
+    assert not may_write_output(calls.__code__, globals())

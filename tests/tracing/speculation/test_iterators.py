@@ -125,3 +125,25 @@ def _open_generator(x: Tensor) -> Tensor:
 
 def test_a_generator_that_stands_in_a_block_keeps_the_jump() -> None:
     assert "consumes-iterator" in _refusals(_compare(_open_generator, fullgraph=False))
+
+
+class _Kind(Tensor):
+    pass
+
+
+def _generator_over_a_subclass(x: Tensor, parts: list[Tensor]) -> Tensor:
+    if any(isinstance(each, _Kind) for each in parts):
+        x = x + 1
+    more = parts[0] * 2
+    print(x.sum())
+    return more + x
+
+
+def test_a_generator_that_is_set_back_leaves_what_torch_has_noted_in_its_module() -> None:
+    # torch installs the class of a tensor among the variables of the module when it meets one.
+    assert_equivalent(
+        lambda: fresh(_generator_over_a_subclass),
+        lambda: [call(torch.ones(2), [torch.zeros(2).as_subclass(_Kind)])] * 2,
+        fullgraph=True,
+        graphs=1,
+    )

@@ -1,0 +1,100 @@
+"""Methods of members of enumerations: what eager execution gives, in one graph."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from bcmend.tracing.handlers import enum_members
+from tests.equivalence import assert_equivalent, call, fresh
+
+
+class _Mode(enum.StrEnum):
+    MEAN = "Mean"
+    SUM = "sum_of"
+
+
+class _Own(str, enum.Enum):  # noqa: UP042
+    MEAN = "Mean"
+
+    def lower(self) -> str:
+        return "own " + self.name
+
+    def __str__(self) -> str:
+        return "shown"
+
+
+class _Number(enum.IntEnum):
+    SIX = 6
+
+
+class _Plain(enum.Enum):
+    MEAN = "Mean"
+
+    def lower(self) -> str:
+        return self.value
+
+
+def _texts(x: Tensor, mode: _Mode) -> tuple[Tensor, list[Any]]:
+    found = [mode.strip(), mode.lower(), mode.startswith(_Mode.MEAN), mode.endswith("of")]
+    return x + 1 if x.sum() > 0 else x - 1, [*found, mode.split("_"), mode.replace("M", "m")]
+
+
+def _decides(x: Tensor, mode: _Mode) -> Tensor:
+    if mode.lower().strip() == "mean":
+        return x.mean()
+    return x.sum()
+
+
+def _numbers(x: Tensor, mode: _Mode) -> tuple[Tensor, int]:
+    return x * len(mode.upper()), _Number.SIX.bit_length()
+
+
+def _own_methods(x: Tensor, mode: _Mode) -> tuple[Tensor, list[str]]:
+    del mode
+    found = [_Own.MEAN.lower(), _Own.MEAN.upper(), _Own.MEAN.strip(), _Plain.MEAN.lower()]
+    return x + 1 if x.sum() > 0 else x - 1, found
+
+
+@pytest.mark.parametrize("program", [_texts, _decides, _numbers, _own_methods])
+def test_a_method_of_a_member_is_called_in_the_graph(program: Callable[..., Any]) -> None:
+    assert_equivalent(
+        lambda: fresh(program),
+        lambda: [call(torch.tensor([sign, 1.0]), mode) for mode in _Mode for sign in (3.0, -3.0)],
+        fullgraph=True,
+        graphs=None,
+        recompiles=None,
+    )
+
+
+def _method_kept(x: Tensor, mode: _Mode) -> tuple[Tensor, Any]:
+    method = mode.lower
+    return (x + 1 if x.sum() > 0 else x - 1), method
+
+
+def test_a_method_that_is_not_called_belongs_to_the_member() -> None:
+    inputs = [call(torch.ones(2), _Mode.MEAN)]
+    assert_equivalent(lambda: fresh(_method_kept), lambda: inputs, fullgraph=False, graphs=None)
+
+
+@pytest.mark.parametrize(
+    ("member", "kind", "name", "expected"),
+    [
+        (_Mode.MEAN, str, "lower", True),
+        (_Mode.MEAN, str, "name", False),
+        (_Mode.MEAN, str, "__len__", False),
+        (_Own.MEAN, str, "lower", False),
+        (_Own.MEAN, str, "upper", True),
+        (_Number.SIX, int, "bit_length", True),
+        (_Number.SIX, int, "real", False),
+    ],
+)
+def test_only_what_the_class_has_of_its_base_is_answered(
+    member: enum.Enum, kind: type, name: str, expected: bool
+) -> None:
+    assert enum_members._is_inherited(member, kind, name) is expected
