@@ -125,13 +125,10 @@ def computed_again(size: Any, tensors: Iterable[Any] = ()) -> Any:
     if not isinstance(size, torch.SymInt) or not size.node.expr.args:
         return size
     environment, expression = size.node.shape_env, size.node.expr
-    given = {
-        each.node.expr: each
-        for tensor in tensors
-        if isinstance(tensor, torch.Tensor)
-        for each in tensor.size()
-        if isinstance(each, torch.SymInt)
-    }
+    sizes: list[Any] = [
+        size for each in tensors if isinstance(each, torch.Tensor) for size in each.size()
+    ]
+    given = {each.node.expr: each for each in sizes if isinstance(each, torch.SymInt)}
     numbers = {
         symbol: given[symbol]
         if symbol in given
