@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from types import MethodDescriptorType
 from typing import Any, Final
 
-from bcmend.bytecode import behavior
+from bcmend.bytecode import behavior, opcodes
 from bcmend.dynamo import compat, hooks
 from bcmend.dynamo.models import methods
 from bcmend.dynamo.values import Value, constant
@@ -42,8 +42,8 @@ def _loads_a_method(tx: compat.Tracer) -> bool:
     """Return whether the present instruction is one that loads a method and calls it next."""
     instruction = tx.current_instruction
     if behavior.HAS_LOAD_METHOD:
-        return bool(instruction.opname == "LOAD_METHOD")
-    return bool(instruction.opname == "LOAD_ATTR" and (instruction.arg or 0) % 2)
+        return instruction.opname in opcodes.METHOD_LOADS
+    return instruction.opname in opcodes.ATTRIBUTE_LOADS and (instruction.arg or 0) % 2 == 1
 
 
 def _is_inherited(member: enum.Enum, kind: type, name: str) -> bool:
