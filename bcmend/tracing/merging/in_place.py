@@ -16,7 +16,7 @@ import torch
 from torch.fx import Node, Proxy
 
 from bcmend import meta_keys
-from bcmend.dynamo import compat, fx_graph
+from bcmend.dynamo import compat, frames, fx_graph
 from bcmend.dynamo.values import TensorValue, Value, example_of
 from bcmend.tracing.deopt import kept_for_backward
 from bcmend.tracing.effects import change_counts, memory_form
@@ -75,6 +75,7 @@ def plan_in_place(
     _require_arms_apart(arms)
     for arm in arms:
         _require_given_alone(arm)
+    _require_unread_before(tx, outers)
     counted = [each for arm in arms for each in arm.effects.tensors if _is_counted(arm, each)]
     for outer in outers:
         if is_among(outer, counted):
@@ -232,6 +233,21 @@ def _require_arms_apart(arms: tuple[ArmTrace, ArmTrace]) -> None:
     entries = first.entries.items()
     if lifted_of(last, {memory_of(outer) for outer, entry in entries if entry.gained_gradients}):
         raise Refusal("arm-effects", "a tensor gets a history of gradients in place on one side")
+
+
+def _require_unread_before(tx: compat.Tracer, outers: Iterable[Proxy]) -> None:
+    """Refuse a parameter behind a graph break: an operation before it may have kept it.
+
+    What is written back on either side counts as a change, with which such a backward fails.
+    """
+    code = tx.output.root_tx.f_code
+    if not torch.is_grad_enabled() or frames.resumed(code) is code:
+        return
+    written = set(map(memory_of, outers))
+    for node in tx.output.graph.find_nodes(op="placeholder"):
+        is_written = not written.isdisjoint(storages_of(node))
+        if is_written and any(each.requires_grad and each.is_leaf for each in tensors_of(node)):
+            raise Refusal("arm-effects", "a parameter is changed in place behind a graph break")
 
 
 def _require_not_saved(

@@ -386,3 +386,37 @@ def test_a_tensor_under_another_name_is_found_in_the_main_trace() -> None:
         return x
 
     traced(step, POSITIVE)
+
+
+class _BehindABreak(nn.Module):
+    def __init__(self, change: Callable[[Tensor], Any]) -> None:
+        super().__init__()
+        self.weight, self.change = nn.Parameter(torch.arange(3.0)), change
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x * self.weight
+        torch._dynamo.graph_break()
+        if x.sum() > 0:
+            self.change(self.weight)
+        return y * x
+
+
+def _double(weight: Tensor) -> None:
+    with torch.no_grad():
+        weight.mul_(2)
+
+
+@pytest.mark.parametrize("change", [_double, lambda weight: weight.data.mul_(2)])
+def test_a_parameter_that_an_operation_before_a_break_has_kept(
+    change: Callable[[Tensor], Any],
+) -> None:
+    """The backward of that operation works where the side is not taken, as with stock torch."""
+    model = _BehindABreak(change)
+    compiled = torch.compile(bcmend.patch(model), backend="aot_eager")
+    for expected in (torch.tensor([9.0, 1.0, 4.0]), torch.tensor([18.0, 2.0, 8.0])):
+        x = NEGATIVE.clone().requires_grad_()
+        compiled(x).sum().backward()
+        assert model.weight.grad is not None
+        assert torch.equal(model.weight.grad, expected)
+    (site,) = bcmend.report(model).sites
+    assert site.detail == "a parameter is changed in place behind a graph break"
