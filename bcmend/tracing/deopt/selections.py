@@ -31,10 +31,9 @@ def truth_if_empty(condition: Any) -> bool | None:
 
     ``None`` if the condition is not on numbers of items that the data decide, and on them alone.
     """
-    if type(condition) is compat.TensorVariable:
-        truths = _of_a_mask(condition.as_proxy().node)
-    else:
-        truths = _of_sizes(getattr(condition, "sym_num", None))
+    truths = _of_sizes(getattr(condition, "sym_num", None))
+    if isinstance(condition, (compat.TensorVariable, compat.SymNodeVariable)):
+        truths = truths or _of_a_mask(condition.as_proxy().node)
     few = [not each for each in truths[:1]] * 2
     return truths[0] if truths and truths[1:] == few else None
 
@@ -52,7 +51,7 @@ def _of_sizes(number: Any) -> list[bool]:
 
 
 def _of_a_mask(node: Node) -> list[bool]:
-    """Return the same of a comparison of how many items of a mask are true."""
+    """Return the same of a comparison of how many items of a mask are true, a tensor or a number."""
     if len(node.args) != 2 or node.kwargs or not isinstance(node.args[1], (int, float)):
         return []
     compared = _COMPARISONS.get(_name(node))
@@ -62,6 +61,8 @@ def _of_a_mask(node: Node) -> list[bool]:
 
 
 def _is_a_count(node: Any) -> bool:
+    if isinstance(node, Node) and _name(node) == "item":
+        node = node.args[0]
     if not isinstance(node, Node) or _name(node) not in _COUNTS or len(node.args) != 1:
         return False
     mask = node.args[0].meta.get("example_value") if isinstance(node.args[0], Node) else None

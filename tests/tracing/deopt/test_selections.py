@@ -62,6 +62,17 @@ class Counted(Reduced):
         return {"kind": "each", "losses": (h.exp().sum(1) + drawn) * mask, "indices": mask}
 
 
+class CountedByANumber(Reduced):
+    """Takes the number of items of a mask that are true out of its tensor."""
+
+    def losses(self, h: Tensor) -> dict[str, Any]:
+        mask = h[:, 0] > 0
+        if mask.sum().item() < 1:
+            self.last = "nothing"
+            return {"kind": "nothing", "losses": 0, "indices": None}
+        return {"kind": "each", "losses": h.exp().sum(1) * mask, "indices": mask}
+
+
 def _given() -> list[Any]:
     torch.manual_seed(1)
     some = [torch.randn(4, 3) for _ in range(3)]
@@ -76,7 +87,7 @@ def test_one_call_of_these_selects_nothing() -> None:
 
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-@pytest.mark.parametrize("make", [Reduced, Counted])
+@pytest.mark.parametrize("make", [Reduced, Counted, CountedByANumber])
 def test_a_side_with_nothing_is_left_to_plain_python(
     make: type[nn.Module], backend: str, training: bool
 ) -> None:
