@@ -51,7 +51,7 @@ def _of_sizes(number: Any) -> list[bool]:
 
 
 def _of_a_mask(node: Node) -> list[bool]:
-    """Return the same of a comparison of how many items of a mask are true, a tensor or a number."""
+    """Return the same of a comparison of how many items of a mask are true."""
     if len(node.args) != 2 or node.kwargs or not isinstance(node.args[1], (int, float)):
         return []
     compared = _COMPARISONS.get(_name(node))
