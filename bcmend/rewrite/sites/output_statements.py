@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 import inspect
 import sys
+import threading
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import takewhile
@@ -262,17 +263,23 @@ def _output_of(value: Any) -> output_callables.Output | None:
     if found is not None or type(value) is not output_callables.CACHED:
         return found
     inner = value.__wrapped__
-    if type(inner) is not FunctionType or inner in _LOOKED_INTO:  # it calls itself
+    if type(inner) is not FunctionType or inner in _LOOKED_INTO.functions:  # it calls itself
         return None
-    _LOOKED_INTO.append(inner)
+    before = _LOOKED_INTO.functions
+    _LOOKED_INTO.functions = (*before, inner)
     try:
         return output_callables.Output(inner.__qualname__) if _only_writes(inner) else None
     finally:
-        _LOOKED_INTO.remove(inner)
+        _LOOKED_INTO.functions = before
 
 
-#: The functions that are being looked into, each called by the one before it.
-_LOOKED_INTO: Final[list[FunctionType]] = []
+class _LookedInto(threading.local):
+    """The functions that this thread is looking into, each called by the one before it."""
+
+    functions: tuple[FunctionType, ...] = ()
+
+
+_LOOKED_INTO: Final = _LookedInto()
 
 
 def _only_writes(function: FunctionType) -> bool:
