@@ -98,6 +98,7 @@ def test_with_inductor(case: Case, mode: str):
     assert mended.is_whole
 
 
+@pytest.mark.slow
 @each_case
 def test_strides_are_those_of_eager_execution(case: Case):
     model = _built(case, "before")

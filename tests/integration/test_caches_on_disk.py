@@ -98,7 +98,8 @@ class _Processes:
         return json.loads(done.stdout.splitlines()[-1])
 
 
-@pytest.mark.parametrize("others", [[], pytest.param(["output kept"], marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("others", [[], ["output kept"]])
 def test_processes_with_one_folder(tmp_path: Path, others: list[str]) -> None:
     processes = _Processes(tmp_path)
     assert processes.run("as it is")["miss"]

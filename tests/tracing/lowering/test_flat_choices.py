@@ -244,8 +244,15 @@ def _assert_alike(found: Sequence[Any], expected: Sequence[Any]) -> None:
             assert one == other
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize(
+    ("name", "backend"),
+    [
+        # each with one back end, in turn; the other one on demand
+        pytest.param(name, backend, marks=[] if at % 2 == place else [pytest.mark.slow])
+        for at, name in enumerate(PROGRAMS)
+        for place, backend in enumerate(["eager", "aot_eager"])
+    ],
+)
 def test_what_a_loop_gives_that_is_left_early(name: str, backend: str, capsys: Any) -> None:
     torch.manual_seed(0)
     make, inputs = PROGRAMS[name]
