@@ -9,8 +9,6 @@ import sys
 from collections.abc import Iterator
 
 os.environ.setdefault("BCMEND_STRICT", "1")
-# Each worker has a core of its own; torch would have a thread for every core in each of them.
-os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import hypothesis
 import pytest

@@ -161,6 +161,9 @@ _FAILING: Final = frozenset(
     for name in ("Tensor_Tensor", "Tensor_Scalar", "Scalar_Tensor")
 )
 
+#: Reductions, by their names, that fail where there is nothing to reduce.
+FAIL_IF_EMPTY: Final = frozenset("max min amax amin argmax argmin median nanmedian mode".split())
+
 #: Namespaces of operators in which other processes take part.
 _COLLECTIVE: Final = frozenset(
     ["c10d", "_c10d_functional", "_c10d_functional_autograd", "c10d_functional", "symm_mem"]

@@ -370,15 +370,15 @@ def _merged(
     Torch makes new symbols of data-dependent sizes, so that of two tensors that a side returns
     nobody knows any more that they have as many rows.
     """
-    known = symbols_in(operands)
-    if known and (_is_an_arm(then) or is_pure(then) or _MEMORY.get() is not None):
+    known, is_ours = symbols_in(operands), _is_an_arm(then) or _MEMORY.get() is not None
+    if known and (is_ours or is_pure(then)):
         results = _returned_if_traced(mode, (then, orelse), operands)
         if results is not None and symbols_in(results) <= known:
             return results
     try:
         return inner(mode, predicate, then, orelse, operands)
     except (RuntimeError, AssertionError, KeyError):
-        if not (_is_an_arm(then) or _MEMORY.get() is not None):
+        if not is_ours:
             raise
         results = _returned_by_both(mode, (then, orelse), operands)
         if results is None:

@@ -190,11 +190,8 @@ def _is_total(call: OperatorCall, facts: EffectFacts, granted: frozenset[Any]) -
 
 #: Reductions that fail, or warn, where there is nothing to reduce. Code that Inductor makes of them
 #: does not, and reads an item that is not there in the backward.
-_FAIL_IF_EMPTY: Final = frozenset(
-    """
-    amax amin aminmax argmax argmin linalg_vector_norm max median min mode nanmedian std std_mean
-    var var_mean
-    """.split()
+_FAIL_IF_EMPTY: Final = effects.FAIL_IF_EMPTY.union(
+    "aminmax linalg_vector_norm std std_mean var var_mean".split()
 )
 
 

@@ -23,14 +23,14 @@ from typing import Any, Final
 from bcmend.dynamo import compat, fx_graph, slots
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.values import Value, example_of, items_in
-from bcmend.tracing.deopt import rerun_policy, selections
+from bcmend.tracing.deopt import rerun_policy
 from bcmend.tracing.effects import sharing
 from bcmend.tracing.entry import draw_ranges
 from bcmend.tracing.loops import while_loops
 from bcmend.tracing.lowering import shared_results
 from bcmend.tracing.lowering.branch_lowering import TracedBranch, attempt_to_lower
 from bcmend.tracing.merging import lazy_phi
-from bcmend.tracing.numbers import ahead, constant_tensors, size_questions
+from bcmend.tracing.numbers import ahead, constant_tensors, filled_masks, size_questions
 from bcmend.tracing.output import deferred_exceptions, record_builder
 from bcmend.tracing.output.record_builder import Kind
 from bcmend.tracing.search import budget, refused_forms
@@ -62,7 +62,7 @@ def mend_branch(
     if _is_given_up(site) and not _may_be_ahead(site, condition):
         site.refuse("search-too-long", budget.over())
         return None
-    empty = selections.truth_if_empty(condition)
+    empty = filled_masks.truth_if_empty(tx, condition)
     if empty is not None and not site.holds(Claim.KEPT) and deferred_exceptions.can_exit(tx, site):
         return deferred_exceptions.leave_side(tx, site, condition, arms, empty)
     guards = tx.output.guards

@@ -8,8 +8,9 @@ looked at here and in ``tracing/merging/in_place``, which refuses such an arm.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import torch
 from torch.fx import Node
@@ -20,7 +21,7 @@ from bcmend.dynamo.handlers import PASS, Answer, Call
 from bcmend.dynamo.models import methods, objects
 from bcmend.dynamo.values import TensorValue, constant, example_of
 from bcmend.tracing.effects import memory_form, sharing
-from bcmend.tracing.effects.operator_runs import storage_of
+from bcmend.tracing.effects.operator_runs import storage_of, storages_of
 from bcmend.tracing.merging.in_place import Given
 from bcmend.tracing.sites import nesting_limits
 
@@ -59,21 +60,17 @@ def _are_of_one_form(owner: torch.Tensor, value: torch.Tensor) -> bool:
     return (
         same_kind
         and owner.dim() == value.dim()
-        and all(map(compat.statically_known_true, map(_equal, owner.size(), value.size())))
+        and all(map(compat.statically_known_true, map(operator.eq, owner.size(), value.size())))
         and compat.statically_known_true(owner.storage_offset() == value.storage_offset())
         and memory_form.has_strides_of(owner, value)
         and (owner.is_conj(), owner.is_neg()) == (value.is_conj(), value.is_neg())
     )
 
 
-def _equal(one: Any, other: Any) -> Any:
-    return one == other
-
-
 def _is_made_in_the_arm(tx: compat.Tracer, value: TensorValue) -> bool:
     """Return whether nothing outside of the graph being written has the memory of a tensor."""
     memory, graph = storage_of(example_of(value)), tx.output.current_tracer.graph
-    made = [each for each in graph.nodes if _has(each, memory)]
+    made = [each for each in graph.nodes if memory in storages_of(each)]
     return bool(made) and all(each.op in ("call_function", "call_method") for each in made)
 
 
@@ -85,7 +82,7 @@ def _views(tx: compat.Tracer, example: torch.Tensor) -> list[Node] | None:
     memory, found = storage_of(example), []
     for tracer in fx_graph.tracers(tx):
         for node in tracer.graph.nodes:
-            if not _has(node, memory) or node.meta["example_value"] is example:
+            if memory not in storages_of(node) or node.meta["example_value"] is example:
                 continue
             if tracer is not tx.output.current_tracer or any(map(_requires_grad, node.users)):
                 return None
@@ -96,12 +93,6 @@ def _views(tx: compat.Tracer, example: torch.Tensor) -> list[Node] | None:
 def _requires_grad(node: Node) -> bool:
     example = node.meta.get("example_value")
     return not isinstance(example, torch.Tensor) or example.requires_grad
-
-
-def _has(node: Node, memory: int) -> bool:
-    example = node.meta.get("example_value")
-    held = example if isinstance(example, (tuple, list)) else (example,)
-    return any(isinstance(each, torch.Tensor) and storage_of(each) == memory for each in held)
 
 
 def _write(

@@ -19,6 +19,7 @@ import torch
 from bcmend.dynamo import compat, handlers, hooks
 from bcmend.dynamo.models import methods
 from bcmend.dynamo.values import Value, constant, example_of, is_unbacked
+from bcmend.knowledge import effects
 from bcmend.tracing.indexing import item_reads
 from bcmend.tracing.numbers import ahead, scalars, size_questions
 from bcmend.tracing.output import deferred_exceptions
@@ -73,15 +74,14 @@ def _number(tx: compat.Tracer, value: Value) -> Value:
     return value
 
 
-#: What drops sizes of one, and what fails for a size of zero: a compiled graph would do neither
-#: for an unbacked size.
+#: What drops sizes of one: a compiled graph would not for an unbacked size, as it would not fail
+#: for a size of zero (``effects.FAIL_IF_EMPTY``).
 _DROPS_ONES: Final = frozenset(["squeeze", "squeeze_"])
-_FAILS_IF_EMPTY: Final = frozenset("max min amax amin argmax argmin median nanmedian mode".split())
 
 
 def _require_other_sizes(tx: compat.Tracer, name: str, args: Sequence[Any], kwargs: Given) -> None:
     """Have a call made in plain Python if it is given a size for which no graph is traced."""
-    if name not in _DROPS_ONES | _FAILS_IF_EMPTY or not args:
+    if name not in _DROPS_ONES | effects.FAIL_IF_EMPTY or not args:
         return
     number, tensor = int(name in _DROPS_ONES), args[0].realize()
     if not isinstance(tensor, compat.TensorVariable) or not capture_mode.in_mended_code(tx):

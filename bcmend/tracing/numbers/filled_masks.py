@@ -18,6 +18,7 @@ from torch.fx import Graph, Node
 from bcmend import meta_keys
 from bcmend.dynamo import compat, fx_graph, shape_env
 from bcmend.dynamo.shape_env import symbols_in
+from bcmend.dynamo.values import Value
 from bcmend.tracing.effects.operator_runs import facts_of_node
 from bcmend.tracing.numbers import slices
 from bcmend.tracing.numbers.dead_numbers import is_item
@@ -155,7 +156,7 @@ def _counted_by(tx: compat.Tracer, number: Node) -> Node | None:
     given = _given(tx, number)
     if given is None or not isinstance(number.meta.get("example_value"), torch.SymInt):
         return None
-    is_counted = name_of(given) in ("sum", "count_nonzero") and bool(given.args)
+    is_counted = name_of(given) in _COUNTS and bool(given.args)
     mask = given.args[0] if is_counted else None
     if not isinstance(mask, Node) or not _is_boolean(mask):
         return None
@@ -192,6 +193,8 @@ _AT_LEAST: Final[dict[tuple[str, bool], Callable[[Any], Any]]] = {
     ("eq", False): lambda number: 1 if number == 0 else 0,
     ("ne", True): lambda number: 1 if number == 0 else 0,
 }
+#: Methods that count the items of a mask that are true.
+_COUNTS: Final = ("sum", "count_nonzero")
 #: The same comparisons with sides exchanged.
 SWAPPED: Final = {"gt": "lt", "lt": "gt", "ge": "le", "le": "ge"}
 
@@ -217,20 +220,71 @@ def _mask_of(tx: compat.Tracer, node: Node, truth: bool) -> Node | None:
         return None if given is None or not _is_boolean(given) else _mask_of(tx, given, not truth)
     if name == "any" and truth:
         return _whole(tx, node)
-    if name in ("sum", "count_nonzero"):
+    if name in _COUNTS:
         return _whole(tx, node) if truth else None
-    if len(node.args) != 2 or node.kwargs:
+    compared = _comparison(tx, node)
+    least = None if compared is None else _AT_LEAST.get((compared[0], truth))
+    if compared is None or least is None:
         return None
-    one, other = node.args
-    if isinstance(other, Node) and type(one) in (int, float):
-        one, other, name = other, one, SWAPPED.get(name, name)
-    least = _AT_LEAST.get((name, truth))
-    if least is None or not isinstance(one, Node) or type(other) not in (int, float):
-        return None
-    counted = slices.outside(tx, one)
-    if least(other) <= 0 or name_of(counted) not in ("sum", "count_nonzero"):
+    _, counted, number = compared
+    if least(number) <= 0 or name_of(counted) not in _COUNTS:
         return None
     return _whole(tx, counted)
+
+
+def _comparison(tx: compat.Tracer, node: Node) -> tuple[str, Node, Any] | None:
+    """Return the name of a comparison, what it compares, and the known number with which."""
+    if len(node.args) != 2 or node.kwargs:
+        return None
+    (one, other), name = node.args, name_of(node)
+    if isinstance(other, Node) and type(one) in (int, float):
+        one, other, name = other, one, SWAPPED.get(name, name)
+    if not isinstance(one, Node) or type(other) not in (int, float):
+        return None
+    return name, slices.outside(tx, one), other
+
+
+# Conditions on whether anything is selected, as ``if len(indices) == 0: return None``
+
+#: So few items are as none, for a side that needs two or three.
+_FEW: Final = 3
+_MANY: Final = 2**20
+
+
+def truth_if_empty(tx: compat.Tracer, condition: Value) -> bool | None:
+    """Return the truth of a condition where nothing is selected, if it is another with few items.
+
+    ``None`` if the condition is not on numbers of items that the data decide, and on them alone.
+    """
+    truths = _truths_of_sizes(getattr(condition, "sym_num", None))
+    if isinstance(condition, (compat.TensorVariable, compat.SymNodeVariable)):
+        truths = truths or _truths_of_a_count(tx, condition.as_proxy().node)
+    few = [not each for each in truths[:1]] * 2
+    return truths[0] if truths and truths[1:] == few else None
+
+
+def _truths_of_sizes(number: Any) -> list[bool]:
+    """Return the truths of a comparison of sizes for no items, for few and for many."""
+    symbols = symbols_in(number)
+    if not isinstance(number, torch.SymBool) or not symbols:
+        return []
+    ranges = number.node.shape_env.var_to_range
+    if any(ranges[each].lower != 0 for each in symbols):
+        return []
+    found = [number.node.expr.subs(dict.fromkeys(symbols, items)) for items in (0, _FEW, _MANY)]
+    return [bool(each) for each in found] if all(each.is_Boolean for each in found) else []
+
+
+def _truths_of_a_count(tx: compat.Tracer, node: Node) -> list[bool]:
+    """Return the same of a comparison of how many items of a mask are true."""
+    compared = _comparison(tx, node)
+    if compared is None or compared[0] not in {name for name, _ in _AT_LEAST}:
+        return []
+    name, counted, number = compared
+    given = _given(tx, counted) if name_of(counted) == "item" else counted
+    if given is None or name_of(given) not in _COUNTS or _whole(tx, given) is None:
+        return []
+    return [bool(getattr(operator, name)(items, number)) for items in (0, _FEW, _MANY)]
 
 
 def _whole(tx: compat.Tracer, node: Node) -> Node | None:

@@ -11,8 +11,11 @@ import torch
 from torch import Tensor, nn
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from bcmend.tracing.deopt import selections
+from bcmend.tracing.numbers import filled_masks
 from tests.equivalence import assert_equivalent, call
+
+#: Sizes are asked for alone: which trace it is does not matter.
+ANYWHERE: Any = None
 
 
 class Reduced(nn.Module):
@@ -125,12 +128,12 @@ def test_which_side_has_nothing(condition: Callable[[Any], Any], expected: bool 
     number = ShapeEnv().create_unbacked_symint()
     torch._check(number >= 0)
     asked = SimpleNamespace(sym_num=condition(number))
-    assert selections.truth_if_empty(asked) is expected
+    assert filled_masks.truth_if_empty(ANYWHERE, asked) is expected
 
 
 def test_a_number_that_may_be_negative_is_none_of_items() -> None:
     number = ShapeEnv().create_unbacked_symint()
-    assert selections.truth_if_empty(SimpleNamespace(sym_num=number == 0)) is None
+    assert filled_masks.truth_if_empty(ANYWHERE, SimpleNamespace(sym_num=number == 0)) is None
 
 
 @pytest.mark.slow
