@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     names = [each.name for each in PROGRAMS]
     parser.add_argument("names", nargs="*", metavar="PROGRAM", help=", ".join(names))
     parser.add_argument("--json", type=Path, metavar="FILE", help="add a line for each there")
+    parser.add_argument("--jobs", type=int, default=1, help="programs that compile side by side")
     parser.add_argument("--seconds", type=float, default=200, help="the longest that one may take")
     parsed = parser.parse_args(arguments)
     unknown = [name for name in parsed.names if name not in names]
@@ -123,13 +125,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("no GPU that torch can use", file=sys.stderr)
         return 2
     found = []
-    for name, form in itertools.product(parsed.names, FORMS):
-        for one in measured_apart(name, form, parsed.seconds):
-            print(f"{name}, {form}, {one.mode}: {one.error or 'measured'}", file=sys.stderr)
+    with ThreadPoolExecutor(parsed.jobs) as jobs:
+        measuring = [
+            jobs.submit(measured_apart, name, form, parsed.seconds)
+            for name, form in itertools.product(parsed.names, FORMS)
+        ]
+        for one in itertools.chain.from_iterable(each.result() for each in as_completed(measuring)):
+            said = f"{one.program}, {one.form}, {one.mode}: {one.error or 'measured'}"
+            print(said, file=sys.stderr, flush=True)
             found.append(one)
             if parsed.json is not None:
                 append(parsed.json, one)
-    found.sort(key=lambda each: (parsed.names.index(each.program), each.mode))
+    found.sort(key=lambda each: (parsed.names.index(each.program), each.mode, each.form))
     console = Console()
     console.width = max(console.width, TABLE_WIDTH)
     console.print(table(found))

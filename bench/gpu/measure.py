@@ -7,11 +7,15 @@ the same weights, is timed beside it in the same process.
 
 from __future__ import annotations
 
+import fcntl
 import random
 import sys
+import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 from time import perf_counter
 from typing import Any, Final
@@ -135,6 +139,14 @@ def seconds_of(call: Callable[[], object]) -> float:
     return perf_counter() - start
 
 
+@contextmanager
+def alone() -> Iterator[None]:
+    """While processes measure side by side, one of them at a time takes times."""
+    with (Path(tempfile.gettempdir()) / "bcmend-bench-gpu.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def measure(program: Program, form: str, mode: str) -> Measurement:
     """Run the program eagerly and compiled, in turn."""
     torch._dynamo.reset()
@@ -157,12 +169,13 @@ def measure(program: Program, form: str, mode: str) -> Measurement:
         difference = max(difference, largest_difference(expected, copied(results[0])))
     later: list[float] = []
     beside: list[float] = []
-    for number in range(ROUNDS):
-        arguments = calls[number % len(calls)]
-        random.seed(number)
-        later.append(seconds_of(lambda given=arguments: step(given)))
-        random.seed(number)
-        beside.append(seconds_of(lambda given=arguments: eager(given)))
+    with alone():
+        for number in range(ROUNDS):
+            arguments = calls[number % len(calls)]
+            random.seed(number)
+            later.append(seconds_of(lambda given=arguments: step(given)))
+            random.seed(number)
+            beside.append(seconds_of(lambda given=arguments: eager(given)))
     return Measurement(
         program=program.name,
         form=form,

@@ -17,6 +17,7 @@ from corpus.before.cases import images
 from corpus.before.registry import CASES
 from corpus.models.compare import differences
 from corpus.towers.measure import MODES, Way, measure
+from tests.samples import sampled
 
 pytestmark = pytest.mark.usefixtures("dynamo_begun_anew")
 
@@ -75,7 +76,7 @@ def test_stock_breaks_or_fails(case: Case):
 
 
 @pytest.mark.parametrize("mode", [MODES[0], pytest.param(MODES[1], marks=pytest.mark.slow)])
-@each_case
+@pytest.mark.parametrize("case", sampled(CASES, lambda case: case.name, of=2))
 def test_mended_it_is_one_graph_in_no_more_variants(case: Case, mode: str):
     mended = _way(case, "before", "mended, fullgraph", mode)
     assert (mended.error, mended.differences) == (None, ())

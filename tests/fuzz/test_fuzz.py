@@ -16,6 +16,7 @@ from tests.fuzz.grammar import programs
 from tests.fuzz.oracles import WRONG, judge
 from tests.fuzz.programs import Program
 from tests.fuzz.saved import Saved, saved
+from tests.samples import is_of_a_sample
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +51,7 @@ def _run(oracle: str, examples: int) -> None:
 
 @pytest.mark.filterwarnings("ignore")
 def test_mended_code_in_plain_python() -> None:
-    _run("plain", 120)
+    _run("plain", 60)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -61,7 +62,7 @@ def test_patched_programs_in_eager_execution() -> None:
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("oracle", ["compiled", "fullgraph", "aot_eager"])
 def test_patched_programs_compiled(oracle: str) -> None:
-    _run(oracle, 8)
+    _run(oracle, 5)
 
 
 #: Failures that are torch's own in the running release, and what it does.
@@ -71,6 +72,8 @@ _OF_TORCH = {"fuzz_46add652a6": "checks of numbers"} if CHECKS_OF_NUMBERS_PASS e
 def _marked(one: Saved) -> object:
     reason = one.open or _OF_TORCH.get(one.name, "")
     marks = [pytest.mark.xfail(reason=reason, strict=True)] if reason else []
+    if not is_of_a_sample(one.name, of=2):
+        marks.append(pytest.mark.slow)
     return pytest.param(one, id=one.name, marks=marks)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -16,12 +15,13 @@ from torch import Tensor, nn
 from corpus.patterns.pattern import Pattern, run
 from corpus.patterns.registry import PATTERNS
 from tests.equivalence import Call, fresh, run_eagerly
+from tests.samples import is_of_a_sample
 
 DEVICE: Final = "cuda"
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 
 #: A sixth of the patterns, always the same.
-WITH_INDUCTOR: Final = [each for each in PATTERNS if zlib.crc32(each.name.encode()) % 6 == 0]
+WITH_INDUCTOR: Final = [each for each in PATTERNS if is_of_a_sample(each.name, of=6)]
 
 
 @pytest.fixture(autouse=True)

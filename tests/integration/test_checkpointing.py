@@ -13,6 +13,7 @@ from torch.utils import checkpoint as checkpointing
 from torch.utils.checkpoint import checkpoint
 
 import bcmend
+from tests.samples import in_turn
 
 BACKENDS = ["eager", "aot_eager", pytest.param("inductor", marks=pytest.mark.slow)]
 
@@ -99,6 +100,9 @@ def _step(
 def _stops_early(enable: bool) -> Callable[[], AbstractContextManager[Any]]:
     return lambda: checkpointing.set_checkpoint_early_stop(enable)
 
+
+#: Ways that are taken inside of a model.
+INSIDE = ("not reentrant", "selective", "nested")
 
 AROUND: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "early stop": _stops_early(True),
@@ -272,8 +276,13 @@ class _Checkpointed(torch.nn.Module):
 
 
 @pytest.mark.parametrize("kind", ["sides", "nested_sides", "a_loop"])
-@pytest.mark.parametrize("way", ["not reentrant", "selective", "nested"])
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    ("way", "backend"),
+    [
+        *in_turn(list(INSIDE), ["eager", "aot_eager"]),
+        *(pytest.param(way, "inductor", marks=pytest.mark.slow) for way in INSIDE),
+    ],
+)
 def test_a_checkpoint_inside_a_model(kind: str, way: str, backend: str) -> None:
     torch.manual_seed(3)
     module, signs = _Checkpointed(kind, way).eval(), (1.0, -1.0, 1.0)

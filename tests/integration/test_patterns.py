@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from corpus.patterns import PATTERNS, Pattern
 from corpus.patterns.__main__ import page
 from corpus.patterns.pattern import GUARD, OUTPUT, run, wrong_with
 from tests.equivalence import compare, leave_unpatched, run_compiled
+from tests.samples import is_of_a_sample
 
 SAMPLE = (
     "if-else",
@@ -56,28 +56,23 @@ def _left_out(mode: Any, is_slow: bool, *more: str) -> Any:
     )
 
 
-def _is_of_a_sample(mode: Any, *, of: int) -> bool:
-    """Is a mode of a sample that holds one of so many, by its name: others change nothing in it?"""
-    return zlib.crc32(mode.id.encode()) % of == 0
-
-
 def _on_backends(modes: list[Any]) -> list[Any]:
     """Return modes on both back ends; each pattern on one of them, the others only on demand.
 
     "aot_eager" is the slower one by far and gets the same graphs, so that it is left to a tenth of
-    the modes. Where a pattern is trained, its inference is of those as well.
+    the modes. Where a pattern is trained, its inference is of those as well. Of the others, two
+    thirds are tried with "eager", the rest on demand.
     """
     trained = {mode.values[0].name for mode in modes if mode.values[1]}
     chosen = []
     for mode in modes:
         pattern, training = mode.values
-        is_tenth = _is_of_a_sample(mode, of=10)
+        is_tenth = is_of_a_sample(mode.id, of=10)
         is_seen_in_training = pattern.name in trained and not training
+        is_on_demand = is_seen_in_training or is_of_a_sample(mode.id, of=3)
         for backend in ("eager", "aot_eager"):
             is_other = is_tenth is not (backend == "aot_eager")
-            chosen.append(
-                _left_out(mode, is_other or (is_seen_in_training and not is_tenth), backend)
-            )
+            chosen.append(_left_out(mode, is_other or (is_on_demand and not is_tenth), backend))
     return chosen
 
 
@@ -95,11 +90,11 @@ def test_what_stays_in_pieces(pattern: Pattern, training: bool, backend: str):
 
 @pytest.mark.parametrize(
     ("pattern", "training"),
-    [  # a twelfth of them, and all that need not be one piece; the others on demand
+    [  # a twentieth of them, and all that need not be one piece; the others on demand
         _left_out(
             mode,
             mode.values[1]
-            or (not _is_of_a_sample(mode, of=12) and mode.values[0].is_whole(training=False)),
+            or (not is_of_a_sample(mode.id, of=20) and mode.values[0].is_whole(training=False)),
         )
         for mode in _modes(whole=None)
     ],

@@ -199,7 +199,7 @@ def _speaker(implementation: str | None) -> Any:
     return model
 
 
-@pytest.mark.parametrize("implementation", [None, "static"])
+@pytest.mark.parametrize("implementation", [pytest.param(None, marks=pytest.mark.slow), "static"])
 def test_generation(implementation: str | None) -> None:
     ids = torch.tensor([[1, 2, 3, 4], [5, 6, 7, 8]])
 

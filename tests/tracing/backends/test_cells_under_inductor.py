@@ -21,6 +21,7 @@ from torch.fx import GraphModule, Node
 from torch.nn import functional
 
 import bcmend
+from tests.samples import is_of_a_sample
 
 #: What gives a state of three rows and four columns from what is given, of the same size.
 Step = Callable[[nn.Module, Tensor, Tensor], Tensor]
@@ -163,9 +164,7 @@ NAMES: Final = [f"{cell}-{structure.__name__}" for cell, structure in PROGRAMS]
 def _some(share: int) -> list[Any]:
     """Return one in so many programs, always the same; the others are slow tests."""
     return [
-        pytest.param(
-            *program, id=name, marks=[] if zlib.crc32(name.encode()) % share == 0 else SLOW
-        )
+        pytest.param(*program, id=name, marks=[] if is_of_a_sample(name, of=share) else SLOW)
         for program, name in zip(PROGRAMS, NAMES, strict=True)
     ]
 

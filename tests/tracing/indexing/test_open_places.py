@@ -13,6 +13,7 @@ from torch import Tensor, nn
 import bcmend
 from bcmend.tracing.indexing import open_places
 from tests.equivalence import Call, assert_equivalent, call
+from tests.samples import in_turn, name_of
 
 
 def _at(*places: int) -> Callable[[], Sequence[Call]]:
@@ -322,8 +323,7 @@ _MODULES = [
 ]
 
 
-@pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize("make", _MODULES)
+@pytest.mark.parametrize(("make", "training"), in_turn(_MODULES, [True, False], name_of))
 def test_items_of_modules(make: Callable[[], nn.Module], training: bool) -> None:
     """Layers that are not taken get no gradient, and keep their state."""
     backend = "aot_eager" if training else "eager"

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.fx import GraphModule
 
 import bcmend
+from tests.samples import in_turn
 
 COND = torch.ops.higher_order.cond
 
@@ -246,12 +247,7 @@ def _assert_alike(found: Sequence[Any], expected: Sequence[Any]) -> None:
 
 @pytest.mark.parametrize(
     ("name", "backend"),
-    [
-        # each with one back end, in turn; the other one on demand
-        pytest.param(name, backend, marks=[] if at % 2 == place else [pytest.mark.slow])
-        for at, name in enumerate(PROGRAMS)
-        for place, backend in enumerate(["eager", "aot_eager"])
-    ],
+    in_turn(list(PROGRAMS), ["eager", "aot_eager"]),
 )
 def test_what_a_loop_gives_that_is_left_early(name: str, backend: str, capsys: Any) -> None:
     torch.manual_seed(0)

@@ -22,6 +22,7 @@ from bcmend.tracing.search import strict
 from bcmend.tracing.sites.refusal import Refusal
 from tests import own_faults
 from tests.equivalence import assert_equivalent, call
+from tests.samples import in_turn, name_of
 
 Arm = Callable[[Tensor, Tensor], Tensor]
 SEEDS = range(8)
@@ -276,8 +277,7 @@ def test_the_comparison_tells_other_draws() -> None:
     assert not one.is_like(_seen(_program(alpha_dropout), 0, nullcontext), 0.0)
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-@pytest.mark.parametrize("arm", TAKEN_OUT)
+@pytest.mark.parametrize(("arm", "backend"), in_turn(TAKEN_OUT, ["eager", "aot_eager"], name_of))
 def test_one_graph_with_the_numbers_of_eager(arm: Arm, backend: str) -> None:
     assert _unlike_eager(_program(arm), backend, fullgraph=True) == []
 

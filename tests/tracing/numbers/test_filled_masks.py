@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from tests.equivalence import Call, assert_equivalent, call, fresh
+from tests.samples import in_turn, name_of
 
 Program = Callable[..., Any]
 
@@ -147,8 +148,7 @@ def _calls() -> Iterator[Call]:
 
 
 @pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-@pytest.mark.parametrize("program", WHOLE)
+@pytest.mark.parametrize(("program", "backend"), in_turn(WHOLE, ["eager", "aot_eager"], name_of))
 def test_a_loss_over_what_a_mask_selects(program: Program, backend: str, training: bool) -> None:
     assert_equivalent(lambda: fresh(program), _calls, backend=backend, training=training)
 
