@@ -1,13 +1,15 @@
 """Remembers the state of Dynamo's models of objects before an arm is traced, and restores it.
 
 Containers are restored in place, since others may hold the very list or dictionary: an iterator has
-what it goes over. Some iterators hold one of Python's, and a generator holds the frame in which
-Dynamo traces it: both are set back to where they stood.
+what it goes over. Some iterators hold one of Python's, a generator holds the frame in which Dynamo
+traces it, and a ``random.Random`` is drawn from while it is traced: all are set back to where they
+stood.
 """
 
 from __future__ import annotations
 
 import copy
+import random
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
@@ -32,6 +34,19 @@ class _Rest:
     """The items that an iterator of Python has left."""
 
     items: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Drawing:
+    """A generator of random numbers, and its state."""
+
+    generator: random.Random
+    state: tuple[Any, ...]
+
+    def set_back(self) -> random.Random:
+        """Give the generator this state again; return it."""
+        self.generator.setstate(self.state)
+        return self.generator
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,10 +194,7 @@ def _differs(one: dict[str, Any], other: dict[str, Any], besides: Collection[str
 
 def _set_back(owner: object, state: dict[str, Any], containers: dict[str, Any]) -> None:
     """Give an object the fields of ``state`` alone, with its own containers."""
-    values = {
-        name: iter(value.items) if isinstance(value, _Rest) else value
-        for name, value in state.items()
-    }
+    values = {name: _set_back_alone(value) for name, value in state.items()}
     for name, container in containers.items():
         _refill(container, values[name])
         values[name] = container
@@ -190,11 +202,20 @@ def _set_back(owner: object, state: dict[str, Any], containers: dict[str, Any]) 
     vars(owner).update(values)
 
 
+def _set_back_alone(value: Any) -> Any:
+    """Return what ``_copied`` was given, as it was then; the contents of containers apart."""
+    if isinstance(value, _Drawing):
+        return value.set_back()
+    return iter(value.items) if isinstance(value, _Rest) else value
+
+
 def _copied(value: Any) -> Any:
     if type(value) in _CONTAINERS:
         return copy.copy(value)
     if isinstance(value, _PYTHON_ITERATORS):
         return _Rest(tuple(copy.copy(value)))
+    if type(value) is random.Random:
+        return _Drawing(value, value.getstate())
     return value
 
 

@@ -10,7 +10,7 @@ from torch._dynamo.variables.base import ValueMutationNew, VariableTracker
 from torch._dynamo.variables.iter import IteratorVariable
 from torch._dynamo.variables.lists import ListIteratorVariable
 
-from bcmend.dynamo import snapshots
+from bcmend.dynamo import compat, snapshots
 
 
 def _constants(*values: object) -> list[VariableTracker]:
@@ -88,3 +88,13 @@ def test_two_states_of_a_dictionary_differ_in_the_order_of_their_keys() -> None:
     assert not snapshots.is_same({"a": 1, "b": 2}, {"b": 2, "a": 1})
     assert not snapshots.is_same({"a": 1}, {"a": 2})
     assert snapshots.is_same([1], [1])
+
+
+def test_a_generator_of_random_numbers_draws_the_same_again() -> None:
+    variable = compat.RandomVariable(seed=ConstantVariable.create(3))
+    generator, remembered = variable.random, snapshots.remember(variable)
+    drawn = generator.random()
+    assert remembered.has_changed()
+    remembered.restore()
+    assert not remembered.has_changed()
+    assert variable.random is generator and generator.random() == drawn

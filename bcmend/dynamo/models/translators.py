@@ -52,6 +52,11 @@ def is_around_a_generator(handler: Any) -> bool:
     return handler.target.opname in INTRINSICS
 
 
+def forget_speculations(tx: compat.Tracer) -> None:
+    """Have the next trace of the code compared with no earlier one, step by step."""
+    tx.speculation_log.clear()
+
+
 def bound_locals(frame: Any) -> set[str]:
     """Return the names of the locals of a frame that have a value."""
     named = frame.symbolic_locals.items()

@@ -30,6 +30,7 @@ from bcmend.dynamo.trace_state import Phase, at_the_end
 from bcmend.dynamo.values import TensorValue, Value, constant, example_of, items_in
 from bcmend.knowledge.static_lookup import captured
 from bcmend.names import NUMBERS
+from bcmend.tracing.deopt import rerun_policy
 from bcmend.tracing.numbers import size_questions
 from bcmend.tracing.numbers.slices import scope_of, slice_behind
 from bcmend.tracing.programs.program_slices import Joined, ProgramSlice, Scope
@@ -342,6 +343,7 @@ def _site(tx: compat.Tracer) -> LiveSite:
 
 def _given(tx: compat.Tracer, numbers: Any, place: int, *, is_known: bool) -> Value:
     """Return the numbers of a tensor as Dynamo has arguments of the frame, or as a constant."""
+    rerun_policy.note(tx)  # an operation on them may fail inside the graph, and be handled
     source = graph_inputs.item_of_local(NUMBERS, place)
     if is_known:
         compat.install_guard(source.make_guard(compat.GuardBuilder.EQUALS_MATCH))

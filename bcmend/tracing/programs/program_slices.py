@@ -36,6 +36,13 @@ class Result:
 
     place: int
 
+    def value(self, results: Sequence[Any]) -> Any:
+        """Return the result. Raises ``ValueError``: the step has failed."""
+        found = results[self.place]
+        if found is FAILED:  # `bool` and `==` would take it for a value
+            raise ValueError("a step before has failed")
+        return found
+
     def moved(self, places: Sequence[int]) -> Result:
         return Result(places[self.place])
 
@@ -84,7 +91,7 @@ class Operation:
 
     def value(self, scope: Scope, results: list[Any]) -> Any:
         def value(given: Any) -> Any:
-            return results[given.place] if isinstance(given, Result) else given.value
+            return given.value(results) if isinstance(given, Result) else given.value
 
         arguments = map_aggregate(self.arguments, value)
         keywords = map_aggregate(self.keywords, value) if self.keywords else {}

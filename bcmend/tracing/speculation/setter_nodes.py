@@ -1,4 +1,4 @@
-"""Nodes of a graph that do nothing but set something in the process.
+"""Nodes of a graph that do nothing but set something in the process, or of a tensor.
 
 A function that is given constants alone and returns nothing can do nothing else. The setters that
 Dynamo guards or brings back itself are left to the comparison of ``torch_settings``.
@@ -18,7 +18,8 @@ from bcmend.tracing.effects.operator_runs import target_name
 
 def setter_in(graph: Graph) -> str:
     """Return the name of a function in ``graph`` that sets something; empty if there is none."""
-    return next((target_name(node) for node in graph.nodes if _sets(node) or _marks(node)), "")
+    setters = (each for each in graph.nodes if _sets(each) or _marks(each) or _tells(each))
+    return next(map(target_name, setters), "")
 
 
 def _marks(node: Node) -> bool:
@@ -29,6 +30,12 @@ def _marks(node: Node) -> bool:
     if node.target is not compat._enter_inference_mode or torch.is_inference_mode_enabled():
         return False
     return bool(node.args and node.args[0])
+
+
+def _tells(node: Node) -> bool:
+    """Return whether a node tells a tensor from outside whether it requires gradients."""
+    given = node.args[0] if node.args else None
+    return node.target == "requires_grad_" and isinstance(given, Node) and given.op == "placeholder"
 
 
 def _sets(node: Node) -> bool:

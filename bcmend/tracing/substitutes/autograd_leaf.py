@@ -24,7 +24,7 @@ from torch.fx import Node
 from bcmend.delivery import records
 from bcmend.dynamo import compat, handlers, hooks
 from bcmend.dynamo.handlers import PASS, Answer, Call
-from bcmend.dynamo.models import methods
+from bcmend.dynamo.models import methods, translators
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.trace_state import Phase, at_the_end
 from bcmend.dynamo.values import Value, constant, example_of
@@ -33,7 +33,7 @@ from bcmend.tracing.effects import sharing
 from bcmend.tracing.output import record_builder
 from bcmend.tracing.search.assumptions import Claim, Finding
 from bcmend.tracing.search.falsified import falsify
-from bcmend.tracing.sites import capture_mode
+from bcmend.tracing.sites import capture_mode, nesting_limits
 from bcmend.tracing.sites.site_table import LiveSite
 from bcmend.tracing.substitutes import dispatch
 from bcmend.tracing.substitutes.dispatch import (
@@ -102,6 +102,9 @@ def _requires_grad(call: ReplacedCall) -> Answer:
     (given,) = (*call.args, *call.kwargs.values()) or (constant(True),)
     wanted = flag(given)
     example = example_of(tensor)
+    told = _TOLD.of(call.tx.output).get(tensor.as_proxy().node)
+    if told is not None and not wanted:
+        withdraw(told, _ONLY_SO)
     is_store = call.row.name not in replaced_calls.TABLE
     if not example.is_leaf and (is_store or not wanted):
         raise unequal("it fails, since the tensor was computed from others that require gradients")
@@ -109,18 +112,35 @@ def _requires_grad(call: ReplacedCall) -> Answer:
         return tensor
     if tensor.source is not None:
         raise unequal("the tensor comes from outside the call, where the change can be seen")
+    _require_made_on_this_side(call, tensor)
     sharing.require_alone(call.tx, example)
     _require_differentiable(tensor)
     _make_leaf(call, tensor, wanted)
     return tensor
 
 
+def _require_made_on_this_side(call: ReplacedCall, tensor: compat.TensorVariable) -> None:
+    """Break the graph in an arm that would tell a tensor from outside of it."""
+    tx = call.tx
+    if nesting_limits.is_in_an_arm(tx) and tensor.as_proxy().node.graph is not tx.output.graph:
+        handlers.break_graph("requires_grad of one side", call.row.name, _OF_ONE_SIDE)
+
+
+_OF_ONE_SIDE: Final = "A tensor cannot require gradients by the data."
+
+
 def _make_leaf(call: ReplacedCall, tensor: compat.TensorVariable, wanted: bool) -> None:
-    if not call.site.holds(Claim.STAYS_INSIDE):
+    if wanted and not call.site.holds(Claim.STAYS_INSIDE):
         _make_leaf_after_the_graph(call, tensor)
         return
     tensor.method_requires_grad_(call.tx, constant(wanted))
-    _SITES.of(call.tx.output).append(call.site)
+    if wanted:
+        _SITES.of(call.tx.output).append(call.site)
+        return
+    # Dynamo writes `requires_grad_()` for `requires_grad_(False)` too.
+    nodes: Iterable[Node] = reversed(tensor.as_proxy().node.graph.nodes)
+    told = next(each for each in nodes if each.target == "requires_grad_")
+    told.args = (told.args[0], wanted)
 
 
 def _make_leaf_after_the_graph(call: ReplacedCall, tensor: compat.TensorVariable) -> None:
@@ -137,6 +157,7 @@ def _make_leaf_after_the_graph(call: ReplacedCall, tensor: compat.TensorVariable
     record_builder.append(tx, record_builder.store_by(tx, site, records.store, held))
     tensor.requires_grad = True
     node = tensor.as_proxy().node
+    _TOLD.of(tx.output)[node] = site
 
     def require_unused(_: object) -> None:
         if any(user.op != "output" for user in node.users):
@@ -144,6 +165,9 @@ def _make_leaf_after_the_graph(call: ReplacedCall, tensor: compat.TensorVariable
 
     at_the_end(tx.output, Phase.CHECK, require_unused)
 
+
+#: The sites of tensors that records tell to require gradients, by their nodes.
+_TOLD: Final[Slot[dict[Node, LiveSite]]] = Slot(dict, rolls_back=True)
 
 #: Why a leaf that leaves the graph is left to torch.
 _ONLY_SO: Final = "what leaves the graph requires gradients only so"
@@ -236,11 +260,15 @@ def _check(inner: Any, self: Any, rv: list[Value], tx: compat.Tracer) -> None:
         rv = [each for each in rv if not (_requires(each) and each.as_proxy().node in fine)]
     try:
         inner(self, rv, tx)
-    except (compat.Unsupported, compat.RequiresGradRestartAnalysis):
+    except (compat.Unsupported, compat.RequiresGradRestartAnalysis) as error:
         for site in _SITES.of(self):
             if site.holds(Claim.STAYS_INSIDE):
                 falsify(Finding(Claim.STAYS_INSIDE, site))
             withdraw(site, _ONLY_SO)
+        if isinstance(error, compat.RequiresGradRestartAnalysis):
+            # Such a call breaks the graph from now on. An arm with one is refused then, and the
+            # trace goes on elsewhere than Dynamo has noted.
+            translators.forget_speculations(tx)
         raise
 
 

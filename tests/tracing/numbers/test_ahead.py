@@ -498,3 +498,36 @@ def _blocks_by_a_truth(x: Tensor, lengths: Tensor) -> Tensor:
 def test_a_truth_that_has_to_be_a_constant(fullgraph: bool) -> None:
     arguments = _parts([2, 3], [4, 1], [2, 3], [5, 5])
     _assert_one_graph_each(lambda: fresh(_blocks_by_a_truth), arguments, fullgraph=fullgraph)
+
+
+def _quotients(x: Tensor, n: Tensor) -> Tensor:
+    total, k = 0, 3
+    while k > -2:
+        try:
+            total += 10 // (k - n.item())
+        except ZeroDivisionError:
+            print("no quotient at", k)
+        k -= 1
+    return x + total
+
+
+@pytest.mark.parametrize("fullgraph", [True, False])
+def test_what_fails_of_numbers_computed_in_front_is_handled(fullgraph: bool) -> None:
+    """In a call whose graph has nothing but such numbers."""
+    calls = lambda: [call(torch.ones(2), torch.tensor(n)) for n in (2, 5, 0, 3, 1)]  # noqa: E731
+    options: Any = {"graphs": None, "recompiles": None, "fullgraph": fullgraph}
+    assert_equivalent(lambda: _quotients, calls, **options)
+
+
+def _columns_used(places: Tensor) -> Tensor:
+    count = places.max().item() + 1
+    found = torch.nn.functional.one_hot(places, count)
+    if found.shape[1] > 3:
+        print("wide", found.shape)
+    return found.sum(0)
+
+
+def test_an_operation_on_numbers_computed_in_front_fails_at_its_own_line() -> None:
+    given = [[0, 1, 2], [0, 4, 2], [0, 0, 0], [0, -1, 2]]
+    calls = lambda: [call(torch.tensor(each)) for each in given]  # noqa: E731
+    assert_equivalent(lambda: _columns_used, calls, graphs=None, recompiles=None)

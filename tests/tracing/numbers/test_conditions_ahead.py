@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -217,3 +218,21 @@ def test_a_dynamic_size_of_a_computed_tensor_is_that_of_an_input(training: bool)
         return given
 
     assert_equivalent(_MaskedUnlessFull, calls, training=training, graphs=None, recompiles=None)
+
+
+def _until_it_is_large(x: Tensor, count: Tensor) -> Tensor:
+    left = count.item()
+    while left > 0:
+        x = x + random.random()
+        if x.sum() > 4:
+            left -= 1
+        left -= 1
+    print(left)
+    return x
+
+
+def test_a_condition_on_draws_of_python_is_not_computed_in_front() -> None:
+    pairs = [(3.0, 2), (1.0, 5), (-2.0, 0), (2.0, 3)]
+    calls = lambda: [call(torch.tensor([1.0, x]), torch.tensor(n)) for x, n in pairs]  # noqa: E731
+    options: Any = {"graphs": None, "recompiles": None, "fullgraph": False}
+    assert_equivalent(lambda: _until_it_is_large, calls, **options)

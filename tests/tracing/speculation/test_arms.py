@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
 from typing import Any
@@ -17,7 +18,7 @@ from bcmend.tracing.entry import branch_mending
 from bcmend.tracing.sites import nesting_limits
 from bcmend.tracing.speculation import arm_failures, arms
 from bcmend.tracing.speculation.arms import ArmFailure, ArmTrace, trace_arm
-from tests.equivalence import fresh
+from tests.equivalence import assert_equivalent, call, fresh
 from tests.tracing.plain_trace import calls_answered
 
 Traces = list[ArmTrace | ArmFailure]
@@ -362,3 +363,29 @@ def test_what_a_refused_arm_writes_to_slots_that_roll_back_goes(
         torch.set_float32_matmul_precision(precision)
     assert _NOTES.of(outputs[0]) == noted
     assert {"before", "then"} <= {*_LASTING.of(outputs[0])}
+
+
+def _drawn_on_one_side(x: Tensor) -> Tensor:
+    generator = random.Random(3)
+    return x * generator.random() if x.sum() > 0 else x
+
+
+def _drawn_again(x: Tensor) -> Tensor:
+    generator = random.Random(3)
+    if x.sum() > 0:
+        x = x * generator.random()
+    return x * generator.random()
+
+
+def _seeded_on_one_side(x: Tensor) -> Tensor:
+    generator = random.Random(3)
+    if x.sum() > 0:
+        generator.seed(5)
+    return x * generator.random()
+
+
+@pytest.mark.parametrize("program", [_drawn_on_one_side, _drawn_again, _seeded_on_one_side])
+def test_a_generator_of_the_call_is_as_it_was_behind_arms_that_were_refused(program: Any) -> None:
+    calls = lambda: [call(torch.tensor([1.0, x])) for x in (1.0, -3.0, 2.0)]  # noqa: E731
+    options: Any = {"graphs": None, "recompiles": None, "fullgraph": False}
+    assert_equivalent(lambda: program, calls, **options)

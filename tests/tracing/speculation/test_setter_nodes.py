@@ -50,6 +50,15 @@ def _computing(graph: Graph) -> None:
     graph.call_function(torch.amp.autocast_mode._exit_autocast, (entered,))
 
 
+def _telling(graph: Graph) -> None:
+    graph.call_method("requires_grad_", (graph.placeholder("x"), True))
+
+
+def _telling_its_own(graph: Graph) -> None:
+    made = graph.call_method("detach", (graph.placeholder("x"),))
+    graph.call_method("requires_grad_", (made,))
+
+
 @pytest.mark.parametrize(
     ("write", "name"),
     [
@@ -59,6 +68,8 @@ def _computing(graph: Graph) -> None:
         (_compared, ""),
         (_computing, ""),
         (_computing_a_size, ""),
+        (_telling, "requires_grad_"),
+        (_telling_its_own, ""),
     ],
 )
 def test_setters_are_found_by_what_they_are_given_and_give(

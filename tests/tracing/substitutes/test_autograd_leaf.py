@@ -1,4 +1,4 @@
-"""``Variable``, ``requires_grad_`` and what becomes a leaf, called directly."""
+"""``Variable``, ``requires_grad_`` and what becomes a leaf, called directly and in programs."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 import torch
-from torch import fx
+from torch import Tensor, fx
 
 from bcmend.dynamo import compat
 from bcmend.dynamo.values import constant
 from bcmend.tracing.sites.refusal import Refusal
 from bcmend.tracing.substitutes import autograd_leaf
+from tests.equivalence import Call, assert_equivalent, call
 from tests.tracing.in_trace import during_trace, substituted, trace
 
 X = torch.tensor([1.0, 2.0])
@@ -138,3 +139,62 @@ def test_a_class_is_variable_in_a_tuple_too() -> None:
 
     tensor = torch.Tensor
     assert during_trace(body, X) == [[tensor], [tensor], [tensor, tensor]]
+
+
+class _Kept(torch.nn.Module):
+    """Keeps a tensor that is told to require gradients, and then that it does not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: Tensor | None = None
+
+
+class _ToldOtherwise(_Kept):
+    def forward(self, x: Tensor) -> Tensor:
+        self.kept = x.detach().clone().requires_grad_()
+        self.kept.requires_grad_(False)
+        return self.kept * x if x.sum() > 0 else self.kept + x
+
+
+class _StoredOtherwise(_Kept):
+    def forward(self, x: Tensor) -> Tensor:
+        self.kept = told = x.detach().clone().requires_grad_()
+        x = x + 1 if x.sum() > 0 else x - 1
+        self.kept.requires_grad = False
+        print(told.requires_grad)
+        return x
+
+
+class _ToldOnOneSide(_Kept):
+    def forward(self, x: Tensor) -> Tensor:
+        self.kept = x.detach().clone().requires_grad_()
+        if x.sum() > 0:
+            self.kept.requires_grad_(False)
+        print(self.kept.requires_grad)
+        return x + 1
+
+
+class _ToldInOneArm(_Kept):
+    def forward(self, x: Tensor) -> tuple[Tensor, bool]:
+        h = x.detach() * 1
+        if x.sum() > 0:
+            h.requires_grad_()
+        y = (h * 2).sum()
+        return y, y.requires_grad
+
+
+def _two_signs() -> list[Call]:
+    return [call(torch.tensor([1.0, x])) for x in (3.0, -5.0, 2.0)]
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("make", [_ToldOtherwise, _StoredOtherwise])
+def test_a_leaf_that_is_told_otherwise_is_none(make: Any, training: bool) -> None:
+    assert_equivalent(make, _two_signs, backend="aot_eager", training=training, graphs=None)
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("make", [_ToldOnOneSide, _ToldInOneArm])
+def test_what_one_side_tells_breaks_the_graph(make: Any, training: bool) -> None:
+    options: Any = {"graphs": None, "recompiles": None, "fullgraph": False}
+    assert_equivalent(make, _two_signs, backend="aot_eager", training=training, **options)
