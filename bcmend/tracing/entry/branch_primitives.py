@@ -41,10 +41,13 @@ def _is_left_by_exit(tx: compat.Tracer, key: str, condition: Value) -> bool:
     site = site_table.find(key)
     if site is None or frames.drains_for_the_caller(tx) or not tx.one_graph:
         return False
-    if not _depends_on_data(tx, site, condition):
+    if not isinstance(condition, compat.TensorVariable) and not site.may_have_one_side:
         return False
-    if branch_mending.is_left_by_exit(tx, site):
-        return True
+    if site.may_have_one_side:
+        if not _depends_on_data(tx, site, condition):
+            return False
+        if branch_mending.is_left_by_exit(tx, site):
+            return True
     site.outcome.lowering = ""  # it may have been another trace that had one side of it
     branch_mending.note_refused(tx, site)
     return False

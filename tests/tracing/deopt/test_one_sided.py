@@ -144,6 +144,27 @@ def _in_an_arm() -> Any:
     return program
 
 
+class _InACond(nn.Module):
+    """An arm with a side exit that is expensive, beside one that may fail."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wide, self.deep, self.back = nn.Linear(3, 64), nn.Linear(64, 64), nn.Linear(64, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x[0] > 0:
+            h = self.deep(self.deep(self.wide(x)).relu()).relu()
+            if x[1] > 1.5:
+                _stop()
+                print("inner", h.sum())
+                h = h * 2
+            y = self.back(h)
+        else:
+            y = torch.linalg.inv(torch.eye(3) + torch.diag(x)).sum(0)
+        result: Tensor = y
+        return result
+
+
 def _in_a_loop() -> Any:
     def program(x: Tensor) -> Tensor:
         rows = []
@@ -189,7 +210,7 @@ def _fails_behind() -> Any:
 
 PROGRAMS = [
     *(_Net, _other_forms, _raising, _caught, _in_an_arm, _in_a_loop, _changing_its_argument),
-    _fails_behind,
+    *(_fails_behind, _InACond),
 ]
 
 
