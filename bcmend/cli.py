@@ -321,6 +321,9 @@ def reasons_page() -> str:
         "A site that bcmend does not mend stays as it was, an ordinary graph break. The report "
         "says so under *left as it was*, or under *withdrawn* if the site was mended at first, and "
         "names one of the reasons below. This page is the output of `python -m bcmend reasons`.",
+        'With `fullgraph=True` such a break is an error. `Policy(one_sided="exit")` captures one '
+        "side of most branches that are refused; calls that take the other are made in plain "
+        "Python.",
     ]
     for found in REASONS.values():
         parts += [f"## {found.slug}", found.meaning, f"*What to do:* {found.hint}"]

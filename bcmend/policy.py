@@ -17,6 +17,7 @@ MendPolicy: TypeAlias = Literal["ahead", "on-demand"]
 NumbersPolicy: TypeAlias = Literal["ahead", "graph"]
 CompilingPolicy: TypeAlias = Literal["auto", "eager", "compiled"]
 VerifyPolicy: TypeAlias = Literal["never", "first"]
+OneSidedPolicy: TypeAlias = Literal["break", "exit"]
 
 _CHOICES: Final = {
     "branch": BranchPolicy,
@@ -27,6 +28,7 @@ _CHOICES: Final = {
     "numbers": NumbersPolicy,
     "compiling": CompilingPolicy,
     "verify": VerifyPolicy,
+    "one_sided": OneSidedPolicy,
 }
 
 # Never touched, whatever the policy says: rewriting the rewriter would change what it measures.
@@ -81,6 +83,12 @@ class Policy:
             "first" a call for which a variant is compiled is made in copies of the process before,
             eagerly and mended. Where they differ, the site at fault is withdrawn, a warning names
             it, and the call gives what eager execution gives. The copies write files and the like.
+        one_sided: what becomes of a branch of which a graph can have one side only, where one graph
+            is asked for (`fullgraph=True`). "break" leaves it, and torch fails there. With "exit"
+            the graph has one side, and a call that takes the other throws away what the graph has
+            computed and is made in plain Python. Where most of the first calls do, the graph is
+            compiled once more, with the other side. Without `fullgraph=True` both sides are
+            compiled, in several graphs.
         include: dotted package names to rewrite although they are left alone by default, such as
             `("torch.nn",)`. It covers subpackages. bcmend itself cannot be included.
         exclude: dotted names never rewritten, such as `("mymodel.layers",)`. It covers
@@ -100,6 +108,7 @@ class Policy:
     numbers: NumbersPolicy = "ahead"
     compiling: CompilingPolicy = "auto"
     verify: VerifyPolicy = "never"
+    one_sided: OneSidedPolicy = "break"
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     off: frozenset[str] | tuple[str, ...] = ()

@@ -18,6 +18,7 @@ from bcmend.policy import DEFAULT, Policy
         ("output", ["defer", "keep", "drop"]),
         ("guards", ["defer", "keep"]),
         ("untaken_gradients", ["none", "zeros"]),
+        ("one_sided", ["break", "exit"]),
     ],
 )
 def test_choices_are_accepted_and_anything_else_is_named(field: str, allowed: list[str]) -> None:

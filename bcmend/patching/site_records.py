@@ -22,6 +22,7 @@ from bcmend.rewrite.sites.plan import Site, SiteRefusal
 from bcmend.tracing.search import log
 from bcmend.tracing.search.assumptions import Claim, Finding
 from bcmend.tracing.sites import site_table
+from bcmend.tracing.sites.live_state import ONE_SIDED
 
 if TYPE_CHECKING:
     from bcmend.reports.bytecode_pair import CodePair
@@ -83,9 +84,9 @@ class _Outcome(NamedTuple):
 def _outcome_of(live: site_table.LiveSite | None) -> _Outcome:
     if live is None:
         return _Outcome("planned")
-    if live.withdrawn:
-        return _Outcome("withdrawn", None, live.withdrawn, live.detail)
     found = live.outcome
+    if live.withdrawn and found.lowering != ONE_SIDED:
+        return _Outcome("withdrawn", None, live.withdrawn, live.detail)
     if found.refused:
         return _Outcome("refused", None, *next(iter(found.refused.items())))
     if found.lowering:

@@ -37,6 +37,7 @@ from bcmend.knowledge.interruptions import is_interruption
 from bcmend.tracing.deopt import (
     eager_rerun,
     graph_failure,
+    one_sided,
     rerun_policy,
     safe_indices,
     undo_log,
@@ -90,6 +91,7 @@ def take_first(
     checked = [*predicates, *(trial[1] for trial in trials if trial[1] is not None)]
     holds = iter(truths(checked))
     found = [key for key in keys if next(holds)]
+    one_sided.count(keys, found[0] if found else None)
     failed = None if found else _first_to_fail(trials, holds)
     key = found[0] if found else failed
     if key is None:
@@ -260,7 +262,10 @@ def _check(exits: _Exits) -> None:
 
 def came_back(taken: SideExit, code: Any) -> None:
     """Note that the call after a side exit has not failed: the arm is compiled from now on."""
-    if taken.lasting or rerun_policy.may_be_computed_again():
+    if rerun_policy.may_be_computed_again():
+        return
+    one_sided.turn(taken.key, code)
+    if taken.lasting:
         return
     site = site_table.find(taken.key)
     if site is not None:

@@ -133,6 +133,7 @@ def _made(body: FunctionType, arguments: tuple[Any, ...], callback: Any) -> Any:
         if isinstance(failure, side_exits.SideExit):
             # The graph has had no effects.
             result = _plainly(body, arguments)
+            body_states.state_of(_latest(body), is_body=True).sides.note_captured()
             side_exits.came_back(failure, _latest(body))
             return result
         if _can_be_repeated(body, failure):

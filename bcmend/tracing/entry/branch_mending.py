@@ -23,7 +23,7 @@ from typing import Any, Final
 from bcmend.dynamo import compat, fx_graph, slots
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.values import Value, example_of, items_in
-from bcmend.tracing.deopt import rerun_policy
+from bcmend.tracing.deopt import one_sided, rerun_policy
 from bcmend.tracing.effects import sharing
 from bcmend.tracing.entry import draw_ranges
 from bcmend.tracing.loops import while_loops
@@ -33,12 +33,13 @@ from bcmend.tracing.merging import lazy_phi
 from bcmend.tracing.numbers import ahead, constant_tensors, filled_masks, size_questions
 from bcmend.tracing.output import deferred_exceptions, record_builder
 from bcmend.tracing.output.record_builder import Kind
-from bcmend.tracing.search import budget, refused_forms
+from bcmend.tracing.search import budget, refused_forms, sides
 from bcmend.tracing.search.assumptions import Claim
 from bcmend.tracing.sites import body_states, nesting_limits, site_table
 from bcmend.tracing.sites.refusal import HalfWritten, Refusal
 from bcmend.tracing.sites.site_table import LiveSite
 from bcmend.tracing.speculation import iterators
+from bcmend.tracing.speculation.arm_failures import Raised
 from bcmend.tracing.speculation.arms import Arm, ArmFailure, ArmTrace, Effects, trace_arm
 
 #: What is traced if the condition is true, and if it is false.
@@ -55,6 +56,8 @@ def mend_branch(
 
     Or return the arm that is taken, to be called outside the site: it is the program's code alone.
     """
+    if is_left_by_exit(tx, site):
+        return arms[not truth_taken(tx, site, condition)]
     if form and not site.is_worth_widening:
         return None
     if budget.is_half_over() and not site.outcome.lowering:
@@ -64,7 +67,9 @@ def mend_branch(
         return None
     empty = filled_masks.truth_if_empty(tx, condition)
     if empty is not None and not site.holds(Claim.KEPT) and deferred_exceptions.can_exit(tx, site):
-        return deferred_exceptions.leave_side(tx, site, condition, arms, empty)
+        deferred_exceptions.leave_side(tx, site, condition, empty)
+        site.mended("guard", "where nothing is selected the call is made in plain Python")
+        return arms[empty].call(tx)
     guards = tx.output.guards
     before, dropped = copy.copy(guards.inner), _DROPPED_GUARDS.of(tx.output)
     put_slots_back = slots.remember(tx.output)
@@ -82,6 +87,7 @@ def mend_branch(
     if outcome is None:
         if empty is not None and site.place is None:
             body_states.state_of(tx.output.root_tx.f_code).noted_empty.append(site)
+        note_refused(tx, site)
         # The trace ends at the jump, unless another form is mended. What only the arms looked at
         # must not make it compile again.
         dropped.update(guards.inner - before)
@@ -93,6 +99,36 @@ def mend_branch(
         dropped.clear()
         rerun_policy.note(tx)  # what fails inside a graph that stock has not made
     return outcome
+
+
+def is_left_by_exit(tx: compat.Tracer, site: LiveSite) -> bool:
+    """Return whether the trace goes on with one side of a branch, and is left for the other."""
+    return sides.side_of(site) is not None and _may_be_left(tx, site)
+
+
+def _may_be_left(tx: compat.Tracer, site: LiveSite) -> bool:
+    return one_sided.is_eligible(tx, site) and deferred_exceptions.can_exit(tx, site)
+
+
+def note_refused(tx: compat.Tracer, site: LiveSite) -> None:
+    """Note a branch at which the trace is going to stop, if it could be left by a side exit."""
+    if _may_be_left(tx, site):
+        one_sided.note_refused(tx, site)
+
+
+def truth_taken(tx: compat.Tracer, site: LiveSite, condition: Value) -> bool:
+    """Return the truth with which the trace goes on; the call is left where it is the other.
+
+    What is computed in front of the graph is not asked: it may decide for the other side.
+    """
+    known = _known_truth(tx, site, condition)
+    if known is not None:
+        return known
+    side = sides.side_of(site)
+    assert side is not None
+    one_sided.note_side(tx, site, side)
+    deferred_exceptions.leave_side(tx, site, condition, not side)
+    return side
 
 
 def _identity(condition: Value) -> object:
@@ -212,6 +248,8 @@ def truth_before(tx: compat.Tracer, site: LiveSite, condition: Value) -> bool | 
     known = ahead.truth_of_condition(tx, condition, site)
     if known is not None:
         site.mended("ahead", "the condition is computed in front of the graph")
+        if _may_be_left(tx, site):
+            one_sided.note_decided(tx, site, known)
         draw_ranges.keep_deciding(tx, condition)
     return known
 
@@ -234,6 +272,7 @@ def _branch(
             ):
                 traces.append(trace_arm(tx, target, arm, lambda: record_builder.open_arm(tx)))
     then_arm, else_arm = traces
+    site.outcome.traceable = _traceable(traces)
     if isinstance(then_arm, ArmFailure) or isinstance(else_arm, ArmFailure):
         put_slots_back()  # an arm that does not fail is called, and traced for good
         return deferred_exceptions.defer_raising_arm(
@@ -257,6 +296,14 @@ def _branch(
             ahead.note_condition(tx, condition, site)
         return None
     return outcome
+
+
+def _traceable(traces: Sequence[ArmTrace | ArmFailure]) -> bool | None:
+    """Return the truth for which alone a branch can be traced; ``None`` if there is no such."""
+    one, other = (
+        2 if isinstance(each, ArmTrace) else int(each.raised is Raised.UNKNOWN) for each in traces
+    )
+    return None if one == other else one > other
 
 
 def note_left_out(tx: compat.Tracer, key: str, condition: Value) -> None:

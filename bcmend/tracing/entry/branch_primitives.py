@@ -28,12 +28,29 @@ def data_dependent(tx: compat.Tracer, operator: Any, *args: Value) -> Value:
     """``data_dependent(key, condition)``: whether Dynamo would stop at a jump on ``condition``."""
     site, condition = _open_site(tx, args[0]), args[1].realize()
     if site is None:
-        branch_mending.note_left_out(tx, args[0].as_python_constant(), condition)
-        return constant(False)
+        return constant(_is_left_by_exit(tx, args[0].as_python_constant(), condition))
     if frames.drains_for_the_caller(tx):
         site.refuse("generator", "the call hands the generator out")
         return constant(False)
     return constant(_depends_on_data(tx, site, condition))
+
+
+def _is_left_by_exit(tx: compat.Tracer, key: str, condition: Value) -> bool:
+    """Return whether a branch that is left out in this call is left by a side exit."""
+    branch_mending.note_left_out(tx, key, condition)
+    site = site_table.find(key)
+    if site is None or frames.drains_for_the_caller(tx) or not tx.one_graph:
+        return False
+    if not isinstance(condition, compat.TensorVariable) and not site.may_have_one_side:
+        return False
+    if site.may_have_one_side:
+        if not _depends_on_data(tx, site, condition):
+            return False
+        if branch_mending.is_left_by_exit(tx, site):
+            return True
+    site.outcome.lowering = ""  # it may have been another trace that had one side of it
+    branch_mending.note_refused(tx, site)
+    return False
 
 
 def _open_site(tx: compat.Tracer, key: Value) -> site_table.LiveSite | None:
@@ -160,9 +177,12 @@ def known(tx: compat.Tracer, operator: Any, *args: Value) -> Value:
     if truth is not None:
         return constant(truth)
     assert site.plan is not None and isinstance(site.plan.decision, TruthLowering)
+    if branch_mending.is_left_by_exit(tx, site) and _depends_on_data(tx, site, condition):
+        return constant(branch_mending.truth_taken(tx, site, condition))
     refusal = site.plan.decision.refusal
     site.refuse(refusal.slug, refusal.detail)
     ahead.note_condition(tx, condition, site)
+    branch_mending.note_refused(tx, site)
     return condition
 
 

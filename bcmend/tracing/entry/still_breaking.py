@@ -13,6 +13,7 @@ from bcmend.bytecode.names_used import origin_of
 from bcmend.dynamo import compat, frames
 from bcmend.reasons import REASONS
 from bcmend.reports.places import shown_place, source_line
+from bcmend.tracing.deopt import one_sided
 from bcmend.tracing.search import log
 from bcmend.tracing.sites.session import SESSION
 from bcmend.tracing.speculation import arm_failures
@@ -23,6 +24,10 @@ _EXPLAIN: Final = "bcmend.explain(obj, ...) lists every break, bcmend.why(obj) e
 
 _NO_WAY: Final = "bcmend knows no way to capture this: move it out of what is compiled."
 _AS_ASKED: Final = "The program asks for it; bcmend leaves such breaks alone."
+_ONE_SIDED: Final = (
+    'With Policy(one_sided="exit") the graph has one of its sides; calls that take the other are '
+    "made in plain Python."
+)
 #: What Dynamo's kinds of graph break have in their names where the program asks for one.
 _ASKED_FOR: Final = ("graph_break()", "compiler.disable")
 
@@ -95,6 +100,8 @@ def _why(place: _Place, error: BaseException, *, with_reason: bool = True) -> It
     known = REASONS[slug]
     yield f"bcmend has left it alone ({slug}): {detail or known.meaning}"
     yield f"To mend it: {known.hint}"
+    if one_sided.is_possible_at(place.code, place.line):
+        yield _ONE_SIDED
 
 
 def _remove_own_frames(error: BaseException) -> None:

@@ -90,18 +90,14 @@ def defer_raising_arm(
     return arms[1 - raising].call(tx)
 
 
-def leave_side(
-    tx: compat.Tracer, site: LiveSite, condition: Value, arms: tuple[Arm, Arm], truth: bool
-) -> Value:
-    """Have the call made in plain Python where a condition is ``truth``; go on with the other arm.
+def leave_side(tx: compat.Tracer, site: LiveSite, condition: Value, truth: bool) -> None:
+    """Have the call made in plain Python where a condition is ``truth``.
 
     The frame can have a side exit (``can_exit``).
     """
     predicate = predicate_of(tx, site, condition)
     make_side_exit(tx, site, predicate if truth else predicates.negated(tx, predicate))
     size_questions.note_fact(tx, condition, not truth)
-    site.mended("guard", "where nothing is selected the call is made in plain Python")
-    return arms[truth].call(tx)
 
 
 def _together(tx: compat.Tracer, failed: Sequence[ArmFailure]) -> tuple[Raised, str]:

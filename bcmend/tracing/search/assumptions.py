@@ -65,6 +65,13 @@ class Claim(Enum):
         "a graph can have the side of a branch on which nothing is selected",
         "it is left by a side exit",
     )
+    BOTH_SIDES = ClaimRow(
+        "a graph can have both sides of a branch", "it has one, and is left by a side exit"
+    )
+    FIRST_SIDE = ClaimRow(
+        "most calls take the side that a graph has, which Dynamo can trace", "it has the other"
+    )
+    OTHER_SIDE = ClaimRow("Dynamo can trace that other side", "the graph has the first again")
     LOCAL = ClaimRow(
         "a variable that the arms set dies with its frame", "a record stores the side taken"
     )

@@ -130,7 +130,8 @@ def _mend_where_stopped(stops: list[Stop]) -> bool:
 
 def mend_without_boundary(code: CodeType, error: BaseException) -> bool:
     """Mend where a trace of ``code`` has stopped, without a boundary; return whether it is new."""
-    return _mend_where_stopped(_stops(error)) or state_of(code).look_at_items()
+    state = state_of(code)
+    return _mend_where_stopped(_stops(error)) or state.look_at_items() or state.sides.leave()
 
 
 def _mend_at(tx: compat.Tracer, stops: list[Stop], cause: BaseException | None) -> None:
@@ -272,7 +273,8 @@ def next_try(
             return Next.AGAIN
         behind = _behind(error)
         if budget.is_long_over():
-            let_break(state, budget.over())
+            if not state.sides.leave():
+                let_break(state, budget.over())
         elif isinstance(behind, (compat.Unsupported, compat.UserError)):
             return _next_behind_a_break(state, error, behind)
         elif isinstance(error, compat.TorchRuntimeError) and (
@@ -286,7 +288,8 @@ def next_try(
             or _takes_the_other_path(state)
         ):
             strict.require_foreign(error)
-            if not suspects.withdraw_recent("not-captured", summary(error)):
+            was_changed = suspects.withdraw_recent("not-captured", summary(error))
+            if not (was_changed or state.sides.turn()):
                 let_break(state, summary(error))
         return Next.AGAIN
 
@@ -301,6 +304,7 @@ def _next_behind_a_break(state: BodyState, error: Any, behind: BaseException) ->
         or (_is_a_branch(behind) and state.have_truth())
         or _look_at_items(state, behind)
         or state.leave_empty()
+        or state.sides.leave()
     ):
         return Next.AGAIN
     is_set_up = _tells_a_tensor(behind) or _sets_up(stops)
@@ -355,6 +359,7 @@ def _takes_the_other_path(state: BodyState) -> bool:
 def note_captured(state: BodyState) -> None:
     """Let a later call of a captured body run in plain Python again, should it set something up."""
     assume_again(state, Claim.SETTLED)
+    state.sides.note_captured()
 
 
 def is_of_the_program(error: BaseException) -> bool:

@@ -18,6 +18,7 @@ from bcmend.policy import DEFAULT, Policy
 from bcmend.rewrite.sites.plan import BranchLowering, Site
 from bcmend.tracing.search.assumptions import Claim, Finding, Subject
 from bcmend.tracing.search.falsified import weaken
+from bcmend.tracing.search.sides import Branch, NotedSides
 
 
 @dataclass(slots=True, eq=False)
@@ -31,6 +32,9 @@ class Outcome:
         clone_bytes: how many bytes of tensors its records copy at each call; ``None`` if that is
             not known.
         reads_item: whether it is a split that was seen to read an item at a data-dependent place.
+        traceable: the truth of its condition for which alone Dynamo can trace a branch; ``None`` if
+            there is no such, or it is not known.
+        has_exit: whether a branch that was refused could be left by a side exit.
     """
 
     lowering: str = ""
@@ -38,10 +42,12 @@ class Outcome:
     refused: dict[str, str] = field(default_factory=dict)
     clone_bytes: int | None = None
     reads_item: bool = False
+    traceable: bool | None = None
+    has_exit: bool = False
 
 
 @dataclass(slots=True, eq=False)
-class LiveSite(Subject):
+class LiveSite(Branch):
     """One site of one code object.
 
     Attributes:
@@ -84,7 +90,9 @@ class LiveSite(Subject):
 
     def is_like(self, other: LiveSite) -> bool:
         """Return whether both are the same place under the same choices."""
-        choices = operator.attrgetter("branch", "output", "guards", "untaken_gradients")
+        choices = operator.attrgetter(
+            "branch", "output", "guards", "untaken_gradients", "one_sided"
+        )
         return self._code() is other._code() and choices(self.policy) == choices(other.policy)
 
     @property
@@ -136,6 +144,23 @@ class LiveSite(Subject):
         self.outcome.refused.clear()
         RECENT.sites[self.key] = self
 
+    def has_one_side(self, why: str) -> None:
+        """Note that the graph has one side. No back end fails for that; it is no suspect."""
+        self.outcome.lowering, self.outcome.why = ONE_SIDED, why
+        self.outcome.refused.clear()
+
+    @property
+    def is_refused(self) -> bool:
+        return bool(self.outcome.refused) or not self.active
+
+    @property
+    def may_have_one_side(self) -> bool:
+        return self.policy.one_sided == "exit"
+
+    @property
+    def first_side(self) -> bool:
+        return bool(self.outcome.traceable)
+
     def chosen_later(self, lowering: str) -> str:
         """Return what a lowering is called where what it leaves keeps two forms for now."""
         is_called_so = self.kind == SPLIT or lowering.startswith(_CHOICE)
@@ -159,6 +184,8 @@ class LiveSite(Subject):
         return Finding(claim, self, form)
 
 
+#: The lowering of a branch of which the graph has one side.
+ONE_SIDED: Final = "one side"
 #: What begins the name of a lowering whose live-outs have two forms.
 _CHOICE: Final = "choice by "
 
@@ -229,6 +256,7 @@ class BodyState(Subject):
     ``plain``: the branches of which some form has arms that are captured as they are where the
     condition is known; longer ones may hold what is behind the branch.
     ``noted_empty``: branches that were refused on whether anything is selected, in this order.
+    ``sides``: branches that could be left by a side exit.
     ``noted_open``: what is taken for granted of lists to which one side appends, and of numbers.
     ``read_at``: the lines at which fractions are taken out of tensors, by their symbols.
     ``counted``: attributes that are integers, which a trace has counted, as Dynamo names them.
@@ -250,6 +278,7 @@ class BodyState(Subject):
     noted_sizes: list[tuple[Any, Any]] = field(default_factory=list)
     noted_truths: list[tuple[Any, Any]] = field(default_factory=list)
     noted_empty: list[Subject] = field(default_factory=list)
+    sides: NotedSides = field(default_factory=NotedSides)
     noted_open: list[Finding] = field(default_factory=list)
     read_at: dict[Any, object] = field(default_factory=dict)
     truths: set[str] = field(default_factory=set)
@@ -347,7 +376,7 @@ class BodyState(Subject):
     def forget_noted(self) -> None:
         self.read_at.clear()
         noted = self.noted, self.noted_sizes, self.noted_truths, self.noted_open, self.tried
-        for each in (*noted, self.noted_empty):
+        for each in (*noted, self.noted_empty, self.sides):
             each.clear()
 
     def look_at_items(self, at_most: int | None = None) -> bool:
