@@ -108,6 +108,11 @@ def _has_plain_sizes(value: Any) -> bool:
     return is_strided and not value._has_symbolic_sizes_strides
 
 
+def is_known_float(number: Any) -> bool:
+    """Return whether a number is of a double in an argument: torch knows it at this call."""
+    return isinstance(number, torch.SymFloat) and not compat.free_unbacked_symbols(number)
+
+
 def hint_of(number: Any) -> Any:
     """Return a number, or what a symbolic one is in the call being traced; ``None`` if unbacked."""
     if isinstance(number, (int, float)):

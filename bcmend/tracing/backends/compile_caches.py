@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from torch.fx import GraphModule
 
+from bcmend import meta_keys
 from bcmend.dynamo import compat, hooks
 from bcmend.dynamo.models import methods
 from bcmend.knowledge.own_code import code_key
@@ -48,6 +49,21 @@ def _added(module: GraphModule) -> dict[str, str]:
 @hooks.around(compat.AotAutograd, methods.CALL, "compiled graphs that are kept", gate=None)
 def _compile(inner: Any, compiler: Any, module: Any, inputs: Any, **more: Any) -> Any:
     """Compile a graph with more in its key, whoever calls Inductor; its backward comes later."""
+    if isinstance(module, GraphModule) and _reads_known_numbers(module):
+        with compat.functorch_config.patch(enable_autograd_cache=False):
+            return _compile_by_key(inner, compiler, module, inputs, **more)
+    return _compile_by_key(inner, compiler, module, inputs, **more)
+
+
+def _reads_known_numbers(module: GraphModule) -> bool:
+    """Return whether a graph reads doubles of arguments."""
+    # AOTAutograd makes constants of what is computed of them, under guards that it adds. Its cache
+    # has neither in its key, so that the graph of one number would be found for all others.
+    graphs = [part.graph for part in module.modules() if isinstance(part, GraphModule)]
+    return any(meta_keys.KNOWN_NUMBER in node.meta for graph in graphs for node in graph.nodes)
+
+
+def _compile_by_key(inner: Any, compiler: Any, module: Any, inputs: Any, **more: Any) -> Any:
     added = _added(module) if isinstance(module, GraphModule) else {}
     if not added:
         return inner(compiler, module, inputs, **more)

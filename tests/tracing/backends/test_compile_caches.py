@@ -172,3 +172,25 @@ def test_what_torch_alone_has_stored_is_not_found(backend: Any, training: bool) 
     if training:
         found.sum().backward()
         assert x.grad is not None and torch.equal(x.grad, torch.full_like(x, 2))
+
+
+def scaled(x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    by = scale.item() * 2 + 1
+    return torch.add(x, x.flip(0), alpha=by)
+
+
+def added_in_parts(x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    part = scale.item()
+    return torch.add(x, x.flip(0), alpha=part) if x.sum() > 0 else torch.sub(x, x, alpha=part)
+
+
+@pytest.mark.parametrize("program", [scaled, added_in_parts])
+def test_the_graph_of_one_number_of_an_argument_is_not_found_for_another(program: Any) -> None:
+    # Torch knows the number in a 0-d double of an argument while it traces.
+    x = torch.tensor([0.25, 0.5, 2.0])
+    for _ in range(2):  # the second time with what the first one has stored
+        torch._dynamo.reset()
+        compiled = torch.compile(bcmend.patch(program), fullgraph=True)
+        for number in (0.25, 0.75, -3.0):
+            scale = torch.tensor(number, dtype=torch.float64)
+            torch.testing.assert_close(compiled(x, scale), program(x, scale))
