@@ -16,9 +16,8 @@ def is_of_a_sample(name: str, *, of: int) -> bool:
 
 def sampled(cases: Iterable[Any], name: Callable[[Any], str] = str, *, of: int) -> list[Any]:
     """Return parameters of a test, of which those that are in no sample are tried on demand."""
-    marks = {False: [pytest.mark.slow], True: []}
     return [
-        pytest.param(each, id=name(each), marks=marks[is_of_a_sample(name(each), of=of)])
+        _parameters(each, name=name(each), is_slow=not is_of_a_sample(name(each), of=of))
         for each in cases
     ]
 
@@ -28,15 +27,14 @@ def in_turn(
 ) -> list[Any]:
     """Return pairs of a case and a way: each case in one way, in turn, in the others on demand."""
     return [
-        pytest.param(
-            case,
-            way,
-            id=f"{name(case)}-{way}",
-            marks=[] if at % len(ways) == place else [pytest.mark.slow],
-        )
+        _parameters(case, way, name=f"{name(case)}-{way}", is_slow=at % len(ways) != place)
         for at, case in enumerate(cases)
         for place, way in enumerate(ways)
     ]
+
+
+def _parameters(*values: Any, name: str, is_slow: bool) -> Any:
+    return pytest.param(*values, id=name, marks=[pytest.mark.slow] if is_slow else [])
 
 
 def name_of(function: Any) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from torch.fx import GraphModule, Node, Proxy
+from torch.fx import Graph, GraphModule, Node, Proxy
 
 from bcmend.dynamo import compat, shape_env
 from bcmend.dynamo.slots import Slot
@@ -31,6 +31,11 @@ def graphs_given(node: Node, modules: Mapping[str, Any]) -> list[GraphModule]:
     named = [each for each in node.all_input_nodes if each.op == "get_attr"]
     given = [modules.get(str(each.target)) for each in named]
     return [each for each in given if isinstance(each, GraphModule)]
+
+
+def graphs_in(module: GraphModule) -> list[Graph]:
+    """Return the graph of a module and those inside it."""
+    return [each.graph for each in module.modules() if isinstance(each, GraphModule)]
 
 
 def in_kind_of(tx: compat.Tracer, model: compat.VariableTracker, value: Any) -> Any:

@@ -16,6 +16,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from bcmend import api
+from bcmend.dynamo import fx_graph
 from bcmend.dynamo.breaks.noted_breaks import Break, noted_breaks
 from bcmend.errors import TrialError
 from bcmend.patching import compilations
@@ -75,8 +76,7 @@ class _Graphs:
     operators: int = 0
 
     def __call__(self, graph: torch.fx.GraphModule, inputs: Any, **options: Any) -> Any:
-        inside = [each for each in graph.modules() if isinstance(each, torch.fx.GraphModule)]
-        nodes = [node for each in inside for node in each.graph.nodes]
+        nodes = [node for each in fx_graph.graphs_in(graph) for node in each.nodes]
         self.count += 1
         self.operators += sum(node.op.startswith("call_") for node in nodes)
         run = graph.forward

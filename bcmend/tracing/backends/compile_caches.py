@@ -16,7 +16,7 @@ from typing import Any, Final
 from torch.fx import GraphModule
 
 from bcmend import meta_keys
-from bcmend.dynamo import compat, hooks
+from bcmend.dynamo import compat, fx_graph, hooks
 from bcmend.dynamo.models import methods
 from bcmend.knowledge.own_code import code_key
 from bcmend.tracing.backends import donated_memory, uncompiled_sides
@@ -59,8 +59,8 @@ def _reads_known_numbers(module: GraphModule) -> bool:
     """Return whether a graph reads doubles of arguments."""
     # AOTAutograd makes constants of what is computed of them, under guards that it adds. Its cache
     # has neither in its key, so that the graph of one number would be found for all others.
-    graphs = [part.graph for part in module.modules() if isinstance(part, GraphModule)]
-    return any(meta_keys.KNOWN_NUMBER in node.meta for graph in graphs for node in graph.nodes)
+    nodes = (node for graph in fx_graph.graphs_in(module) for node in graph.nodes)
+    return any(meta_keys.KNOWN_NUMBER in node.meta for node in nodes)
 
 
 def _compile_by_key(inner: Any, compiler: Any, module: Any, inputs: Any, **more: Any) -> Any:

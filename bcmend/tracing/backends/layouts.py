@@ -44,7 +44,7 @@ import sympy
 import torch
 from torch.fx import GraphModule, Node
 
-from bcmend.dynamo import compat, hooks
+from bcmend.dynamo import compat, fx_graph, hooks
 from bcmend.dynamo.models import methods
 from bcmend.dynamo.shape_env import being_lowered
 from bcmend.tracing.backends.backward_compilers import with_backward
@@ -139,7 +139,7 @@ def _compile(inner: Any, compiler: Any, module: Any, *more: Any, **named: Any) -
 
 
 def _has_choice(module: GraphModule) -> bool:
-    graphs = (each.graph for each in module.modules() if isinstance(each, GraphModule))
+    graphs = fx_graph.graphs_in(module)
     return any(graph.find_nodes(op="call_function", target=_COND) for graph in graphs)
 
 

@@ -107,8 +107,7 @@ def _allows_shapes(inner: Any, environment: Any) -> bool:
 
 def _nodes_in(module: GraphModule) -> list[Node]:
     """Return the nodes of a graph and of those inside it."""
-    graphs = [part.graph for part in module.modules() if isinstance(part, GraphModule)]
-    return [node for graph in graphs for node in graph.nodes]
+    return [node for graph in fx_graph.graphs_in(module) for node in graph.nodes]
 
 
 def _needs_gradients_of_unknown_sizes(module: GraphModule) -> bool:

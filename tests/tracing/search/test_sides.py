@@ -23,6 +23,15 @@ def _noted(*refused: tuple[LiveSite, bool]) -> NotedSides:
     return noted
 
 
+def _one_sided() -> tuple[LiveSite, NotedSides]:
+    """Return a branch of which a trace has taken the side where the condition is false."""
+    site, noted = _site(), NotedSides()
+    sides.have_one(site, False)
+    site.exits = Exits()
+    noted.taken.append((site, False))
+    return site, noted
+
+
 @pytest.mark.parametrize(
     ("left", "turns_at"),
     [
@@ -72,20 +81,14 @@ def test_a_branch_in_an_arm_comes_first_unless_it_is_behind_the_branch() -> None
 
 
 def test_a_trace_that_stops_turns_a_side_once_and_back_once() -> None:
-    site, noted = _site(), NotedSides()
-    sides.have_one(site, False)
-    site.exits = Exits()
-    noted.taken.append((site, False))
+    site, noted = _one_sided()
     assert noted.turn() and sides.side_of(site) is True
     assert noted.turn() and sides.side_of(site) is False
     assert not noted.turn() and sides.side_of(site) is False
 
 
 def test_a_side_that_a_graph_has_had_is_turned_for_calls_alone() -> None:
-    site, noted = _site(), NotedSides()
-    sides.have_one(site, False)
-    site.exits = Exits()
-    noted.taken.append((site, False))
+    site, noted = _one_sided()
     noted.note_captured()
     assert not noted.turn()
     assert sides.turn(site) and sides.is_turned_for_calls(site)
