@@ -5,8 +5,10 @@ is computed on the CPU. In one graph Inductor divides it into parts, each with a
 (``mode="reduce-overhead"``). Parts between which a data-dependent number is handed on fail when
 they are recorded, with an ``AssertionError`` or a ``NameError``, and a failing assertion on such a
 number ends the process. Tensors on the CPU that the graph returns, or gives to an operator of ours,
-are made on the GPU, so that a message names another device and ``torch.while_loop`` does not
-compile. A graph with such numbers or tensors runs as it does without that mode.
+are made on the GPU, so that a message names another device. What is on the CPU of what
+``torch.while_loop`` carries is joined in one tensor, of one dtype, and the loop does not compile;
+what a loop gives is taken for memory of the CUDA graphs. A graph with such numbers or tensors, or
+with a loop, runs as it does without that mode.
 
 Works round ``CUDAGraphNode`` (torch/_inductor/cudagraph_trees.py) and ``ConstructorMoverPass``
 (torch/_inductor/fx_passes/post_grad.py). Seen on torch 2.13.0 with an NVIDIA H200; no issue is
@@ -28,6 +30,7 @@ from bcmend.tracing.backends.backward_compilers import with_backward
 #: The key under which Dynamo tells Inductor what a program has said of CUDA graphs.
 _SAID: Final = "cudagraph_annotation"
 _PURPOSE: Final = "graphs that CUDA graphs cannot hold"
+_LOOP: Final = torch.ops.higher_order.while_loop
 _NUMBERS: Final = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
@@ -42,12 +45,12 @@ _NEITHER: Final = _Said(fwd=False, bwd=False)
 
 
 def cannot_be_held(module: GraphModule) -> bool:
-    """Return whether a graph has data-dependent numbers, or shows tensors that it makes on the CPU.
+    """Return whether a graph has data-dependent numbers or loops, or shows what is on the CPU.
 
     A graph that lies on the CPU as a whole is in no CUDA graph anyway.
     """
     nodes = [node for graph in fx_graph.graphs_in(module) for node in graph.nodes]
-    if any(map(_is_number_of_data, nodes)):
+    if any(each.target is _LOOP or _is_number_of_data(each) for each in nodes):
         return True
     return any(map(_is_shown_on_the_cpu, nodes)) and not all(
         map(_is_on_the_cpu, (each for node in nodes for each in _tensors_of(node)))
