@@ -14,14 +14,31 @@ from torch import Tensor, nn
 
 from corpus.patterns.pattern import Pattern, run
 from corpus.patterns.registry import PATTERNS
-from tests.equivalence import Call, fresh, run_eagerly
-from tests.samples import is_of_a_sample
+from tests.equivalence import Call, compare, fresh, leave_unpatched, run_eagerly
+from tests.samples import sampled
 
 DEVICE: Final = "cuda"
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 
-#: A sixth of the patterns, always the same.
-WITH_INDUCTOR: Final = [each for each in PATTERNS if is_of_a_sample(each.name, of=6)]
+#: What breaks on a GPU, in training alone where it is true: docs/limits.md says so.
+BREAKS: Final = {
+    "dropout-in-both-arms": True,
+    "dropout-in-one-arm": True,
+    "dropout-on-rows-in-a-layer-that-may-be-dropped": True,
+    "flags-of-cudnn-on-the-cpu": False,
+}
+#: State of theirs is on the CPU until a call has replaced it, and the next one is compiled anew.
+COMPILED_TWICE: Final = frozenset(
+    (
+        "attribute-of-a-plain-object",
+        "attribute-stored-under-a-computed-name",
+        "flag-that-is-its-own-condition",
+        "output-store-and-check-in-one-arm",
+    )
+)
+#: Kernels of the GPU add their numbers in no order, so that two calls differ by a rounding.
+ROUNDED: Final = frozenset(("batch-norm-of-images-in-one-arm", "optional-terms-of-a-loss"))
+WITH_INDUCTOR: Final = [each for each in PATTERNS if each.inductor]
 
 
 @pytest.fixture(autouse=True)
@@ -70,15 +87,41 @@ def check(pattern: Pattern, *, backend: str, training: bool) -> None:
     moved = on_the_gpu(pattern)
     if _needs_the_cpu(moved.make, moved.inputs, training):
         pytest.skip("it makes tensors on the CPU")
-    whole = pattern.is_whole(training=training)
+    breaks = pattern.name in BREAKS and BREAKS[pattern.name] <= training
+    is_compiled = backend != "inductor" or pattern.inductor_backward or not training
+    whole = pattern.is_whole(training=training) and is_compiled and not breaks
     found = run(moved, backend=backend, fullgraph=whole, training=training)
     wrong = [f"patched, in eager execution: {each}" for each in found.eager_differences]
     wrong += [f"compiled: {each}" for each in found.differences]
-    if whole and found.graphs != pattern.graphs:
-        wrong.append(f"{found.graphs} graphs, not {pattern.graphs}")
+    own = _of_stock(moved, backend, training) if wrong else set()
+    wrong = [each for each in wrong if _place(each) not in own]
+    graphs = None if pattern.graphs is None else pattern.graphs + (pattern.name in COMPILED_TWICE)
+    if whole and found.graphs != graphs:
+        wrong.append(f"{found.graphs} graphs, not {graphs}")
     if wrong and found.report is not None:
         wrong += [f"{each.name}: {each.refusal} ({each.detail})" for each in found.report.sites]
     assert not wrong, "\n".join(wrong)
+
+
+def _of_stock(moved: Pattern, backend: str, training: bool) -> set[str]:
+    """Return where stock differs from eager execution too: it rounds in its own way."""
+    stock = compare(
+        moved.make,
+        moved.inputs,
+        backend=backend,
+        fullgraph=False,
+        training=training,
+        may_copy=moved.may_copy,
+        zero_gradients=moved.zero_gradients,
+        any_random_state=moved.any_random_state,
+        way=leave_unpatched,
+    )
+    return {_place(each) for each in stock.differences}
+
+
+def _place(difference: str) -> str:
+    """Return where a difference is: the call and what of it."""
+    return ": ".join(difference.removeprefix("compiled: ").split(": ")[:2])
 
 
 def _needs_the_cpu(make: Callable[[], Any], inputs: Any, training: bool) -> bool:
@@ -96,11 +139,44 @@ def test_it_equals_eager_execution(pattern: Pattern) -> None:
     "pattern", [each for each in PATTERNS if each.training], ids=lambda each: each.name
 )
 def test_it_equals_eager_execution_in_training(pattern: Pattern) -> None:
+    if pattern.name in ROUNDED:
+        pytest.skip("two calls of eager execution differ, too")
     check(pattern, backend="aot_eager", training=True)
 
 
-@pytest.mark.parametrize(
-    "pattern", [each for each in WITH_INDUCTOR if each.inductor], ids=lambda each: each.name
-)
+def _name(pattern: Pattern) -> str:
+    return pattern.name
+
+
+@pytest.mark.parametrize("pattern", sampled(WITH_INDUCTOR, _name, of=6))
 def test_it_equals_eager_execution_with_inductor(pattern: Pattern) -> None:
     check(pattern, backend="inductor", training=False)
+
+
+@pytest.mark.parametrize(
+    "pattern", sampled([each for each in WITH_INDUCTOR if each.training], _name, of=6)
+)
+def test_it_equals_eager_execution_with_inductor_in_training(pattern: Pattern) -> None:
+    check(pattern, backend="inductor", training=True)
+
+
+#: Calls of each pattern: the first one warms up, the second is recorded, others are replayed.
+TIMES: Final = 2
+
+
+@pytest.mark.parametrize("pattern", sampled(WITH_INDUCTOR, _name, of=6))
+@pytest.mark.parametrize("training", [False, True], ids=["inference", "training"])
+def test_it_equals_eager_execution_with_cuda_graphs(pattern: Pattern, training: bool) -> None:
+    if training and not pattern.training:
+        pytest.skip("it is not tried in training")
+
+    def inputs() -> Sequence[Call]:
+        return [one for _ in range(TIMES) for one in pattern.inputs()]
+
+    try:
+        with torch._inductor.config.patch({"triton.cudagraphs": True}):
+            check(replace(pattern, inputs=inputs), backend="inductor", training=training)
+    except RuntimeError as error:
+        if "overwritten by a subsequent run" not in str(error):
+            raise
+        pytest.skip("an attribute keeps a result, which the next call writes over")

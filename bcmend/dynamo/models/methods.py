@@ -208,11 +208,15 @@ def without_models_in(*fields: str) -> Callable[[Model], Model]:
 
 
 def operator_model(name: str, call: Callable[..., Any]) -> type:
-    """Return a model of an operator of bcmend: ``call`` is given the model and the call."""
+    """Return a model of an operator of bcmend: ``call`` is given the model and the call.
+
+    No mode of torch functions is asked about the call, as ``torch.set_default_device`` sets one:
+    what the operator traces would be traced inside that mode, where it is off.
+    """
     attributes = {
         "__module__": __name__,  # else it would be that of Dynamo's metaclass
         "_HOP_NAME": f"bcmend.{name}",
         "_ALLOW_FALLBACK_TO_EAGER": True,
-        "_call_function": call,
+        CALL_FUNCTION: call,
     }
     return type(f"{name.title()}Variable", (compat.TorchHigherOrderOperatorVariable,), attributes)
