@@ -77,7 +77,7 @@ class _Call:
 _PURPOSE: Final = "functions that ask about a number out of a tensor"
 
 
-@hooks.around(compat.TorchInGraphFunctionVariable, methods.CALL_FUNCTION, _PURPOSE)
+@hooks.around(compat.TorchInGraphFunctionVariable, methods.CALL_FUNCTION, _PURPOSE, place=4)
 def _call_function(
     inner: Any, self: Any, tx: compat.Tracer, args: Sequence[Value], kwargs: Given
 ) -> Any:
@@ -86,7 +86,7 @@ def _call_function(
     return _traced(tx, self.value, args, kwargs, lambda: inner(self, tx, args, kwargs))
 
 
-@hooks.around(compat.TensorVariable, methods.CALL_METHOD, _PURPOSE)
+@hooks.around(compat.TensorVariable, methods.CALL_METHOD, _PURPOSE, place=5)
 def _call_method(
     inner: Any, self: Any, tx: compat.Tracer, name: str, args: Sequence[Value], kwargs: Given
 ) -> Any:
@@ -101,7 +101,7 @@ def _call_method(
     return _traced(tx, function, [self, *args], kwargs, call, written)
 
 
-@hooks.around(compat.BuiltinVariable, methods.INSERT_OPERATION, _PURPOSE)
+@hooks.around(compat.BuiltinVariable, methods.INSERT_OPERATION, _PURPOSE, place=4)
 def _operation(inner: Any, variable: Any, tx: compat.Tracer, args: Any, kwargs: Given) -> Any:
     if variable.fn not in _POWERS or not _has_open_number(args, kwargs):
         return inner(variable, tx, args, kwargs)

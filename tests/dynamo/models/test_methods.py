@@ -74,4 +74,4 @@ def test_the_model_of_an_operator_calls_what_it_is_given() -> None:
     model = methods.operator_model("a_test", lambda self, *given: given)
     assert issubclass(model, compat.TorchHigherOrderOperatorVariable)
     assert model.__name__ == "A_TestVariable"
-    assert model._call_function(None, 1, 2) == (1, 2)  # type: ignore[attr-defined]
+    assert model.call_function(None, 1, 2) == (1, 2)  # type: ignore[attr-defined]

@@ -15,7 +15,7 @@ from torch._dynamo.exc import UserError
 import bcmend
 from bcmend.tracing.opaque import operator
 from tests.equivalence import Call, assert_equivalent, call
-from tests.samples import is_of_a_sample
+from tests.samples import sampled
 
 #: Functions of a tensor and a number that no trace has for a number out of the data.
 ASKING: Final[dict[str, Callable[[Tensor, float], Any]]] = {
@@ -173,13 +173,7 @@ LATER: Final[dict[str, Callable[[Tensor, float], Tensor]]] = {
 }
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(each, marks=() if is_of_a_sample(each, of=2) else pytest.mark.slow)
-        for each in LATER
-    ],
-)
+@pytest.mark.parametrize("name", sampled(LATER, of=2))
 def test_what_inductor_asks(name: str) -> None:
     function = LATER[name]
 
