@@ -107,6 +107,17 @@ def test_what_stock_changes_by_far_is_no_difference(
     assert len(list(found)) == count
 
 
+@pytest.mark.parametrize(("parameter", "count"), [(1.0, 1), (1.0 + 2e-7, 0), (1.1, 2)])
+def test_what_a_step_rounds_later_calls_show(parameter: float, count: int) -> None:
+    def run(parameter: float, later: float) -> Run:
+        first = Shown(None, (), {}, {"weight": torch.tensor(parameter)}, None)
+        return Run(1, None, (first, Shown(torch.tensor(later), (), {}, {}, None)), ())
+
+    eager, mended = run(1.0, 1.0), run(parameter, 1.0 + 5e-7 if parameter < 1.1 else 2.0)
+    found = _own_differences(eager, mended, eager, "counting")
+    assert len(list(found)) == count
+
+
 def test_what_fails_is_told() -> None:
     good, other = _measurement(), _measurement(differences=("output: other",))
     stopped = _measurement(error="Unsupported: a jump")
