@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import torch
 
@@ -89,6 +89,55 @@ def autograd_inside() -> Iterator[None]:
         excluded = excluded.remove(getattr(compat.DispatchKey, name))
     with compat._ForceDispatchKeyGuard(included, excluded), torch.enable_grad():
         yield
+
+
+def keep_nothing(ctx: Any, inputs: Any, output: Any) -> None:
+    """Keep nothing for a backward; what ``define`` takes as ``autograd`` begins with it."""
+
+
+def no_backward(what: str) -> Callable[..., Any]:
+    """Return the backward of what has none in a graph."""
+
+    def backward(ctx: Any, *gradients: Any) -> NoReturn:
+        raise RuntimeError(
+            f"bcmend: in one graph the backward of {what} has no backward itself; call it without"
+            " torch.compile"
+        )
+
+    return backward
+
+
+def gradients_again(
+    run: Callable[[Sequence[torch.Tensor]], Sequence[torch.Tensor]],
+    tensors: Sequence[torch.Tensor],
+    is_needed: Sequence[bool],
+    places: Sequence[int],
+    gradients: Sequence[torch.Tensor],
+) -> list[torch.Tensor]:
+    """Return gradients of tensors by another forward, for the backward of an operator.
+
+    Args:
+        run: the forward, given tensors like ``tensors``.
+        tensors: what the operator was given.
+        is_needed: for each of these, whether its gradient is asked for.
+        places: at which of the results ``gradients`` flow in.
+        gradients: those of some results, with the shapes of these.
+
+    Returns:
+        A gradient for each tensor that needs one.
+    """
+    given = zip(tensors, is_needed, strict=True)
+    own = [tensor.detach().requires_grad_(is_one) for tensor, is_one in given]
+    with autograd_inside():
+        results = run(own)
+        found = torch.autograd.grad(
+            [results[place] for place in places],
+            [each for each in own if each.requires_grad],
+            list(gradients),
+            allow_unused=True,
+            materialize_grads=True,
+        )
+    return [each.contiguous() for each in found]
 
 
 def token() -> torch.Tensor:

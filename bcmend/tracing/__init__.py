@@ -1,7 +1,7 @@
 """What mended code does while Dynamo traces it.
 
-Layers, each importing only those behind it: entry, handlers, arithmetic, recurrent, substitutes,
-indexing, loops, two_forms, lowering, merging, output, speculation, numbers, programs, gradients,
-backends, deopt, effects, sites, search.
+Layers, each importing only those behind it: entry, handlers, arithmetic, opaque, recurrent,
+substitutes, indexing, loops, two_forms, lowering, merging, output, speculation, numbers, programs,
+gradients, backends, deopt, effects, sites, search.
 Torch's private names come from ``bcmend.dynamo``.
 """

@@ -27,26 +27,24 @@ LAYERS: Final[Mapping[str, Callable[..., Any]]] = {
 }
 
 
-def _no_second_backward(ctx: Any, *gradients: Any) -> Any:
-    raise RuntimeError(
-        "bcmend: in one graph the backward of a packed sequence, and of a recurrent layer in a"
-        " branch, has no backward itself; call it without torch.compile"
-    )
-
-
-def _nothing_kept(ctx: Any, inputs: Any, output: Any) -> None:
-    """Keep nothing for a backward."""
+_NO_SECOND_BACKWARD: Final = operators.no_backward(
+    "a packed sequence, and of a recurrent layer in a branch,"
+)
 
 
 def _define(
-    signature: str, run: Any, fake: Any, keep: Any = _nothing_kept, backward: Any = None
+    signature: str,
+    run: Any,
+    fake: Any,
+    keep: Any = operators.keep_nothing,
+    backward: Any = _NO_SECOND_BACKWARD,
 ) -> Any:
     operator = operators.define(
         signature,
         run,
         fake,
         has_effect=False,
-        autograd=(keep, backward or _no_second_backward),
+        autograd=(keep, backward),
     )
     effects.declare(operator, EffectFacts(is_expensive=True))
     return operator
@@ -229,19 +227,12 @@ def _layer_backward(
     weights: Sequence[Tensor],
     *options: Any,
 ) -> list[Tensor]:
-    given = zip((data, *states, *weights), is_needed, strict=True)
-    own = [tensor.detach().requires_grad_(is_one) for tensor, is_one in given]
-    of_states, of_weights = own[1 : 1 + len(states)], own[1 + len(states) :]
-    with operators.autograd_inside():
-        results = _layer(name, own[0], batch_sizes, of_states, of_weights, *options)
-        found = torch.autograd.grad(
-            [results[place] for place in places],
-            [each for each in own if each.requires_grad],
-            list(gradients),
-            allow_unused=True,
-            materialize_grads=True,
-        )
-    return [each.contiguous() for each in found]
+    def again(own: Sequence[Tensor]) -> Sequence[Tensor]:
+        of_states, of_weights = own[1 : 1 + len(states)], own[1 + len(states) :]
+        return _layer(name, own[0], batch_sizes, of_states, of_weights, *options)
+
+    given = (data, *states, *weights)
+    return operators.gradients_again(again, given, is_needed, places, gradients)
 
 
 def _fake_layer_backward(

@@ -1,0 +1,1 @@
+"""Calls that a graph has as one operator each, since torch cannot trace what they consist of."""
