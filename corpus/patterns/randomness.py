@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -284,32 +283,6 @@ def layer_drop_decided_in_a_flag() -> Any:
             return x
 
     return Encoder()
-
-
-@pattern(_row_batches, training_outcome=(COND,), graphs=2, recompiles=1, **_LAYER_DROP)
-def layer_drop_of_layers_that_compute_a_property_once() -> Any:
-    class Padded(_Layer):
-        @cached_property
-        def padding(self) -> tuple[int, int]:
-            return 0, self.inner.in_features - 3
-
-        def forward(self, x: Tensor) -> tuple[Tensor]:
-            return super().forward(functional.pad(x[:, :3], self.padding))
-
-    class Net(_Encoder):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layers = nn.ModuleList(Padded() for _ in range(2))
-
-        def forward(self, x: Tensor) -> Tensor:
-            x = x * 1
-            for layer in self.layers:
-                if self.training and torch.rand([]) < self.layer_drop:
-                    continue
-                x = layer(x)[0]
-            return x
-
-    return Net()
 
 
 @pattern(_row_batches, training_outcome=(COND,), **_LAYER_DROP)
