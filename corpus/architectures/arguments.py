@@ -298,10 +298,24 @@ def _calls(parameters: Mapping[str, Any], facts: Facts) -> Iterator[Inputs]:
         chosen = list(dict.fromkeys([*names, *needed]))
         forms = [FORMS[name](facts) for name in chosen]
         for number in range(max(map(len, forms), default=0)):
-            yield {
-                name: each[min(number, len(each) - 1)].clone()
-                for name, each in zip(chosen, forms, strict=True)
-            }
+            yield _fitting(
+                {
+                    name: each[min(number, len(each) - 1)].clone()
+                    for name, each in zip(chosen, forms, strict=True)
+                }
+            )
+
+
+def _fitting(given: Inputs) -> Inputs:
+    """Return a call whose mask has an item for each patch of pictures that are cut up.
+
+    A model that finds all of a mask set may look at it no further, and so take one of other sizes;
+    not where it is compiled.
+    """
+    pictures = given.get("pixel_values")
+    if pictures is None or pictures.dim() != 3 or "pixel_attention_mask" not in given:
+        return given
+    return given | {"pixel_attention_mask": torch.ones(pictures.shape[:2], dtype=torch.long)}
 
 
 def _groups(parameters: Mapping[str, Any]) -> Iterator[list[str]]:

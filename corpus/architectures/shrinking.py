@@ -42,6 +42,7 @@ _LIMITS: Final[tuple[tuple[re.Pattern[str], int | str], ...]] = tuple(
         (r"(.*_)?num_experts_per_tok|moe_k|moe_topk|topk_group|.*shared_experts", 2),
         (r"n_group", 2),
         (r"(.*_)?(num_experts|num_local_experts|n_routed_experts)", 4),
+        (r"zero_expert_num", 2),
         (r"(.*max_|original_max_|.*_max_).*position(s|_embeddings)|n_positions|n_ctx", 256),
         (r"max_seq_len|seq_length|max_text_len|max_ep_len", 256),
         (r"(pretrain_)?image_size|crop_size", 32),

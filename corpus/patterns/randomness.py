@@ -285,6 +285,32 @@ def layer_drop_decided_in_a_flag() -> Any:
     return Encoder()
 
 
+@pattern(_row_batches, training_outcome=(COND,), **_LAYER_DROP)
+def layer_drop_of_layers_that_compute_chosen_rows() -> Any:
+    class Sparse(_Layer):
+        def forward(self, x: Tensor) -> tuple[Tensor]:
+            drawn = x[:, torch.randint(0, x.size(1), (2,))]
+            chosen = drawn.sum(-1).topk(1, sorted=False)[1]
+            result = x.mean(0, keepdim=True).expand(x.shape).clone()
+            result[chosen] = super().forward(x[chosen])[0]
+            return (functional.dropout(result, 0.1, training=self.training),)
+
+    class Net(_Encoder):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = nn.ModuleList(Sparse() for _ in range(2))
+
+        def forward(self, x: Tensor) -> Tensor:
+            x = x * 1
+            for layer in self.layers:
+                if self.training and torch.rand([]) < self.layer_drop:
+                    continue
+                x = layer(x)[0]
+            return x
+
+    return Net()
+
+
 @pattern(rows, CHOICE, COND, zero_gradients=True)
 def layer_drop_decided_in_a_ternary() -> Any:
     class Encoder(nn.Module):

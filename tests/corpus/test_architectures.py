@@ -60,6 +60,7 @@ VALUES = {
     "hidden_dropout_prob": (0.0, 0.1),
     "encoder_layerdrop": (0.0, 0.5),
     "pad_token_id": (100257, 1),
+    "zero_expert_num": (256, 2),
     "layer_norm_eps": (1e-12, 1e-12),
     "is_decoder": (False, False),
     "depths": ([3, 4, 6, 3], [1, 1, 1, 1]),
@@ -125,6 +126,14 @@ def test_an_argument_that_an_error_names_is_given() -> None:
 
     found = found_arguments(_parameters(model), CONFIGURATION, lambda given: model(**given))
     assert found["bbox"].shape == (2, 12, 4)
+
+
+def test_a_mask_is_that_of_patches() -> None:
+    def model(pixel_values: Tensor, pixel_attention_mask: Tensor) -> None:
+        assert pixel_values.dim() == 3
+
+    found = found_arguments(_parameters(model), CONFIGURATION, lambda given: model(**given))
+    assert found["pixel_attention_mask"].shape == found["pixel_values"].shape[:2]
 
 
 def test_another_form_of_an_argument_is_tried() -> None:

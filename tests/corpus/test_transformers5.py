@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 import pytest
+import torch
 import transformers
 
 from corpus.models.observe import Line
@@ -81,6 +82,39 @@ def test_a_log_is_that_of_eager_or_that_of_stock(
     mended: list[str], stock: list[str], count: int, backend: str
 ) -> None:
     found = _own_differences(_logged("old"), _logged(*mended), _logged(*stock), backend)
+    assert len(list(found)) == count
+
+
+def _given(*numbers: float) -> Run:
+    outputs = (Shown(torch.tensor(each), (), {}, {}, None) for each in numbers)
+    return Run(1, None, tuple(outputs), ())
+
+
+@pytest.mark.parametrize(
+    ("stock", "mended", "count"),
+    [
+        ((0.5, 0.5), (1.0, 0.5), 0),  # as stock, with a first call in plain Python
+        ((0.5, 0.5 + 1e-6), (1.0, 0.5), 0),  # and what stock has rounded since
+        ((1.0, 1.0 + 1e-6), (1.0, 1.0 + 2e-6), 1),  # stock rounds, and no more
+        ((0.5, 0.5), (1.0, 0.6), 1),
+        ((1.0, 1.0), (1.0, 0.5), 1),
+    ],
+)
+def test_what_stock_changes_by_far_is_no_difference(
+    stock: tuple[float, ...], mended: tuple[float, ...], count: int
+) -> None:
+    found = _own_differences(_given(1.0, 1.0), _given(*mended), _given(*stock), "counting")
+    assert len(list(found)) == count
+
+
+@pytest.mark.parametrize(("parameter", "count"), [(1.0, 1), (1.0 + 2e-7, 0), (1.1, 2)])
+def test_what_a_step_rounds_later_calls_show(parameter: float, count: int) -> None:
+    def run(parameter: float, later: float) -> Run:
+        first = Shown(None, (), {}, {"weight": torch.tensor(parameter)}, None)
+        return Run(1, None, (first, Shown(torch.tensor(later), (), {}, {}, None)), ())
+
+    eager, mended = run(1.0, 1.0), run(parameter, 1.0 + 5e-7 if parameter < 1.1 else 2.0)
+    found = _own_differences(eager, mended, eager, "counting")
     assert len(list(found)) == count
 
 

@@ -22,9 +22,10 @@ from bcmend import meta_keys
 from bcmend.dynamo import compat, plain_python, shape_env
 from bcmend.knowledge import effects
 from bcmend.knowledge.effects import EffectFacts
-from bcmend.tracing.effects import costs
+from bcmend.tracing.effects import costs, known_places
 from bcmend.tracing.effects.operator_runs import (
     OperatorCall,
+    OperatorRun,
     facts_of_node,
     is_in_place,
     operators_of,
@@ -130,15 +131,22 @@ def _hazards_of_node(
         writes=frozenset(run.storages_written(reshaped=False)),
         reshapes=frozenset(run.storages_written(reshaped=True)),
     )
-    calls = (_hazards_of_call(call, granted) for call in run.calls)
+    ends = known_places.places_given(node, run, fake_mode) if _indexes(run) else {}
+    calls = (_hazards_of_call(call, granted, ends) for call in run.calls)
     return reduce(Hazards.and_then, calls, found)
 
 
-def _hazards_of_call(call: OperatorCall, granted: frozenset[Any]) -> Hazards:
+def _indexes(run: OperatorRun) -> bool:
+    return any(call.operator.overloadpacket in known_places.INDEXING for call in run.calls)
+
+
+def _hazards_of_call(
+    call: OperatorCall, granted: frozenset[Any], ends: known_places.Ends
+) -> Hazards:
     name = call.operator.overloadpacket.__name__
     facts = effects.facts_of_target(call.operator)
     return Hazards(
-        partial="" if _is_total(call, facts, granted) else name,
+        partial="" if _is_total(call, facts, granted, ends) else name,
         random=name if call.draws else "",
         hidden=name if facts.has_hidden_state else "",
         expensive=name if facts.is_expensive else "",
@@ -176,7 +184,12 @@ def unjudged(meta: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in meta.items() if name not in _OF_ONE_NODE}
 
 
-def _is_total(call: OperatorCall, facts: EffectFacts, granted: frozenset[Any]) -> bool:
+def _is_total(
+    call: OperatorCall,
+    facts: EffectFacts,
+    granted: frozenset[Any],
+    ends: known_places.Ends = MappingProxyType({}),
+) -> bool:
     operator, result = call.operator, call.result
     is_tensor = isinstance(result, torch.Tensor)
     if facts.divides and not (is_tensor and (result.is_floating_point() or result.is_complex())):
@@ -185,7 +198,8 @@ def _is_total(call: OperatorCall, facts: EffectFacts, granted: frozenset[Any]) -
         return _is_in_bounds(call.arguments, granted)
     if operator.overloadpacket.__name__ in _FAIL_IF_EMPTY and _may_be_empty(call):
         return False
-    return facts.is_total or _fills_under_a_mask(call)
+    is_known = facts.is_total or _fills_under_a_mask(call)
+    return is_known or known_places.is_index_in_range(call, ends)
 
 
 #: Reductions that fail, or warn, where there is nothing to reduce. Code that Inductor makes of them

@@ -15,12 +15,12 @@ from bcmend.tracing.backends import (
     donated_memory,
     layouts,
 )
-from bcmend.tracing.effects import dictionaries
 from bcmend.tracing.gradients import repeated_arguments
 from bcmend.tracing.handlers import (
     any_all,
     checks,
     data_stores,
+    dictionaries,
     enum_members,
     exception_classes,
     frame_variables,

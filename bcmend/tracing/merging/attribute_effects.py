@@ -50,7 +50,8 @@ def attribute_changes(join: Join, arms: tuple[ArmTrace, ArmTrace]) -> list[Locat
         present = _present_attribute(join.tx, *place) if None in sides else None
         nothing = compat.DeletedVariable()
         one, other = (side or present or nothing for side in sides)
-        if isinstance(one, compat.DeletedVariable) or isinstance(other, compat.DeletedVariable):
+        is_missing = any(isinstance(each, compat.DeletedVariable) for each in (one, other))
+        if is_missing and not _is_computed(join.tx, *place):
             _guard_presence(*place)
         inherited = sides.index(None) if None in sides and _is_inherited(join.tx, *place) else -1
         changes.append(_attribute_change(join, location, (one, other), inherited))
@@ -200,6 +201,8 @@ def _present_attribute(tx: compat.Tracer, variable: Value, name: str) -> Value |
         return objects.contents_before(variable)
     if isinstance(variable, compat.NewGlobalVariable):
         return None  # one that is there has a pending value
+    if _is_computed(tx, variable, name):
+        return None
     _require_guarded(variable, name)
     _require_no_question(variable, name)
     try:
@@ -209,6 +212,24 @@ def _present_attribute(tx: compat.Tracer, variable: Value, name: str) -> Value |
         return None
     except (compat.Unsupported, NotImplementedError) as error:
         raise Refusal("arms-differ", f"the attribute {name} cannot be read: {error}") from None
+
+
+def _is_computed(tx: compat.Tracer, variable: Value, name: str) -> bool:
+    """Return whether reading an attribute would run code of its class, as of a cached property.
+
+    An object that has none of its own yet is left without one by a side that stores nothing.
+    """
+    if not _is_inherited(tx, variable, name) or _is_outer(variable):
+        return False
+    kinds = map(namespace, ancestors(type(object_behind(variable))))
+    found = next((each[name] for each in kinds if name in each), None)
+    return any("__get__" in namespace(each) for each in ancestors(type(found))) and not isinstance(
+        found, _BINDING
+    )
+
+
+#: What binds a function, or gives it, without running it.
+_BINDING: Final = (FunctionType, classmethod, staticmethod)
 
 
 def _require_guarded(variable: Value, name: str) -> None:

@@ -157,7 +157,6 @@ def _lock(call: ReplacedCall) -> Answer:
     if call.tx.f_code not in _NEEDLESS:
         raise unequal("the lock keeps other threads from what the block does")
     dispatch.require_one_graph(call.tx, _MAY_BREAK)
-    dispatch.require_always(call.tx, "held")
     return _Lock(call.owner)
 
 

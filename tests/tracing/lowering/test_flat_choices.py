@@ -144,7 +144,7 @@ class Roots(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         for _ in range(5):
-            y = x[x.argmax(0)] * 0.9
+            y = x[x.argmax(0) * 1] * 0.9  # no table knows that the index is in range
             root = y.sqrt()
             if y.sum() <= 0:
                 break

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import pytest
@@ -625,3 +626,64 @@ def test_a_cell_that_one_side_fills_and_that_is_read_raises_as_in_eager_executio
         graphs=None,
         recompiles=None,
     )
+
+
+# Attributes that are made by reading them
+
+
+class Once(nn.Module):
+    """Reads a property in an arm that is computed at the first read, of a number that changes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.number = 2
+
+    @cached_property
+    def factor(self) -> int:
+        return self.number + 1
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.sum() > 0:
+            x = x * self.factor
+        return x * 2
+
+
+class OnceAndBehind(Once):
+    def forward(self, x: Tensor) -> Tensor:
+        if x.sum() > 0:
+            x = x * self.factor
+        self.number = 7
+        return x + self.factor
+
+
+class OnceAsATensor(Once):
+    @cached_property
+    def factor(self) -> Any:
+        return torch.arange(3.0) * self.number
+
+
+class OnceInADictionary(Once):
+    """Has a helper that keeps the value, as the property does, where a class has the name too."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.sum() > 0:
+            x = x * _kept(self)
+        return x * 2
+
+
+def _kept(module: Any) -> int:
+    kept = module.__dict__
+    if "factor" not in kept:
+        kept["factor"] = module.number + 1
+    return int(kept["factor"])
+
+
+@pytest.mark.parametrize("kind", [Once, OnceAndBehind, OnceAsATensor, OnceInADictionary])
+def test_the_side_that_does_not_read_a_property_computes_nothing(kind: Any) -> None:
+    eager, mended = kind(), bcmend.patch(kind())
+    compiled = torch.compile(mended, backend="eager", fullgraph=True)
+    for sign in (-1, -1, 1, -1, 1):
+        x = torch.ones(3) * sign
+        assert torch.equal(compiled(x), eager(x))
+        kept = ("factor" in vars(eager), eager.number)
+        assert ("factor" in vars(mended), mended.number) == kept
