@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import weakref
 from functools import partial
 from types import CodeType, FunctionType, TracebackType
 from typing import Any, Final
@@ -31,9 +32,10 @@ from bcmend.tracing.deopt import (
 from bcmend.tracing.effects import random_draws
 from bcmend.tracing.entry import capture, still_breaking
 from bcmend.tracing.numbers import ahead
-from bcmend.tracing.search import assumptions, budget
+from bcmend.tracing.search import assumptions, budget, epochs
 from bcmend.tracing.search.falsified import Rewritten
 from bcmend.tracing.sites import body_states, site_table, suspects
+from bcmend.tracing.sites.live_state import Clean
 from bcmend.tracing.sites.session import SESSION
 
 
@@ -43,9 +45,11 @@ class _Call(threading.local):
     Attributes:
         buffer: that of the boundary.
         callback: compiles frames in the next ``run_in_place``.
+        epoch: the latest at whose beginning nothing of an earlier trace was left in this thread.
     """
 
     buffer: Buffer | None = None
+    epoch: int = -1
     callback: Any = None
 
 
@@ -60,8 +64,7 @@ def run(body: FunctionType, arguments: tuple[Any, ...]) -> Any:
     """Call ``body(*arguments, buffer)`` for Dynamo to compile, then deliver its records."""
     callback = compat.set_eval_frame(None)  # nothing but the body is to be compiled
     try:
-        frames.compile_as(body.__code__, sys._getframe(1).f_code)
-        return _run(body, arguments, callback)
+        return _run(body, arguments, callback, sys._getframe(1).f_code)
     finally:
         compat.set_eval_frame(callback)
 
@@ -74,8 +77,7 @@ def run_in_place(body: FunctionType, arguments: tuple[Any, ...]) -> Any:
     callback, _CALL.callback = _CALL.callback, None
     outer = compat.set_eval_frame(None)
     try:
-        frames.compile_as(body.__code__, sys._getframe(1).f_code)
-        return _run(body, arguments, callback)
+        return _run(body, arguments, callback, sys._getframe(1).f_code)
     finally:
         compat.set_eval_frame(outer)
 
@@ -85,8 +87,12 @@ def give_callback(callback: Any) -> None:
     _CALL.callback = callback
 
 
-def _run(body: FunctionType, arguments: tuple[Any, ...], callback: Any) -> Any:
+def _run(body: FunctionType, arguments: tuple[Any, ...], callback: Any, caller: CodeType) -> Any:
     """Make the call, compared with eager execution before where a variant is compiled for it."""
+    clean = _clean(body, callback)
+    if clean is not None:
+        return _made(body, arguments, callback, clean)
+    frames.compile_as(body.__code__, caller)
     if SESSION.verifier is None:
         return _made(body, arguments, callback)
     policy = frames.mark_of(body.__code__)
@@ -105,11 +111,42 @@ def _run(body: FunctionType, arguments: tuple[Any, ...], callback: Any) -> Any:
         return _made(body, arguments, callback)
 
 
-def _made(body: FunctionType, arguments: tuple[Any, ...], callback: Any) -> Any:
-    outer = _CALL.buffer
-    if outer is None:
+def _clean(body: FunctionType, callback: Any) -> Clean | None:
+    """Return what an equal call has left in this epoch, behind which there is nothing to clear."""
+    if _CALL.buffer is not None or SESSION.verifier is not None:
+        return None
+    found = body_states.state_of(body.__code__, is_body=True).clean
+    if found is None or not found.epoch == epochs.present() == _CALL.epoch:
+        return None
+    return found if found.callback() is callback else None
+
+
+def _is_still(clean: Clean | None) -> bool:
+    """Return whether a call began without anything to clear up, and has traced nothing."""
+    return clean is not None and clean.epoch == epochs.present()
+
+
+def _begin_call(clean: Clean | None) -> None:
+    """Begin the outermost call of this thread."""
+    budget.begin_call(is_clean=clean is not None)
+    if clean is None:
         assumptions.begin_call()
-        budget.begin_call()
+
+
+def _leave_clean(body: FunctionType, callback: Any, epoch: int, outer: Buffer | None) -> None:
+    """Note that a call that began in an epoch has traced nothing, if it is no call in another."""
+    if outer is None and epochs.present() == epoch and callable(callback):
+        state = body_states.state_of(body.__code__, is_body=True)
+        state.clean = Clean(epoch, weakref.ref(callback), not state.may_break)
+        _CALL.epoch = epoch
+
+
+def _made(
+    body: FunctionType, arguments: tuple[Any, ...], callback: Any, clean: Clean | None = None
+) -> Any:
+    outer, epoch = _CALL.buffer, epochs.present()
+    if outer is None:
+        _begin_call(clean)
     if outer:
         deliver(outer)  # what an enclosing frame recorded before its graph broke comes first
     buffer: Buffer = []
@@ -117,14 +154,16 @@ def _made(body: FunctionType, arguments: tuple[Any, ...], callback: Any) -> Any:
     failure = result = None
     depth = plain_python.depth_of_transforms()
     try:
-        result = _compiled(body, arguments, buffer, callback)
-        suspects.convict()
+        result = _compiled(body, arguments, buffer, callback, clean)
+        if not _is_still(clean):
+            suspects.convict()
+            _leave_clean(body, callback, epoch, outer)
     except BaseException as error:
         failure = error
     finally:
         _CALL.buffer = outer
         if outer is None:
-            budget.end_call()
+            budget.end_call(is_clean=_is_still(clean))
     try:
         if buffer:
             _deliver_before(failure, buffer)
@@ -240,28 +279,35 @@ def _is_first_behind_the_graph(code: CodeType, offset: int) -> bool:
     return False
 
 
-def _compiled(body: FunctionType, arguments: tuple[Any, ...], buffer: Buffer, callback: Any) -> Any:
+def _compiled(
+    body: FunctionType,
+    arguments: tuple[Any, ...],
+    buffer: Buffer,
+    callback: Any,
+    clean: Clean | None,
+) -> Any:
     """Call the body; where it does not compile, mend more, or less, and call again."""
     state = body_states.state_of(body.__code__, is_body=True)
     while True:
-        whole = not state.may_break
+        whole = _cleared(state) if clean is None else clean.is_whole
         generation = state.generation
-        site_table.clear_recent()
         random_draws.forget()
-        numbers = ahead.given(state, body, arguments)
-        state.forget_noted()
+        numbers = ahead.given(state, body, arguments) if state.slices else ()
         compat.set_eval_frame(capture.of_bodies(callback))
         try:
             result = body(*arguments, buffer, numbers)
-            body_states.note_captured(state)
+            compat.set_eval_frame(None)  # which would look at each frame behind the body
+            _note_captured(state, clean)
             return codec.decoded(result) if state.has_choices else result
         except body_states.TooManyVariants:
+            clean = None
             body, state = _replaced(body, body_states.without_numbers(body, state))
             continue
         except (*_FAILURES, Rewritten, IndexError) as error:
             compat.set_eval_frame(None)
             if isinstance(error, IndexError) and not capture.is_of_a_compiler(error):
                 raise
+            clean = None
             if not whole or _entry_of(body, error) is not None or is_interruption(error):
                 still_breaking.add_to(error)
                 raise
@@ -288,6 +334,19 @@ def _compiled(body: FunctionType, arguments: tuple[Any, ...], buffer: Buffer, ca
         before = state
         body, state = _replaced(body, state.replacement(body))
         state.take_numbers_of(before)
+
+
+def _note_captured(state: body_states.BodyState, clean: Clean | None) -> None:
+    """Note that a call has run graphs, unless it has traced nothing and that was noted before."""
+    if not _is_still(clean):
+        body_states.note_captured(state)
+
+
+def _cleared(state: body_states.BodyState) -> bool:
+    """Forget what earlier traces have left; return whether a graph has to have the whole body."""
+    site_table.clear_recent()
+    state.forget_noted()
+    return not state.may_break
 
 
 def _replaced(

@@ -19,7 +19,7 @@ from bcmend.dynamo.models import translators
 from bcmend.dynamo.slots import Slot
 from bcmend.knowledge.interruptions import is_interruption
 from bcmend.tracing.entry import error_barrier
-from bcmend.tracing.search import strict
+from bcmend.tracing.search import epochs, strict
 from bcmend.tracing.sites import body_states, site_table, suspects
 
 
@@ -72,6 +72,7 @@ class _OfBodies(translators.FrameCompiler):
         if _TO_COMPARE.code is frame.f_code:
             raise Uncompared
         compiler = self.compiler
+        epochs.end()
         translators.store_nothing(compiler)
         if not translators.wants_one_graph(compiler):
             body_states.require_room(frame.f_code)

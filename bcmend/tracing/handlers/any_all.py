@@ -29,8 +29,8 @@ from bcmend.tracing.speculation.arms import Arm, ArmTrace, trace_arm
 
 #: Of each function, the truth of an item that decides, and how truths are joined.
 _SEARCHES: Final = {
-    builtins.any: (True, torch.bitwise_or),
-    builtins.all: (False, torch.bitwise_and),
+    builtins.any: (True, torch.logical_or),
+    builtins.all: (False, torch.logical_and),
 }
 
 

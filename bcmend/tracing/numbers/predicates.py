@@ -59,11 +59,11 @@ def negated(tx: compat.Tracer, predicate: TensorValue) -> TensorValue:
 
 
 def both(tx: compat.Tracer, one: TensorValue, other: TensorValue) -> TensorValue:
-    return fx_graph.function(tx, torch.bitwise_and, one, other)
+    return fx_graph.function(tx, torch.logical_and, one, other)
 
 
 def either(tx: compat.Tracer, one: TensorValue, other: TensorValue) -> TensorValue:
-    return fx_graph.function(tx, torch.bitwise_or, one, other)
+    return fx_graph.function(tx, torch.logical_or, one, other)
 
 
 def chosen(tx: compat.Tracer, predicate: TensorValue, one: Proxy, other: Proxy) -> TensorValue:
@@ -91,9 +91,9 @@ def _joined(
         return None
     node = predicate.as_proxy().node
     if one.node is node:
-        return fx_graph.function(tx, torch.bitwise_or, predicate, other)
+        return fx_graph.function(tx, torch.logical_or, predicate, other)
     if other.node is node:
-        return fx_graph.function(tx, torch.bitwise_and, predicate, one)
+        return fx_graph.function(tx, torch.logical_and, predicate, one)
     return None
 
 

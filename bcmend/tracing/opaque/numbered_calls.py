@@ -52,6 +52,8 @@ _ASK_LATER: Final = frozenset(
 #: The operators of Python that ask: ``x ** v``, whose backward does.
 _POWERS: Final = (python_operator.pow, pow, python_operator.ipow)
 
+_SEQUENCES: Final = (compat.TupleVariable, compat.ListVariable, compat.SizeVariable)
+
 Given = dict[str, Value]
 
 
@@ -120,9 +122,10 @@ def _has_open_number(args: Iterable[Value], kwargs: Given) -> bool:
 
 
 def _is_open(value: Any) -> bool:
-    if isinstance(value, compat.BaseListVariable):
+    # Whether a value is an instance of a class is no question to ask of a phi: it would be read.
+    if type(value) in _SEQUENCES:
         return any(map(_is_open, value.items))
-    return is_unbacked(value)
+    return type(value) is compat.SymNodeVariable and is_unbacked(value)
 
 
 def _traced(
@@ -240,7 +243,7 @@ def _part(value: Value, given: operator.Form) -> list[Any]:
         return given.tensor(value)
     if isinstance(value, compat.SymNodeVariable):
         return _number(value, given)
-    if type(value) in (compat.TupleVariable, compat.ListVariable, compat.SizeVariable):
+    if type(value) in _SEQUENCES:
         parts = [_part(each, given) for each in value.items]  # type: ignore[attr-defined]
         return operator.sequence(parts, is_tuple=type(value) is not compat.ListVariable)
     if value.is_python_constant():

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
+from bcmend.tracing.search import epochs
+
 
 class Lifetime(Enum):
     """How long a falsified assumption is not made again."""
@@ -212,15 +214,18 @@ def note(finding: Finding) -> bool:
         _IN_CALL.findings[subject, claim, finding.of] = finding
     else:
         subject.findings = {**subject.findings, (claim, finding.of): finding}
+    epochs.end()
     return True
 
 
 def assume_again(subject: Subject, claim: Claim, of: Hashable = None) -> None:
     """Take something for granted again."""
-    _IN_CALL.findings.pop((subject, claim, of), None)
+    if _IN_CALL.findings.pop((subject, claim, of), None) is not None:
+        epochs.end()
     if (claim, of) in subject.findings:
         known = subject.findings.items()
         subject.findings = {key: each for key, each in known if key != (claim, of)}
+        epochs.end()
 
 
 def begin_call() -> None:

@@ -31,6 +31,7 @@ from types import CodeType
 from typing import Final
 
 from bcmend.bytecode.names_used import origin_of
+from bcmend.tracing.search import epochs
 
 #: Seconds for any call in branches without a lowering. In ``corpus/models`` and
 #: ``corpus/patterns`` the longest branch takes 1.6. At ``nesting_limits.ARMS`` small arms it is 5.
@@ -100,15 +101,17 @@ class _Spent(threading.local):
 _SPENT: Final = _Spent()
 
 
-def begin_call() -> None:
-    """Forget what the last outermost call of this thread has spent."""
-    _forget()
+def begin_call(*, is_clean: bool = False) -> None:
+    """Forget what the last outermost call of this thread has spent, unless it has not traced."""
+    if not is_clean:
+        _forget()
     _SPENT.is_in_call = True
 
 
-def end_call() -> None:
-    """End the outermost call of this thread."""
-    _forget()
+def end_call(*, is_clean: bool = False) -> None:
+    """End the outermost call of this thread, and forget what it has spent, unless likewise."""
+    if not is_clean:
+        _forget()
     _SPENT.is_in_call = False
 
 
@@ -215,6 +218,7 @@ def begin_anew() -> None:
 @contextmanager
 def tracing(code: CodeType) -> Iterator[None]:
     """Make a trace that begins in ``code`` in a block."""
+    epochs.end()
     begin_trace(code)
     began = _SPENT.began = now()
     _SPENT.beside = _SPENT.lowered = 0.0

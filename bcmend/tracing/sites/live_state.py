@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import InitVar, dataclass, field
 from types import CodeType, FunctionType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from bcmend.names import SPLIT
 from bcmend.policy import DEFAULT, Policy
@@ -215,6 +215,18 @@ class Recent(threading.local):
 RECENT: Final = Recent()
 
 
+class Clean(NamedTuple):
+    """What a call of a body has found, and the next one finds as long as an epoch lasts.
+
+    ``callback`` refers to what compiles frames; ``is_whole`` says whether a graph has to have the
+    whole body.
+    """
+
+    epoch: int
+    callback: weakref.ref[Any]
+    is_whole: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Stop:
     """A frame that Dynamo was tracing when it stopped.
@@ -262,6 +274,7 @@ class BodyState(Subject):
     ``counted``: attributes that are integers, which a trace has counted, as Dynamo names them.
     ``spare``: the same code for calls whose numbers would make one variant too many, without
     such numbers.
+    ``clean``: left by a call that has traced nothing.
     """
 
     function: str
@@ -288,6 +301,7 @@ class BodyState(Subject):
     turns: dict[str, int] = field(default_factory=dict)
     counted: set[str] = field(default_factory=set)
     spare: CodeType | None = None
+    clean: Clean | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
