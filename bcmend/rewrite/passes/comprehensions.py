@@ -13,8 +13,9 @@ from bcmend.analysis.code_effects import touched
 from bcmend.analysis.facts import Facts, facts_of
 from bcmend.analysis.liveness import live_before
 from bcmend.bytecode import emit
+from bcmend.bytecode.instructions import Instruction
 from bcmend.bytecode.opcodes import LOCAL_STORES, SAVED_LOCALS, SWAPS, row
-from bcmend.rewrite.passes.rearrange import with_others
+from bcmend.rewrite.passes.rearrange import rewritten, with_others
 
 
 def without_saved_variables(facts: Facts) -> Facts:
@@ -24,7 +25,26 @@ def without_saved_variables(facts: Facts) -> Facts:
         (discard,), (nothing,) = emit.pop_top(), emit.load_const(None)
         others = dict.fromkeys(places, discard) | {save: nothing}
         facts = facts_of(with_others(facts.function, others))
-    return facts
+    return _set_apart(facts)
+
+
+def _set_apart(facts: Facts) -> Facts:
+    """Return facts about the function with a NOP behind each save.
+
+    Dynamo knows a comprehension by the save in front of it. Where the graph breaks in one, it makes
+    a function of it, for which it has no other locals than CPython's: not what regions in it store
+    (``_build_comprehension_fn``, torch/_dynamo/comprehension_graph_break.py, 2.13 to 2.15).
+    """
+    if not any(each.op in SAVED_LOCALS for each in facts.instructions):
+        return facts
+
+    def replacement(index: int, each: Instruction) -> list[Instruction]:
+        if each.op not in SAVED_LOCALS:
+            return [each]
+        apart = [one._replace(offset=each.offset, location=each.location) for one in emit.nothing()]
+        return [each, *apart]
+
+    return facts_of(rewritten(facts.function, replacement))
 
 
 def _useless(facts: Facts) -> Iterator[tuple[int, list[int]]]:

@@ -96,14 +96,14 @@ def _fake(
     return number, has_raised
 
 
-def _defined(signature: str, run: Callable[..., Any]) -> Any:
+def defined(signature: str, run: Callable[..., Any]) -> Any:
     """Define an operator that gives a number, and whether it is to be had in plain Python."""
     found = operators.define(signature, run, _fake, has_effect=False, skips_autograd=True)
     effects.declare(found, EffectFacts(is_total=True))
     return found
 
 
-MATH: Final = _defined("math(str name, Tensor[] numbers) -> (Tensor, Tensor)", _run)
+MATH: Final = defined("math(str name, Tensor[] numbers) -> (Tensor, Tensor)", _run)
 
 
 @handlers.method(
@@ -129,7 +129,7 @@ def _computed(call: handlers.Call) -> Answer:
     site = site_table.number_being_traced(tx, f"math.{function.__name__}")
     if site is None or not deferred_exceptions.can_exit(tx, site):
         return PASS
-    return _called_in_the_graph(tx, site, MATH, function.__name__, numbers) or PASS
+    return called_in_the_graph(tx, site, MATH, function.__name__, numbers) or PASS
 
 
 def _is_known(function: Any) -> bool:
@@ -149,15 +149,18 @@ def _is_never_negative(value: Any) -> bool:
     return bool(compat.statically_known_true(value.sym_num >= 0))
 
 
-def _called_in_the_graph(
+def called_in_the_graph(
     tx: compat.Tracer,
-    site: LiveSite,
+    site: LiveSite | None,
     called_by: Any,
     name: str,
     numbers: Sequence[Value],
     *more: Any,
 ) -> Value | None:
-    """Return the number that a function gives; ``None`` if an argument is no number."""
+    """Return the number that a function gives; ``None`` if an argument is no number.
+
+    Where the function raises a side exit of ``site`` is taken; none is needed where it cannot.
+    """
     operands = [_operand(tx, each) for each in numbers]
     if None in operands:
         return None
@@ -165,8 +168,9 @@ def _called_in_the_graph(
     proxy = tx.output.create_proxy("call_function", called_by, arguments, {})
     results: Any = compat.wrap_fx_proxy(tx, proxy)
     found, has_raised = results.items
-    deferred_exceptions.make_side_exit(tx, site, has_raised)
-    site.mended("operator", "called inside the graph")
+    if site is not None:
+        deferred_exceptions.make_side_exit(tx, site, has_raised)
+        site.mended("operator", "called inside the graph")
     return scalars.take(tx, found)
 
 
@@ -217,7 +221,7 @@ def _run_numpy(
     return torch.tensor(0 if is_other else found, dtype=dtype), torch.tensor(is_other)
 
 
-NUMPY: Final = _defined(
+NUMPY: Final = defined(
     "numpy(str name, Tensor[] numbers, ScalarType dtype) -> (Tensor, Tensor)", _run_numpy
 )
 
@@ -236,7 +240,7 @@ def _computed_by_numpy(call: handlers.Call) -> Answer:
     site = site_table.number_being_traced(tx, f"numpy.{function.__name__}")
     if dtype is None or site is None or not deferred_exceptions.can_exit(tx, site):
         return PASS
-    number = _called_in_the_graph(tx, site, NUMPY, function.__name__, numbers, dtype)
+    number = called_in_the_graph(tx, site, NUMPY, function.__name__, numbers, dtype)
     if isinstance(number, compat.SymNodeVariable):
         number.as_proxy().node.meta[meta_keys.OF_NUMPY] = True
     return number or PASS

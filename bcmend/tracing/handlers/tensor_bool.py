@@ -294,7 +294,9 @@ def _as_number(tx: compat.Tracer, value: Value) -> Value:
 _ARITHMETIC: Final = "truths in arithmetic"
 
 
-@hooks.around(compat.object_protocol, methods.BINARY_OPERATION, _ARITHMETIC, gate=hooks.first)
+@hooks.around(
+    compat.object_protocol, methods.BINARY_OPERATION, _ARITHMETIC, gate=hooks.first, place=1
+)
 def _operated(inner: Any, tx: compat.Tracer, v: Any, w: Any, op_slot: str) -> Any:
     """Compute with two numbers, of which one or both may be truths."""
     if op_slot == methods.EXCLUSIVE_OR_SLOT and capture_mode.in_mended_code(tx):

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -428,16 +428,21 @@ def _are_made_in_the_graph(output: compat.OutputGraph, symbols: Iterable[Any]) -
     return not missing
 
 
+@contextmanager
+def unassumed(environment: Any) -> Iterator[None]:
+    """Have nothing assumed for the length of a block: what it asks is not for the graph."""
+    found = _KNOWLEDGE.peek(environment) or _Knowledge()
+    before, found.is_asked = found.is_asked, True
+    try:
+        yield
+    finally:
+        found.is_asked = before
+
+
 @hooks.around(compat.SymNodeVariable, methods.EVALUATE, _PURPOSE, gate=None)
 def _asked_by_the_program(
     inner: Any, self: compat.SymNodeVariable, output_graph: Any = None
 ) -> Any:
     environment = getattr(getattr(self.sym_num, "node", None), "shape_env", None)
-    found = None if environment is None else _KNOWLEDGE.peek(environment)
-    if found is None:
+    with nullcontext() if environment is None else unassumed(environment):
         return inner(self, output_graph)
-    before, found.is_asked = found.is_asked, True
-    try:
-        return inner(self, output_graph)
-    finally:
-        found.is_asked = before

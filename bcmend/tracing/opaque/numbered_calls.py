@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import operator as python_operator
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -32,7 +33,7 @@ from bcmend.dynamo.values import (
 )
 from bcmend.knowledge import effects
 from bcmend.tracing.effects.operator_runs import storage_of
-from bcmend.tracing.numbers import float_tensors
+from bcmend.tracing.numbers import float_tensors, size_questions
 from bcmend.tracing.opaque import operator
 from bcmend.tracing.sites import capture_mode, site_table
 from bcmend.tracing.substitutes.autograd_leaf import is_plain
@@ -121,11 +122,12 @@ def _has_open_number(args: Iterable[Value], kwargs: Given) -> bool:
     return any(map(_is_open, args)) or any(map(_is_open, kwargs.values()))
 
 
-def _is_open(value: Any) -> bool:
+def _is_open(value: Any, kind: Any = object) -> bool:
     # Whether a value is an instance of a class is no question to ask of a phi: it would be read.
     if type(value) in _SEQUENCES:
-        return any(map(_is_open, value.items))
-    return type(value) is compat.SymNodeVariable and is_unbacked(value)
+        return any(_is_open(each, kind) for each in value.items)
+    is_number = type(value) is compat.SymNodeVariable and is_unbacked(value)
+    return is_number and isinstance(value.sym_num, kind)
 
 
 def _traced(
@@ -145,14 +147,19 @@ def _traced(
     if function in _ASK_LATER or _asks_in_backward(tx, function, args, kwargs):
         return _as_operator(tx, function, args, kwargs, written, None) or call()
     transaction = Transaction(tx)
+    is_float = any(_is_open(each, torch.SymFloat) for each in (*args, *kwargs.values()))
+    assumes = nullcontext() if not is_float else size_questions.unassumed(tx.output.shape_env)
     try:
-        with operator.unlogged():
+        with operator.unlogged(), assumes:
             return call()
     except compat.UserError:
         found = _as_operator(tx, function, args, kwargs, written, transaction)
-        if found is None:
+        if found is not None:
+            return found
+        if not is_float:
             raise
-        return found
+    transaction.roll_back()
+    return call()  # something may be assumed of a size
 
 
 def _asks_in_backward(
@@ -173,7 +180,8 @@ def _asks_in_backward(
     numbers = (
         [each.sym_num for each in some] for some in (given.floats, given.integers, given.sizes)
     )
-    with fake_mode_of(tx), operator.unlogged():
+    unassumed = size_questions.unassumed(tx.output.shape_env)
+    with fake_mode_of(tx), operator.unlogged(), unassumed:
         return operator.asks_in_backward(name, call.form, own, *numbers)
 
 

@@ -115,6 +115,19 @@ def test_what_is_read_again_is_put_aside(function: FunctionType) -> None:
     assert _saves(without_saved_variables(_facts(function))) > 0
 
 
+@pytest.mark.parametrize("function", FOR_SOMEBODY)
+def test_dynamo_does_not_take_it_for_one_of_cpython(function: FunctionType) -> None:
+    # It looks for a save, a SWAP and the BUILD_LIST, and copies what follows with the locals of
+    # the comprehension alone: without those that are stored for a region in it.
+    instructions = without_saved_variables(_facts(function)).instructions
+    behind = [
+        instructions[index + 1].op
+        for index, each in enumerate(instructions)
+        if each.op == "LOAD_FAST_AND_CLEAR"
+    ]
+    assert set(behind) == {"NOP"}
+
+
 @pytest.mark.parametrize("function", [*FOR_NOBODY, *FOR_SOMEBODY])
 def test_the_function_does_the_same(function: FunctionType) -> None:
     mended = installed(function, EverythingMended())

@@ -272,3 +272,27 @@ def test_names() -> None:
         assert operator._function(name) is function
     assert operator.name_of(len) == ""
     assert operator.name_of(lambda x: x) == ""
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("is_written", [False, True])
+def test_nothing_is_assumed_of_a_float_in_an_arm(backend: str, is_written: bool) -> None:
+    def program(x: Tensor, y: Tensor) -> Tensor:
+        v = y.detach().abs().mean().item()
+        if x.sum() > 0:
+            z = x * 2
+            if is_written:
+                z.add_(y, alpha=v)
+            return z
+        return torch.sub(y, x, alpha=v)
+
+    def calls() -> list[Call]:
+        return [
+            call(
+                torch.tensor([first, 0.5], requires_grad=True),
+                torch.tensor([second, -1.0], requires_grad=True),
+            )
+            for first, second in ((1.0, 1.0), (-1.0, 1.0), (2.0, 3.0), (-2.0, 0.0))
+        ]
+
+    assert_equivalent(lambda: program, calls, backend=backend)
