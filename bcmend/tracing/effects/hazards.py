@@ -137,7 +137,7 @@ def _hazards_of_node(
 
 
 def _indexes(run: OperatorRun) -> bool:
-    return any(call.operator.overloadpacket in known_places.INDEXING for call in run.calls)
+    return any(call.operator.overloadpacket in known_places.BY_PLACES for call in run.calls)
 
 
 def _hazards_of_call(

@@ -26,7 +26,7 @@ from bcmend.tracing.effects.operator_runs import (
     tensors_of,
 )
 
-__all__ = ["INDEXING", "Ends", "is_index_in_range", "places_given"]
+__all__ = ["BY_PLACES", "Ends", "is_index_in_range", "places_given"]
 
 #: Ends of the numbers of tensors, by the memory that they lie in.
 Ends = Mapping[int, Any]
@@ -47,7 +47,7 @@ def places_given(node: Node, run: OperatorRun, fake_mode: Any) -> Ends:
 def is_index_in_range(call: OperatorCall, ends: Ends) -> bool:
     """Return whether an operator reads or stores at places that its tensor is known to have."""
     packet = call.operator.overloadpacket
-    if packet not in INDEXING:
+    if packet not in BY_PLACES:
         return False
     tensor, places = call.arguments[:2]
     return all(
@@ -65,7 +65,7 @@ def _is_integer(tensor: torch.Tensor) -> bool:
     return tensor.dtype in (torch.int64, torch.int32)
 
 
-INDEXING: Final = (torch.ops.aten.index, torch.ops.aten.index_put, torch.ops.aten.index_put_)
+BY_PLACES: Final = (torch.ops.aten.index, torch.ops.aten.index_put, torch.ops.aten.index_put_)
 
 
 def _end(node: Node, fake_mode: Any) -> Any:

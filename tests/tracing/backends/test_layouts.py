@@ -12,6 +12,7 @@ from torch import Tensor
 
 import bcmend
 from bcmend.dynamo.shape_env import being_lowered
+from tests.samples import name_of, sampled
 
 
 def common_size(x: Tensor, y: Tensor, mask: Tensor) -> Tensor:
@@ -90,7 +91,9 @@ def test_attention_with_dropout_of_a_dynamic_number_of_rows(p: float) -> None:
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("program", [common_size, outer_sizes, in_an_arm, centered])
+@pytest.mark.parametrize(
+    "program", sampled([common_size, outer_sizes, in_an_arm, centered], name_of, of=2)
+)
 def test_results_and_gradients_are_those_of_eager(program: Callable[..., Tensor]) -> None:
     torch._dynamo.reset()
     torch.manual_seed(3)
@@ -189,13 +192,17 @@ def _one_in_another(x: Tensor, y: Tensor) -> Tensor:
 )
 @pytest.mark.parametrize(
     "program",
-    [
-        _rows_in_another_order,
-        _gradient_in_another_order,
-        _repeated,
-        _channels_last,
-        _one_in_another,
-    ],
+    sampled(
+        [
+            _rows_in_another_order,
+            _gradient_in_another_order,
+            _repeated,
+            _channels_last,
+            _one_in_another,
+        ],
+        name_of,
+        of=2,
+    ),
 )
 def test_operands_of_choices_have_the_strides_that_were_traced(
     program: Callable[..., Tensor], dynamic: bool, gradients: bool

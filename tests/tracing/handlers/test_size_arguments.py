@@ -13,6 +13,7 @@ from bcmend.tracing.handlers import size_arguments
 from bcmend.tracing.indexing import item_reads
 from bcmend.tracing.numbers import size_questions
 from tests.equivalence import Call, assert_equivalent, call
+from tests.samples import in_turn, name_of, sampled
 from tests.tracing.in_trace import during_trace, trace
 
 THREE = torch.tensor(3)
@@ -206,7 +207,9 @@ def _pictures() -> list[Call]:
     return [call(x.clone(), torch.tensor(each)) for each in SIZES]
 
 
-@pytest.mark.parametrize("program", [_nearest, _to_corners, _of_numbers, _of_areas, _padded])
+@pytest.mark.parametrize(
+    "program", sampled([_nearest, _to_corners, _of_numbers, _of_areas, _padded], name_of, of=2)
+)
 def test_a_picture_brought_to_a_size_of_the_data(program: Any) -> None:
     assert_equivalent(lambda: program, _pictures)
     for backend in ("eager", "aot_eager"):
@@ -220,8 +223,10 @@ def test_a_picture_brought_to_a_size_of_the_data(program: Any) -> None:
         )
 
 
-@pytest.mark.parametrize("program", [_nearest, _to_corners, _of_numbers])
-@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize(
+    ("program", "training"),
+    in_turn([_nearest, _to_corners, _of_numbers], [False, True], name_of),
+)
 def test_such_a_picture_with_inductor(program: Any, training: bool) -> None:
     assert_equivalent(
         lambda: program,

@@ -12,6 +12,7 @@ from torch._dynamo.exc import Unsupported
 
 import bcmend
 from tests.equivalence import assert_equivalent, call
+from tests.samples import in_turn
 
 Program = Callable[..., Any]
 
@@ -56,8 +57,9 @@ class Lazy(nn.Module):
         return self.norm(self.scaled(self.first(x)))
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
-@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize(
+    ("backend", "training"), in_turn(["eager", "aot_eager", "inductor"], [False, True])
+)
 def test_layers_made_in_the_call(backend: str, training: bool) -> None:
     calls = [(torch.ones(2, 4), False), (torch.arange(8.0).view(2, 4), False)]
     calls += [(torch.ones(2, 4), True), (torch.ones(2, 4), True)]
