@@ -26,8 +26,6 @@ from bcmend.tracing.effects.operator_runs import (
     tensors_of,
 )
 
-__all__ = ["BY_PLACES", "Ends", "is_index_in_range", "places_given"]
-
 #: Ends of the numbers of tensors, by the memory that they lie in.
 Ends = Mapping[int, Any]
 

@@ -95,8 +95,7 @@ def _run(body: FunctionType, arguments: tuple[Any, ...], callback: Any, caller: 
     frames.compile_as(body.__code__, caller)
     if SESSION.verifier is None:
         return _made(body, arguments, callback)
-    policy = frames.mark_of(body.__code__)
-    if getattr(policy, "verify", "never") == "first" and _CALL.buffer is None:
+    if _is_compared(body) and _CALL.buffer is None:
         code = _latest(body)
         try:
             with capture.not_compiling(code):
@@ -111,9 +110,16 @@ def _run(body: FunctionType, arguments: tuple[Any, ...], callback: Any, caller: 
         return _made(body, arguments, callback)
 
 
+def _is_compared(body: FunctionType) -> bool:
+    """Return whether calls for which a variant is compiled are compared with eager execution."""
+    if SESSION.verifier is None:
+        return False
+    return getattr(frames.mark_of(body.__code__), "verify", "never") == "first"
+
+
 def _clean(body: FunctionType, callback: Any) -> Clean | None:
     """Return what an equal call has left in this epoch, behind which there is nothing to clear."""
-    if _CALL.buffer is not None or SESSION.verifier is not None:
+    if _CALL.buffer is not None or _is_compared(body):
         return None
     found = body_states.state_of(body.__code__, is_body=True).clean
     if found is None or not found.epoch == epochs.present() == _CALL.epoch:

@@ -187,3 +187,27 @@ def test_epochs_end_when_something_is_learnt() -> None:
     program(torch.ones(3))
     assert epochs.present() == before
     assert boundary._CALL.epoch == before
+
+
+def test_calls_that_are_compared_are_never_clean(cleared: list[str]) -> None:
+    function = _program()
+    bcmend.patch(function, policy=bcmend.Policy(verify="first"))
+    program = torch.compile(function, backend="eager", fullgraph=True)
+    x = torch.ones(3)
+    for _ in range(4):
+        program(x)
+    cleared.clear()
+    program(x)
+    assert "clear_recent" in cleared
+
+
+def test_a_call_is_clean_where_others_are_compared(cleared: list[str]) -> None:
+    other = _program()
+    bcmend.patch(other, policy=bcmend.Policy(verify="first"))
+    torch.compile(other, backend="eager", fullgraph=True)(torch.ones(3))
+    program = _compiled(_program())
+    for _ in range(3):
+        program(torch.ones(3))
+    cleared.clear()
+    program(torch.ones(3))
+    assert cleared == []
