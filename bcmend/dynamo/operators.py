@@ -140,6 +140,36 @@ def gradients_again(
     return [each.contiguous() for each in found]
 
 
+def gradients_where_needed(
+    backward: Callable[..., Sequence[torch.Tensor]],
+    gradients: Sequence[torch.Tensor | None],
+    is_needed: Sequence[bool],
+    *given: Any,
+) -> list[torch.Tensor | None]:
+    """Return gradients of tensors by an operator that calls ``gradients_again``.
+
+    Args:
+        backward: the operator, given the gradients that flow in, at which places they do,
+            ``is_needed`` and the rest.
+        gradients: those of all results; ``None`` where nothing flows in.
+        is_needed: for each tensor that the forward was given, whether its gradient is asked for.
+        given: what else the operator is given.
+
+    Returns:
+        As many as there are tensors; ``None`` for those that need none, or that get none.
+    """
+    places = [place for place, each in enumerate(gradients) if each is not None]
+    known = [gradients[place] for place in places]
+    found = iter(backward(known, places, is_needed, *given) if places else ())
+    return [next(found, None) if each else None for each in is_needed]
+
+
+def like_needed(tensors: Sequence[torch.Tensor], is_needed: Sequence[bool]) -> list[torch.Tensor]:
+    """Return, for fake tensors, tensors of the forms that ``gradients_again`` gives."""
+    given = zip(tensors, is_needed, strict=True)
+    return [tensor.new_empty(tensor.shape) for tensor, is_one in given if is_one]
+
+
 def token() -> torch.Tensor:
     """Return the result of an operator that has none: an empty tensor."""
     return torch.empty((0,), dtype=torch.int64, device="cpu")

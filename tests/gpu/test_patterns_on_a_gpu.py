@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from corpus.patterns.pattern import Pattern, run
 from corpus.patterns.registry import PATTERNS
-from tests.equivalence import Call, compare, fresh, leave_unpatched, run_eagerly
+from tests.equivalence import Call, fresh, leave_unpatched, run_eagerly
 from tests.samples import sampled
 
 DEVICE: Final = "cuda"
@@ -105,17 +105,8 @@ def check(pattern: Pattern, *, backend: str, training: bool) -> None:
 
 def _of_stock(moved: Pattern, backend: str, training: bool) -> set[str]:
     """Return where stock differs from eager execution too: it rounds in its own way."""
-    stock = compare(
-        moved.make,
-        moved.inputs,
-        backend=backend,
-        fullgraph=False,
-        training=training,
-        may_copy=moved.may_copy,
-        zero_gradients=moved.zero_gradients,
-        any_random_state=moved.any_random_state,
-        way=leave_unpatched,
-    )
+    unpatched = replace(moved, way=leave_unpatched)
+    stock = run(unpatched, backend=backend, fullgraph=False, training=training)
     return {_place(each) for each in stock.differences}
 
 

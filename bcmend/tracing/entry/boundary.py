@@ -298,7 +298,7 @@ def _compiled(
         whole = _cleared(state) if clean is None else clean.is_whole
         generation = state.generation
         random_draws.forget()
-        numbers = ahead.given(state, body, arguments) if state.slices else ()
+        numbers = ahead.given(state, body, arguments)
         compat.set_eval_frame(capture.of_bodies(callback))
         try:
             result = body(*arguments, buffer, numbers)

@@ -38,6 +38,13 @@ def as_tensor(tx: compat.Tracer, number: Proxy) -> TensorValue:
     return _computed(tx, number) or _as_it_is(tx, number)
 
 
+def as_operand(tx: compat.Tracer, number: Proxy) -> TensorValue:
+    """Return the tensor of a number for an operator that reads it, so that it stays."""
+    tensor = as_tensor(tx, number)
+    tensor.as_proxy().node.meta.pop(meta_keys.BESIDE_NUMBER, None)
+    return tensor
+
+
 def _computed(tx: compat.Tracer, number: Proxy) -> TensorValue | None:
     """Return the tensor of a number that was stored, or is computed again; else ``None``."""
     number = before_arms(tx, number)

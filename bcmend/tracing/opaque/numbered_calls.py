@@ -18,7 +18,6 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from bcmend import meta_keys
 from bcmend.dynamo import compat, frames, hooks
 from bcmend.dynamo.fx_graph import Transaction
 from bcmend.dynamo.models import methods
@@ -117,12 +116,12 @@ def _operation(inner: Any, variable: Any, tx: compat.Tracer, args: Any, kwargs: 
     return _traced(tx, torch.pow, args, kwargs, call, written)
 
 
-def _has_open_number(args: Iterable[Value], kwargs: Given) -> bool:
+def _has_open_number(args: Iterable[Value], kwargs: Given, kind: Any = object) -> bool:
     """Return whether a call is given a number that the data decide, in a sequence or by itself."""
-    return any(map(_is_open, args)) or any(map(_is_open, kwargs.values()))
+    return any(_is_open(each, kind) for each in (*args, *kwargs.values()))
 
 
-def _is_open(value: Any, kind: Any = object) -> bool:
+def _is_open(value: Any, kind: Any) -> bool:
     # Whether a value is an instance of a class is no question to ask of a phi: it would be read.
     if type(value) in _SEQUENCES:
         return any(_is_open(each, kind) for each in value.items)
@@ -147,8 +146,8 @@ def _traced(
     if function in _ASK_LATER or _asks_in_backward(tx, function, args, kwargs):
         return _as_operator(tx, function, args, kwargs, written, None) or call()
     transaction = Transaction(tx)
-    is_float = any(_is_open(each, torch.SymFloat) for each in (*args, *kwargs.values()))
-    assumes = nullcontext() if not is_float else size_questions.unassumed(tx.output.shape_env)
+    is_float = _has_open_number(args, kwargs, torch.SymFloat)
+    assumes = size_questions.unassumed(tx.output.shape_env) if is_float else nullcontext()
     try:
         with operator.unlogged(), assumes:
             return call()
@@ -177,12 +176,11 @@ def _asks_in_backward(
     if not any(each.requires_grad for each in examples):
         return False
     own = [each.detach().requires_grad_(each.requires_grad) for each in examples]
-    numbers = (
-        [each.sym_num for each in some] for some in (given.floats, given.integers, given.sizes)
-    )
+    numbers = given.floats, given.integers, given.sizes
+    values = operator.Values(own, *([each.sym_num for each in some] for some in numbers))
     unassumed = size_questions.unassumed(tx.output.shape_env)
     with fake_mode_of(tx), operator.unlogged(), unassumed:
-        return operator.asks_in_backward(name, call.form, own, *numbers)
+        return operator.asks_in_backward(name, call.form, values)
 
 
 def _as_operator(
@@ -274,13 +272,7 @@ def _emitted(tx: compat.Tracer, call: _Call, *, is_recorded: bool) -> list[Value
     tensors = given.tensors
     if not is_recorded:
         tensors = [each.call_method(tx, "detach", [], {}) for each in tensors]
-    floats: list[Value] = []
-    for each in given.floats:
-        tensor = float_tensors.as_tensor(tx, each.as_proxy())
-        tensor.as_proxy().node.meta.pop(
-            meta_keys.BESIDE_NUMBER, None
-        )  # from now on somebody has it
-        floats.append(tensor)
+    floats: list[Value] = [float_tensors.as_operand(tx, each.as_proxy()) for each in given.floats]
     places = map(compat.ListVariable, (tensors, floats, given.integers, given.sizes))
     named = constant(call.name), constant(call.form)
     arguments = [*named, *places, constant(torch.is_grad_enabled())]
@@ -299,8 +291,9 @@ def _results(tx: compat.Tracer, call: _Call) -> list[Any]:
     examples, given = call.examples(), call.given
     versions = [each._version for each in examples]
     sizes = [each.sym_num for each in given.sizes]
+    values = operator.Values(examples, given.floats, given.integers, sizes)
     with fake_mode_of(tx):
-        found = operator.tried(call.name, call.form, examples, given.floats, given.integers, sizes)
+        found = operator.tried(call.name, call.form, values)
     if len(found) < 2 or versions != [each._version for each in examples]:
         return []
     is_new = all(_is_new(result, examples) for result in found)

@@ -143,7 +143,9 @@ def text(parts: Sequence[Any], named: dict[str, Any]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Given:
+class Values:
+    """What a call is given that is no constant, at the places that its form has."""
+
     tensors: Sequence[Tensor]
     floats: Sequence[float]
     integers: Sequence[int]
@@ -168,7 +170,7 @@ class _Given:
         return places[kind][value]
 
 
-def _called(name: str, form: str, given: _Given) -> Any:
+def _called(name: str, form: str, given: Values) -> Any:
     parts, named = json.loads(form)
     arguments = map(given.argument, parts)
     keywords = {key: given.argument(each) for key, each in named.items()}
@@ -194,41 +196,30 @@ def unlogged() -> Iterator[None]:
         _FAKE_LOG.removeFilter(is_of_another)
 
 
-def tried(
-    name: str,
-    form: str,
-    tensors: Sequence[Tensor],
-    floats: Sequence[Any],
-    integers: Sequence[Any],
-    sizes: Sequence[int],
-) -> list[Any]:
-    """Return what a call gives for several values of its numbers, as far as it gives anything."""
+def tried(name: str, form: str, given: Values) -> list[Any]:
+    """Return what a call gives for several values of its numbers, as far as it gives anything.
+
+    Of the floats and integers in ``given`` only the number of them counts.
+    """
     found = []
     with unlogged():
         for first, step in _FIRST_AND_STEP:
-            values = [first + step * place for place in range(len(floats))]
-            whole = [int(2 * (first + step * place)) for place in range(len(integers))]
+            floats = [first + step * place for place in range(len(given.floats))]
+            integers = [int(2 * (first + step * place)) for place in range(len(given.integers))]
             with suppress(*_FAILURES):  # no such number may be given
-                found.append(_called(name, form, _Given(tensors, values, whole, sizes)))
+                values = Values(given.tensors, floats, integers, given.sizes)
+                found.append(_called(name, form, values))
     return found
 
 
-def asks_in_backward(
-    name: str,
-    form: str,
-    tensors: Sequence[Tensor],
-    floats: Sequence[Any],
-    integers: Sequence[Any],
-    sizes: Sequence[int],
-) -> bool:
+def asks_in_backward(name: str, form: str, given: Values) -> bool:
     """Return whether a call asks nothing about symbolic numbers, and its backward does."""
-    given = _Given(tensors, floats, integers, sizes)
     try:
         results = _listed(_called(name, form, given))
     except _FAILURES:  # whoever makes the call sees to that
         return False
     recorded = [each for each in results if each.requires_grad]
-    leaves = [each for each in tensors if each.requires_grad]
+    leaves = [each for each in given.tensors if each.requires_grad]
     try:
         torch.autograd.grad(recorded, leaves, recorded, allow_unused=True)
     except compat.GuardOnDataDependentSymNode:
@@ -238,30 +229,16 @@ def asks_in_backward(
     return False
 
 
-def _run(
-    name: str,
-    form: str,
-    tensors: Sequence[Tensor],
-    floats: Sequence[Tensor],
-    integers: Sequence[int],
-    sizes: Sequence[int],
-    records: bool,
-) -> list[Tensor]:
-    values = [each.item() for each in floats]
+def _run(name: str, form: str, *given: Any) -> list[Tensor]:
+    tensors, floats, integers, sizes, records = given
+    values = Values(tensors, [each.item() for each in floats], integers, sizes)
     with torch.set_grad_enabled(records):  # some have other kernels where autograd records
-        return _listed(_called(name, form, _Given(tensors, values, integers, sizes)))
+        return _listed(_called(name, form, values))
 
 
-def _fake(
-    name: str,
-    form: str,
-    tensors: Sequence[Tensor],
-    floats: Sequence[Tensor],
-    integers: Sequence[int],
-    sizes: Sequence[int],
-    records: bool,
-) -> list[Tensor]:
-    return _listed(tried(name, form, tensors, floats, integers, sizes)[0])
+def _fake(name: str, form: str, *given: Any) -> list[Tensor]:
+    *values, _ = given
+    return _listed(tried(name, form, Values(*values))[0])
 
 
 def _keep(ctx: Any, inputs: Any, output: Any) -> None:
@@ -274,26 +251,10 @@ def _keep(ctx: Any, inputs: Any, output: Any) -> None:
 
 def _gradients(ctx: Any, gradients: Sequence[Tensor | None]) -> tuple[Any, ...]:
     tensors, floats = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
-    places = [place for place, each in enumerate(gradients) if each is not None]
-    found = iter(
-        _BACKWARD(
-            [gradients[place] for place in places],
-            places,
-            ctx.is_needed,
-            ctx.name,
-            ctx.form,
-            tensors,
-            floats,
-            *ctx.numbers,
-            ctx.records,
-        )
-        if places
-        else ()
-    )
-    of_tensors = [next(found, None) if each else None for each in ctx.is_needed]
-    of_numbers: list[Any] = [
-        None if each else [] for each in ctx.numbers
-    ]  # as torch takes lists of numbers
+    given = ctx.name, ctx.form, tensors, floats, *ctx.numbers, ctx.records
+    of_tensors = operators.gradients_where_needed(_BACKWARD, gradients, ctx.is_needed, *given)
+    # Torch takes a list of numbers for one value, and an empty one for a list.
+    of_numbers: list[Any] = [None if each else [] for each in ctx.numbers]
     return None, None, of_tensors, [None] * len(floats), *of_numbers, None
 
 
@@ -320,8 +281,7 @@ def _fake_backward(
     tensors: Sequence[Tensor],
     *numbers: Any,
 ) -> list[Tensor]:
-    given = zip(tensors, is_needed, strict=True)
-    return [tensor.new_empty(tensor.shape) for tensor, is_one in given if is_one]
+    return operators.like_needed(tensors, is_needed)
 
 
 _CALL: Final = (

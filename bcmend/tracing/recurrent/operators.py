@@ -195,23 +195,10 @@ def _keep_layer(ctx: Any, inputs: Any, output: Any) -> None:
 def _layer_gradients(ctx: Any, gradients: Sequence[Tensor | None]) -> tuple[Any, ...]:
     data, batch_sizes, *rest = ctx.saved_tensors
     states, weights = rest[: ctx.count], rest[ctx.count :]
-    places = [place for place, each in enumerate(gradients) if each is not None]
-    found = iter(
-        _LAYER_BACKWARD(
-            [gradients[place] for place in places],
-            places,
-            ctx.is_needed,
-            ctx.name,
-            data,
-            batch_sizes,
-            states,
-            weights,
-            *ctx.options,
-        )
-        if places
-        else ()
+    given = ctx.name, data, batch_sizes, states, weights, *ctx.options
+    of_data, *of_rest = operators.gradients_where_needed(
+        _LAYER_BACKWARD, gradients, ctx.is_needed, *given
     )
-    of_data, *of_rest = [next(found, None) if each else None for each in ctx.is_needed]
     of_states, of_weights = of_rest[: ctx.count], of_rest[ctx.count :]
     return None, of_data, None, of_states, of_weights, *(None,) * len(ctx.options)
 
@@ -246,8 +233,7 @@ def _fake_layer_backward(
     weights: Sequence[Tensor],
     *options: Any,
 ) -> list[Tensor]:
-    given = zip((data, *states, *weights), is_needed, strict=True)
-    return [tensor.new_empty(tensor.shape) for tensor, is_one in given if is_one]
+    return operators.like_needed((data, *states, *weights), is_needed)
 
 
 _LAYER: Final = (

@@ -13,7 +13,6 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from bcmend import meta_keys
 from bcmend.dynamo import compat, fx_graph, operators
 from bcmend.dynamo.handlers import PASS, Answer
 from bcmend.dynamo.values import TensorValue, is_unbacked
@@ -76,8 +75,7 @@ def _batch_norm(call: ReplacedCall) -> Answer:
     known = [fx_graph.method(tx, "detach", each) for each in tensors]
     unread = (fx_graph.method(tx, "clone", each) for each in known[1:])
     result = fx_graph.function(tx, _BATCH_NORM, x, *unread, *layer, True, 0.0, eps)
-    factor = float_tensors.as_tensor(tx, momentum.as_proxy())
-    factor.as_proxy().node.meta.pop(meta_keys.BESIDE_NUMBER, None)  # from now on somebody has it
+    factor = float_tensors.as_operand(tx, momentum.as_proxy())
     inputs = tuple(each.as_proxy() for each in (*known, *layer, factor, eps))
     proxy = tx.output.create_proxy("call_function", STATISTICS, inputs, {})
     results: Any = compat.wrap_fx_proxy(tx, proxy)

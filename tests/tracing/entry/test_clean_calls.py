@@ -37,6 +37,14 @@ def _compiled(function: Any, backend: Any = "eager") -> Any:
     return torch.compile(function, backend=backend, fullgraph=True)
 
 
+def _called_before(function: Any, x: Tensor) -> Any:
+    """Return a compiled function that has been called three times."""
+    program = _compiled(function)
+    for _ in range(3):
+        program(x)
+    return program
+
+
 @pytest.fixture
 def cleared(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What is cleared up, one item for each time."""
@@ -58,10 +66,8 @@ def cleared(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_the_fourth_call_clears_up_nothing(cleared: list[str]) -> None:
-    program = _compiled(_program())
     x = torch.ones(3)
-    for _ in range(3):
-        program(x)
+    program = _called_before(_program(), x)
     assert set(cleared) == {"clear_recent", "begin_call", "_forget", "convict"}
     cleared.clear()
     for _ in range(3):
@@ -70,10 +76,8 @@ def test_the_fourth_call_clears_up_nothing(cleared: list[str]) -> None:
 
 
 def test_a_call_behind_another_trace_clears_up(cleared: list[str]) -> None:
-    program, other = _compiled(_program()), _compiled(_program())
     x = torch.ones(3)
-    for _ in range(3):
-        program(x)
+    other, program = _compiled(_program()), _called_before(_program(), x)
     other(x)
     cleared.clear()
     program(x)
@@ -84,10 +88,8 @@ def test_a_call_behind_another_trace_clears_up(cleared: list[str]) -> None:
 
 
 def test_a_call_behind_a_trace_of_its_own_clears_up(cleared: list[str]) -> None:
-    program = _compiled(_program())
     x = torch.ones(3)
-    for _ in range(3):
-        program(x)
+    program = _called_before(_program(), x)
     cleared.clear()
     assert torch.equal(program(x, True), x * 2 + 1)  # traced again, in a clean call
     assert "convict" in cleared and "_forget" in cleared
@@ -97,10 +99,8 @@ def test_a_call_behind_a_trace_of_its_own_clears_up(cleared: list[str]) -> None:
 
 
 def test_what_another_thread_has_left_is_not_taken_for_clean(cleared: list[str]) -> None:
-    program = _compiled(_program())
     x = torch.ones(3)
-    for _ in range(3):
-        program(x)
+    program = _called_before(_program(), x)
     cleared.clear()
     thread = threading.Thread(target=program, args=(x,))
     thread.start()
@@ -110,10 +110,8 @@ def test_what_another_thread_has_left_is_not_taken_for_clean(cleared: list[str])
 
 def test_another_compilation_clears_up(cleared: list[str]) -> None:
     function = _program()
-    program = _compiled(function)
     x = torch.ones(3)
-    for _ in range(3):
-        program(x)
+    _called_before(function, x)
     cleared.clear()
     torch.compile(function, backend="aot_eager", fullgraph=True)(x)
     assert "clear_recent" in cleared
@@ -205,9 +203,7 @@ def test_a_call_is_clean_where_others_are_compared(cleared: list[str]) -> None:
     other = _program()
     bcmend.patch(other, policy=bcmend.Policy(verify="first"))
     torch.compile(other, backend="eager", fullgraph=True)(torch.ones(3))
-    program = _compiled(_program())
-    for _ in range(3):
-        program(torch.ones(3))
+    program = _called_before(_program(), torch.ones(3))
     cleared.clear()
     program(torch.ones(3))
     assert cleared == []
