@@ -16,6 +16,7 @@ from __future__ import annotations
 import operator
 import warnings
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from types import FunctionType
 from typing import Any, Final
@@ -33,7 +34,8 @@ from bcmend.names import NUMBERS
 from bcmend.tracing.deopt import rerun_policy
 from bcmend.tracing.numbers import size_questions
 from bcmend.tracing.numbers.slices import scope_of, slice_behind
-from bcmend.tracing.programs.program_slices import Joined, ProgramSlice, Scope
+from bcmend.tracing.programs.program_slices import ProgramSlice
+from bcmend.tracing.programs.straight_code import Joined, Scope
 from bcmend.tracing.search.assumptions import Claim
 from bcmend.tracing.search.falsified import Rewritten
 from bcmend.tracing.sites import body_states, site_table
@@ -55,26 +57,33 @@ def given(
     """
     if not state.slices:
         return ()
-    local = dict(zip(frames.arguments_of(body.__code__), arguments, strict=False))
-    local |= captured(body)
+    joined, names = _joined(state, body)
+    local = dict(zip(names, arguments, strict=False))
+    if body.__closure__:
+        local.update(captured(body))
     found: list[Any] = []
     local[NUMBERS] = found  # a later slice may go on from the numbers of an earlier one
-    _run(_joined(state), Scope(local, body.__globals__), found)
+    _run(joined, Scope(local, body.__globals__), found)
     return tuple(found)
 
 
-def _joined(state: body_states.BodyState) -> Joined:
-    """Return the slices of a body, to be run together."""
-    slices = list(state.slices)
-    joined: Joined | None = state.joined
-    if joined is None or len(joined) != len(slices):
-        joined = state.joined = Joined(slices)
-    return joined
+def _joined(state: body_states.BodyState, body: FunctionType) -> tuple[Joined, tuple[str, ...]]:
+    """Return the slices of a body, to be run together, and the names of its arguments."""
+    if state.joined is None or len(state.joined[0]) != len(state.slices):
+        state.joined = Joined(state.slices), frames.arguments_of(body.__code__)
+    found: tuple[Joined, tuple[str, ...]] = state.joined
+    return found
 
 
 def _run(joined: Joined, scope: Scope, found: list[Any]) -> None:
-    with compat._disable_current_modes(), torch.no_grad():
-        joined.numbers(scope, found)
+    with _without_modes(), torch.no_grad():
+        joined.numbers(scope.local, scope.space, found)
+
+
+def _without_modes() -> AbstractContextManager[Any]:
+    """Have modes of dispatch see nothing; there are none where nothing is being traced."""
+    is_any = compat._get_current_dispatch_mode() is not None
+    return compat._disable_current_modes() if is_any else nullcontext()
 
 
 def number_in(tx: compat.Tracer, variable: TensorValue) -> Value | None:

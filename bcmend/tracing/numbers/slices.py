@@ -40,9 +40,9 @@ from bcmend.tracing.programs.program_slices import (
     Operation,
     ProgramSlice,
     Result,
-    Scope,
     Step,
 )
+from bcmend.tracing.programs.straight_code import Scope
 from bcmend.tracing.sites.lifted_inputs import before_arms
 from bcmend.tracing.sites.refusal import NotThisWay, Refusal, attempt
 

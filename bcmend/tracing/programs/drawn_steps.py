@@ -9,13 +9,14 @@ same numbers once more. Each step is given the state that the one before it has 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import torch
 
-from bcmend.tracing.programs.program_slices import Result, Scope
+from bcmend.tracing.programs.program_slices import Result, name_of
 
 #: Numbers that are drawn at once. They are drawn again by the graph, which also computes with them.
 _NUMBERS: Final = 2**26
@@ -67,8 +68,11 @@ def numbers_of(drawn: Drawn) -> torch.Tensor | None:
 class Start:
     """The state of torch's generator when the call begins."""
 
-    def value(self, scope: Scope, results: list[Any]) -> Drawn:
-        return Drawn(torch.default_generator.get_state())
+    def needs(self) -> Sequence[int]:
+        return ()
+
+    def text(self, bound: Callable[[Any], str]) -> str:
+        return f"{bound(_started)}()"
 
     def moved(self, places: Sequence[int]) -> Start:
         return self
@@ -88,8 +92,12 @@ class Draw:
     fillings: tuple[Filling, ...]
     keeps: bool
 
-    def value(self, scope: Scope, results: list[Any]) -> Drawn:
-        return _drawn(results[self.behind.place], self.fillings, keeps=self.keeps)
+    def needs(self) -> Sequence[int]:
+        return (self.behind.place,)
+
+    def text(self, bound: Callable[[Any], str]) -> str:
+        draw = partial(_drawn, fillings=self.fillings, keeps=self.keeps)
+        return f"{bound(draw)}({name_of(self.behind.place)})"
 
     def moved(self, places: Sequence[int]) -> Draw:
         return Draw(self.behind.moved(places), self.fillings, self.keeps)
@@ -103,19 +111,25 @@ class DrawOfSide:
     predicate: Result
     sides: tuple[tuple[Filling, ...], tuple[Filling, ...]]
 
-    def value(self, scope: Scope, results: list[Any]) -> Drawn:
-        truth = results[self.predicate.place]
-        if not isinstance(truth, torch.Tensor):
-            raise TypeError("a step before has failed")
-        return _drawn(results[self.behind.place], self.sides[0 if truth else 1], keeps=False)
+    def needs(self) -> Sequence[int]:
+        return self.behind.place, self.predicate.place
+
+    def text(self, bound: Callable[[Any], str]) -> str:
+        behind, predicate = map(name_of, self.needs())
+        return f"{bound(self._drawn)}({behind}, {predicate})"
+
+    def _drawn(self, before: Drawn, truth: torch.Tensor) -> Drawn:
+        return _drawn(before, self.sides[0 if truth else 1], keeps=False)
 
     def moved(self, places: Sequence[int]) -> DrawOfSide:
         return DrawOfSide(self.behind.moved(places), self.predicate.moved(places), self.sides)
 
 
-def _drawn(before: Any, fillings: Sequence[Filling], *, keeps: bool) -> Drawn:
-    if not isinstance(before, Drawn):
-        raise TypeError("a step before has failed")
+def _started() -> Drawn:
+    return Drawn(torch.default_generator.get_state())
+
+
+def _drawn(before: Drawn, fillings: Sequence[Filling], *, keeps: bool) -> Drawn:
     generator = torch.Generator()
     generator.set_state(before.state)
     numbers = None

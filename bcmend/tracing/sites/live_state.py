@@ -259,12 +259,13 @@ class BodyState(Subject):
     ``newer``: code that replaced it since, from which to make the function for the next try.
     ``has_choices``: what it returns may hold choices that are made after the graph.
     ``slices``: what is computed in front of a call, whose numbers the body is given; ``joined``:
-    the same, made one program; ``noted``: what the latest trace would have had so as well, a
-    fraction or a truth with its symbol, and ``noted_sizes``: sizes of tensors with theirs;
-    ``noted_truths``: conditions of branches that were refused, in this order, with the keys of the
-    branches; ``truths``: the branches of which some are computed in front. ``tried``: what the
-    trace has gone by and is not computed in front yet, with keys of sites; ``turns``: of how many
-    turns of a loop each site has had it so; ``is_asked_for``: whether the user asked for one graph.
+    the same, made one program, and the names of the arguments; ``noted``: what the latest trace
+    would have had so as well, a fraction or a truth with its symbol, and ``noted_sizes``: sizes of
+    tensors with theirs; ``noted_truths``: conditions of branches that were refused, in this order,
+    with the keys of the branches; ``truths``: the branches of which some are computed in front.
+    ``tried``: what the trace has gone by and is not computed in front yet, with keys of sites;
+    ``turns``: of how many turns of a loop each site has had it so; ``is_asked_for``: whether the
+    user asked for one graph.
     ``plain``: the branches of which some form has arms that are captured as they are where the
     condition is known; longer ones may hold what is behind the branch.
     ``noted_empty``: branches that were refused on whether anything is selected, in this order.
