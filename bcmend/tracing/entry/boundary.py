@@ -303,6 +303,8 @@ def _compiled(
         try:
             result = body(*arguments, buffer, numbers)
             compat.set_eval_frame(None)  # which would look at each frame behind the body
+            if not _is_still(clean):
+                capture.require_one_graph()
             _note_captured(state, clean)
             return codec.decoded(result) if state.has_choices else result
         except body_states.TooManyVariants:
@@ -351,6 +353,7 @@ def _note_captured(state: body_states.BodyState, clean: Clean | None) -> None:
 def _cleared(state: body_states.BodyState) -> bool:
     """Forget what earlier traces have left; return whether a graph has to have the whole body."""
     site_table.clear_recent()
+    capture.forget_failure()
     state.forget_noted()
     return not state.may_break
 

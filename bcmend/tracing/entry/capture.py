@@ -49,6 +49,30 @@ def not_compiling(code: CodeType | None) -> Iterator[None]:
         _TO_COMPARE.code = before
 
 
+class _Failed(threading.local):
+    """What a body that was to be one graph has failed with, before Python ran it in this thread."""
+
+    error: Exception | None = None
+
+
+_FAILED: Final = _Failed()
+
+
+def forget_failure() -> None:
+    """Begin a call of which nothing has failed."""
+    _FAILED.error = None
+
+
+def require_one_graph() -> None:
+    """Raise what a call that was to be one graph has failed with, while Python ran it nevertheless.
+
+    Where the program fails so in eager execution, it has raised an exception of its own before.
+    """
+    error, _FAILED.error = _FAILED.error, None
+    if error is not None:
+        raise error
+
+
 #: The callback made of one of Dynamo's.
 _OF_BODIES: Final[Slot[Any]] = Slot(lambda: None, rolls_back=False)
 
@@ -99,7 +123,9 @@ def _a_piece(compiler: Any, *given: Any) -> Any:
     site_table.clear_recent()
     try:
         return _until_the_back_end_takes_it(compiler, *given)
-    except (compat.TorchRuntimeError, IndexError):
+    except (compat.TorchRuntimeError, IndexError) as error:
+        if translators.wants_one_graph(compiler):
+            _FAILED.error = error
         return compat.ConvertFrameReturn(apply_to_code=False, skip_reason="bcmend: it fails")
     except compat.GuardOnDataDependentSymNode:
         return compat.ConvertFrameReturn(skip_reason="bcmend: a size is known at run time only")

@@ -122,3 +122,26 @@ def test_an_assertion_of_the_program_is_no_graph_break() -> None:
     with pytest.raises((AssertionError, torch._dynamo.exc.Unsupported)) as caught:
         torch.compile(asserts, backend="eager", fullgraph=True)(torch.ones(2))
     assert not any("graph breaks" in each for each in getattr(caught.value, "__notes__", ()))
+
+
+def _powers_of_a_negative_number(x: torch.Tensor) -> torch.Tensor:
+    return (-2.5) ** int(x.abs().max()) * x
+
+
+def test_where_one_graph_is_asked_for_what_torch_fails_at_is_raised_in_each_call() -> None:
+    """torch fails on fake tensors, and eager execution does not; it would find no graph later."""
+    torch._dynamo.reset()
+    mended = torch.compile(
+        bcmend.patch(_powers_of_a_negative_number), backend="eager", fullgraph=True
+    )
+    for factor in (1.0, 2.0, 3.0):
+        with pytest.raises(torch._dynamo.exc.TorchRuntimeError, match="Expected cond to be True"):
+            mended(torch.ones(3) * factor)
+
+
+def test_where_graphs_may_break_what_torch_fails_at_is_left_to_python() -> None:
+    torch._dynamo.reset()
+    mended = torch.compile(bcmend.patch(_powers_of_a_negative_number), backend="eager")
+    for factor in (1.0, 2.0, 3.0):
+        x = torch.ones(3) * factor
+        assert torch.equal(mended(x), _powers_of_a_negative_number(x))
