@@ -201,6 +201,13 @@ TABLE: Final[Mapping[str, Substitute]] = {
             parts=item_groups.CODE,
         ),
         *_rows(
+            "torch.nn.functional.one_hot",
+            "one hot",
+            "a comparison with the numbers of all classes; what is none is left to plain Python",
+            "no number of classes is given, or one that is taken out of a tensor",
+            "tests/tracing/substitutes/test_one_hot.py::test_as_many_classes_as_the_data_say",
+        ),
+        *_rows(
             "random.seed numpy.random.seed torch.manual_seed torch.random.manual_seed",
             "seed",
             "the same call before the graph runs, in its order among the draws of Python and numpy",

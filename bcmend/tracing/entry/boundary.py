@@ -303,8 +303,6 @@ def _compiled(
         try:
             result = body(*arguments, buffer, numbers)
             compat.set_eval_frame(None)  # which would look at each frame behind the body
-            if not _is_still(clean):
-                capture.require_one_graph()
             _note_captured(state, clean)
             return codec.decoded(result) if state.has_choices else result
         except body_states.TooManyVariants:
@@ -345,8 +343,13 @@ def _compiled(
 
 
 def _note_captured(state: body_states.BodyState, clean: Clean | None) -> None:
-    """Note that a call has run graphs, unless it has traced nothing and that was noted before."""
+    """Note that a call has run graphs, unless it has traced nothing and that was noted before.
+
+    Raises:
+        TorchRuntimeError: Python ran it, and one graph was asked for.
+    """
     if not _is_still(clean):
+        capture.require_one_graph()
         body_states.note_captured(state)
 
 

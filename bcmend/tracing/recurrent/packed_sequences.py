@@ -14,12 +14,10 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from bcmend import meta_keys
-from bcmend.dynamo import compat
 from bcmend.dynamo.handlers import PASS, Answer
-from bcmend.dynamo.models import translators
-from bcmend.dynamo.values import TensorValue, constant, example_of, global_of
+from bcmend.dynamo.values import TensorValue, constant, example_of
 from bcmend.tracing.recurrent import layers, operators
-from bcmend.tracing.substitutes.dispatch import ReplacedCall, answers_to, bound
+from bcmend.tracing.substitutes.dispatch import ReplacedCall, answers_to, bound, traced
 
 
 def _packed(
@@ -75,7 +73,7 @@ def _pack(call: ReplacedCall) -> Answer:
     count = clips.call_method(call.tx, "size", [constant(dimension)], {})
     if count.is_python_constant() and count.as_python_constant() == 0:
         return PASS  # an error of its own
-    found = _traced(call, _packed)
+    found = traced(call, _packed)
     _, batch_sizes, *_ = found.items
     setattr(example_of(batch_sizes), meta_keys.FIRST_ITEM, count)  # in arms it is the same one
     packed: Answer = found
@@ -91,13 +89,5 @@ def _unpack(call: ReplacedCall) -> Answer:
     value = given["padding_value"]
     if given["sequence"].python_type() is not PackedSequence or not value.is_python_constant():
         return PASS
-    unpacked: Answer = _traced(call, _unpacked)
+    unpacked: Answer = traced(call, _unpacked)
     return unpacked
-
-
-def _traced(call: ReplacedCall, function: Any) -> Any:
-    """Trace Python in place of the function that is called."""
-    tx = call.tx
-    translators.have_inlined(tx, function.__code__, "Python in place of C")
-    variable = compat.UserFunctionVariable(function, source=global_of(tx.output, function))
-    return variable.call_function(tx, list(call.args), call.kwargs)

@@ -5,6 +5,7 @@ runs, as eager execution does not. ``torch.Tensor`` keeps the type of the array 
 ``torch.sparse_coo_tensor`` of indices and values is no tensor of a graph either.
 ``torch.as_tensor`` of a list with tensors of one number reads those numbers, which a graph has not.
 ``torch.LongTensor`` and its kin of a list with numbers out of tensors would fix these in a graph.
+``one_hot`` of classes that the data say fixes how many they are.
 ``torch.tensor`` of a range up to a number out of a tensor is ``torch.arange``.
 A number of numpy's is a double to ``torch.tensor``.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import torch
@@ -20,11 +22,18 @@ import torch
 from bcmend import meta_keys
 from bcmend.dynamo import compat, fx_graph, handlers
 from bcmend.dynamo.handlers import PASS, Answer
-from bcmend.dynamo.values import Value, constant, function_of, is_unbacked
-from bcmend.tracing.indexing import coordinates, stacked_items
+from bcmend.dynamo.values import (
+    Value,
+    constant,
+    example_of,
+    function_of,
+    is_symbolic_int,
+    is_unbacked,
+)
+from bcmend.tracing.indexing import coordinates, one_hot_rows, stacked_items
 from bcmend.tracing.loops import open_ranges
 from bcmend.tracing.sites import body_states
-from bcmend.tracing.substitutes.dispatch import ReplacedCall, answers_to
+from bcmend.tracing.substitutes.dispatch import ReplacedCall, answers_to, traced
 
 
 @answers_to("tensor of array")
@@ -123,6 +132,28 @@ def _coordinates(call: ReplacedCall) -> Answer:
         return PASS
     indices, values, size = (each.realize() for each in call.args)
     return coordinates.sparse_tensor(indices, values, size) or PASS
+
+
+@answers_to("one hot")
+def _one_hot(call: ReplacedCall) -> Answer:
+    """Answer ``one_hot(tensor, num_classes=-1)`` where the data say how many classes there are."""
+    if not 1 <= len(call.args) <= 2 or not call.kwargs.keys() <= {"num_classes"}:
+        return PASS
+    tensor, *others = (each.realize() for each in (*call.args, *call.kwargs.values()))
+    if len(others) > 1 or type(tensor) is not compat.TensorVariable:
+        return PASS
+    example, classes = example_of(tensor), others[0] if others else constant(-1)
+    is_empty = any(type(size) is int and size == 0 for size in example.shape)
+    if example.dtype is not torch.int64 or is_empty:
+        return PASS  # torch has an error of its own for it
+    if classes.is_python_constant():
+        if classes.as_python_constant() != -1:
+            return PASS
+        call = replace(call, args=(tensor,), kwargs={})
+    elif not (is_symbolic_int(classes) or type(classes) is compat.TensorVariable):
+        return PASS
+    found: Answer = traced(call, one_hot_rows.rows)
+    return found
 
 
 def _as_double(call: ReplacedCall) -> Value | None:

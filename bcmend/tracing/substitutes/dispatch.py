@@ -117,6 +117,15 @@ def _replaced(call: ReplacedCall) -> Answer:
     return result
 
 
+def traced(call: ReplacedCall, function: Callable[..., Any]) -> Any:
+    """Trace Python of bcmend's own in place of the function that is called."""
+    assert isinstance(function, FunctionType)
+    tx = call.tx
+    translators.have_inlined(tx, function.__code__, "Python in place of C")
+    variable = compat.UserFunctionVariable(function, source=global_of(tx.output, function))
+    return variable.call_function(tx, list(call.args), call.kwargs)
+
+
 def is_patched(tx: compat.Tracer) -> Policy | None:
     """Return the policy over the innermost frame being traced that is patched."""
     found: Policy | None = frames.mark_over(tx)
