@@ -14,11 +14,16 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
+from torch.fx.node import map_aggregate
 
-from bcmend.tracing.programs.program_slices import Result, Scope
+from bcmend.tracing.programs.program_slices import Operation, ProgramSlice, Result, Scope
 
 #: Numbers that are drawn at once. They are drawn again by the graph, which also computes with them.
 _NUMBERS: Final = 2**26
+
+
+#: In place of a method: fills a tensor with a permutation of its indices.
+PERMUTATION: Final = "randperm"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +31,7 @@ class Filling:
     """What fills a tensor of the CPU with random numbers, by a method with a name.
 
     Attributes:
-        method: the name.
+        method: the name, or ``PERMUTATION``.
         numbers: its arguments.
         size, stride, dtype: the form of the tensor.
     """
@@ -46,6 +51,8 @@ class Filling:
         if math.prod(self.size) > _NUMBERS:
             raise ValueError("many random numbers")
         empty = torch.empty_strided(self.size, self.stride, dtype=self.dtype, device="cpu")
+        if self.method == PERMUTATION:
+            return torch.randperm(len(empty), generator=generator, out=empty)
         filled: torch.Tensor = getattr(empty, self.method)(*self.numbers, generator=generator)
         return filled
 
@@ -61,6 +68,35 @@ class Drawn:
 def numbers_of(drawn: Drawn) -> torch.Tensor | None:
     """Return the numbers; a step of their own makes them a tensor like any other."""
     return drawn.numbers
+
+
+def draws_read(program: ProgramSlice) -> frozenset[int]:
+    """Return which draws a program reads the numbers of, counted among all its draws."""
+    steps, found, pending = program.steps, set[int](), [program.place]
+    read = set(pending)
+    while pending:
+        step = steps[pending.pop()]
+        if not isinstance(step, Operation):
+            continue
+        given = [each.place for each in _results_in(step)]
+        if step.target is numbers_of:
+            found.update(given)
+            continue
+        pending.extend(each for each in given if each not in read)
+        read.update(given)
+    draws = [at for at, each in enumerate(steps) if isinstance(each, Draw | DrawOfSide)]
+    return frozenset(map(draws.index, found))
+
+
+def _results_in(step: Operation) -> list[Result]:
+    found: list[Result] = []
+
+    def note(given: Any) -> Any:
+        found.extend([given] if isinstance(given, Result) else [])
+        return given
+
+    map_aggregate((step.arguments, dict(step.keywords)), note)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
