@@ -215,7 +215,8 @@ def truth_of_condition(tx: compat.Tracer, condition: Value, site: LiveSite) -> b
     if not isinstance(found, ProgramSlice):
         return None if found is None else found.as_python_constant()
     if site.key in state.truths or _is_of_numbers_ahead(state, found):
-        return _tried(tx, found, site)
+        truth: bool | None = _tried(tx, found, site)
+        return truth
     return None
 
 
