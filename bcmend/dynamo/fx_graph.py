@@ -130,3 +130,11 @@ def is_known_by_a_source(node: Node) -> bool:
 def is_erased(value: compat.VariableTracker) -> bool:
     """Return whether the node of a value was taken back."""
     return bool(value.as_proxy().node._erased)
+
+
+def close_over(found: set[Node], pending: list[Node]) -> None:
+    """Add to ``found`` everything that the pending nodes are computed from."""
+    while pending:
+        node = pending.pop()
+        found.add(node)
+        pending.extend(each for each in node.all_input_nodes if each not in found)

@@ -30,7 +30,13 @@ from bcmend.tracing.loops import while_loops
 from bcmend.tracing.lowering import shared_results
 from bcmend.tracing.lowering.branch_lowering import TracedBranch, attempt_to_lower
 from bcmend.tracing.merging import lazy_phi
-from bcmend.tracing.numbers import ahead, constant_tensors, filled_masks, size_questions
+from bcmend.tracing.numbers import (
+    ahead,
+    constant_tensors,
+    filled_masks,
+    predicates,
+    size_questions,
+)
 from bcmend.tracing.output import deferred_exceptions, record_builder
 from bcmend.tracing.output.record_builder import Kind
 from bcmend.tracing.search import budget, refused_forms, sides
@@ -250,7 +256,7 @@ def truth_before(tx: compat.Tracer, site: LiveSite, condition: Value) -> bool | 
         site.mended("ahead", "the condition is computed in front of the graph")
         if _may_be_left(tx, site):
             one_sided.note_decided(tx, site, known)
-        draw_ranges.keep_deciding(tx, condition)
+        predicates.keep_deciding(tx, condition)
     return known
 
 

@@ -12,20 +12,11 @@ from typing import Any, Final
 import torch
 from torch.fx import Node
 
-from bcmend import meta_keys
 from bcmend.dynamo import compat
-from bcmend.dynamo.slots import Slot
-from bcmend.dynamo.trace_state import Phase, at_the_end
 from bcmend.dynamo.values import Value
-from bcmend.tracing.effects.operator_runs import facts_of_node
-from bcmend.tracing.effects.random_draws import may_draw
 from bcmend.tracing.numbers import filled_masks, predicates, slices
-from bcmend.tracing.numbers.dead_numbers import close_over
 from bcmend.tracing.numbers.written_memory import is_written
-from bcmend.tracing.programs import random_forms
-from bcmend.tracing.search.assumptions import Claim, Finding
-from bcmend.tracing.search.falsified import falsify
-from bcmend.tracing.sites import body_states
+from bcmend.tracing.programs import deciding_draws
 
 _NEGATIONS: Final = ("logical_not", "bitwise_not", "invert", "__invert__", "not_")
 _DRAWS: Final = (torch.rand, torch.rand_like)
@@ -44,57 +35,8 @@ def truth_of(tx: compat.Tracer, condition: Value) -> bool | None:
         return None
     truth = _truth(tx, condition.as_proxy().node)
     if truth is not None:
-        predicates.keep_random_operators(tx, predicates.as_predicate(tx, condition))
+        deciding_draws.keep(tx, predicates.as_predicate(tx, condition))
     return truth
-
-
-#: What draws the numbers of conditions that were computed in front of the graph.
-_DECIDING: Final[Slot[set[Node]]] = Slot(set, rolls_back=False)
-
-
-def keep_deciding(tx: compat.Tracer, condition: Value) -> None:
-    """Keep what draws the numbers of a condition that was computed in front of the graph.
-
-    Nothing else may read them: a back end may have random numbers of its own.
-    """
-    sources = set[Node]()
-    close_over(sources, [slices.outside(tx, condition.as_proxy().node)])
-    drawn = set(filter(random_forms.is_drawn, sources))
-    if not drawn:
-        return
-    predicates.keep_random_operators(tx, predicates.as_predicate(tx, condition))
-    deciding = _DECIDING.of(tx.output)
-    if not deciding:
-        state = body_states.state_of(tx.output.root_tx.f_code)
-
-        def examine(_: object) -> None:
-            if any(map(_is_read, deciding)):
-                falsify(Finding(Claim.DRAWN, state))
-
-        at_the_end(tx.output, Phase.CHECK, examine)
-    deciding |= drawn
-
-
-def _is_read(node: Node) -> bool:
-    """Return whether something depends on what a node gives, beside what keeps it."""
-    found, pending = set[Node](), [node]
-    while pending:
-        for each in pending.pop().users:
-            if each in found or meta_keys.KEEPS in each.meta:
-                continue
-            facts = facts_of_node(each)
-            is_plain = each.op in ("call_function", "call_method") and not (
-                isinstance(each.target, compat.HigherOrderOperator)
-                or facts.changes(each.args, each.kwargs)
-                or facts.has_hidden_state
-                or may_draw(each)
-                or each.is_impure()
-            )
-            if not is_plain:
-                return True
-            found.add(each)
-            pending.append(each)
-    return False
 
 
 def _truth(tx: compat.Tracer, node: Node) -> bool | None:

@@ -43,35 +43,58 @@ _METHODS: Final = frozenset(
     "view reshape expand repeat narrow split chunk roll tile broadcast_to unflatten new_zeros"
     " new_ones new_empty new_full unfold topk kthvalue tril triu".split()
 )
+#: Take a number out of a tensor of any dimensions with one item, as all of these do in a sequence.
+_OF_ANY_DIMENSIONS: Final = frozenset(
+    "zeros ones empty rand randn randint randperm eye topk kthvalue tril triu reshape split roll"
+    " tile view expand repeat new_zeros new_ones new_empty".split()
+)
 #: Of the keywords these are no numbers, or tensors for all that is known.
 _OTHERS: Final = frozenset(["out", "dtype", "device", "layout", "input", "self", "value"])
 
 Given = dict[str, Any]
 
 
-def _has_number(value: Value) -> bool:
+def _has_number(value: Value, *, of_any_dimensions: bool = False) -> bool:
     if type(value) is not compat.TensorVariable:
         return False
     example = example_of(value)
-    is_number = not (example.is_complex() or example.dtype is torch.bool)
-    return is_number and example.dim() == 0
+    if example.is_complex() or example.dtype is torch.bool:
+        return False
+    is_single = of_any_dimensions and not example.is_floating_point() and example.numel() == 1
+    return example.dim() == 0 or is_single
 
 
-def _numbers(tx: compat.Tracer, values: Sequence[Any]) -> list[Value]:
-    return [_number(tx, each) for each in values]
+def _numbers(tx: compat.Tracer, name: str, values: Sequence[Any]) -> list[Value]:
+    return [_number(tx, name, each) for each in values]
 
 
-def _number(tx: compat.Tracer, value: Value) -> Value:
-    """Return a value with numbers in place of 0-d tensors, in sequences too."""
+def _number(tx: compat.Tracer, name: str, value: Value) -> Value:
+    """Return an argument of a function or method with numbers in place of tensors of one item."""
     value = value.realize()
-    if _has_number(value):
-        assert isinstance(value, compat.TensorVariable)
-        return scalars.take(tx, value) or value
-    if type(value) in (compat.TupleVariable, compat.ListVariable, compat.SizeVariable):
-        items = [each.realize() for each in value.items]  # type: ignore[attr-defined]
-        if any(map(_has_number, items)):
-            return compat.TupleVariable(_numbers(tx, items))
-    return value
+    if _has_number(value, of_any_dimensions=name in _OF_ANY_DIMENSIONS):
+        return _taken(tx, value)
+    return _with_numbers_inside(tx, value)
+
+
+def _with_numbers_inside(tx: compat.Tracer, value: Value) -> Value:
+    if type(value) not in (compat.TupleVariable, compat.ListVariable, compat.SizeVariable):
+        return value
+    items = [each.realize() for each in value.items]  # type: ignore[attr-defined]
+    if not any(_has_number(each, of_any_dimensions=True) for each in items):
+        return value
+    return compat.TupleVariable(
+        [
+            _taken(tx, each)
+            if _has_number(each, of_any_dimensions=True)
+            else _with_numbers_inside(tx, each)
+            for each in items
+        ]
+    )
+
+
+def _taken(tx: compat.Tracer, value: Value) -> Value:
+    assert isinstance(value, compat.TensorVariable)
+    return scalars.take(tx, value) or value
 
 
 #: What drops sizes of one: a compiled graph would not for an unbacked size, as it would not fail
@@ -173,8 +196,8 @@ def _call_function(
         _require_item(tx, name, args, kwargs)
     first = _first_number(self.value)
     if first is not None and capture_mode.in_mended_code(tx):
-        args = [*args[:first], *_numbers(tx, args[first:])]
-        kwargs = _with_numbers(tx, kwargs)
+        args = [*args[:first], *_numbers(tx, name, args[first:])]
+        kwargs = _with_numbers(tx, name, kwargs)
         if self.value in _RESIZE:
             _require_positive(tx, [*args[1:2], *kwargs.values()])
     return _with_sizes(tx, inner(self, tx, list(args), kwargs))
@@ -207,8 +230,10 @@ def _first_number(function: Any) -> int | None:
         return None
 
 
-def _with_numbers(tx: compat.Tracer, given: Given) -> Given:
-    return {name: value if name in _OTHERS else _number(tx, value) for name, value in given.items()}
+def _with_numbers(tx: compat.Tracer, name: str, given: Given) -> Given:
+    return {
+        key: value if key in _OTHERS else _number(tx, name, value) for key, value in given.items()
+    }
 
 
 @hooks.around(compat.TensorVariable, methods.CALL_METHOD, _PURPOSE, place=3)
@@ -219,5 +244,5 @@ def _call_method(
     _require_other_sizes(tx, name, [self, *args], kwargs)
     _require_item(tx, name, [self, *args], kwargs)
     if name in _METHODS and capture_mode.in_mended_code(tx):
-        args, kwargs = _numbers(tx, args), _with_numbers(tx, kwargs)
+        args, kwargs = _numbers(tx, name, args), _with_numbers(tx, name, kwargs)
     return _with_sizes(tx, inner(self, tx, name, args, kwargs))

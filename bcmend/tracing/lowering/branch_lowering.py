@@ -33,9 +33,10 @@ from bcmend.tracing.merging.live_outs import has_choice, merge_live_outs
 from bcmend.tracing.merging.location_phi import LocationPhi, OneSide
 from bcmend.tracing.merging.merge import Join, Merger, Pair
 from bcmend.tracing.merging.one_memory import View
-from bcmend.tracing.numbers import predicates, scalars, size_questions
+from bcmend.tracing.numbers import scalars, size_questions
 from bcmend.tracing.output import object_snapshot
 from bcmend.tracing.output.record_builder import Draft
+from bcmend.tracing.programs import deciding_draws
 from bcmend.tracing.search.assumptions import Claim, Finding
 from bcmend.tracing.sites.locations import Location, LocationKind
 from bcmend.tracing.sites.phi import Build, Merged
@@ -112,7 +113,7 @@ def lower(tx: compat.Tracer, branch: TracedBranch, transaction: fx_graph.Transac
         shape_env.assert_again(tx, [each for arm in branch.arms for each in arm.asserted])
     if not (by_cond or merger.pairs or tensors):
         how = "nothing to merge"
-        predicates.keep_random_operators(tx, branch.predicate)
+        deciding_draws.keep(tx, branch.predicate)
     _watch_aliases(tx, branch, merger.pairs, merged)
     unlike = shared_results.unlike_on_the_sides(tx, merger.pairs, views, by_cond=by_cond)
     shares = branch.site.shares(branch.form)

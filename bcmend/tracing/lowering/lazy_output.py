@@ -28,7 +28,6 @@ from bcmend.tracing.effects.operator_runs import is_in_place, storage_of
 from bcmend.tracing.lowering.arm_graphs import is_of_a_transform, requires_grad
 from bcmend.tracing.merging.merge import Merger, Pair, is_made_inside
 from bcmend.tracing.numbers import scalars
-from bcmend.tracing.numbers.dead_numbers import close_over
 from bcmend.tracing.output import record_builder, record_settings, tensor_copies
 from bcmend.tracing.output.record_builder import Draft, Kind
 from bcmend.tracing.search.assumptions import Claim, Finding
@@ -200,7 +199,7 @@ def _graph_of(
 ) -> tuple[Graph, list[Proxy]]:
     """Return a graph that computes ``results``, and what it reads of the main trace, in order."""
     wanted: set[Node] = set()
-    close_over(wanted, list(arm.graph.nodes if _has_effects(arm, hazards) else results))
+    fx_graph.close_over(wanted, list(arm.graph.nodes if _has_effects(arm, hazards) else results))
     if any(node.op == "get_attr" for node in wanted):
         raise NotThisWay()
     graph, known, read = Graph(), dict[Node, Node](), list[Proxy]()

@@ -24,7 +24,7 @@ from typing import Any, Final
 import torch
 from torch.fx import Node
 
-from bcmend.dynamo import compat, frames, shape_env
+from bcmend.dynamo import compat, frames, fx_graph, shape_env
 from bcmend.dynamo.models import containers, graph_inputs
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.trace_state import Phase, at_the_end
@@ -34,6 +34,8 @@ from bcmend.names import NUMBERS
 from bcmend.tracing.deopt import rerun_policy
 from bcmend.tracing.numbers import size_questions
 from bcmend.tracing.numbers.slices import scope_of, slice_behind
+from bcmend.tracing.programs import deciding_draws
+from bcmend.tracing.programs.drawn_steps import draws_read
 from bcmend.tracing.programs.program_slices import ProgramSlice
 from bcmend.tracing.programs.straight_code import Joined, Scope
 from bcmend.tracing.search.assumptions import Claim
@@ -221,7 +223,20 @@ def truth_of_condition(tx: compat.Tracer, condition: Value, site: LiveSite) -> b
     found = _truth_ahead(tx, condition)
     if not isinstance(found, ProgramSlice):
         return None if found is None else found.as_python_constant()
-    return _tried(tx, found, site) if site.key in state.truths else None
+    if site.key in state.truths or _is_of_numbers_ahead(state, found):
+        truth: bool | None = _tried(tx, found, site)
+        return truth
+    return None
+
+
+def _is_of_numbers_ahead(state: body_states.BodyState, condition: ProgramSlice) -> bool:
+    """Return whether a condition is on random numbers that are computed in front of the graph.
+
+    The graph may not read these. It is compared how many draws are before them: on one path of the
+    call these are the same.
+    """
+    drawn = draws_read(condition)
+    return any(not drawn.isdisjoint(draws_read(each)) for each in state.slices if drawn)
 
 
 def decides(tx: compat.Tracer, site: LiveSite) -> bool:
@@ -288,8 +303,7 @@ def take_condition(tx: compat.Tracer, condition: Value, site: LiveSite) -> None:
 def _truth_ahead(tx: compat.Tracer, condition: Value) -> Value | ProgramSlice | None:
     if type(condition) is not compat.TensorVariable or example_of(condition).numel() != 1:
         return None
-    may_draw = body_states.state_of(tx.output.root_tx.f_code).holds(Claim.DRAWN)
-    wanted = attempt(lambda: _slice_of(tx, condition, may_draw=may_draw).truth())
+    wanted = attempt(lambda: _slice_of(tx, condition, may_draw=_may_draw(tx)).truth())
     if isinstance(wanted, Refusal):
         return None
     return _computed(tx, wanted, is_known=True, has_site=True)
@@ -309,10 +323,21 @@ def _found(
 
     ``counts`` says whether the number of its items is asked for.
     """
-    wanted = attempt(lambda: _slice_of(tx, variable))
+    # Not fractions: each would be a variant, of which random numbers have no end.
+    may_draw = not example_of(variable).is_floating_point() and _may_draw(tx)
+    wanted = attempt(lambda: _slice_of(tx, variable, may_draw=may_draw))
     if isinstance(wanted, Refusal):
         return None
-    return _computed(tx, wanted.length() if counts else wanted, is_known=counts)
+    found = _computed(tx, wanted.length() if counts else wanted, is_known=counts)
+    is_given = found is not None and not isinstance(found, ProgramSlice)
+    if is_given and deciding_draws.note(tx, variable.as_proxy().node, _site(tx)):
+        deciding_draws.keep(tx, fx_graph.method(tx, "any", variable))
+    return found
+
+
+def _may_draw(tx: compat.Tracer) -> bool:
+    """Return whether what is computed in front of the graph may be random."""
+    return body_states.state_of(tx.output.root_tx.f_code).holds(Claim.DRAWN)
 
 
 def _computed(

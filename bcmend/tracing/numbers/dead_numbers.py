@@ -14,6 +14,7 @@ from torch.fx import Graph, Node
 
 from bcmend import meta_keys
 from bcmend.dynamo import compat
+from bcmend.dynamo.fx_graph import close_over
 from bcmend.dynamo.shape_env import symbols_in
 
 ORDERS: Final = frozenset([operator.gt, operator.ge, operator.lt, operator.le])
@@ -51,14 +52,6 @@ def drop_unread(graph: Graph) -> bool:
     for node in unread:
         graph.erase_node(node)
     return bool(unread)
-
-
-def close_over(found: set[Node], pending: list[Node]) -> None:
-    """Add to ``found`` everything that the pending nodes are computed from."""
-    while pending:
-        node = pending.pop()
-        found.add(node)
-        pending.extend(each for each in node.all_input_nodes if each not in found)
 
 
 def _droppable(graph: Graph) -> dict[Node, None]:

@@ -6,15 +6,13 @@ import operator
 from typing import TypeGuard
 
 import torch
-from torch.fx import Node, Proxy
+from torch.fx import Proxy
 
-from bcmend import meta_keys
 from bcmend.dynamo import compat, fx_graph
 from bcmend.dynamo.values import TensorValue, Value, example_of, is_unbacked
-from bcmend.tracing.effects.random_draws import may_draw
 from bcmend.tracing.gradients import untaken_gradients
 from bcmend.tracing.numbers import scalars
-from bcmend.tracing.numbers.dead_numbers import close_over
+from bcmend.tracing.programs import deciding_draws
 
 
 def is_data_dependent(value: Value) -> bool:
@@ -97,14 +95,7 @@ def _joined(
     return None
 
 
-def keep_random_operators(tx: compat.Tracer, predicate: TensorValue) -> None:
-    """Keep the random operators that a condition comes from, although nothing depends on it now."""
-    # Without one every later number would be another, and a back end takes out what has no use. An
-    # assertion that cannot fail is a use that stays.
-    sources: set[Node] = set()
-    close_over(sources, [predicate.as_proxy().node])
-    if any(map(may_draw, sources)):
-        holds = either(tx, predicate, negated(tx, predicate)).as_proxy()
-        arguments = (holds, "a truth or its contrary holds")
-        kept = tx.output.create_proxy("call_function", compat.ASSERT_ASYNC, arguments, {})
-        kept.node.meta[meta_keys.KEEPS] = True
+def keep_deciding(tx: compat.Tracer, condition: Value) -> None:
+    """Keep what draws the numbers of a condition that was computed in front of the graph."""
+    if deciding_draws.note(tx, condition.as_proxy().node):
+        deciding_draws.keep(tx, as_predicate(tx, condition))

@@ -35,7 +35,6 @@ from bcmend.tracing.numbers.dead_numbers import (
     NEGATIONS,
     ORDERS,
     STEPS,
-    close_over,
     drop_unread,
     is_item,
     symbols_of_form,
@@ -276,7 +275,7 @@ def is_taken(tx: compat.Tracer, number: compat.SymNodeVariable) -> bool:
     pending, nodes = [number.as_proxy().node], set[Node]()
     while pending:
         found: set[Node] = set()
-        close_over(found, pending)
+        fx_graph.close_over(found, pending)
         nodes |= found
         outer = {before_arms(tx, Proxy(each)).node for each in found if each.op == "placeholder"}
         pending = [*(outer - nodes)]

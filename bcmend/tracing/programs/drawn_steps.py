@@ -16,10 +16,14 @@ from typing import Any, Final
 
 import torch
 
-from bcmend.tracing.programs.program_slices import Result, name_of
+from bcmend.tracing.programs.program_slices import Operation, ProgramSlice, Result, name_of
 
 #: Numbers that are drawn at once. They are drawn again by the graph, which also computes with them.
 _NUMBERS: Final = 2**26
+
+
+#: In place of a method: fills a tensor with a permutation of its indices.
+PERMUTATION: Final = "randperm"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +31,7 @@ class Filling:
     """What fills a tensor of the CPU with random numbers, by a method with a name.
 
     Attributes:
-        method: the name.
+        method: the name, or ``PERMUTATION``.
         numbers: its arguments.
         size, stride, dtype: the form of the tensor.
     """
@@ -47,6 +51,8 @@ class Filling:
         if math.prod(self.size) > _NUMBERS:
             raise ValueError("many random numbers")
         empty = torch.empty_strided(self.size, self.stride, dtype=self.dtype, device="cpu")
+        if self.method == PERMUTATION:
+            return torch.randperm(len(empty), generator=generator, out=empty)
         filled: torch.Tensor = getattr(empty, self.method)(*self.numbers, generator=generator)
         return filled
 
@@ -62,6 +68,24 @@ class Drawn:
 def numbers_of(drawn: Drawn) -> torch.Tensor | None:
     """Return the numbers; a step of their own makes them a tensor like any other."""
     return drawn.numbers
+
+
+def draws_read(program: ProgramSlice) -> frozenset[int]:
+    """Return which draws a program reads the numbers of, counted among all its draws."""
+    steps, found, pending = program.steps, set[int](), [program.place]
+    read = set(pending)
+    while pending:
+        step = steps[pending.pop()]
+        if not isinstance(step, Operation):
+            continue
+        given = step.needs()
+        if step.target is numbers_of:
+            found.update(given)
+            continue
+        pending.extend(each for each in given if each not in read)
+        read.update(given)
+    draws = [at for at, each in enumerate(steps) if isinstance(each, Draw | DrawOfSide)]
+    return frozenset(map(draws.index, found))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from bcmend import meta_keys
 from bcmend.dynamo import compat, fx_graph
 from bcmend.tracing.effects.operator_runs import OperatorCall, facts_of_node, run_of
 from bcmend.tracing.effects.random_draws import drawing_inside, may_draw
-from bcmend.tracing.programs.drawn_steps import Draw, DrawOfSide, Filling
+from bcmend.tracing.programs.drawn_steps import PERMUTATION, Draw, DrawOfSide, Filling
 from bcmend.tracing.programs.program_slices import Result
 from bcmend.tracing.sites.refusal import NotThisWay
 
@@ -34,8 +34,9 @@ MADE: Final[dict[Any, tuple[Any, str]]] = {
 }
 #: Operators that make a tensor of integers: how many of the first arguments are its bounds.
 _INTEGERS: Final = {torch.ops.aten.randint.default: 1, torch.ops.aten.randint.low: 2}
+_OF_INTEGERS: Final = ("random_", PERMUTATION)
 #: Functions whose result is what they draw, of which nothing but the form is said.
-_DRAWING: Final = (torch.rand, torch.randn, torch.rand_like, torch.randn_like)
+_DRAWING: Final = (torch.rand, torch.randn, torch.rand_like, torch.randn_like, torch.randint)
 
 #: Numbers of a tensor that something is computed of.
 _FEW: Final = 2**10
@@ -154,6 +155,8 @@ def _filling(call: OperatorCall) -> Filling | None:
     elif call.operator in _INTEGERS:
         count = _INTEGERS[call.operator]
         form, method, numbers = call.result, "random_", [0, *call.arguments[:count]][-2:]
+    elif call.operator is torch.ops.aten.randperm.default:
+        form, method, numbers = call.result, PERMUTATION, []
     elif call.operator is torch.ops.aten.bernoulli.p:
         form, method, numbers = call.result, "bernoulli_", [call.arguments[1]]
     else:
@@ -168,7 +171,7 @@ def _into(form: Any, method: str, numbers: tuple[float, ...]) -> Filling | None:
     if not isinstance(form, torch.Tensor) or form.layout is not torch.strided:
         return None
     size, stride = tuple(form.size()), tuple(form.stride())
-    is_plain = form.device.type == "cpu" and (form.is_floating_point() or method == "random_")
+    is_plain = form.device.type == "cpu" and (form.is_floating_point() or method in _OF_INTEGERS)
     if not is_plain or any(type(each) is not int for each in (*size, *stride)):
         return None
     if not compat.is_non_overlapping_and_dense_or_false(form):

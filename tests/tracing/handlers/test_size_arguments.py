@@ -31,34 +31,50 @@ THREE = torch.tensor(3)
     ],
 )
 def test_a_number_is_a_real_tensor_without_dimensions(tensor: Any, is_number: bool) -> None:
-    found = during_trace(lambda tx, x: type(size_arguments._number(tx, x)), tensor)
+    found = during_trace(lambda tx, x: type(size_arguments._number(tx, "arange", x)), tensor)
     assert (found is compat.SymNodeVariable) is is_number
     assert is_number or found is compat.TensorVariable
 
 
 def test_a_number_has_its_value() -> None:
-    assert trace(size_arguments._number, THREE) == 3
+    assert trace(lambda tx, x: size_arguments._number(tx, "arange", x), THREE) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor", "is_number"),
+    [
+        ("rand", torch.tensor([3]), True),
+        ("expand", torch.tensor([[3]]), True),
+        ("rand", torch.tensor([3.0]), False),
+        ("rand", torch.tensor([3, 3]), False),
+        ("linspace", torch.tensor([3]), False),
+    ],
+)
+def test_a_size_may_be_a_tensor_of_one_item(name: str, tensor: Any, is_number: bool) -> None:
+    found = during_trace(lambda tx, x: type(size_arguments._number(tx, name, x)), tensor)
+    assert (found is compat.SymNodeVariable) is is_number
 
 
 @pytest.mark.parametrize("kind", [compat.TupleVariable, compat.ListVariable])
 def test_numbers_in_a_sequence_are_taken_out(kind: Any) -> None:
     def body(tx: Any, x: Any) -> Any:
-        return size_arguments._number(tx, kind([constant(2), x]))
+        return size_arguments._number(tx, "full", kind([constant(2), x]))
 
     assert trace(body, THREE) == (2, 3)
+    assert trace(body, torch.tensor([3])) == (2, 3)
 
 
 def test_a_sequence_without_tensors_is_the_same_object() -> None:
     def body(tx: Any, x: Any) -> Any:
         given = compat.TupleVariable([constant(2), constant(3)])
-        return size_arguments._number(tx, given) is given
+        return size_arguments._number(tx, "full", given) is given
 
     assert during_trace(body, THREE)
 
 
 def test_keywords_that_are_no_numbers_are_left_unchanged() -> None:
     def body(tx: Any, x: Any) -> Any:
-        found = size_arguments._with_numbers(tx, {"out": x, "size": x})
+        found = size_arguments._with_numbers(tx, "zeros", {"out": x, "size": x})
         return found["out"] is x, type(found["size"])
 
     assert during_trace(body, THREE) == (True, compat.SymNodeVariable)

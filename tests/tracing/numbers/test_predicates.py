@@ -13,6 +13,7 @@ import torch
 from bcmend.dynamo import compat, fx_graph
 from bcmend.dynamo.values import example_of
 from bcmend.tracing.numbers import predicates
+from bcmend.tracing.programs import deciding_draws
 from tests.tracing.plain_trace import traced
 
 YES, NO = torch.tensor(True), torch.tensor(False)
@@ -96,7 +97,7 @@ def test_a_condition_that_is_chosen_by_itself_is_joined(is_first: bool) -> None:
 def test_random_operators_behind_a_condition_stay_in_the_graph() -> None:
     def step(tx: Any, x: Any) -> Any:
         drawn = fx_graph.function(tx, torch.rand, 1)
-        predicates.keep_random_operators(tx, predicates.as_predicate(tx, drawn))
+        deciding_draws.keep(tx, predicates.as_predicate(tx, drawn))
         return x
 
     found = traced(step, torch.ones(2))
@@ -105,7 +106,7 @@ def test_random_operators_behind_a_condition_stay_in_the_graph() -> None:
 
 def test_a_condition_without_random_operators_is_not_kept() -> None:
     def step(tx: Any, x: Any) -> Any:
-        predicates.keep_random_operators(tx, predicates.as_predicate(tx, x))
+        deciding_draws.keep(tx, predicates.as_predicate(tx, x))
         return x
 
     assert compat.ASSERT_ASYNC not in traced(step, torch.ones(1)).targets

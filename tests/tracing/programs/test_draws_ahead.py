@@ -125,6 +125,45 @@ def _read_elsewhere(x: Tensor) -> Tensor:
     return _shuffled(x, number < 0.5, _ORDER) / number
 
 
+def _turns_over_drawn_numbers(x: Tensor) -> Tensor:
+    for each in torch.rand(torch.randint(1, 4, (1,))):  # type: ignore[call-overload]
+        x = x * each
+    return x
+
+
+def _turns_over_ones(x: Tensor) -> Tensor:
+    for each in torch.ones(torch.randint(1, 4, (1,))):  # type: ignore[call-overload]
+        x = x + each
+    return x
+
+
+def _turns_behind_a_permutation(x: Tensor) -> Tensor:
+    order = torch.randperm(4)
+    for row in torch.randn(torch.randint(0, 3, (1,)), 8):  # type: ignore[call-overload]
+        x = x[order] + row
+    return x
+
+
+def _turns_in_an_arm(x: Tensor) -> Tensor:
+    order, count = torch.randperm(8), torch.randint(0, 4, (1,))
+    x = x.clone()
+    if count < 3:
+        for place in range(count):  # type: ignore[call-overload]
+            held = x[:, order[place]]
+            x[:, order[place]] = x[:, place]
+            x[:, place] = held
+    else:
+        x = x[:, order]
+    return x
+
+
+def _turns_that_read_how_many(x: Tensor) -> Tensor:
+    count = torch.randint(1, 4, (1,))
+    for each in torch.rand(count):  # type: ignore[call-overload]
+        x = x * each / count
+    return x
+
+
 def _seeded_inside(x: Tensor) -> Tensor:
     torch.manual_seed(int(x.shape[0]))
     return _shuffled(functional.dropout(x, 0.2), torch.rand([]) < 0.5, _ORDER)
@@ -192,6 +231,7 @@ def test_a_number_that_a_branch_of_the_graph_changes() -> None:
         lambda x: x + torch.randn_like(x.t()).t(),
         lambda x: torch.nn.functional.dropout(x.t(), 0.4, True).t(),
         lambda x: x + torch.rand(3, device="meta").numel(),
+        lambda x: x[torch.randperm(4)] * torch.randperm(8, dtype=torch.int32),
         lambda x: (
             x * torch.randint(7, (8,)) + torch.randint(-3, 2**40, (3, 8), dtype=torch.long)[0]
         ),
@@ -209,7 +249,6 @@ def test_what_is_drawn_before_in_many_forms(draw: Callable[[Tensor], Tensor]) ->
         lambda x: x * torch.bernoulli(torch.sigmoid(x.detach())),
         lambda x: x * torch.multinomial(torch.sigmoid(x.detach()), 1),
         lambda x: x * torch.poisson(torch.sigmoid(x.detach())),
-        lambda x: x[torch.randperm(4)],
         lambda x: x * torch.randint_like(x, 5),
         lambda x: Kernel.apply(x),  # type: ignore[no-untyped-call]
     ],
@@ -237,3 +276,36 @@ def test_inductor_with_random_numbers_of_its_own() -> None:
     results = [compiled(torch.randn(4, 8)) for _ in range(40)]
     shuffled = sum(bool((each > 2).any()) for each in results)  # scaled by the dropout behind it
     assert 8 <= shuffled <= 32
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("program", [_turns_over_drawn_numbers, _turns_behind_a_permutation])
+def test_a_drawn_number_of_turns(program: Callable[[Tensor], Tensor], backend: str) -> None:
+    graphs, _ = _assert_as_in_eager(program, fullgraph=True, backend=backend)
+    assert graphs == 3
+    assert {each.lowering for each in bcmend.report(program).sites} == {"ahead"}
+
+
+def test_a_branch_on_a_number_of_turns() -> None:
+    graphs, lowerings = _assert_as_in_eager(_turns_in_an_arm, fullgraph=True)
+    assert graphs == 4
+    assert lowerings == {"ahead"}
+
+
+def test_a_drawn_number_of_turns_that_the_graph_reads() -> None:
+    """The graph may have another number than the one in front of it: it stays as it is."""
+    _assert_as_in_eager(_turns_that_read_how_many, fullgraph=False)
+    assert not {each.lowering for each in bcmend.report(_turns_that_read_how_many).sites} & {
+        "ahead"
+    }
+
+
+def test_as_many_numbers_with_inductor_as_there_are_turns() -> None:
+    """Inductor has random numbers of its own, and the number of turns is eager execution's."""
+    bcmend.patch(_turns_over_ones)
+    compiled = torch.compile(_turns_over_ones, backend="inductor", fullgraph=True)
+    for seed in SEEDS:
+        torch.manual_seed(seed)
+        expected = int(torch.randint(1, 4, (1,)))
+        torch.manual_seed(seed)
+        assert compiled(torch.zeros(4)).tolist() == [expected] * 4
