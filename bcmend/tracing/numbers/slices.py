@@ -42,6 +42,7 @@ from bcmend.tracing.programs.program_slices import (
     Result,
     Scope,
     Step,
+    copied,
 )
 from bcmend.tracing.sites.lifted_inputs import before_arms
 from bcmend.tracing.sites.refusal import NotThisWay, Refusal, attempt
@@ -172,7 +173,8 @@ def _cut_out(
     """Return the calls of nodes, inputs first, one of which is what is wanted.
 
     ``scope`` is that of the call being traced. ``writes`` says whether some change the result of
-    another, ``written`` are the inputs of the graph that it has changed so far.
+    another, ``written`` are the inputs of the graph that it has changed so far. Of such an input
+    among the nodes the calls change a copy.
 
     Raises:
         Refusal: an input of the graph has no place where it is found at another call.
@@ -181,6 +183,7 @@ def _cut_out(
     steps: list[Step] = []
     state: int | None = None
     modules = tx.output.nn_modules
+    given: dict[Node, int] = {}
     for node in nodes:
         outer = _first(tx, node)
         if outer is not node:
@@ -188,6 +191,9 @@ def _cut_out(
             continue
         if node.op == "placeholder":
             steps.extend(_chain(node, scope, len(steps)))
+            given[node] = len(steps) - 1
+            if node in written:
+                steps.append(Operation(copied, (Result(given[node]),), {}))
         elif random_forms.draws(node, modules):
             if state is None:
                 steps.append(Start())
@@ -199,15 +205,25 @@ def _cut_out(
         else:
             steps.append(_operation(node, places))
         places[node] = len(steps) - 1
-    if not written:
-        return ProgramSlice(tuple(steps), places[wanted], writes, ((), ()))
-    given = [each for each in nodes if each.op == "placeholder" and _first(tx, each) is each]
-    read = tuple(places[each] for each in given if storages([each]))
-    changed: list[int] = []
-    for each in written:
-        steps.extend(_chain(each, scope, len(steps)))
-        changed.append(len(steps) - 1)
-    return ProgramSlice(tuple(steps), places[wanted], writes, (read, tuple(changed)))
+    for node in written:
+        if node not in given:
+            steps.extend(_chain(node, scope, len(steps)))
+            given[node] = len(steps) - 1
+    apart = _apart(given, [each for each in given if storages([each])], written)
+    return ProgramSlice(tuple(steps), places[wanted], writes, apart)
+
+
+def _apart(
+    given: Mapping[Node, int], read: Sequence[Node], written: Sequence[Node]
+) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
+    """Return which inputs must not share memory: those that are written with any other one."""
+    rest = tuple(given[each] for each in read if each not in written)
+    found = [(rest, tuple(given[each] for each in written))]
+    found += [
+        ((given[each],), tuple(given[other] for other in written[:place]))
+        for place, each in enumerate(written)
+    ]
+    return tuple(each for each in found if each[0] and each[1])
 
 
 def _chain(node: Node, scope: Scope, place: int) -> list[Input]:
@@ -310,7 +326,7 @@ def slice_behind(tx: compat.Tracer, wanted: Node, *, may_draw: bool = False) -> 
     writes = is_written(tx, nodes)
     if writes:
         nodes = _with_writes(tx, nodes)
-    if not storages(written).isdisjoint(storages(nodes)) or (writes and is_random):
+    if writes and is_random:
         raise NotThisWay()
     if is_random:
         nodes = _with_draws(tx, nodes)

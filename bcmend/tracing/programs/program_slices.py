@@ -113,14 +113,15 @@ class Operation:
 class ProgramSlice:
     """The calls behind a tensor; each has a place among their results, as the tensor has.
 
-    ``writes`` says whether some change the result of another. ``apart`` has the places of the
-    inputs that are read, and of those that the call has changed before: no two may share memory.
+    ``writes`` says whether some change the result of another. ``apart`` has pairs of places of
+    inputs, such as those that are read and those that the call has changed before: none of the
+    first may share memory with one of the second.
     """
 
     steps: tuple[Step, ...]
     place: int
     writes: bool
-    apart: tuple[tuple[int, ...], tuple[int, ...]]
+    apart: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
 
     def length(self) -> ProgramSlice:
         """Return the slice that gives the number of items of the tensor."""
@@ -153,15 +154,15 @@ class Joined:
 
     def __init__(self, slices: Sequence[ProgramSlice]) -> None:
         self._steps: list[Step] = []
-        #: For each slice: how many steps are behind it, the place of its tensor, and the places
-        #: of inputs that must not share memory with those of the second list.
-        self._ends: list[tuple[int, int, list[list[int]]]] = []
+        #: For each slice: how many steps are behind it, the place of its tensor, and pairs of
+        #: places of inputs that must not share memory.
+        self._ends: list[tuple[int, int, list[list[list[int]]]]] = []
         shared: dict[Any, list[int]] = {}
         for each in slices:
             places: list[int] = []
             for step in each.steps:
                 places.append(self._place(step, places, {} if each.writes else shared))
-            apart = [[places[given] for given in some] for some in each.apart]
+            apart = [[[places[given] for given in some] for some in pair] for pair in each.apart]
             self._ends.append((len(self._steps), places[each.place], apart))
 
     def _place(self, step: Step, places: Sequence[int], shared: dict[Any, list[int]]) -> int:
@@ -185,8 +186,9 @@ class Joined:
         for end, place, apart in self._ends:
             for step in self._steps[len(results) : end]:
                 results.append(_value_or_failure(step, scope, results))
-            read, written = ([results[each] for each in some] for some in apart)
-            is_found = results[place] is not FAILED and _are_apart(read, written)
+            is_found = results[place] is not FAILED and all(
+                _are_apart(*([results[each] for each in some] for some in pair)) for pair in apart
+            )
             found.append(_numbers_in(results[place]) if is_found else None)
 
 
@@ -210,6 +212,17 @@ def _require_small(tensors: Sequence[torch.Tensor]) -> None:
         sizes = [(1,) * (most - each.dim()) + tuple(each.shape) for each in tensors]
         if math.prod(max(each) for each in zip(*sizes, strict=True)) > _ELEMENTS:
             raise ValueError("a large result")
+
+
+def copied(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a copy of an input, for steps that change it.
+
+    Raises:
+        ValueError: it has no memory of its own for each element, or more than that.
+    """
+    if not torch.ops.aten.is_non_overlapping_and_dense.default(tensor):
+        raise ValueError("the memory of a tensor is not that of its elements")
+    return tensor.clone()
 
 
 def _are_apart(some: Sequence[Any], others: Sequence[Any]) -> bool:

@@ -23,7 +23,7 @@ def _numbers(target: Any, expression: str) -> list[Any]:
     """Return what a program gives: a function of an input and 4, and the truth of that."""
     four = Constant(int, "4", 4)
     steps = (Input(expression, torch.Tensor), Operation(target, (Result(0), four), {}))
-    program = ProgramSlice(steps, 1, False, ((), ()))
+    program = ProgramSlice(steps, 1, False, ())
     found: list[Any] = []
     scope = Scope({"x": torch.tensor(3)}, {})
     Joined([program, program.truth()]).numbers(scope, found)
