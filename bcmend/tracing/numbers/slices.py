@@ -12,7 +12,7 @@ import operator
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import FunctionType, ModuleType
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import torch
 from torch.fx import Graph, Node, Proxy
@@ -226,20 +226,22 @@ def _apart(
     return tuple(each for each in found if each[0] and each[1])
 
 
-def _chain(node: Node, scope: Scope, place: int) -> list[Input]:
+def _chain(node: Node, scope: Scope, place: int) -> list[Step]:
     """Return an input of the graph behind what it is read of, which begins at a place.
 
     Raises:
         Refusal: it is not found at another call, or reading it may do something.
     """
-    given = graph_inputs.source_of(node)
-    kind = None if given is None else type(given[1])
-    if given is None or not (kind in _PLAIN or kind in _SYMBOLIC):
-        raise NotThisWay()
-    *holders, last = graph_inputs.expressions_of(given[0])
+    source, kind = graph_inputs.fraction_of(node), cast("type[Any]", float)
+    if source is None:
+        given = graph_inputs.source_of(node)
+        if given is None or type(given[1]) not in (*_PLAIN, *_SYMBOLIC):
+            raise NotThisWay()
+        source, kind = given[0], type(given[1]) if type(given[1]) in _PLAIN else int
+    *holders, last = graph_inputs.expressions_of(source)
     if last.startswith(f"L[{NUMBERS!r}]"):  # of an earlier slice
         holders = []
-    found: list[Input] = []
+    found: list[Step] = []
     holder = None
     for each in holders:
         try:
@@ -250,7 +252,17 @@ def _chain(node: Node, scope: Scope, place: int) -> list[Input]:
             raise NotThisWay()
         found.append(Input(each, type(value), holder))
         holder = place + len(found) - 1
-    return [*found, Input(last, kind if kind in _PLAIN else int, holder)]
+    found.append(Input(last, kind, holder))
+    if kind is float:
+        found.append(_as_tensor(place + len(found) - 1))
+    return found
+
+
+def _as_tensor(place: int) -> Operation:
+    """Return the step that makes a fraction what a graph gets for it."""
+    named = {"dtype": torch.float64, "device": "cpu"}
+    kind = {name: Constant(type(each), repr(each), each) for name, each in named.items()}
+    return Operation(torch.tensor, (Result(place),), kind)
 
 
 def _is_plain_holder(kind: type) -> bool:
@@ -378,7 +390,8 @@ def _with_writes(tx: compat.Tracer, nodes: list[Node]) -> list[Node]:
 def _may_be_run(node: Node) -> bool:
     """Return whether a node is given to the call, or computes something small."""
     if node.op == "placeholder":
-        return all(map(is_small, parts_of(node))) and graph_inputs.source_of(node) is not None
+        has_place = graph_inputs.source_of(node) or graph_inputs.fraction_of(node)
+        return all(map(is_small, parts_of(node))) and has_place is not None
     is_call = node.op in ("call_function", "call_method") and is_of_torch(node.target)
     if type(node.target).__module__.startswith("torch._dynamo"):
         return False  # an object that is made for each trace

@@ -590,3 +590,44 @@ def test_changed_inputs_that_share_memory_at_a_later_call(one_is_wide: bool) -> 
             views = (copies[::2], copies[2:]) if one_is_wide else (copies[:2], copies[1:3])
             expected = _both_changed(x, *views)
         assert torch.equal(compiled(x, *given), expected)
+
+
+# A fraction that varies from call to call
+
+
+def _stretched(x: Tensor, counts: Tensor, by: float) -> Tensor:
+    longer = torch.round(counts.float() * by).long()
+    return torch.cat([each.repeat(int(n), 1) for each, n in zip(x, longer, strict=True) if n != 0])
+
+
+class _Stretching(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.by = 0.5
+
+    def forward(self, x: Tensor, counts: Tensor) -> Tensor:
+        self.by += 0.5
+        for n in range(int(counts.sum() * self.by)):
+            print(n)
+            x = x + n
+        return x
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_numbers_that_depend_on_a_fraction_of_the_call(training: bool) -> None:
+    x, counts = torch.randn(2, 3), torch.tensor([3, 1])
+    calls = [(x.clone(), counts, by) for by in (1.0, 1.5, 0.5, 2.5, 1.0)]
+    for make, given in (
+        (lambda: fresh(_stretched), calls),
+        (_Stretching, [each[:2] for each in calls[:4]]),
+    ):
+        assert_equivalent(make, _calls(given), training=training, graphs=None, recompiles=None)
+
+
+def test_a_number_of_numpy_in_place_of_a_fraction() -> None:
+    calls = [
+        (torch.ones(2, 1), torch.tensor([2, 1]), by) for by in (1.5, 2.5, numpy.float64(3.5), 1.0)
+    ]
+    assert_equivalent(
+        lambda: fresh(_stretched), _calls(calls), fullgraph=False, graphs=None, recompiles=None
+    )
