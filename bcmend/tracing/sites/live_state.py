@@ -361,7 +361,7 @@ class BodyState(Subject):
         """Take no buffer for a constant that the trace has; return whether that is new."""
         names = sorted(self.constants)
         found = [Finding(Claim.CONSTANT, self, name, evidence=name) for name in names]
-        return any([weaken(each) for each in found])
+        return weaken(*found)
 
     def have_tried(self) -> bool:
         """Have computed in front what the trace has gone by; return whether there was anything."""
