@@ -46,6 +46,19 @@ def source_of(node: Node) -> tuple[compat.Source, Any] | None:
     return given.source, given.example
 
 
+def fraction_of(node: Node) -> compat.Source | None:
+    """Return where a fraction comes from that the graph is given as a tensor of no dimension.
+
+    Dynamo does so with a fraction that has been another one in an earlier call.
+    """
+    given: Any = node.meta.get("grapharg") if node.op == "placeholder" else None
+    if given is None or given.source is None or not given.pass_arg_as_tensor:
+        return None
+    example = given.example
+    is_fraction = isinstance(example, torch.Tensor) and example.dtype is torch.float64
+    return given.source if is_fraction and example.dim() == 0 else None
+
+
 def expressions_of(source: compat.Source) -> list[str]:
     """Return expressions for what a value is read of, the outermost first, and for itself.
 

@@ -4,8 +4,9 @@
 mended code the number is taken out before the call, so that it is the same number at every place,
 and a constant where it is known. ``x.squeeze()`` and ``x.max()`` do something else for sizes of
 one, or of zero, which a graph would do as for any other; there the graph asserts that the size is
-not that, or an arm has the call made in plain Python where it is. Extends Dynamo's models of
-torch's functions and of methods of tensors.
+not that, or an arm has the call made in plain Python where it is. A dimension along which runs of
+equal parts are looked for is counted from the front. Extends Dynamo's models of torch's functions
+and of methods of tensors.
 """
 
 from __future__ import annotations
@@ -142,6 +143,30 @@ def _without_ones(
     return [tensor]
 
 
+_OF_RUNS: Final = ("input", "return_inverse", "return_counts", "dim")
+
+
+def _with_dimension_of_runs(
+    tx: compat.Tracer, name: str, args: Sequence[Any], kwargs: Given
+) -> tuple[Sequence[Any], Given]:
+    """Return arguments of ``unique_consecutive`` with a dimension that is counted from the front.
+
+    Of one that is counted from the back torch takes the sizes of the result to be those of the
+    argument, and one more (``torch._subclasses.fake_impls._unique``).
+    """
+    if name != "unique_consecutive" or not capture_mode.in_mended_code(tx):
+        return args, kwargs
+    given = {key: each.realize() for key, each in zip(_OF_RUNS, args, strict=False)} | kwargs
+    tensor, dim = (given.pop(key, constant(None)).realize() for key in ("input", "dim"))
+    known = dim.as_python_constant() if dim.is_python_constant() else None
+    if not isinstance(tensor, compat.TensorVariable) or type(known) is not int:
+        return args, kwargs
+    count = example_of(tensor).dim()
+    if not -count <= known < 0:
+        return args, kwargs
+    return [tensor], given | {"dim": constant(known + count)}
+
+
 def _leave_for(tx: compat.Tracer, tensor: Value, place: int, number: int) -> bool:
     """Have an arm make the call in plain Python for a size; return whether it can."""
     # In no report, since no code was rewritten.
@@ -192,6 +217,7 @@ def _call_function(
     name = str(getattr(self.value, "__name__", ""))
     if getattr(torch, name, None) is self.value:
         args = _without_ones(tx, name, args, kwargs)
+        args, kwargs = _with_dimension_of_runs(tx, name, args, kwargs)
         _require_other_sizes(tx, name, args, kwargs)
         _require_item(tx, name, args, kwargs)
     first = _first_number(self.value)
@@ -241,6 +267,7 @@ def _call_method(
     inner: Any, self: Any, tx: compat.Tracer, name: str, args: Sequence[Any], kwargs: Given
 ) -> Any:
     self, *args = _without_ones(tx, name, [self, *args], kwargs)
+    (self, *args), kwargs = _with_dimension_of_runs(tx, name, [self, *args], kwargs)
     _require_other_sizes(tx, name, [self, *args], kwargs)
     _require_item(tx, name, [self, *args], kwargs)
     if name in _METHODS and capture_mode.in_mended_code(tx):

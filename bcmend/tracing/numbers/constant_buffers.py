@@ -94,6 +94,7 @@ def rely_on(tx: compat.Tracer, buffers: list[Buffer], is_written: Callable[[Node
     for each in buffers:
         if all(each.tensor is not other.tensor for other in relied):
             relied.append(each)
+            _state(output).constants.add(each.source.name)
         compat.install_guard(compat.Guard(each.source, _guard_on(each.tensor, _state(output))))
 
 

@@ -6,7 +6,7 @@ Beside each number that traced code takes out of a tensor the graph holds the te
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any, Final
 
 import torch
@@ -35,13 +35,18 @@ def are_made_in(graph: Graph) -> bool:
     return any(symbols_taken(node) for node in graph.nodes)
 
 
-def drop_unread(graph: Graph) -> bool:
-    """Remove numbers, comparisons of them and tensors beside them that nobody reads."""
-    # Returns whether there were any. A number stays while another value is described by it.
+def drop_unread(graph: Graph, assumed: Set[Any] = frozenset()) -> bool:
+    """Remove numbers, comparisons of them and tensors beside them that nobody reads.
+
+    A number stays while another value is described by it, or if something was assumed of its
+    symbol, which the graph asserts. Return whether there were any.
+    """
     droppable = _droppable(graph)
     read = {node for node in graph.nodes if node not in droppable}
     described = {symbol for node in read for symbol in symbols_of_form(node)}
-    close_over(read, [*read, *(node for node in droppable if symbols_taken(node) & described)])
+    wanted = [node for node in droppable if symbols_taken(node) & described]
+    wanted += [node for node in droppable if is_item(node) and symbols_taken(node) & assumed]
+    close_over(read, [*read, *wanted])
     for node in droppable:
         if node.target is _RANGE:  # torch's note of what it knows of a number
             numbers: set[Node] = set()

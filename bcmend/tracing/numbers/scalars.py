@@ -81,13 +81,13 @@ def _begin(tx: compat.Tracer) -> None:
     def finish(module: GraphModule) -> None:
         size_questions.complete(environment)
         assumes = _assumes(environment, module)
-        is_assumed = assumes and (not asked_for or size_questions.has_assumed(environment))
+        is_assumed = assumes and (not asked_for or size_questions.assumed_of(environment))
         if is_assumed and not graph_failure.can_be_put_back(output):
             leave()
         if _needs_gradients_of_unknown_sizes(module):
             instead = partial(body_states.take_ahead, tx) if asked_for else leave
             early_backward.compile_with_forward(output, instead, is_used=asked_for)
-        if drop_unread(module.graph):
+        if drop_unread(module.graph, size_questions.assumed_of(environment)):
             module.recompile()
 
     at_the_end_of_a_graph(output, Phase.NUMBERS, finish)

@@ -37,14 +37,14 @@ class _Knowledge:
     Attributes:
         answers: what was answered inside an arm; ``None`` where the answers were not the same.
         asserted: what need not be asserted, since it follows from the facts of an arm.
-        assumed: whether the graph asserts something that the program does not.
+        assumed: the symbols of which the graph asserts something that the program does not.
         is_complete: whether the trace is, so that a later stage of compilation asks.
         is_asked: whether it is the program that asks, by a jump, and not an operation.
     """
 
     answers: dict[Any, Any] = field(default_factory=dict)
     asserted: set[Any] = field(default_factory=set)
-    assumed: bool = False
+    assumed: set[Any] = field(default_factory=set)
     is_complete: bool = False
     is_asked: bool = False
 
@@ -57,8 +57,8 @@ def begin_answering(environment: Any) -> None:
     _KNOWLEDGE.of(environment)
 
 
-def has_assumed(environment: Any) -> bool:
-    """Return whether the trace relies on something that the graph asserts."""
+def assumed_of(environment: Any) -> set[Any]:
+    """Return the symbols of which the trace relies on something that the graph asserts."""
     return _KNOWLEDGE.of(environment).assumed
 
 
@@ -333,7 +333,7 @@ def _assumed(environment: Any, known: _Knowledge, question: Any, tx: compat.Trac
         return None  # made in an arm, where nothing is asserted
     fact = question if truth else sympy.Not(question)
     environment.guard_or_defer_runtime_assert(fact, f"bcmend: assumed that {fact}")
-    known.assumed = True
+    known.assumed |= fact.free_symbols
     return sympy.true if truth else sympy.false
 
 
@@ -369,7 +369,7 @@ def take_for(tx: compat.Tracer, size: Any, number: int | torch.SymInt) -> bool:
         if not (is_made and may_assert(tx)):
             return False
         environment.guard_or_defer_runtime_assert(question, f"bcmend: assumed that {question}")
-        _KNOWLEDGE.of(environment).assumed = True
+        _KNOWLEDGE.of(environment).assumed |= question.free_symbols
     symbol = environment.simplify(size.node.expr)
     if isinstance(number, int) and symbol.is_Symbol:  # torch does not conclude it for 0 and 1
         environment.size_like.discard(symbol)

@@ -12,7 +12,7 @@ import operator
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import FunctionType, ModuleType
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import torch
 from torch.fx import Graph, Node, Proxy
@@ -41,6 +41,7 @@ from bcmend.tracing.programs.program_slices import (
     ProgramSlice,
     Result,
     Step,
+    copied,
 )
 from bcmend.tracing.programs.straight_code import Scope
 from bcmend.tracing.sites.lifted_inputs import before_arms
@@ -172,7 +173,8 @@ def _cut_out(
     """Return the calls of nodes, inputs first, one of which is what is wanted.
 
     ``scope`` is that of the call being traced. ``writes`` says whether some change the result of
-    another, ``written`` are the inputs of the graph that it has changed so far.
+    another, ``written`` are the inputs of the graph that it has changed so far. Of such an input
+    among the nodes the calls change a copy.
 
     Raises:
         Refusal: an input of the graph has no place where it is found at another call.
@@ -181,6 +183,7 @@ def _cut_out(
     steps: list[Step] = []
     state: int | None = None
     modules = tx.output.nn_modules
+    given: dict[Node, int] = {}
     for node in nodes:
         outer = _first(tx, node)
         if outer is not node:
@@ -188,6 +191,9 @@ def _cut_out(
             continue
         if node.op == "placeholder":
             steps.extend(_chain(node, scope, len(steps)))
+            given[node] = len(steps) - 1
+            if node in written:
+                steps.append(Operation(copied, (Result(given[node]),), {}))
         elif random_forms.draws(node, modules):
             if state is None:
                 steps.append(Start())
@@ -199,31 +205,43 @@ def _cut_out(
         else:
             steps.append(_operation(node, places))
         places[node] = len(steps) - 1
-    if not written:
-        return ProgramSlice(tuple(steps), places[wanted], writes, ((), ()))
-    given = [each for each in nodes if each.op == "placeholder" and _first(tx, each) is each]
-    read = tuple(places[each] for each in given if storages([each]))
-    changed: list[int] = []
-    for each in written:
-        steps.extend(_chain(each, scope, len(steps)))
-        changed.append(len(steps) - 1)
-    return ProgramSlice(tuple(steps), places[wanted], writes, (read, tuple(changed)))
+    for node in written:
+        if node not in given:
+            steps.extend(_chain(node, scope, len(steps)))
+            given[node] = len(steps) - 1
+    apart = _apart(given, [each for each in given if storages([each])], written)
+    return ProgramSlice(tuple(steps), places[wanted], writes, apart)
 
 
-def _chain(node: Node, scope: Scope, place: int) -> list[Input]:
+def _apart(
+    given: Mapping[Node, int], read: Sequence[Node], written: Sequence[Node]
+) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
+    """Return which inputs must not share memory: those that are written with any other one."""
+    rest = tuple(given[each] for each in read if each not in written)
+    found = [(rest, tuple(given[each] for each in written))]
+    found += [
+        ((given[each],), tuple(given[other] for other in written[:place]))
+        for place, each in enumerate(written)
+    ]
+    return tuple(each for each in found if each[0] and each[1])
+
+
+def _chain(node: Node, scope: Scope, place: int) -> list[Step]:
     """Return an input of the graph behind what it is read of, which begins at a place.
 
     Raises:
         Refusal: it is not found at another call, or reading it may do something.
     """
-    given = graph_inputs.source_of(node)
-    kind = None if given is None else type(given[1])
-    if given is None or not (kind in _PLAIN or kind in _SYMBOLIC):
-        raise NotThisWay()
-    *holders, last = graph_inputs.expressions_of(given[0])
+    source, kind = graph_inputs.fraction_of(node), cast("type[Any]", float)
+    if source is None:
+        given = graph_inputs.source_of(node)
+        if given is None or type(given[1]) not in (*_PLAIN, *_SYMBOLIC):
+            raise NotThisWay()
+        source, kind = given[0], type(given[1]) if type(given[1]) in _PLAIN else int
+    *holders, last = graph_inputs.expressions_of(source)
     if last.startswith(f"L[{NUMBERS!r}]"):  # of an earlier slice
         holders = []
-    found: list[Input] = []
+    found: list[Step] = []
     holder = None
     for each in holders:
         try:
@@ -234,7 +252,17 @@ def _chain(node: Node, scope: Scope, place: int) -> list[Input]:
             raise NotThisWay()
         found.append(Input(each, type(value), holder))
         holder = place + len(found) - 1
-    return [*found, Input(last, kind if kind in _PLAIN else int, holder)]
+    found.append(Input(last, kind, holder))
+    if kind is float:
+        found.append(_as_tensor(place + len(found) - 1))
+    return found
+
+
+def _as_tensor(place: int) -> Operation:
+    """Return the step that makes a fraction what a graph gets for it."""
+    named = {"dtype": torch.float64, "device": "cpu"}
+    kind = {name: Constant(type(each), repr(each), each) for name, each in named.items()}
+    return Operation(torch.tensor, (Result(place),), kind)
 
 
 def _is_plain_holder(kind: type) -> bool:
@@ -310,7 +338,7 @@ def slice_behind(tx: compat.Tracer, wanted: Node, *, may_draw: bool = False) -> 
     writes = is_written(tx, nodes)
     if writes:
         nodes = _with_writes(tx, nodes)
-    if not storages(written).isdisjoint(storages(nodes)) or (writes and is_random):
+    if writes and is_random:
         raise NotThisWay()
     if is_random:
         nodes = _with_draws(tx, nodes)
@@ -362,7 +390,8 @@ def _with_writes(tx: compat.Tracer, nodes: list[Node]) -> list[Node]:
 def _may_be_run(node: Node) -> bool:
     """Return whether a node is given to the call, or computes something small."""
     if node.op == "placeholder":
-        return all(map(is_small, parts_of(node))) and graph_inputs.source_of(node) is not None
+        has_place = graph_inputs.source_of(node) or graph_inputs.fraction_of(node)
+        return all(map(is_small, parts_of(node))) and has_place is not None
     is_call = node.op in ("call_function", "call_method") and is_of_torch(node.target)
     if type(node.target).__module__.startswith("torch._dynamo"):
         return False  # an object that is made for each trace

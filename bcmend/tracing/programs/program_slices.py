@@ -122,14 +122,15 @@ class Operation:
 class ProgramSlice:
     """The calls behind a tensor; each has a place among their results, as the tensor has.
 
-    ``writes`` says whether some change the result of another. ``apart`` has the places of the
-    inputs that are read, and of those that the call has changed before: no two may share memory.
+    ``writes`` says whether some change the result of another. ``apart`` has pairs of places of
+    inputs, such as those that are read and those that the call has changed before: none of the
+    first may share memory with one of the second.
     """
 
     steps: tuple[Step, ...]
     place: int
     writes: bool
-    apart: tuple[tuple[int, ...], tuple[int, ...]]
+    apart: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
 
     def length(self) -> ProgramSlice:
         """Return the slice that gives the number of items of the tensor."""
@@ -180,3 +181,14 @@ def _of_class(value: Any, kind: type) -> Any:
     if type(value) is not kind:
         raise TypeError(f"{type(value)} in place of {kind}")
     return value
+
+
+def copied(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a copy of an input, for steps that change it.
+
+    Raises:
+        ValueError: it has no memory of its own for each element, or more than that.
+    """
+    if not torch.ops.aten.is_non_overlapping_and_dense.default(tensor):
+        raise ValueError("the memory of a tensor is not that of its elements")
+    return tensor.clone()

@@ -32,8 +32,10 @@ class Joined:
             places: list[int] = []
             for step in each.steps:
                 places.append(self._place(step, places, {} if each.writes else shared))
-            read, written = ([name_of(places[given]) for given in some] for some in each.apart)
-            self._add_end(name_of(places[each.place]), read, written)
+            apart = [
+                [[name_of(places[given]) for given in some] for some in pair] for pair in each.apart
+            ]
+            self._add_end(name_of(places[each.place]), apart)
         lines = ("def numbers(L, G, found):", *self._lines)
         exec("\n".join(lines), self._names)
         #: Given the locals and the globals of a call, append to a list the numbers of each slice;
@@ -76,13 +78,13 @@ class Joined:
         yield f"      {name} = {step.text(self._bound)}"
         yield "    except Exception: pass"
 
-    def _add_end(self, name: str, read: list[str], written: list[str]) -> None:
-        """Have the numbers of a slice found, of which inputs share no memory with others."""
-        is_found = f"{name} is not {self._bound(FAILED)}"
-        if read and written:
-            is_found += f" and {self._bound(_are_apart)}({_list(read)}, {_list(written)})"
+    def _add_end(self, name: str, apart: list[list[list[str]]]) -> None:
+        """Have the numbers of a slice found, of which pairs of inputs share no memory."""
+        conditions = [f"{name} is not {self._bound(FAILED)}"]
+        for pair in apart:
+            conditions.append(f"{self._bound(_are_apart)}({', '.join(map(_list, pair))})")
         numbers = f"{self._bound(_numbers_in)}({name})"
-        self._lines.append(f"  found.append({numbers} if {is_found} else None)")
+        self._lines.append(f"  found.append({numbers} if {' and '.join(conditions)} else None)")
 
     def __len__(self) -> int:
         """Return the number of slices."""

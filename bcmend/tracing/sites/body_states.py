@@ -297,7 +297,8 @@ def next_try(
 def _next_behind_a_break(state: BodyState, error: Any, behind: BaseException) -> Next:
     stops = _stops(error, behind)
     if (
-        (budget.is_half_over() and state.leave_empty())
+        (is_of_the_program(error) and state.take_constants_for_data())
+        or (budget.is_half_over() and state.leave_empty())
         or _mend_where_stopped(stops)
         or _look_at_items(state, behind, _FEW_ITEMS)
         or _have_numbers(state, error, behind)

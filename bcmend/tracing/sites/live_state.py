@@ -272,6 +272,7 @@ class BodyState(Subject):
     ``sides``: branches that could be left by a side exit.
     ``noted_open``: what is taken for granted of lists to which one side appends, and of numbers.
     ``read_at``: the lines at which fractions are taken out of tensors, by their symbols.
+    ``constants``: the buffers that the latest trace has taken for constants, as Dynamo names them.
     ``counted``: attributes that are integers, which a trace has counted, as Dynamo names them.
     ``spare``: the same code for calls whose numbers would make one variant too many, without
     such numbers.
@@ -292,6 +293,7 @@ class BodyState(Subject):
     noted_sizes: list[tuple[Any, Any]] = field(default_factory=list)
     noted_truths: list[tuple[Any, Any]] = field(default_factory=list)
     noted_empty: list[Subject] = field(default_factory=list)
+    constants: set[str] = field(default_factory=set)
     sides: NotedSides = field(default_factory=NotedSides)
     noted_open: list[Finding] = field(default_factory=list)
     read_at: dict[Any, object] = field(default_factory=dict)
@@ -356,6 +358,12 @@ class BodyState(Subject):
         """
         return bool(self.noted_empty) and weaken(Finding(Claim.KEPT, self.noted_empty[-1]))
 
+    def take_constants_for_data(self) -> bool:
+        """Take no buffer for a constant that the trace has; return whether that is new."""
+        names = sorted(self.constants)
+        found = [Finding(Claim.CONSTANT, self, name, evidence=name) for name in names]
+        return weaken(*found)
+
     def have_tried(self) -> bool:
         """Have computed in front what the trace has gone by; return whether there was anything."""
         is_new = self._compute_ahead([each for each, _ in self.tried])
@@ -391,7 +399,7 @@ class BodyState(Subject):
     def forget_noted(self) -> None:
         self.read_at.clear()
         noted = self.noted, self.noted_sizes, self.noted_truths, self.noted_open, self.tried
-        for each in (*noted, self.noted_empty, self.sides):
+        for each in (*noted, self.noted_empty, self.constants, self.sides):
             each.clear()
 
     def look_at_items(self, at_most: int | None = None) -> bool:

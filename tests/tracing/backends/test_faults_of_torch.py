@@ -469,3 +469,11 @@ def test_a_power_of_a_negative_number_is_negated(power: Any) -> None:
     """``tracing/arithmetic/powers.py``."""
     program = torch.compile(lambda x: power(-1, x), backend="eager", fullgraph=True)
     assert program(torch.tensor([2.0])).item() == -1
+
+
+def test_runs_along_a_last_dimension_have_sizes_that_are_not_theirs() -> None:
+    """``tracing/handlers/size_arguments`` counts the dimension from the front."""
+    with FakeTensorMode(shape_env=ShapeEnv(allow_dynamic_output_shape_ops=True)):
+        given = torch.zeros(5)
+        assert torch.unique_consecutive(given, dim=0).dim() == 1
+        assert torch.unique_consecutive(given, dim=-1).dim() == 2

@@ -254,6 +254,37 @@ def test_such_a_picture_with_inductor(program: Any, training: bool) -> None:
     )
 
 
+# Runs of equal parts
+
+
+def _runs(x: torch.Tensor, dim: int) -> Any:
+    runs = torch.unique_consecutive(x, dim=dim)
+    kept, places, counts = x.unique_consecutive(True, True, dim)
+    last = torch.unique_consecutive(input=x, dim=dim).numel()
+    return runs, runs.dim(), runs.numel(), last, kept, kept.shape, places, counts
+
+
+@pytest.mark.parametrize("dim", [-1, -2, 1])
+def test_a_dimension_along_which_runs_are_looked_for(dim: int) -> None:
+    x = torch.tensor([[1, 1, 2, 3, 3], [1, 1, 2, 3, 3], [0, 0, 1, 4, 4]])
+    assert_equivalent(lambda: _runs, lambda: [call(x, dim), call(x.flip(1).contiguous(), dim)])
+
+
+def _path(emission: torch.Tensor) -> torch.Tensor:
+    found = torch.unique_consecutive(emission.argmax(-1), dim=-1)
+    return torch.stack([place for place in found if place != 0])
+
+
+def test_the_best_path_without_blanks() -> None:
+    rows = [[0, 0, 1, 1, 2], [3, 3, 3, 0, 1], [2, 1, 2, 1, 0]]
+    assert_equivalent(
+        lambda: _path,
+        lambda: [call(torch.eye(4)[torch.tensor(each)]) for each in rows],
+        graphs=None,
+        recompiles=None,
+    )
+
+
 # ``squeeze`` in an arm
 
 

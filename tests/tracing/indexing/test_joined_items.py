@@ -285,3 +285,32 @@ def test_single_items_are_read_as_before(read: Callable[[Tensor], Any]) -> None:
         return program
 
     assert_equivalent(make, _calls)
+
+
+# A list in which nothing is
+
+
+def _rows_wanted(x: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
+    return torch.cat([row for row, count in zip(x, counts, strict=True) if count != 0])
+
+
+def _repeated(x: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
+    parts: list[torch.Tensor] = []
+    for row, count in zip(x, counts, strict=True):
+        if count != 0:
+            parts += [row.repeat(int(count), 1)]
+    return torch.cat(parts, dim=0)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@pytest.mark.parametrize("program", [_rows_wanted, _repeated])
+def test_nothing_is_joined_as_in_eager_execution(program: Any, backend: str) -> None:
+    x = torch.arange(6.0).view(2, 3)
+    counts = ([2, 1], [0, 0], [0, 1])
+    assert_equivalent(
+        lambda: program,
+        lambda: [call(x, torch.tensor(each)) for each in counts],
+        backend=backend,
+        graphs=None,
+        recompiles=None,
+    )

@@ -531,3 +531,103 @@ def test_an_operation_on_numbers_computed_in_front_fails_at_its_own_line() -> No
     given = [[0, 1, 2], [0, 4, 2], [0, 0, 0], [0, -1, 2]]
     calls = lambda: [call(torch.tensor(each)) for each in given]  # noqa: E731
     assert_equivalent(lambda: _columns_used, calls, graphs=None, recompiles=None)
+
+
+# Numbers of inputs that the call has changed before
+
+
+def _filled_first(x: Tensor, counts: Tensor) -> Tensor:
+    if counts.sum() == 0:
+        counts[counts.eq(0)] = 1
+    return torch.cat([each.repeat(int(n), 1) for each, n in zip(x, counts, strict=True) if n != 0])
+
+
+def _before_and_after(x: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
+    first = _turns(x, [int(counts[0])])
+    last = counts[-1]
+    counts.add_(1)
+    counts[0] *= 2
+    return _turns(first * 3, [int(last), *counts.tolist()]), counts
+
+
+class _Counted(nn.Module):
+    """Goes on by a number of its own, which each call changes first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(1, dtype=torch.long))
+
+    def forward(self, x: Tensor, counts: Tensor) -> Tensor:
+        self.seen += counts[0] + 1
+        return _turns(x, [int(self.seen)])
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize(
+    "make", [lambda: fresh(_filled_first), lambda: fresh(_before_and_after), _Counted]
+)
+def test_numbers_of_an_input_that_is_changed_first(make: Callable[[], Any], training: bool) -> None:
+    calls = [(torch.randn(2, 1), torch.tensor(each)) for each in ([2, 1], [0, 0], [3, 0], [2, 1])]
+    assert_equivalent(make, _calls(calls), training=training, graphs=None, recompiles=None)
+
+
+def _both_changed(x: Tensor, one: Tensor, other: Tensor) -> Tensor:
+    one.add_(1)
+    other.mul_(2)
+    return _turns(x, [*one.tolist(), *other.tolist()])
+
+
+@pytest.mark.parametrize("one_is_wide", [False, True])
+def test_changed_inputs_that_share_memory_at_a_later_call(one_is_wide: bool) -> None:
+    compiled = torch.compile(bcmend.patch(fresh(_both_changed)), backend="eager")
+    for shared in (False, True, False):
+        x, one = torch.zeros(1), torch.tensor([1, 2, 3, 4])
+        other = one if shared else one.clone()
+        given = (one[::2], other[2:]) if one_is_wide else (one[:2], other[1:3])
+        expected = _both_changed(x, *(each.clone() for each in given))
+        if shared:
+            copies = one.clone()
+            views = (copies[::2], copies[2:]) if one_is_wide else (copies[:2], copies[1:3])
+            expected = _both_changed(x, *views)
+        assert torch.equal(compiled(x, *given), expected)
+
+
+# A fraction that varies from call to call
+
+
+def _stretched(x: Tensor, counts: Tensor, by: float) -> Tensor:
+    longer = torch.round(counts.float() * by).long()
+    return torch.cat([each.repeat(int(n), 1) for each, n in zip(x, longer, strict=True) if n != 0])
+
+
+class _Stretching(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.by = 0.5
+
+    def forward(self, x: Tensor, counts: Tensor) -> Tensor:
+        self.by += 0.5
+        for n in range(int(counts.sum() * self.by)):
+            print(n)
+            x = x + n
+        return x
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_numbers_that_depend_on_a_fraction_of_the_call(training: bool) -> None:
+    x, counts = torch.randn(2, 3), torch.tensor([3, 1])
+    calls = [(x.clone(), counts, by) for by in (1.0, 1.5, 0.5, 2.5, 1.0)]
+    for make, given in (
+        (lambda: fresh(_stretched), calls),
+        (_Stretching, [each[:2] for each in calls[:4]]),
+    ):
+        assert_equivalent(make, _calls(given), training=training, graphs=None, recompiles=None)
+
+
+def test_a_number_of_numpy_in_place_of_a_fraction() -> None:
+    calls = [
+        (torch.ones(2, 1), torch.tensor([2, 1]), by) for by in (1.5, 2.5, numpy.float64(3.5), 1.0)
+    ]
+    assert_equivalent(
+        lambda: fresh(_stretched), _calls(calls), fullgraph=False, graphs=None, recompiles=None
+    )

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import bcmend
-from tests.equivalence import fresh
+from tests.equivalence import assert_equivalent, call, fresh
 
 pytestmark = pytest.mark.usefixtures("dynamo_begun_anew")
 
@@ -179,3 +179,28 @@ def test_an_argument_is_not_known() -> None:
     compiled = _Compiled(Net())
     assert compiled.agrees(X, torch.tensor(3))
     assert compiled.agrees(X, torch.tensor(4))
+
+
+class _Initialised(nn.Module):
+    """Refuses to go backwards before it has seen something, as ActNorm does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("initialised", torch.tensor(0, dtype=torch.uint8))
+
+    def forward(self, x: Tensor, reverse: bool) -> Tensor:
+        if reverse:
+            if self.initialised.item() == 0:
+                raise RuntimeError("nothing was seen so far")
+            return x / 2
+        if self.initialised.item() == 0:
+            self.initialised.fill_(1)
+        return x * 2
+
+
+@pytest.mark.parametrize("fullgraph", [True, False])
+def test_a_check_that_fails_for_what_a_buffer_holds_at_first(fullgraph: bool) -> None:
+    calls = [call(X, each) for each in (True, True, False, True)]
+    assert_equivalent(
+        _Initialised, lambda: calls, fullgraph=fullgraph, graphs=None, recompiles=None
+    )

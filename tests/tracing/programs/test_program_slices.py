@@ -22,7 +22,7 @@ def _numbers(target: Any, expression: str) -> list[Any]:
     """Return what a program gives: a function of an input and 4, and the truth of that."""
     four = Constant(int, "4", 4)
     steps = (Input(expression, torch.Tensor), Operation(target, (Result(0), four), {}))
-    program = ProgramSlice(steps, 1, False, ((), ()))
+    program = ProgramSlice(steps, 1, False, ())
     found: list[Any] = []
     Joined([program, program.truth()]).numbers({"x": torch.tensor(3)}, {}, found)
     return found
@@ -53,7 +53,7 @@ def _run(*slices: ProgramSlice, **local: Any) -> list[Any]:
 
 def _of_one_input(*operations: Operation) -> ProgramSlice:
     steps = (Input("L['x']", torch.Tensor), *operations)
-    return ProgramSlice(steps, len(operations), False, ((), ()))
+    return ProgramSlice(steps, len(operations), False, ())
 
 
 def test_arguments_in_lists_slices_and_keywords() -> None:
@@ -100,7 +100,7 @@ def test_nothing_is_known_where_inputs_share_the_memory_of_one_that_was_written(
     shares: bool,
 ) -> None:
     steps = (Input("L['x']", torch.Tensor), Input("L['y']", torch.Tensor))
-    program = ProgramSlice(steps, 0, False, ((0,), (1,)))
+    program = ProgramSlice(steps, 0, False, (((0,), (1,)),))
     x = torch.tensor([1, 2])
     y = x[1:] if shares else torch.tensor([2])
     assert _run(program, x=x, y=y) == [None if shares else (1, 2)]
