@@ -16,10 +16,12 @@ from typing import Any, Final
 
 import torch
 
-from bcmend.dynamo import compat, fx_graph, handlers, hooks, shape_env
+from bcmend.dynamo import compat, fx_graph, handlers, hooks, operators, shape_env
 from bcmend.dynamo.handlers import PASS, Answer, Call
 from bcmend.dynamo.models import containers, methods
 from bcmend.dynamo.values import Value, constant, example_of, is_symbolic_int, is_unbacked
+from bcmend.knowledge import effects
+from bcmend.knowledge.effects import EffectFacts
 from bcmend.tracing.effects.operator_runs import storage_of
 from bcmend.tracing.merging.lazy_phi import LazyPhi
 from bcmend.tracing.merging.optional_items import OptionalList
@@ -30,11 +32,28 @@ Compute = Callable[..., Value | None]
 Tensor = compat.TensorVariable
 
 
+def _is_equal(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    return one.new_full((), torch.equal(one, other), dtype=torch.bool)
+
+
+def _answer_of(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    return one.new_empty((), dtype=torch.bool)
+
+
+#: ``torch.equal`` of tensors, of which the data say whether they have equal sizes.
+_EQUAL: Final = operators.define(
+    "is_equal(Tensor one, Tensor other) -> Tensor", _is_equal, _answer_of, has_effect=False
+)
+effects.declare(_EQUAL, EffectFacts(is_total=True, is_expensive=True))
+
+
 def _equal(tx: compat.Tracer, input: Tensor, other: Tensor) -> Value | None:
     """``torch.equal``: the same sizes, and the same elements; NaN equals nothing."""
     one, two = example_of(input), example_of(other)
-    if not _are_comparable(one, two):
+    if one.dtype is not two.dtype or one.device != two.device:
         return None
+    if one.dim() == two.dim() and not _are_comparable(one, two):
+        return fx_graph.function(tx, _EQUAL, input, other)
     if not _have_equal_sizes(one, two):
         return constant(False)
     if one.device.type == "cuda" and _is_same_memory(one, two):

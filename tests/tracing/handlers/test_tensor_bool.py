@@ -142,14 +142,29 @@ def test_equality_of_tensors_of_one_size_that_the_data_decide(
     assert_equivalent(_chosen_by(condition), _calls(*PAIRS))
 
 
-def _rows_of_two_masks(a: Tensor, b: Tensor) -> bool:
-    return torch.equal(a[a > 0], b[b > 1])
+@pytest.mark.parametrize(
+    "condition",
+    [
+        lambda a, b: torch.equal(a[a > 0], b[b > 1]),
+        lambda a, b: a.unique().equal(b),
+        lambda a, b: torch.equal(a[a > 0][None], b[b > 1]),
+    ],
+)
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_equality_of_tensors_of_sizes_that_the_data_decide(
+    condition: Callable[..., bool], backend: str
+) -> None:
+    assert_equivalent(_chosen_by(condition), _calls(*PAIRS), backend=backend)
+
+
+def _rows_close_to_others(a: Tensor, b: Tensor) -> bool:
+    return torch.allclose(a[a > 0], b[b > 1])
 
 
 @pytest.mark.parametrize(
     "condition",
     [
-        _rows_of_two_masks,
+        _rows_close_to_others,
         lambda a, b: torch.equal(a, b.double()),
         lambda a, b: torch.allclose(a, b.double()),
         lambda a, b: torch.allclose(a, torch.cat([b, b[:1]])),
