@@ -84,6 +84,7 @@ CALL_METHOD: Final = "call_method"
 # Methods of ``BuiltinVariable`` and of its kin for ``getattr`` and ``setattr``.
 
 CALL_BUILD_CLASS: Final = "call___build_class__"
+CALL_FLOAT: Final = "call_float"
 CALL_FORMAT: Final = "call_format"
 CALL_GETATTR: Final = "_call_getattr"
 CALL_GETITEM: Final = "call_getitem"

@@ -56,6 +56,15 @@ def not_a_tensor() -> Function:
     return program
 
 
+@program("BuiltinVariable.call_float")
+def a_truth_made_a_fraction() -> Function:
+    def program(x: Tensor) -> Any:
+        level = float((x.sum() > 0).item())
+        return x * 2 if level < 0.5 else x * level
+
+    return program
+
+
 @program("BuiltinVariable._comparison_with_symnode")
 def truths_compared() -> Function:
     def program(x: Tensor) -> Any:

@@ -309,9 +309,9 @@ def _compiled(
             clean = None
             body, state = _replaced(body, body_states.without_numbers(body, state))
             continue
-        except (*_FAILURES, Rewritten, IndexError) as error:
+        except (*_FAILURES, Rewritten, *capture.AS_THEY_ARE) as error:
             compat.set_eval_frame(None)
-            if isinstance(error, IndexError) and not capture.is_of_a_compiler(error):
+            if isinstance(error, capture.AS_THEY_ARE) and not capture.is_of_a_compiler(error):
                 raise
             clean = None
             if not whole or _entry_of(body, error) is not None or is_interruption(error):

@@ -73,6 +73,9 @@ def require_one_graph() -> None:
         raise error
 
 
+#: What Dynamo lets pass of what fails inside of torch, and makes no error of its own.
+AS_THEY_ARE: Final = (IndexError, AssertionError)
+
 #: The callback made of one of Dynamo's.
 _OF_BODIES: Final[Slot[Any]] = Slot(lambda: None, rolls_back=False)
 
@@ -123,7 +126,7 @@ def _a_piece(compiler: Any, *given: Any) -> Any:
     site_table.clear_recent()
     try:
         return _until_the_back_end_takes_it(compiler, *given)
-    except (compat.TorchRuntimeError, IndexError) as error:
+    except (compat.TorchRuntimeError, *AS_THEY_ARE) as error:
         if translators.wants_one_graph(compiler):
             _FAILED.error = error
         return compat.ConvertFrameReturn(apply_to_code=False, skip_reason="bcmend: it fails")

@@ -295,6 +295,12 @@ def _numbers_compared(inner: Any, self: Any, tx: compat.Tracer, left: Any, right
     return inner(self, tx, left, right)
 
 
+@hooks.around(compat.BuiltinVariable, methods.CALL_FLOAT, "truths as fractions")
+def _float(inner: Any, self: Any, tx: compat.Tracer, given: Value) -> Any:
+    """Model ``float(truth)``: torch fails where it looks for the range of what it makes of one."""
+    return inner(self, tx, _as_number(tx, given.realize()))
+
+
 def _is_truth(value: Value) -> bool:
     if isinstance(value, compat.SymNodeVariable):
         return isinstance(value.sym_num, torch.SymBool)

@@ -262,7 +262,8 @@ def next_try(
     error: compat.TorchDynamoException
     | compat.GuardOnDataDependentSymNode
     | Rewritten
-    | IndexError,
+    | IndexError
+    | AssertionError,
 ) -> Next:
     """Assume less of a body that was not captured, so that its next trace does better."""
     with state.lock:

@@ -108,6 +108,19 @@ def test_a_size_of_another_graph_is_a_product_of_its_first_factors() -> None:
     assert [len(each.args) for each in products] == [3]
 
 
+def test_a_fraction_that_was_a_truth_has_no_range() -> None:
+    """``_float`` in ``bcmend/tracing/handlers/tensor_bool.py``"""
+
+    def program(x: Tensor) -> Tensor:
+        return x + 1 if float(x[0].item()) < 4 else x - 1
+
+    with (
+        torch._dynamo.config.patch(capture_scalar_outputs=True),
+        pytest.raises(AssertionError, match="ToFloat"),
+    ):
+        torch.compile(program, backend="eager", fullgraph=True)(torch.tensor([True]))
+
+
 def test_a_side_loses_what_checks_a_matrix() -> None:
     """``without_tokens`` in ``bcmend/tracing/backends/traced_choices.py``"""
     inverse: Callable[[Tensor], Tensor] = torch.linalg.inv

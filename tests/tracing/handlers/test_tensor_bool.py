@@ -344,6 +344,23 @@ def test_one_of_two_truths_alone() -> None:
     )
 
 
+@pytest.mark.parametrize("kind", [float, int])
+def test_a_truth_is_made_a_number(kind: type[float]) -> None:
+    def program(x: Tensor) -> Any:
+        level = kind((x > 0)[0].item())
+        while level < 4:
+            level = level * 2 + 1
+        return x * level
+
+    values = ([1.0, 1.5], [-5.0, -2.0])
+    assert_equivalent(
+        lambda: program,
+        lambda: [call(torch.tensor(each)) for each in values],
+        graphs=None,
+        recompiles=None,
+    )
+
+
 def test_a_truth_is_a_place_in_a_list() -> None:
     def program(x: Tensor) -> Any:
         return [x + 1, -x][x.sum().item() > 0], (10, 20)[(x > 1).any().item()]
