@@ -21,7 +21,7 @@ from typing import Any, Final
 import torch
 
 from bcmend import meta_keys
-from bcmend.dynamo import compat, fx_graph, handlers
+from bcmend.dynamo import compat, frames, fx_graph, handlers
 from bcmend.dynamo.handlers import PASS, Answer
 from bcmend.dynamo.values import (
     Value,
@@ -178,8 +178,19 @@ def _random_integers(call: ReplacedCall) -> Answer:
     size = tensor.call_method(tx, "size", [], {})
     kind = {"dtype": constant(example.dtype), "device": constant(example.device)}
     drawn = function_of(tx, torch.randint).call_function(tx, [*bounds, size], kind)
-    found: Answer = tensor.call_method(tx, "copy_", [drawn], {})
+    found: Answer = drawn if _is_fresh(tx, tensor) else tensor.call_method(tx, "copy_", [drawn], {})
     return found
+
+
+def _is_fresh(tx: compat.Tracer, tensor: compat.TensorVariable) -> bool:
+    """Return whether a tensor was made to be filled, and nothing but this call refers to it.
+
+    What fills it stands for it then: of that is known which numbers are drawn.
+    """
+    node = tensor.as_proxy().node
+    is_made = node.target is torch.empty and node.kwargs.keys() <= {"dtype", "device", "size"}
+    is_held = frames.is_referenced(tx, tensor) or frames.holds(list(tx.stack), tensor)
+    return is_made and not node.users and not is_held
 
 
 def _is_contiguous(example: torch.Tensor) -> bool:
