@@ -132,6 +132,13 @@ def _not_contiguous(x: Tensor) -> Tensor:
     return torch.zeros(3, 2).t().random_(9) + x
 
 
+def _in_a_transform(x: Tensor) -> Tensor:
+    def filled(row: Tensor) -> Tensor:
+        return row.clone().random_(9) + row
+
+    return torch.vmap(filled, randomness="different")(x)
+
+
 class _Scaled(nn.Module):
     """A tensor with gradients is filled."""
 
@@ -143,7 +150,15 @@ class _Scaled(nn.Module):
         return (x * self.scale).random_(5) + x * self.scale
 
 
-@pytest.mark.parametrize("make", [lambda: _with_a_generator, lambda: _not_contiguous, _Scaled])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: _with_a_generator,
+        lambda: _not_contiguous,
+        lambda: _in_a_transform,
+        _Scaled,
+    ],
+)
 def test_what_randint_does_not_fill_is_left_to_torch(make: Callable[[], Any]) -> None:
     training = make is _Scaled
     found = assert_equivalent(
