@@ -8,12 +8,15 @@ run whatever its condition.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import math
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
 import sympy
 import torch
+from torch.fx import Proxy
 
 from bcmend.dynamo import compat
 from bcmend.dynamo.slots import Slot
@@ -140,7 +143,51 @@ def computed_again(size: Any, tensors: Iterable[Any] = ()) -> Any:
         else environment.create_symintnode(symbol, hint=None)
         for symbol in expression.free_symbols
     }
-    return compat.sympy_interp(compat.PythonReferenceAnalysis, numbers, expression)
+    return computed_of(numbers, expression)
+
+
+def computed_of(numbers: Mapping[Any, Any], expression: Any) -> Any:
+    """Compute an expression of the numbers that its symbols are, or of what stands for them."""
+    return compat.sympy_interp(_OnNumbers, dict(numbers), expression)
+
+
+def _called(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function of Python, or write the call into the graph of a proxy."""
+    for each in arguments:
+        if isinstance(each, Proxy):
+            return each.tracer.create_proxy("call_function", function, arguments, {})
+    return function(*arguments)
+
+
+class _OnNumbers(compat.PythonReferenceAnalysis):
+    """What each operation is on numbers of Python, symbolic ones and proxies.
+
+    In torch 2.13.0 some are those of sympy, or functions of Python that take no proxy.
+    """
+
+    @staticmethod
+    def int_truediv(one: Any, other: Any) -> Any:
+        return _called(operator.truediv, one, other)
+
+    @staticmethod
+    def trunc_to_int(number: Any, dtype: Any) -> Any:
+        return _called(math.trunc, number)
+
+    @staticmethod
+    def ceil_to_int(number: Any, dtype: Any) -> Any:
+        return _called(math.ceil, number)
+
+    @staticmethod
+    def floor_to_int(number: Any, dtype: Any) -> Any:
+        return _called(math.floor, number)
+
+    @staticmethod
+    def round_to_int(number: Any, dtype: Any) -> Any:
+        return _called(round, number)
+
+    @staticmethod
+    def round_decimal(number: Any, digits: Any) -> Any:
+        return _called(round, number, digits)
 
 
 class Knowledge:

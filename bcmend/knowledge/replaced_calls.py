@@ -208,6 +208,13 @@ TABLE: Final[Mapping[str, Substitute]] = {
             "tests/tracing/substitutes/test_one_hot.py::test_as_many_classes_as_the_data_say",
         ),
         *_rows(
+            "torch.Tensor.random_",
+            "random integers",
+            "`tensor.copy_(torch.randint(...))`, which draws the same numbers",
+            "bounds are given, and the tensor is contiguous and requires no gradient",
+            "tests/tracing/substitutes/test_random_integers.py::test_what_eager_execution_draws",
+        ),
+        *_rows(
             "random.seed numpy.random.seed torch.manual_seed torch.random.manual_seed",
             "seed",
             "the same call before the graph runs, in its order among the draws of Python and numpy",

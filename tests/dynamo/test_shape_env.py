@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +11,9 @@ import pytest
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx import Graph, GraphModule, Proxy
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
+from torch.fx.proxy import GraphAppendingTracer
 
 from bcmend.dynamo import shape_env
 from bcmend.tracing.entry import primitives  # noqa: F401  # the second one installs the first
@@ -113,6 +116,27 @@ def test_symbols_of_numbers_tensors_and_several_of_them() -> None:
     assert shape_env.symbols_in(torch.ones(2)) == shape_env.symbols_in("text") == set()
     with FakeTensorMode(shape_env=environment):
         assert shape_env.symbols_in(torch.empty(one, 2)) == {one.node.expr}
+
+
+@pytest.mark.parametrize(
+    "of",
+    [
+        lambda number: math.ceil(torch.sym_float(number) / 2.5),
+        lambda number: math.floor(number / 2),
+        lambda number: math.trunc(number / 3),
+        lambda number: round(number / 3),
+        lambda number: math.ceil(torch.sym_float(number) / 4) * (number // 2),
+    ],
+)
+def test_what_a_number_is_in_a_graph_is_what_it_is_in_python(of: Callable[[Any], Any]) -> None:
+    number = ShapeEnv().create_unbacked_symint()
+    graph = Graph()
+    given = Proxy(graph.placeholder("given"), GraphAppendingTracer(graph))
+    graph.output(shape_env.computed_of({number.node.expr: given}, of(number).node.expr).node)
+    module = GraphModule({}, graph)
+    for value in (1, 2, 3, 7):
+        assert module(value) == of(value)
+        assert shape_env.computed_of({number.node.expr: value}, of(number).node.expr) == of(value)
 
 
 def _calls() -> list[Call]:

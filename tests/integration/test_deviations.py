@@ -295,14 +295,29 @@ def test_a_parameter_behind_output_of_an_untaken_side_gets_zeros() -> None:
     assert torch.equal(mended.other.bias.grad, torch.zeros(3))
 
 
-def test_a_merged_value_is_a_new_tensor() -> None:
-    def program(x: Tensor) -> Tensor:
-        if x.sum() > 0:
-            x = x + 1
-        return x
+def _more_if_positive(x: Tensor, count: Tensor) -> Tensor:
+    if count > 0:
+        x = x + 1
+    return x
 
-    assert program(NEGATIVE) is NEGATIVE
-    result = _mended(program)(NEGATIVE)
+
+def _more_in_each_turn(x: Tensor, count: Tensor) -> Tensor:
+    for _ in range(int(count)):
+        x = x + 1
+    return x
+
+
+def _more_while_small(x: Tensor, count: Tensor) -> Tensor:
+    while x.sum() < count - 3:
+        x = x + 1
+    return x
+
+
+@pytest.mark.parametrize("program", [_more_if_positive, _more_in_each_turn, _more_while_small])
+def test_a_merged_value_is_a_new_tensor(program: Callable[[Tensor, Tensor], Tensor]) -> None:
+    count = torch.tensor(0)
+    assert program(NEGATIVE, count) is NEGATIVE
+    result = _mended(program)(NEGATIVE, count)
     assert torch.equal(result, NEGATIVE)
     assert result.data_ptr() != NEGATIVE.data_ptr()
 

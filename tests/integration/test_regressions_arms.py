@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -251,3 +252,32 @@ def test_a_number_that_a_function_in_an_arm_is_given_is_a_condition_there() -> N
         return [call(torch.tensor(each)) for each in ([3.0, 1.0], [1.0, 1.0], [3.0, -9.0])]
 
     assert_equivalent(Net, inputs)
+
+
+def _in_as_many_rounds(x: Tensor, one: Tensor, other: Tensor) -> Tensor:
+    a, b = x[one], x[other]
+    if len(a) > 0 and len(b) > 0:
+        if len(a) > len(b):
+            b = b.repeat(math.ceil(float(len(a)) / float(len(b))))[: len(a)]
+        else:
+            a = a.repeat(math.ceil(float(len(b)) / float(len(a))))[: len(b)]
+        return a + b
+    return x
+
+
+def _in_a_part(x: Tensor, one: Tensor, other: Tensor) -> Any:
+    count = len(x[one])
+    if x.sum() > 0:
+        return x.new_ones(count // 2), x.new_ones(round(count * 0.7)), x.new_ones(int(count / 3))
+    return x, x, x
+
+
+@pytest.mark.parametrize("program", [_in_as_many_rounds, _in_a_part])
+def test_a_size_of_one_side_is_a_rounded_quotient(program: Callable[..., Any]) -> None:
+    def inputs() -> Sequence[Call]:
+        x, masks = torch.arange(1.0, 6.0), torch.tensor([[1, 1, 0, 1, 1], [0, 1, 0, 0, 1]]) > 0
+        one, other = masks
+        pairs = ((one, other), (other, one), (one, one.clone()), (one, other & False))
+        return [call(sign * x, *pair) for pair in pairs for sign in (1, -1)]
+
+    assert_equivalent(lambda: program, inputs, recompiles=None)

@@ -15,8 +15,7 @@ from torch.fx import Graph, GraphModule, Node, Proxy
 from torch.fx.proxy import GraphAppendingTracer
 
 from bcmend import meta_keys
-from bcmend.dynamo import compat
-from bcmend.dynamo.shape_env import symbols_in
+from bcmend.dynamo import compat, shape_env
 from bcmend.dynamo.values import TensorValue, Value, example_of
 from bcmend.tracing.backends import known_structures, uncompiled_sides
 from bcmend.tracing.backends.backward_sides import inverse, order_in_memory
@@ -46,9 +45,9 @@ def leave_sizes_of_their_own(arms: Iterable[ArmTrace], values: Iterable[Value]) 
 
 def has_other_sizes(values: Iterable[Value], operands: Iterable[Proxy]) -> bool:
     """Return whether a tensor has an unbacked size that no operand has."""
-    known = symbols_in([each.node.meta.get("example_value") for each in operands])
+    known = shape_env.symbols_in([each.node.meta.get("example_value") for each in operands])
     tensors = [each for each in values if isinstance(each, compat.TensorVariable)]
-    return bool(symbols_in([_form(example_of(each)) for each in tensors]) - known)
+    return bool(shape_env.symbols_in([_form(example_of(each)) for each in tensors]) - known)
 
 
 def _form(example: torch.Tensor) -> Any:
@@ -243,7 +242,7 @@ def _size_inside(graph: Graph, size: Any, operands: Sequence[Node]) -> Any:
         symbol: Proxy(_number_of(graph, symbol, operands), tracer)
         for symbol in size.node.expr.free_symbols
     }
-    found = compat.sympy_interp(compat.PythonReferenceAnalysis, numbers, size.node.expr)
+    found = shape_env.computed_of(numbers, size.node.expr)
     return with_example(found.node, size) if isinstance(found, Proxy) else found
 
 

@@ -17,7 +17,7 @@ from torch.fx import Graph, GraphModule, Node, Proxy
 from torch.fx.node import map_aggregate, map_arg
 
 from bcmend import meta_keys
-from bcmend.dynamo import compat, fx_graph
+from bcmend.dynamo import compat, fx_graph, shape_env
 from bcmend.dynamo.values import TensorValue, fake_mode_of
 from bcmend.knowledge import effects
 from bcmend.knowledge.effects import EffectFacts
@@ -317,7 +317,7 @@ def _drawing(drawn: Sequence[Draw], taken: Sequence[Draw], symbols: dict[Any, Pr
             form: dict[str, Any] = {"dtype": value.dtype, "device": value.device}
             return graph.call_function(torch.empty_strided, (size, stride), form)
         if isinstance(value, torch.SymInt):
-            found = compat.sympy_interp(compat.PythonReferenceAnalysis, numbers, value.node.expr)
+            found = shape_env.computed_of(numbers, value.node.expr)
             return found.node if isinstance(found, Proxy) else found
         return value
 

@@ -8,6 +8,7 @@ runs, as eager execution does not. ``torch.Tensor`` keeps the type of the array 
 ``one_hot`` of classes that the data say fixes how many they are.
 ``torch.tensor`` of a range up to a number out of a tensor is ``torch.arange``.
 A number of numpy's is a double to ``torch.tensor``.
+``tensor.random_`` between two bounds has a keyword of Python's for a name in a graph.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any, Final
 import torch
 
 from bcmend import meta_keys
-from bcmend.dynamo import compat, fx_graph, handlers
+from bcmend.dynamo import compat, frames, fx_graph, handlers
 from bcmend.dynamo.handlers import PASS, Answer
 from bcmend.dynamo.values import (
     Value,
@@ -33,6 +34,7 @@ from bcmend.dynamo.values import (
 from bcmend.tracing.indexing import coordinates, one_hot_rows, stacked_items
 from bcmend.tracing.loops import open_ranges
 from bcmend.tracing.sites import body_states
+from bcmend.tracing.substitutes.autograd_leaf import is_plain
 from bcmend.tracing.substitutes.dispatch import ReplacedCall, answers_to, traced
 
 
@@ -154,6 +156,59 @@ def _one_hot(call: ReplacedCall) -> Answer:
         return PASS
     found: Answer = traced(call, one_hot_rows.rows)
     return found
+
+
+@answers_to("random integers")
+def _random_integers(call: ReplacedCall) -> Answer:
+    """Answer ``tensor.random_(to)`` and ``tensor.random_(from, to)``, as ``torch.randint`` fills.
+
+    Source: ``randint_out``, aten/src/ATen/native/TensorFactories.cpp. The items of a tensor that is
+    not contiguous are drawn in another order.
+    """
+    tx, tensor, bounds = call.tx, call.owner, [each.realize() for each in call.args]
+    named = {name: each.realize() for name, each in call.kwargs.items()}
+    has_own_generator = any(not each.is_constant_none() for each in named.values())
+    if not is_plain(tensor) or not named.keys() <= {"generator"} or has_own_generator:
+        return PASS
+    if not 1 <= len(bounds) <= 2 or not all(map(_is_integer, bounds)):
+        return PASS
+    example = example_of(tensor)
+    if not _is_contiguous(example) or (example.requires_grad and torch.is_grad_enabled()):
+        return PASS
+    if compat.peek_interpreter_stack() is not None:
+        return PASS  # a transform has its own ways to draw
+    size = tensor.call_method(tx, "size", [], {})
+    kind = {"dtype": constant(example.dtype), "device": constant(example.device)}
+    drawn = function_of(tx, torch.randint).call_function(tx, [*bounds, size], kind)
+    found: Answer = drawn if _is_fresh(tx, tensor) else tensor.call_method(tx, "copy_", [drawn], {})
+    return found
+
+
+def _is_fresh(tx: compat.Tracer, tensor: compat.TensorVariable) -> bool:
+    """Return whether a tensor was made to be filled, and nothing but this call refers to it.
+
+    What fills it stands for it then: of that is known which numbers are drawn.
+    """
+    node = tensor.as_proxy().node
+    is_made = node.target is torch.empty and node.kwargs.keys() <= {"dtype", "device", "size"}
+    is_held = frames.is_referenced(tx, tensor) or frames.holds(list(tx.stack), tensor)
+    return is_made and not node.users and not is_held
+
+
+def _is_contiguous(example: torch.Tensor) -> bool:
+    """Return whether a tensor is known to be contiguous."""
+    step: Any = 1
+    for size, stride in zip(reversed(example.shape), reversed(example.stride()), strict=True):
+        if not any(map(compat.statically_known_true, (size == 1, stride == step))):
+            return False
+        step = step * size
+    return True
+
+
+def _is_integer(value: Value) -> bool:
+    if value.is_python_constant():
+        return type(value.as_python_constant()) is int
+    return is_symbolic_int(value)
 
 
 def _as_double(call: ReplacedCall) -> Value | None:
