@@ -58,7 +58,12 @@ class Retracer(Patcher):
                 return False
             if host_functions.take_over_where_stopped(stops):
                 return True
-            return any(_mend_stop(stop, on_stack, _mend_at_jump) for stop in stops)
+            for number, stop in enumerate(stops, start=1):
+                if _mend_stop(stop, on_stack, _mend_at_jump):
+                    if number > 1:
+                        _note_calls_around(stops[number:], on_stack)
+                    return True
+            return False
 
     def mend_jump(self, stops: Sequence[Stop]) -> bool:
         with TABLE.lock:
@@ -151,6 +156,14 @@ def _mend_stop(stop: Stop, on_stack: list[Patched], mend: _Mend) -> bool:
     )
 
 
+def _note_calls_around(stops: Sequence[Stop], on_stack: list[Patched]) -> None:
+    """Note the calls in frames around one that was mended: they would be next, one by one."""
+    for stop in stops:
+        code = TABLE.original_of(stop, on_stack[0].policy)
+        if code is not None and _dropped_calls(code, stop):
+            _mend_stop(stop, on_stack, _mend_at_jump)
+
+
 def _mend_around(stop: Stop, policy: Policy, owners: set[int]) -> bool:
     """Mend the function around a generator expression that it has handed out."""
     found = [each for each in TABLE.reached_around(stop.code) if touches(policy, each[0])]
@@ -232,16 +245,20 @@ def _tests_of_identity(code: CodeType) -> set[int]:
 
 def _note_call(code: CodeType, stop: Stop) -> bool:
     """Note a call that may write, its result dropped or returned; return whether it is new."""
+    return TABLE.note(Claim.WRITES_NOTHING, code, _dropped_calls(code, stop))
+
+
+def _dropped_calls(code: CodeType, stop: Stop) -> set[int]:
+    """Return the offsets of calls where a frame has stopped, their results dropped or returned."""
     if stop.opname not in CALLS:
-        return False
-    calls = {
+        return set()
+    return {
         one.offset
         for one, other in itertools.pairwise(decode(code).instructions)
         if one.op in CALLS
         and other.op in DISCARDS | OPERAND_RETURNS
         and one.location == stop.position
     }
-    return TABLE.note(Claim.WRITES_NOTHING, code, calls)
 
 
 def _reads_at(code: CodeType, stop: Stop) -> set[int]:

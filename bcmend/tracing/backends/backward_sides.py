@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
+from bcmend import meta_keys
 from bcmend.dynamo import compat
 from bcmend.dynamo.shape_env import computed_again
 
@@ -66,6 +67,7 @@ def backward_of(
     made: GraphModule = compat.materialize_as_graph(
         functional, tuple(given), *dispatch, force_enable_grad=True
     )
+    setattr(made, meta_keys.PURE, True)
     return made
 
 

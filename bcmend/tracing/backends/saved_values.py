@@ -5,11 +5,13 @@ one side reads the other leaves as memory that nobody fills.
 
 Works round ``CondAutogradOp`` (torch/_higher_order_ops/cond.py): it saves the operands alone, and
 its ``backward`` traces each side's forward once more. Reproduced on torch 2.13.0;
-``tests/tracing/backends/test_faults_of_torch.py`` fails when it is gone.
+``tests/tracing/backends/test_faults_of_torch.py`` fails when it is gone. And ``cond_func`` beside
+it, which makes two graphs of each side to see that it is pure, of one in another four, and so on.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -36,6 +38,33 @@ def is_pure(side: Any) -> bool:
 def _pure(function: Callable[..., Any]) -> Callable[..., Any]:
     setattr(function, meta_keys.PURE, True)
     return function
+
+
+class Impure(Exception):
+    """A side writes to what it reads, or returns memory of that."""
+
+
+def seen_pure(side: Callable[..., Any], functional: Any) -> Callable[..., Any]:
+    """Return a side that is traced with functional tensors, and raises if that finds it impure.
+
+    Torch makes two graphs of each side before it traces it so, to see whether it is pure.
+
+    Args:
+        functional: torch's interface to functional tensors.
+
+    Raises:
+        Impure: by what is returned.
+    """
+
+    def run(*operands: Any) -> Any:
+        before = functional.unwrap_tensors(operands)
+        results = side(*operands)
+        after, found = functional.unwrap_tensors((operands, tuple(results)))
+        if any(map(operator.is_not, (*before, *found), (*after, *apart(after, found)))):
+            raise Impure  # what is written to has another value, what is shared was copied
+        return results
+
+    return run
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ where a matrix is singular is lost from a side, or fails to be traced there. Rep
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -32,7 +32,7 @@ from bcmend.dynamo.shape_env import computed_again, symbols_in, traced_again
 from bcmend.knowledge import effects
 from bcmend.tracing.backends.backward_sides import backward_of
 from bcmend.tracing.backends.graph_structure import form_of_example
-from bcmend.tracing.backends.saved_values import Cut, is_pure, sides_cut_in_two
+from bcmend.tracing.backends.saved_values import Cut, Impure, is_pure, seen_pure, sides_cut_in_two
 
 _COND: Final = torch.ops.higher_order.cond
 #: Raises where ``torch.linalg.inv`` and its kin have no result; changes nothing.
@@ -184,6 +184,12 @@ def _is_an_arm(side: Any) -> bool:
     return getattr(side, meta_keys.ARM, False) is True
 
 
+def _is_ours(side: Any) -> bool:
+    """Return whether a side is an arm, or a graph that is to be one where no gradients flow."""
+    is_marked = isinstance(side, GraphModule) and meta_keys.SIDE in side.meta
+    return is_marked or _is_an_arm(side)
+
+
 class _Choice(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -326,12 +332,18 @@ def _sides(then: Any, orelse: Any) -> _Sides | None:
 def _without_views(
     inner: Callable[..., Any], mode: Any, predicate: Any, then: Any, orelse: Any, operands: Any
 ) -> Any:
-    if _sides(then, orelse) is None and not (is_pure(then) and is_pure(orelse)):
-        with _traced_again():
-            return inner(mode, predicate, then, orelse, operands)
     functional: Any = compat.PythonFunctionalizeAPI(mode)
-    predicate, operands = functional.unwrap_tensors((predicate, tuple(operands)))
-    return functional.wrap_tensors(_COND(predicate, then, orelse, operands))
+    unwrapped = functional.unwrap_tensors((predicate, tuple(operands)))
+    sides = then, orelse
+    if _sides(*sides) is None and not all(map(is_pure, sides)):
+        with _traced_again():
+            if all(map(_is_ours, sides)):
+                arms = [each if _is_an_arm(each) else _as_arm(each) for each in sides]
+                apart = [functional.functionalize(seen_pure(each, functional)) for each in arms]
+                with suppress(Impure):
+                    return functional.wrap_tensors(_COND(unwrapped[0], *apart, unwrapped[1]))
+            return inner(mode, predicate, then, orelse, operands)
+    return functional.wrap_tensors(_COND(unwrapped[0], *sides, unwrapped[1]))
 
 
 @hooks.kernel(_COND, "sides that are in the graph already", key=compat.ProxyTorchDispatchMode)

@@ -32,6 +32,7 @@ from bcmend.tracing.lowering.branch_lowering import TracedBranch, attempt_to_low
 from bcmend.tracing.merging import lazy_phi
 from bcmend.tracing.numbers import (
     ahead,
+    constant_buffers,
     constant_tensors,
     filled_masks,
     predicates,
@@ -170,7 +171,10 @@ def _mend(
         return None
     known = _known_truth(tx, site, condition)
     if known is not None:
-        return (arms[0] if known else arms[1]).call(tx)
+        result = (arms[0] if known else arms[1]).call(tx)
+        if not nesting_limits.is_in_an_arm(tx):
+            constant_buffers.require_uncounted(tx)
+        return result
     known = truth_before(tx, site, condition)
     if known is not None:
         arm = arms[0] if known else arms[1]

@@ -9,7 +9,7 @@ would wait for an accelerator.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from torch.fx import Node
 from bcmend.dynamo import compat
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.trace_state import Phase, at_the_end_of_a_graph
+from bcmend.tracing.numbers.written_memory import storages, writers_in
 from bcmend.tracing.search.assumptions import Claim, Finding
 from bcmend.tracing.search.falsified import falsify, weaken
 from bcmend.tracing.sites import body_states
@@ -85,35 +86,62 @@ def _is_aliased(node: Node, tensor: torch.Tensor) -> bool:
 _RELIED: Final[Slot[list[Buffer]]] = Slot(list, rolls_back=False)
 
 
-def rely_on(tx: compat.Tracer, buffers: list[Buffer], is_written: Callable[[Node], bool]) -> None:
+def rely_on(tx: compat.Tracer, buffers: list[Buffer]) -> None:
     """Have the frame traced again once a buffer holds something else than now."""
-    # ``is_written`` says whether the graph, when it is complete, changes an input of it.
-    output, relied = tx.output, _RELIED.of(tx.output)
+    relied = _RELIED.of(tx.output)
     if buffers and not relied:
-        at_the_end_of_a_graph(output, Phase.CHECK, lambda module: _check(output, is_written))
+        at_the_end_of_a_graph(tx.output, Phase.CHECK, lambda module: _check(tx))
     for each in buffers:
         if all(each.tensor is not other.tensor for other in relied):
             relied.append(each)
-            _state(output).constants.add(each.source.name)
-        compat.install_guard(compat.Guard(each.source, _guard_on(each.tensor, _state(output))))
+            _state(tx.output).constants.add(each.source.name)
+        compat.install_guard(compat.Guard(each.source, _guard_on(each.tensor, _state(tx.output))))
 
 
-def _check(output: compat.OutputGraph, is_written: Callable[[Node], bool]) -> None:
+def _writers(tx: compat.Tracer, buffer: Buffer) -> Iterator[Node]:
+    """Yield the operations of the graph, as far as it goes, that change a buffer."""
+    return writers_in(tx, tx.output.root_tracer.graph, storages([buffer.node]))
+
+
+#: What gives memory a value that does not depend on the one that it had, as a flag is set once.
+_OVERWRITES: Final = frozenset({"copy_", "fill_", "zero_", "setitem"})
+
+
+def require_uncounted(tx: compat.Tracer) -> None:
+    """Have the frame traced again if it has changed a buffer by what the buffer held, as a counter.
+
+    No later call finds such a buffer as this one did, so that the end of the trace is not waited
+    for. What an arm changes that may be rolled back is no change yet.
+    """
+    counted = [each for each in _RELIED.of(tx.output) if _is_counted(tx, each)]
+    _give_up(tx, counted)
+
+
+def _is_counted(tx: compat.Tracer, buffer: Buffer) -> bool:
+    names = (getattr(each.target, "__name__", each.target) for each in _writers(tx, buffer))
+    return any(name not in _OVERWRITES for name in names)
+
+
+def _check(tx: compat.Tracer) -> None:
     """Have the frame traced again if it changes a buffer itself, so that no guard would hold."""
-    effects = output.side_effects
+    effects = tx.output.side_effects
     replaced = [
         variable.source
         for variable in effects.id_to_variable.values()
         if variable.source is not None and effects.is_modified(variable)
     ]
-    found = {
-        each.source.name
-        for each in _RELIED.of(output)
-        if is_written(each.node) or each.source.base in replaced
-    }
+    changed = [
+        each
+        for each in _RELIED.of(tx.output)
+        if any(_writers(tx, each)) or each.source.base in replaced
+    ]
+    _give_up(tx, changed)
+
+
+def _give_up(tx: compat.Tracer, buffers: Iterable[Buffer]) -> None:
+    found, state = sorted({each.source.name for each in buffers}), _state(tx.output)
     if found:
-        state = _state(output)
-        falsify(*(Finding(Claim.CONSTANT, state, name, evidence=name) for name in sorted(found)))
+        falsify(*(Finding(Claim.CONSTANT, state, name, evidence=name) for name in found))
 
 
 def _guard_on(

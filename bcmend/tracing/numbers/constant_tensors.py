@@ -17,8 +17,8 @@ from bcmend.dynamo import compat
 from bcmend.dynamo.values import TensorValue
 from bcmend.tracing.effects.operator_runs import CALLERS, call_target, is_in_place
 from bcmend.tracing.effects.random_draws import may_draw
-from bcmend.tracing.numbers import constant_buffers, slices, written_memory
-from bcmend.tracing.numbers.written_memory import is_of_torch, is_written, parts_of, storages
+from bcmend.tracing.numbers import constant_buffers, slices
+from bcmend.tracing.numbers.written_memory import is_of_torch, is_written, parts_of
 from bcmend.tracing.search import strict
 from bcmend.tracing.sites.refusal import NotThisWay, Refusal, attempt
 
@@ -47,10 +47,7 @@ def number_in(tx: compat.Tracer, variable: TensorValue) -> int | bool | float | 
     number: int | bool | float = value.item()
     found = (constant_buffers.buffer_of(tx, node) for node in known if node.op == "placeholder")
     buffers = [each for each in found if each is not None]
-    graph = tx.output.root_tracer.graph
-    constant_buffers.rely_on(
-        tx, buffers, lambda node: written_memory.is_written_in(tx, graph, storages([node]))
-    )
+    constant_buffers.rely_on(tx, buffers)
     return number
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import torch
@@ -38,7 +38,12 @@ def is_written(tx: compat.Tracer, known: Iterable[Node]) -> bool:
 
 def is_written_in(tx: compat.Tracer, graph: Graph, memory: set[int]) -> bool:
     """Return whether some operation of a graph may change memory."""
-    return any(memory_written_by(tx, node, memory) for node in graph.nodes)
+    return any(writers_in(tx, graph, memory))
+
+
+def writers_in(tx: compat.Tracer, graph: Graph, memory: set[int]) -> Iterator[Node]:
+    """Yield the operations of a graph that may change memory."""
+    return (node for node in graph.nodes if memory_written_by(tx, node, memory))
 
 
 def sets_default(node: Node) -> bool:

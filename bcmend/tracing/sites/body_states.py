@@ -296,6 +296,8 @@ def next_try(
 
 
 def _next_behind_a_break(state: BodyState, error: Any, behind: BaseException) -> Next:
+    if _tells_a_tensor(behind) and weaken(Finding(Claim.SETTLED, state)):
+        return Next.PLAINLY  # no substitute has it; what the call computes is told so once
     stops = _stops(error, behind)
     if (
         (is_of_the_program(error) and state.take_constants_for_data())
@@ -309,8 +311,7 @@ def _next_behind_a_break(state: BodyState, error: Any, behind: BaseException) ->
         or state.sides.leave()
     ):
         return Next.AGAIN
-    is_set_up = _tells_a_tensor(behind) or _sets_up(stops)
-    if is_set_up and weaken(Finding(Claim.SETTLED, state)):
+    if _sets_up(stops) and weaken(Finding(Claim.SETTLED, state)):
         return Next.PLAINLY
     if not _takes_the_other_path(state):
         let_break(state, "")

@@ -138,6 +138,21 @@ def _two_choices(one: Tensor, other: Tensor, x: Tensor) -> Any:
     return _choice(other, _choice(one, x))
 
 
+def test_graphs_are_made_of_sides_to_see_what_they_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``seen_pure`` in ``bcmend/tracing/backends/saved_values.py``"""
+    kind, asked = type(torch.ops.higher_order.cond), []
+    schema = kind.gen_schema
+
+    def counting(*arguments: Any) -> Any:
+        asked.append(arguments)
+        return schema(*arguments)
+
+    monkeypatch.setattr(kind, "gen_schema", counting)
+    compiled = torch.compile(_choice, backend="aot_eager", fullgraph=True)
+    compiled(torch.tensor(True), torch.ones(3))
+    assert asked
+
+
 def test_choices_that_are_alike_have_graphs_of_their_own() -> None:
     """``bcmend/tracing/backends/traced_choices.py``"""
     x = torch.ones(3, requires_grad=True)

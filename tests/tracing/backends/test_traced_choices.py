@@ -10,9 +10,11 @@ import torch
 from functorch.compile import make_boxed_func
 from torch import nn
 from torch._dynamo.backends.common import aot_autograd
+from torch._subclasses.functional_tensor import PythonFunctionalizeAPI
 from torch.fx import GraphModule
 
 import bcmend
+from bcmend.tracing.backends.saved_values import Impure, seen_pure
 from bcmend.tracing.backends.traced_choices import known_of, remembered
 from tests.equivalence import assert_equivalent, call
 
@@ -355,3 +357,56 @@ def test_what_a_side_saves_has_the_sizes_of_what_it_was_given(backend: str) -> N
     )
     (site,) = found.report.sites
     assert site.lowering == "cond"
+
+
+def test_torch_makes_no_graph_of_a_side_to_see_what_it_writes() -> None:
+    asked: list[Any] = []
+    kind, compiled_by = type(torch.ops.higher_order.cond), aot_autograd(fw_compiler=_run_as_it_is)
+    schema = kind.gen_schema
+
+    def noting(*arguments: Any) -> Any:
+        asked.append(arguments)
+        return schema(*arguments)
+
+    def backend(graph: GraphModule, inputs: Any) -> Any:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(kind, "gen_schema", noting)
+            return compiled_by(graph, inputs)
+
+    torch._dynamo.reset()
+    model = Nested([4])
+    expected = _outcome(model, model, [2, 3])
+    bcmend.patch(model, policy=bcmend.Policy(branch="cond"))
+    compiled = torch.compile(model, backend=backend, fullgraph=True, dynamic=True)
+    found = _outcome(model, compiled, [2, 3])
+    bcmend.unpatch(model)
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+    assert asked == []
+
+
+def _sine_in_place(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return (torch.zeros(3).add_(x).sin_(), x[1:].clone().exp_())
+
+
+@pytest.mark.parametrize(
+    ("side", "is_pure"),
+    [
+        (_sine_in_place, True),
+        (lambda x: (x.add_(1).sin(),), False),
+        (lambda x: (x[1:].mul_(2).sin(),), False),
+        (lambda x: (x.unsqueeze_(0).sin(),), False),
+        (lambda x: (x,), False),
+        (lambda x: (x.exp(), x[:1]), False),
+        (lambda x: ((y := x.exp()), y[:1]), False),
+    ],
+    ids=["fresh", "written", "by a view", "reshaped", "operand", "view", "twice"],
+)
+def test_a_side_is_seen_to_be_pure_while_it_is_traced(side: Any, is_pure: bool) -> None:
+    functional = PythonFunctionalizeAPI()
+    traced: Callable[..., Any] = functional.functionalize(seen_pure(side, functional))
+    if is_pure:
+        expected = side(torch.ones(3))
+        torch.testing.assert_close(traced(torch.ones(3)), expected)
+    else:
+        with pytest.raises(Impure):
+            traced(torch.ones(3))

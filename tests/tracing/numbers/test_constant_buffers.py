@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import bcmend
+from bcmend.tracing.search import log
+from bcmend.tracing.search.assumptions import Claim
 from tests.equivalence import assert_equivalent, call, fresh
 
 pytestmark = pytest.mark.usefixtures("dynamo_begun_anew")
@@ -155,6 +157,49 @@ def test_a_buffer_that_the_call_changes_itself(make: type[nn.Module]) -> None:
         assert compiled.agrees(X)
     assert compiled.takes_numbers
     assert len(compiled.graphs) == 1
+
+
+class _Due(_Counts):
+    """Does something at each fourth call, as what is drawn anew now and then."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.length >= 4:
+            x = x * 2
+            self.length.zero_()
+        else:
+            self.length += 1
+        for _ in range(3):
+            x = x.sin()
+        return x
+
+
+class _Begun(_Due):
+    """Sets a flag once."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.length == 3:
+            x = x * 2
+            self.length.fill_(5)
+        for _ in range(3):
+            x = x.sin()
+        return x
+
+
+@pytest.mark.parametrize(("make", "at_once"), [(_Due, True), (_Begun, False)])
+def test_a_trace_ends_where_a_buffer_turns_out_to_count(
+    make: type[nn.Module], at_once: bool
+) -> None:
+    compiled = _Compiled(make())
+    code = type(compiled.module).forward.__code__
+    for _ in range(6):
+        assert compiled.agrees(X)
+    (found,) = (
+        trace
+        for trace in log.traces([code])
+        if any(each.claim is Claim.CONSTANT for each in trace.findings)
+    )
+    assert found.line is not None
+    assert (found.line - code.co_firstlineno < 6) is at_once
 
 
 def test_a_buffer_that_is_changed_by_another_name() -> None:

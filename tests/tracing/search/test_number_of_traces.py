@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from types import FunctionType, SimpleNamespace
 from typing import Any
@@ -368,3 +369,34 @@ def test_all_that_is_returned_in_two_forms_is_stored_from_one_trace_on(value: fl
     traces = _traces(_several_returned, torch.full((3,), value))
     dropped = [_claims([each]).count(Claim.DROPPED) for each in traces]
     assert list(filter(None, dropped)) == [3]
+
+
+def _untraceable(x: Tensor) -> Tensor:
+    if x.sum() > 0:
+        return x * len(repr(sys._current_frames()))
+    return x - 1
+
+
+def _calls_it(x: Tensor) -> Tensor:
+    return _untraceable(x)
+
+
+def _calls_that(x: Tensor) -> Tensor:
+    return _calls_it(x)
+
+
+def _calls_all(x: Tensor) -> Tensor:
+    return _calls_that(x)
+
+
+def test_calls_around_one_that_is_not_captured_are_noted_by_one_trace() -> None:
+    bcmend.patch(_calls_all)
+    try:
+        torch.compile(_calls_all, backend="eager")(torch.ones(3))
+        traces = log.traces([_calls_all.__code__])
+    finally:
+        bcmend.unpatch(_calls_all)
+        torch._dynamo.reset()
+    noting = [each for each in traces if Claim.WRITES_NOTHING in _claims([each])]
+    assert len(noting) == 1
+    assert _claims(noting).count(Claim.WRITES_NOTHING) == 3

@@ -6,6 +6,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import bcmend
+from bcmend.tracing.search import log
+from bcmend.tracing.search.assumptions import Claim
 from tests.equivalence import Call, assert_equivalent, call
 
 pytestmark = pytest.mark.usefixtures("dynamo_begun_anew")
@@ -35,6 +38,19 @@ def test_a_buffer_that_is_told_to_have_gradients() -> None:
     # The first call is made in plain Python.
     assert_equivalent(Zero, calls, training=True, recompiles=1)
     assert_equivalent(Zero, calls)
+
+
+def test_no_trace_looks_for_a_substitute_where_a_buffer_is_told_so() -> None:
+    model = bcmend.patch(Zero().train())
+    code = Zero.forward.__code__
+    try:
+        torch.compile(model, backend="eager", fullgraph=True)(torch.ones(2, 3))
+        claims = [each.claim for trace in log.traces([code]) for each in trace.findings]
+    finally:
+        bcmend.unpatch(model)
+        torch._dynamo.reset()
+    assert Claim.SETTLED in claims
+    assert Claim.WRITES_NOTHING not in claims
 
 
 def test_an_argument_that_each_call_tells_so() -> None:
