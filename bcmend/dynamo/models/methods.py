@@ -74,7 +74,9 @@ BINARY_NUMBER_SLOTS: Final = frozenset(
 )
 EXCLUSIVE_OR_SLOT: Final = "nb_xor"
 #: Those that raise where the second number is zero.
-DIVISION_SLOTS: Final = frozenset(["nb_true_divide", "nb_floor_divide", "nb_remainder"])
+FLOOR_DIVISION_SLOT: Final = "nb_floor_divide"
+REMAINDER_SLOT: Final = "nb_remainder"
+DIVISION_SLOTS: Final = frozenset(["nb_true_divide", FLOOR_DIVISION_SLOT, REMAINDER_SLOT])
 
 # Methods of models of any kind.
 

@@ -25,8 +25,8 @@ from bcmend.tracing.output import deferred_exceptions
 from bcmend.tracing.sites import capture_mode, site_table
 
 _FUNCTIONS: Final[dict[str, Callable[[Any, Any], float]]] = {
-    "nb_floor_divide": operator.floordiv,
-    "nb_remainder": operator.mod,
+    methods.FLOOR_DIVISION_SLOT: operator.floordiv,
+    methods.REMAINDER_SLOT: operator.mod,
 }
 
 
