@@ -73,9 +73,9 @@ BINARY_NUMBER_SLOTS: Final = frozenset(
     for name in ("add", "subtract", "multiply", "true_divide", "floor_divide", "remainder")
 )
 EXCLUSIVE_OR_SLOT: Final = "nb_xor"
-#: Those that raise where the second number is zero.
 FLOOR_DIVISION_SLOT: Final = "nb_floor_divide"
 REMAINDER_SLOT: Final = "nb_remainder"
+#: Those that raise where the second number is zero.
 DIVISION_SLOTS: Final = frozenset(["nb_true_divide", FLOOR_DIVISION_SLOT, REMAINDER_SLOT])
 
 # Methods of models of any kind.

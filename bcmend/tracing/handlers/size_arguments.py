@@ -71,31 +71,21 @@ def _numbers(tx: compat.Tracer, name: str, values: Sequence[Any]) -> list[Value]
 
 def _number(tx: compat.Tracer, name: str, value: Value) -> Value:
     """Return an argument of a function or method with numbers in place of tensors of one item."""
+    return _without_tensors(tx, value, of_any_dimensions=name in _OF_ANY_DIMENSIONS)
+
+
+def _without_tensors(tx: compat.Tracer, value: Value, *, of_any_dimensions: bool) -> Value:
     value = value.realize()
-    if _has_number(value, of_any_dimensions=name in _OF_ANY_DIMENSIONS):
-        return _taken(tx, value)
-    return _with_numbers_inside(tx, value)
-
-
-def _with_numbers_inside(tx: compat.Tracer, value: Value) -> Value:
-    if type(value) not in (compat.TupleVariable, compat.ListVariable, compat.SizeVariable):
-        return value
-    items = [each.realize() for each in value.items]  # type: ignore[attr-defined]
-    if not any(_has_number(each, of_any_dimensions=True) for each in items):
-        return value
-    return compat.TupleVariable(
-        [
-            _taken(tx, each)
-            if _has_number(each, of_any_dimensions=True)
-            else _with_numbers_inside(tx, each)
-            for each in items
-        ]
-    )
-
-
-def _taken(tx: compat.Tracer, value: Value) -> Value:
-    assert isinstance(value, compat.TensorVariable)
-    return scalars.take(tx, value) or value
+    if _has_number(value, of_any_dimensions=of_any_dimensions):
+        assert isinstance(value, compat.TensorVariable)
+        return scalars.take(tx, value) or value
+    if type(value) in (compat.TupleVariable, compat.ListVariable, compat.SizeVariable):
+        items = [each.realize() for each in value.items]  # type: ignore[attr-defined]
+        if any(_has_number(each, of_any_dimensions=True) for each in items):
+            return compat.TupleVariable(
+                [_without_tensors(tx, each, of_any_dimensions=True) for each in items]
+            )
+    return value
 
 
 #: What drops sizes of one: a compiled graph would not for an unbacked size, as it would not fail

@@ -12,7 +12,7 @@ import operator
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import FunctionType, ModuleType
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import torch
 from torch.fx import Graph, Node, Proxy
@@ -232,7 +232,8 @@ def _chain(node: Node, scope: Scope, place: int) -> list[Step]:
     Raises:
         Refusal: it is not found at another call, or reading it may do something.
     """
-    source, kind = graph_inputs.fraction_of(node), cast("type[Any]", float)
+    kind: type = float
+    source = graph_inputs.fraction_of(node)
     if source is None:
         given = graph_inputs.source_of(node)
         if given is None or type(given[1]) not in (*_PLAIN, *_SYMBOLIC):
@@ -261,7 +262,7 @@ def _chain(node: Node, scope: Scope, place: int) -> list[Step]:
 def _as_tensor(place: int) -> Operation:
     """Return the step that makes a fraction what a graph gets for it."""
     named = {"dtype": torch.float64, "device": "cpu"}
-    kind = {name: Constant(type(each), repr(each), each) for name, each in named.items()}
+    kind = {name: Constant.of(each) for name, each in named.items()}
     return Operation(torch.tensor, (Result(place),), kind)
 
 
@@ -290,7 +291,7 @@ def _operation(node: Node, places: Mapping[Node, int]) -> Operation:
             return Result(places[given])
         if isinstance(given, (torch.Tensor, *_SYMBOLIC)):
             raise NotThisWay()
-        return Constant(type(given), repr(given), given)
+        return Constant.of(given)
 
     if (sizes := _sizes_alone(node)) is not None:
         example = node.meta["example_value"]

@@ -77,6 +77,11 @@ class Constant:
     text: str
     value: Any = field(compare=False)
 
+    @classmethod
+    def of(cls, value: Any) -> Constant:
+        """Return the argument that a value is."""
+        return cls(type(value), repr(value), value)
+
 
 @dataclass(frozen=True, slots=True)
 class Operation:
@@ -153,8 +158,7 @@ class ProgramSlice:
         return self._followed_by(torch.count_nonzero)
 
     def _followed_by(self, target: Callable[[Any], Any] | str, *rest: int) -> ProgramSlice:
-        given = (Constant(int, repr(each), each) for each in rest)
-        step = Operation(target, (Result(self.place), *given), {})
+        step = Operation(target, (Result(self.place), *map(Constant.of, rest)), {})
         return replace(self, steps=(*self.steps, step), place=len(self.steps))
 
 

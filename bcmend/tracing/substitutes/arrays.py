@@ -170,7 +170,7 @@ def _random_integers(call: ReplacedCall) -> Answer:
     has_own_generator = any(not each.is_constant_none() for each in named.values())
     if not is_plain(tensor) or not named.keys() <= {"generator"} or has_own_generator:
         return PASS
-    if not 1 <= len(bounds) <= 2 or not all(map(_is_integer, bounds)):
+    if not 1 <= len(bounds) <= 2 or not all(map(open_ranges.is_number, bounds)):
         return PASS
     example = example_of(tensor)
     if not _is_contiguous(example) or (example.requires_grad and torch.is_grad_enabled()):
@@ -203,12 +203,6 @@ def _is_contiguous(example: torch.Tensor) -> bool:
             return False
         step = step * size
     return True
-
-
-def _is_integer(value: Value) -> bool:
-    if value.is_python_constant():
-        return type(value.as_python_constant()) is int
-    return is_symbolic_int(value)
 
 
 def _as_double(call: ReplacedCall) -> Value | None:

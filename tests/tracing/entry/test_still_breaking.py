@@ -130,7 +130,6 @@ def _powers_of_a_negative_number(x: torch.Tensor) -> torch.Tensor:
 
 def test_where_one_graph_is_asked_for_what_torch_fails_at_is_raised_in_each_call() -> None:
     """torch fails on fake tensors, and eager execution does not; it would find no graph later."""
-    torch._dynamo.reset()
     mended = torch.compile(
         bcmend.patch(_powers_of_a_negative_number), backend="eager", fullgraph=True
     )
@@ -140,7 +139,6 @@ def test_where_one_graph_is_asked_for_what_torch_fails_at_is_raised_in_each_call
 
 
 def test_where_graphs_may_break_what_torch_fails_at_is_left_to_python() -> None:
-    torch._dynamo.reset()
     mended = torch.compile(bcmend.patch(_powers_of_a_negative_number), backend="eager")
     for factor in (1.0, 2.0, 3.0):
         x = torch.ones(3) * factor

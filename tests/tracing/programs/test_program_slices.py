@@ -18,14 +18,20 @@ from bcmend.tracing.programs.program_slices import (
 from bcmend.tracing.programs.straight_code import Joined
 
 
+def _run(*slices: ProgramSlice, **local: Any) -> list[Any]:
+    found: list[Any] = []
+    Joined(slices).numbers(local, {}, found)
+    return found
+
+
 def _numbers(target: Any, expression: str) -> list[Any]:
     """Return what a program gives: a function of an input and 4, and the truth of that."""
-    four = Constant(int, "4", 4)
-    steps = (Input(expression, torch.Tensor), Operation(target, (Result(0), four), {}))
+    steps = (
+        Input(expression, torch.Tensor),
+        Operation(target, (Result(0), Constant.of(4)), {}),
+    )
     program = ProgramSlice(steps, 1, False, ())
-    found: list[Any] = []
-    Joined([program, program.truth()]).numbers({"x": torch.tensor(3)}, {}, found)
-    return found
+    return _run(program, program.truth(), x=torch.tensor(3))
 
 
 @pytest.mark.parametrize(
@@ -41,37 +47,27 @@ def test_nothing_is_known_of_an_input_that_is_not_there(target: Any) -> None:
     assert _numbers(target, "L['y']") == [None, None]
 
 
-def _constant(value: Any) -> Constant:
-    return Constant(type(value), repr(value), value)
-
-
-def _run(*slices: ProgramSlice, **local: Any) -> list[Any]:
-    found: list[Any] = []
-    Joined(slices).numbers(local, {}, found)
-    return found
-
-
 def _of_one_input(*operations: Operation) -> ProgramSlice:
     steps = (Input("L['x']", torch.Tensor), *operations)
     return ProgramSlice(steps, len(operations), False, ())
 
 
 def test_arguments_in_lists_slices_and_keywords() -> None:
-    joined = Operation(torch.cat, ([Result(0), Result(0)],), {"dim": _constant(0)})
-    part = slice(_constant(1), _constant(None), _constant(2))
+    joined = Operation(torch.cat, ([Result(0), Result(0)],), {"dim": Constant.of(0)})
+    part = slice(Constant.of(1), Constant.of(None), Constant.of(2))
     program = _of_one_input(joined, Operation(operator.getitem, (Result(1), part), {}))
     x = torch.arange(3)
     assert _run(program, x=x) == [tuple(torch.cat([x, x])[1::2].tolist())]
 
 
 def test_a_method_is_called_of_its_first_argument() -> None:
-    program = _of_one_input(Operation("sum", (Result(0),), {"dim": _constant(0)}))
+    program = _of_one_input(Operation("sum", (Result(0),), {"dim": Constant.of(0)}))
     assert _run(program, x=torch.tensor([3, 4])) == [7]
 
 
 def test_a_step_that_fails_leaves_what_does_not_need_it() -> None:
     good = _of_one_input(Operation(torch.sum, (Result(0),), {}))
-    bad = _of_one_input(Operation(operator.getitem, (Result(0), _constant(9)), {}))
+    bad = _of_one_input(Operation(operator.getitem, (Result(0), Constant.of(9)), {}))
     assert _run(good, bad, bad.truth(), good.truth(), x=torch.tensor([1])) == [1, None, None, True]
 
 
