@@ -13,6 +13,8 @@ from typing import Final
 #: What is hazardous about the operator.
 HAZARDS: Final = "bcmend_hazards"
 #: That the node takes one of the two sides of a branch.
+SELECTS: Final = "bcmend_selects"
+#: That it does, and the side not taken is to get no gradients.
 TAKES_A_SIDE: Final = "bcmend_takes_a_side"
 #: How deep, and how large, the ``torch.cond`` is.
 CONDS: Final = "bcmend_conds"

@@ -52,6 +52,14 @@ TABLE: Final[Mapping[str, Substitute]] = {
             "tests/tracing/substitutes/test_dispatch.py::test_variable",
         ),
         *_rows(
+            "torch.autograd.grad",
+            "gradients",
+            "the same, as with `torch._dynamo.config.trace_autograd_ops`, but for that what it goes"
+            " through may be gone through again",
+            "the call is captured in one graph, and nothing between is computed outside of it",
+            "tests/tracing/gradients/test_inner_gradients.py::test_forces",
+        ),
+        *_rows(
             "torch._assert",
             "assertion",
             "its exception where the condition is known not to hold",
@@ -99,9 +107,11 @@ TABLE: Final[Mapping[str, Substitute]] = {
             "torch.Tensor.requires_grad_",
             "requires_grad",
             "nothing where the tensor requires gradients already, or does not and is not to; else"
-            " a new leaf in the graph, or behind the graph for a tensor that only leaves it",
-            "for a new leaf: the tensor is no argument, and nothing leaves the graph that would not"
-            " require gradients without it, but the tensor itself, of which nothing is computed",
+            " a new leaf in the graph, or behind the graph for a tensor that only leaves it, or in"
+            " front of the graph for an argument",
+            "for a new leaf: nothing leaves the graph that would not require gradients without it,"
+            " but the tensor itself, of which nothing is computed; for an argument: nothing was"
+            " computed of it before, and no branch is around it",
             "tests/tracing/substitutes/test_dispatch.py::test_requires_grad",
         ),
         *_rows(

@@ -12,8 +12,8 @@ import torch
 import bcmend
 from bcmend.dynamo import compat
 from bcmend.dynamo.values import constant
-from bcmend.knowledge.substitute_rows import TABLE
 from bcmend.knowledge.qualified_names import resolved
+from bcmend.knowledge.substitute_rows import TABLE
 from bcmend.tracing.numbers import scalars
 from bcmend.tracing.sites.site_table import LiveSite
 from bcmend.tracing.substitutes import dispatch

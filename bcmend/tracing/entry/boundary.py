@@ -31,6 +31,7 @@ from bcmend.tracing.deopt import (
 )
 from bcmend.tracing.effects import random_draws
 from bcmend.tracing.entry import capture, still_breaking
+from bcmend.tracing.gradients import input_leaves
 from bcmend.tracing.numbers import ahead
 from bcmend.tracing.search import assumptions, budget, epochs
 from bcmend.tracing.search.falsified import Rewritten
@@ -177,6 +178,7 @@ def _made(
             return result
         if isinstance(failure, side_exits.SideExit):
             # The graph has had no effects.
+            input_leaves.take_back()
             result = _plainly(body, arguments)
             body_states.state_of(_latest(body), is_body=True).sides.note_captured()
             side_exits.came_back(failure, _latest(body))
@@ -184,6 +186,7 @@ def _made(
         if _can_be_repeated(body, failure):
             plain_python.leave_transforms(depth)
             random_draws.restore_states()
+            input_leaves.take_back()
             result = _plainly(body, arguments)
             _note_what_does_not_hold(_latest(body))
             return result
@@ -298,6 +301,7 @@ def _compiled(
         whole = _cleared(state) if clean is None else clean.is_whole
         generation = state.generation
         random_draws.forget()
+        input_leaves.forget()
         numbers = ahead.given(state, body, arguments)
         compat.set_eval_frame(capture.of_bodies(callback))
         try:

@@ -15,7 +15,7 @@ from bcmend.tracing.backends import (
     donated_memory,
     layouts,
 )
-from bcmend.tracing.gradients import repeated_arguments
+from bcmend.tracing.gradients import inner_gradients, input_leaves, repeated_arguments
 from bcmend.tracing.handlers import (
     any_all,
     checks,

@@ -31,8 +31,14 @@ def under(tx: compat.Tracer, policy: str) -> Iterator[None]:
 
 def mark_select(tx: compat.Tracer, node: Node) -> None:
     """Note that ``node`` takes the side that its first argument says."""
+    node.meta[meta_keys.SELECTS] = True
     if _IS_WANTED.of(tx.output):
         node.meta[meta_keys.TAKES_A_SIDE] = True
+
+
+def is_select(node: Node) -> bool:
+    """Return whether ``node`` takes a side of a lowered branch, whatever the policy asks."""
+    return meta_keys.SELECTS in node.meta
 
 
 def is_marked(node: Node) -> bool:

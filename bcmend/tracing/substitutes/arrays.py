@@ -160,9 +160,7 @@ def _one_hot(call: ReplacedCall) -> Answer:
     return found
 
 
-_REPEATS: Final = inspect.signature(
-    lambda input, repeats, dim=None, *, output_size=None: None  # noqa: A006
-)
+_REPEATS: Final = inspect.signature(lambda input, repeats, dim=None, *, output_size=None: None)
 
 
 @answers_to("repeated rows")

@@ -27,9 +27,10 @@ from bcmend.dynamo.handlers import PASS, Answer, Call
 from bcmend.dynamo.models import methods, translators
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.trace_state import Phase, at_the_end
-from bcmend.dynamo.values import Value, constant, example_of
+from bcmend.dynamo.values import Value, constant, example_of, function_of
 from bcmend.knowledge.substitute_rows import TABLE
 from bcmend.tracing.effects import sharing
+from bcmend.tracing.gradients import inner_gradients, input_leaves
 from bcmend.tracing.output import record_builder
 from bcmend.tracing.search.assumptions import Claim, Finding
 from bcmend.tracing.search.falsified import falsify
@@ -41,6 +42,8 @@ from bcmend.tracing.substitutes.dispatch import (
     answers_to,
     is_patched,
     require_always,
+    require_its_place,
+    require_one_graph,
     unequal,
     withdraw,
 )
@@ -111,12 +114,39 @@ def _requires_grad(call: ReplacedCall) -> Answer:
     if wanted == example.requires_grad:
         return tensor
     if tensor.source is not None:
-        raise unequal("the tensor comes from outside the call, where the change can be seen")
+        _have_input_require_gradients(call, tensor, wanted)
+        return tensor
     _require_made_on_this_side(call, tensor)
     sharing.require_alone(call.tx, example)
     _require_differentiable(tensor)
     _make_leaf(call, tensor, wanted)
     return tensor
+
+
+def _have_input_require_gradients(
+    call: ReplacedCall, tensor: compat.TensorVariable, wanted: bool
+) -> None:
+    """Change an input in front of the graph.
+
+    Raises:
+        Refusal: it was used before, or the change is not made in each such call.
+    """
+    if not wanted or not input_leaves.is_untouched(tensor):
+        raise unequal("the tensor comes from outside the call, where the change can be seen")
+    require_its_place(call.tx)
+    _require_differentiable(tensor)
+    if compat.peek_interpreter_stack() is not None:
+        raise unequal("it is changed under a transform of `torch.func`")
+    input_leaves.require_gradients(call.tx, tensor)
+
+
+@answers_to("gradients")
+def _gradients(call: ReplacedCall) -> Answer:
+    """Answer ``torch.autograd.grad``, with the arguments that Dynamo takes."""
+    require_one_graph(call.tx)
+    require_always(call.tx, "computed")
+    function = function_of(call.tx, torch.autograd.grad)
+    return inner_gradients.computed(call.tx, function, list(call.args), dict(call.kwargs))
 
 
 def _require_made_on_this_side(call: ReplacedCall, tensor: compat.TensorVariable) -> None:

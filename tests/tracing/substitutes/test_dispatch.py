@@ -260,13 +260,22 @@ def test_a_leaf_that_only_leaves_the_graph_is_one_behind_it(backend: str) -> Non
     assert torch.equal(kept.latest.grad, torch.full((3,), 5.0))
 
 
-def test_an_argument_keeps_its_flag_or_the_call_is_left_alone() -> None:
+def test_the_flag_of_an_argument_is_kept_or_changed_in_front_of_the_graph() -> None:
     def program(x: Tensor) -> Tensor:
         x.requires_grad = True
         return x * 2
 
-    x = torch.ones(3, requires_grad=True)
-    assert _whole(program, x).requires_grad
+    for given in (torch.ones(3, requires_grad=True), torch.ones(3)):
+        assert _whole(program, given).requires_grad
+        assert given.requires_grad
+
+
+def test_an_argument_that_was_used_is_left_alone() -> None:
+    def program(x: Tensor) -> Tensor:
+        y = x + 1
+        x.requires_grad = True
+        return x * y
+
     with pytest.raises(Unsupported):
         _whole(program, torch.ones(3))
     plain = torch.ones(3)

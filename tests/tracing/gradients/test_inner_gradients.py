@@ -1,0 +1,275 @@
+"""Gradients that a call computes itself, of inputs that it has require gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.autograd import grad
+
+import bcmend
+from tests.equivalence import Call, assert_equivalent, call, compare
+
+BACKENDS = ["eager", "aot_eager", "inductor"]
+
+
+class _Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 1))
+
+
+def _rows(count: int = 4, seed: int = 0) -> Tensor:
+    return torch.randn(count, 3, generator=torch.Generator().manual_seed(seed))
+
+
+def _held() -> list[Call]:
+    """Return calls with tensors in dictionaries, which require no gradients yet."""
+    return [call({"x": _rows(seed=each) * 2}) for each in range(4)]
+
+
+class Forces(_Net):
+    def forward(self, held: dict[str, Tensor]) -> Any:
+        x = held["x"]
+        if not x.requires_grad:
+            x.requires_grad_(True)
+        energy = self.net(x).sum()
+        forces = -grad([energy], [x], create_graph=True, retain_graph=True)[0]
+        if not torch.isfinite(forces).all():
+            raise ValueError(f"no forces at {x}")
+        return energy, forces
+
+
+class Residual(_Net):
+    """An equation with a second derivative."""
+
+    def forward(self, held: dict[str, Tensor]) -> Any:
+        held["x"].requires_grad = True
+        u = self.net(held["x"])
+        first = grad(u, held["x"], torch.ones_like(u), create_graph=True)[0]
+        second = grad(first[:, 0].sum(), held["x"], create_graph=True)[0]
+        if second.abs().max() > 1e3:
+            print("steep")
+        return u, (first.square() + second).mean()
+
+
+class Penalty(_Net):
+    def forward(self, held: dict[str, Tensor]) -> Any:
+        mixed = (0.3 * held["x"] + 0.7 * held["x"].flip(0)).requires_grad_()
+        found = self.net(mixed)
+        (slope,) = grad(
+            outputs=found, inputs=mixed, grad_outputs=torch.ones_like(found), create_graph=True
+        )
+        norm = slope.norm(2, dim=1)
+        if norm.max() > 1e3:
+            print("steep")
+        return (norm - 1).square().mean()
+
+
+class Steps(_Net):
+    """Steps against gradients, cut where these are long."""
+
+    def forward(self, held: dict[str, Tensor]) -> Tensor:
+        x = held["x"].detach().requires_grad_()
+        for _ in range(3):
+            (slope,) = grad(self.net(x).sum(), x)
+            if slope.norm() > 0.3:
+                slope = slope * 0.3 / slope.norm()
+            x = (x - 0.1 * slope).detach().requires_grad_()
+        return x.detach()
+
+
+class Inner(_Net):
+    """One step of the weights, and what the new ones give."""
+
+    def forward(self, held: dict[str, Tensor]) -> Tensor:
+        loss = self.net(held["x"]).square().mean()
+        slopes = grad(loss, list(self.parameters()), create_graph=True)
+        one, bias, two, end = (
+            weight - 0.1 * slope for weight, slope in zip(self.parameters(), slopes, strict=True)
+        )
+        result = torch.tanh(held["x"] @ one.t() + bias) @ two.t() + end
+        if result.mean() > 0:
+            result = result * 2
+        return result.mean()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("model", [Forces, Residual, Penalty, Steps, Inner])
+def test_forces(model: Callable[[], Any], backend: str) -> None:
+    assert_equivalent(model, _held, backend=backend, training=True)
+
+
+class FromOutside(_Net):
+    def forward(self, x: Tensor) -> Any:
+        energy = self.net(x).sum()
+        if energy > 0:
+            print("positive")
+        return energy, grad(energy, x, create_graph=True)[0]
+
+
+def test_of_tensors_that_others_have_computed() -> None:
+    def calls() -> list[Call]:
+        return [call(_rows(seed=each).requires_grad_() * 2) for each in range(3)]
+
+    assert_equivalent(FromOutside, calls, training=True)
+
+
+class InEvaluation(_Net):
+    """Nothing of the graph is kept, and the energy is a result."""
+
+    def forward(self, held: dict[str, Tensor]) -> Any:
+        with torch.enable_grad():
+            x = held["x"].requires_grad_()
+            energy = self.net(x).sum()
+            forces = grad(energy, x)[0]
+        if forces.norm() > 1e3:
+            print("large")
+        return energy.detach(), forces
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("training", [False, True])
+def test_without_a_graph_of_gradients(training: bool, backend: str) -> None:
+    assert_equivalent(InEvaluation, _held, backend=backend, training=training)
+
+
+class ThroughABranch(_Net):
+    """The derivative of the side that is not taken is infinite."""
+
+    def forward(self, held: dict[str, Tensor]) -> Any:
+        x = held["x"].requires_grad_()
+        if x.sum() > 0:
+            y = (x * x).sum().sqrt()
+        else:
+            y = (x * 0).sum().sqrt()
+        return grad(y, x, create_graph=True)[0]
+
+
+class ThroughAChoice(_Net):
+    def forward(self, held: dict[str, Tensor]) -> Any:
+        x = held["x"].requires_grad_()
+        if x.sum() > 0:
+            y = torch.linalg.inv(x.t() @ x + torch.eye(3)).sum() * self.net(x).sum()
+        else:
+            y = self.net(x).exp().sum()
+        return grad(y, x, create_graph=True)[0]
+
+
+class ThroughOneSide(_Net):
+    def forward(self, held: dict[str, Tensor]) -> Any:
+        x, y = held["x"].requires_grad_(), held["x"].detach().clone().requires_grad_()
+        total = x.sum()
+        if total > 0:
+            total = total + y.sum()
+        found = grad(total, [x, y], allow_unused=True)
+        return [each is None for each in found]
+
+
+@pytest.mark.parametrize("model", [ThroughABranch, ThroughAChoice, ThroughOneSide])
+def test_gradients_through_a_branch_are_left_to_torch(model: Callable[[], Any]) -> None:
+    found = compare(model, _held, fullgraph=False, training=True)
+    assert (found.eager_differences, found.differences) == ((), ())
+
+
+class Twice(_Net):
+    def forward(self, held: dict[str, Tensor]) -> Any:
+        x = held["x"].requires_grad_()
+        energy = self.net(x).square().sum()
+        return grad(energy, x)[0] + grad(energy, x)[0]
+
+
+def test_what_is_gone_through_twice_is_an_error() -> None:
+    found = compare(Twice, _held, fullgraph=False, training=True)
+    assert (found.eager_differences, found.differences) == ((), ())
+
+
+class Checked(_Net):
+    """Checks in front of the change and behind it."""
+
+    def forward(self, held: dict[str, Tensor]) -> Any:
+        if held["y"].sum() > 20:
+            raise ValueError("too much")
+        x = held["x"].requires_grad_()
+        slope = grad(self.net(x).sum() * held["y"].sum(), x)[0]
+        if slope.norm() > 2:
+            raise RuntimeError("too steep")
+        return slope
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_input_is_left_as_the_program_leaves_it(backend: str) -> None:
+    def calls() -> list[Call]:
+        return [
+            call({"x": _rows(seed=each), "y": torch.full((2,), value)})
+            for each, value in enumerate((0.1, 11.0, 5.0, 0.2, 12.0))
+        ]
+
+    assert_equivalent(Checked, calls, backend=backend, training=True)
+
+
+class AsTheSizeSays(_Net):
+    def forward(self, held: dict[str, Tensor]) -> Any:
+        x = held["x"]
+        if x.shape[0] > 4:
+            x.requires_grad_()
+        energy = self.net(x).sum()
+        if energy > 0:
+            print("positive")
+        return grad(energy, x)[0] if x.requires_grad else energy
+
+
+def test_guards_are_asked_before_an_input_is_changed() -> None:
+    def calls() -> list[Call]:
+        return [call({"x": _rows(each)}) for each in (4, 5, 4, 6, 3)]
+
+    found = compare(AsTheSizeSays, calls, training=True)
+    assert (found.eager_differences, found.differences) == ((), ())
+
+
+class UsedBefore(_Net):
+    def forward(self, held: dict[str, Tensor]) -> Any:
+        x = held["x"]
+        doubled = x * 2
+        x.requires_grad_()
+        if doubled.sum() > 0:
+            print("positive")
+        return doubled, grad((self.net(x) * doubled).sum(), x, create_graph=True)[0]
+
+
+def test_an_input_that_was_used_before_is_left_to_torch() -> None:
+    found = compare(UsedBefore, _held, fullgraph=False, training=True)
+    assert (found.eager_differences, found.differences) == ((), ())
+
+
+def test_an_input_is_given_twice() -> None:
+    def calls() -> list[Call]:
+        held = {"x": _rows()}
+        return [call(held), call(held), call({"x": _rows(seed=1)})]
+
+    found = compare(Forces, calls, training=True)
+    assert (found.eager_differences, found.differences) == ((), ())
+
+
+def test_a_backward_through_what_keeps_nothing() -> None:
+    """As docs/deviations.md says: it is an error in eager execution."""
+
+    class Energy(_Net):
+        def forward(self, x: Tensor) -> Any:
+            x.requires_grad_()
+            energy = self.net(x).square().sum()
+            if energy > 1e9:
+                print("large")
+            return energy, grad(energy, x)[0]
+
+    energy, _ = Energy()(_rows())
+    with pytest.raises(RuntimeError, match="second time"):
+        energy.backward()
+    compiled = torch.compile(bcmend.patch(Energy()), backend="aot_eager", fullgraph=True)
+    x = _rows()
+    energy, slope = compiled(x)
+    energy.backward()
+    torch.testing.assert_close(x.grad, slope)
