@@ -37,6 +37,7 @@ from bcmend.tracing.numbers import ahead, scalars, slices
 from bcmend.tracing.programs import arm_conditions, host_draws
 from bcmend.tracing.programs.host_draws import Condition, HostDraw, Later
 from bcmend.tracing.sites import body_states, nesting_limits
+from bcmend.tracing.sites.live_state import LiveSite
 from bcmend.tracing.sites.refusal import NotThisWay, Refusal, attempt
 from bcmend.tracing.substitutes import dispatch
 from bcmend.tracing.substitutes.dispatch import ReplacedCall, answers_to, unequal
@@ -180,6 +181,36 @@ def _truth(tx: compat.Tracer, value: Value) -> Later:
     if not (frames.ends_at_a_boundary(tx) and slices.are_whole(tx, node)):
         raise NotThisWay()
     return Later(slices.slice_of_draws(tx, node).truth())
+
+
+def computed_of_draws(
+    tx: compat.Tracer, site: LiveSite, function: Callable[[Any], Any], value: compat.SymNodeVariable
+) -> Value | None:
+    """Return what a function gives for a number, before the graph; ``None`` if not for draws."""
+    made = attempt(lambda: _computed_of_draws(tx, site, function, value))
+    return None if isinstance(made, Refusal) else made
+
+
+def _computed_of_draws(
+    tx: compat.Tracer, site: LiveSite, function: Callable[[Any], Any], value: compat.SymNodeVariable
+) -> Value:
+    around = arm_conditions.around(tx)
+    if tx.export or around is None or not slices.are_whole(tx, value.as_proxy().node):
+        raise NotThisWay()
+    conditions = [Condition(_truth(tx, each.condition), each.truth) for each in around]
+    later = _later(tx, value)
+    if later is None:
+        raise NotThisWay()
+    draw = _Draw(function)
+    entry = HostDraw(tx.output, site.key, draw, ((later,), {}), conditions)
+    with generators_restored(), ahead.without_modes():
+        try:
+            host_draws.drawn_so_far(tx.output)
+            entry.example = entry.made()
+        except (ArithmeticError, ValueError, host_draws.NotComputed):
+            raise NotThisWay() from None  # as `int` of what is infinite
+    found: Value = draw.given(tx, _input(tx, entry, entry.example))
+    return found
 
 
 def _later(tx: compat.Tracer, value: compat.SymNodeVariable) -> Later | None:

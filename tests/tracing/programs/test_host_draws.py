@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import random
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -252,3 +253,37 @@ def test_a_draw_in_the_body_of_an_operator_stays() -> None:
 
     inputs = [torch.full((2,), float(start)) for start in (1, 3, 9, 1)]
     _assert_same_streams(program, graphs=None, inputs=inputs)
+
+
+@pytest.mark.parametrize("whole", [int, round, math.floor, math.ceil, math.trunc])
+def test_whole_numbers_are_computed_with_the_draw(whole: Callable[[float], int]) -> None:
+    def program(x: Tensor) -> Tensor:
+        if random.random() < 0.8:
+            width = whole(random.uniform(0, 5))
+            return x[:, width : 2 * width + 1].sum(1)
+        return x.sum(1) * whole(numpy.random.normal() * 3)
+
+    _assert_same_streams(program)
+    sites = [each for each in bcmend.report(program).sites if each.kind == "number"]
+    assert sites and {each.status for each in sites} == {"mended"}
+
+
+def test_a_whole_number_of_what_is_infinite_fails_as_in_eager_execution() -> None:
+    def program(x: Tensor) -> Tensor:
+        return x * int(random.choice([1.5, math.inf, 2.5]))
+
+    given = [torch.ones(2)] * 9
+    expected = _called_or_failed(program, given)
+    compiled = torch.compile(bcmend.patch(program), backend="eager", fullgraph=True)
+    assert _called_or_failed(compiled, given) == expected
+
+
+def _called_or_failed(program: Program, inputs: list[Tensor]) -> list[Any]:
+    random.seed(3)
+    found: list[Any] = []
+    for each in inputs:
+        try:
+            found.append(program(each).tolist())
+        except OverflowError as error:
+            found.append(str(error))
+    return [*found, random.getstate()]
