@@ -25,6 +25,7 @@ _WHOLE: Final = (int, round, math.floor, math.ceil, math.trunc)
     methods.CALL_FUNCTION,
     "whole numbers of what was drawn",
     gate=hooks.first,
+    place=1,
 )
 def _call_function(inner: Any, self: Any, fn: Value, args: Any, kwargs: Any) -> None:
     found = _of_drawn(self, fn.realize(), args[0].realize()) if _is_one(args, kwargs) else None
