@@ -30,6 +30,8 @@ NUMBERS: Final = "\uff42cmend_numbers"
 UNBOUND: Final = "\uff42cmend_unbound"
 #: Local: a condition.
 CONDITION: Final = "\uff42cmend_condition"
+#: Under this name what was drawn before the graph is found beside the locals of a call.
+DRAWN: Final = "\uff42cmend_drawn"
 #: Local: what a branch returned.
 RESULT: Final = "\uff42cmend_result"
 #: Locals: operands on their way out of an arm.

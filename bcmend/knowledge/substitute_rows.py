@@ -130,9 +130,9 @@ TABLE: Final[Mapping[str, Substitute]] = {
             " random.randrange random.getrandbits random.choice random.choices random.sample",
             "draw",
             "a number, or a list of them, drawn before the graph runs, afresh at each call",
-            "the arguments are constants, or numbers that are known in front of the graph, each of"
-            " which has a graph of its own; numbers of one type are chosen from, and whether the"
-            " call is made does not depend on data",
+            "the arguments are constants, or numbers that are computed in front of the graph, of"
+            " earlier draws and of what the call is given; numbers of one type are chosen from; in"
+            " an arm the condition can be computed in front of the graph",
             "tests/tracing/substitutes/test_host_calls.py::test_draws_of_python",
         ),
         *_rows(
@@ -147,7 +147,8 @@ TABLE: Final[Mapping[str, Substitute]] = {
             "draw",
             "a number or an array, drawn from numpy's generator before the graph runs, afresh at"
             " each call (stock Dynamo draws from torch's generator instead)",
-            "the arguments are constants, and whether the call is made does not depend on data",
+            "the arguments are constants, or, of what gives a number, numbers that are computed in"
+            " front of the graph; in an arm the condition can be computed in front of the graph",
             "tests/tracing/substitutes/test_host_calls.py::test_draws_of_numpy",
         ),
         *_rows(

@@ -46,6 +46,13 @@ def source_of(node: Node) -> tuple[compat.Source, Any] | None:
     return given.source, given.example
 
 
+def place_drawn(node: Node) -> int | None:
+    """Return the place, among the random calls of its frame, of the one that gives an input."""
+    found = source_of(node)
+    source = None if found is None else found[0]
+    return source.random_call_index if isinstance(source, compat.RandomValueSource) else None
+
+
 def fraction_of(node: Node) -> compat.Source | None:
     """Return where a fraction comes from that the graph is given as a tensor of no dimension.
 

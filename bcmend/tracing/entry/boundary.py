@@ -33,6 +33,7 @@ from bcmend.tracing.effects import random_draws
 from bcmend.tracing.entry import capture, still_breaking
 from bcmend.tracing.gradients import input_leaves
 from bcmend.tracing.numbers import ahead
+from bcmend.tracing.programs import host_draws
 from bcmend.tracing.search import assumptions, budget, epochs
 from bcmend.tracing.search.falsified import Rewritten
 from bcmend.tracing.sites import body_states, site_table, suspects
@@ -303,6 +304,7 @@ def _compiled(
         random_draws.forget()
         input_leaves.forget()
         numbers = ahead.given(state, body, arguments)
+        outer = host_draws.enter(body, (*arguments, buffer, numbers))
         compat.set_eval_frame(capture.of_bodies(callback))
         try:
             result = body(*arguments, buffer, numbers)
@@ -331,6 +333,7 @@ def _compiled(
                     still_breaking.warn(error)
         finally:
             compat.set_eval_frame(None)
+            host_draws.leave(outer)
         buffer.clear()
         # What a call in plain Python raises has the error of the compiler in no context.
         if is_raised:

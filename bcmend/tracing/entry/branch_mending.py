@@ -40,6 +40,7 @@ from bcmend.tracing.numbers import (
 )
 from bcmend.tracing.output import deferred_exceptions, record_builder
 from bcmend.tracing.output.record_builder import Kind
+from bcmend.tracing.programs import arm_conditions
 from bcmend.tracing.search import budget, refused_forms, sides
 from bcmend.tracing.search.assumptions import Claim
 from bcmend.tracing.sites import body_states, nesting_limits, site_table
@@ -279,6 +280,7 @@ def _branch(
             with (
                 size_questions.holding(tx, condition, truth),
                 refused_forms.on_side(tx.output, truth),
+                arm_conditions.on_side(tx, condition, truth, site),
             ):
                 traces.append(trace_arm(tx, target, arm, lambda: record_builder.open_arm(tx)))
     then_arm, else_arm = traces

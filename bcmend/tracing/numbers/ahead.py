@@ -78,11 +78,11 @@ def _joined(state: body_states.BodyState, body: FunctionType) -> tuple[Joined, t
 
 
 def _run(joined: Joined, scope: Scope, found: list[Any]) -> None:
-    with _without_modes(), torch.no_grad():
+    with without_modes(), torch.no_grad():
         joined.numbers(scope.local, scope.space, found)
 
 
-def _without_modes() -> AbstractContextManager[Any]:
+def without_modes() -> AbstractContextManager[Any]:
     """Have modes of dispatch see nothing; there are none where nothing is being traced."""
     is_any = compat._get_current_dispatch_mode() is not None
     return compat._disable_current_modes() if is_any else nullcontext()

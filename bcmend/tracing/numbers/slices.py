@@ -32,7 +32,7 @@ from bcmend.tracing.numbers.written_memory import (
     sets_default,
     storages,
 )
-from bcmend.tracing.programs import random_forms
+from bcmend.tracing.programs import host_draws, random_forms
 from bcmend.tracing.programs.drawn_steps import Start, numbers_of
 from bcmend.tracing.programs.program_slices import (
     Constant,
@@ -238,6 +238,8 @@ def _chain(node: Node, scope: Scope, place: int) -> list[Step]:
         given = graph_inputs.source_of(node)
         if given is None or type(given[1]) not in (*_PLAIN, *_SYMBOLIC):
             raise NotThisWay()
+        if (drawn := graph_inputs.place_drawn(node)) is not None:
+            return [host_draws.given_by(drawn)]
         source, kind = given[0], type(given[1]) if type(given[1]) in _PLAIN else int
     *holders, last = graph_inputs.expressions_of(source)
     if last.startswith(f"L[{NUMBERS!r}]"):  # of an earlier slice
@@ -330,7 +332,12 @@ def slice_behind(tx: compat.Tracer, wanted: Node, *, may_draw: bool = False) -> 
     Raises:
         Refusal: it cannot be run on its own.
     """
-    may_be_run = _may_be_run_with_draws if may_draw else _may_be_run
+    return _slice_behind(tx, wanted, _may_be_run_with_draws if may_draw else _may_be_run)
+
+
+def _slice_behind(
+    tx: compat.Tracer, wanted: Node, may_be_run: Callable[[Node], bool]
+) -> ProgramSlice:
     nodes = behind(tx, wanted, may_be_run, _OPERATIONS, sizes_apart=True)
     is_random = any(map(random_forms.is_drawn, nodes))
     if is_random:
@@ -344,6 +351,29 @@ def slice_behind(tx: compat.Tracer, wanted: Node, *, may_draw: bool = False) -> 
     if is_random:
         nodes = _with_draws(tx, nodes)
     return _cut_out(tx, nodes, wanted, scope_of(tx), writes=writes, written=written)
+
+
+def slice_of_draws(tx: compat.Tracer, wanted: Node) -> ProgramSlice:
+    """Return what is behind a node, which may be what Python and numpy draw before the graph.
+
+    Raises:
+        Refusal: it cannot be run on its own.
+    """
+    return _slice_behind(tx, wanted, _may_be_run_with_host_draws)
+
+
+def are_whole(tx: compat.Tracer, wanted: Node) -> bool:
+    """Return whether what is behind a node are host draws and whole numbers of the call alone.
+
+    A back end may round other numbers in its own way.
+    """
+    nodes = behind(tx, wanted, lambda _: True, _OPERATIONS)
+    given = [each for each in nodes if each.op == "placeholder" and _first(tx, each) is each]
+    return all(
+        graph_inputs.place_drawn(each) is not None
+        or isinstance(each.meta.get("example_value"), torch.SymInt)
+        for each in given
+    )
 
 
 def scope_of(tx: compat.Tracer) -> Scope:
@@ -391,6 +421,8 @@ def _with_writes(tx: compat.Tracer, nodes: list[Node]) -> list[Node]:
 def _may_be_run(node: Node) -> bool:
     """Return whether a node is given to the call, or computes something small."""
     if node.op == "placeholder":
+        if graph_inputs.place_drawn(node) is not None:
+            return False
         has_place = graph_inputs.source_of(node) or graph_inputs.fraction_of(node)
         return all(map(is_small, parts_of(node))) and has_place is not None
     is_call = node.op in ("call_function", "call_method") and is_of_torch(node.target)
@@ -402,6 +434,13 @@ def _may_be_run(node: Node) -> bool:
         and not random_draws.may_draw(node)
         and (gives_nothing or all(map(is_small, parts_of(node))))
     )
+
+
+def _may_be_run_with_host_draws(node: Node) -> bool:
+    if node.op == "placeholder":
+        return graph_inputs.place_drawn(node) is not None or _may_be_run(node)
+    is_of_numpy = str(node.target).startswith("bcmend.numpy.")
+    return (is_of_numpy and all(map(is_small, parts_of(node)))) or _may_be_run(node)
 
 
 def _may_be_run_with_draws(node: Node) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import operator
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ from torch.fx import Graph, Node
 
 from bcmend.dynamo import compat, fx_graph, slots
 from bcmend.dynamo.models import effect_tables
+from bcmend.tracing.programs import host_draws
 from bcmend.tracing.speculation import torch_settings
 from bcmend.tracing.speculation.setter_nodes import setter_in
 
@@ -64,9 +65,11 @@ class DynamoTables:
             if name not in now or name not in before or now[name] != before[name]
         ]
 
-    def restore(self) -> None:
-        """Give every table its contents again."""
+    def restore(self, but: Collection[str] = ()) -> None:
+        """Give every table its contents again, but for some."""
         for name in self.changed():
+            if name in but:
+                continue
             if name in self._before:
                 setattr(self._owner, name, _copied(self._before[name]))
             else:
@@ -160,6 +163,9 @@ class World:
         """Return whether a table of the trace has changed without an effect."""
         if name in effect_tables.CHANGES_BY_STREAM:
             return True  # the changes themselves are merged
+        if name == effect_tables.RANDOM_CALLS:
+            before = len(self.trace.before(name))
+            return host_draws.are_draws(self.output.random_calls[before:])
         if name != effect_tables.LOCAL_GENERATORS:
             return False
         return effect_tables.closes_new_generators_unseen(self.output, self.trace.before(name))
@@ -169,7 +175,8 @@ class World:
         leaving = self.output.cleanup_hooks
         while len(leaving) > self.blocks_entered:
             leaving.pop()()
-        self.trace.restore()
+        calls = effect_tables.RANDOM_CALLS
+        self.trace.restore((calls,) if self._is_no_effect(calls) else ())
         self.effects.restore()
         self.torch_functions.restore()
         for each in self.around:

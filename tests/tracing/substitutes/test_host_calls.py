@@ -164,28 +164,11 @@ def test_a_failure_inside_the_graph_leaves_the_streams_where_eager_leaves_them()
     _equal(program, lambda: [call(x, torch.tensor([each])) for each in (1, 7, 2)])
 
 
-@pytest.mark.parametrize("draw", [random.random, numpy.random.rand, time.time])
-def test_a_draw_in_an_arm_stays(draw: Program) -> None:
+def test_a_clock_in_an_arm_stays() -> None:
     def program(x: Tensor) -> Tensor:
         if x.sum() > 0:
-            return x * 2 + draw() * 0
+            return x * 2 + time.time() * 0
         return x - 1
-
-    x = torch.ones(2)
-    with pytest.raises((Unsupported, UserError)):
-        bcmend.compile(program, backend="eager", fullgraph=True)(x)
-    slugs = {site.refusal for site in bcmend.report(program).refused}
-    assert "no-equal-substitute" in slugs
-    if draw is random.random:
-        bcmend.unpatch()
-        _equal(program, fullgraph=False, graphs=None, recompiles=4)
-
-
-def test_an_arm_draws_no_array_from_the_generator_of_torch_in_place_of_that_of_numpy() -> None:
-    def program(x: Tensor) -> Tensor:
-        if x.sum() > 0:
-            x = x + torch.from_numpy(numpy.random.randn(2))
-        return x
 
     with pytest.raises((Unsupported, UserError)):
         bcmend.compile(program, backend="eager", fullgraph=True)(torch.ones(2))
@@ -232,18 +215,6 @@ def test_a_loop_that_breaks_draws_from_the_generator_of_numpy() -> None:
         return x
 
     _equal(program, fullgraph=False, graphs=None, recompiles=None)
-
-
-def test_a_draw_that_an_earlier_one_decides_about_stays() -> None:
-    def program(x: Tensor) -> Tensor:
-        if random.random() < 0.5:
-            return x * numpy.random.rand()
-        return x - 1
-
-    with pytest.raises((Unsupported, UserError)):
-        bcmend.compile(program, backend="eager", fullgraph=True)(torch.ones(2))
-    bcmend.unpatch()
-    _equal(program, fullgraph=False, graphs=None, recompiles=4)
 
 
 @pytest.mark.parametrize(

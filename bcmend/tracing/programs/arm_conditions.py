@@ -1,0 +1,46 @@
+"""The conditions of the branches whose arms are being traced, the outermost first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from bcmend.dynamo import compat, fx_graph
+from bcmend.dynamo.slots import Slot
+from bcmend.dynamo.values import Value
+from bcmend.tracing.sites.site_table import LiveSite
+
+
+@dataclass(frozen=True, slots=True)
+class ArmCondition:
+    """The condition of a branch, the truth for which its arm is taken, and its site."""
+
+    condition: Value
+    truth: bool
+    site: LiveSite
+
+
+_CONDITIONS: Final[Slot[list[ArmCondition]]] = Slot(list, rolls_back=False)
+
+
+@contextmanager
+def on_side(tx: compat.Tracer, condition: Value, truth: bool, site: LiveSite) -> Iterator[None]:
+    """Trace in a block the arm that is taken where a condition has a truth."""
+    conditions = _CONDITIONS.of(tx.output)
+    conditions.append(ArmCondition(condition, truth, site))
+    try:
+        yield
+    finally:
+        conditions.pop()
+
+
+def around(tx: compat.Tracer) -> Sequence[ArmCondition] | None:
+    """Return the conditions under which the code being traced runs; ``None`` if it is in others.
+
+    Such are the turn of a loop in the graph, and the body of another operator.
+    """
+    conditions = _CONDITIONS.of(tx.output)
+    levels = sum(1 for each in fx_graph.tracers(tx) if each.parent is not None)
+    return tuple(conditions) if levels == len(conditions) else None
