@@ -276,6 +276,8 @@ def _insert(inner: Any, variable: Any, tx: compat.Tracer, arguments: Any, keywor
     reads = variable.fn is operator.getitem and len(arguments) == 2
     if reads and capture_mode.in_mended_code(tx):
         tensor, key = (each.realize() for each in arguments)
+        key = _without_arrays(tx, key) if _is_tensor(tensor) else key
+        arguments = [tensor, key]
         stacked = stacked_items.with_stacked(tx, key) if _is_tensor(tensor) else None
         if stacked is not None:
             arguments = tensor, key = [tensor, stacked]
@@ -289,6 +291,15 @@ def _insert(inner: Any, variable: Any, tx: compat.Tracer, arguments: Any, keywor
     if reads and type(result) is compat.TensorVariable and capture_mode.in_mended_code(tx):
         ahead.know_sizes(tx, result)
     return result
+
+
+def _without_arrays(tx: compat.Tracer, key: Value) -> Value:
+    """Return an index in which integers of numpy's are tensors, which are numbers to torch too."""
+    items = items_of(key)
+    if not any(map(scalars.is_integer_of_array, items)):
+        return key
+    found = [scalars.as_tensor(tx, each) for each in items]
+    return compat.TupleVariable(found) if type(key) is compat.TupleVariable else found[0]
 
 
 def _view_regenerated(tx: compat.Tracer, value: Value) -> AbstractContextManager[Any]:
