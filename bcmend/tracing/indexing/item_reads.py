@@ -29,6 +29,7 @@ from bcmend.dynamo.values import (
     example_of,
     is_batched,
     is_symbolic_int,
+    is_unbacked,
 )
 from bcmend.tracing.indexing import stacked_items
 from bcmend.tracing.indexing.index_parts import (
@@ -278,6 +279,8 @@ def _insert(inner: Any, variable: Any, tx: compat.Tracer, arguments: Any, keywor
         tensor, key = (each.realize() for each in arguments)
         key = _without_arrays(tx, key) if _is_tensor(tensor) else key
         arguments = [tensor, key]
+        if _is_tensor(tensor):
+            _claim_bounds(tx, tensor, key)
         stacked = stacked_items.with_stacked(tx, key) if _is_tensor(tensor) else None
         if stacked is not None:
             arguments = tensor, key = [tensor, stacked]
@@ -300,6 +303,19 @@ def _without_arrays(tx: compat.Tracer, key: Value) -> Value:
         return key
     found = [scalars.as_tensor(tx, each) for each in items]
     return compat.TupleVariable(found) if type(key) is compat.TupleVariable else found[0]
+
+
+def _claim_bounds(tx: compat.Tracer, tensor: TensorValue, key: Value) -> None:
+    """Have the graph assert that no bound of a slice counts from the end, if gradients flow.
+
+    Inductor compiles the backward of a slice only where it knows that.
+    """
+    if not (example_of(tensor).requires_grad and torch.is_grad_enabled()):
+        return
+    slices = [each for each in items_of(key) if isinstance(each, compat.SliceVariable)]
+    bounds = [bound.realize() for each in slices for bound in each.items]
+    numbers = [each.sym_num for each in bounds if is_symbolic_int(each) and is_unbacked(each)]
+    size_questions.claim(tx, *(each >= 0 for each in numbers))
 
 
 def _view_regenerated(tx: compat.Tracer, value: Value) -> AbstractContextManager[Any]:

@@ -421,3 +421,31 @@ def test_a_crop_between_numbers_out_of_tensors(
     assert_equivalent(
         lambda: program, calls, backend=backend, training=training, recompiles=None, graphs=None
     )
+
+
+class _Part(torch.nn.Module):
+    """Slices whose bounds are computed behind a layer, so that none is known beforehand."""
+
+    def __init__(self, least: int = 0) -> None:
+        super().__init__()
+        self.layer, self.least = torch.nn.Linear(4, 4), least
+
+    def forward(self, x: Tensor) -> Tensor:
+        count = (self.layer(x) > 0).sum().item() // 4 + self.least
+        return self.layer(x[count:]).sum() + x[:count].square().sum()
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("least", [0, -2])
+def test_gradients_flow_through_slices_between_numbers(backend: str, least: int) -> None:
+    def make() -> torch.nn.Module:
+        torch.manual_seed(0)
+        return _Part(
+            least
+        )  # from the end, if it is negative: then the call is made in plain Python
+
+    def calls() -> list[Call]:
+        generator = torch.Generator().manual_seed(1)
+        return [call(torch.randn(6, 4, generator=generator) + at / 2) for at in range(-5, 6)]
+
+    assert_equivalent(make, calls, fullgraph=True, backend=backend, training=True)
